@@ -1,4 +1,4 @@
-//! Go programs, built from sources of ours and kept outside the repository.
+//! Builds Go programs and caches them outside the repository.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
@@ -17,8 +17,8 @@ pub(crate) fn is_there() -> bool {
     quiet.is_ok_and(|status| status.success())
 }
 
-/// A short name for what is built of these texts on this kind of machine: a change of one of them
-/// builds anew, a fresh clone finds the old.
+/// A short hash of these texts and the platform, as the cache key of a build: a changed text builds
+/// again, a new clone of the repository uses the cache.
 pub(crate) fn fingerprint(parts: &[&str]) -> String {
     let machine = [std::env::consts::OS, std::env::consts::ARCH];
     let mut hash = Sha256::new();
@@ -33,11 +33,11 @@ pub(crate) fn fingerprint(parts: &[&str]) -> String {
         .collect()
 }
 
-/// Builds `package` of the module in `module` as the file `name` beside it. `tell` hears of every
-/// package that is compiled.
+/// Builds `package` of the module in `module` as the file `name` in the same folder. `tell` is called
+/// for every compiled package.
 ///
 /// # Errors
-/// When Go refuses; quotes the end of what it said.
+/// When the build fails; with the end of its output.
 pub(crate) fn build(
     package: &str,
     name: &str,
@@ -61,23 +61,23 @@ pub(crate) fn build(
         .stderr(Stdio::piped())
         .spawn()
         .context("start go")?;
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     if let Some(stderr) = go.stderr.take() {
-        // `-v` names each package as it is compiled; what else is written there is an error.
+        // `-v` prints each package as it is compiled; other lines are errors.
         let mut packages = 0_usize;
         for line in BufReader::new(stderr.take(64 << 20)).lines() {
             let line = line?;
             packages += 1;
             tell(&format!("{name}: {packages} packages, {line}"));
-            told.push(line);
+            reported.push(line);
         }
     }
     let status = go.wait()?;
     if !status.success() {
-        let end = told.len().saturating_sub(20);
+        let end = reported.len().saturating_sub(20);
         bail!(
             "go build {name} failed ({status}):\n{}",
-            told[end..].join("\n")
+            reported[end..].join("\n")
         );
     }
     Ok(())

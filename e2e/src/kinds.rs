@@ -1,7 +1,7 @@
-//! The kinds that scenarios deal with, as plain documents.
+//! The kinds that scenarios use, as untyped documents.
 //!
-//! Typed structs of them would make this crate several times slower to compile, and scenarios read
-//! but a field or two.
+//! Typed structs would make this crate several times slower to compile, and scenarios read only a
+//! few fields.
 
 use kube::api::{ApiResource, DynamicObject};
 use kube::{Api, Client};
@@ -18,19 +18,19 @@ pub fn pods(client: &Client, namespace: &str) -> Objects {
     )
 }
 
-/// The claims of a namespace.
-pub fn claims(client: &Client, namespace: &str) -> Objects {
+/// The PVCs of a namespace.
+pub fn pvcs(client: &Client, namespace: &str) -> Objects {
     let resource = resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
     Api::namespaced_with(client.clone(), namespace, &resource)
 }
 
-/// The claims of all namespaces.
-pub fn all_claims(client: &Client) -> Objects {
+/// The PVCs of all namespaces.
+pub fn all_pvcs(client: &Client) -> Objects {
     let resource = resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
     Api::all_with(client.clone(), &resource)
 }
 
-/// All volumes.
+/// All PVs.
 pub fn volumes(client: &Client) -> Objects {
     let resource = resource("", "v1", "PersistentVolume", "persistentvolumes");
     Api::all_with(client.clone(), &resource)
@@ -73,7 +73,7 @@ pub fn nodes(client: &Client) -> Objects {
     Api::all_with(client.clone(), &resource("", "v1", "Node", "nodes"))
 }
 
-/// All definitions of custom resources.
+/// All CustomResourceDefinitions.
 pub fn definitions(client: &Client) -> Objects {
     let group = "apiextensions.k8s.io";
     let resource = resource(
@@ -91,7 +91,7 @@ pub fn workflows(client: &Client, namespace: &str) -> Objects {
     Api::namespaced_with(client.clone(), namespace, &resource)
 }
 
-/// The records of pods' outcomes in a namespace.
+/// The PodOutcome records of a namespace.
 pub fn outcomes(client: &Client, namespace: &str) -> Objects {
     let resource = resource("belayer.dev", "v1alpha1", "PodOutcome", "podoutcomes");
     Api::namespaced_with(client.clone(), namespace, &resource)

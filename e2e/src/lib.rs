@@ -1,11 +1,11 @@
 #![doc = include_str!("../README.md")]
 //!
-//! ## The house
+//! ## Modules
 //!
 //! [`control_plane`] runs a real Kubernetes control plane on one machine without containers;
-//! [`providers`] are the ways to have a cluster; [`harness`] is what a scenario works with;
-//! [`scenarios`] is the list; [`conformance`] compares what clients see. The benchmarks are a
-//! program of their own (`bench`).
+//! [`providers`] start clusters; [`harness`] has the building blocks of scenarios; [`scenarios`] is the
+//! list; [`conformance`] compares the responses that clients get. The benchmarks are a separate
+//! program (`bench`).
 
 pub mod cli;
 pub mod conformance;
@@ -19,7 +19,7 @@ pub mod providers;
 pub mod scenarios;
 mod stuck;
 
-/// Whether this is continuous integration: what cannot be tested there is a failure, not a skip.
+/// Whether this is continuous integration, where a missing prerequisite is a failure and not a skip.
 pub(crate) fn is_ci() -> bool {
     std::env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }

@@ -1,4 +1,4 @@
-//! `belayer-e2e`: runs the scenarios, and a local control plane by hand.
+//! `belayer-e2e`: runs the scenarios, and a local control plane.
 
 use std::process::ExitCode;
 

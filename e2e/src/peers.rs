@@ -1,4 +1,4 @@
-//! Programs of others that Belayer and the sandbox are held against, in `e2e/peers`: small Go
+//! Other implementations that Belayer and the sandbox are compared with, in `e2e/peers`: small Go
 //! programs on client-go and controller-runtime, and a small Rust program on kube-rs.
 
 use std::fs::{self, File};
@@ -14,7 +14,7 @@ use crate::progress::Progress;
 const GO_MOD: &str = include_str!("../peers/go.mod");
 const GO_SUM: &str = include_str!("../peers/go.sum");
 
-/// All of the program on kube-rs, by path.
+/// All files of the kube-rs program.
 const KUBE_RS: [(&str, &str); 5] = [
     ("Cargo.toml", include_str!("../peers/kube-rs/Cargo.toml")),
     ("Cargo.lock", include_str!("../peers/kube-rs/Cargo.lock")),
@@ -36,10 +36,10 @@ pub enum Peer {
     Informer,
     /// The queues of client-go and controller-runtime.
     Workqueue,
-    /// A client-go shared informer of all pods that says when it is synced.
+    /// A client-go shared informer of all pods that reports when it is synced.
     Sync,
-    /// kube-rs' reflector of all pods that says when it is synced, and its `Controller` with a
-    /// reconciler that takes a hold off: a Rust program of its own, told which by its first argument.
+    /// kube-rs' reflector of all pods that reports when it is synced, and its `Controller` with a
+    /// reconciler that removes a finalizer: a separate Rust program, selected by its first argument.
     KubeRs,
 }
 
@@ -63,7 +63,7 @@ impl Peer {
         }
     }
 
-    /// Whether it is built already, or can be here. In continuous integration it always counts as there, so
+    /// Whether it is built already, or can be built here. In continuous integration this is always true, so
     /// that a machine without Go fails instead of testing nothing.
     #[must_use]
     pub fn is_available(self) -> bool {
@@ -85,7 +85,7 @@ impl Peer {
     /// The program, from the cache or built into it.
     ///
     /// # Errors
-    /// [`BuildError::Unavailable`] where there is no Go for those that need it.
+    /// [`BuildError::Unavailable`] if Go is required and not installed.
     pub fn find_or_build(self) -> Result<PathBuf, BuildError> {
         let program = self.place();
         if program.is_file() {
@@ -93,7 +93,7 @@ impl Peer {
         }
         if self.go_source().is_some() && !go::is_there() {
             return Err(BuildError::Unavailable(format!(
-                "no peer {} here: install Go 1.26",
+                "cannot build the peer {}: install Go 1.26",
                 self.name()
             )));
         }
@@ -101,8 +101,8 @@ impl Peer {
         Ok(program)
     }
 
-    /// The same where a comparison can do without it: then the reason is printed.
-    pub fn if_there(self) -> Option<PathBuf> {
+    /// The same for optional comparisons: without the program the reason is printed.
+    pub fn if_available(self) -> Option<PathBuf> {
         match self.find_or_build() {
             Ok(program) => return Some(program),
             Err(BuildError::Unavailable(why)) => anstream::eprintln!("{why}"),
@@ -111,7 +111,7 @@ impl Peer {
         None
     }
 
-    /// A second builder waits for the first and finds its work done.
+    /// A concurrent build waits for the first and uses its result.
     fn build(self, folder: &PathBuf) -> Result<()> {
         fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
         let lock = File::create(folder.join("lock"))?;
@@ -119,14 +119,14 @@ impl Peer {
         if folder.join(self.name()).is_file() {
             return Ok(());
         }
-        let module = tempfile::tempdir_in(folder).context("make a folder to build in")?;
+        let module = tempfile::tempdir_in(folder).context("create a build folder")?;
         let progress = Progress::steps(&format!("building the peer {}", self.name()), 1);
         progress.step(self.name());
         match self.go_source() {
             Some(source) => self.build_with_go(source, module.path(), &progress)?,
             None => self.build_with_cargo(module.path())?,
         }
-        // Renamed only when whole: an interrupted build leaves nothing that looks finished.
+        // Renamed when complete, so that an interrupted build leaves no partial program.
         fs::rename(module.path().join(self.name()), folder.join(self.name()))?;
         progress.finish(&format!(
             "the peer {} is in {}",
@@ -142,8 +142,14 @@ impl Peer {
         let package = format!("cmd/{}", self.name());
         fs::create_dir_all(module.join(&package))?;
         fs::write(module.join(&package).join("main.go"), source)?;
-        let told = |told: &str| progress.detail(told);
-        go::build(&format!("./{package}"), self.name(), module, "-s -w", told)
+        let reported = |reported: &str| progress.detail(reported);
+        go::build(
+            &format!("./{package}"),
+            self.name(),
+            module,
+            "-s -w",
+            reported,
+        )
     }
 
     fn build_with_cargo(self, folder: &Path) -> Result<()> {

@@ -1,11 +1,11 @@
-//! Progress of long work: a bar on a terminal, plain lines elsewhere.
+//! Progress of long tasks: a bar on a terminal, plain lines elsewhere.
 
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Work in a known number of steps.
+/// A task with a known number of steps.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
@@ -13,7 +13,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Begins work of `total` steps.
+    /// Begins a task of `total` steps.
     pub(crate) fn steps(title: &str, total: usize) -> Self {
         let started = Instant::now();
         if !std::io::stderr().is_terminal() {
@@ -34,7 +34,7 @@ impl Progress {
         }
     }
 
-    /// The next step begins.
+    /// Begins the next step.
     pub(crate) fn step(&self, name: &str) {
         match &self.bar {
             Some(bar) => {
@@ -48,14 +48,14 @@ impl Progress {
         }
     }
 
-    /// What goes on inside a step; only a terminal shows it.
+    /// A detail of the current step, shown on terminals only.
     pub(crate) fn detail(&self, text: &str) {
         if let Some(bar) = &self.bar {
             bar.set_message(text.to_owned());
         }
     }
 
-    /// All steps are done.
+    /// Ends the task.
     pub(crate) fn finish(&self, text: &str) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -63,7 +63,7 @@ impl Progress {
         Self::say(&format!("{text} ({} s)", self.started.elapsed().as_secs()));
     }
 
-    /// One plain line to the person who waits.
+    /// Prints one plain line.
     pub(crate) fn say(text: &str) {
         anstream::eprintln!("{text}");
     }

@@ -8,32 +8,32 @@ use clap::Args;
 use crate::cargo::{built, cargo, compile, pass_through};
 use crate::e2e;
 
-/// Measure Belayer against its peers, side by side in one run
+/// Measure Belayer against other implementations, in one run
 ///
-/// Builds releases first. Tables, figures and pictures go to target/bench.
+/// Builds in release mode first. Tables, figures and pictures are written to target/bench.
 #[derive(Debug, Args)]
 pub(crate) struct Bench {
     /// Print the benchmarks and what each measures
     #[arg(long)]
     list: bool,
 
-    /// How often each subject is measured, after one round that is not counted
+    /// How often each subject is measured, after one uncounted round
     #[arg(long, default_value_t = 3, value_name = "N")]
     rounds: usize,
 
-    /// How many objects; each benchmark has a number of its own
+    /// How many objects; each benchmark has its own default
     #[arg(long, value_name = "N")]
     size: Option<usize>,
 
-    /// Put the tables into docs/performance.md, too
+    /// Also write the tables into docs/performance.md
     #[arg(long)]
     docs: bool,
 
-    /// For `instructions`: write the bounds anew instead of checking them
+    /// For `instructions`: write the bounds instead of checking them
     #[arg(long)]
     bless: bool,
 
-    /// Which benchmarks; all of them if none is named
+    /// Benchmarks to run; all if none is named
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 }
@@ -70,7 +70,7 @@ impl Bench {
 /// The package and its program.
 const PROGRAM: &str = "belayer-bench";
 
-/// Belayer, the benchmarks and what they measure, as they are released.
+/// Builds Belayer, the benchmarks and their subjects in release mode.
 fn build() -> Command {
     let mut build = cargo();
     build.args([
@@ -86,7 +86,7 @@ fn build() -> Command {
     build
 }
 
-/// Builds only what instructions are counted of.
+/// Builds only the subject of the instruction counts.
 pub(crate) fn build_subject() -> Command {
     let mut build = cargo();
     build.args(["build", "--release", "--package", "belayer-subject"]);
@@ -102,7 +102,7 @@ pub(crate) fn instructions() -> Command {
     command
 }
 
-/// Whether instructions can be counted here.
+/// Whether instructions can be counted on this machine.
 pub(crate) fn has_valgrind() -> bool {
     let version = Command::new("valgrind")
         .arg("--version")

@@ -1,11 +1,11 @@
-//! Running cargo from within cargo.
+//! Runs cargo from xtask.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
 
-/// The cargo that runs us, in the workspace's root.
+/// The cargo that runs xtask, in the workspace's root.
 pub(crate) fn cargo() -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
@@ -13,8 +13,8 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// Selects the whole workspace, and examples beside what is named: cargo then gives third-party crates
-/// the features that `cargo test --workspace` gives them, and compiles them once for both.
+/// Selects the whole workspace and its examples: cargo then gives third-party crates the
+/// features that `cargo test --workspace` gives them, and compiles them once for both.
 pub(crate) const AS_TESTS: [&str; 2] = ["--workspace", "--examples"];
 
 /// The workspace's root.
@@ -26,16 +26,16 @@ pub(crate) fn root() -> PathBuf {
         .map_or_else(|| PathBuf::from("."), Path::to_path_buf)
 }
 
-/// `cargo run` of one of the workspace's programs; nothing is printed but what it prints, and what
-/// there is to compile.
+/// `cargo run` of one of the workspace's programs; only the program's output and compiler progress are
+/// printed.
 pub(crate) fn run_package(package: &str) -> Command {
     let mut command = cargo();
     command.args(["run", "--package", package, "--"]);
     command
 }
 
-/// A program that was built beside us, in this profile's folder. Not by `cargo run`, which takes one
-/// package and would build it once more, with the features that it has alone.
+/// A program of this profile's target folder. Not by `cargo run`, which selects one package
+/// and would build it again, with the features that it has alone.
 pub(crate) fn built(profile: &str, program: &str) -> Command {
     let us = std::env::current_exe().unwrap_or_default();
     let target = us.ancestors().nth(2).unwrap_or(Path::new("target"));
@@ -54,7 +54,7 @@ pub(crate) fn compile(mut command: Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs to the end and passes the exit code on.
+/// Runs the command and returns its exit code.
 pub(crate) fn pass_through(mut command: Command) -> Result<ExitCode> {
     let status = command.status().context("start cargo")?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());

@@ -9,7 +9,7 @@ use crate::cargo::{pass_through, run_package};
 
 /// A real Kubernetes control plane on this machine, without containers
 ///
-/// etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubelets that only pretend to
+/// etcd, kube-apiserver, kube-controller-manager, kube-scheduler and hollow kubelets, which do not
 /// run containers. Needs Go 1.26, or KUBEBUILDER_ASSETS with a folder that has the programs. The
 /// first build takes about seven minutes on two cores; the programs are kept in $BELAYER_CACHE
 /// (by default ~/.cache/belayer) and used by every clone.
@@ -23,17 +23,17 @@ pub(crate) struct ControlPlane {
 enum Action {
     /// Start one in the background and print `export KUBECONFIG=...`
     Up {
-        /// Nodes with a kubelet that only pretends to run containers
+        /// Nodes with a hollow kubelet, which does not run containers
         #[arg(long, default_value_t = 1, value_name = "N")]
         nodes: usize,
     },
     /// Stop it and remove everything it wrote
     Down,
-    /// What is running
+    /// Print what is running
     Status,
     /// Print `export KUBECONFIG=...` again
     Env,
-    /// Only build the programs, or say where they are
+    /// Build the programs, or print their paths
     Build,
 }
 

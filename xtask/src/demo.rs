@@ -7,9 +7,9 @@ use clap::Args;
 
 use crate::cargo::{pass_through, run_package};
 
-/// Belayer at work on an embedded API server, told live; half a minute
+/// Show Belayer on an embedded API server; takes half a minute
 ///
-/// Everything after `demo` goes to the program: `cargo xtask demo --help` prints its options.
+/// Options after `demo` are passed to the program: `cargo xtask demo --help` prints them.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Demo {

@@ -7,21 +7,21 @@ use clap::{Args, ValueEnum};
 
 use crate::cargo::{AS_TESTS, built, cargo, compile, pass_through};
 
-/// The scenarios: written once, run on three providers
+/// Run the end-to-end scenarios on one of three providers
 ///
 /// Prints one line per scenario and at the end `N passed, N failed, N skipped`. With `conformance` as
-/// the first name, runs the cases that compare what clients see with what kube-apiserver answers.
+/// the first name, runs the cases that compare a server's responses with those of kube-apiserver.
 #[derive(Debug, Args)]
 pub(crate) struct E2e {
     /// Where to run them
     #[arg(long, value_enum, default_value = "sandbox")]
     provider: Provider,
 
-    /// Print the scenarios, what each shows and what it needs
+    /// Print the scenarios, their descriptions and requirements
     #[arg(long)]
     list: bool,
 
-    /// Leave a failed scenario's cluster until Ctrl-C, and print its KUBECONFIG
+    /// Keep a failed scenario's cluster until Ctrl-C, and print its KUBECONFIG
     #[arg(long)]
     keep: bool,
 
@@ -29,7 +29,7 @@ pub(crate) struct E2e {
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     quiet_seconds: u64,
 
-    /// How many pods the scenarios about size make; by default 2000 on the sandbox, else 1000
+    /// How many pods the size scenarios create; by default 2000 on the sandbox, else 1000
     #[arg(long, value_name = "N")]
     pods: Option<usize>,
 
@@ -40,7 +40,7 @@ pub(crate) struct E2e {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Provider {
-    /// The embedded API server: seconds
+    /// The embedded API server; takes seconds
     Sandbox,
     /// A real kube-apiserver on this machine, without containers; needs Go or KUBEBUILDER_ASSETS
     Local,
@@ -87,17 +87,17 @@ impl E2e {
     }
 }
 
-/// The cases instead of the scenarios.
+/// The name that selects the cases instead of the scenarios.
 const CONFORMANCE: &str = "conformance";
 
-/// Runs the cases of what clients see, built by [`build`].
+/// Runs the conformance cases, built by [`build`].
 pub(crate) fn conformance(provider: Provider) -> Command {
     let mut command = program();
     command.args([CONFORMANCE, "--provider", provider.name()]);
     command
 }
 
-/// Builds Belayer, which the scenarios run as a process of its own, and the scenarios.
+/// Builds Belayer, which the scenarios run as a separate process, and the scenarios.
 pub(crate) fn build() -> Command {
     let mut command = cargo();
     command.args(["build", "--bins"]).args(AS_TESTS);

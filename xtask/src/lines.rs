@@ -1,4 +1,4 @@
-//! `cargo xtask lines`: how much code there is, crate by crate.
+//! `cargo xtask lines`: counts lines of code, crate by crate.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 use clap::Args;
 
-/// Crates that production never runs.
+/// Crates that are not part of production.
 const APART: &[&str] = &["checker", "demo", "sandbox", "workload"];
 
-/// Count lines of code: without comments, blank lines and what only tests compile
+/// Count lines of code without comments, blank lines and test code
 #[derive(Debug, Args)]
 pub(crate) struct Lines {
     /// The repository, or another version of it
@@ -20,7 +20,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Prints a line per crate, and the sum of those that production runs.
+    /// Prints a line per crate, and the sum of production crates.
     pub(crate) fn execute(self) -> Result<ExitCode> {
         let crates = self.repository.join("crates");
         let mut sum = 0;
@@ -62,7 +62,7 @@ fn of_crate(src: &Path) -> Result<usize> {
     Ok(counted.map(|(_, lines)| lines).sum())
 }
 
-/// Where the modules of a file are.
+/// The folder of a file's modules.
 fn below(file: &Path) -> PathBuf {
     let is_root = ["lib.rs", "main.rs", "mod.rs"]
         .iter()
@@ -86,8 +86,8 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Lines of code, and the modules in files of their own that only tests compile. The text is as rustfmt leaves
-/// it: an item ends at its semicolon or at a closing brace below its first letter.
+/// Lines of code, and the names of test-only modules in separate files. The text is formatted by rustfmt:
+/// an item ends at its semicolon or at a closing brace with the indentation of its first line.
 fn count(text: &str) -> (usize, Vec<String>) {
     let mut lines = 0;
     let mut modules = Vec::new();
@@ -126,7 +126,7 @@ fn count(text: &str) -> (usize, Vec<String>) {
     (lines, modules)
 }
 
-/// Whether a line begins at this indentation.
+/// Whether a line has exactly this indentation.
 fn is_first(line: &str, indent: &str) -> bool {
     line[indent.len()..].starts_with(|first: char| !first.is_whitespace())
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask`: what contributors and continuous integration run.
 //!
-//! Thin on purpose: it compiles in seconds. Whatever needs Kubernetes types is a program of its own
-//! that is built when it is asked for.
+//! It compiles in seconds: everything that needs Kubernetes types is a separate program, built on
+//! demand.
 
 mod bench;
 mod cargo;

@@ -18,7 +18,7 @@ fn root() -> PathBuf {
         .to_owned()
 }
 
-/// Which packages of ours each package depends on: normal dependencies, and those of tests.
+/// The workspace packages that each package depends on: normal dependencies, and those of tests.
 struct Edges {
     normal: BTreeMap<String, BTreeSet<String>>,
     dev: BTreeMap<String, BTreeSet<String>>,
@@ -65,7 +65,7 @@ fn edges() -> Edges {
     }
 }
 
-/// Who may depend on whom. What is not here is forbidden.
+/// The allowed dependencies. All others are forbidden.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("belayer-metrics", &[]),
     ("belayer-core", &["belayer-metrics"]),
@@ -94,8 +94,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "belayer-inspect",
         &["belayer-core", "belayer-holds", "belayer-metrics"],
     ),
-    // Who uses a claim is pvc-protection's to know, and what a record knows pod-recreation's, whether
-    // they run or not.
+    // drain uses pvc-protection's definition of a PVC's users and pod-recreation's record type, whether
+    // these controllers run or not.
     (
         "belayer-drain",
         &[
@@ -185,7 +185,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "belayer-subject",
-        // Controllers for their decisions, whose instructions are counted.
+        // Controllers, for the decisions whose instructions are counted.
         &[
             "belayer-core",
             "belayer-holds",
@@ -218,7 +218,7 @@ fn only_the_allowed_edges_between_crates_exist() {
     for (package, dependencies) in &edges.normal {
         let allowed = ALLOWED.iter().find(|(name, _)| name == package);
         let (_, allowed) = allowed
-            .unwrap_or_else(|| panic!("{package} is new: say in ALLOWED what it may depend on"));
+            .unwrap_or_else(|| panic!("{package} is new: add its allowed dependencies to ALLOWED"));
         for dependency in dependencies {
             assert!(
                 allowed.contains(&dependency.as_str()),
@@ -230,7 +230,7 @@ fn only_the_allowed_edges_between_crates_exist() {
         let controller_in_sandbox = package == "belayer-sandbox" && !dependencies.is_empty();
         assert!(
             !controller_in_sandbox,
-            "the sandbox's tests stand on nothing of ours: {dependencies:?}"
+            "the sandbox's tests must not depend on workspace crates: {dependencies:?}"
         );
     }
 }
@@ -238,7 +238,7 @@ fn only_the_allowed_edges_between_crates_exist() {
 /// The picture in ARCHITECTURE.md is made of the manifests: `UPDATE_SNAPSHOTS=1 cargo test --workspace --test tidy`
 /// draws it anew.
 #[test]
-fn the_picture_of_the_crates_is_made_from_the_code() {
+fn the_diagram_of_the_crates_is_generated() {
     const BEGIN: &str = "<!-- crates: made from the manifests -->\n";
     const END: &str = "<!-- end of crates -->\n";
     let path = root().join("ARCHITECTURE.md");
@@ -249,11 +249,14 @@ fn the_picture_of_the_crates_is_made_from_the_code() {
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
         fs::write(&path, &wanted).unwrap();
     } else {
-        assert!(page == wanted, "the picture in ARCHITECTURE.md is old");
+        assert!(
+            page == wanted,
+            "the diagram in ARCHITECTURE.md is outdated: run with UPDATE_DOCS=1"
+        );
     }
 }
 
-/// Who depends on whom. What follows from other arrows is left out.
+/// The diagram of dependencies, without transitive ones.
 fn drawing(edges: &BTreeMap<String, BTreeSet<String>>) -> String {
     let short = |name: &str| match name.strip_prefix("belayer-") {
         Some(short) => short.to_owned(),
@@ -276,9 +279,9 @@ fn reaches(edges: &BTreeMap<String, BTreeSet<String>>, from: &str, to: &str) -> 
     from == to || edges[from].iter().any(|next| reaches(edges, next, to))
 }
 
-/// What production never runs is not in what is installed.
+/// The shipped binary contains no test crates.
 #[test]
-fn the_shipped_binary_holds_no_sandbox_and_no_demo() {
+fn the_shipped_binary_contains_neither_sandbox_nor_demo() {
     let edges = edges();
     let mut shipped = BTreeSet::new();
     let mut rest = vec!["belayer"];
@@ -332,7 +335,7 @@ fn every_crate_has_a_readme_of_one_screen_with_an_example_that_is_tested() {
 }
 
 #[test]
-fn the_top_level_is_as_the_charter_says() {
+fn the_top_level_has_only_known_entries() {
     let allowed: BTreeSet<&str> = [
         ".cargo",
         ".ci",
@@ -397,9 +400,9 @@ fn rows_are_named(component: &str, least: usize) {
     }
 }
 
-/// What the binary knows of a controller is a line in its list, so that another one costs no more.
+/// The binary has one line per controller, so that another one needs no further code.
 #[test]
-fn the_binary_asks_for_few_features() {
+fn the_binary_has_few_feature_checks() {
     let mut found = Vec::new();
     visit(&root().join("crates/belayer/src"), "rs", &mut |file| {
         let text = fs::read_to_string(file).unwrap();
@@ -416,9 +419,9 @@ fn the_binary_asks_for_few_features() {
     assert!((5..=15).contains(&found.len()), "{found:#?}");
 }
 
-/// Each walk names a file of at most 500 lines and what is to be found there.
+/// Each walk names a file of at most 500 lines and symbols in it.
 #[test]
-fn the_walks_lead_somewhere() {
+fn the_walks_name_existing_symbols() {
     let page = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
     let walks = page.split("## Six walks").nth(1).unwrap();
     let walks = walks.split("\n## ").next().unwrap();
@@ -429,7 +432,10 @@ fn the_walks_lead_somewhere() {
         let text =
             fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
         assert!(text.contains(name), "{name} is not in {file}");
-        assert!(text.lines().count() <= 500, "{file} is long");
+        assert!(
+            text.lines().count() <= 500,
+            "{file} has more than 500 lines"
+        );
         steps += 1;
     }
     assert!(steps >= 18, "{steps}");
@@ -457,8 +463,8 @@ fn every_answer_of_the_server_is_named_by_a_test() {
     }
 }
 
-/// T4: without a namespace the parameter of a policy is looked for in the namespace of the object, and
-/// there a tenant writes it.
+/// T4: without a namespace the parameter of a policy is read from the namespace of the object, where a
+/// tenant can write it.
 #[test]
 fn t4_the_parameter_of_every_policy_is_in_belayers_namespace() {
     let mut seen = 0;
@@ -485,11 +491,14 @@ fn t4_the_parameter_of_every_policy_is_in_belayers_namespace() {
     let policy = root().join("deploy/manifests/pod-hold-policy.yaml");
     let policy = fs::read_to_string(policy).unwrap();
     let obeys = "!(('closed.' + request.namespace) in params.?data.orValue({}))";
-    assert!(policy.contains(obeys), "it does not know closed namespaces");
+    assert!(
+        policy.contains(obeys),
+        "the policy ignores closed namespaces"
+    );
 }
 
 #[test]
-fn files_are_one_idea() {
+fn files_are_short() {
     let mut long = Vec::new();
     for folder in ["crates", "e2e/src", "e2e/bench", "e2e/subject", "xtask/src"] {
         visit(&root().join(folder), "rs", &mut |file| {

@@ -1,76 +1,83 @@
-//! What has to be true at the end.
+//! Checks of the final state.
 
 use std::sync::Arc;
 
 use belayer_sandbox::Write;
 use serde_json::Value;
 
-use super::objects::{called, holds, is_deleting, text, uid, workflow_of};
-use super::past::Past;
+use super::history::History;
+use super::objects::{describe, holds, is_deleting, text, uid, workflow_of};
 use super::reasons::Node;
 use super::rule::Part;
 use super::{BELAYER, Check, Evidence, Findings};
 
-/// The promise of which no writes at all are seen when all is well.
+/// The one check that is fulfilled when it sees no writes at all.
 pub(crate) const QUIET: &str = "QUIET";
 
-/// No pod that was held vanished before its result was taken, unless its workflow or namespace
-/// was to go with it.
-pub(crate) fn results(findings: &mut Findings, past: &Past) -> Check {
+/// No pod with a hold was removed before its result was consumed, unless its workflow or namespace
+/// was deleted too.
+pub(crate) fn results(findings: &mut Findings, history: &History) -> Check {
     let mut broken = Vec::new();
-    findings.workflows = past.all("Workflow").count();
-    findings.pods = past.all("Pod").count();
-    for pod in past.all("Pod").filter(|pod| workflow_of(pod).is_some()) {
-        match past.node_of(pod) {
+    findings.workflows = history.all("Workflow").count();
+    findings.pods = history.all("Pod").count();
+    for pod in history.all("Pod").filter(|pod| workflow_of(pod).is_some()) {
+        match history.node_of(pod) {
             Node::Taken => findings.taken += 1,
             Node::Open => {}
-            // Nobody waits for the result of what is deleted as a whole.
-            Node::Lost if past.why_nobody_waits(pod).is_some() => {}
-            Node::Lost if past.is_by_hand(pod) => findings.by_hand += 1,
-            Node::Lost if past.was_held(uid(pod)) => {
-                broken.push(format!("{} was held, and its result is lost", called(pod)));
+            // The result is not needed when the workflow or namespace is deleted.
+            Node::Lost if history.result_not_needed(pod).is_some() => {}
+            Node::Lost if history.is_by_hand(pod) => findings.by_hand += 1,
+            Node::Lost if history.had_hold(uid(pod)) => {
+                broken.push(format!(
+                    "{} had a hold, but its result is lost",
+                    describe(pod)
+                ));
             }
             Node::Lost => findings.never_held += 1,
         }
     }
-    let unfinished = past.all("Workflow").filter(|workflow| {
+    let unfinished = history.all("Workflow").filter(|workflow| {
         text(workflow, "/status/finishedAt").is_empty()
-            && !past.is_doomed(workflow)
-            && !past.is_by_hand(workflow)
+            && !history.is_deleted_or_in_deleted_namespace(workflow)
+            && !history.is_by_hand(workflow)
     });
-    broken.extend(unfinished.map(|workflow| format!("{} has not finished", called(workflow))));
+    broken.extend(unfinished.map(|workflow| format!("{} has not finished", describe(workflow))));
     broken.sort();
     Check {
         part: Part::PodFinalizer,
         name: "RESULTS",
         seen: findings.taken,
-        kept: "results taken, none lost of a pod that was held".to_owned(),
+        kept: "results consumed, none lost of a pod with a hold".to_owned(),
         broken,
     }
 }
 
-/// Nothing is left hanging.
-pub(crate) fn liveness(findings: &mut Findings, past: &Past, left: &[Arc<Value>]) -> Check {
+/// Nothing is stuck at the end.
+pub(crate) fn liveness(findings: &mut Findings, history: &History, left: &[Arc<Value>]) -> Check {
     let mut broken = Vec::new();
     for object in left {
-        // A workflow or claim is let go when it is deleted, and then it hangs or does not.
-        let why = holds(object).find_map(|hold| past.why_may_go(object, hold));
+        // Only a deleted workflow or PVC is released, so only such a one can be stuck.
+        let why = holds(object).find_map(|hold| history.release_reason(object, hold));
         let how = match (is_deleting(object), why) {
             (false, None) => continue,
-            (_, Some(why)) => format!("{} is still held: {}", called(object), why.as_str()),
-            (true, None) => format!("{} is still Terminating", called(object)),
+            (_, Some(why)) => format!(
+                "{} still has a hold although it may be released: {}",
+                describe(object),
+                why.as_str()
+            ),
+            (true, None) => format!("{} is still Terminating", describe(object)),
         };
-        if past.is_by_hand(object) {
+        if history.is_by_hand(object) {
             findings.by_hand += 1;
         } else {
             broken.push(how);
         }
     }
     Check {
-        part: Part::Everybody,
+        part: Part::AllOfBelayer,
         name: "LIVENESS",
         seen: left.len(),
-        kept: "objects left, none Terminating, none held that may go".to_owned(),
+        kept: "objects left, none Terminating, none with a hold that may be released".to_owned(),
         broken,
     }
 }
@@ -85,13 +92,13 @@ pub(crate) fn quiet(evidence: &Evidence<'_>) -> Check {
         .collect();
     let seconds = evidence.quiet.as_secs_f64();
     if evidence.quiet.is_zero() {
-        broken.push("there was no quiet time to look at".to_owned());
+        broken.push("no quiet period was recorded".to_owned());
     }
     Check {
-        part: Part::Everybody,
+        part: Part::AllOfBelayer,
         name: QUIET,
         seen: 0,
-        kept: format!("writes in {seconds:.1} s once all had settled"),
+        kept: format!("writes in {seconds:.1} s in the settled cluster"),
         broken,
     }
 }

@@ -1,8 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 mod ends;
+mod history;
 mod objects;
-mod past;
 mod reasons;
 mod recreation;
 mod rule;
@@ -19,7 +19,7 @@ use belayer_holds::names;
 use belayer_sandbox::Write;
 use serde_json::Value;
 
-use past::Past;
+use history::History;
 use rule::{Rule, Step, Verdict};
 
 pub use reasons::Why;
@@ -28,11 +28,11 @@ pub use rule::Part;
 /// The actor name that Belayer's requests have in the record.
 pub const BELAYER: &str = "belayer";
 
-/// What the names of Belayer's finalizers and annotations begin with.
+/// Prefix of Belayer's finalizers and annotations.
 const OURS: &str = "belayer.dev/";
-/// Belayer's hold on pods whose result somebody waits for.
+/// Belayer's hold (finalizer) on pods whose result is not consumed yet.
 const POD_HOLD: &str = names::POD_STATUS_HOLD;
-/// Its hold on pods that are to be re-created if their node rejects them.
+/// Its hold on pods that are re-created if their node rejects them.
 const RECREATION_HOLD: &str = names::POD_RECREATION_HOLD;
 /// Its hold on workflows.
 const WORKFLOW_HOLD: &str = names::WORKFLOW_HOLD;
@@ -45,65 +45,65 @@ pub struct Evidence<'a> {
     pub writes: &'a [Write],
     /// The pods, workflows, PVCs and namespaces that exist at the end.
     pub left: &'a [Arc<Value>],
-    /// How long nothing was asked of the settled cluster at the end.
+    /// How long no request was sent to the settled cluster at the end.
     pub quiet: Duration,
     /// What was written in that time, by any actor.
     pub written_in_quiet: &'a [Write],
-    /// Actors that belong to the test, besides Belayer, the workload's user and workflow controller, and the
-    /// sandbox's own controllers. What any other actor writes counts as done by hand: see [`Findings::by_hand`].
+    /// Further actors of the test, in addition to Belayer, the workload's user and workflow controller, and the
+    /// sandbox's own controllers. Writes of any other actor count as made by hand: see [`Findings::by_hand`].
     pub others: &'a [&'a str],
 }
 
-/// One invariant, and whether it held.
+/// One invariant and its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
-    /// Which controller promises it.
+    /// The controller that guarantees it.
     pub part: Part,
     /// Its name, such as `FOREIGN`.
     pub name: &'static str,
-    /// How many writes or objects could have broken it.
+    /// How many writes or objects it was checked on.
     pub seen: usize,
-    /// A text that follows that number, such as `pods re-created, none after it had run`.
+    /// Text that follows that number, such as `pods re-created, none after it had run`.
     pub kept: String,
-    /// One text for every time that it was broken.
+    /// One text for every violation.
     pub broken: Vec<String>,
 }
 
 impl Check {
-    /// Whether nothing happened that could have broken it, so that it says nothing.
+    /// Whether nothing happened that could have violated it.
     pub fn is_untested(&self) -> bool {
         self.seen == 0 && self.broken.is_empty() && self.name != ends::QUIET
     }
 }
 
-/// What the checks found.
+/// The results of all checks.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// The checks: rules about single writes first, then what must be true at the end.
+    /// The checks: rules about single writes first, then checks of the final state.
     pub checks: Vec<Check>,
-    /// How many pods there ever were.
+    /// How many pods were created.
     pub pods: usize,
-    /// How many workflows there ever were.
+    /// How many workflows were created.
     pub workflows: usize,
     /// How many finalizers Belayer's writes added.
     pub holds_added: usize,
-    /// How many finalizers Belayer's writes removed, by what made that right.
+    /// How many finalizers Belayer's writes removed, by the reason that permitted it.
     pub releases: BTreeMap<Why, usize>,
     /// How many pods' results are in their workflow's status.
     pub taken: usize,
-    /// How many pods had no finalizer of Belayer's and were deleted before their result was taken.
+    /// How many pods had no finalizer of Belayer's and were deleted before their result was consumed.
     pub never_held: usize,
-    /// How many times something would have been a breach, had not an actor outside the test changed the object.
+    /// How many violations are not counted because an actor outside the test had changed the object.
     pub by_hand: usize,
 }
 
 impl Findings {
-    /// Whether no invariant was broken.
+    /// Whether no invariant was violated.
     pub fn all_kept(&self) -> bool {
         self.checks.iter().all(|check| check.broken.is_empty())
     }
 
-    /// The check of this name, if it is there.
+    /// The check of this name.
     fn check_mut(&mut self, name: &str) -> Option<&mut Check> {
         self.checks.iter_mut().find(|check| check.name == name)
     }
@@ -116,32 +116,37 @@ fn rules() -> impl Iterator<Item = &'static Rule> {
         .flatten()
 }
 
-/// Checks every invariant against the record and what is left.
+/// Checks every invariant against the record and the objects that are left.
 pub fn check(evidence: &Evidence<'_>) -> Findings {
     let mut findings = Findings {
         checks: rules().map(unbroken).collect(),
         ..Findings::default()
     };
-    let mut past = Past::new(evidence.others);
+    let mut history = History::new(evidence.others);
     for write in evidence.writes {
         if write.actor.as_str() == BELAYER {
             let step = Step {
                 write,
-                before: past.object(&write.uid),
-                past: &past,
+                before: history.object(&write.uid),
+                history: &history,
             };
             for (place, rule) in rules().enumerate() {
-                apply(&mut findings, place, (rule.judge)(&step), write.index);
+                apply(
+                    &mut findings,
+                    place,
+                    (rule.check_script)(&step),
+                    write.index,
+                );
             }
             count(&mut findings, &step);
         }
-        past.add(write);
+        history.add(write);
     }
     if let Some(check) = findings.check_mut(recreation::NO_LOSS) {
-        check.broken.extend(recreation::lost(&past));
+        check.broken.extend(recreation::lost(&history));
     }
-    let results = ends::results(&mut findings, &past);
-    let liveness = ends::liveness(&mut findings, &past, evidence.left);
+    let results = ends::results(&mut findings, &history);
+    let liveness = ends::liveness(&mut findings, &history, evidence.left);
     let quiet = ends::quiet(evidence);
     findings.checks.extend([liveness, quiet, results]);
     findings
@@ -173,7 +178,7 @@ fn count(findings: &mut Findings, step: &Step<'_>) {
     findings.holds_added += step.added().len();
     let Some(before) = step.before else { return };
     for hold in step.removed() {
-        if let Some(why) = step.past.why_may_go(before, hold) {
+        if let Some(why) = step.history.release_reason(before, hold) {
             *findings.releases.entry(why).or_default() += 1;
         }
     }

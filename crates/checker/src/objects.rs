@@ -1,4 +1,4 @@
-//! Objects as plain JSON: what of them the judgement looks at.
+//! Reads the fields of JSON objects that the checks need.
 
 use belayer_sandbox::{Gvr, Verb, Write};
 use belayer_workload::WORKFLOWS;
@@ -6,16 +6,16 @@ use serde_json::Value;
 
 use crate::OURS;
 
-/// What the message of a pod begins with that its node rejected.
+/// Prefix of the message of a pod that its node rejected.
 const REJECTED: &str = "Pod was rejected";
 
-/// The kinds that promises are about.
+/// The kinds that invariants are about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Pod,
     Workflow,
     Claim,
-    /// A record of a re-creation.
+    /// A PodRecreation record.
     Record,
     Other,
 }
@@ -39,7 +39,7 @@ pub(crate) fn main_exit_code(pod: &Value) -> Option<i64> {
     main.pointer("/state/terminated/exitCode")?.as_i64()
 }
 
-/// Whether the object is gone with this write.
+/// Whether the write removed the object.
 pub(crate) fn is_removal(write: &Write) -> bool {
     let Some(object) = write.object.as_deref().filter(|_| write.changed()) else {
         return false;
@@ -57,13 +57,13 @@ pub(crate) fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
     all.filter_map(Value::as_str)
 }
 
-/// Those of its finalizers that are ours.
+/// Its finalizers that are Belayer's.
 pub(crate) fn holds(object: &Value) -> impl Iterator<Item = &str> {
     finalizers(object).filter(|name| name.starts_with(OURS))
 }
 
-/// Whether a hold of ours is on it.
-pub(crate) fn is_held(object: &Value) -> bool {
+/// Whether it has a hold of Belayer's.
+pub(crate) fn has_hold(object: &Value) -> bool {
     holds(object).next().is_some()
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn is_rejected(pod: &Value) -> bool {
     text(pod, "/status/phase") == "Failed" && text(pod, "/status/message").starts_with(REJECTED)
 }
 
-/// Whether this state of a pod proves that something of it ran.
+/// Whether this state of a pod proves that a container ran.
 pub(crate) fn shows_a_run(pod: &Value) -> bool {
     let all = pod.pointer("/status/containerStatuses");
     let all = all.and_then(Value::as_array).into_iter().flatten();
@@ -95,7 +95,7 @@ pub(crate) fn workflow_of(pod: &Value) -> Option<&str> {
     owners.iter().find(workflow)?["uid"].as_str()
 }
 
-/// Whether a pod is on a node and refers to the claim of this name.
+/// Whether a pod is bound to a node and refers to the PVC of this name.
 pub(crate) fn uses(pod: &Value, namespace: &str, claim: &str) -> bool {
     let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array);
     text(pod, "/metadata/namespace") == namespace
@@ -114,7 +114,7 @@ pub(crate) fn annotation<'a>(object: &'a Value, name: &str) -> &'a str {
 }
 
 /// `Pod ci/web-0`.
-pub(crate) fn called(object: &Value) -> String {
+pub(crate) fn describe(object: &Value) -> String {
     let (namespace, name) = (
         text(object, "/metadata/namespace"),
         text(object, "/metadata/name"),

@@ -1,102 +1,103 @@
-//! Why an object may lose a hold, by the record alone.
+//! The reasons that permit the removal of a hold, derived from the record alone.
 
 use belayer_workload::names;
 use serde_json::Value;
 
+use super::history::History;
 use super::objects::{annotation, is_deleting, text, uid, workflow_of};
-use super::past::Past;
 use crate::{CLAIM_HOLD, POD_HOLD, RECREATION_HOLD, WORKFLOW_HOLD};
 
-/// What the stand-in writes about a pod that was gone before its result was taken.
+/// The simulated workflow controller's message about a pod that was removed before its result was consumed.
 const LOST: &str = "pod deleted";
 
-/// Why a hold may go.
+/// The reason that permits the removal of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
-    /// The pod's result stands in its workflow's status.
-    ResultTaken,
-    /// Somebody asked for the deletion of the workflow.
+    /// The pod's result is in its workflow's status.
+    ResultConsumed,
+    /// The workflow was deleted.
     WorkflowDeleted,
-    /// Somebody asked for the deletion of the namespace.
+    /// The namespace was deleted.
     NamespaceDeleted,
     /// The pod's deletion ended it before it had a result.
-    CutShort,
+    EndedByDeletion,
     /// No workflow owns the pod.
     NoWorkflow,
     /// The pod has started.
     Started,
     /// The pod is being deleted.
     PodDeleted,
-    /// Somebody asked for the deletion of the claim.
-    ClaimDeleted,
+    /// The PVC was deleted.
+    PvcDeleted,
 }
 
 impl Why {
-    /// In words.
+    /// The reason as a text.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::ResultTaken => "result taken",
+            Self::ResultConsumed => "result consumed",
             Self::WorkflowDeleted => "workflow deleted",
             Self::NamespaceDeleted => "namespace deleted",
-            Self::CutShort => "ended by its deletion",
+            Self::EndedByDeletion => "ended by its deletion",
             Self::NoWorkflow => "no workflow",
             Self::Started => "pod started",
             Self::PodDeleted => "rejected pod deleted",
-            Self::ClaimDeleted => "claim deleted",
+            Self::PvcDeleted => "PVC deleted",
         }
     }
 }
 
-/// What a workflow's status says about one pod.
+/// The state of one pod in its workflow's status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Node {
-    /// Its result was taken.
+    /// Its result was consumed.
     Taken,
-    /// It was gone before.
+    /// It was removed before that.
     Lost,
     /// Nothing final.
     Open,
 }
 
-impl Past {
-    /// Why an object may lose this hold, if it may. What else has to be gone by then is judged
-    /// apart.
-    pub(crate) fn why_may_go(&self, object: &Value, hold: &str) -> Option<Why> {
+impl History {
+    /// The reason that permits the removal of this hold, if there is one. ORDER and IN-USE have further
+    /// conditions, which are checked separately.
+    pub(crate) fn release_reason(&self, object: &Value, hold: &str) -> Option<Why> {
         match hold {
-            POD_HOLD => self.why_nobody_waits(object),
-            RECREATION_HOLD => self.why_it_need_not_come_back(object),
-            WORKFLOW_HOLD => self.is_to_go(uid(object)).then_some(Why::WorkflowDeleted),
-            CLAIM_HOLD => self.is_to_go(uid(object)).then_some(Why::ClaimDeleted),
+            POD_HOLD => self.result_not_needed(object),
+            RECREATION_HOLD => self.recreation_not_needed(object),
+            WORKFLOW_HOLD => self.is_deleted(uid(object)).then_some(Why::WorkflowDeleted),
+            CLAIM_HOLD => self.is_deleted(uid(object)).then_some(Why::PvcDeleted),
             _ => None,
         }
     }
 
-    /// Why nobody waits for the result of this pod any more.
-    pub(crate) fn why_nobody_waits(&self, pod: &Value) -> Option<Why> {
-        if self.is_namespace_going(text(pod, "/metadata/namespace")) {
+    /// Why the result of this pod is not needed any more.
+    pub(crate) fn result_not_needed(&self, pod: &Value) -> Option<Why> {
+        if self.is_namespace_deleted(text(pod, "/metadata/namespace")) {
             return Some(Why::NamespaceDeleted);
         }
         let Some(owner) = workflow_of(pod) else {
             return Some(Why::NoWorkflow);
         };
-        if self.is_to_go(owner) || self.object(owner).is_none() {
+        if self.is_deleted(owner) || self.object(owner).is_none() {
             return Some(Why::WorkflowDeleted);
         }
         if self.node_of(pod) == Node::Taken {
-            return Some(Why::ResultTaken);
+            return Some(Why::ResultConsumed);
         }
-        self.was_cut_short(pod).then_some(Why::CutShort)
+        self.was_ended_by_deletion(pod)
+            .then_some(Why::EndedByDeletion)
     }
 
-    fn why_it_need_not_come_back(&self, pod: &Value) -> Option<Why> {
+    fn recreation_not_needed(&self, pod: &Value) -> Option<Why> {
         if self.has_run(uid(pod)) {
             return Some(Why::Started);
         }
-        // That a rejected one is not lost with it is another promise: NO-LOSS.
+        // NO-LOSS checks that a rejected pod is not lost.
         is_deleting(pod).then_some(Why::PodDeleted)
     }
 
-    /// What the pod's workflow, matched by UID, says about it.
+    /// The state of the pod in its workflow's status; the workflow is matched by UID.
     pub(crate) fn node_of(&self, pod: &Value) -> Node {
         let id = annotation(pod, names::NODE_ID);
         let Some(workflow) = workflow_of(pod).and_then(|owner| self.object(owner)) else {

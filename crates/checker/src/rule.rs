@@ -1,16 +1,16 @@
-//! A write of Belayer, the moment before it, and what a rule may say about it.
+//! A write of Belayer, the state before it, and the result of a rule.
 
 use belayer_sandbox::{Verb, Write};
 use serde_json::Value;
 
+use super::history::History;
 use super::objects::{Kind, holds};
-use super::past::Past;
 
-/// Which controller promises it.
+/// The controller that guarantees an invariant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// All of Belayer.
-    Everybody,
+    AllOfBelayer,
     /// pod-finalizer.
     PodFinalizer,
     /// workflow-finalizer.
@@ -25,7 +25,7 @@ impl Part {
     /// Its name in texts.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Everybody => "all of Belayer",
+            Self::AllOfBelayer => "all of Belayer",
             Self::PodFinalizer => "pod-finalizer",
             Self::WorkflowFinalizer => "workflow-finalizer",
             Self::PvcProtection => "pvc-protection",
@@ -38,36 +38,36 @@ impl Part {
 pub(crate) struct Rule {
     pub(crate) part: Part,
     pub(crate) name: &'static str,
-    /// What follows the number of writes it was kept by.
+    /// Text that follows the number of writes.
     pub(crate) kept: &'static str,
-    pub(crate) judge: fn(&Step<'_>) -> Verdict,
+    pub(crate) check_script: fn(&Step<'_>) -> Verdict,
 }
 
-/// What a rule says about a write.
+/// The result of a rule for a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The rule is about other writes.
+    /// The rule does not apply to this write.
     NotConcerned,
     Kept,
-    /// It would be broken, had not somebody outside the story had a hand in it.
+    /// Violated, but an actor outside the test had changed the object.
     ByHand,
     Broken(String),
 }
 
-/// A write of Belayer, and the moment before it.
+/// A write of Belayer, and the history before it.
 pub(crate) struct Step<'a> {
     pub(crate) write: &'a Write,
     pub(crate) before: Option<&'a Value>,
-    pub(crate) past: &'a Past,
+    pub(crate) history: &'a History,
 }
 
 impl<'a> Step<'a> {
-    /// Of which kind it is.
+    /// The kind of the object.
     pub(crate) fn kind(&self) -> Kind {
         Kind::of(&self.write.resource)
     }
 
-    /// The object as the write left it, if it changed anything.
+    /// The object after the write, if the write changed anything.
     pub(crate) fn after(&self) -> Option<&'a Value> {
         self.write
             .object
@@ -75,12 +75,12 @@ impl<'a> Step<'a> {
             .filter(|_| self.write.changed())
     }
 
-    /// The holds that it put on.
+    /// The holds that it added.
     pub(crate) fn added(&self) -> Vec<&'a str> {
         only_in(self.after(), self.before)
     }
 
-    /// The holds that it took off.
+    /// The holds that it removed.
     pub(crate) fn removed(&self) -> Vec<&'a str> {
         match self.after() {
             Some(after) => only_in(self.before, Some(after)),
@@ -88,7 +88,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// The pod that was created by it.
+    /// The pod that it created.
     pub(crate) fn created_pod(&self) -> Option<&'a Value> {
         let is_one = self.kind() == Kind::Pod
             && self.write.verb == Verb::Create

@@ -1,59 +1,65 @@
-//! What every single write of Belayer has to obey.
+//! The invariants of every single write of Belayer.
 
 use belayer_holds::names::{GATE_CONFIG_MAP, RECREATION_UID_ANNOTATION};
 use belayer_sandbox::{Outcome, Verb};
 use serde_json::Value;
 
-use super::objects::{Kind, annotation, called, is_deleting, is_held, text, uid};
+use super::objects::{Kind, annotation, describe, has_hold, is_deleting, text, uid};
 use super::recreation;
 use super::rule::{Part, Rule, Step, Verdict};
 use crate::OURS;
 
 pub(crate) const RULES: &[Rule] = &[
     Rule {
-        part: Part::Everybody,
+        part: Part::AllOfBelayer,
         name: "FOREIGN",
-        kept: "writes, which changed nothing but what is ours",
-        judge: foreign,
+        kept: "writes, none changed anything but Belayer's own finalizers and objects",
+        check_script: foreign,
     },
     Rule {
-        part: Part::Everybody,
+        part: Part::AllOfBelayer,
         name: "IDENTITY",
-        kept: "writes named the uid (and version) they were meant for",
-        judge: identity,
+        kept: "writes, each with the UID (and version) of its object",
+        check_script: identity,
     },
     Rule {
-        part: Part::Everybody,
+        part: Part::AllOfBelayer,
         name: "NO-LATE-HOLD",
-        kept: "holds added, none to what was being deleted",
-        judge: no_late_hold,
+        kept: "holds added, none to an object being deleted",
+        check_script: no_late_hold,
     },
     Rule {
-        part: Part::Everybody,
+        part: Part::AllOfBelayer,
         name: "EVIDENCE",
-        kept: "holds taken off, each with a reason in the record",
-        judge: evidence,
+        kept: "holds removed, each with a reason in the record",
+        check_script: evidence,
     },
 ];
 
-/// FOREIGN, and more than it asks for: not only foreign finalizers, labels and annotations but
-/// every field that is not our own finalizer is as it was.
+/// FOREIGN, and more than it requires: not only foreign finalizers, labels and annotations are
+/// unchanged, but every field except Belayer's own finalizers.
 fn foreign(step: &Step<'_>) -> Verdict {
-    if is_on_our_own(step) {
+    if is_own_object(step) {
         return Verdict::NotConcerned;
     }
     let write = step.write;
     let held = matches!(step.kind(), Kind::Pod | Kind::Workflow | Kind::Claim);
     if !held || write.verb != Verb::Patch || !write.subresource.is_empty() {
-        return Verdict::Broken(format!("{}: not a thing for Belayer to do", step.what()));
+        return Verdict::Broken(format!(
+            "{}: Belayer must not make this request",
+            step.what()
+        ));
     }
     let Some(after) = step.after() else {
         return Verdict::NotConcerned;
     };
     let Some(before) = step.before else {
-        return Verdict::Broken(format!("{}: of what nobody created", step.what()));
+        return Verdict::Broken(format!(
+            "{}: of an object that was never created",
+            step.what()
+        ));
     };
-    if without_ours(before) == without_ours(after) {
+    if without_own_fields(before) == without_own_fields(after) {
         return Verdict::Kept;
     }
     let list = |object: &Value| {
@@ -63,16 +69,16 @@ fn foreign(step: &Step<'_>) -> Verdict {
             .unwrap_or_default()
     };
     Verdict::Broken(format!(
-        "{}: more than our finalizer changed, finalizers {} became {}",
+        "{}: changed more than Belayer's finalizers; finalizers {} became {}",
         step.what(),
         list(before),
         list(after)
     ))
 }
 
-/// Events, the gate of the admission policies, records of re-creations; and pods that such a
-/// record is about: those are judged by what pod-recreation promises.
-fn is_on_our_own(step: &Step<'_>) -> bool {
+/// Events, the gate ConfigMap of the admission policies, PodRecreation records; and pods that such a
+/// record is about, which the invariants of pod-recreation cover.
+fn is_own_object(step: &Step<'_>) -> bool {
     let write = step.write;
     let name = &*write.key.name;
     match (step.kind(), write.verb) {
@@ -83,18 +89,18 @@ fn is_on_our_own(step: &Step<'_>) -> bool {
         (Kind::Record, _) => true,
         (Kind::Pod, Verb::Create) => {
             let pod = write.object.as_deref().or(write.body.as_deref());
-            // A create that was refused came to nothing.
+            // A refused create has no effect.
             pod.is_none_or(|pod| !annotation(pod, RECREATION_UID_ANNOTATION).is_empty())
         }
         (Kind::Pod, Verb::Delete) => step
             .before
-            .is_none_or(|pod| recreation::record_of(step.past, uid(pod)).is_some()),
+            .is_none_or(|pod| recreation::record_of(step.history, uid(pod)).is_some()),
         _ => false,
     }
 }
 
-/// An object without our finalizers and without what the server counts by.
-fn without_ours(object: &Value) -> Value {
+/// An object without Belayer's finalizers and the server's counters.
+fn without_own_fields(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("resourceVersion");
@@ -110,8 +116,8 @@ fn without_ours(object: &Value) -> Value {
     object
 }
 
-/// IDENTITY: every patch says which object, at which version, it is about, every delete which
-/// object; and that one it hit.
+/// IDENTITY: every patch has the UID and version of its object, every delete the UID; and the write
+/// reached that object.
 fn identity(step: &Step<'_>) -> Verdict {
     let named = |pointer| {
         let body = step.write.body.as_deref();
@@ -127,36 +133,36 @@ fn identity(step: &Step<'_>) -> Verdict {
         _ => return Verdict::NotConcerned,
     };
     if uid.is_empty() || !sure {
-        return Verdict::Broken(format!("{}: names no uid, or no version", step.what()));
+        return Verdict::Broken(format!("{}: has no UID or no version", step.what()));
     }
     let refused = matches!(step.write.outcome, Outcome::Refused(_));
     if refused || uid == step.write.uid {
         return Verdict::Kept;
     }
     Verdict::Broken(format!(
-        "{}: meant for {uid}, hit {}",
+        "{}: intended for {uid}, but reached {}",
         step.what(),
         step.write.uid
     ))
 }
 
-/// NO-LATE-HOLD: neither done nor tried with the right version, which the server refuses by 422.
+/// NO-LATE-HOLD: neither done nor tried with the right version, which the server refuses with 422.
 fn no_late_hold(step: &Step<'_>) -> Verdict {
-    let tried = step.write.body.as_deref().is_some_and(is_held);
+    let tried = step.write.body.as_deref().is_some_and(has_hold);
     if step.write.outcome == Outcome::Refused(422) && tried {
         return Verdict::Broken(format!("{}: refused by the server as invalid", step.what()));
     }
     match step.before {
         _ if step.added().is_empty() => Verdict::NotConcerned,
         Some(object) if is_deleting(object) => Verdict::Broken(format!(
-            "{} was held though it was being deleted",
-            called(object)
+            "{} got a hold while it was being deleted",
+            describe(object)
         )),
         _ => Verdict::Kept,
     }
 }
 
-/// EVIDENCE: at the moment a hold was taken off, the record held a reason to.
+/// EVIDENCE: when a hold was removed, the record contained a reason.
 fn evidence(step: &Step<'_>) -> Verdict {
     let (Some(object), removed) = (step.before, step.removed()) else {
         return Verdict::NotConcerned;
@@ -166,13 +172,13 @@ fn evidence(step: &Step<'_>) -> Verdict {
     }
     let without = removed
         .into_iter()
-        .find(|hold| step.past.why_may_go(object, hold).is_none());
+        .find(|hold| step.history.release_reason(object, hold).is_none());
     match without {
         None => Verdict::Kept,
-        Some(_) if step.past.is_by_hand(object) => Verdict::ByHand,
+        Some(_) if step.history.is_by_hand(object) => Verdict::ByHand,
         Some(hold) => Verdict::Broken(format!(
             "{} lost {hold} without a reason in the record",
-            called(object)
+            describe(object)
         )),
     }
 }

@@ -1,5 +1,5 @@
-//! Belayer itself, as a process that can be killed: it has a tokio runtime of its own, and a
-//! crash takes that away with everything that runs on it.
+//! Belayer as a process that can be killed: it has its own tokio runtime, and a crash shuts the
+//! runtime down with all its tasks.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -20,25 +20,25 @@ use tokio_util::sync::CancellationToken;
 use super::Pace;
 use belayer::operator::{Components, Operator, Options};
 
-/// How long a crashed process may take until nothing of it is left, and a stopping one to stop.
+/// Timeout for a crashed or stopping process to end.
 const DEAD_WITHIN: Duration = Duration::from_secs(30);
 
-/// What Belayer told of its work. It outlives every crash.
+/// Belayer's reported releases, across all crashes.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(super) struct ReleaseLog {
     releases: Mutex<Vec<Release>>,
 }
 
-/// A release, as Belayer told of it.
+/// A release reported by Belayer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Release {
     /// Name of the evidence.
     pub(super) evidence: &'static str,
-    /// From knowing of the evidence to the server's answer.
+    /// From the time the evidence was known to the server's response.
     pub(super) took: Duration,
 }
 
-impl Ledger {
+impl ReleaseLog {
     /// How many releases there have been.
     pub(super) fn len(&self) -> usize {
         self.releases.lock().len()
@@ -53,13 +53,13 @@ impl Ledger {
             .unwrap_or_default()
     }
 
-    /// How many releases there have been by each kind of evidence.
+    /// The number of releases by evidence.
     pub(super) fn by_evidence(&self) -> BTreeMap<&'static str, usize> {
         by_evidence(&self.releases.lock())
     }
 }
 
-/// How many releases there are by each kind of evidence.
+/// The number of releases by evidence.
 pub(super) fn by_evidence(releases: &[Release]) -> BTreeMap<&'static str, usize> {
     releases
         .iter()
@@ -69,10 +69,10 @@ pub(super) fn by_evidence(releases: &[Release]) -> BTreeMap<&'static str, usize>
         })
 }
 
-/// Tells the ledger, and by being alive that some of its process is.
-struct Witness(Arc<Ledger>);
+/// Records releases. It is alive as long as any part of its process is.
+struct ReleaseObserver(Arc<ReleaseLog>);
 
-impl Observer for Witness {
+impl Observer for ReleaseObserver {
     fn executed(&self, executed: &Executed<'_>) {
         if let What::Released { evidence, took } = executed.what {
             self.0.releases.lock().push(Release { evidence, took });
@@ -84,25 +84,25 @@ impl Observer for Witness {
 pub(super) struct Controller {
     cluster: Config,
     bounds: Bounds,
-    /// Before a rejected pod comes back, in seconds.
+    /// Delay before a rejected pod is re-created, in seconds.
     backoff: u32,
-    ledger: Arc<Ledger>,
+    release_log: Arc<ReleaseLog>,
     process: Option<Process>,
     /// How often it was killed.
     pub(super) crashes: usize,
 }
 
 struct Process {
-    /// Only taken to be shut down.
+    /// Taken only for shutdown.
     runtime: Option<Runtime>,
     stop: CancellationToken,
     ended: JoinHandle<()>,
-    witness: Weak<Witness>,
+    observer: Weak<ReleaseObserver>,
 }
 
 impl Controller {
-    /// A Belayer for this cluster. It does not run yet. Its bounds are the usual ones, in the
-    /// story's time; the pause before a rejected pod comes back is short.
+    /// A Belayer for this cluster, not started yet. Its rate limits are the defaults, scaled to the
+    /// demo's speed; the delay before a re-creation is short.
     pub(super) fn new(cluster: Config, pace: Pace) -> Self {
         let usual = Bounds::default();
         let bounds = Bounds {
@@ -114,38 +114,39 @@ impl Controller {
             cluster,
             bounds,
             backoff: u32::from(pace.times() == 1),
-            ledger: Arc::default(),
+            release_log: Arc::default(),
             process: None,
             crashes: 0,
         }
     }
 
-    /// What it tells.
-    pub(super) fn ledger(&self) -> &Arc<Ledger> {
-        &self.ledger
+    /// The releases that it reported.
+    pub(super) fn release_log(&self) -> &Arc<ReleaseLog> {
+        &self.release_log
     }
 
-    /// Starts it, with nothing but the cluster to know anything from.
+    /// Starts it without any state but the cluster's.
     pub(super) fn start(&mut self) -> Result<()> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .thread_name("belayer")
             .build()
-            .context("a runtime for Belayer")?;
+            .context("creating a runtime for Belayer")?;
         let stop = CancellationToken::new();
-        let witness = Arc::new(Witness(Arc::clone(&self.ledger)));
-        let alive = Arc::downgrade(&witness);
+        let observer = Arc::new(ReleaseObserver(Arc::clone(&self.release_log)));
+        let alive = Arc::downgrade(&observer);
         let ended = {
-            // The client starts tasks of its own as soon as it is made.
+            // The client starts tasks when it is created.
             let _inside = runtime.enter();
             let options = Options {
-                client: client::connect(self.cluster.clone()).context("a client for Belayer")?,
+                client: client::connect(self.cluster.clone())
+                    .context("creating a client for Belayer")?,
                 namespace: names::DEFAULT_NAMESPACE.to_owned(),
                 bounds: self.bounds,
                 writes: Writes::Sent,
                 leadership: belayer_core::election::Leadership::unlimited(),
-                observer: witness,
+                observer,
             };
             let operator = Operator::new(options, self.components());
             runtime.spawn(operator.run(stop.clone()))
@@ -154,7 +155,7 @@ impl Controller {
             runtime: Some(runtime),
             stop,
             ended,
-            witness: alive,
+            observer: alive,
         });
         Ok(())
     }
@@ -179,7 +180,7 @@ impl Controller {
             })
     }
 
-    /// Kills it where it stands, and waits until nothing of it is left in memory.
+    /// Kills it at once, and waits until no part of it is left in memory.
     pub(super) async fn crash(&mut self) -> Result<()> {
         let Some(mut process) = self.process.take() else {
             return Ok(());
@@ -187,17 +188,17 @@ impl Controller {
         self.crashes += 1;
         process.kill();
         let deadline = Instant::now() + DEAD_WITHIN;
-        while process.witness.strong_count() > 0 {
+        while process.observer.strong_count() > 0 {
             ensure!(
                 Instant::now() < deadline,
-                "something of the crashed controller lives on"
+                "a part of the crashed Belayer is still running"
             );
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         Ok(())
     }
 
-    /// Stops it in good order.
+    /// Stops it gracefully.
     pub(super) async fn stop(&mut self) -> Result<()> {
         let Some(mut process) = self.process.take() else {
             return Ok(());
@@ -206,7 +207,7 @@ impl Controller {
         tokio::time::timeout(DEAD_WITHIN, &mut process.ended)
             .await
             .context("Belayer did not stop in time")?
-            .context("Belayer did not stop well")
+            .context("Belayer did not stop cleanly")
     }
 }
 
@@ -219,7 +220,7 @@ impl Process {
 }
 
 impl Drop for Process {
-    /// A runtime must not be dropped where others wait for nothing but tasks.
+    /// Dropping a runtime in an async context would panic, so it is shut down in the background.
     fn drop(&mut self) {
         self.kill();
     }

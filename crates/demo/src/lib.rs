@@ -1,17 +1,17 @@
 #![doc = include_str!("../README.md")]
 
 mod arguments;
-mod chronicle;
+mod chapters;
+mod cluster_state;
 mod controller;
-mod life;
-mod neighbour;
 mod objects;
+mod other_operator;
+mod output;
 mod report;
-mod story;
 mod summary;
-mod telling;
 #[cfg(test)]
 mod tests;
+mod tracked;
 mod world;
 
 use std::process::ExitCode;
@@ -21,23 +21,23 @@ use tokio::signal::unix::{SignalKind, signal};
 
 pub use arguments::Demo;
 
+use output::Output;
 use summary::Summary;
-use telling::Telling;
 use world::World;
 
-/// What the names of Belayer's finalizers and annotations begin with.
+/// Prefix of Belayer's finalizers and annotations.
 const OURS: &str = "belayer.dev/";
-/// Who the second scheduler writes as.
+/// The actor name of the second scheduler.
 const BATCH: &str = "batch-scheduler";
-/// Who the other operator writes as.
-const NEIGHBOUR: &str = "example-operator";
+/// The actor name of the other operator.
+const OTHER_OPERATOR: &str = "example-operator";
 
-/// How much faster than usual time passes in the story.
+/// How many times faster the demo runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Pace(f64);
 
 impl Pace {
-    /// So many seconds of the story, in real time.
+    /// Converts seconds of the demo to real time.
     fn of(self, seconds: f64) -> Duration {
         Duration::try_from_secs_f64(self.seconds(seconds)).unwrap_or_default()
     }
@@ -46,47 +46,47 @@ impl Pace {
         seconds / self.0
     }
 
-    /// How many times faster, in whole numbers and not slower.
+    /// The speed as a whole number, at least 1.
     fn times(self) -> u32 {
-        // Speeds end at 1,000, and `as` saturates.
+        // Speeds are at most 1,000, and `as` saturates.
         self.0.max(1.0) as u32
     }
 
-    /// So many a second of the story, in real time.
+    /// Converts a rate per second of the demo to real time.
     fn rate(self, per_second: f64) -> f64 {
         per_second * self.0
     }
 }
 
-/// Runs the demo and tells it on standard output.
+/// Runs the demo and prints it to standard output.
 ///
-/// SIGINT and SIGTERM end it at once. While the story runs that is a failure: nothing has been
-/// checked yet. Once the summary is printed and only `--keep-running` keeps the API server up,
-/// the exit code is the summary's.
+/// SIGINT and SIGTERM end it at once. Before the summary that is a failure, because nothing has been
+/// checked yet. After the summary, when only `--keep-running` keeps the API server up, the exit code
+/// is the summary's.
 ///
-/// The exit code is 1 if an invariant broke or something is left held at the end, or if the demo was
-/// interrupted before that could be known.
+/// The exit code is 1 if an invariant is violated, an object is still held at the end, or the demo was
+/// interrupted before the checks.
 ///
 /// # Errors
-/// If it could not be set up.
+/// If the demo cannot be set up.
 pub async fn run(arguments: &Demo) -> anyhow::Result<ExitCode> {
-    let telling = Telling::on_stdout();
+    let output = Output::on_stdout();
     let interrupted = interrupted()?;
     tokio::pin!(interrupted);
     let shown = tokio::select! {
         biased;
         () = &mut interrupted => None,
-        shown = show(arguments, &telling) => Some(shown?),
+        shown = show(arguments, &output) => Some(shown?),
     };
     let Some((mut world, summary)) = shown else {
-        telling.finish();
-        telling.line("Interrupted: nothing has been checked.");
+        output.finish();
+        output.line("Interrupted before the invariants were checked.");
         return Ok(ExitCode::FAILURE);
     };
     if arguments.keep_running {
-        telling.line("");
-        telling.line(
-            "Everything goes on, until Ctrl-C. In another terminal: kubectl get pods,pvc,wf,podrec -A",
+        output.line("");
+        output.line(
+            "The cluster keeps running until Ctrl-C. In another terminal: kubectl get pods,pvc,wf,podrec -A",
         );
         interrupted.await;
     }
@@ -98,28 +98,28 @@ pub async fn run(arguments: &Demo) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The story from the start to the summary.
-async fn show(arguments: &Demo, telling: &Telling) -> anyhow::Result<(World, Summary)> {
+/// Runs all chapters and the summary.
+async fn show(arguments: &Demo, output: &Output) -> anyhow::Result<(World, Summary)> {
     let begun = Instant::now();
     let mut world = World::build(arguments).await?;
-    telling.line(&format!(
+    output.line(&format!(
         "export KUBECONFIG={}",
         world.kubeconfig().display()
     ));
-    telling.line(&format!(
-        "# API server in this process: {}. Nothing else is touched.",
+    output.line(&format!(
+        "# API server in this process: {}. No other cluster is used.",
         world.url()
     ));
-    telling.begin(&world, story::CHAPTERS);
-    // What stands in the story's way is judged with the rest.
-    let trouble = story::tell(&mut world, telling).await.err();
-    let summary = summary::draw(&world, telling, trouble, begun).await;
-    telling.finish();
-    summary.tell(telling);
+    output.begin(&world, chapters::CHAPTERS);
+    // A failed chapter is reported with the checks.
+    let trouble = chapters::run(&mut world, output).await.err();
+    let summary = summary::summarise(&world, output, trouble, begun).await;
+    output.finish();
+    summary.print(output);
     Ok((world, summary))
 }
 
-/// Comes back when somebody wants the demo to end.
+/// Waits for SIGINT or SIGTERM.
 fn interrupted() -> std::io::Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

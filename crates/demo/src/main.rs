@@ -20,7 +20,7 @@ fn run(demo: &Demo) -> anyhow::Result<ExitCode> {
         .enable_all()
         .build()?;
     let done = runtime.block_on(belayer_demo::run(demo));
-    // Whatever still runs must not keep the process.
+    // Remaining tasks must not keep the process alive.
     runtime.shutdown_background();
     done
 }

@@ -1,14 +1,14 @@
-//! What people create besides workflows: a database on a claim, and bare pods.
+//! The objects that users create besides workflows: a database on a PVC, and bare pods.
 
 use belayer_holds::names::RECREATE_ANNOTATION;
-use belayer_sandbox::companions::NodeSpec;
+use belayer_sandbox::simulated::NodeSpec;
 use serde_json::{Value, json};
 
 use super::BATCH;
 
 /// The database's namespace.
 pub(super) const SHOP: &str = "shop";
-/// Its claim.
+/// The database's PVC.
 pub(super) const CLAIM: &str = "data";
 /// Its pods.
 pub(super) const DATABASE: [&str; 2] = ["db-0", "db-1"];
@@ -20,7 +20,7 @@ pub(super) const SERVING: &str = "serve";
 pub(super) const SMALL: &str = "node-4";
 /// The node with the label that [`SERVING`] asks for.
 pub(super) const SPOT: &str = "node-3";
-/// That label.
+/// The label of the spot node.
 pub(super) const POOL: (&str, &str) = ("pool", "spot");
 
 /// Three nodes that are never full, one of them of the spot pool, and a small one.
@@ -36,7 +36,7 @@ pub(super) fn nodes() -> Vec<NodeSpec> {
     big.chain([NodeSpec::new(SMALL).cpu("8")]).collect()
 }
 
-/// A claim.
+/// A PVC.
 pub(super) fn claim(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
@@ -48,7 +48,7 @@ pub(super) fn claim(name: &str) -> Value {
     })
 }
 
-/// A database's pod, whose data is on a claim.
+/// A pod of the database, with its data on a PVC.
 pub(super) fn database(name: &str, claim: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -61,7 +61,7 @@ pub(super) fn database(name: &str, claim: &str) -> Value {
     })
 }
 
-/// A bare pod that takes three cores and asks to come back. The second scheduler places it.
+/// A bare pod that requests three cores and re-creation. The second scheduler binds it.
 pub(super) fn training(name: &str) -> Value {
     let resources = json!({"requests": {"cpu": "3"}});
     let mut pod = bare(name, json!({"image": "trainer:7", "resources": resources}));
@@ -69,7 +69,7 @@ pub(super) fn training(name: &str) -> Value {
     pod
 }
 
-/// A bare pod for the spot pool that asks to come back.
+/// A bare pod for the spot pool that requests re-creation.
 pub(super) fn serving() -> Value {
     let mut pod = bare(SERVING, json!({"image": "server:2"}));
     let (label, value) = POOL;

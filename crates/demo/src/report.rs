@@ -1,24 +1,24 @@
-//! Figures of a chapter, in words.
+//! The figures of a chapter as text.
 
 use std::time::Duration;
 
 use super::controller::{Release, by_evidence};
-use super::telling::Telling;
-use super::world::{Cast, World};
+use super::output::Output;
+use super::world::{WorkflowSet, World};
 
-/// What Belayer did since a mark, and the pod that waited longest for it.
-pub(super) fn report(world: &World, telling: &Telling, cast: &Cast, mark: usize) {
-    telling.result(&released(&world.controller.ledger().since(mark)));
-    let pods = world.chronicle.pods(|pod| cast.has(pod));
+/// Prints Belayer's releases since a mark, and the pod that waited longest.
+pub(super) fn report(world: &World, output: &Output, set: &WorkflowSet, mark: usize) {
+    output.result(&released(&world.controller.release_log().since(mark)));
+    let pods = world.state.pods(|pod| set.has(pod));
     let waited = pods
         .iter()
-        .filter_map(|pod| Some((pod.life.waited?, &pod.life)));
+        .filter_map(|pod| Some((pod.object.waited?, &pod.object)));
     let waited: Vec<_> = waited.collect();
-    if let Some((longest, life)) = waited.iter().max_by_key(|(waited, _)| *waited) {
-        telling.aside(&format!(
-            "{} were deleted while held; {} waited longest: {}",
+    if let Some((longest, object)) = waited.iter().max_by_key(|(waited, _)| *waited) {
+        output.detail(&format!(
+            "{} were deleted while they had a hold; {} waited longest: {}",
             waited.len(),
-            life.key(),
+            object.key(),
             span(*longest)
         ));
     }
@@ -52,7 +52,7 @@ pub(super) fn spread(durations: impl IntoIterator<Item = Duration>) -> String {
     }
 }
 
-/// A duration as people say it.
+/// A duration in a readable unit.
 pub(super) fn span(duration: Duration) -> String {
     match duration.as_millis() {
         0 => "under 1 ms".to_owned(),
@@ -70,12 +70,12 @@ mod tests {
     #[case(0, "under 1 ms")]
     #[case(999, "999 ms")]
     #[case(1_250, "1.2 s")]
-    fn durations_are_said_in_fitting_units(#[case] millis: u64, #[case] said: &str) {
-        assert_eq!(span(Duration::from_millis(millis)), said);
+    fn durations_have_readable_units(#[case] millis: u64, #[case] text: &str) {
+        assert_eq!(span(Duration::from_millis(millis)), text);
     }
 
     #[test]
-    fn releases_are_told_by_evidence_and_spread() {
+    fn releases_are_summed_up_by_evidence_and_time() {
         let release = |evidence, millis| Release {
             evidence,
             took: Duration::from_millis(millis),
@@ -85,8 +85,9 @@ mod tests {
             release("OwnerGone", 1),
             release("Consumed", 40),
         ];
-        let told = "3 released (Consumed 2, OwnerGone 1), p50 5 ms, max 40 ms after the evidence";
-        assert_eq!(released(&all), told);
+        let expected =
+            "3 released (Consumed 2, OwnerGone 1), p50 5 ms, max 40 ms after the evidence";
+        assert_eq!(released(&all), expected);
         assert_eq!(
             released(&[]),
             "0 released (none), no time after the evidence"

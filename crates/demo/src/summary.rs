@@ -1,4 +1,4 @@
-//! The end of the demo: what there was, and whether every promise was kept.
+//! The end of the demo: figures, and the result of all checks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,29 +10,29 @@ use belayer_workload::WORKFLOWS;
 use owo_colors::OwoColorize as _;
 use serde_json::Value;
 
-use super::life::{Flow, Now, Pod};
-use super::neighbour::Mood;
+use super::chapters::CHAPTERS;
+use super::other_operator::Mode;
+use super::output::{Output, fit};
 use super::report::span;
-use super::story::CHAPTERS;
-use super::telling::{Telling, fit};
+use super::tracked::{Existence, Pod, Workflow};
 use super::world::World;
-use super::{BATCH, NEIGHBOUR};
+use super::{BATCH, OTHER_OPERATOR};
 
-/// How long nothing is asked of the settled cluster, in seconds of the story; never less than a
+/// How long no requests are sent to the settled cluster, in seconds of the demo; at least one
 /// second of real time.
 const QUIET: f64 = 2.0;
 
-/// Columns of what stands in front of a text.
+/// Column widths of the labels.
 const NAMES: usize = 10;
 const PROMISES: usize = 20;
 
-/// How it ended.
+/// The result of the demo.
 pub(super) struct Summary {
     findings: Findings,
     seed: u64,
     writes: usize,
-    /// What Belayer itself told of its releases.
-    told: BTreeMap<&'static str, usize>,
+    /// Releases by evidence, as reported by Belayer.
+    reported: BTreeMap<&'static str, usize>,
     /// Belayer's requests, by verb.
     requests: BTreeMap<&'static str, u64>,
     faults: Vec<(&'static str, u64)>,
@@ -40,27 +40,27 @@ pub(super) struct Summary {
     took: Duration,
 }
 
-/// Waits until all has settled, keeps quiet for a while, and judges. `trouble` is what kept the
-/// story from being told to its end.
-pub(super) async fn draw(
+/// Waits until the cluster has settled, sends no requests for a while, and checks the invariants.
+/// `trouble` is the error of the chapter that failed.
+pub(super) async fn summarise(
     world: &World,
-    telling: &Telling,
+    output: &Output,
     trouble: Option<anyhow::Error>,
     begun: Instant,
 ) -> Summary {
-    world.neighbour.be(Mood::LettingGo);
-    // Where the story broke off it may be down.
+    world.other_operator.set_mode(Mode::Releasing);
+    // A failed chapter may have left it stopped.
     world.argo.start();
     let settled = world
-        .until("nothing is held or Terminating, by whomever", has_settled)
+        .until("no object has a hold or is Terminating", has_settled)
         .await;
-    world.neighbour.be(Mood::Resting);
-    // A last look is let pass: whatever is under way may still be written.
+    world.other_operator.set_mode(Mode::Resting);
+    // Wait for requests that are still in flight.
     let still = world.still().await;
     let quiet = world.pace.of(QUIET).max(Duration::from_secs(1));
-    telling.line("");
-    telling.say(&format!(
-        "All has settled. Nothing is asked of the cluster for {}.",
+    output.line("");
+    output.say(&format!(
+        "The cluster has settled. The demo sends no requests for {}.",
         span(quiet)
     ));
     let recorder = world.sandbox.recorder();
@@ -73,10 +73,10 @@ pub(super) async fn draw(
         left: &left(world),
         quiet,
         written_in_quiet: &written_in_quiet,
-        others: &[NEIGHBOUR, BATCH],
+        others: &[OTHER_OPERATOR, BATCH],
     });
-    let story = story([trouble, settled.err(), still.err()], &findings);
-    findings.checks.insert(0, story);
+    let chapters = chapters_check([trouble, settled.err(), still.err()], &findings);
+    findings.checks.insert(0, chapters);
     let mut requests = BTreeMap::new();
     for ((verb, _), count) in recorder.requests_by(BELAYER) {
         *requests.entry(verb.as_str()).or_default() += count;
@@ -85,7 +85,7 @@ pub(super) async fn draw(
         findings,
         seed: world.seed,
         writes: writes.len(),
-        told: world.controller.ledger().by_evidence(),
+        reported: world.controller.release_log().by_evidence(),
         requests,
         faults: world
             .faults
@@ -97,39 +97,39 @@ pub(super) async fn draw(
     }
 }
 
-/// Whether the story came to its end, and was about every promise.
-fn story(trouble: [Option<anyhow::Error>; 3], findings: &Findings) -> Check {
+/// Whether all chapters completed, and exercised every invariant.
+fn chapters_check(trouble: [Option<anyhow::Error>; 3], findings: &Findings) -> Check {
     let trouble = trouble.into_iter().flatten();
-    let vain = findings
+    let untested = findings
         .checks
         .iter()
         .filter(|check| check.is_untested())
-        .map(|check| format!("nothing came about that {} could be judged by", check.name));
+        .map(|check| format!("nothing happened to check {} on", check.name));
     Check {
-        part: Part::Everybody,
-        name: "STORY",
+        part: Part::AllOfBelayer,
+        name: "CHAPTERS",
         seen: CHAPTERS,
-        kept: "chapters came to their end".to_owned(),
+        kept: "chapters completed".to_owned(),
         broken: trouble
             .map(|error| format!("{error:#}"))
-            .chain(vain)
+            .chain(untested)
             .collect(),
     }
 }
 
 fn has_settled(world: &World) -> bool {
     let unsettled = |pod: &Pod| {
-        let left = pod.life.now == Now::There && pod.kept_by_neighbour;
-        pod.life.is_unsettled() || left
+        let left = pod.object.now == Existence::Exists && pod.has_other_finalizer;
+        pod.object.is_unsettled() || left
     };
-    let chronicle = &world.chronicle;
-    chronicle.count(unsettled) == 0
-        && chronicle.count_flows(Flow::is_open) == 0
-        && chronicle.count_claims(|claim| claim.now == Now::Terminating) == 0
-        && chronicle.terminating_namespaces() == 0
+    let state = &world.state;
+    state.count(unsettled) == 0
+        && state.count_workflows(Workflow::is_open) == 0
+        && state.count_claims(|claim| claim.now == Existence::Terminating) == 0
+        && state.terminating_namespaces() == 0
 }
 
-/// The pods, workflows, claims and namespaces that are left.
+/// The pods, workflows, PVCs and namespaces that are left.
 fn left(world: &World) -> Vec<Arc<Value>> {
     [
         Gvr::PODS,
@@ -150,40 +150,40 @@ fn left(world: &World) -> Vec<Arc<Value>> {
 }
 
 impl Summary {
-    /// Whether every promise was kept.
+    /// Whether no invariant was violated.
     pub(super) fn is_good(&self) -> bool {
         self.findings.all_kept()
     }
 
-    /// The judgement, for tests.
+    /// The findings, for tests.
     #[cfg(test)]
     pub(super) fn findings(&self) -> &Findings {
         &self.findings
     }
 
-    /// Tells it.
-    pub(super) fn tell(&self, telling: &Telling) {
-        telling.line("");
-        telling.line(&format!(
+    /// Prints the summary.
+    pub(super) fn print(&self, output: &Output) {
+        output.line("");
+        output.line(&format!(
             "{} (seed {}, {})",
             "Summary".bold(),
             self.seed,
             span(self.took)
         ));
-        self.tell_figures(telling);
-        self.tell_checks(telling);
+        self.print_figures(output);
+        self.print_checks(output);
     }
 
-    fn tell_figures(&self, telling: &Telling) {
+    fn print_figures(&self, output: &Output) {
         let findings = &self.findings;
         let row = |name: &str, text: String| {
             let text = fit(&text, 0, 3 + NAMES + 1);
-            telling.line(&format!("   {name:<NAMES$} {text}"));
+            output.line(&format!("   {name:<NAMES$} {text}"));
         };
         row(
             "workload",
             format!(
-                "{} pods, {} workflows, {} writes by all",
+                "{} pods, {} workflows, {} writes in total",
                 findings.pods, findings.workflows, self.writes
             ),
         );
@@ -195,19 +195,19 @@ impl Summary {
         );
         row(
             "holds",
-            format!("{} put on; taken off: {releases}", findings.holds_added),
+            format!("{} added; removed: {releases}", findings.holds_added),
         );
         row(
             "evidence",
             format!(
-                "as Belayer told it: {}",
-                list(self.told.iter().map(|(name, count)| (*name, *count)))
+                "as reported by Belayer: {}",
+                list(self.reported.iter().map(|(name, count)| (*name, *count)))
             ),
         );
         row(
             "results",
             format!(
-                "{} taken; {} lost of pods that were never held",
+                "{} consumed; {} lost of pods without a hold",
                 findings.taken, findings.never_held
             ),
         );
@@ -229,62 +229,59 @@ impl Summary {
         if findings.by_hand > 0 {
             row(
                 "by hand",
-                format!(
-                    "{} things are as somebody with kubectl wanted them",
-                    findings.by_hand
-                ),
+                format!("{} differences caused by manual changes", findings.by_hand),
             );
         }
     }
 
-    fn tell_checks(&self, telling: &Telling) {
-        telling.line("");
-        telling.line(&format!(
-            "{}, judged by the API server's own record of all writes",
-            "Promises".bold()
+    fn print_checks(&self, output: &Output) {
+        output.line("");
+        output.line(&format!(
+            "{}, checked against the API server's record of all writes",
+            "Invariants".bold()
         ));
         for part in [
             Part::PodFinalizer,
             Part::WorkflowFinalizer,
             Part::PvcProtection,
             Part::PodRecreation,
-            Part::Everybody,
+            Part::AllOfBelayer,
         ] {
-            telling.line(&format!("   {}", part.as_str().cyan()));
+            output.line(&format!("   {}", part.as_str().cyan()));
             let checks = self.findings.checks.iter();
             for check in checks.filter(|check| check.part == part) {
-                tell_check(telling, check);
+                print_check(output, check);
             }
         }
-        telling.line("");
+        output.line("");
         if self.is_good() {
-            telling.line(&format!("   {}", "Every promise was kept.".bold().green()));
+            output.line(&format!("   {}", "All invariants hold.".bold().green()));
         } else {
-            telling.line(&format!("   {}", "A promise was broken.".bold().red()));
+            output.line(&format!("   {}", "An invariant is violated.".bold().red()));
         }
     }
 }
 
-fn tell_check(telling: &Telling, check: &Check) {
-    /// Instances told of one broken promise.
-    const TOLD: usize = 5;
+fn print_check(output: &Output, check: &Check) {
+    /// Violations printed for one invariant.
+    const SHOWN: usize = 5;
     let name = format!("{:<13}", check.name);
     if check.broken.is_empty() {
         let kept = fit(&format!("{} {}", check.seen, check.kept), 0, PROMISES);
-        telling.line(&format!("   {} {name} {kept}", "ok".green()));
+        output.line(&format!("   {} {name} {kept}", "ok".green()));
         return;
     }
     let times = check.broken.len();
-    let said = match times {
+    let count = match times {
         1 => "once".to_owned(),
         _ => format!("{times} times"),
     };
-    telling.line(&format!("   {} {name} {said}", "FAILED".red().bold()));
-    for how in check.broken.iter().take(TOLD) {
-        telling.line(&fit(how, PROMISES, 0));
+    output.line(&format!("   {} {name} {count}", "FAILED".red().bold()));
+    for how in check.broken.iter().take(SHOWN) {
+        output.line(&fit(how, PROMISES, 0));
     }
-    if times > TOLD {
-        telling.line(&fit(&format!("and {} more", times - TOLD), PROMISES, 0));
+    if times > SHOWN {
+        output.line(&fit(&format!("and {} more", times - SHOWN), PROMISES, 0));
     }
 }
 

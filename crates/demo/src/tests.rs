@@ -1,13 +1,13 @@
-//! The whole demo, fast.
+//! Runs the whole demo at high speed.
 
 use std::time::{Duration, Instant};
 
-use super::telling::Telling;
+use super::output::Output;
 use super::*;
 use belayer_checker::Why;
 
-/// What is promised, by name.
-const PROMISES: &[&str] = &[
+/// The invariants, by name.
+const INVARIANTS: &[&str] = &[
     "FOREIGN",
     "EVIDENCE",
     "IDENTITY",
@@ -23,80 +23,89 @@ const PROMISES: &[&str] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_demo_keeps_every_promise() {
+async fn the_demo_violates_no_invariant() {
     let arguments = Demo {
         speed: 20.0,
         seed: 7,
         keep_running: false,
         port: 0,
     };
-    let (telling, lines) = Telling::kept();
+    let (output, lines) = Output::captured();
     let begun = Instant::now();
-    let shown = tokio::time::timeout(Duration::from_secs(240), show(&arguments, &telling)).await;
-    let told = || lines.lock().join("\n");
+    let shown = tokio::time::timeout(Duration::from_secs(240), show(&arguments, &output)).await;
+    let printed = || lines.lock().join("\n");
     let (mut world, summary) = shown
-        .unwrap_or_else(|_| panic!("too slow:\n{}", told()))
+        .unwrap_or_else(|_| panic!("too slow:\n{}", printed()))
         .unwrap();
     world.end().await.unwrap();
-    let told = told();
-    assert!(summary.is_good(), "{told}");
+    let printed = printed();
+    assert!(summary.is_good(), "{printed}");
 
-    // It was about something.
+    // The demo exercised the controllers.
     let findings = summary.findings();
-    assert!(findings.pods >= 200, "{told}");
-    // At this speed some pods end before anybody could hold them.
-    assert!(findings.holds_added >= findings.pods * 2 / 3, "{told}");
-    // What is still held is what nobody deleted; one hold somebody took off by hand.
+    assert!(findings.pods >= 200, "{printed}");
+    // At this speed some pods end before they can get a hold.
+    assert!(findings.holds_added >= findings.pods * 2 / 3, "{printed}");
+    // Objects that were not deleted keep their hold, and one hold was removed by hand.
     let released = findings.releases.values().sum::<usize>();
-    assert!(findings.holds_added > released, "{told}");
+    assert!(findings.holds_added > released, "{printed}");
     for why in [
-        Why::ResultTaken,
+        Why::ResultConsumed,
         Why::WorkflowDeleted,
         Why::NamespaceDeleted,
         Why::Started,
         Why::PodDeleted,
-        Why::ClaimDeleted,
+        Why::PvcDeleted,
     ] {
-        assert!(findings.releases.contains_key(&why), "{why:?}: {told}");
+        assert!(findings.releases.contains_key(&why), "{why:?}: {printed}");
     }
-    assert_eq!(findings.by_hand, 0, "{told}");
+    assert_eq!(findings.by_hand, 0, "{printed}");
     assert_eq!(world.controller.crashes, 1);
     let lost = world
         .faults
         .iter()
-        .find(|(name, _)| *name == "answer lost")
+        .find(|(name, _)| *name == "lost response")
         .unwrap();
-    assert!(lost.1.hits() > 0, "{told}");
+    assert!(lost.1.hits() > 0, "{printed}");
 
-    let first = told.lines().next().unwrap();
+    let first = printed.lines().next().unwrap();
     assert!(first.starts_with("export KUBECONFIG="), "{first}");
-    let chapters = told
+    let chapters = printed
         .lines()
         .filter(|line| line.starts_with(|c: char| c.is_ascii_digit()))
         .count();
-    assert_eq!(chapters, story::CHAPTERS, "{told}");
+    assert_eq!(chapters, chapters::CHAPTERS, "{printed}");
     assert!(
-        !told.contains('\u{1b}'),
-        "no colours without a terminal:\n{told}"
+        !printed.contains('\u{1b}'),
+        "no colours without a terminal:\n{printed}"
     );
-    let judged: Vec<&str> = findings.checks.iter().map(|check| check.name).collect();
-    for promise in PROMISES {
-        assert!(judged.contains(promise), "{promise} is not judged: {told}");
-        assert!(told.contains(promise), "{promise} is not told: {told}");
+    let checked: Vec<&str> = findings.checks.iter().map(|check| check.name).collect();
+    for invariant in INVARIANTS {
+        assert!(
+            checked.contains(invariant),
+            "{invariant} is not checked: {printed}"
+        );
+        assert!(
+            printed.contains(invariant),
+            "{invariant} is not printed: {printed}"
+        );
     }
-    let long: Vec<&str> = told
+    let long: Vec<&str> = printed
         .lines()
         .filter(|line| line.chars().count() > 80 && !line.starts_with("export"))
         .collect();
     assert!(long.is_empty(), "too long for a terminal: {long:#?}");
-    for line in shown_in_the_readme() {
-        assert!(told.contains(line), "the README shows {line:?}:\n{told}");
+    for line in lines_of_the_readme() {
+        assert!(
+            printed.contains(line),
+            "the README contains {line:?}, but the output does not:\n{printed}"
+        );
     }
-    println!("{told}\n{:?}", begun.elapsed());
+    println!("{printed}\n{:?}", begun.elapsed());
 }
 
 /// The lines of the README's excerpt that are the same in every run: titles and commands.
-fn shown_in_the_readme() -> Vec<&'static str> {
+fn lines_of_the_readme() -> Vec<&'static str> {
     let readme = include_str!("../../../README.md");
     let excerpt = readme
         .split_once("<!-- demo -->")
@@ -106,12 +115,12 @@ fn shown_in_the_readme() -> Vec<&'static str> {
         line.starts_with(|c: char| c.is_ascii_digit()) || line.trim_start().starts_with("$ ")
     };
     let lines: Vec<&str> = excerpt.lines().filter(same).collect();
-    assert!(lines.len() > 3, "the README shows nothing of the demo");
+    assert!(lines.len() > 3, "the README has no excerpt of the demo");
     lines
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_port_that_is_taken_is_one_clear_line() {
+async fn a_port_in_use_is_reported_in_one_line() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
     let arguments = Demo {
@@ -120,8 +129,8 @@ async fn a_port_that_is_taken_is_one_clear_line() {
         keep_running: false,
         port,
     };
-    let (telling, lines) = Telling::kept();
-    let Err(failure) = show(&arguments, &telling).await else {
+    let (output, lines) = Output::captured();
+    let Err(failure) = show(&arguments, &output).await else {
         panic!("{:?}", lines.lock())
     };
     let message = format!("{failure:#}");

@@ -1,4 +1,4 @@
-//! Everything that takes part, and what a chapter can do with it.
+//! All participants of the demo, and what a chapter can do with them.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use belayer_checker::BELAYER;
 use belayer_holds::names;
-use belayer_sandbox::companions::{Companions, KubeletConfig, RunPlan};
+use belayer_sandbox::simulated::{KubeletConfig, RunPlan, SimulatedControllers};
 use belayer_sandbox::{
     Actor, Epoch, FaultHandle, Gvr, ListOptions, Listener, Patch, Sandbox, Subresource,
     WriteOptions,
@@ -19,81 +19,81 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::{Value, json};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::chronicle::Chronicle;
+use super::cluster_state::ClusterState;
 use super::controller::Controller;
-use super::life::{Flow, Now, Pod, text};
-use super::neighbour::Neighbour;
+use super::other_operator::OtherOperator;
+use super::tracked::{Existence, Pod, Workflow, text};
 use super::{BATCH, Demo, Pace, objects};
 
-/// The namespaces of the story. The last one is deleted on the way.
+/// The namespaces of the demo. The last one is deleted in a chapter.
 pub(super) const NAMESPACES: [&str; 4] = ["ci", "lab", "shop", "trial"];
 
-/// How long anything may take before the story is given up, in seconds: of real time, and of the
-/// story's on top.
+/// How long any condition may take before the demo fails, in seconds: of real time plus the same
+/// number of the demo's.
 const PATIENCE: f64 = 60.0;
 
-/// How often a condition is looked at.
+/// Polling interval of conditions.
 const LOOK: Duration = Duration::from_millis(15);
 
-/// No pod lives shorter, however fast the story is told.
+/// Minimum run time of a pod, whatever the speed of the demo.
 const LEAST_LIFE: Duration = Duration::from_millis(600);
 
-/// Changes that the API server remembers: more than a demo makes.
+/// Changes kept by the API server: more than a demo makes.
 const LOG: usize = 4_000_000;
 
-/// The API server and everybody around it.
+/// The API server and all its clients.
 pub(super) struct World {
     pub(super) sandbox: Sandbox,
-    pub(super) chronicle: Chronicle,
+    pub(super) state: ClusterState,
     pub(super) controller: Controller,
-    pub(super) neighbour: Neighbour,
+    pub(super) other_operator: OtherOperator,
     pub(super) user: User,
     pub(super) argo: Argo,
     pub(super) pace: Pace,
     pub(super) seed: u64,
-    /// Every fault that there was, with what it is called.
+    /// Every fault that was injected, with its name.
     pub(super) faults: Vec<(&'static str, FaultHandle)>,
     directory: tempfile::TempDir,
     listener: Listener,
     _stop: DropGuard,
 }
 
-/// What a workflow looks like, in seconds of the story.
+/// A workflow's pods, with times in seconds of the demo.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Shape {
+pub(super) struct WorkflowShape {
     pub(super) pods: usize,
     /// How long its pods run.
-    pub(super) life: (f64, f64),
+    pub(super) run_time: (f64, f64),
     pub(super) pod_gc: PodGc,
 }
 
-/// The workflows that a chapter is about.
+/// The workflows of a chapter.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Cast {
-    flows: Vec<(&'static str, &'static str)>,
+pub(super) struct WorkflowSet {
+    workflows: Vec<(&'static str, &'static str)>,
     pub(super) pods: usize,
 }
 
-impl Cast {
+impl WorkflowSet {
     pub(super) fn has(&self, pod: &Pod) -> bool {
-        self.flows
+        self.workflows
             .iter()
-            .any(|(namespace, name)| pod.life.namespace == *namespace && pod.workflow == *name)
+            .any(|(namespace, name)| pod.object.namespace == *namespace && pod.workflow == *name)
     }
 
-    pub(super) fn has_flow(&self, flow: &Flow) -> bool {
-        self.flows
-            .iter()
-            .any(|(namespace, name)| flow.life.namespace == *namespace && flow.life.name == *name)
+    pub(super) fn has_workflow(&self, workflow: &Workflow) -> bool {
+        self.workflows.iter().any(|(namespace, name)| {
+            workflow.object.namespace == *namespace && workflow.object.name == *name
+        })
     }
 
     /// How many workflows there are.
     pub(super) fn len(&self) -> usize {
-        self.flows.len()
+        self.workflows.len()
     }
 }
 
-/// An API server with everything beside it that a cluster has.
+/// An API server with the usual controllers of a cluster.
 fn sandbox(seed: u64, pace: Pace) -> Sandbox {
     let kubelet = KubeletConfig {
         nodes: objects::nodes(),
@@ -109,11 +109,11 @@ fn sandbox(seed: u64, pace: Pace) -> Sandbox {
         .seed(seed)
         .epoch(Epoch::WallClock)
         .log_limit(LOG)
-        .companions(Companions::all().kubelet(kubelet))
+        .controllers(SimulatedControllers::all().kubelet(kubelet))
         .build()
 }
 
-/// What an admin installs before Belayer starts.
+/// Creates what an admin installs before Belayer starts.
 fn install(sandbox: &Sandbox, user: &User) -> Result<()> {
     user.create_namespace(names::DEFAULT_NAMESPACE)
         .context("Belayer's namespace")?;
@@ -138,7 +138,7 @@ fn install(sandbox: &Sandbox, user: &User) -> Result<()> {
         .context("the definition of PodRecreations")
 }
 
-/// The way to the API server under Belayer's own name, over the loopback as anywhere.
+/// A client configuration for the API server under Belayer's name, over loopback.
 async fn as_belayer(listener: &Listener) -> Result<kube::Config> {
     let kubeconfig = Kubeconfig::from_yaml(&listener.kubeconfig_for(BELAYER))?;
     kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
@@ -155,7 +155,7 @@ impl World {
         let listener = sandbox
             .listen(address)
             .await
-            .with_context(|| format!("--port: {address} cannot be listened on"))?;
+            .with_context(|| format!("--port: cannot listen on {address}"))?;
         let directory = tempfile::Builder::new()
             .prefix("belayer-demo-")
             .tempdir()
@@ -164,7 +164,7 @@ impl World {
             .context("the kubeconfig")?;
 
         let stop = CancellationToken::new();
-        let chronicle = Chronicle::follow(sandbox.cluster());
+        let state = ClusterState::follow(sandbox.cluster());
         let profile = Profile {
             namespaces: NAMESPACES.map(str::to_owned).to_vec(),
             workflows: 0,
@@ -174,15 +174,15 @@ impl World {
         };
         let mut workload = Workload::run(sandbox.cluster(), profile, &stop);
         let (user, argo) = (workload.user().clone(), workload.argo().clone());
-        // Its story is told from the cluster itself; nobody else empties the line.
+        // The demo reads the cluster itself, so the events are only drained.
         tokio::spawn(async move { while workload.next_event().await.is_some() {} });
         install(&sandbox, &user)?;
         let cluster = as_belayer(&listener).await?;
         let mut world = Self {
-            neighbour: Neighbour::start(sandbox.cluster(), pace, arguments.seed),
+            other_operator: OtherOperator::start(sandbox.cluster(), pace, arguments.seed),
             controller: Controller::new(cluster, pace),
             sandbox,
-            chronicle,
+            state,
             user,
             argo,
             pace,
@@ -193,8 +193,8 @@ impl World {
             _stop: stop.drop_guard(),
         };
         world
-            .until("the namespaces are there", |world| {
-                let there = |name: &&str| world.chronicle.namespace(name) == Now::There;
+            .until("the namespaces exist", |world| {
+                let there = |name: &&str| world.state.namespace(name) == Existence::Exists;
                 let crd = || world.sandbox.cluster().resource(&WORKFLOWS).is_some();
                 NAMESPACES.iter().all(there) && crd()
             })
@@ -203,30 +203,30 @@ impl World {
         Ok(world)
     }
 
-    /// Where the kubeconfig for people is.
+    /// Path of the kubeconfig for users.
     pub(super) fn kubeconfig(&self) -> PathBuf {
         self.directory.path().join("kubeconfig")
     }
 
-    /// Where the API server is.
+    /// URL of the API server.
     pub(super) fn url(&self) -> String {
         self.listener.url()
     }
 
-    /// Stops Belayer in good order.
+    /// Stops Belayer gracefully.
     pub(super) async fn end(&mut self) -> Result<()> {
         self.controller.stop().await
     }
 
-    /// Lets some seconds of the story pass.
+    /// Waits for some seconds of the demo.
     pub(super) async fn pause(&self, seconds: f64) {
         tokio::time::sleep(self.pace.of(seconds)).await;
     }
 
-    /// Waits until `condition` is true; says how long that took.
+    /// Waits until `condition` is true; returns how long that took.
     ///
     /// # Errors
-    /// If it does not come true in a long time.
+    /// If it does not become true in time.
     pub(super) async fn until(
         &self,
         what: &str,
@@ -236,7 +236,10 @@ impl World {
         let patience = Duration::from_secs_f64(PATIENCE) + self.pace.of(PATIENCE);
         while !condition(self) {
             if begun.elapsed() > patience {
-                bail!("waited {} s in vain until {what}", patience.as_secs());
+                bail!(
+                    "timed out after {} s waiting until {what}",
+                    patience.as_secs()
+                );
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -244,13 +247,16 @@ impl World {
     }
 
     /// The user creates workflows.
-    pub(super) fn create(&self, flows: &[(&'static str, &'static str, Shape)]) -> Result<Cast> {
-        let mut cast = Cast::default();
-        for (namespace, name, shape) in flows {
+    pub(super) fn create(
+        &self,
+        workflows: &[(&'static str, &'static str, WorkflowShape)],
+    ) -> Result<WorkflowSet> {
+        let mut set = WorkflowSet::default();
+        for (namespace, name, shape) in workflows {
             let script = WorkflowScript {
                 pods: shape.pods,
                 pods_per_second: self.pace.rate(20.0),
-                life: self.life(shape.life.0)..=self.life(shape.life.1),
+                life: self.run_time(shape.run_time.0)..=self.run_time(shape.run_time.1),
                 failure_ratio: 0.1,
                 rejection_ratio: 0.0,
                 pod_gc: shape.pod_gc,
@@ -260,35 +266,35 @@ impl World {
             self.user
                 .create(&WORKFLOWS, namespace, object)
                 .with_context(|| format!("creating the workflow {namespace}/{name}"))?;
-            cast.flows.push((*namespace, *name));
-            cast.pods += shape.pods;
+            set.workflows.push((*namespace, *name));
+            set.pods += shape.pods;
         }
-        Ok(cast)
+        Ok(set)
     }
 
-    /// How long a pod lives in real time: however fast the story is told, there is time to hold it.
-    fn life(&self, seconds: f64) -> Duration {
+    /// A pod's run time in real time: long enough to get a hold at any speed.
+    fn run_time(&self, seconds: f64) -> Duration {
         self.pace.of(seconds).max(LEAST_LIFE)
     }
 
-    /// The user deletes pods by hand; those that are gone already are none of their business.
+    /// The user deletes pods by hand; pods that are already removed are skipped. Returns how many were deleted.
     pub(super) fn delete_pods<'a>(&self, pods: impl IntoIterator<Item = &'a Pod>) -> usize {
         let delete = |pod: &&Pod| {
             self.user
-                .delete_pod(&pod.life.namespace, &pod.life.name, None)
+                .delete_pod(&pod.object.namespace, &pod.object.name, None)
                 .is_ok()
         };
         pods.into_iter().filter(delete).count()
     }
 
-    /// A user creates a pod.
+    /// The user creates a pod.
     pub(super) fn create_pod(&self, namespace: &str, pod: Value) -> Result<()> {
         self.user
             .create(&Gvr::PODS, namespace, pod)
             .context("creating a pod")
     }
 
-    /// A user changes something by a merge patch.
+    /// The user patches an object with a merge patch.
     pub(super) fn patch(
         &self,
         gvr: &Gvr,
@@ -311,9 +317,9 @@ impl World {
             .with_context(|| format!("patching {} {name}", gvr.resource))
     }
 
-    /// The second scheduler puts a pod on a node.
+    /// The second scheduler binds a pod to a node.
     pub(super) fn bind(&self, pod: &Pod, node: &str) -> Result<()> {
-        let (namespace, name) = (&pod.life.namespace, &pod.life.name);
+        let (namespace, name) = (&pod.object.namespace, &pod.object.name);
         self.sandbox
             .cluster()
             .bind(
@@ -327,7 +333,7 @@ impl World {
             .with_context(|| format!("binding {name} to {node}"))
     }
 
-    /// What an Event of this reason says, if there is one in the namespace.
+    /// The message of an Event with this reason, if there is one in the namespace.
     pub(super) fn event(&self, namespace: &str, reason: &str) -> Option<String> {
         let events =
             self.sandbox
@@ -340,39 +346,36 @@ impl World {
         Some(text(event, "/message").to_owned())
     }
 
-    /// Waits until every pod of a cast has been created and held.
-    pub(super) async fn all_held(&self, cast: &Cast) -> Result<Duration> {
-        self.until("all pods are held", |world| {
-            world
-                .chronicle
-                .count(|pod| cast.has(pod) && pod.had_its_chance())
-                >= cast.pods
+    /// Waits until every pod of the workflows has been created and got its hold.
+    pub(super) async fn all_held(&self, set: &WorkflowSet) -> Result<Duration> {
+        self.until("all pods have holds", |world| {
+            world.state.count(|pod| set.has(pod) && pod.is_past_hold()) >= set.pods
         })
         .await
     }
 
-    /// Waits until the workflows of a cast are finished or gone, and nothing of it is held or
+    /// Waits until the workflows are finished or removed, and none of their pods has a hold or is
     /// Terminating.
-    pub(super) async fn settled(&self, cast: &Cast) -> Result<Duration> {
+    pub(super) async fn settled(&self, set: &WorkflowSet) -> Result<Duration> {
         self.until(
-            "the workflows are finished or gone, and nothing is held",
+            "the workflows are finished or removed, and no pod has a hold",
             |world| {
-                let chronicle = &world.chronicle;
-                let open = |flow: &Flow| cast.has_flow(flow) && flow.is_open();
-                let unsettled = |pod: &Pod| cast.has(pod) && pod.life.is_unsettled();
-                chronicle.count_flows(|flow| cast.has_flow(flow)) >= cast.len()
-                    && chronicle.count_flows(open) == 0
-                    && chronicle.count(unsettled) == 0
+                let state = &world.state;
+                let open = |workflow: &Workflow| set.has_workflow(workflow) && workflow.is_open();
+                let unsettled = |pod: &Pod| set.has(pod) && pod.object.is_unsettled();
+                state.count_workflows(|workflow| set.has_workflow(workflow)) >= set.len()
+                    && state.count_workflows(open) == 0
+                    && state.count(unsettled) == 0
             },
         )
         .await
     }
 
-    /// Waits until no pod, workflow or namespace has changed for a while: no event is on its way.
+    /// Waits until no pod, workflow, PVC or namespace has changed for a while, so that no event is in flight.
     pub(super) async fn still(&self) -> Result<()> {
-        let since = std::cell::Cell::new((self.chronicle.changes(), Instant::now()));
-        self.until("nothing moves", |world| {
-            let changes = world.chronicle.changes();
+        let since = std::cell::Cell::new((self.state.changes(), Instant::now()));
+        self.until("nothing changes", |world| {
+            let changes = world.state.changes();
             if since.get().0 != changes {
                 since.set((changes, Instant::now()));
             }

@@ -1,7 +1,7 @@
-//! How much the sandbox holds and how fast it tells: `cargo bench -p belayer-sandbox`.
+//! Measures the sandbox's capacity and event rate: `cargo bench -p belayer-sandbox`.
 //!
-//! One thread, in-process, no sockets. Options: `--objects N`, `--events N`. The figures that a change should be
-//! compared by are CPU times and bytes: wall time depends on who else is at work.
+//! One thread, in-process, no sockets. Options: `--objects N`, `--events N`. To compare changes, use CPU times
+//! and bytes: wall time depends on the load of the machine.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ use tower::ServiceExt as _;
 
 const NAMESPACE: &str = "default";
 
-/// CPU time of this thread, the only one that works.
+/// CPU time of this thread, which does all the work.
 fn cpu() -> Duration {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = text.split(' ').next().and_then(|n| n.parse().ok());
@@ -98,7 +98,7 @@ fn small(index: usize) -> Value {
     json!({"metadata": {"name": format!("c-{index:07}"), "labels": {"app": "web"}}, "data": {"value": "1"}})
 }
 
-/// About the size that workflow engines make.
+/// An object of about the size of a workflow engine's pod.
 fn pod(index: usize) -> Value {
     let env: Vec<Value> = (0..20)
         .map(|i| json!({"name": format!("E{i}"), "value": "some value"}))
@@ -195,7 +195,7 @@ fn releases(table: &mut Table, number: usize) {
     assert_eq!(sandbox.cluster().counts().get("pods"), Some(&0));
 }
 
-/// Events through the HTTP service, encoded as clients read them; the writer and all watchers share one core.
+/// Sends events through the HTTP service, encoded for clients; the writer and all watches share one core.
 fn fan_out(table: &mut Table, watchers: usize, events: usize) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -263,7 +263,7 @@ fn option(name: &str, default: usize) -> usize {
 }
 
 fn main() {
-    // An unoptimised build is for trying the benchmark out.
+    // Figures of a debug build are meaningless.
     let many = if cfg!(debug_assertions) {
         20_000
     } else {

@@ -1,7 +1,7 @@
-//! An ordinary kube-rs controller, run against the sandbox. It knows nothing of it: what it is given is a client.
+//! An ordinary kube-rs controller, run against the sandbox. It uses only a client.
 //!
 //! Each ConfigMap with the label `copy: "true"` gets a Secret of the same name with the same data; a finalizer
-//! takes the Secret away before the ConfigMap may go.
+//! deletes the Secret before the ConfigMap is removed.
 //!
 //! `cargo run --example controller`
 
@@ -89,7 +89,7 @@ pub(crate) async fn run(client: Client) {
         .await;
 }
 
-/// What the controller is to do, from the first object to the last.
+/// Exercises the controller and checks its results.
 pub(crate) async fn story(sandbox: &Sandbox) -> anyhow::Result<()> {
     let controller = tokio::spawn(run(sandbox.client()));
     let maps: Api<ConfigMap> = Api::default_namespaced(sandbox.client());

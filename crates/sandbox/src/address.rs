@@ -1,10 +1,11 @@
-//! Who asks, and for what: actors, resources and the names of objects. Everything else stands on it.
+//! Actors, resources and object names.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-/// Who writes: a companion, a user, a client's user agent. The recorder keeps it with every write.
+/// The author of a write: a simulated controller, a user, or a client's user agent. The recorder stores it
+/// with every write.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Actor(Arc<str>);
 
@@ -115,7 +116,7 @@ impl fmt::Display for Gvr {
     }
 }
 
-/// Which face of an object a write goes to.
+/// The subresource that a write goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Subresource {
     /// The object itself.
@@ -128,7 +129,7 @@ pub enum Subresource {
 }
 
 impl Subresource {
-    /// The path's last word; empty for the object itself.
+    /// The last path segment; empty for the object itself.
     pub fn as_str(self) -> &'static str {
         match self {
             Subresource::None => "",

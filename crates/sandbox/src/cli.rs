@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
-use belayer_sandbox::companions::{Companion, Companions, KubeletConfig, NodeSpec};
+use belayer_sandbox::simulated::{
+    KubeletConfig, NodeSpec, SimulatedController, SimulatedControllers,
+};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// An embedded Kubernetes API server, for tests and demos. Nothing is kept when it
-/// ends; nothing is protected: whoever reaches the port may do everything.
+/// An embedded Kubernetes API server for tests and demos. Its state is lost when it
+/// exits, and it has no authentication: every client of the port has all permissions.
 #[derive(Debug, Parser)]
 #[command(name = "belayer-sandbox", version, max_term_width = 80)]
 pub(crate) struct Arguments {
@@ -47,25 +49,25 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "PATH")]
     pub(crate) load: Vec<PathBuf>,
 
-    /// What goes wrong: a YAML file, see faults.example.yaml of the crate
+    /// YAML file of faults to inject; see faults.example.yaml in the crate
     #[arg(long, value_name = "FILE")]
     pub(crate) faults: Option<PathBuf>,
 
-    /// Fixes uids, generated names and chance; random unless given
+    /// Seed of UIDs, generated names and random choices (default: random)
     #[arg(long, value_name = "NUMBER")]
     pub(crate) seed: Option<u64>,
 
-    /// Companions that run beside the server, separated by commas; all of them unless given
+    /// Simulated controllers to run, separated by commas (default: all)
     #[arg(
-        long,
+        long = "companions",
         value_name = "LIST",
         value_delimiter = ',',
         default_values_t = Name::ALL,
         hide_default_value = true
     )]
-    pub(crate) companions: Vec<Name>,
+    pub(crate) controllers: Vec<Name>,
 
-    /// Companions that do not run, by the same names
+    /// Simulated controllers not to run, by the same names
     #[arg(
         long,
         value_name = "LIST",
@@ -74,8 +76,8 @@ pub(crate) struct Serve {
     )]
     pub(crate) without: Vec<Name>,
 
-    /// The API server alone, without companions
-    #[arg(long, conflicts_with_all = ["companions", "without", "nodes"])]
+    /// Run the API server without simulated controllers
+    #[arg(long, conflicts_with_all = ["controllers", "without", "nodes"])]
     pub(crate) alone: bool,
 
     /// Simulated nodes, node-1 to node-N
@@ -83,10 +85,10 @@ pub(crate) struct Serve {
     pub(crate) nodes: usize,
 }
 
-/// A companion's name.
+/// The name of a simulated controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Name {
-    /// Deletes what has lost its owners
+    /// Deletes objects whose owners are gone
     GarbageCollector,
     /// Empties namespaces that are being deleted
     Namespaces,
@@ -94,7 +96,7 @@ pub(crate) enum Name {
     Kubelet,
     /// Binds pods to nodes
     Scheduler,
-    /// Gives up pods whose node is gone
+    /// Fails and deletes pods whose node is gone
     PodGc,
 }
 
@@ -107,13 +109,13 @@ impl Name {
         Self::PodGc,
     ];
 
-    fn companion(self) -> Companion {
+    fn controller(self) -> SimulatedController {
         match self {
-            Self::GarbageCollector => Companion::GarbageCollector,
-            Self::Namespaces => Companion::Namespaces,
-            Self::Kubelet => Companion::Kubelet,
-            Self::Scheduler => Companion::Scheduler,
-            Self::PodGc => Companion::PodGc,
+            Self::GarbageCollector => SimulatedController::GarbageCollector,
+            Self::Namespaces => SimulatedController::Namespaces,
+            Self::Kubelet => SimulatedController::Kubelet,
+            Self::Scheduler => SimulatedController::Scheduler,
+            Self::PodGc => SimulatedController::PodGc,
         }
     }
 }
@@ -126,30 +128,30 @@ impl std::fmt::Display for Name {
 }
 
 impl Serve {
-    /// The companions that were asked for, in the order of `--help`.
+    /// The selected controllers, in the order of `--help`.
     pub(crate) fn chosen(&self) -> Vec<Name> {
         let wanted = |name: &Name| {
-            !self.alone && self.companions.contains(name) && !self.without.contains(name)
+            !self.alone && self.controllers.contains(name) && !self.without.contains(name)
         };
         Name::ALL.into_iter().filter(wanted).collect()
     }
 
     /// The same, to be started.
-    pub(crate) fn to_start(&self) -> Companions {
-        let mut companions = Companions::none().kubelet(KubeletConfig {
+    pub(crate) fn to_start(&self) -> SimulatedControllers {
+        let mut controllers = SimulatedControllers::none().kubelet(KubeletConfig {
             nodes: NodeSpec::many(self.nodes),
             seed: self.seed.unwrap_or_default(),
             ..KubeletConfig::default()
         });
         let chosen = self.chosen();
         for name in Name::ALL {
-            companions = if chosen.contains(&name) {
-                companions.with(name.companion())
+            controllers = if chosen.contains(&name) {
+                controllers.with(name.controller())
             } else {
-                companions.without(name.companion())
+                controllers.without(name.controller())
             };
         }
-        companions
+        controllers
     }
 }
 
@@ -184,12 +186,12 @@ mod tests {
     #[case::none(&["--alone"], 0)]
     #[case::some(&["--companions", "kubelet,scheduler"], 2)]
     #[case::all_but_one(&["--without", "pod-gc"], 4)]
-    fn companions_are_switched(#[case] arguments: &[&str], #[case] expected: usize) {
+    fn controllers_are_selected(#[case] arguments: &[&str], #[case] expected: usize) {
         let line = ["belayer-sandbox", "serve"].iter().chain(arguments);
         let Command::Serve(serve) = Arguments::parse_from(line).command;
         assert_eq!(serve.chosen().len(), expected);
         for name in Name::ALL {
-            let on = serve.to_start().has(name.companion());
+            let on = serve.to_start().has(name.controller());
             assert_eq!(on, serve.chosen().contains(&name));
         }
     }

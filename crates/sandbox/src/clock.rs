@@ -1,4 +1,4 @@
-//! Time and randomness: both handed in, so that a run can be repeated byte for byte.
+//! Time and randomness, both injected, so that a run can be repeated byte for byte.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 /// Where the cluster's wall clock starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Epoch {
-    /// The machine's wall clock at start: what humans with kubectl expect.
+    /// The machine's wall clock at start, as users of kubectl expect.
     #[default]
     WallClock,
     /// A fixed instant, so that two runs write the same timestamps.
@@ -34,7 +34,7 @@ struct ClockInner {
 }
 
 impl Clock {
-    /// A clock that stands at `epoch` now.
+    /// A clock that shows `epoch` now.
     pub fn new(epoch: Epoch) -> Self {
         let epoch = match epoch {
             Epoch::WallClock => Timestamp::now(),
@@ -85,17 +85,17 @@ pub fn rfc3339(at: Timestamp) -> String {
     whole.to_string()
 }
 
-/// Seeded randomness, shared by whoever holds a clone.
+/// A seeded random number generator; clones share its state.
 #[derive(Debug, Clone)]
 pub struct SharedRng {
     inner: Arc<Mutex<StdRng>>,
 }
 
-/// What `names.SimpleNameGenerator` draws from: no vowels, nothing that looks like another letter.
+/// The alphabet of `names.SimpleNameGenerator`: without vowels and easily confused characters.
 const SUFFIX_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 impl SharedRng {
-    /// Randomness that depends on the seed alone.
+    /// A generator that depends on the seed alone.
     pub fn new(seed: u64) -> Self {
         SharedRng {
             inner: Arc::new(Mutex::new(StdRng::seed_from_u64(seed))),
@@ -121,7 +121,7 @@ impl SharedRng {
         ((u128::from(self.next_u64()) * u128::from(end)) >> 64) as u64
     }
 
-    /// Own randomness for one component, so that its draws do not disturb another's.
+    /// A separate generator for one component, so that its draws do not change those of others.
     pub fn fork(&self) -> SharedRng {
         SharedRng::new(self.next_u64())
     }

@@ -1,10 +1,10 @@
-//! The error every call can answer, and its `Status` body.
+//! The error of every call, and its `Status` body.
 
 use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-/// The machine-readable reason of a [`ApiError`], as in `metav1.StatusReason`.
+/// The machine-readable reason of an [`ApiError`], as in `metav1.StatusReason`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
     /// No reason given; the wire carries an empty string.
@@ -25,7 +25,7 @@ pub enum Reason {
     AlreadyExists,
     /// 409 on a version or uid that does not match.
     Conflict,
-    /// 410 of a watch or list whose version is no longer known.
+    /// 410 of a watch or list whose version has been compacted.
     Expired,
     /// 410 of anything else.
     Gone,
@@ -46,7 +46,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// The word on the wire.
+    /// The reason as in the body.
     pub fn as_str(self) -> &'static str {
         match self {
             Reason::Unknown => "",
@@ -83,7 +83,7 @@ pub struct Cause {
 }
 
 impl Cause {
-    /// A field whose value is refused.
+    /// An invalid value of a field.
     pub fn invalid(field: &str, value: &str, why: &str) -> Self {
         Cause {
             reason: "FieldValueInvalid".into(),
@@ -92,7 +92,7 @@ impl Cause {
         }
     }
 
-    /// A field that must be present.
+    /// A missing field.
     pub fn required(field: &str, why: &str) -> Self {
         let message = match why {
             "" => "Required value".to_owned(),
@@ -105,7 +105,7 @@ impl Cause {
         }
     }
 
-    /// A field that must not be set so.
+    /// A field that must not have this value.
     pub fn forbidden(field: &str, why: &str) -> Self {
         Cause {
             reason: "FieldValueForbidden".into(),
@@ -139,7 +139,7 @@ pub struct Details {
     pub kind: String,
     /// UID, rarely set.
     pub uid: String,
-    /// What exactly is wrong.
+    /// The single errors.
     pub causes: Vec<Cause>,
     /// Seconds a client should wait; zero means unset.
     pub retry_after_seconds: u64,
@@ -152,11 +152,11 @@ pub struct ApiError {
     pub code: u16,
     /// Machine-readable reason.
     pub reason: Reason,
-    /// For humans; worded as kube-apiserver words it.
+    /// For humans; kube-apiserver's text.
     pub message: String,
-    /// What the error is about. `None` leaves `details` out of the body.
+    /// The object of the error. `None` leaves `details` out of the body.
     pub details: Option<Box<Details>>,
-    /// `metadata.continue` of the body: how to go on after an expired list.
+    /// `metadata.continue` of the body: where to continue an expired list.
     pub continue_token: Option<Box<str>>,
 }
 
@@ -218,7 +218,7 @@ impl ApiError {
         self
     }
 
-    /// Sets `details.retryAfterSeconds`, which the HTTP face also sends as `Retry-After`.
+    /// Sets `details.retryAfterSeconds`, which the HTTP service also sends as `Retry-After`.
     pub fn retry_after(mut self, seconds: u64) -> Self {
         self.details.get_or_insert_default().retry_after_seconds = seconds;
         self
@@ -273,7 +273,7 @@ impl ApiError {
         Self::new(409, Reason::Conflict, message).about(group, resource, name)
     }
 
-    /// 409 of an object that another one has taken the place of.
+    /// 409 of an object that has been replaced by another of the same name.
     pub(crate) fn wrong_uid(
         group: &str,
         resource: &str,
@@ -304,7 +304,7 @@ impl ApiError {
         let mut lines: Vec<String> = Vec::new();
         for cause in &causes {
             let line = format!("{}: {}", cause.field, cause.message);
-            // Each cause is listed, each message is said once.
+            // Each cause is listed, but each message is printed once.
             if !lines.contains(&line) {
                 lines.push(line);
             }
@@ -327,7 +327,7 @@ impl ApiError {
         Self::new(405, Reason::MethodNotAllowed, message).about("", "", "")
     }
 
-    /// 410 of a version that is not known any more.
+    /// 410 of a compacted version.
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, Reason::Expired, message)
     }

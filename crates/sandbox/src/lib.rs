@@ -3,7 +3,6 @@
 mod address;
 mod clock;
 mod cluster;
-pub mod companions;
 mod error;
 mod faults;
 mod fixtures;
@@ -15,6 +14,7 @@ mod recorder;
 mod sandbox;
 mod selector;
 mod signal;
+pub mod simulated;
 mod validate;
 mod wait;
 mod wire;

@@ -1,4 +1,4 @@
-//! `belayer-sandbox`: an embedded Kubernetes API server on loopback, for kubectl and for anybody's controllers.
+//! `belayer-sandbox`: an embedded Kubernetes API server on loopback, for kubectl and any controller.
 
 mod cli;
 mod serve;

@@ -1,4 +1,4 @@
-//! Reading and shaping `metadata` of an untyped object.
+//! Reads and changes `metadata` of an untyped object.
 
 use serde_json::{Map, Value, json};
 
@@ -40,7 +40,7 @@ pub(crate) fn version(object: &Value) -> u64 {
     field(object, "resourceVersion").parse().unwrap_or(0)
 }
 
-/// True once a delete has been accepted.
+/// Whether it has a deletion timestamp.
 pub(crate) fn is_deleting(object: &Value) -> bool {
     !field(object, "deletionTimestamp").is_empty()
 }
@@ -54,7 +54,7 @@ pub(crate) fn finalizers(object: &Value) -> &[Value] {
         .map_or(EMPTY, Vec::as_slice)
 }
 
-/// True when that finalizer is on the object.
+/// Whether the object has that finalizer.
 pub(crate) fn has_finalizer(object: &Value, name: &str) -> bool {
     finalizers(object).iter().any(|f| f == name)
 }
@@ -64,7 +64,7 @@ pub(crate) fn grace(object: &Value) -> Option<i64> {
     at(object, &["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64)
 }
 
-/// The metadata map, made when it is missing. `None` when the object is no object.
+/// The metadata map, created when it is missing. `None` when the value is not an object.
 pub(crate) fn metadata_mut(object: &mut Value) -> Option<&mut Map<String, Value>> {
     let map = object.as_object_mut()?;
     let metadata = map.entry("metadata").or_insert_with(|| json!({}));
@@ -110,8 +110,8 @@ const NUMBER_FIELDS: &[&str] = &["generation", "deletionGracePeriodSeconds"];
 const TEXT_MAPS: &[&str] = &["labels", "annotations"];
 const OWNER_FIELDS: &[&str] = &["apiVersion", "kind", "name", "uid"];
 
-/// Brings `metadata` into the form a typed server would print: known fields only, without nulls and
-/// empties. Answers what has the wrong type. managedFields pass: who writes takes them off.
+/// Normalises `metadata` to what a typed server would print: known fields only, without nulls and
+/// empty values. Returns the first wrong type. managedFields stay: the caller removes them.
 pub(crate) fn normalise(object: &mut Value) -> Result<(), String> {
     let Some(map) = object.as_object_mut() else {
         return Err("json: cannot unmarshal value into an object".into());
@@ -217,7 +217,7 @@ fn wrong_type(field: &str, wanted: &str) -> String {
     format!("json: cannot unmarshal value into Go struct field ObjectMeta.{field} of type {wanted}")
 }
 
-/// Owner references that lack what an owner must have.
+/// Errors in owner references.
 pub(crate) fn check_owners(object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let owners = at(object, &["metadata", "ownerReferences"]).and_then(Value::as_array);
@@ -230,7 +230,7 @@ pub(crate) fn check_owners(object: &Value) -> Vec<Cause> {
             ("uid", "must not be empty"),
         ] {
             let value = text(owner, &[field]);
-            // A version that cannot be read is none.
+            // A version that cannot be parsed counts as empty.
             let unreadable = field == "apiVersion" && value.matches('/').count() > 1;
             if value.is_empty() || unreadable {
                 let path = format!("metadata.ownerReferences.{field}");

@@ -1,4 +1,4 @@
-//! A cluster with its faces, companions and faults.
+//! A cluster with its HTTP services, simulated controllers and faults.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,14 +10,14 @@ use tokio_util::sync::CancellationToken;
 use crate::address::Actor;
 use crate::clock::{Clock, Epoch, SharedRng};
 use crate::cluster::Cluster;
-use crate::companions::{Companions, RunningCompanions};
 use crate::faults::{FaultHandle, FaultPlan, Faults};
 use crate::http::{Listener, SandboxService, Server};
 use crate::recorder::{Recorder, Recording};
+use crate::simulated::{RunningControllers, SimulatedControllers};
 
-/// Changes that watches can go back, unless told otherwise.
+/// How many changes watches can go back by default.
 const DEFAULT_LOG_LIMIT: usize = 100_000;
-/// Where a seeded sandbox's clock starts: 2026-01-01T00:00:00Z.
+/// Start of a seeded sandbox's clock: 2026-01-01T00:00:00Z.
 const SEEDED_EPOCH: i64 = 1_767_225_600;
 
 /// An embedded API server.
@@ -26,7 +26,7 @@ const SEEDED_EPOCH: i64 = 1_767_225_600;
 #[derive(Clone)]
 pub struct Sandbox {
     server: Arc<Server>,
-    companions: Arc<RunningCompanions>,
+    controllers: Arc<RunningControllers>,
 }
 
 impl std::fmt::Debug for Sandbox {
@@ -37,54 +37,54 @@ impl std::fmt::Debug for Sandbox {
     }
 }
 
-/// How a sandbox is to be.
+/// Settings of a sandbox.
 #[derive(Debug, Clone)]
 pub struct SandboxBuilder {
     seed: Option<u64>,
     epoch: Option<Epoch>,
     log_limit: usize,
     recording: Recording,
-    companions: Companions,
+    controllers: SimulatedControllers,
 }
 
 impl Sandbox {
-    /// A builder with everything at its default: wall clock, random seed, no companions.
+    /// A builder with the defaults: wall clock, random seed, no simulated controllers.
     pub fn builder() -> SandboxBuilder {
         SandboxBuilder {
             seed: None,
             epoch: None,
             log_limit: DEFAULT_LOG_LIMIT,
             recording: Recording::Everything,
-            companions: Companions::none(),
+            controllers: SimulatedControllers::none(),
         }
     }
 
-    /// The cluster itself, for tests and companions.
+    /// The cluster itself, for tests and simulated controllers.
     pub fn cluster(&self) -> &Cluster {
         &self.server.cluster
     }
 
-    /// What goes wrong.
+    /// Fault injection.
     pub fn faults(&self) -> &Faults {
         &self.server.faults
     }
 
-    /// The companions that run beside it.
-    pub fn companions(&self) -> &RunningCompanions {
-        &self.companions
+    /// The simulated controllers.
+    pub fn controllers(&self) -> &RunningControllers {
+        &self.controllers
     }
 
-    /// Who wrote what.
+    /// The record of all writes.
     pub fn recorder(&self) -> &Recorder {
         self.server.cluster.recorder()
     }
 
-    /// An in-process connection for `kube::Client::new`; its requests count under this name.
+    /// An in-process connection for `kube::Client::new`; its requests are recorded under this name.
     pub fn service(&self, client: impl AsRef<str>) -> SandboxService {
         SandboxService::new(Arc::clone(&self.server), Some(Actor::new(client)))
     }
 
-    /// A client in namespace `default`, whose requests count under the name `client`.
+    /// A client in namespace `default`, whose requests are recorded under the name `client`.
     ///
     /// For another name or namespace: `kube::Client::new(sandbox.service("name"), "namespace")`.
     ///
@@ -108,8 +108,8 @@ impl Sandbox {
         kube::Client::new(self.service("client"), "default")
     }
 
-    /// Puts the faults of a plan in force, and carries its timeline out from now on, as a task of the current
-    /// tokio runtime. Answers the faults in the plan's order.
+    /// Injects the faults of a plan and runs its timeline from now on, as a task of the current
+    /// tokio runtime. Returns the faults in the plan's order.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -141,41 +141,41 @@ impl Default for Sandbox {
 }
 
 impl SandboxBuilder {
-    /// Fixes all randomness, and the clock's start too unless [`SandboxBuilder::epoch`] says otherwise, so
+    /// Seeds all randomness, and fixes the clock's start too unless [`SandboxBuilder::epoch`] sets it, so
     /// that the same seed gives the same bytes.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Where the wall clock starts.
+    /// Sets the start of the wall clock.
     pub fn epoch(mut self, epoch: Epoch) -> Self {
         self.epoch = Some(epoch);
         self
     }
 
-    /// How many changes watches, continue tokens and lists can go back; older versions answer 410.
+    /// How many changes watches, continue tokens and lists can go back; older versions get 410.
     pub fn log_limit(mut self, changes: usize) -> Self {
         self.log_limit = changes;
         self
     }
 
-    /// What is recorded; without this, everything.
+    /// What is recorded (default: everything).
     pub fn recording(mut self, recording: Recording) -> Self {
         self.recording = recording;
         self
     }
 
-    /// What runs beside the server; without this, nothing does. They stop with the sandbox.
-    pub fn companions(mut self, companions: Companions) -> Self {
-        self.companions = companions;
+    /// The simulated controllers to run (default: none). They stop with the sandbox.
+    pub fn controllers(mut self, controllers: SimulatedControllers) -> Self {
+        self.controllers = controllers;
         self
     }
 
-    /// Builds it and starts its companions. The clock starts now.
+    /// Builds the sandbox and starts its simulated controllers. The clock starts now.
     ///
     /// # Panics
-    /// With companions, outside a tokio runtime.
+    /// With simulated controllers, outside a tokio runtime.
     pub fn build(self) -> Sandbox {
         let seeded = Epoch::Fixed(Timestamp::from_second(SEEDED_EPOCH).unwrap_or_default());
         let default = if self.seed.is_some() {
@@ -189,15 +189,15 @@ impl SandboxBuilder {
         let cluster = Cluster::recorded(clock, rng.clone(), self.log_limit, self.recording);
         let faults = Faults::new(rng.fork());
         let stop = CancellationToken::new();
-        let companions = Arc::new(self.companions.start(&cluster, &stop));
+        let controllers = Arc::new(self.controllers.start(&cluster, &stop));
         let server = Server {
             cluster,
             faults,
-            _companions: stop.drop_guard(),
+            _controllers: stop.drop_guard(),
         };
         Sandbox {
             server: Arc::new(server),
-            companions,
+            controllers,
         }
     }
 }

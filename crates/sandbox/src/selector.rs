@@ -7,19 +7,19 @@ use serde_json::Value;
 use crate::kinds::ResourceInfo;
 use crate::meta;
 
-/// A selector that cannot be understood: the words of a 400.
+/// A selector that cannot be parsed, with the text of the 400.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
-    /// Not the syntax of a label selector.
+    /// Invalid syntax of a label selector.
     #[error("{0}")]
     Label(String),
-    /// Not the syntax of a field selector.
+    /// Invalid syntax of a field selector.
     #[error("invalid selector: '{0}'; can't understand '{1}'")]
     Field(String, String),
-    /// The kind does not select by that field.
+    /// The kind does not support that field.
     #[error("field label not supported: {0}")]
     UnsupportedField(String),
-    /// The kind selects by metadata alone.
+    /// The kind supports metadata fields only.
     #[error(
         "\"{0}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
     )]
@@ -61,10 +61,10 @@ impl Requirement {
 pub struct LabelSelector(Vec<Requirement>);
 
 impl LabelSelector {
-    /// Reads the wire's syntax: `a=b, c!=d, e in (f, g), h notin (i), j, !k, l > 1`.
+    /// Parses the wire syntax: `a=b, c!=d, e in (f, g), h notin (i), j, !k, l > 1`.
     ///
     /// # Errors
-    /// When it is not that syntax.
+    /// Invalid syntax.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let requirements = syntax::parse(text).map_err(SelectorError::Label)?;
         Ok(LabelSelector(requirements))
@@ -75,7 +75,7 @@ impl LabelSelector {
         self.0.is_empty()
     }
 
-    /// True when the object's labels fit.
+    /// True when the object's labels match.
     pub fn matches(&self, object: &Value) -> bool {
         if self.0.is_empty() {
             return true;
@@ -99,10 +99,10 @@ struct FieldTerm {
 }
 
 impl FieldSelector {
-    /// Reads the wire's syntax (`a.b=c, d.e!=f`) for a kind at a version.
+    /// Parses the wire syntax (`a.b=c, d.e!=f`) for a kind at a version.
     ///
     /// # Errors
-    /// When it is not that syntax, or the kind does not select by a field.
+    /// Invalid syntax, or a field that the kind does not support.
     pub fn parse(text: &str, info: &ResourceInfo, version: &str) -> Result<Self, SelectorError> {
         let mut terms = Vec::new();
         for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
@@ -142,12 +142,12 @@ impl FieldSelector {
         self.0.is_empty()
     }
 
-    /// True when the object's fields fit. An absent field counts as empty.
+    /// True when the object's fields match. An absent field counts as empty.
     pub fn matches(&self, object: &Value) -> bool {
         self.0.iter().all(|term| term.matches(object))
     }
 
-    /// The one name it demands.
+    /// The single name that it requires.
     pub(crate) fn name(&self) -> Option<&str> {
         let named = |t: &&FieldTerm| t.equal && t.path.len() == 2 && t.path[1] == "name";
         let named = self
@@ -167,7 +167,7 @@ impl FieldTerm {
             .try_fold(object, |value, key| value.get(key));
         let equal = match found {
             None | Some(Value::Null) => {
-                // Booleans and numbers are printed as their zero values when they are absent.
+                // Absent booleans and numbers match their zero values.
                 self.value.is_empty()
                     || (self.is(&["spec", "unschedulable"]) && self.value == "false")
                     || (self.is(&["spec", "hostNetwork"]) && self.value == "false")
@@ -175,7 +175,7 @@ impl FieldTerm {
                     || (self.is(&["status", "successful"]) && self.value == "0")
             }
             Some(Value::String(text)) => *text == self.value,
-            // An event's `source` selects by the component that it names.
+            // An event's `source` is selected by its component.
             Some(Value::Object(map)) => {
                 map.get("component").and_then(Value::as_str) == Some(self.value.as_str())
             }
@@ -199,10 +199,10 @@ pub struct Selectors {
 }
 
 impl Selectors {
-    /// Reads both.
+    /// Parses both.
     ///
     /// # Errors
-    /// As the two do.
+    /// As those of the two.
     pub fn parse(
         labels: &str,
         fields: &str,
@@ -221,7 +221,7 @@ impl Selectors {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// True when the object fits both.
+    /// True when the object matches both.
     pub fn matches(&self, object: &Value) -> bool {
         self.labels.matches(object) && self.fields.matches(object)
     }
@@ -268,7 +268,7 @@ mod tests {
     #[case("a>x")]
     #[case(",")]
     #[case("a b")]
-    fn nonsense_is_refused(#[case] text: &str) {
+    fn invalid_selectors_are_refused(#[case] text: &str) {
         assert!(LabelSelector::parse(text).is_err(), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! `serve`: a cluster on a loopback port, until it is told to stop.
+//! `serve`: a cluster on a loopback port, until a signal stops it.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,25 +12,25 @@ use crate::cli::{Name, Serve};
 /// The first line of a kubeconfig that may be overwritten.
 const OURS: &str = "# Written by belayer-sandbox; good for as long as it runs.";
 
-/// Why it does not serve.
+/// Why the server cannot run.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
-    /// The port cannot be had.
+    /// The port cannot be bound.
     #[error("cannot listen on 127.0.0.1:{port}: {source}")]
     Listen { port: u16, source: io::Error },
     /// A file cannot be written.
     #[error("cannot write the kubeconfig {}: {source}", path.display())]
     Write { path: PathBuf, source: io::Error },
-    /// Signals cannot be listened to.
-    #[error("cannot listen to signals: {0}")]
+    /// The signal handlers cannot be installed.
+    #[error("cannot install signal handlers: {0}")]
     Signals(io::Error),
-    /// Somebody else's file stands in the kubeconfig's place.
-    #[error("{} is there already and was not written by belayer-sandbox: choose another file with --kubeconfig", .0.display())]
+    /// The kubeconfig path is a file of another program.
+    #[error("{} exists and was not written by belayer-sandbox: choose another file with --kubeconfig", .0.display())]
     NotOurs(PathBuf),
-    /// The objects to start with are wrong.
+    /// The objects to load are invalid.
     #[error("--load: {0}")]
     Fixtures(#[from] FixtureError),
-    /// The faults are wrong.
+    /// The faults are invalid.
     #[error("--faults {}: {error}", path.display())]
     Faults {
         path: PathBuf,
@@ -39,7 +39,7 @@ pub(crate) enum ServeError {
 }
 
 impl ServeError {
-    /// 2 where the user can mend it on the command line or in a file, else 1.
+    /// 2 if the command line or a file has to be corrected, else 1.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Listen { .. } | Self::Write { .. } | Self::Signals(_) => 1,
@@ -49,7 +49,7 @@ impl ServeError {
 }
 
 pub(crate) async fn serve(options: Serve) -> Result<(), ServeError> {
-    // Before anything is promised: whoever sees the banner may stop us.
+    // Before the banner is printed: from then on a signal may arrive.
     let mut terminated = signal(SignalKind::terminate()).map_err(ServeError::Signals)?;
     let mut interrupted = signal(SignalKind::interrupt()).map_err(ServeError::Signals)?;
     let plan = match &options.faults {
@@ -61,9 +61,9 @@ pub(crate) async fn serve(options: Serve) -> Result<(), ServeError> {
     };
     check_kubeconfig(&options.kubeconfig)?;
     let seed = options.seed;
-    let mut builder = Sandbox::builder().companions(options.to_start());
+    let mut builder = Sandbox::builder().controllers(options.to_start());
     if let Some(seed) = seed {
-        // People with kubectl want today's date all the same.
+        // Users of kubectl expect today's date even with a seed.
         builder = builder.seed(seed).epoch(belayer_sandbox::Epoch::WallClock);
     }
     let sandbox = builder.build();
@@ -138,21 +138,21 @@ fn banner(
     kubeconfig: &Path,
 ) -> String {
     let chosen = options.chosen();
-    let companions: Vec<String> = chosen
+    let controllers: Vec<String> = chosen
         .iter()
         .map(|name| match name {
             Name::Kubelet => format!("kubelet ({} nodes)", options.nodes),
             other => other.to_string(),
         })
         .collect();
-    let companions = if companions.is_empty() {
-        "none: pods stay pending, owners are not looked after".to_owned()
+    let controllers = if controllers.is_empty() {
+        "none: pods stay pending and dependents are not collected".to_owned()
     } else {
-        companions.join(", ")
+        controllers.join(", ")
     };
     let mut lines = vec![
         format!("The sandbox serves at {}", listener.url()),
-        format!("  companions  {companions}"),
+        format!("  controllers {controllers}"),
     ];
     if let Some(seed) = options.seed {
         lines.push(format!("  seed        {seed}"));

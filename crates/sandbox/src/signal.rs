@@ -1,13 +1,13 @@
-//! Waking everybody who waits for a change, in the order in which they began to wait.
+//! Wakes all tasks that wait for a change, in the order in which they began to wait.
 //!
-//! `tokio::sync::watch` wakes its receivers in an order drawn by chance, which two runs of one seed would not share.
+//! `tokio::sync::watch` wakes its receivers in random order, so two runs of one seed would differ.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// Something changes now and then.
+/// A notification that something has changed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Signal {
     inner: Arc<Inner>,
@@ -19,7 +19,7 @@ struct Inner {
     notify: Notify,
 }
 
-/// One who waits for changes. A change that happened before it was made is none.
+/// A receiver of the notification. It does not see changes from before it was made.
 #[derive(Debug, Clone)]
 pub(crate) struct Listener {
     inner: Arc<Inner>,
@@ -27,7 +27,7 @@ pub(crate) struct Listener {
 }
 
 impl Signal {
-    /// Something has changed.
+    /// Notifies all listeners.
     pub(crate) fn raise(&self) {
         self.inner.changes.fetch_add(1, Ordering::SeqCst);
         self.inner.notify.notify_waiters();
@@ -42,12 +42,12 @@ impl Signal {
 }
 
 impl Listener {
-    /// What has changed up to now is known.
+    /// Marks all changes up to now as seen.
     pub(crate) fn mark_seen(&mut self) {
         self.seen = self.inner.changes.load(Ordering::SeqCst);
     }
 
-    /// Waits until something has changed that is not known yet. Cancel safe.
+    /// Waits for a change that is not marked as seen. Cancel safe.
     pub(crate) async fn changed(&mut self) {
         loop {
             let waiting = self.inner.notify.notified();
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_change_before_the_wait_is_not_missed_and_an_old_one_is_none() {
+    async fn a_change_before_the_wait_is_not_missed_and_a_seen_one_is_ignored() {
         let signal = Signal::default();
         signal.raise();
         let mut listener = signal.listen();
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_who_waited_first_are_woken_first() {
+    async fn listeners_are_woken_in_the_order_of_waiting() {
         let signal = Signal::default();
         let woken = Arc::new(Mutex::new(Vec::new()));
         let tasks: Vec<_> = (0..50)

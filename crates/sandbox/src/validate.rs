@@ -1,4 +1,4 @@
-//! What names, labels and finalizers may look like.
+//! Validation of names, labels and finalizers.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alpha
 const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const LABEL_KEY: &str = "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
-/// All annotations of one object together, keys and values, in bytes.
+/// Limit of the annotations of one object, keys and values together, in bytes.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
 fn lower(b: u8) -> bool {
@@ -27,7 +27,7 @@ fn dns_label(text: &str) -> bool {
     lower(*first) && lower(*last) && bytes.iter().all(|b| lower(*b) || *b == b'-')
 }
 
-/// Why `text` is no DNS subdomain.
+/// Why `text` is not a DNS subdomain.
 pub(crate) fn subdomain(text: &str) -> Option<&'static str> {
     if text.len() > 253 {
         return Some("must be no more than 253 characters");
@@ -35,7 +35,7 @@ pub(crate) fn subdomain(text: &str) -> Option<&'static str> {
     (!text.split('.').all(dns_label)).then_some(SUBDOMAIN)
 }
 
-/// Why `text` is no DNS label.
+/// Why `text` is not a DNS label.
 pub(crate) fn label_name(text: &str) -> Option<&'static str> {
     if text.len() > 63 {
         return Some("must be no more than 63 characters");
@@ -55,7 +55,7 @@ fn simple_name(text: &str) -> bool {
     first.is_ascii_alphanumeric() && last.is_ascii_alphanumeric() && bytes.iter().all(inner)
 }
 
-/// Why `text` is no qualified name (an optional DNS prefix, a slash, a name).
+/// Why `text` is not a qualified name (an optional DNS prefix, a slash, a name).
 pub(crate) fn qualified_name(text: &str) -> Option<String> {
     let (prefix, name) = match text.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
@@ -81,7 +81,7 @@ pub(crate) fn qualified_name(text: &str) -> Option<String> {
     (!simple_name(name)).then(|| QUALIFIED.to_owned())
 }
 
-/// Why `text` is no value of a label.
+/// Why `text` is not a label value.
 pub(crate) fn label_value(text: &str) -> Option<&'static str> {
     if text.len() > 63 {
         return Some("must be no more than 63 bytes");
@@ -114,7 +114,7 @@ fn quoted(text: &str) -> String {
     format!("{text:?}")
 }
 
-/// Everything that is wrong with an object's metadata.
+/// All errors in an object's metadata.
 pub(crate) fn metadata(info: &ResourceInfo, object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let name = meta::name(object);
@@ -127,7 +127,7 @@ pub(crate) fn metadata(info: &ResourceInfo, object: &Value) -> Vec<Cause> {
     causes
 }
 
-/// Everything that is wrong with an object's labels and annotations.
+/// All errors in an object's labels and annotations.
 pub(crate) fn texts_of(object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     texts(object, "labels", |key, value| {
@@ -141,7 +141,7 @@ pub(crate) fn texts_of(object: &Value) -> Vec<Cause> {
     let mut size = 0;
     texts(object, "annotations", |key, value| {
         size += key.len() + value.len();
-        // Annotation keys may be written in capitals.
+        // Annotation keys may contain capitals.
         if let Some(why) = qualified_name(&key.to_lowercase()) {
             causes.push(Cause::invalid("metadata.annotations", &quoted(key), &why));
         }
@@ -156,10 +156,10 @@ pub(crate) fn texts_of(object: &Value) -> Vec<Cause> {
     causes
 }
 
-/// What is wrong with a prefix that names are generated from.
+/// The error in a prefix for generated names.
 pub(crate) fn generate_name(info: &ResourceInfo, object: &Value) -> Option<Cause> {
     let prefix = meta::field(object, "generateName");
-    // A trailing dash is masked, as a name follows it.
+    // A trailing dash is allowed, as a suffix follows it.
     let masked = prefix
         .strip_suffix('-')
         .map_or(prefix.to_owned(), |head| format!("{head}a"));
@@ -196,7 +196,7 @@ fn finalizers(info: &ResourceInfo, object: &Value) -> Vec<Cause> {
             causes.push(Cause::invalid(path, &quoted(text), &why));
             continue;
         }
-        // Only the core group insists on a prefix.
+        // Only the core group requires a prefix.
         let core = !info.custom && info.group.is_empty();
         if core && !text.contains('/') && !STANDARD_FINALIZERS.contains(&text) {
             let path = format!("{path}[{index}]");

@@ -1,4 +1,4 @@
-//! Waiting for a condition, with a deadline, driven by the log instead of a clock.
+//! Waiting for a condition, with a deadline, driven by the log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,26 +15,24 @@ const SHOWN: usize = 4_000;
 
 /// The condition did not come true in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{what}: not as awaited within {waited:?}; {changes} changes were seen, and at the end {last}"
-)]
+#[error("{what}: condition not met within {waited:?} after {changes} changes; last state: {last}")]
 pub struct WaitError {
-    /// What was looked at: `pods default/web`.
+    /// The awaited object or objects: `pods default/web`.
     pub what: String,
-    /// How long.
+    /// The timeout.
     pub waited: Duration,
-    /// Changes seen meanwhile.
+    /// Changes seen before the timeout.
     pub changes: u64,
-    /// The last state, as JSON, or that there was none.
+    /// The last state, as JSON, or that the object did not exist.
     pub last: String,
 }
 
 impl Sandbox {
-    /// Waits until an object fulfils a condition, and answers it; `None` stands for "there is none", so that
-    /// its end can be awaited too. Cluster-scoped objects have the empty namespace.
+    /// Waits until an object fulfils a condition, and returns it. `None` stands for a missing object, so that a
+    /// deletion can be awaited too. Cluster-scoped objects have the empty namespace.
     ///
-    /// Every state the object passes through is shown to the condition, also one that lasts no time at all.
-    /// No request is sent: the record stays as it is.
+    /// The condition sees every state of the object, even one that is replaced at once. No request is sent, so
+    /// nothing is recorded.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -70,8 +68,8 @@ impl Sandbox {
             .map(|(object, ())| object)
     }
 
-    /// As [`Sandbox::wait_until`], for a type that knows its own kind. An object that does not fit the type
-    /// counts as one that does not fulfil the condition.
+    /// As [`Sandbox::wait_until`], for a typed resource. An object that cannot be decoded as the type does not
+    /// fulfil the condition.
     ///
     /// # Errors
     /// At the deadline, with the last state.
@@ -105,7 +103,7 @@ impl Sandbox {
     /// Waits until the objects of a kind, in one namespace or (empty) in all, fulfil a condition together.
     ///
     /// # Errors
-    /// At the deadline, with the names of what there was.
+    /// At the deadline, with the names of the objects found.
     pub async fn wait_until_all(
         &self,
         gvr: &Gvr,
@@ -134,7 +132,7 @@ impl Sandbox {
                         what: gvr.resource.to_string(),
                         waited: deadline,
                         changes,
-                        last: format!("there were {}: {}", found.len(), names.join(", ")),
+                        last: format!("{} objects: {}", found.len(), names.join(", ")),
                     });
                 }
             }
@@ -161,7 +159,7 @@ impl Wait<'_> {
     ) -> Result<(Option<Arc<Value>>, T), WaitError> {
         let end = Instant::now() + deadline;
         let mut changes = 0;
-        // Asked before looking, so that what changes in between is seen again rather than not at all.
+        // Subscribe before reading, so that a change in between is seen again rather than missed.
         let mut log = self
             .cluster
             .subscribe(Some(self.gvr), self.cluster.version());
@@ -195,12 +193,12 @@ impl Wait<'_> {
             Some(object) => {
                 let mut text = serde_json::to_string_pretty(object).unwrap_or_default();
                 text.truncate(text.floor_char_boundary(SHOWN));
-                format!("it was\n{text}")
+                format!("\n{text}")
             }
             None if self.cluster.resource(self.gvr).is_none() => {
-                format!("the server serves no {}", self.gvr)
+                format!("the server does not serve {}", self.gvr)
             }
-            None => "there was none".to_owned(),
+            None => "not found".to_owned(),
         };
         WaitError {
             what: format!("{} {}", self.gvr.resource, self.key),
@@ -249,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_sees_states_that_last_no_time_at_all() {
+    async fn the_condition_sees_states_that_are_replaced_at_once() {
         let sandbox = Sandbox::builder().seed(1).build();
         let waiter = sandbox.clone();
         let waiting = tokio::spawn(async move {
@@ -264,7 +262,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_end_of_an_object_can_be_awaited() {
+    async fn a_deletion_can_be_awaited() {
         let sandbox = Sandbox::builder().seed(1).build();
         write(&sandbox, 1);
         let waiter = sandbox.clone();
@@ -284,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_error_tells_the_last_state() {
+    async fn an_error_contains_the_last_state() {
         let sandbox = Sandbox::builder().seed(1).build();
         let wait = async |gvr: Gvr| {
             let never = sandbox.wait_until(&gvr, "default", "a", SOON, has("9"));
@@ -292,16 +290,16 @@ mod tests {
         };
         assert_eq!(
             wait(Gvr::CONFIGMAPS).await,
-            "configmaps default/a: not as awaited within 5s; 0 changes were seen, and at the end there was none"
+            "configmaps default/a: condition not met within 5s after 0 changes; last state: not found"
         );
         assert!(
             wait(Gvr::new("x.dev", "v1", "things"))
                 .await
-                .ends_with("the server serves no x.dev/v1/things")
+                .ends_with("the server does not serve x.dev/v1/things")
         );
         write(&sandbox, 7);
-        let said = wait(Gvr::CONFIGMAPS).await;
-        assert!(said.contains("\"value\": \"7\""), "{said}");
+        let message = wait(Gvr::CONFIGMAPS).await;
+        assert!(message.contains("\"value\": \"7\""), "{message}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -313,11 +311,11 @@ mod tests {
             .await;
         assert_eq!(found, Ok(vec![]));
         write(&sandbox, 1);
-        let said = sandbox
+        let message = sandbox
             .wait_until_all(&Gvr::CONFIGMAPS, "", SOON, none)
             .await;
-        let said = said.unwrap_err().to_string();
-        assert!(said.ends_with("there were 1: a"), "{said}");
+        let message = message.unwrap_err().to_string();
+        assert!(message.ends_with("1 objects: a"), "{message}");
     }
 
     #[cfg(feature = "client")]

@@ -23,7 +23,7 @@ impl Serialize for Partial<'_> {
     }
 }
 
-/// An object at another version than it says, without copying it.
+/// An object with another resourceVersion, without copying it.
 pub(crate) struct Versioned<'a>(pub(crate) &'a Value, pub(crate) u64);
 
 impl Serialize for Versioned<'_> {
@@ -42,7 +42,7 @@ impl Serialize for Versioned<'_> {
     }
 }
 
-/// `PartialObjectMetadata` of an object at another version than it says.
+/// `PartialObjectMetadata` of an object with another resourceVersion.
 pub(crate) struct VersionedPartial<'a>(pub(crate) &'a Value, pub(crate) u64);
 
 impl Serialize for VersionedPartial<'_> {

@@ -1,4 +1,4 @@
-//! Other people's controllers run against the sandbox as they are.
+//! A kube-rs controller runs unchanged against the sandbox.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -22,13 +22,13 @@ async fn a_kube_rs_controller_with_watcher_and_finalizer_runs_from_start_to_end(
         .by("client")
         .verb(Verb::Patch)
         .resource("configmaps");
-    // The finalizer comes and goes.
+    // The finalizer is added and removed.
     sandbox.recorder().assert_count(&patches.applied(), 2);
 }
 
-/// Lost watches, an expired version and refused writes only make it slower.
+/// Lost watches, an expired version and refused writes only slow it down.
 #[tokio::test(start_paused = true)]
-async fn and_through_faults() {
+async fn it_also_runs_through_faults() {
     let sandbox = Sandbox::builder().seed(2).build();
     let faults = sandbox.faults();
     faults.inject(

@@ -1,4 +1,4 @@
-//! Whatever arrives, the server neither panics nor answers anything but a Status, an object or a plain page.
+//! The server never panics, and answers every request with a Status, an object or a plain page.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -19,7 +19,7 @@ const SMALL: &str = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":
 const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p","finalizers":["x.y/z"]},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
 const CRD: &str = r#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"things.x.dev"},"spec":{"group":"x.dev","scope":"Namespaced","names":{"plural":"things","singular":"thing","kind":"Thing","listKind":"ThingList"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}"#;
 
-/// Requests that are in order: method, path with query, content type, body.
+/// Valid requests: method, path with query, content type, body.
 const CORPUS: &[(&str, &str, &str, &str)] = &[
     (
         "GET",
@@ -149,7 +149,7 @@ const ODD: &[&[u8]] = &[
     b"true",
 ];
 
-/// One change of a text: at a place, bytes are cut out and others put in.
+/// One mutation of a text: bytes at a position are removed and others inserted.
 type Edit = (Index, u8, Index);
 
 fn edited(text: &str, edits: &[Edit]) -> Vec<u8> {
@@ -198,7 +198,7 @@ async fn prepared() -> Sandbox {
     sandbox
 }
 
-/// Sends a request, checks what comes back, and that the server still lists what it has.
+/// Sends a request, checks the response, and that the server still lists its objects.
 fn check(request: Request<Full<Bytes>>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -207,35 +207,35 @@ fn check(request: Request<Full<Bytes>>) {
         .unwrap();
     runtime.block_on(async {
         let sandbox = prepared().await;
-        let told = format!("{request:?}");
+        let shown = format!("{request:?}");
         let answer = sandbox.service("fuzz").oneshot(request).await.unwrap();
         let code = answer.status().as_u16();
         let media = answer.headers().get("content-type").cloned();
         let media = media.map_or_else(String::new, |m| m.to_str().unwrap().to_owned());
         let body = answer.into_body().collect().await.unwrap().to_bytes();
-        assert!((200..600).contains(&code), "{told}: {code}");
+        assert!((200..600).contains(&code), "{shown}: {code}");
         if media == "application/json" {
-            // A watch is a line for each event, anything else one document.
+            // A watch has a line for each event, any other response is one document.
             let whole = serde_json::from_slice::<Value>(&body);
             let lines = || {
                 body.split(|byte| *byte == b'\n')
                     .filter(|line| !line.is_empty())
             };
             let events = || lines().all(|line| serde_json::from_slice::<Value>(line).is_ok());
-            assert!(whole.is_ok() || events(), "{told}: {code} {body:?}");
+            assert!(whole.is_ok() || events(), "{shown}: {code} {body:?}");
             if code >= 400 {
                 let status = whole.unwrap();
-                assert_eq!(status["kind"], "Status", "{told}");
-                assert_eq!(status["status"], "Failure", "{told}");
-                assert_eq!(status["code"], code, "{told}");
+                assert_eq!(status["kind"], "Status", "{shown}");
+                assert_eq!(status["status"], "Failure", "{shown}");
+                assert_eq!(status["code"], code, "{shown}");
             }
         } else {
-            assert!(std::str::from_utf8(&body).is_ok(), "{told}: {media}");
+            assert!(std::str::from_utf8(&body).is_ok(), "{shown}: {media}");
         }
         for path in ["/api/v1/pods", "/api/v1/configmaps", "/readyz"] {
             let request = Request::get(path).body(Full::<Bytes>::default()).unwrap();
             let answer = sandbox.service("fuzz").oneshot(request).await.unwrap();
-            assert_eq!(answer.status(), 200, "{told}");
+            assert_eq!(answer.status(), 200, "{shown}");
         }
     });
 }
@@ -254,7 +254,7 @@ proptest! {
         let (usual, path, media, body) = entry;
         let path = String::from_utf8_lossy(&edited(path, &path_edits)).into_owned();
         let request = Request::builder().method(method.unwrap_or(usual)).uri(&path);
-        // What is no URI, or no header, never gets as far as a server.
+        // An invalid URI or header never reaches a server.
         let Ok(mut request) = request.body(Full::new(Bytes::from(edited(body, &body_edits)))) else {
             return Ok(());
         };
@@ -300,7 +300,7 @@ proptest! {
             ("DELETE", "/api/v1/namespaces/default/pods/held"),
         ][..]),
         enveloped in any::<bool>(),
-        // Small numbers are keys and lengths of fields that exist.
+        // Small numbers are keys and lengths of existing fields.
         random in prop::collection::vec(prop_oneof![any::<u8>(), 0_u8..48], 0..200),
     ) {
         let mut body = b"k8s\0".to_vec();
@@ -324,7 +324,7 @@ proptest! {
     }
 }
 
-/// Found by the test above: the patch library undid what a `move` had done only in part, and panicked.
+/// Found by the test above: the patch library's rollback of a failed `move` panicked.
 #[tokio::test]
 async fn a_move_that_fails_halfway_is_refused_and_changes_nothing() {
     let sandbox = prepared().await;

@@ -1,10 +1,10 @@
-//! The stand-in for the workflow controller: creates pods, takes their results, and can be stopped.
+//! The simulated workflow controller: creates pods, consumes their results, and can be stopped.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer_sandbox::companions::{Agenda, Change, Controller, Interest, Progress, object};
+use belayer_sandbox::simulated::{Agenda, Change, Controller, Interest, Progress, object};
 use belayer_sandbox::{
     Actor, ApiError, Cluster, DeleteOptions, Gvr, Patch, Preconditions, Reason, Subresource,
     WriteOptions,
@@ -17,10 +17,10 @@ use super::flow::{Act, Fate, Flow, Settle, Uid};
 use super::objects::{self, WORKFLOWS, names};
 use super::{ARGO, WorkloadEvent};
 
-/// How the stand-in behaves.
+/// Settings of the simulated workflow controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArgoConfig {
-    /// How long it takes from a pod's end to having its result in the workflow.
+    /// Time from a pod's end until its result is in the workflow.
     pub persist_delay: Duration,
 }
 
@@ -30,19 +30,19 @@ enum Command {
     Start,
 }
 
-/// The hand on the stand-in. Orders take effect when it gets its next turn.
+/// Handle of the simulated workflow controller. Commands take effect when it next runs.
 #[derive(Debug, Clone)]
 pub struct Argo {
     commands: mpsc::UnboundedSender<Command>,
 }
 
 impl Argo {
-    /// The consumer is down: it writes nothing any more, until it is started again.
+    /// Stops it: it writes nothing until it is started again.
     pub fn stop(&self) {
         let _ = self.commands.send(Command::Stop);
     }
 
-    /// The consumer is up again.
+    /// Starts it again.
     pub fn start(&self) {
         let _ = self.commands.send(Command::Start);
     }
@@ -54,13 +54,13 @@ enum Power {
     Down,
 }
 
-pub(crate) struct Standin {
+pub(crate) struct SimulatedArgo {
     cluster: Cluster,
     actor: Actor,
     config: ArgoConfig,
     power: Power,
     flows: BTreeMap<Uid, Flow>,
-    /// Pods by their workflow's UID, for workflows that are not known yet.
+    /// Pods by their workflow's UID, for workflows that have not been seen yet.
     early: BTreeMap<Uid, BTreeMap<Uid, Arc<Value>>>,
     agenda: Agenda<Uid>,
     events: mpsc::UnboundedSender<WorkloadEvent>,
@@ -68,14 +68,14 @@ pub(crate) struct Standin {
     inbox: VecDeque<Command>,
 }
 
-impl Standin {
+impl SimulatedArgo {
     pub(crate) fn new(
         cluster: Cluster,
         config: ArgoConfig,
         events: mpsc::UnboundedSender<WorkloadEvent>,
     ) -> (Self, Argo) {
         let (sender, commands) = mpsc::unbounded_channel();
-        let standin = Self {
+        let controller = Self {
             cluster,
             actor: Actor::new(ARGO),
             config,
@@ -87,15 +87,15 @@ impl Standin {
             commands,
             inbox: VecDeque::new(),
         };
-        (standin, Argo { commands: sender })
+        (controller, Argo { commands: sender })
     }
 
-    fn tell(&self, event: WorkloadEvent) {
-        // Nobody has to listen.
+    fn send(&self, event: WorkloadEvent) {
+        // The receiver may be gone.
         let _ = self.events.send(event);
     }
 
-    fn obey(&mut self, now: Instant) {
+    fn run_commands(&mut self, now: Instant) {
         while let Ok(command) = self.commands.try_recv() {
             self.inbox.push_back(command);
         }
@@ -121,7 +121,7 @@ impl Standin {
             self.agenda.succeeded(&uid);
             if self.flows.remove(&uid).is_some() {
                 let (namespace, name) = name_of(workflow);
-                self.tell(WorkloadEvent::WorkflowGone { namespace, name });
+                self.send(WorkloadEvent::WorkflowGone { namespace, name });
             }
             return;
         }
@@ -171,12 +171,12 @@ impl Standin {
                 .then_some(WorkloadEvent::ResultLost { namespace, name }),
         };
         if let Some(event) = event {
-            self.tell(event);
+            self.send(event);
         }
         self.agenda.add(owner);
     }
 
-    fn look_at(&mut self, uid: &Uid, now: Instant) -> Result<(), ApiError> {
+    fn process(&mut self, uid: &Uid, now: Instant) -> Result<(), ApiError> {
         let Some(flow) = self.flows.get_mut(uid) else {
             return Ok(());
         };
@@ -232,7 +232,7 @@ impl Standin {
                     .cluster
                     .get(&Gvr::PODS, Some(&namespace), object::name(&pod))?;
                 if workflow_of(&there).as_ref() != Some(uid) {
-                    // Of an earlier workflow of the same name: it has to go first.
+                    // A pod of an earlier workflow of the same name: it has to be removed first.
                     return Err(error);
                 }
                 there
@@ -241,7 +241,7 @@ impl Standin {
         };
         flow.created(number, Arc::clone(&pod));
         let (namespace, name) = name_of(&pod);
-        self.tell(WorkloadEvent::PodCreated { namespace, name });
+        self.send(WorkloadEvent::PodCreated { namespace, name });
         Ok(())
     }
 
@@ -290,7 +290,7 @@ impl Standin {
             flow.recorded(numbers);
         }
         for event in taken {
-            self.tell(event);
+            self.send(event);
         }
         Ok(())
     }
@@ -302,7 +302,7 @@ impl Standin {
         if let Some(pod) = flow.nodes.get(&number).and_then(|node| node.pod.as_ref()) {
             match settle_pod(&self.cluster, &self.actor, pod, settle) {
                 Err(error) if !matches!(error.code, 404 | 409) => return Err(error),
-                // Gone, or another of the same name: nothing to settle any more.
+                // Removed, or replaced by another pod of the same name: nothing to do.
                 _ => {}
             }
         }
@@ -322,7 +322,7 @@ impl Standin {
         if let Some(flow) = self.flows.get_mut(uid) {
             flow.finished(phase);
         }
-        self.tell(WorkloadEvent::WorkflowFinished {
+        self.send(WorkloadEvent::WorkflowFinished {
             namespace,
             name,
             phase: phase.to_owned(),
@@ -330,7 +330,7 @@ impl Standin {
         Ok(())
     }
 
-    /// There is no status subresource: labels and status go in one write.
+    /// The kind has no status subresource: labels and status are one write.
     fn patch_workflow(
         &mut self,
         uid: &Uid,
@@ -420,7 +420,7 @@ fn workflow_of(pod: &Value) -> Option<Uid> {
         .map(Uid::from)
 }
 
-impl Controller for Standin {
+impl Controller for SimulatedArgo {
     fn interest(&self) -> Interest {
         Interest::Only(&[Gvr::PODS, WORKFLOWS])
     }
@@ -434,7 +434,7 @@ impl Controller for Standin {
     }
 
     fn work(&mut self, now: Instant) -> Progress {
-        self.obey(now);
+        self.run_commands(now);
         if self.power == Power::Down {
             return Progress::Idle { until: None };
         }
@@ -443,12 +443,12 @@ impl Controller for Standin {
                 until: self.agenda.next_timer(),
             };
         };
-        match self.look_at(&uid, now) {
+        match self.process(&uid, now) {
             Ok(()) => self.agenda.succeeded(&uid),
-            // Gone: the log tells.
+            // Removed: the log has an event for it.
             Err(error) if error.code == 404 => {}
             Err(error) => {
-                tracing::debug!(%error, "the stand-in tries again later");
+                tracing::debug!(%error, "the simulated workflow controller will retry");
                 self.agenda.retry(uid, now);
             }
         }

@@ -1,10 +1,10 @@
-//! One workflow in the stand-in's memory, and what to do about it next.
+//! The simulated controller's state of one workflow, and the next action.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer_sandbox::companions::object;
+use belayer_sandbox::simulated::object;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -13,23 +13,23 @@ use super::script::{PodGc, WorkflowScript};
 
 pub(crate) type Uid = Arc<str>;
 
-/// Writes in one go, so that others get their turn.
+/// Writes per unit of work, so that other tasks can run in between.
 const AT_ONCE: usize = 32;
 
-/// How a pod's node stands.
+/// The state of a pod's node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// Its pod is there, or is about to be seen.
+    /// Its pod exists, or has been created and not been seen yet.
     Running,
-    /// Its pod has ended; the result is not taken yet.
+    /// Its pod has ended; the result is not consumed yet.
     Ended { phase: String, at: Instant },
-    /// Its pod vanished before.
+    /// Its pod was removed before that.
     Lost { at: Instant },
     /// Its phase is in the workflow's status.
     Taken { phase: String },
 }
 
-/// What is left to do about a pod whose result is taken.
+/// What remains to be done for a pod whose result is consumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Settle {
     Label,
@@ -40,26 +40,26 @@ pub(crate) enum Settle {
 pub(crate) struct Node {
     pub(crate) pod: Option<Arc<Value>>,
     pub(crate) fate: Fate,
-    /// Whether the workflow's status names the node at all.
+    /// Whether the workflow's status contains the node.
     recorded: bool,
 }
 
-/// Where a workflow is in its life.
+/// The stage of a workflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Not begun: its status says nothing.
+    /// Not begun: its status is empty.
     New,
     Running,
-    /// Its status says that it is over.
+    /// Its status has a final phase.
     Finished,
-    /// Somebody deletes it: left alone.
+    /// Being deleted: ignored.
     Deleting,
 }
 
-/// The next thing to do about a workflow.
+/// The next action for a workflow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Act {
-    /// Say that it runs.
+    /// Set its phase to `Running`.
     Begin,
     /// Create the pods of these numbers.
     Create(Vec<usize>),
@@ -67,7 +67,7 @@ pub(crate) enum Act {
     Record(Vec<usize>),
     /// Label or delete the pods of these numbers.
     Settle(Vec<(usize, Settle)>),
-    /// Say that it is over.
+    /// Set its final phase.
     Finish(&'static str),
     /// Nothing before this time.
     Wait(Option<Instant>),
@@ -80,13 +80,13 @@ pub(crate) struct Flow {
     pub(crate) script: WorkflowScript,
     pub(crate) stage: Stage,
     pub(crate) nodes: BTreeMap<usize, Node>,
-    /// Numbers of nodes whose fate is to be recorded.
+    /// Numbers of nodes whose state has to be recorded.
     unrecorded: BTreeSet<usize>,
-    /// Numbers of nodes whose result is taken and whose pod is to be labelled or deleted.
+    /// Numbers of nodes whose result is consumed and whose pod has to be labelled or deleted.
     unsettled: BTreeMap<usize, Settle>,
     taken: usize,
     failed: usize,
-    /// From when, and from which number on, the pace counts.
+    /// The time and the pod number from which the rate of creations counts.
     pace: (Instant, usize),
     looked_for_lost: Looked,
 }
@@ -117,13 +117,13 @@ impl Flow {
         flow
     }
 
-    /// Takes in the workflow as it is now.
+    /// Updates the workflow's object.
     pub(crate) fn update(&mut self, object: Arc<Value>) {
         self.object = object;
         self.read_stage();
     }
 
-    /// The stand-in is up again: what was not created meanwhile is not caught up with at once.
+    /// The controller has started again: the creations missed meanwhile are not caught up at once.
     pub(crate) fn resume(&mut self, now: Instant) {
         self.pace = (now, self.next_number());
     }
@@ -140,7 +140,7 @@ impl Flow {
         };
     }
 
-    /// What an earlier stand-in has recorded.
+    /// Reads what an earlier controller has recorded.
     fn read_nodes(&mut self) {
         let object = Arc::clone(&self.object);
         let nodes = object.pointer("/status/nodes").and_then(Value::as_object);
@@ -174,7 +174,7 @@ impl Flow {
             .map_or(0, |(number, _)| number + 1)
     }
 
-    /// A pod of this workflow is there. Answers its phase if its result now waits to be taken.
+    /// A pod of this workflow exists. Returns its phase if its result now waits to be consumed.
     pub(crate) fn pod_seen(&mut self, pod: &Arc<Value>, id: &str, now: Instant) -> Option<String> {
         let number = number_of(id)?;
         let node = self.nodes.entry(number).or_insert_with(|| Node {
@@ -207,7 +207,7 @@ impl Flow {
                 self.unrecorded.insert(number);
                 None
             }
-            // Taken by an earlier stand-in that may not have come to label it.
+            // Consumed by an earlier controller that may have stopped before labelling it.
             Fate::Taken { .. } if first_seen => {
                 self.want_settled(number);
                 None
@@ -216,7 +216,7 @@ impl Flow {
         }
     }
 
-    /// A pod of this workflow is gone. Answers whether its result is lost.
+    /// A pod of this workflow was removed. Returns whether its result is lost.
     pub(crate) fn pod_gone(&mut self, uid: &str, id: &str, now: Instant) -> bool {
         let Some(number) = number_of(id) else {
             return false;
@@ -237,8 +237,8 @@ impl Flow {
         lost
     }
 
-    /// Nodes that were recorded as running and have no pod: it vanished before this stand-in
-    /// looked.
+    /// Finds nodes that were recorded as running and have no pod: it was removed before this controller
+    /// started.
     fn find_lost(&mut self, now: Instant) {
         if self.looked_for_lost == Looked::Done {
             return;
@@ -263,7 +263,7 @@ impl Flow {
         self.unrecorded.insert(number);
     }
 
-    /// These nodes are in the workflow's status now.
+    /// These nodes are now in the workflow's status.
     pub(crate) fn recorded(&mut self, numbers: &[usize]) {
         for number in numbers {
             self.unrecorded.remove(number);
@@ -314,7 +314,7 @@ impl Flow {
         self.unsettled.remove(&number);
     }
 
-    /// The workflow is over: its pods may have to go.
+    /// The workflow has finished: its pods may have to be deleted.
     pub(crate) fn finished(&mut self, phase: &str) {
         let all = match self.script.pod_gc {
             PodGc::OnWorkflowCompletion => true,
@@ -333,7 +333,7 @@ impl Flow {
         format!("{}/{}", self.taken, self.script.pods)
     }
 
-    /// What to do next.
+    /// The next action.
     pub(crate) fn next(&mut self, now: Instant, persist_delay: Duration) -> Act {
         match self.stage {
             Stage::Deleting => return Act::Wait(None),
@@ -397,8 +397,8 @@ impl Flow {
         (due, None)
     }
 
-    /// When the status is to be written next. What still runs is no reason to write: it is told
-    /// along with what has ended.
+    /// When the status is written next. Running nodes alone cause no write: they are written together
+    /// with ended ones.
     fn next_record(&self, persist_delay: Duration) -> Option<Instant> {
         let fates = self
             .unrecorded

@@ -12,7 +12,7 @@ mod user;
 
 use std::time::Duration;
 
-use belayer_sandbox::{Cluster, companions};
+use belayer_sandbox::{Cluster, simulated};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -24,12 +24,12 @@ pub use script::{PodGc, PodScript, WorkflowScript};
 pub use tally::Tally;
 pub use user::User;
 
-/// Who creates workflows, and deletes things by hand.
+/// The actor that creates workflows and deletes objects by hand.
 pub const USER: &str = "user";
-/// Who creates the workflows' pods and consumes their results.
+/// The actor that creates the workflows' pods and consumes their results.
 pub const ARGO: &str = "argo-standin";
 
-/// What happened in the workload, as it happened.
+/// An event of the workload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkloadEvent {
     /// A user created a workflow.
@@ -39,14 +39,14 @@ pub enum WorkloadEvent {
         /// Its name.
         name: String,
     },
-    /// The stand-in created a pod.
+    /// The simulated workflow controller created a pod.
     PodCreated {
         /// Its namespace.
         namespace: String,
         /// Its name.
         name: String,
     },
-    /// A pod has ended; its result waits to be taken.
+    /// A pod has ended; its result waits to be consumed.
     PodEnded {
         /// Its namespace.
         namespace: String,
@@ -55,7 +55,7 @@ pub enum WorkloadEvent {
         /// `Succeeded` or `Failed`.
         phase: String,
     },
-    /// The stand-in has written a pod's result into its workflow.
+    /// The simulated workflow controller has written a pod's result into its workflow.
     ResultTaken {
         /// The pod's namespace.
         namespace: String,
@@ -66,14 +66,14 @@ pub enum WorkloadEvent {
         /// How long the result waited, in cluster time.
         waited: Duration,
     },
-    /// A pod vanished before its result was taken.
+    /// A pod was removed before its result was consumed.
     ResultLost {
         /// The pod's namespace.
         namespace: String,
         /// The pod's name.
         name: String,
     },
-    /// A workflow is over.
+    /// A workflow has finished.
     WorkflowFinished {
         /// Its namespace.
         namespace: String,
@@ -82,7 +82,7 @@ pub enum WorkloadEvent {
         /// `Succeeded`, `Failed` or `Error`.
         phase: String,
     },
-    /// A workflow was deleted and is gone.
+    /// A workflow was deleted and is removed.
     WorkflowGone {
         /// Its namespace.
         namespace: String,
@@ -91,7 +91,7 @@ pub enum WorkloadEvent {
     },
 }
 
-/// A workload at work.
+/// A running workload.
 #[derive(Debug)]
 pub struct Workload {
     argo: Argo,
@@ -113,11 +113,11 @@ impl Workload {
         let config = ArgoConfig {
             persist_delay: profile.persist_delay,
         };
-        let (standin, argo) = argo::Standin::new(cluster.clone(), config, sender.clone());
+        let (controller, argo) = argo::SimulatedArgo::new(cluster.clone(), config, sender.clone());
         let user = User::new(cluster.clone());
         let script = user::play(user.clone(), profile, sender, cancel.clone());
         let tasks = vec![
-            companions::spawn(cluster, standin, cancel),
+            simulated::spawn(cluster, controller, cancel),
             tokio::spawn(script),
         ];
         Self {
@@ -128,30 +128,30 @@ impl Workload {
         }
     }
 
-    /// The next thing that happens; `None` when the workload has stopped and all is told.
+    /// The next event; `None` after the workload has stopped and all events are read.
     /// Cancel safe.
     pub async fn next_event(&mut self) -> Option<WorkloadEvent> {
         self.events.recv().await
     }
 
-    /// What has happened and was not asked for yet, without waiting.
+    /// All events that have not been read yet, without waiting.
     pub fn drain_events(&mut self) -> Vec<WorkloadEvent> {
         std::iter::from_fn(|| self.events.try_recv().ok()).collect()
     }
 
-    /// The hand on the stand-in.
+    /// Handle of the simulated workflow controller.
     #[must_use]
     pub fn argo(&self) -> &Argo {
         &self.argo
     }
 
-    /// The user, for deleting things in the middle.
+    /// The user, for deleting objects.
     #[must_use]
     pub fn user(&self) -> &User {
         &self.user
     }
 
-    /// Waits until it has stopped, which it does when cancelled.
+    /// Waits until it has stopped. It stops when cancelled.
     pub async fn stopped(self) {
         for task in self.tasks {
             // A task that panicked has stopped too.

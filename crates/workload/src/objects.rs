@@ -1,10 +1,10 @@
-//! The objects of a workload, as a real Argo Workflows installation has them.
+//! The objects of a workload, as in a real Argo Workflows installation.
 
 use std::borrow::Cow;
 
 use belayer_sandbox::Gvr;
-use belayer_sandbox::companions::kubelet::annotations;
-use belayer_sandbox::companions::object;
+use belayer_sandbox::simulated::kubelet::annotations;
+use belayer_sandbox::simulated::object;
 use serde_json::{Value, json};
 
 use super::script::{PodScript, WorkflowScript};
@@ -20,7 +20,7 @@ pub const WORKFLOWS: Gvr = Gvr {
 pub mod names {
     /// Label: the pod's workflow, by name.
     pub const WORKFLOW: &str = "workflows.argoproj.io/workflow";
-    /// Label, on pods and workflows: `"true"` once the result is taken.
+    /// Label, on pods and workflows: `"true"` once the result is consumed.
     pub const COMPLETED: &str = "workflows.argoproj.io/completed";
     /// Label of a workflow: its phase.
     pub const PHASE: &str = "workflows.argoproj.io/phase";
@@ -28,12 +28,12 @@ pub mod names {
     pub const NODE_ID: &str = "workflows.argoproj.io/node-id";
     /// Annotation: the name of the pod's node.
     pub const NODE_NAME: &str = "workflows.argoproj.io/node-name";
-    /// Annotation: when the pod is to be deleted, as `STRATEGY/DELAY`.
+    /// Annotation: when the pod is deleted, as `STRATEGY/DELAY`.
     pub const POD_GC_STRATEGY: &str = "workflows.argoproj.io/pod-gc-strategy";
 }
 
 /// The definition of the Workflow kind. As in the real one there is no status subresource, and
-/// any field goes.
+/// unknown fields are allowed.
 #[must_use]
 pub fn workflow_crd() -> Value {
     json!({
@@ -96,7 +96,7 @@ pub(crate) fn number_of(node_id: &str) -> Option<usize> {
     node_id.rsplit_once('-')?.1.parse().ok()
 }
 
-/// A pod of a workflow that exists: `workflow` is the object as the API server answered it.
+/// A pod of an existing workflow: `workflow` is the object as the API server returned it.
 #[must_use]
 pub fn pod(workflow: &Value, number: usize, script: &PodScript) -> Value {
     let owner = object::name(workflow);

@@ -1,36 +1,36 @@
-//! How much of everything a workload has.
+//! The settings of a workload.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::script::{PodGc, WorkflowScript, at_pace};
 
-/// A workload: how many workflows with how many pods, how fast, and how they fare.
+/// A workload: the number of workflows and pods, their rate, and their results.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
     /// Namespaces that the workflows are spread over in turn; those missing are created.
     pub namespaces: Vec<String>,
-    /// What workflow names begin with: `flow` makes `flow-0`, `flow-1` and so on.
+    /// Prefix of the workflow names: `flow` gives `flow-0`, `flow-1` and so on.
     pub name: String,
     /// How many workflows.
     pub workflows: usize,
     /// How many pods each has.
     pub pods_per_workflow: usize,
-    /// How many pods are created in a second, all workflows together.
+    /// How many pods are created per second, in all workflows together.
     pub pods_per_second: f64,
-    /// Whether workflows run beside or after each other.
+    /// Whether workflows run at the same time or one after the other.
     pub arrival: Arrival,
     /// How long pods run.
     pub life: RangeInclusive<Duration>,
-    /// The part of the pods that fail, from 0 to 1.
+    /// The ratio of pods that fail, from 0 to 1.
     pub failure_ratio: f64,
-    /// The part of the pods that their node refuses, from 0 to 1.
+    /// The ratio of pods that their node rejects, from 0 to 1.
     pub rejection_ratio: f64,
-    /// How long the stand-in takes from a pod's end to having its result in the workflow.
+    /// Time from a pod's end until its result is in the workflow.
     pub persist_delay: Duration,
-    /// When the stand-in deletes pods.
+    /// When the simulated workflow controller deletes pods.
     pub pod_gc: PodGc,
-    /// What all chance is drawn from.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
@@ -55,12 +55,12 @@ impl Default for Profile {
     }
 }
 
-/// Whether workflows run beside or after each other.
+/// Whether workflows run at the same time or one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
-    /// All are created at the start and share the pace.
+    /// All are created at the start and share the rate.
     Together,
-    /// One is created when the one before has created its pods.
+    /// Each is created when the one before has created its pods.
     InTurn,
 }
 
@@ -78,7 +78,7 @@ impl Profile {
         (namespace, format!("{}-{number}", self.name))
     }
 
-    /// The script that each of the workflows carries.
+    /// The script of each workflow.
     #[must_use]
     pub fn workflow_script(&self) -> WorkflowScript {
         let beside = match self.arrival {
@@ -96,7 +96,7 @@ impl Profile {
         }
     }
 
-    /// When a workflow is created, counted from the start.
+    /// When a workflow is created, from the start.
     #[must_use]
     pub fn arrives_after(&self, number: usize) -> Duration {
         match self.arrival {
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pace_is_that_of_all_workflows_together() {
+    fn the_rate_applies_to_all_workflows_together() {
         let profile = Profile {
             workflows: 5,
             pods_per_second: 10.0,

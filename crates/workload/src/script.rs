@@ -1,29 +1,29 @@
-//! What a workflow does, and what that comes to for each of its pods.
+//! The script of a workflow, and the resulting script of each pod.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use belayer_sandbox::companions::kubelet::fingerprint;
+use belayer_sandbox::simulated::kubelet::fingerprint;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
-/// What a workflow does: written into its spec, so that one applied by hand runs as well.
+/// The script of a workflow. It is stored in the workflow's spec, so that one applied by hand runs as well.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkflowScript {
     /// How many pods.
     pub pods: usize,
-    /// How many of them are created in a second; zero or less is all at once.
+    /// How many of them are created per second; zero or less creates all at once.
     pub pods_per_second: f64,
     /// How long they run.
     pub life: RangeInclusive<Duration>,
-    /// The part of them that fail, from 0 to 1.
+    /// The ratio of pods that fail, from 0 to 1.
     pub failure_ratio: f64,
-    /// The part of them that their node refuses, from 0 to 1.
+    /// The ratio of pods that their node rejects, from 0 to 1.
     pub rejection_ratio: f64,
-    /// When the stand-in deletes them.
+    /// When the simulated workflow controller deletes them.
     pub pod_gc: PodGc,
-    /// What chance is drawn from, together with the workflow's name.
+    /// Seed of the random choices, together with the workflow's name.
     pub seed: u64,
 }
 
@@ -64,7 +64,7 @@ impl WorkflowScript {
         spec
     }
 
-    /// The script of a workflow; what it does not say, or says in nonsense, is as by default.
+    /// The script of a workflow; missing and invalid fields have their defaults.
     #[must_use]
     pub fn read(workflow: &Value) -> Self {
         let default = Self::default();
@@ -96,8 +96,8 @@ impl WorkflowScript {
         }
     }
 
-    /// How a pod of this workflow fares. It depends on the seed, the workflow's name and the
-    /// pod's number, and on nothing else.
+    /// The script of one pod. It depends only on the seed, the workflow's name and the pod's
+    /// number.
     #[must_use]
     pub fn pod(&self, workflow: &str, number: usize) -> PodScript {
         let own = fingerprint(&format!("{workflow}/{number}"));
@@ -113,35 +113,35 @@ impl WorkflowScript {
         }
     }
 
-    /// When a pod is created, counted from when the first one is.
+    /// When a pod is created, from the creation of the first.
     pub(crate) fn created_after(&self, number: usize) -> Duration {
         at_pace(number, self.pods_per_second)
     }
 }
 
-/// How one pod of a workflow fares.
+/// The script of one pod of a workflow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodScript {
     /// How long it runs.
     pub life: Duration,
-    /// What its containers exit with.
+    /// The exit code of its containers.
     pub exit_code: i32,
-    /// Why its node refuses it, if it does.
+    /// The reason for which its node rejects it, if it does.
     pub reject_reason: Option<String>,
 }
 
-/// `spec.podGC.strategy` of a workflow: when the stand-in deletes pods.
+/// `spec.podGC.strategy` of a workflow: when the controller deletes pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PodGc {
-    /// Never: they go with their workflow.
+    /// Never: they are deleted with their workflow.
     Never,
-    /// As soon as the result is taken, without labelling the pod first.
+    /// As soon as the result is consumed, without labelling the pod first.
     OnPodCompletion,
     /// As before, but failed pods stay.
     OnPodSuccess,
-    /// When the workflow is over.
+    /// When the workflow has finished.
     OnWorkflowCompletion,
-    /// When the workflow is over and has succeeded.
+    /// When the workflow has succeeded.
     OnWorkflowSuccess,
 }
 
@@ -171,7 +171,7 @@ impl PodGc {
     }
 }
 
-/// When the thing of that number is due at a pace.
+/// When the item of that number is due at a rate.
 pub(crate) fn at_pace(number: usize, per_second: f64) -> Duration {
     if per_second.is_nan() || per_second <= 0.0 {
         return Duration::ZERO;
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_survives_the_way_through_a_workflow() {
+    fn a_script_survives_a_round_trip_through_a_workflow() {
         let script = WorkflowScript {
             pods: 7,
             pods_per_second: 2.5,
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_in_a_workflow_reads_as_the_default() {
+    fn invalid_fields_of_a_workflow_have_their_defaults() {
         let spec = json!({"spec": {
             "sandbox": {"pods": -1, "minLifeSeconds": -5, "failureRatio": "often", "seed": 1.5},
             "podGC": {"strategy": "Sometimes"},
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pods_fate_depends_on_seed_workflow_and_number_alone() {
+    fn a_pods_script_depends_only_on_seed_workflow_and_number() {
         let script = WorkflowScript {
             life: Duration::from_secs(2)..=Duration::from_secs(8),
             failure_ratio: 0.3,
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_pace_all_pods_are_due_at_once() {
+    fn without_a_rate_all_pods_are_due_at_once() {
         for pace in [0.0, -1.0, f64::NAN] {
             let script = WorkflowScript {
                 pods_per_second: pace,

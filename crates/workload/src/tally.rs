@@ -1,27 +1,27 @@
-//! The workload's story in figures.
+//! Counts of the workload's events.
 
 use std::time::Duration;
 
 use super::WorkloadEvent;
 
-/// How many of everything there have been.
+/// The number of events of each type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Workflows created by the user.
     pub workflows_created: usize,
-    /// Workflows that are over.
+    /// Workflows that have finished.
     pub workflows_finished: usize,
-    /// Workflows that are gone.
+    /// Workflows that were removed.
     pub workflows_gone: usize,
-    /// Pods created by the stand-in.
+    /// Pods created by the simulated workflow controller.
     pub pods_created: usize,
     /// Pods that ended.
     pub pods_ended: usize,
-    /// Results that the stand-in has taken.
+    /// Results that were consumed.
     pub results_taken: usize,
-    /// Pods that vanished before their result was taken.
+    /// Pods that were removed before their result was consumed.
     pub results_lost: usize,
-    /// The longest time that a result waited to be taken.
+    /// The longest time that a result waited to be consumed.
     pub longest_wait: Duration,
 }
 

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use belayer_sandbox::companions::{Companions, KubeletConfig, NodeSpec, object};
+use belayer_sandbox::simulated::{KubeletConfig, NodeSpec, SimulatedControllers, object};
 use belayer_sandbox::{
     Actor, Clock, Cluster, Epoch, Gvr, ListOptions, Patch, Propagation, SharedRng, Subresource,
     WriteOptions,
@@ -52,7 +52,9 @@ fn start(profile: Profile) -> Stage {
         nodes: NodeSpec::many(2),
         ..KubeletConfig::default()
     };
-    let _running = Companions::all().kubelet(kubelet).start(&cluster, &cancel);
+    let _running = SimulatedControllers::all()
+        .kubelet(kubelet)
+        .start(&cluster, &cancel);
     let workload = Workload::run(&cluster, profile, &cancel);
     Stage {
         cluster,
@@ -98,7 +100,7 @@ impl Stage {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_pods_run_and_all_results_are_taken() {
+async fn all_pods_run_and_all_results_are_consumed() {
     let mut stage = start(small());
     stage.pass(secs(60)).await;
     assert_eq!(stage.tally.workflows_created, 2);
@@ -109,7 +111,7 @@ async fn all_pods_run_and_all_results_are_taken() {
         (10, 0)
     );
     assert_eq!(stage.tally.workflows_finished, 2);
-    // A result waits for its delay, and no longer than the first of its batch makes it.
+    // A result waits for its delay, which starts with the first of its batch.
     assert!(
         stage.tally.longest_wait <= secs(1),
         "{:?}",
@@ -135,7 +137,7 @@ async fn all_pods_run_and_all_results_are_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_result_is_in_the_workflow_before_the_pod_says_so() {
+async fn the_result_is_in_the_workflow_before_the_pod_is_labelled() {
     let mut stage = start(Profile {
         workflows: 1,
         pods_per_workflow: 1,
@@ -162,7 +164,7 @@ async fn the_result_is_in_the_workflow_before_the_pod_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_are_created_at_their_pace() {
+async fn pods_are_created_at_the_configured_rate() {
     let mut stage = start(Profile {
         workflows: 2,
         pods_per_workflow: 50,
@@ -187,7 +189,7 @@ async fn in_turn_a_workflow_waits_for_the_one_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_vanishes_before_its_result_is_taken_is_a_loss() {
+async fn the_result_of_a_pod_that_is_removed_too_early_is_lost() {
     let mut stage = start(Profile {
         persist_delay: secs(30),
         ..small()
@@ -216,7 +218,7 @@ async fn a_pod_that_vanishes_before_its_result_is_taken_is_a_loss() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_held_pod_that_is_deleted_still_gives_its_result() {
+async fn the_result_of_a_deleted_pod_with_a_finalizer_is_consumed() {
     let mut stage = start(Profile {
         persist_delay: secs(30),
         ..small()
@@ -242,7 +244,7 @@ async fn a_held_pod_that_is_deleted_still_gives_its_result() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_consumer_is_down_nothing_is_taken() {
+async fn a_stopped_controller_consumes_nothing() {
     let mut stage = start(small());
     stage.pass(secs(2)).await;
     stage.workload.argo().stop();
@@ -282,7 +284,7 @@ async fn pod_gc_deletes_without_labelling() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pod_gc_may_wait_for_the_workflow() {
+async fn pod_gc_can_wait_for_the_workflow() {
     let profile = Profile {
         pod_gc: PodGc::OnWorkflowCompletion,
         ..small()
@@ -303,7 +305,7 @@ async fn pod_gc_may_wait_for_the_workflow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_workflow_takes_its_pods_along() {
+async fn a_deleted_workflow_deletes_its_pods() {
     let mut stage = start(small());
     stage.pass(secs(2)).await;
     stage
@@ -322,7 +324,7 @@ async fn a_deleted_workflow_takes_its_pods_along() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_and_rejections_come_as_often_as_the_profile_says() {
+async fn failures_and_rejections_have_the_configured_ratio() {
     let mut stage = start(Profile {
         workflows: 1,
         pods_per_workflow: 200,
@@ -347,7 +349,7 @@ async fn failures_and_rejections_come_as_often_as_the_profile_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_seed_makes_the_same_history() {
+async fn the_same_seed_gives_the_same_writes() {
     let history = || async {
         let mut stage = start(Profile {
             failure_ratio: 0.3,
@@ -366,7 +368,7 @@ async fn the_same_seed_makes_the_same_history() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_settled_workload_is_quiet() {
+async fn a_settled_workload_writes_nothing() {
     let mut stage = start(small());
     stage.pass(secs(60)).await;
     let before = stage.cluster.version();

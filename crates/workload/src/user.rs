@@ -1,4 +1,4 @@
-//! The user: creates the workflows, and deletes things by hand.
+//! The user: creates the workflows, and deletes objects by hand.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::objects::{self, WORKFLOWS};
 use super::profile::Profile;
 use super::{USER, WorkloadEvent};
 
-/// How long a write that failed waits before it is tried again.
+/// Delay before a failed write is retried.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// The user. All writes are by the actor [`USER`].
@@ -34,7 +34,7 @@ impl User {
         }
     }
 
-    /// Installs the Workflow kind, unless it is there.
+    /// Installs the Workflow kind, unless it exists.
     ///
     /// # Errors
     /// What the API server answers.
@@ -42,7 +42,7 @@ impl User {
         self.ensure(&Gvr::CUSTOMRESOURCEDEFINITIONS, objects::workflow_crd())
     }
 
-    /// Creates a namespace, unless it is there.
+    /// Creates a namespace, unless it exists.
     ///
     /// # Errors
     /// What the API server answers.
@@ -80,7 +80,7 @@ impl User {
             .map(drop)
     }
 
-    /// Deletes a pod, with its own grace or within so many seconds.
+    /// Deletes a pod, with its own grace period or with this one in seconds.
     ///
     /// # Errors
     /// What the API server answers.
@@ -122,7 +122,7 @@ impl User {
     }
 }
 
-/// Plays a profile: everything it names, in its time.
+/// Runs a profile: creates everything in it at its time.
 pub(crate) async fn play(
     user: User,
     profile: Profile,
@@ -142,7 +142,7 @@ pub(crate) async fn play(
             let created = persist(|| user.create(&WORKFLOWS, namespace, workflow.clone())).await;
             if created == Persisted::Done {
                 let namespace = namespace.to_owned();
-                // Nobody has to listen.
+                // The receiver may be gone.
                 let _ = events.send(WorkloadEvent::WorkflowCreated { namespace, name });
             }
         }
@@ -154,24 +154,24 @@ pub(crate) async fn play(
     }
 }
 
-/// What came of a write that was tried until something came of it.
+/// The result of a write that is retried until it succeeds or is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Persisted {
     Done,
     Refused,
 }
 
-/// Tries until the API server takes it or will never take it.
+/// Retries until the API server accepts or permanently refuses the write.
 async fn persist(write: impl Fn() -> Result<(), ApiError>) -> Persisted {
     loop {
         match write() {
             Ok(()) => return Persisted::Done,
             Err(error) if matches!(error.code, 400 | 403 | 409 | 422) => {
-                tracing::warn!(%error, "the workload's user is refused");
+                tracing::warn!(%error, "a write of the workload's user was refused");
                 return Persisted::Refused;
             }
             Err(error) => {
-                tracing::debug!(%error, "the workload's user tries again");
+                tracing::debug!(%error, "the workload's user will retry");
                 tokio::time::sleep(RETRY).await;
             }
         }

@@ -1,5 +1,5 @@
-//! How soon a hold is off while thousands of live reads wait (rule L1): Belayer from the moment at
-//! which the evidence is there, against a PATCH that somebody sends at once to the same busy server.
+//! How soon a hold is removed while thousands of live reads are queued (rule L1): Belayer, from the time
+//! the evidence exists, against a PATCH sent at once to the same busy server.
 
 use std::time::{Duration, Instant};
 
@@ -10,15 +10,15 @@ use kube::api::PostParams;
 use serde_json::json;
 
 use super::latency::{self, BELAYER, Held, NAMESPACE, RAW, Waiting};
-use super::{Bed, Bench, Goal, Report, belayer_is_ready, belayer_says};
+use super::{Bench, Goal, Report, Testbed, belayer_is_ready, belayer_says};
 use belayer_e2e::control_plane::ports::free_ports;
 use belayer_e2e::harness::{PodBuilder, Workflow, pod};
 use belayer_e2e::kinds;
 use belayer_e2e::providers::ensure_workflow_crd;
 
-/// Live reads to come, one for each pod whose owner is gone.
+/// Queued live reads, one for each pod whose owner is removed.
 const QUESTIONS: usize = 10_000;
-/// Pods that are to be held meanwhile.
+/// Pods that get a hold meanwhile.
 const HOLDS: usize = 3_000;
 /// Releases of each subject and round.
 const RELEASES: usize = 100;
@@ -29,17 +29,17 @@ pub(crate) fn bench() -> Bench {
         about: "one release while 10,000 live reads wait for their turn at 100 requests a second: \
                 Belayer from the evidence until the pod is seen gone, against a raw PATCH sent to the \
                 same server at the same time",
-        run: |bed| run(bed).boxed(),
+        run: |testbed| run(testbed).boxed(),
     }
 }
 
-async fn run(bed: Bed) -> Result<Report> {
-    let questions = bed.size.unwrap_or(QUESTIONS);
-    let plane = bed.api_server().await?;
+async fn run(testbed: Testbed) -> Result<Report> {
+    let questions = testbed.size.unwrap_or(QUESTIONS);
+    let plane = testbed.api_server().await?;
     let client = plane.client();
     ensure_workflow_crd(client).await?;
     latency::create_namespace(client).await?;
-    // Nobody else asks about the owner of this one, so that each costs a live read.
+    // No other pod has this owner, so that each costs a live read.
     let orphan = |name: &str| {
         let owner = Workflow {
             name: name.to_owned(),
@@ -59,17 +59,16 @@ async fn run(bed: Bed) -> Result<Report> {
     latency::watch(client, &waiting);
 
     let [port] = free_ports()?;
-    let mut belayer = latency::start(&bed, &plane, port)?;
+    let mut belayer = latency::start(&testbed, &plane, port)?;
     while !belayer_is_ready(port).await {
         belayer.check_running()?;
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let begun = (Instant::now(), Counts::read(port).await?);
-    let title =
-        format!("{RELEASES} releases beside {questions} live reads that wait, at 100 a second");
+    let title = format!("{RELEASES} releases with {questions} queued live reads, at 100 a second");
     let metrics = [("p50", "ms"), ("p99", "ms"), ("worst", "ms")];
     let mut report = Report::new("backlog", title, &metrics);
-    for round in 0..=bed.rounds {
+    for round in 0..=testbed.rounds {
         for subject in [RAW, BELAYER] {
             let prefix = format!("r{round}");
             let prepared = latency::prepare(client, RELEASES, &prefix).await?;
@@ -102,7 +101,7 @@ async fn run(bed: Bed) -> Result<Report> {
         at_most: 1.5,
     });
     report.note(format!(
-        "meanwhile {:.0} holds a second were added and {:.0} live reads a second answered",
+        "meanwhile {:.0} holds a second were added and {:.0} live reads a second completed",
         holds / seconds,
         reads / seconds,
     ));
@@ -110,7 +109,7 @@ async fn run(bed: Bed) -> Result<Report> {
     Ok(report)
 }
 
-/// Creates pods of these names, a few at once.
+/// Creates pods of these names, in parallel.
 async fn create(
     client: &Client,
     prefix: &str,
@@ -132,7 +131,7 @@ async fn create(
         .await
 }
 
-/// What the Belayer on this port has done.
+/// Counters of the Belayer on this port.
 struct Counts {
     holds: f64,
     reads: f64,

@@ -59,7 +59,7 @@ pub(crate) fn draw(title: &str, unit: &str, bars: &[(&str, &Samples)]) -> String
     svg
 }
 
-/// Three digits that count.
+/// A number with three significant digits.
 pub(crate) fn figure(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),

@@ -1,4 +1,4 @@
-//! The command line. People come by `cargo xtask bench`.
+//! The command line, usually run by `cargo xtask bench`.
 
 use std::path::{Path, PathBuf};
 
@@ -6,21 +6,21 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 
 use crate::instructions::{self, Bounds};
-use crate::{Bed, Bench, workqueue};
+use crate::{Bench, Testbed, workqueue};
 use belayer_e2e::control_plane::{Binaries, BuildError};
 
-/// Counted, not timed: the one benchmark that can fail.
+/// Counted, not timed: the only benchmark that can fail.
 const INSTRUCTIONS: &str = "instructions";
 
 const INSTRUCTIONS_ABOUT: &str = "instructions and allocations of the hot paths, checked against the \
     bounds in e2e/instructions.json (asked for by name; needs valgrind)";
 
-/// From the top of the repository.
+/// Relative to the root of the repository.
 const BOUNDS: &str = "e2e/instructions.json";
 
-/// Measure against the peers
+/// Measure against other implementations
 ///
-/// Every subject does the same work in the same run; what counts is the ratio.
+/// Every subject does the same work in the same run; only ratios are meaningful.
 #[derive(Debug, Parser)]
 #[command(name = "belayer-bench", version)]
 pub(crate) struct Measure {
@@ -28,20 +28,20 @@ pub(crate) struct Measure {
     #[arg(long)]
     list: bool,
 
-    /// How often each subject is measured, after one round that is not counted
+    /// How often each subject is measured, after one uncounted round
     #[arg(long, default_value_t = 3, value_name = "N")]
     rounds: usize,
 
-    /// How many objects; each benchmark has a number of its own
+    /// How many objects; each benchmark has its own default
     #[arg(long, value_name = "N")]
     size: Option<usize>,
 
-    /// The `belayer` binary; by default the one built beside this program
+    /// The `belayer` binary; by default the one in the folder of this program
     #[arg(long, env = "BELAYER_BIN", value_name = "PATH")]
     belayer: Option<PathBuf>,
 
-    /// The `belayer-subject` binary, which does one thing in a process of its own; by default the one
-    /// built beside this program
+    /// The `belayer-subject` binary, which measures one thing in a separate process; by default the one
+    /// in the folder of this program
     #[arg(long, value_name = "PATH")]
     subject: Option<PathBuf>,
 
@@ -49,15 +49,15 @@ pub(crate) struct Measure {
     #[arg(long, default_value = "target/bench", value_name = "DIR")]
     out: PathBuf,
 
-    /// Put the tables into this document, too
+    /// Also write the tables into this document
     #[arg(long, value_name = "FILE")]
     docs: Option<PathBuf>,
 
-    /// For `instructions`: write the bounds anew instead of checking them
+    /// For `instructions`: write the bounds instead of checking them
     #[arg(long)]
     bless: bool,
 
-    /// Run Belayer's queue alone and print what it cost: what the benchmark starts
+    /// Run Belayer's queue alone and print its cost (used by the benchmark)
     #[arg(long, hide = true)]
     queue_alone: bool,
 
@@ -65,7 +65,7 @@ pub(crate) struct Measure {
     #[arg(long, hide = true, default_value_t = 1_000_000)]
     keys: usize,
 
-    /// Which benchmarks; all of them if none is named
+    /// Benchmarks to run; all if none is named
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 }
@@ -106,7 +106,7 @@ impl Measure {
             BuildError::Unavailable(why) => anyhow::anyhow!(why),
             BuildError::Failed(error) => error,
         })?;
-        let bed = Bed {
+        let testbed = Testbed {
             binaries,
             belayer: program(self.belayer, "belayer")?,
             subject: program(self.subject, "belayer-subject")?,
@@ -116,7 +116,7 @@ impl Measure {
         for bench in wanted {
             anstream::eprintln!("{}: {}", bench.name, bench.about);
             let report = bench
-                .run(bed.clone())
+                .run(testbed.clone())
                 .await
                 .with_context(|| format!("the benchmark {}", bench.name))?;
             report.print();
@@ -130,7 +130,7 @@ impl Measure {
     }
 }
 
-/// A program that was named, or the one of this name beside this program.
+/// The named program, or the one of this name in the folder of this program.
 fn program(named: Option<PathBuf>, name: &str) -> Result<PathBuf> {
     let path = match named {
         Some(path) => path,
@@ -143,10 +143,7 @@ fn program(named: Option<PathBuf>, name: &str) -> Result<PathBuf> {
 fn wanted(all: Vec<Bench>, names: &[String]) -> Result<Vec<Bench>> {
     let known: Vec<&str> = all.iter().map(|bench| bench.name).collect();
     if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
-        bail!(
-            "there is no benchmark {unknown:?}; there are {}",
-            known.join(", ")
-        );
+        bail!("unknown benchmark {unknown:?}; known: {}", known.join(", "));
     }
     let is_wanted = |bench: &Bench| names.is_empty() || names.iter().any(|name| name == bench.name);
     Ok(all.into_iter().filter(is_wanted).collect())

@@ -1,4 +1,4 @@
-//! Held, terminating pods of deleted workflows that are there when the controller starts.
+//! Terminating pods with holds, of deleted workflows, that exist when the controller starts.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use belayer_core::object::{ObjectKey, Resource};
 use super::raw::{self, Release};
 use super::report::Limit;
 use super::server::server_cpu;
-use super::{Bed, Bench, Goal, Measured, Report, Traffic};
+use super::{Bench, Goal, Measured, Report, Testbed, Traffic};
 use belayer_e2e::control_plane::{ControlPlane, Process};
 use belayer_e2e::harness::{Workflow, pod};
 use belayer_e2e::kinds::{self, Objects};
@@ -22,21 +22,21 @@ use belayer_e2e::peers::Peer;
 use belayer_e2e::providers::ensure_workflow_crd;
 
 const NAMESPACE: &str = "bench";
-/// How many requests prepare the pods at once.
+/// How many requests prepare the pods in parallel.
 const PARALLEL: usize = 32;
 
 const BELAYER: &str = "Belayer";
 const KUBE_RS: &str = "kube-rs Controller";
 
-/// What is to be drained.
+/// The objects to release.
 struct Load {
     /// The benchmark's name.
     name: &'static str,
-    /// How many pods, unless the command line says.
+    /// Default number of pods.
     pods: usize,
     /// How many workflows own them.
     workflows: usize,
-    /// How many PATCHes the raw senders have under way.
+    /// How many PATCHes the raw senders have in flight.
     raw: &'static [usize],
 }
 
@@ -54,7 +54,7 @@ const ONE_WORKFLOW: Load = Load {
     raw: &[32],
 };
 
-/// What one deleted workflow may take from process start on: a person waits for it.
+/// Limit for one deleted workflow from process start: a user waits for it.
 const ONE_WORKFLOW_WITHIN: Duration = Duration::from_secs(2);
 
 pub(crate) fn many() -> Bench {
@@ -62,9 +62,9 @@ pub(crate) fn many() -> Bench {
         name: MANY.name,
         about: "held terminating pods of deleted workflows, there at the start: Belayer from process \
                 start, against raw parallel PATCHes and kube-rs' Controller",
-        run: |bed| {
+        run: |testbed| {
             let report = async move {
-                let mut report = run(&bed, &MANY).await?;
+                let mut report = run(&testbed, &MANY).await?;
                 report.goal(Goal {
                     metric: "wall",
                     of: BELAYER.to_owned(),
@@ -89,9 +89,9 @@ pub(crate) fn one_workflow() -> Bench {
         name: ONE_WORKFLOW.name,
         about: "held terminating pods of one deleted workflow, there at the start: Belayer and kube-rs' \
                 Controller from process start until the last is gone, and raw parallel PATCHes",
-        run: |bed| {
+        run: |testbed| {
             let report = async move {
-                let mut report = run(&bed, &ONE_WORKFLOW).await?;
+                let mut report = run(&testbed, &ONE_WORKFLOW).await?;
                 report.limit(Limit {
                     metric: "wall",
                     of: BELAYER.to_owned(),
@@ -108,9 +108,9 @@ fn raw_of(parallel: usize) -> String {
     format!("raw, {parallel} parallel")
 }
 
-async fn run(bed: &Bed, load: &Load) -> Result<Report> {
-    let pods = bed.size.unwrap_or(load.pods);
-    let plane = bed.api_server().await?;
+async fn run(testbed: &Testbed, load: &Load) -> Result<Report> {
+    let pods = testbed.size.unwrap_or(load.pods);
+    let plane = testbed.api_server().await?;
     let held = kinds::pods(plane.client(), NAMESPACE);
     ensure_workflow_crd(plane.client()).await?;
     let namespace = serde_json::json!({
@@ -130,13 +130,13 @@ async fn run(bed: &Bed, load: &Load) -> Result<Report> {
         ("CPU of the API server", "s"),
     ];
     let mut report = Report::new(load.name, title, &metrics);
-    let controllers = controllers(bed, &plane);
+    let controllers = controllers(testbed, &plane);
     if controllers.len() == 1 {
         report.note(format!(
-            "{KUBE_RS} was not measured: it cannot be built here"
+            "{KUBE_RS} was not measured: it cannot be built on this machine"
         ));
     }
-    for round in 0..=bed.rounds {
+    for round in 0..=testbed.rounds {
         let counts = round > 0;
         for parallel in load.raw.iter().copied() {
             let releases = prepare(plane.client(), pods, load.workflows).await?;
@@ -155,7 +155,7 @@ async fn run(bed: &Bed, load: &Load) -> Result<Report> {
             if counts {
                 report.round(name, &figures);
             }
-            if round == bed.rounds {
+            if round == testbed.rounds {
                 let traffic = Traffic::of(plane.client(), "pods").await?.since(&before);
                 let each = traffic.requests("PATCH") / pods as f64;
                 report.note(format!(
@@ -169,11 +169,11 @@ async fn run(bed: &Bed, load: &Load) -> Result<Report> {
     Ok(report)
 }
 
-/// What is started, and with what.
+/// A program and its arguments.
 type Command = (PathBuf, Vec<String>);
 
-/// Those that find out for themselves what may go.
-fn controllers(bed: &Bed, plane: &ControlPlane) -> Vec<(&'static str, Command)> {
+/// The subjects that decide by themselves what to release.
+fn controllers(testbed: &Testbed, plane: &ControlPlane) -> Vec<(&'static str, Command)> {
     let kubeconfig = format!("--kubeconfig={}", plane.admin_path().display());
     let belayer = [
         "run",
@@ -184,15 +184,15 @@ fn controllers(bed: &Bed, plane: &ControlPlane) -> Vec<(&'static str, Command)> 
         "--log-level=warn",
     ]
     .map(str::to_owned);
-    let mut all = vec![(BELAYER, (bed.belayer().to_owned(), belayer.to_vec()))];
-    if let Some(program) = Peer::KubeRs.if_there() {
+    let mut all = vec![(BELAYER, (testbed.belayer().to_owned(), belayer.to_vec()))];
+    if let Some(program) = Peer::KubeRs.if_available() {
         let arguments = vec!["controller".to_owned(), kubeconfig];
         all.push((KUBE_RS, (program, arguments)));
     }
     all
 }
 
-/// From process start until the last pod is gone: the figures in the order of the metrics.
+/// From process start until the last pod is removed: the figures in the order of the metrics.
 async fn drained_by(
     plane: &ControlPlane,
     held: &Objects,
@@ -217,8 +217,8 @@ async fn drained_by(
     ])
 }
 
-/// Makes the workflows and their pods, deletes the pods, then the workflows. The releases that let
-/// the pods go.
+/// Creates the workflows and their pods, deletes the pods, then the workflows. Returns the patches that
+/// release the pods.
 async fn prepare(client: &Client, pods: usize, owners: usize) -> Result<Vec<Release>> {
     let workflows = kinds::workflows(client, NAMESPACE);
     let mut made = Vec::with_capacity(owners);
@@ -244,9 +244,13 @@ async fn prepare(client: &Client, pods: usize, owners: usize) -> Result<Vec<Rele
                     .build()?;
                 api.create(&PostParams::default(), &pod).await?;
                 let deleted = api.delete(&name, &DeleteParams::default()).await?;
-                let pod = deleted.left().context("a held pod is gone at once")?;
-                let uid = pod.uid().context("a pod without UID")?;
-                let version = pod.resource_version().context("a pod without version")?;
+                let pod = deleted
+                    .left()
+                    .context("a pod with a hold was removed at once")?;
+                let uid = pod.uid().context("the pod has no UID")?;
+                let version = pod
+                    .resource_version()
+                    .context("the pod has no resourceVersion")?;
                 let key = ObjectKey::new(NAMESPACE, &*name);
                 anyhow::Ok(Release::new(resource, &key, &uid, &version, &[]))
             }

@@ -1,4 +1,4 @@
-//! What it costs to know 100,000 pods of 5 KB: the process that reads them, and the API server.
+//! The cost of caching 100,000 pods of 5 KB: for the process that reads them, and for the API server.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use futures::FutureExt as _;
 use super::measure::{cost_of, cpu_of};
 use super::report::Limit;
 use super::server::server_cpu;
-use super::{Bed, Bench, Goal, Report, etcd};
+use super::{Bench, Goal, Report, Testbed, etcd};
 use belayer_e2e::control_plane::ports::free_ports;
 use belayer_e2e::control_plane::{ControlPlane, Process};
 use belayer_e2e::peers::Peer;
@@ -31,13 +31,13 @@ pub(crate) fn bench() -> Bench {
         name: "informer",
         about: "pods of 5 KB until an informer is synced: Belayer, its informer alone, client-go's, \
                 kube-rs' reflector and kube-controller-manager, and what each costs the API server",
-        run: |bed| run(bed).boxed(),
+        run: |testbed| run(testbed).boxed(),
     }
 }
 
-/// What one of them needed.
+/// The cost of one subject.
 struct Sync {
-    /// Seconds; NaN where nobody says when it was synced.
+    /// Seconds; NaN if the subject does not report when it is synced.
     wall: f64,
     cpu: f64,
     resident: f64,
@@ -45,9 +45,9 @@ struct Sync {
     server: f64,
 }
 
-async fn run(bed: Bed) -> Result<Report> {
-    let pods = bed.size.unwrap_or(PODS);
-    let plane = bed.api_server().await?;
+async fn run(testbed: Testbed) -> Result<Report> {
+    let pods = testbed.size.unwrap_or(PODS);
+    let plane = testbed.api_server().await?;
     etcd::create_namespaces(&plane).await?;
     etcd::fill(&plane, Pods::usual().unheld(), 0..pods).await?;
     settled(&plane, "kube-apiserver").await?;
@@ -60,11 +60,13 @@ async fn run(bed: Bed) -> Result<Report> {
         ("wall", "s"),
     ];
     let mut report = Report::new("informer", title, &metrics);
-    for round in 0..=bed.rounds {
+    for round in 0..=testbed.rounds {
         for name in [OPERATOR, ALONE, CLIENT_GO, KUBE_RS, IN_TREE] {
-            let Some(sync) = one(&bed, &plane, name).await? else {
+            let Some(sync) = one(&testbed, &plane, name).await? else {
                 if round == 0 {
-                    report.note(format!("{name} was not measured: it cannot be built here"));
+                    report.note(format!(
+                        "{name} was not measured: it cannot be built on this machine"
+                    ));
                 }
                 continue;
             };
@@ -99,22 +101,22 @@ async fn run(bed: Bed) -> Result<Report> {
     Ok(report)
 }
 
-/// `None` where it cannot be built.
-async fn one(bed: &Bed, plane: &ControlPlane, name: &str) -> Result<Option<Sync>> {
+/// `None` if it cannot be built.
+async fn one(testbed: &Testbed, plane: &ControlPlane, name: &str) -> Result<Option<Sync>> {
     let kubeconfig = plane.admin_path();
     let server = server_cpu(plane).await?;
     let started = Instant::now();
     if name == IN_TREE {
         plane.start_claim_controller_alone().await?;
         settled(plane, name).await?;
-        let pid = plane.pid_of(name).await.context("it has ended")?;
+        let pid = plane.pid_of(name).await.context("the process has exited")?;
         let mut sync = measure(plane, pid, started, server).await?;
         sync.wall = f64::NAN;
         plane.stop_controllers().await?;
         return Ok(Some(sync));
     }
     let [port] = free_ports()?;
-    let Some((program, arguments)) = command(bed, name, kubeconfig, port)? else {
+    let Some((program, arguments)) = command(testbed, name, kubeconfig, port)? else {
         return Ok(None);
     };
     let log = plane.dir().join(format!("{port}.log"));
@@ -130,14 +132,14 @@ async fn one(bed: &Bed, plane: &ControlPlane, name: &str) -> Result<Option<Sync>
         }
         tokio::time::sleep(POLL).await;
     }
-    let pid = process.pid().context("it has ended")?;
+    let pid = process.pid().context("the process has exited")?;
     let sync = measure(plane, pid, started, server).await?;
     process.kill().await?;
     Ok(Some(sync))
 }
 
 fn command(
-    bed: &Bed,
+    testbed: &Testbed,
     name: &str,
     kubeconfig: &Path,
     port: u16,
@@ -153,14 +155,17 @@ fn command(
                 super::COMPONENTS.to_owned(),
                 "--log-level=warn".to_owned(),
             ];
-            Some((bed.belayer().to_owned(), arguments.to_vec()))
+            Some((testbed.belayer().to_owned(), arguments.to_vec()))
         }
-        ALONE => Some((bed.subject.clone(), vec!["informer".to_owned(), kubeconfig])),
+        ALONE => Some((
+            testbed.subject.clone(),
+            vec!["informer".to_owned(), kubeconfig],
+        )),
         CLIENT_GO => Peer::Sync
-            .if_there()
+            .if_available()
             .map(|program| (program, vec![kubeconfig])),
         KUBE_RS => Peer::KubeRs
-            .if_there()
+            .if_available()
             .map(|program| (program, vec!["reflector".to_owned(), kubeconfig])),
         _ => None,
     })
@@ -184,10 +189,13 @@ async fn measure(plane: &ControlPlane, pid: u32, started: Instant, server: f64) 
     })
 }
 
-/// Waits until a program of the control plane rests: it used less than a tenth of a processor for
+/// Waits until a program of the control plane is idle: it used less than a tenth of a CPU for
 /// three seconds.
 async fn settled(plane: &ControlPlane, program: &str) -> Result<()> {
-    let pid = plane.pid_of(program).await.context("it has ended")?;
+    let pid = plane
+        .pid_of(program)
+        .await
+        .context("the process has exited")?;
     let started = Instant::now();
     let mut quiet = 0;
     let mut before = cpu_of(pid)?;
@@ -198,7 +206,7 @@ async fn settled(plane: &ControlPlane, program: &str) -> Result<()> {
         quiet = if idle { quiet + 1 } else { 0 };
         before = now;
         if started.elapsed() > DEADLINE {
-            bail!("{program} does not come to rest");
+            bail!("{program} does not become idle");
         }
     }
     Ok(())

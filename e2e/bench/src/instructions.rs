@@ -1,5 +1,5 @@
-//! Instructions and allocations of the hot paths: the same on every run, so that they can be
-//! compared with bounds in the repository, as times cannot.
+//! Instructions and allocations of the hot paths. They are the same on every run, so that, unlike times,
+//! they can be compared with bounds in the repository.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,32 +13,32 @@ use serde::{Deserialize, Serialize};
 
 use super::chart::figure;
 
-/// How often a path is walked; the difference between once and twice as often leaves out what
-/// starting and ending cost.
+/// How often a path is run; the difference between this and twice this excludes the cost of start
+/// and end.
 const TIMES: usize = 4000;
 
-/// More than this above its bound is a regression. Compilers differ a little.
+/// A higher excess over the bound is a regression. Compilers differ a little.
 const TOLERANCE: f64 = 0.10;
 
-/// What one path may cost.
+/// The maximum cost of one path.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 struct Bound {
-    /// Instructions each time.
+    /// Instructions per run.
     instructions: f64,
-    /// Allocations each time.
+    /// Allocations per run.
     allocations: f64,
 }
 
-/// Whether the bounds are checked or written anew.
+/// Whether the bounds are checked or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bounds {
-    /// A path that needs more is a failure.
+    /// A path above its bound is a failure.
     Check,
-    /// They become what is measured.
+    /// The measured values become the bounds.
     Bless,
 }
 
-/// Whether instructions can be counted here.
+/// Whether instructions can be counted on this machine.
 #[must_use]
 pub(crate) fn is_available() -> bool {
     let version = Command::new("valgrind")
@@ -52,11 +52,11 @@ pub(crate) fn is_available() -> bool {
 /// Counts all paths, prints a table, and checks or writes the bounds in `file`.
 ///
 /// # Errors
-/// When a path needs more than its bound, or valgrind is missing or fails.
+/// When a path exceeds its bound, or valgrind is missing or fails.
 pub(crate) fn run(subject: &File, file: &File, bounds: Bounds) -> Result<()> {
-    ensure!(is_available(), "valgrind is not installed here");
+    ensure!(is_available(), "valgrind is not installed");
     let before: BTreeMap<String, Bound> = match fs::read_to_string(file) {
-        Ok(text) => serde_json::from_str(&text).context("the bounds cannot be read")?,
+        Ok(text) => serde_json::from_str(&text).context("parse the bounds")?,
         Err(_) if bounds == Bounds::Bless => BTreeMap::new(),
         Err(error) => return Err(error).with_context(|| format!("read {}", file.display())),
     };
@@ -98,7 +98,7 @@ pub(crate) fn run(subject: &File, file: &File, bounds: Bounds) -> Result<()> {
         return Ok(());
     }
     bail!(
-        "{}; if that is meant: cargo xtask bench instructions --bless",
+        "{}; to accept it, run cargo xtask bench instructions --bless",
         trouble.join(", ")
     )
 }
@@ -129,9 +129,9 @@ fn walk(subject: &File, path: Path) -> Result<Cost> {
         .args(["path", path.name(), "--times", &times])
         .output()
         .with_context(|| format!("start {}", subject.display()))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{}: {said}", path.name());
-    serde_json::from_slice(&output.stdout).context("what it printed is no cost")
+    let printed = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {printed}", path.name());
+    serde_json::from_slice(&output.stdout).context("parse the printed cost")
 }
 
 fn instructions(subject: &File, path: Path) -> Result<f64> {
@@ -146,14 +146,14 @@ fn counted(subject: &File, path: Path, times: usize) -> Result<f64> {
         .args(["path", path.name(), "--times", &times.to_string()])
         .output()
         .context("start valgrind")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{}: {said}", path.name());
-    collected(&said).with_context(|| format!("valgrind counted nothing: {said}"))
+    let printed = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {printed}", path.name());
+    collected(&printed).with_context(|| format!("valgrind counted nothing: {printed}"))
 }
 
 /// The count in a line such as `==7== Collected : 12345`.
-fn collected(said: &str) -> Option<f64> {
-    let line = said.lines().find(|line| line.contains("Collected :"))?;
+fn collected(printed: &str) -> Option<f64> {
+    let line = printed.lines().find(|line| line.contains("Collected :"))?;
     line.rsplit_once(':')?.1.trim().parse().ok()
 }
 
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_needs_more_than_its_bound_is_named() {
+    fn a_path_above_its_bound_is_named() {
         let bound = bounds(1000.0, 2.0);
         assert!(compare(&bound, &bounds(1090.0, 2.0)).is_empty());
         assert!(compare(&bound, &bounds(500.0, 0.0)).is_empty());
@@ -186,9 +186,9 @@ mod tests {
     }
 
     #[test]
-    fn the_count_is_read_from_what_valgrind_says() {
-        let said = "==7== Events    : Ir\n==7== Collected : 12345\n==7==\n";
-        assert_eq!(collected(said), Some(12345.0));
+    fn the_count_is_parsed_from_valgrinds_output() {
+        let printed = "==7== Events    : Ir\n==7== Collected : 12345\n==7==\n";
+        assert_eq!(collected(printed), Some(12345.0));
         assert_eq!(collected("nothing"), None);
     }
 }

@@ -1,5 +1,5 @@
-//! How soon a hold is off once it may be, on a busy API server: Belayer from the moment at which
-//! the evidence is there, against a PATCH that is sent at once by somebody who knows.
+//! How soon a hold is removed once it may be, on a busy API server: Belayer, from the time the evidence
+//! exists, against a PATCH that is sent at once.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::Pod;
 
 use super::raw::Release;
-use super::{Bed, Bench, Goal, Report, belayer_is_ready};
+use super::{Bench, Goal, Report, Testbed, belayer_is_ready};
 use belayer_e2e::control_plane::ports::free_ports;
 use belayer_e2e::control_plane::{ControlPlane, Process};
 use belayer_e2e::harness::{Workflow, pod};
@@ -30,11 +30,11 @@ use belayer_e2e::providers::ensure_workflow_crd;
 
 const RELEASES: usize = 500;
 pub(crate) const NAMESPACE: &str = "latency";
-/// Releases measured at once.
+/// Releases in flight at once.
 const PARALLEL: usize = 4;
-/// Others that write all the time.
+/// Clients that write all the time.
 const LOAD: usize = 4;
-/// So that a workflow stays after its deletion: its deletion timestamp is the evidence.
+/// Keeps a workflow after its deletion: its deletion timestamp is the evidence.
 const FOREIGN: &str = "example.com/stays";
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -46,16 +46,16 @@ pub(crate) fn bench() -> Bench {
         name: "latency",
         about: "one release on a busy API server: Belayer from the evidence until the pod is seen \
                 gone, against a raw PATCH from its sending until the pod is seen gone",
-        run: |bed| run(bed).boxed(),
+        run: |testbed| run(testbed).boxed(),
     }
 }
 
-/// Who waits for a pod to go.
+/// The waits for the removal of pods.
 pub(crate) type Waiting = Arc<Mutex<HashMap<String, oneshot::Sender<Instant>>>>;
 
-async fn run(bed: Bed) -> Result<Report> {
-    let releases = bed.size.unwrap_or(RELEASES);
-    let plane = bed.api_server().await?;
+async fn run(testbed: Testbed) -> Result<Report> {
+    let releases = testbed.size.unwrap_or(RELEASES);
+    let plane = testbed.api_server().await?;
     ensure_workflow_crd(plane.client()).await?;
     create_namespace(plane.client()).await?;
     let waiting = Waiting::default();
@@ -63,10 +63,10 @@ async fn run(bed: Bed) -> Result<Report> {
     let stop = CancellationToken::new();
     let load = load(plane.client(), &stop).await?;
 
-    let title = format!("{releases} releases, {PARALLEL} at once, beside {LOAD} busy writers");
+    let title = format!("{releases} releases, {PARALLEL} at once, with {LOAD} busy writers");
     let metrics = [("p50", "ms"), ("p99", "ms"), ("worst", "ms")];
     let mut report = Report::new("latency", title, &metrics);
-    for round in 0..=bed.rounds {
+    for round in 0..=testbed.rounds {
         for subject in [RAW, BELAYER] {
             let prepared = prepare(plane.client(), releases, &format!("r{round}")).await?;
             let took = if subject == RAW {
@@ -74,7 +74,7 @@ async fn run(bed: Bed) -> Result<Report> {
                 all(prepared.iter().map(patch).collect()).await?
             } else {
                 let [port] = free_ports()?;
-                let mut belayer = start(&bed, &plane, port)?;
+                let mut belayer = start(&testbed, &plane, port)?;
                 while !belayer_is_ready(port).await {
                     belayer.check_running()?;
                     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -104,8 +104,8 @@ async fn run(bed: Bed) -> Result<Report> {
         at_most: 1.5,
     });
     report.note(
-        "the evidence is there when the server has answered the deletion of the pod's owner; both \
-         end when one and the same watch sees the pod gone",
+        "the evidence exists when the server has answered the deletion of the pod's owner; both \
+         end when the same watch sees the pod removed",
     );
     plane.stop().await?;
     Ok(report)
@@ -121,7 +121,7 @@ pub(crate) async fn create_namespace(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// The median, the 99th percentile and the worst of these, in milliseconds.
+/// The median, the 99th percentile and the maximum of these, in milliseconds.
 pub(crate) fn figures(took: &[Duration]) -> [f64; 3] {
     let at = |share: f64| took[((took.len() - 1) as f64 * share) as usize];
     [0.5, 0.99, 1.0].map(|share| at(share).as_secs_f64() * 1e3)
@@ -145,18 +145,18 @@ pub(crate) fn watch(client: &Client, waiting: &Waiting) {
             return;
         };
         let now = Instant::now();
-        let teller = waiting
+        let sender = waiting
             .lock()
             .ok()
             .and_then(|mut waiting| waiting.remove(last.meta.key.name()));
-        // Nobody may wait for this one.
-        let _ = teller.map(|teller| teller.send(now));
+        // There may be no wait for this one.
+        let _ = sender.map(|sender| sender.send(now));
     };
     let (informer, _) = builder.handler(Arc::new(handler)).build();
     tokio::spawn(informer.run(CancellationToken::new()));
 }
 
-pub(crate) fn start(bed: &Bed, plane: &ControlPlane, port: u16) -> Result<Process> {
+pub(crate) fn start(testbed: &Testbed, plane: &ControlPlane, port: u16) -> Result<Process> {
     let arguments = [
         "run".to_owned(),
         format!("--kubeconfig={}", plane.admin_path().display()),
@@ -166,10 +166,10 @@ pub(crate) fn start(bed: &Bed, plane: &ControlPlane, port: u16) -> Result<Proces
         "--log-level=warn".to_owned(),
     ];
     let log = plane.dir().join(format!("belayer-{port}.log"));
-    Process::start("belayer", bed.belayer(), arguments, &log)
+    Process::start("belayer", testbed.belayer(), arguments, &log)
 }
 
-/// Writers that each change a pod of their own, one request after the other.
+/// Clients that each change a pod of their own, one request after the other.
 async fn load(
     client: &Client,
     stop: &CancellationToken,
@@ -201,7 +201,7 @@ fn resource() -> Resource {
     Resource::new("", "v1", "Pod", "pods")
 }
 
-/// A held pod that is being deleted, and its owner.
+/// A terminating pod with a hold, and its owner.
 pub(crate) struct Held {
     name: String,
     owner: Workflow,
@@ -222,14 +222,18 @@ pub(crate) async fn prepare(client: &Client, count: usize, prefix: &str) -> Resu
             let api = kinds::pods(client, NAMESPACE);
             let pod = pod(&*name).of(&owner).held().build()?;
             api.create(&PostParams::default(), &pod).await?;
-            // With a result: one that its deletion ended would be released before it is measured.
+            // With a result: a pod that its deletion ended would be released before the measurement.
             let ended = json!({ "status": { "phase": "Succeeded" } });
             api.patch_status(&name, &PatchParams::default(), &Patch::Merge(ended))
                 .await?;
             let deleted = api.delete(&name, &DeleteParams::default()).await?;
-            let pod = deleted.left().context("a held pod is gone at once")?;
-            let uid = pod.uid().context("a pod without UID")?;
-            let version = pod.resource_version().context("a pod without version")?;
+            let pod = deleted
+                .left()
+                .context("a pod with a hold was removed at once")?;
+            let uid = pod.uid().context("the pod has no UID")?;
+            let version = pod
+                .resource_version()
+                .context("the pod has no resourceVersion")?;
             let key = ObjectKey::new(NAMESPACE, &*name);
             let release = Release::new(&resource(), &key, &uid, &version, &[]);
             anyhow::Ok(Held {
@@ -245,9 +249,9 @@ pub(crate) async fn prepare(client: &Client, count: usize, prefix: &str) -> Resu
 
 impl Held {
     fn gone(&self, waiting: &Waiting) -> oneshot::Receiver<Instant> {
-        let (teller, gone) = oneshot::channel();
+        let (sender, gone) = oneshot::channel();
         if let Ok(mut waiting) = waiting.lock() {
-            waiting.insert(self.name.clone(), teller);
+            waiting.insert(self.name.clone(), sender);
         }
         gone
     }
@@ -277,7 +281,7 @@ impl Held {
         let body = json!({ "metadata": { "finalizers": [] } }).to_string();
         let request = Request::patch(path.clone(), PatchKind::Merge, body);
         request.accept(METADATA_ONLY).send(client).await?;
-        // Where only its pod was patched it was not deleted before.
+        // If only its pod was patched, it was not deleted before.
         let _ = Request::delete(path, "{}").send(client).await;
         Ok(())
     }

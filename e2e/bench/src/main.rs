@@ -1,8 +1,8 @@
-//! Benchmarks against the peers, side by side in one run on one machine.
+//! Benchmarks against other implementations, in one run on one machine.
 //!
 //! A benchmark prepares the same work for every subject, round after round, and measures each in
-//! turn, so that what the machine does meanwhile hits all of them. What counts is the ratio within
-//! a run; absolute figures are those of this machine.
+//! turn, so that other load of the machine affects all of them. Only the ratios within a run are
+//! meaningful; absolute figures depend on the machine.
 
 mod backlog;
 mod chart;
@@ -37,7 +37,7 @@ use measure::Measured;
 use report::{Goal, Report};
 use server::Traffic;
 
-/// Exit codes: 0 done, 1 something failed, 2 usage.
+/// Exit codes: 0 success, 1 failure, 2 usage.
 #[tokio::main]
 async fn main() -> ExitCode {
     match cli::Measure::parse().execute().await {
@@ -49,29 +49,29 @@ async fn main() -> ExitCode {
     }
 }
 
-/// The components that watch all pods and need no kind of their own.
+/// The controllers that watch all pods and need no CRD of their own.
 pub(crate) const COMPONENTS: &str = "--controllers=pod-finalizer,workflow-finalizer,pvc-protection";
 
 /// One benchmark.
 pub(crate) struct Bench {
     /// The name on the command line.
     pub(crate) name: &'static str,
-    /// What is measured, against whom.
+    /// What is measured, against which subjects.
     pub(crate) about: &'static str,
-    run: fn(Bed) -> BoxFuture<'static, Result<Report>>,
+    run: fn(Testbed) -> BoxFuture<'static, Result<Report>>,
 }
 
 impl Bench {
     /// Runs it.
     ///
     /// # Errors
-    /// When something that is measured fails: there is no figure without its work done.
-    pub(crate) async fn run(&self, bed: Bed) -> Result<Report> {
-        (self.run)(bed).await
+    /// When the measured work fails: there is no figure without it.
+    pub(crate) async fn run(&self, testbed: Testbed) -> Result<Report> {
+        (self.run)(testbed).await
     }
 }
 
-/// All of them, in the order in which they are listed.
+/// All benchmarks, in the order of `--list`.
 #[must_use]
 pub(crate) fn all() -> Vec<Bench> {
     vec![
@@ -87,23 +87,23 @@ pub(crate) fn all() -> Vec<Bench> {
     ]
 }
 
-/// What a benchmark runs on, and how much of it.
+/// The environment and the size of a benchmark.
 #[derive(Debug, Clone)]
-pub(crate) struct Bed {
+pub(crate) struct Testbed {
     /// The programs of the control plane.
     pub(crate) binaries: Binaries,
-    /// The `belayer` binary: a release build, or the figures say nothing.
+    /// The `belayer` binary, a release build.
     pub(crate) belayer: PathBuf,
-    /// The `belayer-subject` binary, a release build too.
+    /// The `belayer-subject` binary, a release build.
     pub(crate) subject: PathBuf,
-    /// How often each subject is measured, after one round that is not counted.
+    /// How often each subject is measured, after one uncounted round.
     pub(crate) rounds: usize,
-    /// How many objects, where the benchmark does not say.
+    /// How many objects, if the command line sets it.
     pub(crate) size: Option<usize>,
 }
 
-impl Bed {
-    /// An API server with nothing beside it: whatever else runs would be measured too.
+impl Testbed {
+    /// An API server without other programs, which would be measured too.
     pub(crate) async fn api_server(&self) -> Result<ControlPlane> {
         ControlPlane::start(&self.binaries, &Options::api_server_alone()).await
     }
@@ -114,12 +114,12 @@ impl Bed {
     }
 }
 
-/// Whether a Belayer whose metrics are on this port has complete caches.
+/// Whether the Belayer with this metrics port has synced caches.
 pub(crate) async fn belayer_is_ready(port: u16) -> bool {
     belayer_readiness(port).await.is_ok()
 }
 
-/// The same, with what it says if it has not.
+/// The same, with the reason if it has not.
 ///
 /// # Errors
 /// When it has not.
@@ -127,7 +127,7 @@ pub(crate) async fn belayer_readiness(port: u16) -> Result<()> {
     get(loopback(port), "/readyz").await.map(drop)
 }
 
-/// The sum of the series of a metric of the Belayer whose metrics are on this port.
+/// The sum of the series of a metric of the Belayer with this metrics port.
 pub(crate) async fn belayer_says(port: u16, metric: &str) -> Result<f64> {
     let text = get(loopback(port), "/metrics").await?;
     Ok(sum(&text, metric, &[]))

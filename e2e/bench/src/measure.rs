@@ -1,4 +1,4 @@
-//! What a process of ours has cost so far.
+//! The cost of a process so far.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -8,25 +8,25 @@ use belayer_subject::peak_resident_of;
 
 use belayer_e2e::control_plane::Process;
 
-/// What something cost.
+/// The cost of a process.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Cost {
-    /// From its beginning to its end.
+    /// From its start to its end.
     pub(crate) wall: Duration,
-    /// Processor time of its process, user and system, all threads.
+    /// CPU time of its process, user and system, all threads.
     pub(crate) cpu: Duration,
-    /// The most memory that its process had resident, in bytes.
+    /// Peak resident memory of its process, in bytes.
     pub(crate) peak_resident: u64,
 }
 
-/// A process from its start on.
+/// A process measured from its start.
 pub(crate) struct Measured {
     process: Process,
     started: Instant,
 }
 
 impl Measured {
-    /// Measures a process that is just being started.
+    /// Starts and measures a process.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -43,19 +43,19 @@ impl Measured {
         &mut self.process
     }
 
-    /// What it has cost until now. It must still be running.
+    /// Its cost so far. It must still be running.
     ///
     /// # Errors
-    /// When it has ended, or this system tells nothing about processes.
+    /// When it has exited, or the system has no figures of processes.
     pub(crate) fn cost(&mut self) -> Result<Cost> {
         let wall = self.started.elapsed();
         self.process.check_running()?;
-        let pid = self.process.pid().context("the process has ended")?;
+        let pid = self.process.pid().context("the process has exited")?;
         let cost = cost_of(pid, self.started)?;
         Ok(Cost { wall, ..cost })
     }
 
-    /// Kills it: what it would do on a clean stop is not measured.
+    /// Kills it: a clean stop is not measured.
     ///
     /// # Errors
     /// When the system refuses.
@@ -64,10 +64,10 @@ impl Measured {
     }
 }
 
-/// What a process that was started then has cost until now. It must still be running.
+/// The cost so far of a process that was started at that time. It must still be running.
 ///
 /// # Errors
-/// When it has ended, or this system tells nothing about processes.
+/// When it has exited, or the system has no figures of processes.
 pub(crate) fn cost_of(pid: u32, started: Instant) -> Result<Cost> {
     Ok(Cost {
         wall: started.elapsed(),
@@ -76,14 +76,14 @@ pub(crate) fn cost_of(pid: u32, started: Instant) -> Result<Cost> {
     })
 }
 
-/// Processor time of a process, from `/proc/PID/stat`.
+/// CPU time of a process, from `/proc/PID/stat`.
 pub(crate) fn cpu_of(pid: u32) -> Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).context("read /proc")?;
     cpu_in(&stat).context("/proc/PID/stat is not as expected")
 }
 
-/// The same to the nanosecond, from `/proc/PID/task/*/schedstat`; threads that have ended are not
-/// in it.
+/// The same in nanoseconds, from `/proc/PID/task/*/schedstat`, which does not include threads that
+/// have ended.
 pub(crate) fn cpu_exactly(pid: u32) -> Result<Duration> {
     let mut cpu = Duration::ZERO;
     for task in fs::read_dir(format!("/proc/{pid}/task")).context("read /proc")? {
@@ -98,7 +98,7 @@ pub(crate) fn cpu_exactly(pid: u32) -> Result<Duration> {
     Ok(cpu)
 }
 
-/// The name of the program, in parentheses, may hold anything.
+/// The name of the program, in parentheses, may contain anything.
 fn cpu_in(stat: &str) -> Option<Duration> {
     let (_, fields) = stat.rsplit_once(')')?;
     // utime and stime are fields 14 and 15; the first after the name is field 3.

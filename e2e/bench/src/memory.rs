@@ -1,4 +1,4 @@
-//! What a million slim pods weigh, and whether it grows in a straight line.
+//! The memory of a million slim pods, and whether it grows linearly.
 
 use anyhow::{Context as _, Result, ensure};
 use belayer_subject::memory::Weight;
@@ -6,7 +6,7 @@ use futures::FutureExt as _;
 use tokio::process::Command;
 
 use super::report::Limit;
-use super::{Bed, Bench, Goal, Report};
+use super::{Bench, Goal, Report, Testbed};
 
 const OBJECTS: usize = 1_000_000;
 
@@ -15,12 +15,12 @@ pub(crate) fn bench() -> Bench {
         name: "memory",
         about: "slim pods with the entries of all indexes, listed into a store: bytes per pod by a \
                 counting allocator and by resident size, for growing numbers of pods",
-        run: |bed| run(bed).boxed(),
+        run: |testbed| run(testbed).boxed(),
     }
 }
 
-async fn run(bed: Bed) -> Result<Report> {
-    let most = bed.size.unwrap_or(OBJECTS);
+async fn run(testbed: Testbed) -> Result<Report> {
+    let most = testbed.size.unwrap_or(OBJECTS);
     let title = format!("Slim pods with their index entries, up to {most}");
     let metrics = [
         ("allocated per pod", "bytes"),
@@ -30,9 +30,9 @@ async fn run(bed: Bed) -> Result<Report> {
     let mut report = Report::new("memory", title, &metrics);
     let name = |objects: usize| format!("{objects} pods");
     let sizes = [most / 10, most * 3 / 10, most];
-    for _ in 0..bed.rounds {
+    for _ in 0..testbed.rounds {
         for objects in sizes {
-            let weight = weigh(&bed, objects).await?;
+            let weight = weigh(&testbed, objects).await?;
             let each = |count: usize| count as f64 / objects as f64;
             let figures = [
                 each(weight.allocated),
@@ -66,8 +66,8 @@ async fn run(bed: Bed) -> Result<Report> {
     Ok(report)
 }
 
-async fn weigh(bed: &Bed, objects: usize) -> Result<Weight> {
-    let output = Command::new(&bed.subject)
+async fn weigh(testbed: &Testbed, objects: usize) -> Result<Weight> {
+    let output = Command::new(&testbed.subject)
         .args(["memory", "--objects", &objects.to_string()])
         .kill_on_drop(true)
         .output()
@@ -77,5 +77,5 @@ async fn weigh(bed: &Bed, objects: usize) -> Result<Weight> {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    serde_json::from_slice(&output.stdout).context("what it printed is no weight")
+    serde_json::from_slice(&output.stdout).context("parse the printed weight")
 }

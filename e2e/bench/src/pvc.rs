@@ -1,5 +1,5 @@
-//! Deleting claims that nothing uses, there when the controller starts: Belayer in place of
-//! kube-controller-manager's own controller, that controller without a throttle, and raw PATCHes.
+//! Deletes unused PVCs that exist when the controller starts: Belayer in place of
+//! kube-controller-manager's own controller, that controller without rate limits, and raw PATCHes.
 
 use std::time::{Duration, Instant};
 
@@ -13,17 +13,17 @@ use belayer_core::object::{ObjectKey, Resource};
 use super::measure::{Cost, cost_of};
 use super::raw::{self, Release};
 use super::server::server_cpu;
-use super::{Bed, Bench, Goal, Measured, Report, Traffic};
+use super::{Bench, Goal, Measured, Report, Testbed, Traffic};
 use belayer_e2e::control_plane::{ControlPlane, Process};
-use belayer_e2e::harness::{KUBERNETES_CLAIM_HOLD, claim};
+use belayer_e2e::harness::{KUBERNETES_PVC_HOLD, claim};
 use belayer_e2e::kinds;
 
 const CLAIMS: usize = 10_000;
 const NAMESPACES: usize = 10;
-/// How many requests prepare the claims at once.
+/// How many requests prepare the PVCs in parallel.
 const PARALLEL: usize = 32;
 
-/// How many PATCHes the raw senders have under way.
+/// How many PATCHes the raw senders have in flight.
 const RAW: [usize; 3] = [16, 32, 64];
 
 const BELAYER: &str = "Belayer";
@@ -34,13 +34,13 @@ pub(crate) fn bench() -> Bench {
         name: "pvc",
         about: "deleting claims that nothing uses, there at the start: Belayer from process start, \
                 against kube-controller-manager's own controller and raw parallel PATCHes",
-        run: |bed| run(bed).boxed(),
+        run: |testbed| run(testbed).boxed(),
     }
 }
 
-async fn run(bed: Bed) -> Result<Report> {
-    let claims = bed.size.unwrap_or(CLAIMS);
-    let plane = bed.api_server().await?;
+async fn run(testbed: Testbed) -> Result<Report> {
+    let claims = testbed.size.unwrap_or(CLAIMS);
+    let plane = testbed.api_server().await?;
     for number in 0..NAMESPACES {
         let document = serde_json::from_value(serde_json::json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": namespace(number) },
@@ -58,11 +58,11 @@ async fn run(bed: Bed) -> Result<Report> {
     ];
     let mut report = Report::new("pvc", title, &metrics);
     let mut stage = Stage {
-        bed: &bed,
+        testbed: &testbed,
         plane: &plane,
         claims,
     };
-    for round in 0..=bed.rounds {
+    for round in 0..=testbed.rounds {
         let counts = round > 0;
         for parallel in RAW {
             let (wall, server) = stage.raw(parallel).await?;
@@ -86,7 +86,7 @@ async fn run(bed: Bed) -> Result<Report> {
                 ];
                 report.round(subject, &figures);
             }
-            if round == bed.rounds {
+            if round == testbed.rounds {
                 for (resource, traffic) in ["persistentvolumeclaims", "pods"].iter().zip(traffic) {
                     report.note(format!(
                         "requests of {subject} about {resource} in its last round: {}",
@@ -116,18 +116,18 @@ fn namespace(number: usize) -> String {
     format!("bench-{}", number % NAMESPACES)
 }
 
-/// What one controller needed.
+/// The cost of one controller.
 struct Run {
     cost: Cost,
-    /// Processor time of the API server, in seconds.
+    /// CPU time of the API server, in seconds.
     server: f64,
-    /// About claims, and about pods; what watches it for us counts as well.
+    /// Requests for PVCs and for pods, including the benchmark's own watch.
     traffic: [Traffic; 2],
 }
 
-/// Where the subjects meet.
+/// The environment of all subjects.
 struct Stage<'a> {
-    bed: &'a Bed,
+    testbed: &'a Testbed,
     plane: &'a ControlPlane,
     claims: usize,
 }
@@ -137,7 +137,7 @@ impl Stage<'_> {
         let client = self.plane.client();
         let releases = prepare(client, self.claims).await?;
         let server = server_cpu(self.plane).await?;
-        let claims = kinds::all_claims(client);
+        let claims = kinds::all_pvcs(client);
         let wall = raw::release_all(client, &claims, &releases, parallel).await?;
         let server = server_cpu(self.plane).await? - server;
         Ok((wall, server))
@@ -173,7 +173,7 @@ impl Stage<'_> {
     async fn in_tree(&self) -> Result<Cost> {
         let started = Instant::now();
         self.plane.start_claim_controller_alone().await?;
-        raw::until_gone(&kinds::all_claims(self.plane.client())).await?;
+        raw::until_gone(&kinds::all_pvcs(self.plane.client())).await?;
         let pid = self.plane.pid_of("kube-controller-manager").await;
         let cost = cost_of(pid.context("kube-controller-manager has ended")?, started)?;
         self.plane.stop_controllers().await?;
@@ -185,15 +185,15 @@ impl Stage<'_> {
             "run".to_owned(),
             format!("--kubeconfig={}", self.plane.admin_path().display()),
             "--controllers=pvc-protection".to_owned(),
-            format!("--pvc-protection-finalizer={KUBERNETES_CLAIM_HOLD}"),
+            format!("--pvc-protection-finalizer={KUBERNETES_PVC_HOLD}"),
             "--metrics-bind-address=0".to_owned(),
             "--debug-bind-address=0".to_owned(),
             "--log-level=warn".to_owned(),
         ];
         let log = self.plane.dir().join("belayer.log");
-        let start = || Process::start("belayer", self.bed.belayer(), arguments, &log);
+        let start = || Process::start("belayer", self.testbed.belayer(), arguments, &log);
         let mut belayer = Measured::start(start)?;
-        let gone = raw::until_gone(&kinds::all_claims(self.plane.client())).await;
+        let gone = raw::until_gone(&kinds::all_pvcs(self.plane.client())).await;
         gone.inspect_err(|_| anstream::eprintln!("{}", belayer.process().log_end()))?;
         let cost = belayer.cost()?;
         belayer.end().await?;
@@ -201,8 +201,8 @@ impl Stage<'_> {
     }
 }
 
-/// Makes the claims, which the API server itself puts Kubernetes' hold on, and deletes them. The
-/// releases that let them go.
+/// Creates the PVCs, to which the API server itself adds Kubernetes' finalizer, and deletes them. Returns
+/// the patches that release them.
 async fn prepare(client: &Client, claims: usize) -> Result<Vec<Release>> {
     let resource = Resource::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
     futures::stream::iter(0..claims)
@@ -210,14 +210,16 @@ async fn prepare(client: &Client, claims: usize) -> Result<Vec<Release>> {
             let resource = &resource;
             async move {
                 let (namespace, name) = (namespace(number), format!("c{number}"));
-                let api = kinds::claims(client, &namespace);
+                let api = kinds::pvcs(client, &namespace);
                 let document = claim(&name, serde_json::json!({}))?;
                 api.create(&PostParams::default(), &document).await?;
                 let deleted = api.delete(&name, &DeleteParams::default()).await?;
-                let claim = deleted.left().context("a held claim is gone at once")?;
-                let uid = claim.uid().context("a claim without UID")?;
+                let claim = deleted
+                    .left()
+                    .context("a PVC with a finalizer was removed at once")?;
+                let uid = claim.uid().context("the PVC has no UID")?;
                 let version = claim.resource_version();
-                let version = version.context("a claim without version")?;
+                let version = version.context("the PVC has no resourceVersion")?;
                 let key = ObjectKey::new(namespace, &*name);
                 anyhow::Ok(Release::new(resource, &key, &uid, &version, &[]))
             }

@@ -1,5 +1,5 @@
-//! The limit that nobody can beat: the same PATCHes, sent in parallel by a program that knows all
-//! of them in advance and decides nothing.
+//! The lower bound: the same PATCHes, sent in parallel by a program that has all of them in advance
+//! and decides nothing.
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -39,7 +39,7 @@ impl Release {
         }
     }
 
-    /// Sends it. How long the answer took.
+    /// Sends it. Returns the response time.
     ///
     /// # Errors
     /// When the server refuses.
@@ -52,13 +52,13 @@ impl Release {
     }
 }
 
-/// How often a list is asked whether anything is left.
+/// Polling interval of the list.
 const POLL: Duration = Duration::from_millis(20);
-/// Nothing takes that long.
+/// Timeout of everything.
 const DEADLINE: Duration = Duration::from_secs(900);
 
-/// Sends all of them, so many at a time. How long it took until a list of them shows nothing: what
-/// a controller is measured by.
+/// Sends all of them, this many in parallel. Returns the time until a list is empty, as for the
+/// controllers.
 ///
 /// # Errors
 /// When the server refuses one.
@@ -76,11 +76,11 @@ where
     Ok(started.elapsed())
 }
 
-/// Waits until a list shows nothing. The waiting costs the API server something, so that all who
-/// are compared are waited for in this way.
+/// Waits until a list is empty. Polling costs the API server something, so all subjects are awaited
+/// in this way.
 ///
 /// # Errors
-/// When something is left after a quarter of an hour.
+/// When objects remain after a quarter of an hour.
 pub(crate) async fn until_gone<K>(api: &Api<K>) -> Result<()>
 where
     K: Clone + DeserializeOwned + Debug,
@@ -90,7 +90,7 @@ where
     while !api.list_metadata(&one).await?.items.is_empty() {
         ensure!(
             started.elapsed() < DEADLINE,
-            "something is left after {DEADLINE:?}"
+            "objects remain after {DEADLINE:?}"
         );
         tokio::time::sleep(POLL).await;
     }

@@ -1,4 +1,4 @@
-//! What came of a benchmark: a table, goals, and files that documents are made of.
+//! The result of a benchmark: a table, goals, and files for the documents.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,7 +11,7 @@ use super::chart;
 use super::chart::figure;
 use super::samples::Samples;
 
-/// What came of a benchmark.
+/// The result of a benchmark.
 #[derive(Debug)]
 pub(crate) struct Report {
     name: &'static str,
@@ -23,39 +23,39 @@ pub(crate) struct Report {
     notes: Vec<String>,
 }
 
-/// One of those that were measured.
+/// A measured subject.
 #[derive(Debug, Clone)]
 pub(crate) struct Subject {
     name: String,
     samples: Vec<Samples>,
 }
 
-/// A ratio that is to be reached.
+/// A ratio to reach.
 #[derive(Debug, Clone)]
 pub(crate) struct Goal {
-    /// Of which metric.
+    /// The metric.
     pub(crate) metric: &'static str,
-    /// Whose figure.
+    /// The subject.
     pub(crate) of: String,
-    /// Divided by whose.
+    /// The subject to compare with.
     pub(crate) against: String,
-    /// May be this large.
+    /// The maximum ratio.
     pub(crate) at_most: f64,
 }
 
-/// A figure that is to be reached whatever others need.
+/// An absolute figure to reach.
 #[derive(Debug, Clone)]
 pub(crate) struct Limit {
-    /// Of which metric.
+    /// The metric.
     pub(crate) metric: &'static str,
-    /// Whose figure.
+    /// The subject.
     pub(crate) of: String,
-    /// May be this large.
+    /// The maximum.
     pub(crate) at_most: f64,
 }
 
 impl Report {
-    /// A report of these metrics: name and unit of each.
+    /// A report with these metrics: name and unit of each.
     pub(crate) fn new(
         name: &'static str,
         title: impl Into<String>,
@@ -72,8 +72,8 @@ impl Report {
         }
     }
 
-    /// One round of a subject: its figures, in the order of the metrics; NaN is one that was
-    /// not measured.
+    /// Adds a round of a subject: its figures, in the order of the metrics; NaN if not
+    /// measured.
     pub(crate) fn round(&mut self, subject: &str, figures: &[f64]) {
         let at = self.subjects.iter().position(|have| have.name == subject);
         let at = at.unwrap_or_else(|| {
@@ -90,7 +90,7 @@ impl Report {
         }
     }
 
-    /// Something worth knowing that is no figure of every subject.
+    /// Adds a remark.
     pub(crate) fn note(&mut self, note: impl Into<String>) {
         self.notes.push(note.into());
     }
@@ -111,7 +111,7 @@ impl Report {
         subject.samples.get(at)?.median()
     }
 
-    /// The goal in words, and whether it was reached; `None` if it could not be measured.
+    /// The goal as text, and whether it was reached; `None` if it was not measured.
     fn judged(&self, goal: &Goal) -> (String, Option<bool>) {
         let Goal {
             metric,
@@ -131,13 +131,13 @@ impl Report {
         };
         let reached = ratio <= *at_most;
         let verdict = if reached { "reached" } else { "MISSED" };
-        let said = format!(
+        let printed = format!(
             "{metric}: {of} / {against} = {ratio:.2}, goal at most {at_most:.2}: {verdict}"
         );
-        (said, Some(reached))
+        (printed, Some(reached))
     }
 
-    /// The limit in words, and whether it was kept; `None` if it could not be measured.
+    /// The limit as text, and whether it was kept; `None` if it was not measured.
     fn kept(&self, limit: &Limit) -> (String, Option<bool>) {
         let Limit {
             metric,
@@ -150,8 +150,8 @@ impl Report {
         let reached = median <= *at_most;
         let verdict = if reached { "reached" } else { "MISSED" };
         let (median, at_most) = (figure(median), figure(*at_most));
-        let said = format!("{metric}: {of} needs {median}, goal at most {at_most}: {verdict}");
-        (said, Some(reached))
+        let printed = format!("{metric}: {of} needs {median}, goal at most {at_most}: {verdict}");
+        (printed, Some(reached))
     }
 
     fn verdicts(&self) -> Vec<(String, Option<bool>)> {
@@ -161,7 +161,7 @@ impl Report {
             .collect()
     }
 
-    /// The report as Markdown: what is printed, and what the documents show.
+    /// The report as Markdown, for the terminal and the documents.
     pub(crate) fn markdown(&self) -> String {
         let mut text = format!("### {}\n\n| |", self.title);
         for (name, unit) in &self.metrics {
@@ -178,8 +178,8 @@ impl Report {
             text.push('\n');
         }
         text.push('\n');
-        for (said, _) in self.verdicts() {
-            let _ = writeln!(text, "- {said}");
+        for (printed, _) in self.verdicts() {
+            let _ = writeln!(text, "- {printed}");
         }
         for note in &self.notes {
             let _ = writeln!(text, "- {note}");
@@ -202,7 +202,7 @@ impl Report {
         let goals: Vec<_> = self
             .verdicts()
             .into_iter()
-            .map(|(said, reached)| json!({ "goal": said, "reached": reached }))
+            .map(|(printed, reached)| json!({ "goal": printed, "reached": reached }))
             .collect();
         json!({
             "name": self.name, "title": self.title, "subjects": subjects,
@@ -239,7 +239,7 @@ impl Report {
         Ok(())
     }
 
-    /// Puts it into a document, between the two comments that name it.
+    /// Writes it into a document, between the two comments with its name.
     ///
     /// # Errors
     /// When the document cannot be read or written, or has no such comments.
@@ -328,9 +328,9 @@ mod tests {
 
     #[test]
     fn a_goal_is_reached_or_missed() {
-        let (said, reached) = report().judged(&goal(2.0));
+        let (printed, reached) = report().judged(&goal(2.0));
         assert_eq!(
-            said,
+            printed,
             "wall: Belayer / raw = 2.00, goal at most 2.00: reached"
         );
         assert_eq!(reached, Some(true));
@@ -353,8 +353,11 @@ mod tests {
             of: "Belayer".to_owned(),
             at_most,
         };
-        let (said, kept) = report().kept(&limit(3.0));
-        assert_eq!(said, "wall: Belayer needs 3.00, goal at most 3.00: reached");
+        let (printed, kept) = report().kept(&limit(3.0));
+        assert_eq!(
+            printed,
+            "wall: Belayer needs 3.00, goal at most 3.00: reached"
+        );
         assert_eq!(kept, Some(true));
         assert_eq!(report().kept(&limit(2.9)).1, Some(false));
     }

@@ -1,4 +1,4 @@
-//! Figures of several rounds.
+//! The figures of several rounds.
 
 /// The figures of one metric, one per round.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -10,7 +10,7 @@ impl Samples {
         self.0.insert(at, figure);
     }
 
-    /// The one in the middle; the mean of the two in the middle of an even number.
+    /// The median; for an even number the mean of the two in the middle.
     pub(crate) fn median(&self) -> Option<f64> {
         let half = self.0.len() / 2;
         let upper = *self.0.get(half)?;
@@ -20,7 +20,7 @@ impl Samples {
         Some(f64::midpoint(self.0[half - 1], upper))
     }
 
-    /// Of how many rounds.
+    /// The number of rounds.
     pub(crate) fn rounds(&self) -> usize {
         self.0.len()
     }

@@ -1,4 +1,4 @@
-//! How cost grows: with changes, not with the number of pods that are there.
+//! How cost grows: with the number of changes, not with the number of pods.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use belayer_core::http::{METADATA_ONLY, PatchKind, Request};
 use belayer_core::object::{ObjectKey, Resource};
 
 use super::measure::cpu_exactly;
-use super::{Bed, Bench, Goal, Report, belayer_readiness, belayer_says, etcd};
+use super::{Bench, Goal, Report, Testbed, belayer_readiness, belayer_says, etcd};
 use belayer_e2e::control_plane::ports::free_ports;
 use belayer_e2e::control_plane::{ControlPlane, Process};
 
@@ -27,14 +27,14 @@ pub(crate) fn bench() -> Bench {
         name: "scale",
         about: "status heartbeats in a settled cluster of more and more pods: what each event costs \
                 Belayer, and how many keys it queues",
-        run: |bed| run(bed).boxed(),
+        run: |testbed| run(testbed).boxed(),
     }
 }
 
-async fn run(bed: Bed) -> Result<Report> {
-    let most = bed.size.unwrap_or(PODS);
+async fn run(testbed: Testbed) -> Result<Report> {
+    let most = testbed.size.unwrap_or(PODS);
     let sizes = [most / 25, most / 5, most];
-    let plane = bed.api_server().await?;
+    let plane = testbed.api_server().await?;
     etcd::create_namespaces(&plane).await?;
     let title = format!("{EVENTS} status heartbeats in a settled cluster");
     let metrics = [
@@ -49,15 +49,15 @@ async fn run(bed: Bed) -> Result<Report> {
         etcd::fill(&plane, Pods::usual().unheld(), there..size).await?;
         there = size;
         let [port] = free_ports()?;
-        let mut belayer = start(&bed, &plane, port)?;
+        let mut belayer = start(&testbed, &plane, port)?;
         wait_until_ready(&mut belayer, port).await?;
-        let pid = belayer.pid().context("belayer has ended")?;
-        for round in 0..=bed.rounds {
+        let pid = belayer.pid().context("belayer has exited")?;
+        for round in 0..=testbed.rounds {
             let adds = queued(port).await?;
             let cpu = cpu_exactly(pid)?;
             beat += 1;
             heartbeats(plane.client(), size, beat).await?;
-            // What is on its way arrives, and is paid for.
+            // Changes in flight arrive and are counted.
             tokio::time::sleep(Duration::from_secs(1)).await;
             let cpu = cpu_exactly(pid)?.saturating_sub(cpu);
             if round > 0 {
@@ -85,7 +85,7 @@ fn name(pods: usize) -> String {
     format!("Belayer, {pods} pods")
 }
 
-fn start(bed: &Bed, plane: &ControlPlane, port: u16) -> Result<Process> {
+fn start(testbed: &Testbed, plane: &ControlPlane, port: u16) -> Result<Process> {
     let arguments = [
         "run".to_owned(),
         format!("--kubeconfig={}", plane.admin_path().display()),
@@ -95,7 +95,7 @@ fn start(bed: &Bed, plane: &ControlPlane, port: u16) -> Result<Process> {
         "--log-level=warn".to_owned(),
     ];
     let log = plane.dir().join(format!("belayer-{port}.log"));
-    Process::start("belayer", bed.belayer(), arguments, &log)
+    Process::start("belayer", testbed.belayer(), arguments, &log)
 }
 
 async fn wait_until_ready(belayer: &mut Process, port: u16) -> Result<()> {
@@ -114,7 +114,7 @@ async fn queued(port: u16) -> Result<f64> {
     belayer_says(port, belayer_metrics::WORKQUEUE_ADDS).await
 }
 
-/// Writes the status of pods as a kubelet does that has nothing new to say: a condition was probed.
+/// Writes the status of pods as a kubelet without changes does: a condition was probed.
 async fn heartbeats(client: &Client, pods: usize, beat: u64) -> Result<()> {
     let resource = Resource::new("", "v1", "Pod", "pods");
     futures::stream::iter(0..EVENTS)

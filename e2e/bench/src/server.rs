@@ -1,4 +1,4 @@
-//! What the API server says it was asked, and what it cost it.
+//! The API server's own metrics of requests and CPU time.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    /// Everything so far about one resource, such as `pods`.
+    /// All requests so far for one resource, such as `pods`.
     ///
     /// # Errors
-    /// When the server does not answer.
+    /// When the server does not respond.
     pub(crate) async fn of(client: &Client, resource: &str) -> Result<Self> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
         let text = client.request_text(request).await.context("/metrics")?;
@@ -49,7 +49,7 @@ impl Traffic {
         traffic
     }
 
-    /// What came since `before`.
+    /// The difference since `before`.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let difference = |now: &BTreeMap<String, f64>, then: &BTreeMap<String, f64>| {
             now.iter()
@@ -88,7 +88,7 @@ fn label<'a>(series: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// Processor time of the API server so far, in seconds.
+/// CPU time of the API server so far, in seconds.
 ///
 /// # Errors
 /// When it is not running.

@@ -14,7 +14,7 @@ use tokio::task::coop::consume_budget;
 use belayer_core::workqueue::{Priority, WorkQueue};
 
 use super::measure::cpu_of;
-use super::{Bed, Bench, Goal, Report};
+use super::{Bench, Goal, Report, Testbed};
 use belayer_e2e::control_plane::BuildError;
 use belayer_e2e::peers::Peer;
 
@@ -27,22 +27,22 @@ pub(crate) fn bench() -> Bench {
         name: "workqueue",
         about: "distinct keys by 8 producers and 8 consumers: Belayer's queue with priorities, ageing \
                 and metrics, against client-go's FIFO and controller-runtime's priority queue",
-        run: |bed| run(bed).boxed(),
+        run: |testbed| run(testbed).boxed(),
     }
 }
 
-/// What one run of a queue cost, as each program prints it.
+/// The cost of one run of a queue, as each program prints it.
 #[derive(Debug, Serialize, Deserialize)]
 struct Spent {
     queue: String,
     /// Seconds.
     wall: f64,
-    /// Seconds of processor time.
+    /// CPU time in seconds.
     cpu: f64,
 }
 
-async fn run(bed: Bed) -> Result<Report> {
-    let keys = bed.size.unwrap_or(KEYS);
+async fn run(testbed: Testbed) -> Result<Report> {
+    let keys = testbed.size.unwrap_or(KEYS);
     let peer = Peer::Workqueue
         .find_or_build()
         .map_err(|error| match error {
@@ -53,7 +53,7 @@ async fn run(bed: Bed) -> Result<Report> {
     let title = format!("{keys} distinct keys, 8 producers, 8 consumers");
     let metrics = [("wall", "s"), ("CPU", "s"), ("CPU per key", "ns")];
     let mut report = Report::new("workqueue", title, &metrics);
-    for round in 0..=bed.rounds {
+    for round in 0..=testbed.rounds {
         let count = format!("--keys={keys}");
         for (program, arguments) in [
             (&*own, ["bench", "--queue-alone", &count]),
@@ -91,10 +91,10 @@ async fn spend(program: &Path, arguments: &[&str]) -> Result<Spent> {
         program.display(),
         String::from_utf8_lossy(&output.stderr)
     );
-    serde_json::from_slice(&output.stdout).context("what it printed is no result")
+    serde_json::from_slice(&output.stdout).context("parse the printed result")
 }
 
-/// Belayer's queue, in a process of its own as the peers' are; prints what it cost.
+/// Runs Belayer's queue in a separate process, as the peers; prints its cost.
 ///
 /// # Errors
 /// When a key was lost.
@@ -123,7 +123,7 @@ pub(crate) async fn alone(count: usize) -> Result<()> {
     let mut producers = JoinSet::new();
     for mine in keys {
         let queue = queue.clone();
-        // A task, as a watch is one and as a goroutine of the peers: it gives way now and then, as it
+        // A task, like a watch in production and the goroutines of the peers: it yields now and then, as it
         // would by waiting for the next event.
         producers.spawn(async move {
             for (number, key) in mine.into_iter().enumerate() {

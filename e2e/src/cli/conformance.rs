@@ -10,7 +10,7 @@ use super::run::ProviderName;
 use crate::conformance::{self, Mode, Options, Server, beside};
 use crate::control_plane;
 
-/// Small cases of what a client sees, the same on every server
+/// Compare the responses of a server with recorded ones
 #[derive(Debug, Args)]
 pub(super) struct Conformance {
     /// Where to run them
@@ -21,15 +21,15 @@ pub(super) struct Conformance {
     #[arg(long)]
     list: bool,
 
-    /// A server that runs already; by default the provider starts one
+    /// Kubeconfig of a running server; by default the provider starts one
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 
-    /// A folder with the cases, instead of the built-in ones
+    /// Folder of the cases, instead of the built-in ones
     #[arg(long, value_name = "DIR")]
     cases: Option<PathBuf>,
 
-    /// Write what the server answers into the cases of --cases; only a real server may be believed
+    /// Write the server's responses into the cases of --cases; requires a real server
     #[arg(long, requires = "cases")]
     record: bool,
 
@@ -41,7 +41,10 @@ pub(super) struct Conformance {
 impl Conformance {
     pub(super) async fn execute(self) -> Result<ExitCode> {
         let sandbox = matches!(self.provider, ProviderName::Sandbox);
-        ensure!(!(sandbox && self.record), "the sandbox is no judge");
+        ensure!(
+            !(sandbox && self.record),
+            "--record requires a real server, not the sandbox"
+        );
         let options = Options {
             names: self.names,
             server: if sandbox {

@@ -1,9 +1,9 @@
-//! `belayer-e2e control-plane`: one control plane in the background, kept by a process of its own.
+//! `belayer-e2e control-plane`: one control plane in the background, owned by a separate process.
 //!
-//! `up` starts this program again as `serve`, detached. That one owns the programs, writes a state
-//! file once all is ready and stops everything when it is told to end; if it crashes, the programs
-//! die with it. `down` ends it by the recorded process id, after making sure that the process behind
-//! that id is the one that was started.
+//! `up` starts this program again as `serve`, detached. That process owns the programs, writes a state
+//! file once all are ready, and stops everything on SIGTERM; if it crashes, the programs are killed
+//! with it. `down` ends it by the recorded process id, after checking that this id still belongs to the
+//! process that `up` started.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ pub(super) struct ControlPlaneCommand {
     #[command(subcommand)]
     action: Action,
 
-    /// Which one, where several are to be up at once
+    /// Name of the control plane, if several run at the same time
     #[arg(long, global = true, default_value = "up", value_parser = name, value_name = "NAME")]
     name: String,
 }
@@ -37,28 +37,28 @@ fn name(text: &str) -> Result<String> {
     let good = |c: char| c.is_ascii_alphanumeric() || c == '-';
     ensure!(
         !text.is_empty() && text.chars().all(good),
-        "a name is made of letters, digits and dashes"
+        "the name may contain letters, digits and dashes only"
     );
     Ok(text.to_owned())
 }
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Start one in the background and print how to reach it
+    /// Start one in the background and print its kubeconfig
     Up {
-        /// Nodes with a kubelet that only pretends to run containers
+        /// Nodes with a hollow kubelet, which does not run containers
         #[arg(long, default_value_t = 1, value_name = "N")]
         nodes: usize,
     },
     /// Stop it and remove everything it wrote
     Down,
-    /// What is running
+    /// Print what is running
     Status,
     /// Print `export KUBECONFIG=...`
     Env,
-    /// Only build the programs, or say where they are
+    /// Build the programs, or print their paths
     Build,
-    /// Run one in the foreground until told to end (what `up` starts)
+    /// Run one in the foreground (started by `up`)
     #[command(hide = true)]
     Serve {
         #[arg(long)]
@@ -68,7 +68,7 @@ enum Action {
     },
 }
 
-/// What `up` leaves for `down`, `status` and `env`.
+/// The state that `up` writes for `down`, `status` and `env`.
 #[derive(Debug, Serialize, Deserialize)]
 struct State {
     /// The process that owns the programs.
@@ -99,17 +99,17 @@ impl ControlPlaneCommand {
 }
 
 async fn up(file: &Path, nodes: usize) -> Result<()> {
-    let folder = file.parent().context("a state file without a folder")?;
+    let folder = file.parent().context("the state file has no folder")?;
     fs::create_dir_all(folder)?;
-    // Two at once would each start one, and one of them would be nobody's.
+    // Two concurrent calls would each start one, and one of them would be orphaned.
     let turn = File::create(file.with_extension("lock"))?;
     turn.lock()?;
     if let Some(state) = State::running(file)? {
-        anstream::eprintln!("already up");
+        anstream::eprintln!("already running");
         state.print_env();
         return Ok(());
     }
-    // Built here, where the progress can be seen.
+    // Built in this process, so that its progress is visible.
     Binaries::find_or_build()?;
     let log_path = file.with_extension("log");
     let log = File::create(&log_path)?;
@@ -125,18 +125,18 @@ async fn up(file: &Path, nodes: usize) -> Result<()> {
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log)
-        // Ctrl-C at this terminal is not for it.
+        // Ctrl-C in this terminal must not reach it.
         .process_group(0)
         .spawn()
-        .context("start the control plane's keeper")?;
+        .context("start the control plane process")?;
     let up = eventually("the control plane is up", UP_DEADLINE, async || {
-        State::read(file)?.context("it is starting")
+        State::read(file)?.context("the control plane is starting")
     });
     let state = tokio::select! {
         state = up => state?,
         status = server.wait() => {
             let log = fs::read_to_string(&log_path).unwrap_or_default();
-            bail!("it ended with {}\n{log}", status?);
+            bail!("the control plane exited with {}\n{log}", status?);
         }
     };
     state.print_env();
@@ -145,16 +145,16 @@ async fn up(file: &Path, nodes: usize) -> Result<()> {
 
 async fn down(file: &Path) -> Result<()> {
     let Some(state) = State::running(file)? else {
-        anstream::eprintln!("nothing is up");
+        anstream::eprintln!("no control plane is running");
         return Ok(());
     };
     state.signal(Signal::TERM)?;
-    let ended = eventually("it has ended", DOWN_DEADLINE, async || {
+    let ended = eventually("the control plane has stopped", DOWN_DEADLINE, async || {
         ensure!(!state.is_ours(file)?, "process {} is running", state.pid);
         Ok(())
     });
     if ended.await.is_err() {
-        // Its programs die with it.
+        // Its programs are killed with it.
         state.signal(Signal::KILL)?;
         fs::remove_dir_all(&state.dir).ok();
     }
@@ -172,7 +172,7 @@ async fn status(file: &Path) -> Result<()> {
     let version = client
         .apiserver_version()
         .await
-        .context("the API server does not answer")?;
+        .context("the API server does not respond")?;
     anstream::println!(
         "up: Kubernetes {}, KUBECONFIG={}",
         version.git_version,
@@ -188,7 +188,7 @@ async fn status(file: &Path) -> Result<()> {
 fn env(file: &Path) -> Result<()> {
     match State::running(file)? {
         Some(state) => state.print_env(),
-        None => bail!("nothing is up: run `cargo xtask control-plane up`"),
+        None => bail!("no control plane is running: run `cargo xtask control-plane up`"),
     }
     Ok(())
 }
@@ -231,7 +231,7 @@ impl State {
         }
     }
 
-    /// The state, unless its process is gone. A stale file is removed.
+    /// The state, unless its process has exited. A stale file is removed.
     fn running(file: &Path) -> Result<Option<Self>> {
         let Some(state) = Self::read(file)? else {
             return Ok(None);
@@ -243,15 +243,15 @@ impl State {
         Ok(None)
     }
 
-    /// Renamed into place, so that nobody reads half of it.
+    /// Renamed into place, so that readers never see a partial file.
     fn write(&self, file: &Path) -> Result<()> {
         let unfinished = file.with_extension("tmp");
         fs::write(&unfinished, serde_json::to_vec_pretty(self)?)?;
         fs::rename(unfinished, file).context("write the state file")
     }
 
-    /// Whether the process behind the recorded id is the one that was started for this state file,
-    /// and not a later one that happens to have the same id.
+    /// Whether the recorded process id belongs to the process that was started for this state file,
+    /// and not to a later process with the same id.
     fn is_ours(&self, file: &Path) -> Result<bool> {
         let pid = self.pid.to_string();
         let output = std::process::Command::new("ps")
@@ -265,8 +265,8 @@ impl State {
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = Pid::from_raw(self.pid).context("a state file without a process id")?;
-        kill_process(pid, signal).context("signal the control plane's keeper")
+        let pid = Pid::from_raw(self.pid).context("the state file has no valid process id")?;
+        kill_process(pid, signal).context("signal the control plane process")
     }
 
     fn print_env(&self) {

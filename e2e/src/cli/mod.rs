@@ -1,4 +1,4 @@
-//! The command line of `belayer-e2e`. People come by `cargo xtask e2e` and `cargo xtask control-plane`.
+//! The command line of `belayer-e2e`, usually run by `cargo xtask e2e` and `cargo xtask control-plane`.
 
 mod conformance;
 mod control_plane;
@@ -24,7 +24,7 @@ struct Cli {
 enum Command {
     /// Run scenarios on a provider
     Run(run::Run),
-    /// Small cases of what a client sees, the same on every server
+    /// Compare the responses of a server with recorded ones
     Conformance(conformance::Conformance),
     /// A real control plane on this machine, without containers
     ControlPlane(control_plane::ControlPlaneCommand),
@@ -32,7 +32,7 @@ enum Command {
 
 /// Parses the arguments and runs the command.
 ///
-/// Exit codes: 0 done, 1 something failed, 2 usage.
+/// Exit codes: 0 success, 1 failure, 2 usage.
 pub async fn main() -> ExitCode {
     let cli = Cli::parse();
     let done: Result<ExitCode> = match cli.command {

@@ -14,7 +14,7 @@ use crate::scenarios;
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(super) enum ProviderName {
-    /// The embedded API server: seconds
+    /// The embedded API server; takes seconds
     Sandbox,
     /// A real kube-apiserver 1.36 on this machine, without containers
     Local,
@@ -23,7 +23,7 @@ pub(super) enum ProviderName {
 }
 
 impl ProviderName {
-    /// The provider, or nothing where this machine cannot have it and that is no failure.
+    /// The provider; `None` if this machine lacks a prerequisite and that is not a failure.
     pub(super) fn provider(self) -> Result<Option<Box<dyn Provider>>> {
         Ok(match self {
             Self::Sandbox => Some(Box::new(Sandbox)),
@@ -31,7 +31,7 @@ impl ProviderName {
             Self::Local => match Binaries::find_or_build() {
                 Ok(binaries) => Some(Box::new(Local::new(binaries))),
                 Err(BuildError::Unavailable(why)) => {
-                    // A continuous integration that silently tests nothing would be worse than none.
+                    // A continuous integration that tests nothing must fail.
                     ensure!(!crate::is_ci(), "{why}");
                     anstream::println!("skip provider-local {why}");
                     anstream::println!(
@@ -56,20 +56,20 @@ pub(super) struct Run {
     #[arg(long, value_enum, default_value = "sandbox")]
     provider: ProviderName,
 
-    /// Print the scenarios and what each shows
+    /// Print the scenarios and their descriptions
     #[arg(long)]
     list: bool,
 
-    /// Leave a failed scenario's cluster until Ctrl-C
+    /// Keep a failed scenario's cluster until Ctrl-C
     #[arg(long)]
     keep: bool,
 
-    /// The `belayer` binary; by default the one built beside this program
+    /// The `belayer` binary; by default the one in the folder of this program
     #[arg(long, env = "BELAYER_BIN", value_name = "PATH")]
     belayer: Option<PathBuf>,
 
     /// A `belayer` binary built from commit 9e06281, which the scenario a23-upgrade runs first; without it, that
-    /// scenario writes down what the binary would leave
+    /// scenario creates the objects that the binary would leave
     #[arg(long, value_name = "PATH")]
     old_binary: Option<PathBuf>,
 
@@ -77,7 +77,7 @@ pub(super) struct Run {
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     quiet_seconds: u64,
 
-    /// How many pods the scenarios about size make; by default 2000 on the sandbox, else 1000
+    /// How many pods the size scenarios create; by default 2000 on the sandbox, else 1000
     #[arg(long, value_name = "N")]
     pods: Option<usize>,
 
@@ -128,7 +128,7 @@ impl Run {
         };
         ensure!(
             path.is_file(),
-            "there is no {}: run `cargo build -p belayer`",
+            "{} not found: run `cargo build -p belayer`",
             path.display()
         );
         absolute(&path)

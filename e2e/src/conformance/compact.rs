@@ -1,4 +1,4 @@
-//! Making a server forget, as it does by itself after some minutes.
+//! Compacts a server's versions, as it does by itself after some minutes.
 
 use std::fs;
 use std::path::Path;
@@ -12,13 +12,13 @@ use kube::client::Body;
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
-/// Makes a server forget every version but the newest.
+/// Compacts all versions of a server but the newest.
 pub type Compactor = Box<dyn Fn() -> BoxFuture<'static, Result<()>> + Send + Sync>;
 
-/// The key under which API servers tell each other what has been compacted.
-const TOLD: &str = "compact_rev_key";
+/// The key under which API servers share the compacted version.
+const COMPACTED_KEY: &str = "compact_rev_key";
 
-/// The compactor of the etcd that a control plane of ours has written down beside its kubeconfig.
+/// The compactor for the etcd of a local control plane, whose URL is next to its kubeconfig.
 #[must_use]
 pub fn beside(kubeconfig: &Path) -> Option<Compactor> {
     let url = fs::read_to_string(kubeconfig.with_file_name("etcd.url")).ok()?;
@@ -26,18 +26,18 @@ pub fn beside(kubeconfig: &Path) -> Option<Compactor> {
 }
 
 async fn compact(url: String) -> Result<()> {
-    let etcd = Client::try_from(Config::new(url.parse().context("etcd's URL")?))?;
-    let key = STANDARD.encode(TOLD);
+    let etcd = Client::try_from(Config::new(url.parse().context("parse etcd's URL")?))?;
+    let key = STANDARD.encode(COMPACTED_KEY);
     let found = call(&etcd, "range", &json!({"key": key})).await?;
     let revision = found.pointer("/header/revision").and_then(Value::as_str);
-    let revision = revision.context("etcd names no revision")?;
+    let revision = revision.context("etcd returned no revision")?;
     let value = STANDARD.encode(revision);
     call(&etcd, "put", &json!({"key": key, "value": value})).await?;
     call(&etcd, "compaction", &json!({"revision": revision})).await?;
     Ok(())
 }
 
-/// One call over etcd's JSON gateway.
+/// A call of etcd's JSON gateway.
 async fn call(etcd: &Client, what: &str, body: &Value) -> Result<Value> {
     let request = http::Request::post(format!("/v3/kv/{what}"))
         .header("Content-Type", "application/json")
@@ -45,6 +45,6 @@ async fn call(etcd: &Client, what: &str, body: &Value) -> Result<Value> {
     let response = etcd.send(request).await?;
     let status = response.status();
     let bytes = response.into_body().collect().await?.to_bytes();
-    ensure!(status.is_success(), "etcd answers {what} with {status}");
-    serde_json::from_slice(&bytes).context("etcd's answer")
+    ensure!(status.is_success(), "etcd returned {status} for {what}");
+    serde_json::from_slice(&bytes).context("decode etcd's response")
 }

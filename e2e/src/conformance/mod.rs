@@ -1,8 +1,8 @@
-//! One suite of small cases, run unchanged on the sandbox and on a real API server.
+//! Small test cases that run unchanged on the sandbox and on a real API server.
 //!
-//! A case is a script: requests, and beneath each what a client must see. The real server is the
-//! judge: `--record` on it writes down what it answers. Where the sandbox differs, the sandbox is
-//! mended.
+//! A case is a script: requests, each followed by the expected response. The real server is the
+//! reference: `--record` writes its responses into the cases. Where the sandbox differs, the sandbox
+//! is changed.
 
 mod compact;
 mod render;
@@ -25,7 +25,7 @@ use self::run::Outcome;
 use self::script::{Action, Case};
 use crate::harness::Summary;
 
-/// Worth telling.
+/// A case that takes longer is printed.
 const SLOW: Duration = Duration::from_secs(5);
 /// Cases mostly wait for the server.
 const AT_ONCE: usize = 8;
@@ -67,20 +67,20 @@ const THEMES: &[(&str, &str)] = themes![
     "scale",
 ];
 
-/// How to run.
+/// Options of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// Only cases whose `theme/name` contains one of these; all of them if there is none.
     pub names: Vec<String>,
     /// Whether the server is the sandbox, which does not cover everything.
     pub server: Server,
-    /// What to do with answers.
+    /// What is done with responses.
     pub mode: Mode,
-    /// A folder with the cases, instead of the built-in ones.
+    /// Folder of the cases, instead of the built-in ones.
     pub folder: Option<PathBuf>,
 }
 
-/// What answers.
+/// The kind of server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Server {
     /// The embedded API server: cases that it does not cover are skipped.
@@ -90,20 +90,20 @@ pub enum Server {
     Real,
 }
 
-/// What to do with answers.
+/// What is done with responses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Compare them with what must be answered.
+    /// Compare them with the expected ones.
     #[default]
     Compare,
-    /// Write them into the files as what must be answered.
+    /// Write them into the files as the expected ones.
     Record,
 }
 
 /// Prints every case's name.
 ///
 /// # Errors
-/// When a case cannot be read.
+/// When a case is invalid.
 pub fn list(options: &Options) -> Result<()> {
     for case in choose(options)? {
         match &case.not_covered {
@@ -139,7 +139,7 @@ fn choose(options: &Options) -> Result<Vec<Case>> {
     }
     for wanted in &options.names {
         let known = cases.iter().any(|case| case.full_name().contains(wanted));
-        ensure!(known, "no case is called {wanted} (see --list)");
+        ensure!(known, "no case matches {wanted} (see --list)");
     }
     cases.retain(|case| {
         let name = case.full_name();
@@ -151,7 +151,7 @@ fn choose(options: &Options) -> Result<Vec<Case>> {
 /// Runs the chosen cases against one server.
 ///
 /// # Errors
-/// When no case has such a name, or a file of cases cannot be read or written.
+/// When no case matches a name, or a file of cases cannot be read or written.
 pub async fn run(
     client: &Client,
     compactor: Option<Compactor>,
@@ -175,14 +175,14 @@ pub async fn run(
         let folder = options
             .folder
             .as_deref()
-            .context("--record needs --cases")?;
+            .context("--record requires --cases")?;
         record(folder, &done)?;
     }
     anstream::eprintln!("{} cases in {:.1?}", done.len(), started.elapsed());
     Ok(summary)
 }
 
-/// Nothing where the case is skipped.
+/// `None` if the case is skipped.
 async fn one(
     client: &Client,
     compactor: Option<&Compactor>,
@@ -211,7 +211,7 @@ fn tell(summary: &mut Summary, case: &Case, result: &Option<Result<Outcome>>) {
     match result {
         None => {
             summary.skipped += 1;
-            let unable = "the server cannot be made to forget";
+            let unable = "the server cannot be compacted";
             let why = case.not_covered.as_deref().unwrap_or(unable);
             anstream::println!("{} {name}: {why}", "skip".yellow());
         }
@@ -236,7 +236,7 @@ fn tell(summary: &mut Summary, case: &Case, result: &Option<Result<Outcome>>) {
     }
 }
 
-/// Writes what was answered into the files.
+/// Writes the responses into the files.
 fn record(folder: &Path, done: &[(Arc<Case>, Outcome)]) -> Result<()> {
     for (theme, text) in texts(Some(folder))? {
         let mut lines: Vec<Vec<String>> = text.lines().map(|l| vec![l.to_owned()]).collect();
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_case_can_be_read_and_has_a_name_of_its_own() {
+    fn every_case_is_valid_and_has_a_unique_name() {
         let cases = choose(&Options::default()).unwrap();
         let names: std::collections::BTreeSet<_> = cases.iter().map(Case::full_name).collect();
         assert_eq!(names.len(), cases.len());

@@ -1,10 +1,10 @@
-//! How answers are written down: what a client sees, without what differs from run to run.
+//! The text form of responses: what a client sees, without what differs from run to run.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// Values that a case has named, and those that no run can repeat.
+/// Values that a case has named, and values that differ in each run.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Names {
     by_name: BTreeMap<String, String>,
@@ -17,12 +17,12 @@ impl Names {
         self.by_name.insert(name.to_owned(), value.to_owned());
     }
 
-    /// Gives a name to a text that answers are not searched for.
+    /// Names a text that is not replaced in responses.
     pub(super) fn abbreviate(&mut self, name: &'static str, text: &'static str) {
         self.abbreviations.push((name, text));
     }
 
-    /// Replaces `$name` by values, and `{{TEXT*N}}` by N times the text.
+    /// Replaces `$name` by values, and `{{TEXT*N}}` by N repetitions of the text.
     pub(super) fn fill_in(&self, text: &str) -> String {
         let mut names: Vec<_> = self.by_name.iter().collect();
         // `$ns2` is not `$ns` with a 2.
@@ -37,7 +37,7 @@ impl Names {
         repeat(&filled)
     }
 
-    /// The reverse, and place holders for uids, times and versions.
+    /// The reverse, and placeholders for UIDs, times and versions.
     pub(super) fn mask(&self, text: &str) -> String {
         let mut values: Vec<_> = self.by_name.iter().collect();
         values.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
@@ -65,7 +65,7 @@ fn repeat(text: &str) -> String {
     }
 }
 
-/// Replaces a value where it stands alone, not inside of a longer word.
+/// Replaces a value as a whole word only.
 fn replace_word(text: &str, word: &str, by: &str) -> String {
     if word.is_empty() {
         return text.to_owned();
@@ -113,7 +113,7 @@ fn mask_patterns(text: &str) -> String {
     out
 }
 
-/// Forty and more of one letter are told as requests tell them.
+/// Forty or more repetitions of one letter are written as in requests.
 fn shorten(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -172,7 +172,7 @@ fn mask_number(text: &str, before: &str) -> String {
     format!("{head}<version>{rest}")
 }
 
-/// The lines that tell of an answer.
+/// The lines for a response.
 pub(super) fn answer(
     code: u16,
     media: &str,
@@ -197,7 +197,7 @@ pub(super) fn answer(
     lines
 }
 
-/// An object in one line, and a refusal's message as the second.
+/// An object in one line, and an error's message as the second.
 pub(super) fn object(value: &Value, fields: &[String]) -> (String, Option<String>) {
     let text = |field: &str| value.get(field).and_then(Value::as_str).unwrap_or_default();
     let mut parts = Vec::new();
@@ -236,7 +236,7 @@ pub(super) fn object(value: &Value, fields: &[String]) -> (String, Option<String
     (parts.join(" "), None)
 }
 
-/// Whom a refusal is about, and each cause; what the message says already is not repeated.
+/// The object of an error, and each cause; without what the message repeats.
 fn tell_details(details: &Value, message: Option<&str>) -> String {
     let text = |value: &Value, field: &str| {
         let text = value.get(field).and_then(Value::as_str);
@@ -244,27 +244,27 @@ fn tell_details(details: &Value, message: Option<&str>) -> String {
     };
     let mut about = details.clone();
     let causes = about.as_object_mut().and_then(|map| map.remove("causes"));
-    let mut told = about.to_string();
+    let mut reported = about.to_string();
     for cause in causes
         .as_ref()
         .and_then(Value::as_array)
         .into_iter()
         .flatten()
     {
-        told.push_str(&format!(" {}", text(cause, "reason")));
+        reported.push_str(&format!(" {}", text(cause, "reason")));
         let (field, words) = (text(cause, "field"), text(cause, "message"));
         if !field.is_empty() {
-            told.push_str(&format!(" {field:?}"));
+            reported.push_str(&format!(" {field:?}"));
         }
         if message.is_some_and(|message| !message.contains(&words)) {
-            told.push_str(&format!(" {words:?}"));
+            reported.push_str(&format!(" {words:?}"));
         }
     }
-    told
+    reported
 }
 
-/// The value at a dotted path; `*` collects over a list, `#` counts, a number indexes, and `\.` is a
-/// dot inside of a key.
+/// The value at a dotted path; `*` collects over a list, `#` counts, a number is an index, and `\.` is a
+/// dot in a key.
 pub(super) fn at(value: &Value, path: &str) -> Option<Value> {
     let keys = path.replace("\\.", "\u{1}");
     let keys: Vec<String> = keys.split('.').map(|k| k.replace('\u{1}', ".")).collect();
@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_run_cannot_repeat_is_masked() {
+    fn values_that_differ_in_each_run_are_masked() {
         let mut names = Names::default();
         names.set("ns", "c1-2");
         names.set("rv", "12");

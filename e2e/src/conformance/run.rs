@@ -1,4 +1,4 @@
-//! Running one case.
+//! Runs one case.
 
 use std::time::Instant;
 
@@ -11,14 +11,14 @@ use super::render::{self, Names};
 use super::script::{Action, Case, Request, Step};
 use super::talk::{self, DEADLINE, Watch};
 
-/// What `$pod`, `$bound`, `$schema` and so on stand for.
+/// The values of `$pod`, `$bound`, `$schema` and so on.
 const ABBREVIATIONS: &[(&str, &str)] = &[
-    // No scheduler takes it: it stays Pending without a node.
+    // No scheduler binds it: it stays Pending without a node.
     (
         "pod",
         r#""spec":{"schedulerName":"nobody","automountServiceAccountToken":false,"containers":[{"name":"c","image":"i"}]}"#,
     ),
-    // On a node that has no kubelet, so that nobody but the case ends it. Each case has its own: pods on
+    // Bound to a node without a kubelet, so that only the case ends it. Each case has its own node: pods of
     // a node that has been missing for long are collected.
     (
         "bound",
@@ -46,7 +46,7 @@ const ABBREVIATIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// One step that did not come out as it must.
+/// A step with an unexpected response.
 #[derive(Debug)]
 pub(super) struct Difference {
     pub(super) line: usize,
@@ -54,7 +54,7 @@ pub(super) struct Difference {
     pub(super) answered: Vec<String>,
 }
 
-/// What came of a case: for each step what was answered, and where that is not what must be.
+/// The result of a case: the response of each step, and the differences.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) answered: Vec<Vec<String>>,
@@ -64,7 +64,7 @@ pub(super) struct Outcome {
 /// Runs a case in a new namespace.
 ///
 /// # Errors
-/// When the server cannot be talked to, or a step cannot be done at all.
+/// When the server cannot be reached, or a step cannot be done.
 pub(super) async fn run(
     client: &Client,
     compactor: Option<&Compactor>,
@@ -115,7 +115,7 @@ impl Talk<'_> {
     async fn prepare(&self) -> Result<()> {
         let body = json!({"metadata": {"name": self.namespace}}).to_string();
         let answer = self.plain("POST", "/api/v1/namespaces", body).await?;
-        ensure!(answer == 201, "the namespace is not made: {answer}");
+        ensure!(answer == 201, "cannot create the namespace: {answer}");
         Ok(())
     }
 
@@ -124,7 +124,7 @@ impl Talk<'_> {
         let answer = self.plain("DELETE", &path, String::new()).await?;
         ensure!(
             matches!(answer, 200 | 404 | 409),
-            "the namespace stays: {answer}"
+            "cannot delete the namespace: {answer}"
         );
         Ok(())
     }
@@ -157,7 +157,7 @@ impl Talk<'_> {
                 Vec::new()
             }
             Action::Compact => {
-                self.compactor.context("no way to compact here")?().await?;
+                self.compactor.context("this server cannot be compacted")?().await?;
                 Vec::new()
             }
         };

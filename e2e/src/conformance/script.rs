@@ -1,4 +1,4 @@
-//! The script of a case: requests, and beneath each what must be answered.
+//! The script of a case: requests, each followed by the expected response.
 //!
 //! ```text
 //! == a-create-answers-the-object-as-stored
@@ -6,20 +6,20 @@
 //! > 201 ConfigMap data={"k":"v"}
 //! ```
 //!
-//! A line that starts with white space continues the line before it. `#` begins a comment.
+//! A line that starts with white space continues the previous line. `#` begins a comment.
 
 use std::ops::Range;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// One case: a name and steps, run in a namespace of its own.
+/// One case: a name and steps, run in its own namespace.
 #[derive(Debug, Clone)]
 pub(super) struct Case {
     pub(super) theme: &'static str,
     pub(super) name: String,
-    /// Why the sandbox is not asked: what it deliberately does not cover.
+    /// Why it is skipped on the sandbox: what the sandbox deliberately does not cover.
     pub(super) not_covered: Option<String>,
-    /// Nothing else may run beside it.
+    /// No other case may run at the same time.
     pub(super) alone: bool,
     pub(super) steps: Vec<Step>,
 }
@@ -31,24 +31,24 @@ impl Case {
     }
 }
 
-/// One step with what must come of it.
+/// One step and its expected result.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
-    /// Where it stands, for messages; counted from 1.
+    /// Its line, for messages; counted from 1.
     pub(super) line: usize,
     pub(super) action: Action,
-    /// The answer's lines, without their mark.
+    /// The lines of the response, without their mark.
     pub(super) expected: Vec<String>,
-    /// Where these lines stand in the file, for recording: line indexes from 0.
+    /// The position of these lines in the file, for recording: line indexes from 0.
     pub(super) place: Range<usize>,
 }
 
-/// What a step does.
+/// The action of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Sends a request and shows its answer.
+    /// Sends a request and shows the response.
     Send(Request),
-    /// Repeats a GET until its answer is the expected one.
+    /// Repeats a GET until it returns the expected response.
     Until(Request),
     /// Opens a watch.
     Watch(Request),
@@ -56,20 +56,20 @@ pub(super) enum Action {
     Events { count: usize, fields: Vec<String> },
     /// Shows all events until the server ends the watch.
     Closed { fields: Vec<String> },
-    /// Names a value of the last answer: `$name` stands for it from then on.
+    /// Names a value of the last response: from then on `$name` is replaced by it.
     Let { name: String, path: String },
-    /// Makes the server forget everything before now.
+    /// Compacts everything before now.
     Compact,
 }
 
-/// A request as the script has it; `$name` is not yet replaced.
+/// A request of the script, before `$name` is replaced.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Request {
     pub(super) method: String,
     pub(super) path: String,
     /// `NAME:VALUE`.
     pub(super) headers: Vec<String>,
-    /// Fields of the answer that are shown; `-message` hides a refusal's words.
+    /// Fields of the response that are shown; `-message` hides an error's message.
     pub(super) fields: Vec<String>,
     pub(super) body: String,
 }
@@ -77,11 +77,11 @@ pub(super) struct Request {
 /// The cases of one file.
 ///
 /// # Errors
-/// When a line cannot be read: names it.
+/// When a line is invalid: names it.
 pub(super) fn parse(theme: &'static str, text: &str) -> Result<Vec<Case>> {
     let mut cases: Vec<Case> = Vec::new();
     for (number, line) in logical_lines(text) {
-        let told = || format!("{theme}, line {}: {line}", number.start + 1);
+        let reported = || format!("{theme}, line {}: {line}", number.start + 1);
         if let Some(name) = line.strip_prefix("== ") {
             cases.push(Case {
                 theme,
@@ -92,19 +92,19 @@ pub(super) fn parse(theme: &'static str, text: &str) -> Result<Vec<Case>> {
             });
             continue;
         }
-        let case = cases.last_mut().with_context(told)?;
+        let case = cases.last_mut().with_context(reported)?;
         if let Some(why) = line.strip_prefix("-- not covered by the sandbox: ") {
             case.not_covered = Some(why.to_owned());
         } else if line == "-- alone" {
             case.alone = true;
         } else if let Some(answer) = line.strip_prefix("> ") {
-            let step = case.steps.last_mut().with_context(told)?;
+            let step = case.steps.last_mut().with_context(reported)?;
             step.expected.push(answer.to_owned());
             step.place.end = number.end;
         } else {
             case.steps.push(Step {
                 line: number.start + 1,
-                action: action(&line).with_context(told)?,
+                action: action(&line).with_context(reported)?,
                 expected: Vec::new(),
                 place: number.end..number.end,
             });
@@ -113,7 +113,7 @@ pub(super) fn parse(theme: &'static str, text: &str) -> Result<Vec<Case>> {
     Ok(cases)
 }
 
-/// Lines without comments and empty ones, continuations joined, with the lines they take up.
+/// Lines without comments and empty ones, continuations joined, with their position.
 fn logical_lines(text: &str) -> Vec<(Range<usize>, String)> {
     let mut lines: Vec<(Range<usize>, String)> = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -140,7 +140,7 @@ fn action(line: &str) -> Result<Action> {
         "EVENTS" => {
             let (count, rest) = rest.split_once(' ').unwrap_or((rest, ""));
             Action::Events {
-                count: count.parse().context("how many events")?,
+                count: count.parse().context("invalid number of events")?,
                 fields: bracketed(rest)?.0,
             }
         }
@@ -149,27 +149,29 @@ fn action(line: &str) -> Result<Action> {
         },
         "COMPACT" => Action::Compact,
         "let" => {
-            let (name, path) = rest.split_once(" = ").context("let NAME = FIELD")?;
+            let (name, path) = rest
+                .split_once(" = ")
+                .context("expected let NAME = FIELD")?;
             Action::Let {
                 name: name.to_owned(),
                 path: path.to_owned(),
             }
         }
         word if word.chars().all(|c| c.is_ascii_uppercase()) => Action::Send(request(word, rest)?),
-        _ => bail!("not a step"),
+        _ => bail!("unknown step"),
     })
 }
 
 fn request(method: &str, rest: &str) -> Result<Request> {
     let (path, mut rest) = rest.split_once(' ').unwrap_or((rest, ""));
-    ensure!(!path.is_empty(), "a request without a path");
+    ensure!(!path.is_empty(), "the request has no path");
     let mut headers = Vec::new();
     while let Some(header) = rest.strip_prefix('@') {
         let (header, after) = header.split_once(' ').unwrap_or((header, ""));
         headers.push(header.to_owned());
         rest = after;
     }
-    // A body may begin with a bracket too: fields are names.
+    // A body may begin with a bracket too; fields are names.
     let fields_come = rest.starts_with('[') && !rest.starts_with("[{") && !rest.starts_with("[ {");
     let (fields, body) = if fields_come {
         bracketed(rest)?
@@ -189,7 +191,7 @@ fn bracketed(text: &str) -> Result<(Vec<String>, &str)> {
     let Some(inner) = text.strip_prefix('[') else {
         return Ok((Vec::new(), text));
     };
-    let (inner, rest) = inner.split_once(']').context("a [ without a ]")?;
+    let (inner, rest) = inner.split_once(']').context("missing ]")?;
     let fields = inner.split_whitespace().map(str::to_owned).collect();
     Ok((fields, rest.trim_start()))
 }
@@ -234,7 +236,7 @@ EVENTS 2 [status]
     }
 
     #[test]
-    fn nonsense_is_refused_with_its_line() {
+    fn an_invalid_line_is_named_in_the_error() {
         let error = parse("t", "== one\nwhat now").unwrap_err();
         assert!(format!("{error:#}").contains("line 2"), "{error:#}");
     }

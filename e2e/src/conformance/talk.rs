@@ -1,4 +1,4 @@
-//! Talking to the server: requests as they are written, watches line by line.
+//! Sends requests as the script has them, and reads watches line by line.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use serde_json::Value;
 use super::render;
 use super::script::Request;
 
-/// For everything that the server is to do; generous, as machines are busy.
+/// Timeout of any response; generous, as machines are busy.
 pub(super) const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A whole answer.
+/// A complete response.
 #[derive(Debug, Clone)]
 pub(super) struct Answer {
     pub(super) code: u16,
@@ -25,18 +25,18 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// The body as JSON; null when it is none.
+    /// The body as JSON; null when it is not JSON.
     pub(super) fn value(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// The lines that tell of it.
+    /// The lines that show it.
     pub(super) fn tell(&self, fields: &[String]) -> Vec<String> {
         render::answer(self.code, &self.media, &self.warnings, &self.body, fields)
     }
 }
 
-/// Sends a request and reads the whole answer.
+/// Sends a request and reads the whole response.
 pub(super) async fn send(client: &Client, namespace: &str, request: &Request) -> Result<Answer> {
     let response = start(client, namespace, request).await?;
     let (parts, body) = response.into_parts();
@@ -81,7 +81,7 @@ async fn start(
     for (name, value) in headers.clone() {
         builder = builder.header(name, value);
     }
-    // A YAML body has its line ends written out.
+    // The script writes line ends of a YAML body as `\n`.
     let body = if method != request.method && media.ends_with("yaml") {
         request.body.replace("\\n", "\n")
     } else {
@@ -89,10 +89,10 @@ async fn start(
     };
     let sent = client.send(builder.body(Body::from(body.into_bytes()))?);
     let answer = tokio::time::timeout(DEADLINE, sent).await;
-    Ok(answer.context("no answer in time")??)
+    Ok(answer.context("no response in time")??)
 }
 
-/// A path without a leading slash is one in the case's namespace, of the core group.
+/// A path without a leading slash is relative to the case's namespace in the core group.
 fn url(namespace: &str, path: &str) -> String {
     let path = match path.strip_prefix('/') {
         Some(_) => path.to_owned(),
@@ -117,7 +117,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Opens a watch, or answers why not.
+    /// Opens a watch, or returns the error response.
     pub(super) async fn open(
         client: &Client,
         namespace: &str,
@@ -146,11 +146,13 @@ impl Watch {
         }))
     }
 
-    /// The next event; nothing once the server has ended the watch.
+    /// The next event; `None` once the server has ended the watch.
     pub(super) async fn next(&mut self) -> Result<Option<Value>> {
         loop {
             if let Some(line) = self.lines.pop_front() {
-                return Ok(Some(serde_json::from_slice(&line).context("an event")?));
+                return Ok(Some(
+                    serde_json::from_slice(&line).context("invalid event")?,
+                ));
             }
             let frame = tokio::time::timeout(DEADLINE, self.body.frame()).await;
             let Some(frame) = frame.context("no event in time")? else {

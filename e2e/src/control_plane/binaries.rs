@@ -12,7 +12,7 @@ use crate::progress::Progress;
 
 const GO_MOD: &str = include_str!("../../control-plane/go.mod");
 const GO_SUM: &str = include_str!("../../control-plane/go.sum");
-/// The release that `go.mod` pins. The programs cannot know it by themselves: it is stamped in.
+/// The release that `go.mod` pins. It is set at build time, as the programs cannot determine it.
 const KUBERNETES_VERSION: &str = "1.36.3";
 
 /// A program of the control plane.
@@ -22,16 +22,16 @@ pub enum Program {
     Etcd,
     /// The API server.
     ApiServer,
-    /// Garbage collector, namespace deletion, node life cycle and the like.
+    /// Garbage collector, namespace deletion, node lifecycle and the like.
     ControllerManager,
     /// Binds pods to nodes.
     Scheduler,
-    /// The kubelet's own code over a container runtime that only pretends.
+    /// The kubelet's code with a simulated container runtime.
     HollowKubelet,
 }
 
 impl Program {
-    /// All of them, the indispensable ones first.
+    /// All programs, the required ones first.
     pub const ALL: [Self; 5] = [
         Self::Etcd,
         Self::ApiServer,
@@ -40,7 +40,7 @@ impl Program {
         Self::HollowKubelet,
     ];
 
-    /// The file name, as setup-envtest has it too.
+    /// The file name, as in setup-envtest.
     #[must_use]
     pub const fn file_name(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ impl Program {
         }
     }
 
-    /// Whether there is a cluster without it.
+    /// Whether a cluster can run without it.
     const fn indispensable(self) -> bool {
         matches!(self, Self::Etcd | Self::ApiServer)
     }
@@ -75,12 +75,12 @@ impl fmt::Display for Program {
     }
 }
 
-/// Why there is no control plane on this machine.
+/// Why a control plane cannot be started on this machine.
 #[derive(Debug)]
 pub enum BuildError {
-    /// Neither Go nor `KUBEBUILDER_ASSETS` is there: what needs a control plane is skipped by name.
+    /// Neither Go nor `KUBEBUILDER_ASSETS` is available: scenarios that need a control plane are skipped by name.
     Unavailable(String),
-    /// It should have worked.
+    /// The build failed.
     Failed(anyhow::Error),
 }
 
@@ -95,18 +95,18 @@ impl fmt::Display for BuildError {
 
 impl std::error::Error for BuildError {}
 
-/// A folder with the programs in it.
+/// A folder with the programs.
 #[derive(Debug, Clone)]
 pub struct Binaries {
     dir: PathBuf,
 }
 
 impl Binaries {
-    /// The programs of `KUBEBUILDER_ASSETS` where that is set, else those in the cache, built by Go
-    /// when they are not there yet (about seven minutes on two cores, once per machine).
+    /// The programs of `KUBEBUILDER_ASSETS` if that is set, else those in the cache, built with Go if they
+    /// are missing (about seven minutes on two cores, once per machine).
     ///
     /// # Errors
-    /// [`BuildError::Unavailable`] when this machine has nothing to take or build them from.
+    /// [`BuildError::Unavailable`] when the programs are neither available nor can be built.
     pub fn find_or_build() -> Result<Self, BuildError> {
         if let Some(assets) = std::env::var_os("KUBEBUILDER_ASSETS") {
             return Self::assets(PathBuf::from(assets));
@@ -121,7 +121,7 @@ impl Binaries {
         }
         if !go::is_there() {
             return Err(BuildError::Unavailable(
-                "no control plane here: install Go 1.26 or set KUBEBUILDER_ASSETS to a folder \
+                "cannot start a control plane: install Go 1.26 or set KUBEBUILDER_ASSETS to a folder \
                  with etcd and kube-apiserver"
                     .to_owned(),
             ));
@@ -138,26 +138,26 @@ impl Binaries {
         match lacking {
             None => Ok(binaries),
             Some(program) => Err(BuildError::Unavailable(format!(
-                "KUBEBUILDER_ASSETS is {}, but there is no {program} in it",
+                "KUBEBUILDER_ASSETS is {}, which does not contain {program}",
                 binaries.dir.display()
             ))),
         }
     }
 
-    /// Where a program is, or nothing if it is not there.
+    /// The path of a program, if it exists.
     #[must_use]
     pub fn path(&self, program: Program) -> Option<PathBuf> {
         let path = self.dir.join(program.file_name());
         path.is_file().then_some(path)
     }
 
-    /// The same for a program that there is no doing without.
+    /// The path of a required program.
     ///
     /// # Errors
-    /// When it is not there.
+    /// When it does not exist.
     pub fn require(&self, program: Program) -> Result<PathBuf> {
         self.path(program)
-            .with_context(|| format!("there is no {program} in {}", self.dir.display()))
+            .with_context(|| format!("no {program} in {}", self.dir.display()))
     }
 
     /// The folder.
@@ -177,7 +177,7 @@ fn linker_flags() -> String {
     )
 }
 
-/// One folder per manifest and flags: a change of either builds anew, a fresh clone finds the old.
+/// One cache folder per manifest and flags: a change of either builds again, a new clone uses the cache.
 fn build_dir() -> PathBuf {
     let short = go::fingerprint(&[GO_MOD, GO_SUM, &linker_flags()]);
     cache_dir()
@@ -185,7 +185,7 @@ fn build_dir() -> PathBuf {
         .join(format!("{KUBERNETES_VERSION}-{short}"))
 }
 
-/// Builds what is missing in `dir`. A second builder waits for the first and finds its work done.
+/// Builds missing programs in `dir`. A concurrent build waits for the first and uses its result.
 fn build(dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
     let lock = File::create(dir.join("lock"))?;
@@ -193,7 +193,7 @@ fn build(dir: &Path) -> Result<()> {
         Progress::say("waiting for another build of the control plane");
         lock.lock().context("wait for the build lock")?;
     }
-    let module = tempfile::tempdir_in(dir).context("make a folder to build in")?;
+    let module = tempfile::tempdir_in(dir).context("create a build folder")?;
     fs::write(module.path().join("go.mod"), GO_MOD)?;
     fs::write(module.path().join("go.sum"), GO_SUM)?;
 
@@ -212,11 +212,11 @@ fn build(dir: &Path) -> Result<()> {
             program.file_name(),
             module.path(),
             &linker_flags(),
-            |told| {
-                progress.detail(told);
+            |reported| {
+                progress.detail(reported);
             },
         )?;
-        // Renamed only when whole: an interrupted build leaves nothing that looks finished.
+        // Renamed when complete, so that an interrupted build leaves no partial program.
         let whole = module.path().join(program.file_name());
         fs::rename(whole, dir.join(program.file_name()))?;
     }
@@ -256,7 +256,10 @@ mod tests {
         let refused = Binaries::assets(dir.path().to_owned())
             .unwrap_err()
             .to_string();
-        assert!(refused.contains("no kube-apiserver"), "{refused}");
+        assert!(
+            refused.contains("does not contain kube-apiserver"),
+            "{refused}"
+        );
         fs::write(dir.path().join("kube-apiserver"), "").unwrap();
         let found = Binaries::assets(dir.path().to_owned()).unwrap();
         assert!(found.path(Program::HollowKubelet).is_none());

@@ -1,10 +1,10 @@
-//! Where things that are dear to make live: outside the repository, so that a fresh clone finds them.
+//! The cache folder for expensive builds: outside the repository, so that a new clone uses it.
 
 use std::path::PathBuf;
 
 /// Belayer's cache folder: `$BELAYER_CACHE`, else `$XDG_CACHE_HOME/belayer`, else `~/.cache/belayer`.
 ///
-/// Falls back to the system's temporary folder where there is no home.
+/// Falls back to the system's temporary folder if there is no home directory.
 #[must_use]
 pub fn cache_dir() -> PathBuf {
     choose(|name| std::env::var_os(name).map(PathBuf::from))

@@ -1,4 +1,4 @@
-//! A certificate authority for one control plane, kept nowhere but in its temporary folder.
+//! A certificate authority for one control plane, stored only in its temporary folder.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -10,7 +10,7 @@ use rcgen::{
     KeyUsagePurpose, SanType,
 };
 
-/// The files that programs of a control plane are pointed at.
+/// The files for the programs of a control plane.
 #[derive(Debug)]
 pub(super) struct Certificates {
     /// The authority's certificate, which every client trusts.
@@ -21,14 +21,14 @@ pub(super) struct Certificates {
     pub(super) server: PathBuf,
     /// The key of [`Certificates::server`].
     pub(super) server_key: PathBuf,
-    /// Signs ServiceAccount tokens.
+    /// The key that signs ServiceAccount tokens.
     pub(super) service_account_key: PathBuf,
-    /// Checks them.
+    /// The key that verifies them.
     pub(super) service_account_public_key: PathBuf,
 }
 
 impl Certificates {
-    /// Makes a fresh authority, one serving certificate and one signing key in `dir`.
+    /// Creates an authority, a serving certificate and a signing key in `dir`.
     pub(super) fn create(dir: &Path) -> Result<Self> {
         fs::create_dir_all(dir)?;
         let authority_key = KeyPair::generate()?;

@@ -7,19 +7,19 @@ use anyhow::{Context, Result};
 use kube::Client;
 use kube::config::{KubeConfigOptions, Kubeconfig as ClientConfig};
 
-/// Whom a kubeconfig speaks for, and to which server.
+/// The user and the server of a kubeconfig.
 #[derive(Debug, Clone)]
 pub struct Kubeconfig {
     /// The API server's address, for example `https://127.0.0.1:6443`.
     pub server: String,
-    /// The certificate authority as PEM, or nothing for plain http.
+    /// The certificate authority as PEM; `None` for plain http.
     pub authority_pem: Option<String>,
-    /// The bearer token, or nothing where the server asks for none.
+    /// The bearer token; `None` if the server requires none.
     pub token: Option<String>,
 }
 
 impl Kubeconfig {
-    /// Writes the kubeconfig, readable by its owner alone.
+    /// Writes the kubeconfig, readable by its owner only.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -33,7 +33,7 @@ impl Kubeconfig {
         Ok(())
     }
 
-    /// The text: JSON, which every reader of kubeconfigs takes as the YAML that it is.
+    /// The text: JSON, which is valid YAML for every reader of kubeconfigs.
     fn render(&self) -> Result<String> {
         let mut cluster = serde_json::json!({ "server": self.server });
         if let Some(pem) = &self.authority_pem {
@@ -59,12 +59,12 @@ impl Kubeconfig {
     }
 }
 
-/// A client for the kubeconfig at `path`, without the client's own retries: scenarios want to see
-/// every answer.
+/// A client for the kubeconfig at `path`, without the client's own retries, so that scenarios see
+/// every response.
 pub(crate) async fn client(path: &Path) -> Result<Client> {
     let read = ClientConfig::read_from(path)?;
     let mut config =
         kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
     config.default_retry = false;
-    Client::try_from(config).context("make a client")
+    Client::try_from(config).context("create a client")
 }

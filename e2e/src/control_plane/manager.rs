@@ -1,4 +1,4 @@
-//! kube-controller-manager, which can be started anew with other controllers.
+//! kube-controller-manager, which can be restarted with other controllers.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use tokio::sync::Mutex;
 use super::ports::free_ports;
 use super::process::Process;
 
-/// The controllers of kube-controller-manager that scenarios lean on. The rest would only cost time.
+/// The controllers of kube-controller-manager that scenarios use. Others would only cost time.
 const CONTROLLERS: &str = "garbage-collector-controller,namespace-controller,\
     serviceaccount-controller,root-ca-certificate-publisher-controller,node-lifecycle-controller,\
     taint-eviction-controller,pod-garbage-collector-controller,job-controller,\
@@ -16,32 +16,32 @@ const CONTROLLERS: &str = "garbage-collector-controller,namespace-controller,\
     persistentvolume-binder-controller,statefulset-controller,\
     validatingadmissionpolicy-status-controller";
 
-/// kube-controller-manager's own controller of claims, which is among them.
+/// kube-controller-manager's PVC protection controller, one of the above.
 pub(super) const CLAIM_CONTROLLER: &str = "persistentvolumeclaim-protection-controller";
 
-/// Whether kube-controller-manager's own controller of claims runs.
+/// Whether kube-controller-manager's PVC protection controller runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ClaimController {
-    /// It does, as usual.
+pub enum PvcController {
+    /// It runs, as by default.
     On,
-    /// It does not: Belayer works in its place.
+    /// It does not run: Belayer replaces it.
     Off,
 }
 
-/// The limits of kube-controller-manager where nothing is measured.
+/// The default rate limits of kube-controller-manager.
 pub(super) const USUAL_LIMITS: [&str; 2] = ["--kube-api-qps=500", "--kube-api-burst=1000"];
 
-/// Those that scenarios lean on.
+/// The controllers that scenarios use.
 pub(super) fn usual_controllers() -> Vec<&'static str> {
     CONTROLLERS.split(',').map(str::trim).collect()
 }
 
-/// kube-controller-manager, which can be started anew with other controllers.
+/// kube-controller-manager, which can be restarted with other controllers.
 pub(super) struct Manager {
     program: PathBuf,
     arguments: Vec<String>,
     log: PathBuf,
-    /// What runs, and with which arguments it was started.
+    /// The running process and its arguments.
     running: Mutex<Option<Process>>,
     started_with: Mutex<Vec<String>>,
 }
@@ -57,12 +57,12 @@ impl Manager {
         }
     }
 
-    /// What runs, with its process id.
+    /// The running process, with its id.
     pub(super) async fn running(&self) -> Option<(String, u32)> {
         self.running.lock().await.as_ref().and_then(Process::named)
     }
 
-    /// Starts it with these controllers; does nothing if it runs with them.
+    /// Starts it with these controllers; does nothing if it runs with them already.
     pub(super) async fn run(&self, controllers: &[&str], limits: &[String]) -> Result<()> {
         let [port] = free_ports()?;
         let mut arguments = vec![format!("--controllers={}", controllers.join(","))];

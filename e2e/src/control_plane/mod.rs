@@ -1,9 +1,9 @@
 //! A real Kubernetes control plane on one machine, without containers.
 //!
-//! [`Binaries`] finds or builds the programs, [`ControlPlane`] runs them: every port is picked free on
-//! the loopback address, everything lives in one temporary folder, every program is a child of the
-//! process that started it, dies with it and is stopped by its own id. Any number of control planes
-//! can run side by side.
+//! [`Binaries`] finds or builds the programs, [`ControlPlane`] runs them. All ports are free ports on
+//! the loopback address, all files are in one temporary folder, and every program is a child of the
+//! process that started it, is killed with it and is stopped by its own process id. Any number of
+//! control planes can run at the same time.
 
 mod binaries;
 mod cache;
@@ -22,8 +22,8 @@ pub use self::binaries::{Binaries, BuildError, Program};
 pub use self::cache::cache_dir;
 pub use self::kubeconfig::Kubeconfig;
 pub(crate) use self::kubeconfig::client;
-pub use self::manager::ClaimController;
-pub use self::options::{Beside, Options};
+pub use self::manager::PvcController;
+pub use self::options::{Options, OtherPrograms};
 pub use self::plane::ControlPlane;
 pub use self::process::Process;
 pub use self::rights::{node_agent_kubeconfig, service_account_kubeconfig};

@@ -3,18 +3,18 @@
 /// What to start.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Hollow nodes, with kubelets that pretend to run containers. Zero where there is no kubemark.
+    /// Hollow nodes, whose kubelets do not run containers. Zero without the hollow kubelet.
     pub hollow_nodes: usize,
-    /// The programs beside the API server and its store.
-    pub beside: Beside,
+    /// The programs in addition to the API server and its store.
+    pub others: OtherPrograms,
 }
 
-/// The programs beside the API server and its store.
+/// The programs in addition to the API server and its store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Beside {
+pub enum OtherPrograms {
     /// Controllers, scheduler, kubelets.
     All,
-    /// None of them: what is measured shall not share the machine with others.
+    /// None, so that benchmarks do not share the machine with them.
     None,
 }
 
@@ -22,18 +22,18 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             hollow_nodes: 1,
-            beside: Beside::All,
+            others: OtherPrograms::All,
         }
     }
 }
 
 impl Options {
-    /// An API server and its store, for what is measured.
+    /// An API server and its store, for benchmarks.
     #[must_use]
     pub fn api_server_alone() -> Self {
         Self {
             hollow_nodes: 0,
-            beside: Beside::None,
+            others: OtherPrograms::None,
         }
     }
 }

@@ -7,12 +7,12 @@ use kube::Client;
 
 use super::binaries::Binaries;
 use super::kubeconfig::Kubeconfig;
-use super::manager::{CLAIM_CONTROLLER, ClaimController, Manager, USUAL_LIMITS, usual_controllers};
+use super::manager::{CLAIM_CONTROLLER, Manager, PvcController, USUAL_LIMITS, usual_controllers};
 use super::options::Options;
 use super::process::Process;
 use super::starter::{Started, Starter, kubelet_arguments};
 
-/// A port picked free may be taken before it is used; then all is started anew.
+/// How often the start is retried when a free port was taken before it was used.
 const START_ATTEMPTS: usize = 3;
 
 /// A running control plane. Dropping it kills every program and removes its folder, unless
@@ -27,8 +27,8 @@ impl ControlPlane {
     /// Starts all programs and waits until the API server, the controllers and the nodes are ready.
     ///
     /// # Errors
-    /// When a program ends early or is not ready in time: the error quotes its log, and the folder
-    /// with all logs is kept and named.
+    /// When a program exits early or is not ready in time. The error contains its log; the folder with all
+    /// logs is kept and named.
     pub async fn start(binaries: &Binaries, options: &Options) -> Result<Self> {
         let mut attempt = 1;
         loop {
@@ -52,7 +52,7 @@ impl ControlPlane {
         }
     }
 
-    /// A client that may do everything.
+    /// A client with all permissions.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.started.client
@@ -76,7 +76,7 @@ impl ControlPlane {
         &self.audit_log
     }
 
-    /// The folder with everything in it.
+    /// The folder of all files.
     #[must_use]
     pub fn dir(&self) -> &Path {
         self.started.dir.path()
@@ -88,7 +88,7 @@ impl ControlPlane {
         self.started.hollow_nodes
     }
 
-    /// Whether garbage collector and namespace deletion work.
+    /// Whether garbage collection and namespace deletion work.
     #[must_use]
     pub fn has_controller_manager(&self) -> bool {
         self.started.has_controller_manager
@@ -100,23 +100,23 @@ impl ControlPlane {
         self.started.has_scheduler
     }
 
-    /// Starts one more hollow kubelet, whose life is the caller's: to be ended and started again.
+    /// Starts another hollow kubelet, which the caller stops.
     ///
     /// # Errors
-    /// When there is no such program or it cannot be started.
+    /// When the program is missing or cannot be started.
     pub fn start_extra_kubelet(&self, node: &str) -> Result<Process> {
         let program = self
             .started
             .kubelet
             .as_ref()
-            .context("there is no kubelet here")?;
+            .context("the hollow kubelet is missing")?;
         let kubeconfig = self.admin_path.display().to_string();
         let arguments = kubelet_arguments(self.dir(), node, &kubeconfig)?;
         let log = self.dir().join(format!("{node}.log"));
         Process::start(node, program, arguments, &log)
     }
 
-    /// The programs that run, with their process ids.
+    /// The running programs, with their process ids.
     pub async fn programs(&self) -> Vec<(String, u32)> {
         let processes = self.started.processes.iter();
         let mut programs: Vec<_> = processes.filter_map(Process::named).collect();
@@ -133,25 +133,25 @@ impl ControlPlane {
         found.map(|(_, pid)| pid)
     }
 
-    /// Starts kube-controller-manager anew with or without its own controller of claims; does
-    /// nothing if that is so already.
+    /// Restarts kube-controller-manager with or without its PVC protection controller; does nothing if it
+    /// runs so already.
     ///
     /// # Errors
-    /// When there is no kube-controller-manager, or it cannot be stopped or started.
-    pub async fn switch_claim_controller(&self, claims: ClaimController) -> Result<()> {
+    /// When kube-controller-manager is missing, or cannot be stopped or started.
+    pub async fn switch_pvc_controller(&self, claims: PvcController) -> Result<()> {
         let wanted: Vec<&str> = usual_controllers()
             .into_iter()
-            .filter(|name| claims == ClaimController::On || *name != CLAIM_CONTROLLER)
+            .filter(|name| claims == PvcController::On || *name != CLAIM_CONTROLLER)
             .collect();
         let manager = self.manager()?;
         manager.run(&wanted, &USUAL_LIMITS.map(String::from)).await
     }
 
-    /// Starts kube-controller-manager with nothing but its own controller of claims, as fast as it
-    /// goes.
+    /// Restarts kube-controller-manager with its PVC protection controller only, without rate
+    /// limits.
     ///
     /// # Errors
-    /// As [`ControlPlane::switch_claim_controller`].
+    /// As [`ControlPlane::switch_pvc_controller`].
     pub async fn start_claim_controller_alone(&self) -> Result<()> {
         let limits = ["--kube-api-qps=5000", "--kube-api-burst=5000"].map(String::from);
         self.manager()?.run(&[CLAIM_CONTROLLER], &limits).await
@@ -169,10 +169,10 @@ impl ControlPlane {
         self.started
             .manager
             .as_ref()
-            .context("there is no kube-controller-manager here")
+            .context("kube-controller-manager is missing")
     }
 
-    /// Leaves the folder behind when the control plane is stopped or dropped.
+    /// Keeps the folder when the control plane is stopped or dropped.
     pub fn keep_files(&mut self) {
         self.started.dir.disable_cleanup(true);
     }

@@ -4,18 +4,18 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where ports are looked for. Linux takes the ports of outgoing connections from 32768 on: one that lies
-/// below cannot be taken by a connection before the program that it was picked for listens on it.
+/// First port of the search. Linux uses ports from 32768 on for outgoing connections, so a port below
+/// cannot be taken by a connection before the program listens on it.
 const FIRST: u32 = 15_000;
 const COUNT: u32 = 32_768 - FIRST;
 
-/// How many ports this process has looked at. Others begin elsewhere: see [`offset`].
+/// How many ports this process has tried. Other processes begin elsewhere: see [`offset`].
 static LOOKED_AT: AtomicU32 = AtomicU32::new(0);
 
-/// `N` different ports that were free a moment ago.
+/// `N` different free ports.
 ///
-/// None is handed out again before all others. Another program may still take one before it is used:
-/// whoever starts a program on it must be ready to try again.
+/// A port is not returned again before all others. Another program may still take it before it is used,
+/// so the caller has to retry the start of its program.
 ///
 /// # Errors
 /// When no port is free.
@@ -40,7 +40,7 @@ fn free_port() -> io::Result<u16> {
     Err(last)
 }
 
-/// Processes with neighbouring ids begin far from each other.
+/// Processes with adjacent ids begin far from each other.
 fn offset(looked_at: u32) -> u32 {
     let begin = std::process::id().wrapping_mul(7_919) % COUNT;
     (begin + looked_at % COUNT) % COUNT

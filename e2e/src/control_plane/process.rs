@@ -1,4 +1,4 @@
-//! One program of ours: logged to a file, dead when its parent is, stopped by its own id.
+//! A child process: logs to a file, is killed with its parent, and is stopped by its own id.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -11,9 +11,9 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
-/// How much of a log's end an error message quotes.
+/// How much of the end of a log an error contains.
 const QUOTED_BYTES: u64 = 3_000;
-/// A killed process is gone well before.
+/// Timeout for the end of a killed process.
 const REAP_DEADLINE: Duration = Duration::from_secs(2);
 
 /// A running program. Dropping it kills it.
@@ -25,10 +25,10 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `program` with its output in `log` (appended, so that a restart adds to it).
+    /// Starts `program` with its output appended to `log`.
     ///
     /// On Linux the kernel kills the program when the thread that started it ends, so that even a
-    /// crash of ours leaves nothing running: call this from the main thread or a runtime worker.
+    /// crash leaves no process: call this from the main thread or a runtime worker.
     ///
     /// # Errors
     /// When the log cannot be opened or the program cannot be started.
@@ -68,25 +68,25 @@ impl Process {
         &self.name
     }
 
-    /// The process id, or nothing once it has ended and been waited for.
+    /// The process id, or `None` after it has exited and been waited for.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// Its name and its process id, as long as it runs.
+    /// Its name and its process id, while it runs.
     #[must_use]
     pub fn named(&self) -> Option<(String, u32)> {
         self.pid().map(|pid| (self.name.clone(), pid))
     }
 
-    /// Where the output goes.
+    /// Path of the log.
     #[must_use]
     pub fn log_path(&self) -> &Path {
         &self.log
     }
 
-    /// Everything written so far.
+    /// The log so far.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -95,14 +95,14 @@ impl Process {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// An error that quotes the log's end if the program is not running any more.
+    /// Checks that the program is running.
     ///
     /// # Errors
-    /// When it has ended.
+    /// When it has exited, with the end of its log.
     pub fn check_running(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
-            Some(status) => bail!("{} ended early: {status}\n{}", self.name, self.log_end()),
+            Some(status) => bail!("{} exited early: {status}\n{}", self.name, self.log_end()),
         }
     }
 
@@ -113,21 +113,21 @@ impl Process {
         format!("--- end of {} ---\n{end}", self.log.display())
     }
 
-    /// Sends a signal to this very process.
+    /// Sends a signal to the process.
     ///
     /// # Errors
-    /// When it has ended already.
+    /// When it has exited already.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let pid = self
             .child
             .id()
             .and_then(|id| i32::try_from(id).ok())
             .and_then(Pid::from_raw);
-        let pid = pid.with_context(|| format!("{} has ended", self.name))?;
+        let pid = pid.with_context(|| format!("{} has exited", self.name))?;
         kill_process(pid, signal).with_context(|| format!("signal {}", self.name))
     }
 
-    /// Waits for the end.
+    /// Waits for the exit.
     ///
     /// # Errors
     /// When it takes longer than `deadline`.
@@ -135,14 +135,14 @@ impl Process {
         match tokio::time::timeout(deadline, self.child.wait()).await {
             Ok(status) => Ok(status?),
             Err(_) => bail!(
-                "{} did not end within {deadline:?}\n{}",
+                "{} did not exit within {deadline:?}\n{}",
                 self.name,
                 self.log_end()
             ),
         }
     }
 
-    /// Kills it at once and waits until it is gone.
+    /// Kills it and waits for its exit.
     ///
     /// # Errors
     /// When the system refuses.
@@ -155,7 +155,7 @@ impl Process {
 }
 
 impl Drop for Process {
-    /// Kills and reaps: whoever owns the program's files removes them next.
+    /// Kills it and waits for its exit, because its files are removed next.
     fn drop(&mut self) {
         let killed = self.child.start_kill();
         let give_up = Instant::now() + REAP_DEADLINE;
@@ -168,10 +168,10 @@ impl Drop for Process {
     }
 }
 
-/// A command whose process the kernel kills with its parent, where the system can do that.
+/// A command whose process the kernel kills with its parent, on Linux.
 ///
-/// `setpriv` of util-linux sets the parent-death signal and then becomes the program (the process id
-/// stays the same). Elsewhere killing on drop has to do.
+/// `setpriv` of util-linux sets the parent-death signal and then executes the program (the process id
+/// stays the same). On other systems the process is only killed on drop.
 fn dies_with_parent(program: &Path) -> Command {
     const SETPRIV: &str = "/usr/bin/setpriv";
     if cfg!(target_os = "linux") && Path::new(SETPRIV).exists() {
@@ -203,8 +203,8 @@ mod tests {
         let mut process = Process::start("sh", Path::new("/bin/sh"), script, &log).unwrap();
         let status = process.wait(Duration::from_secs(10)).await.unwrap();
         assert_eq!(status.code(), Some(3));
-        let told = process.check_running().unwrap_err().to_string();
-        assert!(told.contains("out of rope"), "{told}");
+        let reported = process.check_running().unwrap_err().to_string();
+        assert!(reported.contains("out of rope"), "{reported}");
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! A kubeconfig that has exactly the rights of one ServiceAccount.
+//! A kubeconfig with exactly the permissions of one ServiceAccount.
 
 use std::path::Path;
 
@@ -13,13 +13,13 @@ use super::kubeconfig::Kubeconfig;
 /// Longer than any run of the scenarios. The API server may shorten it.
 const TOKEN_SECONDS: i64 = 24 * 3600;
 
-/// Writes `path`: the server of `admin`, spoken to as the ServiceAccount `namespace`/`name`.
+/// Writes `path`: the server of `admin`, with a token of the ServiceAccount `namespace`/`name`.
 ///
-/// What runs with it can do what the account's roles allow and nothing else, so that a missing
-/// permission shows in a scenario and not in somebody's cluster.
+/// A program with this kubeconfig has exactly the permissions of the account's roles, so that a scenario
+/// finds missing permissions.
 ///
 /// # Errors
-/// When the account does not exist or the server gives no token.
+/// When the account does not exist or the server returns no token.
 pub async fn service_account_kubeconfig(
     client: &Client,
     admin: &Kubeconfig,
@@ -30,11 +30,11 @@ pub async fn service_account_kubeconfig(
     bound_kubeconfig(client, admin, (namespace, name), None, path).await
 }
 
-/// The same for the node agent of a node, which must exist: the token says which, as that of a pod on it
-/// does.
+/// The same for a node's agent. The node must exist: the token is bound to it, as that of a pod on the
+/// node.
 ///
 /// # Errors
-/// When the node or the account does not exist or the server gives no token.
+/// When the node or the account does not exist or the server returns no token.
 pub async fn node_agent_kubeconfig(
     client: &Client,
     admin: &Kubeconfig,
@@ -74,7 +74,7 @@ async fn bound_kubeconfig(
         .await
         .with_context(|| format!("ask for a token of the ServiceAccount {namespace}/{name}"))?;
     let token = answer.status.and_then(|status| status.token);
-    let token = token.context("the server gave no token")?;
+    let token = token.context("the server returned no token")?;
     Kubeconfig {
         token: Some(token),
         ..admin.clone()

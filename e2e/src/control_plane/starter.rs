@@ -1,4 +1,4 @@
-//! Starting, one program after the other.
+//! Starts the programs one after the other.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,18 +13,18 @@ use super::binaries::{Binaries, Program};
 use super::certificates::Certificates;
 use super::kubeconfig::{Kubeconfig, client};
 use super::manager::{Manager, USUAL_LIMITS, usual_controllers};
-use super::options::{Beside, Options};
+use super::options::{Options, OtherPrograms};
 use super::ports::free_ports;
 use super::process::Process;
 use super::users::{Users, node_name};
 use crate::kinds;
 
-/// Everything on two busy cores is up well before.
+/// Timeout of the whole start, on two busy cores.
 const START_DEADLINE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(100);
 
-/// Every request that may change something and every GET of Belayer's (and nobody else's requests)
-/// leaves one line, once answered: what scenarios assert about what was *written* rests on it.
+/// The audit policy: one line for every answered mutating request and every GET of Belayer's
+/// ServiceAccount only. Assertions about writes are based on it.
 const AUDIT_POLICY: &str = r#"
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -35,7 +35,7 @@ rules:
 - level: None
 "#;
 
-/// What has been started.
+/// The started programs.
 pub(super) struct Started {
     pub(super) processes: Vec<Process>,
     pub(super) manager: Option<Manager>,
@@ -45,11 +45,11 @@ pub(super) struct Started {
     pub(super) has_controller_manager: bool,
     pub(super) has_scheduler: bool,
     pub(super) kubelet: Option<PathBuf>,
-    // Last, so that the files outlive the programs that use them.
+    // Last, so that the files are removed after the programs that use them.
     pub(super) dir: TempDir,
 }
 
-/// A control plane that is coming up.
+/// A control plane during its start.
 pub(super) struct Starter<'a> {
     binaries: &'a Binaries,
     dir: TempDir,
@@ -83,7 +83,7 @@ impl<'a> Starter<'a> {
     }
 
     fn finish(self, admin: Kubeconfig, client: Client, options: &Options) -> Started {
-        let all = options.beside == Beside::All;
+        let all = options.others == OtherPrograms::All;
         let has = |program| all && self.binaries.path(program).is_some();
         Started {
             admin,
@@ -108,7 +108,7 @@ impl<'a> Starter<'a> {
         fs::write(self.dir.path().join("audit-policy.yaml"), AUDIT_POLICY)?;
 
         let etcd = self.start_etcd()?;
-        // For who wants it to forget: beside the kubeconfig.
+        // For compaction: next to the kubeconfig.
         fs::write(self.dir.path().join("etcd.url"), &etcd)?;
         self.start_api_server(&etcd)?;
         let admin = self.kubeconfig("admin");
@@ -118,13 +118,13 @@ impl<'a> Starter<'a> {
 
         if let Some(program) = self.binaries.path(Program::ControllerManager) {
             let manager = self.controller_manager(program)?;
-            if options.beside == Beside::All {
+            if options.others == OtherPrograms::All {
                 let limits = USUAL_LIMITS.map(String::from);
                 manager.run(&usual_controllers(), &limits).await?;
             }
             self.manager = Some(manager);
         }
-        if options.beside == Beside::None {
+        if options.others == OtherPrograms::None {
             return Ok((admin, client));
         }
         if let Some(program) = self.binaries.path(Program::Scheduler) {
@@ -155,7 +155,7 @@ impl<'a> Starter<'a> {
                 format!("--listen-peer-urls={peer}"),
                 format!("--initial-advertise-peer-urls={peer}"),
                 format!("--initial-cluster=belayer={peer}"),
-                // The data need not outlive the machine.
+                // The data is temporary.
                 "--unsafe-no-fsync".into(),
                 "--quota-backend-bytes=8589934592".into(),
                 "--log-level=warn".into(),
@@ -190,9 +190,9 @@ impl<'a> Starter<'a> {
                 format!("--token-auth-file={}", self.path("tokens.csv")),
                 "--authorization-mode=RBAC".into(),
                 "--disable-admission-plugins=ServiceAccount".into(),
-                // As kubeadm and all managed clusters have it: system DaemonSets need it.
+                // As with kubeadm and managed clusters: system DaemonSets need it.
                 "--allow-privileged=true".into(),
-                // No Service is reachable here: its endpoints would be this machine's.
+                // No Service is reachable: its endpoints would be on this machine.
                 "--endpoint-reconciler-type=none".into(),
                 format!("--audit-policy-file={}", self.path("audit-policy.yaml")),
                 format!("--audit-log-path={}", self.path("audit.log")),
@@ -247,7 +247,7 @@ impl<'a> Starter<'a> {
         self.until("the API server answers", async || {
             let ready = http::Request::get("/readyz").body(Vec::new())?;
             client.request_text(ready).await?;
-            // Ready is said before the roles that let an admin in are written.
+            // It reports ready before the roles that authorise an admin exist.
             namespaces.list(&one).await?;
             Ok(true)
         })
@@ -263,7 +263,7 @@ impl<'a> Starter<'a> {
         .await
     }
 
-    /// Polls until `ready` says so; a program that ends meanwhile ends the wait.
+    /// Polls `ready` until it is true; fails if a program exits meanwhile.
     async fn until<F>(&mut self, what: &str, ready: impl Fn() -> F) -> Result<()>
     where
         F: Future<Output = Result<bool>>,
@@ -281,7 +281,7 @@ impl<'a> Starter<'a> {
             if started.elapsed() > START_DEADLINE {
                 let logs: Vec<_> = self.processes.iter().map(Process::log_end).collect();
                 bail!(
-                    "waited {START_DEADLINE:?} until {what}: {last}\n{}",
+                    "timed out after {START_DEADLINE:?} waiting until {what}: {last}\n{}",
                     logs.join("\n")
                 );
             }
@@ -315,7 +315,7 @@ impl<'a> Starter<'a> {
     }
 }
 
-/// How a hollow kubelet is started.
+/// The arguments of a hollow kubelet.
 pub(super) fn kubelet_arguments(dir: &Path, name: &str, kubeconfig: &str) -> Result<[String; 8]> {
     let [port, read_only_port] = free_ports()?;
     let certificates = dir.join(format!("{name}-certs"));

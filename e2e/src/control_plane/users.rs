@@ -1,7 +1,7 @@
-//! Who the API server knows.
+//! The users of the API server.
 
-/// The users that the API server knows by token. All are of its masters' group: what is under test
-/// is Belayer's rights, and Belayer comes as a ServiceAccount.
+/// The users with static tokens. All are members of system:masters; Belayer uses a ServiceAccount
+/// instead, so that its permissions are tested.
 pub(super) struct Users(Vec<String>);
 
 impl Users {

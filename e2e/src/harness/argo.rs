@@ -1,5 +1,5 @@
-//! A stand-in for the workflow controller of Argo Workflows: it does to workflows and pods what
-//! Argo's documentation and its users' reports say that Argo does, all at the same time as Belayer.
+//! A simulated Argo workflow controller: it changes workflows and pods as Argo's documentation and its
+//! users' reports describe, at the same time as Belayer.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -28,20 +28,20 @@ pub(crate) const NODE_ID: &str = "workflows.argoproj.io/node-id";
 
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How the stand-in writes the nodes of a workflow.
+/// How the controller writes the nodes of a workflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Nodes {
     /// In `status.nodes`.
     #[default]
     Plain,
-    /// In `status.compressedNodes`, as it does with large workflows.
+    /// In `status.compressedNodes`, as Argo does with large workflows.
     Compressed,
 }
 
-/// How the stand-in behaves.
+/// Settings of the simulated controller.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ArgoOptions {
-    /// Whether it labels pods whose result it has taken.
+    /// Whether it labels pods whose result it has consumed.
     pub labels: bool,
     /// Whether it deletes them: pod GC on completion.
     pub deletes: bool,
@@ -49,7 +49,7 @@ pub struct ArgoOptions {
     pub nodes: Nodes,
 }
 
-/// The running stand-in. Dropping it stops it.
+/// The running controller. Dropping it stops it.
 pub struct Argo {
     taken: Arc<Mutex<BTreeMap<String, String>>>,
     stop: watch::Sender<bool>,
@@ -57,12 +57,12 @@ pub struct Argo {
 }
 
 impl Argo {
-    /// Starts it on the workflows of a scenario's namespace.
+    /// Starts it for the workflows of a scenario's namespace.
     #[must_use]
     pub fn start(cluster: &Cluster, options: ArgoOptions) -> Self {
         let taken = Arc::new(Mutex::default());
         let (stop, mut stopped) = watch::channel(false);
-        let standin = Standin {
+        let standin = SimulatedArgo {
             cluster: cluster.clone(),
             options,
             taken: Arc::clone(&taken),
@@ -80,7 +80,7 @@ impl Argo {
         Self { taken, stop, task }
     }
 
-    /// The results it has taken: phases by the names of pods.
+    /// The results it has consumed: phases by pod name.
     #[must_use]
     pub fn taken(&self) -> BTreeMap<String, String> {
         lock(&self.taken).clone()
@@ -89,10 +89,12 @@ impl Argo {
     /// Stops it.
     ///
     /// # Errors
-    /// When it met an answer that it does not expect.
+    /// When it received an unexpected error.
     pub async fn stop(mut self) -> Result<()> {
         self.stop.send_replace(true);
-        (&mut self.task).await.context("the stand-in for Argo")?
+        (&mut self.task)
+            .await
+            .context("the simulated Argo controller")?
     }
 }
 
@@ -102,13 +104,13 @@ impl Drop for Argo {
     }
 }
 
-struct Standin {
+struct SimulatedArgo {
     cluster: Cluster,
     options: ArgoOptions,
     taken: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
-impl Standin {
+impl SimulatedArgo {
     async fn round(&self) -> Result<()> {
         let all = ListParams::default();
         let workflows = self.cluster.workflows().list(&all).await?.items;
@@ -174,7 +176,7 @@ impl Standin {
         Ok(())
     }
 
-    /// Labels, lets go and deletes a pod whose result was taken; lets go one whose workflow ends.
+    /// Labels, releases and deletes a pod whose result was consumed; releases one whose workflow is deleted.
     async fn settle(&self, pod: &DynamicObject, workflow: Option<&DynamicObject>) -> Result<()> {
         let name = pod.name_any();
         let pods = self.cluster.pods();
@@ -229,12 +231,12 @@ fn is_owned(pod: &DynamicObject, workflow: &DynamicObject) -> bool {
             .any(|owner| Some(&owner.uid) == workflow.uid().as_ref())
 }
 
-/// Whether the write landed. What lost a race is tried again in the next round.
+/// Whether the write succeeded. A conflict is retried in the next round.
 fn accepted(answer: kube::Result<DynamicObject>) -> Result<bool> {
     match answer {
         Ok(_) => Ok(true),
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => Ok(false),
-        Err(error) => Err(error).context("a write of the stand-in"),
+        Err(error) => Err(error).context("a write of the simulated Argo controller"),
     }
 }
 
@@ -252,7 +254,7 @@ fn nodes_of(workflow: &DynamicObject) -> Result<Map<String, Value>> {
     let bytes = STANDARD.decode(packed)?;
     match serde_json::from_reader(flate2::read::GzDecoder::new(&*bytes))? {
         Value::Object(nodes) => Ok(nodes),
-        other => bail!("no nodes: {other}"),
+        other => bail!("invalid nodes: {other}"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Belayer as its users run it: a process of its own, started from the built binary.
+//! Belayer as its users run it: a separate process of the built binary.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,7 +21,7 @@ const READY_DEADLINE: Duration = Duration::from_secs(30);
 const STOP_DEADLINE: Duration = Duration::from_secs(40);
 const SCRAPE_DEADLINE: Duration = Duration::from_secs(5);
 
-/// The configuration of the controllers, in their folder.
+/// The configuration of the controllers, in the scenario's folder.
 const CONFIG_FILE: &str = "config.yaml";
 
 /// How to start Belayer.
@@ -37,17 +37,17 @@ pub struct BelayerOptions {
     binary: Option<PathBuf>,
 }
 
-/// Whether a Belayer elects a leader with others.
+/// Whether this Belayer takes part in leader election.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Election {
-    /// No: who is killed with -9 would be waited for by the next.
+    /// No: after `kill -9` the next process would have to wait for the lease.
     #[default]
     Without,
-    /// As the arguments say.
+    /// As the arguments set it.
     With,
 }
 
-/// What a process of Belayer is.
+/// The role of the process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Role {
     /// The controllers.
@@ -66,13 +66,13 @@ impl BelayerOptions {
         self
     }
 
-    /// With pvc-protection holding claims by Belayer's own finalizer, which it does only if it is told to.
+    /// With pvc-protection adding Belayer's own finalizer to PVCs, which it does only if configured.
     #[must_use]
-    pub fn holding_claims() -> Self {
+    pub fn holding_pvcs() -> Self {
         Self::default().argument("--pvc-protection-finalizer=belayer.dev/pvc-protection")
     }
 
-    /// The agent of this node, instead of the controllers. It needs a kubeconfig of its own.
+    /// The node agent of this node, instead of the controllers. It needs its own kubeconfig.
     #[must_use]
     pub fn node_agent(node: &str) -> Self {
         Self {
@@ -103,14 +103,14 @@ impl BelayerOptions {
         self
     }
 
-    /// Another build than the one under test.
+    /// With another binary than the one under test.
     #[must_use]
     pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
         self.binary = Some(path.into());
         self
     }
 
-    /// Connecting to the API server by this address.
+    /// Connects to the API server through this address.
     #[must_use]
     pub fn through(mut self, server: SocketAddr) -> Self {
         self.server = Some(server);
@@ -132,7 +132,7 @@ pub struct Belayer {
 }
 
 impl Belayer {
-    /// Starts `binary` without waiting for anything. `dir` gets its log and files.
+    /// Starts `binary` without waiting. Its log and files are in `dir`.
     pub(super) fn spawn(
         binary: &Path,
         kubeconfig: &Path,
@@ -190,7 +190,7 @@ impl Belayer {
     /// Waits until its caches are synced.
     ///
     /// # Errors
-    /// When it ends, or is not ready within 30 s; quotes its log.
+    /// When it exits, or is not ready within 30 s; includes its log.
     pub async fn ready(&mut self) -> Result<()> {
         let (metrics, process) = (self.metrics, &mut self.process);
         let ended = async {
@@ -202,20 +202,20 @@ impl Belayer {
         });
         tokio::select! {
             ready = ready => ready.with_context(|| self.process.log_end()),
-            status = ended => bail!("belayer ended: {}\n{}", status?, self.process.log_end()),
+            status = ended => bail!("belayer exited: {}\n{}", status?, self.process.log_end()),
         }
     }
 
-    /// Asks it to stop as Kubernetes does and waits for the end.
+    /// Sends SIGTERM, as Kubernetes does, and waits for the exit.
     ///
     /// # Errors
-    /// When it does not end within its grace period, or not with exit code 0.
+    /// When it does not exit within its grace period, or not with exit code 0.
     pub async fn stop(mut self) -> Result<()> {
         self.process.signal(Signal::TERM)?;
         let status = self.process.wait(STOP_DEADLINE).await?;
         ensure!(
             status.success(),
-            "belayer ended with {status}\n{}",
+            "belayer exited with {status}\n{}",
             self.process.log_end()
         );
         ensure!(
@@ -226,7 +226,7 @@ impl Belayer {
         Ok(())
     }
 
-    /// Kills it with -9: it gets no chance to finish anything.
+    /// Kills it with SIGKILL.
     ///
     /// # Errors
     /// When the system refuses.
@@ -237,19 +237,19 @@ impl Belayer {
     /// Sends it a signal.
     ///
     /// # Errors
-    /// When it has ended.
+    /// When it has exited.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         self.process.signal(signal)
     }
 
-    /// Lets it allocate no more than so many bytes from now on (`RLIMIT_DATA`): what is beyond ends
-    /// it, as a cgroup's limit does, but where it happens.
+    /// Limits its memory from now on (`RLIMIT_DATA`): an allocation beyond the limit aborts it, like a
+    /// cgroup's limit.
     ///
     /// # Errors
-    /// When it has ended, or the system refuses.
+    /// When it has exited, or the system refuses.
     pub fn limit_memory(&self, bytes: u64) -> Result<()> {
-        let pid = self.process.pid().context("belayer has ended")?;
-        let pid = Pid::from_raw(i32::try_from(pid)?).context("no such process id")?;
+        let pid = self.process.pid().context("belayer has exited")?;
+        let pid = Pid::from_raw(i32::try_from(pid)?).context("invalid process id")?;
         let limit = Rlimit {
             current: Some(bytes),
             maximum: Some(bytes),
@@ -258,28 +258,31 @@ impl Belayer {
         Ok(())
     }
 
-    /// The most that has been resident of it, in bytes.
+    /// Its peak resident memory, in bytes.
     ///
     /// # Errors
-    /// When it has ended.
+    /// When it has exited.
     pub fn peak_memory(&self) -> Result<u64> {
-        let pid = self.process.pid().context("belayer has ended")?;
+        let pid = self.process.pid().context("belayer has exited")?;
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib = line.context("no VmHWM")?.trim().trim_end_matches(" kB");
+        let kib = line
+            .context("VmHWM is missing")?
+            .trim()
+            .trim_end_matches(" kB");
         Ok(kib.parse::<u64>()? << 10)
     }
 
-    /// What `/livez` or `/readyz` answers.
+    /// The response of `/livez` or `/readyz`.
     ///
     /// # Errors
-    /// When the endpoint does not answer with success.
+    /// When the endpoint does not respond with success.
     pub async fn probe(&self, path: &str) -> Result<String> {
         get(self.metrics, path).await
     }
 
-    /// Writes its configuration file anew, as an editor or a mounted ConfigMap does: another file
-    /// of the same name.
+    /// Replaces its configuration file as an editor or a mounted ConfigMap does, with a new file of the
+    /// same name.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -290,7 +293,7 @@ impl Belayer {
         Ok(())
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it exits by itself.
     ///
     /// # Errors
     /// When it does not within `deadline`.
@@ -298,7 +301,7 @@ impl Belayer {
         self.process.wait(deadline).await
     }
 
-    /// Everything it has written to its log.
+    /// Its log so far.
     ///
     /// # Errors
     /// When the log cannot be read.
@@ -306,26 +309,26 @@ impl Belayer {
         self.process.log()
     }
 
-    /// The sum of all series of a metric that have these labels; zero if there is none.
+    /// The sum of all series of a metric with these labels; zero if there is none.
     ///
     /// # Errors
-    /// When the endpoint does not answer.
+    /// When the endpoint does not respond.
     pub async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Result<f64> {
         let text = get(self.metrics, "/metrics").await?;
         Ok(sum(&text, name, labels))
     }
 
-    /// What `/debug/holds` says.
+    /// The response of `/debug/holds`.
     ///
     /// # Errors
-    /// When the endpoint does not answer with JSON.
+    /// When the endpoint does not respond with JSON.
     pub async fn holds(&self) -> Result<serde_json::Value> {
         let text = get(self.debug, "/debug/holds").await?;
-        serde_json::from_str(&text).with_context(|| format!("/debug/holds answered {text:?}"))
+        serde_json::from_str(&text).with_context(|| format!("/debug/holds returned {text:?}"))
     }
 }
 
-/// The same kubeconfig with another address of the server.
+/// A copy of the kubeconfig with another server address.
 fn rerouted(kubeconfig: &Path, server: SocketAddr, dir: &Path) -> Result<PathBuf> {
     let mut read = kube::config::Kubeconfig::read_from(kubeconfig)?;
     for cluster in read
@@ -344,7 +347,7 @@ fn rerouted(kubeconfig: &Path, server: SocketAddr, dir: &Path) -> Result<PathBuf
     Ok(path)
 }
 
-/// What an endpoint answers.
+/// The response of an endpoint.
 pub async fn get(address: SocketAddr, path: &str) -> Result<String> {
     let client = Client::builder(TokioExecutor::new()).build_http::<Empty<Bytes>>();
     let url = format!("http://{address}{path}").parse()?;
@@ -353,16 +356,16 @@ pub async fn get(address: SocketAddr, path: &str) -> Result<String> {
         let status = answer.status();
         let body = answer.into_body().collect().await?.to_bytes();
         let text = String::from_utf8_lossy(&body).into_owned();
-        ensure!(status.is_success(), "{path} answered {status}: {text}");
+        ensure!(status.is_success(), "{path} returned {status}: {text}");
         Ok(text)
     };
     match tokio::time::timeout(SCRAPE_DEADLINE, exchange).await {
         Ok(text) => text,
-        Err(_) => bail!("{path} did not answer"),
+        Err(_) => bail!("{path} did not respond"),
     }
 }
 
-/// Adds up the series of one metric in the text format.
+/// The sum of the series of one metric in the text format.
 pub fn sum(text: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
     let value = |line: &str| -> Option<f64> {
         let (series, value) = line.rsplit_once(' ')?;

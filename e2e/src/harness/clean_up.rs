@@ -1,4 +1,4 @@
-//! Taking away all that a scenario has made.
+//! Removes everything that a scenario has created.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use crate::providers::Capability;
 
 /// How long a namespace may take to become empty.
 const WITHIN: Duration = Duration::from_secs(60);
-/// Requests that run at once.
+/// Requests in parallel.
 const PARALLEL: usize = 32;
 
 impl Cluster {
-    /// Takes everything away, finalizers included, and waits until it is gone.
+    /// Removes everything, including finalizers, and waits until it is removed.
     ///
     /// # Errors
-    /// When something stays.
+    /// When something remains.
     pub(super) async fn clean_up(&self) -> Result<()> {
         let own = ListParams::default().labels(&format!("{OWN_NODE}={}", self.namespace()));
         let nodes = kinds::nodes(self.client());
@@ -37,8 +37,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// The objects go first: a namespace that is deleted with objects in it is looked at again only
-    /// after seconds (kube-controller-manager waits for their grace), an empty one goes at once.
+    /// Objects are deleted first: kube-controller-manager waits seconds before it checks a deleted
+    /// namespace with content again (for the grace periods), an empty one is removed at once.
     async fn clean_up_namespace(&self, namespace: &str) -> Result<()> {
         let what = format!("the namespace {namespace} is empty");
         eventually(&what, WITHIN, async || self.empty(namespace).await).await?;
@@ -47,13 +47,13 @@ impl Cluster {
             .await
             .map(drop)
             .or_else(gone)?;
-        let what = format!("the namespace {namespace} is gone");
+        let what = format!("the namespace {namespace} is removed");
         eventually(&what, WITHIN, async || {
-            // What came after the first look, and what only goes with the namespace.
+            // Objects created after the first pass, and those that are deleted only with the namespace.
             self.empty(namespace).await?;
             if self.can(Capability::NamespaceDeletion) {
                 let there = api.get_opt(namespace).await?.is_some();
-                ensure!(!there, "the namespace is there");
+                ensure!(!there, "the namespace still exists");
             }
             Ok(())
         })
@@ -66,20 +66,20 @@ impl Cluster {
         remove_all(&pods, &now).await?;
         let workflows = kinds::workflows(self.client(), namespace);
         remove_all(&workflows, &DeleteParams::background()).await?;
-        let claims = kinds::claims(self.client(), namespace);
+        let claims = kinds::pvcs(self.client(), namespace);
         remove_all(&claims, &DeleteParams::default()).await?;
-        // The namespace takes these away by itself.
+        // Deleting the namespace removes these.
         strip_finalizers(&kinds::outcomes(self.client(), namespace)).await?;
         strip_finalizers(&kinds::config_maps(self.client(), namespace)).await?;
         for kind in [&pods, &workflows, &claims] {
             let left = list(kind, &ListParams::default().limit(1)).await?;
-            ensure!(left.is_empty(), "objects are left");
+            ensure!(left.is_empty(), "objects remain");
         }
         Ok(())
     }
 }
 
-/// Deletes all objects of a kind in a namespace, and takes their finalizers away.
+/// Deletes all objects of a kind in a namespace, and removes their finalizers.
 async fn remove_all(api: &Api<DynamicObject>, how: &DeleteParams) -> Result<()> {
     api.delete_collection(how, &ListParams::default())
         .await
@@ -88,7 +88,7 @@ async fn remove_all(api: &Api<DynamicObject>, how: &DeleteParams) -> Result<()> 
     strip_finalizers(api).await
 }
 
-/// The objects of a kind; none if the kind itself has been deleted.
+/// The objects of a kind; empty if the kind itself has been deleted.
 async fn list(
     api: &Api<DynamicObject>,
     params: &ListParams,

@@ -1,4 +1,4 @@
-//! What a scenario sees of its cluster.
+//! A scenario's view of its cluster.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,11 +27,11 @@ pub struct Setting {
     pub old_belayer: Option<PathBuf>,
     /// How long a settled cluster is watched for writes.
     pub quiet: Duration,
-    /// How many pods the scenarios about size make.
+    /// How many pods the size scenarios create.
     pub large: usize,
 }
 
-/// One scenario's view of a cluster: a namespace of its own and what can be done in it.
+/// One scenario's view of a cluster, with its own namespace.
 #[derive(Clone)]
 pub struct Cluster(Arc<Inner>);
 
@@ -39,7 +39,7 @@ struct Inner {
     backend: Arc<dyn Backend>,
     setting: Setting,
     namespace: String,
-    /// Where this scenario's Belayers write their logs.
+    /// Folder of the logs of this scenario's Belayers.
     dir: PathBuf,
     shared: Option<Arc<Belayer>>,
     more_namespaces: Mutex<Vec<String>>,
@@ -70,7 +70,7 @@ impl Cluster {
 
     // ---- the cluster itself
 
-    /// A client that may do everything.
+    /// A client with all permissions.
     #[must_use]
     pub fn client(&self) -> &Client {
         self.0.backend.client()
@@ -82,7 +82,7 @@ impl Cluster {
         &self.0.namespace
     }
 
-    /// A second namespace, removed with the first.
+    /// Creates a second namespace, removed with the first.
     ///
     /// # Errors
     /// When the server refuses it.
@@ -93,7 +93,7 @@ impl Cluster {
         Ok(name)
     }
 
-    /// All of them.
+    /// All namespaces of the scenario.
     pub(super) fn all_namespaces(&self) -> Vec<String> {
         let mut namespaces = lock(&self.0.more_namespaces).clone();
         namespaces.push(self.namespace().to_owned());
@@ -114,7 +114,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Whether the provider can do this.
+    /// Whether the provider has this capability.
     #[must_use]
     pub fn can(&self, capability: Capability) -> bool {
         self.0.backend.capabilities().contains(&capability)
@@ -126,10 +126,10 @@ impl Cluster {
         &*self.0.backend
     }
 
-    /// The record of what Belayer sent.
+    /// The record of Belayer's requests.
     ///
     /// # Errors
-    /// Where there is none: the scenario must name [`Capability::Recorder`] as a need.
+    /// If the provider has none: the scenario must declare [`Capability::Recorder`].
     pub fn recorder(&self) -> Result<&dyn Recorder> {
         self.0
             .backend
@@ -140,7 +140,7 @@ impl Cluster {
     /// Fault injection.
     ///
     /// # Errors
-    /// Where there is none: the scenario must name [`Capability::Faults`] as a need.
+    /// If the provider has none: the scenario must declare [`Capability::Faults`].
     pub fn faults(&self) -> Result<&Faults> {
         self.0
             .backend
@@ -148,7 +148,7 @@ impl Cluster {
             .context("this provider cannot inject faults")
     }
 
-    /// What all scenarios of this run have in common.
+    /// Settings shared by all scenarios of this run.
     #[must_use]
     pub fn setting(&self) -> &Setting {
         &self.0.setting
@@ -169,7 +169,7 @@ impl Cluster {
         &self.0.dir
     }
 
-    /// A figure or remark that is printed beside the scenario's result.
+    /// Adds a figure or remark that is printed with the scenario's result.
     pub fn note(&self, text: impl Into<String>) {
         lock(&self.0.notes).push(text.into());
     }
@@ -180,21 +180,21 @@ impl Cluster {
 
     // ---- Belayer
 
-    /// The Belayer that shared scenarios have in common.
+    /// The Belayer of the shared scenarios.
     ///
     /// # Errors
-    /// In a scenario that runs alone.
+    /// In an exclusive scenario.
     pub fn shared_belayer(&self) -> Result<&Belayer> {
         self.0
             .shared
             .as_deref()
-            .context("a scenario that runs alone starts its own Belayer")
+            .context("an exclusive scenario has to start its own Belayer")
     }
 
     /// Starts a Belayer with the default configuration and waits until it is ready.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// When it does not become ready.
     pub async fn start_belayer(&self) -> Result<Belayer> {
         self.start_belayer_with(&BelayerOptions::default()).await
     }
@@ -202,21 +202,21 @@ impl Cluster {
     /// The same with other options.
     ///
     /// # Errors
-    /// When it does not come up.
+    /// When it does not become ready.
     pub async fn start_belayer_with(&self, options: &BelayerOptions) -> Result<Belayer> {
         let mut belayer = self.spawn_belayer(options)?;
         belayer.ready().await?;
         Ok(belayer)
     }
 
-    /// Starts a Belayer and waits for nothing.
+    /// Starts a Belayer without waiting.
     ///
     /// # Errors
-    /// When the binary cannot be run.
+    /// When the binary cannot be started.
     pub fn spawn_belayer(&self, options: &BelayerOptions) -> Result<Belayer> {
         ensure!(
             self.0.shared.is_none(),
-            "a second Belayer beside the shared one"
+            "a shared scenario must not start a second Belayer"
         );
         let kubeconfig = self.0.backend.belayer_kubeconfig();
         Belayer::spawn(&self.0.setting.belayer, kubeconfig, self.dir(), options)

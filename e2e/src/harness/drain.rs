@@ -1,4 +1,4 @@
-//! `belayer drain` as an admin runs it, and clusters full of held objects.
+//! `belayer drain` as an admin runs it, and objects with holds for it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,26 +12,26 @@ use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-use super::claims::{CLAIM_HOLD, KUBERNETES_CLAIM_HOLD};
+use super::pvcs::{KUBERNETES_PVC_HOLD, PVC_HOLD};
 use super::cluster::Cluster;
 use super::objects::{HOLD, WORKFLOW_HOLD, Workflow, claim, pod};
 use crate::kinds;
 
-/// What every hold of ours is called like. Written out here on purpose: users see it.
+/// Prefix of Belayer's holds. A literal on purpose: this name is a promise to users.
 pub const OURS: &str = "belayer.dev/";
 
-/// A drain may take so long here: two clean passes, an API server that learns late, a busy machine.
+/// Timeout of a drain: two clean passes, an API server that learns policies late, a busy machine.
 const DEADLINE: Duration = Duration::from_secs(400);
 
-/// A finalizer of nobody that must be left alone.
+/// A foreign finalizer that must stay.
 const FOREIGN: &str = "z.example.com/theirs";
 
-/// Creations that run at once.
+/// Requests in parallel.
 const PARALLEL: usize = 24;
 
-/// What a command said.
+/// The exit code and output of a command.
 #[derive(Debug)]
-pub struct Said {
+pub struct Output {
     /// Its exit code.
     pub code: i32,
     /// Standard output.
@@ -40,15 +40,15 @@ pub struct Said {
     pub err: String,
 }
 
-impl Said {
-    /// Requires an exit code.
+impl Output {
+    /// Requires this exit code.
     ///
     /// # Errors
-    /// When it is another one; quotes what was said.
-    pub fn ended_with(self, code: i32) -> Result<Self> {
+    /// When it is another one; includes the output.
+    pub fn exited_with(self, code: i32) -> Result<Self> {
         ensure!(
             self.code == code,
-            "exit code {}, not {code}:\n{}\n{}",
+            "exit code {} instead of {code}:\n{}\n{}",
             self.code,
             self.out,
             self.err
@@ -59,9 +59,9 @@ impl Said {
     /// Standard output as JSON.
     ///
     /// # Errors
-    /// When it is none.
+    /// When it is not JSON.
     pub fn json(&self) -> Result<Value> {
-        serde_json::from_str(&self.out).with_context(|| format!("no JSON: {}", self.out))
+        serde_json::from_str(&self.out).with_context(|| format!("not JSON: {}", self.out))
     }
 }
 
@@ -70,7 +70,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When it does not end in time.
-    pub async fn drain(&self, arguments: &[&str]) -> Result<Said> {
+    pub async fn drain(&self, arguments: &[&str]) -> Result<Output> {
         let kubeconfig = self.backend().admin_kubeconfig().to_owned();
         self.drain_as(&kubeconfig, arguments).await
     }
@@ -79,24 +79,24 @@ impl Cluster {
     ///
     /// # Errors
     /// When it does not end in time.
-    pub async fn drain_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Result<Said> {
+    pub async fn drain_as(&self, kubeconfig: &Path, arguments: &[&str]) -> Result<Output> {
         let output = self
             .drain_command(kubeconfig, arguments)
             .stdin(Stdio::null())
             .output();
         let output = tokio::time::timeout(DEADLINE, output)
             .await
-            .context("belayer drain did not end")?
+            .context("belayer drain did not exit in time")?
             .context("start belayer drain")?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Ok(Said {
+        Ok(Output {
             code: output.status.code().unwrap_or(-1),
             out: text(&output.stdout),
             err: text(&output.stderr),
         })
     }
 
-    /// Starts `belayer drain`, for those who do not wait for its end.
+    /// Starts `belayer drain` without waiting for its end.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -123,8 +123,8 @@ impl Cluster {
         command
     }
 
-    /// Fills the namespace with about so many held objects of several kinds, as Belayers of earlier
-    /// would have left them: some being deleted, some held by others as well.
+    /// Creates about `count` objects with holds, of several kinds, as an earlier Belayer would have left
+    /// them: some terminating, some with further finalizers.
     ///
     /// # Errors
     /// When the server refuses one.
@@ -142,9 +142,9 @@ impl Cluster {
             })
         });
         create(&workflows, held).await?;
-        let claims = kinds::claims(self.client(), namespace);
+        let claims = kinds::pvcs(self.client(), namespace);
         let held = (0..of(10)).map(|n| {
-            let finalizers = finalizers(n, &[KUBERNETES_CLAIM_HOLD, CLAIM_HOLD]);
+            let finalizers = finalizers(n, &[KUBERNETES_PVC_HOLD, PVC_HOLD]);
             claim(&format!("c-{n}"), json!({ "finalizers": finalizers }))
                 .map(|claim| serde_json::to_value(claim).unwrap_or_default())
                 .unwrap_or_default()
@@ -167,7 +167,7 @@ impl Cluster {
             })
         });
         create(&maps, held).await?;
-        // Some wait already.
+        // Some are already terminating.
         for n in (0..of(60)).step_by(7) {
             self.pods()
                 .delete(&format!("p-{n}"), &kube::api::DeleteParams::default())
@@ -181,12 +181,12 @@ impl Cluster {
         Ok(())
     }
 
-    /// Every object of the kinds that [`Cluster::fill`] makes, without what a release changes.
+    /// All objects of the kinds that [`Cluster::fill`] creates, without the fields that a release changes.
     ///
     /// # Errors
     /// When they cannot be listed.
-    pub async fn census(&self) -> Result<Census> {
-        let mut census = Census::default();
+    pub async fn held_objects(&self) -> Result<HeldObjects> {
+        let mut held_objects = HeldObjects::default();
         for (kind, api) in self.kinds() {
             let mut list = ListParams::default().limit(500);
             loop {
@@ -197,7 +197,7 @@ impl Cluster {
                     Err(error) => return Err(error.into()),
                 };
                 for object in page.items {
-                    census.note(kind, &object)?;
+                    held_objects.note(kind, &object)?;
                 }
                 match page.metadata.continue_.filter(|token| !token.is_empty()) {
                     Some(token) => list.continue_token = Some(token),
@@ -205,7 +205,7 @@ impl Cluster {
                 }
             }
         }
-        Ok(census)
+        Ok(held_objects)
     }
 
     fn kinds(&self) -> Vec<(&'static str, Api<DynamicObject>)> {
@@ -213,24 +213,24 @@ impl Cluster {
         vec![
             ("pods", self.pods()),
             ("workflows", kinds::workflows(client, namespace)),
-            ("claims", kinds::claims(client, namespace)),
+            ("claims", kinds::pvcs(client, namespace)),
             ("outcomes", kinds::outcomes(client, namespace)),
             ("configmaps", kinds::config_maps(client, namespace)),
         ]
     }
 }
 
-/// What there is.
+/// The objects of a namespace and their holds.
 #[derive(Debug, Default, Clone, PartialEq)]
-pub struct Census {
-    /// By kind and name: all that is not ours to change, and finalizers that are not ours.
+pub struct HeldObjects {
+    /// By kind and name: everything that Belayer must not change, and foreign finalizers.
     foreign: BTreeMap<String, (Value, Vec<String>)>,
-    /// By kind and name: our holds.
+    /// By kind and name: Belayer's holds.
     pub ours: BTreeMap<String, Vec<String>>,
     deleting: Vec<String>,
 }
 
-impl Census {
+impl HeldObjects {
     fn note(&mut self, kind: &str, object: &DynamicObject) -> Result<()> {
         let name = format!("{kind}/{}", object.name_any());
         let (ours, foreign): (Vec<String>, Vec<String>) = object
@@ -239,9 +239,11 @@ impl Census {
             .cloned()
             .partition(|name| name.starts_with(OURS));
         let mut plain = serde_json::to_value(object)?;
-        // A kubelet goes on with its pods meanwhile.
+        // A kubelet continues to write the status of its pods.
         plain.as_object_mut().map(|plain| plain.remove("status"));
-        let metadata = plain["metadata"].as_object_mut().context("no metadata")?;
+        let metadata = plain["metadata"]
+            .as_object_mut()
+            .context("metadata is missing")?;
         for key in ["resourceVersion", "managedFields", "finalizers"] {
             metadata.remove(key);
         }
@@ -255,25 +257,25 @@ impl Census {
         Ok(())
     }
 
-    /// Requires that nothing but our holds has gone since `before`: objects that were being deleted
-    /// and were held by nobody else may be gone.
+    /// Requires that only Belayer's holds have been removed since `before`. Terminating objects without
+    /// other finalizers may have been removed.
     ///
     /// # Errors
-    /// With what differs.
-    pub fn lost_only_our_holds(&self, before: &Self) -> Result<()> {
+    /// With the difference.
+    pub fn lost_only_belayer_holds(&self, before: &Self) -> Result<()> {
         for (name, (plain, finalizers)) in &before.foreign {
             let Some((now, left)) = self.foreign.get(name) else {
                 let may_go = before.deleting.contains(name) && finalizers.is_empty();
-                ensure!(may_go, "{name} is gone");
+                ensure!(may_go, "{name} was removed");
                 continue;
             };
             ensure!(
                 left == finalizers,
-                "{name} had {finalizers:?}, has {left:?}"
+                "{name} had the finalizers {finalizers:?}, now {left:?}"
             );
-            // A kubelet or a garbage collector may have gone on with what is being deleted.
+            // A kubelet or a garbage collector may have changed terminating objects.
             if !before.deleting.contains(name) && !name.starts_with("claims/") {
-                ensure!(now == plain, "{name} was {plain}, is {now}");
+                ensure!(now == plain, "{name} was {plain}, now {now}");
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! kubectl, as a person would use it against the cluster.
+//! kubectl as a user runs it.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -17,7 +17,7 @@ pub struct Kubectl {
 }
 
 impl Kubectl {
-    /// Whether kubectl can be run here.
+    /// Whether kubectl is installed.
     #[must_use]
     pub fn is_installed() -> bool {
         let version = std::process::Command::new("kubectl")
@@ -28,30 +28,30 @@ impl Kubectl {
         version.is_ok_and(|status| status.success())
     }
 
-    /// Runs one command and returns what it printed.
+    /// Runs one command and returns its output.
     ///
     /// # Errors
-    /// When it fails (with what it said) or does not end within 20 s.
+    /// When it fails (with its output) or does not exit within 20 s.
     pub async fn run<const N: usize>(&self, arguments: [&str; N]) -> Result<String> {
         let running = self.command().args(arguments).stdin(Stdio::null()).output();
-        let said = match tokio::time::timeout(DEADLINE, running).await {
+        let printed = match tokio::time::timeout(DEADLINE, running).await {
             Ok(output) => output.context("start kubectl")?,
-            Err(_) => bail!("kubectl {} did not end", arguments.join(" ")),
+            Err(_) => bail!("kubectl {} did not exit within 20 s", arguments.join(" ")),
         };
-        if !said.status.success() {
-            let why = String::from_utf8_lossy(&said.stderr);
+        if !printed.status.success() {
+            let why = String::from_utf8_lossy(&printed.stderr);
             bail!("kubectl {}: {}", arguments.join(" "), why.trim());
         }
-        Ok(String::from_utf8_lossy(&said.stdout).into_owned())
+        Ok(String::from_utf8_lossy(&printed.stdout).into_owned())
     }
 
-    /// The command itself, for what goes on running.
+    /// The command itself, for commands that keep running.
     #[must_use]
     pub fn command(&self) -> Command {
         let mut command = Command::new("kubectl");
         command
             .env("KUBECONFIG", &self.kubeconfig)
-            // Its discovery cache would remember another cluster on the same port.
+            // A shared discovery cache would contain another cluster on the same port.
             .arg(format!("--cache-dir={}.cache", self.kubeconfig.display()))
             .args(["--namespace", &self.namespace])
             .kill_on_drop(true);

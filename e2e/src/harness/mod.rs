@@ -1,8 +1,7 @@
-//! What scenarios are made of: a handle on a cluster, on a Belayer process, and ways to wait.
+//! The building blocks of scenarios: handles of a cluster and of a Belayer process, and ways to wait.
 
 mod argo;
 pub mod belayer;
-mod claims;
 mod clean_up;
 mod cluster;
 mod drain;
@@ -11,6 +10,7 @@ mod objects;
 mod outcome;
 mod pods;
 mod proxy;
+mod pvcs;
 mod runner;
 mod scenario;
 mod tenant;
@@ -19,15 +19,15 @@ mod workflows;
 
 pub use self::argo::{Argo, ArgoOptions, Nodes};
 pub use self::belayer::{Belayer, BelayerOptions};
-pub use self::claims::{CLAIM_HOLD, KUBERNETES_CLAIM_HOLD};
 pub use self::cluster::{Cluster, OWN_NODE, Setting};
-pub use self::drain::{Census, OURS, Said};
+pub use self::drain::{HeldObjects, OURS, Output};
 pub use self::kubectl::Kubectl;
 pub use self::objects::{HOLD, PodBuilder, WORKFLOW_HOLD, Workflow, claim, finalizers, pod};
 pub use self::outcome::Summary;
 pub use self::proxy::Proxy;
+pub use self::pvcs::{KUBERNETES_PVC_HOLD, PVC_HOLD};
 pub use self::runner::{Keep, RunOptions, list, run};
 pub use self::scenario::{Load, Scenario, Sharing};
-pub use self::tenant::TenantRights;
+pub use self::tenant::TenantPermissions;
 pub(crate) use self::wait::gone;
 pub use self::wait::{eventually, throughout};

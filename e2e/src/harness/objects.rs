@@ -1,4 +1,4 @@
-//! Workflows, pods and claims, as scenarios need them.
+//! Workflows, pods and PVCs in scenarios.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-/// The hold under test. Written out here on purpose: users see this very name.
+/// The pod-status hold. A literal on purpose: this name is a promise to users.
 pub const HOLD: &str = "belayer.dev/pod-status";
 
 /// The hold on workflows.
 pub const WORKFLOW_HOLD: &str = "belayer.dev/workflow-cleanup";
 
-/// The label that makes a pod one of a workflow's.
+/// The label of a workflow's pods.
 pub(crate) const WORKFLOW_LABEL: &str = "workflows.argoproj.io/workflow";
 
-/// The label by which the consumer says that it has taken the result.
+/// The label by which the consumer marks a pod whose result it has consumed.
 pub(crate) const COMPLETED_LABEL: &str = "workflows.argoproj.io/completed";
 
 /// An owner of pods.
@@ -24,15 +24,15 @@ pub(crate) const COMPLETED_LABEL: &str = "workflows.argoproj.io/completed";
 pub struct Workflow {
     /// Its name.
     pub name: String,
-    /// Its UID: what tells it from another of the same name.
+    /// Its UID, which differs for another workflow of the same name.
     pub uid: String,
 }
 
 impl Workflow {
-    /// What identifies the created object.
+    /// The name and UID of a created object.
     ///
     /// # Errors
-    /// When the server gave no UID.
+    /// When the object has no UID.
     pub fn of(object: &DynamicObject) -> Result<Self> {
         Ok(Self {
             name: object.name_any(),
@@ -41,7 +41,7 @@ impl Workflow {
     }
 }
 
-/// A pod that no scheduler binds: its status is what the scenario writes.
+/// A pod that no scheduler binds: the scenario writes its status.
 #[must_use]
 pub fn pod(name: impl Into<String>) -> PodBuilder {
     PodBuilder {
@@ -70,7 +70,7 @@ pub struct PodBuilder {
 }
 
 impl PodBuilder {
-    /// One of the workflow's pods, as Argo makes them: labelled, owned, deleted before its owner.
+    /// A pod of the workflow, as Argo creates it: with label and owner reference.
     #[must_use]
     pub fn of(mut self, workflow: &Workflow) -> Self {
         self.owners.push(json!({
@@ -84,8 +84,8 @@ impl PodBuilder {
         self.label(WORKFLOW_LABEL, &workflow.name)
     }
 
-    /// One that a ConfigMap of this name and UID stands for the controller of: a consumer of its own,
-    /// known by the label `app: batch`.
+    /// A pod whose controlling owner is a ConfigMap of this name and UID: its own consumer, selected by the
+    /// label `app: batch`.
     #[must_use]
     pub fn of_batch(mut self, name: &str, uid: &str) -> Self {
         self.owners.push(json!({
@@ -108,27 +108,27 @@ impl PodBuilder {
         self
     }
 
-    /// With a finalizer, after those given before.
+    /// With a finalizer, after those added before.
     #[must_use]
     pub fn finalizer(mut self, name: &str) -> Self {
         self.finalizers.push(name.into());
         self
     }
 
-    /// With the hold, as a Belayer of earlier would have left it.
+    /// With the hold, as an earlier Belayer would have left it.
     #[must_use]
     pub fn held(self) -> Self {
         self.finalizer(HOLD)
     }
 
-    /// Bound to this node from the beginning.
+    /// Bound to this node at creation.
     #[must_use]
     pub fn on_node(mut self, node: &str) -> Self {
         self.node = Some(node.into());
         self
     }
 
-    /// Using this claim.
+    /// With this PVC as a volume.
     #[must_use]
     pub fn claim(mut self, claim: &str) -> Self {
         self.volumes.push(json!({
@@ -138,24 +138,24 @@ impl PodBuilder {
         self
     }
 
-    /// With a generic ephemeral volume, whose claim is called after the pod and this name.
+    /// With a generic ephemeral volume, whose PVC is named after the pod and this name.
     #[must_use]
     pub fn ephemeral(mut self, volume: &str) -> Self {
         self.volumes.push(json!({
             "name": volume,
-            "ephemeral": { "volumeClaimTemplate": { "spec": claim_spec() } },
+            "ephemeral": { "volumeClaimTemplate": { "spec": pvc_spec() } },
         }));
         self
     }
 
-    /// Bound to a node by the cluster's own scheduler and run by its kubelet.
+    /// Bound by the cluster's own scheduler and run by a kubelet.
     #[must_use]
     pub fn scheduled(mut self) -> Self {
         self.scheduler = "default-scheduler";
         self
     }
 
-    /// A volume that no container mounts is not looked at by a kubelet.
+    /// A kubelet ignores a volume that no container mounts.
     fn mounts(&self) -> Vec<Value> {
         let mount = |volume: &Value| {
             let name = volume["name"].as_str().unwrap_or_default();
@@ -166,7 +166,7 @@ impl PodBuilder {
 
     /// The object to create.
     ///
-    /// # Errors
+    /// Never in practice: the document is a valid pod.
     /// Never in practice: the document is a pod.
     pub fn build(&self) -> Result<DynamicObject> {
         let document = json!({
@@ -185,7 +185,7 @@ impl PodBuilder {
                 "volumes": self.volumes,
                 "restartPolicy": "Never",
                 "terminationGracePeriodSeconds": 1,
-                // There is no account whose token could be mounted.
+                // There is no service account whose token could be mounted.
                 "automountServiceAccountToken": false,
                 "containers": [{
                     "name": "main", "image": "registry.invalid/step:1", "volumeMounts": self.mounts(),
@@ -196,8 +196,8 @@ impl PodBuilder {
     }
 }
 
-/// A claim that nothing provisions.
-fn claim_spec() -> Value {
+/// The spec of a PVC that nothing provisions.
+fn pvc_spec() -> Value {
     json!({
         "accessModes": ["ReadWriteOnce"],
         "storageClassName": "",
@@ -205,16 +205,16 @@ fn claim_spec() -> Value {
     })
 }
 
-/// A claim; `metadata` may say more than its name.
+/// A PVC; `metadata` may contain further fields.
 ///
 /// # Errors
-/// Never in practice: the document is a claim.
+/// Never in practice: the document is a valid PVC.
 pub fn claim(name: &str, mut metadata: Value) -> Result<DynamicObject> {
     metadata["name"] = name.into();
     let document = json!({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": claim_spec(),
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": pvc_spec(),
     });
-    serde_json::from_value(document).context("a claim")
+    serde_json::from_value(document).context("a PVC")
 }
 
 /// The finalizers of an object, in order.

@@ -1,4 +1,4 @@
-//! What came of the scenarios: one line each while they run, and the counts at the end.
+//! The results of the scenarios: one line each while they run, and the counts at the end.
 
 use std::cmp::Reverse;
 use std::fmt;
@@ -12,17 +12,17 @@ use owo_colors::OwoColorize as _;
 use super::cluster::Cluster;
 use crate::providers::Capability;
 
-/// How many of the slowest scenarios are named at the end.
+/// How many of the slowest scenarios are listed at the end.
 const SLOWEST: usize = 10;
 
-/// How many scenarios came to what.
+/// The number of scenarios by result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Did what they say.
+    /// Scenarios without an error.
     pub passed: usize,
-    /// Did not.
+    /// Scenarios with an error.
     pub failed: usize,
-    /// Need what the provider lacks.
+    /// Scenarios that require what the provider lacks.
     pub skipped: usize,
 }
 
@@ -36,10 +36,10 @@ impl fmt::Display for Summary {
     }
 }
 
-/// What came of one scenario.
+/// The result of one scenario.
 pub(super) enum Reported {
     Done(Report),
-    /// By the lack of this.
+    /// With the capability that the provider lacks.
     Skipped(&'static str, Capability),
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Report {
     pub(super) took: Duration,
     pub(super) notes: Vec<String>,
     pub(super) result: Result<()>,
-    /// The cluster as the scenario left it, if it failed and is to be kept.
+    /// The cluster of a failed scenario, if it is kept.
     pub(super) cluster: Option<Cluster>,
 }
 
@@ -64,11 +64,11 @@ impl Report {
     }
 }
 
-/// What has been reported so far.
+/// The results so far.
 pub(super) struct Outcome<'a> {
     files: &'a Path,
     summary: Summary,
-    /// The clusters of failed scenarios, with what to look at.
+    /// The kept clusters of failed scenarios.
     kept: Vec<(&'static str, Cluster)>,
     took: Vec<(Duration, &'static str)>,
 }
@@ -126,7 +126,7 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    /// Waits for a person where clusters are kept, and removes what nobody needs.
+    /// Waits for Ctrl-C if clusters are kept, and removes files that are not needed.
     pub(super) async fn close(mut self) -> Result<Summary> {
         for (name, cluster) in &self.kept {
             let kubeconfig = cluster.backend().admin_kubeconfig().display();
@@ -144,7 +144,7 @@ impl<'a> Outcome<'a> {
             let slowest = self.took.iter().take(SLOWEST);
             let slowest = slowest.map(|(took, name)| format!("{name} {:.0} s", took.as_secs_f64()));
             let slowest: Vec<_> = slowest.collect();
-            anstream::println!("the slowest: {}", slowest.join(", "));
+            anstream::println!("slowest: {}", slowest.join(", "));
         }
         if self.summary.failed == 0 {
             fs::remove_dir_all(self.files)?;

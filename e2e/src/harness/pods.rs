@@ -1,4 +1,4 @@
-//! What scenarios do with pods, and wait for.
+//! What scenarios do with pods, and conditions they wait for.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use super::objects::{COMPLETED_LABEL, HOLD, PodBuilder, finalizers, pod};
 use super::wait::{eventually, gone, throughout};
 use crate::kinds;
 
-/// How long anything that needs a few requests may take on a busy machine.
+/// Timeout of anything that takes a few requests on a busy machine.
 const SOON: Duration = Duration::from_secs(30);
-/// How long a thing that must not happen is watched for, once Belayer is known to have caught up.
+/// How long the absence of a change is observed after Belayer has caught up.
 const WINDOW: Duration = Duration::from_secs(2);
-/// Requests of a scenario's own that run at once.
+/// Requests of the scenario in parallel.
 const PARALLEL: usize = 32;
 
 impl Cluster {
@@ -54,7 +54,7 @@ impl Cluster {
         created.with_context(|| format!("create the pod {}", pod.name_any()))
     }
 
-    /// Creates many pods, some at once.
+    /// Creates many pods, in parallel.
     ///
     /// # Errors
     /// When the server refuses one.
@@ -68,7 +68,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// A merge patch on a pod, as any other writer would send it.
+    /// A merge patch on a pod, as from any other client.
     ///
     /// # Errors
     /// When the server refuses it.
@@ -80,7 +80,7 @@ impl Cluster {
         patched.with_context(|| format!("patch the pod {pod}"))
     }
 
-    /// Ends a pod: what a kubelet would write when its container has exited.
+    /// Writes the status of an ended pod, as a kubelet does.
     ///
     /// # Errors
     /// When the server refuses it.
@@ -102,7 +102,7 @@ impl Cluster {
             .with_context(|| format!("end the pod {pod}"))
     }
 
-    /// Says what the workflow controller says once it has read a pod's result.
+    /// Labels a pod as the workflow controller does after it has consumed the result.
     ///
     /// # Errors
     /// When the server refuses it.
@@ -115,7 +115,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Deletes a pod without waiting for it to go.
+    /// Deletes a pod without waiting for its removal.
     ///
     /// # Errors
     /// When the server refuses it.
@@ -126,7 +126,7 @@ impl Cluster {
             .with_context(|| format!("delete the pod {pod}"))
     }
 
-    /// Deletes all pods of the namespace without waiting for them to go.
+    /// Deletes all pods of the namespace without waiting for their removal.
     ///
     /// # Errors
     /// When the server refuses it.
@@ -136,12 +136,12 @@ impl Cluster {
         deleted.map(drop).context("delete all pods")
     }
 
-    /// Waits until the pod carries the hold.
+    /// Waits until the pod has the hold.
     ///
     /// # Errors
     /// When it does not get it.
     pub async fn is_held(&self, pod: &str) -> Result<DynamicObject> {
-        eventually(&format!("the pod {pod} is held"), SOON, async || {
+        eventually(&format!("the pod {pod} has the hold"), SOON, async || {
             let seen = self.pods().get(pod).await?;
             ensure!(finalizers(&seen).contains(&HOLD), "{}", describe(&seen));
             Ok(seen)
@@ -149,7 +149,7 @@ impl Cluster {
         .await
     }
 
-    /// Waits until the pod no longer carries the hold, or is gone.
+    /// Waits until the pod has lost the hold, or is removed.
     ///
     /// # Errors
     /// When it keeps the hold.
@@ -165,41 +165,41 @@ impl Cluster {
         .await
     }
 
-    /// Waits until the pod is gone.
+    /// Waits until the pod is removed.
     ///
     /// # Errors
-    /// When it stays.
-    pub async fn is_gone(&self, pod: &str) -> Result<()> {
-        eventually(&format!("the pod {pod} is gone"), SOON, async || match self
-            .pods()
-            .get_opt(pod)
-            .await?
-        {
-            Some(seen) => bail!("{}", describe(&seen)),
-            None => Ok(()),
-        })
+    /// When it remains.
+    pub async fn is_removed(&self, pod: &str) -> Result<()> {
+        eventually(
+            &format!("the pod {pod} is removed"),
+            SOON,
+            async || match self.pods().get_opt(pod).await? {
+                Some(seen) => bail!("{}", describe(&seen)),
+                None => Ok(()),
+            },
+        )
         .await
     }
 
     /// Waits until the namespace has no pods.
     ///
     /// # Errors
-    /// When some are left at the deadline.
+    /// When some remain at the deadline.
     pub async fn is_empty(&self, deadline: Duration) -> Result<()> {
-        eventually("all pods are gone", deadline, async || {
+        eventually("all pods are removed", deadline, async || {
             let left = self
                 .pods()
                 .list_metadata(&ListParams::default().limit(5))
                 .await?;
             match left.items.first() {
-                Some(first) => bail!("some are left, for example {}", describe(first)),
+                Some(first) => bail!("some remain, for example {}", describe(first)),
                 None => Ok(()),
             }
         })
         .await
     }
 
-    /// How many pods carry the hold.
+    /// How many pods have the hold.
     ///
     /// # Errors
     /// When they cannot be listed.
@@ -212,7 +212,7 @@ impl Cluster {
             .count())
     }
 
-    /// Belayer has caught up with everything, and for a while after that the pod keeps the hold.
+    /// Waits until Belayer has caught up, then checks that the pod keeps the hold for a while.
     ///
     /// # Errors
     /// When it loses it.
@@ -221,13 +221,13 @@ impl Cluster {
         self.keeps_hold(pod).await
     }
 
-    /// For a while the pod keeps the hold.
+    /// Checks that the pod keeps the hold for a while.
     ///
     /// # Errors
     /// When it loses it.
     pub async fn keeps_hold(&self, pod: &str) -> Result<()> {
         throughout(
-            &format!("the pod {pod} must stay held"),
+            &format!("the pod {pod} must keep the hold"),
             WINDOW,
             async || {
                 let seen = self.pods().get(pod).await?;
@@ -238,27 +238,30 @@ impl Cluster {
         .await
     }
 
-    /// For a while the pod is the one that it was.
+    /// Checks that the pod is not replaced for a while.
     ///
     /// # Errors
-    /// When another takes its place, or none.
+    /// When it is replaced or removed.
     pub async fn stays_itself(&self, pod: &str, uid: &str, within: Duration) -> Result<()> {
         throughout(&format!("the pod {pod} stays"), within, async || {
             let seen = self.pods().get(pod).await?;
-            ensure!(seen.uid().as_deref() == Some(uid), "another has its name");
+            ensure!(
+                seen.uid().as_deref() == Some(uid),
+                "another pod has its name"
+            );
             Ok(())
         })
         .await
     }
 
-    /// Belayer has caught up with everything, and for a while after that the pod gets no hold.
+    /// Waits until Belayer has caught up, then checks that the pod gets no hold for a while.
     ///
     /// # Errors
     /// When it gets one.
     pub async fn stays_free(&self, pod: &str) -> Result<()> {
         self.belayer_has_caught_up().await?;
         throughout(
-            &format!("the pod {pod} must not be held"),
+            &format!("the pod {pod} must not get a hold"),
             WINDOW,
             async || {
                 let seen = self.pods().get(pod).await?;
@@ -269,8 +272,8 @@ impl Cluster {
         .await
     }
 
-    /// Waits until Belayer has dealt with everything that happened before: a pod made now has been
-    /// held, and released once its workflow was deleted.
+    /// Waits until Belayer has processed all earlier changes: a pod created now gets its hold, and loses it
+    /// after its workflow was deleted.
     ///
     /// # Errors
     /// When that does not happen.
@@ -309,7 +312,7 @@ fn describe(object: &impl kube::ResourceExt) -> String {
         None => "not being deleted",
     };
     format!(
-        "{} is {deleting} with finalizers {:?}",
+        "{} is {deleting}, with finalizers {:?}",
         object.name_any(),
         object.finalizers()
     )

@@ -1,4 +1,4 @@
-//! A wire between Belayer and the API server that can be cut.
+//! A proxy between Belayer and the API server, to interrupt connections.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -8,18 +8,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// What the wire does to connections.
+/// The state of the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wire {
-    /// Carries bytes both ways.
+    /// Forwards bytes in both directions.
     Whole,
-    /// Carries nothing: open connections end, new ones are closed at once.
+    /// Closes all connections, and new ones at once.
     Cut,
-    /// Carries nothing and says nothing: open connections hang, new ones are accepted and hang.
+    /// Forwards nothing: open connections hang, new ones are accepted and hang.
     Silent,
 }
 
-/// A TCP proxy on the loopback address. Dropping it cuts the wire.
+/// A TCP proxy on the loopback address. Dropping it closes all connections.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -46,13 +46,13 @@ impl Proxy {
         })
     }
 
-    /// Where to connect to.
+    /// Its address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends all connections and accepts none.
+    /// Closes all connections and accepts no new ones.
     pub fn cut(&self) {
         self.wire.send_replace(Wire::Cut);
     }
@@ -62,7 +62,7 @@ impl Proxy {
         self.wire.send_replace(Wire::Silent);
     }
 
-    /// Connections go through again. Those that hung before are ended.
+    /// Forwards new connections again. Hanging ones are closed.
     pub fn restore(&self) {
         self.wire.send_replace(Wire::Cut);
         self.wire.send_replace(Wire::Whole);
@@ -82,13 +82,13 @@ async fn accept(listener: TcpListener, server: SocketAddr, wire: watch::Receiver
     }
 }
 
-/// One connection's life: it is carried for as long as the wire stays as it was found.
+/// Forwards one connection for as long as the proxy's state does not change.
 async fn carry(mut client: TcpStream, server: SocketAddr, mut wire: watch::Receiver<Wire>) {
     let found = *wire.borrow_and_update();
     match found {
         Wire::Cut => return,
         Wire::Silent => {
-            // Whatever comes next, this connection is too old to be of use.
+            // Whatever state comes next, this connection must be closed.
             let _ = wire.changed().await;
             return;
         }

@@ -1,4 +1,4 @@
-//! Runs a list of scenarios on a provider and reports what came of it.
+//! Runs a list of scenarios on a provider and reports the results.
 
 use std::any::Any;
 use std::cmp::Reverse;
@@ -22,25 +22,25 @@ use super::outcome::{Outcome, Report, Reported, Summary};
 use super::scenario::{Load, Scenario, Sharing};
 use crate::providers::{Backend, Capability, Clusters, Provider, restore};
 
-/// Shared scenarios mostly wait: many fit beside each other.
+/// Shared scenarios mostly wait, so many can run at the same time.
 const SHARED_AT_ONCE: usize = 8;
-/// Each of these has a server and a Belayer of its own.
+/// Each of these has its own API server and Belayer.
 const ALONE_AT_ONCE: usize = 3;
-/// For so many scenarios another cluster is started, where clusters are kept.
+/// With kept clusters, another cluster is started per this number of scenarios.
 const WORTH_A_CLUSTER: usize = 6;
 
-/// How to run.
+/// Options of a run.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
     /// Only scenarios whose name contains one of these; all of them if there is none.
     pub names: Vec<String>,
     /// What to do with clusters and files of failed scenarios.
     pub keep: Keep,
-    /// What scenarios have in common.
+    /// Settings shared by all scenarios.
     pub setting: Setting,
 }
 
-/// What to do with clusters and files of failed scenarios.
+/// What happens to clusters and files of failed scenarios.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
     /// Remove everything but the logs.
@@ -49,7 +49,7 @@ pub enum Keep {
     Failed,
 }
 
-/// Prints every scenario's name, what it shows and what it needs.
+/// Prints every scenario's name, description and requirements.
 pub fn list(scenarios: &[Scenario]) {
     for scenario in scenarios {
         let needs: Vec<_> = scenario.needs.iter().map(Capability::to_string).collect();
@@ -69,11 +69,11 @@ pub fn list(scenarios: &[Scenario]) {
 
 /// Runs all scenarios that the options select.
 ///
-/// Scenarios that share a Belayer run beside each other on one cluster; those that need a cluster to
-/// themselves run beside them on others, the longest first.
+/// Shared scenarios run in parallel under one Belayer on one cluster; exclusive ones run in parallel on
+/// other clusters, the longest first.
 ///
 /// # Errors
-/// When no scenario has such a name, or when the provider cannot start a cluster.
+/// When no scenario matches a name, or when the provider cannot start a cluster.
 pub async fn run(
     provider: &dyn Provider,
     scenarios: Vec<Scenario>,
@@ -117,7 +117,7 @@ fn choose(scenarios: Vec<Scenario>, names: &[String]) -> Result<Vec<Scenario>> {
     for scenario in &scenarios {
         ensure!(
             known.insert(scenario.name),
-            "two scenarios are called {}",
+            "duplicate scenario name {}",
             scenario.name
         );
     }
@@ -126,7 +126,7 @@ fn choose(scenarios: Vec<Scenario>, names: &[String]) -> Result<Vec<Scenario>> {
     }
     for name in names {
         let matches = known.iter().any(|known| known.contains(name.as_str()));
-        ensure!(matches, "no scenario is called {name} (see --list)");
+        ensure!(matches, "no scenario matches {name} (see --list)");
     }
     let wanted = |scenario: &Scenario| {
         names
@@ -136,13 +136,13 @@ fn choose(scenarios: Vec<Scenario>, names: &[String]) -> Result<Vec<Scenario>> {
     Ok(scenarios.into_iter().filter(wanted).collect())
 }
 
-/// A run while it goes on.
+/// A run in progress.
 struct Run<'a> {
     provider: &'a dyn Provider,
     options: &'a RunOptions,
     files: &'a Path,
     reports: mpsc::UnboundedSender<Reported>,
-    /// Those that need a cluster to themselves and have not begun.
+    /// Exclusive scenarios that have not begun.
     waiting: Mutex<VecDeque<&'a Scenario>>,
     machine: Semaphore,
 }
@@ -162,7 +162,7 @@ impl<'a> Run<'a> {
             }
             Clusters::Kept(most) => {
                 let alone = self.waiting.lock().len();
-                // One that is to be kept must be the last on its cluster.
+                // A scenario whose cluster may be kept must be the last on it.
                 let most = if self.options.keep == Keep::Failed {
                     1
                 } else {
@@ -176,7 +176,7 @@ impl<'a> Run<'a> {
                     };
                     self.on_a_kept_cluster(cluster).await
                 };
-                // A control plane takes ten seconds: not worth it for a few.
+                // A control plane takes ten seconds to start: not worth it for a few scenarios.
                 let others = (1..most.min(alone.div_ceil(WORTH_A_CLUSTER)))
                     .map(|_| self.on_a_kept_cluster(None));
                 tokio::try_join!(first, try_join_all(others)).map(drop)
@@ -184,7 +184,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The next scenario, with its share of the machine: the first one that there is room for now.
+    /// The next scenario with its share of the machine: the first one that fits now.
     async fn next(&self) -> Option<(&'a Scenario, SemaphorePermit<'_>)> {
         let scenario = {
             let mut waiting = self.waiting.lock();
@@ -197,11 +197,11 @@ impl<'a> Run<'a> {
             waiting.pop_front()?
         };
         let share = self.machine.acquire_many(scenario.load.shares()).await;
-        // Nobody closes it.
+        // The semaphore is never closed.
         share.ok().map(|share| (scenario, share))
     }
 
-    /// The scenarios that share a cluster and a Belayer. Returns the cluster for later use.
+    /// Runs the shared scenarios. Returns the cluster for later use.
     async fn shared(&self, scenarios: &[Scenario]) -> Result<Arc<dyn Backend>> {
         let _share = self.machine.acquire_many(Load::SHARED).await?;
         let backend = self.provider.start().await?;
@@ -209,7 +209,7 @@ impl<'a> Run<'a> {
         fs::create_dir_all(&dir)?;
         let (binary, kubeconfig) = (&self.options.setting.belayer, backend.belayer_kubeconfig());
         let mut belayer =
-            Belayer::spawn(binary, kubeconfig, &dir, &BelayerOptions::holding_claims())?;
+            Belayer::spawn(binary, kubeconfig, &dir, &BelayerOptions::holding_pvcs())?;
         belayer.ready().await?;
         let belayer = Arc::new(belayer);
 
@@ -230,7 +230,7 @@ impl<'a> Run<'a> {
         let started = Instant::now();
         let result = match Arc::into_inner(belayer) {
             Some(belayer) => belayer.stop().await,
-            // A kept cluster still looks at it: it ends with that.
+            // A kept cluster's Belayer ends with the cluster.
             None => Ok(()),
         };
         self.report(Reported::Done(Report {
@@ -243,7 +243,7 @@ impl<'a> Run<'a> {
         Ok(backend)
     }
 
-    /// Scenarios one after the other, each on a cluster of its own.
+    /// Runs scenarios one after the other, each on its own cluster.
     async fn on_new_clusters(&self) -> Result<()> {
         while let Some((scenario, _share)) = self.next().await {
             match self.provider.start().await {
@@ -258,7 +258,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Scenarios one after the other on one cluster.
+    /// Runs scenarios one after the other on one cluster.
     async fn on_a_kept_cluster(&self, cluster: Option<Arc<dyn Backend>>) -> Result<()> {
         let mut cluster = cluster;
         while let Some((scenario, _share)) = self.next().await {
@@ -274,7 +274,7 @@ impl<'a> Run<'a> {
                 self.report(Reported::Done(report));
                 if is_kept {
                     anstream::println!(
-                        "the scenarios after it were not run, to leave the cluster as it is"
+                        "later scenarios were not run, to keep the cluster as it is"
                     );
                     return Ok(());
                 }
@@ -284,7 +284,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Whether this cluster cannot run the scenario, which is reported.
+    /// Whether this cluster cannot run the scenario; if so, reports it.
     fn skips(&self, backend: &dyn Backend, scenario: &Scenario) -> bool {
         let lacking = lacking(backend, scenario);
         if let Some(lacking) = lacking {
@@ -294,7 +294,7 @@ impl<'a> Run<'a> {
     }
 
     fn report(&self, reported: Reported) {
-        // Whoever listens does so until the run is dropped.
+        // The receiver exists until the run is dropped.
         let _ = self.reports.send(reported);
     }
 }
@@ -308,7 +308,7 @@ fn lacking(backend: &dyn Backend, scenario: &Scenario) -> Option<Capability> {
         .find(|need| !can.contains(need))
 }
 
-/// Runs one scenario in a namespace of its own, with its deadline.
+/// Runs one scenario in its own namespace, with its deadline.
 async fn one(
     scenario: &Scenario,
     backend: Arc<dyn Backend>,
@@ -338,7 +338,7 @@ async fn one(
     let result = match tokio::time::timeout(scenario.deadline, steps).await {
         Ok(Ok(result)) => result,
         Ok(Err(panic)) => Err(anyhow!("panicked: {}", panic_text(&*panic))),
-        Err(_) => Err(anyhow!("not done within {:?}", scenario.deadline)),
+        Err(_) => Err(anyhow!("timed out after {:?}", scenario.deadline)),
     };
     let took = started.elapsed();
     let notes = cluster.notes();
@@ -352,7 +352,7 @@ async fn one(
         };
     }
     let result = match (result, cluster.clean_up().await) {
-        (Ok(()), Err(error)) => Err(error.context("cleaning up after it")),
+        (Ok(()), Err(error)) => Err(error.context("clean up")),
         (result, _) => result,
     };
     Report {
@@ -406,7 +406,7 @@ mod tests {
             .err()
             .unwrap()
             .to_string();
-        assert!(refused.contains("no scenario is called rope"), "{refused}");
+        assert!(refused.contains("no scenario matches rope"), "{refused}");
     }
 
     #[test]

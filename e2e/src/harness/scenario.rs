@@ -1,4 +1,4 @@
-//! One scenario: a name, what it shows, what it needs, and the steps.
+//! A scenario: a name, a description, requirements, and the steps.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,35 +9,35 @@ use futures::future::BoxFuture;
 use super::cluster::Cluster;
 use crate::providers::Capability;
 
-/// Enough for every scenario that names no other deadline, on two busy cores.
+/// The default deadline, on two busy cores.
 const DEADLINE: Duration = Duration::from_secs(90);
 
 /// Whether a scenario can share its cluster and its Belayer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
-    /// Runs beside others, in a namespace of its own, under one Belayer with the default
+    /// Runs in parallel with others, in its own namespace, under one Belayer with the default
     /// configuration.
     Shared,
-    /// Starts, configures, kills its own Belayer; nobody else's may run beside it.
+    /// Starts, configures and kills its own Belayer; no other Belayer may run on the cluster.
     Alone,
 }
 
-/// What a scenario does to the machine it shares with others, or needs of it.
+/// How much of the machine a scenario uses or requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Load {
-    /// It waits most of the time.
+    /// It mostly waits.
     Light,
-    /// It fails where a process gets no processor for seconds, as leader election does: no
-    /// [`Load::Heavy`] one beside it.
+    /// It fails if a process gets no CPU time for seconds, as in leader election: never in parallel with a
+    /// [`Load::Heavy`] one.
     Punctual,
-    /// It keeps a processor busy: one at a time.
+    /// It uses a CPU fully: one at a time.
     Heavy,
 }
 
 impl Load {
-    /// Shares that there are.
+    /// The number of shares of the machine.
     pub(super) const ALL: usize = 4;
-    /// Shares of all that run under one Belayer, together.
+    /// The shares of all shared scenarios together.
     pub(super) const SHARED: u32 = 2;
 
     /// How many shares of the machine it takes.
@@ -84,7 +84,7 @@ impl Scenario {
         }
     }
 
-    /// A scenario that has the cluster to itself and starts its own Belayer.
+    /// A scenario with its own cluster and its own Belayer.
     pub fn alone<F>(
         name: &'static str,
         shows: &'static str,
@@ -99,21 +99,21 @@ impl Scenario {
         }
     }
 
-    /// What the provider must be able to do; one that is not is skipped by name.
+    /// The capabilities that it requires; without them it is skipped, by name.
     #[must_use]
     pub fn needs(mut self, capabilities: impl IntoIterator<Item = Capability>) -> Self {
         self.needs.extend(capabilities);
         self
     }
 
-    /// How long the whole scenario may take.
+    /// The deadline of the whole scenario.
     #[must_use]
     pub fn within(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// What the scenario does to the machine, or needs of it: what may run beside it.
+    /// How much of the machine it uses, which limits what runs in parallel.
     #[must_use]
     pub fn with_load(mut self, load: Load) -> Self {
         self.load = load;

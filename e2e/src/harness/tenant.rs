@@ -1,4 +1,4 @@
-//! A tenant: somebody with rights in the scenario's namespace, and in no other.
+//! A tenant: a user with permissions in the scenario's namespace only.
 
 use std::time::Duration;
 
@@ -17,17 +17,17 @@ use crate::providers::Capability;
 const NAME: &str = "tenant";
 const SOON: Duration = Duration::from_secs(30);
 
-/// What a tenant may do in its namespace.
+/// A tenant's permissions in its namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TenantRights {
-    /// Pods and workflows, as the ClusterRole `edit` of a cluster with Argo gives them. The rules of
-    /// that role come from a controller that does not run everywhere.
+pub enum TenantPermissions {
+    /// Pods and workflows, as in the ClusterRole `edit` of a cluster with Argo. The rules of that role
+    /// are aggregated by a controller that does not run everywhere.
     Edit,
-    /// Everything, as a Role of wildcards gives it.
+    /// Everything, as in a Role of wildcards.
     Everything,
 }
 
-impl TenantRights {
+impl TenantPermissions {
     fn rule(self) -> Value {
         match self {
             Self::Edit => json!({
@@ -40,12 +40,12 @@ impl TenantRights {
 }
 
 impl Cluster {
-    /// A client of somebody who has these rights and no others. Where no rights are checked, it may do
-    /// everything.
+    /// A client with these permissions and no others. Where authorization is off, it has all
+    /// permissions.
     ///
     /// # Errors
-    /// When the server refuses the rights, or has not learned of them in time.
-    pub async fn tenant(&self, rights: TenantRights) -> Result<Client> {
+    /// When the server refuses to create them, or has not applied them in time.
+    pub async fn tenant(&self, rights: TenantPermissions) -> Result<Client> {
         if !self.can(Capability::Rbac) {
             return Ok(self.client().clone());
         }
@@ -74,7 +74,7 @@ impl Cluster {
         Ok(client)
     }
 
-    /// A server learns of rights some time after they were made.
+    /// A server applies permissions some time after they were created.
     async fn may_create_pods(&self, tenant: &Client) -> Result<()> {
         let question: SelfSubjectAccessReview = serde_json::from_value(json!({
             "spec": { "resourceAttributes": {
@@ -82,11 +82,11 @@ impl Cluster {
             } },
         }))?;
         let reviews: Api<SelfSubjectAccessReview> = Api::all(tenant.clone());
-        eventually("the tenant has its rights", SOON, async || {
+        eventually("the tenant has its permissions", SOON, async || {
             let answer = reviews.create(&PostParams::default(), &question).await?;
             ensure!(
                 answer.status.is_some_and(|status| status.allowed),
-                "not yet"
+                "not allowed yet"
             );
             Ok(())
         })

@@ -1,4 +1,4 @@
-//! Waiting for a condition, with a deadline and with what was seen last.
+//! Waits for a condition, with a deadline; errors contain the last state.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use anyhow::{Result, anyhow, bail};
 const FIRST_POLL: Duration = Duration::from_millis(20);
 const SLOWEST_POLL: Duration = Duration::from_millis(400);
 
-/// Looks until `look` succeeds. An error of `look` means "not yet" and says what was seen.
+/// Calls `check` until it succeeds. An error of `check` means "not yet" and describes the state.
 ///
 /// # Errors
-/// When it has not succeeded within `deadline`: names `what` and the last thing seen.
+/// When it has not succeeded within `deadline`: with `what` and the last error.
 pub async fn eventually<T, F>(what: &str, deadline: Duration, look: impl Fn() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,
@@ -19,12 +19,12 @@ where
     let started = Instant::now();
     let mut pause = FIRST_POLL;
     loop {
-        // A look that hangs must not outlast the deadline either.
+        // A check that hangs must not exceed the deadline either.
         let left = deadline.saturating_sub(started.elapsed()).max(FIRST_POLL);
         let seen = match tokio::time::timeout(left, look()).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(seen)) => seen,
-            Err(_) => anyhow!("the last look did not return"),
+            Err(_) => anyhow!("the last check did not return"),
         };
         if started.elapsed() + pause > deadline {
             bail!("not within {deadline:?}: {what}; last seen: {seen:#}");
@@ -34,10 +34,10 @@ where
     }
 }
 
-/// Looks again and again for the whole of `window`; every look must succeed.
+/// Calls `check` repeatedly during the whole `window`; every call must succeed.
 ///
 /// # Errors
-/// When one look fails: names `what` and how far into the window it was.
+/// When one call fails: with `what` and the time since the start.
 pub async fn throughout<F>(what: &str, window: Duration, look: impl Fn() -> F) -> Result<()>
 where
     F: Future<Output = Result<()>>,
@@ -46,7 +46,7 @@ where
     loop {
         let elapsed = started.elapsed();
         if let Err(seen) = look().await {
-            bail!("{what} for {window:?}, but after {elapsed:?}: {seen:#}");
+            bail!("{what}: expected for {window:?}, failed after {elapsed:?}: {seen:#}");
         }
         if elapsed >= window {
             return Ok(());
@@ -55,7 +55,7 @@ where
     }
 }
 
-/// An object that is not there is as good as deleted.
+/// Turns a 404 into success.
 pub(crate) fn gone(error: kube::Error) -> Result<(), kube::Error> {
     match error {
         kube::Error::Api(status) if status.code == 404 => Ok(()),
@@ -69,12 +69,12 @@ mod tests {
     use std::cell::Cell;
 
     #[tokio::test]
-    async fn a_condition_that_comes_true_is_waited_for() {
+    async fn a_condition_that_becomes_true_ends_the_wait() {
         let looks = Cell::new(0);
-        let value = eventually("third look", Duration::from_secs(10), async || {
+        let value = eventually("third check", Duration::from_secs(10), async || {
             looks.set(looks.get() + 1);
             if looks.get() < 3 {
-                bail!("look {}", looks.get());
+                bail!("check {}", looks.get());
             }
             Ok(looks.get())
         });
@@ -82,18 +82,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_deadline_tells_what_was_seen_last() {
+    async fn a_deadline_error_contains_the_last_state() {
         let never: Result<()> =
             eventually("rain", Duration::from_millis(30), async || bail!("sun")).await;
-        let told = never.unwrap_err().to_string();
+        let reported = never.unwrap_err().to_string();
         assert!(
-            told.contains("rain") && told.ends_with("last seen: sun"),
-            "{told}"
+            reported.contains("rain") && reported.ends_with("last seen: sun"),
+            "{reported}"
         );
     }
 
     #[tokio::test]
-    async fn a_look_that_hangs_does_not_outlast_the_deadline() {
+    async fn a_check_that_hangs_does_not_exceed_the_deadline() {
         let never: Result<()> = eventually("anything", Duration::from_millis(30), async || {
             std::future::pending().await
         })
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_failed_look_ends_a_window() {
+    async fn one_failed_check_ends_a_window() {
         let looks = Cell::new(0);
         let broken = throughout("quiet", Duration::from_secs(10), async || {
             looks.set(looks.get() + 1);

@@ -1,4 +1,4 @@
-//! What scenarios do with workflows, and wait for.
+//! What scenarios do with workflows, and conditions they wait for.
 
 use std::time::Duration;
 
@@ -53,8 +53,8 @@ impl Cluster {
         Workflow::of(&created.with_context(|| format!("create the workflow {name}"))?)
     }
 
-    /// Held pods that are being deleted, of a workflow that is gone: all there is to be released.
-    /// `with` makes each what else it shall be.
+    /// Creates terminating pods with holds, of a workflow that is removed: all of them have to be released.
+    /// `with` adds further properties to each.
     ///
     /// # Errors
     /// When the server refuses something.
@@ -71,7 +71,7 @@ impl Cluster {
             .await
     }
 
-    /// Deletes a workflow without waiting for it to go.
+    /// Deletes a workflow without waiting for its removal.
     ///
     /// # Errors
     /// When the server refuses it.
@@ -86,32 +86,36 @@ impl Cluster {
             .with_context(|| format!("delete the workflow {name}"))
     }
 
-    /// Deletes a workflow and takes every finalizer off by hand, until it is gone.
+    /// Deletes a workflow and removes every finalizer by hand, until it is removed.
     ///
     /// # Errors
-    /// When it stays.
-    pub async fn force_workflow_away(&self, name: &str) -> Result<()> {
+    /// When it remains.
+    pub async fn force_workflow_removal(&self, name: &str) -> Result<()> {
         self.delete_workflow(name, PropagationPolicy::Background)
             .await?;
         let none = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
-        eventually(&format!("the workflow {name} is gone"), SOON, async || {
-            let patched = self
-                .workflows()
-                .patch(name, &PatchParams::default(), &none)
-                .await;
-            match patched {
-                Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-                Err(error) => Err(error.into()),
-                Ok(_) => match self.workflows().get_opt(name).await? {
-                    Some(left) => bail!("it has finalizers {:?}", left.finalizers()),
-                    None => Ok(()),
-                },
-            }
-        })
+        eventually(
+            &format!("the workflow {name} is removed"),
+            SOON,
+            async || {
+                let patched = self
+                    .workflows()
+                    .patch(name, &PatchParams::default(), &none)
+                    .await;
+                match patched {
+                    Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+                    Err(error) => Err(error.into()),
+                    Ok(_) => match self.workflows().get_opt(name).await? {
+                        Some(left) => bail!("its finalizers are {:?}", left.finalizers()),
+                        None => Ok(()),
+                    },
+                }
+            },
+        )
         .await
     }
 
-    /// A merge patch on a workflow, as its own controller would send it.
+    /// A merge patch on a workflow, as from its own controller.
     ///
     /// # Errors
     /// When the server refuses it.
@@ -125,7 +129,7 @@ impl Cluster {
             .with_context(|| format!("patch the workflow {name}"))
     }
 
-    /// Waits until the workflow carries the hold.
+    /// Waits until the workflow has the hold.
     ///
     /// # Errors
     /// When it does not get it.
@@ -139,28 +143,32 @@ impl Cluster {
     /// When it does not get it.
     pub async fn workflow_is_held_in(&self, namespace: &str, name: &str) -> Result<()> {
         let workflows = kinds::workflows(self.client(), namespace);
-        eventually(&format!("the workflow {name} is held"), SOON, async || {
-            let seen = workflows.get(name).await?;
-            ensure!(
-                finalizers(&seen).contains(&WORKFLOW_HOLD),
-                "{:?}",
-                finalizers(&seen)
-            );
-            Ok(())
-        })
+        eventually(
+            &format!("the workflow {name} has the hold"),
+            SOON,
+            async || {
+                let seen = workflows.get(name).await?;
+                ensure!(
+                    finalizers(&seen).contains(&WORKFLOW_HOLD),
+                    "{:?}",
+                    finalizers(&seen)
+                );
+                Ok(())
+            },
+        )
         .await
     }
 
-    /// Waits until the workflow is gone.
+    /// Waits until the workflow is removed.
     ///
     /// # Errors
-    /// When it stays.
-    pub async fn workflow_is_gone(&self, name: &str, deadline: Duration) -> Result<()> {
+    /// When it remains.
+    pub async fn workflow_is_removed(&self, name: &str, deadline: Duration) -> Result<()> {
         eventually(
-            &format!("the workflow {name} is gone"),
+            &format!("the workflow {name} is removed"),
             deadline,
             async || match self.workflows().get_opt(name).await? {
-                Some(left) => bail!("it has finalizers {:?}", left.finalizers()),
+                Some(left) => bail!("its finalizers are {:?}", left.finalizers()),
                 None => Ok(()),
             },
         )

@@ -1,4 +1,4 @@
-//! What every cluster gets before the first scenario: the Workflow kind and Belayer's rights.
+//! What every cluster gets before the first scenario: the Workflow CRD and Belayer's RBAC permissions.
 
 use std::path::Path;
 use std::time::Duration;
@@ -64,13 +64,13 @@ pub(crate) fn manifest(name: &str) -> Result<&'static str> {
         "node-agent-daemonset" => {
             include_str!("../../../deploy/manifests/node-agent/daemonset.yaml")
         }
-        _ => anyhow::bail!("no manifest {name}"),
+        _ => anyhow::bail!("unknown manifest {name}"),
     })
 }
 
-/// Creates every object of a YAML text, or merges it into what is there already.
+/// Creates every object of a YAML text, or merges it into the existing one.
 ///
-/// Not by server-side apply, which the sandbox does not have.
+/// Server-side apply is not used because the sandbox does not support it.
 ///
 /// # Errors
 /// When the server refuses one.
@@ -84,7 +84,7 @@ pub(crate) async fn apply(client: &Client, yaml: &str) -> Result<()> {
 }
 
 async fn apply_one(client: &Client, object: &DynamicObject) -> Result<()> {
-    let types = object.types.as_ref().context("a manifest without a kind")?;
+    let types = object.types.as_ref().context("the manifest has no kind")?;
     let gvk = GroupVersionKind::try_from(types)?;
     let resource = ApiResource::from_gvk_with_plural(&gvk, &plural(&gvk.kind));
     let api: Api<DynamicObject> = match object.namespace() {
@@ -92,21 +92,21 @@ async fn apply_one(client: &Client, object: &DynamicObject) -> Result<()> {
         None => Api::all_with(client.clone(), &resource),
     };
     let name = object.name_any();
-    let told = || format!("apply {} {name}", gvk.kind);
+    let reported = || format!("apply {} {name}", gvk.kind);
     match api.create(&PostParams::default(), object).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.code == 409 => {
             let merge = Patch::Merge(object);
             api.patch(&name, &PatchParams::default(), &merge)
                 .await
-                .with_context(told)?;
+                .with_context(reported)?;
             Ok(())
         }
-        Err(error) => Err(error).with_context(told),
+        Err(error) => Err(error).with_context(reported),
     }
 }
 
-/// The plural of the kinds that our manifests have.
+/// The plural of the kinds in Belayer's manifests.
 fn plural(kind: &str) -> String {
     let lower = kind.to_lowercase();
     match lower.strip_suffix('y') {
@@ -115,7 +115,7 @@ fn plural(kind: &str) -> String {
     }
 }
 
-/// Installs the Workflow kind, also after a scenario that removed it, and waits until it is served.
+/// Installs the Workflow CRD, also after a scenario that removed it, and waits until it is served.
 pub async fn ensure_workflow_crd(client: &Client) -> Result<()> {
     let definitions = kinds::definitions(client);
     eventually(
@@ -126,7 +126,7 @@ pub async fn ensure_workflow_crd(client: &Client) -> Result<()> {
             let definition = definitions.get("workflows.argoproj.io").await?;
             ensure!(
                 definition.metadata.deletion_timestamp.is_none(),
-                "it is being deleted still"
+                "the old CRD is still being deleted"
             );
             kinds::workflows(client, "default")
                 .list(&Default::default())
@@ -137,7 +137,7 @@ pub async fn ensure_workflow_crd(client: &Client) -> Result<()> {
     .await
 }
 
-/// A cluster that earlier scenarios used has the Workflow kind and the gate ConfigMap as a new one has them.
+/// Restores the Workflow CRD and the gate ConfigMap of a cluster that earlier scenarios used.
 ///
 /// Each Belayer writes into the gate ConfigMap which of its controllers are off.
 pub(crate) async fn restore(client: &Client) -> Result<()> {
@@ -157,7 +157,7 @@ pub(crate) async fn restore(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Belayer's namespace, account, rights and switch, as `deploy` has them.
+/// Creates Belayer's namespace, account, RBAC permissions and gate ConfigMap, as in `deploy`.
 pub(crate) async fn grant_rights(client: &Client) -> Result<()> {
     for name in [
         "namespace",
@@ -182,10 +182,10 @@ pub(crate) async fn grant_rights(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Writes the kubeconfig of Belayer's ServiceAccount, once that has a token.
+/// Writes the kubeconfig of Belayer's ServiceAccount, once it has a token.
 ///
 /// # Errors
-/// When it gets none.
+/// When it gets none in time.
 pub(super) async fn belayer_kubeconfig(
     client: &Client,
     server: &Kubeconfig,

@@ -13,24 +13,24 @@ use super::bootstrap::{belayer_kubeconfig, ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Provider};
 use crate::control_plane::{self, Kubeconfig, node_agent_kubeconfig};
 
-/// Makes a cluster with the `kind` program and removes it afterwards.
+/// Creates a cluster with the `kind` program and deletes it afterwards.
 ///
-/// Belayer runs beside the cluster with the rights of its ServiceAccount, as on the local control
-/// plane; there is no image of it yet that could be loaded into the nodes.
+/// Belayer runs outside the cluster with the permissions of its ServiceAccount, as with the local control
+/// plane, because there is no image of it yet.
 #[derive(Debug)]
 pub struct Kind(());
 
 impl Kind {
-    /// A provider, if Docker answers and kind is installed.
+    /// The provider, if Docker is running and kind is installed.
     ///
     /// # Errors
-    /// Says which of the two is missing.
+    /// Names the one that is missing.
     pub fn new() -> Result<Self> {
         if run("docker", &["info", "--format", "{{.ServerVersion}}"]).is_err() {
-            bail!("the provider kind needs a running Docker: `docker info` fails here");
+            bail!("the provider kind requires a running Docker: `docker info` failed");
         }
         if run("kind", &["version"]).is_err() {
-            bail!("the provider kind needs the program kind, which is not installed here");
+            bail!("the provider kind requires the program kind, which is not installed");
         }
         Ok(Self(()))
     }
@@ -66,7 +66,7 @@ impl Provider for Kind {
                 "180s",
             ];
             run("kind", &create)?;
-            // From here on it is removed whatever happens.
+            // From here on the cluster is deleted on drop.
             let cluster = Running { name };
             let client = control_plane::client(&admin).await?;
             let belayer = dir.path().join("belayer.kubeconfig");
@@ -85,17 +85,17 @@ impl Provider for Kind {
     }
 }
 
-/// Address and authority of an admin's kubeconfig, without the admin's own credentials.
+/// Address and certificate authority of an admin's kubeconfig, without the admin's credentials.
 fn server_of(admin: &Path) -> Result<Kubeconfig> {
     let read = kube::config::Kubeconfig::read_from(admin)?;
     let named = read
         .clusters
         .into_iter()
         .next()
-        .context("a kubeconfig without a cluster")?;
+        .context("the kubeconfig has no cluster")?;
     let cluster = named
         .cluster
-        .context("a kubeconfig with an empty cluster")?;
+        .context("the cluster of the kubeconfig is empty")?;
     let authority_pem = match cluster.certificate_authority_data {
         None => None,
         Some(data) => {
@@ -103,7 +103,7 @@ fn server_of(admin: &Path) -> Result<Kubeconfig> {
             Some(String::from_utf8(bytes.0)?)
         }
     };
-    let server = cluster.server.context("a kubeconfig without a server")?;
+    let server = cluster.server.context("the kubeconfig has no server")?;
     Ok(Kubeconfig {
         server,
         authority_pem,
@@ -153,14 +153,14 @@ impl Backend for KindBackend {
     }
 }
 
-/// A kind cluster that is removed when it is dropped.
+/// A kind cluster that is deleted when this is dropped.
 struct Running {
     name: String,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Nobody is left to tell.
+        // An error cannot be reported here.
         let _ = run("kind", &["delete", "cluster", "--name", &self.name]);
     }
 }

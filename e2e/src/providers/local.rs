@@ -13,18 +13,16 @@ use serde::Deserialize;
 use super::bootstrap::{apply, belayer_kubeconfig, ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
 use crate::conformance::{Compactor, beside};
-use crate::control_plane::{
-    Binaries, ClaimController, ControlPlane, Options, node_agent_kubeconfig,
-};
+use crate::control_plane::{Binaries, ControlPlane, Options, PvcController, node_agent_kubeconfig};
 
-/// Starts control planes from these programs.
+/// Starts control planes with these programs.
 #[derive(Debug)]
 pub struct Local {
     binaries: Binaries,
 }
 
 impl Local {
-    /// A provider that runs these programs.
+    /// A provider with these programs.
     #[must_use]
     pub fn new(binaries: Binaries) -> Self {
         Self { binaries }
@@ -37,7 +35,7 @@ impl Provider for Local {
     }
 
     fn clusters(&self) -> Clusters {
-        // Most of a scenario is waiting, and a control plane needs about 700 MB.
+        // A scenario mostly waits, and a control plane needs about 700 MB.
         Clusters::Kept(3)
     }
 
@@ -89,7 +87,7 @@ impl Backend for LocalBackend {
             can.extend([
                 Capability::GarbageCollector,
                 Capability::NamespaceDeletion,
-                Capability::ClaimController,
+                Capability::PvcController,
             ]);
         }
         if self.plane.hollow_nodes() > 0 && self.plane.has_scheduler() {
@@ -132,11 +130,11 @@ impl Backend for LocalBackend {
         self.plane.start_extra_kubelet(node)
     }
 
-    fn switch_claim_controller(&self, claims: ClaimController) -> BoxFuture<'_, Result<()>> {
+    fn switch_pvc_controller(&self, claims: PvcController) -> BoxFuture<'_, Result<()>> {
         if !self.plane.has_controller_manager() {
             return Box::pin(async { Ok(()) });
         }
-        Box::pin(self.plane.switch_claim_controller(claims))
+        Box::pin(self.plane.switch_pvc_controller(claims))
     }
 }
 
@@ -150,7 +148,7 @@ impl AuditLog {
         file.seek(SeekFrom::Start(mark.0))?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
-        // The last line may be half written: it will be whole at the next look.
+        // The last line may be incomplete: it is read by the next call.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         whole
             .lines()
@@ -204,7 +202,7 @@ struct ResponseStatus {
     code: u16,
 }
 
-/// Nothing for requests that are about no object, such as discovery.
+/// `None` for requests without an object, such as discovery.
 fn read_line(line: &str) -> Result<Option<Request>> {
     let event: AuditEvent =
         serde_json::from_str(line).with_context(|| format!("an audit line: {line}"))?;

@@ -1,4 +1,4 @@
-//! Where scenarios run: the sandbox, a local control plane, kind.
+//! The clusters for scenarios: the sandbox, a local control plane, kind.
 
 mod bootstrap;
 mod kind;
@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 use kube::Client;
 
 use crate::conformance::Compactor;
-use crate::control_plane::ClaimController;
+use crate::control_plane::PvcController;
 use crate::harness::Kubectl;
 use crate::peers::Peer;
 
@@ -26,16 +26,16 @@ pub use self::local::Local;
 pub(crate) use self::sandbox::BELAYER;
 pub use self::sandbox::Sandbox;
 
-/// What a scenario may need and a provider may lack.
+/// A capability that a scenario may require and a provider may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Capability {
     /// Pods are bound to nodes and run by a kubelet.
     Kubelet,
-    /// Dependents go with their owners, in all three propagation policies.
+    /// Dependents are deleted with their owners, with all three propagation policies.
     GarbageCollector,
-    /// A deleted namespace is emptied.
+    /// The content of a deleted namespace is deleted.
     NamespaceDeletion,
-    /// Belayer's rights are checked on every request.
+    /// RBAC is checked for every request of Belayer's.
     Rbac,
     /// The admission policies of Kubernetes 1.36 work.
     AdmissionPolicies,
@@ -43,16 +43,16 @@ pub enum Capability {
     Recorder,
     /// Faults can be injected into Belayer's requests.
     Faults,
-    /// Objects travel as protobuf too.
+    /// Objects can be read as protobuf.
     Protobuf,
-    /// kubectl is installed here.
+    /// kubectl is installed.
     Kubectl,
-    /// Programs with client-go can be run here.
+    /// Programs with client-go can be run.
     ClientGo,
-    /// Scenarios are run by root, who may mount.
+    /// The scenarios run as root, so that they can mount.
     Root,
-    /// kube-controller-manager runs, and its own controller of claims can be switched off.
-    ClaimController,
+    /// kube-controller-manager runs, and its PVC protection controller can be switched off.
+    PvcController,
 }
 
 impl fmt::Display for Capability {
@@ -69,83 +69,83 @@ impl fmt::Display for Capability {
             Self::Kubectl => "kubectl",
             Self::ClientGo => "client-go (Go builds it)",
             Self::Root => "root",
-            Self::ClaimController => "kube-controller-manager's controller of claims",
+            Self::PvcController => "kube-controller-manager's PVC protection controller",
         })
     }
 }
 
-/// How scenarios that need a cluster to themselves get one.
+/// The clusters of exclusive scenarios.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clusters {
-    /// A new one each: they cost nothing.
+    /// A new one for each: starting one costs nothing.
     Plenty,
-    /// One after the other on so many, which are kept for the whole run.
+    /// This many clusters, each for scenarios one after the other, kept during the whole run.
     Kept(usize),
 }
 
-/// A way to have clusters.
+/// Starts clusters.
 pub trait Provider: Send + Sync {
     /// The name on the command line.
     fn name(&self) -> &'static str;
 
-    /// Whether clusters are dear.
+    /// Whether each exclusive scenario gets a new cluster.
     fn clusters(&self) -> Clusters;
 
-    /// How many pods the scenarios about size make.
+    /// How many pods the size scenarios create.
     fn large(&self) -> usize;
 
-    /// A new cluster, with the Workflow kind installed and Belayer's namespace, account and rights.
+    /// A new cluster, with the Workflow CRD and Belayer's namespace, account and RBAC permissions.
     fn start(&self) -> BoxFuture<'_, Result<Arc<dyn Backend>>>;
 }
 
-/// A running cluster. Dropping it ends it.
+/// A running cluster. Dropping it stops it.
 pub trait Backend: Send + Sync {
-    /// What it can do.
+    /// Its capabilities.
     fn capabilities(&self) -> Vec<Capability>;
 
-    /// A client that may do everything.
+    /// A client with all permissions.
     fn client(&self) -> &Client;
 
     /// The kubeconfig of an admin.
     fn admin_kubeconfig(&self) -> &Path;
 
-    /// The kubeconfig of Belayer's ServiceAccount, with exactly the rights that are deployed.
+    /// The kubeconfig of Belayer's ServiceAccount, with exactly the deployed permissions.
     fn belayer_kubeconfig(&self) -> &Path;
 
-    /// Writes the kubeconfig of the node agent of a node: of its ServiceAccount, with the rights that are
-    /// deployed, and with a token that names the node.
+    /// Writes the kubeconfig of a node's agent: its ServiceAccount, with the deployed permissions, and a
+    /// token that is bound to the node.
     fn agent_kubeconfig<'a>(&'a self, node: &'a str, path: &'a Path) -> BoxFuture<'a, Result<()>>;
 
-    /// The record of Belayer's requests, where there is one.
+    /// The record of Belayer's requests, if there is one.
     fn recorder(&self) -> Option<&dyn Recorder> {
         None
     }
 
-    /// Fault injection, where there is one.
+    /// Fault injection, if supported.
     fn faults(&self) -> Option<&Faults> {
         None
     }
 
-    /// Makes the server forget old versions, where that can be done.
+    /// Compacts old versions, if supported.
     fn compactor(&self) -> Option<Compactor> {
         None
     }
 
-    /// Starts one more kubelet, on a node of its own, which ends with the process.
+    /// Starts another kubelet with its own node, which stops with the process.
     ///
     /// # Errors
-    /// When there is none to be had.
+    /// When no kubelet is available.
     fn start_kubelet(&self, _node: &str) -> Result<crate::control_plane::Process> {
-        anyhow::bail!("no kubelet can be started here")
+        anyhow::bail!("this provider cannot start a kubelet")
     }
 
-    /// Switches kube-controller-manager's own controller of claims; where there is none, it is off.
-    fn switch_claim_controller(&self, _: ClaimController) -> BoxFuture<'_, Result<()>> {
+    /// Switches kube-controller-manager's PVC protection controller; where there is none, it counts as off.
+    fn switch_pvc_controller(&self, _: PvcController) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { Ok(()) })
     }
 }
 
-/// What scenarios can do on this machine, whatever the provider.
+/// Capabilities of this machine, for every provider.
 fn of_this_machine() -> impl Iterator<Item = Capability> {
     [
         (rustix::process::geteuid().is_root(), Capability::Root),
@@ -156,25 +156,25 @@ fn of_this_machine() -> impl Iterator<Item = Capability> {
     .filter_map(|(can, capability)| can.then_some(capability))
 }
 
-/// A place in the record of Belayer's requests.
+/// A position in the record of Belayer's requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mark(pub(crate) u64);
 
 /// One request of Belayer's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// In RBAC's words: `get`, `patch`, ...
+    /// The verb as in RBAC: `get`, `patch`, ...
     pub verb: String,
     /// The plural, with its subresource: `pods`, `pods/status`.
     pub resource: String,
     /// `namespace/name`.
     pub object: String,
-    /// What the server answered.
+    /// The status code of the response.
     pub code: u16,
 }
 
 impl Request {
-    /// Whether it may have changed anything.
+    /// Whether it is a mutating request.
     #[must_use]
     pub fn is_write(&self) -> bool {
         !matches!(self.verb.as_str(), "get" | "list" | "watch")
@@ -191,21 +191,21 @@ impl fmt::Display for Request {
     }
 }
 
-/// What Belayer sent.
+/// The record of Belayer's requests.
 pub trait Recorder: Send + Sync {
-    /// The place reached by now.
+    /// The current position.
     ///
     /// # Errors
     /// When the record cannot be read.
     fn mark(&self) -> Result<Mark>;
 
-    /// The mutating requests after a place, in the order they were answered.
+    /// The mutating requests after a position, in the order of their responses.
     ///
     /// # Errors
     /// When the record cannot be read.
     fn writes_since(&self, mark: Mark) -> Result<Vec<Request>>;
 
-    /// How many GETs of single objects of this plural there have been in all.
+    /// The total number of GETs of single objects of this resource.
     ///
     /// # Errors
     /// When the record cannot be read.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Result;
-use belayer_sandbox::companions::Companions;
+use belayer_sandbox::simulated::SimulatedControllers;
 use belayer_sandbox::{Faults, Listener, Outcome, Verb, Write};
 use futures::future::BoxFuture;
 use kube::Client;
@@ -19,7 +19,7 @@ use crate::control_plane;
 /// The name under which Belayer's requests are recorded.
 pub(crate) const BELAYER: &str = "belayer";
 
-/// Starts sandboxes: each listens on a loopback address, for Belayer is a process of its own.
+/// Starts sandboxes. Each listens on a loopback address, because Belayer is a separate process.
 #[derive(Debug, Default)]
 pub struct Sandbox;
 
@@ -39,7 +39,7 @@ impl Provider for Sandbox {
     fn start(&self) -> BoxFuture<'_, Result<Arc<dyn Backend>>> {
         Box::pin(async {
             let sandbox = belayer_sandbox::Sandbox::builder()
-                .companions(Companions::all())
+                .controllers(SimulatedControllers::all())
                 .build();
             let listener = sandbox.listen_anywhere().await?;
             let dir = tempfile::Builder::new()

@@ -1,4 +1,4 @@
-//! The admission policy that ties the hold at creation.
+//! The admission policy that adds the hold (a finalizer) at creation.
 
 use std::time::Duration;
 
@@ -20,21 +20,21 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "policy-ties-hold-at-creation",
-            "the admission policy holds from the first moment and obeys its switch",
+            "the admission policy adds the hold at creation and respects its switch",
             at_creation,
         )
         .needs([AdmissionPolicies]),
     ]
 }
 
-/// No Belayer runs: what is on a pod, the policy has put there.
+/// No Belayer runs, so the policy has added every hold.
 async fn at_creation(cluster: Cluster) -> Result<()> {
     apply(cluster.client(), manifest("pod-hold-policy")?).await?;
     let shown = obeys(&cluster).await;
     remove_policy(&cluster, POLICY).await?;
     switch(&cluster, "hold", "on").await?;
     shown?;
-    // Learned late, but learned: later scenarios must not meet it.
+    // Wait until the change is effective, so that later scenarios are not affected.
     let workflow = cluster.workflow("after").await?;
     ties(&cluster, &workflow, false).await
 }
@@ -47,7 +47,7 @@ pub(super) async fn remove_policy(cluster: &Cluster, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes something of the admission's own kinds, if it is there.
+/// Deletes an object of the admission API, if it exists.
 pub(super) async fn remove_cluster_wide(cluster: &Cluster, kind: &str, name: &str) -> Result<()> {
     let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
     let all: Api<DynamicObject> =
@@ -116,12 +116,12 @@ async fn obeys(cluster: &Cluster) -> Result<()> {
     without_switch
 }
 
-/// Within a moment a new pod of the workflow has the hold from its creation on, or has not.
+/// Waits until a new pod of the workflow is created with the hold, or without.
 async fn ties(cluster: &Cluster, workflow: &Workflow, expected: bool) -> Result<()> {
     let what = if expected {
-        "a new pod is held at once"
+        "a new pod is created with the hold"
     } else {
-        "a new pod is not held"
+        "a new pod is created without the hold"
     };
     eventually(what, SOON, async || {
         let name = format!(

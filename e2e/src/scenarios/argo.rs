@@ -1,4 +1,4 @@
-//! Beside a workflow controller that labels, deletes and patches the same pods.
+//! Together with a workflow controller that labels, deletes and patches the same pods.
 
 use std::time::{Duration, Instant};
 
@@ -31,13 +31,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::shared(
             "argo-deletes-without-label",
-            "the workflow's own status says that a result was taken",
+            "a result recorded in the workflow's status counts as consumed",
             beside(Nodes::Plain),
         )
         .needs([Recorder]),
         Scenario::shared(
             "argo-compressed-nodes",
-            "also where the nodes are compressed",
+            "the same with compressed nodes",
             beside(Nodes::Compressed),
         )
         .needs([Recorder]),
@@ -48,13 +48,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         ),
         Scenario::shared(
             "argo-own-finalizer-beside",
-            "with Argo's own finalizer on, no result is lost and nothing left",
+            "with Argo's own finalizer, no result is lost and no finalizer is left",
             own_finalizer,
         )
         .needs([GarbageCollector]),
         Scenario::shared(
             "argo-retry-same-names",
-            "a retry takes the names of the pods that it deletes",
+            "a retry re-uses the names of the pods that it deletes",
             |cluster| retried(cluster, None),
         ),
         Scenario::alone(
@@ -67,7 +67,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         ),
         Scenario::shared(
             "argo-terminate",
-            "a terminated workflow's pods go",
+            "the pods of a terminated workflow are released",
             |cluster| terminated(cluster, None),
         ),
         Scenario::alone(
@@ -80,13 +80,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         ),
         Scenario::alone(
             "argo-deletion-while-both-down",
-            "workflows deleted while Belayer and Argo are down",
+            "workflows are deleted while Belayer and Argo are down",
             both_down,
         )
         .needs([GarbageCollector]),
         Scenario::alone(
             "argo-status-asked-sparingly",
-            "a workflow's status is fetched once for all its pods, once a second at most",
+            "a workflow's status is read once for all its pods, at most once a second",
             sparingly,
         )
         .needs([Recorder]),
@@ -108,7 +108,7 @@ async fn deleted_without_label(cluster: Cluster, options: ArgoOptions) -> Result
     for name in names {
         cluster.is_held(name).await?;
     }
-    // Deleted, and no word of the controller: the result is still wanted.
+    // Deleted, and not recorded by the controller: the result is still needed.
     cluster.finish("c", "Failed").await?;
     cluster.delete("c").await?;
     let gets = cluster.recorder()?.gets("workflows")?;
@@ -116,20 +116,18 @@ async fn deleted_without_label(cluster: Cluster, options: ArgoOptions) -> Result
     cluster.stays_held("c").await?;
     let looks = cluster.recorder()?.gets("workflows")? - gets;
     let seconds = started.elapsed().as_secs();
-    cluster.note(format!(
-        "{looks} look(s) at workflows in {seconds} s of waiting"
-    ));
+    cluster.note(format!("{looks} live reads of workflows in {seconds} s"));
 
     let argo = Argo::start(&cluster, options);
     for name in ["a", "b"] {
         cluster.finish(name, "Succeeded").await?;
     }
     for name in names {
-        cluster.is_gone(name).await?;
+        cluster.is_removed(name).await?;
     }
     let taken = argo.taken();
     argo.stop().await?;
-    ensure!(taken.len() == 3, "results taken: {taken:?}");
+    ensure!(taken.len() == 3, "results consumed: {taken:?}");
     Ok(())
 }
 
@@ -152,13 +150,16 @@ async fn sparingly(cluster: Cluster) -> Result<()> {
     }
     let looks = cluster.recorder()?.gets("workflows")? - gets;
     let seconds = started.elapsed().as_secs_f64();
-    cluster.note(format!("{looks} look(s) in {seconds:.1} s for 50 pods"));
-    ensure!(looks >= 1, "nobody looked");
+    cluster.note(format!("{looks} live reads in {seconds:.1} s for 50 pods"));
+    ensure!(looks >= 1, "no live read was made");
     ensure!(
         looks as f64 <= seconds + 2.0,
-        "{looks} looks in {seconds:.1} s"
+        "{looks} live reads in {seconds:.1} s"
     );
-    ensure!(cluster.held_count().await? == 50, "let go without evidence");
+    ensure!(
+        cluster.held_count().await? == 50,
+        "a pod was released without evidence"
+    );
     let nodes: serde_json::Map<_, _> = (0..50)
         .map(|index| (format!("w-p{index}"), json!({ "phase": "Succeeded" })))
         .collect();
@@ -183,10 +184,10 @@ async fn offloaded(cluster: Cluster) -> Result<()> {
     cluster.delete("a").await?;
     cluster.stays_held("a").await?;
     cluster.consume("a").await?;
-    cluster.is_gone("a").await
+    cluster.is_removed("a").await
 }
 
-/// Argo holds, labels, patches and deletes the pods that Belayer holds as well.
+/// Argo holds, labels, patches and deletes the same pods as Belayer.
 async fn own_finalizer(cluster: Cluster) -> Result<()> {
     let argo = Argo::start(
         &cluster,
@@ -210,14 +211,14 @@ async fn own_finalizer(cluster: Cluster) -> Result<()> {
         } else {
             "Succeeded"
         };
-        // Somebody deletes some before the controller had a look.
+        // Some are deleted before the controller has read them.
         cluster.finish(&name, phase).await?;
     }
     cluster.is_empty(SOON).await?;
     let taken = argo.taken();
     ensure!(taken.len() == pods, "{} of {pods} results", taken.len());
 
-    // And a workflow that is deleted before its time.
+    // And a workflow that is deleted before it has finished.
     let early = cluster.workflow("early").await?;
     let all = (0..pods).map(|index| step(&format!("e{index}"), &early).finalizer(STATUS));
     cluster.create_all(all).await?;
@@ -225,12 +226,12 @@ async fn own_finalizer(cluster: Cluster) -> Result<()> {
     cluster
         .delete_workflow("early", PropagationPolicy::Background)
         .await?;
-    cluster.workflow_is_gone("early", SOON).await?;
+    cluster.workflow_is_removed("early", SOON).await?;
     cluster.is_empty(SOON).await?;
     argo.stop().await
 }
 
-/// Has something happen, while Belayer is down if one is given.
+/// Runs an action, while Belayer is down if one is given.
 async fn meanwhile<F: Future<Output = Result<()>>>(
     cluster: &Cluster,
     belayer: Option<Belayer>,
@@ -272,8 +273,8 @@ async fn retried(cluster: Cluster, belayer: Option<Belayer>) -> Result<()> {
         cluster.consume(name).await?;
     }
     let belayer = meanwhile(&cluster, belayer, async {
-        // What `argo retry` does: the server deletes the pods, resets the workflow, and its
-        // controller makes pods of the very same names.
+        // As `argo retry`: the server deletes the pods and resets the workflow, and its controller creates
+        // pods of the same names.
         for name in names {
             cluster.delete(name).await?;
         }
@@ -285,11 +286,11 @@ async fn retried(cluster: Cluster, belayer: Option<Belayer>) -> Result<()> {
     })
     .await?;
     for name in names {
-        cluster.is_gone(name).await?;
+        cluster.is_removed(name).await?;
         cluster.create(&step(name, &workflow)).await?;
         cluster.is_held(name).await?;
     }
-    // What was said of their predecessors says nothing of them.
+    // Evidence about the previous pods does not apply to the new ones.
     cluster.finish("a", "Succeeded").await?;
     cluster.delete("a").await?;
     cluster.keeps_hold("a").await?;
@@ -298,7 +299,7 @@ async fn retried(cluster: Cluster, belayer: Option<Belayer>) -> Result<()> {
         "w-a": { "id": "w-a", "name": "w-a", "phase": "Succeeded" },
     } } });
     cluster.merge_workflow("w", fulfilled).await?;
-    cluster.is_gone("a").await?;
+    cluster.is_removed("a").await?;
     cluster.keeps_hold("b").await?;
     stopped(belayer).await
 }
@@ -353,7 +354,7 @@ async fn both_down(cluster: Cluster) -> Result<()> {
     }
     let belayer = cluster.start_belayer().await?;
     for name in ["w0", "w1"] {
-        cluster.workflow_is_gone(name, SOON).await?;
+        cluster.workflow_is_removed(name, SOON).await?;
     }
     cluster.is_empty(SOON).await?;
     belayer.stop().await

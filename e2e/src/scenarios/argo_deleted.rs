@@ -1,4 +1,4 @@
-//! Pods of Argo that are deleted, and what their deletion meets: a result that must be saved, or none.
+//! Deleted Argo pods: those with a result that must be saved, and those without.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::argo::step;
 use crate::harness::{Cluster, HOLD, Scenario, Workflow, eventually, finalizers, throughout};
 
 const SOON: Duration = Duration::from_secs(30);
-/// How long a cluster is watched for releases that must not come.
+/// How long the absence of releases is observed.
 const WINDOW: Duration = Duration::from_secs(2);
 const COMPONENT: &str = "workflows.argoproj.io/component";
 
@@ -18,12 +18,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::shared(
             "a6-deleted-while-running",
-            "a pod that its deletion ended is released, one that has a result is held",
+            "a pod that its deletion ended is released, one with a result keeps its hold",
             deleted_while_running,
         ),
         Scenario::shared(
             "a3-pods-that-argo-runs-for-itself",
-            "agents and garbage collectors of artifacts are never held",
+            "agent pods and artifact garbage collection pods never get a hold",
             never_held,
         ),
     ]
@@ -70,7 +70,7 @@ pub(super) async fn report(
         .with_context(|| format!("report on {name}"))
 }
 
-/// A step that runs, on a node without a kubelet: its status is what the scenario writes.
+/// A running step, on a node without a kubelet: the scenario writes its status.
 pub(super) async fn running(
     cluster: &Cluster,
     workflow: &Workflow,
@@ -88,23 +88,27 @@ pub(super) async fn running(
     .await
 }
 
-/// Without any grace: by force, or as the kubelet does once nothing runs any more.
+/// Deletes without grace: by force, or as the kubelet does after all containers have ended.
 pub(super) async fn delete_at_once(cluster: &Cluster, name: &str) -> Result<()> {
     let how = DeleteParams::default().grace_period(0);
     let deleted = cluster.pods().delete(name, &how).await;
     deleted.map(drop).with_context(|| format!("delete {name}"))
 }
 
-/// For a while all of these keep their hold.
+/// Checks that all of these keep their hold for a while.
 pub(super) async fn all_stay_held(cluster: &Cluster, names: &[&str]) -> Result<()> {
     cluster.belayer_has_caught_up().await?;
-    throughout("what has a result must stay held", WINDOW, async || {
-        for name in names {
-            let seen = cluster.pods().get(name).await?;
-            ensure!(finalizers(&seen).contains(&HOLD), "{name} is not held");
-        }
-        Ok(())
-    })
+    throughout(
+        "pods with a result must keep their hold",
+        WINDOW,
+        async || {
+            for name in names {
+                let seen = cluster.pods().get(name).await?;
+                ensure!(finalizers(&seen).contains(&HOLD), "{name} has no hold");
+            }
+            Ok(())
+        },
+    )
     .await
 }
 
@@ -129,9 +133,9 @@ async fn deleted_while_running(cluster: Cluster) -> Result<()> {
     for name in ["killed", "graceful", "sidecar", "ended", "unscheduled"] {
         cluster.delete(name).await?;
     }
-    // It never ran: nothing is waited for.
-    cluster.is_gone("unscheduled").await?;
-    // What still runs may come to a good end within its grace.
+    // It never ran, so there is no result to wait for.
+    cluster.is_removed("unscheduled").await?;
+    // A running pod may still end with a result within its grace period.
     all_stay_held(&cluster, &all).await?;
 
     let killed = [("main", bad), ("wait", good.clone())];
@@ -146,7 +150,7 @@ async fn deleted_while_running(cluster: Cluster) -> Result<()> {
     report(&cluster, "sidecar", "Failed", &late).await?;
     cluster.is_not_held("killed").await?;
     delete_at_once(&cluster, "killed").await?;
-    cluster.is_gone("killed").await?;
+    cluster.is_removed("killed").await?;
     all_stay_held(&cluster, &["graceful", "sidecar", "ended"]).await?;
     counted(&cluster, "EndedByDeletion", 2.0).await?;
     for name in ["graceful", "sidecar", "ended"] {
@@ -156,7 +160,7 @@ async fn deleted_while_running(cluster: Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Each such release can be traced to its namespace.
+/// Each such release is counted for its namespace.
 pub(super) async fn counted(cluster: &Cluster, evidence: &str, times: f64) -> Result<()> {
     let labels = [
         ("judgement", evidence),
@@ -166,7 +170,10 @@ pub(super) async fn counted(cluster: &Cluster, evidence: &str, times: f64) -> Re
     eventually("the releases are counted", SOON, async || {
         let belayer = cluster.shared_belayer()?;
         let counted = belayer.metric("belayer_unread_pods_total", &labels).await?;
-        ensure!((counted - times).abs() < f64::EPSILON, "{counted} counted");
+        ensure!(
+            (counted - times).abs() < f64::EPSILON,
+            "{counted} releases are counted"
+        );
         Ok(())
     })
     .await
@@ -190,7 +197,7 @@ async fn never_held(cluster: Cluster) -> Result<()> {
     counted(&cluster, "NeverHeld", 2.0).await?;
     for of in ["agent", "artifact-gc"] {
         let seen = cluster.pods().get(of).await?;
-        ensure!(!finalizers(&seen).contains(&HOLD), "{of} is held");
+        ensure!(!finalizers(&seen).contains(&HOLD), "{of} has a hold");
     }
     Ok(())
 }

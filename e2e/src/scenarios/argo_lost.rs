@@ -16,7 +16,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     )]
 }
 
-/// A node that nobody reports on but the scenario.
+/// A node whose status only the scenario writes.
 async fn node(cluster: &Cluster, name: &str, ready: &str) -> Result<()> {
     let object: DynamicObject = serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "Node", "metadata": { "name": name },
@@ -38,7 +38,7 @@ async fn node(cluster: &Cluster, name: &str, ready: &str) -> Result<()> {
         .with_context(|| format!("the status of node {name}"))
 }
 
-/// As pod garbage collection does with the pods of a node that is not there.
+/// Writes what pod garbage collection writes for the pods of a missing node.
 async fn collect(cluster: &Cluster, name: &str) -> Result<()> {
     let status = json!({ "status": {
         "phase": "Failed",
@@ -84,16 +84,16 @@ async fn released(cluster: &Cluster, gone: &str, silent: &str, ready: &str) -> R
     collect(cluster, "saved").await?;
     delete_at_once(cluster, "forced").await?;
     delete_at_once(cluster, "alive").await?;
-    cluster.is_gone("lost").await?;
-    cluster.is_gone("forced").await?;
-    // One can still be read, and the kubelet of the other will report how it ends.
+    cluster.is_removed("lost").await?;
+    cluster.is_removed("forced").await?;
+    // The result of one can still be read, and the kubelet of the other will report its end.
     all_stay_held(cluster, &["saved", "alive"]).await?;
     counted(cluster, "NodeLost", 2.0).await?;
     // Killed by force, it has no result either.
     let killed = [("main", exited(137)), ("wait", exited(137))];
     report(cluster, "alive", "Failed", &killed).await?;
-    cluster.is_gone("alive").await?;
+    cluster.is_removed("alive").await?;
     counted(cluster, "EndedByDeletion", 1.0).await?;
     cluster.consume("saved").await?;
-    cluster.is_gone("saved").await
+    cluster.is_removed("saved").await
 }

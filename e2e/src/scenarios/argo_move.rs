@@ -1,4 +1,4 @@
-//! The way from Argo's own switch to Belayer and back, as `docs/argo.md` has it, command by command.
+//! Moving from Argo's own finalizer to Belayer and back, with the commands of `docs/argo.md`.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::providers::{apply, manifest};
 const SOON: Duration = Duration::from_secs(60);
 const STATUS: &str = "workflows.argoproj.io/status";
 
-/// What the page prints finalizers with.
+/// The output format that the page uses for finalizers.
 const EACH: &str =
     "jsonpath={range .items[*]}{.metadata.name} {.metadata.finalizers}{\"\\n\"}{end}";
 
@@ -33,7 +33,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "argo-there-and-back",
-            "the page about Argo's own switch, command by command: observe, adopt, and back",
+            "the commands of docs/argo.md: observe, adopt Argo's finalizer, and back",
             there_and_back,
         )
         .needs([Kubectl])
@@ -54,7 +54,7 @@ async fn there_and_back(cluster: Cluster) -> Result<()> {
     adopted(&cluster, &belayer).await?;
     belayer.stop().await?;
 
-    // Argo's own is off: what comes now carries Belayer's hold alone, and adopting ends.
+    // Argo's switch is off: new pods have Belayer's hold only, and `adopt` has no effect on them.
     cluster.create(&pod("build-d").of(&workflow)).await?;
     let belayer = start(&cluster, "podFinalizer: {profiles: [{builtIn: argo}]}").await?;
     shows(&cluster, &["build-b [S,H]", "build-d [H]"]).await?;
@@ -71,7 +71,7 @@ async fn there_and_back(cluster: Cluster) -> Result<()> {
     belayer.stop().await
 }
 
-/// The step before the last: policies that are there go, and what is created then is tied by nobody.
+/// The step before the last: the policies are deleted, and new pods are created without a hold.
 async fn without_policies(cluster: &Cluster, workflow: &Workflow) -> Result<()> {
     for name in ["pod-hold-policy", "workflow-hold-policy"] {
         apply(cluster.client(), manifest(name)?).await?;
@@ -86,19 +86,19 @@ async fn without_policies(cluster: &Cluster, workflow: &Workflow) -> Result<()> 
     self::tied(cluster, workflow, false).await
 }
 
-/// Whether a pod that is created now is tied, before long: API servers learn of policies late.
+/// Waits until new pods are created with or without the hold: API servers apply policies late.
 async fn tied(cluster: &Cluster, workflow: &Workflow, expected: bool) -> Result<()> {
-    let what = format!("a new pod is tied at creation: {expected}");
+    let what = format!("a new pod is created with the hold: {expected}");
     eventually(&what, SOON, async || {
         let name = format!("try-{}", jiff::Timestamp::now().as_microsecond());
         let created = cluster.create(&pod(&name).of(workflow)).await?;
         let held = finalizers(&created).contains(&HOLD);
-        // Not to be seen in what the page prints.
+        // Removed from the output of the page's commands.
         let free = json!({ "metadata": { "finalizers": null } });
         cluster.merge(&name, free).await?;
         cluster.remove(&name).await?;
-        cluster.is_gone(&name).await?;
-        ensure!(held == expected, "it is {held}");
+        cluster.is_removed(&name).await?;
+        ensure!(held == expected, "has the hold: {held}");
         Ok(())
     })
     .await
@@ -118,7 +118,7 @@ async fn argos_own(cluster: &Cluster, name: &str, workflow: &Workflow) -> Result
         .map(drop)
 }
 
-/// What the page's first command prints, before long; `S` is Argo's finalizer, `H` Belayer's.
+/// Waits for the output of the page's first command; `S` is Argo's finalizer, `H` Belayer's.
 async fn shows(cluster: &Cluster, expected: &[&str]) -> Result<()> {
     let label = "workflows.argoproj.io/workflow";
     eventually(&format!("kubectl shows {expected:?}"), SOON, async || {
@@ -145,22 +145,24 @@ async fn shows(cluster: &Cluster, expected: &[&str]) -> Result<()> {
     .await
 }
 
-/// Step 1: nothing is held, and what is lost is counted.
+/// Step 1: no holds are added, and lost results are counted.
 async fn observed(cluster: &Cluster) -> Result<Belayer> {
     let belayer = start(cluster, OBSERVE).await?;
     let kubectl = cluster.kubectl();
-    eventually("the pods are seen", SOON, async || {
+    eventually("the pods are counted", SOON, async || {
         let seen = belayer.metric("belayer_informer_objects", &[("kind", "Pod")]);
-        ensure!(seen.await? >= 3.0, "not yet");
+        ensure!(seen.await? >= 3.0, "fewer than three");
         Ok(())
     })
     .await?;
-    let told = belayer.holds().await?["pod-finalizer"].clone();
+    let reported = belayer.holds().await?["pod-finalizer"].clone();
     ensure!(
-        told["held"] == 0 && told["observedLosses"] == 0 && told["latestLosses"] == json!([]),
-        "{told}"
+        reported["held"] == 0
+            && reported["observedLosses"] == 0
+            && reported["latestLosses"] == json!([]),
+        "{reported}"
     );
-    // Somebody takes Argo's finalizer off by hand: the pod goes before its result was taken.
+    // Argo's finalizer is removed by hand: the pod is removed before its result was consumed.
     cluster.finish("build-c", "Succeeded").await?;
     kubectl
         .run(["delete", "pod", "build-c", "--wait=false"])
@@ -169,11 +171,14 @@ async fn observed(cluster: &Cluster) -> Result<Belayer> {
     kubectl
         .run(["patch", "pod", "build-c", "--type=merge", "-p", none])
         .await?;
-    cluster.is_gone("build-c").await?;
-    eventually("the loss is told", SOON, async || {
-        let told = belayer.holds().await?["pod-finalizer"].clone();
-        ensure!(told["observedLosses"] == 1, "{told}");
-        ensure!(told["latestLosses"][0]["name"] == "build-c", "{told}");
+    cluster.is_removed("build-c").await?;
+    eventually("the lost result is reported", SOON, async || {
+        let reported = belayer.holds().await?["pod-finalizer"].clone();
+        ensure!(reported["observedLosses"] == 1, "{reported}");
+        ensure!(
+            reported["latestLosses"][0]["name"] == "build-c",
+            "{reported}"
+        );
         Ok(())
     })
     .await?;
@@ -181,7 +186,7 @@ async fn observed(cluster: &Cluster) -> Result<Belayer> {
     Ok(belayer)
 }
 
-/// Step 2: both finalizers are on, and leave together.
+/// Step 2: both finalizers are present, and are removed together.
 async fn adopted(cluster: &Cluster, belayer: &Belayer) -> Result<()> {
     let kubectl = cluster.kubectl();
     shows(cluster, &["build-a [S,H]", "build-b [S,H]"]).await?;
@@ -192,7 +197,7 @@ async fn adopted(cluster: &Cluster, belayer: &Belayer) -> Result<()> {
     kubectl
         .run(["delete", "pod", "build-a", "--wait=false"])
         .await?;
-    cluster.is_gone("build-a").await?;
+    cluster.is_removed("build-a").await?;
     shows(cluster, &["build-b [S,H]"]).await?;
     for evidence in ["Consumed", "Adopted"] {
         let labels = [("controller", "pod-finalizer"), ("evidence", evidence)];
@@ -201,13 +206,13 @@ async fn adopted(cluster: &Cluster, belayer: &Belayer) -> Result<()> {
     }
     ensure!(
         belayer.log()?.contains("released adopted finalizers"),
-        "the log does not say so"
+        "the log does not report the adopted finalizers"
     );
     Ok(())
 }
 
 async fn nothing_held(belayer: &Belayer, controller: &str) -> Result<()> {
-    eventually(&format!("{controller} holds nothing"), SOON, async || {
+    eventually(&format!("{controller} has no holds"), SOON, async || {
         let labels = [("controller", controller)];
         let held = belayer.metric("belayer_holds", &labels).await?;
         ensure!(held < 1.0, "{held} held");

@@ -1,5 +1,5 @@
-//! What a workflow says of a node besides its phase, and what its pod may do then: whether the outputs
-//! have arrived, and which pod of several it is about.
+//! Fields of a node in a workflow's status besides the phase, and their effect on its pod: whether the
+//! outputs have arrived, and which of several pods the node describes.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use super::argo::step;
 use crate::harness::{BelayerOptions, Cluster, HOLD, Scenario, finalizers, pod, throughout};
 
 const SOON: Duration = Duration::from_secs(60);
-/// How long a cluster is watched for holds that must not come.
+/// How long the absence of holds is observed.
 const WINDOW: Duration = Duration::from_secs(3);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::shared(
             "argo-restarts-a-pod",
-            "a pod that Argo replaces by one of the same name makes room for it",
+            "a pod that Argo replaces by one of the same name is released",
             restarted,
         ),
         Scenario::shared(
@@ -28,18 +28,18 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         ),
         Scenario::shared(
             "argo-pods-of-all-ends",
-            "deleted before they were bound, while they ran, after they ended: each goes once its result was taken",
+            "pods deleted before they were bound, while they ran and after they ended are released once their result was consumed",
             ends,
         ),
         Scenario::alone(
             "argo-other-instance",
-            "pods of another instance of Argo's controller are left alone",
+            "pods of another instance of Argo's controller are ignored",
             other_instance,
         ),
     ]
 }
 
-/// Writes what the workflow `w` says of the node of one pod.
+/// Writes the node of one pod into the status of the workflow `w`.
 async fn says(cluster: &Cluster, name: &str, node: Value) -> Result<()> {
     let node = json!({ "status": { "nodes": { (format!("w-{name}")): node } } });
     cluster.merge_workflow("w", node).await
@@ -50,28 +50,28 @@ async fn uid(cluster: &Cluster, name: &str) -> Result<String> {
     seen.uid().context("a pod without a uid")
 }
 
-/// A node refused the pod, or evicted it before it began; Argo deletes it and starts another one under its
-/// name, which nobody can as long as the old one is there.
+/// A node rejected the pod, or evicted it before it started; Argo deletes it and creates another one of the
+/// same name, which fails as long as the old one exists.
 async fn restarted(cluster: Cluster) -> Result<()> {
     let workflow = cluster.workflow("w").await?;
     cluster.create(&step("a", &workflow)).await?;
     cluster.is_held("a").await?;
     cluster.finish("a", "Failed").await?;
     let first = uid(&cluster, "a").await?;
-    // Of another pod, this says nothing.
+    // It describes another pod, so it is no evidence.
     let pending = json!({ "phase": "Pending", "restartingPodUID": "3f1a", "failedPodRestarts": 1 });
     says(&cluster, "a", pending).await?;
     cluster.delete("a").await?;
     cluster.stays_held("a").await?;
     says(&cluster, "a", json!({ "restartingPodUID": first })).await?;
-    cluster.is_gone("a").await?;
+    cluster.is_removed("a").await?;
 
     cluster.create(&step("a", &workflow)).await?;
     cluster.is_held("a").await?;
     cluster.finish("a", "Succeeded").await?;
     cluster.delete("a").await?;
     cluster.stays_held("a").await?;
-    // What was saved of the first is not what became of the second.
+    // The result of the first pod is not the result of the second.
     let stale = json!({
         "phase": "Failed", "restartingPodUID": null, "capturedPodUID": first,
     });
@@ -80,10 +80,10 @@ async fn restarted(cluster: Cluster) -> Result<()> {
     let second = uid(&cluster, "a").await?;
     let saved = json!({ "phase": "Succeeded", "capturedPodUID": second });
     says(&cluster, "a", saved).await?;
-    cluster.is_gone("a").await
+    cluster.is_removed("a").await
 }
 
-/// Outputs come by an object of their own. A pod that goes before they are there fails its node as deleted.
+/// Outputs arrive in a separate object. A pod that is removed before fails its node as deleted.
 async fn outputs(cluster: Cluster) -> Result<()> {
     let workflow = cluster.workflow("w").await?;
     cluster.create(&step("a", &workflow)).await?;
@@ -94,10 +94,10 @@ async fn outputs(cluster: Cluster) -> Result<()> {
     says(&cluster, "a", half).await?;
     cluster.stays_held("a").await?;
     says(&cluster, "a", json!({ "taskResultSynced": true })).await?;
-    cluster.is_gone("a").await
+    cluster.is_removed("a").await
 }
 
-/// Pods as people and clusters delete them, at every point of their lives.
+/// Pods that are deleted at every stage of their lifecycle.
 async fn ends(cluster: Cluster) -> Result<()> {
     let workflow = cluster.workflow("w").await?;
     let names = ["pending", "running", "succeeded", "failed"];
@@ -111,14 +111,14 @@ async fn ends(cluster: Cluster) -> Result<()> {
     for name in names {
         cluster.delete(name).await?;
     }
-    // One that had not started has no result.
-    cluster.is_gone("pending").await?;
+    // A pod that had not started has no result.
+    cluster.is_removed("pending").await?;
     for name in ["running", "succeeded", "failed"] {
         cluster.stays_held(name).await?;
     }
     cluster.finish("running", "Failed").await?;
     says(&cluster, "running", json!({ "phase": "Error" })).await?;
-    cluster.is_gone("running").await?;
+    cluster.is_removed("running").await?;
     cluster.stays_held("succeeded").await?;
     for (name, phase) in [("succeeded", "Succeeded"), ("failed", "Failed")] {
         says(&cluster, name, json!({ "phase": phase })).await?;
@@ -136,24 +136,24 @@ async fn other_instance(cluster: Cluster) -> Result<()> {
     cluster
         .create(&step("theirs", &workflow).label(INSTANCE, "team-b"))
         .await?;
-    cluster.create(&step("nobodys", &workflow)).await?;
+    cluster.create(&step("unknown", &workflow)).await?;
     cluster
         .create(&step("ours", &workflow).label(INSTANCE, "team-a"))
         .await?;
     cluster.create(&pod("plain")).await?;
     cluster.is_held("ours").await?;
-    let others = ["theirs", "nobodys", "plain"];
-    throughout("the others are left alone", WINDOW, async || {
+    let others = ["theirs", "unknown", "plain"];
+    throughout("the other pods get no hold", WINDOW, async || {
         for name in others {
             let seen = cluster.pods().get(name).await?;
-            ensure!(!finalizers(&seen).contains(&HOLD), "{name} is held");
+            ensure!(!finalizers(&seen).contains(&HOLD), "{name} has a hold");
         }
         Ok(())
     })
     .await?;
     for name in others {
         cluster.delete(name).await?;
-        cluster.is_gone(name).await?;
+        cluster.is_removed(name).await?;
     }
     cluster.consume("ours").await?;
     cluster.is_not_held("ours").await?;

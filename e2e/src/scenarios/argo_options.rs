@@ -1,4 +1,4 @@
-//! What of pod-finalizer is switched on beside Argo: adopting, cleaning up, observing.
+//! Options of pod-finalizer for Argo: adopt, clean up, observe.
 
 use std::time::Duration;
 
@@ -19,17 +19,17 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "adopt-named-finalizers",
-            "named finalizers of others leave with our hold, others never",
+            "adopted finalizers are removed together with Belayer's hold, others never",
             adopted,
         ),
         Scenario::alone(
             "cleanup-by-annotation",
-            "pods that were let go are deleted when their annotation says so",
+            "released pods are deleted according to their annotation",
             cleanup,
         ),
         Scenario::alone(
             "observe-lists-losses",
-            "observing tells which pods would have lost their result",
+            "observe reports which pods would have lost their result",
             observed,
         ),
     ]
@@ -38,7 +38,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 async fn adopted(cluster: Cluster) -> Result<()> {
     let workflow = cluster.workflow("w").await?;
     let both = |name: &str| step(name, &workflow).finalizer(STATUS).finalizer(FOREIGN);
-    // Without being named they are nobody's business.
+    // Finalizers that are not configured are not removed.
     let belayer = cluster.start_belayer().await?;
     cluster.create(&both("not-named")).await?;
     cluster.is_held("not-named").await?;
@@ -51,7 +51,7 @@ async fn adopted(cluster: Cluster) -> Result<()> {
     let belayer = cluster
         .start_belayer_with(&BelayerOptions::default().config(&config))
         .await?;
-    // Left behind by a workflow controller that labelled it and never came back.
+    // Left by a workflow controller that labelled the pod and then stopped.
     has(&cluster, "not-named", &[FOREIGN]).await?;
     cluster.create(&both("named")).await?;
     cluster
@@ -69,12 +69,12 @@ async fn adopted(cluster: Cluster) -> Result<()> {
     ensure!((counted - 2.0).abs() < f64::EPSILON, "{counted} adopted");
     ensure!(
         belayer.log()?.contains("released adopted finalizers"),
-        "the log does not say so"
+        "the log does not report the adopted finalizers"
     );
     belayer.stop().await
 }
 
-/// The pod has exactly these finalizers, before long.
+/// Waits until the pod has exactly these finalizers.
 async fn has(cluster: &Cluster, name: &str, expected: &[&str]) -> Result<()> {
     eventually(&format!("{name} has {expected:?}"), SOON, async || {
         let seen = cluster.pods().get(name).await?;
@@ -110,8 +110,8 @@ async fn cleanup(cluster: Cluster) -> Result<()> {
         cluster.finish(name, phase).await?;
         cluster.consume(name).await?;
     }
-    cluster.is_gone("on-completion").await?;
-    cluster.is_gone("on-success").await?;
+    cluster.is_removed("on-completion").await?;
+    cluster.is_removed("on-success").await?;
     let stay = [
         "on-success-failed",
         "late",
@@ -133,20 +133,20 @@ async fn cleanup(cluster: Cluster) -> Result<()> {
     are_there(&["on-workflow", "on-workflow-success"]).await?;
     let ended = json!({ "metadata": { "labels": { COMPLETED: "true", PHASE: "Failed" } } });
     cluster.merge_workflow("w", ended).await?;
-    cluster.is_gone("on-workflow").await?;
+    cluster.is_removed("on-workflow").await?;
     are_there(&["on-workflow-success"]).await?;
     let succeeded = json!({ "metadata": { "labels": { PHASE: "Succeeded" } } });
     cluster.merge_workflow("w", succeeded).await?;
-    cluster.is_gone("on-workflow-success").await?;
+    cluster.is_removed("on-workflow-success").await?;
     are_there(&stay).await?;
 
-    // Orphans, which Argo forgets for the strategies of workflows.
+    // Orphans, which Argo ignores for the strategies of workflows.
     let orphan = pod("orphan")
         .label("workflows.argoproj.io/workflow", &other.name)
         .annotation(POD_GC, "OnWorkflowCompletion/0s");
     cluster.create(&orphan).await?;
     cluster.finish("orphan", "Failed").await?;
-    cluster.is_gone("orphan").await?;
+    cluster.is_removed("orphan").await?;
     let deleted = belayer.metric("belayer_cleanups_total", &[]).await?;
     ensure!((deleted - 5.0).abs() < f64::EPSILON, "{deleted} deletions");
     belayer.stop().await
@@ -162,24 +162,28 @@ async fn observed(cluster: Cluster) -> Result<()> {
         cluster.finish(name, "Succeeded").await?;
     }
     cluster.consume("taken").await?;
-    eventually("both are seen", SOON, async || {
+    eventually("both pods are counted", SOON, async || {
         let seen = belayer.metric("belayer_informer_objects", &[("kind", "Pod")]);
-        ensure!(seen.await? >= 2.0, "not yet");
+        ensure!(seen.await? >= 2.0, "fewer than two");
         Ok(())
     })
     .await?;
     let uid = cluster.pods().get("lost").await?.uid();
     for name in ["taken", "lost"] {
         cluster.delete(name).await?;
-        cluster.is_gone(name).await?;
+        cluster.is_removed(name).await?;
     }
-    let told = eventually("the loss is told", SOON, async || {
-        let told = belayer.holds().await?["pod-finalizer"].clone();
-        ensure!(told["observedLosses"] == 1, "{}", told["observedLosses"]);
-        Ok(told)
+    let reported = eventually("the lost result is reported", SOON, async || {
+        let reported = belayer.holds().await?["pod-finalizer"].clone();
+        ensure!(
+            reported["observedLosses"] == 1,
+            "{}",
+            reported["observedLosses"]
+        );
+        Ok(reported)
     })
     .await?;
-    let first = &told["latestLosses"][0];
+    let first = &reported["latestLosses"][0];
     ensure!(
         first["name"] == "lost" && first["uid"] == json!(uid) && first["at"].is_string(),
         "{first}"

@@ -1,5 +1,5 @@
-//! Rights that are taken away: `belayer check` names exactly them, and a running Belayer goes on with
-//! all that does not need them.
+//! Missing RBAC permissions: `belayer check` reports exactly them, and a running Belayer continues with
+//! everything that does not need them.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use crate::harness::{
-    BelayerOptions, CLAIM_HOLD, Cluster, HOLD, Scenario, eventually, finalizers, pod,
+    BelayerOptions, Cluster, HOLD, PVC_HOLD, Scenario, eventually, finalizers, pod,
 };
 use crate::kinds;
 use crate::providers::Capability::Rbac;
@@ -23,24 +23,24 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "check-with-all-rights",
-            "the rights that deploy grants are all that check asks for",
+            "the RBAC permissions of deploy are all that check requires",
             all_rights,
         ),
         Scenario::alone(
             "check-names-who-else-sets-a-hold",
-            "who else sets a finalizer of ours is named, and who does not is not",
+            "check reports other field managers of Belayer's finalizers, and only those",
             other_setters,
         ),
         Scenario::alone(
             "check-names-a-right-taken-away",
-            "check names each right that is taken away, what follows, and the role that grants it",
+            "check reports each missing permission, its consequence, and the role that grants it",
             taken_away,
         )
         .needs([Rbac])
         .within(Duration::from_secs(240)),
         Scenario::alone(
             "a-right-taken-away-stops-one-part",
-            "without the right to see claims the other components work, and claims follow later",
+            "without permission to list PVCs the other controllers work, and PVCs follow later",
             one_part,
         )
         .needs([Rbac])
@@ -48,7 +48,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// Exit code and output of `belayer check`, spoken as Belayer's own account.
+/// Exit code and output of `belayer check`, run as Belayer's ServiceAccount.
 async fn check(cluster: &Cluster) -> Result<(i32, String)> {
     let command = tokio::process::Command::new(&cluster.setting().belayer)
         .args(["check", "-o", "json"])
@@ -62,7 +62,7 @@ async fn check(cluster: &Cluster) -> Result<(i32, String)> {
     Ok((code, String::from_utf8_lossy(&output.stdout).into_owned()))
 }
 
-/// The rights that are missing, with the part that misses them.
+/// The missing permissions, with the part that requires them.
 async fn missing(cluster: &Cluster) -> Result<Vec<(String, String)>> {
     let (code, text) = check(cluster).await?;
     let report: serde_json::Value =
@@ -88,48 +88,51 @@ async fn all_rights(cluster: Cluster) -> Result<()> {
     Ok(())
 }
 
-/// A tool that applies a pod and a claim with our finalizers in its files: it would put them back after
-/// each release.
+/// A tool that applies a pod and a PVC with Belayer's finalizers in its manifests: it would add them again
+/// after each release.
 async fn other_setters(cluster: Cluster) -> Result<()> {
     const TOOL: &str = "gitops";
-    let options = BelayerOptions::holding_claims();
+    let options = BelayerOptions::holding_pvcs();
     let belayer = cluster.start_belayer_with(&options).await?;
     let workflow = cluster.workflow("w").await?;
     cluster.create(&pod("a").of(&workflow)).await?;
     cluster.is_held("a").await?;
-    cluster.held_claim("data").await?;
-    cluster.held_claim("untouched").await?;
-    ensure!(setters(&cluster).await?.is_empty(), "before anybody did");
+    cluster.held_pvc("data").await?;
+    cluster.held_pvc("untouched").await?;
+    ensure!(
+        setters(&cluster).await?.is_empty(),
+        "reported before any tool set them"
+    );
 
     applied(&cluster.pods(), "a", HOLD, TOOL).await?;
-    applied(&cluster.claims(), "data", CLAIM_HOLD, TOOL).await?;
-    // Whoever applies other fields sets no hold, and neither does an ordinary write beside them.
-    applied(&cluster.claims(), "untouched", "", "labeller").await?;
+    applied(&cluster.pvcs(), "data", PVC_HOLD, TOOL).await?;
+    // Applying other fields adds no hold, and neither does an ordinary write.
+    applied(&cluster.pvcs(), "untouched", "", "labeller").await?;
     let expected = [
         format!("{HOLD} is also set by {TOOL} (on 1 pods)"),
-        format!("{CLAIM_HOLD} is also set by {TOOL} (on 1 persistentvolumeclaims)"),
+        format!("{PVC_HOLD} is also set by {TOOL} (on 1 persistentvolumeclaims)"),
     ];
     let named = setters(&cluster).await?;
     ensure!(named == expected, "{named:?}");
     belayer.stop().await
 }
 
-/// What `check` says of other setters.
+/// The other setters that `check` reports.
 async fn setters(cluster: &Cluster) -> Result<Vec<String>> {
     let (code, text) = check(cluster).await?;
     let report: serde_json::Value =
         serde_json::from_str(&text).with_context(|| format!("exit code {code}: {text}"))?;
     let parts = report["parts"].as_array().into_iter().flatten();
     let findings = parts.flat_map(|part| part["findings"].as_array().into_iter().flatten());
-    let said = findings
+    let printed = findings
         .filter(|finding| finding["level"] == "note")
         .filter_map(|finding| finding["what"].as_str());
-    let setters = said.filter(|what| what.contains("is also set by"));
+    let setters = printed.filter(|what| what.contains("is also set by"));
     Ok(setters.map(str::to_owned).collect())
 }
 
-/// Applies an object with one finalizer, or with a label only, by server-side apply; where a server has
-/// none, notes what that would have noted.
+/// Applies an object with one finalizer, or with a label only, by server-side apply; where the server does not
+/// support it, writes the resulting managedFields.
 async fn applied(
     objects: &Api<DynamicObject>,
     name: &str,
@@ -172,7 +175,7 @@ async fn applied(
     Ok(())
 }
 
-/// Takes one verb on one resource out of a role.
+/// Removes one verb on one resource from a role.
 async fn take(cluster: &Cluster, role: &str, resource: &str, verb: &str) -> Result<()> {
     let roles: Api<ClusterRole> = Api::all(cluster.client().clone());
     let mut found = roles.get(role).await?;
@@ -217,18 +220,22 @@ async fn taken_away(cluster: Cluster) -> Result<()> {
         ),
     ] {
         take(&cluster, role, resource, verb).await?;
-        // RBAC learns of it a moment later.
+        // RBAC applies the change a little later.
         let expected = vec![(part.to_owned(), what.to_owned())];
-        let named = eventually(&format!("{what} is missed"), SOON, async || {
-            let missing = missing(&cluster).await?;
-            ensure!(missing == expected, "{missing:?}");
-            Ok(())
-        })
+        let named = eventually(
+            &format!("{what} is reported as missing"),
+            SOON,
+            async || {
+                let missing = missing(&cluster).await?;
+                ensure!(missing == expected, "{missing:?}");
+                Ok(())
+            },
+        )
         .await;
         apply(cluster.client(), manifest(file)?).await?;
         named?;
     }
-    eventually("nothing is missed any more", SOON, async || {
+    eventually("no permission is missing", SOON, async || {
         let missing = missing(&cluster).await?;
         ensure!(missing.is_empty(), "{missing:?}");
         Ok(())
@@ -238,20 +245,20 @@ async fn taken_away(cluster: Cluster) -> Result<()> {
 
 async fn one_part(cluster: Cluster) -> Result<()> {
     let (role, file) = ("belayer-pvc-protection", "rbac-pvc-protection");
-    // A server that streams its lists asks for the right to watch alone.
+    // A server with streaming lists requires only the permission to watch.
     for verb in ["list", "watch"] {
         take(&cluster, role, "persistentvolumeclaims", verb).await?;
     }
     let seen = without_claims(&cluster).await;
     apply(cluster.client(), manifest(file)?).await?;
     let belayer = seen?;
-    // As soon as it may, it catches up: nobody has to restart it.
-    eventually("the claim is held", SOON * 2, async || {
-        let claim = kinds::claims(cluster.client(), cluster.namespace())
+    // It catches up as soon as it has the permission, without a restart.
+    eventually("the PVC has the hold", SOON * 2, async || {
+        let claim = kinds::pvcs(cluster.client(), cluster.namespace())
             .get("data")
             .await?;
         ensure!(
-            finalizers(&claim).contains(&CLAIM_HOLD),
+            finalizers(&claim).contains(&PVC_HOLD),
             "{:?}",
             finalizers(&claim)
         );
@@ -270,14 +277,14 @@ async fn without_claims(cluster: &Cluster) -> Result<crate::harness::Belayer> {
             )
         })
         .into();
-    eventually("the right is missed", SOON, async || {
+    eventually("the missing permission is reported", SOON, async || {
         let missing = missing(cluster).await?;
         ensure!(missing == missed, "{missing:?}");
         Ok(())
     })
     .await?;
-    // It is not ready, for it cannot know of the claims; the rest works all the same.
-    let belayer = cluster.spawn_belayer(&BelayerOptions::holding_claims())?;
+    // It is not ready, because it cannot list PVCs; everything else works.
+    let belayer = cluster.spawn_belayer(&BelayerOptions::holding_pvcs())?;
     let claim = serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": { "name": "data", "namespace": cluster.namespace() },
@@ -286,7 +293,7 @@ async fn without_claims(cluster: &Cluster) -> Result<crate::harness::Belayer> {
             "resources": { "requests": { "storage": "1Gi" } },
         },
     }))?;
-    kinds::claims(cluster.client(), cluster.namespace())
+    kinds::pvcs(cluster.client(), cluster.namespace())
         .create(&PostParams::default(), &claim)
         .await?;
     let workflow = cluster.workflow("w").await?;
@@ -294,10 +301,10 @@ async fn without_claims(cluster: &Cluster) -> Result<crate::harness::Belayer> {
     cluster.is_held("a").await?;
     cluster.consume("a").await?;
     cluster.is_not_held("a").await?;
-    eventually("the log names the right", SOON, async || {
+    eventually("the log names the permission", SOON, async || {
         let log = belayer.log()?;
         let named = log.contains("persistentvolumeclaims is forbidden");
-        ensure!(named, "it does not");
+        ensure!(named, "the log does not name it");
         Ok(())
     })
     .await?;

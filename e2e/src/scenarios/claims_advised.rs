@@ -1,6 +1,6 @@
-//! pvc-protection as it runs by default: it reports which pods a claim waits for and adds no finalizer. What
-//! an earlier configuration added goes where nothing is lost by it. And where claims are held, the disk of a
-//! finished workflow goes although its completed pods stay (row A18).
+//! pvc-protection with its defaults: it reports which pods a PVC waits for and adds no finalizer. Finalizers
+//! of an earlier configuration are removed where another finalizer protects the PVC. And where PVCs have the
+//! hold, the PVC of a finished workflow is released although its completed pods remain (row A18).
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use crate::control_plane::ClaimController;
+use crate::control_plane::PvcController;
 use crate::harness::{
-    Belayer, BelayerOptions, CLAIM_HOLD, Cluster, KUBERNETES_CLAIM_HOLD, Scenario, eventually,
+    Belayer, BelayerOptions, Cluster, KUBERNETES_PVC_HOLD, PVC_HOLD, Scenario, eventually,
     finalizers, pod, throughout,
 };
 use crate::kinds;
@@ -22,18 +22,18 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "a18-advise-is-the-default",
-            "by default a claim gets no finalizer of Belayer's; Event, /debug/holds and metrics say what it waits for",
+            "by default a PVC gets no finalizer of Belayer's; Event, /debug/holds and metrics report what it waits for",
             by_default,
         ),
         Scenario::alone(
             "a18-upgrade-with-live-holds",
-            "what an earlier configuration held is let go, but for claims in use that nothing else protects",
+            "holds of an earlier configuration are removed, except from PVCs in use that nothing else protects",
             upgrade,
         )
         .within(Duration::from_secs(180)),
         Scenario::alone(
             "a18-disk-of-a-finished-workflow",
-            "where claims are held, that of a finished workflow goes once its pods have ended, though they stay",
+            "with holds on PVCs, that of a finished workflow is released once its pods have ended, though they remain",
             finished_workflow,
         ),
     ]
@@ -44,7 +44,7 @@ fn advising() -> BelayerOptions {
 }
 
 fn holding() -> BelayerOptions {
-    BelayerOptions::holding_claims().argument("--controllers=pvc-protection")
+    BelayerOptions::holding_pvcs().argument("--controllers=pvc-protection")
 }
 
 async fn event(cluster: &Cluster, reason: &str, claim: &str) -> Result<String> {
@@ -81,47 +81,49 @@ async fn metric(belayer: &Belayer, name: &str) -> Result<f64> {
 
 async fn set_finalizers(cluster: &Cluster, claim: &str, names: &[&str]) -> Result<()> {
     let patch = json!({ "metadata": { "finalizers": names } });
-    cluster.merge_claim(claim, patch).await
+    cluster.merge_pvc(claim, patch).await
 }
 
 async fn finalizers_of(cluster: &Cluster, claim: &str) -> Result<Vec<String>> {
-    let seen = cluster.claims().get(claim).await?;
+    let seen = cluster.pvcs().get(claim).await?;
     Ok(finalizers(&seen).into_iter().map(str::to_owned).collect())
 }
 
-/// A claim as the API server's own plugin makes it.
+/// A PVC as the API server's admission plugin creates it.
 async fn protected_claim(cluster: &Cluster, name: &str) -> Result<()> {
-    let theirs = json!({ "finalizers": [KUBERNETES_CLAIM_HOLD] });
-    cluster.create_claim(name, theirs).await.map(drop)
+    let theirs = json!({ "finalizers": [KUBERNETES_PVC_HOLD] });
+    cluster.create_pvc(name, theirs).await.map(drop)
 }
 
 async fn by_default(cluster: Cluster) -> Result<()> {
-    // What takes Kubernetes' finalizer off is this scenario.
-    cluster
-        .switch_claim_controller(ClaimController::Off)
-        .await?;
+    // This scenario itself removes Kubernetes' finalizer.
+    cluster.switch_pvc_controller(PvcController::Off).await?;
     let belayer = cluster.start_belayer_with(&advising()).await?;
     protected_claim(&cluster, "data").await?;
     cluster.bound(pod("web").claim("data")).await?;
     switch_is_off(&cluster).await?;
-    throughout("it gets no finalizer", WINDOW, async || {
+    throughout("the PVC gets no finalizer", WINDOW, async || {
         let all = finalizers_of(&cluster, "data").await?;
-        ensure!(all == [KUBERNETES_CLAIM_HOLD], "{all:?}");
+        ensure!(all == [KUBERNETES_PVC_HOLD], "{all:?}");
         Ok(())
     })
     .await?;
-    cluster.delete_claim("data").await?;
-    eventually("an Event says what it waits for", SOON, async || {
-        let said = event(&cluster, "DeletionWaits", "data").await?;
-        ensure!(said.ends_with("used by the pod web"), "{said}");
-        Ok(())
-    })
+    cluster.delete_pvc("data").await?;
+    eventually(
+        "an Event reports what the PVC waits for",
+        SOON,
+        async || {
+            let printed = event(&cluster, "DeletionWaits", "data").await?;
+            ensure!(printed.ends_with("used by the pod web"), "{printed}");
+            Ok(())
+        },
+    )
     .await?;
     let holds = belayer.holds().await?;
-    let told = &holds["pvc-protection"];
+    let reported = &holds["pvc-protection"];
     ensure!(
-        told["finalizer"].is_null() && told["claims"][0]["name"] == "data",
-        "/debug/holds says {told}"
+        reported["finalizer"].is_null() && reported["claims"][0]["name"] == "data",
+        "/debug/holds returned {reported}"
     );
     let [held, waiting] = ["belayer_holds", "belayer_waiting"];
     let counts = [
@@ -131,22 +133,20 @@ async fn by_default(cluster: Cluster) -> Result<()> {
     ensure!(counts == [0.0, 1.0], "held and waiting: {counts:?}");
     cluster.remove("web").await?;
     set_finalizers(&cluster, "data", &[]).await?;
-    cluster.claim_is_gone("data").await?;
+    cluster.pvc_is_removed("data").await?;
     belayer.stop().await?;
-    cluster.switch_claim_controller(ClaimController::On).await
+    cluster.switch_pvc_controller(PvcController::On).await
 }
 
 async fn upgrade(cluster: Cluster) -> Result<()> {
-    cluster
-        .switch_claim_controller(ClaimController::Off)
-        .await?;
+    cluster.switch_pvc_controller(PvcController::Off).await?;
     let belayer = cluster.start_belayer_with(&holding()).await?;
-    let both = [KUBERNETES_CLAIM_HOLD, CLAIM_HOLD];
+    let both = [KUBERNETES_PVC_HOLD, PVC_HOLD];
     let used = ["both", "both-deleted", "alone", "alone-deleted"];
     let mut user = pod("web");
     for name in used.into_iter().chain(["both-free", "alone-free"]) {
-        cluster.create_claim(name, json!({})).await?;
-        cluster.claim_is_held(name, CLAIM_HOLD).await?;
+        cluster.create_pvc(name, json!({})).await?;
+        cluster.pvc_is_held(name, PVC_HOLD).await?;
         let left = match name.starts_with("both") {
             true => &both[..],
             false => &both[1..],
@@ -158,62 +158,70 @@ async fn upgrade(cluster: Cluster) -> Result<()> {
     }
     cluster.bound(user).await?;
     for name in used.into_iter().filter(|name| name.ends_with("-deleted")) {
-        cluster.delete_claim(name).await?;
+        cluster.delete_pvc(name).await?;
         stays_held(&cluster, name).await?;
     }
     belayer.stop().await?;
 
-    // The same without the key: what the new default makes of an old installation.
+    // The same without the key: the new default on an old installation.
     let belayer = cluster.start_belayer_with(&advising()).await?;
     for name in ["both", "both-deleted", "both-free", "alone-free"] {
-        cluster.claim_is_not_held(name, CLAIM_HOLD).await?;
+        cluster.pvc_is_not_held(name, PVC_HOLD).await?;
     }
     switch_is_off(&cluster).await?;
     let theirs = finalizers_of(&cluster, "both-deleted").await?;
-    ensure!(theirs == [KUBERNETES_CLAIM_HOLD], "{theirs:?}");
-    throughout("what only Belayer protects stays", WINDOW, async || {
-        for name in ["alone", "alone-deleted"] {
-            let all = finalizers_of(&cluster, name).await?;
-            ensure!(all == [CLAIM_HOLD], "{name}: {all:?}");
-        }
-        Ok(())
-    })
+    ensure!(theirs == [KUBERNETES_PVC_HOLD], "{theirs:?}");
+    throughout(
+        "PVCs that only Belayer protects keep the hold",
+        WINDOW,
+        async || {
+            for name in ["alone", "alone-deleted"] {
+                let all = finalizers_of(&cluster, name).await?;
+                ensure!(all == [PVC_HOLD], "{name}: {all:?}");
+            }
+            Ok(())
+        },
+    )
     .await?;
-    eventually("Events say what is left, and why", SOON, async || {
-        let said = event(&cluster, "FinalizerKept", "alone").await?;
-        ensure!(said.contains("used by the pod web"), "{said}");
-        event(&cluster, "DeletionWaits", "alone-deleted").await?;
-        Ok(())
-    })
+    eventually(
+        "Events report the remaining holds, and why",
+        SOON,
+        async || {
+            let printed = event(&cluster, "FinalizerKept", "alone").await?;
+            ensure!(printed.contains("used by the pod web"), "{printed}");
+            event(&cluster, "DeletionWaits", "alone-deleted").await?;
+            Ok(())
+        },
+    )
     .await?;
     let checked = check(&cluster).await?;
     ensure!(
         checked.contains("PVCs still have belayer.dev/pvc-protection"),
-        "check says {checked}"
+        "check printed {checked}"
     );
 
     cluster.remove("web").await?;
-    cluster.claim_is_gone("alone-deleted").await?;
-    cluster.delete_claim("alone").await?;
-    cluster.claim_is_gone("alone").await?;
+    cluster.pvc_is_removed("alone-deleted").await?;
+    cluster.delete_pvc("alone").await?;
+    cluster.pvc_is_removed("alone").await?;
     for name in ["both", "both-deleted", "both-free"] {
         set_finalizers(&cluster, name, &[]).await?;
     }
     belayer.stop().await?;
-    cluster.switch_claim_controller(ClaimController::On).await
+    cluster.switch_pvc_controller(PvcController::On).await
 }
 
-/// Without the help of Kubernetes' own controller, which is off.
+/// Kubernetes' own controller is off.
 async fn stays_held(cluster: &Cluster, claim: &str) -> Result<()> {
-    throughout(&format!("{claim} is held"), WINDOW / 2, async || {
+    throughout(&format!("{claim} has the hold"), WINDOW / 2, async || {
         let all = finalizers_of(cluster, claim).await?;
-        ensure!(all.iter().any(|name| name == CLAIM_HOLD), "{all:?}");
+        ensure!(all.iter().any(|name| name == PVC_HOLD), "{all:?}");
         Ok(())
     })
     .await
 }
 
-/// What `check` finds about claims.
+/// What `check` reports about PVCs.
 async fn check(cluster: &Cluster) -> Result<String> {
     let command = tokio::process::Command::new(&cluster.setting().belayer)
         .args(["check", "-o", "json", "--controllers=pvc-protection"])
@@ -226,7 +234,7 @@ async fn check(cluster: &Cluster) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Argo deletes the claims of a workflow when that has finished, and takes Kubernetes' finalizer off.
+/// Argo deletes the PVCs of a workflow after it has finished, and removes Kubernetes' finalizer.
 async fn finished_workflow(cluster: Cluster) -> Result<()> {
     let belayer = cluster.start_belayer_with(&holding()).await?;
     cluster.workflow("build").await?;
@@ -237,8 +245,8 @@ async fn finished_workflow(cluster: Cluster) -> Result<()> {
     }]);
     for (claim, owners) in [("disk", owner), ("other", json!([]))] {
         let metadata = json!({ "ownerReferences": owners });
-        cluster.create_claim(claim, metadata).await?;
-        cluster.claim_is_held(claim, CLAIM_HOLD).await?;
+        cluster.create_pvc(claim, metadata).await?;
+        cluster.pvc_is_held(claim, PVC_HOLD).await?;
     }
     for step in ["step-1", "step-2"] {
         let user = pod(step).claim("disk").claim("other");
@@ -246,28 +254,28 @@ async fn finished_workflow(cluster: Cluster) -> Result<()> {
     }
     cluster.finish("step-1", "Succeeded").await?;
     for claim in ["disk", "other"] {
-        cluster.delete_claim(claim).await?;
-        set_finalizers(&cluster, claim, &[CLAIM_HOLD]).await?;
+        cluster.delete_pvc(claim).await?;
+        set_finalizers(&cluster, claim, &[PVC_HOLD]).await?;
     }
     let completed =
         json!({ "metadata": { "labels": { "workflows.argoproj.io/completed": "true" } } });
     cluster.merge_workflow("build", completed).await?;
-    // One of its pods runs still, whatever the workflow says.
-    cluster.claim_stays_held("disk", CLAIM_HOLD).await?;
+    // One of its pods is still running, whatever the workflow's status says.
+    cluster.pvc_stays_held("disk", PVC_HOLD).await?;
     cluster.finish("step-2", "Succeeded").await?;
-    cluster.claim_is_gone("disk").await?;
+    cluster.pvc_is_removed("disk").await?;
     ensure!(
         cluster.pods().get("step-1").await.is_ok(),
-        "the pods are to stay"
+        "the pods must remain"
     );
     let all = finalizers_of(&cluster, "other").await?;
     ensure!(
-        all == [CLAIM_HOLD],
-        "a claim of nobody waits for its pods: {all:?}"
+        all == [PVC_HOLD],
+        "a PVC without an owner must wait for its pods: {all:?}"
     );
     for step in ["step-1", "step-2"] {
         cluster.remove(step).await?;
     }
-    cluster.claim_is_gone("other").await?;
+    cluster.pvc_is_removed("other").await?;
     belayer.stop().await
 }

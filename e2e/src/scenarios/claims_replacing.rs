@@ -1,4 +1,4 @@
-//! Belayer in place of kube-controller-manager's own controller of claims: nobody notices.
+//! Belayer in place of kube-controller-manager's own PVC protection: users see no difference.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use anyhow::{Context as _, Result, bail, ensure};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use crate::control_plane::ClaimController;
+use crate::control_plane::PvcController;
 use crate::harness::{
-    Belayer, BelayerOptions, Cluster, KUBERNETES_CLAIM_HOLD, Scenario, eventually, finalizers, pod,
+    Belayer, BelayerOptions, Cluster, KUBERNETES_PVC_HOLD, Scenario, eventually, finalizers, pod,
     throughout,
 };
 use crate::kinds;
-use crate::providers::Capability::{ClaimController as InTree, Kubectl, Kubelet};
+use crate::providers::Capability::{Kubectl, Kubelet, PvcController as InTree};
 
 const SOON: Duration = Duration::from_secs(90);
 const WINDOW: Duration = Duration::from_secs(5);
@@ -21,25 +21,25 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "pvc-replacing-in-use",
-            "in place of the in-tree controller: kept while used, gone after",
+            "in place of the in-tree controller: a PVC is kept while used, and removed afterwards",
             in_use,
         ),
         Scenario::alone(
             "pvc-replacing-kubectl-delete",
-            "kubectl delete pvc waits for the pod, and no longer",
+            "kubectl delete pvc waits exactly until the pod is removed",
             kubectl_delete,
         )
         .needs([Kubectl]),
         Scenario::alone(
             "pvc-replacing-refuses-new-pods",
-            "scheduler and kubelet refuse new pods on a deleting claim",
+            "scheduler and kubelet refuse new pods with a terminating PVC",
             refuses_new_pods,
         )
         .needs([InTree, Kubelet])
         .within(Duration::from_secs(240)),
         Scenario::alone(
             "pvc-replacing-stateful-set",
-            "a StatefulSet scales down and up; its claims stay until deleted",
+            "a StatefulSet scales down and up; its PVCs stay until they are deleted",
             stateful_set,
         )
         .needs([InTree, Kubelet])
@@ -48,9 +48,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 }
 
 async fn start(cluster: &Cluster) -> Result<Belayer> {
-    cluster
-        .switch_claim_controller(ClaimController::Off)
-        .await?;
+    cluster.switch_pvc_controller(PvcController::Off).await?;
     let options = BelayerOptions::default()
         .argument("--controllers=pvc-protection")
         .argument("--pvc-protection-finalizer=kubernetes.io/pvc-protection");
@@ -59,12 +57,12 @@ async fn start(cluster: &Cluster) -> Result<Belayer> {
 
 async fn end(cluster: &Cluster, belayer: Belayer) -> Result<()> {
     belayer.stop().await?;
-    cluster.switch_claim_controller(ClaimController::On).await
+    cluster.switch_pvc_controller(PvcController::On).await
 }
 
 async fn held(cluster: &Cluster, name: &str) -> Result<()> {
-    cluster.create_claim(name, json!({})).await?;
-    cluster.claim_is_held(name, KUBERNETES_CLAIM_HOLD).await
+    cluster.create_pvc(name, json!({})).await?;
+    cluster.pvc_is_held(name, KUBERNETES_PVC_HOLD).await
 }
 
 async fn in_use(cluster: Cluster) -> Result<()> {
@@ -75,26 +73,24 @@ async fn in_use(cluster: Cluster) -> Result<()> {
     let log = belayer.log()?;
     ensure!(
         log.contains("--controllers=*,-persistentvolumeclaim-protection-controller"),
-        "the log does not say what must be off"
+        "the log does not name the controller that must be off"
     );
     cluster
         .bound(pod("one").claim("a").claim("b").claim("c"))
         .await?;
     cluster.bound(pod("two").claim("c")).await?;
     for name in ["a", "b", "c"] {
-        cluster.delete_claim(name).await?;
+        cluster.delete_pvc(name).await?;
     }
     for name in ["a", "b", "c"] {
-        cluster
-            .claim_stays_held(name, KUBERNETES_CLAIM_HOLD)
-            .await?;
+        cluster.pvc_stays_held(name, KUBERNETES_PVC_HOLD).await?;
     }
     cluster.remove("one").await?;
-    cluster.claim_is_gone("a").await?;
-    cluster.claim_is_gone("b").await?;
-    cluster.claim_stays_held("c", KUBERNETES_CLAIM_HOLD).await?;
+    cluster.pvc_is_removed("a").await?;
+    cluster.pvc_is_removed("b").await?;
+    cluster.pvc_stays_held("c", KUBERNETES_PVC_HOLD).await?;
     cluster.remove("two").await?;
-    cluster.claim_is_gone("c").await?;
+    cluster.pvc_is_removed("c").await?;
     end(&cluster, belayer).await
 }
 
@@ -102,8 +98,8 @@ async fn kubectl_delete(cluster: Cluster) -> Result<()> {
     let belayer = start(&cluster).await?;
     let kubectl = cluster.kubectl();
     held(&cluster, "free").await?;
-    let said = kubectl.run(["delete", "pvc", "free"]).await?;
-    ensure!(said.contains("deleted"), "it said {said}");
+    let printed = kubectl.run(["delete", "pvc", "free"]).await?;
+    ensure!(printed.contains("deleted"), "the output is {printed}");
 
     held(&cluster, "used").await?;
     cluster.bound(pod("web").claim("used")).await?;
@@ -113,17 +109,15 @@ async fn kubectl_delete(cluster: Cluster) -> Result<()> {
         .stdout(std::process::Stdio::null())
         .spawn()
         .context("start kubectl")?;
-    cluster
-        .claim_stays_held("used", KUBERNETES_CLAIM_HOLD)
-        .await?;
+    cluster.pvc_stays_held("used", KUBERNETES_PVC_HOLD).await?;
     let shown = kubectl.run(["get", "pvc", "used"]).await?;
     ensure!(shown.contains("Terminating"), "get pvc printed\n{shown}");
     ensure!(waits.try_wait()?.is_none(), "kubectl delete did not wait");
     cluster.remove("web").await?;
     let status = tokio::time::timeout(SOON, waits.wait())
         .await
-        .context("kubectl delete did not end")??;
-    ensure!(status.success(), "kubectl delete ended with {status}");
+        .context("kubectl delete did not exit in time")??;
+    ensure!(status.success(), "kubectl delete exited with {status}");
     end(&cluster, belayer).await
 }
 
@@ -131,26 +125,24 @@ async fn refuses_new_pods(cluster: Cluster) -> Result<()> {
     let belayer = start(&cluster).await?;
     volume(&cluster, "v0").await?;
     cluster
-        .create_claim_of_class("data", cluster.namespace())
+        .create_pvc_of_class("data", cluster.namespace())
         .await?;
-    cluster.claim_is_held("data", KUBERNETES_CLAIM_HOLD).await?;
+    cluster.pvc_is_held("data", KUBERNETES_PVC_HOLD).await?;
     cluster
         .create(&pod("first").claim("data").scheduled())
         .await?;
     runs(&cluster, "first").await?;
-    // Somebody else keeps the claim too, so that it stays after ours is off.
+    // Another finalizer keeps the PVC too, so that it remains after Belayer's is removed.
     let finalizers =
-        json!({ "metadata": { "finalizers": [KUBERNETES_CLAIM_HOLD, "e2e.belayer.dev/keep"] } });
-    cluster.merge_claim("data", finalizers).await?;
-    cluster.delete_claim("data").await?;
-    cluster
-        .claim_stays_held("data", KUBERNETES_CLAIM_HOLD)
-        .await?;
+        json!({ "metadata": { "finalizers": [KUBERNETES_PVC_HOLD, "e2e.belayer.dev/keep"] } });
+    cluster.merge_pvc("data", finalizers).await?;
+    cluster.delete_pvc("data").await?;
+    cluster.pvc_stays_held("data", KUBERNETES_PVC_HOLD).await?;
 
     cluster
         .create(&pod("second").claim("data").scheduled())
         .await?;
-    eventually("the scheduler says why not", SOON, async || {
+    eventually("the scheduler reports why", SOON, async || {
         let seen = cluster.pods().get("second").await?;
         let text = seen.data["status"]["conditions"].to_string();
         ensure!(
@@ -163,9 +155,7 @@ async fn refuses_new_pods(cluster: Cluster) -> Result<()> {
     .await?;
 
     cluster.remove("first").await?;
-    cluster
-        .claim_is_not_held("data", KUBERNETES_CLAIM_HOLD)
-        .await?;
+    cluster.pvc_is_not_held("data", KUBERNETES_PVC_HOLD).await?;
     cluster.bound(pod("third").claim("data")).await?;
     throughout("the kubelet must not start it", WINDOW, async || {
         let seen = cluster.pods().get("third").await?;
@@ -175,8 +165,8 @@ async fn refuses_new_pods(cluster: Cluster) -> Result<()> {
     })
     .await?;
     let none = json!({ "metadata": { "finalizers": null } });
-    cluster.merge_claim("data", none).await?;
-    cluster.claim_is_gone("data").await?;
+    cluster.merge_pvc("data", none).await?;
+    cluster.pvc_is_removed("data").await?;
     remove_volumes(&cluster).await?;
     end(&cluster, belayer).await
 }
@@ -216,35 +206,35 @@ async fn stateful_set(cluster: Cluster) -> Result<()> {
     runs(&cluster, "db-0").await?;
     runs(&cluster, "db-1").await?;
     for claim in ["data-db-0", "data-db-1"] {
-        cluster.claim_is_held(claim, KUBERNETES_CLAIM_HOLD).await?;
+        cluster.pvc_is_held(claim, KUBERNETES_PVC_HOLD).await?;
     }
-    // Down and up again: the claim stays and is taken again.
-    let before = cluster.claims().get("data-db-1").await?.metadata.uid;
+    // Down and up again: the PVC stays and is used again.
+    let before = cluster.pvcs().get("data-db-1").await?.metadata.uid;
     scale(&cluster, 1).await?;
-    cluster.is_gone("db-1").await?;
+    cluster.is_removed("db-1").await?;
     scale(&cluster, 2).await?;
     runs(&cluster, "db-1").await?;
-    let after = cluster.claims().get("data-db-1").await?.metadata.uid;
-    ensure!(before == after, "the claim was made again");
-    // Deleted under a running pod: kept until the set gives the pod up, then made anew.
-    cluster.delete_claim("data-db-1").await?;
+    let after = cluster.pvcs().get("data-db-1").await?.metadata.uid;
+    ensure!(before == after, "the PVC was re-created");
+    // Deleted under a running pod: kept until the set deletes the pod, then created again.
+    cluster.delete_pvc("data-db-1").await?;
     cluster
-        .claim_stays_held("data-db-1", KUBERNETES_CLAIM_HOLD)
+        .pvc_stays_held("data-db-1", KUBERNETES_PVC_HOLD)
         .await?;
     scale(&cluster, 1).await?;
-    cluster.claim_is_gone("data-db-1").await?;
+    cluster.pvc_is_removed("data-db-1").await?;
     scale(&cluster, 2).await?;
     runs(&cluster, "db-1").await?;
-    let anew = cluster.claims().get("data-db-1").await?;
-    ensure!(anew.metadata.uid != before, "the old claim is there");
+    let anew = cluster.pvcs().get("data-db-1").await?;
+    ensure!(anew.metadata.uid != before, "the old PVC still exists");
     ensure!(
-        finalizers(&anew).contains(&KUBERNETES_CLAIM_HOLD),
+        finalizers(&anew).contains(&KUBERNETES_PVC_HOLD),
         "{:?}",
         finalizers(&anew)
     );
     sets.delete("db", &Default::default()).await?;
-    cluster.is_gone("db-0").await?;
-    cluster.is_gone("db-1").await?;
+    cluster.is_removed("db-0").await?;
+    cluster.is_removed("db-1").await?;
     remove_volumes(&cluster).await?;
     end(&cluster, belayer).await
 }
@@ -263,7 +253,7 @@ async fn runs(cluster: &Cluster, pod: &str) -> Result<()> {
         if status["phase"] == "Running" {
             return Ok(());
         }
-        let claims = cluster.claims().list(&Default::default()).await?.items;
+        let claims = cluster.pvcs().list(&Default::default()).await?.items;
         let phase = |claim: &DynamicObject| {
             let name = claim.metadata.name.as_deref().unwrap_or_default();
             format!("{name} {}", claim.data["status"]["phase"])
@@ -274,7 +264,7 @@ async fn runs(cluster: &Cluster, pod: &str) -> Result<()> {
     .await
 }
 
-/// A volume of this scenario's own class, for whichever claim of that class is first.
+/// A PV of this scenario's storage class, for the first PVC of that class.
 async fn volume(cluster: &Cluster, name: &str) -> Result<()> {
     let document: DynamicObject = serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "PersistentVolume",

@@ -1,4 +1,4 @@
-//! Killed or stopped in the middle of work.
+//! Belayer is killed or stopped during its work.
 
 use std::time::{Duration, Instant};
 
@@ -15,19 +15,19 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "kill-9-in-the-middle",
-            "kill -9 while releasing; the next start finishes",
+            "kill -9 during releases; the next start completes them",
             kill_9,
         ),
         Scenario::alone(
             "sigterm-in-the-middle",
-            "SIGTERM while releasing: exit 0, nothing half done",
+            "SIGTERM during releases: exit code 0, no partial release",
             sigterm,
         )
         .needs([Recorder]),
     ]
 }
 
-/// Many terminating pods behind one deleted owner, and no Belayer to see it.
+/// Many terminating pods of one deleted owner, while no Belayer runs.
 async fn prepare(cluster: &Cluster) -> Result<()> {
     cluster.orphans(PODS, |pod| pod.finalizer(FOREIGN)).await
 }
@@ -53,11 +53,11 @@ async fn start_until_in_the_middle(cluster: &Cluster) -> Result<Belayer> {
 async fn all_released(cluster: &Cluster) -> Result<()> {
     eventually("all pods are released", SOON, async || {
         let held = cluster.held_count().await?;
-        ensure!(held == 0, "{held} are held");
+        ensure!(held == 0, "{held} still have the hold");
         Ok(())
     })
     .await?;
-    // Every one of them is kept by the other finalizer, and by nothing else.
+    // The other finalizer alone keeps every pod.
     let pods = cluster.pods().list(&Default::default()).await?;
     ensure!(
         pods.items.len() == PODS,
@@ -73,7 +73,7 @@ async fn all_released(cluster: &Cluster) -> Result<()> {
 async fn kill_9(cluster: Cluster) -> Result<()> {
     prepare(&cluster).await?;
     let mut kills = 0;
-    // Again and again, as a crash loop would.
+    // Repeatedly, as in a crash loop.
     for _ in 0..3 {
         let belayer = start_until_in_the_middle(&cluster).await?;
         belayer.kill().await?;
@@ -83,7 +83,7 @@ async fn kill_9(cluster: Cluster) -> Result<()> {
         }
     }
     cluster.note(format!(
-        "{kills} kills, {} left to the last start",
+        "{kills} kills, {} pods left for the last start",
         cluster.held_count().await?
     ));
     let belayer = cluster.start_belayer().await?;
@@ -99,10 +99,10 @@ async fn sigterm(cluster: Cluster) -> Result<()> {
     belayer.stop().await?;
     let held = cluster.held_count().await?;
     cluster.note(format!(
-        "ended after {:.1} s with {held} of {PODS} left",
+        "exited after {:.1} s with {held} of {PODS} pods left",
         asked.elapsed().as_secs_f64()
     ));
-    // What was begun was finished: as many accepted patches as pods released.
+    // Every accepted patch has released one pod.
     let patches = cluster.recorder()?.writes_since(mark)?;
     let accepted = patches
         .iter()

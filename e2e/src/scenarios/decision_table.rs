@@ -1,4 +1,4 @@
-//! One scenario per row of pod-finalizer's decision table, under these rows' numbers.
+//! One scenario per rule of pod-finalizer's decision table, with the rule's number.
 
 use anyhow::{Result, ensure};
 use kube::api::{DeleteParams, Patch, PatchParams};
@@ -8,24 +8,24 @@ use crate::harness::{Cluster, HOLD, Scenario, eventually, finalizers, pod};
 use crate::kinds;
 use crate::providers::Capability::NamespaceDeletion;
 
-/// Another controller's finalizer, by which a scenario keeps an object from going.
+/// A foreign finalizer that keeps an object from being removed.
 const KEEP: &str = "e2e.belayer.dev/keep";
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::shared(
             "row-01-not-selected",
-            "a pod that no profile selects is left alone",
+            "a pod that no profile selects gets no hold",
             row_01,
         ),
         Scenario::shared(
             "row-02-admin-asked",
-            "an annotation of the admin releases, for good",
+            "an admin's annotation releases the pod for good",
             row_02,
         ),
         Scenario::shared(
             "row-03-namespace-terminating",
-            "a deleted namespace is not held up",
+            "a namespace's deletion is not delayed",
             row_03,
         )
         .needs([NamespaceDeletion]),
@@ -36,17 +36,17 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         ),
         Scenario::shared(
             "row-05-owner-gone",
-            "pods of a workflow that is gone are released",
+            "pods of a removed workflow are released",
             row_05,
         ),
         Scenario::shared(
             "row-06-owner-deleting",
-            "a workflow being deleted does not wait for us",
+            "the pods of a terminating workflow are released",
             row_06,
         ),
         Scenario::shared(
             "row-08-no-owner",
-            "a held pod without an owner is released",
+            "a pod with a hold and without an owner is released",
             row_08,
         ),
         Scenario::shared(
@@ -61,7 +61,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         ),
         Scenario::shared(
             "row-12-keep",
-            "an ended, deleted pod waits for its consumer",
+            "an ended, deleted pod waits until its result is consumed",
             row_12,
         ),
         Scenario::shared(
@@ -137,7 +137,7 @@ async fn row_03(cluster: Cluster) -> Result<()> {
     kinds::namespaces(cluster.client())
         .delete(&namespace, &DeleteParams::default())
         .await?;
-    // The workflow and the pod are kept by another finalizer: only ours leaves.
+    // Another finalizer keeps the workflow and the pod: only Belayer's hold is removed.
     hold(false).await
 }
 
@@ -156,14 +156,14 @@ async fn row_04(cluster: Cluster) -> Result<()> {
 }
 
 async fn row_05(cluster: Cluster) -> Result<()> {
-    // Its end must not be seen, or the pod would go by that.
+    // The workflow's removal must not be seen, or it would release the pod.
     let workflow = cluster.workflow("w").await?;
-    cluster.force_workflow_away("w").await?;
+    cluster.force_workflow_removal("w").await?;
     cluster
         .create(&pod("a").of(&workflow).held().finalizer(KEEP))
         .await?;
     cluster.is_not_held("a").await?;
-    // The garbage collector may be quicker: deleted before it started, the pod has no result.
+    // The garbage collector may be faster: a pod deleted before it started has no result.
     released_for_one_of(&cluster, "a", &["OwnerGone", "EndedByDeletion"]).await
 }
 
@@ -183,7 +183,7 @@ async fn row_06(cluster: Cluster) -> Result<()> {
     let owner = cluster.workflows().get("w").await?;
     ensure!(
         owner.metadata.deletion_timestamp.is_some(),
-        "the workflow should still be going"
+        "the workflow should still be terminating"
     );
     Ok(())
 }
@@ -195,7 +195,7 @@ async fn row_08(cluster: Cluster) -> Result<()> {
         .await?;
     cluster.is_not_held("bare").await?;
     released_for(&cluster, "bare", "NoOwner").await?;
-    // Nor would a hold be added to be taken off again.
+    // No hold is added that would have to be removed at once.
     cluster.create(&pod("never").label(label, "none")).await?;
     cluster.stays_free("never").await
 }
@@ -234,7 +234,7 @@ async fn row_12(cluster: Cluster) -> Result<()> {
     cluster.delete("a").await?;
     cluster.stays_held("a").await?;
     cluster.consume("a").await?;
-    cluster.is_gone("a").await
+    cluster.is_removed("a").await
 }
 
 async fn row_13(cluster: Cluster) -> Result<()> {
@@ -282,7 +282,7 @@ async fn row_14(cluster: Cluster) -> Result<()> {
     cluster.stays_free("a").await?;
     ensure!(
         missed().await? > before,
-        "a pod that could not be held any more is not counted as missed"
+        "a pod that was too late for a hold is not counted as missed"
     );
     Ok(())
 }
@@ -299,11 +299,11 @@ async fn released_for_one_of(cluster: &Cluster, pod: &str, evidence: &[&str]) ->
         async || {
             let log = cluster.shared_belayer()?.log()?;
             let about = |line: &&str| line.contains(cluster.namespace()) && line.contains(pod);
-            let told = log
+            let reported = log
                 .lines()
                 .filter(about)
                 .any(|line| evidence.iter().any(|evidence| line.contains(evidence)));
-            ensure!(told, "no line about it names {evidence:?}");
+            ensure!(reported, "no log line about it names {evidence:?}");
             Ok(())
         },
     )

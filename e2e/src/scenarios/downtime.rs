@@ -1,4 +1,4 @@
-//! What happened while nobody looked: everything settles after the start, with no event arriving.
+//! Changes while Belayer is down: after the start everything settles without further events.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "settles-after-downtime",
-            "pods, owners (three ways), namespaces deleted while Belayer was down",
+            "pods, owners (three ways) and namespaces are deleted while Belayer is down",
             |cluster| after(cluster, Absence::Stopped),
         )
         .needs(all),
@@ -30,13 +30,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .needs(all),
         Scenario::alone(
             "settles-after-connection-cut",
-            "the same while the API server refused connections",
+            "the same while the API server refuses connections",
             |cluster| after(cluster, Absence::Cut),
         )
         .needs(all),
         Scenario::alone(
             "settles-after-connections-hung",
-            "the same while all connections hung without a word",
+            "the same while all connections hang",
             |cluster| after(cluster, Absence::Silent),
         )
         .needs(all)
@@ -44,7 +44,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// Why Belayer sees nothing for a while.
+/// Why Belayer receives no events for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Absence {
     Stopped,
@@ -99,20 +99,20 @@ async fn prepare(cluster: &Cluster, doomed: &str) -> Result<()> {
     }
     let workflow = cluster.workflow_in(doomed, "w", json!({})).await?;
     cluster.create_in(doomed, &pod("a").of(&workflow)).await?;
-    eventually("all pods are held", SOON, async || {
+    eventually("all pods have the hold", SOON, async || {
         let held = cluster.held_count().await?;
-        ensure!(held == WORKFLOWS.len() * 3, "{held} are held");
+        ensure!(held == WORKFLOWS.len() * 3, "{held} have the hold");
         let elsewhere = cluster.pods_in(doomed).get("a").await?;
         ensure!(
             finalizers(&elsewhere).contains(&HOLD),
-            "the one in {doomed} is not"
+            "the one in {doomed} has no hold"
         );
         Ok(())
     })
     .await
 }
 
-/// All this happens while Belayer sees nothing.
+/// Changes while Belayer receives no events.
 async fn upheaval(cluster: &Cluster, doomed: &str) -> Result<()> {
     let policies = [
         ("background", PropagationPolicy::Background),
@@ -122,14 +122,14 @@ async fn upheaval(cluster: &Cluster, doomed: &str) -> Result<()> {
     for (name, policy) in policies {
         cluster.delete_workflow(name, policy).await?;
     }
-    // A user loses patience and takes the hold off by hand.
-    cluster.force_workflow_away("again").await?;
-    // Under the old name stands another owner by the time Belayer looks.
+    // A user removes the hold by hand.
+    cluster.force_workflow_removal("again").await?;
+    // Another owner has the old name when Belayer returns.
     let successor = cluster.workflow("again").await?;
     cluster
         .create(&pod("of-the-successor").of(&successor))
         .await?;
-    // One was read and deleted, one was only deleted, one runs on.
+    // The result of one was consumed before its deletion, one was only deleted, one keeps running.
     cluster.finish("alive-0", "Succeeded").await?;
     cluster.consume("alive-0").await?;
     cluster.delete("alive-0").await?;
@@ -138,7 +138,7 @@ async fn upheaval(cluster: &Cluster, doomed: &str) -> Result<()> {
     kinds::namespaces(cluster.client())
         .delete(doomed, &DeleteParams::default())
         .await?;
-    // The orphans must have lost their owner before Belayer comes back.
+    // The orphans must have lost their owner before Belayer returns.
     eventually("the orphans have no owner", SOON, async || {
         for index in 0..3 {
             let orphan = cluster.pods().get(&format!("orphan-{index}")).await?;
@@ -153,7 +153,7 @@ async fn upheaval(cluster: &Cluster, doomed: &str) -> Result<()> {
 }
 
 async fn settled(cluster: &Cluster, doomed: &str, absence: Absence) -> Result<()> {
-    // A client notices hung connections only by their time-out.
+    // A client notices hung connections only by their timeout.
     let deadline = if absence == Absence::Silent {
         SOON * 2
     } else {
@@ -163,7 +163,7 @@ async fn settled(cluster: &Cluster, doomed: &str, absence: Absence) -> Result<()
         for name in ["background", "foreground"] {
             for index in 0..3 {
                 let pod = cluster.pods().get_opt(&format!("{name}-{index}")).await?;
-                ensure!(pod.is_none(), "{name}-{index} is there");
+                ensure!(pod.is_none(), "{name}-{index} still exists");
             }
             if let Some(left) = cluster.workflows().get_opt(name).await? {
                 bail!("the workflow {name} has {:?}", left.finalizers());
@@ -171,29 +171,32 @@ async fn settled(cluster: &Cluster, doomed: &str, absence: Absence) -> Result<()
         }
         ensure!(
             cluster.workflows().get_opt("orphan").await?.is_none(),
-            "the orphaned workflow is there"
+            "the orphaned workflow still exists"
         );
         for index in 0..3 {
             let orphan = cluster.pods().get(&format!("orphan-{index}")).await?;
             ensure!(
                 !finalizers(&orphan).contains(&HOLD),
-                "orphan-{index} is held"
+                "orphan-{index} has a hold"
             );
             let old = cluster.pods().get_opt(&format!("again-{index}")).await?;
-            ensure!(old.is_none(), "again-{index} is there");
+            ensure!(old.is_none(), "again-{index} still exists");
         }
         ensure!(
             cluster.pods().get_opt("alive-0").await?.is_none(),
-            "alive-0 is there"
+            "alive-0 still exists"
         );
         let left = cluster.pods_in(doomed).get_opt("a").await?;
-        ensure!(left.is_none(), "the pod in the deleted namespace is there");
+        ensure!(
+            left.is_none(),
+            "the pod in the deleted namespace still exists"
+        );
         let workflow = kinds::workflows(cluster.client(), doomed)
             .get_opt("w")
             .await?;
         ensure!(
             workflow.is_none(),
-            "the workflow in the deleted namespace is there"
+            "the workflow in the deleted namespace still exists"
         );
         Ok(())
     })
@@ -210,7 +213,7 @@ pub(super) fn server_address(cluster: &Cluster) -> Result<std::net::SocketAddr> 
         .clusters
         .into_iter()
         .find_map(|named| named.cluster?.server)
-        .context("a kubeconfig without a server")?;
+        .context("the kubeconfig has no server")?;
     let address = server
         .trim_start_matches("https://")
         .trim_start_matches("http://");

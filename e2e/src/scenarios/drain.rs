@@ -1,4 +1,4 @@
-//! `belayer drain` on a cluster whose controllers are down: what goes, what stays, and the exit codes.
+//! `belayer drain` while the controllers are down: what it releases, what it leaves, and the exit codes.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use belayer_sandbox::{Answer, Fault, Match, Verb};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::control_plane::ClaimController;
+use crate::control_plane::PvcController;
 use crate::harness::{
-    CLAIM_HOLD, Cluster, HOLD, KUBERNETES_CLAIM_HOLD, Scenario, WORKFLOW_HOLD, eventually,
-    finalizers, pod,
+    Cluster, HOLD, KUBERNETES_PVC_HOLD, PVC_HOLD, Scenario, WORKFLOW_HOLD, eventually, finalizers,
+    pod,
 };
 use crate::kinds;
 use crate::providers::Capability::{AdmissionPolicies, Faults};
 use crate::providers::{BELAYER, apply};
 
-/// Held objects of all kinds.
+/// Objects with holds, of all kinds.
 const MANY: usize = 2_000;
 const SOON: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(500);
@@ -25,45 +25,45 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "drain-stopped",
-            "2,000 held objects of all kinds, controllers down: clean, nothing of others touched",
+            "2,000 objects with holds, controllers down: all released, foreign finalizers unchanged",
             stopped,
         )
         .within(LONG),
         Scenario::alone(
             "drain-killed",
-            "a drain that was killed in the middle is started again and finishes",
+            "a drain that was killed is started again and completes",
             killed,
         )
         .within(LONG),
         Scenario::alone(
             "drain-claim-in-use",
-            "a claim in use that only Belayer holds stays: listed, exit code 3, and goes later",
+            "a PVC in use that only Belayer protects keeps its hold: listed, exit code 3, released later",
             claim_in_use,
         )
         .within(LONG),
         Scenario::alone(
             "drain-refused",
-            "releases that are refused are named, exit code 4; the others go",
+            "refused releases are listed, exit code 4; the others succeed",
             refused,
         )
         .needs([Faults])
         .within(LONG),
         Scenario::alone(
             "drain-denied-by-policy",
-            "the same by an admission policy of somebody else's; once it is gone, clean",
+            "the same with a foreign admission policy; clean after its deletion",
             denied_by_policy,
         )
         .needs([AdmissionPolicies])
         .within(LONG),
         Scenario::alone(
             "drain-unselected",
-            "only what nothing selects any more; Belayer goes on working",
+            "--unselected drains only what nothing selects; Belayer keeps working",
             unselected,
         )
         .within(LONG),
         Scenario::alone(
             "drain-dry-run",
-            "a dry run tells what would go and changes nothing",
+            "a dry run reports what would be released and changes nothing",
             dry_run,
         )
         .within(LONG),
@@ -72,18 +72,18 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 async fn stopped(cluster: Cluster) -> Result<()> {
     cluster.fill(MANY).await?;
-    let before = cluster.census().await?;
+    let before = cluster.held_objects().await?;
     let held = before.ours.len();
-    let said = cluster.drain(&["-o", "json"]).await?.ended_with(0)?;
-    let report = said.json()?;
-    let after = cluster.census().await?;
-    ensure!(after.ours.is_empty(), "still held: {:?}", after.ours);
-    after.lost_only_our_holds(&before)?;
+    let printed = cluster.drain(&["-o", "json"]).await?.exited_with(0)?;
+    let report = printed.json()?;
+    let after = cluster.held_objects().await?;
+    ensure!(after.ours.is_empty(), "remaining holds: {:?}", after.ours);
+    after.lost_only_belayer_holds(&before)?;
     ensure!(report["outcome"] == "clean", "{report}");
     ensure!(report["objectsReleased"] == held, "of {held}: {report}");
     ensure!(
-        report["released"][CLAIM_HOLD]["HandedOver"].is_number(),
-        "claims that Kubernetes protects are handed over: {report}"
+        report["released"][PVC_HOLD]["HandedOver"].is_number(),
+        "PVCs that Kubernetes protects are handed over: {report}"
     );
     cluster.note(format!(
         "{held} objects in {} s, {} passes",
@@ -109,10 +109,10 @@ fn any_switch_is(gate: &Value, word: &str) -> bool {
     keys.iter().any(|key| gate[key] == word)
 }
 
-/// What the next scenario on this cluster expects. Switches that were off before, for the want of
-/// their component, are off still.
+/// Restores what the next scenario on this cluster expects. Switches that were off because their
+/// controller was missing remain off.
 pub(super) async fn back_to_work(cluster: &Cluster) -> Result<()> {
-    cluster.drain(&["--resume"]).await?.ended_with(0)?;
+    cluster.drain(&["--resume"]).await?.exited_with(0)?;
     let maps = kinds::config_maps(cluster.client(), "belayer-system");
     let gate = maps.get("belayer-gate").await?;
     let data = &gate.data["data"];
@@ -125,88 +125,88 @@ pub(super) async fn back_to_work(cluster: &Cluster) -> Result<()> {
 
 async fn killed(cluster: Cluster) -> Result<()> {
     cluster.fill(MANY / 2).await?;
-    let before = cluster.census().await?;
+    let before = cluster.held_objects().await?;
     for round in 0..3 {
-        // Slowly, so that it can be met in the middle.
+        // Slowly, so that it can be killed in between.
         let mut drain = cluster.spawn_drain(&["--concurrent-releases=1"])?;
-        let held = cluster.census().await?.ours.len();
+        let held = cluster.held_objects().await?.ours.len();
         eventually("some are released", SOON, async || {
-            let now = cluster.census().await?.ours.len();
-            ensure!(now < held, "{now} of {held} are held");
+            let now = cluster.held_objects().await?.ours.len();
+            ensure!(now < held, "{now} of {held} have holds");
             Ok(())
         })
         .await?;
         drain.kill().await?;
-        let left = cluster.census().await?.ours.len();
+        let left = cluster.held_objects().await?.ours.len();
         cluster.note(format!("round {round}: killed with {left} of {held} left"));
         if left == 0 {
             break;
         }
     }
-    cluster.drain(&[]).await?.ended_with(0)?;
-    let after = cluster.census().await?;
-    ensure!(after.ours.is_empty(), "still held: {:?}", after.ours);
-    after.lost_only_our_holds(&before)?;
+    cluster.drain(&[]).await?.exited_with(0)?;
+    let after = cluster.held_objects().await?;
+    ensure!(after.ours.is_empty(), "remaining holds: {:?}", after.ours);
+    after.lost_only_belayer_holds(&before)?;
     back_to_work(&cluster).await
 }
 
 async fn claim_in_use(cluster: Cluster) -> Result<()> {
     cluster
         .backend()
-        .switch_claim_controller(ClaimController::Off)
+        .switch_pvc_controller(PvcController::Off)
         .await?;
-    let only_ours = json!({ "metadata": { "finalizers": [CLAIM_HOLD] } });
+    let only_ours = json!({ "metadata": { "finalizers": [PVC_HOLD] } });
     for name in ["used", "deleted", "free", "both"] {
         cluster
-            .create_claim(name, json!({ "finalizers": [CLAIM_HOLD] }))
+            .create_pvc(name, json!({ "finalizers": [PVC_HOLD] }))
             .await?;
         if name != "both" {
-            // An API server may have added its own at creation.
+            // An API server may have added its own finalizer at creation.
             cluster
-                .claims()
+                .pvcs()
                 .patch(name, &PatchParams::default(), &Patch::Merge(&only_ours))
                 .await?;
         }
     }
-    let both = json!({ "metadata": { "finalizers": [KUBERNETES_CLAIM_HOLD, CLAIM_HOLD] } });
+    let both = json!({ "metadata": { "finalizers": [KUBERNETES_PVC_HOLD, PVC_HOLD] } });
     cluster
-        .claims()
+        .pvcs()
         .patch("both", &PatchParams::default(), &Patch::Merge(&both))
         .await?;
     let user = pod("web").claim("used").claim("deleted").claim("both");
     cluster.bound(user).await?;
     cluster.create(&pod("pending").claim("free")).await?;
-    cluster.delete_claim("deleted").await?;
-    let said = cluster.drain(&["-o", "json"]).await?.ended_with(3)?;
-    let report = said.json()?;
-    let left = report["left"].as_array().context("no list")?;
+    cluster.delete_pvc("deleted").await?;
+    let printed = cluster.drain(&["-o", "json"]).await?.exited_with(3)?;
+    let report = printed.json()?;
+    let left = report["left"].as_array().context("`left` is not a list")?;
     let names: Vec<_> = left.iter().map(|left| left["name"].as_str()).collect();
     ensure!(names == [Some("deleted"), Some("used")], "{report}");
     ensure!(left[0]["why"] == "in use by web", "{report}");
     let on = async |name: &str| {
-        let claim = cluster.claims().get(name).await?;
+        let claim = cluster.pvcs().get(name).await?;
         anyhow::Ok(finalizers(&claim).join(" "))
     };
-    ensure!(on("used").await? == CLAIM_HOLD, "used lost its hold");
-    ensure!(on("deleted").await? == CLAIM_HOLD, "deleted lost its hold");
-    ensure!(on("free").await?.is_empty(), "free keeps its hold");
+    ensure!(on("used").await? == PVC_HOLD, "used lost its hold");
+    ensure!(on("deleted").await? == PVC_HOLD, "deleted lost its hold");
+    ensure!(on("free").await?.is_empty(), "free still has its hold");
     ensure!(
-        on("both").await? == KUBERNETES_CLAIM_HOLD,
+        on("both").await? == KUBERNETES_PVC_HOLD,
         "both was not handed over"
     );
-    let text = cluster.drain(&["--timeout=60s"]).await?.ended_with(3)?.out;
+    let text = cluster.drain(&["--timeout=60s"]).await?.exited_with(3)?.out;
     ensure!(
         text.contains("Left, 2 claims in use that only Belayer holds:")
             && text.contains("persistentvolumeclaims/used: in use by web"),
         "{text}"
     );
     cluster.remove("web").await?;
-    cluster.drain(&[]).await?.ended_with(0)?;
-    cluster.claim_is_gone("deleted").await?;
+    cluster.drain(&[]).await?.exited_with(0)?;
+    cluster.pvc_is_removed("deleted").await?;
     back_to_work(&cluster).await?;
     cluster
         .backend()
-        .switch_claim_controller(ClaimController::On)
+        .switch_pvc_controller(PvcController::On)
         .await
 }
 
@@ -223,11 +223,11 @@ async fn refused(cluster: Cluster) -> Result<()> {
         .faults()?
         .inject(Fault::on(denied).answer(Answer::forbidden("denied the request: no ropes today")));
     let kubeconfig = cluster.backend().belayer_kubeconfig().to_owned();
-    let said = cluster
+    let printed = cluster
         .drain_as(&kubeconfig, &["-o", "json"])
         .await?
-        .ended_with(4)?;
-    let report = said.json()?;
+        .exited_with(4)?;
+    let report = printed.json()?;
     ensure!(
         report["refused"][0]["what"] == format!("{}/pods/denied", cluster.namespace()),
         "{report}"
@@ -235,10 +235,14 @@ async fn refused(cluster: Cluster) -> Result<()> {
     ensure!(report["refused"][0]["code"] == 403, "{report}");
     cluster.is_not_held("a").await?;
     cluster.is_not_held("b").await?;
-    let text = cluster.drain_as(&kubeconfig, &[]).await?.ended_with(4)?.out;
+    let text = cluster
+        .drain_as(&kubeconfig, &[])
+        .await?
+        .exited_with(4)?
+        .out;
     ensure!(text.contains("no ropes today"), "{text}");
     fault.remove();
-    cluster.drain_as(&kubeconfig, &[]).await?.ended_with(0)?;
+    cluster.drain_as(&kubeconfig, &[]).await?.exited_with(0)?;
     cluster.is_not_held("denied").await?;
     back_to_work(&cluster).await
 }
@@ -284,17 +288,17 @@ async fn denied_by_policy(cluster: Cluster) -> Result<()> {
         Ok(())
     })
     .await?;
-    let said = cluster.drain(&[]).await;
+    let printed = cluster.drain(&[]).await;
     let gone = remove_denial(&cluster).await;
-    let said = said?.ended_with(4)?;
+    let printed = printed?.exited_with(4)?;
     gone?;
     ensure!(
-        said.out.contains("no ropes today") && said.out.contains("pods/denied"),
+        printed.out.contains("no ropes today") && printed.out.contains("pods/denied"),
         "{}",
-        said.out
+        printed.out
     );
     cluster.is_not_held("free").await?;
-    cluster.drain(&[]).await?.ended_with(0)?;
+    cluster.drain(&[]).await?.exited_with(0)?;
     cluster.is_not_held("denied").await?;
     back_to_work(&cluster).await
 }
@@ -318,11 +322,11 @@ async fn unselected(cluster: Cluster) -> Result<()> {
     cluster.create(&unlabelled).await?;
     let hold = json!({ "metadata": { "finalizers": [WORKFLOW_HOLD] } });
     cluster.merge_workflow("w", hold).await?;
-    let said = cluster
+    let printed = cluster
         .drain(&["--unselected", "-o", "json"])
         .await?
-        .ended_with(0)?;
-    let report = said.json()?;
+        .exited_with(0)?;
+    let report = printed.json()?;
     ensure!(
         report["released"] == json!({ HOLD: { "Unselected": 1 } }),
         "{report}"
@@ -339,14 +343,14 @@ async fn unselected(cluster: Cluster) -> Result<()> {
 
 async fn dry_run(cluster: Cluster) -> Result<()> {
     cluster.fill(100).await?;
-    let before = cluster.census().await?;
-    let said = cluster.drain(&["--dry-run"]).await?.ended_with(0)?;
+    let before = cluster.held_objects().await?;
+    let printed = cluster.drain(&["--dry-run"]).await?.exited_with(0)?;
     ensure!(
-        said.out.contains("Would take") && said.out.contains("Dry run: nothing was changed."),
+        printed.out.contains("Would take") && printed.out.contains("Dry run: nothing was changed."),
         "{}",
-        said.out
+        printed.out
     );
-    ensure!(cluster.census().await?.ours == before.ours, "it did");
+    ensure!(cluster.held_objects().await?.ours == before.ours, "it did");
     let maps = kinds::config_maps(cluster.client(), "belayer-system");
     let gate = maps.get("belayer-gate").await?;
     ensure!(gate.data["data"]["mode"] == "normal", "{:?}", gate.data);

@@ -9,14 +9,14 @@ use serde_json::json;
 
 use super::drain::back_to_work;
 use crate::harness::{
-    BelayerOptions, CLAIM_HOLD, Cluster, HOLD, Load, OURS, Scenario, WORKFLOW_HOLD, eventually,
+    BelayerOptions, Cluster, HOLD, Load, OURS, PVC_HOLD, Scenario, WORKFLOW_HOLD, eventually,
     finalizers, pod, throughout,
 };
 use crate::kinds;
 
-/// Held objects of all kinds.
+/// Objects with holds.
 const MANY: usize = 2_000;
-/// How long a cluster is watched for holds that must not come.
+/// How long the absence of holds is observed.
 const WINDOW: Duration = Duration::from_secs(4);
 const SOON: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(600);
@@ -25,27 +25,27 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "drain-running",
-            "2,000 held objects, controllers up: clean, nothing is added again, not by a restart either",
+            "2,000 objects with holds, controllers running: all released, none added again, even after a restart",
             running,
         )
         .with_load(Load::Heavy)
         .within(LONG),
         Scenario::alone(
             "drain-crash-looping",
-            "the same with a controller that is killed and started all the time",
+            "the same with a controller that is repeatedly killed and started",
             crash_looping,
         )
         .with_load(Load::Heavy)
         .within(LONG),
         Scenario::alone(
             "drain-component-off",
-            "a component that is switched off loses its holds, the others keep theirs",
+            "a controller that is switched off releases its holds, the others keep theirs",
             component_off,
         )
         .within(LONG),
         Scenario::alone(
             "drain-component-off-keep",
-            "with --on-disable=keep they stay",
+            "with --on-disable=keep the holds stay",
             component_off_keep,
         ),
     ]
@@ -54,32 +54,32 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 async fn running(cluster: Cluster) -> Result<()> {
     cluster.fill(MANY).await?;
     let belayer = cluster
-        .start_belayer_with(&BelayerOptions::holding_claims())
+        .start_belayer_with(&BelayerOptions::holding_pvcs())
         .await?;
     let fresh = cluster.workflow("fresh").await?;
     cluster.create(&pod("fresh").of(&fresh)).await?;
     cluster.is_held("fresh").await?;
     cluster.workflow_is_held("fresh").await?;
-    let said = cluster.drain(&["-o", "json"]).await?.ended_with(0)?;
-    let report = said.json()?;
+    let printed = cluster.drain(&["-o", "json"]).await?.exited_with(0)?;
+    let report = printed.json()?;
     cluster.note(format!(
         "{} objects in {} s, {} passes",
         report["objectsReleased"], report["seconds"], report["passes"]
     ));
-    let after = cluster.census().await?;
-    ensure!(after.ours.is_empty(), "still held: {:?}", after.ours);
+    let after = cluster.held_objects().await?;
+    ensure!(after.ours.is_empty(), "remaining holds: {:?}", after.ours);
 
-    // What comes now is not held, by no component.
+    // New objects get no hold from any controller.
     let late = cluster.workflow("late").await?;
     cluster.create(&pod("late").of(&late)).await?;
-    cluster.create_claim("late", json!({})).await?;
+    cluster.create_pvc("late", json!({})).await?;
     stays_free(&cluster).await?;
-    // Releases go on.
+    // Releases continue.
     cluster.delete("late").await?;
-    cluster.is_gone("late").await?;
+    cluster.is_removed("late").await?;
     belayer.stop().await?;
     let belayer = cluster
-        .start_belayer_with(&BelayerOptions::holding_claims())
+        .start_belayer_with(&BelayerOptions::holding_pvcs())
         .await?;
     cluster.create(&pod("after-restart").of(&late)).await?;
     stays_free(&cluster).await?;
@@ -87,13 +87,13 @@ async fn running(cluster: Cluster) -> Result<()> {
     back_to_work(&cluster).await?;
     cluster.is_held("after-restart").await?;
     cluster.workflow_is_held("late").await?;
-    cluster.claim_is_held("late", CLAIM_HOLD).await?;
+    cluster.pvc_is_held("late", PVC_HOLD).await?;
     belayer.stop().await
 }
 
 async fn stays_free(cluster: &Cluster) -> Result<()> {
-    throughout("nothing is held", WINDOW, async || {
-        let seen = cluster.census().await?;
+    throughout("no object gets a hold", WINDOW, async || {
+        let seen = cluster.held_objects().await?;
         ensure!(seen.ours.is_empty(), "{:?}", seen.ours);
         Ok(())
     })
@@ -112,7 +112,7 @@ async fn crash_looping(cluster: Cluster) -> Result<()> {
             while !over.load(Ordering::Relaxed) {
                 let belayer = cluster.start_belayer().await?;
                 let started = starts.fetch_add(1, Ordering::Relaxed);
-                // Now and then it gets further than to its first look.
+                // Sometimes it runs for longer than its first list.
                 let lives = Duration::from_millis(300 + u64::from(started % 3) * 700);
                 tokio::time::sleep(lives).await;
                 belayer.kill().await?;
@@ -120,16 +120,16 @@ async fn crash_looping(cluster: Cluster) -> Result<()> {
             anyhow::Ok(())
         })
     };
-    eventually("it has come up once", SOON, async || {
-        ensure!(starts.load(Ordering::Relaxed) > 0, "not yet");
+    eventually("the controller has started once", SOON, async || {
+        ensure!(starts.load(Ordering::Relaxed) > 0, "no start yet");
         Ok(())
     })
     .await?;
-    let said = cluster.drain(&[]).await;
+    let printed = cluster.drain(&[]).await;
     let later = stays_free(&cluster).await;
     over.store(true, Ordering::Relaxed);
     looping.await??;
-    said?.ended_with(0)?;
+    printed?.exited_with(0)?;
     later?;
     cluster.note(format!("killed {} times", starts.load(Ordering::Relaxed)));
     back_to_work(&cluster).await
@@ -145,7 +145,7 @@ async fn component_off(cluster: Cluster) -> Result<()> {
 
     let options = BelayerOptions::default().argument("--controllers=*,-workflow-finalizer");
     let belayer = cluster.start_belayer_with(&options).await?;
-    eventually("the workflow's hold is gone", SOON, async || {
+    eventually("the workflow's hold is removed", SOON, async || {
         let seen = cluster.workflows().get("w").await?;
         ensure!(
             !finalizers(&seen).iter().any(|name| name.starts_with(OURS)),
@@ -167,7 +167,7 @@ async fn component_off(cluster: Cluster) -> Result<()> {
     };
     switch("holdWorkflows", "switched-off").await?;
     switch("hold", "on").await?;
-    // Counted once it has looked twice.
+    // It is counted after two passes.
     eventually("the release is counted", SOON, async || {
         let labels = [
             ("controller", "workflow-finalizer"),
@@ -180,7 +180,7 @@ async fn component_off(cluster: Cluster) -> Result<()> {
     .await?;
     belayer.stop().await?;
 
-    // Switched on again, it holds again, and its policy may tie.
+    // After it is switched on again, it adds holds, and so may its policy.
     let belayer = cluster.start_belayer().await?;
     cluster.workflow_is_held("w").await?;
     switch("holdWorkflows", "on").await?;
@@ -197,9 +197,12 @@ async fn component_off_keep(cluster: Cluster) -> Result<()> {
         .argument("--on-disable=keep");
     let belayer = cluster.start_belayer_with(&options).await?;
     cluster.belayer_has_caught_up_without_workflows().await?;
-    throughout("it stays held", WINDOW, async || {
+    throughout("the workflow keeps its hold", WINDOW, async || {
         let seen = cluster.workflows().get("w").await?;
-        ensure!(finalizers(&seen).contains(&WORKFLOW_HOLD), "it is not");
+        ensure!(
+            finalizers(&seen).contains(&WORKFLOW_HOLD),
+            "the hold was removed"
+        );
         Ok(())
     })
     .await?;
@@ -207,7 +210,7 @@ async fn component_off_keep(cluster: Cluster) -> Result<()> {
 }
 
 impl Cluster {
-    /// pod-finalizer holds a new pod: whatever is done at the start has begun.
+    /// Waits until pod-finalizer adds a hold to a new pod, so that its start is complete.
     async fn belayer_has_caught_up_without_workflows(&self) -> Result<()> {
         let workflow = self.workflow("sentinel").await?;
         self.create(&pod("sentinel").of(&workflow)).await?;

@@ -1,4 +1,4 @@
-//! Several replicas: one works, and what happens when it is killed, frozen, cut off or stopped.
+//! Several replicas: one leads, and is killed, frozen, cut off or stopped.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::providers::Capability::Recorder;
 const HANDOVER: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(40);
 const PODS: usize = 300;
-/// How many releases may be under way at once, unless Belayer is told otherwise.
+/// Default number of concurrent releases.
 const RELEASES: usize = 32;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -25,21 +25,21 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "leader-killed",
-            "kill -9 of the leader: the standby takes over with its caches full",
+            "kill -9 of the leader: the standby takes over with synced caches",
             killed,
         )
         .within(long)
         .with_load(Load::Punctual),
         Scenario::alone(
             "leader-stopped",
-            "a leader that is stopped gives the lease back and exits 0",
+            "a stopped leader releases the lease and exits with code 0",
             stopped,
         )
         .within(long)
         .with_load(Load::Punctual),
         Scenario::alone(
             "leader-frozen",
-            "SIGSTOP of the leader past its lease: it wakes up, changes nothing and ends",
+            "SIGSTOP of the leader past its lease: after SIGCONT it changes nothing and exits",
             frozen,
         )
         .needs([Recorder])
@@ -47,7 +47,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .with_load(Load::Punctual),
         Scenario::alone(
             "leader-cut-off",
-            "a leader that loses the API server stops before its lease ends",
+            "a leader without connection to the API server stops before its lease expires",
             cut_off,
         )
         .needs([Recorder])
@@ -55,7 +55,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .with_load(Load::Punctual),
         Scenario::alone(
             "server-lost-and-back",
-            "the API server goes and comes back: the same leader goes on",
+            "the API server stops and returns: the same process leads again",
             lost_and_back,
         )
         .within(long)
@@ -67,7 +67,7 @@ async fn leads(belayer: &Belayer) -> Result<()> {
     let status = belayer
         .metric("leader_election_master_status", &[("name", "belayer")])
         .await?;
-    ensure!(status > 0.5, "it does not lead");
+    ensure!(status > 0.5, "this replica is not the leader");
     Ok(())
 }
 
@@ -84,7 +84,7 @@ async fn pair(cluster: &Cluster, first: BelayerOptions) -> Result<(Belayer, Bela
     let leader = start(cluster, first).await?;
     eventually("the first leads", HANDOVER, async || leads(&leader).await).await?;
     let standby = start(cluster, replica("b")).await?;
-    ensure!(leads(&standby).await.is_err(), "two lead");
+    ensure!(leads(&standby).await.is_err(), "there are two leaders");
     Ok((leader, standby))
 }
 
@@ -103,7 +103,7 @@ async fn takes_over(
 async fn holder(cluster: &Cluster) -> Result<String> {
     let leases: Api<Lease> = Api::namespaced(cluster.client().clone(), "belayer-system");
     let lease = leases.get("belayer").await?;
-    let spec = lease.spec.context("a lease without a spec")?;
+    let spec = lease.spec.context("the lease has no spec")?;
     Ok(spec.holder_identity.unwrap_or_default())
 }
 
@@ -122,7 +122,7 @@ async fn killed(cluster: Cluster) -> Result<()> {
     cluster.is_held("after").await?;
     let work = since.elapsed();
     cluster.note(format!("works after {:.1} s", work.as_secs_f64()));
-    // Its caches were full before: it listed nothing anew.
+    // Its caches were synced before, so it lists nothing again.
     let lists_now = standby
         .metric("belayer_informer_relists_total", &[])
         .await?;
@@ -141,12 +141,12 @@ async fn stopped(cluster: Cluster) -> Result<()> {
     takes_over(&cluster, &standby, since, "after SIGTERM").await?;
     ensure!(
         since.elapsed() < Duration::from_secs(15),
-        "the lease was not given back: {:?}",
+        "the lease was not released: {:?}",
         since.elapsed()
     );
     ensure!(
         holder(&cluster).await? != before,
-        "{before} holds the lease still"
+        "{before} still holds the lease"
     );
     standby.stop().await?;
     let after = holder(&cluster).await?;
@@ -154,7 +154,7 @@ async fn stopped(cluster: Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Many pods that are to be released, and a leader in the middle of it.
+/// Creates many pods to release, and waits until the leader has released some.
 async fn busy(cluster: &Cluster) -> Result<()> {
     cluster.orphans(PODS, |pod| pod).await
 }
@@ -162,20 +162,20 @@ async fn busy(cluster: &Cluster) -> Result<()> {
 async fn nothing_is_held(cluster: &Cluster) -> Result<()> {
     eventually("all pods are released", HANDOVER, async || {
         let held = cluster.held_count().await?;
-        ensure!(held == 0, "{held} are held");
+        ensure!(held == 0, "{held} still have the hold");
         Ok(())
     })
     .await
 }
 
-/// It ends by itself, with exit code 1, because another leads.
+/// It exits by itself, with exit code 1, because another replica leads.
 async fn has_lost(belayer: &mut Belayer) -> Result<()> {
     let status = belayer.ended(SOON).await?;
     let log = belayer.log()?;
-    ensure!(status.code() == Some(1), "it ended with {status}\n{log}");
+    ensure!(status.code() == Some(1), "it exited with {status}\n{log}");
     ensure!(
         log.contains("the leader election was lost"),
-        "it does not say why it ended"
+        "its log does not say why it exited"
     );
     ensure!(!log.contains("panicked at"), "it panicked");
     Ok(())
@@ -188,7 +188,7 @@ async fn frozen(cluster: Cluster) -> Result<()> {
     let since = Instant::now();
     takes_over(&cluster, &standby, since, "after SIGSTOP").await?;
     nothing_is_held(&cluster).await?;
-    // What is written from here on, the one that was frozen has written: the other has settled.
+    // Only the frozen replica can make further writes: the other has nothing left to do.
     settled(&cluster).await?;
     let mark = cluster.recorder()?.mark()?;
     leader.signal(Signal::CONT)?;
@@ -198,14 +198,14 @@ async fn frozen(cluster: Cluster) -> Result<()> {
         .iter()
         .filter(|write| write.resource != "leases")
         .collect();
-    // No clock can call back what was on its way to the network when it was frozen: the version and
-    // the UID in it make the server refuse it. Nothing more is begun.
+    // Requests in flight when it was frozen cannot be recalled: the server refuses them because of the
+    // version and the UID. No further request may follow.
     if let Some(harm) = late.iter().find(|write| write.code < 400) {
-        bail!("written after its lease had ended: {harm}");
+        bail!("written after its lease had expired: {harm}");
     }
     ensure!(
         late.len() <= RELEASES,
-        "{} were sent after its lease had ended, more than can have been on their way, such as {}",
+        "{} requests were sent after its lease had expired, more than could be in flight, such as {}",
         late.len(),
         late[0]
     );
@@ -217,7 +217,7 @@ async fn frozen(cluster: Cluster) -> Result<()> {
     standby.stop().await
 }
 
-/// Waits until nobody writes anything but the lease.
+/// Waits until there are no writes but those of the lease.
 async fn settled(cluster: &Cluster) -> Result<()> {
     let deadline = Instant::now() + HANDOVER;
     loop {
@@ -234,7 +234,10 @@ async fn settled(cluster: &Cluster) -> Result<()> {
         if quiet.is_ok() {
             return Ok(());
         }
-        ensure!(Instant::now() < deadline, "it does not settle: {quiet:?}");
+        ensure!(
+            Instant::now() < deadline,
+            "the cluster does not settle: {quiet:?}"
+        );
     }
 }
 
@@ -248,14 +251,17 @@ async fn cut_off(cluster: Cluster) -> Result<()> {
     proxy.silence();
     let since = Instant::now();
     eventually("the first has stopped", HANDOVER, async || {
-        ensure!(leads(&leader).await.is_err(), "it says that it leads");
+        ensure!(
+            leads(&leader).await.is_err(),
+            "it still reports that it leads"
+        );
         Ok(())
     })
     .await?;
     let stopped = since.elapsed();
     ensure!(
         stopped < Duration::from_secs(15),
-        "it stopped after {stopped:?} only, past its lease"
+        "it stopped only after {stopped:?}, past its lease"
     );
     cluster.note(format!("stopped after {:.1} s", stopped.as_secs_f64()));
     takes_over(&cluster, &standby, since, "cut off").await?;
@@ -267,7 +273,7 @@ async fn cut_off(cluster: Cluster) -> Result<()> {
     has_lost(&mut leader).await?;
     let writes = cluster.recorder()?.writes_since(mark)?;
     let late = writes.iter().find(|write| write.resource != "leases");
-    ensure!(late.is_none(), "it wrote {late:?} when it was back");
+    ensure!(late.is_none(), "it wrote {late:?} after it was reconnected");
     standby.stop().await
 }
 
@@ -279,7 +285,10 @@ async fn lost_and_back(cluster: Cluster) -> Result<()> {
     let workflow = cluster.workflow("w").await?;
     proxy.cut();
     eventually("it has stopped", HANDOVER, async || {
-        ensure!(leads(&leader).await.is_err(), "it says that it leads");
+        ensure!(
+            leads(&leader).await.is_err(),
+            "it still reports that it leads"
+        );
         Ok(())
     })
     .await?;

@@ -1,4 +1,4 @@
-//! Answers that fail, one scenario for each row of what the release does about them.
+//! Failed responses, one scenario for each row of the table of answers in ARCHITECTURE.md.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         passing(
             "fault-answer-lost",
-            "the patch was applied, its answer lost",
+            "the patch is applied, but its response is lost",
             Fault::lose_answer,
             4,
         ),
@@ -48,20 +48,20 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         ),
         Scenario::alone(
             "fault-too-many-requests",
-            "429 is obeyed for as long as it says",
+            "Retry-After of a 429 is respected",
             too_many_requests,
         )
         .needs([Faults]),
         Scenario::alone(
             "fault-connection-hangs",
-            "a patch that hangs holds up no other",
+            "a patch that hangs does not delay others",
             hangs,
         )
         .needs([Faults])
         .within(Duration::from_secs(180)),
         denied(
             "fault-denied-403",
-            "a denied release is told and hinders nobody",
+            "a denied release is reported and does not delay others",
             || Answer::forbidden("denied the request: no ropes today"),
         ),
         denied(
@@ -71,14 +71,14 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         ),
         Scenario::alone(
             "fault-watch-expired",
-            "410 on the watch: list again, miss nothing",
+            "410 on the watch: list again without missing an event",
             watch_expired,
         )
         .needs([Faults]),
     ]
 }
 
-/// A fault that hits the first `times` patches and then goes: all pods are released in the end.
+/// A fault for the first `times` patches: all pods are released in the end.
 fn passing(
     name: &'static str,
     shows: &'static str,
@@ -94,7 +94,7 @@ fn passing(
             all_released(&cluster).await?;
             ensure!(
                 handle.hits() >= times.min(4),
-                "the fault hit {} requests",
+                "the fault affected {} requests",
                 handle.hits()
             );
             belayer.stop().await
@@ -113,9 +113,9 @@ async fn held_pods(cluster: &Cluster) -> Result<Belayer> {
     cluster
         .create_all((0..PODS).map(|index| pod(format!("p{index}")).of(&workflow)))
         .await?;
-    eventually("all pods are held", SOON, async || {
+    eventually("all pods have the hold", SOON, async || {
         let held = cluster.held_count().await?;
-        ensure!(held == PODS, "{held} are held");
+        ensure!(held == PODS, "{held} have the hold");
         Ok(())
     })
     .await?;
@@ -134,11 +134,15 @@ async fn all_released(cluster: &Cluster) -> Result<()> {
 }
 
 async fn held_is(cluster: &Cluster, expected: usize) -> Result<()> {
-    eventually(&format!("{expected} pods are held"), SOON, async || {
-        let held = cluster.held_count().await?;
-        ensure!(held == expected, "{held} are held");
-        Ok(())
-    })
+    eventually(
+        &format!("{expected} pods have the hold"),
+        SOON,
+        async || {
+            let held = cluster.held_count().await?;
+            ensure!(held == expected, "{held} have the hold");
+            Ok(())
+        },
+    )
     .await
 }
 
@@ -150,21 +154,21 @@ async fn too_many_requests(cluster: Cluster) -> Result<()> {
         .answer(Answer::too_many_requests(wait));
     let handle = cluster.faults()?.inject(fault);
     release(&cluster).await?;
-    eventually("the fault hit", SOON, async || hit(&handle)).await?;
+    eventually("the fault was applied", SOON, async || hit(&handle)).await?;
     let asked_to_wait = Instant::now();
     cluster.is_not_held("p0").await?;
     let waited = asked_to_wait.elapsed();
-    // The look that saw the hit came up to half a second after it.
+    // The check that saw the hit may be up to half a second late.
     ensure!(
         waited >= wait - Duration::from_millis(700),
-        "it came back after {waited:?}"
+        "it was retried after {waited:?}"
     );
     all_released(&cluster).await?;
     belayer.stop().await
 }
 
 fn hit(handle: &FaultHandle) -> Result<()> {
-    ensure!(handle.hits() > 0, "it did not");
+    ensure!(handle.hits() > 0, "the fault was not applied");
     Ok(())
 }
 
@@ -175,14 +179,14 @@ async fn hangs(cluster: Cluster) -> Result<()> {
         .inject(Fault::on(releases().name("p0")).hang());
     release(&cluster).await?;
     held_is(&cluster, 1).await?;
-    ensure!(handle.hits() > 0, "the fault hit nothing");
+    ensure!(handle.hits() > 0, "the fault was not applied");
     cluster.faults()?.clear();
     eventually(
         "the last pod is released",
         Duration::from_secs(90),
         async || {
             let last = cluster.pods().get("p0").await?;
-            ensure!(!finalizers(&last).contains(&HOLD), "it is held");
+            ensure!(!finalizers(&last).contains(&HOLD), "it still has the hold");
             Ok(())
         },
     )
@@ -190,8 +194,8 @@ async fn hangs(cluster: Cluster) -> Result<()> {
     belayer.stop().await
 }
 
-/// A release that the server refuses for good: told by Event and metric, tried again slowly, in
-/// nobody's way.
+/// A release that the server permanently refuses: reported by Event and metric, retried slowly, without
+/// delaying others.
 fn denied(name: &'static str, shows: &'static str, answer: fn() -> Answer) -> Scenario {
     Scenario::alone(name, shows, move |cluster| async move {
         let belayer = held_pods(&cluster).await?;
@@ -199,15 +203,15 @@ fn denied(name: &'static str, shows: &'static str, answer: fn() -> Answer) -> Sc
             .faults()?
             .inject(Fault::on(releases().name("p0")).answer(answer()));
         release(&cluster).await?;
-        // The neighbours go at once.
+        // The other pods are released at once.
         held_is(&cluster, 1).await?;
         eventually("the metric counts it", SOON, async || {
             let denied = belayer.metric("belayer_release_denied_total", &[]).await?;
-            ensure!(denied >= 1.0, "it is {denied}");
+            ensure!(denied >= 1.0, "it counts {denied}");
             Ok(())
         })
         .await?;
-        eventually("an Event tells it", SOON, async || {
+        eventually("an Event reports it", SOON, async || {
             let events = kinds::events(cluster.client(), cluster.namespace());
             let all = events.list(&Default::default()).await?;
             let about = |event: &&DynamicObject| event.data["involvedObject"]["name"] == "p0";
@@ -216,18 +220,21 @@ fn denied(name: &'static str, shows: &'static str, answer: fn() -> Answer) -> Sc
                 .filter(about)
                 .find(|event| event.data["type"] == "Warning");
             let message = warning.context("no Warning about the pod")?.data["message"].to_string();
-            ensure!(message.contains("no ropes today"), "it says {message}");
+            ensure!(
+                message.contains("no ropes today"),
+                "its message is {message}"
+            );
             Ok(())
         })
         .await?;
         ensure!(
             handle.hits() <= 3,
-            "it was tried {} times within seconds",
+            "it was retried {} times within seconds",
             handle.hits()
         );
         cluster.faults()?.clear();
         belayer.stop().await?;
-        // A new start tries at once.
+        // A restart retries at once.
         let belayer = cluster.start_belayer().await?;
         all_released(&cluster).await?;
         belayer.stop().await
@@ -238,7 +245,7 @@ fn denied(name: &'static str, shows: &'static str, answer: fn() -> Answer) -> Sc
 async fn watch_expired(cluster: Cluster) -> Result<()> {
     let belayer = held_pods(&cluster).await?;
     let faults = cluster.faults()?;
-    // Watches break, and the versions that they would go on from are refused once.
+    // Watches break, and the versions from which they would continue are refused once.
     let expired = Fault::on(Match::watches().client(BELAYER))
         .times(3)
         .answer(Answer::gone());
@@ -248,7 +255,7 @@ async fn watch_expired(cluster: Cluster) -> Result<()> {
         .workflows()
         .delete("w", &DeleteParams::background())
         .await?;
-    eventually("the fault hit", SOON, async || hit(&handle)).await?;
+    eventually("the fault was applied", SOON, async || hit(&handle)).await?;
     cluster.is_empty(SOON).await?;
     belayer.stop().await
 }

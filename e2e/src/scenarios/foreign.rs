@@ -1,4 +1,4 @@
-//! Other controllers' finalizers, labels and annotations are never ours to touch.
+//! Belayer never changes other controllers' finalizers, labels and annotations.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,12 +13,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::shared(
             "foreign-finalizers-keep-order",
-            "others' finalizers stay byte for byte and in order",
+            "foreign finalizers are unchanged and in order",
             keep_order,
         ),
         Scenario::shared(
             "foreign-writer-at-the-same-time",
-            "nothing of another writer's edits is lost, whatever the timing",
+            "no edit of another client is lost, whatever the timing",
             concurrent_writer,
         ),
     ]
@@ -53,9 +53,9 @@ async fn keep_order(cluster: Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Another writer edits finalizers and annotations as fast as it can, with the read version as its
-/// precondition, while the hold is added and taken off. At the end there must be exactly what that
-/// writer wrote last.
+/// Another client edits finalizers and annotations as fast as it can, with the resourceVersion as its
+/// precondition, while the hold is added and removed. At the end the object must have exactly what that
+/// client wrote last.
 async fn concurrent_writer(cluster: Cluster) -> Result<()> {
     for round in 0..5 {
         let workflow = cluster.workflow(&format!("w{round}")).await?;
@@ -93,8 +93,8 @@ async fn concurrent_writer(cluster: Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Read, edit, replace, as most controllers do. Returns the foreign finalizers it wrote last and
-/// the number of its edits.
+/// Read, edit, replace, as most controllers do. Returns the foreign finalizers of the last write and
+/// the number of edits.
 async fn write_until(
     cluster: Cluster,
     name: String,
@@ -110,7 +110,7 @@ async fn write_until(
             foreign == written,
             "{foreign:?} instead of {written:?} after edit {edits}"
         );
-        // Ours stays where it is; of the others one leaves or comes, in turn.
+        // Belayer's finalizer stays in place; one of the others is removed or added in turn.
         match own.iter().position(|name| name == COMES_AND_GOES) {
             Some(index) => drop(own.remove(index)),
             None => own.insert(0, COMES_AND_GOES.into()),

@@ -1,4 +1,4 @@
-//! The backlog gate: too many held pods that are being deleted.
+//! The backlog limit: too many terminating pods with holds in a namespace.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const SOON: Duration = Duration::from_secs(30);
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![Scenario::alone(
         "backlog-gate",
-        "the closed gate of a namespace stops new holds there, the policy's included, and never a release",
+        "a namespace over its backlog limit gets no new holds, not even from the policy, while releases continue",
         backlog_gate,
     )]
 }
@@ -31,7 +31,7 @@ async fn backlog_gate(cluster: Cluster) -> Result<()> {
     for name in &backlog {
         cluster.finish(name, "Succeeded").await?;
     }
-    // A5: they wait for nobody yet.
+    // A5: the result of none of them is awaited yet.
     cluster.belayer_has_caught_up().await?;
     gate_is(&cluster, Position::Open).await?;
     for name in &backlog {
@@ -45,13 +45,13 @@ async fn backlog_gate(cluster: Cluster) -> Result<()> {
         Duration::from_secs(3),
         async || {
             let seen = cluster.pods().get("new").await?;
-            ensure!(!finalizers(&seen).contains(&HOLD), "it has one");
+            ensure!(!finalizers(&seen).contains(&HOLD), "it has a hold");
             Ok(())
         },
     )
     .await?;
 
-    // Releases go on, and by them the gate opens again.
+    // Releases continue and reopen the namespace.
     for name in &backlog[..6] {
         cluster.consume(name).await?;
         cluster.is_not_held(name).await?;
@@ -67,7 +67,7 @@ enum Position {
     Closed,
 }
 
-/// The admission policy's parameter, for the scenario's namespace. Its other namespaces are open.
+/// The admission policy's parameter for the scenario's namespace. Its other namespaces are open.
 async fn gate_is(cluster: &Cluster, expected: Position) -> Result<()> {
     let maps = kinds::config_maps(cluster.client(), "belayer-system");
     let key = format!("closed.{}", cluster.namespace());

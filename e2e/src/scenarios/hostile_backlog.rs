@@ -1,5 +1,5 @@
-//! A tenant that deletes, unselects and holds what it may in its own namespace: nobody else's holds
-//! suffer, and drain ends. Rows T4, A4 and A5.
+//! A tenant that deletes, unselects and holds whatever it may in its own namespace: other tenants' holds
+//! are not affected, and drain completes. Rows T4, A4 and A5.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::admission::remove_policy;
 use crate::harness::{
-    Belayer, BelayerOptions, Cluster, HOLD, PodBuilder, Scenario, TenantRights, Workflow,
+    Belayer, BelayerOptions, Cluster, HOLD, PodBuilder, Scenario, TenantPermissions, Workflow,
     eventually, finalizers, pod, throughout,
 };
 use crate::kinds;
@@ -18,28 +18,28 @@ use crate::providers::Capability::AdmissionPolicies;
 use crate::providers::{apply, manifest};
 
 const SOON: Duration = Duration::from_secs(30);
-/// How long a thing is watched that must not happen.
+/// How long the absence of a change is observed.
 const WINDOW: Duration = Duration::from_secs(2);
-/// More pods than the namespace may have: 20.
+/// More pods than the namespace's limit of 20.
 const BACKLOG: usize = 24;
-/// More unselected pods than are let go at once.
+/// More unselected pods than are released at once.
 const BURST: usize = 60;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "hostile-backlog",
-            "a tenant that deletes many pods of a live workflow closes its own namespace and no other",
+            "a tenant that deletes many pods of a live workflow reaches the limit of its own namespace only",
             backlog,
         ),
         Scenario::alone(
             "hostile-unselected",
-            "a tenant's burst of pods that no profile selects keeps nobody else's, after a restart neither",
+            "a tenant's burst of unselected pods does not delay other tenants' releases, even after a restart",
             unselected,
         ),
         Scenario::alone(
             "hostile-drain",
-            "a tenant that goes on holding pods of its own is named, and does not keep drain from ending",
+            "a tenant that keeps adding holds to its own pods is reported, and drain completes",
             drain,
         ),
     ]
@@ -58,13 +58,13 @@ async fn gate(cluster: &Cluster) -> Result<Value> {
 async fn backlog(cluster: Cluster) -> Result<()> {
     let options = BelayerOptions::default().config("podFinalizer:\n  backlogThreshold: 20\n");
     let belayer = cluster.start_belayer_with(&options).await?;
-    let tenant = cluster.tenant(TenantRights::Edit).await?;
+    let tenant = cluster.tenant(TenantPermissions::Edit).await?;
     let pods = kinds::pods(&tenant, cluster.namespace());
     let workflow = cluster.workflow("live").await?;
     let names: Vec<String> = (0..BACKLOG).map(|index| format!("p{index}")).collect();
     for name in &names {
         create(&pods, &pod(name).of(&workflow).held()).await?;
-        // Ended, so that its result is waited for.
+        // Ended, so that it waits until its result is consumed.
         cluster.finish(name, "Succeeded").await?;
     }
     for name in &names {
@@ -74,7 +74,10 @@ async fn backlog(cluster: Cluster) -> Result<()> {
     eventually("the tenant's namespace is closed", SOON, async || {
         let gate = gate(&cluster).await?;
         ensure!(gate[&key] == "backlog", "{gate}");
-        ensure!(gate["hold"] == "on", "for all others: {gate}");
+        ensure!(
+            gate["hold"] == "on",
+            "the gate must stay open for others: {gate}"
+        );
         Ok(())
     })
     .await?;
@@ -83,9 +86,9 @@ async fn backlog(cluster: Cluster) -> Result<()> {
     let other = cluster.another_namespace("other", json!({})).await?;
     let theirs = cluster.workflow_in(&other, "theirs", json!({})).await?;
     cluster.create_in(&other, &pod("a").of(&theirs)).await?;
-    eventually("another tenant's pod is held", SOON, async || {
+    eventually("another tenant's pod gets the hold", SOON, async || {
         let seen = cluster.pods_in(&other).get("a").await?;
-        ensure!(finalizers(&seen).contains(&HOLD), "it is not");
+        ensure!(finalizers(&seen).contains(&HOLD), "it has no hold");
         Ok(())
     })
     .await?;
@@ -98,7 +101,7 @@ async fn backlog(cluster: Cluster) -> Result<()> {
         obeys?;
     }
 
-    // Releases go on, and by them it opens again.
+    // Releases continue and reopen the namespace.
     for name in &names[..BACKLOG - 8] {
         cluster.consume(name).await?;
     }
@@ -112,10 +115,10 @@ async fn backlog(cluster: Cluster) -> Result<()> {
     belayer.stop().await
 }
 
-/// Metrics, `status` and `explain` tell of a closed namespace.
+/// Metrics, `status` and `explain` report a closed namespace.
 async fn says_so(cluster: &Cluster, belayer: &Belayer) -> Result<()> {
     let labels = [("controller", "pod-finalizer")];
-    eventually("metrics say so", SOON, async || {
+    eventually("the metrics report it", SOON, async || {
         let all = belayer.metric("belayer_backlog_gate", &labels).await?;
         let one = belayer
             .metric("belayer_backlog_namespaces_closed", &labels)
@@ -132,34 +135,38 @@ async fn says_so(cluster: &Cluster, belayer: &Belayer) -> Result<()> {
 
 async fn stays_free(cluster: &Cluster, name: &str) -> Result<()> {
     throughout(
-        "a pod of the closed namespace is not held",
+        "a pod of the closed namespace gets no hold",
         WINDOW,
         async || {
             let seen = cluster.pods().get(name).await?;
-            ensure!(!finalizers(&seen).contains(&HOLD), "it is");
+            ensure!(!finalizers(&seen).contains(&HOLD), "it has a hold");
             Ok(())
         },
     )
     .await
 }
 
-/// What is on a pod at its creation, the policy has put there.
+/// A hold at creation was added by the policy.
 async fn policy_obeys(
     cluster: &Cluster,
     closed: &Workflow,
     (other, theirs): (&str, &Workflow),
 ) -> Result<()> {
-    eventually("the policy holds another tenant's pod", SOON, async || {
-        let name = format!("at-{}", jiff::Timestamp::now().as_microsecond());
-        let created = cluster.create_in(other, &pod(name).of(theirs)).await?;
-        ensure!(finalizers(&created).contains(&HOLD), "not yet");
-        Ok(())
-    })
+    eventually(
+        "the policy adds the hold to another tenant's pod",
+        SOON,
+        async || {
+            let name = format!("at-{}", jiff::Timestamp::now().as_microsecond());
+            let created = cluster.create_in(other, &pod(name).of(theirs)).await?;
+            ensure!(finalizers(&created).contains(&HOLD), "no hold yet");
+            Ok(())
+        },
+    )
     .await?;
     let created = cluster.create(&pod("at-creation").of(closed)).await?;
     ensure!(
         !finalizers(&created).contains(&HOLD),
-        "the policy holds a pod of the closed namespace"
+        "the policy added the hold to a pod of the closed namespace"
     );
     Ok(())
 }
@@ -173,10 +180,10 @@ async fn unselected(cluster: Cluster) -> Result<()> {
             .create_in(&other, &pod(name).of(&theirs).held())
             .await?;
     }
-    let tenant = cluster.tenant(TenantRights::Edit).await?;
+    let tenant = cluster.tenant(TenantPermissions::Edit).await?;
     let pods = kinds::pods(&tenant, cluster.namespace());
     let workflow = cluster.workflow("w").await?;
-    // All at once, however fast pods are made here: Belayer sees nothing until the last is there.
+    // All at once, however fast pods are created here: Belayer is paused until the last exists.
     belayer.signal(Signal::STOP)?;
     let burst = (0..BURST).map(|index| {
         let pods = pods.clone();
@@ -186,7 +193,7 @@ async fn unselected(cluster: Cluster) -> Result<()> {
     belayer.signal(Signal::CONT)?;
     burst?;
     let labels = [("controller", "pod-finalizer")];
-    eventually("those beyond the limit are kept", SOON, async || {
+    eventually("pods beyond the limit keep their hold", SOON, async || {
         let kept = belayer.metric("belayer_unselected_kept", &labels).await?;
         ensure!(kept > 20.0, "{kept}");
         Ok(())
@@ -194,7 +201,7 @@ async fn unselected(cluster: Cluster) -> Result<()> {
     .await?;
     let_go(&cluster, &other, "a").await?;
 
-    // A4: with other evidence the guard keeps nothing, not even in that namespace.
+    // A4: the guard does not delay releases with other evidence, not even in that namespace.
     let done = pod("done").of(&workflow).held();
     create(&pods, &done).await?;
     let strip = json!({ "metadata": { "labels": {
@@ -211,23 +218,23 @@ async fn unselected(cluster: Cluster) -> Result<()> {
     belayer.stop().await
 }
 
-/// A pod of another tenant loses its label, and with it its hold.
+/// Removes the label, and so the hold, of another tenant's pod.
 async fn let_go(cluster: &Cluster, namespace: &str, name: &str) -> Result<()> {
     let strip = json!({ "metadata": { "labels": { "workflows.argoproj.io/workflow": null } } });
     let pods = cluster.pods_in(namespace);
     pods.patch(name, &PatchParams::default(), &Patch::Merge(strip))
         .await?;
-    eventually("another tenant's pod is let go", SOON, async || {
+    eventually("another tenant's pod is released", SOON, async || {
         let seen = pods.get(name).await?;
-        ensure!(!finalizers(&seen).contains(&HOLD), "it is held");
+        ensure!(!finalizers(&seen).contains(&HOLD), "it still has the hold");
         Ok(())
     })
     .await
 }
 
-/// No Belayer runs. Only what nothing selects is drained, so that no policy has to be waited for.
+/// No Belayer runs. Only unselected objects are drained, so that no policy has to become effective.
 async fn drain(cluster: Cluster) -> Result<()> {
-    let tenant = cluster.tenant(TenantRights::Edit).await?;
+    let tenant = cluster.tenant(TenantPermissions::Edit).await?;
     let pods = kinds::pods(&tenant, cluster.namespace());
     let hostile = tokio::spawn(async move {
         for index in 0.. {
@@ -239,15 +246,15 @@ async fn drain(cluster: Cluster) -> Result<()> {
     let ended = ends(&cluster).await;
     hostile.abort();
     ended?;
-    // What it leaves is the scenario's own.
-    let said = cluster.drain(&["--unselected"]).await?.ended_with(0)?;
-    cluster.note(said.out.trim().to_owned());
+    // The remaining holds are the scenario's own.
+    let printed = cluster.drain(&["--unselected"]).await?.exited_with(0)?;
+    cluster.note(printed.out.trim().to_owned());
     Ok(())
 }
 
 async fn ends(cluster: &Cluster) -> Result<()> {
-    let said = cluster.drain(&["--unselected", "-o", "json"]).await?;
-    let report = said.ended_with(3)?.json()?;
+    let printed = cluster.drain(&["--unselected", "-o", "json"]).await?;
+    let report = printed.exited_with(3)?.json()?;
     let new = &report["newHolds"];
     ensure!(
         report["outcome"] == "new-holds"
@@ -260,6 +267,6 @@ async fn ends(cluster: &Cluster) -> Result<()> {
     cluster
         .drain(&["--unselected", &except])
         .await?
-        .ended_with(0)?;
+        .exited_with(0)?;
     Ok(())
 }

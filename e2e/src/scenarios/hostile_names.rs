@@ -1,13 +1,13 @@
-//! T7: a tenant who makes up the names of owners, to hold a pod for ever.
+//! T7: a tenant invents owner names to keep a hold on a pod forever.
 
 use anyhow::Result;
 use kube::api::{DeleteParams, DynamicObject, PostParams};
 use serde_json::{Value, json};
 
-use crate::harness::{BelayerOptions, Cluster, HOLD, Scenario, TenantRights, gone};
+use crate::harness::{BelayerOptions, Cluster, HOLD, Scenario, TenantPermissions, gone};
 use crate::kinds;
 
-/// Names that no object can have, and names that have to be escaped on their way.
+/// Names that no object can have, and names that have to be escaped in a URL.
 const NAMES: &[&str] = &[
     "w/x",
     "w/log",
@@ -22,7 +22,7 @@ const NAMES: &[&str] = &[
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![Scenario::alone(
         "hostile-owner-name",
-        "whatever a tenant calls an owner: its pods are released (T7)",
+        "whatever name a tenant gives an owner, its pods are released (T7)",
         names,
     )]
 }
@@ -30,26 +30,26 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 async fn names(cluster: Cluster) -> Result<()> {
     let options = BelayerOptions::default().argument("--controllers=pod-finalizer");
     let belayer = cluster.start_belayer_with(&options).await?;
-    let tenant = cluster.tenant(TenantRights::Edit).await?;
+    let tenant = cluster.tenant(TenantPermissions::Edit).await?;
     let pods = kinds::pods(&tenant, cluster.namespace());
 
     for (index, name) in NAMES.iter().enumerate() {
-        // Held already, as by a Belayer that did not know whether such an owner is there.
-        let made = held_by_nobody(&format!("p{index}"), name)?;
+        // It has the hold already, as from a Belayer that could not read such an owner.
+        let made = pod_of_missing_owner(&format!("p{index}"), name)?;
         pods.create(&PostParams::default(), &made).await?;
     }
     for index in 0..NAMES.len() {
         let name = format!("p{index}");
-        // The garbage collector may have been faster: it knows no such owner either.
+        // The garbage collector may have been faster: it finds no such owner either.
         let deleted = pods.delete(&name, &DeleteParams::default()).await;
         deleted.map(drop).or_else(gone)?;
-        cluster.is_gone(&name).await?;
+        cluster.is_removed(&name).await?;
     }
     belayer.stop().await
 }
 
-/// A held pod of a workflow that somebody made up.
-fn held_by_nobody(name: &str, owner: &str) -> Result<DynamicObject> {
+/// A pod with a hold, of a workflow that does not exist.
+fn pod_of_missing_owner(name: &str, owner: &str) -> Result<DynamicObject> {
     let pod: Value = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {

@@ -1,4 +1,4 @@
-//! T3: a tenant whose workflows unpack to more than Belayer has memory for.
+//! T3: a tenant whose workflows decompress to more than Belayer's memory limit.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -13,17 +13,17 @@ use kube::api::{DeleteParams, DynamicObject, PostParams};
 use serde_json::json;
 
 use crate::harness::{
-    BelayerOptions, Cluster, PodBuilder, Scenario, TenantRights, Workflow, eventually, pod,
+    BelayerOptions, Cluster, PodBuilder, Scenario, TenantPermissions, Workflow, eventually, pod,
 };
 use crate::kinds;
 
-/// Seen on a real node: nine of these had each replica killed in a loop.
+/// Seen on a real node: nine of these made each replica run out of memory in a loop.
 const WORKFLOWS: usize = 9;
 /// Fulfilled nodes of each.
 const NODES: usize = 480_000;
-/// What a process may have, as the chart limits it.
+/// The memory limit of the process, as in the chart.
 const LIMIT: u64 = 512 << 20;
-/// What it may come to at most, in MiB.
+/// Maximum of its peak memory, in MiB.
 const PEAK: u64 = 300;
 
 const NODE_ID: &str = "workflows.argoproj.io/node-id";
@@ -33,7 +33,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "hostile-workflow-status",
-            "nine workflows of 480,000 nodes each, and one that is a bomb, in a process of 512 MiB (T3)",
+            "nine workflows of 480,000 nodes each, and one decompression bomb, in a process of 512 MiB (T3)",
             statuses,
         )
         .within(Duration::from_secs(300)),
@@ -45,7 +45,7 @@ async fn statuses(cluster: Cluster) -> Result<()> {
         BelayerOptions::default().config("podFinalizer:\n  backlogThreshold: 1\n  workers: 32\n");
     let belayer = cluster.start_belayer_with(&options).await?;
     belayer.limit_memory(LIMIT)?;
-    let tenant = cluster.tenant(TenantRights::Edit).await?;
+    let tenant = cluster.tenant(TenantPermissions::Edit).await?;
 
     let packed = pack(&table())?;
     let names: Vec<String> = (0..WORKFLOWS).map(|n| format!("w{n}")).collect();
@@ -56,32 +56,39 @@ async fn statuses(cluster: Cluster) -> Result<()> {
     let pods = kinds::pods(&tenant, cluster.namespace());
     let now = DeleteParams::default();
     try_join_all(names.iter().map(|name| pods.delete(name, &now))).await?;
-    // Their nodes are fulfilled, so that all of them go: large is not wrong.
+    // Their nodes are fulfilled, so all their pods are released: a large status is valid.
     for name in &names {
-        eventually("the pods of large workflows go", SOON, async || {
-            let left = cluster.pods().get_opt(name).await?;
-            ensure!(left.is_none(), "{name} is there");
-            Ok(())
-        })
+        eventually(
+            "the pods of large workflows are released",
+            SOON,
+            async || {
+                let left = cluster.pods().get_opt(name).await?;
+                ensure!(left.is_none(), "{name} still exists");
+                Ok(())
+            },
+        )
         .await?;
     }
 
     held(&cluster, &tenant, "bomb", &bomb()?).await?;
     pods.delete("bomb", &now).await?;
     let events = kinds::events(cluster.client(), cluster.namespace());
-    eventually("the bomb is told of", SOON, async || {
+    eventually("the decompression bomb is reported", SOON, async || {
         let all = events.list(&Default::default()).await?;
-        let told = all.iter().any(|event| {
+        let reported = all.iter().any(|event| {
             event.data["reason"] == "WorkflowStatusTooLarge"
                 && event.data["involvedObject"]["name"] == "bomb"
         });
-        ensure!(told, "no Event");
+        ensure!(reported, "no Event about it");
         Ok(())
     })
     .await?;
     let left = cluster.pods().get("bomb").await?;
-    ensure!(!crate::harness::finalizers(&left).is_empty(), "not held");
-    // One such pod would close a gate whose threshold is 1; it is not counted.
+    ensure!(
+        !crate::harness::finalizers(&left).is_empty(),
+        "the pod of the bomb has lost its hold"
+    );
+    // One such pod would reach a limit of 1; it is not counted.
     let workflow = cluster.workflow("other").await?;
     for name in ["other-1", "other-2"] {
         cluster.create(&pod(name).of(&workflow)).await?;
@@ -90,11 +97,11 @@ async fn statuses(cluster: Cluster) -> Result<()> {
 
     let peak = belayer.peak_memory()? >> 20;
     cluster.note(format!("{peak} MiB resident at most"));
-    ensure!(peak < PEAK, "{peak} MiB were resident");
+    ensure!(peak < PEAK, "peak memory was {peak} MiB");
     belayer.stop().await
 }
 
-/// A workflow with these compressed nodes, and a held pod of its node `aaaa`, both the tenant's.
+/// A workflow with these compressed nodes, and a pod with a hold for its node `aaaa`, both the tenant's.
 async fn held(cluster: &Cluster, tenant: &kube::Client, name: &str, packed: &str) -> Result<()> {
     let workflow: DynamicObject = serde_json::from_value(json!({
         "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
@@ -112,11 +119,11 @@ async fn held(cluster: &Cluster, tenant: &kube::Client, name: &str, packed: &str
         .create(&PostParams::default(), &step.build()?)
         .await?;
     cluster.is_held(name).await?;
-    // With a result: its deletion alone does not release it.
+    // With a result, so that its deletion alone does not release it.
     cluster.finish(name, "Succeeded").await
 }
 
-/// The most nodes that an object has room for.
+/// The maximum number of nodes that fit into an object.
 fn table() -> Vec<u8> {
     const LETTERS: &[u8] = b"abcdefghijklmnopqrstuvwxyz0123456789";
     let mut table = Vec::new();
@@ -138,7 +145,7 @@ fn pack(table: &[u8]) -> Result<String> {
     Ok(STANDARD.encode(encoder.finish()?))
 }
 
-/// Unpacks to 300 MiB of one text. One piece of it is packed once.
+/// Decompresses to 300 MiB of one repeated text, which is compressed once.
 fn bomb() -> Result<String> {
     let mut all = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
     let mut packed = |text: &[u8], times: usize| -> Result<()> {

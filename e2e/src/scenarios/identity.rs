@@ -9,17 +9,17 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::shared(
             "same-name-other-uid",
-            "a workflow re-created under the same name is another owner",
+            "a workflow re-created under the same name is a different owner",
             same_name_other_uid,
         ),
         Scenario::shared(
             "owner-in-other-namespace",
-            "a workflow of that UID elsewhere is no owner here",
+            "a workflow of that UID in another namespace is not the owner",
             owner_in_other_namespace,
         ),
         Scenario::shared(
             "same-pod-name-again",
-            "a pod re-created under an old name is held anew",
+            "a pod re-created under an old name gets a hold again",
             same_pod_name,
         ),
     ]
@@ -35,7 +35,7 @@ async fn same_name_other_uid(cluster: Cluster) -> Result<()> {
         )
         .await?;
     cluster.is_held("of-the-first").await?;
-    cluster.force_workflow_away("w").await?;
+    cluster.force_workflow_removal("w").await?;
     let second = cluster.workflow("w").await?;
     cluster.create(&pod("of-the-second").of(&second)).await?;
     cluster.is_not_held("of-the-first").await?;
@@ -67,7 +67,7 @@ async fn same_pod_name(cluster: Cluster) -> Result<()> {
         cluster.consume("again").await?;
         cluster.is_not_held("again").await?;
         cluster.delete("again").await?;
-        cluster.is_gone("again").await?;
+        cluster.is_removed("again").await?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The manifests, as `docs/install.md` has them: built, tried, applied, checked.
+//! The manifests, with the commands of `docs/install.md`: built, dry-run, applied, checked.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -13,10 +13,10 @@ use crate::providers::Capability::{AdmissionPolicies, Kubectl};
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// The folders that are applied with `-k`.
+/// Folders that are applied with `-k`.
 const FOLDERS: [&str; 3] = ["", "node-agent", "node-agent-unmount"];
 
-/// Manifests that no folder applies by itself, because not everybody needs them.
+/// Optional manifests that no folder includes.
 const APART: [&str; 1] = ["rbac-pod-cleanup.yaml"];
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -29,7 +29,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .needs([Kubectl]),
         Scenario::alone(
             "manifests-install",
-            "the server takes every manifest, tried and applied, and check misses nothing afterwards",
+            "the server accepts every manifest, in a dry run and applied, and check reports nothing missing",
             install,
         )
         .needs([Kubectl])
@@ -41,7 +41,7 @@ fn manifests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/manifests")
 }
 
-/// A copy to edit, as somebody does who installs.
+/// An editable copy of the manifests.
 fn copy(cluster: &Cluster, name: &str) -> Result<PathBuf> {
     let to = cluster.dir().join(name);
     std::fs::create_dir_all(&to)?;
@@ -76,7 +76,7 @@ async fn build(cluster: Cluster) -> Result<()> {
         "{unmount}"
     );
 
-    // What `kustomize edit set image belayer/belayer=...` writes.
+    // The result of `kustomize edit set image belayer/belayer=...`.
     let image = copy(&cluster, "with-image")?;
     edit(&image, |text| {
         format!(
@@ -105,9 +105,12 @@ async fn build(cluster: Cluster) -> Result<()> {
         kept.map(|line| format!("{line}\n")).collect()
     })?;
     let all = built(&cluster, &older).await?;
-    ensure!(!all.contains("MutatingAdmissionPolicy"), "one is left");
+    ensure!(
+        !all.contains("MutatingAdmissionPolicy"),
+        "the output still contains a MutatingAdmissionPolicy"
+    );
 
-    // Every file belongs to a folder, or is known to stand apart.
+    // Every file is part of a folder or known to be separate.
     let listed = std::fs::read_to_string(manifests().join("kustomization.yaml"))?;
     for entry in std::fs::read_dir(manifests())? {
         let name = entry?.file_name().to_string_lossy().into_owned();
@@ -117,7 +120,7 @@ async fn build(cluster: Cluster) -> Result<()> {
             || APART.contains(&&*name)
             || FOLDERS.contains(&&*name)
             || name == "kustomization.yaml";
-        ensure!(known, "{name} is applied by nothing");
+        ensure!(known, "no folder applies {name}");
     }
     Ok(())
 }
@@ -147,7 +150,7 @@ async fn applied(cluster: &Cluster) -> Result<()> {
             .await?;
         }
     }
-    // Applied again they change nothing: whoever compares them with the cluster finds no difference.
+    // Applying again changes nothing, so that GitOps tools find no difference.
     for folder in ["", "node-agent-unmount"] {
         let again = shell(cluster, &format!("kubectl apply -k {home}/{folder}")).await?;
         let changed: Vec<&str> = again
@@ -170,19 +173,19 @@ async fn applied(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// No Belayer runs: the policies are in force.
+/// No Belayer runs: the policies are effective.
 async fn held_from_creation(cluster: &Cluster) -> Result<()> {
     let workflow = cluster.workflow("w").await?;
-    eventually("a pod is held at creation", SOON, async || {
+    eventually("a pod is created with the hold", SOON, async || {
         let name = format!("a-{}", jiff::Timestamp::now().as_microsecond());
         let created = cluster.create(&pod(name).of(&workflow)).await?;
-        ensure!(!finalizers(&created).is_empty(), "not yet");
+        ensure!(!finalizers(&created).is_empty(), "no hold yet");
         Ok(())
     })
     .await
 }
 
-/// What `belayer check --service-account` says to an admin.
+/// The output of `belayer check --service-account` for an admin.
 async fn check(cluster: &Cluster) -> Result<Value> {
     let command = tokio::process::Command::new(&cluster.setting().belayer)
         .args(["check", "--service-account", "-o", "json"])
@@ -199,7 +202,7 @@ async fn check(cluster: &Cluster) -> Result<Value> {
     })
 }
 
-/// What other scenarios on this cluster do not expect: they bring the policies that they need.
+/// Removes what other scenarios on this cluster do not expect: they create the policies that they need.
 async fn removed(cluster: &Cluster) -> Result<()> {
     let home = manifests().display().to_string();
     let script = format!(
@@ -217,10 +220,10 @@ async fn removed(cluster: &Cluster) -> Result<()> {
         return Ok(());
     }
     let workflow = cluster.workflow("after").await?;
-    eventually("no pod is held at creation any more", SOON, async || {
+    eventually("pods are created without a hold", SOON, async || {
         let name = format!("b-{}", jiff::Timestamp::now().as_microsecond());
         let created = cluster.create(&pod(name).of(&workflow)).await?;
-        ensure!(finalizers(&created).is_empty(), "it is");
+        ensure!(finalizers(&created).is_empty(), "it has a hold");
         Ok(())
     })
     .await

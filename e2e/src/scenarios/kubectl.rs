@@ -1,4 +1,4 @@
-//! What a person does with kubectl behaves the same everywhere.
+//! kubectl commands behave the same on every provider.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -31,7 +31,7 @@ async fn everyday(cluster: Cluster) -> Result<()> {
     let workflow = cluster.workflow("w").await?;
     cluster.create(&pod("a").of(&workflow)).await?;
     cluster.is_held("a").await?;
-    // With a result that somebody has to read.
+    // With a result that has not been consumed.
     cluster.finish("a", "Succeeded").await?;
 
     let table = kubectl.run(["get", "pods"]).await?;
@@ -66,7 +66,7 @@ async fn everyday(cluster: Cluster) -> Result<()> {
 
     let deleted = kubectl.run(["delete", "pod", "a", "--wait=false"]).await?;
     ensure!(deleted.contains("deleted"), "delete printed {deleted}");
-    // One that has ended is never shown as Terminating.
+    // An ended pod is never printed as Terminating.
     next_row(&mut rows, "a ").await?;
     cluster.stays_held("a").await?;
 
@@ -75,7 +75,7 @@ async fn everyday(cluster: Cluster) -> Result<()> {
         .run(["patch", "pod", "a", "--type=merge", "-p", patch])
         .await?;
     ensure!(patched.contains("patched"), "patch printed {patched}");
-    cluster.is_gone("a").await?;
+    cluster.is_removed("a").await?;
     let gone = kubectl
         .run(["get", "pod", "a"])
         .await
@@ -84,7 +84,7 @@ async fn everyday(cluster: Cluster) -> Result<()> {
         .unwrap_or_default();
     ensure!(
         gone.contains("NotFound"),
-        "get of a pod that is gone said {gone}"
+        "get of a removed pod printed {gone}"
     );
     watch.kill().await?;
     Ok(())
@@ -92,10 +92,10 @@ async fn everyday(cluster: Cluster) -> Result<()> {
 
 /// Runs a command whose output must contain some text.
 async fn says<const N: usize>(kubectl: &Tool, arguments: [&str; N], wanted: &str) -> Result<()> {
-    let said = kubectl.run(arguments).await?;
+    let printed = kubectl.run(arguments).await?;
     ensure!(
-        said.contains(wanted),
-        "kubectl {} did not say {wanted:?} but\n{said}",
+        printed.contains(wanted),
+        "kubectl {} did not print {wanted:?} but\n{printed}",
         arguments.join(" ")
     );
     Ok(())
@@ -126,7 +126,7 @@ async fn objects(cluster: Cluster) -> Result<()> {
 
     made(&cluster, &kubectl).await?;
 
-    // Client-side apply, with validation as it is by default.
+    // Client-side apply, with default validation.
     write(manifest("1"))?;
     says(&kubectl, ["apply", "-f", path], "configmap/app created").await?;
     says(&kubectl, ["apply", "-f", path], "configmap/app unchanged").await?;
@@ -134,7 +134,7 @@ async fn objects(cluster: Cluster) -> Result<()> {
     says(&kubectl, ["apply", "-f", path], "configmap/app configured").await?;
     let data = ["get", "cm", "app", "-o", "jsonpath={.data.value}"];
     says(&kubectl, data, "2").await?;
-    // A field that left the file leaves the object.
+    // A field removed from the file is removed from the object.
     write(manifest("2").replace(", old: \"2\"", ""))?;
     says(&kubectl, ["apply", "-f", path], "configmap/app configured").await?;
     let left = kubectl
@@ -244,8 +244,8 @@ async fn next_row(rows: &mut Rows, wanted: &str) -> Result<()> {
                 return Ok(());
             }
         }
-        anyhow::bail!("get -w ended before it showed {wanted:?}")
+        anyhow::bail!("get -w exited before it printed {wanted:?}")
     };
     let found = tokio::time::timeout(Duration::from_secs(20), search).await;
-    found.with_context(|| format!("get -w did not show {wanted:?}"))?
+    found.with_context(|| format!("get -w did not print {wanted:?}"))?
 }

@@ -14,7 +14,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "kubelet-runs-and-ends-pod",
-            "a real pod runs, is deleted, held as its profile says, consumed, gone",
+            "a real pod runs and is deleted, keeps its hold until its result is consumed, and is removed",
             lifecycle,
         )
         .needs([Kubelet]),
@@ -45,14 +45,14 @@ async fn lifecycle(cluster: Cluster) -> Result<()> {
         let ended = |status: &Value| status["state"]["terminated"].is_object();
         ensure!(
             !statuses.is_empty() && statuses.iter().all(ended),
-            "they have not"
+            "they have not ended"
         );
         Ok(())
     })
     .await?;
-    // The kubelet is done with it; what it came to can still be read.
+    // The kubelet has finished with it; its result can still be read.
     cluster.stays_held("a").await?;
     cluster.consume("a").await?;
-    cluster.is_gone("a").await?;
+    cluster.is_removed("a").await?;
     belayer.stop().await
 }

@@ -50,7 +50,7 @@ mod workflows_many;
 
 use crate::harness::Scenario;
 
-/// All of them, in the order in which `--list` prints them.
+/// All scenarios, in the order in which `--list` prints them.
 #[must_use]
 pub fn all() -> Vec<Scenario> {
     [
@@ -111,13 +111,13 @@ pub fn all() -> Vec<Scenario> {
 mod tests {
     use std::collections::BTreeSet;
 
-    /// A namespace is made of each name.
+    /// Each name is also used as the name of a namespace.
     #[test]
     fn names_are_unique_and_fit_into_a_namespace() {
         let mut seen = BTreeSet::new();
         for scenario in super::all() {
             let name = scenario.name();
-            assert!(seen.insert(name), "{name} twice");
+            assert!(seen.insert(name), "duplicate name {name}");
             assert!(name.len() <= 40, "{name} is too long");
             assert!(
                 name.chars()

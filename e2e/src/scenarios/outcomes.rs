@@ -1,4 +1,4 @@
-//! The outcome of pods, recorded before they are let go.
+//! PodOutcome records, written before pods are released.
 
 use std::time::Duration;
 
@@ -19,59 +19,59 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "outcome-before-release",
-            "one record per pod, written first, collected with its owner",
+            "one record per pod, written before its release, garbage-collected with its owner",
             recorded,
         )
         .needs([Recorder]),
         Scenario::alone(
             "outcome-beside-argo",
-            "a record releases no pod of Argo, nor is one deleted for it",
+            "a record neither releases nor deletes a pod of Argo",
             beside_argo,
         ),
         Scenario::alone(
             "outcome-written-by-a-predecessor",
-            "after a crash the record that is there counts",
+            "after a crash the existing record is used",
             existed,
         ),
         Scenario::alone(
             "outcome-of-a-lost-node",
-            "a lost node gives an incomplete record and no made-up result",
+            "a lost node gives an incomplete record without an invented result",
             lost_node,
         ),
         Scenario::alone(
             "outcome-that-cannot-be-written",
-            "a record that the server does not take is told and stops nothing",
+            "a refused record is reported and does not delay other rules",
             refused,
         ),
         Scenario::alone(
             "outcome-without-owner-expires",
-            "a record that no owner collects has an end",
+            "a record without an owner expires",
             expires,
         ),
     ]
 }
 
-/// The consumer of these pods reads records.
+/// The consumer of these pods reads the records.
 fn batch() -> BelayerOptions {
     BelayerOptions::default().config(
         "podFinalizer: {profiles: [{name: batch, selector: {matchLabels: {app: batch}}, capture: true}, {builtIn: argo}]}",
     )
 }
 
-/// That of these reads pods.
+/// The consumer of these pods reads the pods.
 fn argo() -> BelayerOptions {
     BelayerOptions::default()
         .config("podFinalizer: {profiles: [{builtIn: argo, capture: true, cleanup: argo}]}")
 }
 
-/// What owns the pods of such a consumer; its UID.
+/// Creates the owner of such a consumer's pods; returns its UID.
 async fn owner(cluster: &Cluster, name: &str) -> Result<String> {
     let object: DynamicObject = serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name },
     }))?;
     let maps = kinds::config_maps(cluster.client(), cluster.namespace());
     let created = maps.create(&Default::default(), &object).await?;
-    created.uid().context("a uid")
+    created.uid().context("the object has no UID")
 }
 
 async fn records(cluster: &Cluster) -> Result<Vec<DynamicObject>> {
@@ -83,11 +83,11 @@ async fn records(cluster: &Cluster) -> Result<Vec<DynamicObject>> {
 
 async fn record_of(cluster: &Cluster, uid: &str) -> Result<DynamicObject> {
     let outcomes = kinds::outcomes(cluster.client(), cluster.namespace());
-    eventually("the record is there", SOON, async || {
+    eventually("the record exists", SOON, async || {
         outcomes
             .get_opt(&format!("pod-{uid}"))
             .await?
-            .context("there is none")
+            .context("no record")
     })
     .await
 }
@@ -99,10 +99,10 @@ async fn recorded(cluster: Cluster) -> Result<()> {
     let mut uids = Vec::new();
     for (name, phase) in [("good", "Succeeded"), ("bad", "Failed")] {
         let created = cluster.create(&pod(name).of_batch("w", &owner)).await?;
-        uids.push(created.uid().context("a uid")?);
+        uids.push(created.uid().context("the pod has no UID")?);
         cluster.is_held(name).await?;
         cluster.finish(name, phase).await?;
-        // Nobody has taken the result: the record is what releases it.
+        // The result is not consumed: the record permits the release.
         cluster.is_not_held(name).await?;
     }
     let good = record_of(&cluster, &uids[0]).await?;
@@ -140,13 +140,16 @@ async fn recorded(cluster: Cluster) -> Result<()> {
     for name in ["good", "bad"] {
         let released = place("patch", "pods", name, true).context("no release")?;
         let first_record = place("create", "podoutcomes", "", false).context("no record")?;
-        ensure!(first_record < released, "{name} was let go first");
+        ensure!(
+            first_record < released,
+            "{name} was released before its record was written"
+        );
     }
     ensure!(
         records(&cluster).await?.len() == 2,
-        "not one record per pod"
+        "expected one record per pod"
     );
-    // Neither resync nor restart writes anything about them again.
+    // Neither a resync nor a restart writes about them again.
     belayer.stop().await?;
     let mark = cluster.recorder()?.mark()?;
     let belayer = cluster.start_belayer_with(&batch()).await?;
@@ -157,13 +160,16 @@ async fn recorded(cluster: Cluster) -> Result<()> {
         .filter(|write| write.object.ends_with("/good") || write.object.ends_with("/bad"))
         .collect();
     ensure!(again.is_empty(), "written again: {again:?}");
-    ensure!(records(&cluster).await?.len() == 2, "more records");
+    ensure!(
+        records(&cluster).await?.len() == 2,
+        "there are further records"
+    );
     if cluster.can(GarbageCollector) {
         let maps = kinds::config_maps(cluster.client(), cluster.namespace());
         maps.delete("w", &DeleteParams::background()).await?;
         eventually("the records are collected", SOON * 2, async || {
             let left = records(&cluster).await?.len();
-            ensure!(left == 0, "{left} are left");
+            ensure!(left == 0, "{left} remain");
             Ok(())
         })
         .await?;
@@ -171,7 +177,7 @@ async fn recorded(cluster: Cluster) -> Result<()> {
     belayer.stop().await
 }
 
-/// Argo reads pods: the record is kept beside the pod, and nothing more follows from it.
+/// Argo reads pods: the record is kept in addition to the pod, without further effect.
 async fn beside_argo(cluster: Cluster) -> Result<()> {
     let belayer = cluster.start_belayer_with(&argo()).await?;
     let workflow = cluster.workflow("w").await?;
@@ -182,15 +188,15 @@ async fn beside_argo(cluster: Cluster) -> Result<()> {
     let created = cluster.create(&step).await?;
     cluster.is_held("a").await?;
     cluster.finish("a", "Succeeded").await?;
-    record_of(&cluster, &created.uid().context("a uid")?).await?;
+    record_of(&cluster, &created.uid().context("the pod has no UID")?).await?;
     cluster.stays_held("a").await?;
     let seen = cluster.pods().get("a").await?;
     ensure!(
         seen.metadata.deletion_timestamp.is_none(),
-        "it was deleted though nobody had read it"
+        "the pod was deleted before its result was consumed"
     );
     cluster.consume("a").await?;
-    cluster.is_gone("a").await?;
+    cluster.is_removed("a").await?;
     belayer.stop().await
 }
 
@@ -200,7 +206,7 @@ async fn existed(cluster: Cluster) -> Result<()> {
         .create(&pod("a").of_batch("w", &owner).held())
         .await?;
     cluster.finish("a", "Succeeded").await?;
-    let uid = created.uid().context("a uid")?;
+    let uid = created.uid().context("the pod has no UID")?;
     let record: DynamicObject = serde_json::from_value(json!({
         "apiVersion": "belayer.dev/v1alpha1", "kind": "PodOutcome",
         "metadata": { "name": format!("pod-{uid}") },
@@ -216,7 +222,10 @@ async fn existed(cluster: Cluster) -> Result<()> {
     let counted = belayer
         .metric("belayer_outcome_records_total", &existed)
         .await?;
-    ensure!((counted - 1.0).abs() < f64::EPSILON, "{counted} counted");
+    ensure!(
+        (counted - 1.0).abs() < f64::EPSILON,
+        "{counted} records are counted"
+    );
     belayer.stop().await
 }
 
@@ -224,9 +233,9 @@ async fn lost_node(cluster: Cluster) -> Result<()> {
     let belayer = cluster.start_belayer_with(&batch()).await?;
     let owner = owner(&cluster, "w").await?;
     let created = cluster.create(&pod("a").of_batch("w", &owner)).await?;
-    let uid = created.uid().context("a uid")?;
+    let uid = created.uid().context("the pod has no UID")?;
     cluster.is_held("a").await?;
-    // What pod GC leaves: a terminal phase over what the node said last.
+    // As pod GC leaves it: a final phase with the node's last container statuses.
     let status = json!({ "status": { "phase": "Failed", "reason": "NodeLost", "containerStatuses": [{
         "name": "main", "image": "registry.invalid/step:1", "imageID": "", "ready": true, "restartCount": 0,
         "state": { "running": { "startedAt": "2026-01-01T00:00:00Z" } },
@@ -244,7 +253,7 @@ async fn lost_node(cluster: Cluster) -> Result<()> {
     );
     ensure!(
         spec["containers"][0].get("exitCode").is_none(),
-        "a made-up exit code: {spec}"
+        "the record has an invented exit code: {spec}"
     );
     belayer.stop().await
 }
@@ -252,8 +261,11 @@ async fn lost_node(cluster: Cluster) -> Result<()> {
 async fn refused(cluster: Cluster) -> Result<()> {
     let definitions = kinds::definitions(cluster.client());
     definitions.delete(CRD, &DeleteParams::default()).await?;
-    eventually("the kind is gone", SOON, async || {
-        ensure!(definitions.get_opt(CRD).await?.is_none(), "it is there");
+    eventually("the kind is removed", SOON, async || {
+        ensure!(
+            definitions.get_opt(CRD).await?.is_none(),
+            "the CRD still exists"
+        );
         Ok(())
     })
     .await?;
@@ -274,7 +286,7 @@ async fn without_the_kind(cluster: &Cluster) -> Result<()> {
         cluster.is_held(name).await?;
         cluster.finish(name, "Succeeded").await?;
     }
-    // The rows below still let it go, and what is still wanted is still held.
+    // The later rules still release it, and pods whose result is needed keep their hold.
     cluster.consume("taken").await?;
     cluster.is_not_held("taken").await?;
     cluster.keeps_hold("wanted").await?;
@@ -282,16 +294,16 @@ async fn without_the_kind(cluster: &Cluster) -> Result<()> {
     let counted = belayer
         .metric("belayer_outcome_records_total", &refused)
         .await?;
-    ensure!(counted >= 1.0, "{counted} counted");
-    eventually("an Event says so", SOON, async || {
+    ensure!(counted >= 1.0, "{counted} failures are counted");
+    eventually("an Event reports it", SOON, async || {
         let events = kinds::events(cluster.client(), cluster.namespace())
             .list(&ListParams::default())
             .await?;
-        let told = events
+        let reported = events
             .items
             .iter()
             .any(|event| event.data["reason"] == "OutcomeNotRecorded");
-        ensure!(told, "none does");
+        ensure!(reported, "no Event reports it");
         Ok(())
     })
     .await?;
@@ -305,14 +317,14 @@ async fn expires(cluster: Cluster) -> Result<()> {
         .start_belayer_with(&BelayerOptions::default().config(config))
         .await?;
     let created = cluster.create(&pod("a").label("app", "bare")).await?;
-    let uid = created.uid().context("a uid")?;
+    let uid = created.uid().context("the pod has no UID")?;
     cluster.is_held("a").await?;
     cluster.finish("a", "Succeeded").await?;
     cluster.is_not_held("a").await?;
     let outcomes = kinds::outcomes(cluster.client(), cluster.namespace());
     eventually("the record has expired", SOON, async || {
         let left = outcomes.get_opt(&format!("pod-{uid}")).await?;
-        ensure!(left.is_none(), "it is there");
+        ensure!(left.is_none(), "the record still exists");
         Ok(())
     })
     .await?;

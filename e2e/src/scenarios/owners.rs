@@ -1,4 +1,4 @@
-//! Workflows deleted in every way there is, and their kind withdrawn or removed.
+//! Workflows are deleted with each propagation policy, and their version or CRD is removed.
 
 use std::time::Duration;
 
@@ -17,30 +17,30 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::shared(
             "workflow-deleted-background",
-            "its pods go after it",
+            "background deletion: its pods are deleted after it",
             |cluster| deleted(cluster, PropagationPolicy::Background),
         )
         .needs([GarbageCollector]),
         Scenario::shared(
             "workflow-deleted-foreground",
-            "its pods go, then the workflow itself",
+            "foreground deletion: its pods are removed, then the workflow",
             |cluster| deleted(cluster, PropagationPolicy::Foreground),
         )
         .needs([GarbageCollector]),
         Scenario::shared(
             "workflow-deleted-orphan",
-            "its pods stay and are released",
+            "orphan deletion: its pods stay and are released",
             orphaned,
         )
         .needs([GarbageCollector]),
         Scenario::alone(
             "crd-version-not-served",
-            "a version that is not served any more releases nothing",
+            "a version that is no longer served releases nothing",
             version_not_served,
         ),
         Scenario::alone(
             "crd-deleted",
-            "a kind that was deleted releases its pods",
+            "the deletion of the CRD releases the pods",
             kind_deleted,
         ),
     ]
@@ -66,7 +66,7 @@ async fn deleted(cluster: Cluster, policy: PropagationPolicy) -> Result<()> {
     with_pods(&cluster).await?;
     cluster.delete_workflow("w", policy).await?;
     cluster.is_empty(SOON).await?;
-    cluster.workflow_is_gone("w", SOON).await
+    cluster.workflow_is_removed("w", SOON).await
 }
 
 async fn orphaned(cluster: Cluster) -> Result<()> {
@@ -74,8 +74,8 @@ async fn orphaned(cluster: Cluster) -> Result<()> {
     cluster
         .delete_workflow("w", PropagationPolicy::Orphan)
         .await?;
-    cluster.workflow_is_gone("w", SOON).await?;
-    cluster.is_gone("deleted").await?;
+    cluster.workflow_is_removed("w", SOON).await?;
+    cluster.is_removed("deleted").await?;
     for name in ["running", "ended"] {
         cluster.is_not_held(name).await?;
         let left = cluster.pods().get(name).await?;
@@ -88,7 +88,7 @@ async fn orphaned(cluster: Cluster) -> Result<()> {
                 .owner_references
                 .unwrap_or_default()
                 .is_empty(),
-            "{name} has an owner still"
+            "{name} still has an owner"
         );
     }
     Ok(())
@@ -99,12 +99,12 @@ async fn version_not_served(cluster: Cluster) -> Result<()> {
     with_pods(&cluster).await?;
     serve_old_version(&cluster, false).await?;
     cluster.delete("ended").await?;
-    // Nothing of Workflows can be asked now: whatever Belayer tries, it is no evidence.
+    // Workflows cannot be read now: failed live reads are no evidence.
     for name in ["running", "ended", "deleted"] {
         cluster.keeps_hold(name).await?;
     }
     belayer.kill().await?;
-    // Nor for a Belayer that starts now and has never seen a workflow.
+    // Nor for a new Belayer that has never seen a workflow.
     let belayer = cluster.spawn_belayer(&Default::default())?;
     for name in ["running", "ended", "deleted"] {
         cluster.keeps_hold(name).await?;
@@ -112,13 +112,13 @@ async fn version_not_served(cluster: Cluster) -> Result<()> {
     serve_old_version(&cluster, true).await?;
     for name in ["ended", "deleted"] {
         cluster.consume(name).await?;
-        cluster.is_gone(name).await?;
+        cluster.is_removed(name).await?;
     }
     cluster.is_held("running").await?;
     belayer.stop().await
 }
 
-/// Adds a version v1 that holds the place while v1alpha1 is not served.
+/// Adds a version v1, because a CRD must serve one while v1alpha1 is not served.
 async fn serve_old_version(cluster: &Cluster, served: bool) -> Result<()> {
     let definitions = kinds::definitions(cluster.client());
     let schema: Value = json!({ "openAPIV3Schema": {
@@ -142,7 +142,7 @@ async fn serve_old_version(cluster: &Cluster, served: bool) -> Result<()> {
             if served {
                 "not served yet"
             } else {
-                "served still"
+                "still served"
             }
         );
         Ok(())
@@ -155,17 +155,17 @@ async fn kind_deleted(cluster: Cluster) -> Result<()> {
     with_pods(&cluster).await?;
     let definitions = kinds::definitions(cluster.client());
     definitions.delete(CRD, &DeleteParams::default()).await?;
-    eventually("the kind is gone", SOON, async || {
+    eventually("the CRD is removed", SOON, async || {
         ensure!(
             definitions.get_opt(CRD).await?.is_none(),
-            "the definition is there"
+            "the CRD still exists"
         );
         Ok(())
     })
     .await?;
     eventually("all pods are released", SOON, async || {
         let held = cluster.held_count().await?;
-        ensure!(held == 0, "{held} are held");
+        ensure!(held == 0, "{held} still have the hold");
         Ok(())
     })
     .await?;

@@ -1,4 +1,4 @@
-//! Other people's clients: what client-go sees is the same everywhere.
+//! Other clients: a client-go informer behaves the same on every provider.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -17,14 +17,14 @@ use crate::harness::{Cluster, Proxy, Scenario};
 use crate::peers::Peer;
 use crate::providers::Capability::ClientGo;
 
-/// How long anything may take to be seen: a client that reconnects backs off.
+/// Timeout of an observation: a client that reconnects backs off.
 const SOON: Duration = Duration::from_secs(90);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "client-go-informer",
-            "a shared informer with resync, through a lost watch and a 410",
+            "a client-go shared informer with resync, through a lost watch and a 410",
             informer,
         )
         .needs([ClientGo])
@@ -33,7 +33,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// What the informer prints.
+/// A line that the informer prints.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 struct Seen {
     event: String,
@@ -61,7 +61,7 @@ impl Running {
         let mut child = Command::new(program)
             .args(["--namespace", cluster.namespace(), "--resync", "5s"])
             .env("KUBECONFIG", &path)
-            // It ends when this is closed.
+            // It exits when its standard input is closed.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(std::fs::File::create(cluster.dir().join("informer.log"))?)
@@ -75,7 +75,7 @@ impl Running {
         })
     }
 
-    /// Reads on until this is seen. Resyncs in between are passed over; anything else of the object is not.
+    /// Reads until this event. Resyncs in between are skipped; any other event of the object is an error.
     async fn sees(&mut self, event: &str, name: &str, data: &str) -> Result<()> {
         let wanted = format!("{event} {name} {data}");
         let search = async {
@@ -87,11 +87,11 @@ impl Running {
                 if seen.event == event && seen.data == data {
                     return Ok(());
                 }
-                // A deletion may be marked first.
+                // A deletion may be preceded by an update.
                 if event == "delete" && seen.event == "update" {
                     continue;
                 }
-                bail!("saw {seen:?} instead of {wanted}");
+                bail!("the informer saw {seen:?} instead of {wanted}");
             }
             bail!("the informer ended before it saw {wanted}")
         };
@@ -114,7 +114,7 @@ impl Running {
     }
 }
 
-/// The admin's kubeconfig, with the proxy in the server's place.
+/// The admin's kubeconfig, with the proxy as the server.
 fn through(cluster: &Cluster, proxy: &Proxy) -> Result<String> {
     let text = std::fs::read_to_string(cluster.backend().admin_kubeconfig())?;
     let server = server_of(&text)?;
@@ -125,11 +125,11 @@ fn server_of(kubeconfig: &str) -> Result<SocketAddr> {
     let kubeconfig: Value = serde_saphyr::from_str(kubeconfig)?;
     let url = kubeconfig["clusters"][0]["cluster"]["server"]
         .as_str()
-        .context("a kubeconfig with a server")?;
+        .context("the kubeconfig has no server")?;
     let address = url.rsplit('/').next().unwrap_or_default();
     address
         .parse()
-        .with_context(|| format!("an address in {url}"))
+        .with_context(|| format!("invalid address in {url}"))
 }
 
 struct Maps(Api<DynamicObject>);
@@ -193,7 +193,7 @@ async fn informer(cluster: Cluster) -> Result<()> {
     informer.sees("delete", "pod", "Pending").await?;
     informer.resyncs("live").await?;
 
-    // The watch is lost; what happens meanwhile is seen all the same.
+    // The watch is lost; changes in the meantime are still seen.
     proxy.cut();
     maps.set("live", "3").await?;
     maps.delete("short").await?;
@@ -203,7 +203,7 @@ async fn informer(cluster: Cluster) -> Result<()> {
     informer.sees("delete", "short", "1").await?;
     informer.sees("add", "meanwhile", "1").await?;
 
-    // The place where it stood is forgotten by the server: it lists again and finds what has gone.
+    // The server has compacted its version: it lists again and finds the deletion.
     match cluster.faults() {
         Err(_) => cluster.note("without a 410: this provider cannot inject one"),
         Ok(faults) => {
@@ -216,7 +216,7 @@ async fn informer(cluster: Cluster) -> Result<()> {
             maps.set("live", "4").await?;
             proxy.restore();
             informer.sees("delete", "meanwhile", "1").await?;
-            ensure!(expired.hits() == 1, "nobody met the 410");
+            ensure!(expired.hits() == 1, "no request got the 410");
         }
     }
     maps.delete("live").await?;

@@ -1,4 +1,4 @@
-//! What is not written.
+//! The absence of writes.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "settled-cluster-sees-no-write",
-            "a settled cluster sees no write for a minute",
+            "Belayer writes nothing to a settled cluster for a minute",
             settled,
         )
         .needs([Recorder])
@@ -30,7 +30,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 async fn settled(cluster: Cluster) -> Result<()> {
     let belayer = cluster.start_belayer().await?;
     let workflow = cluster.workflow("w").await?;
-    // One of each state in which a pod can rest.
+    // A pod in each state in which nothing is due.
     let names = ["running", "ended", "deleted", "consumed"];
     for name in names {
         cluster.create(&pod(name).of(&workflow)).await?;
@@ -50,7 +50,7 @@ async fn settled(cluster: Cluster) -> Result<()> {
 
     let mark = cluster.recorder()?.mark()?;
     let window = cluster.setting().quiet;
-    throughout("a settled cluster sees no write", window, async || {
+    throughout("a settled cluster gets no write", window, async || {
         no_write(&cluster, mark)
     })
     .await?;
@@ -58,8 +58,8 @@ async fn settled(cluster: Cluster) -> Result<()> {
     belayer.stop().await
 }
 
-/// A deletion that waits is told once, some seconds after it began to wait: that Event still belongs
-/// to the settling.
+/// A waiting deletion is reported once, some seconds after it began to wait: that Event is part
+/// of settling.
 async fn told_what_it_waits_for(cluster: &Cluster) -> Result<()> {
     let quiet = Duration::from_secs(5);
     let deadline = std::time::Instant::now() + Duration::from_secs(40);
@@ -75,7 +75,7 @@ async fn told_what_it_waits_for(cluster: &Cluster) -> Result<()> {
         }
         ensure!(
             std::time::Instant::now() < deadline,
-            "it does not settle: {still:?}"
+            "the cluster does not settle: {still:?}"
         );
     }
 }
@@ -120,7 +120,7 @@ async fn dry_run(cluster: Cluster) -> Result<()> {
     let mark = cluster.recorder()?.mark()?;
     let options = BelayerOptions::default().argument("--dry-run");
     let belayer = cluster.start_belayer_with(&options).await?;
-    // Long enough for the Event about a deletion that waits.
+    // Long enough for the Event about a waiting deletion.
     throughout("nothing is written", Duration::from_secs(15), async || {
         let writes = cluster.recorder()?.writes_since(mark)?;
         ensure!(writes.is_empty(), "{} ({} in all)", writes[0], writes.len());
@@ -129,12 +129,12 @@ async fn dry_run(cluster: Cluster) -> Result<()> {
     .await?;
     let log = belayer.log()?;
     for name in ["new", "consumed", "asked", "orphan"] {
-        let told = log
+        let reported = log
             .lines()
             .any(|line| line.contains(cluster.namespace()) && line.contains(name));
         ensure!(
-            told,
-            "the log does not say what would be done to the pod {name}"
+            reported,
+            "the log does not report the dry-run decision about the pod {name}"
         );
     }
     belayer.stop().await?;

@@ -1,4 +1,4 @@
-//! Pods that their node rejects: they come back under their own name, as their user wrote them.
+//! Pods that their node rejects are re-created under their name, with the spec that the user wrote.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::harness::{BelayerOptions, Cluster, Scenario, eventually, finalizers, throughout};
-use crate::providers::Capability::{AdmissionPolicies, ClaimController, Kubelet};
+use crate::providers::Capability::{AdmissionPolicies, Kubelet, PvcController};
 
 pub(super) const SOON: Duration = Duration::from_secs(60);
 pub(super) const RECREATION_HOLD: &str = "belayer.dev/pod-recreation";
@@ -18,39 +18,39 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "rejected-pod-comes-back",
-            "a rejected pod is re-created as its user wrote it, and counted",
+            "a rejected pod is re-created with its user's spec, and counted",
             comes_back,
         )
         .within(Duration::from_secs(180)),
         Scenario::alone(
             "rejected-always-is-exhausted",
-            "exactly three re-creations, then quiet",
+            "exactly three re-creations, then no further write",
             exhausted,
         )
         .within(Duration::from_secs(240)),
         Scenario::alone(
             "recreation-record-is-a-privilege",
-            "nobody but Belayer creates a PodRecreation",
+            "only Belayer can create a PodRecreation",
             privilege,
         )
         .needs([AdmissionPolicies]),
         Scenario::alone(
             "kubelet-rejects-pod",
-            "a kubelet rejects a pod by NodeAffinity; it is scheduled elsewhere and runs",
+            "a kubelet rejects a pod with NodeAffinity; it is scheduled to another node and runs",
             by_kubelet,
         )
         .needs([Kubelet, AdmissionPolicies])
         .within(Duration::from_secs(240)),
         Scenario::alone(
             "ran-once-through-kubelet-restart",
-            "a pod that ran, rejected when its kubelet restarts, is never re-created",
+            "a pod that ran and is rejected when its kubelet restarts is never re-created",
             ran_once,
         )
-        .needs([Kubelet, ClaimController])
+        .needs([Kubelet, PvcController])
         .within(Duration::from_secs(240)),
         Scenario::alone(
             "kubelet-rejects-every-time",
-            "a kubelet rejects a pod by OutOfcpu every time: exactly three re-creations",
+            "a kubelet rejects a pod with OutOfcpu every time: exactly three re-creations",
             never_fits,
         )
         .needs([Kubelet, AdmissionPolicies])
@@ -70,7 +70,7 @@ pub(super) fn records(cluster: &Cluster) -> Api<DynamicObject> {
     Api::namespaced_with(cluster.client().clone(), cluster.namespace(), &resource)
 }
 
-/// A pod that uses much of what admission and the server add to, or change.
+/// A pod with many fields that admission and the server add to or change.
 pub(super) fn rich_pod(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -114,7 +114,7 @@ pub(super) async fn create(cluster: &Cluster, pod: Value) -> Result<DynamicObjec
     Ok(cluster.pods().create(&PostParams::default(), &pod).await?)
 }
 
-pub(super) async fn told(cluster: &Cluster, name: &str, status: Value) -> Result<()> {
+pub(super) async fn write_status(cluster: &Cluster, name: &str, status: Value) -> Result<()> {
     let patch = Patch::Merge(json!({ "status": status }));
     cluster
         .pods()
@@ -128,7 +128,7 @@ pub(super) fn rejection() -> Value {
 }
 
 pub(super) async fn held(cluster: &Cluster, name: &str) -> Result<()> {
-    eventually("it is held", SOON, async || {
+    eventually("the pod has the hold", SOON, async || {
         let pod = cluster.pods().get(name).await?;
         let all = finalizers(&pod);
         ensure!(all.contains(&RECREATION_HOLD), "{all:?}");
@@ -137,32 +137,39 @@ pub(super) async fn held(cluster: &Cluster, name: &str) -> Result<()> {
     .await
 }
 
-/// The next pod of the name, held.
+/// The next pod of the name, with the hold.
 pub(super) async fn successor(
     cluster: &Cluster,
     name: &str,
     before: &str,
 ) -> Result<DynamicObject> {
-    eventually("it is re-created", SOON, async || {
+    eventually("the pod is re-created", SOON, async || {
         let pod = cluster.pods().get(name).await?;
-        ensure!(pod.uid().as_deref() != Some(before), "it is the old one");
+        ensure!(
+            pod.uid().as_deref() != Some(before),
+            "it is still the old pod"
+        );
         Ok(pod)
     })
     .await
 }
 
 pub(super) async fn in_phase(cluster: &Cluster, phase: &str) -> Result<DynamicObject> {
-    eventually(&format!("its record is {phase}"), SOON, async || {
-        let all = records(cluster).list(&Default::default()).await?;
-        let record = all.items.into_iter().next().context("no record")?;
-        let now = &record.data["status"]["phase"];
-        ensure!(now == phase, "it is {now}");
-        Ok(record)
-    })
+    eventually(
+        &format!("its record is in phase {phase}"),
+        SOON,
+        async || {
+            let all = records(cluster).list(&Default::default()).await?;
+            let record = all.items.into_iter().next().context("no record")?;
+            let now = &record.data["status"]["phase"];
+            ensure!(now == phase, "its phase is {now}");
+            Ok(record)
+        },
+    )
     .await
 }
 
-/// A pod's spec without what admission makes up anew for each pod.
+/// A pod's spec without the fields that admission sets for each pod.
 pub(super) fn comparable(pod: &DynamicObject) -> Value {
     let text = pod.data["spec"].to_string();
     let mut out = String::new();
@@ -184,9 +191,9 @@ pub(super) fn comparable(pod: &DynamicObject) -> Value {
 async fn comes_back(cluster: Cluster) -> Result<()> {
     let belayer = cluster.start_belayer_with(&options()).await?;
     let first = create(&cluster, rich_pod("web")).await?;
-    let uid = first.uid().context("no uid")?;
+    let uid = first.uid().context("the pod has no UID")?;
     held(&cluster, "web").await?;
-    told(&cluster, "web", rejection()).await?;
+    write_status(&cluster, "web", rejection()).await?;
     let second = successor(&cluster, "web", &uid).await?;
     ensure!(
         comparable(&second) == comparable(&first),
@@ -200,14 +207,14 @@ async fn comes_back(cluster: Cluster) -> Result<()> {
         "{:?}",
         second.annotations()
     );
-    told(&cluster, "web", json!({ "phase": "Running" })).await?;
+    write_status(&cluster, "web", json!({ "phase": "Running" })).await?;
     let record = in_phase(&cluster, "Started").await?;
     let status = &record.data["status"];
     ensure!(
         status["podStarts"] == 2 && status["podRecreated"] == 1,
         "{status}"
     );
-    eventually("its hold is off", SOON, async || {
+    eventually("its hold is removed", SOON, async || {
         let pod = cluster.pods().get("web").await?;
         let all = finalizers(&pod);
         ensure!(all.is_empty(), "{all:?}");
@@ -215,11 +222,18 @@ async fn comes_back(cluster: Cluster) -> Result<()> {
     })
     .await?;
     cluster.delete("web").await?;
-    cluster.is_gone("web").await?;
-    throughout("it stays gone", Duration::from_secs(3), async || {
-        ensure!(cluster.pods().get_opt("web").await?.is_none(), "it is back");
-        Ok(())
-    })
+    cluster.is_removed("web").await?;
+    throughout(
+        "the pod is not re-created",
+        Duration::from_secs(3),
+        async || {
+            ensure!(
+                cluster.pods().get_opt("web").await?.is_none(),
+                "it was re-created"
+            );
+            Ok(())
+        },
+    )
     .await?;
     belayer.stop().await
 }
@@ -232,11 +246,11 @@ async fn exhausted(cluster: Cluster) -> Result<()> {
         .context("no uid")?;
     for _ in 0..3 {
         held(&cluster, "web").await?;
-        told(&cluster, "web", rejection()).await?;
+        write_status(&cluster, "web", rejection()).await?;
         let next = successor(&cluster, "web", &uid).await?;
         uid = next.uid().context("no uid")?;
     }
-    told(&cluster, "web", rejection()).await?;
+    write_status(&cluster, "web", rejection()).await?;
     let record = in_phase(&cluster, "Exhausted").await?;
     let status = &record.data["status"];
     ensure!(
@@ -256,8 +270,8 @@ async fn privilege(cluster: Cluster) -> Result<()> {
         "spec": { "podName": "web", "firstUID": "12345678-0000-4000-8000-000000000000", "policy": {},
             "pod": { "spec": { "hostPID": true } } },
     }))?;
-    // A policy is learned some time after it was made.
-    eventually("it is refused", SOON, async || {
+    // A policy is effective some time after it was created.
+    eventually("the create is refused", SOON, async || {
         let name = object.name_any();
         match records(&cluster)
             .create(&PostParams::default(), &object)
@@ -287,7 +301,11 @@ async fn by_kubelet(cluster: Cluster) -> Result<()> {
     let belayer = cluster.start_belayer_with(&options()).await?;
     let nodes = nodes(&cluster);
     let node = nodes.list(&Default::default()).await?;
-    let node = node.items.first().context("no node")?.name_any();
+    let node = node
+        .items
+        .first()
+        .context("the cluster has no node")?
+        .name_any();
     let label = format!("{}-room", cluster.namespace());
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -295,14 +313,17 @@ async fn by_kubelet(cluster: Cluster) -> Result<()> {
         "spec": { "nodeSelector": { label.as_str(): "yes" },
             "containers": [{ "name": "main", "image": "busybox" }] },
     });
-    let uid = create(&cluster, pod).await?.uid().context("no uid")?;
+    let uid = create(&cluster, pod)
+        .await?
+        .uid()
+        .context("the pod has no UID")?;
     held(&cluster, "web").await?;
-    // As the race does it: bound to a node that has not got the label, any more or yet.
+    // As in the race: bound to a node that does not have the label (any more or yet).
     bind(&cluster, "web", &node).await?;
     let second = successor(&cluster, "web", &uid).await?;
     ensure!(
         second.data["spec"]["nodeName"].is_null(),
-        "the node was carried over"
+        "the node was copied to the new pod"
     );
     let patch = Patch::Merge(json!({ "metadata": { "labels": { label.as_str(): "yes" } } }));
     nodes.patch(&node, &PatchParams::default(), &patch).await?;
@@ -337,7 +358,7 @@ pub(super) async fn bind(cluster: &Cluster, pod: &str, node: &str) -> Result<()>
     Ok(())
 }
 
-/// No node has that much: whoever is bound is rejected, every time.
+/// No node has that much CPU: the pod is rejected wherever it is bound.
 async fn never_fits(cluster: Cluster) -> Result<()> {
     let belayer = cluster.start_belayer_with(&options()).await?;
     let node = nodes(&cluster).list(&Default::default()).await?;
@@ -368,7 +389,7 @@ async fn never_fits(cluster: Cluster) -> Result<()> {
     belayer.stop().await
 }
 
-/// Belayer is down while the pod runs: its hold stays on, and nothing but the pod itself says that it ran.
+/// Belayer is down while the pod runs: its hold stays, and only the pod itself shows that it ran.
 async fn ran_once(cluster: Cluster) -> Result<()> {
     let belayer = cluster.start_belayer_with(&options()).await?;
     let node = format!("restarted-{}", cluster.namespace());
@@ -394,16 +415,16 @@ async fn ran_once(cluster: Cluster) -> Result<()> {
     };
     labelled("yes".into()).await?;
     let phase = async |wanted: &str| {
-        eventually(&format!("the pod is {wanted}"), SOON, async || {
+        eventually(&format!("the pod is in phase {wanted}"), SOON, async || {
             let pod = cluster.pods().get("web").await?;
             let now = &pod.data["status"]["phase"];
-            ensure!(now == wanted, "it is {now}");
+            ensure!(now == wanted, "its phase is {now}");
             Ok(pod)
         })
         .await
     };
     phase("Running").await?;
-    // Longer than a kubelet takes from its first look at a pod to its rejection.
+    // Longer than a kubelet takes from first seeing a pod to rejecting it.
     tokio::time::sleep(Duration::from_secs(12)).await;
     labelled(Value::Null).await?;
     drop(kubelet);
@@ -413,20 +434,24 @@ async fn ran_once(cluster: Cluster) -> Result<()> {
     ensure!(status["reason"] == "NodeAffinity", "{status}");
     cluster.note(format!("the kubelet wrote {status}"));
     let belayer = cluster.start_belayer_with(&options()).await?;
-    eventually("it is let go", SOON, async || {
+    eventually("the pod is released", SOON, async || {
         let pod = cluster.pods().get("web").await?;
         let all = finalizers(&pod);
         ensure!(all.is_empty(), "{all:?}");
         Ok(())
     })
     .await?;
-    throughout("it is left alone", Duration::from_secs(5), async || {
-        let pod = cluster.pods().get("web").await?;
-        ensure!(pod.uid().as_deref() == Some(&*uid), "it was re-created");
-        let records = records(&cluster).list(&Default::default()).await?;
-        ensure!(records.items.is_empty(), "there is a record of it");
-        Ok(())
-    })
+    throughout(
+        "the pod is not changed",
+        Duration::from_secs(5),
+        async || {
+            let pod = cluster.pods().get("web").await?;
+            ensure!(pod.uid().as_deref() == Some(&*uid), "it was re-created");
+            let records = records(&cluster).list(&Default::default()).await?;
+            ensure!(records.items.is_empty(), "there is a record of the pod");
+            Ok(())
+        },
+    )
     .await?;
     nodes(&cluster)
         .delete(&node, &DeleteParams::default())

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::recreation::{RECREATION_HOLD, SOON, create, in_phase, rejection, told};
+use super::recreation::{RECREATION_HOLD, SOON, create, in_phase, rejection, write_status};
 use crate::harness::{BelayerOptions, Cluster, HOLD, Scenario, eventually, finalizers};
 use crate::providers::Capability::Recorder;
 
@@ -14,7 +14,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "two-holds-one-patch",
-            "one patch takes both holds off a rejected pod; neither waits for the other",
+            "one patch removes both holds from a rejected pod; otherwise they are removed independently",
             two_holds,
         )
         .needs([Recorder])
@@ -43,9 +43,9 @@ async fn two_holds(cluster: Cluster) -> Result<()> {
     });
     let first = create(&cluster, pod).await?.uid().context("no uid")?;
     held_by_both(&cluster, None).await?;
-    told(&cluster, "step", rejection()).await?;
+    write_status(&cluster, "step", rejection()).await?;
     held_by_both(&cluster, Some(&first)).await?;
-    told(&cluster, "step", json!({ "phase": "Running" })).await?;
+    write_status(&cluster, "step", json!({ "phase": "Running" })).await?;
     in_phase(&cluster, "Started").await?;
     held_by(&cluster, &[HOLD]).await?;
     cluster.finish("step", "Succeeded").await?;
@@ -55,18 +55,18 @@ async fn two_holds(cluster: Cluster) -> Result<()> {
     let patches = writes
         .iter()
         .filter(|write| write.verb == "patch" && write.resource == "pods" && write.code == 200);
-    // Both on, both off; on the next pod pod-finalizer's on, then each off in its own time.
+    // Both added, both removed; on the next pod pod-finalizer's added, then each removed separately.
     let count = patches.count();
     ensure!(count == 5, "{count} patches: {writes:#?}");
     cluster.delete("step").await?;
-    cluster.is_gone("step").await?;
+    cluster.is_removed("step").await?;
     belayer.stop().await
 }
 
 async fn held_by_both(cluster: &Cluster, before: Option<&str>) -> Result<()> {
-    eventually("both hold it", SOON, async || {
+    eventually("the pod has both holds", SOON, async || {
         let pod = cluster.pods().get("step").await?;
-        ensure!(pod.uid().as_deref() != before, "it is the old one");
+        ensure!(pod.uid().as_deref() != before, "it is still the old pod");
         let all = finalizers(&pod);
         ensure!(
             all.contains(&HOLD) && all.contains(&RECREATION_HOLD),
@@ -78,7 +78,7 @@ async fn held_by_both(cluster: &Cluster, before: Option<&str>) -> Result<()> {
 }
 
 async fn held_by(cluster: &Cluster, expected: &[&str]) -> Result<()> {
-    eventually(&format!("it is held by {expected:?}"), SOON, async || {
+    eventually(&format!("its holds are {expected:?}"), SOON, async || {
         let pod = cluster.pods().get("step").await?;
         let all = finalizers(&pod);
         ensure!(all == expected, "{all:?}");

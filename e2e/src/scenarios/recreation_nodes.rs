@@ -1,4 +1,4 @@
-//! Re-creation with real kubelets: where there is no room, what no node takes, a node that is removed.
+//! Re-creation with real kubelets: a full node, a permanent rejection, a removed node.
 
 use std::time::Duration;
 
@@ -9,30 +9,30 @@ use serde_json::{Value, json};
 
 use super::recreation::{SOON, bind, create, held, in_phase, nodes, options, records, successor};
 use crate::harness::{Cluster, Scenario, eventually, finalizers, throughout};
-use crate::providers::Capability::{ClaimController, Kubelet};
+use crate::providers::Capability::{Kubelet, PvcController};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "kubelet-without-room-rejects-pod",
-            "a full node rejects a pod by OutOfcpu; it is scheduled elsewhere and runs",
+            "a full node rejects a pod with OutOfcpu; it is scheduled to another node and runs",
             no_room,
         )
-        .needs([Kubelet, ClaimController])
+        .needs([Kubelet, PvcController])
         .within(Duration::from_secs(240)),
         Scenario::alone(
             "kubelet-rejects-for-good",
             "a rejection for a permanent reason is reported and not re-created",
             for_good,
         )
-        .needs([Kubelet, ClaimController])
+        .needs([Kubelet, PvcController])
         .within(Duration::from_secs(120)),
         Scenario::alone(
             "node-deleted-while-wiping-is-awaited",
             "a node that is removed counts as wiped",
             node_deleted,
         )
-        .needs([Kubelet, ClaimController])
+        .needs([Kubelet, PvcController])
         .within(Duration::from_secs(240)),
     ]
 }
@@ -50,13 +50,14 @@ fn asking(name: &str, annotations: Value, spec: Value) -> Value {
     pod
 }
 
-/// What a node says it has, in whole CPUs.
+/// A node's capacity, in whole CPUs.
 async fn cpus(cluster: &Cluster, node: &str) -> Result<u64> {
-    eventually("the node tells its capacity", SOON, async || {
+    eventually("the node reports its capacity", SOON, async || {
         let node = nodes(cluster).get(node).await?;
         let cpu = node.data["status"]["allocatable"]["cpu"].as_str();
-        let cpu = cpu.context("it tells nothing yet")?;
-        cpu.parse().with_context(|| format!("{cpu} CPUs"))
+        let cpu = cpu.context("no capacity yet")?;
+        cpu.parse()
+            .with_context(|| format!("invalid CPU capacity {cpu}"))
     })
     .await
 }
@@ -72,7 +73,11 @@ async fn label(cluster: &Cluster, node: &str, label: &str, value: Value) -> Resu
 async fn no_room(cluster: Cluster) -> Result<()> {
     let belayer = cluster.start_belayer_with(&options()).await?;
     let others = nodes(&cluster).list(&ListParams::default()).await?;
-    let other = others.items.first().context("no node")?.name_any();
+    let other = others
+        .items
+        .first()
+        .context("the cluster has no other node")?
+        .name_any();
     let full = format!("full-{}", cluster.namespace());
     let kubelet = cluster.backend().start_kubelet(&full)?;
     let shown = rejected_for_room(&cluster, &full, &other).await;
@@ -94,7 +99,7 @@ async fn rejected_for_room(cluster: &Cluster, full: &str, other: &str) -> Result
     create(cluster, filler).await?;
     eventually("the node is full", SOON, async || {
         let pod = cluster.pods().get("filler").await?;
-        ensure!(pod.data["status"]["phase"] == "Running", "not yet");
+        ensure!(pod.data["status"]["phase"] == "Running", "not running yet");
         Ok(())
     })
     .await?;
@@ -105,7 +110,7 @@ async fn rejected_for_room(cluster: &Cluster, full: &str, other: &str) -> Result
         .uid()
         .context("no uid")?;
     held(cluster, "web").await?;
-    // As the race does it: bound to a node that another pod has filled meanwhile.
+    // As in the race: bound to a node that another pod has filled meanwhile.
     bind(cluster, "web", full).await?;
     successor(cluster, "web", &uid).await?;
     label(cluster, full, &room, "yes".into()).await?;
@@ -126,11 +131,15 @@ async fn rejected_for_room(cluster: &Cluster, full: &str, other: &str) -> Result
     Ok(())
 }
 
-/// A sysctl that is not on the kubelet's list: no try more will change that.
+/// A sysctl that the kubelet does not allow: a retry cannot help.
 async fn for_good(cluster: Cluster) -> Result<()> {
     let belayer = cluster.start_belayer_with(&options()).await?;
     let all = nodes(&cluster).list(&ListParams::default()).await?;
-    let node = all.items.first().context("no node")?.name_any();
+    let node = all
+        .items
+        .first()
+        .context("the cluster has no node")?
+        .name_any();
     let sysctl = json!([{ "name": "kernel.msgmax", "value": "65536" }]);
     let room = format!("{}-room", cluster.namespace());
     let spec = json!({
@@ -142,28 +151,32 @@ async fn for_good(cluster: Cluster) -> Result<()> {
         .await?
         .uid()
         .context("no uid")?;
-    let rejected = eventually("the kubelet rejects it", SOON, async || {
+    let rejected = eventually("the kubelet rejects the pod", SOON, async || {
         let pod = cluster.pods().get("web").await?;
-        ensure!(pod.data["status"]["phase"] == "Failed", "not yet");
+        ensure!(pod.data["status"]["phase"] == "Failed", "not rejected yet");
         Ok(pod)
     })
     .await?;
     label(&cluster, &node, &room, Value::Null).await?;
     let reason = &rejected.data["status"]["reason"];
     ensure!(reason == "SysctlForbidden", "{reason}");
-    eventually("it is let go", SOON, async || {
+    eventually("the pod is released", SOON, async || {
         let pod = cluster.pods().get("web").await?;
         ensure!(finalizers(&pod).is_empty(), "{:?}", finalizers(&pod));
         Ok(())
     })
     .await?;
-    throughout("it is left alone", Duration::from_secs(3), async || {
-        let pod = cluster.pods().get("web").await?;
-        ensure!(pod.uid().as_deref() == Some(&*uid), "it was re-created");
-        let records = records(&cluster).list(&ListParams::default()).await?;
-        ensure!(records.items.is_empty(), "there is a record of it");
-        Ok(())
-    })
+    throughout(
+        "the pod is not changed",
+        Duration::from_secs(3),
+        async || {
+            let pod = cluster.pods().get("web").await?;
+            ensure!(pod.uid().as_deref() == Some(&*uid), "it was re-created");
+            let records = records(&cluster).list(&ListParams::default()).await?;
+            ensure!(records.items.is_empty(), "there is a record of the pod");
+            Ok(())
+        },
+    )
     .await?;
     belayer.stop().await
 }

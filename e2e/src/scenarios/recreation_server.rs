@@ -12,7 +12,7 @@ use super::admission::{remove_policy, switch};
 use super::drain::back_to_work;
 use super::recreation::{
     RECREATION_HOLD, SOON, bind, comparable, create, held, in_phase, nodes, options, records,
-    rejection, rich_pod, successor, told,
+    rejection, rich_pod, successor, write_status,
 };
 use crate::harness::{BelayerOptions, Cluster, Scenario, eventually, finalizers, throughout};
 use crate::providers::Capability::AdmissionPolicies;
@@ -24,39 +24,39 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "recreation-policy-ties-hold-at-creation",
-            "the admission policy holds pods that ask for it from the first moment",
+            "the admission policy adds the hold at creation to pods that request it",
             at_creation,
         )
         .needs([AdmissionPolicies]),
         Scenario::alone(
             "recreation-carries-what-the-user-wrote",
-            "what admission adds is left behind, and what the user submitted comes back",
+            "the new pod has what the user submitted, without what admission added",
             carries,
         )
         .needs([AdmissionPolicies])
         .within(Duration::from_secs(180)),
         Scenario::alone(
             "recreation-rejected-before-its-hold",
-            "R1: bound and rejected before the hold was written, five of five pods come back",
+            "R1: five of five pods that were rejected before their hold was added are re-created",
             before_its_hold,
         )
         .within(Duration::from_secs(120)),
         Scenario::alone(
             "recreation-drained-in-between",
-            "R5: a drain waits for what is in its record alone, or names it",
+            "R5: a drain waits for pods that exist only in their record, or lists them",
             drained_in_between,
         )
         .within(Duration::from_secs(180)),
         Scenario::alone(
             "recreation-that-quota-refuses",
-            "a pod that quota refuses is still there, told why, and comes back once there is room",
+            "a pod whose re-creation quota refuses is kept, reported, and re-created once there is quota",
             quota,
         )
         .needs([AdmissionPolicies])
         .within(Duration::from_secs(240)),
         Scenario::alone(
             "recreation-record-is-only-belayers",
-            "nobody else changes the spec of a record; the node agent's condition is honoured",
+            "only Belayer changes the spec of a record; the node agent's condition is respected",
             only_belayers,
         )
         .needs([AdmissionPolicies])
@@ -77,7 +77,7 @@ fn asking(name: &str, more: Value) -> Value {
     })
 }
 
-/// No Belayer runs: what is on a pod, the policy has put there.
+/// No Belayer runs, so the policy has added every hold.
 async fn at_creation(cluster: Cluster) -> Result<()> {
     apply(cluster.client(), manifest("pod-recreation-hold-policy")?).await?;
     let shown = obeys(&cluster).await;
@@ -86,7 +86,7 @@ async fn at_creation(cluster: Cluster) -> Result<()> {
     ties(&cluster, Ties::No).await
 }
 
-/// Whether a new pod is held by the policy.
+/// Whether the policy adds the hold to a new pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ties {
     Yes,
@@ -95,7 +95,7 @@ enum Ties {
 
 async fn ties(cluster: &Cluster, expected: Ties) -> Result<()> {
     eventually(
-        &format!("a new pod is held: {expected:?}"),
+        &format!("a new pod has the hold: {expected:?}"),
         SOON,
         async || {
             let name = format!("p-{}", jiff::Timestamp::now().as_microsecond());
@@ -146,14 +146,17 @@ async fn obeys(cluster: &Cluster) -> Result<()> {
         .pods_in(&ignored)
         .create(&PostParams::default(), &pod)
         .await?;
-    ensure!(finalizers(&created).is_empty(), "in an ignored namespace");
+    ensure!(
+        finalizers(&created).is_empty(),
+        "a pod of an ignored namespace has a hold"
+    );
     switch(cluster, "holdRecreations", "off").await?;
     ties(cluster, Ties::No).await?;
     switch(cluster, "holdRecreations", "on").await?;
     ties(cluster, Ties::Yes).await
 }
 
-/// No policy ties the hold: it is on its way while the pod is bound and rejected, within milliseconds.
+/// No policy adds the hold: Belayer's patch is in flight while the pod is bound and rejected, within milliseconds.
 async fn before_its_hold(cluster: Cluster) -> Result<()> {
     let belayer = cluster.start_belayer_with(&options()).await?;
     create(&cluster, asking("watched", json!({}))).await?;
@@ -164,19 +167,19 @@ async fn before_its_hold(cluster: Cluster) -> Result<()> {
     for name in &names {
         let first = create(&cluster, asking(name, json!({}))).await?;
         bind(&cluster, name, "no-such-node").await?;
-        told(&cluster, name, rejection()).await?;
+        write_status(&cluster, name, rejection()).await?;
         let pod = cluster.pods().get(name).await?;
         late += usize::from(!finalizers(&pod).contains(&RECREATION_HOLD));
         firsts.push(first.uid().context("no uid")?);
     }
-    cluster.note(format!("{late} of 5 were not held when they were rejected"));
+    cluster.note(format!("{late} of 5 had no hold when they were rejected"));
     for (name, first) in names.iter().zip(&firsts) {
         successor(&cluster, name, first).await?;
     }
     belayer.stop().await
 }
 
-/// The pause is longer than anybody drains.
+/// The backoff is longer than any drain.
 async fn drained_in_between(cluster: Cluster) -> Result<()> {
     let options = BelayerOptions::default()
         .argument("--controllers=pod-recreation")
@@ -185,34 +188,45 @@ async fn drained_in_between(cluster: Cluster) -> Result<()> {
     let first = create(&cluster, asking("web", json!({}))).await?;
     held(&cluster, "web").await?;
     bind(&cluster, "web", "no-such-node").await?;
-    told(&cluster, "web", rejection()).await?;
+    write_status(&cluster, "web", rejection()).await?;
     in_phase(&cluster, "Waiting").await?;
-    let said = cluster.drain(&["--dry-run"]).await?.ended_with(3)?;
-    ensure!(said.out.contains("only in a PodRecreation"), "{}", said.out);
+    let printed = cluster.drain(&["--dry-run"]).await?.exited_with(3)?;
+    ensure!(
+        printed.out.contains("only in a PodRecreation"),
+        "{}",
+        printed.out
+    );
     let drained = async {
-        cluster.drain(&[]).await?.ended_with(0)?;
+        cluster.drain(&[]).await?.exited_with(0)?;
         let pod = cluster.pods().get("web").await?;
-        ensure!(pod.uid() != first.uid(), "it is the old one");
+        ensure!(pod.uid() != first.uid(), "it is still the old pod");
         ensure!(finalizers(&pod).is_empty(), "{:?}", finalizers(&pod));
         in_phase(&cluster, "Recreated").await?;
-        // It runs and goes while Belayer is drained, and stays gone.
-        told(&cluster, "web", json!({ "phase": "Succeeded" })).await?;
+        // It runs and ends while Belayer is drained, and is not re-created.
+        write_status(&cluster, "web", json!({ "phase": "Succeeded" })).await?;
         in_phase(&cluster, "Started").await?;
         cluster.delete("web").await?;
-        cluster.is_gone("web").await
+        cluster.is_removed("web").await
     };
     let drained = drained.await;
     back_to_work(&cluster).await?;
     drained?;
-    throughout("it stays gone", Duration::from_secs(2), async || {
-        ensure!(cluster.pods().get_opt("web").await?.is_none(), "it is back");
-        Ok(())
-    })
+    throughout(
+        "the pod is not re-created",
+        Duration::from_secs(2),
+        async || {
+            ensure!(
+                cluster.pods().get_opt("web").await?.is_none(),
+                "it was re-created"
+            );
+            Ok(())
+        },
+    )
     .await?;
     belayer.stop().await
 }
 
-/// What was submitted, the rejected pod and its successor, side by side.
+/// Compares the submitted pod, the rejected pod and the new pod.
 async fn carries(cluster: Cluster) -> Result<()> {
     let limits: DynamicObject = serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "LimitRange", "metadata": { "name": "defaults" },
@@ -228,7 +242,7 @@ async fn carries(cluster: Cluster) -> Result<()> {
     ranges.create(&PostParams::default(), &limits).await?;
     let belayer = cluster.start_belayer_with(&options()).await?;
     let submitted = rich_pod("web");
-    let first = eventually("LimitRanger has learned of its limits", SOON, async || {
+    let first = eventually("LimitRanger applies its limits", SOON, async || {
         let first = create(&cluster, submitted.clone()).await?;
         let learned = first
             .annotations()
@@ -238,9 +252,9 @@ async fn carries(cluster: Cluster) -> Result<()> {
                 .merge("web", json!({ "metadata": { "finalizers": null } }))
                 .await?;
             cluster.remove("web").await?;
-            cluster.is_gone("web").await?;
+            cluster.is_removed("web").await?;
         }
-        ensure!(learned, "not yet");
+        ensure!(learned, "not applied yet");
         Ok(first)
     })
     .await?;
@@ -248,7 +262,7 @@ async fn carries(cluster: Cluster) -> Result<()> {
     held(&cluster, "web").await?;
     debug(&cluster, "web").await?;
     bind(&cluster, "web", "no-such-node").await?;
-    told(&cluster, "web", rejection()).await?;
+    write_status(&cluster, "web", rejection()).await?;
     let second = successor(&cluster, "web", &uid).await?;
     ensure!(
         comparable(&second) == comparable(&first),
@@ -260,7 +274,7 @@ async fn carries(cluster: Cluster) -> Result<()> {
     let all = records(&cluster).list(&Default::default()).await?;
     let record = all.items.first().context("no record")?;
     let kept = &record.data["spec"]["pod"];
-    // What the user did not write is not kept, and what the user wrote is, word for word.
+    // Fields that the user did not write are not kept, and those that the user wrote are unchanged.
     let asked = &submitted["spec"];
     for field in [
         "nodeSelector",
@@ -298,13 +312,13 @@ async fn carries(cluster: Cluster) -> Result<()> {
     for field in ["nodeName", "priority", "ephemeralContainers"] {
         ensure!(
             kept["spec"].get(field).is_none(),
-            "{field} was carried over"
+            "{field} was copied to the new pod"
         );
     }
     belayer.stop().await
 }
 
-/// Somebody debugs the pod: an ephemeral container, which cannot be created with a pod.
+/// Adds an ephemeral container, as `kubectl debug` does: a pod cannot be created with one.
 async fn debug(cluster: &Cluster, name: &str) -> Result<()> {
     let patch = json!({ "spec": { "ephemeralContainers": [
         { "name": "debug", "image": "busybox", "targetContainerName": "main",
@@ -324,7 +338,7 @@ async fn debug(cluster: &Cluster, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Whether all that `asked` says stands in `kept`; the server may have added defaults.
+/// Whether `kept` contains everything of `asked`; the server may have added defaults.
 fn is_within(asked: &Value, kept: &Value) -> bool {
     match (asked, kept) {
         (Value::Object(asked), Value::Object(kept)) => asked
@@ -354,23 +368,26 @@ async fn quota(cluster: Cluster) -> Result<()> {
         "spec": { "hard": { "requests.cpu": "10m" } },
     }))?;
     quotas.create(&PostParams::default(), &none).await?;
-    // As the controller of quotas writes it, which need not run here.
+    // As the quota controller writes it, which may not run here.
     let counted = json!({ "status": {
         "hard": { "requests.cpu": "10m" }, "used": { "requests.cpu": "0" } } });
     quotas
         .patch_status("none", &PatchParams::default(), &Patch::Merge(counted))
         .await?;
-    told(&cluster, "web", rejection()).await?;
-    let denied = eventually("its record says CreateDenied", SOON, async || {
-        let all = records(&cluster).list(&Default::default()).await?;
-        let record = all.items.into_iter().next().context("no record")?;
-        let conditions = record.data["status"]["conditions"].as_array().cloned();
-        let denied = conditions
-            .into_iter()
-            .flatten()
-            .find(|condition| condition["type"] == "CreateDenied" && condition["status"] == "True");
-        denied.context("not denied yet")
-    })
+    write_status(&cluster, "web", rejection()).await?;
+    let denied = eventually(
+        "its record has the condition CreateDenied",
+        SOON,
+        async || {
+            let all = records(&cluster).list(&Default::default()).await?;
+            let record = all.items.into_iter().next().context("no record")?;
+            let conditions = record.data["status"]["conditions"].as_array().cloned();
+            let denied = conditions.into_iter().flatten().find(|condition| {
+                condition["type"] == "CreateDenied" && condition["status"] == "True"
+            });
+            denied.context("not denied yet")
+        },
+    )
     .await?;
     let message = denied["message"].as_str().unwrap_or_default();
     ensure!(
@@ -378,11 +395,11 @@ async fn quota(cluster: Cluster) -> Result<()> {
         "{message}"
     );
     throughout(
-        "the rejected pod is there",
+        "the rejected pod still exists",
         Duration::from_secs(3),
         async || {
             let pod = cluster.pods().get("web").await?;
-            ensure!(pod.uid().as_deref() == Some(&*uid), "it is another");
+            ensure!(pod.uid().as_deref() == Some(&*uid), "the pod was replaced");
             ensure!(
                 pod.metadata.deletion_timestamp.is_none(),
                 "it is being deleted"
@@ -392,18 +409,21 @@ async fn quota(cluster: Cluster) -> Result<()> {
     )
     .await?;
     quotas.delete("none", &DeleteParams::default()).await?;
-    // The next try comes 30 s after the first, and the one after that a minute later.
+    // The second try is 30 s after the first, and the third a minute later.
     let within = Duration::from_secs(150);
-    eventually("it comes back", within, async || {
+    eventually("the pod is re-created", within, async || {
         let pod = cluster.pods().get("web").await?;
-        ensure!(pod.uid().as_deref() != Some(&*uid), "it is the old one");
+        ensure!(
+            pod.uid().as_deref() != Some(&*uid),
+            "it is still the old pod"
+        );
         Ok(())
     })
     .await?;
     belayer.stop().await
 }
 
-/// The node agent is played here. Nobody but Belayer changes the spec, not even an admin.
+/// The scenario writes as the node agent. Only Belayer can change the spec, not even an admin.
 async fn only_belayers(cluster: Cluster) -> Result<()> {
     let belayer = cluster.start_belayer_with(&options()).await?;
     let node = "some-node";
@@ -429,10 +449,10 @@ async fn wiped(cluster: &Cluster, node: &str) -> Result<()> {
         .context("no uid")?;
     held(cluster, "web").await?;
     bind(cluster, "web", node).await?;
-    told(cluster, "web", rejection()).await?;
+    write_status(cluster, "web", rejection()).await?;
     let record = in_phase(cluster, "Rejected").await?;
     let name = record.name_any();
-    // The policy may be learned after the record: a patch that changes nothing does no harm meanwhile.
+    // The policy may become effective after the record: until then a patch without a change does no harm.
     let evil = Patch::Merge(json!({ "spec": { "policy": { "maxRetries": 99 } } }));
     let changed = records(cluster)
         .patch(&name, &PatchParams::default(), &evil)

@@ -1,4 +1,4 @@
-//! A configuration that changes under a running Belayer.
+//! The configuration changes while Belayer runs.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "reload-takes-effect",
-            "a changed selector holds what it did not before; a bad file changes nothing",
+            "a changed selector adds holds to newly selected pods; an invalid file changes nothing",
             takes_effect,
         )
         .within(Duration::from_secs(240)),
@@ -40,13 +40,17 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 }
 
 async fn reloads(belayer: &Belayer, result: &str, at_least: f64) -> Result<()> {
-    eventually(&format!("a reload is {result}"), SOON, async || {
-        let count = belayer
-            .metric("belayer_config_reloads_total", &[("status", result)])
-            .await?;
-        ensure!(count >= at_least, "{count} were {result}");
-        Ok(())
-    })
+    eventually(
+        &format!("the result of a reload is {result}"),
+        SOON,
+        async || {
+            let count = belayer
+                .metric("belayer_config_reloads_total", &[("status", result)])
+                .await?;
+            ensure!(count >= at_least, "{count} reloads were {result}");
+            Ok(())
+        },
+    )
     .await
 }
 
@@ -56,10 +60,10 @@ async fn takes_effect(cluster: Cluster) -> Result<()> {
     cluster.create(&pod("one").label("tier", "first")).await?;
     cluster.create(&pod("two").label("tier", "second")).await?;
     cluster.is_held("one").await?;
-    // By then the other has been looked at as well.
+    // The other pod has been processed by then.
     cluster.is_not_held("two").await?;
 
-    // By the file alone: nobody sends a signal.
+    // The changed file is enough: no signal is sent.
     belayer.reconfigure(BOTH)?;
     cluster.is_held("two").await?;
     reloads(&belayer, "applied", 1.0).await?;
@@ -72,11 +76,11 @@ async fn takes_effect(cluster: Cluster) -> Result<()> {
     let good = belayer
         .metric("belayer_config_last_reload_successful", &[])
         .await?;
-    ensure!(good < 0.5, "the bad file counts as good");
+    ensure!(good < 0.5, "the invalid file counts as valid");
     let log = belayer.log()?;
     ensure!(
         log.contains("did you mean `profiles`?"),
-        "the log does not say what is wrong"
+        "the log does not report the error"
     );
     cluster
         .create(&pod("three").label("tier", "second"))
@@ -92,7 +96,7 @@ async fn takes_effect(cluster: Cluster) -> Result<()> {
     );
     throughout("the holds stay", Duration::from_secs(2), async || {
         let held = cluster.held_count().await?;
-        ensure!(held == 3, "{held} are held");
+        ensure!(held == 3, "{held} have the hold");
         Ok(())
     })
     .await?;

@@ -1,4 +1,4 @@
-//! With fewer rights than were deployed.
+//! Belayer with fewer RBAC permissions than deployed.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::providers::Capability::Rbac;
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// The role of the controller that is to do without.
+/// The role of the controller whose permissions are removed.
 const ROLE: &str = "belayer-pvc-protection";
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "a-right-is-missing",
-            "a controller without its rights says which and waits; the others work",
+            "a controller reports its missing RBAC permissions and waits; the others work",
             missing,
         )
         .needs([Rbac])
@@ -35,12 +35,12 @@ async fn missing(cluster: Cluster) -> Result<()> {
     let none = Patch::Merge(json!({ "rules": [] }));
     roles.patch(ROLE, &PatchParams::default(), &none).await?;
     let shown = without_rights(&cluster).await;
-    // Whatever came of it: others need the role.
+    // Restored in any case: other scenarios need the role.
     let back = Patch::Merge(rules);
     roles.patch(ROLE, &PatchParams::default(), &back).await?;
     let belayer = shown?;
-    // It asks again within half a minute.
-    eventually("it works with all its rights", SOON, async || {
+    // It retries within half a minute.
+    eventually("it works with all its permissions", SOON, async || {
         belayer.probe("/readyz").await.map(drop)
     })
     .await?;
@@ -50,12 +50,12 @@ async fn missing(cluster: Cluster) -> Result<()> {
 async fn without_rights(cluster: &Cluster) -> Result<Belayer> {
     let belayer = cluster.spawn_belayer(&Default::default())?;
     let workflow = cluster.workflow("w").await?;
-    eventually("it says which right is missing", SOON, async || {
+    eventually("its log names the missing permission", SOON, async || {
         let log = belayer.log()?;
-        let told = log
+        let reported = log
             .lines()
             .any(|line| line.contains("persistentvolumeclaims is forbidden"));
-        ensure!(told, "not yet");
+        ensure!(reported, "not in the log yet");
         Ok(())
     })
     .await?;
@@ -69,7 +69,7 @@ async fn without_rights(cluster: &Cluster) -> Result<Belayer> {
     };
     ensure!(
         unready.contains("informer persistentvolumeclaims"),
-        "/readyz says {unready}"
+        "/readyz returned {unready}"
     );
     ensure!(belayer.probe("/livez").await? == "ok\n", "not alive");
     Ok(belayer)

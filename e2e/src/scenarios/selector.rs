@@ -1,4 +1,4 @@
-//! A mistyped selector must not drop every rope.
+//! A mistyped selector must not release all holds.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::harness::{BelayerOptions, Cluster, Scenario, eventually, pod, through
 
 const PODS: usize = 40;
 
-/// One letter too many.
+/// A selector with one letter too many.
 const MISTYPED: &str = "\
 podFinalizer:
   profiles:
@@ -23,7 +23,7 @@ podFinalizer:
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![Scenario::alone(
         "mistyped-selector",
-        "a restart with a selector that matches nothing drops no rope",
+        "a restart with a selector that matches nothing releases no hold",
         mistyped_selector,
     )]
 }
@@ -40,14 +40,18 @@ async fn mistyped_selector(cluster: Cluster) -> Result<()> {
     let belayer = cluster
         .start_belayer_with(&BelayerOptions::default().config(MISTYPED))
         .await?;
-    // It is ready: all pods have been listed. Give it time to do what it must not.
-    throughout("no rope may drop", Duration::from_secs(5), async || {
-        let held = cluster.held_count().await?;
-        ensure!(held == PODS, "{held} of {PODS} are held");
-        Ok(())
-    })
+    // It is ready, so all pods have been listed. Give it time for a wrong release.
+    throughout(
+        "no hold may be removed",
+        Duration::from_secs(5),
+        async || {
+            let held = cluster.held_count().await?;
+            ensure!(held == PODS, "{held} of {PODS} have the hold");
+            Ok(())
+        },
+    )
     .await?;
-    // What is asked for by the admin, pod by pod, is done all the same.
+    // An admin's request for a single pod is still carried out.
     let release =
         serde_json::json!({ "metadata": { "annotations": { "belayer.dev/release": "true" } } });
     cluster.merge("p0", release).await?;
@@ -58,15 +62,19 @@ async fn mistyped_selector(cluster: Cluster) -> Result<()> {
     cluster.consume("p1").await?;
     cluster.is_not_held("p1").await?;
     let held = cluster.held_count().await?;
-    ensure!(held == PODS - 2, "{held} are held");
+    ensure!(held == PODS - 2, "{held} have the hold");
     belayer.stop().await
 }
 
 async fn all_held(cluster: &Cluster) -> Result<()> {
-    eventually("all pods are held", Duration::from_secs(30), async || {
-        let held = cluster.held_count().await?;
-        ensure!(held == PODS, "{held} of {PODS} are held");
-        Ok(())
-    })
+    eventually(
+        "all pods have the hold",
+        Duration::from_secs(30),
+        async || {
+            let held = cluster.held_count().await?;
+            ensure!(held == PODS, "{held} of {PODS} have the hold");
+            Ok(())
+        },
+    )
     .await
 }

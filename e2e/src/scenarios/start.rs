@@ -1,4 +1,4 @@
-//! Starts that cannot work: one clear line, exit code 2, never a panic.
+//! Starts with wrong input: one clear line, exit code 2, never a panic.
 
 use std::fs;
 use std::net::TcpListener;
@@ -17,7 +17,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         ),
         Scenario::alone(
             "server-not-there-yet",
-            "an unreachable API server is waited for",
+            "Belayer waits for an unreachable API server",
             waits_for_server,
         ),
     ]
@@ -29,12 +29,12 @@ async fn refused(cluster: Cluster) -> Result<()> {
     let default = BelayerOptions::default;
     let cases = [
         (
-            "a kubeconfig that is none",
+            "an invalid kubeconfig",
             default().kubeconfig(&broken),
             "broken.kubeconfig",
         ),
         (
-            "a kubeconfig that is not there",
+            "a missing kubeconfig",
             default().kubeconfig("/nowhere/kubeconfig"),
             "/nowhere/kubeconfig",
         ),
@@ -49,7 +49,7 @@ async fn refused(cluster: Cluster) -> Result<()> {
             "podFinaliser",
         ),
         (
-            "a bad duration",
+            "an invalid duration",
             default().config("podFinalizer:\n  resync: soon\n"),
             "resync",
         ),
@@ -61,7 +61,7 @@ async fn refused(cluster: Cluster) -> Result<()> {
         ensure!(status.code() == Some(2), "{what}: {status}\n{log}");
         ensure!(
             log.contains(named),
-            "{what}: the message does not name {named}\n{log}"
+            "{what}: the message does not contain {named}\n{log}"
         );
         ensure!(!log.contains("panicked"), "{what}: a panic\n{log}");
     }
@@ -69,20 +69,20 @@ async fn refused(cluster: Cluster) -> Result<()> {
 }
 
 async fn waits_for_server(cluster: Cluster) -> Result<()> {
-    // A port that nobody listens on.
-    let nobody = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    let mut belayer = cluster.spawn_belayer(&BelayerOptions::default().through(nobody))?;
+    // A port on which no process listens.
+    let closed = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let mut belayer = cluster.spawn_belayer(&BelayerOptions::default().through(closed))?;
     ensure!(
         belayer.ended(Duration::from_secs(4)).await.is_err(),
-        "it gave up"
+        "it exited"
     );
     eventually(
-        "it says that it waits",
+        "the log reports that it waits",
         Duration::from_secs(10),
         async || {
             ensure!(
-                belayer.log()?.contains(&nobody.to_string()),
-                "nothing about {nobody} in its log"
+                belayer.log()?.contains(&closed.to_string()),
+                "the log does not name {closed}"
             );
             Ok(())
         },
@@ -90,10 +90,10 @@ async fn waits_for_server(cluster: Cluster) -> Result<()> {
     .await?;
     ensure!(
         belayer.holds().await.is_ok(),
-        "its debug endpoint does not answer meanwhile"
+        "its debug endpoint does not respond meanwhile"
     );
     belayer.stop().await?;
-    // The same cluster is as good as before.
+    // The cluster itself works as before.
     let belayer = cluster.start_belayer().await?;
     let workflow = cluster.workflow("w").await?;
     cluster.create(&pod("a").of(&workflow)).await?;

@@ -1,5 +1,5 @@
-//! `belayer stuck` and `belayer explain` on causes from the real world: one fixture each, and what
-//! they do without rights.
+//! `belayer stuck` and `belayer explain` on real causes, one fixture each, and with missing RBAC
+//! permissions.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 async fn permission_missing(cluster: Cluster) -> Result<()> {
     let tool = Tool::with_rights_but(&cluster, &["secrets"]).await?;
-    // Where there is no RBAC, a fault stands for it.
+    // Where there is no RBAC, a fault denies the request.
     let _fault = cluster.faults().ok().map(|faults| {
         let secrets = Match::verb(Verb::List)
             .resource("secrets")

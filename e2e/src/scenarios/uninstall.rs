@@ -1,4 +1,4 @@
-//! The ways in which Belayer is removed: in order, out of order, and with nothing but kubectl.
+//! Ways to remove Belayer: in the documented order, in another order, and with kubectl only.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -10,10 +10,8 @@ use serde_json::json;
 
 use super::admission::remove_cluster_wide;
 use super::drain::back_to_work;
-use crate::control_plane::ClaimController;
-use crate::harness::{
-    CLAIM_HOLD, Cluster, HOLD, Scenario, eventually, finalizers, pod, throughout,
-};
+use crate::control_plane::PvcController;
+use crate::harness::{Cluster, HOLD, PVC_HOLD, Scenario, eventually, finalizers, pod, throughout};
 use crate::kinds;
 use crate::providers::Capability::{AdmissionPolicies, Faults, Kubectl};
 use crate::providers::{apply, manifest};
@@ -26,7 +24,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "break-glass",
-            "the very commands of the documentation take every hold off with kubectl alone",
+            "the commands of the documentation remove every hold with kubectl only",
             break_glass,
         )
         .needs([Kubectl])
@@ -40,22 +38,22 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .within(LONG),
         Scenario::alone(
             "namespace-deleted",
-            "Belayer's namespace is deleted all the same: no new hold, and drain cleans up",
+            "Belayer's namespace is deleted anyway: no new hold is added, and drain removes the rest",
             namespace_deleted,
         )
-        // Only where the cluster is not needed afterwards.
+        // Only if the cluster is not needed afterwards.
         .needs([Faults])
         .within(LONG),
         Scenario::alone(
             "delete-manifests-first",
-            "the manifests are deleted before anybody drained: what is held goes by drain",
+            "the manifests are deleted before a drain: a later drain removes the holds",
             delete_manifests_first,
         )
         .needs([Faults, Kubectl])
         .within(LONG),
         Scenario::alone(
             "pod-writes-are-limited",
-            "a policy limits our account's writes to our finalizers and annotations; we never notice",
+            "a policy limits Belayer's account to its own finalizers and annotations; Belayer works unchanged",
             pod_writes,
         )
         .needs([AdmissionPolicies])
@@ -68,7 +66,7 @@ fn recipe() -> Result<String> {
     let page = include_str!("../../../docs/uninstall.md");
     let (_, section) = page
         .split_once("\n## Break glass\n")
-        .context("no recipe in the documentation")?;
+        .context("the documentation has no section Break glass")?;
     let section = section.split("\n## ").next().unwrap_or(section);
     let blocks: Vec<&str> = section
         .split("\n```sh\n")
@@ -82,42 +80,42 @@ fn recipe() -> Result<String> {
 async fn break_glass(cluster: Cluster) -> Result<()> {
     cluster
         .backend()
-        .switch_claim_controller(ClaimController::Off)
+        .switch_pvc_controller(PvcController::Off)
         .await?;
     cluster.fill(20).await?;
-    let only_ours = json!({ "metadata": { "finalizers": [CLAIM_HOLD] } });
+    let only_ours = json!({ "metadata": { "finalizers": [PVC_HOLD] } });
     for name in ["used", "free"] {
-        cluster.create_claim(name, json!({})).await?;
+        cluster.create_pvc(name, json!({})).await?;
         cluster
-            .claims()
+            .pvcs()
             .patch(name, &PatchParams::default(), &Patch::Merge(&only_ours))
             .await?;
     }
     cluster.bound(pod("web").claim("used")).await?;
-    let before = cluster.census().await?;
-    let said = shell(&cluster, &recipe()?).await?;
-    let after = cluster.census().await?;
+    let before = cluster.held_objects().await?;
+    let printed = shell(&cluster, &recipe()?).await?;
+    let after = cluster.held_objects().await?;
     let left: Vec<_> = after.ours.iter().collect();
     ensure!(
-        left == [(&"claims/used".to_owned(), &vec![CLAIM_HOLD.to_owned()])],
-        "left: {left:?}\n{said}"
+        left == [(&"claims/used".to_owned(), &vec![PVC_HOLD.to_owned()])],
+        "left: {left:?}\n{printed}"
     );
-    after.lost_only_our_holds(&before)?;
+    after.lost_only_belayer_holds(&before)?;
     ensure!(
-        said.contains(&format!("in use: {}/used", cluster.namespace())),
-        "{said}"
+        printed.contains(&format!("in use: {}/used", cluster.namespace())),
+        "{printed}"
     );
     cluster.remove("web").await?;
-    let said = shell(&cluster, &recipe()?).await?;
-    ensure!(said.contains("no hold of Belayer is left"), "{said}");
+    let printed = shell(&cluster, &recipe()?).await?;
+    ensure!(printed.contains("no hold of Belayer is left"), "{printed}");
     back_to_work(&cluster).await?;
     cluster
         .backend()
-        .switch_claim_controller(ClaimController::On)
+        .switch_pvc_controller(PvcController::On)
         .await
 }
 
-/// Runs a script as an admin would, and says what it printed.
+/// Runs a script as an admin would, and returns its output.
 pub(super) async fn shell(cluster: &Cluster, script: &str) -> Result<String> {
     let cache = cluster.dir().join("kubectl-cache");
     let output = tokio::process::Command::new("bash")
@@ -129,11 +127,11 @@ pub(super) async fn shell(cluster: &Cluster, script: &str) -> Result<String> {
         .output();
     let output = tokio::time::timeout(LONG, output)
         .await
-        .context("the recipe did not end")??;
+        .context("the script did not exit in time")??;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
-    ensure!(output.status.success(), "{}: {said}", output.status);
-    Ok(said)
+    let printed = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    ensure!(output.status.success(), "{}: {printed}", output.status);
+    Ok(printed)
 }
 
 async fn guarded(cluster: Cluster) -> Result<()> {
@@ -153,7 +151,7 @@ async fn refuses_until_drained(cluster: &Cluster) -> Result<()> {
     let workflow = cluster.workflow("w").await?;
     cluster.create(&pod("a").of(&workflow).held()).await?;
     let namespaces = kinds::namespaces(cluster.client());
-    // Admission is asked all the same, and the cluster is needed afterwards.
+    // A dry run: admission applies all the same, and the cluster is needed afterwards.
     let try_it = DeleteParams {
         dry_run: true,
         ..DeleteParams::default()
@@ -182,13 +180,13 @@ async fn refuses_until_drained(cluster: &Cluster) -> Result<()> {
         .await
     };
     refused(true).await?;
-    // Another namespace is nobody's business.
+    // Other namespaces are not affected.
     namespaces.delete(cluster.namespace(), &try_it).await?;
-    cluster.drain(&[]).await?.ended_with(0)?;
+    cluster.drain(&[]).await?.exited_with(0)?;
     cluster.is_not_held("a").await?;
     refused(false).await?;
-    // Back to work, it is guarded again.
-    cluster.drain(&["--resume"]).await?.ended_with(0)?;
+    // After --resume, it is protected again.
+    cluster.drain(&["--resume"]).await?.exited_with(0)?;
     refused(true).await
 }
 
@@ -199,47 +197,55 @@ async fn namespace_deleted(cluster: Cluster) -> Result<()> {
     cluster.is_held("a").await?;
     cluster.workflow_is_held("w").await?;
     let namespaces = kinds::namespaces(cluster.client());
-    // As a foreign finalizer would have it, it takes a while to go.
+    // A foreign finalizer delays the removal.
     let slow = json!({ "metadata": { "finalizers": ["z.example.com/slow"] } });
     let params = PatchParams::default();
     namespaces
         .patch(HOME, &params, &Patch::Merge(&slow))
         .await?;
     namespaces.delete(HOME, &DeleteParams::default()).await?;
-    eventually("Belayer knows", SOON, async || {
+    eventually("Belayer has noticed the deletion", SOON, async || {
         ensure!(
             belayer.log()?.contains("own namespace is being deleted"),
-            "its log does not say so"
+            "its log does not report it"
         );
         Ok(())
     })
     .await?;
     cluster.create(&pod("b").of(&workflow)).await?;
     stays_free(&cluster, "b").await?;
-    let said = cluster.drain(&[]).await?.ended_with(0)?;
+    let printed = cluster.drain(&[]).await?.exited_with(0)?;
     cluster.is_not_held("a").await?;
-    ensure!(cluster.census().await?.ours.is_empty(), "{}", said.out);
+    ensure!(
+        cluster.held_objects().await?.ours.is_empty(),
+        "{}",
+        printed.out
+    );
     let gone = json!({ "metadata": { "finalizers": null } });
     namespaces
         .patch(HOME, &params, &Patch::Merge(&gone))
         .await?;
-    eventually("the namespace is gone", SOON, async || {
-        ensure!(namespaces.get_opt(HOME).await?.is_none(), "it is there");
+    eventually("the namespace is removed", SOON, async || {
+        ensure!(namespaces.get_opt(HOME).await?.is_none(), "it still exists");
         Ok(())
     })
     .await?;
     belayer.kill().await?;
-    // And when nothing of Belayer is left at all.
+    // And when nothing of Belayer's installation is left.
     cluster.create(&pod("c").of(&workflow).held()).await?;
-    let said = cluster.drain(&[]).await?.ended_with(0)?;
-    ensure!(said.err.contains("namespace is not there"), "{}", said.err);
+    let printed = cluster.drain(&[]).await?.exited_with(0)?;
+    ensure!(
+        printed.err.contains("namespace is not there"),
+        "{}",
+        printed.err
+    );
     cluster.is_not_held("c").await
 }
 
 async fn stays_free(cluster: &Cluster, name: &str) -> Result<()> {
-    throughout("it is not held", Duration::from_secs(3), async || {
+    throughout("the pod gets no hold", Duration::from_secs(3), async || {
         let seen = cluster.pods().get(name).await?;
-        ensure!(!finalizers(&seen).contains(&HOLD), "it is");
+        ensure!(!finalizers(&seen).contains(&HOLD), "it has a hold");
         Ok(())
     })
     .await
@@ -251,7 +257,7 @@ async fn delete_manifests_first(cluster: Cluster) -> Result<()> {
     cluster.create(&pod("a").of(&workflow)).await?;
     cluster.is_held("a").await?;
     let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/manifests");
-    let said = shell(
+    let printed = shell(
         &cluster,
         &format!(
             "kubectl delete -k {} --ignore-not-found --wait=false",
@@ -259,14 +265,23 @@ async fn delete_manifests_first(cluster: Cluster) -> Result<()> {
         ),
     )
     .await?;
-    ensure!(said.contains("namespace \"belayer-system\""), "{said}");
-    // With the Deployment goes the process.
+    ensure!(
+        printed.contains("namespace \"belayer-system\""),
+        "{printed}"
+    );
+    // Deleting the Deployment ends the process.
     belayer.kill().await?;
     let seen = cluster.pods().get("a").await?;
-    ensure!(finalizers(&seen).contains(&HOLD), "who let it go?");
-    cluster.drain(&[]).await?.ended_with(0)?;
+    ensure!(
+        finalizers(&seen).contains(&HOLD),
+        "the hold was removed without Belayer"
+    );
+    cluster.drain(&[]).await?.exited_with(0)?;
     cluster.is_not_held("a").await?;
-    ensure!(cluster.census().await?.ours.is_empty(), "something is held");
+    ensure!(
+        cluster.held_objects().await?.ours.is_empty(),
+        "there are remaining holds"
+    );
     Ok(())
 }
 
@@ -289,7 +304,7 @@ async fn limited(cluster: &Cluster) -> Result<()> {
     let built = pod("a").of(&workflow).finalizer(foreign);
     let built = built.annotation("example.com/big", &big);
     cluster.create(&built).await?;
-    // As Belayer's account, which has the right to patch pods.
+    // As Belayer's account, which has the permission to patch pods.
     let kubeconfig = cluster.backend().belayer_kubeconfig();
     let ours = kinds::pods(
         &crate::control_plane::client(kubeconfig).await?,
@@ -308,11 +323,11 @@ async fn limited(cluster: &Cluster) -> Result<()> {
         json!({ "metadata": { "ownerReferences": [] } }),
         json!({ "spec": { "activeDeadlineSeconds": 5 } }),
     ];
-    eventually("the policy is in force", SOON, async || {
-        // Another value each time: what changes nothing is allowed.
+    eventually("the policy is effective", SOON, async || {
+        // A new value each time: a patch without a change is allowed.
         let value = jiff::Timestamp::now().as_microsecond().to_string();
         let tried = patch(json!({ "metadata": { "labels": { "try": value } } })).await;
-        ensure!(tried.is_err(), "not yet");
+        ensure!(tried.is_err(), "not denied yet");
         Ok(())
     })
     .await?;
@@ -329,7 +344,7 @@ async fn limited(cluster: &Cluster) -> Result<()> {
     ] {
         patch(allowed).await?;
     }
-    // An admin is not limited, and Belayer does not notice.
+    // An admin is not limited, and Belayer is not affected.
     cluster
         .merge("a", json!({ "metadata": { "labels": { "a": "b" } } }))
         .await?;

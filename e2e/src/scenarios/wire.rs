@@ -1,4 +1,4 @@
-//! What travels as protobuf is read as what travels as JSON.
+//! Protobuf and JSON decode to the same objects.
 
 use std::time::Duration;
 
@@ -29,13 +29,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::shared(
             "protobuf-and-json-agree",
-            "every pod, namespace and workflow is read alike in both formats",
+            "every pod, namespace and workflow decodes to the same object from both formats",
             agree,
         )
         .needs([Capability::Protobuf]),
         Scenario::shared(
             "protobuf-informer",
-            "an informer syncs and follows by protobuf, in a stream and in pages",
+            "an informer lists and watches with protobuf, in a stream and in pages",
             follow,
         )
         .needs([Capability::Protobuf]),
@@ -55,7 +55,7 @@ fn context() -> DecodeContext {
     }
 }
 
-/// Pods of every shape that is read.
+/// Pods with all fields that are decoded.
 async fn different_pods(cluster: &Cluster) -> Result<()> {
     let workflow = cluster.workflow("w").await?;
     cluster
@@ -116,7 +116,7 @@ async fn different_pods(cluster: &Cluster) -> Result<()> {
             "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } },
         },
     }))?;
-    kinds::claims(cluster.client(), cluster.namespace())
+    kinds::pvcs(cluster.client(), cluster.namespace())
         .create(&PostParams::default(), &claim)
         .await?;
     let keeping = pod("deleting").finalizer("example.org/keep");
@@ -136,7 +136,7 @@ async fn agree(cluster: Cluster) -> Result<()> {
     let workflows = Resource::new("argoproj.io", "v1alpha1", "Workflow", "workflows");
     let workflows = compare::<OwnerMeta>(&cluster, &workflows).await?;
     cluster.note(format!(
-        "{read} pods, {claims} claims, {namespaces} namespaces and {workflows} workflows alike"
+        "{read} pods, {claims} PVCs, {namespaces} namespaces and {workflows} workflows compared"
     ));
     drop_foreign(&cluster).await
 }
@@ -146,7 +146,7 @@ async fn drop_foreign(cluster: &Cluster) -> Result<()> {
     cluster.merge("deleting", off).await.map(drop)
 }
 
-/// Lists everything there is in both formats until nothing changed in between. How many there are.
+/// Lists all objects in both formats until nothing changed in between. Returns their number.
 async fn compare<K>(cluster: &Cluster, resource: &Resource) -> Result<usize>
 where
     K: SlimJson + SlimProtobuf + PartialEq,
@@ -164,17 +164,20 @@ where
             continue;
         }
         let (json, protobuf) = (objects(json)?, objects(protobuf)?);
-        ensure!(json.len() == protobuf.len(), "another number of objects");
+        ensure!(
+            json.len() == protobuf.len(),
+            "the numbers of objects differ"
+        );
         for (json, protobuf) in json.iter().zip(&protobuf) {
             ensure!(
                 json == protobuf,
-                "{json:?}\nis read from protobuf as\n{protobuf:?}"
+                "{json:?}\ndecodes from protobuf as\n{protobuf:?}"
             );
         }
-        ensure!(!json.is_empty(), "there is no {resource:?}");
+        ensure!(!json.is_empty(), "the cluster has no {resource:?}");
         return Ok(json.len());
     }
-    bail!("the objects changed all the time")
+    bail!("the objects kept changing")
 }
 
 fn objects<K>(page: Page<K>) -> Result<Vec<K>> {

@@ -1,4 +1,4 @@
-//! Workflows that are held until all their pods have been released.
+//! Workflows keep a hold until all their pods have been released.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,58 +26,58 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::shared(
             "workflow-held-behind-others",
-            "a workflow is held; others' finalizers stay and are not waited for",
+            "a workflow gets a hold; foreign finalizers stay and do not delay its release",
             foreign,
         ),
         Scenario::shared(
             "workflow-goes-after-its-pods",
-            "the pods are let go first, then the workflow",
+            "the pods are released first, then the workflow",
             order,
         )
         .needs([Recorder]),
         Scenario::shared(
             "workflow-same-name-elsewhere",
-            "one of two namesakes in two namespaces goes alone",
+            "of two workflows of one name in two namespaces only one is released",
             namesakes,
         ),
         Scenario::shared(
             "workflow-same-name-at-once",
-            "a workflow made anew under its name is not taken for the old one",
+            "a workflow re-created under its name is not mistaken for the old one",
             same_name_at_once,
         )
         .needs([GarbageCollector]),
         Scenario::shared(
             "workflow-deleted-amid-creation",
-            "pods created during and after the deletion go too",
+            "pods created during and after the deletion are released too",
             amid_creation,
         )
         .needs([GarbageCollector]),
         Scenario::shared(
             "workflow-namespace-deleted",
-            "a namespace full of workflows and pods goes",
+            "a namespace with many workflows and pods is removed",
             namespace_deleted,
         )
         .needs([NamespaceDeletion])
         .within(SOON * 4),
         Scenario::alone(
             "workflow-finalizer-alone",
-            "with pod-finalizer switched off nothing is left behind either",
+            "with pod-finalizer switched off no hold is left either",
             alone,
         )
         .needs([GarbageCollector]),
         Scenario::alone(
             "workflow-kind-comes-and-goes",
-            "without the CRD Belayer works; it is taken up and let go",
+            "Belayer works without the CRD, and follows its installation and removal",
             kind_comes_and_goes,
         ),
         Scenario::alone(
             "workflow-mistyped-selector",
-            "a rule that selects nothing drops no rope, unless that many are meant",
+            "a selector that matches nothing releases no hold, unless the limit is raised",
             mistyped_selector,
         ),
         Scenario::alone(
             "workflow-policy-ties-hold",
-            "the admission policy holds workflows and obeys its switch",
+            "the admission policy adds the hold to workflows and respects its switch",
             policy,
         )
         .needs([AdmissionPolicies]),
@@ -97,7 +97,7 @@ async fn foreign(cluster: Cluster) -> Result<()> {
     cluster
         .delete_workflow("w", PropagationPolicy::Background)
         .await?;
-    // The pod goes while others hold the workflow, and the workflow while others hold the pod.
+    // Other finalizers keep the workflow while the pod is released, and the pod while the workflow is released.
     cluster.is_not_held("a").await?;
     eventually("the workflow is released", SOON, async || {
         let seen = cluster.workflows().get("w").await?;
@@ -118,15 +118,15 @@ async fn foreign(cluster: Cluster) -> Result<()> {
     Ok(())
 }
 
-/// ORDER, from the record of what was written.
+/// ORDER, checked in the record of writes.
 async fn order(cluster: Cluster) -> Result<()> {
     let workflow = cluster.workflow("w").await?;
     cluster.workflow_is_held("w").await?;
     let pods = (0..20).map(|index| pod(format!("p{index}")).of(&workflow));
     cluster.create_all(pods).await?;
-    eventually("all pods are held", SOON, async || {
+    eventually("all pods have the hold", SOON, async || {
         let held = cluster.held_count().await?;
-        ensure!(held == 20, "{held} are held");
+        ensure!(held == 20, "{held} have the hold");
         Ok(())
     })
     .await?;
@@ -134,7 +134,7 @@ async fn order(cluster: Cluster) -> Result<()> {
     cluster
         .delete_workflow("w", PropagationPolicy::Background)
         .await?;
-    cluster.workflow_is_gone("w", SOON).await?;
+    cluster.workflow_is_removed("w", SOON).await?;
     let writes = cluster.recorder()?.writes_since(mark)?;
     let here = format!("{}/", cluster.namespace());
     let patches: Vec<_> = writes
@@ -178,11 +178,11 @@ async fn namesakes(cluster: Cluster) -> Result<()> {
         Ok(())
     };
     cluster.is_held("a").await?;
-    eventually("its namesake's pod is held", SOON, held_there).await?;
+    eventually("the other workflow's pod has the hold", SOON, held_there).await?;
     cluster
         .delete_workflow("w", PropagationPolicy::Background)
         .await?;
-    cluster.workflow_is_gone("w", SOON).await?;
+    cluster.workflow_is_removed("w", SOON).await?;
     cluster.is_not_held("a").await?;
     cluster.belayer_has_caught_up().await?;
     held_there().await
@@ -201,7 +201,7 @@ async fn same_name_at_once(cluster: Cluster) -> Result<()> {
         cluster
             .delete_workflow("w", PropagationPolicy::Background)
             .await?;
-        // As soon as the name is free somebody takes it, and the pod's as well.
+        // As soon as the name is free, it is used again, and the pod's as well.
         let second = eventually("the name is free", SOON, async || {
             cluster.workflow("w").await
         });
@@ -223,8 +223,8 @@ async fn same_name_at_once(cluster: Cluster) -> Result<()> {
     Ok(())
 }
 
-/// The workflow is deleted while its controller, which has not noticed yet, goes on creating pods,
-/// held from their first moment as the admission policy would have it.
+/// The workflow is deleted while its controller, which has not noticed yet, keeps creating pods with
+/// a hold, as the admission policy would add it.
 async fn amid_creation(cluster: Cluster) -> Result<()> {
     let workflow = cluster.workflow("w").await?;
     cluster.workflow_is_held("w").await?;
@@ -246,10 +246,10 @@ async fn amid_creation(cluster: Cluster) -> Result<()> {
     cluster
         .delete_workflow("w", PropagationPolicy::Background)
         .await?;
-    cluster.workflow_is_gone("w", SOON).await?;
+    cluster.workflow_is_removed("w", SOON).await?;
     tokio::time::sleep(Duration::from_millis(200)).await;
     done.store(true, Ordering::Relaxed);
-    let created = creator.await.context("the creator")??;
+    let created = creator.await.context("the task that creates pods")??;
     cluster.note(format!("{created} pods"));
     cluster.is_empty(SOON).await
 }
@@ -266,7 +266,7 @@ async fn namespace_deleted(cluster: Cluster) -> Result<()> {
     }
     let namespaces = kinds::namespaces(cluster.client());
     namespaces.delete(&doomed, &DeleteParams::default()).await?;
-    eventually("the namespace is gone", SOON * 3, async || {
+    eventually("the namespace is removed", SOON * 3, async || {
         let pods = cluster
             .pods_in(&doomed)
             .list_metadata(&ListParams::default())
@@ -276,7 +276,7 @@ async fn namespace_deleted(cluster: Cluster) -> Result<()> {
             .await?;
         ensure!(
             namespaces.get_opt(&doomed).await?.is_none(),
-            "{} pods and {} workflows are left",
+            "{} pods and {} workflows remain",
             pods.items.len(),
             workflows.items.len()
         );
@@ -290,7 +290,7 @@ async fn alone(cluster: Cluster) -> Result<()> {
         .argument("--controllers=*,-pod-finalizer")
         .argument("--on-disable=keep");
     let gone = cluster.workflow("gone").await?;
-    cluster.force_workflow_away("gone").await?;
+    cluster.force_workflow_removal("gone").await?;
     cluster
         .create(
             &pod("of-gone")
@@ -300,7 +300,7 @@ async fn alone(cluster: Cluster) -> Result<()> {
         )
         .await?;
     let belayer = cluster.start_belayer_with(&options).await?;
-    // Held by a pod-finalizer of earlier.
+    // With a hold of an earlier pod-finalizer.
     let workflow = cluster.workflow("w").await?;
     cluster.workflow_is_held("w").await?;
     let pods = (0..10).map(|index| pod(format!("p{index}")).of(&workflow).held());
@@ -310,7 +310,7 @@ async fn alone(cluster: Cluster) -> Result<()> {
     cluster
         .delete_workflow("w", PropagationPolicy::Foreground)
         .await?;
-    cluster.workflow_is_gone("w", SOON).await?;
+    cluster.workflow_is_removed("w", SOON).await?;
     cluster.is_not_held("of-gone").await?;
     cluster
         .merge("of-gone", json!({ "metadata": { "finalizers": null } }))
@@ -326,8 +326,11 @@ async fn kind_comes_and_goes(cluster: Cluster) -> Result<()> {
         Ok(())
     };
     let is_removed = async || {
-        eventually("the kind is gone", SOON, async || {
-            ensure!(definitions.get_opt(CRD).await?.is_none(), "it is there");
+        eventually("the CRD is removed", SOON, async || {
+            ensure!(
+                definitions.get_opt(CRD).await?.is_none(),
+                "the CRD still exists"
+            );
             Ok(())
         })
         .await
@@ -335,10 +338,10 @@ async fn kind_comes_and_goes(cluster: Cluster) -> Result<()> {
     remove().await?;
     is_removed().await?;
     let belayer = cluster.start_belayer().await?;
-    eventually("Belayer says that it waits", SOON, async || {
+    eventually("Belayer's log reports that it waits", SOON, async || {
         ensure!(
             belayer.log()?.contains("this kind is not served"),
-            "it says nothing"
+            "the log does not report it"
         );
         Ok(())
     })
@@ -350,7 +353,7 @@ async fn kind_comes_and_goes(cluster: Cluster) -> Result<()> {
         let name = format!("p{round}");
         cluster.create(&pod(&name).of(&workflow)).await?;
         cluster.is_held(&name).await?;
-        // Its objects are deleted first, and have to go by themselves.
+        // Its objects are deleted first, and must be removed without help.
         remove().await?;
         cluster.is_not_held(&name).await?;
         is_removed().await?;
@@ -371,9 +374,9 @@ async fn mistyped_selector(cluster: Cluster) -> Result<()> {
     for index in 0..workflows {
         cluster.workflow(&format!("w{index}")).await?;
     }
-    eventually("all are held", SOON, async || {
+    eventually("all workflows have the hold", SOON, async || {
         let held = held().await?;
-        ensure!(held == workflows, "{held} are held");
+        ensure!(held == workflows, "{held} have the hold");
         Ok(())
     })
     .await?;
@@ -382,36 +385,36 @@ async fn mistyped_selector(cluster: Cluster) -> Result<()> {
     let config = format!("workflowFinalizer: {{{nothing}}}");
     let options = BelayerOptions::default().config(&config);
     let belayer = cluster.start_belayer_with(&options).await?;
-    eventually("it says how many it keeps", SOON, async || {
+    eventually("it reports how many it keeps", SOON, async || {
         let labels = [("controller", "workflow-finalizer")];
         let kept = belayer.metric("belayer_unselected_kept", &labels).await?;
         ensure!(kept >= workflows as f64, "{kept} kept");
-        let told = belayer.log()?.contains("MassReleaseHeldBack");
-        ensure!(told, "no Event says so");
+        let reported = belayer.log()?.contains("MassReleaseHeldBack");
+        ensure!(reported, "no Event reports it");
         Ok(())
     })
     .await?;
     let kept = held().await?;
     ensure!(kept == workflows, "{kept} of {workflows} were kept");
-    // One that is being deleted goes all the same.
+    // One that is being deleted is released all the same.
     cluster
         .delete_workflow("w0", PropagationPolicy::Background)
         .await?;
-    cluster.workflow_is_gone("w0", SOON).await?;
+    cluster.workflow_is_removed("w0", SOON).await?;
     belayer.stop().await?;
     let config = format!("workflowFinalizer: {{maxUnselected: 100%, {nothing}}}");
     let options = BelayerOptions::default().config(&config);
     let belayer = cluster.start_belayer_with(&options).await?;
-    eventually("all are let go", SOON, async || {
+    eventually("all are released", SOON, async || {
         let held = held().await?;
-        ensure!(held == 0, "{held} are held");
+        ensure!(held == 0, "{held} still have the hold");
         Ok(())
     })
     .await?;
     belayer.stop().await
 }
 
-/// No Belayer runs: what is on a workflow, the policy has put there.
+/// No Belayer runs, so the policy has added every hold.
 async fn policy(cluster: Cluster) -> Result<()> {
     apply(cluster.client(), manifest("workflow-hold-policy")?).await?;
     let shown = policy_obeys(&cluster).await;
@@ -429,7 +432,7 @@ async fn policy_obeys(cluster: &Cluster) -> Result<()> {
     created_with(cluster, &[], &[]).await
 }
 
-/// A policy is learned a moment after it was changed.
+/// A changed policy is effective a little later.
 async fn created_with(cluster: &Cluster, given: &[&str], expected: &[&str]) -> Result<()> {
     eventually(&format!("created with {expected:?}"), SOON, async || {
         let name = format!("w-{}", jiff::Timestamp::now().as_nanosecond());

@@ -1,4 +1,4 @@
-//! Workflows by the thousand, and one of thousands of pods.
+//! Thousands of workflows, and one workflow with thousands of pods.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "workflow-deleting-goes-first",
-            "one deleting workflow is not behind thousands of ordinary ones",
+            "the release of one workflow does not wait behind thousands of others",
             deleting_first,
         )
         .needs([Recorder])
@@ -25,7 +25,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .with_load(Load::Heavy),
         Scenario::alone(
             "workflow-of-thousands-of-pods",
-            "one PATCH per pod and one live check",
+            "one PATCH per pod and one live read",
             thousands,
         )
         .needs([Recorder])
@@ -34,7 +34,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// Thousands of workflows that only have to be held, and one that is being deleted.
+/// Thousands of workflows that only need a hold, and one that is being deleted.
 async fn deleting_first(cluster: Cluster) -> Result<()> {
     let ordinary = if cluster.can(Faults) { 5_000 } else { 500 };
     let metadata = json!({ "finalizers": [WORKFLOW_HOLD] });
@@ -58,7 +58,7 @@ async fn deleting_first(cluster: Cluster) -> Result<()> {
         .await?;
     let mark = cluster.recorder()?.mark()?;
     let belayer = cluster.spawn_belayer(&BelayerOptions::default())?;
-    cluster.workflow_is_gone("urgent", SOON).await?;
+    cluster.workflow_is_removed("urgent", SOON).await?;
     let writes = cluster.recorder()?.writes_since(mark)?;
     let urgent = format!("{}/urgent", cluster.namespace());
     let before = writes
@@ -67,12 +67,12 @@ async fn deleting_first(cluster: Cluster) -> Result<()> {
         .filter(|write| write.resource == "workflows")
         .count();
     cluster.note(format!(
-        "{before} of {ordinary} ordinary workflows were written to before the deleting one was let go"
+        "{before} of {ordinary} other workflows were patched before the deleted one was released"
     ));
-    // Whoever has a worker when its turn comes finishes; the queue is not waited for.
+    // Workers finish the key they have; the queue must not delay the release.
     ensure!(
         before <= ordinary / 4,
-        "{before} of {ordinary} were served before it"
+        "{before} of {ordinary} were patched before it"
     );
     belayer.stop().await
 }
@@ -92,7 +92,7 @@ async fn thousands(cluster: Cluster) -> Result<()> {
         .delete_workflow("w", PropagationPolicy::Background)
         .await?;
     cluster
-        .workflow_is_gone("w", Duration::from_secs(300))
+        .workflow_is_removed("w", Duration::from_secs(300))
         .await?;
     let took = started.elapsed().as_secs_f64();
     let gets = cluster.recorder()?.gets("workflows")? - gets;
@@ -109,21 +109,24 @@ async fn thousands(cluster: Cluster) -> Result<()> {
     let looks = belayer.metric("belayer_facts_total", &pods_list).await?;
     cluster.note(format!(
         "{pods} pods in {took:.1} s: {of_pods} patches of pods, {of_workflows} of the workflow, {others} other \
-         writes, {looks} list(s) of pods, {gets} look(s) at the workflow"
+         writes, {looks} lists of pods, {gets} live reads of the workflow"
     ));
     ensure!(of_pods == pods, "{of_pods} patches for {pods} pods");
     ensure!(of_workflows == 1, "{of_workflows} patches of the workflow");
-    ensure!(looks <= 1.0 && gets <= 1, "{looks} lists, {gets} looks");
-    let told = kinds::events(cluster.client(), cluster.namespace())
+    ensure!(
+        looks <= 1.0 && gets <= 1,
+        "{looks} lists, {gets} live reads"
+    );
+    let reported = kinds::events(cluster.client(), cluster.namespace())
         .list(&ListParams::default())
         .await?;
-    let waits = told.items.iter().find(|event| {
+    let waits = reported.items.iter().find(|event| {
         event.data["reason"] == "DeletionWaits"
             && event.data["involvedObject"]["kind"] == "Workflow"
     });
     match waits {
         Some(event) => cluster.note(event.data["message"].to_string()),
-        None => bail!("no Event says that the deletion waits"),
+        None => bail!("no Event reports that the deletion waits"),
     }
     if cluster.can(GarbageCollector) {
         cluster.is_empty(Duration::from_secs(240)).await?;

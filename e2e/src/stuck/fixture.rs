@@ -1,13 +1,13 @@
-//! A fixture as it stands in its file.
+//! The file format of a fixture.
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A cause: what is made, what is then deleted, what is asked.
+/// A cause: objects to create, objects to delete, and commands to run.
 ///
-/// `$ns` stands for the scenario's namespace, `$now` for the present, `$uid(Kind/name)` for the UID
-/// of something made before.
+/// `$ns` is the scenario's namespace, `$now` the current time, `$uid(Kind/name)` the UID of an
+/// object created before.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Fixture {
@@ -17,7 +17,7 @@ pub(crate) struct Fixture {
     pub(crate) runs: Vec<Run>,
 }
 
-/// One step of making things hang.
+/// One step of creating stuck objects.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Step {
@@ -54,7 +54,7 @@ pub(crate) struct Run {
     pub(crate) exit: i32,
 }
 
-/// A fixture's name, its text and what is expected.
+/// A fixture's name, text and expected output.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct File {
     pub(crate) name: &'static str,
@@ -64,7 +64,7 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Reads it, with the scenario's own names put in.
+    /// Parses it, with the scenario's values substituted.
     pub(crate) fn read(&self, namespace: &str) -> Result<Fixture> {
         let now = jiff::Timestamp::now();
         let text = self
@@ -77,7 +77,7 @@ impl File {
 
 macro_rules! fixtures {
     ($($name:literal: $shows:literal,)*) => {
-        /// All of them.
+        /// All fixtures.
         pub(crate) const FIXTURES: &[File] = &[$(File {
             name: concat!("stuck-", $name),
             shows: $shows,
@@ -88,24 +88,24 @@ macro_rules! fixtures {
 }
 
 fixtures! {
-    "namespace-controller-gone": "a namespace with custom resources whose controller is gone",
-    "dead-api": "an aggregated API that is down, and a namespace behind it",
+    "namespace-controller-gone": "a namespace with custom resources whose controller is not running",
+    "dead-api": "an aggregated API that is down, and a namespace that waits for it",
     "foreground": "foreground deletion that a dependent blocks",
-    "claim-in-use": "a claim that a pod uses",
-    "volume-attached": "a volume that is attached to a node",
-    "node-gone": "a pod on a node that is gone",
-    "crd-instances": "a definition with instances",
+    "claim-in-use": "a PVC that a pod uses",
+    "volume-attached": "a PV that is attached to a node",
+    "node-gone": "a pod on a missing node",
+    "crd-instances": "a CRD with instances",
     "argo-controller-down": "Argo's finalizer with its controller scaled to zero",
     "artifact-gc": "artifact GC whose controller is alive",
     "two-causes": "two finalizers on one object",
-    "unknown-finalizer": "a finalizer that nobody knows",
+    "unknown-finalizer": "an unknown finalizer",
     "webhook": "a webhook without endpoints that refuses the removal",
-    "within-grace": "a deletion within its grace does not hang",
-    "our-rows": "pods at each row of pod-finalizer's table",
-    "our-claim": "claims that Belayer holds: one in use, one not",
-    "our-lease": "a claim in use, and a Belayer that only its Lease shows",
-    "our-down": "a claim in use, and a Belayer that is down",
-    "our-workflow": "workflows that Belayer holds: one with held pods, one without",
+    "within-grace": "a deletion within its grace period is not stuck",
+    "our-rows": "pods for each rule of pod-finalizer",
+    "our-claim": "PVCs with Belayer's hold: one in use, one not",
+    "our-lease": "a PVC in use, and a Belayer of which only the Lease exists",
+    "our-down": "a PVC in use, and a Belayer that is down",
+    "our-workflow": "workflows with Belayer's hold: one whose pods have holds, one without",
     "our-status": "what Belayer holds in a namespace, and that it does not run",
     "our-hold": "a pod that Belayer's hold keeps",
 }

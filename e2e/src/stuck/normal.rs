@@ -1,4 +1,4 @@
-//! What two runs of the same thing have in common: ages, UIDs and counts left out, lines joined.
+//! The normal form of output: without ages, UIDs and counts, wrapped lines joined.
 
 /// The normal form of an output.
 pub(super) fn normal(output: &str, namespace: &str) -> String {
@@ -23,7 +23,7 @@ pub(super) fn normal(output: &str, namespace: &str) -> String {
     lines.join("\n").trim().to_owned()
 }
 
-/// A line that goes on in the next one is one line: where it breaks depends on lengths.
+/// Joins a line with its continuation: where it breaks depends on lengths.
 fn join(output: &str) -> String {
     let mut out = String::new();
     for line in output.lines() {
@@ -51,7 +51,7 @@ fn word(word: &str) -> String {
     if is_uid(bare) {
         return word.replace(bare, "<uid>");
     }
-    // As the value of something: involvedObject.uid=...
+    // The value of a pair: involvedObject.uid=...
     match word.split_once('=') {
         Some((name, value)) if is_uid(value) => format!("{name}=<uid>"),
         _ => word.to_owned(),
@@ -88,7 +88,7 @@ fn counts(text: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// How many workloads a cluster has depends on the cluster.
+/// The number of workloads depends on the cluster.
 fn workloads(text: &str) -> String {
     let mut words: Vec<&str> = text.split(' ').collect();
     for at in 1..words.len() {
@@ -100,7 +100,7 @@ fn workloads(text: &str) -> String {
     words.join(" ")
 }
 
-/// Which server it is depends on the provider.
+/// The server depends on the provider.
 fn versions(text: &str) -> String {
     let mut words: Vec<&str> = text.split(' ').collect();
     for at in 1..words.len() {

@@ -1,4 +1,4 @@
-//! Plays a fixture: makes it hang, asks the binary, compares, cleans up.
+//! Runs a fixture: creates stuck objects, runs the binary, compares its output, cleans up.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -15,20 +15,20 @@ use super::fixture::{File, Step};
 use super::normal::normal;
 use crate::harness::{Cluster, eventually};
 
-/// A step may have to wait for a kind that was just defined; an answer for controllers.
+/// A step may have to wait for a new CRD to be served; the output for controllers.
 const SOON: Duration = Duration::from_secs(30);
 
-/// The binary, spoken to as Belayer's own account so that the recorder sees what it sends.
+/// The binary, run as Belayer's own account so that the recorder sees its requests.
 pub(crate) struct Tool {
     binary: PathBuf,
     kubeconfig: PathBuf,
-    /// Rights that its account was given for this, to be taken away again.
+    /// The permissions granted to its account for this, to be removed again.
     rights: &'static str,
     client: Client,
 }
 
 impl Tool {
-    /// With the right to look at everything but these resources of the core group.
+    /// With permission to read everything but these resources of the core group.
     pub(crate) async fn with_rights_but(cluster: &Cluster, hidden: &[&str]) -> Result<Self> {
         let rights = "e2e-stuck-view";
         let tool = Self {
@@ -62,11 +62,11 @@ impl Tool {
         api(&self.client, &object)?
             .create(&PostParams::default(), &object)
             .await
-            .context("grant the rights to look")?;
+            .context("grant the read permissions")?;
         Ok(())
     }
 
-    /// Runs it to its end: exit code, standard output, standard error.
+    /// Runs it: exit code, standard output, standard error.
     pub(crate) async fn run(&self, args: &[String]) -> Result<(i32, String, String)> {
         let output = tokio::process::Command::new(&self.binary)
             .args(args)
@@ -79,14 +79,14 @@ impl Tool {
             .output();
         let output = tokio::time::timeout(SOON * 2, output)
             .await
-            .context("the command did not end")?
+            .context("the command did not exit in time")?
             .context("run the command")?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let code = output.status.code().unwrap_or(-1);
         Ok((code, text(&output.stdout), text(&output.stderr)))
     }
 
-    /// Takes the rights away.
+    /// Removes the permissions.
     pub(crate) async fn put_away(self) -> Result<()> {
         for kind in ["ClusterRoleBinding", "ClusterRole"] {
             let object = json!({
@@ -104,7 +104,7 @@ impl Tool {
     }
 }
 
-/// RBAC cannot deny: every group is named, and of the core group every resource but these.
+/// RBAC cannot deny: every group is listed, and of the core group every resource but these.
 async fn all_but(client: &Client, hidden: &[&str]) -> Result<Value> {
     let groups = client.list_api_groups().await?;
     let names: Vec<_> = groups
@@ -125,7 +125,7 @@ async fn all_but(client: &Client, hidden: &[&str]) -> Result<Value> {
     ]))
 }
 
-/// Plays it. Whatever comes of it, everything that it made is taken away.
+/// Runs it, and removes everything that it created in any case.
 pub(crate) async fn play(cluster: &Cluster, file: &File) -> Result<()> {
     let mut made = Vec::new();
     let tool = Tool::with_rights_but(cluster, &[]).await?;
@@ -136,7 +136,7 @@ pub(crate) async fn play(cluster: &Cluster, file: &File) -> Result<()> {
     played.and(put_away).and(cleaned)
 }
 
-/// What a scenario before has left: whoever led there leads no more, and that would be told.
+/// Removes the Lease of an earlier scenario, whose holder no longer runs: the output would mention it.
 async fn forget_the_election(client: &Client) -> Result<()> {
     let leases: Api<Lease> = Api::namespaced(client.clone(), "belayer-system");
     leases
@@ -160,10 +160,10 @@ async fn steps_and_runs(
             .with_context(|| format!("step {}", index + 1))?;
     }
     let mark = cluster.recorder()?.mark()?;
-    // Controllers act in their own time: asked until the answer is the expected one.
+    // Controllers need time: the command is repeated until its output is the expected one.
     let expected = file.expected.trim();
     let bless = std::env::var_os("BELAYER_BLESS").is_some();
-    // A real garbage collector learns of a new kind only every half minute.
+    // A real garbage collector discovers a new kind only every half minute.
     let deadline = if bless { SOON / 6 } else { SOON * 4 };
     let asked = eventually("the expected text", deadline, async || {
         let seen = ask(tool, &fixture.runs, namespace).await?;
@@ -208,7 +208,7 @@ async fn ask(tool: &Tool, runs: &[super::fixture::Run], namespace: &str) -> Resu
     Ok(text.join("\n\n").trim().to_owned())
 }
 
-/// The first line that differs, and the whole text as it was.
+/// The first line that differs, and the whole text.
 fn difference(expected: &str, seen: &str) -> String {
     let pairs = expected.lines().zip(seen.lines());
     let first = pairs
@@ -230,7 +230,7 @@ async fn take(client: &Client, step: &Step, made: &mut Vec<DynamicObject>) -> Re
         let name = object.name_any();
         let created = eventually(&format!("{name} can be created"), SOON, async || {
             match api(client, &object)?.create(&params, &object).await {
-                // Left from a run before: what is wanted is there.
+                // Left by an earlier run: the object exists already.
                 Err(kube::Error::Api(status)) if status.code == 409 => {
                     Ok(api(client, &object)?.get(&name).await?)
                 }
@@ -260,7 +260,7 @@ async fn take(client: &Client, step: &Step, made: &mut Vec<DynamicObject>) -> Re
         let mut params = match step.propagation.as_deref() {
             Some("Foreground") => DeleteParams::foreground(),
             None | Some("Background") => DeleteParams::background(),
-            Some(other) => bail!("no propagation {other}"),
+            Some(other) => bail!("invalid propagation {other}"),
         };
         params.grace_period_seconds = step.grace;
         api(client, &object)?
@@ -270,7 +270,7 @@ async fn take(client: &Client, step: &Step, made: &mut Vec<DynamicObject>) -> Re
     Ok(())
 }
 
-/// Reads an object, with the UIDs of those made before put in.
+/// Parses an object, with the UIDs of those created before substituted.
 fn read(object: &Value, made: &[DynamicObject]) -> Result<DynamicObject> {
     let mut text = object.to_string();
     for known in made {
@@ -278,11 +278,11 @@ fn read(object: &Value, made: &[DynamicObject]) -> Result<DynamicObject> {
         let mark = format!("$uid({kind}/{})", known.name_any());
         text = text.replace(&mark, &known.uid().unwrap_or_default());
     }
-    serde_json::from_str(&text).with_context(|| format!("an object: {text}"))
+    serde_json::from_str(&text).with_context(|| format!("invalid object: {text}"))
 }
 
 fn api(client: &Client, object: &DynamicObject) -> Result<Api<DynamicObject>> {
-    let types = object.types.as_ref().context("an object without a kind")?;
+    let types = object.types.as_ref().context("the object has no kind")?;
     let gvk = GroupVersionKind::try_from(types)?;
     let resource = ApiResource::from_gvk(&gvk);
     Ok(match object.namespace() {
@@ -291,7 +291,7 @@ fn api(client: &Client, object: &DynamicObject) -> Result<Api<DynamicObject>> {
     })
 }
 
-/// Last first, finalizers included.
+/// Deletes the last first, finalizers included.
 async fn clean_up(client: &Client, made: &[DynamicObject]) -> Result<()> {
     for object in made.iter().rev() {
         let api = api(client, object)?;
@@ -306,14 +306,14 @@ async fn clean_up(client: &Client, made: &[DynamicObject]) -> Result<()> {
         let api = api(client, object)?;
         let name = object.name_any();
         let none = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
-        let gone = format!("{name} is gone");
+        let gone = format!("{name} is removed");
         eventually(&gone, SOON, async || {
             match api.get_opt(&name).await {
                 Ok(None) => Ok(()),
                 Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
                 Err(error) => Err(error.into()),
                 Ok(Some(left)) => {
-                    // The API server's own finalizer of definitions goes by itself.
+                    // The API server's own finalizer of CRDs is removed by itself.
                     let kind = object.types.as_ref().map(|types| types.kind.as_str());
                     if kind != Some("CustomResourceDefinition") && kind != Some("Namespace") {
                         api.patch(&name, &PatchParams::default(), &none)
@@ -321,7 +321,7 @@ async fn clean_up(client: &Client, made: &[DynamicObject]) -> Result<()> {
                             .map(drop)
                             .or_else(ignore_absent)?;
                     }
-                    bail!("still there with {:?}", left.finalizers())
+                    bail!("still exists with {:?}", left.finalizers())
                 }
             }
         })

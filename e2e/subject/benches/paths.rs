@@ -1,13 +1,13 @@
-//! Time and allocations of the hot paths, each step by itself: decoding, the store, an index, the
-//! queue, the decision of each component.
+//! Time and allocations of the hot paths, one step each: decoding, the store, an index, the
+//! queue, the decision of each controller.
 //!
-//! `cargo bench --package belayer-subject --bench paths [-- NAME]`. They are the very paths whose
-//! instructions `cargo xtask bench instructions` counts and holds to their bounds; what is printed
-//! here is for reading. One step of `heartbeat` and `update` is one event from the bytes of a watch
-//! to the handlers, the waking of the informer and of who waits for it included.
+//! `cargo bench --package belayer-subject --bench paths [-- NAME]`. These are the paths whose
+//! instructions `cargo xtask bench instructions` compares with their bounds; this output is for
+//! reading. One step of `heartbeat` and `update` is one event from the bytes of a watch to the
+//! handlers, including the wake-up of the informer and of the waiting task.
 #![allow(
     clippy::expect_used,
-    reason = "a path that cannot be walked has no figures"
+    reason = "a path that cannot be run has no figures"
 )]
 
 use belayer_subject::paths::{Path, Walk};
@@ -15,7 +15,7 @@ use divan::counter::ItemsCount;
 use divan::{AllocProfiler, Bencher};
 use tokio::runtime;
 
-/// Counts allocations, which the table then shows for each step.
+/// Counts allocations, which the table shows for each step.
 #[global_allocator]
 static ALLOCATOR: AllocProfiler = AllocProfiler::system();
 
@@ -25,7 +25,7 @@ fn main() {
 
 #[divan::bench(args = Path::ALL)]
 fn paths(bencher: Bencher<'_, '_>, path: Path) {
-    // All of it on this thread, the one whose allocations are counted.
+    // Everything runs on this thread, whose allocations are counted.
     let runtime = runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.expect("a runtime");
     let mut walk = runtime.block_on(path.ready()).expect("the path is ready");

@@ -1,4 +1,4 @@
-//! Belayer's informer of pods and nothing else.
+//! Belayer's informer of pods alone.
 
 use std::path::Path;
 
@@ -11,13 +11,13 @@ use belayer_core::informer::Informer;
 
 use super::memory;
 
-/// What is printed once the first list is complete.
+/// The line printed once the first list is complete.
 pub const SYNCED: &str = "synced";
 
-/// Watches the pods of a cluster until it is killed; says so when the first list is complete.
+/// Watches the pods of a cluster until it is killed; prints a line when the first list is complete.
 ///
 /// # Errors
-/// When there is no such cluster.
+/// When the cluster cannot be reached.
 pub async fn watch(kubeconfig: &Path) -> Result<()> {
     let read = Kubeconfig::read_from(kubeconfig)?;
     let config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;

@@ -1,4 +1,4 @@
-//! What a benchmark measures in a process of its own: `belayer-subject`.
+//! What a benchmark measures in a separate process: `belayer-subject`.
 //!
 //! Its memory is allocated by a counting allocator, which costs a few nanoseconds per allocation.
 

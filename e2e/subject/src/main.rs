@@ -1,4 +1,4 @@
-//! `belayer-subject`: one thing at a time, measured from outside by `belayer-e2e bench`.
+//! `belayer-subject`: does one thing, measured from outside by `belayer-bench`.
 
 use std::alloc::System;
 use std::path::PathBuf;
@@ -14,23 +14,23 @@ use belayer_subject::{informer, memory, paths};
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Does one thing and prints what it cost
+/// Does one thing and prints its cost
 #[derive(Debug, Parser)]
 #[command(name = "belayer-subject")]
 enum Subject {
-    /// List pods into a store and weigh them
+    /// List pods into a store and measure its memory
     Memory {
         /// How many
         #[arg(long, default_value_t = 100_000)]
         objects: usize,
     },
-    /// Watch the pods of a cluster until killed; say so when the first list is complete
+    /// Watch the pods of a cluster until killed; print a line when the first list is complete
     Informer {
         /// The cluster
         #[arg(long, value_name = "FILE")]
         kubeconfig: PathBuf,
     },
-    /// Do one hot path over and over, on one thread
+    /// Run one hot path repeatedly, on one thread
     Path {
         /// Which
         path: paths::Path,
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
 
 fn run(subject: Subject) -> anyhow::Result<()> {
     let mut threads = match subject {
-        // What is counted must not depend on which thread was faster.
+        // The counts must not depend on the scheduling of threads.
         Subject::Path { .. } => runtime::Builder::new_current_thread(),
         _ => runtime::Builder::new_multi_thread(),
     };

@@ -1,4 +1,4 @@
-//! What slim pods and their index entries weigh.
+//! The memory of slim pods and their index entries.
 
 use anyhow::{Context as _, Result, ensure};
 use serde::{Deserialize, Serialize};
@@ -14,20 +14,20 @@ use belayer_holds::owned;
 use super::{Pods, server};
 use crate::resident::resident_of;
 
-/// What a store of pods weighs.
+/// The memory of a store of pods.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Weight {
     /// How many pods.
     pub objects: usize,
-    /// Bytes asked for and not given back, by the counting allocator.
+    /// Bytes allocated and not freed, by the counting allocator.
     pub allocated: usize,
-    /// Allocations not given back.
+    /// Allocations not freed.
     pub allocations: usize,
     /// Bytes by which the resident size of the process grew.
     pub resident: u64,
 }
 
-/// An informer of pods as the operator makes it where all components are on.
+/// An informer of pods as in the operator with all controllers on.
 pub fn pods(builder: InformerBuilder<Pod>) -> InformerBuilder<Pod> {
     builder
         .index(index::PODS_BY_OWNER, index::owner_of_pod)
@@ -52,7 +52,7 @@ pub fn resource() -> Resource {
     Resource::pods()
 }
 
-/// Lists so many pods into a store and weighs it.
+/// Lists pods into a store and measures its memory.
 ///
 /// # Errors
 /// When pods are missing, or the program was started without the counting allocator.
@@ -75,7 +75,7 @@ pub async fn weigh(objects: usize) -> Result<Weight> {
         bytes_deallocated,
         ..
     } = INSTRUMENTED_SYSTEM.stats() - before;
-    ensure!(allocations > 0, "no allocations are counted here");
+    ensure!(allocations > 0, "this process does not count allocations");
     let weight = Weight {
         objects,
         allocated: bytes_allocated - bytes_deallocated,

@@ -1,4 +1,4 @@
-//! The part of Kubernetes' pods that synthetic ones have, as `prost` writes it.
+//! The fields of Kubernetes' pods that synthetic pods have, for `prost`.
 
 use prost::Message;
 

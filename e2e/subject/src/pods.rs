@@ -1,9 +1,8 @@
-//! Pods as a busy cluster has them, any number of them, each from its number alone.
+//! Synthetic pods as in a busy cluster, each determined by its number.
 //!
-//! Ten pods of an owner, names with random-looking ends, a token volume of a name of its own, a
-//! claim on every fifth, a hold on every pod, and as many variables in the environment as it takes
-//! to reach the size asked for: a pod of a real cluster is some 5 KB, of which a decision reads a
-//! few hundred bytes.
+//! Ten pods per owner, names with random-looking suffixes, a token volume with its own name, a
+//! PVC on every fifth, a hold on every pod, and as many environment variables as the requested size
+//! needs: a pod of a real cluster has some 5 KB, of which a decision reads a few hundred bytes.
 
 use belayer_core::slim::protobuf::MAGIC;
 use prost::Message as _;
@@ -21,13 +20,13 @@ const PODS_PER_CLAIM: usize = 5;
 /// 2026-01-01.
 const YEAR: i64 = 1_767_225_600;
 
-/// Who holds synthetic pods.
+/// The holds of synthetic pods.
 const HOLD: &str = "belayer.dev/pod-status";
 
-/// From here on versions have ten digits.
+/// From this version on all versions have ten digits.
 pub const FIRST_VERSION: u64 = 1_000_000_000;
 
-/// A frame of a watch that is written once and sent again and again.
+/// A frame of a watch that is encoded once and sent repeatedly.
 #[derive(Debug, Clone)]
 pub struct Template {
     frame: Vec<u8>,
@@ -46,7 +45,7 @@ impl Template {
     }
 }
 
-/// Makes pods of one size.
+/// Creates pods of one size.
 #[derive(Debug, Clone, Copy)]
 pub struct Pods {
     variables: usize,
@@ -55,7 +54,7 @@ pub struct Pods {
 }
 
 impl Pods {
-    /// As small as a pod can be that has everything a decision reads.
+    /// The smallest pod with everything that a decision reads.
     #[must_use]
     pub fn small() -> Self {
         Self {
@@ -74,7 +73,7 @@ impl Pods {
         }
     }
 
-    /// The same without a hold: nobody has anything to do about them.
+    /// The same without a hold, so that no controller has work for them.
     #[must_use]
     pub fn unheld(self) -> Self {
         Self { holds: &[], ..self }
@@ -92,7 +91,7 @@ impl Pods {
         format!("team-{:02}", number / PODS_PER_OWNER % NAMESPACES)
     }
 
-    /// Every namespace that pods are in.
+    /// All namespaces of the pods.
     pub fn namespaces() -> impl Iterator<Item = String> {
         (0..NAMESPACES).map(|owner| Self::namespace(owner * PODS_PER_OWNER))
     }
@@ -102,7 +101,7 @@ impl Pods {
     pub fn name(number: usize) -> String {
         let owner = number / PODS_PER_OWNER;
         let end = mix(number, 2) >> 48;
-        // The last digit tells siblings apart, whatever looks random before it.
+        // The last digit distinguishes siblings, after the random-looking part.
         format!(
             "checkout-{:09x}-{end:04x}{}",
             mix(owner, 1) >> 28,
@@ -110,13 +109,13 @@ impl Pods {
         )
     }
 
-    /// One pod in the envelope in which the API server sends one object and etcd stores it.
+    /// One pod in the envelope of a GET response and of etcd.
     #[must_use]
     pub fn stored(self, number: usize) -> Vec<u8> {
         enveloped("Pod", self.pod(number, None).encode_to_vec())
     }
 
-    /// An event about a pod, without its length, as it travels in a watch.
+    /// An event about a pod, without its length, as in a watch.
     #[must_use]
     pub fn event(self, kind: &str, number: usize, version: u64) -> Vec<u8> {
         let raw = enveloped("Pod", self.pod(number, Some(version)).encode_to_vec());
@@ -254,7 +253,7 @@ impl Pods {
         }
     }
 
-    /// Bookkeeping of the API server grows with the object: here about a third of it.
+    /// managedFields grow with the object: here to about a third of it.
     fn managed_fields(self, time: &dyn Fn() -> Option<Time>) -> Vec<ManagedFields> {
         let fields: Vec<String> = (0..self.variables)
             .map(|number| format!(r#""k:{{\"name\":\"SERVICE_{number}\"}}":{{".":{{}}}}"#))
@@ -303,7 +302,7 @@ fn enveloped(kind: &str, raw: Vec<u8>) -> Vec<u8> {
     [&MAGIC[..], &unknown.encode_to_vec()].concat()
 }
 
-/// Looks random, differs for every number and purpose.
+/// A random-looking number, different for every number and purpose.
 fn mix(number: usize, purpose: u64) -> u64 {
     let mut x = (number as u64) ^ purpose << 56;
     for factor in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb] {

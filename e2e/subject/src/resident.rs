@@ -4,18 +4,18 @@ use std::fs;
 
 use anyhow::{Context as _, Result};
 
-/// What is resident now, in bytes.
+/// The current resident memory, in bytes.
 ///
 /// # Errors
-/// When the process has ended, or this system has no such file.
+/// When the process has exited, or the system has no such file.
 pub fn resident_of(pid: u32) -> Result<u64> {
     read(pid, "VmRSS:")
 }
 
-/// The most that was resident, in bytes.
+/// The peak resident memory, in bytes.
 ///
 /// # Errors
-/// When the process has ended, or this system has no such file.
+/// When the process has exited, or the system has no such file.
 pub fn peak_resident_of(pid: u32) -> Result<u64> {
     read(pid, "VmHWM:")
 }

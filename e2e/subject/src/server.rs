@@ -1,5 +1,5 @@
-//! An API server that has nothing but pods, and those only once asked for: so that a million of them
-//! take no memory beside the store that is measured.
+//! An API server that has only pods and creates them per request, so that a million of them take no
+//! memory in addition to the measured store.
 
 use std::convert::Infallible;
 
@@ -18,12 +18,12 @@ use super::Pods;
 
 type Chunks = BoxStream<'static, Result<Frame<Bytes>, Infallible>>;
 
-/// A client of a server with `count` pods. It lists them in pages; its watch is silent.
+/// A client of a server with `count` pods. It lists them in pages; its watch has no events.
 pub(super) fn client_of(pods: Pods, count: usize) -> Client {
     client_that_watches(pods, count, stream::pending)
 }
 
-/// The same, but its watch brings these frames. It must never end.
+/// The same, but its watch sends these frames, which must never end.
 pub(super) fn client_that_watches<F, S>(pods: Pods, count: usize, frames: F) -> Client
 where
     F: Fn() -> S + Clone + Send + 'static,

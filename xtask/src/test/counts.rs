@@ -1,9 +1,9 @@
-//! How many tests came to what, read from what was printed.
+//! The number of passed, failed and skipped tests, parsed from output.
 
 use std::fmt;
 use std::ops::Add;
 
-/// Added up over all steps.
+/// The sum over all steps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) passed: u64,
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn scenarios_end_as_we_do() {
+    fn the_last_line_of_the_scenarios_is_parsed() {
         let counts = Counts {
             passed: 37,
             failed: 1,

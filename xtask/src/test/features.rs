@@ -1,4 +1,4 @@
-//! The binary must compile with every component left out, and with each one alone.
+//! Checks that the binary compiles without every controller, and with each one alone.
 
 use std::process::Command;
 
@@ -9,13 +9,13 @@ use crate::cargo::{AS_TESTS, cargo};
 
 const PACKAGE: &str = "belayer";
 
-/// What is compiled beside the binary.
+/// What is compiled together with the binary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beside {
-    /// The whole workspace: third-party crates are those of the tests, compiled already. A feature of
-    /// one of them that the binary forgot to ask for is there by another package.
+    /// The whole workspace: third-party crates are those of the tests, already compiled. A feature of
+    /// one of them that the binary forgot to enable may be enabled by another package.
     Workspace,
-    /// Nothing: what an installation gets. Third-party crates are compiled anew.
+    /// Nothing, as in an installation. Third-party crates are compiled again.
     Nothing,
 }
 
@@ -75,8 +75,8 @@ fn features(metadata: &Value) -> Option<Vec<String>> {
     )
 }
 
-/// The packages that use the binary's library: beside one of them the binary has the features that this
-/// one asks for, whatever the check leaves out.
+/// The packages that use the binary's library: together with one of them the binary has the features that
+/// this package enables, whatever the check leaves out.
 fn users(metadata: &Value) -> Vec<String> {
     let packages = metadata["packages"].as_array().into_iter().flatten();
     let uses = |package: &&Value| {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_that_uses_the_binary_is_not_checked_beside_it() {
+    fn a_package_that_uses_the_binary_is_not_part_of_its_check() {
         let metadata = serde_json::json!({ "packages": [
             { "name": "belayer", "dependencies": [{ "name": "clap" }] },
             { "name": "program", "dependencies": [{ "name": "belayer" }] },

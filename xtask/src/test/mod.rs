@@ -24,12 +24,12 @@ use crate::e2e::{self, Provider};
 /// CI=true that is a failure.
 #[derive(Debug, Args)]
 pub(crate) struct Test {
-    /// The inner loop, about a minute when warm: lints, unit tests, the main scenarios on the sandbox
+    /// For development, about a minute when warm: lints, unit tests, the main scenarios on the sandbox
     #[arg(long)]
     quick: bool,
 
-    /// Also what only scale shows: 10,000 pods on the sandbox, the tests that are marked as ignored, and
-    /// each feature of the binary compiled with nothing beside it
+    /// Also the large tests: 10,000 pods on the sandbox, ignored tests, and each feature of the binary
+    /// compiled without the rest of the workspace
     #[arg(long, conflicts_with = "quick")]
     nightly: bool,
 }
@@ -120,7 +120,7 @@ fn nightly() -> Result<Vec<Step>> {
 
 fn quick() -> Vec<Step> {
     let mut scenarios = e2e::scenarios(Provider::Sandbox);
-    // One scenario per row of the decision table, and each way a workflow goes: ten seconds.
+    // One scenario per rule of the decision table, and each way to delete a workflow: ten seconds.
     scenarios.args([
         "row-",
         "workflow-deleted",

@@ -1,4 +1,4 @@
-//! One step: a command, its log, how long it took and what it counted.
+//! One step: a command, its log, its duration and its counts.
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, IsTerminal as _};
@@ -13,14 +13,14 @@ use super::counts::Counts;
 /// How much of a failed step's log is printed.
 const PRINTED_LINES: usize = 120;
 
-/// What a step's output means.
+/// How a step's output is interpreted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// Succeeds or fails as a whole, and counts as one.
     Check,
     /// `cargo test`: counts per test binary.
     Tests,
-    /// Scenarios: one line each is worth reading, the last one has the counts.
+    /// Scenarios: their lines are printed, the last one has the counts.
     Scenarios,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Step {
     name: String,
     command: Command,
     kind: Kind,
-    /// Why it cannot be taken here.
+    /// Why it cannot be run.
     skipped: Option<&'static str>,
 }
 
@@ -45,7 +45,7 @@ impl Step {
         }
     }
 
-    /// A step that cannot be taken here; it is named and counts as skipped.
+    /// A step that cannot be run; it is printed and counts as skipped.
     pub(super) fn skipped(name: &str, why: &'static str) -> Self {
         Self {
             skipped: Some(why),
@@ -106,7 +106,7 @@ fn run(command: &mut Command, output: &mut Output) -> Result<ExitStatus> {
         .stdout(writer.try_clone()?)
         .stderr(writer);
     let mut child = command.spawn().context("start cargo")?;
-    // Our own ends of the pipe would keep it open for ever.
+    // The parent's ends of the pipe would keep it open.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     for line in BufReader::new(reader).split(b'\n') {
         output.line(&String::from_utf8_lossy(&line?));
@@ -128,7 +128,7 @@ fn bar(name: &str) -> Option<ProgressBar> {
     Some(bar)
 }
 
-/// What has been printed so far.
+/// The output so far.
 struct Output {
     kind: Kind,
     bar: Option<ProgressBar>,
@@ -177,7 +177,7 @@ impl Output {
         }
     }
 
-    /// Prints what came of the step. A failed command counts as one failure if nothing else does.
+    /// Prints the result of the step. A failed command counts as one failure if nothing else failed.
     fn close(self, name: &str, status: ExitStatus, took: Duration) -> Counts {
         let mut counts = match (self.counts, status.success()) {
             (Some(counts), _) => counts,
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_cannot_be_taken_counts_as_skipped() {
+    fn a_step_that_cannot_be_run_counts_as_skipped() {
         let counts = Step::skipped("a check", "there is no tool").run().unwrap();
         assert_eq!((counts.passed, counts.failed, counts.skipped), (0, 0, 1));
     }

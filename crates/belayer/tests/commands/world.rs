@@ -16,7 +16,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Without companions: nothing moves but what the test moves.
+    /// Without simulated controllers: only the test changes objects.
     pub(crate) async fn new() -> Self {
         let sandbox = Sandbox::builder().build();
         let listener = sandbox.listen_anywhere().await.unwrap();

@@ -1,4 +1,4 @@
-//! Two runs of one seed write the same bytes: the API server, its companions, a workload, faults, and Belayer
+//! Two runs of one seed write the same bytes: the API server, its simulated controllers, a workload, faults, and Belayer
 //! with all its components.
 
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use belayer::operator::{Components, Operator, Options};
 use belayer_core::executor::Bounds;
 use belayer_core::{ambient, client};
-use belayer_sandbox::companions::{Companions, KubeletConfig, NodeSpec};
+use belayer_sandbox::simulated::{KubeletConfig, NodeSpec, SimulatedControllers};
 use belayer_sandbox::{
     Answer, DeleteOptions, Fault, Gvr, Match, Sandbox, Verb, WatchEnd, WriteFilter, WriteOptions,
 };
@@ -91,12 +91,15 @@ fn use_a_claim(sandbox: &Sandbox) {
 }
 
 async fn story(seed: u64) -> Sandbox {
-    let companions = Companions::all().kubelet(KubeletConfig {
+    let controllers = SimulatedControllers::all().kubelet(KubeletConfig {
         nodes: NodeSpec::many(2),
         seed,
         ..KubeletConfig::default()
     });
-    let sandbox = Sandbox::builder().seed(seed).companions(companions).build();
+    let sandbox = Sandbox::builder()
+        .seed(seed)
+        .controllers(controllers)
+        .build();
     let clock = sandbox.cluster().clock().clone();
     let _simulated = ambient::simulate(seed, move || clock.now());
     inject_faults(&sandbox);

@@ -17,7 +17,7 @@ use belayer_holds::names::POD_RECREATION_HOLD;
 use belayer_holds::rights::{self, Right};
 use belayer_pod_finalizer::outcome;
 use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
-use belayer_sandbox::companions::{Companion, Companions};
+use belayer_sandbox::simulated::{SimulatedController, SimulatedControllers};
 use belayer_sandbox::{Answer, Fault, Gvr, ListOptions, Match, Sandbox, Subresource, Verb};
 use belayer_workload::{WORKFLOWS, workflow_crd};
 use serde_json::{Value, json};
@@ -47,10 +47,10 @@ type Task<'a> = (&'static str, Pin<Box<dyn Future<Output = ()> + 'a>>);
 
 impl Stage {
     fn new() -> Self {
-        let companions = Companions::none()
-            .with(Companion::GarbageCollector)
-            .with(Companion::Namespaces);
-        let sandbox = Sandbox::builder().seed(7).companions(companions).build();
+        let controllers = SimulatedControllers::none()
+            .with(SimulatedController::GarbageCollector)
+            .with(SimulatedController::Namespaces);
+        let sandbox = Sandbox::builder().seed(7).controllers(controllers).build();
         let cluster = sandbox.cluster().clone();
         let time = simulate(7, move || cluster.clock().now());
         let world = World { sandbox };

@@ -10,7 +10,7 @@ use belayer_core::executor::{Bounds, Writes};
 use belayer_holds::names::POD_STATUS_HOLD;
 use belayer_pod_finalizer::PodFinalizer;
 use belayer_pod_finalizer::profile::config::Settings;
-use belayer_sandbox::companions::{Companion, Companions};
+use belayer_sandbox::simulated::{SimulatedController, SimulatedControllers};
 use belayer_sandbox::{
     Actor, Cluster, DeleteOptions, Gvr, ListOptions, Outcome, Patch, Propagation, Sandbox,
     Subresource, Verb, Write, WriteOptions,
@@ -73,10 +73,10 @@ impl World {
     /// An API server with garbage collector and namespace controller, and no kubelet: pods end
     /// when a test says so.
     pub(crate) fn new() -> Self {
-        let companions = Companions::none()
-            .with(Companion::GarbageCollector)
-            .with(Companion::Namespaces);
-        let sandbox = Sandbox::builder().seed(7).companions(companions).build();
+        let controllers = SimulatedControllers::none()
+            .with(SimulatedController::GarbageCollector)
+            .with(SimulatedController::Namespaces);
+        let sandbox = Sandbox::builder().seed(7).controllers(controllers).build();
         let world = Self { sandbox };
         world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, workflow_crd());
         world.create_namespace(NAMESPACE);

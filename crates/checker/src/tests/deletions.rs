@@ -1,4 +1,4 @@
-//! ORDER and IN-USE: what has to be gone before a workflow or a claim is let go.
+//! ORDER and IN-USE: what the release of a workflow or a PVC waits for.
 
 use belayer_sandbox::Gvr;
 use belayer_sandbox::Verb;
@@ -16,7 +16,7 @@ fn with(mut object: Value, finalizers: &[&str]) -> Value {
     object
 }
 
-/// A held workflow with a held pod, and the deletion of the workflow is asked for.
+/// A workflow and a pod with holds; the workflow is deleted.
 fn deleted_workflow() -> Script {
     let held = with(running(), &[WORKFLOW_HOLD]);
     Script::default()
@@ -27,29 +27,29 @@ fn deleted_workflow() -> Script {
         .deleted(&WORKFLOWS, &deleting(held))
 }
 
-fn let_go() -> Value {
+fn released_state() -> Value {
     deleting(with(running(), &[]))
 }
 
 #[test]
-fn a_workflow_that_goes_after_its_pods_breaks_nothing() {
+fn releasing_a_workflow_after_its_pods_is_correct() {
     let script = deleted_workflow()
         .belayer(&pod(&[]))
-        .belayer_patches(&WORKFLOWS, &let_go());
-    let findings = script.judge();
+        .belayer_patches(&WORKFLOWS, &released_state());
+    let findings = script.check_script();
     assert_eq!(failed(&findings), [""; 0], "{:?}", findings.checks);
     assert_eq!(findings.releases[&Why::WorkflowDeleted], 2);
     assert_eq!(findings.holds_added, 2);
 }
 
 #[test]
-fn order_is_broken_by_letting_a_workflow_go_before_its_pods() {
-    let early = deleted_workflow().belayer_patches(&WORKFLOWS, &let_go());
-    assert_eq!(failed(&early.judge()), ["ORDER"]);
+fn order_is_violated_by_releasing_a_workflow_before_its_pods() {
+    let early = deleted_workflow().belayer_patches(&WORKFLOWS, &released_state());
+    assert_eq!(failed(&early.check_script()), ["ORDER"]);
 }
 
 #[test]
-fn a_pod_that_was_held_after_the_deletion_was_asked_for_may_be_left() {
+fn a_pod_that_got_its_hold_after_the_deletion_may_be_left() {
     let held = with(running(), &[WORKFLOW_HOLD]);
     let late = Script::default()
         .workflow(&running())
@@ -57,17 +57,17 @@ fn a_pod_that_was_held_after_the_deletion_was_asked_for_may_be_left() {
         .deleted(&WORKFLOWS, &deleting(held))
         .pod(&pod(&[]))
         .belayer(&pod(&[POD_HOLD]))
-        .belayer_patches(&WORKFLOWS, &let_go());
-    assert_eq!(failed(&late.judge()), [""; 0]);
+        .belayer_patches(&WORKFLOWS, &released_state());
+    assert_eq!(failed(&late.check_script()), [""; 0]);
 }
 
 #[test]
-fn evidence_is_broken_by_letting_a_workflow_go_that_nobody_deletes() {
+fn evidence_is_violated_by_releasing_a_workflow_that_is_not_deleted() {
     let script = Script::default()
         .workflow(&taken())
         .belayer_patches(&WORKFLOWS, &with(taken(), &[WORKFLOW_HOLD]))
         .belayer_patches(&WORKFLOWS, &with(taken(), &[]));
-    assert_eq!(failed(&script.judge()), ["EVIDENCE"]);
+    assert_eq!(failed(&script.check_script()), ["EVIDENCE"]);
 }
 
 fn claim(finalizers: &[&str]) -> Value {
@@ -77,7 +77,7 @@ fn claim(finalizers: &[&str]) -> Value {
     })
 }
 
-/// A pod that refers to the claim.
+/// A pod that refers to the PVC.
 fn user(namespace: &str, node: &str) -> Value {
     json!({
         "kind": "Pod",
@@ -100,7 +100,7 @@ fn deleted_claim() -> Script {
 #[case::on_a_node("a", "node-1", &["IN-USE"])]
 #[case::not_scheduled("a", "", &[])]
 #[case::of_another_namespace("b", "node-1", &[])]
-fn in_use_is_broken_by_letting_go_what_a_pod_uses(
+fn in_use_is_violated_by_releasing_a_pvc_in_use(
     #[case] namespace: &str,
     #[case] node: &str,
     #[case] broken: &[&str],
@@ -108,11 +108,11 @@ fn in_use_is_broken_by_letting_go_what_a_pod_uses(
     let script = deleted_claim()
         .write(USER, Verb::Create, &Gvr::PODS, &user(namespace, node))
         .belayer_patches(&CLAIMS, &deleting(claim(&[])));
-    assert_eq!(failed(&script.judge()), broken);
+    assert_eq!(failed(&script.check_script()), broken);
 }
 
 #[test]
-fn a_claim_that_goes_after_its_last_user_breaks_nothing() {
+fn releasing_a_pvc_after_its_last_user_is_correct() {
     let script = Script::default()
         .write(USER, Verb::Create, &Gvr::PODS, &user("a", "node-1"))
         .write(USER, Verb::Create, &CLAIMS, &claim(&[FOREIGN]))
@@ -120,16 +120,16 @@ fn a_claim_that_goes_after_its_last_user_breaks_nothing() {
         .deleted(&CLAIMS, &deleting(claim(&[FOREIGN, CLAIM_HOLD])))
         .deleted(&Gvr::PODS, &user("a", "node-1"))
         .belayer_patches(&CLAIMS, &deleting(claim(&[FOREIGN])));
-    let findings = script.judge();
+    let findings = script.check_script();
     assert_eq!(failed(&findings), [""; 0], "{:?}", findings.checks);
-    assert_eq!(findings.releases[&Why::ClaimDeleted], 1);
+    assert_eq!(findings.releases[&Why::PvcDeleted], 1);
 }
 
 #[test]
-fn evidence_is_broken_by_letting_a_claim_go_that_nobody_deletes() {
+fn evidence_is_violated_by_releasing_a_pvc_that_is_not_deleted() {
     let script = Script::default()
         .write(USER, Verb::Create, &CLAIMS, &claim(&[]))
         .belayer_patches(&CLAIMS, &claim(&[CLAIM_HOLD]))
         .belayer_patches(&CLAIMS, &claim(&[]));
-    assert_eq!(failed(&script.judge()), ["EVIDENCE"]);
+    assert_eq!(failed(&script.check_script()), ["EVIDENCE"]);
 }

@@ -1,4 +1,4 @@
-//! Every check must be able to fail: scripted records in which one promise is broken.
+//! Every check must be able to fail: scripted records that violate one invariant.
 
 mod deletions;
 mod recreations;
@@ -16,20 +16,23 @@ use crate::{BELAYER, POD_HOLD, Why};
 use script::{FOREIGN, Script, deleting, failed, held, lost, pod, running, taken};
 
 #[test]
-fn a_life_as_it_should_be_breaks_nothing() {
+fn a_correct_lifecycle_violates_nothing() {
     let script = held()
         .pod(&pod(&[FOREIGN, POD_HOLD, "b"]))
         .deleted(&Gvr::PODS, &deleting(pod(&[FOREIGN, POD_HOLD, "b"])))
         .workflow(&taken())
         .belayer(&deleting(pod(&[FOREIGN, "b"])))
         .pod(&deleting(pod(&[])));
-    let findings = script.judge();
+    let findings = script.check_script();
     assert_eq!(failed(&findings), [""; 0], "{:?}", findings.checks);
     assert_eq!(
         (findings.pods, findings.holds_added, findings.taken),
         (1, 1, 1)
     );
-    assert_eq!(findings.releases, BTreeMap::from([(Why::ResultTaken, 1)]));
+    assert_eq!(
+        findings.releases,
+        BTreeMap::from([(Why::ResultConsumed, 1)])
+    );
     assert!(findings.all_kept());
 }
 
@@ -47,58 +50,61 @@ fn a_life_as_it_should_be_breaks_nothing() {
     pod["spec"] = json!({"nodeName": "n"});
     pod
 })]
-fn foreign_is_broken_by_changing_what_is_not_ours(#[case] after: Value) {
+fn foreign_is_violated_by_changing_other_fields(#[case] after: Value) {
     let script = Script::default()
         .workflow(&taken())
         .pod(&pod(&[FOREIGN, "b"]))
         .belayer(&after);
-    assert_eq!(failed(&script.judge()), ["FOREIGN"]);
+    assert_eq!(failed(&script.check_script()), ["FOREIGN"]);
 }
 
 #[test]
-fn foreign_is_broken_by_writes_that_are_not_ours_to_make() {
+fn foreign_is_violated_by_requests_that_belayer_must_not_make() {
     let delete =
         held()
             .workflow(&taken())
             .write(BELAYER, Verb::Delete, &Gvr::PODS, &pod(&[POD_HOLD]));
-    assert_eq!(failed(&delete.judge()), ["FOREIGN", "IDENTITY", "NO-LOSS"]);
+    assert_eq!(
+        failed(&delete.check_script()),
+        ["FOREIGN", "IDENTITY", "NO-LOSS"]
+    );
     let other = Script::default().belayer_patches(&WORKFLOWS, &taken());
-    assert_eq!(failed(&other.judge()), ["FOREIGN"]);
+    assert_eq!(failed(&other.check_script()), ["FOREIGN"]);
     let event = json!({"kind": "Event", "metadata": {"namespace": "a", "name": "e", "uid": "e-1"}});
     let own = Script::default().write(BELAYER, Verb::Create, &Gvr::EVENTS, &event);
-    assert_eq!(failed(&own.judge()), [""; 0]);
+    assert_eq!(failed(&own.check_script()), [""; 0]);
 }
 
 #[test]
-fn no_late_hold_is_broken_by_holding_what_is_being_deleted() {
+fn no_late_hold_is_violated_by_adding_a_hold_to_a_terminating_object() {
     let done = Script::default()
         .workflow(&taken())
         .pod(&deleting(pod(&[FOREIGN])))
         .belayer(&deleting(pod(&[FOREIGN, POD_HOLD])));
-    assert_eq!(failed(&done.judge()), ["NO-LATE-HOLD"]);
+    assert_eq!(failed(&done.check_script()), ["NO-LATE-HOLD"]);
     let tried = Script::default().belayer(&pod(&[POD_HOLD])).refused(422);
-    assert_eq!(failed(&tried.judge()), ["NO-LATE-HOLD"]);
+    assert_eq!(failed(&tried.check_script()), ["NO-LATE-HOLD"]);
     let overtaken = Script::default().belayer(&pod(&[POD_HOLD])).refused(409);
-    assert_eq!(failed(&overtaken.judge()), [""; 0]);
+    assert_eq!(failed(&overtaken.check_script()), [""; 0]);
 }
 
 #[rstest]
 #[case::no_uid(json!({"metadata": {"resourceVersion": "1"}}))]
 #[case::no_version(json!({"metadata": {"uid": "p-1"}}))]
 #[case::another_uid(json!({"metadata": {"uid": "p-2", "resourceVersion": "1"}}))]
-fn identity_is_broken_by_a_patch_that_is_not_sure_whom_it_hits(#[case] body: Value) {
+fn identity_is_violated_by_a_patch_without_uid_or_version(#[case] body: Value) {
     let script = Script::default()
         .workflow(&taken())
         .pod(&pod(&[]))
         .belayer(&pod(&[POD_HOLD]))
         .body(body);
-    assert_eq!(failed(&script.judge()), ["IDENTITY"]);
+    assert_eq!(failed(&script.check_script()), ["IDENTITY"]);
 }
 
 #[test]
-fn evidence_is_broken_by_letting_go_before_the_result_is_taken() {
+fn evidence_is_violated_by_a_release_before_the_result_is_consumed() {
     let early = held().belayer(&pod(&[])).workflow(&taken());
-    assert_eq!(failed(&early.judge()), ["EVIDENCE"]);
+    assert_eq!(failed(&early.check_script()), ["EVIDENCE"]);
 }
 
 #[test]
@@ -110,17 +116,17 @@ fn a_deleted_owner_of_the_same_name_is_no_evidence() {
         .deleted(&WORKFLOWS, &other)
         .belayer(&pod(&[]))
         .workflow(&taken());
-    assert_eq!(failed(&script.judge()), ["EVIDENCE"]);
+    assert_eq!(failed(&script.check_script()), ["EVIDENCE"]);
 }
 
 #[test]
-fn every_reason_counts_as_what_it_is() {
+fn every_reason_is_recognised() {
     let orphan = {
         let mut pod = pod(&[POD_HOLD]);
         pod["metadata"]["ownerReferences"] = json!([]);
         pod
     };
-    let let_go = |mut pod: Value| {
+    let released_state = |mut pod: Value| {
         pod["metadata"]["finalizers"] = json!([]);
         pod
     };
@@ -128,7 +134,7 @@ fn every_reason_counts_as_what_it_is() {
     for (script, why) in [
         (
             held().workflow(&taken()).belayer(&pod(&[])),
-            Why::ResultTaken,
+            Why::ResultConsumed,
         ),
         (
             held().deleted(&WORKFLOWS, &running()).belayer(&pod(&[])),
@@ -141,22 +147,22 @@ fn every_reason_counts_as_what_it_is() {
             Why::NamespaceDeleted,
         ),
         (
-            held().pod(&orphan).belayer(&let_go(orphan.clone())),
+            held().pod(&orphan).belayer(&released_state(orphan.clone())),
             Why::NoWorkflow,
         ),
     ] {
-        let findings = script.judge();
+        let findings = script.check_script();
         assert_eq!(failed(&findings), [""; 0], "{why:?}: {:?}", findings.checks);
         assert_eq!(findings.releases, BTreeMap::from([(why, 1)]));
     }
 }
 
 #[test]
-fn what_a_visitor_wanted_is_counted_apart() {
+fn changes_by_hand_are_counted_separately() {
     let asked = held()
         .write("kubectl", Verb::Patch, &Gvr::PODS, &pod(&[POD_HOLD]))
         .belayer(&pod(&[]));
-    let findings = asked.judge();
+    let findings = asked.check_script();
     assert_eq!(
         (failed(&findings).len(), findings.by_hand),
         (0, 1),
@@ -166,26 +172,29 @@ fn what_a_visitor_wanted_is_counted_apart() {
 }
 
 #[test]
-fn results_is_broken_by_losing_that_of_a_held_pod() {
-    assert_eq!(failed(&held().workflow(&lost()).judge()), ["RESULTS"]);
+fn results_is_violated_by_losing_the_result_of_a_pod_with_a_hold() {
+    assert_eq!(
+        failed(&held().workflow(&lost()).check_script()),
+        ["RESULTS"]
+    );
 }
 
 #[test]
-fn a_pod_that_was_never_held_may_be_lost_and_is_counted() {
+fn losing_the_result_of_a_pod_without_a_hold_is_only_counted() {
     let findings = Script::default()
         .workflow(&running())
         .pod(&pod(&[]))
         .workflow(&lost())
-        .judge();
+        .check_script();
     assert_eq!((failed(&findings).len(), findings.never_held), (0, 1));
 }
 
 #[test]
-fn nobody_misses_the_results_of_a_deleted_workflow() {
+fn results_of_a_deleted_workflow_are_not_needed() {
     let findings = held()
         .deleted(&WORKFLOWS, &running())
         .workflow(&lost())
-        .judge();
+        .check_script();
     assert_eq!(
         (failed(&findings).len(), findings.never_held),
         (0, 0),
@@ -195,11 +204,11 @@ fn nobody_misses_the_results_of_a_deleted_workflow() {
 }
 
 #[test]
-fn results_is_broken_by_a_workflow_that_never_finishes() {
+fn results_is_violated_by_a_workflow_that_never_finishes() {
     let mut stuck = running();
     stuck["status"]["finishedAt"] = json!(null);
     assert_eq!(
-        failed(&Script::default().workflow(&stuck).judge()),
+        failed(&Script::default().workflow(&stuck).check_script()),
         ["RESULTS"]
     );
 }
@@ -208,9 +217,9 @@ fn results_is_broken_by_a_workflow_that_never_finishes() {
 #[case::terminating(deleting(pod(&[FOREIGN])), true)]
 #[case::held_though_it_may_go(pod(&[POD_HOLD]), true)]
 #[case::not_held(pod(&[FOREIGN]), false)]
-fn liveness_is_broken_by_what_is_left_hanging(#[case] left: Value, #[case] broken: bool) {
+fn liveness_is_violated_by_a_stuck_object(#[case] left: Value, #[case] broken: bool) {
     let script = held().workflow(&taken());
-    let findings = script.judge_with(&[left], Duration::from_secs(1), &[]);
+    let findings = script.check_with(&[left], Duration::from_secs(1), &[]);
     assert_eq!(
         failed(&findings),
         if broken { vec!["LIVENESS"] } else { vec![] }
@@ -218,26 +227,26 @@ fn liveness_is_broken_by_what_is_left_hanging(#[case] left: Value, #[case] broke
 }
 
 #[test]
-fn a_hold_without_evidence_is_not_left_hanging() {
-    let findings = held().judge_with(&[pod(&[POD_HOLD])], Duration::from_secs(1), &[]);
+fn a_hold_without_evidence_is_not_stuck() {
+    let findings = held().check_with(&[pod(&[POD_HOLD])], Duration::from_secs(1), &[]);
     assert_eq!(failed(&findings), [""; 0]);
 }
 
 #[test]
-fn quiet_is_broken_by_belayer_alone_and_needs_a_time_to_look_at() {
+fn quiet_is_violated_by_belayer_alone_and_requires_a_quiet_period() {
     let second = Duration::from_secs(1);
     let ours = Script::default().belayer(&pod(&[])).refused(409);
     assert_eq!(
-        failed(&Script::default().judge_with(&[], second, &ours.writes)),
+        failed(&Script::default().check_with(&[], second, &ours.writes)),
         ["QUIET"]
     );
     let others = Script::default().pod(&pod(&[]));
     assert_eq!(
-        failed(&Script::default().judge_with(&[], second, &others.writes)),
+        failed(&Script::default().check_with(&[], second, &others.writes)),
         [""; 0]
     );
     assert_eq!(
-        failed(&Script::default().judge_with(&[], Duration::ZERO, &[])),
+        failed(&Script::default().check_with(&[], Duration::ZERO, &[])),
         ["QUIET"]
     );
 }

@@ -1,4 +1,4 @@
-//! ONE-POD, NO-LOSS and RAN-ONCE: what re-creating a pod has to obey.
+//! ONE-POD, NO-LOSS and RAN-ONCE: the invariants of re-creating a pod.
 
 use belayer_sandbox::{Gvr, Verb};
 use belayer_workload::USER;
@@ -14,7 +14,7 @@ fn records() -> Gvr {
     Gvr::new("belayer.dev", "v1alpha1", "podrecreations")
 }
 
-/// A bare pod that asks to come back.
+/// A bare pod that requests re-creation.
 fn pod(uid: &str, finalizers: &[&str]) -> Value {
     json!({
         "kind": "Pod",
@@ -91,7 +91,7 @@ impl Script {
         self.write(BELAYER, Verb::Create, &Gvr::PODS, pod)
     }
 
-    /// The rejected pod goes, once it stands in a record.
+    /// The rejected pod is deleted after its spec is in a record.
     fn replaced(self) -> Self {
         let going = deleting(rejected(pod("p-1", &[RECREATION_HOLD])));
         let gone = deleting(rejected(pod("p-1", &[])));
@@ -101,14 +101,14 @@ impl Script {
             .belayer(&gone)
     }
 
-    /// And the next attempt is reserved.
+    /// Reserves the next attempt.
     fn reserved(self, attempts: u32) -> Self {
         self.recorded(Verb::Patch, &record("Creating", attempts))
     }
 }
 
-/// A held pod that its node rejects.
-fn turned_away() -> Script {
+/// A pod with a hold that its node rejects.
+fn rejected_script() -> Script {
     Script::default()
         .user_creates(&pod("p-1", &[]))
         .belayer(&pod("p-1", &[RECREATION_HOLD]))
@@ -116,9 +116,9 @@ fn turned_away() -> Script {
 }
 
 #[test]
-fn a_rejected_pod_that_comes_back_and_starts_breaks_nothing() {
+fn re_creating_a_rejected_pod_is_correct() {
     let mut running = in_phase(successor("p-2", 1), "Running");
-    let script = turned_away()
+    let script = rejected_script()
         .replaced()
         .reserved(1)
         .creates(&successor("p-2", 1))
@@ -128,35 +128,35 @@ fn a_rejected_pod_that_comes_back_and_starts_breaks_nothing() {
         .belayer(&running)
         .recorded(Verb::Patch, &record("Started", 1))
         .recorded(Verb::Delete, &record("Started", 1));
-    let findings = script.judge();
+    let findings = script.check_script();
     assert_eq!(failed(&findings), [""; 0], "{:?}", findings.checks);
     assert_eq!(findings.releases[&Why::PodDeleted], 1);
     assert_eq!(findings.releases[&Why::Started], 1);
 }
 
 #[rstest]
-#[case::nothing_is_reserved(turned_away().replaced().creates(&successor("p-2", 1)))]
+#[case::nothing_is_reserved(rejected_script().replaced().creates(&successor("p-2", 1)))]
 #[case::another_attempt_is_reserved(
-    turned_away().replaced().reserved(2).creates(&successor("p-2", 1))
+    rejected_script().replaced().reserved(2).creates(&successor("p-2", 1))
 )]
 #[case::an_attempt_is_made_twice(
-    turned_away().replaced().reserved(1)
+    rejected_script().replaced().reserved(1)
         .creates(&successor("p-2", 1))
         .deletes(&deleting(successor("p-2", 1)))
         .belayer(&successor_gone("p-2", 1))
         .creates(&successor("p-3", 1))
 )]
 #[case::another_is_there(
-    turned_away().replaced().reserved(1)
+    rejected_script().replaced().reserved(1)
         .creates(&successor("p-2", 1))
         .reserved(2)
         .creates(&successor("p-3", 2))
 )]
 #[case::the_budget_is_used_up(
-    turned_away().replaced().reserved(4).creates(&successor("p-2", 4))
+    rejected_script().replaced().reserved(4).creates(&successor("p-2", 4))
 )]
-fn one_pod_is_broken_when(#[case] script: Script) {
-    assert_eq!(failed(&script.judge()), ["ONE-POD"]);
+fn one_pod_is_violated_when(#[case] script: Script) {
+    assert_eq!(failed(&script.check_script()), ["ONE-POD"]);
 }
 
 /// Its last state.
@@ -167,46 +167,51 @@ fn successor_gone(uid: &str, attempt: u32) -> Value {
 }
 
 #[test]
-fn a_pod_that_no_record_describes_is_not_belayers_to_create_or_delete() {
+fn belayer_must_not_create_or_delete_a_pod_without_a_record() {
     let going = deleting(rejected(pod("p-1", &[RECREATION_HOLD])));
-    let deleted = turned_away().deletes(&going);
-    assert_eq!(failed(&deleted.judge()), ["FOREIGN", "NO-LOSS"]);
+    let deleted = rejected_script().deletes(&going);
+    assert_eq!(failed(&deleted.check_script()), ["FOREIGN", "NO-LOSS"]);
     let created = Script::default().creates(&pod("p-2", &[]));
-    let failed = failed(&created.judge());
+    let failed = failed(&created.check_script());
     assert_eq!(failed, ["FOREIGN", "ONE-POD", "NO-LOSS"]);
 }
 
 #[test]
-fn no_loss_is_broken_by_a_record_of_another_pod() {
+fn no_loss_is_violated_by_a_record_of_another_pod() {
     let mut other = record("Rejected", 0);
     other["spec"]["pod"]["spec"]["containers"][0]["image"] = json!("miner:1");
     let going = deleting(rejected(pod("p-1", &[RECREATION_HOLD])));
-    let script = turned_away().recorded(Verb::Create, &other).deletes(&going);
-    assert_eq!(failed(&script.judge()), ["NO-LOSS"]);
+    let script = rejected_script()
+        .recorded(Verb::Create, &other)
+        .deletes(&going);
+    assert_eq!(failed(&script.check_script()), ["NO-LOSS"]);
 }
 
 #[test]
-fn no_loss_is_broken_by_a_pod_that_is_not_what_its_user_wrote() {
+fn no_loss_is_violated_by_a_pod_that_differs_from_its_users() {
     let mut other = successor("p-2", 1);
     other["spec"]["containers"][0]["image"] = json!("miner:1");
-    let script = turned_away().replaced().reserved(1).creates(&other);
-    assert_eq!(failed(&script.judge()), ["NO-LOSS"]);
+    let script = rejected_script().replaced().reserved(1).creates(&other);
+    assert_eq!(failed(&script.check_script()), ["NO-LOSS"]);
 }
 
 #[test]
-fn no_loss_is_broken_by_a_record_that_goes_before_its_end() {
-    let script = turned_away().recorded(Verb::Create, &record("Rejected", 0));
+fn no_loss_is_violated_by_deleting_a_record_before_its_final_phase() {
+    let script = rejected_script().recorded(Verb::Create, &record("Rejected", 0));
     let script = script.recorded(Verb::Delete, &record("Rejected", 0));
-    assert_eq!(failed(&script.judge()), ["NO-LOSS"]);
+    assert_eq!(failed(&script.check_script()), ["NO-LOSS"]);
 }
 
 #[test]
-fn no_loss_is_broken_by_a_rejected_pod_that_never_comes_back() {
-    assert_eq!(failed(&turned_away().replaced().judge()), ["NO-LOSS"]);
+fn no_loss_is_violated_by_a_rejected_pod_that_is_not_re_created() {
+    assert_eq!(
+        failed(&rejected_script().replaced().check_script()),
+        ["NO-LOSS"]
+    );
 }
 
 #[test]
-fn ran_once_is_broken_by_a_pod_that_ran_before() {
+fn ran_once_is_violated_by_a_pod_that_ran_before() {
     let held = pod("p-1", &[RECREATION_HOLD]);
     let script = Script::default()
         .user_creates(&held)
@@ -215,21 +220,21 @@ fn ran_once_is_broken_by_a_pod_that_ran_before() {
         .replaced()
         .reserved(1)
         .creates(&successor("p-2", 1));
-    assert_eq!(failed(&script.judge()), ["RAN-ONCE"]);
+    assert_eq!(failed(&script.check_script()), ["RAN-ONCE"]);
 }
 
 #[test]
-fn evidence_is_broken_by_letting_go_of_a_pod_before_it_has_started() {
+fn evidence_is_violated_by_releasing_a_pod_before_it_has_started() {
     let script = Script::default()
         .user_creates(&pod("p-1", &[]))
         .belayer(&pod("p-1", &[RECREATION_HOLD]))
         .belayer(&pod("p-1", &[]));
-    assert_eq!(failed(&script.judge()), ["EVIDENCE"]);
+    assert_eq!(failed(&script.check_script()), ["EVIDENCE"]);
 }
 
 #[test]
-fn identity_is_broken_by_a_delete_that_names_nobody() {
-    let script = turned_away()
+fn identity_is_violated_by_a_delete_without_a_uid() {
+    let script = rejected_script()
         .recorded(Verb::Create, &record("Rejected", 0))
         .write(
             BELAYER,
@@ -237,5 +242,5 @@ fn identity_is_broken_by_a_delete_that_names_nobody() {
             &Gvr::PODS,
             &deleting(rejected(pod("p-1", &[RECREATION_HOLD]))),
         );
-    assert_eq!(failed(&script.judge()), ["IDENTITY"]);
+    assert_eq!(failed(&script.check_script()), ["IDENTITY"]);
 }

@@ -1,4 +1,4 @@
-//! Scripted records, and the objects that they are about.
+//! Scripted records, and their objects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::{BELAYER, Evidence, Findings, POD_HOLD, check};
 
 pub(super) const FOREIGN: &str = "example.com/keep";
 
-/// A record in the making.
+/// A record under construction.
 #[derive(Default)]
 pub(super) struct Script {
     pub(super) writes: Vec<Write>,
@@ -44,12 +44,12 @@ impl Script {
         self
     }
 
-    /// Belayer patches a pod into this state, as it should: with uid and version.
+    /// Belayer patches a pod into this state, correctly: with UID and version.
     pub(super) fn belayer(self, pod: &Value) -> Self {
         self.belayer_patches(&Gvr::PODS, pod)
     }
 
-    /// The same of any kind.
+    /// The same for any kind.
     pub(super) fn belayer_patches(self, gvr: &Gvr, object: &Value) -> Self {
         let finalizers = object["metadata"]["finalizers"].clone();
         let uid = object["metadata"]["uid"].clone();
@@ -83,11 +83,11 @@ impl Script {
         self.write(USER, Verb::Delete, gvr, object)
     }
 
-    pub(super) fn judge(&self) -> Findings {
-        self.judge_with(&[], Duration::from_secs(1), &[])
+    pub(super) fn check_script(&self) -> Findings {
+        self.check_with(&[], Duration::from_secs(1), &[])
     }
 
-    pub(super) fn judge_with(
+    pub(super) fn check_with(
         &self,
         left: &[Value],
         quiet: Duration,
@@ -150,7 +150,7 @@ pub(super) fn lost() -> Value {
     workflow(&json!({"phase": "Error", "message": "pod deleted"}))
 }
 
-/// A pod of a running workflow, held.
+/// A pod with a hold, of a running workflow.
 pub(super) fn held() -> Script {
     Script::default()
         .workflow(&running())

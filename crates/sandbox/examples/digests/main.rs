@@ -1,5 +1,5 @@
-//! Makes `src/kinds/types.json` and `src/kinds/numbers.json` anew, from a real API server and from Kubernetes' Go
-//! modules. What it prints is the new file.
+//! Generates `src/kinds/types.json` and `src/kinds/numbers.json` from a real API server and from Kubernetes' Go
+//! modules. It prints the new file.
 //!
 //! `cargo run -p belayer-sandbox --example digests -- types --kubeconfig FILE`
 //! `cargo run -p belayer-sandbox --example digests -- numbers --protos DIR..`
@@ -14,18 +14,18 @@ use clap::Parser;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-/// The data from which the sandbox knows its built-in kinds
+/// Generates the sandbox's data on built-in kinds
 #[derive(Debug, Parser)]
 enum Digest {
-    /// Print the digest of a server's types that the sandbox is built with
+    /// Print the digest of a server's OpenAPI types
     Types {
-        /// The server
+        /// Kubeconfig of the server
         #[arg(long, value_name = "FILE")]
         kubeconfig: PathBuf,
     },
-    /// Print the digest of the numbers of fields in protobuf that the sandbox is built with
+    /// Print the digest of the protobuf field numbers
     Numbers {
-        /// A folder of the Go modules k8s.io/api, apimachinery, apiextensions-apiserver and kube-aggregator
+        /// Folders of the Go modules k8s.io/api, apimachinery, apiextensions-apiserver and kube-aggregator
         #[arg(long = "protos", value_name = "DIR", required = true)]
         protos: Vec<PathBuf>,
     },

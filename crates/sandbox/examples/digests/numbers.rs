@@ -1,7 +1,7 @@
-//! The digest of the numbers that the fields of built-in types have in protobuf, for the sandbox to read bodies.
+//! The digest of the protobuf field numbers of built-in types, for decoding bodies.
 //!
-//! A number and its type stand in `generated.proto` of a Go module; the name in JSON, and whether JSON omits
-//! a zero, in the tags of the Go struct beside it.
+//! A field's number and type come from a Go module's `generated.proto`; its JSON name, and whether JSON omits
+//! a zero, from the tags of the Go struct.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Packages of protobuf, and how the digest of types names them.
+/// Packages of protobuf, and their names in the digest of types.
 const PACKAGES: &[(&str, &str)] = &[
     ("k8s.io.apiextensions_apiserver.pkg.apis.", ""),
     (
@@ -28,7 +28,7 @@ const RAW: &[&str] = &[
     "meta.v1.FieldsV1",
     "runtime.RawExtension",
 ];
-/// Bodies that are no kinds of the digest of types.
+/// Bodies that are not kinds in the digest of types.
 const OTHERS: &[&str] = &["autoscaling.v1.Scale", "meta.v1.DeleteOptions"];
 
 #[derive(Deserialize)]
@@ -36,7 +36,7 @@ struct Types {
     kinds: BTreeMap<String, String>,
 }
 
-/// A field as the Go struct has it.
+/// A field of the Go struct.
 #[derive(Debug, PartialEq, Eq)]
 struct Tag {
     name: String,
@@ -49,7 +49,7 @@ struct Tag {
 type Tags = BTreeMap<(String, u32), Tag>;
 type Messages = BTreeMap<String, BTreeMap<u32, String>>;
 
-/// Makes the digest from folders of Go modules.
+/// Generates the digest from folders of Go modules.
 ///
 /// # Errors
 /// When a folder cannot be read, or lacks a type that the sandbox serves.
@@ -94,13 +94,13 @@ fn inner(field: &str) -> Option<String> {
 }
 
 fn walk(folder: &Path, messages: &mut Messages) -> Result<()> {
-    let told = || folder.display().to_string();
+    let path = || folder.display().to_string();
     let proto = folder.join("generated.proto");
     if proto.is_file() {
         let tags = tags_of(folder)?;
-        messages.extend(read_proto(&fs::read_to_string(&proto)?, &tags).with_context(told)?);
+        messages.extend(read_proto(&fs::read_to_string(&proto)?, &tags).with_context(path)?);
     }
-    for entry in fs::read_dir(folder).with_context(told)? {
+    for entry in fs::read_dir(folder).with_context(path)? {
         let path = entry?.path();
         if path.is_dir() {
             walk(&path, messages)?;
@@ -180,7 +180,7 @@ fn read_proto(text: &str, tags: &Tags) -> Result<Messages> {
     Ok(messages)
 }
 
-/// How the digest writes a field: its name in JSON (`+` of one that is inlined), its type, and `?` when JSON
+/// A field in the digest: its name in JSON (`+` if it is inlined), its type, and `?` when JSON
 /// omits its zero.
 fn field(package: &str, owner: &str, left: &str, tag: Option<&Tag>) -> Result<String> {
     let (declared, name) = left.rsplit_once(' ').context("a field without a type")?;

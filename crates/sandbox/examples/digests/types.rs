@@ -1,4 +1,4 @@
-//! The digest of a server's OpenAPI documents that the sandbox reads its built-in kinds from.
+//! The digest of a server's OpenAPI documents, for the types of built-in kinds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::Value;
 
-/// Types that the sandbox knows by one word.
+/// Types with a short name in the digest.
 const WORDS: &[(&str, &str)] = &[
     ("api.resource.Quantity", "quantity"),
     ("apiextensions.v1.JSON", "any"),
@@ -27,13 +27,13 @@ const PREFIXES: &[&str] = &[
     "io.k8s.apimachinery.pkg.",
     "io.k8s.api.",
 ];
-/// Kinds of subresources, besides those that are served.
+/// Kinds of subresources that the sandbox does not serve but decodes.
 const OTHERS: &[(&str, &str, &str)] = &[("", "v1", "Binding"), ("policy", "v1", "Eviction")];
 
-/// Makes the digest of all kinds that the sandbox serves.
+/// Generates the digest of all kinds that the sandbox serves.
 ///
 /// # Errors
-/// When the server does not tell of one.
+/// When the server's documents lack one of them.
 pub(crate) async fn digest(client: &Client) -> Result<String> {
     let mut wanted: BTreeSet<(String, String, String)> = BTreeSet::new();
     let text = |(group, version, kind): &(&str, &str, &str)| {
@@ -74,7 +74,7 @@ pub(crate) async fn digest(client: &Client) -> Result<String> {
         digest.add(name);
         kinds.insert(format!("{group}/{version}/{kind}"), short(name));
     }
-    // One line per type, so that differences can be read.
+    // One line per type, so that diffs are readable.
     let lines: Result<Vec<String>> = digest
         .types
         .iter()
@@ -121,7 +121,7 @@ struct Digest<'a> {
 }
 
 impl Digest<'_> {
-    /// Adds a type and all it refers to.
+    /// Adds a type and all types that it references.
     fn add(&mut self, name: &str) {
         let key = short(name);
         let is_word = WORDS.iter().any(|(word, _)| *word == key);

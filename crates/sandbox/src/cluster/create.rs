@@ -15,10 +15,10 @@ use crate::recorder::Verb;
 use crate::{meta, validate};
 
 impl Cluster {
-    /// Stores a new object and answers it as stored.
+    /// Stores a new object and returns it as stored.
     ///
     /// # Errors
-    /// What kube-apiserver answers: 400, 403 in a namespace that is being deleted, 404, 409, 422.
+    /// As kube-apiserver: 400, 403 in a namespace that is being deleted, 404, 409, 422.
     pub fn create(
         &self,
         actor: &Actor,
@@ -141,7 +141,7 @@ impl Cluster {
         if !meta::name(object).is_empty() || base.is_empty() {
             return;
         }
-        // 63 minus the five letters of the suffix is what the real generator keeps.
+        // The real generator keeps 63 characters minus the five of the suffix.
         let base: String = base.chars().take(58).collect();
         loop {
             let name = format!("{base}{}", self.rng().name_suffix());
@@ -206,7 +206,7 @@ pub(super) fn undecodable(info: &ResourceInfo, gvr: &Gvr, why: &str) -> ApiError
     ))
 }
 
-/// The body must be of the resource's kind. Built-in kinds may leave it out.
+/// The body must be of the resource's kind. Built-in kinds may omit apiVersion and kind.
 pub(super) fn check_type(
     info: &ResourceInfo,
     gvr: &Gvr,
@@ -305,7 +305,7 @@ fn namespace_lifecycle(
     definitions::refuse_terminating(state, info, meta::name(object))
 }
 
-/// Whether a write through that subresource exists for the kind.
+/// Whether the kind has that subresource for writes.
 pub(super) fn check_subresource(
     info: &ResourceInfo,
     gvr: &Gvr,

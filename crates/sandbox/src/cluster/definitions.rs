@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions in a cluster: what they install, and how they leave.
+//! CustomResourceDefinitions in a cluster: installation and removal of their kinds.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::kinds::crd::{describe, key_of};
 use crate::meta;
 use crate::recorder::Verb;
 
-/// Keeps a definition until its last instance is gone.
+/// The finalizer that keeps a definition until its last instance is gone.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 fn definitions(state: &State) -> Option<Arc<ResourceInfo>> {
     state.kinds.find(&Gvr::CUSTOMRESOURCEDEFINITIONS).cloned()
 }
 
-/// Installs a new definition and says so in its status.
+/// Installs a new definition and sets its status.
 pub(crate) fn accept(
     cluster: &Cluster,
     state: &mut State,
@@ -57,7 +57,7 @@ pub(crate) fn accept(
     );
 }
 
-/// The server's own write, for the record.
+/// Records a write of the server itself.
 fn note(
     state: &mut State,
     verb: Verb,
@@ -74,16 +74,16 @@ fn note(
     });
 }
 
-/// Serves what a definition says by now.
+/// Serves a definition's current versions.
 pub(crate) fn changed(state: &mut State, crd: &Value) {
     let info = describe(crd);
-    // A definition must not take a built-in kind's place.
+    // A definition must not replace a built-in kind.
     if state.kinds.get(&info.key()).is_none_or(|had| had.custom) {
         state.kinds.insert(info);
     }
 }
 
-/// Stops serving a definition that is gone.
+/// Stops serving the kind of a deleted definition.
 pub(crate) fn removed(state: &mut State, crd: &Value) {
     let key = key_of(crd);
     if state.kinds.get(&key).is_some_and(|info| info.custom) {
@@ -137,13 +137,13 @@ pub(crate) fn delete_instances(cluster: &Cluster, state: &mut State, crd: &Value
         let before = state.consequences.len();
         let done = cluster.delete_known(state, &info, &key, &DeleteOptions::default());
         note(state, Verb::Delete, ("", &info), &key, done);
-        // The end of the last instance may have brought about that of the definition: cause before effect.
+        // Removing the last instance may have removed the definition: record the cause before the effect.
         state.consequences[before..].rotate_right(1);
     }
     instance_removed(cluster, state, &info);
 }
 
-/// Lets a terminating definition go once its last instance is gone.
+/// Removes a terminating definition after its last instance is gone.
 pub(crate) fn instance_removed(cluster: &Cluster, state: &mut State, info: &Arc<ResourceInfo>) {
     if state.table(info).is_some_and(|table| !table.is_empty()) {
         return;

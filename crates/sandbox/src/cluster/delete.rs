@@ -19,13 +19,13 @@ use crate::recorder::Verb;
 
 const PRESERVED: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
 
-/// What a grace period means for a delete request.
+/// The effect of the grace period of a delete request.
 enum Graceful {
     /// The kind has none, or it has run out.
     No,
-    /// The object takes this deadline and grace.
+    /// The object gets this deadline and grace period.
     Set { at: Timestamp, seconds: i64 },
-    /// A delete before this one already gave a grace that is not longer.
+    /// An earlier delete already set a grace period that is not longer.
     Pending,
 }
 
@@ -33,7 +33,7 @@ impl Cluster {
     /// Deletes an object, or marks it to be deleted.
     ///
     /// # Errors
-    /// What kube-apiserver answers: 403 for namespaces that must stay, 404, 409 on a precondition.
+    /// As kube-apiserver: 403 for protected namespaces, 404, 409 on a precondition.
     pub fn delete(
         &self,
         actor: &Actor,
@@ -81,7 +81,7 @@ impl Cluster {
         })
     }
 
-    /// Deletes everything that a list would find; answers what was found, as it was before.
+    /// Deletes everything that a list would return; returns the objects as they were before.
     ///
     /// # Errors
     /// The first refusal; what was deleted before it stays deleted.
@@ -110,7 +110,7 @@ impl Cluster {
                 self.delete_in(state, gvr, Some(&home), name, options)
             });
             match done {
-                // Gone in the meantime is what was wanted.
+                // Deleted by another client in the meantime.
                 Err(error) if error.code == 404 => {}
                 other => drop(other?),
             }
@@ -237,7 +237,7 @@ impl Cluster {
         Written::changed(state.put(info, key, new))
     }
 
-    /// Marks an object that has finalizers and no grace period of its own.
+    /// Marks an object that has finalizers and no grace period of its own as deleted.
     fn mark_deleting(&self, object: &mut Value) {
         if meta::grace(object).is_none() {
             bump_generation(object);
@@ -313,13 +313,13 @@ fn bump_generation(object: &mut Value) {
     }
 }
 
-/// `at + seconds`, staying inside what a timestamp can say.
+/// `at + seconds`, limited to the range of a timestamp.
 fn after(at: Timestamp, seconds: i64) -> Timestamp {
     at.checked_add(SignedDuration::from_secs(seconds))
         .unwrap_or(at)
 }
 
-/// Namespaces say it in their own words.
+/// Namespaces have their own message.
 fn check_namespace_uid(old: &Value, name: &str, wanted: &Preconditions) -> Result<(), ApiError> {
     let found = meta::uid(old);
     let Some(wanted) = wanted.uid.as_deref().filter(|wanted| *wanted != found) else {
@@ -365,7 +365,7 @@ fn check_preconditions(
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// The finalizers of an object once the delete's propagation policy is on it.
+/// The finalizers of an object after the delete's propagation policy is applied.
 fn finalizers_after(info: &ResourceInfo, old: &Value, options: &DeleteOptions) -> Vec<Value> {
     let had = meta::finalizers(old);
     if info.has(Traits::NO_GARBAGE_COLLECTION) {

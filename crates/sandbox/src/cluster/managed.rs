@@ -1,4 +1,4 @@
-//! `metadata.managedFields`: who wrote, through what, and when.
+//! `metadata.managedFields`: who wrote which fields, through which subresource, and when.
 //!
 //! One entry per manager, API version and subresource. Which fields an entry names is coarser than on a
 //! real server: a field of the top level, or of metadata, is owned as a whole.
@@ -18,13 +18,13 @@ pub(super) struct Stamp<'a> {
     pub(super) now: &'a str,
 }
 
-/// What a client sent of them.
+/// The `managedFields` that a client sent.
 pub(super) enum Sent {
-    /// Nothing, or what is no entries: those of the stored object stay.
+    /// None, or invalid ones: the entries of the stored object stay.
     Nothing,
-    /// An empty list: nobody is noted any more.
+    /// An empty list: all entries are removed.
     FreshStart,
-    /// Other entries, which take the place of those of the stored object.
+    /// Entries that replace those of the stored object.
     Entries(Value),
 }
 
@@ -34,7 +34,7 @@ impl Sent {
     }
 }
 
-/// Takes the entries that a client sent off the object.
+/// Removes the entries that a client sent from the object.
 pub(super) fn take_sent(object: &mut Value) -> Sent {
     let sent = meta::metadata_mut(object).and_then(|m| m.remove(FIELD));
     let Some(Value::Array(entries)) = sent else {
@@ -56,7 +56,7 @@ fn is_entry(entry: &Value) -> bool {
         && entry["fieldsV1"].is_object()
 }
 
-/// Puts the entries that were sent, or else those of the stored object, back.
+/// Restores the entries that were sent, or else those of the stored object.
 pub(super) fn carry(old: &Value, new: &mut Value, sent: &Sent) {
     let stored = meta::at(old, &["metadata", FIELD]);
     let entries = match sent {
@@ -68,7 +68,7 @@ pub(super) fn carry(old: &Value, new: &mut Value, sent: &Sent) {
     }
 }
 
-/// Notes a write that turned `old` into `new`.
+/// Adds an entry for a write that changed `old` into `new`.
 pub(super) fn stamp(old: Option<&Value>, new: &mut Value, stamp: &Stamp<'_>) {
     let fields = changed(old, new);
     if fields.is_empty() || stamp.manager.is_empty() {

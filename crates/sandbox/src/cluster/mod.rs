@@ -1,4 +1,4 @@
-//! The whole cluster in memory: what HTTP, companions and tests all go through.
+//! The whole cluster in memory. HTTP, simulated controllers and tests all use it.
 
 mod create;
 mod definitions;
@@ -42,7 +42,7 @@ use crate::signal::Signal;
 /// Namespaces that exist from the start and cannot be deleted, as on a real server.
 const FIRST_NAMESPACES: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// Actor of what the server does on its own account.
+/// The actor of the server's own writes.
 const SERVER: &str = "kube-apiserver";
 
 /// The whole cluster in memory. Cheap to clone; every clone is the same cluster.
@@ -77,7 +77,7 @@ impl Cluster {
         Self::recorded(clock, rng, log_limit, Recording::Everything)
     }
 
-    /// The same, with a say in what is recorded.
+    /// The same, with a choice of what is recorded.
     pub fn recorded(clock: Clock, rng: SharedRng, log_limit: usize, recording: Recording) -> Self {
         let state = State::new(Registry::with_builtin(), log_limit);
         let inner = Inner {
@@ -109,7 +109,7 @@ impl Cluster {
             debug_assert!(made.is_ok(), "{made:?}");
         }
         self.inner.recorder.clear();
-        // As on a server that has run for a while: its first versions are forgotten.
+        // As on a server that has run for a while: its first versions are compacted.
         let mut state = self.inner.state.lock();
         let newest = state.rv;
         state.compact(newest);
@@ -135,10 +135,10 @@ impl Cluster {
         self.inner.state.lock().rv
     }
 
-    /// Forgets all changes up to a version: older watches and continue tokens answer 410.
+    /// Compacts all changes up to a version: older watches and continue tokens get 410.
     pub fn compact(&self, version: u64) {
         self.inner.state.lock().compact(version);
-        // Readers that stand before it must hear of it.
+        // Wake readers behind that version, so that they see the error.
         self.inner.changed.raise();
     }
 
@@ -147,12 +147,12 @@ impl Cluster {
         self.inner.state.lock().kinds.all().cloned().collect()
     }
 
-    /// The kind behind a resource, when it is served at that version.
+    /// The kind of a resource, if it is served at that version.
     pub fn resource(&self, gvr: &Gvr) -> Option<Arc<ResourceInfo>> {
         self.inner.state.lock().kinds.find(gvr).cloned()
     }
 
-    /// The kind that an owner reference or a manifest names by `apiVersion` and `kind`.
+    /// The kind with this `apiVersion` and `kind`, as in an owner reference or a manifest.
     pub fn resource_of_kind(
         &self,
         api_version: &str,
@@ -182,7 +182,7 @@ impl Cluster {
     }
 }
 
-/// Finds the kind and the object's key; checks that scope and namespace fit.
+/// Finds the kind and the object's key; checks scope and namespace.
 fn locate(
     state: &State,
     gvr: &Gvr,
@@ -197,7 +197,7 @@ fn locate(
     Ok((Arc::clone(info), ObjectKey::new(namespace, name)))
 }
 
-/// The object with `apiVersion` of the version it was asked at. Stored objects carry the storage version.
+/// The object with the `apiVersion` of the request. Stored objects have the storage version.
 pub(crate) fn at_version(info: &ResourceInfo, version: &str, object: Arc<Value>) -> Arc<Value> {
     if version == info.storage_version {
         return object;

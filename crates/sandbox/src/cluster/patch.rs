@@ -15,14 +15,14 @@ use crate::meta;
 use crate::patch::{merge, strategic};
 use crate::recorder::Verb;
 
-/// Operations of one JSON patch.
+/// Maximum number of operations of one JSON patch.
 const MAX_OPERATIONS: usize = 10_000;
 
 impl Cluster {
-    /// Changes an object and answers it as stored.
+    /// Patches an object and returns it as stored.
     ///
     /// # Errors
-    /// What kube-apiserver answers: 400, 404, 409, 415 (strategic on a custom resource), 422.
+    /// As kube-apiserver: 400, 404, 409, 415 (strategic on a custom resource), 422.
     #[allow(clippy::too_many_arguments, reason = "a request has that many parts")]
     pub fn patch(
         &self,
@@ -120,7 +120,7 @@ impl Cluster {
     }
 }
 
-/// Reads the patched object as a body would be read, and answers the fields that are not known.
+/// Decodes the patched object like a request body; returns the unknown fields.
 fn read_patched(info: &ResourceInfo, gvr: &Gvr, new: &mut Value) -> Result<Vec<String>, String> {
     let unknown = match info.type_name(&gvr.version) {
         Some(name) => types::decode(name, new)?,
@@ -133,7 +133,7 @@ fn read_patched(info: &ResourceInfo, gvr: &Gvr, new: &mut Value) -> Result<Vec<S
     Ok(unknown)
 }
 
-/// 422 of a patch whose result cannot be read.
+/// 422 of a patch whose result cannot be decoded.
 fn unfit(new: &Value, why: &str) -> ApiError {
     let shown = meta::in_go_order(new);
     let cause = Cause::invalid("patch", &format!("{shown:?}"), why);
@@ -186,7 +186,7 @@ pub(crate) fn patch_any(target: &mut Value, patch: &Patch) -> Result<(), ApiErro
 fn apply_json(new: &mut Value, body: &Value) -> Result<(), ApiError> {
     let read = serde_json::from_value(body.clone());
     let operations: json_patch::Patch = read.map_err(|e| match body {
-        // A list of anything is read; what is in it is found wrong only when it is applied.
+        // Any list of objects is accepted; its operations are checked only when they are applied.
         Value::Array(list) if list.iter().all(Value::is_object) => rejected(),
         _ => ApiError::bad_request(format!("error decoding patch: {e}")),
     })?;
@@ -204,15 +204,15 @@ fn apply_json(new: &mut Value, body: &Value) -> Result<(), ApiError> {
         if is_absence_test(&operation) && is_absent(new, operation.path().as_str()) {
             continue;
         }
-        // Without undoing: what failed halfway is dropped, and undoing a `move` that failed halfway
+        // Without rollback: the copy is dropped after a failure, and the rollback of a failed `move`
         // panics.
         json_patch::patch_unsafe(new, &[operation]).map_err(|_| rejected())?;
     }
     Ok(())
 }
 
-/// A test for `null` asks whether nothing is there: so kube-rs and others see to it that nobody
-/// else was faster.
+/// A `test` for `null` checks that the member is absent. kube-rs and others use it to detect a
+/// concurrent write.
 fn is_absence_test(operation: &json_patch::PatchOperation) -> bool {
     matches!(operation, json_patch::PatchOperation::Test(test) if test.value.is_null())
 }

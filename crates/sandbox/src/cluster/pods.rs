@@ -1,4 +1,4 @@
-//! Subresources of pods that write: binding and eviction.
+//! Pod subresources that write: binding and eviction.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::meta;
 use crate::recorder::Verb;
 
 impl Cluster {
-    /// Puts a pod on a node, as a scheduler does through `pods/binding`.
+    /// Binds a pod to a node, as a scheduler does through `pods/binding`.
     ///
     /// # Errors
     /// 404; 409 when the pod has a node already or is being deleted.
@@ -109,7 +109,7 @@ impl Cluster {
         .map(drop)
     }
 
-    /// Says on a pod that ends why it does.
+    /// Adds the `DisruptionTarget` condition to an evicted pod.
     fn mark_evicted(&self, state: &mut State, namespace: &str, name: &str) {
         let Ok((info, key)) = locate(state, &Gvr::PODS, Some(namespace), name) else {
             return;

@@ -50,9 +50,9 @@ impl Cluster {
     /// Objects of a kind, in one namespace or in all, ordered by namespace and name.
     ///
     /// # Errors
-    /// 400 for selectors and tokens that cannot be read, 404 for a kind that is not served, 410 for a
-    /// version or token that is too old, 422 for options that contradict each other, 504 for a version
-    /// that lies in the future.
+    /// 400 for invalid selectors and tokens, 404 for a kind that is not served, 410 for a
+    /// compacted version or token, 422 for contradictory options, 504 for a version
+    /// that does not exist yet.
     pub fn list(
         &self,
         gvr: &Gvr,
@@ -62,7 +62,7 @@ impl Cluster {
         self.list_as_of(gvr, namespace, options, None)
     }
 
-    /// A list by a server that knows nothing after `newest`.
+    /// A list as of a server that has seen nothing after `newest`.
     pub(crate) fn list_as_of(
         &self,
         gvr: &Gvr,
@@ -107,12 +107,12 @@ impl Cluster {
     }
 }
 
-/// Where a list starts and as of when it is.
+/// The start and the version of a list.
 struct Plan {
     at: u64,
     start: Option<ObjectKey>,
     continued: bool,
-    /// How many objects follow `start`, where that was counted before.
+    /// How many objects follow `start`, if counted before.
     left: Option<u64>,
 }
 
@@ -124,7 +124,7 @@ fn plan(options: &ListOptions, newest: u64) -> Result<Plan, ApiError> {
                 "invalid continue token: continue key is not valid: malformed token",
             )
         })?;
-        // Zero: the client accepted an inconsistent rest.
+        // Zero: the client accepted a rest that is not of one version.
         let at = if token.version == 0 {
             newest
         } else {
@@ -146,7 +146,7 @@ fn plan(options: &ListOptions, newest: u64) -> Result<Plan, ApiError> {
     if asked > newest {
         return Err(too_large(asked, newest));
     }
-    // Older clients mean "exactly" when they page from a version.
+    // Older clients that page from a version mean "exactly".
     let exact = match options.version_match {
         Some(VersionMatch::Exact) => true,
         Some(VersionMatch::NotOlderThan) => false,
@@ -175,7 +175,7 @@ fn check_options(options: &ListOptions) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// What is wrong with a `resourceVersionMatch`.
+/// The error in a `resourceVersionMatch`.
 pub(crate) fn check_match(
     wanted: Option<VersionMatch>,
     version: &str,
@@ -195,12 +195,12 @@ pub(crate) fn check_match(
     Some(Cause::forbidden(field, why))
 }
 
-/// 422 of options that contradict each other.
+/// 422 of contradictory options.
 pub(crate) fn list_options_invalid(cause: Cause) -> ApiError {
     ApiError::invalid("meta.k8s.io", "ListOptions", "", vec![cause])
 }
 
-/// A resourceVersion from a query; empty is zero.
+/// A resourceVersion of a query; empty is zero.
 pub(crate) fn parse_version(text: &str) -> Result<u64, ApiError> {
     if text.is_empty() {
         return Ok(0);
@@ -229,7 +229,7 @@ pub(crate) fn too_large(asked: u64, newest: u64) -> ApiError {
     .retry_after(1)
 }
 
-/// One list under the lock.
+/// One list, read under the lock.
 struct Read<'a> {
     state: &'a State,
     info: &'a ResourceInfo,
@@ -241,7 +241,7 @@ struct Read<'a> {
 impl Read<'_> {
     fn page(&self, limit: usize) -> Result<ListPage, ApiError> {
         let start = self.plan.start.as_ref();
-        // Without selectors nothing behind the page needs to be looked at.
+        // Without selectors the objects after the page need not be read.
         let all = limit == 0 || !self.selectors.is_empty();
         let max = if all {
             usize::MAX
@@ -310,11 +310,11 @@ impl Read<'_> {
     }
 }
 
-/// How a list goes on: opaque to clients.
+/// The position of a list's next page: opaque to clients.
 struct Token {
-    /// Zero: as of whenever the next page is asked.
+    /// Zero: the newest version when the next page is read.
     version: u64,
-    /// The last object handed out.
+    /// The last object returned.
     start: ObjectKey,
     /// How many objects follow it at that version.
     left: Option<u64>,

@@ -1,4 +1,4 @@
-//! Bringing an object into the shape of its kind: unknown fields, defaults, owners named twice.
+//! Brings an object into the form of its kind: unknown fields, defaults, duplicate owners.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ fn schema_of<'a>(info: &'a ResourceInfo, gvr: &Gvr) -> Option<&'a Value> {
     info.version(&gvr.version)?.schema.as_deref()
 }
 
-/// Prunes and defaults an instance of a CRD, and answers what was dropped.
+/// Prunes and defaults an instance of a CRD; returns the dropped fields.
 pub(super) fn custom(info: &ResourceInfo, gvr: &Gvr, object: &mut Value) -> Vec<String> {
     let Some(schema) = schema_of(info, gvr) else {
         return Vec::new();
@@ -22,15 +22,15 @@ pub(super) fn custom(info: &ResourceInfo, gvr: &Gvr, object: &mut Value) -> Vec<
     dropped
 }
 
-/// In what an instance of a CRD does not fit its schema.
+/// The errors of an instance against its CRD's schema.
 pub(super) fn misfits(info: &ResourceInfo, gvr: &Gvr, object: &Value) -> Vec<Cause> {
     schema_of(info, gvr).map_or_else(Vec::new, |schema| schema::validate(schema, object))
 }
 
-/// Fields that the kind does not have, as the client wants to hear of them.
+/// Handles unknown fields as the client's `fieldValidation` requires.
 ///
 /// # Errors
-/// 400 where they are to be refused.
+/// 400 for strict validation.
 pub(crate) fn judge(
     info: &ResourceInfo,
     gvr: &Gvr,
@@ -52,18 +52,18 @@ pub(crate) fn judge(
     }
 }
 
-/// The words of a strict refusal.
+/// The message of a strict refusal.
 pub(super) fn strict(complaints: &[String]) -> String {
     format!("strict decoding error: {}", complaints.join(", "))
 }
 
-/// `unknown field "a.b"` of each path.
+/// `unknown field "a.b"` for each path.
 pub(crate) fn unknown(paths: Vec<String>) -> Vec<String> {
     let complain = |path: String| format!("unknown field {path:?}");
     paths.into_iter().map(complain).collect()
 }
 
-/// Keeps the first of several references to one owner.
+/// Keeps the first of several references to the same owner.
 pub(super) fn dedup_owners(object: &mut Value) -> Option<String> {
     let owners = object
         .get_mut("metadata")

@@ -1,4 +1,4 @@
-//! Objects, and the one log that orders every change to them.
+//! The objects, and the one log that orders every change.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -27,7 +27,7 @@ pub enum EventType {
 }
 
 impl EventType {
-    /// The word on the wire.
+    /// The type as in watch events.
     pub fn as_str(self) -> &'static str {
         match self {
             EventType::Added => "ADDED",
@@ -40,7 +40,7 @@ impl EventType {
 /// One entry of the log.
 #[derive(Debug, Clone)]
 pub struct StoreEvent {
-    /// The version this change made; strictly rising through the log.
+    /// The version of this change; strictly increasing in the log.
     pub rv: u64,
     /// What happened.
     pub event_type: EventType,
@@ -48,12 +48,12 @@ pub struct StoreEvent {
     pub resource: Arc<ResourceInfo>,
     /// Name of the object.
     pub key: ObjectKey,
-    /// The object after the change; for a deletion its last state as it was stored, which says the version
-    /// before: the deletion's own is [`StoreEvent::rv`].
+    /// The object after the change. For a deletion: its last stored state, with the version before the
+    /// deletion; the deletion's own version is [`StoreEvent::rv`].
     pub object: Arc<Value>,
     /// The object before the change.
     pub old: Option<Arc<Value>>,
-    /// As watches send it. Written once, however many watch.
+    /// The JSON of watch events, encoded once for all watches.
     json: OnceLock<Bytes>,
     /// The same for watches of metadata.
     metadata_json: OnceLock<Bytes>,
@@ -83,13 +83,13 @@ pub(crate) struct State {
     tables: BTreeMap<String, BTreeMap<String, Table>>,
     log: VecDeque<Arc<StoreEvent>>,
     log_limit: usize,
-    /// Changes up to this version are forgotten.
+    /// Changes up to this version are compacted.
     compacted: u64,
-    /// What the write under way has brought about besides, for the record.
+    /// Further writes that the current write has caused, for the record.
     pub(crate) consequences: Vec<Consequence>,
 }
 
-/// A write of the server's own, on account of somebody's.
+/// A write of the server itself, caused by a client's write.
 #[derive(Debug)]
 pub(crate) struct Consequence {
     pub(crate) verb: Verb,
@@ -102,7 +102,7 @@ pub(crate) struct Consequence {
 impl State {
     pub(crate) fn new(kinds: Registry, log_limit: usize) -> Self {
         State {
-            // A real cluster never hands out version zero.
+            // A real cluster never has version zero.
             rv: 1,
             kinds,
             tables: BTreeMap::new(),
@@ -117,7 +117,7 @@ impl State {
         self.compacted
     }
 
-    /// Forgets the log up to a version.
+    /// Compacts the log up to a version.
     pub(crate) fn compact(&mut self, rv: u64) {
         let rv = rv.min(self.rv);
         while self.log.front().is_some_and(|e| e.rv <= rv) {
@@ -177,7 +177,7 @@ impl State {
         object
     }
 
-    /// Removes an object; answers its last state, without the version of its removal.
+    /// Removes an object; returns its last state, without the version of its removal.
     pub(crate) fn remove(
         &mut self,
         info: &Arc<ResourceInfo>,
@@ -185,7 +185,7 @@ impl State {
     ) -> Option<Arc<Value>> {
         let old = self.table_mut(info).remove(key)?;
         self.rv += 1;
-        // Shared, not copied: a release of a large object costs no second copy of it.
+        // Shared, not copied: the release of a large object needs no second copy.
         let last = Arc::clone(&old);
         self.append(info, key, EventType::Deleted, Arc::clone(&last), Some(old));
         Some(last)
@@ -217,7 +217,7 @@ impl State {
         }
     }
 
-    /// Entries after a version, oldest first. `None` when some of them are forgotten.
+    /// Entries after a version, oldest first. `None` when some of them are compacted.
     pub(crate) fn since(
         &self,
         rv: u64,
@@ -230,7 +230,7 @@ impl State {
     }
 
     /// Objects of a kind as of a version, in one namespace or all, in order, at most `max` after `start`.
-    /// `None` when that version is forgotten.
+    /// `None` when that version is compacted.
     pub(crate) fn scan(
         &self,
         info: &ResourceInfo,
@@ -284,7 +284,7 @@ impl State {
         range.take_while(move |(key, _)| namespace.is_empty() || &*key.namespace == namespace)
     }
 
-    /// How many objects `scan` would find without a limit.
+    /// How many objects `scan` would return without a limit.
     pub(crate) fn count(
         &self,
         info: &ResourceInfo,
@@ -303,7 +303,7 @@ impl State {
         self.range(info, namespace, start).count()
     }
 
-    /// One object as of a version. The outer `None`: that version is forgotten.
+    /// One object as of a version. The outer `None`: that version is compacted.
     pub(crate) fn get_at(
         &self,
         info: &ResourceInfo,

@@ -1,4 +1,4 @@
-//! Following the log.
+//! Reading the log.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use crate::signal::Listener;
 /// Entries fetched under one lock.
 const BATCH: usize = 256;
 
-/// The log was compacted past the reader: it has to list again.
+/// The log was compacted past the reader's position: it has to list again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too old resource version: {asked} ({oldest})")]
 pub struct Expired {
-    /// The version after which the reader wanted to go on.
+    /// The version after which the reader wanted to continue.
     pub asked: u64,
-    /// The oldest version from which one can go on.
+    /// The oldest version from which a reader can continue.
     pub oldest: u64,
 }
 
-/// A place in the log, and everything after it, in order.
+/// A position in the log, and everything after it, in order.
 #[derive(Debug)]
 pub struct Subscription {
     cluster: Cluster,
@@ -43,7 +43,7 @@ impl Subscription {
         }
     }
 
-    /// The version up to which every change has been handed out.
+    /// The version up to which every change has been returned.
     pub fn position(&self) -> u64 {
         self.ready.front().map_or(self.position, |next| next.rv - 1)
     }
@@ -65,7 +65,7 @@ impl Subscription {
     /// [`Expired`] when the log was compacted past this reader.
     pub async fn next(&mut self) -> Result<Arc<StoreEvent>, Expired> {
         loop {
-            // Seen before looking, so that a change in between wakes us again.
+            // Mark before reading, so that a change in between wakes this task again.
             self.changed.mark_seen();
             if let Some(event) = self.try_next()? {
                 return Ok(event);

@@ -1,4 +1,4 @@
-//! Words shared by every call on a [`Cluster`](super::Cluster).
+//! Types shared by all calls of a [`Cluster`](super::Cluster).
 
 use std::sync::Arc;
 
@@ -31,9 +31,9 @@ impl Patch {
 pub struct WriteOptions {
     /// `dryRun=All`: everything is checked, nothing is stored.
     pub dry_run: bool,
-    /// What becomes of fields that the kind does not have.
+    /// How unknown fields are handled.
     pub field_validation: FieldValidation,
-    /// Who is named in `metadata.managedFields`; else the actor.
+    /// The manager in `metadata.managedFields`; default: the actor.
     pub manager: Option<Arc<str>>,
 }
 
@@ -42,7 +42,7 @@ pub struct WriteOptions {
 pub enum FieldValidation {
     /// Unknown fields are dropped.
     Ignore,
-    /// Unknown fields are dropped, and the client is warned.
+    /// Unknown fields are dropped, and the client gets a warning.
     #[default]
     Warn,
     /// Unknown fields are refused.
@@ -50,7 +50,7 @@ pub enum FieldValidation {
 }
 
 impl WriteOptions {
-    /// The manager's name, as `metadata.managedFields` has it.
+    /// Sets the manager's name, as in `metadata.managedFields`.
     pub(crate) fn managed_by(&self, actor: &Actor) -> Self {
         let mut options = self.clone();
         let name = actor.as_str().split('/').next().unwrap_or_default();
@@ -59,28 +59,28 @@ impl WriteOptions {
     }
 }
 
-/// What a delete demands of the stored object.
+/// Preconditions of a delete.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Preconditions {
-    /// 409 unless the uid is this one.
+    /// 409 unless the UID is this one.
     pub uid: Option<String>,
     /// 409 unless the version is this one.
     pub resource_version: Option<String>,
 }
 
-/// What becomes of the dependents.
+/// What happens to the dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Propagation {
-    /// They lose their owner reference and stay.
+    /// They lose the owner reference and stay.
     Orphan,
-    /// They go after the owner.
+    /// They are deleted after the owner.
     Background,
-    /// They go before the owner.
+    /// They are deleted before the owner.
     Foreground,
 }
 
 impl Propagation {
-    /// The word on the wire.
+    /// The policy as in the request.
     pub fn as_str(self) -> &'static str {
         match self {
             Propagation::Orphan => "Orphan",
@@ -103,7 +103,7 @@ pub struct DeleteOptions {
     pub dry_run: bool,
 }
 
-/// What a delete came to.
+/// The result of a delete.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Deleted {
     /// The object is gone; this is its last state.
@@ -113,7 +113,7 @@ pub enum Deleted {
 }
 
 impl Deleted {
-    /// The object, whatever became of it.
+    /// The object, in either case.
     pub fn object(&self) -> &Arc<Value> {
         match self {
             Deleted::Gone(object) | Deleted::Terminating(object) => object,
@@ -133,22 +133,22 @@ pub enum VersionMatch {
 /// Options of list and delete-collection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListOptions {
-    /// In the wire's syntax, empty for all.
+    /// In the wire syntax; empty for all.
     pub label_selector: String,
-    /// In the wire's syntax, empty for all.
+    /// In the wire syntax; empty for all.
     pub field_selector: String,
     /// Page size; zero for everything.
     pub limit: usize,
-    /// From the page before.
+    /// From the previous page.
     pub continue_token: String,
-    /// In the wire's syntax; empty for the newest.
+    /// In the wire syntax; empty for the newest.
     pub resource_version: String,
-    /// How `resource_version` is meant.
+    /// How `resource_version` is matched.
     pub version_match: Option<VersionMatch>,
 }
 
 impl ListOptions {
-    /// Everything that carries these labels.
+    /// Objects with these labels.
     pub fn labels(selector: impl Into<String>) -> Self {
         ListOptions {
             label_selector: selector.into(),
@@ -156,7 +156,7 @@ impl ListOptions {
         }
     }
 
-    /// Everything that has these fields.
+    /// Objects with these fields.
     pub fn fields(selector: impl Into<String>) -> Self {
         ListOptions {
             field_selector: selector.into(),
@@ -170,10 +170,10 @@ impl ListOptions {
 pub struct ListPage {
     /// Ordered by namespace, then name.
     pub items: Vec<Arc<Value>>,
-    /// The version the whole list is as of: where a watch goes on.
+    /// The version of the whole list, from which a watch continues.
     pub resource_version: u64,
-    /// Asks for the next page; empty on the last.
+    /// For the next page; empty on the last.
     pub continue_token: String,
-    /// How many objects follow this page; `None` with selectors, as the server does not count then.
+    /// How many objects follow this page; `None` with selectors, as the server does not count them then.
     pub remaining: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Replace, and the rules that every change of an existing object obeys.
+//! Replace, and the rules for every change of an existing object.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use crate::kinds::{
 use crate::recorder::Verb;
 use crate::{meta, validate};
 
-/// The message of every lost race on a version.
+/// The message of a version conflict.
 const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
 impl Cluster {
-    /// Replaces an object and answers it as stored.
+    /// Replaces an object and returns it as stored.
     ///
     /// # Errors
-    /// What kube-apiserver answers: 400, 404, 409, 422.
+    /// As kube-apiserver: 400, 404, 409, 422.
     #[allow(clippy::too_many_arguments, reason = "a request has that many parts")]
     pub fn update(
         &self,
@@ -114,7 +114,7 @@ impl Cluster {
     }
 
     /// Checks a proposed state against the stored one and stores it, or removes the object when the
-    /// proposal takes its last finalizer.
+    /// proposal removes its last finalizer.
     #[allow(clippy::too_many_arguments, reason = "a request has that many parts")]
     pub(super) fn apply(
         &self,
@@ -163,7 +163,7 @@ impl Cluster {
         if new == **old {
             return Ok(Written::unchanged(Arc::clone(old)));
         }
-        // An object that nobody is noted on stays so.
+        // An object without managedFields stays without.
         let noted = meta::at(old, &["metadata", "managedFields"]).is_some();
         if noted && !fresh_start {
             let stamp = managed::Stamp {
@@ -185,7 +185,7 @@ impl Cluster {
         Ok(Written::changed(stored).warn(warnings))
     }
 
-    /// Removes an object from the store, with what hangs on it.
+    /// Removes an object from the store, with its consequences.
     pub(crate) fn remove_in(
         &self,
         state: &mut State,
@@ -240,7 +240,7 @@ fn check_version(
             "0",
             "must be specified for an update",
         );
-        // The one refusal that names the resource where others name the kind.
+        // The only error that names the resource where others name the kind.
         return Err(ApiError::invalid(
             &info.group,
             &info.resource,
@@ -260,7 +260,7 @@ fn check_version(
     ))
 }
 
-/// Fields that an update may leave out, or cannot change without being refused for it.
+/// Restores fields that an update may omit, or that it cannot change but may send.
 fn carry_metadata(old: &Value, new: &mut Value) {
     let Some(had) = old.get("metadata").and_then(Value::as_object) else {
         return;
@@ -292,7 +292,7 @@ fn carry(old: &Value, new: &mut Value, field: &str) {
     };
     match old.get(field) {
         Some(value) => {
-            // Mostly equal already: comparing is cheaper than cloning a whole status.
+            // Mostly equal: comparing is cheaper than cloning a whole status.
             if map.get(field) != Some(value) {
                 map.insert(field.to_owned(), value.clone());
             }
@@ -303,7 +303,7 @@ fn carry(old: &Value, new: &mut Value, field: &str) {
     }
 }
 
-/// Keeps a write on its side of the status subresource.
+/// Restricts a write to its side of the status subresource.
 fn isolate(info: &ResourceInfo, gvr: &Gvr, old: &Value, new: &mut Value, subresource: Subresource) {
     let face = info.status_face(&gvr.version);
     match subresource {
@@ -329,7 +329,7 @@ fn isolate(info: &ResourceInfo, gvr: &Gvr, old: &Value, new: &mut Value, subreso
             if face == StatusFace::StatusOnly {
                 kept["metadata"] = old["metadata"].clone();
             } else if info.is(&Gvr::PODS) {
-                // Old kubelets garbled owner references here, so the server ignores them.
+                // Old kubelets sent broken owner references here, so the server ignores them.
                 let owners = meta::at(old, &["metadata", "ownerReferences"]).cloned();
                 match owners {
                     Some(owners) => meta::set(&mut kept, "ownerReferences", owners),
@@ -382,7 +382,7 @@ fn count_generation(info: &ResourceInfo, gvr: &Gvr, old: &Value, new: &mut Value
     );
 }
 
-/// What the server makes of a changed object of some kinds before it is checked.
+/// Kind-specific defaults of a changed object, before it is checked.
 fn settle(info: &ResourceInfo, new: &mut Value) {
     if info.custom || !info.group.is_empty() {
         return;
@@ -395,7 +395,7 @@ fn settle(info: &ResourceInfo, new: &mut Value) {
     }
 }
 
-/// Everything that is wrong with turning `old` into `new`.
+/// All errors in changing `old` into `new`.
 fn check_change(
     info: &ResourceInfo,
     old: &Value,
@@ -442,12 +442,12 @@ fn check_change(
             causes.push(Cause::forbidden("metadata.finalizers", &why));
         }
     }
-    // The real server checks metadata twice, and tells what it found each time.
+    // The real server validates metadata twice, and reports every error twice.
     causes.extend_from_within(..);
     if had != has {
         let found = validate::metadata(info, new);
         if !info.custom {
-            // Labels and annotations even three or four times.
+            // Errors in labels and annotations even three or four times.
             let more = if info.group.is_empty() { 2 } else { 1 };
             causes.extend(found.clone());
             causes.extend((0..more).flat_map(|_| validate::texts_of(new)));
@@ -479,7 +479,7 @@ fn check_change(
     causes
 }
 
-/// True when `new` takes the last finalizer of an object whose grace has run out.
+/// True when `new` removes the last finalizer of an object whose grace period has ended.
 fn goes_away(info: &ResourceInfo, old: &Value, new: &Value) -> bool {
     if !meta::is_deleting(old) || !meta::finalizers(new).is_empty() {
         return false;

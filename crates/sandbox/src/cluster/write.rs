@@ -1,4 +1,4 @@
-//! What every write has in common: one lock, one line in the record, one wake-up.
+//! Shared by all writes: one lock, one entry in the record, one notification.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::error::ApiError;
 use crate::meta;
 use crate::recorder::{Outcome, Verb, Write};
 
-/// What the recorder is told about a write before it is tried.
+/// The record's entry of a write, before it is tried.
 pub(super) struct Entry<'a> {
     pub(super) actor: &'a Actor,
     pub(super) verb: Verb,
@@ -22,13 +22,13 @@ pub(super) struct Entry<'a> {
     pub(super) dry_run: bool,
 }
 
-/// What an accepted write did.
+/// The effect of an accepted write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effect {
     Created,
     Changed,
     Unchanged,
-    /// The object is gone.
+    /// The object was removed.
     Removed,
 }
 
@@ -37,7 +37,7 @@ pub(crate) enum Effect {
 pub(crate) struct Written {
     pub(crate) effect: Effect,
     pub(crate) object: Arc<Value>,
-    /// What the client is to be told although the write was accepted.
+    /// Warnings for the client.
     pub(crate) warnings: Vec<String>,
 }
 

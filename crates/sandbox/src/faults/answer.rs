@@ -1,4 +1,4 @@
-//! Answers that a fault gives in the server's place.
+//! Responses that a fault gives instead of the server.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use bytes::Bytes;
 use super::Target;
 use crate::error::{ApiError, Cause, Reason};
 
-/// An answer that a fault gives in the server's place.
+/// A response that a fault gives instead of the server.
 #[derive(Debug, Clone)]
 pub struct Answer(Kind);
 
 #[derive(Debug, Clone)]
 enum Kind {
     Error(ApiError),
-    /// Worded with the request's own resource and name.
+    /// With the request's own resource and name.
     Conflict,
     Denied(u16, String),
     Raw {
@@ -24,7 +24,7 @@ enum Kind {
     },
 }
 
-/// What goes on the wire.
+/// The rendered response.
 pub(crate) enum Rendered {
     Error(ApiError),
     Raw {
@@ -35,12 +35,12 @@ pub(crate) enum Rendered {
 }
 
 impl Answer {
-    /// Any refusal.
+    /// Any error.
     pub fn error(error: ApiError) -> Self {
         Answer(Kind::Error(error))
     }
 
-    /// 409, as if someone else had written first.
+    /// 409, as after a concurrent write.
     pub fn conflict() -> Self {
         Answer(Kind::Conflict)
     }
@@ -50,12 +50,12 @@ impl Answer {
         Self::error(ApiError::expired("too old resource version"))
     }
 
-    /// 422, as by a policy that denies with this message.
+    /// 422, as by an admission policy with this message.
     pub fn invalid(message: impl Into<String>) -> Self {
         Answer(Kind::Denied(422, message.into()))
     }
 
-    /// 403, as by RBAC or a webhook that denies with this message.
+    /// 403, as by RBAC or a webhook with this message.
     pub fn forbidden(message: impl Into<String>) -> Self {
         Answer(Kind::Denied(403, message.into()))
     }
@@ -103,12 +103,12 @@ impl Answer {
         Self::error(ApiError::new(504, Reason::Timeout, message))
     }
 
-    /// The plain-text 404 of a path that nothing serves.
+    /// The plain-text 404 of an unknown path.
     pub fn page_not_found() -> Self {
         Self::raw(404, "text/plain; charset=utf-8", "404 page not found\n")
     }
 
-    /// Any bytes, for answers no server should give.
+    /// Any bytes, also responses that a server should never give.
     pub fn raw(status: u16, content_type: &'static str, body: impl Into<Bytes>) -> Self {
         Answer(Kind::Raw {
             status,

@@ -1,10 +1,10 @@
-//! Which requests a fault is about.
+//! Which requests a fault applies to.
 
 use serde::Deserialize;
 
 use crate::recorder::Verb;
 
-/// What is known of a request before it is carried out.
+/// The properties of a request before it is handled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Target {
     /// `None` for discovery and the like.
@@ -13,7 +13,7 @@ pub struct Target {
     pub group: String,
     /// Plural resource; empty for discovery and the like.
     pub resource: String,
-    /// Kind of the objects, such as `Pod`; empty for what is not served.
+    /// Kind of the objects, such as `Pod`; empty for kinds that are not served.
     pub kind: String,
     /// `status`, `binding`, ...; empty for the object itself.
     pub subresource: String,
@@ -21,15 +21,15 @@ pub struct Target {
     pub namespace: String,
     /// Empty for lists, watches and creates.
     pub name: String,
-    /// Who asks.
+    /// The client's name.
     pub client: String,
     /// The path of the URL.
     pub path: String,
 }
 
-/// A set of requests: every word said narrows it.
+/// A set of requests: every property that is set narrows it.
 ///
-/// A plan in a file says it in words of the same names.
+/// A plan in a file uses the same names.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Match {
@@ -66,7 +66,7 @@ impl Match {
         }
     }
 
-    /// The five that write.
+    /// The five verbs that write.
     pub fn writes() -> Self {
         use Verb::{Create, Delete, DeleteCollection, Patch, Update};
         Match::verbs([Create, Update, Patch, Delete, DeleteCollection])
@@ -107,7 +107,7 @@ impl Match {
         self
     }
 
-    /// About this object.
+    /// For this object.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -119,7 +119,7 @@ impl Match {
         self
     }
 
-    /// With a path that begins so; for discovery and the like.
+    /// With a path that has this prefix; for discovery and the like.
     pub fn path_prefix(mut self, path: impl Into<String>) -> Self {
         self.path = Some(path.into());
         self
@@ -142,7 +142,7 @@ impl Match {
                 .is_none_or(|p| target.path.starts_with(p.as_str()))
     }
 
-    /// Compares namespace and name alone: for the objects that a watch carries.
+    /// Compares namespace and name only: for the objects of a watch.
     pub(crate) fn matches_object(&self, namespace: &str, name: &str) -> bool {
         self.namespace.as_ref().is_none_or(|n| n == namespace)
             && self.name.as_ref().is_none_or(|n| n == name)

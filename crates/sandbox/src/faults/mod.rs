@@ -1,9 +1,9 @@
-//! Faults: what goes wrong, for whom, and how often.
+//! Fault injection.
 //!
-//! A fault is a [`Match`] of requests, a choice among the matching ones, and what happens to those chosen.
-//! Companions act on the cluster directly and never meet a fault.
+//! A fault is a [`Match`] of requests, a choice among the matching ones, and an action on those chosen.
+//! Simulated controllers act on the cluster directly and are not affected by faults.
 //!
-//! Faults that stand in a file are a [`FaultPlan`].
+//! A [`FaultPlan`] contains faults from a file.
 
 mod answer;
 mod matching;
@@ -30,24 +30,24 @@ pub(crate) use watches::{LiveWatch, Visibility, WatchPlan};
 use crate::clock::SharedRng;
 use crate::signal::{Listener, Signal};
 
-/// What happens to a request that a fault has chosen.
+/// The action on a request that a fault has chosen.
 #[derive(Debug, Clone)]
 enum Action {
     /// Only the delay, if any.
     None,
     Answer(Answer),
-    /// The connection breaks before the server saw the request.
+    /// The connection breaks before the server has read the request.
     LoseRequest,
-    /// The request is carried out, and the connection breaks before the answer.
+    /// The request is handled, and the connection breaks before the response.
     LoseAnswer,
-    /// No answer until the client gives up.
+    /// No response until the client gives up.
     Hang,
     /// Reads see the cluster as of this version.
     Stale(u64),
     Watch(WatchPlan),
     /// Events of matching objects, of these versions, never reach matching watches.
     Hide(Match, Option<Range<u64>>),
-    /// Matching watches stand still, for good or until the store reaches a version.
+    /// Matching watches pause, until the fault is removed or the store reaches a version.
     Pause(Option<u64>),
 }
 
@@ -60,7 +60,7 @@ struct Choice {
     probability: f64,
 }
 
-/// One fault, to be handed to [`Faults::inject`].
+/// A fault, for [`Faults::inject`].
 #[derive(Debug, Clone)]
 pub struct Fault {
     matching: Match,
@@ -70,7 +70,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault for these requests; without more said it does nothing but count them.
+    /// A fault for these requests. Without an action it only counts them.
     pub fn on(matching: Match) -> Self {
         let choice = Choice {
             skip: 0,
@@ -86,19 +86,19 @@ impl Fault {
         }
     }
 
-    /// Ends after it has been applied that often.
+    /// Ends after it has been applied this many times.
     pub fn times(mut self, times: u64) -> Self {
         self.choice.times = Some(times);
         self
     }
 
-    /// Applies to the n-th match alone, counted from one.
+    /// Applies to the n-th match only, counted from one.
     pub fn nth(mut self, n: u64) -> Self {
         self.choice.skip = n.saturating_sub(1);
         self.times(1)
     }
 
-    /// Lets the first `n` matches pass.
+    /// Skips the first `n` matches.
     pub fn after(mut self, n: u64) -> Self {
         self.choice.skip = n;
         self
@@ -116,33 +116,33 @@ impl Fault {
         self
     }
 
-    /// The request waits that long before anything else happens to it.
+    /// Delays the request before anything else happens to it.
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self
     }
 
-    /// The request is answered so, and not carried out.
+    /// Answers the request with this response without handling it.
     pub fn answer(self, answer: Answer) -> Self {
         self.action(Action::Answer(answer))
     }
 
-    /// The connection is lost before the request is carried out.
+    /// Breaks the connection before the request is handled.
     pub fn lose_request(self) -> Self {
         self.action(Action::LoseRequest)
     }
 
-    /// The request is carried out, and the connection is lost before the answer.
+    /// Breaks the connection after the request is handled and before the response.
     pub fn lose_answer(self) -> Self {
         self.action(Action::LoseAnswer)
     }
 
-    /// There is no answer until the client gives up or the fault is removed; the request is not carried out.
+    /// Gives no response until the client gives up or the fault is removed; the request is not handled.
     pub fn hang(self) -> Self {
         self.action(Action::Hang)
     }
 
-    /// Get, list and watch are answered by a server that has seen nothing after this version. Writes are not stale.
+    /// Get, list and watch show the cluster as of this version. Writes are not affected.
     pub fn stale(self, version: u64) -> Self {
         self.action(Action::Stale(version))
     }
@@ -155,7 +155,7 @@ impl Fault {
         }))
     }
 
-    /// Every event of the watch arrives that much later.
+    /// Delays every event of the watch.
     pub fn delay_events(self, delay: Duration) -> Self {
         self.action(Action::Watch(WatchPlan {
             delay,
@@ -163,7 +163,7 @@ impl Fault {
         }))
     }
 
-    /// Every event of the watch arrives later by a time of its own, up to this one, drawn from the sandbox's
+    /// Delays every event of the watch by a random time up to this one, drawn from the sandbox's
     /// seed. Within a watch the order stays; between the watches of two kinds it does not.
     pub fn jitter_events(self, jitter: Duration) -> Self {
         self.action(Action::Watch(WatchPlan {
@@ -172,25 +172,24 @@ impl Fault {
         }))
     }
 
-    /// Events of these objects never reach matching watches, running ones included, while the fault stands.
-    /// What was hidden is not made up for: the next event of the object is the first that is seen.
+    /// Hides events of these objects from matching watches, running ones included, while the fault is active.
+    /// Hidden events are not sent later: the next event of the object is the first that is seen.
     pub fn hide(self, objects: Match) -> Self {
         self.action(Action::Hide(objects, None))
     }
 
-    /// As [`Fault::hide`], for the events from one version up to, and without, another: what happened to the
-    /// objects in between stays unseen, however it is cancelled later.
+    /// As [`Fault::hide`], for the events from one version up to, and without, another. They stay hidden
+    /// after the fault is removed.
     pub fn hide_versions(self, objects: Match, versions: Range<u64>) -> Self {
         self.action(Action::Hide(objects, Some(versions)))
     }
 
-    /// Matching watches, running ones included, stand still while the fault stands, and catch up after it.
+    /// Pauses matching watches, running ones included, while the fault is active; they catch up afterwards.
     pub fn pause_watches(self) -> Self {
         self.action(Action::Pause(None))
     }
 
-    /// As [`Fault::pause_watches`], until the store reaches a version: what happened before is unseen until
-    /// then, and comes all at once.
+    /// As [`Fault::pause_watches`], until the store reaches a version: earlier events arrive then, all at once.
     pub fn pause_watches_until(self, version: u64) -> Self {
         self.action(Action::Pause(Some(version)))
     }
@@ -247,7 +246,7 @@ struct Inner {
     next_id: AtomicU64,
     rng: SharedRng,
     available: AtomicU64,
-    /// Wakes everything that waits for faults to change.
+    /// Wakes everything that waits for a change of the faults.
     changed: Signal,
 }
 
@@ -259,7 +258,7 @@ impl fmt::Debug for Faults {
     }
 }
 
-/// What the faults decided for one request.
+/// What the faults decided about one request.
 #[derive(Debug, Default)]
 pub(crate) struct Decision {
     pub(crate) delay: Duration,
@@ -275,7 +274,7 @@ pub(crate) enum Fate {
     Answer(Answer),
     LoseRequest,
     LoseAnswer,
-    /// Hangs while the rule of this id stands.
+    /// Hangs while the rule of this id is active.
     Hang(u64),
 }
 
@@ -294,7 +293,7 @@ impl Faults {
         }
     }
 
-    /// Puts a fault in force; it stands until it is spent or removed.
+    /// Activates a fault until it is used up or removed.
     pub fn inject(&self, fault: Fault) -> FaultHandle {
         let id = self.inner.next_id.fetch_add(1, Ordering::Relaxed);
         let hits = Arc::new(AtomicU64::new(0));
@@ -313,7 +312,7 @@ impl Faults {
         }
     }
 
-    /// Removes every fault and brings the server back.
+    /// Removes every fault and ends [`Faults::cut_off`].
     pub fn clear(&self) {
         self.inner.rules.lock().clear();
         self.set_available(1);
@@ -355,7 +354,7 @@ impl Faults {
         self.wake();
     }
 
-    /// Decides what happens to one request. The first rule that settles it wins; delays add up.
+    /// Decides what happens to one request. The first rule with a final action wins; delays add up.
     pub(crate) fn decide(&self, target: &Target) -> Decision {
         let mut decision = Decision::default();
         for rule in self.inner.rules.lock().iter_mut() {
@@ -389,7 +388,7 @@ impl Faults {
     }
 }
 
-/// A fault in force. Dropping the handle leaves it in force.
+/// An active fault. Dropping the handle leaves it active.
 #[derive(Debug, Clone)]
 pub struct FaultHandle {
     faults: Faults,
@@ -403,7 +402,7 @@ impl FaultHandle {
         self.hits.load(Ordering::Relaxed)
     }
 
-    /// Takes it out of force. Requests that hang by it are let go on.
+    /// Removes the fault. Requests that hang because of it are handled.
     pub fn remove(&self) {
         self.faults.remove(self.id);
     }

@@ -1,10 +1,10 @@
-//! Faults from a file: which stand from the start, and what happens when.
+//! Faults from a file: active from the start, or at a point of a timeline.
 //!
 //! ```yaml
-//! # Each fault is a set of requests, a choice among them, and what happens to those chosen.
+//! # Each fault is a set of requests, a choice among them, and an action on those chosen.
 //! faults:
-//! - on: {verbs: [patch], resource: pods, client: belayer}  # every word narrows; none is everything
-//!   after: 2             # lets the first two pass; also: nth, every, times, probability
+//! - on: {verbs: [patch], resource: pods, client: belayer}  # every key narrows; {} matches all
+//!   after: 2             # skips the first two; also: nth, every, times, probability
 //!   times: 5
 //!   then: {answer: {code: 409}}
 //! - on: {verbs: [list]}
@@ -21,9 +21,9 @@
 //! - on: {verbs: [watch], client: belayer}
 //!   then: {hide: {name: web-0}}
 //! - on: {client: belayer}
-//!   then: {stale: 120}   # a second server that has seen nothing after this version
+//!   then: {stale: 120}   # the client sees the cluster as of this version
 //!
-//! # What happens once, so long after the start.
+//! # One-time actions, with their time after the start.
 //! timeline:
 //! - {at: 30s, do: compact}
 //! - {at: 40s, do: {clockSkew: -10m}}
@@ -32,8 +32,8 @@
 //! - {at: 70s, do: {timeTravel: {on: {client: belayer}, versionsBack: 50, lasting: 10s}}}
 //! ```
 //!
-//! Durations are numbers with a unit (`200ms`, `1.5s`, `2m`, `1h`). Answers that can be chosen by code: 403,
-//! 409, 410, 422, 429, 500, 503, 504; `message` words a 403 or 422.
+//! Durations are numbers with a unit (`200ms`, `1.5s`, `2m`, `1h`). Codes that `answer` supports: 403,
+//! 409, 410, 422, 429, 500, 503, 504; `message` sets the text of a 403 or 422.
 
 use std::fs;
 use std::path::Path;
@@ -46,28 +46,28 @@ use serde_json::Value;
 use super::{Answer, Fault, FaultHandle, Faults, Match, WatchEnd};
 use crate::cluster::Cluster;
 
-/// Why a plan cannot be used.
+/// Why a plan is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FaultPlanError {
     /// The file cannot be read.
     #[error("{0}")]
     Read(#[from] std::io::Error),
-    /// It is no YAML.
-    #[error("no YAML: {0}")]
+    /// It is not YAML.
+    #[error("invalid YAML: {0}")]
     Yaml(String),
-    /// A value does not fit.
+    /// An invalid value.
     #[error("{path}: {message}")]
     Value {
-        /// From the root, such as `faults[1].then`.
+        /// Path from the root, such as `faults[1].then`.
         path: String,
         /// What is wrong.
         message: String,
     },
 }
 
-/// Faults and a timeline, as a file has them. The format is documented with an example in `faults.example.yaml`
-/// beside the crate's README, and accepted by `belayer-sandbox serve --faults`.
+/// Faults and a timeline, as in a file. The format is documented with an example in `faults.example.yaml`
+/// next to the crate's README, and accepted by `belayer-sandbox serve --faults`.
 ///
 /// ```
 /// # use belayer_sandbox::{FaultPlan, Sandbox};
@@ -192,7 +192,7 @@ struct Skew(SignedDuration);
 
 fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SignedDuration, D::Error> {
     let text = String::deserialize(deserializer)?;
-    let wrong = |_| serde::de::Error::custom(format!("{text:?} is no duration, such as 200ms"));
+    let wrong = |_| serde::de::Error::custom(format!("invalid duration {text:?} (example: 200ms)"));
     text.parse::<SignedDuration>().map_err(wrong)
 }
 
@@ -207,7 +207,7 @@ impl<'de> Deserialize<'de> for Time {
         let span = span(deserializer)?;
         let time = Duration::try_from(span);
         time.map(Time)
-            .map_err(|_| serde::de::Error::custom("a duration here cannot be negative"))
+            .map_err(|_| serde::de::Error::custom("the duration must not be negative"))
     }
 }
 
@@ -215,7 +215,7 @@ fn probability<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>
     let given = Option::<f64>::deserialize(deserializer)?;
     match given {
         Some(p) if !(0.0..=1.0).contains(&p) => Err(serde::de::Error::custom(format!(
-            "{p} is no probability: it lies between 0 and 1"
+            "invalid probability {p}: must be between 0 and 1"
         ))),
         given => Ok(given),
     }
@@ -229,7 +229,7 @@ impl std::str::FromStr for FaultPlan {
             let told = error.without_snippet().to_string();
             FaultPlanError::Yaml(told.lines().next().unwrap_or_default().to_owned())
         })?;
-        // A file with nothing but comments.
+        // A file that contains only comments.
         if value.is_null() {
             return Ok(FaultPlan::default());
         }
@@ -254,12 +254,12 @@ impl FaultPlan {
         fs::read_to_string(path)?.parse()
     }
 
-    /// How many faults stand from the start.
+    /// How many faults are active from the start.
     pub fn faults(&self) -> usize {
         self.faults.len()
     }
 
-    /// How many things happen in time.
+    /// How many actions the timeline has.
     pub fn steps(&self) -> usize {
         self.timeline.len()
     }
@@ -274,18 +274,15 @@ impl FaultPlan {
                 && answer.make().is_none()
             {
                 let known = "403, 409, 410, 422, 429, 500, 503 or 504";
-                let message = format!("{} is no code that can be chosen: {known}", answer.code);
+                let message = format!("unsupported code {}: use one of {known}", answer.code);
                 return Err(wrong(".then.answer.code", message));
             }
             if fault.nth.is_some() && (fault.after.is_some() || fault.times.is_some()) {
-                let message = "`nth` says it all: `after` and `times` do not go with it".to_owned();
+                let message = "`nth` cannot be combined with `after` or `times`".to_owned();
                 return Err(wrong("", message));
             }
             if fault.then.is_none() && fault.delay.0.is_zero() {
-                return Err(wrong(
-                    "",
-                    "neither `then` nor `delay`: nothing happens".to_owned(),
-                ));
+                return Err(wrong("", "set `then` or `delay`".to_owned()));
             }
         }
         Ok(())
@@ -310,7 +307,7 @@ async fn carry_out(steps: Vec<Step>, cluster: Cluster, faults: Faults) {
     let start = tokio::time::Instant::now();
     for step in steps {
         tokio::time::sleep_until(start + step.at.0).await;
-        tracing::info!(step = ?step.action, "a planned fault");
+        tracing::info!(step = ?step.action, "fault injected from the timeline");
         match step.action {
             Event::Compact => cluster.compact(cluster.version()),
             Event::ClockSkew(Skew(skew)) => cluster.clock().set_skew(skew),
@@ -394,7 +391,7 @@ impl FaultSpec {
             Some(Then::LoseRequest) => fault.lose_request(),
             Some(Then::LoseAnswer) => fault.lose_answer(),
             Some(Then::Hang) => fault.hang(),
-            // Codes without an answer were refused when the plan was read.
+            // Unsupported codes were refused when the plan was read.
             Some(Then::Answer(spec)) => match spec.make() {
                 Some(answer) => fault.answer(answer),
                 None => fault,

@@ -26,14 +26,14 @@ fn create(sandbox: &Sandbox, gvr: &Gvr, name: &str) {
     made.unwrap();
 }
 
-/// The status of a GET, or 0 where the connection broke.
+/// The status of a GET, or 0 if the connection broke.
 async fn get(sandbox: &Sandbox, client: &str, path: &str) -> u16 {
     let request = Request::get(path).body(Full::<bytes::Bytes>::default());
     let answer = sandbox.service(client).oneshot(request.unwrap()).await;
     answer.map_or(0, |answer| answer.status().as_u16())
 }
 
-/// What a watch shows within a time, as `TYPE name`, each with the second it came in; and whether it broke.
+/// What a watch shows within a time, as `TYPE name`, each with the second of its arrival; and whether it broke.
 async fn watch(sandbox: &Sandbox, client: &str, path: &str, time: Duration) -> (Vec<String>, bool) {
     let request = Request::get(path).body(Full::<bytes::Bytes>::default());
     let answer = sandbox.service(client).oneshot(request.unwrap()).await;
@@ -64,7 +64,7 @@ async fn a_fault_can_name_a_kind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_of_two_kinds_change_places_and_those_of_one_kind_never() {
+async fn jitter_reorders_events_of_two_kinds_but_not_of_one() {
     let mut crossed = 0;
     for seed in 0..20 {
         let sandbox = Sandbox::builder().seed(seed).build();
@@ -98,7 +98,7 @@ async fn events_of_two_kinds_change_places_and_those_of_one_kind_never() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_can_be_unseen_from_one_version_until_another() {
+async fn events_between_two_versions_can_be_hidden() {
     let sandbox = Sandbox::builder().seed(1).build();
     let from = sandbox.cluster().version();
     // a at from+1, b at from+2, c at from+3.
@@ -114,7 +114,7 @@ async fn an_event_can_be_unseen_from_one_version_until_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_can_stand_still_until_a_version() {
+async fn a_watch_can_be_paused_until_a_version() {
     let sandbox = Sandbox::builder().seed(1).build();
     let from = sandbox.cluster().version();
     let pause = Fault::on(Match::watches()).pause_watches_until(from + 2);
@@ -129,9 +129,9 @@ async fn a_watch_can_stand_still_until_a_version() {
     assert_eq!(seen, ["7 ADDED a", "7 ADDED b"]);
 }
 
-/// Time travel: a client whose watch breaks is answered by a server that lags behind.
+/// Time travel: a client whose watch breaks reconnects to a server that lags behind.
 #[tokio::test(start_paused = true)]
-async fn a_client_that_reconnects_can_find_itself_in_the_past() {
+async fn a_client_can_reconnect_to_a_server_with_an_older_state() {
     let sandbox = Sandbox::builder().seed(1).build();
     create(&sandbox, &Gvr::CONFIGMAPS, "old");
     let then = sandbox.cluster().version();
@@ -151,7 +151,7 @@ async fn a_client_that_reconnects_can_find_itself_in_the_past() {
         404
     );
     assert_eq!(get(&sandbox, "other", &format!("{MAPS}/new")).await, 200);
-    // It resumes from a version that the second server has not reached: nothing comes, until it catches up.
+    // It resumes from a version that the second server has not reached: no event until that server catches up.
     let newest = sandbox.cluster().version();
     let resumed = format!("{MAPS}?watch=1&resourceVersion={newest}");
     create(&sandbox, &Gvr::CONFIGMAPS, "later");
@@ -174,7 +174,7 @@ async fn compaction_makes_old_watches_expire() {
 }
 
 #[test]
-fn the_example_is_what_the_documentation_shows_and_can_be_read() {
+fn the_example_equals_the_documentation_and_parses() {
     let example = include_str!("../../faults.example.yaml");
     let plan: FaultPlan = example.parse().unwrap();
     assert_eq!((plan.faults(), plan.steps()), (7, 5));
@@ -201,30 +201,27 @@ fn the_example_is_what_the_documentation_shows_and_can_be_read() {
 )]
 #[case::an_unknown_code(
     "faults: [{then: {answer: {code: 418}}}]",
-    "faults[0].then.answer.code: 418 is no code"
+    "faults[0].then.answer.code: unsupported code 418"
 )]
 #[case::no_duration(
     "timeline: [{at: soon, do: compact}]",
-    "timeline[0].at: \"soon\" is no duration"
+    "timeline[0].at: invalid duration \"soon\""
 )]
 #[case::time_runs_forwards(
     "timeline: [{at: -1s, do: compact}]",
-    "timeline[0].at: a duration here cannot be negative"
+    "timeline[0].at: the duration must not be negative"
 )]
 #[case::more_than_certain(
     "faults: [{probability: 2, then: hang}]",
-    "faults[0].probability: 2 is no probability"
+    "faults[0].probability: invalid probability 2"
 )]
-#[case::nothing_happens(
-    "faults: [{on: {verbs: [get]}}]",
-    "faults[0]: neither `then` nor `delay`"
-)]
+#[case::nothing_happens("faults: [{on: {verbs: [get]}}]", "faults[0]: set `then` or `delay`")]
 #[case::nth_and_times(
     "faults: [{nth: 1, times: 2, then: hang}]",
-    "faults[0]: `nth` says it all"
+    "faults[0]: `nth` cannot be combined"
 )]
-#[case::no_yaml("faults: [", "no YAML: ")]
-fn a_plan_that_is_not_understood_is_refused(#[case] text: &str, #[case] expected: &str) {
+#[case::not_yaml("faults: [", "invalid YAML: ")]
+fn an_invalid_plan_is_refused(#[case] text: &str, #[case] expected: &str) {
     let said = text.parse::<FaultPlan>().unwrap_err().to_string();
     assert!(said.starts_with(expected), "{said}");
 }

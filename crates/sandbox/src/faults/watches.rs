@@ -12,22 +12,22 @@ use crate::address::ObjectKey;
 /// How a watch is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchEnd {
-    /// The stream ends as after its time-out, without a word.
+    /// The stream ends as after its timeout.
     Close,
-    /// The connection breaks in the middle.
+    /// The connection breaks in the middle of the stream.
     Break,
-    /// An ERROR event says 410 Expired, then the stream ends.
+    /// An ERROR event with 410 Expired, then the end of the stream.
     Expired,
-    /// A frame that is no JSON; the stream goes on.
+    /// A frame that is not JSON; the stream continues.
     Garbage,
 }
 
-/// What is planned for one watch from its start.
+/// The faults planned for one watch at its start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct WatchPlan {
     pub(crate) end: Option<(u64, WatchEnd)>,
     pub(crate) delay: Duration,
-    /// Up to that much more, drawn for each event.
+    /// Maximum additional delay, drawn for each event.
     pub(crate) jitter: Duration,
 }
 
@@ -39,7 +39,7 @@ impl WatchPlan {
     }
 }
 
-/// A running watch, as the faults see it.
+/// A running watch.
 #[derive(Debug)]
 pub(crate) struct LiveWatch {
     pub(crate) target: Target,
@@ -73,7 +73,7 @@ impl Faults {
         watch
     }
 
-    /// Ends running watches; answers how many.
+    /// Ends running watches; returns how many.
     pub fn end_watches(&self, matching: &Match, end: WatchEnd) -> usize {
         let running: Vec<Arc<LiveWatch>> = self
             .inner
@@ -91,7 +91,7 @@ impl Faults {
         ended
     }
 
-    /// How many matching watches run.
+    /// How many matching watches are running.
     pub fn running_watches(&self, matching: &Match) -> usize {
         let watches = self.inner.watches.lock();
         watches
@@ -101,16 +101,16 @@ impl Faults {
             .count()
     }
 
-    /// The clients of these requests are moved to a second server that has seen nothing after a version: their
-    /// running watches break, and until the fault is removed whatever they read is as of then. Writes reach the
-    /// one and only store.
+    /// Moves the clients of these requests to a second server that has seen nothing after a version: their
+    /// running watches break, and until the fault is removed their reads are as of that version. Writes go
+    /// to the one store.
     pub fn time_travel(&self, clients: Match, version: u64) -> FaultHandle {
         let handle = self.inject(Fault::on(clients.clone()).stale(version));
         self.end_watches(&clients, WatchEnd::Break);
         handle
     }
 
-    /// Draws how much later than planned an event arrives.
+    /// Draws the additional delay of an event.
     pub(crate) fn draw(&self, jitter: Duration) -> Duration {
         if jitter.is_zero() {
             return Duration::ZERO;
@@ -118,7 +118,7 @@ impl Faults {
         jitter.mul_f64(self.inner.rng.unit())
     }
 
-    /// What a watch may show when the store is at that version.
+    /// What a watch may show when the store has reached that version.
     pub(crate) fn visibility(&self, target: &Target, newest: impl Fn() -> u64) -> Visibility {
         let mut seen = Visibility::Everything;
         for rule in self.inner.rules.lock().iter() {

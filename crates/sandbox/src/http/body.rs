@@ -1,4 +1,4 @@
-//! Bodies of answers: whole, or a stream of watch events.
+//! Response bodies: whole, or a stream of watch events.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt as _};
 use http_body::{Body, Frame, SizeHint};
 
-/// The body of an answer.
+/// The body of a response.
 pub struct SandboxBody(Inner);
 
 enum Inner {

@@ -1,4 +1,4 @@
-//! What is served: discovery, version, health.
+//! Discovery, version and health endpoints.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const VERBS: &[&str] = &[
     "watch",
 ];
 
-/// The order in which the server of custom resources tells them.
+/// The order of the server of custom resources.
 const CUSTOM_VERBS: &[&str] = &[
     "delete",
     "deletecollection",

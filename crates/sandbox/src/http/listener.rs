@@ -31,7 +31,7 @@ impl Listener {
         })
     }
 
-    /// Where it listens.
+    /// The listening address.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -41,12 +41,12 @@ impl Listener {
         format!("http://{}", self.addr)
     }
 
-    /// A kubeconfig, in YAML; requests count under the client's user agent.
+    /// A kubeconfig, in YAML; requests are recorded under the client's user agent.
     pub fn kubeconfig(&self) -> String {
         self.render("{}")
     }
 
-    /// A kubeconfig whose requests count under this name, in the recorder and for faults.
+    /// A kubeconfig whose requests have this client name, in the recorder and for faults.
     pub fn kubeconfig_for(&self, user: &str) -> String {
         // A JSON string is a YAML string.
         let token = serde_json::Value::from(format!("user:{user}"));
@@ -77,7 +77,7 @@ async fn accept(socket: TcpListener, server: Arc<Server>, stop: CancellationToke
             accepted = socket.accept() => accepted,
         };
         match accepted {
-            // Closed at once: to the client a connection that breaks.
+            // Closed at once: the client sees a broken connection.
             Ok((stream, _)) if !server.faults.is_available() => drop(stream),
             Ok((stream, _)) => {
                 tokio::spawn(connection(stream, Arc::clone(&server), stop.clone()));

@@ -1,4 +1,4 @@
-//! The HTTP face: one service, in-process or behind a listener.
+//! The HTTP service: one implementation, used in-process or behind a listener.
 
 mod body;
 mod discovery;
@@ -43,12 +43,12 @@ use crate::faults::{Decision, Fate, Faults, Rendered, Target};
 /// Largest body of a request, in bytes: etcd's own limit is 1.5 MiB, the server reads up to 3 MiB.
 const MAX_BODY: usize = 3 * 1024 * 1024;
 
-/// What all services of one sandbox share.
+/// State shared by all services of one sandbox.
 pub(crate) struct Server {
     pub(crate) cluster: Cluster,
     pub(crate) faults: Faults,
-    /// Stops the companions when the last face of the sandbox is dropped.
-    pub(crate) _companions: DropGuard,
+    /// Stops the simulated controllers when the last handle of the sandbox is dropped.
+    pub(crate) _controllers: DropGuard,
 }
 
 /// An in-process connection to the API server: a `tower::Service` without sockets.
@@ -132,7 +132,7 @@ fn too_large() -> ApiError {
     )
 }
 
-/// A bearer token `user:NAME`, else the product that the user agent names.
+/// The client's name: from a bearer token `user:NAME`, else the product of the user agent.
 fn identify(headers: &HeaderMap) -> Actor {
     let text = |name| {
         headers
@@ -153,7 +153,7 @@ fn identify(headers: &HeaderMap) -> Actor {
     })
 }
 
-/// A request on its way through the server.
+/// A request while it is handled.
 pub(crate) struct Call {
     pub(crate) actor: Actor,
     pub(crate) parts: Parts,

@@ -1,11 +1,11 @@
-//! What form of answer a client can read.
+//! Content negotiation: the form of a response.
 
 use http::HeaderMap;
 use http::header::ACCEPT;
 
 use crate::error::{ApiError, Reason};
 
-/// The form of an answer. All are JSON.
+/// The form of a response. All are JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// The object itself.
@@ -18,7 +18,7 @@ pub(crate) enum Form {
     Table(&'static str),
 }
 
-/// Reads `Accept`; the first form that this server can write wins.
+/// Parses `Accept`; the first supported form wins.
 pub(crate) fn accept(headers: &HeaderMap) -> Result<Form, ApiError> {
     let mut ranges: Vec<(String, f32)> = Vec::new();
     for header in headers.get_all(ACCEPT) {
@@ -59,7 +59,7 @@ pub(crate) fn not_acceptable() -> ApiError {
     )
 }
 
-/// 406 of a form that does not fit the answer.
+/// 406 of a form that does not fit the response.
 pub(crate) fn unfit(form: &str, kind: &str, what: &str) -> ApiError {
     ApiError::new(
         406,
@@ -144,7 +144,7 @@ mod tests {
         Some(Form::Table("v1"))
     )]
     #[case("text/html", None)]
-    fn the_first_form_it_can_write_wins(#[case] accepted: &str, #[case] wanted: Option<Form>) {
+    fn the_first_supported_form_wins(#[case] accepted: &str, #[case] wanted: Option<Form>) {
         let mut headers = HeaderMap::new();
         if !accepted.is_empty() {
             headers.insert(ACCEPT, HeaderValue::from_str(accepted).unwrap());

@@ -1,4 +1,4 @@
-//! Just enough OpenAPI: kubectl asks it which query parameters a kind knows, and `explain` asks for schemas.
+//! The OpenAPI documents that kubectl needs: for the query parameters of a kind, and the schemas for `explain`.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ use crate::cluster::{Cluster, ListOptions};
 use crate::kinds::{ResourceInfo, types};
 use crate::meta;
 
-/// kubectl's old description of everything, which an empty document satisfies.
+/// kubectl's old description of all kinds; an empty document is sufficient.
 const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
 pub(super) fn serve(cluster: &Cluster, rest: &[&str]) -> Answer {
@@ -35,7 +35,7 @@ fn index(cluster: &Cluster) -> Value {
     for info in cluster.resources() {
         for version in &info.versions {
             let path = path_of(&info.group, &version.name);
-            // Custom kinds change: the stamp keeps clients from reading an old document out of a cache.
+            // Custom kinds change: the hash keeps clients from using a cached old document.
             let url = format!("/openapi/v3/{path}?hash={stamp}");
             paths.insert(path, json!({"serverRelativeURL": url}));
         }

@@ -9,10 +9,10 @@ use crate::cluster::{DeleteOptions, FieldValidation, Preconditions, Propagation,
 use crate::error::{ApiError, Cause};
 use crate::meta;
 
-/// Bytes of a name in `metadata.managedFields`.
+/// Maximum length of a manager in `metadata.managedFields`, in bytes.
 const LONGEST_MANAGER: usize = 128;
 
-/// The product that a user agent names.
+/// The product of a user agent.
 fn agent(headers: &http::HeaderMap) -> Option<&str> {
     let agent = headers.get(http::header::USER_AGENT)?.to_str().ok()?;
     let product = agent.split('/').next()?;
@@ -122,7 +122,7 @@ pub(super) fn from_query(call: &Call) -> Result<DeleteOptions, ApiError> {
     Ok(options)
 }
 
-/// The old way to name a propagation policy.
+/// The deprecated way to set a propagation policy.
 fn set_orphan(options: &mut DeleteOptions, orphan: bool) -> Result<(), ApiError> {
     if options.propagation_policy.is_some() {
         return Err(options_invalid(Cause::invalid(

@@ -1,4 +1,4 @@
-//! Reading bodies: JSON or YAML, with what is written twice, in the order it is written.
+//! Decodes bodies: JSON or YAML, with duplicate fields, in the order of the text.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,17 +6,17 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// A body and the paths of fields that are in it twice.
+/// A body and the paths of its duplicate fields.
 #[derive(Debug, Default)]
 pub(super) struct Parsed {
     pub(super) value: Value,
     pub(super) duplicates: Vec<String>,
 }
 
-/// Reads JSON.
+/// Decodes JSON.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Why it is invalid.
 pub(super) fn json(body: &[u8]) -> Result<Parsed, String> {
     let mut trail = Trail::default();
     let mut reader = serde_json::Deserializer::from_slice(body);
@@ -30,10 +30,10 @@ pub(super) fn json(body: &[u8]) -> Result<Parsed, String> {
     })
 }
 
-/// Reads one YAML document.
+/// Decodes one YAML document.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Why it is invalid.
 pub(super) fn yaml(body: &[u8]) -> Result<Parsed, String> {
     let text = std::str::from_utf8(body).map_err(|e| e.to_string())?;
     let value = serde_saphyr::from_str(text).map_err(|e| e.to_string())?;
@@ -43,7 +43,7 @@ pub(super) fn yaml(body: &[u8]) -> Result<Parsed, String> {
     })
 }
 
-/// Sorts paths of fields as the body has them.
+/// Sorts the paths of fields in the order of the body.
 pub(super) fn in_order(body: &[u8], paths: &mut [String]) {
     if paths.len() < 2 {
         return;
@@ -53,7 +53,7 @@ pub(super) fn in_order(body: &[u8], paths: &mut [String]) {
         ..Trail::default()
     };
     let mut reader = serde_json::Deserializer::from_slice(body);
-    // What could not be read has been refused before.
+    // A body that cannot be decoded has been refused before.
     let _ = Seed(&mut trail).deserialize(&mut reader);
     let all = trail.all.unwrap_or_default();
     paths.sort_by_key(|path| all.get(path).copied().unwrap_or(usize::MAX));
@@ -162,14 +162,14 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_sorted_as_written() {
+    fn paths_are_sorted_in_the_order_of_the_body() {
         let mut paths = vec!["a.z".to_owned(), "x".to_owned()];
         in_order(br#"{"x": 1, "a": {"z": 2}}"#, &mut paths);
         assert_eq!(paths, ["x", "a.z"]);
     }
 
     #[test]
-    fn what_follows_the_body_is_refused() {
+    fn trailing_data_is_refused() {
         assert!(json(b"{} {}").is_err());
         assert!(yaml(b"a: [").is_err());
     }

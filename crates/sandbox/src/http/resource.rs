@@ -43,7 +43,7 @@ fn check_include(text: &str) -> Result<(), ApiError> {
     )))
 }
 
-/// A group of the server's own answers a Status, any other path a plain page.
+/// An unknown resource of one of the server's own groups gets a Status, any other path a plain page.
 fn not_served(server: &Server, gvr: &Gvr) -> Answer {
     let own = |info: &Arc<ResourceInfo>| !info.custom && info.group == gvr.group;
     if server.cluster.resources().iter().any(own) {
@@ -135,7 +135,7 @@ impl Request<'_> {
         let subresource = self.subresource()?;
         let plain = subresource == Subresource::None;
         let request = self.request;
-        // A collection over all namespaces can only be read.
+        // A collection over all namespaces is read-only.
         let everywhere = self.info.namespaced() && request.namespace.is_empty();
         if everywhere && matches!(verb, Verb::Create | Verb::DeleteCollection) {
             return Err(method_not_allowed());
@@ -311,7 +311,7 @@ fn code(written: &Written) -> u16 {
     }
 }
 
-/// True for methods that a path without objects answers.
+/// True for methods that are allowed on a path without objects.
 pub(crate) fn is_read(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }

@@ -1,4 +1,4 @@
-//! Writing objects, lists and refusals in the form a client asked for.
+//! Encodes objects, lists and errors in the form that a client requested.
 
 use std::sync::Arc;
 
@@ -22,12 +22,12 @@ pub(crate) type Answer = Response<SandboxBody>;
 
 const JSON: &str = "application/json";
 
-/// How objects of one request are written.
+/// Encodes the objects of one request.
 pub(crate) struct Writer<'a> {
     pub(crate) info: &'a ResourceInfo,
     pub(crate) version: &'a str,
     pub(crate) form: Form,
-    /// Whether rows carry the object: `None`, `Metadata` or `Object`.
+    /// The part of the object in table rows: `None`, `Metadata` or `Object`.
     pub(crate) include_object: &'a str,
     pub(crate) now: jiff::Timestamp,
 }
@@ -48,12 +48,12 @@ pub(crate) fn json(status: u16, value: &Value) -> Answer {
     raw(status, JSON, encode(value))
 }
 
-/// The plain page of a path that nothing serves.
+/// The plain 404 page of an unknown path.
 pub(crate) fn page_not_found() -> Answer {
     raw(404, "text/plain; charset=utf-8", "404 page not found\n")
 }
 
-/// Tells a client what is odd about an accepted request.
+/// Adds `Warning` headers to the response of an accepted request.
 pub(crate) fn warn<'a>(
     mut answer: Answer,
     warnings: impl IntoIterator<Item = &'a String>,
@@ -67,7 +67,7 @@ pub(crate) fn warn<'a>(
     answer
 }
 
-/// A refusal as a `Status`.
+/// An error as a `Status`.
 pub(crate) fn refuse(error: &ApiError) -> Answer {
     if error.is_not_served() {
         return page_not_found();
@@ -91,9 +91,9 @@ impl Writer<'_> {
         }
     }
 
-    /// One object in the asked form; watches use it too.
+    /// One object in the requested form; also used by watches.
     pub(crate) fn encode_one(&self, object: &Value) -> Result<Vec<u8>, ApiError> {
-        // A Status stays a Status, whatever was asked for.
+        // A Status is never converted.
         if object.get("kind").is_some_and(|k| k == "Status") && self.info.kind != "Status" {
             return Ok(encode(object));
         }
@@ -179,7 +179,7 @@ impl Writer<'_> {
 #[derive(Clone, Copy)]
 enum Shape {
     Whole,
-    /// Items of built-in kinds do not repeat their type.
+    /// Items of built-in kinds omit apiVersion and kind.
     Untyped,
     Metadata,
 }

@@ -1,4 +1,4 @@
-//! Who may do what: everyone may do everything here.
+//! Access reviews: every request is allowed.
 
 use serde_json::{Value, json};
 
@@ -46,7 +46,7 @@ pub(crate) fn serve(call: &Call, request: &ResourceRequest) -> Option<Answer> {
             "the server does not allow this method on the requested resource",
         )));
     }
-    // kubectl asks in protobuf. The answer is the same whatever is asked, so the question need not be read.
+    // kubectl sends protobuf. The response does not depend on the request, so it need not be decoded.
     let mut review = match serde_json::from_slice(&call.body) {
         Ok(review @ Value::Object(_)) => review,
         _ if content_type(&call.parts.headers).ends_with("protobuf") => json!({"metadata": {}}),

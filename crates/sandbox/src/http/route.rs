@@ -1,4 +1,4 @@
-//! From a URL to a request of the API.
+//! Maps a URL to an API request.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use percent_encoding::percent_decode_str;
 use crate::address::Gvr;
 use crate::recorder::Verb;
 
-/// The query of a URL. The first value of a name counts.
+/// The query of a URL. The first value of a name is used.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Query(BTreeMap<String, String>);
 
@@ -27,7 +27,7 @@ impl Query {
         self.0.get(key).map(String::as_str).unwrap_or_default()
     }
 
-    /// Go's `strconv.ParseBool`, with nonsense as true, as the server's conversion does.
+    /// Go's `strconv.ParseBool`, with invalid values as true, as in the server's conversion.
     pub(crate) fn flag(&self, key: &str) -> bool {
         match self.0.get(key).map(String::as_str) {
             None | Some("" | "false" | "0") => false,
@@ -36,7 +36,7 @@ impl Query {
     }
 }
 
-/// A request for objects.
+/// A request for objects, parsed from the path.
 #[derive(Debug, Clone)]
 pub(crate) struct ResourceRequest {
     pub(crate) gvr: Gvr,
@@ -47,7 +47,7 @@ pub(crate) struct ResourceRequest {
     pub(crate) watch: bool,
 }
 
-/// Where a path leads.
+/// The result of routing a path.
 #[derive(Debug, Clone)]
 pub(crate) enum Route {
     Resource(ResourceRequest),
@@ -56,7 +56,7 @@ pub(crate) enum Route {
 }
 
 pub(crate) fn route(uri: &Uri) -> Option<Route> {
-    // Decoded before it is split: a slash in a name is a slash.
+    // Decode before splitting: an encoded slash in a name becomes a separator.
     let path = percent_decode_str(uri.path()).decode_utf8().ok()?;
     let parts: Vec<String> = path
         .split('/')
@@ -69,7 +69,7 @@ pub(crate) fn route(uri: &Uri) -> Option<Route> {
         ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
         _ => return Some(Route::Other(parts)),
     };
-    // The old way to watch.
+    // The deprecated path of a watch.
     let (watch, rest) = match rest {
         ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
         rest => (false, rest),
@@ -110,7 +110,7 @@ pub(crate) fn route(uri: &Uri) -> Option<Route> {
 /// The verb of a request for objects.
 pub(crate) fn verb(method: &Method, request: &ResourceRequest, query: &Query) -> Option<Verb> {
     let named = !request.name.is_empty();
-    // A GET of one object is no watch, whatever it asks for.
+    // A GET of one object is not a watch, whatever its query says.
     let watching = request.watch || (query.flag("watch") && !named);
     match (method.as_str(), named) {
         ("GET", _) if watching && request.subresource.is_empty() => Some(Verb::Watch),

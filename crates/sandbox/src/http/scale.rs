@@ -1,4 +1,4 @@
-//! `scale` of the kinds that have replicas.
+//! The `scale` subresource of kinds with replicas.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::error::{ApiError, Cause};
 use crate::kinds::ResourceInfo;
 use crate::meta;
 
-/// Whether objects of a kind can be scaled.
+/// Whether the kind has a `scale` subresource.
 pub(super) fn serves(info: &ResourceInfo) -> bool {
     let scalable = matches!(
         info.resource.as_str(),
@@ -34,7 +34,7 @@ pub(super) fn of(object: &Value) -> Value {
         .flatten()
         .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
         .collect();
-    // A zero is not printed.
+    // A zero is omitted.
     let spec = match number(&["spec", "replicas"]).unwrap_or(1) {
         0 => json!({}),
         replicas => json!({"replicas": replicas}),
@@ -51,10 +51,10 @@ pub(super) fn of(object: &Value) -> Value {
     })
 }
 
-/// The merge patch of the object that a changed `Scale` asks for.
+/// The merge patch of the object for a changed `Scale`.
 ///
 /// # Errors
-/// 422 of a negative number.
+/// 422 for a negative number.
 pub(super) fn change(name: &str, scale: &Value) -> Result<Value, ApiError> {
     let replicas = meta::at(scale, &["spec", "replicas"]).and_then(Value::as_i64);
     let replicas = replicas.unwrap_or(0);

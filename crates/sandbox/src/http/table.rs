@@ -86,7 +86,7 @@ fn custom_rows(custom: &[Column], objects: &[&Value], now: Timestamp) -> Vec<Vec
     objects.iter().map(cells).collect()
 }
 
-/// Follows a plain JSON path (`.a.b[0].c`); anything fancier prints nothing.
+/// Evaluates a simple JSON path (`.a.b[0].c`); other expressions give an empty cell.
 fn custom_cell(column: &Column, object: &Value, now: Timestamp) -> Value {
     let mut found = Some(object);
     for part in column.path.split(['.', '[']).filter(|p| !p.is_empty()) {

@@ -1,4 +1,4 @@
-//! Watches: a stream of events from a version on.
+//! Watches: a stream of events from a version.
 
 mod stream;
 
@@ -24,7 +24,7 @@ use crate::meta;
 use crate::selector::Selectors;
 use stream::{BOOKMARK_EVERY, Start, WatchStream};
 
-/// Shortest life of a watch that asks for no time-out; the longest is twice that.
+/// Minimum lifetime of a watch without a timeout; the maximum is twice this.
 const MIN_LIFE: Duration = Duration::from_secs(1800);
 
 pub(super) fn serve(

@@ -8,7 +8,7 @@ const COUNTED: Traits = Traits::GENERATION.and(UNCONDITIONAL);
 const RETURNED: Traits = UNCONDITIONAL.and(Traits::RETURNS_DELETED);
 const UPSERT: Traits = UNCONDITIONAL.and(Traits::CREATE_ON_UPDATE);
 
-/// One row of the table below: group/version, plural, singular, kind, short names, scope, status, habits.
+/// One row of the table below: group/version, plural, singular, kind, short names, scope, status, traits.
 type Row = (
     &'static str,
     &'static str,

@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions: what is checked, and the kind that each describes.
+//! CustomResourceDefinitions: their validation, and the kind that each defines.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::{Column, ResourceInfo, ResourceKey, Scope, ServedVersion, StatusFace,
 use crate::error::Cause;
 use crate::meta;
 
-/// The kind that a definition is about.
+/// The kind that a definition defines.
 pub(crate) fn key_of(crd: &Value) -> ResourceKey {
     let group = meta::text(crd, &["spec", "group"]).to_owned();
     (
@@ -108,7 +108,7 @@ fn check(crd: &Value) -> Vec<Cause> {
     causes
 }
 
-/// Everything that is wrong with a changed definition.
+/// All errors in a changed definition.
 pub(crate) fn check_update(old: &Value, new: &Value) -> Vec<Cause> {
     let mut causes = check(new);
     for field in ["group", "scope"] {
@@ -130,7 +130,7 @@ fn texts(value: Option<&Value>) -> Vec<String> {
     list.filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// What is served of a definition.
+/// The kind to serve for a definition.
 pub(crate) fn describe(crd: &Value) -> ResourceInfo {
     let (group, resource) = key_of(crd);
     let names = &crd["spec"]["names"];

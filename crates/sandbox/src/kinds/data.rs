@@ -1,4 +1,4 @@
-//! ConfigMaps and Secrets: keys, sizes, what may not change.
+//! ConfigMaps and Secrets: keys, sizes, immutability.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::error::Cause;
 use crate::meta;
 
-/// All values of one object together, in bytes.
+/// Limit of the values of one object together, in bytes.
 const LIMIT: usize = 1024 * 1024;
 const KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
 const FROZEN: &str = "field is immutable when `immutable` is set";
@@ -28,7 +28,7 @@ fn map<'a>(object: &'a Value, field: &str) -> impl Iterator<Item = (&'a String, 
         .flatten()
 }
 
-/// Defaults and checks of a new one.
+/// Defaults and validation of a new object.
 pub(crate) fn prepare_create(resource: &str, object: &mut Value) -> Vec<Cause> {
     if resource == "secrets" {
         settle_secret(object);
@@ -36,7 +36,7 @@ pub(crate) fn prepare_create(resource: &str, object: &mut Value) -> Vec<Cause> {
     check(resource, object)
 }
 
-/// Strings are kept as data, and a Secret has a type.
+/// Moves stringData to data, and sets a Secret's default type.
 pub(crate) fn settle_secret(secret: &mut Value) {
     if meta::text(secret, &["type"]).is_empty() {
         secret["type"] = json!("Opaque");
@@ -112,7 +112,7 @@ fn missing_keys(secret: &Value) -> Vec<Cause> {
         .collect()
 }
 
-/// Everything that is wrong with changing one so.
+/// All errors in an update.
 pub(crate) fn check_update(resource: &str, old: &Value, new: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     if resource == "secrets" && old.get("type") != new.get("type") {

@@ -5,11 +5,11 @@ use serde_json::Value;
 use crate::error::Cause;
 use crate::meta;
 
-/// Everything that is wrong with a new event.
+/// All errors in a new event.
 pub(crate) fn check(event: &Value) -> Vec<Cause> {
     let about = meta::text(event, &["involvedObject", "namespace"]);
     let home = meta::field(event, "namespace");
-    // Events about what lives in no namespace are kept in the default one.
+    // Events about cluster-scoped objects are stored in the default namespace.
     if about == home || (about.is_empty() && home == "default") {
         return Vec::new();
     }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::error::Cause;
 use crate::meta;
 
-/// Everything that is wrong with a lease.
+/// All errors in a lease.
 pub(crate) fn check(lease: &Value) -> Vec<Cause> {
     let number = |field: &str| meta::at(lease, &["spec", field]).and_then(Value::as_i64);
     let mut causes = Vec::new();

@@ -1,4 +1,4 @@
-//! The kinds that are served: the built-in ones, and those of installed CRDs.
+//! The served kinds: built-in ones and those of installed CRDs.
 
 mod builtin;
 pub(crate) mod crd;
@@ -20,16 +20,16 @@ use crate::address::{Gvr, Subresource};
 
 pub(crate) use builtin::builtin;
 
-/// Whether objects of a kind live in namespaces.
+/// The scope of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// They do.
+    /// Namespaced.
     Namespaced,
-    /// They do not.
+    /// Cluster-scoped.
     Cluster,
 }
 
-/// What a write through `/status` may touch.
+/// The fields that a write through `/status` can change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatusFace {
     /// There is no status subresource.
@@ -40,24 +40,24 @@ pub enum StatusFace {
     StatusOnly,
 }
 
-/// Habits in which kinds differ.
+/// Behaviour in which kinds differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Traits(u16);
 
 impl Traits {
-    /// Counts `metadata.generation`.
+    /// Maintains `metadata.generation`.
     pub(crate) const GENERATION: Traits = Traits(1);
     /// PUT without resourceVersion is accepted.
     pub(crate) const UNCONDITIONAL_UPDATE: Traits = Traits(2);
-    /// PUT of a name that does not exist creates.
+    /// PUT of an unknown name creates the object.
     pub(crate) const CREATE_ON_UPDATE: Traits = Traits(4);
-    /// An immediate delete answers with the object, not with a Status.
+    /// An immediate delete returns the object, not a Status.
     pub(crate) const RETURNS_DELETED: Traits = Traits(8);
-    /// The status a client sends with a create is kept.
+    /// The status in a create request is kept.
     pub(crate) const STATUS_ON_CREATE: Traits = Traits(16);
-    /// Deletes orphan the dependents unless told otherwise.
+    /// Deletes orphan the dependents by default.
     pub(crate) const ORPHANS_BY_DEFAULT: Traits = Traits(32);
-    /// Deletes know nothing of dependents.
+    /// Deletes ignore dependents.
     pub(crate) const NO_GARBAGE_COLLECTION: Traits = Traits(64);
     /// Names are any path segment (RBAC), not DNS subdomains.
     pub(crate) const PATH_NAMES: Traits = Traits(128);
@@ -93,24 +93,24 @@ pub struct Column {
 pub struct ServedVersion {
     /// `v1`.
     pub name: String,
-    /// What `/status` of this version may touch.
+    /// The fields that `/status` of this version can change.
     pub status: StatusFace,
     /// Printer columns of a CRD; empty for built-in kinds.
     pub columns: Vec<Column>,
-    /// Fields, as dotted paths, that field selectors may name besides metadata's.
+    /// Fields, as dotted paths, that field selectors support besides those of metadata.
     pub selectable: Vec<String>,
     /// The OpenAPI schema of a CRD; built-in kinds have types instead.
     pub schema: Option<Arc<serde_json::Value>>,
 }
 
-/// A kind that is served: what discovery tells, and how its objects behave.
+/// A served kind: its discovery data, and the behaviour of its objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceInfo {
     /// API group, empty for core.
     pub group: String,
     /// Served versions, the preferred one first.
     pub versions: Vec<ServedVersion>,
-    /// The version objects are kept in.
+    /// The storage version.
     pub storage_version: String,
     /// Plural name.
     pub resource: String,
@@ -120,9 +120,9 @@ pub struct ResourceInfo {
     pub kind: String,
     /// Kind of a list.
     pub list_kind: String,
-    /// What kubectl accepts besides the plural.
+    /// Short names.
     pub short_names: Vec<String>,
-    /// `all` and the like.
+    /// Categories, such as `all`.
     pub categories: Vec<String>,
     /// Whether objects live in namespaces.
     pub scope: Scope,
@@ -142,7 +142,7 @@ impl ResourceInfo {
         Gvr::new(self.group.clone(), version, self.resource.clone())
     }
 
-    /// The resource at the version that its objects are kept in.
+    /// The resource at the storage version.
     pub fn storage_gvr(&self) -> Gvr {
         self.gvr(&self.storage_version)
     }
@@ -193,7 +193,7 @@ impl ResourceInfo {
         (self.group.clone(), self.resource.clone())
     }
 
-    /// etcd's path of an object: error messages print it.
+    /// etcd's path of an object, as in error messages.
     pub(crate) fn storage_path(&self, namespace: &str, name: &str) -> String {
         let resource = match self.resource.as_str() {
             "nodes" if !self.custom => "minions",

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::error::Cause;
 use crate::meta;
 
-/// The finalizer in `spec` that the namespace controller takes off once everything inside is gone.
+/// The finalizer in `spec` that the namespace controller removes once the namespace is empty.
 const KUBERNETES: &str = "kubernetes";
 
 /// `spec.finalizers`.
@@ -15,7 +15,7 @@ pub(crate) fn spec_finalizers(object: &Value) -> &[Value] {
         .map_or(&[], Vec::as_slice)
 }
 
-/// Every namespace carries its name as a label, so that selectors can name it.
+/// Every namespace has its name as a label, for selectors.
 pub(crate) fn canonicalise(object: &mut Value) {
     let name = meta::name(object).to_owned();
     if !name.is_empty()
@@ -41,7 +41,7 @@ pub(crate) fn prepare_create(object: &mut Value) {
     object["status"] = json!({"phase": "Active"});
 }
 
-/// Only `/finalize` changes `spec.finalizers`.
+/// Only `/finalize` can change `spec.finalizers`.
 pub(crate) fn keep_spec_finalizers(old: &Value, new: &mut Value) {
     let finalizers = spec_finalizers(old);
     if finalizers == spec_finalizers(new) && old.get("spec").is_some() == new.get("spec").is_some()
@@ -69,7 +69,7 @@ pub(crate) fn mark_terminating(object: &mut Value) {
     object["status"]["phase"] = json!("Terminating");
 }
 
-/// The phase follows the deletion.
+/// Sets the phase from the deletion timestamp.
 pub(crate) fn check_status(object: &Value) -> Vec<Cause> {
     let phase = meta::text(object, &["status", "phase"]);
     let wanted = if meta::is_deleting(object) {

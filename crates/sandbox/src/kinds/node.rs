@@ -1,4 +1,4 @@
-//! Nodes: taints, and conditions as the server prints them.
+//! Nodes: taints, and the form of conditions.
 
 use serde_json::Value;
 
@@ -8,18 +8,18 @@ use crate::meta;
 
 const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// Checks of a new node.
+/// Validation of a new node.
 pub(crate) fn prepare_create(node: &mut Value) -> Vec<Cause> {
     settle(node);
     check(node)
 }
 
-/// What the server prints although nobody sent it.
+/// Fields that the server always prints.
 pub(crate) fn settle(node: &mut Value) {
     print_times(node, &["lastHeartbeatTime", "lastTransitionTime"]);
 }
 
-/// Everything that is wrong with a node.
+/// All errors in a node.
 pub(crate) fn check(node: &Value) -> Vec<Cause> {
     let taints = meta::at(node, &["spec", "taints"]).and_then(Value::as_array);
     let mut causes = Vec::new();

@@ -1,14 +1,14 @@
-//! Pods: defaults, what may change, how long they may take to go.
+//! Pods: defaults, immutability, grace periods.
 
 use serde_json::{Map, Value, json};
 
 use crate::error::Cause;
 use crate::{meta, validate};
 
-/// Seconds, when the pod's spec says nothing.
+/// The default grace period, in seconds.
 const DEFAULT_GRACE: i64 = 30;
 
-/// Seconds of grace that a first delete gives.
+/// The grace period of a first delete, in seconds.
 pub(crate) fn grace(pod: &Value, asked: Option<i64>) -> i64 {
     let of_spec = || {
         let seconds = meta::at(pod, &["spec", "terminationGracePeriodSeconds"]);
@@ -28,7 +28,7 @@ pub(crate) fn grace(pod: &Value, asked: Option<i64>) -> i64 {
     }
 }
 
-/// Defaults and checks of a new pod.
+/// Defaults and validation of a new pod.
 pub(crate) fn prepare_create(pod: &mut Value) -> Vec<Cause> {
     let causes = check_spec(pod);
     if !causes.is_empty() {
@@ -50,13 +50,13 @@ pub(crate) fn prepare_create(pod: &mut Value) -> Vec<Cause> {
     Vec::new()
 }
 
-/// What the server makes of a changed pod before it looks at the change.
+/// Defaults of a changed pod, before the change is checked.
 pub(crate) fn settle(pod: &mut Value) {
     default_spec(pod);
     print_times(pod, &["lastProbeTime", "lastTransitionTime"]);
 }
 
-/// Conditions are printed with their times, even with none.
+/// Conditions always have their time fields, also null.
 pub(super) fn print_times(object: &mut Value, fields: &[&str]) {
     let conditions = object
         .get_mut("status")
@@ -124,7 +124,7 @@ fn check_spec(pod: &Value) -> Vec<Cause> {
     causes
 }
 
-/// A name in a list: a label, and there once.
+/// A name in a list: a DNS label, and unique.
 fn check_name<'a>(name: &'a str, path: &str, names: &mut Vec<&'a str>, causes: &mut Vec<Cause>) {
     if name.is_empty() {
         return;
@@ -206,7 +206,7 @@ fn default_spec(pod: &mut Value) {
     default(spec, "enableServiceLinks", json!(true));
     default(spec, "preemptionPolicy", json!("PreemptLowerPriority"));
     default(spec, "priority", json!(0));
-    // An account named is told under its old name too.
+    // The service account is also set under its deprecated name.
     if let Some(account) = spec.get("serviceAccountName").cloned() {
         default(spec, "serviceAccount", account);
     }
@@ -276,7 +276,7 @@ fn qos_class(pod: &Value) -> &'static str {
 
 const IMMUTABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
-/// Everything that is wrong with changing a pod's spec so.
+/// All errors in changing a pod's spec.
 pub(crate) fn check_update(old: &Value, new: &Value) -> Vec<Cause> {
     let (had, has) = (&old["spec"], new.get("spec").unwrap_or(&Value::Null));
     if had == has {
@@ -325,7 +325,7 @@ pub(crate) fn check_update(old: &Value, new: &Value) -> Vec<Cause> {
     causes
 }
 
-/// An active deadline may be set and may shrink.
+/// An active deadline can be set and shortened.
 fn check_deadline(had: &Value, has: &Value) -> Option<Cause> {
     let field = "activeDeadlineSeconds";
     let before = had.get(field).and_then(Value::as_i64)?;

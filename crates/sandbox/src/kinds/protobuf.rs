@@ -1,9 +1,9 @@
-//! Bodies in Kubernetes' protobuf, turned into what a JSON body gives.
+//! Decodes Kubernetes' protobuf bodies into the same value as a JSON body.
 //!
-//! A body is the four bytes of [`MAGIC`] and a message that tells apiVersion and kind and has the object in
-//! its bytes. `numbers.json` has per message the fields by number, each as `name type`: `+` is a message that
-//! JSON inlines, `?` marks a field whose zero JSON omits. `examples/digests` makes it anew from the
-//! Go modules. What is omitted there is dropped here, because Go writes zeros of plain fields to the wire.
+//! A body is the four bytes of [`MAGIC`] and a message with apiVersion, kind and the encoded object.
+//! `numbers.json` contains the fields of each message by number, each as `name type`: `+` is a message that
+//! JSON inlines, `?` marks a field whose zero JSON omits. `examples/digests` generates it from the
+//! Go modules. Omitted fields are dropped here, because Go writes the zeros of plain fields.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -22,38 +22,38 @@ mod tests;
 
 /// The media type.
 pub(crate) const MEDIA: &str = "application/vnd.kubernetes.protobuf";
-/// What every body begins with.
+/// The first bytes of every body.
 pub(crate) const MAGIC: &[u8] = b"k8s\0";
-/// Messages inside of messages.
+/// Maximum nesting of messages.
 const DEEPEST: u32 = 64;
 
-/// Why a body cannot be read.
+/// Why a body cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Malformed {
-    /// Some other thing was sent as protobuf.
+    /// The body does not begin with the magic bytes.
     #[error(
         "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
     )]
     Magic,
-    /// The bytes are no message.
+    /// Invalid bytes of a message.
     #[error("proto: {0}")]
     Wire(#[from] prost::DecodeError),
-    /// A field promises more bytes than there are.
+    /// A field is longer than the rest of the body.
     #[error("unexpected EOF")]
     Truncated,
-    /// A field has another wire type than its message says.
+    /// A field has another wire type than its message declares.
     #[error("proto: wrong wireType for field {0}")]
     Field(String),
-    /// More messages in messages than are read.
+    /// The messages are nested too deeply.
     #[error("proto: more than {DEEPEST} nested messages")]
     Depth,
-    /// A time that no calendar has.
+    /// A time outside the supported range.
     #[error("proto: {0}")]
     Time(#[from] jiff::Error),
-    /// Bytes that should be JSON.
+    /// A field that must contain JSON does not.
     #[error("json parse error: {0}")]
     Json(#[from] serde_json::Error),
-    /// The server has no such type.
+    /// The server does not know the type.
     #[error("no kind {kind:?} is registered for version {version:?}")]
     Kind {
         /// The kind in the body.
@@ -91,7 +91,7 @@ type Messages = BTreeMap<String, BTreeMap<u32, Field>>;
 fn messages() -> &'static Messages {
     static MESSAGES: OnceLock<Messages> = OnceLock::new();
     MESSAGES.get_or_init(|| {
-        // Checked by a test: without messages every body is refused.
+        // A test checks that it parses: without messages every body is refused.
         let document: BTreeMap<String, BTreeMap<u32, String>> =
             serde_json::from_str(include_str!("numbers.json")).unwrap_or_default();
         let fields =
@@ -134,24 +134,24 @@ fn node(text: &str) -> Node {
     }
 }
 
-/// Reads a body; where it names no apiVersion or kind, it is of those expected.
+/// Decodes a body; a missing apiVersion or kind defaults to the expected one.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Why it cannot be decoded.
 pub(crate) fn read(body: &[u8], api_version: &str, kind: &str) -> Result<Value, Malformed> {
     let mut left = body.strip_prefix(MAGIC).ok_or(Malformed::Magic)?;
-    let (mut told_version, mut told_kind, mut raw) = (String::new(), String::new(), &[][..]);
+    let (mut body_version, mut body_kind, mut raw) = (String::new(), String::new(), &[][..]);
     while left.has_remaining() {
         let (number, wire) = decode_key(&mut left)?;
         match number {
             1 => {
-                let mut told = chunk("typeMeta", wire, &mut left)?;
-                while told.has_remaining() {
-                    let (number, wire) = decode_key(&mut told)?;
+                let mut type_meta = chunk("typeMeta", wire, &mut left)?;
+                while type_meta.has_remaining() {
+                    let (number, wire) = decode_key(&mut type_meta)?;
                     match number {
-                        1 => told_version = text(chunk("apiVersion", wire, &mut told)?),
-                        2 => told_kind = text(chunk("kind", wire, &mut told)?),
-                        _ => skip_field(wire, number, &mut told, DecodeContext::default())?,
+                        1 => body_version = text(chunk("apiVersion", wire, &mut type_meta)?),
+                        2 => body_kind = text(chunk("kind", wire, &mut type_meta)?),
+                        _ => skip_field(wire, number, &mut type_meta, DecodeContext::default())?,
                     }
                 }
             }
@@ -159,19 +159,19 @@ pub(crate) fn read(body: &[u8], api_version: &str, kind: &str) -> Result<Value, 
             _ => skip_field(wire, number, &mut left, DecodeContext::default())?,
         }
     }
-    let or = |told: &str, expected: &str| match told {
+    let or = |found: &str, expected: &str| match found {
         "" => expected.to_owned(),
-        told => told.to_owned(),
+        found => found.to_owned(),
     };
-    let (version, kind) = (or(&told_version, api_version), or(&told_kind, kind));
+    let (version, kind) = (or(&body_version, api_version), or(&body_kind, kind));
     let Some(name) = message_of(&version, &kind) else {
         return Err(Malformed::Kind { kind, version });
     };
     let mut object = Map::new();
     message(name, raw, &mut object, DEEPEST)?;
-    for (field, told) in [("apiVersion", told_version), ("kind", told_kind)] {
-        if !told.is_empty() {
-            object.insert(field.to_owned(), told.into());
+    for (field, value) in [("apiVersion", body_version), ("kind", body_kind)] {
+        if !value.is_empty() {
+            object.insert(field.to_owned(), value.into());
         }
     }
     Ok(Value::Object(object))
@@ -237,7 +237,7 @@ fn message(
     Ok(())
 }
 
-/// Reads one occurrence of a field; lists, maps and messages are added to the old ones.
+/// Decodes one occurrence of a field; lists, maps and messages are merged with earlier occurrences.
 fn value(
     field: &Field,
     node: &Node,
@@ -258,7 +258,7 @@ fn value(
             return Err(Malformed::Field(name.clone()));
         }
         Node::Int => decode_varint(left)?.cast_signed().into(),
-        // Go cuts off what does not fit.
+        // Go truncates larger values.
         Node::Int32 => (decode_varint(left)?.cast_signed() as i32).into(),
         Node::Bool => (decode_varint(left)? != 0).into(),
         Node::Number if wire != WireType::SixtyFourBit => {
@@ -312,7 +312,7 @@ fn value(
     })
 }
 
-/// The value of a map's entry that has only a key.
+/// The value of a map entry that has only a key.
 fn zero(node: &Node) -> Value {
     match node {
         Node::Text | Node::Bytes => json!(""),
@@ -334,9 +334,9 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// JSON has no fraction where there is none.
+/// Encodes whole numbers without a fraction, as JSON does.
 fn number(number: f64) -> Value {
-    // Whole numbers up to here are exact.
+    // Whole numbers up to this size are exact.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if number.fract() == 0.0 && number.abs() <= EXACT {
         return json!(number as i64);
@@ -344,7 +344,7 @@ fn number(number: f64) -> Value {
     json!(number)
 }
 
-/// Brings the messages that JSON writes in a form of their own into it.
+/// Converts messages that have a special form in JSON.
 fn finish(name: &str, is_empty: bool, mut object: Map<String, Value>) -> Result<Value, Malformed> {
     let int = |field: &str| object.get(field).and_then(Value::as_i64).unwrap_or(0);
     let is_list =

@@ -1,4 +1,4 @@
-//! What the schema of a CRD does to an instance: pruning, defaulting, validation.
+//! Applies a CRD's schema to an instance: pruning, defaulting, validation.
 
 use serde_json::{Map, Value};
 
@@ -16,12 +16,12 @@ fn property<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     schema.get("properties")?.get(name)
 }
 
-/// Fields that every object has.
+/// Fields of every object.
 fn is_typed(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata")
 }
 
-/// Drops what the schema does not name, and answers the paths of what was dropped.
+/// Drops fields that the schema does not have; returns their paths.
 pub(crate) fn prune(schema: &Value, object: &mut Value) -> Vec<String> {
     let mut dropped = Vec::new();
     prune_at(schema, object, &mut String::new(), true, &mut dropped);
@@ -81,7 +81,7 @@ fn prune_at(
     }
 }
 
-/// Fills in the defaults of fields that are missing; a null that may not be one counts as missing.
+/// Sets the defaults of missing fields; a null that is not nullable counts as missing.
 pub(crate) fn default(schema: &Value, value: &mut Value) {
     match value {
         Value::Array(items) => {
@@ -119,7 +119,7 @@ pub(crate) fn default(schema: &Value, value: &mut Value) {
     }
 }
 
-/// Everything in which an instance does not fit its schema.
+/// All errors of an instance against its schema.
 pub(crate) fn validate(schema: &Value, object: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     check(schema, object, "", &mut causes);
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_schema_does_not_name_is_dropped() {
+    fn unknown_fields_are_dropped() {
         let mut object = json!({"kind": "K", "metadata": {}, "x": 1, "spec": {"n": 1, "y": 2, "free": {"z": 3}}});
         assert_eq!(prune(&spec(), &mut object), ["spec.y", "x"]);
         assert_eq!(object["spec"], json!({"n": 1, "free": {"z": 3}}));
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn misfits_are_named() {
+    fn errors_name_the_field() {
         let fields = |object: Value| -> Vec<String> {
             validate(&spec(), &object)
                 .into_iter()

@@ -1,8 +1,8 @@
-//! The types of the built-in kinds: what a typed server reads of a body, and how it merges lists.
+//! The types of the built-in kinds: their fields, and how lists are merged.
 //!
 //! `types.json` is the digest of the OpenAPI documents of Kubernetes 1.36: per type its fields, each with
 //! a node such as `text`, `[]core.v1.Container by name` or `map text`; `!` marks a field that is printed
-//! even when it is empty. `examples/digests` makes it anew from a server.
+//! even when it is empty. `examples/digests` generates it from a server.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// What may stand in a field.
+/// The type of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Node {
     Any,
@@ -30,11 +30,11 @@ enum Node {
 /// How a strategic merge patch merges a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Merge {
-    /// The patch's list takes its place.
+    /// The patch's list replaces it.
     Replace,
     /// Items are matched by this field.
     By(String),
-    /// A set of primitive values that is added to.
+    /// A set of primitive values that the patch extends.
     Set,
 }
 
@@ -63,7 +63,7 @@ struct Types {
 fn types() -> &'static Types {
     static TYPES: OnceLock<Types> = OnceLock::new();
     TYPES.get_or_init(|| {
-        // Checked by a test: without types every body is read as it is.
+        // A test checks that it parses: without types every body is kept as it is.
         let document: Document = match serde_json::from_str(include_str!("types.json")) {
             Ok(document) => document,
             Err(_) => return Types::default(),
@@ -133,7 +133,7 @@ pub(crate) fn of_kind(group: &str, version: &str, kind: &str) -> Option<&'static
     types().kinds.get(&key).map(String::as_str)
 }
 
-/// How a list field of a type is merged, and the type of its items or of the object in it.
+/// How a list field of a type is merged, and the type of its items or of the nested object.
 pub(crate) fn of_field(owner: Option<&str>, name: &str) -> (Merge, Option<&'static str>) {
     let field = owner.and_then(|owner| types().types.get(owner)?.get(name));
     let Some(field) = field else {
@@ -150,11 +150,11 @@ pub(crate) fn of_field(owner: Option<&str>, name: &str) -> (Merge, Option<&'stat
     (field.merge.clone(), inner)
 }
 
-/// Brings a body into the form that a typed server would print: no unknown fields, no nulls, no empty
-/// optional lists and maps. Answers the paths of the unknown fields.
+/// Brings a body into the form of a typed server: without unknown fields, nulls and empty
+/// optional lists and maps. Returns the paths of the unknown fields.
 ///
 /// # Errors
-/// In Go's words what has the wrong type.
+/// The wrong type, with Go's error text.
 pub(crate) fn decode(owner: &'static str, value: &mut Value) -> Result<Vec<String>, String> {
     let mut reader = Reader {
         unknown: Vec::new(),
@@ -188,7 +188,7 @@ impl Reader {
                     self.unknown.push(self.path.clone());
                     false
                 }
-                // Nulls of metadata are another module's.
+                // `meta::normalise` handles the nulls of metadata.
                 Some(_) if value.is_null() => false,
                 Some(field) => match self.node(owner, &field.node, value) {
                     Ok(()) => field.always || !is_empty(&field.node, value),
@@ -298,7 +298,7 @@ fn is_empty(node: &Node, value: &Value) -> bool {
     }
 }
 
-/// What Go makes of a null inside of a list or map.
+/// The value that Go decodes from a null inside a list or map.
 fn zero(node: &Node) -> Value {
     match node {
         Node::Text | Node::Bytes => json!(""),
@@ -349,7 +349,7 @@ fn time(text: &str) -> Result<(), String> {
     )
 }
 
-/// The OpenAPI schemas of a type and of all it refers to.
+/// The OpenAPI schemas of a type and of all types that it references.
 pub(crate) fn schemas(owner: &str, out: &mut Map<String, Value>) {
     let Some(fields) = types().types.get(owner) else {
         return;
@@ -406,7 +406,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_type_that_is_named_is_there() {
+    fn every_referenced_type_exists() {
         let types = types();
         assert!(types.types.len() > 300);
         for fields in types.types.values() {
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_leave_and_are_named() {
+    fn unknown_fields_are_dropped_and_reported() {
         let mut body = json!({"x": 1, "spec": {"y": 2, "containers": [{"name": "c", "z": 3}]}});
         let unknown = decode("core.v1.Pod", &mut body).unwrap();
         assert_eq!(unknown, ["spec.containers[0].z", "spec.y", "x"]);
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn nulls_and_optional_empties_leave() {
+    fn nulls_and_empty_optional_fields_are_dropped() {
         let mut body = json!({"data": {"k": null}, "binaryData": {}, "immutable": null});
         assert!(decode("core.v1.ConfigMap", &mut body).unwrap().is_empty());
         assert_eq!(body, json!({"data": {"k": ""}}));

@@ -1,4 +1,4 @@
-//! Claims and volumes: defaults, what must be there, what may not change.
+//! PVCs and PVs: defaults, required fields, immutability.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::error::Cause;
 use crate::meta;
 
 const CLAIM: &str = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
-/// Fields of a volume's spec that are no source.
+/// Fields of a PV's spec that are not volume sources.
 const NO_SOURCE: &[&str] = &[
     "accessModes",
     "capacity",
@@ -19,7 +19,7 @@ const NO_SOURCE: &[&str] = &[
     "volumeMode",
 ];
 
-/// Defaults and checks of a new claim or volume.
+/// Defaults and validation of a new PVC or PV.
 pub(crate) fn prepare_create(object: &mut Value) -> Vec<Cause> {
     object["status"] = json!({"phase": "Pending"});
     let is_claim = meta::text(object, &["kind"]) == "PersistentVolumeClaim";
@@ -70,7 +70,7 @@ fn check(volume: &Value) -> Vec<Cause> {
     causes
 }
 
-/// Everything that is wrong with changing a claim so.
+/// All errors in an update of a PVC.
 pub(crate) fn check_claim_update(old: &Value, new: &Value) -> Vec<Cause> {
     let fixed = |claim: &Value| {
         let mut spec = claim.get("spec").cloned().unwrap_or_default();
@@ -78,7 +78,7 @@ pub(crate) fn check_claim_update(old: &Value, new: &Value) -> Vec<Cause> {
             for free in ["resources", "volumeAttributesClassName"] {
                 spec.remove(free);
             }
-            // The binder names the volume once.
+            // The binder sets the volume name once.
             if meta::text(old, &["spec", "volumeName"]).is_empty() {
                 spec.remove("volumeName");
             }
@@ -91,7 +91,7 @@ pub(crate) fn check_claim_update(old: &Value, new: &Value) -> Vec<Cause> {
     vec![Cause::forbidden("spec", CLAIM)]
 }
 
-/// Everything that is wrong with changing a volume so.
+/// All errors in an update of a PV.
 pub(crate) fn check_update(old: &Value, new: &Value) -> Vec<Cause> {
     let source = |volume: &Value| {
         let mut spec = volume.get("spec").cloned().unwrap_or_default();

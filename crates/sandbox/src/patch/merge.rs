@@ -1,4 +1,4 @@
-//! JSON merge patch, RFC 7396, without cloning what stays.
+//! JSON merge patch, RFC 7396, without cloning unchanged values.
 
 use serde_json::{Map, Value};
 

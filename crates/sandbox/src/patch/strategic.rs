@@ -1,6 +1,6 @@
 //! Kubernetes' strategic merge patch for built-in kinds.
 //!
-//! Lists are merged by a key that the type of their owner declares.
+//! Lists are merged by the key that the type of the parent object declares.
 
 use serde_json::{Map, Value};
 
@@ -11,16 +11,16 @@ const ORDER_PREFIX: &str = "$setElementOrder/";
 const RETAIN: &str = "$retainKeys";
 const DIRECTIVE: &str = "$patch";
 
-/// What a patch cannot be applied for.
+/// Why a patch cannot be applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// A 400.
     Bad(String),
-    /// A 500 without a reason: the server fails where it should refuse.
+    /// A 500 without a reason, as the real server fails here instead of refusing.
     Broken(String),
 }
 
-/// A type's name; none where types are not known, whose lists are replaced.
+/// A type's name; `None` where types are unknown, so that lists are replaced.
 type Owner = Option<&'static str>;
 
 /// Applies `patch` to an object of a type, in place.
@@ -52,7 +52,7 @@ fn merge_object(
             *target = Value::Object(Map::new());
             return Ok(());
         }
-        // What is not there yet is taken as it comes.
+        // Directives in new values are kept as they are.
         Some(_) if fresh => {}
         Some(other) => {
             return Err(Refusal::Broken(format!(
@@ -203,8 +203,8 @@ fn drop_values(map: &mut Map<String, Value>, list: &str, gone: &Value) -> Result
     Ok(())
 }
 
-/// Items that the patch names stand in its order; the server's own keep their place before those that
-/// they stood before, else come after.
+/// Items that the patch names are put in its order. Other items keep their place before the items that
+/// followed them, else they come last.
 fn arrange(items: &mut Vec<Value>, order: &[Value], before: &[Value], merge: &Merge) {
     let same = |a: &Value, b: &Value| match merge {
         Merge::By(key) => a.get(key) == b.get(key),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_item_without_its_key_is_refused() {
+    fn a_list_item_without_its_merge_key_is_refused() {
         let mut target = json!({"spec": {"containers": [{"name": "a"}]}});
         let error = apply(
             &mut target,

@@ -1,4 +1,4 @@
-//! Assertions on what was written, with a difference that can be read when they fail.
+//! Assertions on recorded writes, which print a difference when they fail.
 #![allow(clippy::panic, reason = "an assertion that fails panics")]
 
 use std::fmt::Write as _;
@@ -6,16 +6,16 @@ use std::fmt::Write as _;
 use super::diff::diff;
 use super::{Mark, Recorder, Write, WriteFilter};
 
-/// Lines that a failed assertion shows of a long record.
+/// How many lines of a long record a failed assertion prints.
 const SHOWN: usize = 50;
 
 impl Recorder {
-    /// The writes of a set, in the order the server decided them.
+    /// The writes that match, in the order in which the server handled them.
     pub fn matching(&self, filter: &WriteFilter) -> Vec<Write> {
         self.matching_since(Mark::default(), filter)
     }
 
-    /// Those of them after a mark.
+    /// The writes that match, after a mark.
     pub fn matching_since(&self, mark: Mark, filter: &WriteFilter) -> Vec<Write> {
         let log = self.log.lock();
         let since = log.writes.get(mark.0..).unwrap_or_default();
@@ -26,15 +26,15 @@ impl Recorder {
             .collect()
     }
 
-    /// How many writes a set has.
+    /// How many writes match.
     pub fn count_of(&self, filter: &WriteFilter) -> usize {
         let log = self.log.lock();
         log.writes.iter().filter(|w| filter.matches(w)).count()
     }
 
-    /// Exactly these writes of the set have happened since the mark, in this order.
+    /// Asserts that exactly these matching writes have happened since the mark, in this order.
     ///
-    /// A write is one line, as [`Write::summary`] says it.
+    /// A write is one line, as in [`Write::summary`].
     ///
     /// ```
     /// # use belayer_sandbox::{Gvr, Mark, Sandbox, WriteFilter, WriteOptions};
@@ -49,7 +49,7 @@ impl Recorder {
     /// ```
     ///
     /// # Panics
-    /// When they are others: with the difference, `-` what was expected, `+` what was written.
+    /// When they differ: with the difference, `-` for expected, `+` for written.
     #[track_caller]
     pub fn assert_writes<'a>(
         &self,
@@ -61,16 +61,16 @@ impl Recorder {
         let expected: Vec<String> = expected.into_iter().map(str::to_owned).collect();
         if found != expected {
             panic!(
-                "the record has other writes than expected (- expected, + written):\n{}",
+                "recorded writes differ (- expected, + written):\n{}",
                 diff(&expected, &found)
             );
         }
     }
 
-    /// The set has so many writes.
+    /// Asserts the number of matching writes.
     ///
     /// # Panics
-    /// When it has not: with those that it has.
+    /// When the number differs: with the matching writes.
     #[track_caller]
     pub fn assert_count(&self, filter: &WriteFilter, expected: usize) {
         let found = self.matching(filter);
@@ -83,24 +83,24 @@ impl Recorder {
         }
     }
 
-    /// Nobody of the set has written since the mark.
+    /// Asserts that there has been no matching write since the mark.
     ///
     /// ```
     /// # use belayer_sandbox::{Sandbox, WriteFilter};
     /// let sandbox = Sandbox::builder().seed(1).build();
     /// let mark = sandbox.recorder().mark();
-    /// // ... the controller is left alone ...
+    /// // ... the controller has nothing to do ...
     /// sandbox.recorder().assert_quiet_since(mark, &WriteFilter::any().by("my-controller"));
     /// ```
     ///
     /// # Panics
-    /// When somebody has: with what was written.
+    /// When there are any: with those writes.
     #[track_caller]
     pub fn assert_quiet_since(&self, mark: Mark, filter: &WriteFilter) {
         let found = self.matching_since(mark, filter);
         if !found.is_empty() {
             panic!(
-                "{} writes where none was expected:\n{}",
+                "expected no writes, found {}:\n{}",
                 found.len(),
                 listed(&found)
             );

@@ -1,7 +1,7 @@
 //! The difference of two lists of lines.
 
-/// Beyond this many lines on both sides together only the first difference is shown: the table of a
-/// full comparison grows with their product.
+/// Above this number of lines on both sides together only the first difference is shown, because a full
+/// comparison needs a table of the size of their product.
 const FULL: usize = 2_000;
 
 /// Lines of both, in order: `  ` common, `- ` only expected, `+ ` only found.
@@ -79,7 +79,7 @@ mod tests {
         "1 2 3 4",
         "  ... 1 lines in common\n  2\n  3\n  4\n- 5"
     )]
-    fn it_says_what_is_missing_and_what_is_too_many(
+    fn the_difference_shows_missing_and_additional_lines(
         #[case] expected: &str,
         #[case] found: &str,
         #[case] shown: &str,

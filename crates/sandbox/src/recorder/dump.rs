@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use super::{Recorder, Write};
 
 impl Recorder {
-    /// Everything that was recorded, one write per line, with times, uids, versions, bodies and objects, then
-    /// how many requests of each kind everybody sent.
+    /// Everything that was recorded, one write per line, with times, UIDs, versions, bodies and objects, then
+    /// the number of requests of each kind by each client.
     ///
     /// Under paused tokio time on one thread, two runs of one seed give the same bytes.
     pub fn dump(&self) -> String {

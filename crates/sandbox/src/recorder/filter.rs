@@ -1,8 +1,8 @@
-//! Which writes a question is about.
+//! Which writes a query matches.
 
 use super::{Outcome, Verb, Write};
 
-/// A set of writes: every word said narrows it.
+/// A set of writes: every property that is set narrows it.
 ///
 /// ```
 /// use belayer_sandbox::{Verb, WriteFilter};
@@ -21,7 +21,7 @@ pub struct WriteFilter {
     fate: Fate,
 }
 
-/// What came of the writes.
+/// The result of the writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Fate {
     #[default]
@@ -42,13 +42,13 @@ impl WriteFilter {
         self
     }
 
-    /// By this verb; said again, by any of those said.
+    /// With this verb; when called again, with any of the given verbs.
     pub fn verb(mut self, verb: Verb) -> Self {
         self.verbs.push(verb);
         self
     }
 
-    /// Of this plural resource, such as `pods`; with a group behind it, such as `jobs.batch`, of that group.
+    /// Of this plural resource, such as `pods`; with a group suffix, such as `jobs.batch`, of that group.
     pub fn resource(mut self, resource: impl Into<String>) -> Self {
         self.resource = Some(resource.into());
         self
@@ -66,7 +66,7 @@ impl WriteFilter {
         self
     }
 
-    /// About an object of this name.
+    /// For an object of this name.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self

@@ -1,4 +1,4 @@
-//! Who wrote what: tests assert what was written, not only how things ended.
+//! Records who wrote what, so that tests can assert the writes and not only the final state.
 
 mod asserts;
 mod diff;
@@ -20,15 +20,15 @@ pub use filter::WriteFilter;
 use crate::address::{Actor, Gvr, ObjectKey};
 use crate::clock::Clock;
 
-/// What a request does, in Kubernetes' words.
+/// The verb of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
     /// Read one object.
     Get,
-    /// Read many.
+    /// Read a list of objects.
     List,
-    /// Follow many.
+    /// Watch objects.
     Watch,
     /// POST.
     Create,
@@ -38,12 +38,12 @@ pub enum Verb {
     Patch,
     /// DELETE of one object.
     Delete,
-    /// DELETE of many.
+    /// DELETE of a collection.
     DeleteCollection,
 }
 
 impl Verb {
-    /// The word RBAC uses.
+    /// The verb's name in RBAC rules.
     pub fn as_str(self) -> &'static str {
         match self {
             Verb::Get => "get",
@@ -57,18 +57,18 @@ impl Verb {
         }
     }
 
-    /// True for the five that write.
+    /// True for the five verbs that write.
     pub fn is_write(self) -> bool {
         !matches!(self, Verb::Get | Verb::List | Verb::Watch)
     }
 }
 
-/// What a write came to.
+/// The result of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// The object changed (or would have, in a dry run).
     Applied,
-    /// Accepted, and nothing changed.
+    /// Accepted without a change.
     NoOp,
     /// Refused with this status code.
     Refused(u16),
@@ -77,19 +77,19 @@ pub enum Outcome {
 /// One mutating request.
 #[derive(Debug, Clone)]
 pub struct Write {
-    /// Place in the record, from zero.
+    /// Position in the record, from zero.
     pub index: usize,
     /// Cluster time.
     pub at: Timestamp,
-    /// Who.
+    /// The author.
     pub actor: Actor,
-    /// What.
+    /// The verb.
     pub verb: Verb,
-    /// Of which kind.
+    /// The kind.
     pub resource: Gvr,
     /// `status`, `binding`, `eviction`, ...; empty for the object itself.
     pub subresource: &'static str,
-    /// Of which object.
+    /// The object.
     pub key: ObjectKey,
     /// Its uid; empty when there is no such object.
     pub uid: String,
@@ -101,7 +101,7 @@ pub struct Write {
     pub object: Option<Arc<Value>>,
     /// `dryRun=All`.
     pub dry_run: bool,
-    /// What came of it.
+    /// The result.
     pub outcome: Outcome,
 }
 
@@ -111,7 +111,7 @@ impl Write {
         self.outcome == Outcome::Applied && !self.dry_run
     }
 
-    /// One line without uids and times: what two runs of one seed have in common.
+    /// One line without UIDs and times, which is the same in two runs of one seed.
     pub fn summary(&self) -> String {
         let slash = if self.subresource.is_empty() { "" } else { "/" };
         let outcome = match self.outcome {
@@ -137,16 +137,16 @@ pub enum Recording {
     /// Every mutating request, and how many requests of each kind there were.
     #[default]
     Everything,
-    /// Only how many requests there were: for clusters of millions of objects, whose every state the record
-    /// would keep.
+    /// Only the number of requests: for clusters of millions of objects, because the record keeps every state
+    /// of every object.
     Counts,
 }
 
-/// A place in the record.
+/// A position in the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Mark(usize);
 
-/// Requests of one actor to one resource by one verb.
+/// The requests of one actor to one resource with one verb.
 type RequestKey = (Actor, Verb, String);
 
 #[derive(Debug, Default)]
@@ -187,12 +187,12 @@ impl Recorder {
         *self.log.lock().requests.entry(key).or_default() += 1;
     }
 
-    /// Every mutating request so far, in the order the server decided them.
+    /// Every mutating request so far, in the order in which the server handled them.
     pub fn writes(&self) -> Vec<Write> {
         self.log.lock().writes.clone()
     }
 
-    /// Those of one actor.
+    /// The mutating requests of one actor.
     pub fn writes_by(&self, actor: &str) -> Vec<Write> {
         self.log
             .lock()
@@ -203,17 +203,17 @@ impl Recorder {
             .collect()
     }
 
-    /// How many mutating requests there have been.
+    /// The number of mutating requests.
     pub fn len(&self) -> usize {
         self.log.lock().writes.len()
     }
 
-    /// Whether nobody has tried to write anything.
+    /// Whether there was no mutating request.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// A place to look back to.
+    /// The current position.
     pub fn mark(&self) -> Mark {
         Mark(self.log.lock().writes.len())
     }
@@ -228,8 +228,8 @@ impl Recorder {
             .unwrap_or_default()
     }
 
-    /// How many requests an actor sent over HTTP or in-process, by verb and `resource.group`; requests that a
-    /// fault answered are counted too.
+    /// How many requests an actor sent over HTTP or in-process, by verb and `resource.group`, including requests
+    /// that a fault answered.
     pub fn requests_by(&self, actor: &str) -> BTreeMap<(Verb, String), u64> {
         let log = self.log.lock();
         let mine = log
@@ -256,7 +256,7 @@ impl Recorder {
         actors
     }
 
-    /// Forgets everything so far. Marks taken before are void.
+    /// Deletes the record. Earlier marks become invalid.
     pub fn clear(&self) {
         *self.log.lock() = Log::default();
     }

@@ -1,7 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::companions::{Companion, Companions};
+use crate::simulated::{SimulatedController, SimulatedControllers};
 use crate::{DeleteOptions, Patch, Sandbox, Subresource, WriteOptions};
 
 fn sandbox() -> Sandbox {
@@ -27,7 +27,7 @@ fn failure(assertion: impl FnOnce()) -> String {
 }
 
 #[test]
-fn a_filter_tells_who_what_where_and_with_what_success() {
+fn a_filter_selects_by_actor_verb_object_and_result() {
     let sandbox = sandbox();
     create(&sandbox, "ann", "a");
     create(&sandbox, "ben", "a");
@@ -59,19 +59,19 @@ fn a_failed_assertion_shows_the_difference() {
         "ann create v1/configmaps default/a applied",
         "ann create v1/configmaps default/c applied",
     ];
-    let said = failure(move || recorder.assert_writes(mark, &WriteFilter::any(), expected));
+    let message = failure(move || recorder.assert_writes(mark, &WriteFilter::any(), expected));
     assert_eq!(
-        said,
-        "the record has other writes than expected (- expected, + written):\n  \
+        message,
+        "recorded writes differ (- expected, + written):\n  \
          ann create v1/configmaps default/a applied\n\
          - ann create v1/configmaps default/c applied\n\
          + ann create v1/configmaps default/b applied"
     );
     let recorder = sandbox.recorder().clone();
-    let said = failure(move || recorder.assert_quiet_since(mark, &WriteFilter::any().by("ann")));
+    let message = failure(move || recorder.assert_quiet_since(mark, &WriteFilter::any().by("ann")));
     assert!(
-        said.starts_with("2 writes where none was expected:"),
-        "{said}"
+        message.starts_with("expected no writes, found 2:"),
+        "{message}"
     );
     let now = sandbox.recorder().mark();
     sandbox
@@ -91,9 +91,9 @@ fn crd() -> Value {
     })
 }
 
-/// What the server does as a consequence is a write too.
+/// Writes of the server as a consequence of another write are recorded too.
 #[test]
-fn instances_that_go_with_their_definition_are_in_the_record() {
+fn instances_deleted_with_their_definition_are_recorded() {
     let sandbox = sandbox();
     let cluster = sandbox.cluster();
     let user = Actor::new("user");
@@ -144,12 +144,12 @@ fn instances_that_go_with_their_definition_are_in_the_record() {
     );
 }
 
-/// Versions rise by one with each change: none may be missing from the record.
+/// Every change has its own version, so every version must be in the record.
 #[tokio::test(start_paused = true)]
 async fn every_change_of_the_store_is_in_the_record_with_its_actor() {
     let sandbox = Sandbox::builder()
         .seed(3)
-        .companions(Companions::all().without(Companion::PodGc))
+        .controllers(SimulatedControllers::all().without(SimulatedController::PodGc))
         .build();
     let cluster = sandbox.cluster();
     let user = Actor::new("user");
@@ -178,7 +178,7 @@ async fn every_change_of_the_store_is_in_the_record_with_its_actor() {
             &options,
         )
         .unwrap();
-    let pod = crate::companions::testing::pod("p", json!({}));
+    let pod = crate::simulated::testing::pod("p", json!({}));
     cluster
         .create(&user, &Gvr::PODS, Some("n"), pod, &options)
         .unwrap();
@@ -201,7 +201,7 @@ async fn every_change_of_the_store_is_in_the_record_with_its_actor() {
         .iter()
         .map(|w| format!("{} {}", w.resource.resource, w.key))
         .collect();
-    // Some requests make two changes; each change has a request of its object.
+    // Some requests make two changes, so consecutive duplicates are removed.
     written.dedup();
     changes.dedup();
     for change in &changes {
@@ -210,7 +210,7 @@ async fn every_change_of_the_store_is_in_the_record_with_its_actor() {
 }
 
 #[test]
-fn counting_alone_keeps_no_objects() {
+fn recording_counts_keeps_no_objects() {
     let clock = Clock::new(crate::Epoch::Fixed(Timestamp::UNIX_EPOCH));
     let recorder = Recorder::new(clock, Recording::Counts);
     recorder.count(&Actor::new("a"), Verb::Get, "pods");

@@ -1,4 +1,4 @@
-//! The syntax of label selectors, with the words of the real server's parser.
+//! The syntax of label selectors, with the error texts of the real server's parser.
 
 use super::{Operator, Requirement};
 use crate::validate;
@@ -23,17 +23,17 @@ enum Token {
     Unknown,
 }
 
-/// Whether `in` and `notin` may be operators here, or are words.
+/// Whether `in` and `notin` are operators or identifiers here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Context {
     Operator,
     Value,
 }
 
-/// Reads a selector.
+/// Parses a selector.
 ///
 /// # Errors
-/// What cannot be understood.
+/// Why it cannot be parsed.
 pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, String> {
     let mut parser = Parser {
         tokens: tokens(text),

@@ -1,5 +1,5 @@
-//! Holds the pods of workflows by a finalizer until their workflow is being deleted or gone: with
-//! `Controller` and the `finalizer` helper, and one live look at the owner.
+//! Adds a finalizer to the pods of workflows until their workflow is being deleted or removed, with
+//! `Controller`, the `finalizer` helper and one live read of the owner.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use kube::runtime::finalizer::{self, Event, finalizer};
 use kube::runtime::watcher;
 use kube::{Api, Client, ResourceExt as _};
 
-/// The hold of Belayer's benchmark.
+/// The hold (finalizer) of Belayer's benchmark.
 const HOLD: &str = "belayer.dev/pod-status";
 
-/// How soon a pod whose owner lives is looked at again.
+/// How soon a pod whose owner exists is checked again.
 const AGAIN: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +66,7 @@ async fn reconcile(
     .await
 }
 
-/// Whether the workflow of that name is the pod's, and nobody has deleted it.
+/// Whether the pod's workflow exists, by UID, and is not being deleted.
 async fn owner_lives(pod: &Pod, context: &Context) -> Result<bool, kube::Error> {
     let namespace = pod.namespace().unwrap_or_default();
     let Some(owner) = pod

@@ -1,4 +1,4 @@
-//! kube-rs' ways, as its users write them: `kube-rs reflector|controller --kubeconfig=FILE`.
+//! kube-rs as its users use it: `kube-rs reflector|controller --kubeconfig=FILE`.
 
 mod controller;
 mod reflector;

@@ -1,4 +1,4 @@
-//! Keeps the pods of all namespaces and says "synced" once the first list is complete.
+//! Keeps the pods of all namespaces and prints "synced" once the first list is complete.
 
 use std::pin::pin;
 
@@ -11,7 +11,7 @@ use kube::{Api, Client};
 pub(crate) async fn run(client: Client) -> anyhow::Result<()> {
     let pods: Api<Pod> = Api::all(client);
     let (reader, writer) = reflector::store();
-    // Streaming lists, as Belayer and client-go ask for them.
+    // Streaming lists, as Belayer and client-go request them.
     let events = watcher(pods, watcher::Config::default().streaming_lists());
     let watching = reflector(writer, events).default_backoff();
     let mut watching = pin!(watching);

@@ -1,4 +1,4 @@
-//! The agent killed with -9.
+//! The agent is killed with -9.
 
 use std::fs;
 use std::path::Path;
@@ -8,17 +8,17 @@ use anyhow::{Result, ensure};
 use super::site::{Busy, SOON, Site, Timeout, wiped, wiped_message};
 use crate::harness::{Belayer, Cluster, eventually};
 
-/// Killed when fewer than so many of the 100 directories are left; the last time at the earliest moment,
-/// which is while it starts.
+/// Killed when fewer than this many of the 100 directories are left; the last time as early as possible,
+/// during its start.
 const KILLED_AT: [usize; 6] = [100, 80, 60, 30, 1, 1_000];
 
-/// An agent with a handler and a hook that say that they have begun, and wait for a file.
+/// An agent with a handler and a hook that signal their start and wait for a file.
 async fn halting(site: &Site) -> Result<Belayer> {
     let wait = |begun: &str, go: &str| {
         format!(
             "touch {}; while [ ! -e {} ]; do sleep 0.05; done",
-            site.beside(begun).display(),
-            site.beside(go).display()
+            site.sibling(begun).display(),
+            site.sibling(go).display()
         )
     };
     let config = format!(
@@ -33,8 +33,8 @@ async fn halting(site: &Site) -> Result<Belayer> {
 }
 
 async fn appears(path: &Path) -> Result<()> {
-    eventually(&format!("{} is there", path.display()), SOON, async || {
-        ensure!(path.exists(), "it is not");
+    eventually(&format!("{} exists", path.display()), SOON, async || {
+        ensure!(path.exists(), "it does not exist");
         Ok(())
     })
     .await
@@ -46,29 +46,29 @@ pub(super) async fn at_each_step(cluster: Cluster) -> Result<()> {
     let uid = site.pod("web").await?;
     site.leave_state(&uid)?;
 
-    // While a handler runs; then again, and the pod is rejected while it does.
+    // While a handler runs; then again, with the pod rejected while it runs.
     let agent = halting(&site).await?;
-    appears(&site.beside("handler")).await?;
+    appears(&site.sibling("handler")).await?;
     agent.kill().await?;
-    fs::remove_file(site.beside("handler"))?;
+    fs::remove_file(site.sibling("handler"))?;
     let agent = halting(&site).await?;
-    appears(&site.beside("handler")).await?;
+    appears(&site.sibling("handler")).await?;
     site.reject("web").await?;
 
-    // While a hook runs: the handler, which waits for ever, was ended first.
-    appears(&site.beside("hook")).await?;
+    // While a hook runs: the handler, which waits forever, was terminated first.
+    appears(&site.sibling("hook")).await?;
     agent.kill().await?;
-    fs::write(site.beside("handler-go"), "")?;
+    fs::write(site.sibling("handler-go"), "")?;
     ensure!(
         site.dir(&uid).exists(),
         "removed before the hooks had ended"
     );
 
-    // Between tries that cannot be complete.
-    fs::write(site.beside("hook-go"), "")?;
+    // Between tries that cannot complete.
+    fs::write(site.sibling("hook-go"), "")?;
     let busy = Busy::mount(&site.dir(&uid).join("mnt"))?;
     let agent = halting(&site).await?;
-    eventually("what is left is told", SOON, async || {
+    eventually("the remaining files are reported", SOON, async || {
         let status = site.record().await?.data["status"].clone();
         ensure!(
             wiped_message(&status).contains("a mount in use"),
@@ -78,10 +78,10 @@ pub(super) async fn at_each_step(cluster: Cluster) -> Result<()> {
     })
     .await?;
     agent.kill().await?;
-    ensure!(busy.is_there(), "the mount was forced");
+    ensure!(busy.is_there(), "the mount was unmounted by force");
     busy.release();
 
-    // At any moment of the removal, the report and what follows.
+    // During the removal, the report and what follows.
     for number in 0..20_000 {
         let dir = site.dir(&uid).join(format!("much/{}", number % 100));
         if number < 100 {
@@ -94,10 +94,10 @@ pub(super) async fn at_each_step(cluster: Cluster) -> Result<()> {
     let mut left = Vec::new();
     for least in KILLED_AT {
         let agent = cluster.spawn_belayer(&plain(&site))?;
-        eventually("it removes", SOON, async || {
+        eventually("the removal has begun", SOON, async || {
             ensure!(
                 count() < least || !site.dir(&uid).exists(),
-                "{} are left",
+                "{} directories remain",
                 count()
             );
             Ok(())
@@ -109,7 +109,7 @@ pub(super) async fn at_each_step(cluster: Cluster) -> Result<()> {
     cluster.note(format!("directories left after each kill: {left:?} of 100"));
     let agent = halting(&site).await?;
     site.successor("web", &uid).await?;
-    ensure!(!site.dir(&uid).exists(), "the old pod's files are there");
+    ensure!(!site.dir(&uid).exists(), "the old pod's files still exist");
     let status = site.record().await?.data["status"].clone();
     ensure!(wiped(&status) == "True", "{status}");
     agent.stop().await?;

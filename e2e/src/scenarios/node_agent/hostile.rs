@@ -1,4 +1,4 @@
-//! A pod that wants more than its own directory wiped.
+//! A pod that tries to have more than its own directory wiped.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -18,7 +18,7 @@ pub(super) async fn hostile(cluster: Cluster) -> Result<()> {
     let agent = site.agent().await?;
     let neighbour = site.pod("neighbour").await?;
     site.leave_state(&neighbour)?;
-    let outside = site.beside("outside");
+    let outside = site.sibling("outside");
     fs::create_dir_all(outside.join("deep"))?;
     fs::write(outside.join("deep/file"), PRECIOUS)?;
     fs::write(outside.join("linked"), PRECIOUS)?;
@@ -29,7 +29,7 @@ pub(super) async fn hostile(cluster: Cluster) -> Result<()> {
         "automountServiceAccountToken": false,
         "containers": [{ "name": "main", "image": "busybox" }],
     });
-    // Whatever it calls itself and says: directories follow from its UID alone.
+    // Its name and annotations do not matter: directories follow from its UID alone.
     let annotations = json!({
         "belayer.dev/wipe-path": outside.display().to_string(),
         "belayer.dev/paths": format!("../{neighbour}"),
@@ -48,19 +48,19 @@ pub(super) async fn hostile(cluster: Cluster) -> Result<()> {
     mount_bind_recursive(&outside, own.join("a/bind"))?;
     fs::create_dir(own.join("neighbours"))?;
     mount_bind_recursive(site.dir(&neighbour), own.join("neighbours"))?;
-    // The root itself, inside of it.
+    // A bind mount of the root itself inside it.
     fs::create_dir(own.join("root"))?;
     mount_bind_recursive(site.root(), own.join("root"))?;
 
     site.reject("web").await?;
     site.successor("web", &uid).await?;
-    ensure!(!own.exists(), "its own files are there");
+    ensure!(!own.exists(), "its own files still exist");
     for file in ["deep/file", "linked"] {
         let text = fs::read_to_string(outside.join(file))?;
-        ensure!(text == PRECIOUS, "{file} was harmed");
+        ensure!(text == PRECIOUS, "{file} was changed");
     }
     let theirs = site.dir(&neighbour).join("content/src/deep/file-0");
-    ensure!(theirs.exists(), "the neighbour's files were harmed");
+    ensure!(theirs.exists(), "the other pod's files were changed");
     agent.stop().await?;
     belayer.stop().await
 }

@@ -1,4 +1,4 @@
-//! What a rejected pod left on its node is gone before its successor can start there.
+//! The files of a rejected pod are removed from its node before a new pod can start there.
 
 mod crash;
 mod hostile;
@@ -21,10 +21,10 @@ use crate::kinds;
 use crate::providers::Capability::{AdmissionPolicies, Kubelet, Rbac, Root};
 use site::{Busy, SOON, Site, Timeout};
 
-/// How late events of records come to a node agent.
+/// Delay of record events to a node agent.
 const LAG: Duration = Duration::from_millis(500);
 
-/// How many pods are wiped at once.
+/// How many pods are wiped at the same time.
 const MANY: usize = 200;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -32,12 +32,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "node-agent-wipes-first",
-            "rejected, wiped, re-created, run: the old pod's files are gone before the new pod exists",
+            "a rejected pod is wiped and re-created: the old files are removed before the new pod exists",
             wipes_first,
         )
         .within(long),
         Scenario::alone(
-            "node-agent-beside-a-kubelet",
+            "node-agent-sibling-a-kubelet",
             "the same with a kubelet that rejects the pod by NodeAffinity and runs its successor",
             beside_a_kubelet,
         )
@@ -45,72 +45,72 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .within(long),
         Scenario::alone(
             "node-agent-absent-proceed",
-            "nobody wipes: after the time-out the pod is re-created, and kept off that node",
+            "without an agent the pod is re-created after the timeout, and not on that node",
             absent_proceed,
         )
         .within(long),
         Scenario::alone(
             "node-agent-absent-fail",
-            "nobody wipes, and the policy says fail: the rejected pod stays",
+            "without an agent and with onWipeTimeout: fail the rejected pod stays",
             absent_fail,
         )
         .within(long),
         Scenario::alone(
             "node-agent-busy-mount",
-            "a mount in use holds up the new pod, is told, and is not forced",
+            "a mount in use delays the new pod, is reported, and is not unmounted by force",
             busy_mount,
         )
         .needs([Root])
         .within(long),
         Scenario::alone(
             "node-agent-busy-past-the-time-out",
-            "what cannot be wiped in time keeps the new pod off that node, and is wiped later",
+            "if the wipe exceeds the timeout, the new pod avoids that node, and the wipe continues",
             busy_past_the_time_out,
         )
         .needs([Root])
         .within(long),
         Scenario::alone(
             "node-agent-wipes-200",
-            "200 rejected pods of one node are wiped side by side",
+            "200 rejected pods of one node are wiped concurrently",
             many,
         )
         .within(long),
         Scenario::alone(
             "node-agent-late-update",
-            "a late update of a wiped pod changes nothing; its deletion gets through",
+            "a late update of a wiped pod changes nothing; its deletion is processed",
             successors::late_update,
         )
         .within(long),
         Scenario::alone(
             "node-agent-same-name",
-            "a pod of the same name on the same node begins only when the older one's wipe is done",
+            "a pod of the same name on the same node starts only after the older one's wipe",
             successors::same_name,
         )
         .needs([Root])
         .within(long),
         Scenario::alone(
             "node-agent-killed-at-each-step",
-            "kill -9 in a handler, in a hook, between tries and at random: wiped all the same",
+            "kill -9 during a handler, a hook, between tries and at random: the wipe completes",
             crash::at_each_step,
         )
         .needs([Root])
         .within(long),
         Scenario::alone(
             "node-agent-hostile-pod",
-            "a pod that names others' paths and plants links and mounts harms nobody",
+            "a pod that names foreign paths and creates links and mounts changes no other files",
             hostile::hostile,
         )
         .needs([Root])
         .within(long),
         Scenario::alone(
             "hostile-wipe",
-            "a tenant that may do everything in its namespace cannot have another's running pod wiped",
+            "a tenant with all permissions in its namespace cannot have another tenant's running pod wiped",
             tenant::hostile_wipe,
         )
         .within(long),
         Scenario::alone(
             "node-agent-knows-its-place",
-            "an agent that was taken over writes the condition of its own node's pods and nothing else",
+            "a compromised agent can write only the condition of its own node's pods",
             policy::knows_its_place,
         )
         .needs([Rbac, AdmissionPolicies])
@@ -121,7 +121,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 async fn wipes_first(cluster: Cluster) -> Result<()> {
     let site = Site::new(&cluster, "one").await?;
     let belayer = site.controllers(Timeout::Never).await?;
-    // Where that can be had, the agent hears late of its own report, and early that the pod is gone.
+    // Where faults can be injected, the agent gets its own report late and the pod's deletion early.
     let _fault = cluster.faults().ok().map(|faults| {
         let records = Match::watches().resource("podrecreations");
         faults.inject(Fault::on(records).delay_events(LAG))
@@ -129,8 +129,8 @@ async fn wipes_first(cluster: Cluster) -> Result<()> {
     let agent = site.agent().await?;
     let uid = site.pod("web").await?;
     site.leave_state(&uid)?;
-    let beside = site.dir("00000000-0000-4000-8000-000000000000");
-    std::fs::create_dir_all(&beside)?;
+    let sibling = site.dir("00000000-0000-4000-8000-000000000000");
+    std::fs::create_dir_all(&sibling)?;
     let mut events = cluster
         .pods()
         .watch(&WatchParams::default(), "0")
@@ -147,9 +147,9 @@ async fn wipes_first(cluster: Cluster) -> Result<()> {
     };
     ensure!(
         !site.dir(&uid).exists(),
-        "the new pod exists, and so do the old one's files"
+        "the new pod exists while the old one's files still exist"
     );
-    ensure!(beside.exists(), "another pod's directory is gone");
+    ensure!(sibling.exists(), "another pod's directory was removed");
     let status = site.record().await?.data["status"].clone();
     ensure!(site::wiped(&status) == "True", "{status}");
     site.report("web", json!({ "phase": "Running" })).await?;
@@ -160,7 +160,7 @@ async fn wipes_first(cluster: Cluster) -> Result<()> {
     ensure!((wipes - 1.0).abs() < f64::EPSILON, "{wipes} wipes");
     ensure!(
         second.annotations().contains_key("belayer.dev/wipe"),
-        "it asks no more"
+        "it sends no more requests"
     );
     agent.stop().await?;
     belayer.stop().await
@@ -189,10 +189,10 @@ async fn beside_a_kubelet(cluster: Cluster) -> Result<()> {
     });
     let uid = site.create("web", spec, json!({})).await?;
     site.leave_state(&uid)?;
-    // As the race does it: bound to a node that has not got the label, any more or yet.
+    // As in the race: bound to a node that does not have the label (any more or yet).
     site.bind("web").await?;
     site.successor("web", &uid).await?;
-    ensure!(!site.dir(&uid).exists(), "the old pod's files are there");
+    ensure!(!site.dir(&uid).exists(), "the old pod's files still exist");
     let labelled = async |value: Value| -> Result<()> {
         let patch = Patch::Merge(json!({ "metadata": { "labels": { label.as_str(): value } } }));
         nodes.patch(&node, &PatchParams::default(), &patch).await?;
@@ -220,7 +220,7 @@ async fn absent_proceed(cluster: Cluster) -> Result<()> {
     site.is_kept_off(&second)?;
     let status = site.record().await?.data["status"].clone();
     ensure!(site::wiped(&status) == "False", "{status}");
-    ensure!(site.dir(&uid).exists(), "somebody wiped");
+    ensure!(site.dir(&uid).exists(), "the files were removed");
     belayer.stop().await
 }
 
@@ -244,11 +244,11 @@ async fn busy_mount(cluster: Cluster) -> Result<()> {
     site.leave_state(&uid)?;
     let busy = Busy::mount(&site.dir(&uid).join("mnt"))?;
     site.reject("web").await?;
-    eventually("what is left is told", SOON, async || {
+    eventually("the remaining files are reported", SOON, async || {
         let status = site.record().await?.data["status"].clone();
-        let told = site::wiped_message(&status);
+        let reported = site::wiped_message(&status);
         ensure!(
-            told.contains("/mnt is a mount in use") && site::wiped(&status) == "False",
+            reported.contains("/mnt is a mount in use") && site::wiped(&status) == "False",
             "{status}"
         );
         Ok(())
@@ -257,13 +257,13 @@ async fn busy_mount(cluster: Cluster) -> Result<()> {
     throughout("the new pod waits", Duration::from_secs(4), async || {
         let pod = cluster.pods().get("web").await?;
         ensure!(pod.uid().as_deref() == Some(&*uid), "it was re-created");
-        ensure!(busy.is_there(), "the mount was forced");
+        ensure!(busy.is_there(), "the mount was unmounted by force");
         Ok(())
     })
     .await?;
     busy.release();
     site.successor("web", &uid).await?;
-    ensure!(!site.dir(&uid).exists(), "the old pod's files are there");
+    ensure!(!site.dir(&uid).exists(), "the old pod's files still exist");
     agent.stop().await?;
     belayer.stop().await
 }
@@ -278,8 +278,8 @@ async fn busy_past_the_time_out(cluster: Cluster) -> Result<()> {
     site.reject("web").await?;
     let second = site.successor("web", &uid).await?;
     site.is_kept_off(&second)?;
-    ensure!(busy.is_there(), "the mount was forced");
-    // The record goes its way; the node is wiped all the same, and that after the agent's restart as well.
+    ensure!(busy.is_there(), "the mount was unmounted by force");
+    // The record proceeds; the node is wiped all the same, even after the agent's restart.
     agent.kill().await?;
     let agent = site.agent().await?;
     busy.release();
@@ -288,8 +288,8 @@ async fn busy_past_the_time_out(cluster: Cluster) -> Result<()> {
     belayer.stop().await
 }
 
-/// Does something for each name, some at once.
-async fn beside_each_other<T, F>(names: &[String], each: impl Fn(String) -> F) -> Result<Vec<T>>
+/// Runs an action for each name, in parallel.
+async fn in_parallel<T, F>(names: &[String], each: impl Fn(String) -> F) -> Result<Vec<T>>
 where
     F: Future<Output = Result<T>>,
 {
@@ -304,7 +304,7 @@ async fn many(cluster: Cluster) -> Result<()> {
     let belayer = site.controllers(Timeout::Never).await?;
     let agent = site.agent().await?;
     let names: Vec<String> = (0..MANY).map(|number| format!("p{number}")).collect();
-    let uids = beside_each_other(&names, |name| {
+    let uids = in_parallel(&names, |name| {
         let site = &site;
         async move { site.pod(&name).await }
     })
@@ -313,13 +313,13 @@ async fn many(cluster: Cluster) -> Result<()> {
         site.leave_state(uid)?;
     }
     let started = std::time::Instant::now();
-    beside_each_other(&names, |name| {
+    in_parallel(&names, |name| {
         let site = &site;
         async move { site.reject(&name).await }
     })
     .await?;
     let patience = SOON * 3;
-    eventually("all are wiped, and told so", patience, async || {
+    eventually("all are wiped and reported", patience, async || {
         let there = uids.iter().filter(|uid| site.dir(uid).exists()).count();
         let records = site.records().list(&Default::default()).await?;
         let done = records
@@ -328,7 +328,7 @@ async fn many(cluster: Cluster) -> Result<()> {
             .count();
         ensure!(
             there == 0 && done == MANY,
-            "{there} directories are there, {done} records say that they are not"
+            "{there} directories exist, {done} records report them as wiped"
         );
         Ok(())
     })

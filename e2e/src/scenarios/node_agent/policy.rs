@@ -1,4 +1,4 @@
-//! What an agent that was taken over can do with its token.
+//! What a compromised agent can do with its token.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use kube::api::{Patch, PatchParams};
@@ -53,7 +53,7 @@ pub(super) async fn knows_its_place(cluster: Cluster) -> Result<()> {
     };
     let refused = async |from: &Site, status: Value, says: &str| -> Result<()> {
         match write(from, status.clone()).await {
-            Ok(()) => bail!("it wrote {status}"),
+            Ok(()) => bail!("the write of {status} was allowed"),
             Err(error) => {
                 let text = format!("{error:#}");
                 ensure!(text.contains(says), "refused, but: {text}");
@@ -61,7 +61,7 @@ pub(super) async fn knows_its_place(cluster: Cluster) -> Result<()> {
             }
         }
     };
-    // A policy is learned some time after it was made.
+    // A policy is effective some time after it was created.
     eventually("another node's agent is refused", SOON, async || {
         let attempt = json!({ "conditions": with("Unknown") });
         refused(&other, attempt, "that its own node rejected").await
@@ -93,7 +93,7 @@ pub(super) async fn knows_its_place(cluster: Cluster) -> Result<()> {
         .map(drop),
         kinds::nodes(&client).get(&site.node).await.map(drop),
     ] {
-        let error = denied.err().context("it was allowed")?;
+        let error = denied.err().context("the request was allowed")?;
         ensure!(error.to_string().contains("forbidden"), "{error}");
     }
     write(&site, json!({ "conditions": with("True") })).await?;

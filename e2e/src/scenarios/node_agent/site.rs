@@ -1,4 +1,4 @@
-//! A node with a directory for its pods' files, an agent on it, and the controllers beside it.
+//! A node with a directory for its pods' files, its agent, and the controllers.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -15,24 +15,24 @@ use tempfile::TempDir;
 use crate::harness::{Belayer, BelayerOptions, Cluster, OWN_NODE, eventually, finalizers};
 use crate::kinds;
 
-/// How long anything may take on a busy machine.
+/// Timeout on a busy machine.
 pub(super) const SOON: Duration = Duration::from_secs(90);
 
-/// The finalizer of pod-recreation.
+/// The hold (finalizer) of pod-recreation.
 const HOLD: &str = "belayer.dev/pod-recreation";
 
-/// What follows when a wipe takes too long.
+/// What happens when a wipe takes too long.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Timeout {
-    /// It is waited for.
+    /// Wait for it.
     Never,
-    /// After so many seconds, the pod is re-created elsewhere.
+    /// Re-create the pod on another node after this many seconds.
     Proceed(u32),
-    /// After so many seconds, it is given up.
+    /// Give the pod up after this many seconds.
     Fail(u32),
 }
 
-/// A node, as far as these scenarios go.
+/// A node in these scenarios.
 pub(super) struct Site {
     cluster: Cluster,
     pub(super) node: String,
@@ -40,7 +40,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// A node that exists in the API alone: what its kubelet would say is said by the scenario.
+    /// A node that exists only in the API: the scenario writes what its kubelet would.
     pub(super) async fn new(cluster: &Cluster, name: &str) -> Result<Self> {
         let node = format!("{}-{name}", cluster.namespace());
         let object: DynamicObject = serde_json::from_value(json!({
@@ -54,7 +54,7 @@ impl Site {
         Self::on(cluster, &node).await
     }
 
-    /// A node that is there.
+    /// An existing node.
     pub(super) async fn on(cluster: &Cluster, node: &str) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("belayer-node-").tempdir()?;
         let site = Self {
@@ -84,8 +84,8 @@ impl Site {
         self.base().join("root")
     }
 
-    /// A place beside the root.
-    pub(super) fn beside(&self, name: &str) -> PathBuf {
+    /// A path next to the root.
+    pub(super) fn sibling(&self, name: &str) -> PathBuf {
         self.base().join(name)
     }
 
@@ -98,7 +98,7 @@ impl Site {
         self.root().join(uid)
     }
 
-    /// Some files, as a workload's daemon prepares them for a pod before it starts.
+    /// Creates files, as a workload's daemon prepares them for a pod before it starts.
     pub(super) fn leave_state(&self, uid: &str) -> Result<()> {
         for dir in ["content/src/deep", "cache"] {
             let dir = self.dir(uid).join(dir);
@@ -112,14 +112,14 @@ impl Site {
 
     // ---- processes
 
-    /// How the agent of this node is started.
+    /// The options of this node's agent.
     pub(super) fn agent_options(&self) -> BelayerOptions {
         BelayerOptions::node_agent(&self.node)
             .kubeconfig(self.kubeconfig())
             .argument(&format!("--root={}", self.root().display()))
     }
 
-    /// Starts the agent and waits until it has its caches.
+    /// Starts the agent and waits until its caches are synced.
     pub(super) async fn agent(&self) -> Result<Belayer> {
         self.cluster.start_belayer_with(&self.agent_options()).await
     }
@@ -142,7 +142,7 @@ impl Site {
 
     // ---- pods
 
-    /// A pod that asks to be re-created and wiped, held and bound to this node. Its UID.
+    /// A pod that requests re-creation and wiping, with a hold and bound to this node. Returns its UID.
     pub(super) async fn pod(&self, name: &str) -> Result<String> {
         let spec = json!({
             "schedulerName": "nobody",
@@ -155,7 +155,7 @@ impl Site {
         Ok(uid)
     }
 
-    /// A pod that asks to be re-created and wiped, once it is held. Its UID.
+    /// A pod that requests re-creation and wiping, with a hold. Returns its UID.
     pub(super) async fn create(
         &self,
         name: &str,
@@ -174,14 +174,14 @@ impl Site {
         let made = pods
             .create(&PostParams::default(), &serde_json::from_value(pod)?)
             .await?;
-        eventually("it is held", SOON, async || {
+        eventually("the pod has the hold", SOON, async || {
             let pod = pods.get(name).await?;
             let all = finalizers(&pod);
             ensure!(all.contains(&HOLD), "{all:?}");
             Ok(())
         })
         .await?;
-        made.uid().context("a pod without a uid")
+        made.uid().context("the pod has no UID")
     }
 
     /// Binds a pod to this node.
@@ -199,7 +199,7 @@ impl Site {
         Ok(())
     }
 
-    /// Says what a kubelet would.
+    /// Writes a status as a kubelet would.
     pub(super) async fn report(&self, name: &str, status: Value) -> Result<()> {
         let patch = Patch::Merge(json!({ "status": status }));
         self.cluster
@@ -220,11 +220,11 @@ impl Site {
 
     /// The next pod of the name.
     pub(super) async fn successor(&self, name: &str, before: &str) -> Result<DynamicObject> {
-        eventually("it is re-created", SOON, async || {
+        eventually("the pod is re-created", SOON, async || {
             let pod = self.cluster.pods().get(name).await?;
             ensure!(
                 pod.uid().as_deref() != Some(before),
-                "it is the old one; the record: {}",
+                "it is still the old pod; the record: {}",
                 self.record().await?.data["status"]
             );
             Ok(pod)
@@ -232,23 +232,23 @@ impl Site {
         .await
     }
 
-    /// Nothing of the pod is left.
+    /// Waits until nothing of the pod is left.
     pub(super) async fn is_wiped(&self, uid: &str) -> Result<()> {
-        eventually("its directory is gone", SOON, async || {
-            ensure!(!self.dir(uid).exists(), "it is there");
+        eventually("its directory is removed", SOON, async || {
+            ensure!(!self.dir(uid).exists(), "it still exists");
             Ok(())
         })
         .await
     }
 
-    /// No scheduler may put it on this node.
+    /// Checks that no scheduler can bind it to this node.
     pub(super) fn is_kept_off(&self, pod: &DynamicObject) -> Result<()> {
         let affinity = &pod.data["spec"]["affinity"]["nodeAffinity"];
         let required = &affinity["requiredDuringSchedulingIgnoredDuringExecution"];
         let text = required.to_string();
         ensure!(
             text.contains("NotIn") && text.contains(&self.node),
-            "it may be put on {}: {affinity}",
+            "it may be bound to {}: {affinity}",
             self.node
         );
         Ok(())
@@ -270,12 +270,16 @@ impl Site {
     }
 
     pub(super) async fn in_phase(&self, phase: &str) -> Result<DynamicObject> {
-        eventually(&format!("the record is {phase}"), SOON, async || {
-            let record = self.record().await?;
-            let status = &record.data["status"];
-            ensure!(status["phase"] == phase, "{status}");
-            Ok(record)
-        })
+        eventually(
+            &format!("the record is in phase {phase}"),
+            SOON,
+            async || {
+                let record = self.record().await?;
+                let status = &record.data["status"];
+                ensure!(status["phase"] == phase, "{status}");
+                Ok(record)
+            },
+        )
         .await
     }
 }
@@ -286,13 +290,13 @@ fn wiped_condition(status: &Value) -> Value {
     conditions.into_iter().find(is_ours).unwrap_or_default()
 }
 
-/// `True`, `False`, or nothing.
+/// `True`, `False`, or empty.
 pub(super) fn wiped(status: &Value) -> String {
     let condition = wiped_condition(status);
     condition["status"].as_str().unwrap_or_default().to_owned()
 }
 
-/// What the condition says is left.
+/// The condition's message about remaining files.
 pub(super) fn wiped_message(status: &Value) -> String {
     let condition = wiped_condition(status);
     condition["message"].as_str().unwrap_or_default().to_owned()
@@ -322,12 +326,12 @@ impl Busy {
         self.file.metadata().is_ok() && self.point.join("in-use").exists()
     }
 
-    /// Nothing uses it any more.
+    /// Ends its use.
     pub(super) fn release(self) {}
 }
 
 impl Drop for Site {
-    /// Nothing stays mounted on this machine.
+    /// Unmounts, so that no mount remains on this machine.
     fn drop(&mut self) {
         let base = self.base();
         for _ in 0..64 {

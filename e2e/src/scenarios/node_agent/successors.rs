@@ -1,4 +1,4 @@
-//! What comes after a wiped pod: late words about it, and pods of its name.
+//! After a wipe: late updates of the old pod, and further pods of its name.
 
 use std::fs;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use serde_json::{Value, json};
 use super::site::{Busy, SOON, Site, Timeout};
 use crate::harness::{Belayer, Cluster, eventually, throughout};
 
-/// Keeps a pod in the API while it is being deleted.
+/// A finalizer that keeps a terminating pod in the API.
 const FOREIGN: &str = "e2e.belayer.dev/keep";
 
-/// An agent whose handler prepares a directory for each pod, and notes for whom it did.
+/// An agent whose handler creates a directory for each pod and logs the UID.
 async fn preparing(site: &Site) -> Result<Belayer> {
     let config = format!(
         "nodeAgent:\n  roots: [{root}]\n  handlers:\n  - name: prepare\n    command: [/bin/sh, -c, \
          'mkdir -p \"$POD_PATHS\" && touch \"$POD_PATHS/prepared\" && echo \"$POD_UID\" >> {notes}']\n",
         root = site.root().display(),
-        notes = site.beside("notes").display(),
+        notes = site.sibling("notes").display(),
     );
     let options = site.agent_options().config(&config);
     let cluster = site.cluster();
@@ -28,13 +28,16 @@ async fn preparing(site: &Site) -> Result<Belayer> {
 }
 
 fn times(site: &Site, uid: &str) -> usize {
-    let notes = fs::read_to_string(site.beside("notes")).unwrap_or_default();
+    let notes = fs::read_to_string(site.sibling("notes")).unwrap_or_default();
     notes.lines().filter(|line| *line == uid).count()
 }
 
 async fn is_prepared(site: &Site, uid: &str) -> Result<()> {
     eventually("its directory is prepared", SOON, async || {
-        ensure!(site.dir(uid).join("prepared").exists(), "it is not");
+        ensure!(
+            site.dir(uid).join("prepared").exists(),
+            "it is not prepared"
+        );
         ensure!(times(site, uid) == 1, "{} times", times(site, uid));
         Ok(())
     })
@@ -59,13 +62,16 @@ pub(super) async fn late_update(cluster: Cluster) -> Result<()> {
     patched(json!({ "metadata": { "finalizers": all } })).await?;
     site.reject("web").await?;
     site.is_wiped(&uid).await?;
-    eventually("its deletion is under way", SOON, async || {
+    eventually("its deletion has begun", SOON, async || {
         let pod = cluster.pods().get("web").await?;
-        ensure!(pod.metadata.deletion_timestamp.is_some(), "it is not");
+        ensure!(
+            pod.metadata.deletion_timestamp.is_some(),
+            "it is not being deleted"
+        );
         Ok(())
     })
     .await?;
-    // Late words of the old pod, as of a kubelet that was cut off: it is alive, or so they say.
+    // Late updates of the old pod, as from a disconnected kubelet that reports it as running.
     for round in 0..5 {
         site.report(
             "web",
@@ -74,11 +80,15 @@ pub(super) async fn late_update(cluster: Cluster) -> Result<()> {
         .await?;
         patched(json!({ "metadata": { "annotations": { "late": round.to_string() } } })).await?;
     }
-    throughout("nothing comes back", Duration::from_secs(4), async || {
-        ensure!(!site.dir(&uid).exists(), "its directory is back");
-        ensure!(times(&site, &uid) == 1, "its handler ran again");
-        Ok(())
-    })
+    throughout(
+        "nothing is created again",
+        Duration::from_secs(4),
+        async || {
+            ensure!(!site.dir(&uid).exists(), "its directory was created again");
+            ensure!(times(&site, &uid) == 1, "its handler ran again");
+            Ok(())
+        },
+    )
     .await?;
     site.reject("web").await?;
     let pod = cluster.pods().get("web").await?;
@@ -88,11 +98,14 @@ pub(super) async fn late_update(cluster: Cluster) -> Result<()> {
     let second = second.uid().context("no uid")?;
     site.bind("web").await?;
     is_prepared(&site, &second).await?;
-    eventually("the old pod is forgotten", SOON, async || {
+    eventually("the agent has dropped the old pod", SOON, async || {
         let desired = agent
             .metric("belayer_workers_desired", &[("controller", "node-agent")])
             .await?;
-        ensure!((desired - 1.0).abs() < f64::EPSILON, "{desired} are known");
+        ensure!(
+            (desired - 1.0).abs() < f64::EPSILON,
+            "the agent has {desired} pods"
+        );
         Ok(())
     })
     .await?;
@@ -110,31 +123,31 @@ pub(super) async fn same_name(cluster: Cluster) -> Result<()> {
     site.reject("web").await?;
     let second = site.successor("web", &first).await?;
     let second = second.uid().context("no uid")?;
-    // Its affinity keeps schedulers from doing this; whoever binds by hand is not asked.
+    // Its affinity keeps schedulers from doing this; a manual binding is not checked.
     site.bind("web").await?;
     throughout(
         "the new pod's handler waits",
         Duration::from_secs(5),
         async || {
-            ensure!(times(&site, &second) == 0, "it ran");
-            ensure!(busy.is_there(), "the mount was forced");
+            ensure!(times(&site, &second) == 0, "the handler ran");
+            ensure!(busy.is_there(), "the mount was unmounted by force");
             Ok(())
         },
     )
     .await?;
-    // Another rejection, so that three pods of one name are about.
+    // Another rejection, so that there are three pods of one name.
     busy.release();
     is_prepared(&site, &second).await?;
     ensure!(
         !site.dir(&first).exists(),
-        "the older pod's files are there"
+        "the older pod's files still exist"
     );
     site.reject("web").await?;
     let third = site.successor("web", &second).await?;
     let third = third.uid().context("no uid")?;
     ensure!(
         !site.dir(&second).exists(),
-        "the second pod's files are there"
+        "the second pod's files still exist"
     );
     site.bind("web").await?;
     is_prepared(&site, &third).await?;

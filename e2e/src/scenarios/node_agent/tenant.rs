@@ -1,4 +1,4 @@
-//! A tenant that may do everything in its namespace, and has another's running pod wiped (row T1).
+//! A tenant with all permissions in its namespace tries to have another tenant's running pod wiped (row T1).
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::site::{SOON, Site, Timeout, wiped, wiped_message};
-use crate::harness::{Cluster, TenantRights, eventually, throughout};
+use crate::harness::{Cluster, TenantPermissions, eventually, throughout};
 use crate::providers::Capability::{AdmissionPolicies, Rbac};
 
 const WINDOW: std::time::Duration = std::time::Duration::from_secs(2);
@@ -20,14 +20,14 @@ fn records_as(client: Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client, namespace, &resource)
 }
 
-/// What the tenant writes into its record: that pod of somebody else was rejected here.
+/// What the tenant writes into its record: that another tenant's pod was rejected here.
 fn lie(site: &Site, uid: &str) -> Value {
     json!({ "status": {
         "phase": "Rejected", "nodeName": site.node, "rejectedUID": uid, "conditions": null,
     } })
 }
 
-/// A pod of another namespace that runs on this node, with files. Its UID.
+/// A pod of another namespace that runs on this node, with files. Returns its UID.
 async fn victim(site: &Site, namespace: &str) -> Result<String> {
     let pods = site.cluster().pods_in(namespace);
     let pod = json!({
@@ -54,32 +54,36 @@ async fn victim(site: &Site, namespace: &str) -> Result<String> {
     Ok(uid)
 }
 
-/// The agent has said no, and the files are there.
+/// Waits until the agent has refused, and checks that the files still exist.
 async fn is_refused(site: &Site, uid: &str) -> Result<()> {
-    eventually("the agent says that it does not wipe", SOON, async || {
-        let status = site.record().await?.data["status"].clone();
-        ensure!(site.dir(uid).exists(), "the pod's files are gone");
-        ensure!(
-            wiped(&status) == "False" && wiped_message(&status).contains("never had this UID"),
-            "{status}"
-        );
-        Ok(())
-    })
+    eventually(
+        "the agent reports that it does not wipe",
+        SOON,
+        async || {
+            let status = site.record().await?.data["status"].clone();
+            ensure!(site.dir(uid).exists(), "the pod's files were removed");
+            ensure!(
+                wiped(&status) == "False" && wiped_message(&status).contains("never had this UID"),
+                "{status}"
+            );
+            Ok(())
+        },
+    )
     .await?;
     let file = site.dir(uid).join("content/src/deep/file-0");
-    ensure!(file.exists(), "a file of the pod is gone");
+    ensure!(file.exists(), "a file of the pod was removed");
     Ok(())
 }
 
 pub(super) async fn hostile_wipe(cluster: Cluster) -> Result<()> {
     let site = Site::new(&cluster, "one").await?;
     let other = cluster.another_namespace("prod", json!({})).await?;
-    // A node of files: what runs there is what stands in it.
-    let host = site.beside("host");
+    // A node simulated by files: the running pods are those in its folder.
+    let host = site.sibling("host");
     fs::create_dir_all(host.join("proc"))?;
     fs::create_dir_all(host.join("sys/fs/cgroup/kubepods"))?;
 
-    // A record of its own, by a pod that its node rejected.
+    // A record of its own, from a pod that its node rejected.
     let belayer = site.controllers(Timeout::Never).await?;
     site.pod("mine").await?;
     site.reject("mine").await?;
@@ -96,13 +100,13 @@ pub(super) async fn hostile_wipe(cluster: Cluster) -> Result<()> {
     if cluster.can(Rbac) && cluster.can(AdmissionPolicies) {
         policy_refuses(&cluster, &record, &patch).await?;
     }
-    // Whoever gets past the policy, as an admin does, meets the agent.
+    // A request that passes the policy, as an admin's does, is refused by the agent.
     site.records()
         .patch_status(&record, &params, &patch)
         .await?;
     is_refused(&site, &victim).await?;
 
-    // A pod that nobody's list shows any more, and of which something runs.
+    // A pod that is no longer in the API, of which a container still runs.
     let gone = "0b1a2c3d-4e5f-4071-8293-a4b5c6d7e8f9";
     site.leave_state(gone)?;
     let group = host.join(format!("sys/fs/cgroup/kubepods/burstable/pod{gone}/main"));
@@ -117,8 +121,8 @@ pub(super) async fn hostile_wipe(cluster: Cluster) -> Result<()> {
         Ok(())
     })
     .await?;
-    throughout("its files stay", WINDOW, async || {
-        ensure!(site.dir(gone).exists(), "they are gone");
+    throughout("its files are kept", WINDOW, async || {
+        ensure!(site.dir(gone).exists(), "they were removed");
         Ok(())
     })
     .await?;
@@ -126,19 +130,19 @@ pub(super) async fn hostile_wipe(cluster: Cluster) -> Result<()> {
     site.is_wiped(gone).await?;
     ensure!(
         site.dir(&victim).join("cache/file-0").exists(),
-        "the victim's files are gone"
+        "the victim's files were removed"
     );
     agent.stop().await
 }
 
-/// With exactly the tenant's rights.
+/// With exactly the tenant's permissions.
 async fn policy_refuses(cluster: &Cluster, record: &str, patch: &Patch<Value>) -> Result<()> {
     let records = records_as(
-        cluster.tenant(TenantRights::Everything).await?,
+        cluster.tenant(TenantPermissions::Everything).await?,
         cluster.namespace(),
     );
     let params = PatchParams::default();
-    // The rights to a kind are learned some time after the kind was made.
+    // Permissions for a kind are effective some time after the kind was created.
     eventually("the tenant may write its records", SOON, async || {
         let label = Patch::Merge(json!({ "metadata": { "labels": { "x": "y" } } }));
         records.patch(record, &params, &label).await?;
@@ -156,7 +160,7 @@ async fn policy_refuses(cluster: &Cluster, record: &str, patch: &Patch<Value>) -
     let refused = records_as(cluster.client().clone(), cluster.namespace())
         .patch_status(record, &params, &odd)
         .await;
-    let error = refused.err().context("a UID that is none was written")?;
+    let error = refused.err().context("an invalid UID was accepted")?;
     ensure!(error.to_string().contains("rejectedUID"), "{error}");
     Ok(())
 }

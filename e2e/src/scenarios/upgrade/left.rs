@@ -1,4 +1,4 @@
-//! What an earlier build leaves in a cluster, and the end of it all.
+//! The objects that an earlier build leaves in a cluster, and their deletion at the end.
 
 use std::time::Duration;
 
@@ -9,41 +9,41 @@ use serde_json::{Value, json};
 use super::start_earlier;
 use crate::control_plane;
 use crate::harness::{
-    CLAIM_HOLD, Cluster, HOLD, KUBERNETES_CLAIM_HOLD, PodBuilder, WORKFLOW_HOLD, Workflow,
-    eventually, finalizers, pod,
+    Cluster, HOLD, KUBERNETES_PVC_HOLD, PVC_HOLD, PodBuilder, WORKFLOW_HOLD, Workflow, eventually,
+    finalizers, pod,
 };
 use crate::kinds;
-use crate::scenarios::recreation::{in_phase, records, rejection, told};
+use crate::scenarios::recreation::{in_phase, records, rejection, write_status};
 
 const SOON: Duration = Duration::from_secs(60);
 
-/// The server learns of a changed policy within this time.
+/// The server applies a changed policy within this time.
 const POLICY_LEARNED: Duration = Duration::from_secs(10);
 
 /// The hold of pod-recreation.
 pub(super) const RECREATION_HOLD: &str = "belayer.dev/pod-recreation";
 
-/// Tells pods that Argo makes for its own ends from those of steps.
+/// Distinguishes pods that Argo creates for itself from those of steps.
 const COMPONENT: &str = "workflows.argoproj.io/component";
 
 const NODE_ID: &str = "workflows.argoproj.io/node-id";
 
-/// Pods of the workflow that runs.
+/// Pods of the running workflow.
 const STEPS: [&str; 3] = ["done", "killed", "unread"];
 
-/// The pod that its node rejected, and that is to be made again.
+/// The pod that its node rejected, to be re-created.
 pub(super) const REJECTED: &str = "web";
 
-/// Claims with both finalizers, not deleted: one is used.
+/// PVCs with both finalizers, not deleted: one is used.
 pub(super) const CLAIMS: [&str; 2] = ["used", "unused"];
 
-/// Claims that are deleted and have Belayer's finalizer alone, as where Kubernetes' controller let go of them.
+/// Deleted PVCs with Belayer's finalizer only, as after Kubernetes' controller has removed its own.
 pub(super) const DELETED_CLAIMS: [&str; 2] = ["used-deleted", "unused-deleted"];
 
-/// Who puts the holds on.
+/// Who adds the holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holds {
-    /// This scenario: it writes them down.
+    /// This scenario.
     Written,
     /// The earlier build itself.
     Earlier,
@@ -58,7 +58,7 @@ impl Holds {
     }
 }
 
-/// Holds of every kind, and what happened to them while no Belayer ran.
+/// Creates holds of every kind, and changes objects while no Belayer runs.
 pub(super) async fn leave(cluster: &Cluster) -> Result<()> {
     let old = cluster.setting().old_belayer.as_deref();
     let holds = if old.is_some() {
@@ -68,7 +68,7 @@ pub(super) async fn leave(cluster: &Cluster) -> Result<()> {
     };
     let workflows = workflows(cluster, holds).await?;
     pods(cluster, holds, &workflows).await?;
-    claims(cluster).await?;
+    pvcs(cluster).await?;
     match old {
         Some(binary) => {
             let belayer = start_earlier(cluster, binary).await?;
@@ -124,7 +124,7 @@ async fn pods(cluster: &Cluster, holds: Holds, workflows: &Workflows) -> Result<
         gone,
     } = workflows;
     let step = |name: &str| pod(name).of(live).annotation(NODE_ID, name);
-    // A profile of the configuration file records the outcomes of these; they ask to be deleted once they have ended.
+    // A profile of the configuration file records the outcomes of these; they are deleted after they have ended.
     let recorded = |name: &str| {
         step(name).label("e2e", "recorded").annotation(
             "workflows.argoproj.io/pod-gc-strategy",
@@ -147,16 +147,16 @@ async fn pods(cluster: &Cluster, holds: Holds, workflows: &Workflows) -> Result<
         "state": { "running": { "startedAt": jiff::Timestamp::now() } },
     }] });
     for name in STEPS.iter().chain(&["agent", "collector", "read"]) {
-        told(cluster, name, running.clone()).await?;
+        write_status(cluster, name, running.clone()).await?;
     }
     Ok(())
 }
 
-/// Claims as the earlier build held them, all of them; those that are to be deleted are used or not.
-async fn claims(cluster: &Cluster) -> Result<()> {
-    let both = json!({ "finalizers": [KUBERNETES_CLAIM_HOLD, CLAIM_HOLD] });
+/// PVCs with holds, as the earlier build added them to all; those to be deleted are used or not.
+async fn pvcs(cluster: &Cluster) -> Result<()> {
+    let both = json!({ "finalizers": [KUBERNETES_PVC_HOLD, PVC_HOLD] });
     for name in CLAIMS.iter().chain(&DELETED_CLAIMS) {
-        cluster.create_claim(name, both.clone()).await?;
+        cluster.create_pvc(name, both.clone()).await?;
     }
     cluster
         .bound(pod("user").claim("used").claim("used-deleted"))
@@ -165,7 +165,7 @@ async fn claims(cluster: &Cluster) -> Result<()> {
 }
 
 async fn everything_is_held(cluster: &Cluster) -> Result<()> {
-    eventually("the earlier build holds everything", SOON, async || {
+    eventually("the earlier build has added all holds", SOON, async || {
         for workflow in cluster.workflows().list(&Default::default()).await? {
             ensure!(
                 finalizers(&workflow).contains(&WORKFLOW_HOLD),
@@ -186,17 +186,17 @@ async fn everything_is_held(cluster: &Cluster) -> Result<()> {
     .await
 }
 
-/// The earlier build makes its own record, and stops before the pod is made again.
+/// The earlier build creates its own record, and stops before the pod is re-created.
 async fn rejected(cluster: &Cluster) -> Result<()> {
     let web = pod(REJECTED).annotation("belayer.dev/recreate", "true");
     cluster.create(&web).await?;
     crate::scenarios::recreation::held(cluster, REJECTED).await?;
-    told(cluster, REJECTED, rejection()).await?;
+    write_status(cluster, REJECTED, rejection()).await?;
     in_phase(cluster, "Waiting").await?;
     Ok(())
 }
 
-/// The record that it leaves, written down. Only Belayer may create one.
+/// Creates the record that it leaves. Only Belayer may create one.
 async fn record(cluster: &Cluster) -> Result<()> {
     let uid = "6d2c86f1-5f0e-4a43-9d0b-0f0f6a3f9f11";
     let document = json!({
@@ -239,7 +239,7 @@ fn record_kind() -> kube::api::ApiResource {
     kube::api::ApiResource::from_gvk_with_plural(&gvk, "podrecreations")
 }
 
-/// The backlog gate as the earlier build leaves it when it stops while it is closed.
+/// The backlog gate ConfigMap, as the earlier build leaves it when it stops at the limit.
 async fn close_gate(cluster: &Cluster) -> Result<()> {
     let closed = json!({ "data": { "hold": "off", "backlog": "closed" } });
     kinds::config_maps(cluster.client(), "belayer-system")
@@ -252,7 +252,7 @@ async fn close_gate(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// What happens while no Belayer runs.
+/// Changes while no Belayer runs.
 async fn meanwhile(cluster: &Cluster) -> Result<()> {
     cluster.finish("done", "Succeeded").await?;
     cluster.finish("unread", "Succeeded").await?;
@@ -270,18 +270,18 @@ async fn meanwhile(cluster: &Cluster) -> Result<()> {
     cluster
         .delete_workflow("going", PropagationPolicy::Background)
         .await?;
-    cluster.force_workflow_away("gone").await?;
+    cluster.force_workflow_removal("gone").await?;
     for name in DELETED_CLAIMS {
-        cluster.delete_claim(name).await?;
-        let ours = json!({ "metadata": { "finalizers": [CLAIM_HOLD] } });
-        // The cluster's own controller may have let go of it meanwhile, and Belayer's finalizer is on it.
-        cluster.merge_claim(name, ours).await?;
+        cluster.delete_pvc(name).await?;
+        let ours = json!({ "metadata": { "finalizers": [PVC_HOLD] } });
+        // The cluster's own controller may have removed its finalizer meanwhile, while Belayer's is present.
+        cluster.merge_pvc(name, ours).await?;
     }
     Ok(())
 }
 
-/// The admission policy does not hold the pods that Argo makes for its own ends.
-pub(super) async fn agents_are_left_alone(cluster: &Cluster) -> Result<()> {
+/// The admission policy adds no hold to pods that Argo creates for itself.
+pub(super) async fn agents_get_no_hold(cluster: &Cluster) -> Result<()> {
     let live = Workflow::of(&cluster.workflows().get("live").await?)?;
     eventually(
         "an agent pod is created without a hold",
@@ -301,7 +301,7 @@ pub(super) async fn agents_are_left_alone(cluster: &Cluster) -> Result<()> {
     .await
 }
 
-/// Argo reads what is left, and everything is deleted: nothing may stay.
+/// Argo reads the remaining results, and everything is deleted: nothing may remain.
 pub(super) async fn finish(cluster: &Cluster) -> Result<()> {
     for name in STEPS {
         if cluster.pods().get_opt(name).await?.is_some() {
@@ -317,18 +317,18 @@ pub(super) async fn finish(cluster: &Cluster) -> Result<()> {
     cluster.delete_all().await?;
     let now = DeleteParams::default();
     cluster
-        .claims()
+        .pvcs()
         .delete_collection(&now, &Default::default())
         .await?;
-    eventually("nothing of it is left", SOON, async || {
+    eventually("all of it is removed", SOON, async || {
         for kind in [cluster.pods(), cluster.workflows()] {
             let left = kind.list_metadata(&Default::default()).await?.items;
             ensure!(left.is_empty(), "{:?}", left[0].metadata);
         }
-        for claim in cluster.claims().list(&Default::default()).await? {
+        for claim in cluster.pvcs().list(&Default::default()).await? {
             // The embedded server has no controller for Kubernetes' own finalizer.
             ensure!(
-                !finalizers(&claim).contains(&CLAIM_HOLD),
+                !finalizers(&claim).contains(&PVC_HOLD),
                 "{:?}",
                 claim.metadata
             );
@@ -336,7 +336,7 @@ pub(super) async fn finish(cluster: &Cluster) -> Result<()> {
         for record in records(cluster).list(&Default::default()).await? {
             ensure!(
                 record.metadata.finalizers.unwrap_or_default().is_empty(),
-                "a held record"
+                "a record has a hold"
             );
         }
         Ok(())

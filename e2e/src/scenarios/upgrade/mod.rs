@@ -1,10 +1,10 @@
-//! A cluster that ran an earlier build, taken over by this one: with that build's manifests, its configuration
-//! file, and everything that it holds (row A23).
+//! This build takes over a cluster of an earlier one: its manifests, its configuration file, and
+//! everything that has a hold (row A23).
 //!
-//! What the earlier build leaves is written down here. With `--old-binary PATH` that build itself runs first.
+//! The scenario creates what the earlier build leaves. With `--old-binary PATH` that build itself runs first.
 
+mod expectations;
 mod left;
-mod promises;
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 
-use self::promises::Build;
+use self::expectations::Build;
 use super::admission::{remove_cluster_wide, remove_policy};
 use super::drain::back_to_work;
 use crate::harness::{Belayer, BelayerOptions, Cluster, Scenario, pod};
 use crate::providers::Capability::AdmissionPolicies;
 use crate::providers::{BELAYER, apply, grant_rights, manifest};
 
-/// As `kubectl kustomize` made them at 9e06281.
+/// Output of `kubectl kustomize` at 9e06281.
 const OLD_MANIFESTS: &str = include_str!("../../../fixtures/upgrade/manifests-9e06281.yaml");
 
-/// A configuration file of that time.
+/// A configuration file of 9e06281.
 const OLD_CONFIG: &str = include_str!("../../../fixtures/upgrade/config-9e06281.yaml");
 
 /// This build's admission policies.
@@ -60,7 +60,7 @@ async fn taken_over(cluster: &Cluster) -> Result<()> {
     remove_rights(cluster.client()).await?;
     apply(cluster.client(), OLD_MANIFESTS).await?;
     apply(cluster.client(), manifest("rbac-pod-cleanup")?).await?;
-    // What this build reads and the earlier one did not.
+    // A resource that this build reads and the earlier one did not.
     let unreadable = cluster.faults().ok().map(|faults| {
         let nodes = Match::verb(Verb::Get).resource("nodes").client(BELAYER);
         faults.inject(Fault::on(nodes).answer(Answer::forbidden("nodes is forbidden")))
@@ -69,7 +69,7 @@ async fn taken_over(cluster: &Cluster) -> Result<()> {
 
     accepts(cluster).await?;
     let belayer = cluster.start_belayer_with(&options()).await?;
-    promises::kept(cluster, &belayer, Build::WithOldManifests).await?;
+    expectations::are_met(cluster, &belayer, Build::WithOldManifests).await?;
     belayer.stop().await?;
 
     if let Some(fault) = unreadable {
@@ -82,12 +82,12 @@ async fn taken_over(cluster: &Cluster) -> Result<()> {
         apply(cluster.client(), manifest(name)?).await?;
     }
     let belayer = cluster.start_belayer_with(&options()).await?;
-    promises::kept(cluster, &belayer, Build::WithItsOwnManifests).await?;
+    expectations::are_met(cluster, &belayer, Build::WithItsOwnManifests).await?;
 
     if cluster.can(AdmissionPolicies) {
-        left::agents_are_left_alone(cluster)
+        left::agents_get_no_hold(cluster)
             .await
-            .context("A3: the policy leaves agent pods alone")?;
+            .context("A3: the policy adds no hold to agent pods")?;
     }
 
     left::finish(cluster).await?;
@@ -95,9 +95,13 @@ async fn taken_over(cluster: &Cluster) -> Result<()> {
     cluster.create(&pod("last").of(&last)).await?;
     cluster.is_held("last").await?;
     cluster.workflow_is_held("last").await?;
-    cluster.drain(&[]).await?.ended_with(0)?;
-    let census = cluster.census().await?;
-    ensure!(census.ours.is_empty(), "still held: {:?}", census.ours);
+    cluster.drain(&[]).await?.exited_with(0)?;
+    let held_objects = cluster.held_objects().await?;
+    ensure!(
+        held_objects.ours.is_empty(),
+        "remaining holds: {:?}",
+        held_objects.ours
+    );
     belayer.stop().await
 }
 
@@ -105,9 +109,9 @@ fn options() -> BelayerOptions {
     BelayerOptions::default().config(OLD_CONFIG)
 }
 
-/// Starts the earlier build, where it is to run itself.
+/// Starts the earlier build, if it is available.
 async fn start_earlier(cluster: &Cluster, binary: &Path) -> Result<Belayer> {
-    // In a folder of its own: its log is none of this build's.
+    // In its own folder, to keep the logs apart.
     let options = options().binary(binary).replica("earlier");
     cluster.start_belayer_with(&options).await
 }
@@ -120,7 +124,7 @@ fn policies(cluster: &Cluster) -> &'static [&'static str] {
     }
 }
 
-/// The file is no error for this build.
+/// The file is valid for this build.
 async fn accepts(cluster: &Cluster) -> Result<()> {
     let file = cluster.dir().join("old-config.yaml");
     let text = format!("apiVersion: config.belayer.dev/v1alpha1\n{OLD_CONFIG}");
@@ -134,12 +138,12 @@ async fn accepts(cluster: &Cluster) -> Result<()> {
         .output()
         .await
         .context("start belayer config")?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{}: {said}", output.status);
+    let printed = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {printed}", output.status);
     Ok(())
 }
 
-/// Takes away every role of Belayer's, so that none of another build's is left.
+/// Deletes every role of Belayer's, so that none of another build remains.
 async fn remove_rights(client: &Client) -> Result<()> {
     let ours = ListParams::default().labels("app.kubernetes.io/name=belayer");
     for kind in ["ClusterRoleBinding", "ClusterRole", "RoleBinding", "Role"] {
@@ -156,7 +160,7 @@ async fn remove_rights(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// What other scenarios on this cluster expect.
+/// Restores what other scenarios on this cluster expect.
 async fn restore(cluster: &Cluster) -> Result<()> {
     remove_rights(cluster.client()).await?;
     grant_rights(cluster.client()).await?;

@@ -1,4 +1,4 @@
-//! One decision of each component: the one that a busy cluster asks for most.
+//! One decision of each controller: the most frequent one of a busy cluster.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ fn namespace() -> NamespaceView {
     }
 }
 
-/// A claim that is being deleted, as the cache has no pod that uses it, and nobody was asked yet.
+/// A terminating PVC without users in the cache, before the live read.
 fn deleted_claim() -> claims::snapshot::Snapshot {
     use claims::snapshot::{CachedUsers, ClaimView, Hold, Snapshot};
 
@@ -112,7 +112,7 @@ fn deleted_claim() -> claims::snapshot::Snapshot {
     }
 }
 
-/// A held pod that is being deleted, as its workflow is.
+/// A terminating pod with a hold, whose workflow is terminating.
 fn pod_of_deleted_workflow() -> pods::snapshot::Snapshot {
     use pods::snapshot::{
         AdminAsked, CachedOwner, ConsumedLabel, Ended, Gate, Held, Owner, OwnerView, PodView,
@@ -162,7 +162,7 @@ fn pod_of_deleted_workflow() -> pods::snapshot::Snapshot {
     }
 }
 
-/// A held workflow that is being deleted, with pods left.
+/// A terminating workflow with a hold and remaining pods.
 fn deleted_workflow() -> workflows::snapshot::Snapshot {
     use workflows::snapshot::{Deletion, Held, PodsView, Selection, Snapshot, WorkflowView};
 
@@ -189,7 +189,7 @@ fn deleted_workflow() -> workflows::snapshot::Snapshot {
     }
 }
 
-/// The record of a pod that its node rejected a second time, with tries left.
+/// The record of a pod that its node rejected a second time, with attempts left.
 fn record_of_rejected_pod() -> Result<recreation::decide::Snapshot> {
     use belayer_holds::holding::Holding;
     use recreation::api::{Phase, Policy, Status};
@@ -250,7 +250,7 @@ mod tests {
 
     use super::*;
 
-    /// A path that does not do what it is called would be counted for nothing.
+    /// A path that does not do what its name says would be counted in vain.
     #[test]
     fn each_decision_is_the_one_that_is_meant() {
         let claim = claims::decide::decide(&deleted_claim(), now());

@@ -1,5 +1,5 @@
-//! The hot paths, each ready to be walked over and over: so that their instructions and allocations
-//! can be counted, and timed by `cargo bench`.
+//! The hot paths, prepared to be run repeatedly, so that their instructions and allocations can be
+//! counted, and timed by `cargo bench`.
 
 mod decisions;
 mod queue;
@@ -22,10 +22,10 @@ use belayer_core::slim::{DecodeContext, Pod, Slim as _};
 use super::{Pods, server};
 pub use watch::Watch;
 
-/// Pods in the store whose updates and look-ups are measured.
+/// Pods in the store of the measured updates and lookups.
 const PODS: usize = 2000;
 
-/// What is done over and over.
+/// A hot path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Path {
     /// An event about a pod of 5 KB is decoded.
@@ -39,45 +39,45 @@ pub enum Path {
     Find,
     /// A key is added, taken and done.
     Queue,
-    /// A key that waits is added again.
+    /// A queued key is added again.
     Merge,
-    /// A key is put off, among a thousand others that are, and then added for now, taken and done.
+    /// A key is added with a delay, among a thousand others, then added without delay, taken and done.
     Delay,
-    /// A key is taken, fails and is put off, its failures are forgotten, and it is added for now.
+    /// A key is taken, fails and is delayed; its failures are reset, and it is added without delay.
     Retry,
-    /// A claim that is being deleted is decided on: its pods are to be confirmed gone.
+    /// The decision about a terminating PVC: a live read of its pods is required.
     DecideClaim,
-    /// A pod whose workflow is being deleted is decided on: it is released.
+    /// The decision about a pod of a terminating workflow: it is released.
     DecidePod,
-    /// A workflow that is being deleted is decided on: it waits for its pods.
+    /// The decision about a terminating workflow: it waits for its pods.
     DecideWorkflow,
-    /// The record of a rejected pod is decided on: another try is made.
+    /// The decision about the record of a rejected pod: another attempt.
     DecideRecord,
 }
 
-/// What it cost.
+/// The cost of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// How often it was done.
+    /// How often it was run.
     pub times: usize,
-    /// Allocations each time.
+    /// Allocations per run.
     pub allocations: f64,
-    /// Bytes asked for each time.
+    /// Bytes allocated per run.
     pub bytes: f64,
-    /// Nanoseconds each time: printed, never compared.
+    /// Nanoseconds per run: printed, never compared.
     pub nanoseconds: f64,
 }
 
-/// A path that everything is prepared for.
+/// A prepared path.
 pub enum Walk {
-    /// One step of it.
+    /// One run of it.
     Step(Box<dyn FnMut()>),
-    /// Events that come through a watch.
+    /// Events through a watch.
     Watch(Watch),
 }
 
 impl Path {
-    /// All of them.
+    /// All paths.
     pub const ALL: [Self; 12] = [
         Self::Decode,
         Self::Heartbeat,
@@ -93,7 +93,7 @@ impl Path {
         Self::DecideRecord,
     ];
 
-    /// As it is called on the command line and in files.
+    /// Its name on the command line and in files.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -114,7 +114,7 @@ impl Path {
 
     /// Prepares everything.
     ///
-    /// # Errors
+    /// When the preparation fails.
     /// When something that must work does not.
     pub async fn ready(self) -> Result<Walk> {
         Ok(match self {
@@ -139,12 +139,12 @@ impl Path {
         })
     }
 
-    /// Does it so many times, and counts.
+    /// Runs it this many times, and counts.
     ///
     /// # Errors
-    /// When something that must work does not.
+    /// When a run fails.
     pub async fn walk(self, times: usize) -> Result<Cost> {
-        ensure!(times > 0, "nothing was done");
+        ensure!(times > 0, "`times` must be at least 1");
         let mut walk = self.ready().await?;
         let (started, before) = (std::time::Instant::now(), INSTRUMENTED_SYSTEM.stats());
         match &mut walk {

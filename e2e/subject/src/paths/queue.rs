@@ -1,4 +1,4 @@
-//! What is done to a queue.
+//! Operations on a queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use belayer_core::workqueue::{Backoff, Metering, Options, Priority, WorkQueue};
 
 use super::Walk;
 
-/// Keys that are in the queue, or come and go.
+/// Number of keys in the queue.
 const KEYS: usize = 1000;
 
-/// Longer than anything is measured.
+/// A delay longer than any measurement.
 const LATER: Duration = Duration::from_secs(24 * 3600);
 
 fn queue() -> WorkQueue<Arc<str>> {
@@ -43,7 +43,7 @@ pub(super) fn through() -> Walk {
     let mut number = 0;
     Walk::step(move || {
         queue.add(Arc::clone(&keys[number % KEYS]), band(number));
-        // Some wait: a queue of one would be all too friendly to the caches.
+        // Half of the keys stay queued: a queue of one key would be unrealistically cache-friendly.
         if number >= KEYS / 2 {
             take(&queue);
         }
@@ -51,7 +51,7 @@ pub(super) fn through() -> Walk {
     })
 }
 
-/// A key that waits is added again, in the same band.
+/// A queued key is added again, with the same priority.
 pub(super) fn merge() -> Walk {
     let (queue, keys) = (queue(), keys());
     queue.add_all(keys.iter().cloned(), Priority::Normal);
@@ -62,7 +62,7 @@ pub(super) fn merge() -> Walk {
     })
 }
 
-/// A key is put off among others, then added for now, taken and done.
+/// A key is delayed among others, then added without delay, taken and done.
 pub(super) fn delay() -> Walk {
     let (queue, keys) = (queue(), keys());
     for (number, key) in keys.iter().enumerate().skip(1) {
@@ -79,7 +79,7 @@ pub(super) fn delay() -> Walk {
     })
 }
 
-/// A key is taken and fails, and is forgotten; then it is added for now.
+/// A key is taken, fails, and its failures are reset; then it is added without delay.
 pub(super) fn retry() -> Walk {
     let (queue, keys) = (queue(), keys());
     queue.add_all(keys.iter().cloned(), Priority::Normal);

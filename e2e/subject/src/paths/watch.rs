@@ -19,15 +19,15 @@ use belayer_core::slim::Pod;
 use super::PODS;
 use crate::{FIRST_VERSION, Pods, Template, memory, server};
 
-/// A watch that brings events when it is told to, and the store behind it.
+/// A watch that sends events on request, and the store behind it.
 pub struct Watch {
     store: Store<Pod>,
     tap: Arc<Tap>,
 }
 
 impl Watch {
-    /// Events after which the pods are in each of these phases in turn, from the last on. The pods
-    /// are running before.
+    /// Events after which the pods are in each of these phases in turn. The pods are running
+    /// before.
     pub(super) async fn begin(phases: &[&'static str]) -> Result<Self> {
         let in_phase = |phase: &'static str| {
             let pods = Pods::usual().in_phase(phase);
@@ -48,10 +48,10 @@ impl Watch {
         Ok(Self { store, tap })
     }
 
-    /// Brings so many more, and waits until the store is as of the last.
+    /// Sends this many more, and waits until the store has the last one.
     ///
     /// # Errors
-    /// When the informer ends before.
+    /// When the informer ends before that.
     pub async fn events(&mut self, more: usize) -> Result<()> {
         let last = FIRST_VERSION + self.tap.open(more as u64) - 1;
         self.store
@@ -67,7 +67,7 @@ impl fmt::Debug for Watch {
     }
 }
 
-/// An informer's store with all pods in it, as the operator's.
+/// An informer's store with all pods, as in the operator.
 pub(super) async fn filled(client: kube::Client) -> Result<Store<Pod>> {
     let builder = Informer::builder(client, memory::resource(), memory::decoders());
     let (informer, store) = memory::pods(builder)
@@ -79,7 +79,7 @@ pub(super) async fn filled(client: kube::Client) -> Result<Store<Pod>> {
     Ok(store)
 }
 
-/// How many events may have come.
+/// How many events may be sent.
 #[derive(Default)]
 struct Tap {
     events: AtomicU64,
@@ -87,20 +87,20 @@ struct Tap {
 }
 
 impl Tap {
-    /// Lets so many more through. How many may have come now.
+    /// Permits this many more. Returns how many may be sent now.
     fn open(&self, more: u64) -> u64 {
         let now = self.events.fetch_add(more, Ordering::AcqRel) + more;
         self.reader.wake();
         now
     }
 
-    /// Each event as it may come, made only then. It never ends.
+    /// The events, each created when it is permitted. The stream never ends.
     fn stream(tap: Arc<Self>, make: impl Fn(u64) -> Bytes) -> impl Stream<Item = Bytes> {
         let mut come = 0;
         stream::poll_fn(move |context| {
             if come == tap.events.load(Ordering::Acquire) {
                 tap.reader.register(context.waker());
-                // What was let through before the reader was known has woken nobody.
+                // Events permitted before the reader was registered have woken no task.
                 if come == tap.events.load(Ordering::Acquire) {
                     return Poll::Pending;
                 }

@@ -21,7 +21,7 @@ use belayer_core::ambient::{Simulated, simulate};
 use belayer_core::client;
 use belayer_holds::names::POD_RECREATION_HOLD;
 use belayer_pod_recreation::{Settings, crd};
-use belayer_sandbox::companions::{Companion, Companions};
+use belayer_sandbox::simulated::{SimulatedController, SimulatedControllers};
 use belayer_sandbox::{
     DeleteOptions, Gvr, ListOptions, Outcome, Sandbox, Subresource, Verb, Write,
 };
@@ -76,19 +76,19 @@ impl Running {
 impl Yard {
     fn new() -> Self {
         Self::with(
-            Companions::none()
-                .with(Companion::GarbageCollector)
-                .with(Companion::Namespaces),
+            SimulatedControllers::none()
+                .with(SimulatedController::GarbageCollector)
+                .with(SimulatedController::Namespaces),
         )
     }
 
     /// Where nothing goes with its owner.
     fn without_garbage_collection() -> Self {
-        Self::with(Companions::none().with(Companion::Namespaces))
+        Self::with(SimulatedControllers::none().with(SimulatedController::Namespaces))
     }
 
-    fn with(companions: Companions) -> Self {
-        let sandbox = Sandbox::builder().seed(7).companions(companions).build();
+    fn with(controllers: SimulatedControllers) -> Self {
+        let sandbox = Sandbox::builder().seed(7).controllers(controllers).build();
         let cluster = sandbox.cluster().clone();
         let time = simulate(7, move || cluster.clock().now());
         let world = World { sandbox };

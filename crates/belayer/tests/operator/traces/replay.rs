@@ -11,7 +11,7 @@ use belayer::operator::{Components, Operator, Options};
 use belayer_core::{ambient, client};
 use belayer_holds::names::{POD_STATUS_HOLD, WORKFLOW_HOLD};
 use belayer_holds::runner::{Executed, Observer, What};
-use belayer_sandbox::companions::{Companion, Companions};
+use belayer_sandbox::simulated::{SimulatedController, SimulatedControllers};
 use belayer_sandbox::{
     Actor, ApiError, Cluster, DeleteOptions, Epoch, Gvr, ListOptions, Propagation, Sandbox,
     Subresource, WriteOptions,
@@ -103,13 +103,13 @@ pub(super) fn replay(recording: &Recording, holds: Holds, machine: Machine) -> R
 }
 
 async fn replayed(recording: &Recording, holds: Holds, machine: Machine) -> Replayed {
-    let companions = Companions::none()
-        .with(Companion::GarbageCollector)
-        .with(Companion::Namespaces);
+    let controllers = SimulatedControllers::none()
+        .with(SimulatedController::GarbageCollector)
+        .with(SimulatedController::Namespaces);
     let sandbox = Sandbox::builder()
         .seed(17)
         .epoch(Epoch::Fixed(recording.epoch()))
-        .companions(companions)
+        .controllers(controllers)
         .build();
     let clock = sandbox.cluster().clock().clone();
     let _simulated = ambient::simulate(17, move || clock.now());

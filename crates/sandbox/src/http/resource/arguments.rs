@@ -1,4 +1,4 @@
-//! What a request says, read and checked: its body and its options.
+//! Decodes and checks the body and the options of a request.
 
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ impl Request<'_> {
         })
     }
 
-    /// Reads the body into the form that the kind's type has.
+    /// Decodes the body into the form of the kind's type.
     pub(super) fn body(&self, options: &WriteOptions) -> Result<(Value, Vec<String>), ApiError> {
         let mut parsed = self.parsed()?;
         let Some(name) = self.info.type_name(&self.request.gvr.version) else {
@@ -56,7 +56,7 @@ impl Request<'_> {
                 self.judge(Vec::new(), parsed.duplicates, options)?,
             ));
         };
-        // A body of another kind is refused as such, not for its fields.
+        // A body of another kind is refused because of its kind, not because of its fields.
         let kind = meta::text(&parsed.value, &["kind"]);
         if !kind.is_empty() && kind != self.info.kind {
             return Ok((parsed.value, Vec::new()));
@@ -88,7 +88,7 @@ impl Request<'_> {
         shape::judge(self.info, &self.request.gvr, complaints, options)
     }
 
-    /// The body of a subresource with a type of its own.
+    /// The body of a subresource with its own type.
     pub(super) fn plain_body(&self) -> Result<Value, ApiError> {
         self.parsed().map(|parsed| parsed.value)
     }
@@ -107,7 +107,7 @@ impl Request<'_> {
                 self.info.kind
             ))
         })?;
-        // Go reads null as an empty object.
+        // Go decodes null as an empty object.
         if parsed.value.is_null() {
             parsed.value = json!({});
         }
@@ -120,7 +120,7 @@ impl Request<'_> {
         Ok(parsed)
     }
 
-    /// Reads a body in protobuf.
+    /// Decodes a protobuf body.
     pub(super) fn unpacked(&self) -> Result<read::Parsed, ApiError> {
         let version = self.request.gvr.api_version();
         let (version, kind) = match self.request.subresource.as_str() {

@@ -1,4 +1,4 @@
-//! The subresources with a type of their own: `binding`, `eviction` and `scale`.
+//! Subresources with their own type: `binding`, `eviction` and `scale`.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ impl Request<'_> {
         self.check_same_name(&body, "Binding")?;
         let kind = meta::text(&body, &["target", "kind"]);
         let node = meta::text(&body, &["target", "name"]);
-        // The server fails here where it should refuse.
+        // The real server fails here instead of refusing.
         let refuse = |cause: &Cause| {
             let why = format!("{}: {}", cause.field, cause.message);
             Err(ApiError::new(500, Reason::Unknown, why))
@@ -51,7 +51,7 @@ impl Request<'_> {
             Verb::Get => return Ok(respond::json(200, &wanted)),
             Verb::Update => wanted = self.plain_body()?,
             Verb::Patch => {
-                // What the patch does not name is no precondition.
+                // Only fields in the patch are preconditions.
                 let metadata = json!({"name": name});
                 wanted["metadata"] = metadata;
                 crate::cluster::patch_any(&mut wanted, &self.patch_body()?)?;

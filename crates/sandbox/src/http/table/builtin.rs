@@ -1,4 +1,4 @@
-//! The columns of Kubernetes' own kinds.
+//! The table columns of built-in kinds.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::meta;
 
 type Cell = fn(&Value, Timestamp) -> Value;
 
-/// Heading, type, format, priority, and what stands in the cell.
+/// Heading, type, format, priority, and the function that renders the cell.
 pub(super) type Builtin = (&'static str, &'static str, &'static str, i32, Cell);
 
 const NAME: Builtin = ("Name", "string", "name", 0, name);
@@ -32,7 +32,7 @@ const VOLUME_MODE: Builtin = ("VolumeMode", "string", "", 1, |o, _| {
     json!(unset(meta::text(o, &["spec", "volumeMode"])))
 });
 
-/// The columns of a kind of Kubernetes itself.
+/// The columns of a built-in kind.
 pub(super) fn builtin(resource: &str) -> &'static [Builtin] {
     match resource {
         "pods" => &[

@@ -1,4 +1,4 @@
-//! What stands in a cell.
+//! The cells of the table columns.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ pub(super) fn since(at: &str, now: Timestamp) -> String {
     human(now.as_second() - at.as_second())
 }
 
-/// Seconds in the two units that matter at that size.
+/// A duration in seconds, in the two largest units.
 fn human(seconds: i64) -> String {
     const MINUTE: i64 = 60;
     const HOUR: i64 = 60 * MINUTE;
@@ -244,7 +244,7 @@ mod tests {
     #[case(47 * 3600, "47h")]
     #[case(3 * 86400, "3d")]
     #[case(100 * 86400, "100d")]
-    fn ages_read_as_kubectl_prints_them(#[case] seconds: i64, #[case] wanted: &str) {
+    fn ages_are_formatted_as_by_kubectl(#[case] seconds: i64, #[case] wanted: &str) {
         assert_eq!(human(seconds), wanted);
     }
 }

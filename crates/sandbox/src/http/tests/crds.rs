@@ -113,7 +113,7 @@ async fn an_instance_is_read_at_every_served_version() {
 }
 
 #[tokio::test]
-async fn instances_want_their_type_and_version_and_no_strategic_patch() {
+async fn instances_require_type_and_version_and_refuse_strategic_patches() {
     let api = installed().await;
     api.make(THINGS, thing("t")).await;
     let path = format!("{THINGS}/t");
@@ -136,7 +136,7 @@ async fn instances_want_their_type_and_version_and_no_strategic_patch() {
 }
 
 #[tokio::test]
-async fn a_version_that_is_served_no_more_is_no_evidence_of_deletion() {
+async fn a_version_that_is_no_longer_served_gets_a_plain_404() {
     let api = installed().await;
     api.make(THINGS, thing("t")).await;
     let off = json!([{"op": "replace", "path": "/spec/versions/0/served", "value": false}]);
@@ -157,7 +157,7 @@ async fn a_version_that_is_served_no_more_is_no_evidence_of_deletion() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_definition_takes_its_instances_along_and_waits_for_the_held() {
+async fn a_deleted_definition_deletes_its_instances_and_waits_for_finalizers() {
     let api = installed().await;
     api.make(THINGS, thing("free")).await;
     let mut held = thing("held");

@@ -42,7 +42,7 @@ async fn an_object_waits_for_its_last_finalizer() {
 }
 
 #[tokio::test]
-async fn no_finalizer_is_added_to_what_is_going() {
+async fn no_finalizer_is_added_to_a_terminating_object() {
     let api = Api::new();
     api.make(CONFIGMAPS, held("a", &["x.y/z"])).await;
     let path = format!("{CONFIGMAPS}/a");
@@ -60,7 +60,7 @@ async fn no_finalizer_is_added_to_what_is_going() {
 #[case::uid(json!({"uid": "x"}), "the UID in the precondition (x) does not match")]
 #[case::version(json!({"resourceVersion": "1"}), "the ResourceVersion in the precondition (1) does not match")]
 #[tokio::test]
-async fn preconditions_come_first(#[case] preconditions: Value, #[case] why: &str) {
+async fn preconditions_are_checked_first(#[case] preconditions: Value, #[case] why: &str) {
     let api = Api::new();
     let made = api.make(CONFIGMAPS, configmap("a")).await;
     let path = format!("{CONFIGMAPS}/a");
@@ -79,7 +79,7 @@ async fn preconditions_come_first(#[case] preconditions: Value, #[case] why: &st
 #[case::forced(Some("n"), "Running", json!({"gracePeriodSeconds": 0}), true)]
 #[case::running(Some("n"), "Running", json!({}), false)]
 #[tokio::test]
-async fn only_a_pod_that_may_run_gets_its_grace(
+async fn only_a_pod_that_may_run_gets_its_grace_period(
     #[case] node: Option<&str>,
     #[case] phase: &str,
     #[case] options: Value,
@@ -132,7 +132,7 @@ async fn a_grace_period_only_shrinks() {
 }
 
 #[tokio::test]
-async fn a_pods_last_finalizer_does_not_cut_its_grace_short() {
+async fn removing_the_last_finalizer_does_not_shorten_the_grace_period() {
     let api = Api::new();
     api.make(PODS, pod("p", Some("n"), &["belayer.dev/x"]))
         .await;
@@ -151,7 +151,7 @@ async fn a_pods_last_finalizer_does_not_cut_its_grace_short() {
 #[case::orphan(json!({"propagationPolicy": "Orphan"}), 200, json!(["orphan"]))]
 #[case::old_orphan(json!({"orphanDependents": true}), 200, json!(["orphan"]))]
 #[tokio::test]
-async fn a_propagation_policy_is_a_finalizer(
+async fn a_propagation_policy_adds_a_finalizer(
     #[case] options: Value,
     #[case] code: u16,
     #[case] wanted: Value,
@@ -163,7 +163,7 @@ async fn a_propagation_policy_is_a_finalizer(
 }
 
 #[tokio::test]
-async fn namespaces_go_when_both_lists_of_finalizers_are_empty() {
+async fn namespaces_are_removed_when_both_lists_of_finalizers_are_empty() {
     let api = Api::new();
     let (status, answer) = api.delete("/api/v1/namespaces/default", json!({})).await;
     assert_eq!((status, reason(&answer)), (403, "Forbidden"));
@@ -202,7 +202,7 @@ async fn a_collection_is_deleted_by_selector() {
 }
 
 #[tokio::test]
-async fn a_forced_delete_is_seen_as_a_change_and_then_a_deletion() {
+async fn a_forced_delete_sends_a_change_and_then_a_deletion() {
     let api = Api::new();
     api.make(PODS, pod("p", None, &[])).await;
     let from = api.sandbox.cluster().version();

@@ -1,4 +1,4 @@
-//! Faults, as clients feel them.
+//! Faults as clients see them.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn label() -> serde_json::Value {
 #[case(Answer::service_unavailable(), 503, "ServiceUnavailable")]
 #[case(Answer::timeout(), 504, "Timeout")]
 #[tokio::test]
-async fn an_answer_takes_the_servers_place_as_often_as_told(
+async fn an_answer_replaces_the_servers_as_often_as_configured(
     #[case] answer: Answer,
     #[case] code: u16,
     #[case] why: &str,
@@ -123,7 +123,7 @@ async fn a_connection_can_be_lost_before_or_after_the_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn latency_and_hanging() {
+async fn requests_can_be_delayed_and_can_hang() {
     let api = Api::new();
     let start = tokio::time::Instant::now();
     let slow = Fault::on(Match::any())
@@ -140,7 +140,7 @@ async fn latency_and_hanging() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_cut_off_refuses_and_breaks_its_watches() {
+async fn a_server_that_is_cut_off_refuses_connections_and_breaks_watches() {
     let api = Api::new();
     let mut events = api.watch(&format!("{CONFIGMAPS}?watch=1")).await;
     api.sandbox.faults().cut_off();
@@ -184,7 +184,7 @@ async fn a_watch_can_be_planned_to_break_after_some_events() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_can_be_delayed_each_by_its_own_time() {
+async fn each_event_is_delayed_from_its_own_time() {
     let api = Api::new();
     let slow = Fault::on(Match::watches()).delay_events(Duration::from_secs(10));
     api.sandbox.faults().inject(slow);
@@ -235,7 +235,7 @@ async fn a_paused_watch_catches_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stale_server_lives_in_the_past() {
+async fn a_stale_server_shows_an_older_state() {
     let api = Api::new();
     api.make(CONFIGMAPS, configmap("old")).await;
     let then = api.sandbox.cluster().version();

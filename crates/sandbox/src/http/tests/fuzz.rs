@@ -1,4 +1,4 @@
-//! Whatever is sent, the server answers a Status and stays up.
+//! The server answers every request with a Status and keeps running.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ fn run(method: &str, path: &str, media: &str, body: Vec<u8>) -> (u16, Value) {
         api.make(CONFIGMAPS, held("a", &["x.y/z"])).await;
         api.make(PODS, pod("p", Some("n"), &["x.y/z"])).await;
         let answer = api.call(method, path, media, body).await;
-        // The server is still there, and lists what it has.
+        // The server still works and lists its objects.
         for path in ["/api/v1/pods", "/api/v1/configmaps", "/api/v1/namespaces"] {
             assert_eq!(api.get(path).await.0, 200);
         }

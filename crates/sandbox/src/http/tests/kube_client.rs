@@ -16,7 +16,7 @@ fn client(api: &Api) -> Client {
 }
 
 #[tokio::test(start_paused = true)]
-async fn typed_objects_go_round() {
+async fn typed_objects_survive_a_round_trip() {
     let api = Api::new();
     let maps: KubeApi<ConfigMap> = KubeApi::default_namespaced(client(&api));
     let sent: ConfigMap = serde_json::from_value(super::held("a", &["x.y/z"])).unwrap();
@@ -42,7 +42,7 @@ async fn typed_objects_go_round() {
         .await
         .unwrap();
     let Err(Error::Api(status)) = maps.get("a").await else {
-        panic!("still there")
+        panic!("the object still exists")
     };
     assert!(status.is_not_found());
     assert!(api.sandbox.recorder().writes_by("kube-rs").len() == 4);

@@ -1,4 +1,4 @@
-//! The server as kubectl sees it; skipped, by name, where there is no kubectl.
+//! The server as kubectl sees it; skipped, by name, if kubectl is not installed.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -14,14 +14,14 @@ struct Kubectl {
 }
 
 impl Kubectl {
-    /// `None` where there is no kubectl.
+    /// `None` if kubectl is not installed.
     async fn new(api: &Api, test: &str) -> Option<Self> {
         let found = Command::new("kubectl")
             .args(["version", "--client"])
             .output()
             .await;
         if !found.is_ok_and(|o| o.status.success()) {
-            eprintln!("skipped {test}: no kubectl");
+            eprintln!("skipped {test}: kubectl is not installed");
             return None;
         }
         let listener = api.sandbox.listen_anywhere().await.unwrap();

@@ -28,7 +28,7 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn pages_are_of_one_version_whatever_happens_in_between() {
+async fn all_pages_are_of_one_version() {
     let api = with_five().await;
     let (_, first) = api.get(&format!("{CONFIGMAPS}?limit=2")).await;
     assert_eq!(names(&first), ["a", "b"]);
@@ -53,7 +53,7 @@ async fn pages_are_of_one_version_whatever_happens_in_between() {
 }
 
 #[tokio::test]
-async fn a_token_expires_with_its_version_and_says_how_to_go_on() {
+async fn an_expired_token_comes_with_one_to_continue() {
     let api = with_five().await;
     let (_, first) = api.get(&format!("{CONFIGMAPS}?limit=2")).await;
     let token = first["metadata"]["continue"].as_str().unwrap();
@@ -71,7 +71,7 @@ async fn a_token_expires_with_its_version_and_says_how_to_go_on() {
 }
 
 #[tokio::test]
-async fn a_list_can_be_asked_as_of_a_version() {
+async fn a_list_can_be_read_as_of_a_version() {
     let api = with_five().await;
     let then = api.sandbox.cluster().version();
     api.delete(&format!("{CONFIGMAPS}/a"), json!({})).await;
@@ -100,7 +100,7 @@ async fn a_list_can_be_asked_as_of_a_version() {
 #[case("fieldSelector=metadata.name%3Dc", &["c"])]
 #[case("fieldSelector=metadata.name!%3Dc,metadata.namespace%3Ddefault", &["a", "b", "d", "e"])]
 #[tokio::test]
-async fn selectors_narrow_a_list(#[case] query: &str, #[case] wanted: &[&str]) {
+async fn selectors_filter_a_list(#[case] query: &str, #[case] wanted: &[&str]) {
     let api = with_five().await;
     assert_eq!(
         names(&api.get(&format!("{CONFIGMAPS}?{query}")).await.1),
@@ -134,7 +134,7 @@ async fn pods_are_found_by_node_and_phase() {
 #[case("fieldSelector=spec.x%3D1", 400)]
 #[case("fieldSelector=x", 400)]
 #[tokio::test]
-async fn nonsense_is_told(#[case] query: &str, #[case] code: u16) {
+async fn invalid_options_are_refused(#[case] query: &str, #[case] code: u16) {
     let api = Api::new();
     let (status, answer) = api.get(&format!("{CONFIGMAPS}?{query}")).await;
     assert_eq!(
@@ -145,7 +145,7 @@ async fn nonsense_is_told(#[case] query: &str, #[case] code: u16) {
 }
 
 #[tokio::test]
-async fn metadata_and_tables_are_forms_of_the_same_objects() {
+async fn lists_can_be_read_as_metadata_and_as_tables() {
     let api = Api::new();
     api.make(PODS, pod("p", None, &[])).await;
     let (_, list) = api.get_as(PODS, META_LIST).await;

@@ -10,7 +10,7 @@ use crate::{Actor, DeleteOptions, Gvr, ListOptions, WriteOptions};
 const WHO: &str = "load";
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 
-/// A pod of about the size that workflow engines make.
+/// A pod of about the size of a workflow engine's.
 fn big_pod(index: usize) -> serde_json::Value {
     let mut pod = pod(
         &format!("p-{index:06}"),
@@ -25,7 +25,7 @@ fn big_pod(index: usize) -> serde_json::Value {
     pod
 }
 
-/// Eight thousand terminating pods are released one patch each. How fast is for the benchmark to tell.
+/// Releases eight thousand terminating pods with one patch each. The benchmark measures the time.
 #[tokio::test]
 async fn eight_thousand_releases_cost_one_change_each() {
     const PODS_HELD: usize = 8_000;
@@ -51,7 +51,7 @@ async fn eight_thousand_releases_cost_one_change_each() {
         .cluster()
         .delete_collection(&actor, &Gvr::PODS, None, &now, &all)
         .unwrap();
-    // As controllers do it: the answer is the metadata alone.
+    // As controllers do: request only the metadata.
     let body = Full::new(Bytes::from_static(br#"{"metadata":{"finalizers":[]}}"#));
     let before = api.sandbox.cluster().version();
     for index in 0..PODS_HELD {

@@ -27,7 +27,7 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
-/// A client that speaks plain HTTP to a sandbox of its own.
+/// A plain HTTP client of its own sandbox.
 struct Api {
     sandbox: Sandbox,
     service: SandboxService,
@@ -101,7 +101,7 @@ impl Api {
             .await
     }
 
-    /// Creates, and answers the stored object.
+    /// Creates an object and returns it as stored.
     async fn make(&self, path: &str, body: Value) -> Value {
         let (status, object) = self.post(path, body).await;
         assert_eq!(status, 201, "{object}");

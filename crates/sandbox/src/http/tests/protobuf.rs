@@ -13,8 +13,8 @@ fn part(number: u8, bytes: impl AsRef<[u8]>) -> Vec<u8> {
 }
 
 fn body(version: &str, kind: &str, raw: impl AsRef<[u8]>) -> Vec<u8> {
-    let told = part(1, [part(1, version), part(2, kind)].concat());
-    [b"k8s\0", &told[..], &part(2, raw)[..]].concat()
+    let type_meta = part(1, [part(1, version), part(2, kind)].concat());
+    [b"k8s\0", &type_meta[..], &part(2, raw)[..]].concat()
 }
 
 fn map(value: &str) -> Vec<u8> {
@@ -31,7 +31,7 @@ async fn an_object_is_created_and_replaced() {
     let path = format!("{CONFIGMAPS}/m");
     let (status, changed) = api.call("PUT", &path, MEDIA, map("w")).await;
     assert_eq!((status, &changed["data"]["k"]), (200, &json!("w")));
-    // What JSON says as well changes nothing.
+    // The same content in JSON changes nothing.
     let same = json!({"metadata": {"name": "m"}, "data": {"k": "w"}});
     let (_, again) = api.put(&path, same).await;
     let version = |of: &serde_json::Value| of["metadata"]["resourceVersion"].clone();
@@ -51,7 +51,7 @@ async fn options_of_a_delete_are_read() {
 }
 
 #[tokio::test]
-async fn a_pod_is_made_bound_and_evicted() {
+async fn a_pod_is_created_bound_and_evicted() {
     let api = Api::new();
     let container = part(2, [part(1, "c"), part(2, "i")].concat());
     let pod = [part(1, part(1, "p")), part(2, container)].concat();
@@ -75,7 +75,7 @@ async fn a_pod_is_made_bound_and_evicted() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_a_bad_request() {
+async fn an_invalid_body_is_a_bad_request() {
     let api = Api::new();
     let other = body("v1", "Secret", part(1, part(1, "m")));
     for bad in [b"k8s".to_vec(), b"k8s\0\x12\x7f".to_vec(), other] {

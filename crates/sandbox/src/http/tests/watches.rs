@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_shows_what_is_there_and_then_what_happens() {
+async fn a_watch_sends_the_initial_state_and_then_changes() {
     let api = Api::new();
     api.make(CONFIGMAPS, configmap("a")).await;
     let mut events = api
@@ -22,7 +22,7 @@ async fn a_watch_shows_what_is_there_and_then_what_happens() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_from_a_version_leaves_nothing_out_and_stays_in_its_namespace() {
+async fn a_watch_from_a_version_is_complete_and_limited_to_its_namespace() {
     let api = Api::new();
     let from = api.sandbox.cluster().version();
     api.make(CONFIGMAPS, configmap("a")).await;
@@ -41,7 +41,7 @@ async fn a_watch_from_a_version_leaves_nothing_out_and_stays_in_its_namespace() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_stops_to_fit_a_selector_is_deleted_for_the_watch() {
+async fn an_object_that_no_longer_matches_the_selector_is_deleted_for_the_watch() {
     let api = Api::new();
     let from = api.sandbox.cluster().version();
     api.make(CONFIGMAPS, labelled("a", json!({"x": "1"}))).await;
@@ -72,13 +72,13 @@ async fn bookmarks_come_once_a_minute_and_at_the_end() {
     let version = api.sandbox.cluster().version().to_string();
     assert_eq!(
         bookmark["metadata"]["resourceVersion"], version,
-        "other kinds move it on too"
+        "changes of other kinds advance it too"
     );
     assert_eq!(events.rest().await, ["BOOKMARK -"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn initial_events_end_with_a_bookmark_that_says_so() {
+async fn initial_events_end_with_an_annotated_bookmark() {
     let api = Api::new();
     api.make(CONFIGMAPS, configmap("a")).await;
     let query = "watch=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1";
@@ -115,7 +115,7 @@ async fn a_version_that_was_compacted_ends_the_watch_with_410() {
 }
 
 #[tokio::test]
-async fn the_log_keeps_as_much_as_it_was_told() {
+async fn the_log_keeps_as_many_changes_as_configured() {
     let sandbox = crate::Sandbox::builder().seed(1).log_limit(3).build();
     let api = Api {
         service: sandbox.service("tester"),
@@ -137,7 +137,7 @@ async fn the_log_keeps_as_much_as_it_was_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_lives_half_an_hour_to_an_hour() {
+async fn a_watch_lasts_half_an_hour_to_an_hour() {
     let api = Api::new();
     let start = tokio::time::Instant::now();
     let mut events = api.watch(&format!("{CONFIGMAPS}?watch=1")).await;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 
 #[tokio::test]
-async fn a_created_object_has_system_fields_of_the_servers_own() {
+async fn a_created_object_gets_its_system_fields_from_the_server() {
     let api = Api::new();
     let mut sent = configmap("a");
     sent["metadata"]["uid"] = json!("mine");
@@ -45,7 +45,7 @@ async fn a_bad_object_is_refused(#[case] body: Value, #[case] code: u16, #[case]
 }
 
 #[tokio::test]
-async fn a_name_is_taken_once_and_generated_as_often_as_wanted() {
+async fn a_name_is_used_once_and_generated_names_are_unique() {
     let api = Api::new();
     api.make(CONFIGMAPS, configmap("a")).await;
     let (status, answer) = api.post(CONFIGMAPS, configmap("a")).await;
@@ -62,7 +62,7 @@ async fn a_name_is_taken_once_and_generated_as_often_as_wanted() {
 }
 
 #[tokio::test]
-async fn nothing_is_created_where_there_is_no_namespace_or_it_is_going() {
+async fn nothing_is_created_in_a_missing_or_terminating_namespace() {
     let api = Api::new();
     let (status, answer) = api
         .post("/api/v1/namespaces/none/configmaps", configmap("a"))
@@ -108,7 +108,7 @@ async fn a_version_that_is_not_the_newest_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn a_uid_of_another_object_is_refused_but_only_after_the_version() {
+async fn the_version_is_checked_before_the_uid() {
     let api = Api::new();
     api.make(CONFIGMAPS, configmap("a")).await;
     let path = format!("{CONFIGMAPS}/a");
@@ -131,7 +131,7 @@ async fn a_uid_of_another_object_is_refused_but_only_after_the_version() {
 }
 
 #[tokio::test]
-async fn a_write_that_changes_nothing_is_no_news() {
+async fn a_write_without_a_change_sends_no_event() {
     let api = Api::new();
     let made = api.make(CONFIGMAPS, configmap("a")).await;
     let path = format!("{CONFIGMAPS}/a");
@@ -193,7 +193,7 @@ async fn all_three_patches_can_add_a_finalizer(#[case] media: &str, #[case] body
         .iter()
         .filter_map(Value::as_str)
         .collect();
-    // A strategic merge puts what it names first.
+    // A strategic merge puts the items of the patch first.
     finalizers.sort_unstable();
     assert_eq!(finalizers, ["a.b/c", "d.e/f"]);
 }
@@ -239,7 +239,7 @@ async fn a_dry_run_checks_everything_and_stores_nothing() {
 }
 
 #[tokio::test]
-async fn status_and_the_rest_are_written_apart() {
+async fn status_and_spec_are_written_separately() {
     let api = Api::new();
     api.make(PODS, pod("p", Some("n"), &[])).await;
     let path = format!("{PODS}/p");
@@ -266,7 +266,7 @@ async fn status_and_the_rest_are_written_apart() {
 #[case::node(json!({"spec": {"nodeName": "n"}}), 422)]
 #[case::env(json!({"spec": {"containers": [{"name": "main", "env": [{"name": "A", "value": "b"}]}]}}), 422)]
 #[tokio::test]
-async fn little_of_a_pods_spec_may_change(#[case] body: Value, #[case] code: u16) {
+async fn only_a_few_fields_of_a_pods_spec_are_mutable(#[case] body: Value, #[case] code: u16) {
     let api = Api::new();
     api.make(PODS, pod("p", None, &[])).await;
     let (status, answer) = api.patch(&format!("{PODS}/p"), STRATEGIC, body).await;
@@ -293,7 +293,7 @@ async fn a_pod_is_bound_once() {
 }
 
 #[tokio::test]
-async fn a_lease_is_made_by_its_first_replace_and_needs_its_version_after() {
+async fn a_lease_is_created_by_a_replace_and_then_requires_its_version() {
     let api = Api::new();
     let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l";
     let lease = json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": "a"}});
@@ -303,7 +303,7 @@ async fn a_lease_is_made_by_its_first_replace_and_needs_its_version_after() {
 }
 
 #[tokio::test]
-async fn what_is_not_served_is_a_plain_page() {
+async fn unknown_paths_get_a_plain_page() {
     let api = Api::new();
     for path in ["/apis/no.dev/v1/x", "/nope"] {
         assert_eq!(

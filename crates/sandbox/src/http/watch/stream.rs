@@ -1,4 +1,4 @@
-//! What a watch sends, event by event.
+//! The events of a watch.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,18 +22,18 @@ use crate::selector::Selectors;
 use crate::signal::Listener;
 use crate::wire::encode;
 
-/// How often a quiet watch says where it stands.
+/// How often a watch without events sends a bookmark.
 pub(super) const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// Events that are ready leave in one chunk of up to about this size, in bytes.
+/// Ready events are sent in one chunk of up to about this size, in bytes.
 const CHUNK: usize = 64 * 1024;
-/// On the bookmark that ends the initial events.
+/// The annotation of the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
-/// How a watch begins.
+/// The start of a watch.
 pub(super) struct Start {
-    /// Shown as ADDED before anything else.
+    /// Sent as ADDED before anything else.
     pub(super) initial: VecDeque<Arc<Value>>,
-    /// The initial events end with a bookmark of their own.
+    /// The initial events end with an annotated bookmark.
     pub(super) announce_end: bool,
     pub(super) from: u64,
 }
@@ -53,7 +53,7 @@ pub(super) struct WatchStream {
     pub(super) selectors: Selectors,
     pub(super) start: Start,
     pub(super) subscription: Subscription,
-    /// Events taken from the log, each with the time it may leave.
+    /// Events read from the log, each with the time at which it may be sent.
     pub(super) queue: VecDeque<(Instant, Arc<StoreEvent>)>,
     pub(super) store: Listener,
     pub(super) faults: Listener,
@@ -70,7 +70,7 @@ impl WatchStream {
     pub(super) async fn next(&mut self) -> Option<io::Result<Bytes>> {
         let mut chunk = Vec::new();
         while !self.over {
-            // Seen before looking, so that what changes in between wakes us again.
+            // Mark before reading, so that a change in between wakes this task again.
             self.faults.mark_seen();
             self.store.mark_seen();
             if !self.server.faults.is_available() {
@@ -112,7 +112,7 @@ impl WatchStream {
         (!chunk.is_empty()).then(|| Ok(chunk.into()))
     }
 
-    /// Writes one event into the chunk if one is ready. True when there may be more.
+    /// Adds one ready event to the chunk. True when there may be more.
     fn step(&mut self, chunk: &mut Vec<u8>) -> bool {
         let visible = match self.visibility() {
             Visibility::Nothing => return false,
@@ -137,7 +137,7 @@ impl WatchStream {
         };
         if self.queue.front().filter(ready).is_none() {
             if self.info.custom && self.server.cluster.resource(&self.request.gvr).is_none() {
-                // The definition is gone: so is everything that could be watched.
+                // The definition is gone, and with it all objects of the watch.
                 self.over = true;
             }
             return false;
@@ -153,7 +153,7 @@ impl WatchStream {
         self.server.faults.visibility(&self.live.target, newest)
     }
 
-    /// Takes events off the log; all of them when they are delayed, so that each waits from its own time on.
+    /// Reads events from the log; all of them when they are delayed, so that each delay starts at its own event.
     fn fetch(&mut self) -> Result<(), Expired> {
         let late = !(self.plan.delay.is_zero() && self.plan.jitter.is_zero());
         while self.queue.is_empty() || late {
@@ -172,7 +172,7 @@ impl WatchStream {
     async fn wait(&mut self, chunk: &mut Vec<u8>) {
         let far = self.deadline;
         let due = self.queue.front().map_or(far, |(due, _)| *due);
-        // A queued event that is due already is held back by a fault, whose end wakes us.
+        // A due event that is still queued is blocked by a fault; the fault's end wakes this task.
         let due = if due <= Instant::now() { far } else { due };
         let bookmark = if self.bookmarks {
             self.next_bookmark
@@ -196,7 +196,7 @@ impl WatchStream {
     }
 
     fn routine_bookmark(&mut self, chunk: &mut Vec<u8>) {
-        // With undelivered events a bookmark would promise too much.
+        // With queued events a bookmark would be ahead of them.
         if !self.bookmarks || !self.start.initial.is_empty() || !self.queue.is_empty() {
             return;
         }
@@ -249,7 +249,7 @@ impl WatchStream {
         }
         let stored = self.request.gvr.version == self.info.storage_version;
         match (self.form, shown) {
-            // The common cases: written once for all who watch.
+            // The common cases: encoded once for all watches.
             (Form::Object, Shown::After) if stored => self.send(chunk, kind, event.json()),
             (Form::Metadata, Shown::After) => self.send(chunk, kind, event.metadata_json()),
             (_, shown) => {
@@ -270,7 +270,7 @@ impl WatchStream {
         self.sent += 1;
     }
 
-    /// What an event is to a reader that only sees selected objects.
+    /// The event for a reader that sees only selected objects.
     fn select<'e>(&self, event: &'e StoreEvent) -> Option<(&'static str, Shown<'e>)> {
         if self.selectors.is_empty() {
             return Some((event.event_type.as_str(), Shown::After));
@@ -287,7 +287,7 @@ impl WatchStream {
             (true, false) if event.event_type == EventType::Deleted => {
                 Some(("DELETED", Shown::After))
             }
-            // The last state that fitted, at the version of the change.
+            // The last state that matched, at the version of the change.
             (true, false) => Some(("DELETED", Shown::Before(event.old.as_ref()?))),
         }
     }
@@ -363,7 +363,7 @@ fn without_columns(table: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What a typed server prints of an object that has nothing but metadata.
+/// The additional fields that a typed server prints for an object with only metadata.
 fn empty(info: &ResourceInfo) -> Value {
     match info.resource.as_str() {
         "pods" => json!({"spec": {"containers": null}, "status": {}}),

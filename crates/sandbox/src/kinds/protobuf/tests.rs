@@ -25,9 +25,9 @@ fn entry(number: u32, key: &str, value: impl AsRef<[u8]>) -> Vec<u8> {
 }
 
 fn body(version: &str, kind: &str, raw: impl AsRef<[u8]>) -> Vec<u8> {
-    let told = part(1, [part(1, version), part(2, kind)].concat());
+    let type_meta = part(1, [part(1, version), part(2, kind)].concat());
     let empty = [part(3, ""), part(4, "")].concat();
-    [MAGIC, &told[..], &part(2, raw)[..], &empty[..]].concat()
+    [MAGIC, &type_meta[..], &part(2, raw)[..], &empty[..]].concat()
 }
 
 fn named(name: &str) -> Vec<u8> {

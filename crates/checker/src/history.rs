@@ -1,0 +1,176 @@
+//! The cluster's history, replayed write by write from the API server's record.
+//!
+//! It shares no code with the controllers: objects are plain JSON, and the conditions of a release
+//! are implemented a second time.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use belayer_sandbox::{Gvr, Verb, Write};
+use belayer_workload::{ARGO, USER};
+use serde_json::Value;
+
+use super::objects::{
+    Kind, has_hold, is_deleting, is_removal, main_exit_code, shows_a_run, text, uid, workflow_of,
+};
+use crate::BELAYER;
+
+/// The actors of every test. Any other actor that the test does not name is a person with kubectl.
+const KNOWN_ACTORS: &[&str] = &[
+    BELAYER,
+    USER,
+    ARGO,
+    "garbage-collector",
+    "namespace-controller",
+    "scheduler",
+    "pod-gc",
+    "kube-apiserver",
+    "node-lifecycle-controller",
+    "cloud-node-controller",
+];
+
+/// Everything that has been written up to one point of the record. Objects are identified by UID.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    /// Further actors of the test, in addition to [`KNOWN_ACTORS`].
+    others: HashSet<String>,
+    /// Last states, also of removed objects.
+    objects: HashMap<String, Arc<Value>>,
+    gone: HashSet<String>,
+    /// The index of the first delete request in the record.
+    deleted_at: HashMap<String, usize>,
+    /// By name.
+    deleted_namespaces: HashSet<String>,
+    /// The index of the write that first added a hold of Belayer's.
+    held: HashMap<String, usize>,
+    /// Pods of which a container ran.
+    ran: HashSet<String>,
+    /// Pods whose main container had not ended when they were deleted.
+    ended_by_deletion: HashSet<String>,
+    by_hand: HashSet<String>,
+}
+
+impl History {
+    /// An empty history.
+    pub(crate) fn new(others: &[&str]) -> Self {
+        Self {
+            others: others.iter().map(|&actor| actor.to_owned()).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds the next write.
+    pub(crate) fn add(&mut self, write: &Write) {
+        if !write.changed() {
+            return;
+        }
+        let actor = write.actor.as_str();
+        let is_known = KNOWN_ACTORS.contains(&actor)
+            || self.others.contains(actor)
+            || actor.starts_with("kubelet/");
+        if !is_known {
+            self.by_hand.insert(write.uid.clone());
+        }
+        if matches!(write.verb, Verb::Delete | Verb::DeleteCollection) {
+            let when = self.deleted_at.entry(write.uid.clone());
+            when.or_insert(write.index);
+            if write.resource == Gvr::NAMESPACES {
+                self.deleted_namespaces.insert(write.key.name.to_string());
+            }
+        }
+        if write.resource == Gvr::NAMESPACES && write.verb == Verb::Create {
+            self.deleted_namespaces.remove(&*write.key.name);
+        }
+        let Some(object) = &write.object else { return };
+        if has_hold(object) {
+            self.held.entry(write.uid.clone()).or_insert(write.index);
+        }
+        if Kind::of(&write.resource) == Kind::Pod && shows_a_run(object) {
+            self.ran.insert(write.uid.clone());
+        }
+        if Kind::of(&write.resource) == Kind::Pod
+            && is_deleting(object)
+            && main_exit_code(object).is_none()
+        {
+            self.ended_by_deletion.insert(write.uid.clone());
+        }
+        if is_removal(write) {
+            self.gone.insert(write.uid.clone());
+        }
+        self.objects.insert(write.uid.clone(), Arc::clone(object));
+    }
+
+    /// The last state of an object that was written.
+    pub(crate) fn object(&self, uid: &str) -> Option<&Value> {
+        self.objects.get(uid).map(|object| &**object)
+    }
+
+    /// The last state of an object that exists.
+    pub(crate) fn live(&self, uid: &str) -> Option<&Value> {
+        self.object(uid).filter(|_| !self.gone.contains(uid))
+    }
+
+    /// The last states of all objects of a kind, also of removed ones.
+    pub(crate) fn all<'a>(&'a self, kind: &'static str) -> impl Iterator<Item = &'a Value> {
+        self.objects
+            .values()
+            .map(|object| &**object)
+            .filter(move |object| text(object, "/kind") == kind)
+    }
+
+    /// The pods that exist.
+    pub(crate) fn live_pods(&self) -> impl Iterator<Item = &Value> {
+        self.all("Pod").filter(|pod| !self.gone.contains(uid(pod)))
+    }
+
+    /// Whether the object ever had a hold of Belayer's.
+    pub(crate) fn had_hold(&self, uid: &str) -> bool {
+        self.held.contains_key(uid)
+    }
+
+    /// Whether one object had a hold before another was deleted.
+    pub(crate) fn had_hold_before_deletion(&self, held: &str, deleted: &str) -> bool {
+        match (self.held.get(held), self.deleted_at.get(deleted)) {
+            (Some(held), Some(deleted)) => held < deleted,
+            (held, _) => held.is_some(),
+        }
+    }
+
+    /// Whether any container of this pod ever ran.
+    pub(crate) fn has_run(&self, uid: &str) -> bool {
+        self.ran.contains(uid)
+    }
+
+    /// Whether its deletion ended this pod of a workflow: the delete came before the end of the main
+    /// container, which has failed or never began.
+    pub(crate) fn was_ended_by_deletion(&self, pod: &Value) -> bool {
+        let without_result = match main_exit_code(pod) {
+            Some(code) => code != 0,
+            None => !self.has_run(uid(pod)),
+        };
+        without_result && self.ended_by_deletion.contains(uid(pod))
+    }
+
+    /// Whether an actor outside the test has changed the object or its workflow, so that its state is
+    /// not Belayer's responsibility.
+    pub(crate) fn is_by_hand(&self, object: &Value) -> bool {
+        self.by_hand.contains(uid(object))
+            || workflow_of(object).is_some_and(|owner| self.by_hand.contains(owner))
+    }
+
+    /// Whether this object was deleted (it may still exist).
+    pub(crate) fn is_deleted(&self, uid: &str) -> bool {
+        self.deleted_at.contains_key(uid)
+    }
+
+    /// Whether this namespace was deleted (it may still exist).
+    pub(crate) fn is_namespace_deleted(&self, name: &str) -> bool {
+        self.deleted_namespaces.contains(name)
+    }
+
+    /// Whether this object or its namespace was deleted.
+    pub(crate) fn is_deleted_or_in_deleted_namespace(&self, object: &Value) -> bool {
+        self.is_deleted(uid(object))
+            || self.is_namespace_deleted(text(object, "/metadata/namespace"))
+    }
+}

@@ -1,0 +1,202 @@
+//! PVCs in scenarios.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use kube::Api;
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::cluster::Cluster;
+use super::objects::{PodBuilder, claim, finalizers};
+use super::wait::{eventually, throughout};
+use crate::control_plane::PvcController;
+use crate::kinds;
+
+/// Belayer's hold (finalizer) on PVCs. A literal on purpose: this name is a promise to users.
+pub const PVC_HOLD: &str = "belayer.dev/pvc-protection";
+
+/// The finalizer of Kubernetes' own controller.
+pub const KUBERNETES_PVC_HOLD: &str = "kubernetes.io/pvc-protection";
+
+const SOON: Duration = Duration::from_secs(60);
+const WINDOW: Duration = Duration::from_secs(3);
+
+impl Cluster {
+    /// The PVCs of the scenario's namespace.
+    #[must_use]
+    pub fn pvcs(&self) -> Api<DynamicObject> {
+        kinds::pvcs(self.client(), self.namespace())
+    }
+
+    /// Creates a PVC and waits until it has a hold.
+    ///
+    /// # Errors
+    /// When the server refuses it, or it gets no hold.
+    pub async fn held_pvc(&self, name: &str) -> Result<()> {
+        self.create_pvc(name, json!({})).await?;
+        self.pvc_is_held(name, PVC_HOLD).await
+    }
+
+    /// Creates a PVC with further metadata.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn create_pvc(&self, name: &str, metadata: Value) -> Result<DynamicObject> {
+        let document = claim(name, metadata)?;
+        let created = self.pvcs().create(&PostParams::default(), &document).await;
+        created.with_context(|| format!("create the PVC {name}"))
+    }
+
+    /// Creates a PVC of a storage class, which need not exist if a volume of it does.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn create_pvc_of_class(&self, name: &str, class: &str) -> Result<DynamicObject> {
+        let mut document = claim(name, json!({}))?;
+        document.data["spec"]["storageClassName"] = class.into();
+        let created = self.pvcs().create(&PostParams::default(), &document).await;
+        created.with_context(|| format!("create the PVC {name}"))
+    }
+
+    /// Deletes a PVC without waiting for its removal.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn delete_pvc(&self, name: &str) -> Result<()> {
+        let deleted = self.pvcs().delete(name, &DeleteParams::default()).await;
+        deleted
+            .map(drop)
+            .with_context(|| format!("delete the PVC {name}"))
+    }
+
+    /// Waits until a PVC has a hold.
+    ///
+    /// # Errors
+    /// When it does not get it.
+    pub async fn pvc_is_held(&self, name: &str, hold: &str) -> Result<()> {
+        eventually(&format!("the PVC {name} has {hold}"), SOON, async || {
+            let seen = self.pvcs().get(name).await?;
+            ensure!(finalizers(&seen).contains(&hold), "{:?}", finalizers(&seen));
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits until a hold is removed from a PVC.
+    ///
+    /// # Errors
+    /// When it keeps it.
+    pub async fn pvc_is_not_held(&self, name: &str, hold: &str) -> Result<()> {
+        eventually(
+            &format!("the PVC {name} has lost {hold}"),
+            SOON,
+            async || {
+                let Some(seen) = self.pvcs().get_opt(name).await? else {
+                    return Ok(());
+                };
+                ensure!(
+                    !finalizers(&seen).contains(&hold),
+                    "{:?}",
+                    finalizers(&seen)
+                );
+                Ok(())
+            },
+        )
+        .await
+    }
+
+    /// Waits until a PVC is removed.
+    ///
+    /// # Errors
+    /// When it stays.
+    pub async fn pvc_is_removed(&self, name: &str) -> Result<()> {
+        eventually(
+            &format!("the PVC {name} is removed"),
+            SOON,
+            async || match self.pvcs().get_opt(name).await? {
+                Some(seen) => bail!("its finalizers are {:?}", finalizers(&seen)),
+                None => Ok(()),
+            },
+        )
+        .await
+    }
+
+    /// Waits until Belayer has caught up, then checks that the PVC keeps a hold for a while.
+    ///
+    /// # Errors
+    /// When it loses it.
+    pub async fn pvc_stays_held(&self, name: &str, hold: &str) -> Result<()> {
+        self.pvcs_have_caught_up(hold).await?;
+        throughout(&format!("{name} must keep {hold}"), WINDOW, async || {
+            let seen = self.pvcs().get(name).await?;
+            ensure!(finalizers(&seen).contains(&hold), "{:?}", finalizers(&seen));
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits until Belayer has processed all earlier changes of PVCs: a PVC created now gets its hold, and
+    /// is removed after its deletion.
+    ///
+    /// # Errors
+    /// When that does not happen.
+    pub async fn pvcs_have_caught_up(&self, hold: &str) -> Result<()> {
+        let name = format!("sentinel-{}", jiff::Timestamp::now().as_microsecond());
+        self.create_pvc(&name, json!({})).await?;
+        self.pvc_is_held(&name, hold).await?;
+        self.delete_pvc(&name).await?;
+        self.pvc_is_removed(&name).await
+    }
+
+    /// A node of the cluster, or the name of a missing one if the cluster has none.
+    ///
+    /// # Errors
+    /// When nodes cannot be listed.
+    pub async fn any_node(&self) -> Result<String> {
+        let nodes = kinds::nodes(self.client())
+            .list(&ListParams::default())
+            .await?;
+        let first = nodes.items.into_iter().next();
+        Ok(first
+            .and_then(|node| node.metadata.name)
+            .unwrap_or_else(|| "nowhere".into()))
+    }
+
+    /// Creates a pod that is bound to a node at creation.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn bound(&self, pod: PodBuilder) -> Result<DynamicObject> {
+        self.create(&pod.on_node(&self.any_node().await?)).await
+    }
+
+    /// Removes a pod without grace.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn remove(&self, pod: &str) -> Result<()> {
+        let now = DeleteParams::default().grace_period(0);
+        self.pods().delete(pod, &now).await?;
+        Ok(())
+    }
+
+    /// A merge patch on a PVC, as from any other client.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn merge_pvc(&self, name: &str, patch: Value) -> Result<()> {
+        self.pvcs()
+            .patch(name, &PatchParams::default(), &Patch::Merge(&patch))
+            .await?;
+        Ok(())
+    }
+
+    /// Switches kube-controller-manager's PVC protection controller; where there is none, it counts as off.
+    ///
+    /// # Errors
+    /// When it cannot be restarted.
+    pub async fn switch_pvc_controller(&self, claims: PvcController) -> Result<()> {
+        self.backend().switch_pvc_controller(claims).await
+    }
+}
