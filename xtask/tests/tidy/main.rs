@@ -6,6 +6,8 @@
     reason = "tests"
 )]
 
+mod modules;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
