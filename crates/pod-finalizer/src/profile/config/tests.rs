@@ -129,8 +129,8 @@ fn good_profiles(#[case] changes: Value) {
 #[case::no_workers(json!({"workers": 0}), "podFinalizer.workers", "from 1 to 1024")]
 #[case::too_many_workers(json!({"workers": 5000}), "podFinalizer.workers", "from 1 to 1024")]
 #[case::a_gate_that_is_always_closed(json!({"backlogThreshold": 0}), "podFinalizer.backlogThreshold", "--controllers")]
-#[case::a_resync_without_unit(json!({"resync": "10"}), "podFinalizer.resync", "such as 30s")]
-#[case::a_resync_backwards(json!({"resync": "-10m"}), "podFinalizer.resync", "such as 30s")]
+#[case::a_resync_without_unit(json!({"resync": "10"}), "podFinalizer.resync", "examples: 30s")]
+#[case::a_resync_backwards(json!({"resync": "-10m"}), "podFinalizer.resync", "examples: 30s")]
 #[case::a_resync_too_often(json!({"resync": "1s"}), "podFinalizer.resync", "at least 10s")]
 #[case::no_profiles(json!({"profiles": []}), "podFinalizer.profiles", "leave `profiles` out")]
 fn bad_settings(#[case] config: Value, #[case] path: &str, #[case] says: &str) {
@@ -175,7 +175,7 @@ fn bad_settings(#[case] config: Value, #[case] path: &str, #[case] says: &str) {
     "ownerFinished", "name the `owner` kind")]
 #[case::nothing_releases(json!({"owner": null}), "", "nothing could ever release")]
 #[case::consumed_from_the_start(json!({"consumed": {"labels": {"app": "etl"}}}), "consumed", "counts as consumed already")]
-#[case::a_bad_time(json!({"releaseAfter": "soon"}), "releaseAfter", "such as 30s")]
+#[case::a_bad_time(json!({"releaseAfter": "soon"}), "releaseAfter", "examples: 30s")]
 #[case::no_time(json!({"releaseAfter": "0s"}), "releaseAfter", "at least 1s")]
 #[case::adopting_no_finalizer(json!({"adopt": ["a"]}), "adopt[0]", "is no finalizer")]
 #[case::adopting_kubernetes_own(json!({"adopt": ["a.io/b", "foregroundDeletion"]}), "adopt[1]", "never touched")]
@@ -190,7 +190,7 @@ fn bad_settings(#[case] config: Value, #[case] path: &str, #[case] says: &str) {
 #[case::a1_records_that_nobody_reads(json!({"owner": null, "capture": true, "consumer": "pod"}), "", "nothing could ever release")]
 #[case::a6_deleted_while_running_of_others(json!({"deletedWhileRunning": "hold"}), "deletedWhileRunning", "only to pods of Argo Workflows")]
 #[case::a2_node_lost_of_others(json!({"nodeLostDelay": "5m"}), "nodeLostDelay", "only to pods of Argo Workflows")]
-#[case::a2_a_bad_delay(json!({"builtIn": "argo", "owner": null, "nodeLostDelay": "soon"}), "nodeLostDelay", "such as 30s")]
+#[case::a2_a_bad_delay(json!({"builtIn": "argo", "owner": null, "nodeLostDelay": "soon"}), "nodeLostDelay", "examples: 30s")]
 fn bad_profiles(#[case] changes: Value, #[case] key: &str, #[case] says: &str) {
     let error = check(profile_with(changes)).unwrap_err();
     let path = format!("podFinalizer.profiles[0].{key}");
