@@ -318,7 +318,7 @@ mod tests {
     )]
     #[case::falling(
         "# TYPE h histogram\nh_bucket{le=\"1\"} 2\nh_bucket{le=\"+Inf\"} 1\nh_sum 1\nh_count 1\n",
-        "fall"
+        "decrease"
     )]
     #[case::count(
         "# TYPE h histogram\nh_bucket{le=\"+Inf\"} 1\nh_sum 1\nh_count 2\n",

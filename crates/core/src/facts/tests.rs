@@ -34,7 +34,7 @@ impl Query for Ask {
     }
 }
 
-/// The answers in order; an `Err` contains the delay that the server observer for.
+/// The answers in order; an `Err` contains the delay that the server asks for.
 type Answers = VecDeque<Result<u32, Option<Duration>>>;
 
 /// Answers each query in order, each after a second; a query without a scripted answer gets 0.
@@ -160,7 +160,7 @@ async fn an_answer_newer_than_the_observation_needs_no_other_read() {
     world.cache.ask(Q, early.waiter());
     assert_eq!(world.woken.recv().await, Some(key("y")));
     assert_eq!(world.script.reads.lock().len(), 1);
-    // A key that observed the answer and observer again causes another read.
+    // A key that observed the answer and asks again causes another read.
     world.cache.ask(Q, observer("y", Duration::ZERO).waiter());
     assert_eq!(world.woken.recv().await, Some(key("y")));
     assert_eq!(world.script.reads.lock().len(), 2);
@@ -298,7 +298,7 @@ async fn of_many_failing_queries_a_few_are_logged() {
     }
     let logged = log.lines("live reads fail").len();
     assert!((1..20).contains(&logged), "{logged} of 100 were logged");
-    assert_eq!(log.lines("answered again").len(), logged);
+    assert_eq!(log.lines("succeed again").len(), logged);
 }
 
 #[tokio::test(start_paused = true)]
@@ -306,7 +306,7 @@ async fn a_query_that_no_key_asks_again_is_dropped() {
     let log = crate::logged::Log::kept();
     let mut world = world(failures(1000));
     world.cache.ask(Q, observer("x", Duration::ZERO).waiter());
-    // After ten minutes its key is woken. Its object still exists, so it observer again.
+    // After ten minutes its key is woken. Its object still exists, so it asks again.
     assert_eq!(world.woken.recv().await, Some(key("x")));
     assert!(world.cache.get(&Q).is_none());
     let before = world.script.reads.lock().len();
@@ -431,7 +431,7 @@ async fn l1_a_read_that_waits_for_a_retry_holds_no_slot() {
     assert_eq!(answered, Ok(Some(key("x"))));
 }
 
-/// Observer a query of this name and waits for the answer, which weighs 1000.
+/// Asks a query of this name and waits for the answer, which weighs 1000.
 async fn answered(world: &mut World, name: &'static str) {
     world.script.will_answer(Ask(name), [Ok(1000)]);
     world
@@ -449,7 +449,7 @@ async fn t3_unused_answers_are_dropped_after_a_while() {
     assert!(budget.used() > 1000);
     tokio::time::sleep(Duration::from_secs(300)).await;
     assert!(world.cache.get(&Ask("a")).is_some());
-    // No key observer any more.
+    // No key asks any more.
     tokio::time::sleep(Duration::from_secs(700)).await;
     assert_eq!(budget.used(), 0);
     assert!(world.cache.get(&Ask("a")).is_none());
