@@ -14,7 +14,7 @@ pub(crate) const RULES: &[Rule] = &[
     Rule {
         part: Part::PvcProtection,
         name: "IN-USE",
-        kept: "PVCs released, none while a pod on a node used it",
+        kept: "PVC(s) released, none while a pod on a node used it",
         check_script: in_use,
     },
 ];
