@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod conflict;
 pub mod decision;
 pub mod holding;
 pub mod invariants;

@@ -447,6 +447,7 @@ impl Component<Pod> for PodRecreation {
     type Snapshot = HoldSnapshot;
     type Evidence = Evidence;
     type Query = OwnerQuery;
+    type Step = ();
 
     fn name(&self) -> &'static str {
         NAME

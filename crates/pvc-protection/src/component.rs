@@ -291,6 +291,7 @@ impl Component<Claim> for PvcProtection {
     type Snapshot = Snapshot;
     type Evidence = Evidence;
     type Query = ClaimQuery;
+    type Step = ();
 
     fn name(&self) -> &'static str {
         NAME

@@ -311,6 +311,7 @@ impl Component<OwnerMeta> for WorkflowFinalizer {
     type Snapshot = Snapshot;
     type Evidence = Evidence;
     type Query = WorkflowQuery;
+    type Step = ();
 
     fn name(&self) -> &'static str {
         NAME

@@ -8,6 +8,7 @@
 mod component;
 mod merge;
 mod outcome;
+mod step;
 mod trace;
 mod work;
 
@@ -27,8 +28,9 @@ use belayer_core::workqueue::{Priority, WorkQueue, Workers};
 
 use crate::holding::HoldSwitch;
 use component::{AnyComponent, Registered};
-pub use component::{By, Change, Component, Recorded, Source};
+pub use component::{By, Change, Component, Source};
 pub use outcome::{ADOPTED, Executed, Observer, UNDECIDED, What, count_unread};
+pub use step::{StepContext, Stepped};
 use work::Due;
 
 /// Where decisions get their wall-clock time from.
