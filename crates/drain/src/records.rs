@@ -23,8 +23,8 @@ use belayer_holds::names::{RECREATION_ANNOTATION, RECREATION_UID_ANNOTATION};
 use belayer_inspect::reader::{Look, Reader, explain};
 use belayer_pod_recreation::api::{self, Phase};
 use belayer_pod_recreation::decide::adopt;
-use belayer_pod_recreation::machine::status_patch;
 use belayer_pod_recreation::record::Record;
+use belayer_pod_recreation::recreations::status_patch;
 
 /// While a Belayer works on a record during the drain, the record changes at least this often, unless the API
 /// server refuses the pod.

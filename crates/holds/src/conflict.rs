@@ -65,10 +65,12 @@ impl OnConflict {
         answer: Result<T, RequestError>,
         about: (&Resource, &ObjectKey),
     ) -> Result<Option<T>, RequestError> {
-        answer.map(Some).or_else(|error| match self.after(&error, about) {
-            After::Over | After::Look => Ok(None),
-            After::Denied | After::Retry(_) => Err(error),
-        })
+        answer
+            .map(Some)
+            .or_else(|error| match self.after(&error, about) {
+                After::Over | After::Look => Ok(None),
+                After::Denied | After::Retry(_) => Err(error),
+            })
     }
 }
 
@@ -77,7 +79,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use OnConflict::{Done, LookUp, Reread, Requeue};
+    use OnConflict::{Done, LookUp, Requeue, Reread};
     use belayer_core::http::ApiError;
 
     const SOON: After = After::Retry(Backoff::CONFLICT);

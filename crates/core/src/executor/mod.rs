@@ -213,7 +213,7 @@ impl Executor {
 
 /// The version in an answer. Nobody but the API server would give one, so that an answer without is
 /// as good as lost: some proxy may have made it.
-fn version_of(answer: &Answer) -> Option<ResourceVersion> {
+pub fn version_of(answer: &Answer) -> Option<ResourceVersion> {
     if media_type(&answer.content_type) == PROTOBUF {
         return object_version(&answer.body).ok();
     }

@@ -180,7 +180,9 @@ impl<K: Slim> Shared<K> {
             }
         };
         let body = patch.body();
-        let patched = self.executor.patch(&self.resource, key, body, merged.class());
+        let patched = self
+            .executor
+            .patch(&self.resource, key, body, merged.class());
         Ok(match patched.await? {
             Patched::At(version) => {
                 self.own.wrote(key, version);
