@@ -2,6 +2,7 @@
 
 pub mod conflict;
 pub mod decision;
+pub mod held_objects;
 pub mod holding;
 pub mod invariants;
 pub mod names;

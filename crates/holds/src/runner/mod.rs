@@ -5,6 +5,7 @@
 //! fight. The runner also does the in-place retries on 409 and turns every other failure into a
 //! retry class: nothing is logged and forgotten.
 
+mod answers;
 mod component;
 mod merge;
 mod outcome;

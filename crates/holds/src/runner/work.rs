@@ -1,18 +1,16 @@
-//! Work on one key: observe, decide, execute, and what each answer of the server means.
+//! Work on one key: observe, decide, execute.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
 use tokio::time::Instant;
 
 use crate::conflict::{After, OnConflict};
-use crate::decision::{Notice, Severity};
+use crate::decision::Notice;
 use belayer_core::events::Regarding;
-use belayer_core::executor::{Class, Patched, Sent, Work, Writes};
-use belayer_core::http::{ErrorClass, Request, RequestError};
-use belayer_core::informer::{Lookup, Reading, Stored};
-use belayer_core::moment::LogicalTime;
+use belayer_core::executor::{Patched, Sent, Work, Writes};
+use belayer_core::http::RequestError;
+use belayer_core::informer::{Lookup, Stored};
 use belayer_core::object::ObjectKey;
 use belayer_core::slim::Slim;
 use belayer_core::workqueue::{Backoff, Outcome, Priority};
@@ -25,7 +23,7 @@ use super::step::{StepContext, Stepped};
 use super::trace;
 
 /// Retries on 409 before the key goes back to the queue.
-const IN_PLACE_RETRIES: u32 = 5;
+pub(super) const IN_PLACE_RETRIES: u32 = 5;
 
 /// A look that far ahead is a resync.
 const RESYNC: Duration = Duration::from_secs(60);
@@ -50,7 +48,7 @@ impl Due {
 }
 
 /// What to do after an attempt.
-enum Next<K> {
+pub(super) enum Next<K> {
     End(Outcome),
     /// Decide again on this newer state of the object.
     Decide(Stored<K>),
@@ -325,105 +323,9 @@ impl<K: Slim> Shared<K> {
         }
     }
 
-    fn tell(&self, object: &Stored<K>, by: By, what: What<'_>) {
+    pub(super) fn tell(&self, object: &Stored<K>, by: By, what: What<'_>) {
         let (key, uid) = (object.object.key(), object.object.uid());
         trace::done(by, uid.as_str(), &what);
         report(&*self.observer, &Executed { by, key, uid, what });
-    }
-
-    /// Every failure has a retry class.
-    async fn failed(
-        &self,
-        object: &Stored<K>,
-        merged: &Merged,
-        error: RequestError,
-        attempt: u32,
-    ) -> Next<K> {
-        let key = object.object.key();
-        match merged.on_conflict().after(&error, (&self.resource, key)) {
-            After::Over => {
-                self.due.lock().forget(key);
-                Next::End(Outcome::Done)
-            }
-            After::Look => self.reread(object, attempt, merged.class()).await,
-            After::Denied => {
-                self.denied(object, merged, &error);
-                Next::End(Outcome::Retry(Backoff::DENIED))
-            }
-            After::Retry(backoff) => {
-                tracing::debug!(object = %key, error = %error, "a write failed and will be repeated");
-                Next::End(Outcome::Retry(backoff))
-            }
-        }
-    }
-
-    /// A conflict: the object has changed. Takes the cached object if that is newer already, else reads it, in
-    /// the class of the write: for a release that takes no token either.
-    async fn reread(&self, object: &Stored<K>, attempt: u32, class: Class) -> Next<K> {
-        if attempt == IN_PLACE_RETRIES {
-            return Next::End(Outcome::Retry(Backoff::CONFLICT));
-        }
-        let ceiling = Duration::from_millis(2 << attempt);
-        tokio::time::sleep(ceiling.mul_f64(belayer_core::ambient::unit())).await;
-        let slim = &object.object;
-        match self.store.lookup(slim.key()) {
-            Lookup::Absent => return Next::End(Outcome::Done),
-            Lookup::Found(newer) if newer.object.resource_version() > slim.resource_version() => {
-                return Next::Decide(newer);
-            }
-            Lookup::Found(_) | Lookup::Unknown => {}
-        }
-        let request = Request::get(self.resource.object_path(slim.key()))
-            .accept(self.decoders.accept(Reading::Object));
-        let answer = match self.executor.read(&request, class).await {
-            Ok(answer) => answer,
-            Err(error) if error.class() == ErrorClass::NotFound => return Next::End(Outcome::Done),
-            Err(error) => {
-                let floor = error.retry_after().unwrap_or_default();
-                return Next::End(Outcome::Retry(Backoff::CONFLICT.at_least(floor)));
-            }
-        };
-        match self.decoders.read(&answer) {
-            // Another object of that name: this one is gone, and its successor has events of its own.
-            Ok(newer) if newer.uid() != slim.uid() => Next::End(Outcome::Done),
-            Ok(newer) => Next::Decide(Stored {
-                first_seen: object.first_seen,
-                deletion_seen: object
-                    .deletion_seen
-                    .or_else(|| newer.meta().is_deleting().then(LogicalTime::now)),
-                object: Arc::new(newer),
-            }),
-            Err(error) => {
-                tracing::warn!(object = %slim.key(), error = %error, "the object cannot be read");
-                Next::End(Outcome::Retry(Backoff::CONFLICT))
-            }
-        }
-    }
-
-    fn denied(&self, object: &Stored<K>, merged: &Merged, error: &RequestError) {
-        let code = error.api().map_or(0, |api| api.code);
-        let message = error.to_string();
-        for by in merged.by() {
-            self.tell(
-                object,
-                by,
-                What::Denied {
-                    code,
-                    message: &message,
-                },
-            );
-        }
-        let (reason, what) = match merged {
-            Merged::Release { .. } => ("ReleaseDenied", "release this object"),
-            Merged::Hold { .. } => ("HoldDenied", "hold this object"),
-            Merged::Delete { .. } => ("CleanupDenied", "delete this object"),
-        };
-        let text = format!("Belayer may not {what} and will try again: {message}");
-        let notice = Notice {
-            severity: Severity::Warning,
-            reason,
-            message: text.into(),
-        };
-        self.events.tell(&self.regarding(&object.object), &notice);
     }
 }
