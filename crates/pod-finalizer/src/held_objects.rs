@@ -202,6 +202,7 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use belayer_holds::selection::UnselectedBy;
 
     const RUNNING: HeldPod = HeldPod {
         selected: Selected::Yes,

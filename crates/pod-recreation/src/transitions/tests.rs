@@ -77,6 +77,8 @@ fn states() -> impl Strategy<Value = PodState> {
         PodState::Started,
         PodState::Ended,
         rejected(Class::Race, case::never_ran()),
+        rejected(Class::Race, case::never_ran()),
+        rejected(Class::Race, case::never_ran()),
         rejected(Class::Race, Err(MayHaveRun::HasAddress)),
         rejected(Class::Permanent, case::never_ran()),
     ])
@@ -84,12 +86,14 @@ fn states() -> impl Strategy<Value = PodState> {
 
 prop_compose! {
     fn pods()(
-        uid in select(vec!["u-1", "u-2", "u-9"]),
+        uid in select(vec!["u-1", "u-1", "u-2", "u-9"]),
         state in states(),
         mark in sometimes(&[("r-1", 1), ("r-1", 3), ("r-9", 1)]),
-        deletion in select(vec![Deletion::Asked, Deletion::No]),
-        hold in select(vec![Hold::On, Hold::On, Hold::Off]),
-        selection in select(vec![Selection::Eligible, Selection::Eligible, Selection::No]),
+        deletion in select(vec![Deletion::No, Deletion::No, Deletion::Asked]),
+        hold in select(vec![Hold::On, Hold::On, Hold::On, Hold::Off]),
+        selection in select(vec![
+            Selection::Eligible, Selection::Eligible, Selection::Eligible, Selection::No,
+        ]),
         leave in select(vec![Asked::No, Asked::No, Asked::Yes]),
     ) -> PodView {
         let mut pod = PodView { state, deletion, hold, selection, ..case::pod(uid) };
@@ -147,7 +151,7 @@ fn target(from: State, effect: &Effect) -> State {
 fn what_is_decided_is_declared_and_what_is_declared_is_decided() {
     let seen = RefCell::new(vec![false; DECIDED.len()]);
     let config = Config {
-        cases: 60_000,
+        cases: 40_000,
         failure_persistence: None,
         ..Config::default()
     };
