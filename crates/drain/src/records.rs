@@ -19,12 +19,13 @@ use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::informer::{Decoders, JsonDecoder};
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::slim::{DecodeContext, ObjectMeta};
+use belayer_holds::conflict::{After, OnConflict};
 use belayer_holds::names::{RECREATION_ANNOTATION, RECREATION_UID_ANNOTATION};
 use belayer_inspect::reader::{Look, Reader, explain};
 use belayer_pod_recreation::api::{self, Phase};
 use belayer_pod_recreation::decide::adopt;
-use belayer_pod_recreation::machine::status_patch;
 use belayer_pod_recreation::record::Record;
+use belayer_pod_recreation::recreations::status_patch;
 
 /// While a Belayer works on a record during the drain, the record changes at least this often, unless the API
 /// server refuses the pod.
@@ -94,6 +95,9 @@ impl Records {
                 "it could not be written into its record {key} first: {why}"
             ))
         };
+        let records = api::resource();
+        let changed =
+            |error: &RequestError| OnConflict::Reread.after(error, (&records, key)) == After::Look;
         let mut attempt = 0;
         loop {
             let record = match self.read(key).await {
@@ -112,7 +116,7 @@ impl Records {
                     tracing::info!(record = %key, %pod, "the pod was written into its record");
                     return Recorded::Yes;
                 }
-                Err(error) if error.class() == ErrorClass::Conflict && attempt < ATTEMPTS => {}
+                Err(error) if changed(&error) && attempt < ATTEMPTS => {}
                 Err(error) => return unknown(&error),
             }
         }

@@ -9,6 +9,7 @@ use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::informer::{Decoders, Reading};
 use belayer_core::moment::LogicalTime;
 use belayer_core::slim::OwnerMeta;
+use belayer_holds::conflict::{After, OnConflict};
 use belayer_holds::decision::Evidence as _;
 use belayer_holds::release::FinalizerPatch;
 use belayer_inspect::reader::Reader;
@@ -142,19 +143,16 @@ impl Releaser<'_> {
 
     /// The table of answers.
     async fn failed(&self, object: &Found, error: &RequestError, attempt: u32) -> Next {
-        let changed = match error.class() {
-            ErrorClass::NotFound | ErrorClass::NotServed => return Next::Gone,
-            ErrorClass::Conflict => true,
-            ErrorClass::Invalid => error.names_uid(),
-            _ => false,
-        };
+        let about = (&object.kind, &object.meta.key);
         let over = attempt >= ATTEMPTS;
-        if changed && !over {
-            tokio::time::sleep(pause(attempt)).await;
-            return self.reread(object).await;
-        }
-        match error.class() {
-            ErrorClass::Forbidden | ErrorClass::Invalid if !changed => {
+        match OnConflict::Reread.after(error, about) {
+            _ if error.class() == ErrorClass::NotServed => Next::Gone,
+            After::Over => Next::Gone,
+            After::Look if !over => {
+                tokio::time::sleep(pause(attempt)).await;
+                self.reread(object).await
+            }
+            After::Denied => {
                 let code = error.api().map_or(0, |api| api.code);
                 let message = error
                     .api()
@@ -162,10 +160,10 @@ impl Releaser<'_> {
                 Next::End(Trouble::Refused { code, message })
             }
             _ if over => Next::End(Trouble::Failed(in_words(error))),
-            ErrorClass::Unauthorized | ErrorClass::Other => {
+            _ if matches!(error.class(), ErrorClass::Unauthorized | ErrorClass::Other) => {
                 Next::End(Trouble::Failed(in_words(error)))
             }
-            _ => {
+            After::Look | After::Retry(_) => {
                 let asked = error.retry_after().unwrap_or_default().min(MAX_WAIT);
                 Next::Again(pause(attempt).max(asked))
             }

@@ -1,6 +1,7 @@
 //! The shape of a decision: which row matched, at most one write, what is missing.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,13 @@ pub trait Evidence: Debug + Send + Sync + 'static {
     /// Which holds leave on this evidence.
     fn reach(&self) -> Reach {
         Reach::OwnHold
+    }
+}
+
+/// Of a component that releases nothing.
+impl Evidence for Infallible {
+    fn name(&self) -> &'static str {
+        match *self {}
     }
 }
 
@@ -79,14 +87,13 @@ impl std::fmt::Display for Rule {
 
 /// The write of a decision. One at most, so that every crash position can be enumerated.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Write<E> {
+pub enum Write<E, S = ()> {
     /// Put the component's hold on the object.
     AddHold,
     /// Take the component's hold off. Cannot be built without evidence.
     Release(E),
-    /// Write the component's record of the object, another object of its own. The runner has the
-    /// component do it, and decides again once it is there.
-    Record,
+    /// A step that the component takes itself, such as a write to another object.
+    Step(S),
     /// Delete the object, by its UID and with background propagation. Nobody's hold leaves by it.
     Delete(E),
 }
@@ -122,22 +129,24 @@ impl<Q: std::fmt::Display> std::fmt::Display for Missing<Q> {
 
 /// What one component says about one object at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decision<E, Q> {
+pub struct Decision<E, Q, S = ()> {
     /// The row that matched.
     pub row: Row,
     /// What to write.
-    pub write: Option<Write<E>>,
+    pub write: Option<Write<E, S>>,
     /// Finalizers of other systems, named by the admin, that leave with a release.
     pub adopted: Box<[Arc<str>]>,
-    /// Whom to tell.
+    /// Whom to tell: at once, or once a step is done.
     pub notices: Vec<Notice>,
     /// Look again after this time, event or not.
     pub look_again: Option<Duration>,
+    /// The same to the moment: what is far ahead in `look_again` is spread.
+    pub due: Option<Duration>,
     /// What `explain` prints, and what the runner has to find out.
     pub missing: Vec<Missing<Q>>,
 }
 
-impl<E, Q> Decision<E, Q> {
+impl<E, Q, S> Decision<E, Q, S> {
     /// Nothing to write, nothing missing.
     pub fn nothing(row: Row) -> Self {
         Self {
@@ -146,12 +155,13 @@ impl<E, Q> Decision<E, Q> {
             adopted: Box::default(),
             notices: Vec::new(),
             look_again: None,
+            due: None,
             missing: Vec::new(),
         }
     }
 
     /// One write.
-    pub fn write(row: Row, write: Write<E>) -> Self {
+    pub fn write(row: Row, write: Write<E, S>) -> Self {
         Self {
             write: Some(write),
             ..Self::nothing(row)
@@ -195,7 +205,7 @@ impl<E, Q> Decision<E, Q> {
     }
 }
 
-impl<E: Evidence, Q> Decision<E, Q> {
+impl<E: Evidence, Q, S> Decision<E, Q, S> {
     /// The name of the evidence that it releases on.
     pub fn evidence(&self) -> Option<&'static str> {
         match &self.write {
@@ -205,7 +215,7 @@ impl<E: Evidence, Q> Decision<E, Q> {
     }
 }
 
-impl<E, Q: std::fmt::Display> Decision<E, Q> {
+impl<E, Q: std::fmt::Display, S> Decision<E, Q, S> {
     /// What is missing, for people: what has to happen; the questions behind it only where nothing
     /// else is said, or where nobody has asked them yet.
     pub fn missing_in_words(&self) -> Vec<String> {

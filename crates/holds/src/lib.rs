@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
+pub mod conflict;
 pub mod decision;
+pub mod held_objects;
 pub mod holding;
 pub mod invariants;
 pub mod names;

@@ -139,13 +139,7 @@ impl NamespaceReader {
                 .read(&answer)
                 .map(|namespace| NamespaceState::Present(namespace.meta))
                 .map_err(|error| LookError::unusable(error.to_string())),
-            Err(error)
-                if error
-                    .api()
-                    .is_some_and(|api| api.is_not_found_naming(&namespaces, &key)) =>
-            {
-                Ok(NamespaceState::Gone)
-            }
+            Err(error) if error.is_gone(&namespaces, &key) => Ok(NamespaceState::Gone),
             Err(error) => Err(LookError::from(&error)),
         }
     }

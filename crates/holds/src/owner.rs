@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
 use serde::Deserialize;
 
 use belayer_core::executor::{Class, Executor};
@@ -34,11 +36,12 @@ impl OwnerQuery {
 
     /// A question about an owner that is known itself.
     pub fn about(resource: Resource, owner: &ObjectMeta) -> Self {
-        Self {
-            resource,
-            key: owner.key.clone(),
-            uid: owner.uid.clone(),
-        }
+        Self::at(resource, owner.key.clone(), owner.uid.clone())
+    }
+
+    /// A question about the object of this UID, which would be there.
+    pub fn at(resource: Resource, key: ObjectKey, uid: Uid) -> Self {
+        Self { resource, key, uid }
     }
 
     /// The UID in question.
@@ -145,16 +148,90 @@ impl Query for OwnerQuery {
 }
 
 /// Answers [`OwnerQuery`]s by live GETs of metadata.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct OwnerReader {
     executor: Arc<Executor>,
     decoders: Decoders<OwnerMeta>,
+    /// Kinds of owners, by `apiVersion` and `kind`.
+    kinds: Arc<Mutex<HashMap<(String, String), ServedKind>>>,
+}
+
+/// What discovery says of a kind.
+#[derive(Debug, Clone)]
+pub struct ServedKind {
+    /// The kind.
+    pub resource: Resource,
+    /// Whether its objects are in namespaces.
+    pub namespaced: bool,
 }
 
 impl OwnerReader {
-    /// An oracle that reads owners by `decoders`.
+    /// Reads owners by `decoders`.
     pub fn new(executor: Arc<Executor>, decoders: Decoders<OwnerMeta>) -> Self {
-        Self { executor, decoders }
+        Self {
+            executor,
+            decoders,
+            kinds: Arc::default(),
+        }
+    }
+
+    /// The same that sends by `executor`.
+    #[must_use]
+    pub fn with(&self, executor: &Arc<Executor>) -> Self {
+        Self {
+            executor: Arc::clone(executor),
+            ..self.clone()
+        }
+    }
+
+    /// The kind that an owner reference names, from discovery; `None` if it is not served, or may not be seen.
+    /// What was found is remembered.
+    ///
+    /// # Errors
+    ///
+    /// When the server gave no answer that would last.
+    pub async fn served(
+        &self,
+        api_version: &str,
+        kind: &str,
+    ) -> Result<Option<ServedKind>, LookError> {
+        let named = (api_version.to_owned(), kind.to_owned());
+        if let Some(served) = self.kinds.lock().get(&named) {
+            return Ok(Some(served.clone()));
+        }
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let found = match self.resources(group, version).await {
+            Ok(served) => served,
+            Err(error) => {
+                return match error.class() {
+                    ErrorClass::NotFound | ErrorClass::NotServed | ErrorClass::Forbidden => {
+                        Ok(None)
+                    }
+                    _ => Err(LookError::from(&error)),
+                };
+            }
+        };
+        let mut found = found.into_iter();
+        let served = found.find(|one| one.kind == kind && !one.name.contains('/'));
+        let served = served.map(|one| ServedKind {
+            resource: Resource::new(group, version, kind, &one.name),
+            namespaced: one.namespaced,
+        });
+        if let Some(served) = &served {
+            self.kinds.lock().insert(named, served.clone());
+        }
+        Ok(served)
+    }
+
+    /// What is served of a version of a group, by discovery.
+    async fn resources(
+        &self,
+        group: &str,
+        version: &str,
+    ) -> Result<Vec<ApiResource>, RequestError> {
+        let request = Request::get(path::of_version(group, version));
+        let answer = self.executor.read(&request, Class::Evidence).await?;
+        Ok(answer.json::<ApiResources>()?.resources)
     }
 
     async fn get(&self, path: String) -> Result<Answer, RequestError> {
@@ -182,10 +259,7 @@ impl OwnerReader {
         };
         // Only a NotFound that names this very object is evidence: a 404 without that may come
         // from a version that is not served or from an aggregated API that is down.
-        if error
-            .api()
-            .is_some_and(|api| api.is_not_found_naming(resource, key))
-        {
+        if error.is_gone(resource, key) {
             return Ok(OwnerState::Gone(GoneProof(How::NotFound)));
         }
         match error.class() {
@@ -217,10 +291,7 @@ impl OwnerReader {
                     resource.version
                 )));
             }
-            Err(error)
-                if error
-                    .api()
-                    .is_some_and(|api| api.is_not_found_naming(&definitions, &definition)) => {}
+            Err(error) if error.is_gone(&definitions, &definition) => {}
             Err(error) => return unknown_or_retry(error),
         }
         // Not a custom resource (any more). An aggregated API may serve it still, or at another
@@ -240,22 +311,11 @@ impl OwnerReader {
             Err(error) => return unknown_or_retry(error),
         };
         for version in group.versions {
-            let path = path::of_version(&resource.group, &version.version);
-            let served = match self
-                .executor
-                .read(&Request::get(path), Class::Evidence)
-                .await
-            {
-                Ok(answer) => answer
-                    .json::<ApiResources>()
-                    .map_err(|error| LookError::from(&error))?,
+            let served = match self.resources(&resource.group, &version.version).await {
+                Ok(served) => served,
                 Err(error) => return unknown_or_retry(error),
             };
-            if served
-                .resources
-                .iter()
-                .any(|served| served.name == *resource.plural)
-            {
+            if served.iter().any(|served| served.name == *resource.plural) {
                 return Ok(OwnerState::Unknown(format!(
                     "{resource} is served at {} but not at {}",
                     version.version, resource.version
@@ -312,4 +372,8 @@ struct ApiResources {
 #[derive(Deserialize)]
 struct ApiResource {
     name: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    namespaced: bool,
 }

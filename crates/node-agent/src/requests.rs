@@ -103,7 +103,7 @@ impl Api {
         );
         let answer = match self.executor.read(&request, Class::Evidence).await {
             Ok(answer) => answer,
-            Err(error) if is_gone(&error, &self.pods, key) => return Ok(None),
+            Err(error) if error.is_gone(&self.pods, key) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
         let pod = self.pod_decoders.read(&answer);
@@ -126,7 +126,7 @@ impl Api {
         let request = Request::get(self.records.object_path(record));
         let answer = match self.executor.read(&request, Class::Evidence).await {
             Ok(answer) => answer,
-            Err(error) if is_gone(&error, &self.records, record) => return Ok(Wish::None),
+            Err(error) if error.is_gone(&self.records, record) => return Ok(Wish::None),
             Err(error) => return Err(error.into()),
         };
         let decoder: JsonDecoder<Record> = JsonDecoder::new(DecodeContext::default());
@@ -147,7 +147,7 @@ impl Api {
             let request = Request::get(self.records.object_path(key));
             let answer = match self.executor.read(&request, Class::Evidence).await {
                 Ok(answer) => answer,
-                Err(error) if is_gone(&error, &self.records, key) => return Ok(()),
+                Err(error) if error.is_gone(&self.records, key) => return Ok(()),
                 Err(error) => return Err(error.into()),
             };
             let live: Value = answer.json()?;
@@ -159,7 +159,7 @@ impl Api {
                 .query("fieldManager", FIELD_MANAGER);
             match self.executor.write(&request, Class::Write).await {
                 Ok(Sent::Applied(_) | Sent::DryRun) => return Ok(()),
-                Err(error) if is_gone(&error, &self.records, key) => return Ok(()),
+                Err(error) if error.is_gone(&self.records, key) => return Ok(()),
                 Err(error) if error.class() == ErrorClass::Conflict => {
                     let next = Backoff::CONFLICT.ceiling_after(ceiling);
                     ceiling = Some(next);
@@ -171,12 +171,6 @@ impl Api {
         }
         Err(ApiError::Conflict(key.clone()))
     }
-}
-
-fn is_gone(error: &RequestError, resource: &Resource, key: &ObjectKey) -> bool {
-    error
-        .api()
-        .is_some_and(|api| api.is_not_found_naming(resource, key))
 }
 
 /// The patch that writes a report, or nothing if there is nothing to write.

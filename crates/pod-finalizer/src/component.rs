@@ -11,7 +11,6 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use belayer_core::executor::Executor;
 use belayer_core::facts::{QueryCache, Waiter};
 use belayer_core::http::RequestError;
 use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
@@ -23,7 +22,7 @@ use belayer_holds::decision::Decision;
 use belayer_holds::names;
 use belayer_holds::namespace::NamespaceQuery;
 use belayer_holds::owner::OwnerQuery;
-use belayer_holds::runner::{Change, Component, Recorded};
+use belayer_holds::runner::{Change, Component, StepContext, Stepped};
 use belayer_holds::selection::UnselectedBy;
 
 use crate::argo::NodeQuery;
@@ -380,6 +379,7 @@ impl Component<Pod> for PodFinalizer {
     type Snapshot = Snapshot;
     type Evidence = Evidence;
     type Query = PodQuery;
+    type Step = ();
 
     fn name(&self) -> &'static str {
         NAME
@@ -458,12 +458,18 @@ impl Component<Pod> for PodFinalizer {
         }
     }
 
-    fn record<'a>(
+    /// Records the pod's outcome.
+    fn step<'a>(
         &'a self,
-        pod: &'a Stored<Pod>,
-        executor: &'a Executor,
-    ) -> BoxFuture<'a, Result<Recorded, RequestError>> {
-        Box::pin(self.world.outcomes.record(&pod.object, executor))
+        pod: Option<&'a Stored<Pod>>,
+        _: &'a Snapshot,
+        (): (),
+        context: &'a StepContext<'a>,
+    ) -> BoxFuture<'a, Result<Stepped, RequestError>> {
+        match pod {
+            Some(pod) => Box::pin(self.world.outcomes.record(pod, context.executor)),
+            None => Box::pin(std::future::ready(Ok(Stepped::Done))),
+        }
     }
 }
 

@@ -56,7 +56,7 @@ pub fn decide(snapshot: &Snapshot, now: Timestamp) -> PodDecision {
 fn held(pod: &PodView, snapshot: &Snapshot, now: Timestamp) -> PodDecision {
     let decision = match weigh(pod, snapshot.mass_release, now) {
         Verdict::Release(row, evidence) => released(row, evidence, pod),
-        Verdict::Record => Decision::write(row::CAPTURE, Write::Record),
+        Verdict::Record => Decision::write(row::CAPTURE, Write::Step(())),
         Verdict::Keep(reasons) => keep(pod, reasons, now).looking_again_within(snapshot.resync),
     };
     match capture::refusal(pod) {
@@ -80,7 +80,7 @@ fn unheld(pod: &PodView, snapshot: &Snapshot, now: Timestamp) -> PodDecision {
         // With a hold it would be released at once: none is added.
         Verdict::Release(_, evidence) => cleanup::decide(pod, evidence, now),
         // It has ended already: a hold would outlast nothing but the record.
-        Verdict::Record => Decision::write(row::CAPTURE, Write::Record),
+        Verdict::Record => Decision::write(row::CAPTURE, Write::Step(())),
         // An owner that the cache lacks may be gone: better to know than to write twice.
         Verdict::Keep(reasons) if reasons.asks_now() => reasons.decision(row::ADD_HOLD),
         Verdict::Keep(_) => match (closed(snapshot.gate), profile.mode) {

@@ -4,24 +4,25 @@
 //! It is kept up to date by every event, before the event's key is queued, so that a decision
 //! finds the numbers its event made.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use belayer_core::object::ObjectKey;
-use belayer_holds::selection::{Guard, UnselectedBy};
+use belayer_holds::held_objects::{Noted, Tally};
 
 use crate::backlog::{Backlog, Limits};
 use crate::profile::MaxUnselected;
 use crate::snapshot::{Ended, Gate, MassRelease};
 
+pub use belayer_holds::held_objects::{Counts, Selected};
+
 /// What is noted about a held pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldPod {
-    /// Whether a profile selects it.
+    /// Whether a profile selects it; if not, rule 4 of the table releases it.
     pub selected: Selected,
     /// Whether its phase is terminal.
     pub ended: Ended,
@@ -31,40 +32,19 @@ pub struct HeldPod {
     pub status_too_large: bool,
 }
 
-impl HeldPod {
+impl Noted for HeldPod {
     /// Since when it counts as backlog, if it does.
-    fn waits_since(self) -> Option<Timestamp> {
+    fn waits_since(&self) -> Option<Timestamp> {
         self.deleting.filter(|_| !self.status_too_large)
     }
-}
 
-/// Whether a profile selects a held pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Selected {
-    /// One does.
-    Yes,
-    /// None does (rule 4 of the table), for this reason.
-    No(UnselectedBy),
-}
-
-impl Selected {
-    fn unselected(self) -> Option<UnselectedBy> {
-        match self {
-            Self::Yes => None,
-            Self::No(by) => Some(by),
-        }
+    fn selected(&self) -> Selected {
+        self.selected
     }
-}
 
-/// The numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Counts {
-    /// Held pods.
-    pub held: usize,
-    /// Held pods that no profile selects.
-    pub unselected: usize,
-    /// Held pods that are being deleted: the backlog.
-    pub waiting: usize,
+    fn with_selected(self, selected: Selected) -> Self {
+        Self { selected, ..self }
+    }
 }
 
 /// Counts held pods, and opens and closes the backlog gate by them.
@@ -75,10 +55,7 @@ pub struct HeldObjects {
 
 #[derive(Debug)]
 struct Inner {
-    pods: HashMap<ObjectKey, HeldPod>,
-    waiting: BTreeSet<(Timestamp, ObjectKey)>,
-    counts: Counts,
-    guard: Guard,
+    pods: Tally<HeldPod>,
     backlog: Backlog,
 }
 
@@ -110,10 +87,7 @@ impl HeldObjects {
     /// Nothing is held yet; with these limits.
     pub fn new(max_unselected: MaxUnselected, limits: Limits) -> Self {
         let inner = Inner {
-            pods: HashMap::new(),
-            waiting: BTreeSet::new(),
-            counts: Counts::default(),
-            guard: Guard::new(max_unselected),
+            pods: Tally::new(max_unselected),
             backlog: Backlog::new(limits),
         };
         Self {
@@ -143,12 +117,12 @@ impl HeldObjects {
 
     /// The numbers now.
     pub fn counts(&self) -> Counts {
-        self.inner.lock().counts
+        self.inner.lock().pods.counts()
     }
 
     /// The deletion timestamp that has waited longest.
     pub fn oldest_waiting(&self) -> Option<Timestamp> {
-        self.inner.lock().waiting.first().map(|(since, _)| *since)
+        self.inner.lock().pods.oldest_waiting()
     }
 
     /// Above how many waiting pods no holds are added.
@@ -180,7 +154,7 @@ impl HeldObjects {
     /// How things stand.
     pub fn standing(&self) -> Standing {
         let mut inner = self.inner.lock();
-        let (mass_release, kept_in) = inner.guard.exceeded();
+        let (mass_release, kept_in) = inner.pods.exceeded();
         Standing {
             gate: inner.backlog.cluster_gate(),
             closed: inner.backlog.closed().into_iter().collect(),
@@ -191,122 +165,44 @@ impl HeldObjects {
 
     /// Whether this pod may be released because no profile selects it.
     pub fn mass_release(&self, key: &ObjectKey) -> MassRelease {
-        let mut inner = self.inner.lock();
-        let by = inner
-            .pods
-            .get(key)
-            .and_then(|pod| pod.selected.unselected());
-        let namespace = key.shared_namespace();
-        by.map_or(MassRelease::Within, |by| inner.guard.of(namespace, by))
+        self.inner.lock().pods.mass_release(key)
     }
 
     /// How many unselected pods are kept.
     pub fn kept(&self) -> usize {
-        self.inner.lock().guard.kept()
+        self.inner.lock().pods.kept()
     }
 
     /// All held pods, sorted by key: for `/debug/holds`.
     pub fn list(&self) -> Vec<(ObjectKey, HeldPod)> {
-        let mut all: Vec<_> = self
-            .inner
-            .lock()
-            .pods
-            .iter()
-            .map(|(k, p)| (k.clone(), *p))
-            .collect();
-        all.sort_by(|(a, _), (b, _)| a.cmp(b));
-        all
+        self.inner.lock().pods.list()
     }
 
     /// The keys of held pods that no profile selects, sorted.
     pub fn unselected(&self) -> Vec<ObjectKey> {
-        let unselected =
-            |(key, pod): (&ObjectKey, &HeldPod)| pod.selected.unselected().map(|_| key.clone());
-        let mut keys: Vec<_> = self
-            .inner
-            .lock()
-            .pods
-            .iter()
-            .filter_map(unselected)
-            .collect();
-        keys.sort();
-        keys
+        self.inner.lock().pods.unselected()
     }
 }
 
 impl Inner {
     fn note(&mut self, key: &ObjectKey, pod: Option<HeldPod>) {
-        let known = self.pods.get(key).copied();
-        let pod = pod.map(|pod| HeldPod {
-            selected: match (known.map(|known| known.selected), pod.selected) {
-                (Some(Selected::No(since)), Selected::No(_)) => Selected::No(since),
-                (_, now) => now,
-            },
-            ..pod
-        });
-        if known == pod {
-            return;
-        }
-        let namespace = key.shared_namespace();
-        let unselected = |pod: HeldPod| pod.selected.unselected();
-        let (was, is) = (known.map(unselected), pod.map(unselected));
-        if was != is {
-            if let Some(by) = was {
-                self.guard.remove(namespace, by);
-            }
-            if let Some(by) = is {
-                self.guard.add(namespace, by);
-            }
-        }
-        let (was, is) = (
-            known.and_then(HeldPod::waits_since),
-            pod.and_then(HeldPod::waits_since),
+        let waits = |pod: HeldPod| pod.waits_since();
+        let (is, was) = (
+            pod.and_then(waits),
+            self.pods.note(key, pod).and_then(waits),
         );
         match (was, is) {
-            (None, Some(_)) => self.backlog.add(namespace),
-            (Some(_), None) => self.backlog.remove(namespace),
+            (None, Some(_)) => self.backlog.add(key.shared_namespace()),
+            (Some(_), None) => self.backlog.remove(key.shared_namespace()),
             _ => {}
         }
-        if was != is {
-            if let Some(since) = was {
-                self.waiting.remove(&(since, key.clone()));
-            }
-            if let Some(since) = is {
-                self.waiting.insert((since, key.clone()));
-            }
-        }
-        if let Some(before) = known {
-            self.counts.subtract(before);
-        }
-        match pod {
-            Some(pod) => {
-                self.counts.add(pod);
-                self.pods.insert(key.clone(), pod);
-            }
-            None => {
-                self.pods.remove(key);
-            }
-        }
-    }
-}
-
-impl Counts {
-    fn add(&mut self, pod: HeldPod) {
-        self.held += 1;
-        self.unselected += usize::from(pod.selected != Selected::Yes);
-        self.waiting += usize::from(pod.waits_since().is_some());
-    }
-
-    fn subtract(&mut self, pod: HeldPod) {
-        self.held -= 1;
-        self.unselected -= usize::from(pod.selected != Selected::Yes);
-        self.waiting -= usize::from(pod.waits_since().is_some());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use belayer_holds::selection::UnselectedBy;
 
     const RUNNING: HeldPod = HeldPod {
         selected: Selected::Yes,

@@ -22,6 +22,7 @@ use belayer_core::executor::{Class, Executor};
 use belayer_core::http::{ErrorClass, PatchKind, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::ticks::Ticks;
+use belayer_holds::held_objects;
 use belayer_holds::holding::HoldSwitch;
 use belayer_holds::names;
 
@@ -220,14 +221,9 @@ impl PeriodicTask {
 /// Reports the held objects as metrics.
 fn publish(finalizer: &PodFinalizer, standing: &Standing, now: Timestamp) {
     let held_objects = finalizer.held_objects();
-    let counts = held_objects.counts();
+    let (counts, oldest) = (held_objects.counts(), held_objects.oldest_waiting());
+    held_objects::publish(NAME, counts, oldest, now);
     let gauge = |name, value: f64| metrics::gauge!(name, "controller" => NAME).set(value);
-    gauge(belayer_metrics::HOLDS, counts.held as f64);
-    gauge(belayer_metrics::WAITING, counts.waiting as f64);
-    let oldest = held_objects
-        .oldest_waiting()
-        .map_or(0.0, |since| now.duration_since(since).as_secs_f64());
-    gauge(belayer_metrics::OLDEST_WAITING, oldest.max(0.0));
     let all = if standing.gate == Gate::Closed {
         1.0
     } else {

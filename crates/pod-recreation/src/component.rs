@@ -1,5 +1,5 @@
 //! pod-recreation as a component of the pods' runner: its hold. What it notes of pods and records wakes
-//! the [`machine`](crate::machine) of the records, which does the rest.
+//! the [rules of the records](crate::recreations), which do the rest.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub struct Parts {
     pub looks: QueryCache<OwnerQuery>,
     /// The queue of the pods' runner.
     pub pods_queue: WorkQueue<ObjectKey>,
-    /// The queue of the records' machine.
+    /// The queue of the records' runner.
     pub queue: WorkQueue<ObjectKey>,
 }
 
@@ -220,8 +220,8 @@ impl PodRecreation {
         }
     }
 
-    /// Wakes the pod of a record, and remembers whose record somebody deleted. The machine itself is
-    /// told by its own handler.
+    /// Wakes the pod of a record, and remembers whose record somebody deleted. The records' runner has a
+    /// handler of its own.
     pub fn on_record(&self, event: &Event<Record>) {
         let record = match event {
             Event::Added { object, .. } => object,
@@ -447,6 +447,7 @@ impl Component<Pod> for PodRecreation {
     type Snapshot = HoldSnapshot;
     type Evidence = Evidence;
     type Query = OwnerQuery;
+    type Step = ();
 
     fn name(&self) -> &'static str {
         NAME

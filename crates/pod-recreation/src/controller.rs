@@ -8,13 +8,13 @@ use futures::future::BoxFuture;
 use belayer_controller::config::{Problem, Section};
 use belayer_controller::context::{ControllerContext, Watched, WorkerGroup, zeros};
 use belayer_controller::{Configured, Controller, Crd, Hold, Needs, Site};
-use belayer_core::executor::Tickets;
 use belayer_core::object::Resource;
 use belayer_core::slim::{Keep, ObjectMeta, Pod};
 use belayer_core::workqueue::WorkQueue;
 use belayer_holds::names::POD_RECREATION_HOLD;
 use belayer_holds::owned;
 use belayer_holds::owner::OwnerReader;
+use belayer_holds::runner::Runner;
 use belayer_holds::selection::Selected;
 use belayer_inspect::explain::Explainer;
 use belayer_inspect::preflight::{Kind, Part, Policy};
@@ -23,8 +23,8 @@ use belayer_inspect::reader::Reader;
 use crate::component::{self, Parts, PodRecreation};
 use crate::config::{KEY, PodRecreationConfig, Settings};
 use crate::keys::KEYS;
-use crate::machine::{self, Machine};
 use crate::record::Record;
+use crate::recreations::{self, Recreations};
 use crate::{NAME, api, crd, debug, evidence, explainer, rights};
 
 /// Name of the queue of records.
@@ -140,7 +140,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         |builder| builder,
     );
     let queue = WorkQueue::new(QUEUE);
-    let oracle = OwnerReader::new(
+    let owner_reader = OwnerReader::new(
         Arc::clone(&shared.executor),
         shared.decoders(Keep::nothing()),
     );
@@ -151,25 +151,22 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
             records: watched.store.clone(),
             namespaces: namespaces.store.clone(),
             owners: owners.stores(),
-            looks: shared.facts(oracle, pods.wake()),
+            looks: shared.facts(owner_reader.clone(), pods.wake()),
             pods_queue: pods.queue.clone(),
             queue: queue.clone(),
         },
     ));
-    let tickets = Tickets::new(&shared.executor, queue.clone());
-    let machine = Machine::new(machine::Parts {
+    let recreations = Arc::new(Recreations::new(recreations::Parts {
         component: Arc::clone(&recreation),
         pod_decoders: pods.watched.decoders.clone(),
         record_decoders: watched.decoders.clone(),
-        owners: Arc::new(OwnerReader::new(
-            Arc::clone(tickets.executor()),
-            shared.decoders(Keep::nothing()),
-        )),
-        tickets,
+        owners: owner_reader,
         events: shared.events.clone(),
         switch: shared.switch.clone(),
-        clock: Arc::new(belayer_core::ambient::now),
-    });
+    }));
+    let runner = Runner::builder(shared.runner(&watched, &queue, &[]))
+        .component(Arc::clone(&recreations))
+        .build();
 
     let told = Arc::clone(&recreation);
     pods.watched.on_event(move |event| told.on_pod(event));
@@ -182,19 +179,18 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
     }
     let told = Arc::clone(&recreation);
     watched.on_event(move |event| told.on_record(event));
-    watched.informer().add_handler(Arc::new(machine.clone()));
+    watched.informer().add_handler(Arc::new(runner.clone()));
 
     context.debug.add(NAME, &recreation, |it| debug::report(it));
     let workers = settings.workers;
-    let breakers = machine.clone();
     let pods_state = pods.watched.store.watch_state();
     let feed = watched.into_feed();
     context.crews.push(WorkerGroup {
         name: QUEUE,
         queue,
         needs: vec![feed.state(), pods_state],
-        start: Box::new(move || machine.work(workers)),
-        beside: vec![Box::new(|stop| breakers.run_beside(stop).boxed())],
+        start: Box::new(move || runner.work(workers)),
+        beside: vec![Box::new(|stop| recreations.run_beside(stop).boxed())],
     });
     // Its kind may not be installed: the others run all the same.
     context.optional.push(feed);

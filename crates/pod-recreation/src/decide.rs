@@ -234,7 +234,7 @@ fn ended(record: &Record, pod: Option<&PodView>, ttl: Duration, now: Timestamp) 
 }
 
 /// A pod that an old leader created after its record had ended: the record knows nothing of it, and it
-/// has not started. That we created it the machine looks at before it is deleted.
+/// has not started. That we created it is looked at before it is deleted.
 pub fn is_in_vain(record: &Record, pod: &PodView) -> bool {
     let status = &record.status;
     let this = Some(pod.uid.as_str());
@@ -267,4 +267,4 @@ fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -189,7 +189,7 @@ fn successor(snapshot: &HoldSnapshot, mark: &Mark) -> HoldDecision {
     {
         return release(row::RECREATING, Evidence::Recreating(intended));
     }
-    // The record knows of it: that it is gone tells the machine enough.
+    // The record knows of it: that it is gone tells the record's rules enough.
     let known = status.pod_uid.as_deref() == this || status.rejected_uid.as_deref() == this;
     if known && pod.is_deleting() {
         return release(row::DELETED, Evidence::DeletedFirst);

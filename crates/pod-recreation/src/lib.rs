@@ -14,14 +14,15 @@ pub mod explain;
 mod explainer;
 pub mod holds;
 pub mod keys;
-pub mod machine;
 pub mod proof;
 pub mod reason;
 pub mod record;
+pub mod recreations;
 pub mod rights;
 pub mod row;
 pub mod snapshot;
 pub mod storm;
+pub mod transitions;
 
 pub use component::PodRecreation;
 pub use config::Settings;

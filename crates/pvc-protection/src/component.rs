@@ -13,6 +13,7 @@ use belayer_core::object::ObjectKey;
 use belayer_core::slim::{Claim, ObjectMeta, Pod};
 use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::decision::Decision;
+use belayer_holds::held_objects::Noted as _;
 use belayer_holds::names::KUBERNETES_PVC_PROTECTION;
 use belayer_holds::owner::OwnerQuery;
 use belayer_holds::runner::{Change, Component};
@@ -141,15 +142,16 @@ impl PvcProtection {
         match event {
             Event::Added { object, .. } => self.note(&object.meta),
             Event::Updated { new, .. } => self.note(&new.meta),
-            Event::Deleted { last, .. } => self.noted(&last.meta, Entry::Free),
+            Event::Deleted { last, .. } => self.noted(&last.meta, None),
             _ => {}
         }
     }
 
     /// All claims that wait, the longest waiting first.
     pub fn waiting(&self) -> Vec<Waiting> {
-        let waiting = self.held_objects.list_waiting().into_iter();
-        let waits = |(since, key): (Timestamp, ObjectKey)| {
+        let waiting = self.held_objects.waiting().into_iter();
+        let waits = |(key, entry): (ObjectKey, Entry)| {
+            let since = entry.waits_since()?;
             let users = match self.claims.lookup(&key) {
                 Lookup::Found(claim) => match self.cached_users(&claim.meta) {
                     CachedUsers::Known { users, .. } => Some(users),
@@ -157,9 +159,9 @@ impl PvcProtection {
                 },
                 Lookup::Absent | Lookup::Unknown => None,
             };
-            Waiting { key, since, users }
+            Some(Waiting { key, since, users })
         };
-        waiting.map(waits).collect()
+        waiting.filter_map(waits).collect()
     }
 
     /// What is seen of who else protects claims here.
@@ -209,17 +211,17 @@ impl PvcProtection {
 
     fn note(&self, claim: &ObjectMeta) {
         let entry = match claim.deletion_timestamp {
-            deleting if self.hold_of(claim).keeps() => Entry::Held { deleting },
-            Some(since) if self.is_advised_on(claim) => Entry::Waits { since },
-            _ => Entry::Free,
+            deleting if self.hold_of(claim).keeps() => Some(Entry::Held { deleting }),
+            Some(since) if self.is_advised_on(claim) => Some(Entry::Waits { since }),
+            _ => None,
         };
         self.noted(claim, entry);
     }
 
-    fn noted(&self, claim: &ObjectMeta, entry: Entry) {
+    fn noted(&self, claim: &ObjectMeta, entry: Option<Entry>) {
         let before = self.held_objects.note(&claim.key, entry);
-        let waited = matches!(before, Entry::Held { deleting: Some(_) });
-        if waited && entry == Entry::Free {
+        let waited = matches!(before, Some(Entry::Held { deleting: Some(_) }));
+        if waited && entry.is_none() {
             self.ledger.gone(&claim.uid);
         }
     }
@@ -291,6 +293,7 @@ impl Component<Claim> for PvcProtection {
     type Snapshot = Snapshot;
     type Evidence = Evidence;
     type Query = ClaimQuery;
+    type Step = ();
 
     fn name(&self) -> &'static str {
         NAME

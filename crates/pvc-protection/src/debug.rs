@@ -28,8 +28,8 @@ pub(crate) fn report(protection: &PvcProtection) -> Value {
     json!({
         // Nothing while Belayer only advises.
         "finalizer": Some(protection.mode().hold()).filter(|_| protection.mode().adds_holds()),
-        "held": protection.held_objects().held(),
-        "waiting": protection.held_objects().waiting(),
+        "held": protection.held_objects().counts().held,
+        "waiting": protection.held_objects().counts().waiting,
         "claims": waiting,
     })
 }

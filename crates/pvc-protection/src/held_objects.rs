@@ -1,30 +1,12 @@
-//! Counts of PVCs: how many are held, how many wait for their deletion, and since when.
+//! What is noted about PVCs that are held, or whose deletion waits.
 
-use std::collections::BTreeSet;
-
-use hashbrown::HashMap;
 use jiff::Timestamp;
-use parking_lot::Mutex;
 
-use belayer_core::object::ObjectKey;
-
-/// Counts held and waiting claims. Kept up to date by every event of the claims.
-#[derive(Debug, Default)]
-pub struct HeldObjects(Mutex<Inner>);
-
-#[derive(Debug, Default)]
-struct Inner {
-    /// The entry of each PVC that is not free.
-    noted: HashMap<ObjectKey, Entry>,
-    held: usize,
-    waiting: BTreeSet<(Timestamp, ObjectKey)>,
-}
+use belayer_holds::held_objects::{self, Noted};
 
 /// What is noted about a PVC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entry {
-    /// It is not held, or not there any more.
-    Free,
     /// It is held.
     Held {
         /// Its deletion timestamp.
@@ -37,85 +19,51 @@ pub enum Entry {
     },
 }
 
-impl Entry {
-    /// Since when its deletion waits, if it does.
-    fn waits(self) -> Option<Timestamp> {
-        match self {
-            Self::Free => None,
+/// Counts held and waiting PVCs.
+pub type HeldObjects = held_objects::HeldObjects<Entry>;
+
+impl Noted for Entry {
+    fn waits_since(&self) -> Option<Timestamp> {
+        match *self {
             Self::Held { deleting } => deleting,
             Self::Waits { since } => Some(since),
         }
     }
 
-    fn is_held(self) -> bool {
+    fn is_held(&self) -> bool {
         matches!(self, Self::Held { .. })
-    }
-}
-
-impl HeldObjects {
-    /// Notes what `key` is now; says what it was.
-    pub fn note(&self, key: &ObjectKey, entry: Entry) -> Entry {
-        let mut inner = self.0.lock();
-        let before = match entry {
-            Entry::Free => inner.noted.remove(key),
-            entry => inner.noted.insert(key.clone(), entry),
-        }
-        .unwrap_or(Entry::Free);
-        if let Some(since) = before.waits() {
-            inner.waiting.remove(&(since, key.clone()));
-        }
-        if let Some(since) = entry.waits() {
-            inner.waiting.insert((since, key.clone()));
-        }
-        inner.held = inner.held + usize::from(entry.is_held()) - usize::from(before.is_held());
-        before
-    }
-
-    /// How many claims are held.
-    pub fn held(&self) -> usize {
-        self.0.lock().held
-    }
-
-    /// How many claims are noted whose deletion waits.
-    pub fn waiting(&self) -> usize {
-        self.0.lock().waiting.len()
-    }
-
-    /// The deletion timestamp that has waited longest.
-    pub fn oldest_waiting(&self) -> Option<Timestamp> {
-        self.0.lock().waiting.first().map(|(since, _)| *since)
-    }
-
-    /// All claims whose deletion waits, the longest waiting first.
-    pub fn list_waiting(&self) -> Vec<(Timestamp, ObjectKey)> {
-        self.0.lock().waiting.iter().cloned().collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use belayer_core::object::ObjectKey;
 
     #[test]
     fn claims_are_counted_once_however_often_they_are_noted() {
         let held_objects = HeldObjects::default();
+        let numbers = || {
+            let counts = held_objects.counts();
+            (counts.held, counts.waiting)
+        };
         let key = |name: &str| ObjectKey::new("shop", name);
         let at = |second| Timestamp::from_second(second).ok();
         for _ in 0..2 {
-            held_objects.note(&key("a"), Entry::Held { deleting: None });
-            held_objects.note(&key("b"), Entry::Held { deleting: at(20) });
-            held_objects.note(&key("c"), Entry::Held { deleting: at(10) });
+            held_objects.note(&key("a"), Some(Entry::Held { deleting: None }));
+            held_objects.note(&key("b"), Some(Entry::Held { deleting: at(20) }));
+            held_objects.note(&key("c"), Some(Entry::Held { deleting: at(10) }));
         }
-        assert_eq!((held_objects.held(), held_objects.waiting()), (3, 2));
+        assert_eq!(numbers(), (3, 2));
         assert_eq!(held_objects.oldest_waiting(), at(10));
-        held_objects.note(&key("c"), Entry::Free);
-        held_objects.note(&key("a"), Entry::Held { deleting: at(30) });
-        held_objects.note(&key("x"), Entry::Free);
-        assert_eq!((held_objects.held(), held_objects.waiting()), (2, 2));
+        held_objects.note(&key("c"), None);
+        held_objects.note(&key("a"), Some(Entry::Held { deleting: at(30) }));
+        held_objects.note(&key("x"), None);
+        assert_eq!(numbers(), (2, 2));
         assert_eq!(held_objects.oldest_waiting(), at(20));
-        assert_eq!(held_objects.list_waiting().len(), 2);
+        assert_eq!(held_objects.waiting().len(), 2);
         let since = Timestamp::UNIX_EPOCH;
-        held_objects.note(&key("b"), Entry::Waits { since });
-        assert_eq!((held_objects.held(), held_objects.waiting()), (1, 2));
+        held_objects.note(&key("b"), Some(Entry::Waits { since }));
+        assert_eq!(numbers(), (1, 2));
     }
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use belayer_core::executor::Writes;
 use belayer_core::ticks::Ticks;
+use belayer_holds::held_objects;
 
 use crate::advice::{Advice, SWITCH_OFF};
 use crate::component::{NAME, PvcProtection};
@@ -58,7 +58,9 @@ impl PeriodicTask {
         let mut ticks = Ticks::every(TICK, cancel);
         let mut next_signs = Instant::now();
         while ticks.next().await.is_some() {
-            publish(&self.protection, belayer_core::ambient::now());
+            let held = self.protection.held_objects();
+            let (counts, oldest) = (held.counts(), held.oldest_waiting());
+            held_objects::publish(NAME, counts, oldest, belayer_core::ambient::now());
             if self.writes == Writes::Sent && next_signs <= Instant::now() {
                 next_signs = Instant::now() + SIGNS_EVERY;
                 self.advise();
@@ -76,15 +78,4 @@ impl PeriodicTask {
             }
         }
     }
-}
-
-fn publish(protection: &PvcProtection, now: Timestamp) {
-    let held_objects = protection.held_objects();
-    let gauge = |name, value: f64| metrics::gauge!(name, "controller" => NAME).set(value);
-    gauge(belayer_metrics::HOLDS, held_objects.held() as f64);
-    gauge(belayer_metrics::WAITING, held_objects.waiting() as f64);
-    let oldest = held_objects
-        .oldest_waiting()
-        .map_or(0.0, |since| now.duration_since(since).as_secs_f64());
-    gauge(belayer_metrics::OLDEST_WAITING, oldest.max(0.0));
 }

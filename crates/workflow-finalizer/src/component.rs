@@ -117,7 +117,9 @@ impl WorkflowFinalizer {
                     self.raise_pods(&new.object.0);
                 }
             }
-            Event::Deleted { last, .. } => self.held_objects.note(&last.object.0.key, None),
+            Event::Deleted { last, .. } => {
+                self.held_objects.note(&last.object.0.key, None);
+            }
             Event::Unserved => {
                 self.held_objects.clear();
                 tracing::warn!(kind = %self.rule.kind, "this kind is not served: its objects are held once it is");
@@ -311,6 +313,7 @@ impl Component<OwnerMeta> for WorkflowFinalizer {
     type Snapshot = Snapshot;
     type Evidence = Evidence;
     type Query = WorkflowQuery;
+    type Step = ();
 
     fn name(&self) -> &'static str {
         NAME

@@ -13,6 +13,7 @@ use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::Namespace;
 use belayer_core::ticks::Ticks;
 use belayer_holds::decision::{Notice, Severity};
+use belayer_holds::held_objects::{self, Counts};
 use belayer_holds::names;
 use belayer_holds::selection::MassRelease;
 
@@ -128,13 +129,14 @@ fn tell(
 /// Reports the held objects of all kinds as metrics.
 fn publish(kinds: &[Arc<WorkflowFinalizer>], now: Timestamp) {
     let gauge = |name, value: f64| metrics::gauge!(name, "controller" => NAME).set(value);
-    let (mut held, mut waiting, mut kept, mut remaining) = (0, 0, 0, 0);
+    let mut all = Counts::default();
+    let (mut kept, mut remaining) = (0, 0);
     let mut oldest: Option<Timestamp> = None;
     for kind in kinds {
         let held_objects = kind.held_objects();
         let counts = held_objects.counts();
-        held += counts.held;
-        waiting += counts.waiting;
+        all.held += counts.held;
+        all.waiting += counts.waiting;
         kept += held_objects.kept();
         if counts.waiting > 0 {
             let pods = held_objects.waiting();
@@ -148,10 +150,7 @@ fn publish(kinds: &[Arc<WorkflowFinalizer>], now: Timestamp) {
             (a, b) => a.or(b),
         };
     }
-    gauge(belayer_metrics::HOLDS, held as f64);
-    gauge(belayer_metrics::WAITING, waiting as f64);
+    held_objects::publish(NAME, all, oldest, now);
     gauge(belayer_metrics::UNSELECTED_KEPT, kept as f64);
     gauge(belayer_metrics::PODS_REMAINING, remaining as f64);
-    let age = oldest.map_or(0.0, |since| now.duration_since(since).as_secs_f64());
-    gauge(belayer_metrics::OLDEST_WAITING, age.max(0.0));
 }

@@ -140,6 +140,7 @@ impl Component<OwnerMeta> for Keeper {
     type Snapshot = ObjectMeta;
     type Evidence = Done;
     type Query = Infallible;
+    type Step = ();
 
     fn name(&self) -> &'static str {
         NAME

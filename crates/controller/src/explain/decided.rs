@@ -22,7 +22,7 @@ impl<E: Evidence, Q: std::fmt::Display> Decided<'_, E, Q> {
         match &self.decision.write {
             Some(Write::Release(_)) => Action::Release,
             Some(Write::AddHold) => Action::AddHold,
-            Some(Write::Record) => Action::Record,
+            Some(Write::Step(())) => Action::Record,
             Some(Write::Delete(_)) => Action::Delete,
             None if self.held || !self.decision.missing.is_empty() => Action::Keep,
             None => Action::Nothing,

@@ -213,7 +213,7 @@ impl Executor {
 
 /// The version in the response to a patch. A response without a version does not come from the API
 /// server; a proxy may have sent it, so it proves nothing.
-fn version_of(answer: &Answer) -> Option<ResourceVersion> {
+pub fn version_of(answer: &Answer) -> Option<ResourceVersion> {
     if media_type(&answer.content_type) == PROTOBUF {
         return object_version(&answer.body).ok();
     }

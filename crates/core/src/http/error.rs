@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::ApiError;
+use crate::object::{ObjectKey, Resource};
 
 /// Why a request failed.
 #[derive(Debug, thiserror::Error)]
@@ -142,6 +143,12 @@ impl RequestError {
             Self::Api(error) => Some(error),
             _ => None,
         }
+    }
+
+    /// Whether the server says that this object does not exist.
+    pub fn is_gone(&self, kind: &Resource, key: &ObjectKey) -> bool {
+        self.api()
+            .is_some_and(|api| api.is_not_found_naming(kind, key))
     }
 
     /// Whether the server says that `metadata.uid` is immutable. The version that the write named

@@ -75,6 +75,7 @@ impl Component<Pod> for OwnerEnds {
     type Snapshot = Snapshot;
     type Evidence = EndedOwner;
     type Query = OwnerQuery;
+    type Step = ();
 
     fn name(&self) -> &'static str {
         self.0.name

@@ -4,13 +4,13 @@ use std::fmt::{Debug, Display};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 
-use futures::future::BoxFuture;
-
+use super::step::{AnyStep, StepContext, Stepped};
 use crate::decision::{Decision, Evidence, Missing, Notice, Release, Row, Write};
-use belayer_core::events::UNANSWERED;
-use belayer_core::executor::Executor;
+use belayer_core::events::{Regarding, UNANSWERED};
 use belayer_core::facts::Waiter;
 use belayer_core::http::RequestError;
 use belayer_core::informer::Stored;
@@ -25,11 +25,13 @@ use belayer_core::workqueue::Priority;
 /// no client, no async.
 pub trait Component<K: Slim>: Send + Sync + 'static {
     /// All that a decision reads.
-    type Snapshot: Debug + Send;
+    type Snapshot: Debug + Send + Sync;
     /// Why a release is safe.
     type Evidence: Evidence;
     /// What may have to be found out.
     type Query: Debug + Display + Send;
+    /// What it does itself where a decision says [`Write::Step`].
+    type Step: Debug + Send + Sync;
 
     /// Name of the component, such as `pod-finalizer`: a metric label.
     fn name(&self) -> &'static str;
@@ -43,38 +45,42 @@ pub trait Component<K: Slim>: Send + Sync + 'static {
     /// What stores and facts say about `object` now.
     fn observe(&self, object: &Stored<K>) -> Self::Snapshot;
 
+    /// The same about a key under which the store has no object, if the component has something to do there
+    /// all the same: it may have to create one. Nothing but a step can be decided about it.
+    fn observe_absent(&self, _key: &ObjectKey) -> Option<Self::Snapshot> {
+        None
+    }
+
     /// What follows from it.
-    fn decide(snapshot: &Self::Snapshot, now: Timestamp) -> Decision<Self::Evidence, Self::Query>;
+    fn decide(
+        snapshot: &Self::Snapshot,
+        now: Timestamp,
+    ) -> Decision<Self::Evidence, Self::Query, Self::Step>;
 
     /// Finds something out for `asker`, and wakes it.
     fn ask(&self, question: Self::Query, asker: Waiter<'_>);
 
-    /// Writes the component's record of `object`: what [`Write::Record`] asks for. One create, and
-    /// what has to be read for it. What came of it is for the next snapshot to tell.
+    /// The object that the notices of a decision are about, if not the one that is decided about.
+    fn regarding(&self, _snapshot: &Self::Snapshot) -> Option<Regarding> {
+        None
+    }
+
+    /// Takes a step: what [`Write::Step`] asks for. At most one write that is kept, and what has to be read
+    /// for it. It must be safe to take twice, and late.
     ///
     /// # Errors
     ///
-    /// What goes by itself: the runner comes back. A refusal is no error but
-    /// [`Recorded::Settled`].
-    fn record<'a>(
+    /// Those of its requests. The key comes back, as [`OnConflict::Requeue`](crate::conflict::OnConflict)
+    /// says; a step that knows better has no error but a [`Stepped`].
+    fn step<'a>(
         &'a self,
-        _object: &'a Stored<K>,
-        _executor: &'a Executor,
-    ) -> BoxFuture<'a, Result<Recorded, RequestError>> {
-        Box::pin(async { Ok(Recorded::Later(NO_RECORD)) })
+        _object: Option<&'a Stored<K>>,
+        _snapshot: &'a Self::Snapshot,
+        _step: Self::Step,
+        _context: &'a StepContext<'a>,
+    ) -> BoxFuture<'a, Result<Stepped, RequestError>> {
+        std::future::ready(Ok(Stepped::Done)).boxed()
     }
-}
-
-/// A component that has no record is not asked for one again soon.
-const NO_RECORD: Duration = Duration::from_secs(600);
-
-/// How an attempt to write a record ended that did not fail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Recorded {
-    /// It is written, or will never be: the next decision can go on.
-    Settled,
-    /// There is nothing final to be written yet, or nothing may be sent: later.
-    Later(Duration),
 }
 
 /// A change of one object.
@@ -149,14 +155,14 @@ impl<'a, K: Slim> Change<'a, K> {
 
 /// A component without its types.
 pub(super) trait AnyComponent<K: Slim>: Send + Sync {
-    fn name(&self) -> &'static str;
     fn interest(&self, change: &Change<'_, K>) -> Option<Priority>;
-    fn consider(&self, object: &Stored<K>, now: Timestamp) -> Considered;
-    fn record<'a>(
-        &'a self,
-        object: &'a Stored<K>,
-        executor: &'a Executor,
-    ) -> BoxFuture<'a, Result<Recorded, RequestError>>;
+    /// Nothing if there is no object and the component has nothing to do with its key.
+    fn consider(
+        &self,
+        key: &ObjectKey,
+        object: Option<&Stored<K>>,
+        now: Timestamp,
+    ) -> Option<Considered>;
 }
 
 /// What a component says, with its questions already asked.
@@ -165,7 +171,11 @@ pub(super) struct Considered {
     pub by: By,
     pub write: Option<AnyWrite>,
     pub notices: Vec<Notice>,
+    /// Whom the notices are about, if not the object.
+    pub regarding: Option<Regarding>,
     pub look_again: Option<Duration>,
+    /// The same to the moment.
+    pub due: Option<Duration>,
     /// Whether an answer is awaited that may release the object.
     pub asked: Asked,
 }
@@ -193,7 +203,7 @@ pub(super) enum Asked {
 pub(super) enum AnyWrite {
     AddHold(&'static str),
     Release(Release),
-    Record,
+    Step(AnyStep),
     Delete(Arc<dyn Evidence>),
 }
 
@@ -208,27 +218,23 @@ impl<C> Registered<C> {
 }
 
 impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
-    fn name(&self) -> &'static str {
-        self.component.name()
-    }
-
     fn interest(&self, change: &Change<'_, K>) -> Option<Priority> {
         self.component.interest(change)
     }
 
-    fn record<'a>(
-        &'a self,
-        object: &'a Stored<K>,
-        executor: &'a Executor,
-    ) -> BoxFuture<'a, Result<Recorded, RequestError>> {
-        self.component.record(object, executor)
-    }
-
-    fn consider(&self, object: &Stored<K>, now: Timestamp) -> Considered {
+    fn consider(
+        &self,
+        key: &ObjectKey,
+        object: Option<&Stored<K>>,
+        now: Timestamp,
+    ) -> Option<Considered> {
         let observed = LogicalTime::now();
-        let snapshot = self.component.observe(object);
+        let snapshot = match object {
+            Some(object) => self.component.observe(object),
+            None => self.component.observe_absent(key)?,
+        };
         let mut decision = C::decide(&snapshot, now);
-        tracing::trace!(key = %object.object.key(), ?snapshot, row = %decision.row, "decided");
+        tracing::trace!(%key, ?snapshot, row = %decision.row, "decided");
         let mut asked = Asked::No;
         for missing in std::mem::take(&mut decision.missing) {
             if let Missing::Answer { question, after } = missing {
@@ -237,7 +243,6 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
                 } else {
                     Asked::Later
                 });
-                let key = object.object.key();
                 let asker = Waiter {
                     key,
                     observed,
@@ -252,7 +257,12 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
         }
         let hold = self.component.hold();
         let adopted = decision.adopted;
-        Considered {
+        let regarding = if decision.notices.is_empty() {
+            None
+        } else {
+            self.component.regarding(&snapshot)
+        };
+        Some(Considered {
             by: By {
                 component: self.component.name(),
                 row: decision.row,
@@ -262,12 +272,17 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
                 Write::Release(evidence) => {
                     AnyWrite::Release(Release::new(hold, evidence).adopting(adopted))
                 }
-                Write::Record => AnyWrite::Record,
+                Write::Step(step) => {
+                    let component = Arc::clone(&self.component);
+                    AnyWrite::Step(AnyStep::new(component, object.cloned(), snapshot, step))
+                }
                 Write::Delete(evidence) => AnyWrite::Delete(Arc::new(evidence)),
             }),
             notices: decision.notices,
+            regarding,
             look_again: decision.look_again,
+            due: decision.due,
             asked,
-        }
+        })
     }
 }

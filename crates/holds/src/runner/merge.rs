@@ -2,13 +2,26 @@
 
 use std::sync::Arc;
 
-use crate::decision::{Evidence, Reach, Release};
+use crate::conflict::OnConflict;
+use crate::decision::{Evidence, Notice, Reach, Release};
 use crate::release::FinalizerPatch;
+use belayer_core::events::Regarding;
+use belayer_core::executor::Class;
 use belayer_core::slim::ObjectMeta;
 
 use super::component::{AnyWrite, By, Considered};
+use super::step::AnyStep;
 
-/// The one write about an object.
+/// What is done about one object.
+#[derive(Debug)]
+pub(super) enum Planned {
+    /// A component takes a step of its own.
+    Step(StepBy),
+    /// The runner writes.
+    Write(Merged),
+}
+
+/// A write of the runner.
 #[derive(Debug)]
 pub(super) enum Merged {
     /// Takes holds off.
@@ -19,10 +32,18 @@ pub(super) enum Merged {
     },
     /// Puts holds on.
     Hold { patch: FinalizerPatch, by: Vec<By> },
-    /// Has a component write its record.
-    Record { by: By },
     /// Deletes the object.
     Delete { by: By, evidence: Arc<dyn Evidence> },
+}
+
+/// A step, and what is reported once it is done.
+#[derive(Debug)]
+pub(super) struct StepBy {
+    pub by: By,
+    pub step: AnyStep,
+    pub notices: Vec<Notice>,
+    /// Whom the notices are about, if not the object.
+    pub regarding: Option<Regarding>,
 }
 
 impl Merged {
@@ -31,21 +52,50 @@ impl Merged {
         match self {
             Self::Release { releases, .. } => releases.iter().map(|(by, _)| *by).collect(),
             Self::Hold { by, .. } => by.clone(),
-            Self::Record { by } | Self::Delete { by, .. } => vec![*by],
+            Self::Delete { by, .. } => vec![*by],
+        }
+    }
+
+    /// What a conflict with it means.
+    pub(super) fn on_conflict(&self) -> OnConflict {
+        match self {
+            Self::Release { .. } | Self::Hold { .. } => OnConflict::Reread,
+            Self::Delete { .. } => OnConflict::Done,
+        }
+    }
+
+    /// How urgent it is: a release takes no token.
+    pub(super) fn class(&self) -> Class {
+        match self {
+            Self::Release { .. } => Class::Release,
+            Self::Hold { .. } | Self::Delete { .. } => Class::Write,
         }
     }
 }
 
-/// Merges the writes. Releases go first, then records, then holds, and a deletion last: one
+/// The step among what was decided about a key without an object: nothing else can be done about it.
+pub(super) fn step_of(considered: Vec<Considered>) -> Option<Planned> {
+    considered.into_iter().find_map(|one| match one.write {
+        Some(AnyWrite::Step(step)) => Some(Planned::Step(StepBy {
+            by: one.by,
+            step,
+            notices: one.notices,
+            regarding: one.regarding,
+        })),
+        _ => None,
+    })
+}
+
+/// Merges the writes. Releases go first, then steps, then holds, and a deletion last: one
 /// write, and the next decision says what is to follow. `None` if nothing would change.
 pub(super) fn merge(
     object: &ObjectMeta,
     ours: &[&'static str],
     considered: Vec<Considered>,
-) -> Option<Merged> {
+) -> Option<Planned> {
     let mut releases = Vec::new();
     let mut holds = Vec::new();
-    let (mut record, mut delete) = (None, None);
+    let (mut steps, mut delete) = (Vec::new(), None);
     for one in considered {
         match one.write {
             // Two components may know by the same evidence that a hold may go: it goes once.
@@ -55,7 +105,7 @@ pub(super) fn merge(
                     .any(|(_, first): &(By, Release)| is_covered(&release, first)) => {}
             Some(AnyWrite::Release(release)) => releases.push((one.by, release)),
             Some(AnyWrite::AddHold(hold)) => holds.push((one.by, hold)),
-            Some(AnyWrite::Record) => record = record.or(Some(one.by)),
+            Some(AnyWrite::Step(_)) => steps.push(one),
             Some(AnyWrite::Delete(evidence)) => delete = delete.or(Some((one.by, evidence))),
             None => {}
         }
@@ -72,17 +122,17 @@ pub(super) fn merge(
         let adopted = releases.iter().flat_map(|(_, release)| release.adopted());
         off.extend(adopted.map(|finalizer| &**finalizer));
         return FinalizerPatch::release(object, &off)
-            .map(|patch| Merged::Release { patch, releases });
+            .map(|patch| Planned::Write(Merged::Release { patch, releases }));
     }
-    if let Some(by) = record {
-        return Some(Merged::Record { by });
+    if let Some(step) = step_of(steps) {
+        return Some(step);
     }
     let on: Vec<&str> = holds.iter().map(|(_, hold)| *hold).collect();
     let by = holds.into_iter().map(|(by, _)| by).collect();
     if let Some(patch) = FinalizerPatch::hold(object, &on) {
-        return Some(Merged::Hold { patch, by });
+        return Some(Planned::Write(Merged::Hold { patch, by }));
     }
-    delete.map(|(by, evidence)| Merged::Delete { by, evidence })
+    delete.map(|(by, evidence)| Planned::Write(Merged::Delete { by, evidence }))
 }
 
 /// Whether `release` takes nothing off that `first` does not.
@@ -135,7 +185,9 @@ mod tests {
             },
             write: Some(write),
             notices: Vec::new(),
+            regarding: None,
             look_again: None,
+            due: None,
             asked: Asked::No,
         }
     }
@@ -147,9 +199,9 @@ mod tests {
         )
     }
 
-    fn left(merged: Option<Merged>) -> Option<Vec<String>> {
-        merged.map(|merged| match merged {
-            Merged::Release { patch, .. } | Merged::Hold { patch, .. } => {
+    fn left(planned: Option<Planned>) -> Option<Vec<String>> {
+        planned.map(|planned| match planned {
+            Planned::Write(Merged::Release { patch, .. } | Merged::Hold { patch, .. }) => {
                 patch.finalizers().to_vec()
             }
             other => panic!("no patch: {other:?}"),
@@ -188,7 +240,8 @@ mod tests {
             releases("a", "ours/a", Reach::OwnHold),
             releases("b", "ours/a", Reach::OwnHold),
         ];
-        let Some(Merged::Release { releases, .. }) = merge(&object(&["ours/a"]), OURS, said) else {
+        let planned = merge(&object(&["ours/a"]), OURS, said);
+        let Some(Planned::Write(Merged::Release { releases, .. })) = planned else {
             panic!("no release");
         };
         assert_eq!(releases.len(), 1);
@@ -219,20 +272,20 @@ mod tests {
     }
 
     #[test]
-    fn a_release_goes_before_a_record_and_a_record_before_a_hold_and_a_deletion() {
+    fn a_release_goes_before_a_step_and_a_step_before_a_hold_and_a_deletion() {
         let delete = || says("d", AnyWrite::Delete(Arc::new(Because(Reach::OwnHold))));
-        let record = || says("c", AnyWrite::Record);
+        let step = || says("c", AnyWrite::Step(AnyStep::scripted()));
         let hold = || says("b", AnyWrite::AddHold("ours/b"));
         let release = || releases("a", "ours/a", Reach::OwnHold);
         let kind = |said| match merge(&object(&["ours/a"]), OURS, said) {
-            Some(Merged::Release { .. }) => "release",
-            Some(Merged::Record { .. }) => "record",
-            Some(Merged::Hold { .. }) => "hold",
-            Some(Merged::Delete { .. }) => "delete",
+            Some(Planned::Step(_)) => "step",
+            Some(Planned::Write(Merged::Release { .. })) => "release",
+            Some(Planned::Write(Merged::Hold { .. })) => "hold",
+            Some(Planned::Write(Merged::Delete { .. })) => "delete",
             None => "nothing",
         };
-        assert_eq!(kind(vec![delete(), hold(), record(), release()]), "release");
-        assert_eq!(kind(vec![delete(), hold(), record()]), "record");
+        assert_eq!(kind(vec![delete(), hold(), step(), release()]), "release");
+        assert_eq!(kind(vec![delete(), hold(), step()]), "step");
         assert_eq!(kind(vec![delete(), hold()]), "hold");
         assert_eq!(kind(vec![delete()]), "delete");
     }

@@ -5,9 +5,11 @@
 //! fight. The runner also does the in-place retries on 409 and turns every other failure into a
 //! retry class: nothing is logged and forgotten.
 
+mod answers;
 mod component;
 mod merge;
 mod outcome;
+mod step;
 mod trace;
 mod work;
 
@@ -27,8 +29,9 @@ use belayer_core::workqueue::{Priority, WorkQueue, Workers};
 
 use crate::holding::HoldSwitch;
 use component::{AnyComponent, Registered};
-pub use component::{By, Change, Component, Recorded, Source};
+pub use component::{By, Change, Component, Source};
 pub use outcome::{ADOPTED, Executed, Observer, UNDECIDED, What, count_unread};
+pub use step::{StepContext, Stepped};
 use work::Due;
 
 /// Where decisions get their wall-clock time from.

@@ -150,8 +150,7 @@ impl NodeReader {
             }
             Err(error) => error,
         };
-        let api = error.api();
-        if api.is_some_and(|api| api.is_not_found_naming(&nodes, &key)) {
+        if error.is_gone(&nodes, &key) {
             return Ok(NodeState::Gone);
         }
         match error.class() {

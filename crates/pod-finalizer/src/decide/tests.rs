@@ -41,7 +41,7 @@ fn outcome(decision: &PodDecision) -> Expect {
     match &decision.write {
         Some(Write::AddHold) => Expect::Hold(row),
         Some(Write::Release(evidence)) => Expect::Release(row, evidence.name()),
-        Some(Write::Record) => Expect::Record(row),
+        Some(Write::Step(())) => Expect::Record(row),
         Some(Write::Delete(_)) => Expect::Delete(row),
         None if asks_now => Expect::Ask(row),
         None if decision.missing.is_empty() => Expect::Nothing(row),

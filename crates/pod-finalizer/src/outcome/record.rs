@@ -9,13 +9,14 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
 
-use belayer_core::executor::{Class, Executor, Sent, Writes};
+use belayer_core::executor::{Class, Executor, Writes};
 use belayer_core::http::{ErrorClass, METADATA_ONLY, Request, RequestError};
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, Uid};
 use belayer_core::slim::Pod;
 use belayer_core::workqueue::Backoff;
+use belayer_holds::conflict::OnConflict;
 use belayer_holds::names;
-use belayer_holds::runner::Recorded;
+use belayer_holds::runner::Stepped;
 use belayer_metrics::outcome as result;
 
 use super::build::{Pod as FullPod, Running};
@@ -93,18 +94,18 @@ impl Outcomes {
     /// # Errors
     ///
     /// What goes by itself.
-    pub async fn record(&self, pod: &Pod, executor: &Executor) -> Result<Recorded, RequestError> {
+    pub async fn record(&self, pod: &Pod, executor: &Executor) -> Result<Stepped, RequestError> {
         if executor.writes() == Writes::DryRun {
             tracing::info!(pod = %pod.meta.key, "dry run: the outcome is not recorded");
-            return Ok(Recorded::Later(Backoff::DENIED.cap()));
+            return Ok(Stepped::Later(Backoff::DENIED.cap()));
         }
         let Some(full) = full_pod(pod, executor).await? else {
             // Gone, or another of that name: its own events say more.
-            return Ok(Recorded::Later(NOT_FINAL));
+            return Ok(Stepped::Later(NOT_FINAL));
         };
         let built = full.outcome();
         if built.running == Running::Some && !is_node_gone(&full, executor).await? {
-            return Ok(Recorded::Later(NOT_FINAL));
+            return Ok(Stepped::Later(NOT_FINAL));
         }
         let uid = &pod.meta.uid;
         let state = match self.write(pod, &built.spec, executor).await {
@@ -124,7 +125,7 @@ impl Outcomes {
             Err(error) => return Err(error),
         };
         self.known.lock().insert(uid.clone(), state);
-        Ok(Recorded::Settled)
+        Ok(Stepped::Settled)
     }
 
     /// How long it waited for the last try, if that was one after a refusal.
@@ -147,16 +148,11 @@ impl Outcomes {
         let request = Request::post(kind.path(pod.meta.key.namespace()), body.to_string())
             .query("fieldManager", names::FIELD_MANAGER)
             .accept(METADATA_ONLY);
-        match executor.write(&request, Class::Write).await {
-            Ok(Sent::Applied(_) | Sent::DryRun) => Ok(if spec.complete {
-                result::WRITTEN
-            } else {
-                result::INCOMPLETE
-            }),
-            Err(error) if error.class() == ErrorClass::AlreadyExists => {
-                check_existing(&kind, pod, executor).await
-            }
-            Err(error) => Err(error),
+        let sent = executor.write(&request, Class::Write).await;
+        match OnConflict::LookUp.settle(sent, (&kind, &key(pod)))? {
+            Some(_) if spec.complete => Ok(result::WRITTEN),
+            Some(_) => Ok(result::INCOMPLETE),
+            None => check_existing(&kind, pod, executor).await,
         }
     }
 
@@ -252,6 +248,12 @@ async fn is_node_gone(pod: &FullPod, executor: &Executor) -> Result<bool, Reques
     }
 }
 
+/// Where the record of a pod is.
+fn key(pod: &Pod) -> ObjectKey {
+    let namespace = pod.meta.key.shared_namespace().clone();
+    ObjectKey::new(namespace, name_of(&pod.meta.uid))
+}
+
 /// The name is made of the pod's UID, but anybody could have taken it.
 async fn check_existing(
     kind: &Resource,
@@ -267,10 +269,7 @@ async fn check_existing(
         #[serde(rename = "podUID")]
         pod_uid: String,
     }
-    let key = ObjectKey::new(
-        pod.meta.key.shared_namespace().clone(),
-        name_of(&pod.meta.uid),
-    );
+    let key = key(pod);
     let request = Request::get(kind.object_path(&key));
     let existing: Existing = executor.read(&request, Class::Evidence).await?.json()?;
     if existing.spec.pod_uid == pod.meta.uid.as_str() {

@@ -1,6 +1,6 @@
 //! Rows of the state machine, in the order of its steps.
 
-mod case;
+pub(crate) mod case;
 
 use belayer_core::object::{ObjectKey, ResourceVersion};
 use belayer_core::slim::{ObjectMeta, Pod};

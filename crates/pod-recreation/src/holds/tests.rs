@@ -169,7 +169,7 @@ fn told(decision: &HoldDecision) -> &'static str {
     match &decision.write {
         Some(Write::AddHold) => "hold",
         Some(Write::Release(evidence)) => evidence.name(),
-        Some(Write::Record | Write::Delete(_)) => "another write",
+        Some(Write::Step(()) | Write::Delete(_)) => "another write",
         None => "",
     }
 }

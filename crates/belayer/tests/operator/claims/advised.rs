@@ -26,14 +26,17 @@ async fn a18_by_default_a_claim_gets_no_finalizer_and_its_users_are_named() {
     assert_eq!(shop.finalizers("data"), [KUBERNETES_PVC_PROTECTION]);
     assert_eq!(shop.world.events("DeletionWaits"), 1);
     let held_objects = belayer.protection.held_objects();
-    assert_eq!((held_objects.held(), held_objects.waiting()), (0, 1));
+    assert_eq!(
+        (held_objects.counts().held, held_objects.counts().waiting),
+        (0, 1)
+    );
     let told = &belayer.holds.holds()["pvc-protection"];
     assert_eq!(told["claims"][0]["pods"]["names"], json!(["web"]));
     assert!(told["finalizer"].is_null(), "{told}");
     shop.patch_claim("data", json!({ "metadata": { "finalizers": null } }));
     shop.gone("data").await;
     eventually("it waits no longer", || {
-        belayer.protection.held_objects().waiting() == 0
+        belayer.protection.held_objects().counts().waiting == 0
     })
     .await;
 }

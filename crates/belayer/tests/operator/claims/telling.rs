@@ -37,7 +37,7 @@ async fn a_claim_that_waits_says_for_which_pods() {
     let waiting = belayer.protection.waiting();
     assert_eq!(waiting.len(), 1);
     assert_eq!(waiting[0].users.as_ref().unwrap().total(), 7);
-    assert_eq!(belayer.protection.held_objects().held(), 1);
+    assert_eq!(belayer.protection.held_objects().counts().held, 1);
     let told = &belayer.holds.holds()["pvc-protection"];
     assert_eq!(told["waiting"], 1);
     assert_eq!(told["claims"][0]["pods"]["count"], 7);

@@ -2,11 +2,11 @@
 
 use super::*;
 
-pub(super) fn at(second: i64) -> Timestamp {
+pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-pub(super) fn meta(name: &str, uid: &str) -> ObjectMeta {
+pub(crate) fn meta(name: &str, uid: &str) -> ObjectMeta {
     ObjectMeta::new(
         ObjectKey::new("yard", name),
         Uid::new(uid),
@@ -14,7 +14,7 @@ pub(super) fn meta(name: &str, uid: &str) -> ObjectMeta {
     )
 }
 
-pub(super) fn pod(uid: &str) -> PodView {
+pub(crate) fn pod(uid: &str) -> PodView {
     let pod = Pod::new(meta("web", uid));
     PodView {
         hold: Hold::On,
@@ -23,7 +23,7 @@ pub(super) fn pod(uid: &str) -> PodView {
     }
 }
 
-pub(super) fn never_ran() -> Result<NeverRan, MayHaveRun> {
+pub(crate) fn never_ran() -> Result<NeverRan, MayHaveRun> {
     let failed = Pod {
         phase: belayer_core::slim::Phase::Failed,
         ..Pod::new(meta("web", "x"))
@@ -31,7 +31,7 @@ pub(super) fn never_ran() -> Result<NeverRan, MayHaveRun> {
     NeverRan::prove(&failed, FirstSight::Rejected)
 }
 
-pub(super) fn with(class: Class, never_ran: Result<NeverRan, MayHaveRun>, pod: PodView) -> PodView {
+pub(crate) fn with(class: Class, never_ran: Result<NeverRan, MayHaveRun>, pod: PodView) -> PodView {
     PodView {
         node: Some("node-1".into()),
         state: PodState::Rejected(Rejection {
@@ -44,18 +44,18 @@ pub(super) fn with(class: Class, never_ran: Result<NeverRan, MayHaveRun>, pod: P
     }
 }
 
-pub(super) fn refused(uid: &str) -> PodView {
+pub(crate) fn refused(uid: &str) -> PodView {
     with(Class::Race, never_ran(), pod(uid))
 }
 
-pub(super) fn gone_soon(pod: PodView) -> PodView {
+pub(crate) fn gone_soon(pod: PodView) -> PodView {
     PodView {
         deletion: Deletion::Asked,
         ..pod
     }
 }
 
-pub(super) fn marked(attempt: u32, pod: PodView) -> PodView {
+pub(crate) fn marked(attempt: u32, pod: PodView) -> PodView {
     PodView {
         mark: Some(Mark {
             record: "web-u-1".into(),
@@ -66,14 +66,14 @@ pub(super) fn marked(attempt: u32, pod: PodView) -> PodView {
     }
 }
 
-pub(super) fn started(pod: PodView) -> PodView {
+pub(crate) fn started(pod: PodView) -> PodView {
     PodView {
         state: PodState::Started,
         ..pod
     }
 }
 
-pub(super) fn record(phase: Option<Phase>) -> Record {
+pub(crate) fn record(phase: Option<Phase>) -> Record {
     Record {
         meta: meta("web-u-1", "r-1"),
         pod_name: "web".into(),
@@ -96,28 +96,28 @@ pub(super) fn record(phase: Option<Phase>) -> Record {
     }
 }
 
-pub(super) fn attempts(attempts: u32, mut record: Record) -> Record {
+pub(crate) fn attempts(attempts: u32, mut record: Record) -> Record {
     record.status.attempts = attempts;
     record
 }
 
-pub(super) fn recreated_as(uid: &str, mut record: Record) -> Record {
+pub(crate) fn recreated_as(uid: &str, mut record: Record) -> Record {
     record.status.pod_uid = Some(uid.to_owned());
     record
 }
 
-pub(super) fn deleted_at(second: i64, mut record: Record) -> Record {
+pub(crate) fn deleted_at(second: i64, mut record: Record) -> Record {
     record.status.pod_deletion_time = Some(at(second));
     record
 }
 
-pub(super) fn ended_at(second: i64, mut record: Record) -> Record {
+pub(crate) fn ended_at(second: i64, mut record: Record) -> Record {
     record.status.finished_at = Some(at(second));
     record.status.message = Some("why".into());
     record
 }
 
-pub(super) fn denied_since(second: i64, mut record: Record) -> Record {
+pub(crate) fn denied_since(second: i64, mut record: Record) -> Record {
     record.status.set(
         ConditionType::CreateDenied,
         ConditionStatus::True,
@@ -127,7 +127,7 @@ pub(super) fn denied_since(second: i64, mut record: Record) -> Record {
     record
 }
 
-pub(super) fn wipe(policy: OnWipeTimeout, mut record: Record) -> Record {
+pub(crate) fn wipe(policy: OnWipeTimeout, mut record: Record) -> Record {
     record.policy.wipe = Wipe::Required;
     record.policy.on_wipe_timeout = policy;
     record.status.set(
@@ -139,7 +139,7 @@ pub(super) fn wipe(policy: OnWipeTimeout, mut record: Record) -> Record {
     record
 }
 
-pub(super) fn see(record: impl Into<Option<Record>>, pod: impl Into<Option<PodView>>) -> Snapshot {
+pub(crate) fn see(record: impl Into<Option<Record>>, pod: impl Into<Option<PodView>>) -> Snapshot {
     Snapshot {
         record: record.into().map(Box::new),
         pod: match pod.into() {

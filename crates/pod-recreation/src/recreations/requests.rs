@@ -1,51 +1,31 @@
-//! Single requests of the machine: paths, bodies, and what their answers hold.
+//! Single requests of a step: paths, bodies, and what their answers hold.
 
-use belayer_core::executor::{Class, Sent};
+use belayer_core::executor::{Class, Sent, version_of};
 use belayer_core::http::{Answer, ErrorClass, PatchKind, Request, RequestError};
-use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
+use belayer_core::object::{ObjectKey, Resource, Uid};
+use belayer_holds::conflict::OnConflict;
 use belayer_holds::names::{FIELD_MANAGER, RECREATION_ENDED_ANNOTATION};
+use belayer_holds::runner::Stepped;
 use serde_json::{Value, json};
 
-use super::Shared;
+use super::Taking;
 use crate::api::{self, Status};
 use crate::record::Record;
 
-/// A pod as the server has it.
-pub(super) enum Live<T> {
-    /// There is one.
-    There(T),
-    /// There is none: the server says NotFound and names it.
-    Gone,
-}
-
-impl Shared {
-    pub(super) async fn live_pod(&self, key: &ObjectKey) -> Result<Live<Answer>, RequestError> {
-        let request = Request::get(self.pods.object_path(key));
-        match self.executor().read(&request, Class::Evidence).await {
-            Ok(answer) => Ok(Live::There(answer)),
-            Err(error) if self.says_gone(&error, &self.pods, key) => Ok(Live::Gone),
-            Err(error) => Err(error),
-        }
-    }
-
-    pub(super) async fn live_record(&self, key: &ObjectKey) -> Result<Live<Answer>, RequestError> {
-        let request = Request::get(self.records.object_path(key));
-        match self.executor().read(&request, Class::Evidence).await {
-            Ok(answer) => Ok(Live::There(answer)),
-            Err(error) if self.says_gone(&error, &self.records, key) => Ok(Live::Gone),
-            Err(error) => Err(error),
-        }
-    }
-
-    pub(super) fn says_gone(
+impl Taking<'_> {
+    /// An object as the server has it; `None` if the server says that it does not exist.
+    pub(super) async fn live(
         &self,
-        error: &RequestError,
-        resource: &belayer_core::object::Resource,
+        kind: &Resource,
         key: &ObjectKey,
-    ) -> bool {
-        error
-            .api()
-            .is_some_and(|api| api.is_not_found_naming(resource, key))
+    ) -> Result<Option<Answer>, RequestError> {
+        let request = Request::get(kind.object_path(key));
+        let read = self.context.executor.read(&request, Class::Evidence);
+        match read.await {
+            Ok(answer) => Ok(Some(answer)),
+            Err(error) if error.is_gone(kind, key) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Writes a status if nobody wrote the record since.
@@ -54,32 +34,24 @@ impl Shared {
         record: &Record,
         next: &Status,
     ) -> Result<(), RequestError> {
-        let key = &record.meta.key;
         let request = status_patch(record, next);
-        if let Sent::Applied(answer) = self.executor().write(&request, Class::Write).await?
+        let written = self.context.executor.write(&request, Class::Write);
+        if let Sent::Applied(answer) = written.await?
             && let Some(version) = version_of(&answer)
         {
-            self.own.wrote(key, version);
+            self.context.wrote(version);
         }
         Ok(())
     }
 
+    /// By UID: another pod that has the name by now is out of reach.
     pub(super) async fn delete_pod(&self, key: &ObjectKey, uid: &Uid) -> Result<(), RequestError> {
-        let options = json!({
-            "apiVersion": "v1", "kind": "DeleteOptions",
-            "preconditions": { "uid": uid.as_str() },
-        });
-        let request = Request::delete(self.pods.object_path(key), options.to_string());
-        match self.executor().write(&request, Class::Write).await {
-            // 409: the name belongs to another by now.
-            Err(error) if matches!(error.class(), ErrorClass::Conflict) => Ok(()),
-            Err(error) if self.says_gone(&error, &self.pods, key) => Ok(()),
-            Err(error) => Err(error),
-            Ok(_) => Ok(()),
-        }
+        let pods = &self.it.pods;
+        let deleted = self.context.executor.delete(pods, key, uid).await;
+        OnConflict::Done.settle(deleted, (pods, key)).map(drop)
     }
 
-    pub(super) async fn delete_record(&self, record: &Record) -> Result<(), RequestError> {
+    pub(super) async fn delete_record(&self, record: &Record) -> Result<Stepped, RequestError> {
         let key = &record.meta.key;
         let options = json!({
             "apiVersion": "v1", "kind": "DeleteOptions",
@@ -88,11 +60,11 @@ impl Shared {
                 "resourceVersion": record.meta.resource_version.to_string(),
             },
         });
-        let request = Request::delete(self.records.object_path(key), options.to_string());
-        match self.executor().write(&request, Class::Write).await {
-            Err(error) if self.says_gone(&error, &self.records, key) => Ok(()),
-            Err(error) => Err(error),
-            Ok(_) => Ok(()),
+        let records = &self.it.records;
+        let request = Request::delete(records.object_path(key), options.to_string());
+        match self.context.executor.write(&request, Class::Write).await {
+            Err(error) if !error.is_gone(records, key) => Err(error),
+            _ => Ok(Stepped::Done),
         }
     }
 
@@ -110,28 +82,27 @@ impl Shared {
                 "annotations": { RECREATION_ENDED_ANNOTATION: text },
             },
         });
-        let path = self.pods.object_path(key);
+        let path = self.it.pods.object_path(key);
         let request = Request::patch(path, PatchKind::Merge, body.to_string())
             .query("fieldManager", FIELD_MANAGER);
-        self.executor()
-            .write(&request, Class::Write)
-            .await
-            .map(drop)
+        let written = self.context.executor.write(&request, Class::Write);
+        written.await.map(drop)
     }
 
     pub(super) async fn create(
         &self,
-        collection: String,
+        kind: &Resource,
+        key: &ObjectKey,
         object: &Value,
         trial: Trial,
     ) -> Result<Sent, RequestError> {
-        let request =
-            Request::post(collection, object.to_string()).query("fieldManager", FIELD_MANAGER);
+        let request = Request::post(kind.path(key.namespace()), object.to_string())
+            .query("fieldManager", FIELD_MANAGER);
         let request = match trial {
             Trial::Real => request,
             Trial::Rehearsal => request.query("dryRun", "All"),
         };
-        self.executor().write(&request, Class::Write).await
+        self.context.executor.write(&request, Class::Write).await
     }
 }
 
@@ -175,11 +146,6 @@ fn merged(status: &Status) -> Value {
         }
     }
     value
-}
-
-fn version_of(answer: &Answer) -> Option<ResourceVersion> {
-    let object: Value = answer.json().ok()?;
-    ResourceVersion::parse(object["metadata"]["resourceVersion"].as_str()?)
 }
 
 /// Whether a refusal of a create stands until somebody changes something: quota, policy, webhook.

@@ -1,36 +1,38 @@
 //! The steps from the intent to the pod that takes the place of the rejected one.
 
+use belayer_core::ambient;
 use belayer_core::executor::Sent;
-use belayer_core::http::{Answer, ErrorClass, RequestError};
+use belayer_core::http::{Answer, RequestError};
 use belayer_core::object::{ObjectKey, Uid};
-use belayer_core::workqueue::{Backoff, Outcome};
+use belayer_core::workqueue::Backoff;
+use belayer_holds::conflict::OnConflict;
 use belayer_holds::decision::{Notice, Severity};
 use belayer_holds::invariants::{self, Invariant};
 use belayer_holds::names::{FIELD_MANAGER, RECREATION_UID_ANNOTATION};
+use belayer_holds::runner::Stepped;
 use serde_json::Value;
 
-use super::Shared;
+use super::Taking;
 use super::effects::SOON;
 use super::owners::Owners;
-use super::requests::{Live, Trial, is_denied, is_namespace_terminating};
+use super::requests::{Trial, is_denied, is_namespace_terminating};
 use crate::api::{ConditionStatus, ConditionType, Phase, Spec, Status};
 use crate::carry::{Chain, pod_to_create, rehearsal, successor, unrehearsed, writers_of_spec};
 use crate::component::pod_key;
-use crate::decide::{Snapshot, Step, cut_short, finished};
+use crate::decide::{Step, cut_short, finished};
 use crate::record::Record;
 
-impl Shared {
+impl Taking<'_> {
     /// Step 4.
     pub(super) async fn intend(
         &self,
-        snapshot: &Snapshot,
         record: &Record,
         pod: &Uid,
         step: &Step,
-    ) -> Result<Outcome, RequestError> {
+    ) -> Result<Stepped, RequestError> {
         let key = pod_key(record);
         let Some(spec) = self.spec(record).await? else {
-            return Ok(Outcome::Again { after: SOON });
+            return Ok(Stepped::Later(SOON));
         };
         if let Some(node) = spec.pod["spec"]["nodeName"].as_str()
             && step.next.avoid_nodes.iter().any(|avoided| avoided == node)
@@ -38,32 +40,29 @@ impl Shared {
             let why = format!(
                 "not re-created: its user bound it to node {node}, where it must not go again"
             );
-            return self.contradicts_itself(snapshot, record, why).await;
+            return self.contradicts_itself(record, why).await;
         }
         let tried = rehearsal(&spec.pod, self.chain(record, &step.next, 0));
-        let collection = self.pods.path(key.namespace());
-        let refused = self
-            .create(collection, &tried, Trial::Rehearsal)
-            .await
-            .err();
+        let pods = &self.it.pods;
+        let tried = self.create(pods, &key, &tried, Trial::Rehearsal).await;
         // The last look before the intent is written: a deletion by somebody else until here cancels.
         let Some((live, view)) = self.read_pod(&key).await? else {
-            return Ok(Outcome::Again { after: SOON });
+            return Ok(Stepped::Later(SOON));
         };
         if view.uid != *pod || view.is_deleting() || view.recreatable().is_none() {
-            return Ok(Outcome::Again { after: SOON });
+            return Ok(Stepped::Later(SOON));
         }
         // Whoever could write a record could have us create any pod: it must be this very pod's.
         if record.first_uid == pod.as_str() && spec.pod != pod_to_create(&live) {
             let why = "the record does not describe the pod that was rejected";
-            let next = finished(record, Phase::Ended, why, (self.parts.clock)());
+            let next = finished(record, Phase::Ended, why, ambient::now());
             return self.write(record, &next, Some("reported")).await;
         }
-        match refused {
-            None => self.write(record, &step.next, step.counts).await,
-            Some(error) => {
+        match tried {
+            Ok(_) => self.write(record, &step.next, step.counts).await,
+            Err(error) => {
                 let message = unrehearsed(&error.to_string(), &record.pod_name);
-                self.denied(snapshot, record, error, message).await
+                self.denied(record, error, message).await
             }
         }
     }
@@ -71,32 +70,30 @@ impl Shared {
     /// The rejected pod stays as it is: what would be created in its place, its node must reject.
     async fn contradicts_itself(
         &self,
-        snapshot: &Snapshot,
         record: &Record,
         why: String,
-    ) -> Result<Outcome, RequestError> {
-        let next = cut_short(record, &why, (self.parts.clock)());
-        let outcome = self.write(record, &next, Some("reported")).await?;
+    ) -> Result<Stepped, RequestError> {
+        let next = cut_short(record, &why, ambient::now());
+        let stepped = self.write(record, &next, Some("reported")).await?;
         let notice = Notice {
             severity: Severity::Warning,
             reason: "NotRecreated",
             message: why.into(),
         };
-        self.tell(snapshot, &notice);
-        Ok(outcome)
+        self.tell(&notice);
+        Ok(stepped)
     }
 
     /// The server does not take the pod.
     async fn denied(
         &self,
-        snapshot: &Snapshot,
         record: &Record,
         error: RequestError,
         message: String,
-    ) -> Result<Outcome, RequestError> {
+    ) -> Result<Stepped, RequestError> {
         if is_namespace_terminating(&error) {
             let why = "the namespace is being deleted";
-            let next = finished(record, Phase::Ended, why, (self.parts.clock)());
+            let next = finished(record, Phase::Ended, why, ambient::now());
             return self.write(record, &next, Some("cancelled")).await;
         }
         if !is_denied(&error) {
@@ -107,7 +104,7 @@ impl Shared {
             reason: "RecreationDenied",
             message: format!("the API server refuses the re-created pod: {message}").into(),
         };
-        self.tell(snapshot, &notice);
+        self.tell(&notice);
         let told = record
             .status
             .condition(ConditionType::CreateDenied)
@@ -116,7 +113,7 @@ impl Shared {
             });
         if !told {
             let mut next = record.status.clone();
-            let now = (self.parts.clock)();
+            let now = ambient::now();
             next.set(
                 ConditionType::CreateDenied,
                 ConditionStatus::True,
@@ -125,12 +122,12 @@ impl Shared {
             );
             self.write(record, &next, Some("denied")).await?;
         }
-        Ok(Outcome::Retry(Backoff::DENIED))
+        Ok(Stepped::Retry(Backoff::DENIED))
     }
 
     /// The spec of a record that still stands at the version that was decided on.
     async fn spec(&self, record: &Record) -> Result<Option<Spec>, RequestError> {
-        let Live::There(answer) = self.live_record(&record.meta.key).await? else {
+        let Some(answer) = self.live(&self.it.records, &record.meta.key).await? else {
             return Ok(None);
         };
         if !self.is_same(record, &answer) {
@@ -141,7 +138,7 @@ impl Shared {
         if object["metadata"]["generation"].as_i64() > Some(1) {
             let why =
                 "the record's spec was changed, and a pod would come of it that nobody asked for";
-            let next = cut_short(record, why, (self.parts.clock)());
+            let next = cut_short(record, why, ambient::now());
             self.write(record, &next, Some("reported")).await?;
             return Ok(None);
         }
@@ -149,7 +146,8 @@ impl Shared {
     }
 
     fn is_same(&self, record: &Record, answer: &Answer) -> bool {
-        self.parts.record_decoders.read(answer).is_ok_and(|live| {
+        let live = self.it.parts.record_decoders.read(answer);
+        live.is_ok_and(|live| {
             live.meta.uid == record.meta.uid
                 && live.meta.resource_version == record.meta.resource_version
                 && !live.meta.is_deleting()
@@ -162,27 +160,27 @@ impl Shared {
         record: &Record,
         step: &Step,
         node: Option<&str>,
-    ) -> Result<Outcome, RequestError> {
+    ) -> Result<Stepped, RequestError> {
         let Some(spec) = self.spec(record).await? else {
-            return Ok(Outcome::Again { after: SOON });
+            return Ok(Stepped::Later(SOON));
         };
         let namespace = record.meta.key.namespace().unwrap_or_default();
         match self.owners(namespace, &spec).await {
             Ok(Owners::Want) => {}
             Ok(Owners::Ended(why)) => {
                 let why = format!("not re-created: {why}");
-                let next = cut_short(record, &why, (self.parts.clock)());
+                let next = cut_short(record, &why, ambient::now());
                 return self.write(record, &next, Some("cancelled")).await;
             }
             Err(error) => {
                 tracing::debug!(record = %record.meta.key, %error, "an owner could not be looked at");
-                return Ok(Outcome::Retry(Backoff::ERROR));
+                return Ok(Stepped::Retry(Backoff::ERROR));
             }
         }
         let owner = record.meta.controller.as_ref().map(|owner| &owner.uid);
-        if let Err(wait) = self.storm.admit(owner.map(Uid::as_str), node) {
-            self.report_breakers();
-            return Ok(Outcome::Again { after: wait });
+        if let Err(wait) = self.it.storm.admit(owner.map(Uid::as_str), node) {
+            self.it.report_breakers();
+            return Ok(Stepped::Later(wait));
         }
         let (reserved, budget) = (step.next.attempts, record.policy.max_retries);
         debug_assert!(
@@ -194,65 +192,63 @@ impl Shared {
     }
 
     /// Step 5, and leftovers: by UID, and only while the record stands.
-    pub(super) async fn remove(&self, record: &Record, pod: &Uid) -> Result<Outcome, RequestError> {
-        let Live::There(answer) = self.live_record(&record.meta.key).await? else {
-            return Ok(Outcome::Again { after: SOON });
+    pub(super) async fn remove(&self, record: &Record, pod: &Uid) -> Result<Stepped, RequestError> {
+        let Some(answer) = self.live(&self.it.records, &record.meta.key).await? else {
+            return Ok(Stepped::Later(SOON));
         };
         if !self.is_same(record, &answer) {
-            return Ok(Outcome::Again { after: SOON });
+            return Ok(Stepped::Later(SOON));
         }
         let key = pod_key(record);
         // A pod that the record does not know is ours by its annotations, which copies have as well.
         if record.status.rejected_uid.as_deref() != Some(pod.as_str()) {
             let Some((live, view)) = self.read_pod(&key).await? else {
-                return Ok(Outcome::Again { after: SOON });
+                return Ok(Stepped::Later(SOON));
             };
             if view.uid == *pod && !is_created_by_us(&live) {
                 tracing::info!(pod = %key, uid = %pod, "a copy of a re-created pod is its user's");
-                self.parts.component.note_copy(pod, &key);
-                return Ok(Outcome::Again { after: SOON });
+                self.it.parts.component.note_copy(pod, &key);
+                return Ok(Stepped::Later(SOON));
             }
         }
         self.delete_pod(&key, pod).await?;
-        Ok(Outcome::Again { after: SOON })
+        Ok(Stepped::Later(SOON))
     }
 
     /// Step 7, the second half, and step 8.
     pub(super) async fn create_pod(
         &self,
-        snapshot: &Snapshot,
         record: &Record,
         attempt: u32,
-    ) -> Result<Outcome, RequestError> {
+    ) -> Result<Stepped, RequestError> {
         let Some(spec) = self.spec(record).await? else {
-            return Ok(Outcome::Again { after: SOON });
+            return Ok(Stepped::Later(SOON));
         };
         let key = pod_key(record);
         let object = successor(&spec.pod, self.chain(record, &record.status, attempt));
-        let collection = self.pods.path(key.namespace());
-        let created = match self.create(collection, &object, Trial::Real).await {
-            Ok(Sent::Applied(answer)) => answer,
-            Ok(Sent::DryRun) => return Ok(Outcome::Done),
-            Err(error) if error.class() == ErrorClass::AlreadyExists => {
-                return self.name_in_use(snapshot, record, &key).await;
-            }
+        let pods = &self.it.pods;
+        let created = self.create(pods, &key, &object, Trial::Real).await;
+        let created = match OnConflict::LookUp.settle(created, (pods, &key)) {
+            Ok(Some(Sent::Applied(answer))) => answer,
+            Ok(Some(Sent::DryRun)) => return Ok(Stepped::Done),
+            Ok(None) => return self.name_in_use(record, &key).await,
             Err(error) => {
                 let message = error.to_string();
-                return self.denied(snapshot, record, error, message).await;
+                return self.denied(record, error, message).await;
             }
         };
         let created: Value = created.json()?;
         let uid = Uid::new(created["metadata"]["uid"].as_str().unwrap_or_default());
         // A create cannot carry a version: whether it was still wanted shows afterwards.
-        let wanted = match self.live_record(&record.meta.key).await? {
-            Live::Gone => false,
-            Live::There(answer) => self.is_wanted(record, &answer, attempt, &uid)?,
+        let wanted = match self.live(&self.it.records, &record.meta.key).await? {
+            None => false,
+            Some(answer) => self.is_wanted(record, &answer, attempt, &uid)?,
         };
         if !wanted {
             tracing::info!(pod = %key, %uid, "created in vain: the attempt is not wanted any more");
             self.delete_pod(&key, &uid).await?;
         }
-        Ok(Outcome::Again { after: SOON })
+        Ok(Stepped::Later(SOON))
     }
 
     fn is_wanted(
@@ -262,11 +258,8 @@ impl Shared {
         attempt: u32,
         uid: &Uid,
     ) -> Result<bool, RequestError> {
-        let live = self
-            .parts
-            .record_decoders
-            .read(answer)
-            .map_err(|error| RequestError::Decode(error.to_string()))?;
+        let live = self.it.parts.record_decoders.read(answer);
+        let live = live.map_err(|error| RequestError::Decode(error.to_string()))?;
         let status = &live.status;
         let reserved = status.phase == Some(Phase::Creating) && status.attempts == attempt;
         let known = status.pod_uid.as_deref() == Some(uid.as_str());
@@ -274,21 +267,16 @@ impl Shared {
     }
 
     /// Somebody has the name: we, by an answer that was lost, or a stranger.
-    async fn name_in_use(
-        &self,
-        snapshot: &Snapshot,
-        record: &Record,
-        key: &ObjectKey,
-    ) -> Result<Outcome, RequestError> {
+    async fn name_in_use(&self, record: &Record, key: &ObjectKey) -> Result<Stepped, RequestError> {
         let Some((live, view)) = self.read_pod(key).await? else {
-            return Ok(Outcome::Retry(Backoff::CONFLICT));
+            return Ok(Stepped::Retry(Backoff::CONFLICT));
         };
         let mark = &live["metadata"]["annotations"][RECREATION_UID_ANNOTATION];
         let was_rejected = record.status.rejected_uid.as_deref() == Some(view.uid.as_str());
         if was_rejected || mark.as_str() == Some(record.meta.uid.as_str()) {
-            return Ok(Outcome::Again { after: SOON });
+            return Ok(Stepped::Later(SOON));
         }
-        self.name_taken(snapshot, record).await
+        self.name_taken(record).await
     }
 
     fn chain<'a>(&self, record: &'a Record, status: &'a Status, attempt: u32) -> Chain<'a> {

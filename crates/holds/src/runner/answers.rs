@@ -1,0 +1,116 @@
+//! What each answer of the server to a write means.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::conflict::After;
+use crate::decision::{Notice, Severity};
+use belayer_core::executor::Class;
+use belayer_core::http::{ErrorClass, Request, RequestError};
+use belayer_core::informer::{Lookup, Reading, Stored};
+use belayer_core::moment::LogicalTime;
+use belayer_core::slim::Slim;
+use belayer_core::workqueue::{Backoff, Outcome};
+
+use super::Shared;
+use super::merge::Merged;
+use super::outcome::What;
+use super::work::{IN_PLACE_RETRIES, Next};
+
+impl<K: Slim> Shared<K> {
+    /// Every failure has a retry class.
+    pub(super) async fn failed(
+        &self,
+        object: &Stored<K>,
+        merged: &Merged,
+        error: RequestError,
+        attempt: u32,
+    ) -> Next<K> {
+        let key = object.object.key();
+        match merged.on_conflict().after(&error, (&self.resource, key)) {
+            After::Over => {
+                self.due.lock().forget(key);
+                Next::End(Outcome::Done)
+            }
+            After::Look => self.reread(object, attempt, merged.class()).await,
+            After::Denied => {
+                self.denied(object, merged, &error);
+                Next::End(Outcome::Retry(Backoff::DENIED))
+            }
+            After::Retry(backoff) => {
+                tracing::debug!(object = %key, error = %error, "a write failed and will be repeated");
+                Next::End(Outcome::Retry(backoff))
+            }
+        }
+    }
+
+    /// A conflict: the object has changed. Takes the cached object if that is newer already, else reads it, in
+    /// the class of the write: for a release that takes no token either.
+    async fn reread(&self, object: &Stored<K>, attempt: u32, class: Class) -> Next<K> {
+        if attempt == IN_PLACE_RETRIES {
+            return Next::End(Outcome::Retry(Backoff::CONFLICT));
+        }
+        let ceiling = Duration::from_millis(2 << attempt);
+        tokio::time::sleep(ceiling.mul_f64(belayer_core::ambient::unit())).await;
+        let slim = &object.object;
+        match self.store.lookup(slim.key()) {
+            Lookup::Absent => return Next::End(Outcome::Done),
+            Lookup::Found(newer) if newer.object.resource_version() > slim.resource_version() => {
+                return Next::Decide(newer);
+            }
+            Lookup::Found(_) | Lookup::Unknown => {}
+        }
+        let request = Request::get(self.resource.object_path(slim.key()))
+            .accept(self.decoders.accept(Reading::Object));
+        let answer = match self.executor.read(&request, class).await {
+            Ok(answer) => answer,
+            Err(error) if error.class() == ErrorClass::NotFound => return Next::End(Outcome::Done),
+            Err(error) => {
+                let floor = error.retry_after().unwrap_or_default();
+                return Next::End(Outcome::Retry(Backoff::CONFLICT.at_least(floor)));
+            }
+        };
+        match self.decoders.read(&answer) {
+            // Another object of that name: this one is gone, and its successor has events of its own.
+            Ok(newer) if newer.uid() != slim.uid() => Next::End(Outcome::Done),
+            Ok(newer) => Next::Decide(Stored {
+                first_seen: object.first_seen,
+                deletion_seen: object
+                    .deletion_seen
+                    .or_else(|| newer.meta().is_deleting().then(LogicalTime::now)),
+                object: Arc::new(newer),
+            }),
+            Err(error) => {
+                tracing::warn!(object = %slim.key(), error = %error, "the object cannot be read");
+                Next::End(Outcome::Retry(Backoff::CONFLICT))
+            }
+        }
+    }
+
+    fn denied(&self, object: &Stored<K>, merged: &Merged, error: &RequestError) {
+        let code = error.api().map_or(0, |api| api.code);
+        let message = error.to_string();
+        for by in merged.by() {
+            self.tell(
+                object,
+                by,
+                What::Denied {
+                    code,
+                    message: &message,
+                },
+            );
+        }
+        let (reason, what) = match merged {
+            Merged::Release { .. } => ("ReleaseDenied", "release this object"),
+            Merged::Hold { .. } => ("HoldDenied", "hold this object"),
+            Merged::Delete { .. } => ("CleanupDenied", "delete this object"),
+        };
+        let text = format!("Belayer may not {what} and will try again: {message}");
+        let notice = Notice {
+            severity: Severity::Warning,
+            reason,
+            message: text.into(),
+        };
+        self.events.tell(&self.regarding(&object.object), &notice);
+    }
+}

@@ -1,0 +1,230 @@
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use belayer_core::object::Uid;
+use belayer_holds::holding::Holding;
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::*;
+use crate::api::{ConditionStatus, ConditionType, OnWipeTimeout, Wipe};
+use crate::decide::tests::case;
+use crate::decide::{Effect, NamespaceSight, Snapshot, decide};
+use crate::proof::MayHaveRun;
+use crate::reason::Class;
+use crate::record::Record;
+use crate::snapshot::{Asked, Deletion, Hold, Mark, PodState, PodView, Selection, Sight};
+
+/// An hour after everything that is long ago.
+const NOW: i64 = 10_000;
+const PHASES: [Phase; 8] = [
+    Rejected, Deleting, Waiting, Creating, Recreated, Started, Exhausted, Ended,
+];
+
+fn sometimes<T: Clone + std::fmt::Debug + 'static>(some: &[T]) -> BoxedStrategy<Option<T>> {
+    let some = some.iter().cloned().map(Some);
+    select([None].into_iter().chain(some).collect::<Vec<_>>()).boxed()
+}
+
+fn long_ago_or_now() -> impl Strategy<Value = i64> {
+    select(vec![0, NOW])
+}
+
+prop_compose! {
+    fn records()(
+        phase in sometimes(&PHASES),
+        attempts in 0..4_u32,
+        rejected in select(vec!["u-1", "u-2"]),
+        known in sometimes(&["u-1", "u-2"]),
+        hold_kept in any::<bool>(),
+        wiping in sometimes(&[OnWipeTimeout::Fail, OnWipeTimeout::Proceed]),
+        rejected_at in long_ago_or_now(),
+        denied in sometimes(&[0, NOW]),
+        ended_at in long_ago_or_now(),
+        deleted_at in long_ago_or_now(),
+        deleting in prop::bool::weighted(0.02),
+    ) -> Record {
+        let mut record = case::attempts(attempts, case::record(phase));
+        record = case::deleted_at(deleted_at, case::ended_at(ended_at, record));
+        let status = &mut record.status;
+        status.rejected_uid = Some(rejected.into());
+        status.pod_uid = known.map(str::to_owned);
+        if !hold_kept {
+            status.conditions.clear();
+        }
+        let (yes, because) = (ConditionStatus::True, ("OutOfcpu", ""));
+        status.set(ConditionType::PodRejected, yes, because, case::at(rejected_at));
+        if let Some(policy) = wiping {
+            record.policy.wipe = Wipe::Required;
+            record.policy.on_wipe_timeout = policy;
+        }
+        if let Some(since) = denied {
+            record = case::denied_since(since, record);
+        }
+        record.meta.deletion_timestamp = deleting.then(|| case::at(NOW));
+        record
+    }
+}
+
+fn states() -> impl Strategy<Value = PodState> {
+    let rejected = |class, never_ran| case::with(class, never_ran, case::pod("u")).state;
+    select(vec![
+        PodState::Pending,
+        PodState::Started,
+        PodState::Ended,
+        rejected(Class::Race, case::never_ran()),
+        rejected(Class::Race, case::never_ran()),
+        rejected(Class::Race, case::never_ran()),
+        rejected(Class::Race, Err(MayHaveRun::HasAddress)),
+        rejected(Class::Permanent, case::never_ran()),
+    ])
+}
+
+prop_compose! {
+    fn pods()(
+        uid in select(vec!["u-1", "u-1", "u-2", "u-9"]),
+        state in states(),
+        mark in sometimes(&[("r-1", 1), ("r-1", 3), ("r-9", 1)]),
+        deletion in select(vec![Deletion::No, Deletion::No, Deletion::Asked]),
+        hold in select(vec![Hold::On, Hold::On, Hold::On, Hold::Off]),
+        selection in select(vec![
+            Selection::Eligible, Selection::Eligible, Selection::Eligible, Selection::No,
+        ]),
+        leave in select(vec![Asked::No, Asked::No, Asked::Yes]),
+    ) -> PodView {
+        let mut pod = PodView { state, deletion, hold, selection, ..case::pod(uid) };
+        pod.mark = mark.map(|(record, attempt)| Mark {
+            record: "web-u-1".into(),
+            record_uid: Uid::new(record),
+            attempt,
+        });
+        pod.asks.leave = leave;
+        pod
+    }
+}
+
+prop_compose! {
+    fn snapshots()(
+        record in proptest::option::weighted(0.9, records()),
+        pod in proptest::option::of(pods()),
+        is_known in prop::bool::weighted(0.97),
+        is_active in prop::bool::weighted(0.97),
+        cancelled in select(vec![Asked::No, Asked::Yes]),
+        created in sometimes(&[1, 3]),
+        holding in select(vec![Holding::Allowed, Holding::Draining]),
+    ) -> Snapshot {
+        Snapshot {
+            namespace: if is_active { NamespaceSight::Active } else { NamespaceSight::Terminating },
+            pod: if is_known { case::see(None, pod).pod } else { Sight::Unknown },
+            record: record.map(Box::new),
+            cancelled,
+            created,
+            holding,
+            record_ttl: Duration::from_secs(3_600),
+        }
+    }
+}
+
+fn state(snapshot: &Snapshot) -> State {
+    let record = snapshot.record.as_deref();
+    record.map_or(NoRecord, |record| State::of(&record.status))
+}
+
+/// Where an effect leads.
+fn target(from: State, effect: &Effect) -> State {
+    match effect {
+        Effect::CreateRecord { .. } => New,
+        Effect::DeleteRecord => NoRecord,
+        Effect::Status(step)
+        | Effect::Intend { step, .. }
+        | Effect::Reserve { step, .. }
+        | Effect::LookAtNode { step, .. } => State::of(&step.next),
+        Effect::DeletePod { .. } | Effect::CreatePod { .. } | Effect::Mark { .. } => from,
+    }
+}
+
+#[test]
+fn what_is_decided_is_declared_and_what_is_declared_is_decided() {
+    let seen = RefCell::new(vec![false; DECIDED.len()]);
+    let config = Config {
+        cases: 40_000,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let rng = proptest::test_runner::TestRng::deterministic_rng(config.rng_algorithm);
+    let decides = TestRunner::new_with_rng(config, rng).run(&snapshots(), |snapshot| {
+        let verdict = decide(&snapshot, case::at(NOW));
+        if let Some(effect) = &verdict.effect {
+            let from = state(&snapshot);
+            let made = (from, verdict.row, target(from, effect));
+            let declared = DECIDED.iter().position(|one| *one == made);
+            prop_assert!(declared.is_some(), "{made:?} is not declared");
+            seen.borrow_mut()[declared.unwrap_or_default()] = true;
+        }
+        Ok(())
+    });
+    decides.unwrap();
+    let seen = seen.into_inner();
+    let unseen: Vec<_> = DECIDED.iter().zip(seen).filter(|(_, seen)| !seen).collect();
+    assert!(unseen.is_empty(), "never decided: {unseen:#?}");
+}
+
+#[test]
+fn an_end_is_final_and_every_create_was_reserved() {
+    for (from, rule, to) in DECIDED.iter().chain(FOUND) {
+        if let In(phase) = from
+            && phase.is_final()
+        {
+            assert!(to == from || *to == NoRecord, "{rule} leaves an end");
+        }
+        if *to == In(Creating) {
+            let reserved = [In(Waiting), In(Creating)].contains(from);
+            assert!(reserved, "{rule} creates without a reservation");
+        }
+    }
+}
+
+/// `UPDATE_DOCS=1 cargo test --workspace --lib -- the_drawing_of_the_transitions` draws it anew.
+#[test]
+fn the_drawing_of_the_transitions_is_made_from_the_declaration() {
+    const BEGIN: &str = "<!-- transitions: made from src/transitions.rs -->\n";
+    const END: &str = "<!-- end of transitions -->\n";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let page = fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    let (_, after) = rest.split_once(END).unwrap();
+    let wanted = format!("{before}{BEGIN}{}{END}{after}", drawing());
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        fs::write(&path, &wanted).unwrap();
+    } else {
+        assert!(page == wanted, "the drawing in {} is old", path.display());
+    }
+}
+
+fn drawing() -> String {
+    let name = |state: State| match state {
+        NoRecord => "[*]".to_owned(),
+        New => "New".to_owned(),
+        In(phase) => phase.as_str().to_owned(),
+    };
+    let decided = DECIDED.iter().map(|one| (one, one.1.name.to_owned()));
+    let found = FOUND.iter().map(|one| (one, format!("({})", one.1.name)));
+    let mut arrows: Vec<((State, State), Vec<String>)> = Vec::new();
+    for ((from, _, to), rule) in decided.chain(found) {
+        let ends = (*from, *to);
+        match arrows.iter_mut().find(|(arrow, _)| *arrow == ends) {
+            Some((_, rules)) => rules.push(rule),
+            None => arrows.push((ends, vec![rule])),
+        }
+    }
+    let mut drawing = "```mermaid\nstateDiagram-v2\n".to_owned();
+    for ((from, to), rules) in arrows {
+        let (from, to, rules) = (name(from), name(to), rules.join(", "));
+        writeln!(drawing, "  {from} --> {to}: {rules}").unwrap();
+    }
+    drawing + "```\n"
+}
