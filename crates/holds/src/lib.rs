@@ -11,3 +11,4 @@ pub mod release;
 pub mod rights;
 pub mod runner;
 pub mod selection;
+pub mod view;

@@ -28,6 +28,16 @@ pub enum Lookup<K> {
     Found(Stored<K>),
 }
 
+impl<K> Clone for Lookup<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Unknown => Self::Unknown,
+            Self::Absent => Self::Absent,
+            Self::Found(stored) => Self::Found(stored.clone()),
+        }
+    }
+}
+
 impl<K> Lookup<K> {
     /// The object, if one was found. Says nothing about why not.
     pub fn found(self) -> Option<Stored<K>> {
