@@ -20,6 +20,7 @@ use belayer_holds::owned::{self, OwnerEnds};
 use belayer_holds::owner::OwnerReader;
 use belayer_holds::runner::Runner;
 use belayer_holds::selection::Selected;
+use belayer_holds::view::Cached;
 use belayer_inspect::explain::Explainer;
 use belayer_inspect::preflight::{Kind, Part, Policy};
 use belayer_inspect::reader::Reader;
@@ -217,7 +218,7 @@ fn kind(
     };
     let namespace_oracle =
         NamespaceReader::new(Arc::clone(&shared.executor), namespaces.decoders.clone());
-    let finalizer = Arc::new(WorkflowFinalizer::new(
+    let finalizer = Arc::new(WorkflowFinalizer::<Cached>::new(
         settings,
         rule.clone(),
         Parts {
