@@ -14,6 +14,7 @@ use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{Claim, Keep, ObjectMeta};
 use belayer_core::workqueue::WorkQueue;
 use belayer_holds::owner::OwnerReader;
+use belayer_holds::view::Answers as _;
 use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::Reader;
 
@@ -24,7 +25,7 @@ impl UsersView for Live {
 /// The pods of the namespace are listed once: that list is the index, and the live read beside it.
 impl UsersOf for LiveQueries<PodsQuery> {
     fn users_of(&self, claim: &ObjectMeta) -> CachedUsers {
-        let look = self.read(&PodsQuery::new(claim.key.shared_namespace().clone()));
+        let look = self.get(&PodsQuery::new(claim.key.shared_namespace().clone()));
         match look.as_ref().map(|look| look.answer()) {
             Some(PodsLook::Listed(listed)) => CachedUsers::Known {
                 users: listed.users_of(claim),

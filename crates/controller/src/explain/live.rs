@@ -1,8 +1,8 @@
 //! A controller's view for `explain`: single live reads in place of caches.
 //!
 //! What a snapshot misses is noted, answered with "unknown", and read before the next try. Nothing is read
-//! twice, so that a snapshot is as good as that of a controller whose caches are as of now. What only a running
-//! process knows, from the events that it has watched, stays unknown.
+//! twice. In the end the snapshot is that of a controller whose caches are as of now, and which has an answer
+//! to every query. What only a running process knows, from the events that it has watched, stays unknown.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -21,7 +21,7 @@ use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::json::SlimJson;
 use belayer_core::slim::{DecodeContext, Interner, Keep, Slim};
-use belayer_holds::decision::{Decision, Missing};
+use belayer_holds::decision::Decision;
 use belayer_holds::runner::Component;
 use belayer_holds::view::{Answers, Objects, View};
 use belayer_inspect::reader::{Reader, explain};
@@ -33,7 +33,14 @@ const ROUNDS: usize = 8;
 #[derive(Clone)]
 pub struct Live {
     reader: Reader,
-    due: Arc<Mutex<Vec<Read>>>,
+    due: Arc<Mutex<Due>>,
+}
+
+/// What is to be read. Answers come after the objects: one that is older than an object proves nothing about it.
+#[derive(Default)]
+struct Due {
+    objects: Vec<Read>,
+    answers: Vec<Read>,
 }
 
 type Read = BoxFuture<'static, Result<(), String>>;
@@ -78,26 +85,27 @@ impl Live {
 
     fn store_of<K: SlimJson>(&self, kind: Resource, keep: Keep, is_optional: bool) -> LiveStore<K> {
         LiveStore {
+            live: self.clone(),
             source: Arc::new(Source {
                 reader: self.reader.clone(),
                 decoders: self.decoders(keep),
                 kind,
                 is_optional,
             }),
-            read: Memo::new(self),
+            read: Memo(Arc::default()),
         }
     }
 
     /// The answers of `reader`.
     pub fn queries<Q: Query>(&self, reader: impl LiveReader<Q>) -> LiveQueries<Q> {
         LiveQueries {
+            live: self.clone(),
             reader: Arc::new(reader),
-            answers: Memo::new(self),
+            answers: Memo(Arc::default()),
         }
     }
 
-    /// What `component` decides about `object`: the snapshot, the decision, and what they miss is read, until
-    /// they miss nothing more. A query that is due later is not asked.
+    /// What `component` decides about `object`, once its snapshot misses nothing more.
     ///
     /// # Errors
     /// In words, as soon as a read fails: nothing can be said then.
@@ -105,36 +113,19 @@ impl Live {
         &self,
         component: &C,
         object: &Stored<K>,
-    ) -> Result<Observed<K, C>, String>
-    where
-        C::Query: Clone,
-    {
-        let mut round = 1;
-        loop {
-            let snapshot = component.observe(object);
-            let decision = C::decide(&snapshot, ambient::now());
-            // A query that a snapshot with gaps leads to may not be one of the whole snapshot.
-            if self.due.lock().is_empty() {
-                for missing in &decision.missing {
-                    if let Missing::Answer { question, after } = missing
-                        && after.is_zero()
-                    {
-                        let waiter = Waiter {
-                            key: object.object.key(),
-                            observed: LogicalTime::now(),
-                            after: *after,
-                        };
-                        component.ask(question.clone(), waiter);
-                    }
-                }
+    ) -> Result<Observed<K, C>, String> {
+        let mut snapshot = component.observe(object);
+        for _ in 1..ROUNDS {
+            let Due { objects, answers } = std::mem::take(&mut *self.due.lock());
+            if objects.is_empty() && answers.is_empty() {
+                break;
             }
-            let due = std::mem::take(&mut *self.due.lock());
-            if due.is_empty() || round == ROUNDS {
-                return Ok((snapshot, decision));
-            }
-            try_join_all(due).await?;
-            round += 1;
+            try_join_all(objects).await?;
+            try_join_all(answers).await?;
+            snapshot = component.observe(object);
         }
+        let decision = C::decide(&snapshot, ambient::now());
+        Ok((snapshot, decision))
     }
 }
 
@@ -144,45 +135,43 @@ pub type Observed<K, C> = (
     Decision<<C as Component<K>>::Evidence, <C as Component<K>>::Query>,
 );
 
-/// What was read, and what is being read.
-struct Memo<A, B> {
-    live: Live,
-    read: Arc<Mutex<HashMap<A, Option<B>>>>,
+/// What was read, and what is to be read.
+struct Memo<A, B>(Arc<Mutex<HashMap<A, Option<B>>>>);
+
+impl<A, B> Clone for Memo<A, B> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
 }
 
 impl<A: Clone + Eq + Hash + Send + 'static, B: Clone + Send + 'static> Memo<A, B> {
-    fn new(live: &Live) -> Self {
-        Self {
-            live: live.clone(),
-            read: Arc::default(),
-        }
-    }
-
-    fn get(&self, what: &A) -> Option<B> {
-        self.read.lock().get(what).cloned().flatten()
-    }
-
-    /// Has `what` read before the next snapshot, unless it was read before.
-    fn miss<F>(&self, what: &A, read: impl FnOnce() -> F)
+    /// What was read; if nothing was, `due` takes what reads it.
+    fn get<F>(&self, what: &A, read: impl FnOnce(A) -> F, due: impl FnOnce(Read)) -> Option<B>
     where
         F: Future<Output = Result<B, String>> + Send + 'static,
     {
-        if self.read.lock().contains_key(what) {
-            return;
+        let mut memo = self.0.lock();
+        if let Some(read) = memo.get(what) {
+            return read.clone();
         }
-        self.read.lock().insert(what.clone(), None);
-        let (memo, what, read) = (Arc::clone(&self.read), what.clone(), read());
+        memo.insert(what.clone(), None);
+        let (memo, what, read) = (self.clone(), what.clone(), read(what.clone()));
         let read = async move {
-            let read = read.await?;
-            memo.lock().insert(what, Some(read));
+            memo.insert(what, read.await?);
             Ok(())
         };
-        self.live.due.lock().push(read.boxed());
+        due(read.boxed());
+        None
+    }
+
+    fn insert(&self, what: A, read: B) {
+        self.0.lock().insert(what, Some(read));
     }
 }
 
 /// Objects of one kind, each read when it is first missed.
 pub struct LiveStore<K> {
+    live: Live,
     source: Arc<Source<K>>,
     read: Memo<ObjectKey, Lookup<K>>,
 }
@@ -201,10 +190,7 @@ impl<K: Slim> LiveStore<K> {
     /// In words, when it is not there or cannot be read.
     pub async fn subject(&self, key: &ObjectKey) -> Result<Stored<K>, String> {
         let read = self.source.read(key).await?;
-        self.read
-            .read
-            .lock()
-            .insert(key.clone(), Some(read.clone()));
+        self.read.insert(key.clone(), read.clone());
         read.found()
             .ok_or_else(|| format!("{} {key} is gone", self.source.kind))
     }
@@ -242,10 +228,9 @@ impl<K: Slim> LiveStore<K> {
             }
             Ok(()) | Err(_) => {}
         }
-        let mut read = self.read.read.lock();
         for object in &all {
             let key = object.object.key().clone();
-            read.insert(key, Some(Lookup::Found(object.clone())));
+            self.read.insert(key, Lookup::Found(object.clone()));
         }
         Ok(all)
     }
@@ -282,12 +267,10 @@ impl<K: Slim> Source<K> {
 
 impl<K: Slim> Objects<K> for LiveStore<K> {
     fn lookup(&self, key: &ObjectKey) -> Lookup<K> {
-        self.read.get(key).unwrap_or_else(|| {
-            let (source, missed) = (Arc::clone(&self.source), key.clone());
-            self.read
-                .miss(key, || async move { source.read(&missed).await });
-            Lookup::Unknown
-        })
+        let source = Arc::clone(&self.source);
+        let read = |key: ObjectKey| async move { source.read(&key).await };
+        let due = |read| self.live.due.lock().objects.push(read);
+        self.read.get(key, read, due).unwrap_or(Lookup::Unknown)
     }
 
     /// That takes a list of all objects.
@@ -296,8 +279,9 @@ impl<K: Slim> Objects<K> for LiveStore<K> {
     }
 }
 
-/// Answers to one kind of query, each asked at most once. Cheap to clone: all clones share the answers.
+/// Answers to one kind of query, each asked once. Cheap to clone: all clones share the answers.
 pub struct LiveQueries<Q: Query> {
+    live: Live,
     reader: Arc<dyn LiveReader<Q>>,
     answers: Memo<Q, LiveAnswer<Q::Answer>>,
 }
@@ -305,33 +289,22 @@ pub struct LiveQueries<Q: Query> {
 impl<Q: Query> Clone for LiveQueries<Q> {
     fn clone(&self) -> Self {
         Self {
+            live: self.live.clone(),
             reader: Arc::clone(&self.reader),
-            answers: Memo {
-                live: self.answers.live.clone(),
-                read: Arc::clone(&self.answers.read),
-            },
+            answers: self.answers.clone(),
         }
-    }
-}
-
-impl<Q: Query> LiveQueries<Q> {
-    /// The answer; what has none yet is asked.
-    pub fn read(&self, query: &Q) -> Option<LiveAnswer<Q::Answer>> {
-        let answer = self.answers.get(query);
-        if answer.is_none() {
-            let (reader, asked) = (Arc::clone(&self.reader), query.clone());
-            self.answers.miss(query, || async move {
-                let answer = look(&*reader, &asked).await;
-                answer.map_err(|error| error.to_string())
-            });
-        }
-        answer
     }
 }
 
 impl<Q: Query> Answers<Q> for LiveQueries<Q> {
     fn get(&self, query: &Q) -> Option<LiveAnswer<Q::Answer>> {
-        self.answers.get(query)
+        let reader = Arc::clone(&self.reader);
+        let read = |query: Q| async move {
+            let answer = look(&*reader, &query).await;
+            answer.map_err(|error| error.to_string())
+        };
+        let due = |read| self.live.due.lock().answers.push(read);
+        self.answers.get(query, read, due)
     }
 
     /// A read that fails ends the explanation.
@@ -340,6 +313,6 @@ impl<Q: Query> Answers<Q> for LiveQueries<Q> {
     }
 
     fn ask(&self, query: Q, _: Waiter<'_>) {
-        self.read(&query);
+        self.get(&query);
     }
 }
