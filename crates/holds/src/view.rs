@@ -5,7 +5,7 @@
 //! controller every call below is a call of the store or the cache itself.
 
 use belayer_core::facts::{LiveAnswer, LookError, Query, QueryCache, Waiter};
-use belayer_core::informer::{Lookup, Store};
+use belayer_core::informer::{InformerState, Lookup, Store};
 use belayer_core::object::ObjectKey;
 use belayer_core::slim::Slim;
 
@@ -15,6 +15,10 @@ pub trait View: Send + Sync + 'static {
     type Store<K: Slim>: Objects<K>;
     /// Live answers to one kind of query.
     type Queries<Q: Query>: Answers<Q>;
+
+    /// Whether the stores follow their objects: then what an object had been when it was first seen, and
+    /// whether any later version was missed, is known.
+    const FOLLOWS: bool;
 }
 
 /// Objects of one kind, as far as they are known.
@@ -24,6 +28,9 @@ pub trait Objects<K>: Send + Sync + 'static {
 
     /// How many objects have `value` in an index; `None` if that is not known.
     fn count_by_index(&self, index: &str, value: &str) -> Option<usize>;
+
+    /// Whether the server is known not to serve the kind.
+    fn is_not_served(&self) -> bool;
 }
 
 /// Live answers.
@@ -45,6 +52,8 @@ pub enum Cached {}
 impl View for Cached {
     type Store<K: Slim> = Store<K>;
     type Queries<Q: Query> = QueryCache<Q>;
+
+    const FOLLOWS: bool = true;
 }
 
 impl<K: Slim> Objects<K> for Store<K> {
@@ -56,6 +65,11 @@ impl<K: Slim> Objects<K> for Store<K> {
     #[inline]
     fn count_by_index(&self, index: &str, value: &str) -> Option<usize> {
         Store::count_by_index(self, index, value)
+    }
+
+    #[inline]
+    fn is_not_served(&self) -> bool {
+        self.state() == InformerState::NotServed
     }
 }
 

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, try_join_all};
@@ -48,6 +49,8 @@ type Read = BoxFuture<'static, Result<(), String>>;
 impl View for Live {
     type Store<K: Slim> = LiveStore<K>;
     type Queries<Q: Query> = LiveQueries<Q>;
+
+    const FOLLOWS: bool = false;
 }
 
 impl Live {
@@ -77,8 +80,8 @@ impl Live {
         self.store_of(kind, keep, false)
     }
 
-    /// The objects of a kind that may not be served, or that may not be read: those are unknown, as they are
-    /// to a controller whose informer cannot list them.
+    /// The objects of a kind that perhaps may not be read: they are unknown then, as they are to a controller
+    /// whose informer cannot list them.
     pub fn optional<K: SlimJson>(&self, kind: Resource, keep: Keep) -> LiveStore<K> {
         self.store_of(kind, keep, true)
     }
@@ -91,6 +94,7 @@ impl Live {
                 decoders: self.decoders(keep),
                 kind,
                 is_optional,
+                is_not_served: AtomicBool::new(false),
             }),
             read: Memo(Arc::default()),
         }
@@ -108,13 +112,23 @@ impl Live {
     /// What `component` decides about `object`, once its snapshot misses nothing more.
     ///
     /// # Errors
-    /// In words, as soon as a read fails: nothing can be said then.
+    /// As [`Live::settled`].
     pub async fn decide<K: Slim, C: Component<K>>(
         &self,
         component: &C,
         object: &Stored<K>,
     ) -> Result<Observed<K, C>, String> {
-        let mut snapshot = component.observe(object);
+        let snapshot = self.settled(|| component.observe(object)).await?;
+        let decision = C::decide(&snapshot, ambient::now());
+        Ok((snapshot, decision))
+    }
+
+    /// The snapshot that `observe` takes once what the ones before missed has been read.
+    ///
+    /// # Errors
+    /// In words, as soon as a read fails: nothing can be said then.
+    pub async fn settled<S>(&self, observe: impl Fn() -> S) -> Result<S, String> {
+        let mut snapshot = observe();
         for _ in 1..ROUNDS {
             let Due { objects, answers } = std::mem::take(&mut *self.due.lock());
             if objects.is_empty() && answers.is_empty() {
@@ -122,10 +136,9 @@ impl Live {
             }
             try_join_all(objects).await?;
             try_join_all(answers).await?;
-            snapshot = component.observe(object);
+            snapshot = observe();
         }
-        let decision = C::decide(&snapshot, ambient::now());
-        Ok((snapshot, decision))
+        Ok(snapshot)
     }
 }
 
@@ -181,6 +194,7 @@ struct Source<K> {
     decoders: Decoders<K>,
     kind: Resource,
     is_optional: bool,
+    is_not_served: AtomicBool,
 }
 
 impl<K: Slim> LiveStore<K> {
@@ -257,9 +271,11 @@ impl<K: Slim> Source<K> {
             return Ok(Lookup::Absent);
         }
         match error.class() {
-            ErrorClass::NotServed | ErrorClass::Forbidden if self.is_optional => {
+            ErrorClass::NotServed => {
+                self.is_not_served.store(true, Ordering::Relaxed);
                 Ok(Lookup::Unknown)
             }
+            ErrorClass::Forbidden if self.is_optional => Ok(Lookup::Unknown),
             _ => Err(format!("{kind} {key}: {}", explain(&error))),
         }
     }
@@ -276,6 +292,10 @@ impl<K: Slim> Objects<K> for LiveStore<K> {
     /// That takes a list of all objects.
     fn count_by_index(&self, _: &str, _: &str) -> Option<usize> {
         None
+    }
+
+    fn is_not_served(&self) -> bool {
+        self.source.is_not_served.load(Ordering::Relaxed)
     }
 }
 
