@@ -97,7 +97,7 @@ pub trait Configured: fmt::Debug + Send + Sync {
     fn join(&self, context: &mut ControllerContext);
 
     /// What says of an object why the controller keeps or releases it.
-    fn explainers(&self, site: &Site<'_>) -> Vec<Box<dyn Explainer>>;
+    fn explainers(&self, site: &Site<'_>) -> Vec<Explainer>;
 
     /// How many objects it keeps although nothing selects them, because they are too many; `None` if it never
     /// keeps any.

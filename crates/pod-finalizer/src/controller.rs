@@ -108,8 +108,8 @@ impl Configured for Settings {
         join(self, context);
     }
 
-    fn explainers(&self, site: &Site<'_>) -> Vec<Box<dyn Explainer>> {
-        vec![Box::new(explainer::Pods::new(self, site))]
+    fn explainers(&self, site: &Site<'_>) -> Vec<Explainer> {
+        vec![explainer::Pods::explainer(self, site)]
     }
 
     fn kept<'a>(&'a self, reader: &'a Reader) -> BoxFuture<'a, Option<Result<usize, String>>> {

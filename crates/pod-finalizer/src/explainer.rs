@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::FutureExt as _;
 
 use crate::argo::Held::Undecided;
 use crate::argo::{Ending, NodeReader};
@@ -43,14 +43,23 @@ pub(crate) struct Pods {
 }
 
 impl Pods {
-    pub(crate) fn new(settings: &Settings, site: &Site<'_>) -> Self {
-        Self {
+    pub(crate) fn explainer(settings: &Settings, site: &Site<'_>) -> Explainer {
+        let it = Arc::new(Self {
             settings: settings.clone(),
             profiles_from: match site.config {
                 Some(path) => format!("by the profiles of {}", path.display()),
                 None => "by the built-in profile argo; --config names another".to_owned(),
             },
             gate: ObjectKey::new(site.namespace, names::GATE_CONFIG_MAP),
+        });
+        Explainer {
+            component: component::NAME,
+            holds: &[names::POD_STATUS_HOLD],
+            kinds: vec![Resource::pods()],
+            explain: Box::new(move |_, key, reader| {
+                let it = Arc::clone(&it);
+                async move { it.look(&key, &reader).await }.boxed()
+            }),
         }
     }
 
@@ -261,29 +270,6 @@ fn why_not_selected(
         })
         .collect();
     Some(format!("no profile selects it: {}", wanted.join("; ")))
-}
-
-impl Explainer for Pods {
-    fn component(&self) -> &'static str {
-        component::NAME
-    }
-
-    fn holds(&self) -> &'static [&'static str] {
-        &[names::POD_STATUS_HOLD]
-    }
-
-    fn is_about(&self, kind: &Resource) -> bool {
-        kind.is_same_kind(&Resource::pods())
-    }
-
-    fn explain<'a>(
-        &'a self,
-        _: &'a Resource,
-        key: &'a ObjectKey,
-        reader: &'a Reader,
-    ) -> BoxFuture<'a, Result<Explained, String>> {
-        Box::pin(self.look(key, reader))
-    }
 }
 
 #[cfg(test)]

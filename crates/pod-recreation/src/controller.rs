@@ -100,10 +100,10 @@ impl Configured for Settings {
         join(self, context);
     }
 
-    fn explainers(&self, site: &Site<'_>) -> Vec<Box<dyn Explainer>> {
+    fn explainers(&self, site: &Site<'_>) -> Vec<Explainer> {
         vec![
-            Box::new(explainer::Pods::new(self, site)),
-            Box::new(explainer::record::Records::new(self, site)),
+            explainer::Pods::explainer(self, site),
+            explainer::record::Records::explainer(self, site),
         ]
     }
 

@@ -2,7 +2,9 @@
 
 pub(crate) mod record;
 
-use futures::future::BoxFuture;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
 use jiff::Timestamp;
 
 use crate::NAME;
@@ -30,11 +32,20 @@ pub(crate) struct Pods {
 }
 
 impl Pods {
-    pub(crate) fn new(settings: &Settings, site: &Site<'_>) -> Self {
-        Self {
+    pub(crate) fn explainer(settings: &Settings, site: &Site<'_>) -> Explainer {
+        let it = Arc::new(Self {
             settings: settings.clone(),
             owners: site.owners.to_vec(),
             gate: ObjectKey::new(site.namespace, names::GATE_CONFIG_MAP),
+        });
+        Explainer {
+            component: NAME,
+            holds: &[names::POD_RECREATION_HOLD],
+            kinds: vec![Resource::pods()],
+            explain: Box::new(move |_, key, reader| {
+                let it = Arc::clone(&it);
+                async move { it.look(&key, &reader).await }.boxed()
+            }),
         }
     }
 
@@ -113,27 +124,4 @@ fn waits(action: Action) -> String {
         _ => "nothing: the pod comes and goes as if Belayer were not there",
     };
     next.to_owned()
-}
-
-impl Explainer for Pods {
-    fn component(&self) -> &'static str {
-        NAME
-    }
-
-    fn holds(&self) -> &'static [&'static str] {
-        &[names::POD_RECREATION_HOLD]
-    }
-
-    fn is_about(&self, kind: &Resource) -> bool {
-        kind.is_same_kind(&Resource::pods())
-    }
-
-    fn explain<'a>(
-        &'a self,
-        _: &'a Resource,
-        key: &'a ObjectKey,
-        reader: &'a Reader,
-    ) -> BoxFuture<'a, Result<Explained, String>> {
-        Box::pin(self.look(key, reader))
-    }
 }

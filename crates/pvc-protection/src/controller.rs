@@ -110,8 +110,8 @@ impl Configured for Settings {
         join(self, context);
     }
 
-    fn explainers(&self, _: &Site<'_>) -> Vec<Box<dyn Explainer>> {
-        vec![Box::new(explainer::Claims::new(self.mode))]
+    fn explainers(&self, _: &Site<'_>) -> Vec<Explainer> {
+        vec![explainer::explainer(self.mode)]
     }
 }
 

@@ -1,6 +1,6 @@
 //! What pvc-protection says of a claim.
 
-use futures::future::BoxFuture;
+use futures::FutureExt as _;
 
 use crate::component::{self, Parts, PvcProtection, UsersOf, UsersView};
 use crate::config::Mode;
@@ -36,91 +36,67 @@ impl UsersOf for LiveQueries<PodsQuery> {
     }
 }
 
-/// Explains claims by the same decision that the controller makes.
-pub(crate) struct Claims {
-    mode: Mode,
+/// Explains PVCs by the same decision that the controller makes.
+pub(crate) fn explainer(mode: Mode) -> Explainer {
+    Explainer {
+        component: component::NAME,
+        holds: mode.ours(),
+        kinds: vec![Resource::claims()],
+        explain: Box::new(move |_, key, reader| explain(mode, key, reader).boxed()),
+    }
 }
 
-impl Claims {
-    pub(crate) fn new(mode: Mode) -> Self {
-        Self { mode }
-    }
+async fn explain(mode: Mode, key: ObjectKey, reader: Reader) -> Result<Explained, String> {
+    let live = Live::new(&reader);
+    let claims = live.store::<Claim>(Resource::claims(), Keep::nothing());
+    let claim = claims.subject(&key).await?;
+    let pods = PodsReader::new(live.executor(), live.decoders(Keep::nothing()), None);
+    let pods = live.queries(pods);
+    let keep = Keep::nothing().labels([COMPLETED_LABEL]);
+    let parts = Parts {
+        claims,
+        pods: pods.clone(),
+        looks: pods,
+        owners: live.queries(OwnerReader::new(live.executor(), live.decoders(keep))),
+        queue: WorkQueue::new(component::NAME),
+    };
+    let protection = PvcProtection::<Live>::new(mode, parts);
+    let (snapshot, decision) = live.decide(&protection, &claim).await?;
+    let hold = snapshot.claim.map(|claim| claim.hold);
+    let held = hold.is_some_and(Hold::keeps);
+    let explained = explained(&protection, held, &decision, |action| {
+        waits(mode, action, &decision).to_owned()
+    });
+    Ok(match explained.action {
+        // Its deletion waits, but not for Belayer.
+        Action::Keep if !held => Explained {
+            action: Action::Nothing,
+            ..explained
+        },
+        _ => explained,
+    })
+}
 
-    async fn look(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
-        let live = Live::new(reader);
-        let claims = live.store::<Claim>(Resource::claims(), Keep::nothing());
-        let claim = claims.subject(key).await?;
-        let pods = PodsReader::new(live.executor(), live.decoders(Keep::nothing()), None);
-        let pods = live.queries(pods);
-        let keep = Keep::nothing().labels([COMPLETED_LABEL]);
-        let parts = Parts {
-            claims,
-            pods: pods.clone(),
-            looks: pods,
-            owners: live.queries(OwnerReader::new(live.executor(), live.decoders(keep))),
-            queue: WorkQueue::new(component::NAME),
-        };
-        let protection = PvcProtection::<Live>::new(self.mode, parts);
-        let (snapshot, decision) = live.decide(&protection, &claim).await?;
-        let hold = snapshot.claim.map(|claim| claim.hold);
-        let held = hold.is_some_and(Hold::keeps);
-        let explained = explained(&protection, held, &decision, |action| {
-            self.waits(action, &decision).to_owned()
-        });
-        Ok(match explained.action {
-            // Its deletion waits, but not for Belayer.
-            Action::Keep if !held => Explained {
-                action: Action::Nothing,
-                ..explained
-            },
-            _ => explained,
-        })
-    }
-
-    fn waits(&self, action: Action, decision: &ClaimDecision) -> &'static str {
-        let row = decision.row;
-        match action {
-            Action::Keep if row == row::ADVISE => {
-                "Kubernetes lets go when the last of these pods is gone; Belayer only reports"
-            }
-            Action::Keep if row == row::LEFT_OVER => {
-                "a running Belayer releases it once no pod uses it, or Kubernetes protects it"
-            }
-            Action::Keep if row == row::OWNER_FINISHED => {
-                "Belayer releases it once the workflow has finished, or the last of these pods is gone"
-            }
-            Action::Keep if !self.mode.adds_holds() && decision.missing.is_empty() => {
-                "a running Belayer removes the finalizer: pvc-protection only reports"
-            }
-            Action::Nothing if !self.mode.adds_holds() => {
-                "nothing: pvc-protection only reports, and adds no finalizer"
-            }
-            Action::Keep if decision.missing.is_empty() => "nothing, until it is deleted",
-            Action::Keep => "Belayer lets go at once when the last of these pods is gone",
-            _ => "nothing: it is too late for a hold",
+fn waits(mode: Mode, action: Action, decision: &ClaimDecision) -> &'static str {
+    let row = decision.row;
+    match action {
+        Action::Keep if row == row::ADVISE => {
+            "Kubernetes lets go when the last of these pods is gone; Belayer only reports"
         }
-    }
-}
-
-impl Explainer for Claims {
-    fn component(&self) -> &'static str {
-        component::NAME
-    }
-
-    fn holds(&self) -> &'static [&'static str] {
-        self.mode.ours()
-    }
-
-    fn is_about(&self, kind: &Resource) -> bool {
-        kind.is_same_kind(&Resource::claims())
-    }
-
-    fn explain<'a>(
-        &'a self,
-        _: &'a Resource,
-        key: &'a ObjectKey,
-        reader: &'a Reader,
-    ) -> BoxFuture<'a, Result<Explained, String>> {
-        Box::pin(self.look(key, reader))
+        Action::Keep if row == row::LEFT_OVER => {
+            "a running Belayer releases it once no pod uses it, or Kubernetes protects it"
+        }
+        Action::Keep if row == row::OWNER_FINISHED => {
+            "Belayer releases it once the workflow has finished, or the last of these pods is gone"
+        }
+        Action::Keep if !mode.adds_holds() && decision.missing.is_empty() => {
+            "a running Belayer removes the finalizer: pvc-protection only reports"
+        }
+        Action::Nothing if !mode.adds_holds() => {
+            "nothing: pvc-protection only reports, and adds no finalizer"
+        }
+        Action::Keep if decision.missing.is_empty() => "nothing, until it is deleted",
+        Action::Keep => "Belayer lets go at once when the last of these pods is gone",
+        _ => "nothing: it is too late for a hold",
     }
 }

@@ -116,8 +116,8 @@ impl Configured for Settings {
         join(self, context);
     }
 
-    fn explainers(&self, _: &Site<'_>) -> Vec<Box<dyn Explainer>> {
-        vec![Box::new(explainer::Workflows::new(self))]
+    fn explainers(&self, _: &Site<'_>) -> Vec<Explainer> {
+        vec![explainer::explainer(self)]
     }
 
     fn kept<'a>(&'a self, reader: &'a Reader) -> BoxFuture<'a, Option<Result<usize, String>>> {

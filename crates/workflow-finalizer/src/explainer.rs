@@ -1,6 +1,6 @@
 //! What workflow-finalizer says of a workflow.
 
-use futures::future::BoxFuture;
+use futures::FutureExt as _;
 
 use crate::component::{self, Parts, WorkflowFinalizer};
 use crate::config::{OwnerRule, Settings};
@@ -19,57 +19,60 @@ use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::Reader;
 
 /// Explains workflows, of whatever kind, by the same decision that the controller makes.
-pub(crate) struct Workflows {
-    settings: Settings,
-}
-
-impl Workflows {
-    pub(crate) fn new(settings: &Settings) -> Self {
-        Self {
-            settings: settings.clone(),
-        }
-    }
-
-    async fn look(
-        &self,
-        kind: &Resource,
-        key: &ObjectKey,
-        reader: &Reader,
-    ) -> Result<Explained, String> {
-        let rule = self
-            .settings
+pub(crate) fn explainer(settings: &Settings) -> Explainer {
+    let settings = settings.clone();
+    Explainer {
+        component: component::NAME,
+        holds: &[names::WORKFLOW_HOLD],
+        kinds: settings
             .owners
             .iter()
-            .find(|rule| rule.kind.is_same_kind(kind))
-            .ok_or("its kind is in no rule")?;
-        let live = Live::new(reader);
-        let finalizer = finalizer(&live, &self.settings, rule);
-        let workflow = finalizer.parts.workflows.subject(key).await?;
-        let mut seen = live.decide(&finalizer, &workflow).await?;
-        if let Some(Write::Release(Evidence::Unselected(_))) = seen.1.write {
-            count(&finalizer).await?;
-            seen = live.decide(&finalizer, &workflow).await?;
-        }
-        let (snapshot, decision) = seen;
-        let workflow = &workflow.object.0;
-        let view = snapshot.workflow.as_ref();
-        let held = view.is_some_and(|view| view.held == Held::Yes);
-        Ok(Explained {
-            why_not: view
-                .filter(|_| !held)
-                .and_then(|view| why_not_selected(workflow, view.selection)),
-            ..explained(&finalizer, held, &decision, |action| {
-                let next = match action {
-                    Action::Keep if workflow.is_deleting() => {
-                        "Belayer releases its pods first, before all others, and then the workflow"
-                    }
-                    Action::Keep => "nothing, until it is deleted",
-                    _ => "nothing",
-                };
-                next.to_owned()
-            })
-        })
+            .map(|rule| rule.kind.clone())
+            .collect(),
+        explain: Box::new(move |kind, key, reader| {
+            explain(settings.clone(), kind, key, reader).boxed()
+        }),
     }
+}
+
+async fn explain(
+    settings: Settings,
+    kind: Resource,
+    key: ObjectKey,
+    reader: Reader,
+) -> Result<Explained, String> {
+    let rule = settings
+        .owners
+        .iter()
+        .find(|rule| rule.kind.is_same_kind(&kind))
+        .ok_or("its kind is in no rule")?;
+    let live = Live::new(&reader);
+    let finalizer = finalizer(&live, &settings, rule);
+    let workflow = finalizer.parts.workflows.subject(&key).await?;
+    let mut seen = live.decide(&finalizer, &workflow).await?;
+    if let Some(Write::Release(Evidence::Unselected(_))) = seen.1.write {
+        count(&finalizer).await?;
+        seen = live.decide(&finalizer, &workflow).await?;
+    }
+    let (snapshot, decision) = seen;
+    let workflow = &workflow.object.0;
+    let view = snapshot.workflow.as_ref();
+    let held = view.is_some_and(|view| view.held == Held::Yes);
+    Ok(Explained {
+        why_not: view
+            .filter(|_| !held)
+            .and_then(|view| why_not_selected(workflow, view.selection)),
+        ..explained(&finalizer, held, &decision, |action| {
+            let next = match action {
+                Action::Keep if workflow.is_deleting() => {
+                    "Belayer releases its pods first, before all others, and then the workflow"
+                }
+                Action::Keep => "nothing, until it is deleted",
+                _ => "nothing",
+            };
+            next.to_owned()
+        })
+    })
 }
 
 /// The controller itself, which reads live.
@@ -122,31 +125,5 @@ fn why_not_selected(workflow: &ObjectMeta, selection: Selection) -> Option<Strin
             "no rule selects it, by its labels or by its namespace {}",
             workflow.key.namespace().unwrap_or_default()
         )),
-    }
-}
-
-impl Explainer for Workflows {
-    fn component(&self) -> &'static str {
-        component::NAME
-    }
-
-    fn holds(&self) -> &'static [&'static str] {
-        &[names::WORKFLOW_HOLD]
-    }
-
-    fn is_about(&self, kind: &Resource) -> bool {
-        self.settings
-            .owners
-            .iter()
-            .any(|rule| rule.kind.is_same_kind(kind))
-    }
-
-    fn explain<'a>(
-        &'a self,
-        kind: &'a Resource,
-        key: &'a ObjectKey,
-        reader: &'a Reader,
-    ) -> BoxFuture<'a, Result<Explained, String>> {
-        Box::pin(self.look(kind, key, reader))
     }
 }

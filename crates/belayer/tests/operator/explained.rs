@@ -27,8 +27,9 @@ async fn expect(world: &World, settings: &Settings, row: Row) {
     };
     let key = ObjectKey::new(NAMESPACE, "a");
     let explainers = settings.explainers(&site);
-    let pods = Resource::pods();
-    let explained = explainers[0].explain(&pods, &key, &reader).await.unwrap();
+    let explained = (explainers[0].explain)(Resource::pods(), key, reader.clone())
+        .await
+        .unwrap();
     assert_eq!(explained.row.name, row.name, "{explained:?}");
 }
 

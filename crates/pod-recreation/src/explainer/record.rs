@@ -1,6 +1,8 @@
 //! What pod-recreation says of the record of a re-creation.
 
-use futures::future::BoxFuture;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
@@ -25,10 +27,19 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    pub(crate) fn new(settings: &Settings, site: &Site<'_>) -> Self {
-        Self {
+    pub(crate) fn explainer(settings: &Settings, site: &Site<'_>) -> Explainer {
+        let it = Arc::new(Self {
             settings: settings.clone(),
             gate: ObjectKey::new(site.namespace, names::GATE_CONFIG_MAP),
+        });
+        Explainer {
+            component: NAME,
+            holds: &[names::POD_RECREATION_HOLD],
+            kinds: vec![api::resource()],
+            explain: Box::new(move |_, key, reader| {
+                let it = Arc::clone(&it);
+                async move { it.look(&key, &reader).await }.boxed()
+            }),
         }
     }
 
@@ -142,27 +153,4 @@ pub(crate) async fn of_pod(reader: &Reader, namespace: &str, pod: &str) -> Optio
     let its = all.found()?.iter().filter(|one| one.spec.pod_name == pod);
     let youngest = its.max_by_key(|one| one.metadata.creation_timestamp)?;
     Some(format!("{namespace}/{}", youngest.metadata.name))
-}
-
-impl Explainer for Records {
-    fn component(&self) -> &'static str {
-        NAME
-    }
-
-    fn holds(&self) -> &'static [&'static str] {
-        &[names::POD_RECREATION_HOLD]
-    }
-
-    fn is_about(&self, kind: &Resource) -> bool {
-        kind.is_same_kind(&api::resource())
-    }
-
-    fn explain<'a>(
-        &'a self,
-        _: &'a Resource,
-        key: &'a ObjectKey,
-        reader: &'a Reader,
-    ) -> BoxFuture<'a, Result<Explained, String>> {
-        Box::pin(self.look(key, reader))
-    }
 }

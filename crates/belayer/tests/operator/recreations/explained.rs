@@ -20,9 +20,11 @@ async fn explained(yard: &Yard) -> Explained {
         config: None,
         owners: &[],
     };
-    let (pods, web) = (Resource::pods(), ObjectKey::new(YARD, "web"));
+    let web = ObjectKey::new(YARD, "web");
     let explainers = Settings::default().explainers(&site);
-    explainers[0].explain(&pods, &web, &reader).await.unwrap()
+    (explainers[0].explain)(Resource::pods(), web, reader.clone())
+        .await
+        .unwrap()
 }
 
 #[tokio::test(start_paused = true)]
