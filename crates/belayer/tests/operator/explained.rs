@@ -6,19 +6,29 @@ use belayer_core::client;
 use belayer_core::executor::Bounds;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::decision::Row;
+use belayer_inspect::explain::Explained;
 use belayer_inspect::reader::Reader;
 use belayer_pod_finalizer::outcome::crd;
 use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
 use belayer_pod_finalizer::row;
 use belayer_pod_finalizer::status::NODE_ID;
-use belayer_sandbox::{Gvr, Subresource};
+use belayer_sandbox::{Answer, Fault, Gvr, Match, Subresource, Verb};
 use belayer_workload::WORKFLOWS;
 use serde_json::{Value, json};
 
 use crate::world::{NAMESPACE, World};
 
+/// The name under which the reads are recorded.
+const TOOL: &str = "viewer";
+
 async fn expect(world: &World, settings: &Settings, row: Row) {
-    let reader = Reader::new(client::in_process(world.service()), Bounds::default());
+    let explained = explained(world, settings).await.unwrap();
+    assert_eq!(explained.row.name, row.name, "{explained:?}");
+}
+
+async fn explained(world: &World, settings: &Settings) -> Result<Explained, String> {
+    let client = client::in_process(world.sandbox.service(TOOL));
+    let reader = Reader::new(client, Bounds::default());
     let site = Site {
         reader: &reader,
         namespace: "belayer-system",
@@ -27,10 +37,7 @@ async fn expect(world: &World, settings: &Settings, row: Row) {
     };
     let key = ObjectKey::new(NAMESPACE, "a");
     let explainers = settings.explainers(&site);
-    let explained = (explainers[0].explain)(Resource::pods(), key, reader.clone())
-        .await
-        .unwrap();
-    assert_eq!(explained.row.name, row.name, "{explained:?}");
+    (explainers[0].explain)(Resource::pods(), key, reader.clone()).await
 }
 
 fn settings(profile: &Value) -> Settings {
@@ -100,4 +107,52 @@ async fn a_record_that_cannot_be_written_does_not_stop_the_rows_below() {
     let world = World::new();
     ended_pod(&world);
     expect(&world, &capturing(), row::KEEP).await;
+}
+
+/// As often as a decision is tried, nothing is read twice but what is both an object in the controller's caches
+/// and a query: the workflow, whose status is read as well, and the namespace.
+#[tokio::test(start_paused = true)]
+async fn each_is_read_once() {
+    let world = World::new();
+    ended_pod(&world);
+    let node = json!({ "metadata": { "annotations": { NODE_ID: "build-1" } } });
+    world.patch(&Gvr::PODS, "a", node);
+    expect(&world, &Settings::default(), row::KEEP).await;
+    let requests = world.sandbox.recorder().requests_by(TOOL);
+    let of = |kind: &str| requests.get(&(Verb::Get, kind.to_owned())).copied();
+    assert_eq!(of("pods"), Some(1), "{requests:?}");
+    assert_eq!(of("namespaces"), Some(2), "{requests:?}");
+    assert_eq!(of("workflows.argoproj.io"), Some(3), "{requests:?}");
+}
+
+/// A controller would wait and read again; a person waits for no retry.
+#[tokio::test(start_paused = true)]
+async fn a_read_that_fails_is_reported_at_once() {
+    let world = World::new();
+    ended_pod(&world);
+    let no = Match::verb(Verb::Get).resource("namespaces").client(TOOL);
+    let no = Fault::on(no).answer(Answer::forbidden("no"));
+    let _no = world.sandbox.faults().inject(no);
+    let begun = tokio::time::Instant::now();
+    let error = explained(&world, &Settings::default()).await.unwrap_err();
+    assert!(error.ends_with("ci: not allowed"), "{error}");
+    assert!(begun.elapsed().as_secs() < 1);
+}
+
+/// Nothing is known of owners that may not be read, as in a controller whose informer may not list them.
+#[tokio::test(start_paused = true)]
+async fn owners_that_may_not_be_read_are_unknown() {
+    let world = World::new();
+    ended_pod(&world);
+    let no = Match::verb(Verb::Get)
+        .resource("workflows")
+        .client(TOOL);
+    let no = Fault::on(no).answer(Answer::forbidden("no"));
+    let _no = world.sandbox.faults().inject(no);
+    let explained = explained(&world, &Settings::default()).await.unwrap();
+    let missing = explained.missing.join("; ");
+    assert!(
+        missing.contains("whether the owner is gone is not known"),
+        "{missing}"
+    );
 }
