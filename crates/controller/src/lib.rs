@@ -97,7 +97,7 @@ pub trait Configured: fmt::Debug + Send + Sync {
     fn join(&self, context: &mut ControllerContext);
 
     /// The explainers of why the controller keeps or releases an object.
-    fn explainers(&self, site: &Site<'_>) -> Vec<Box<dyn Explainer>>;
+    fn explainers(&self, site: &Site<'_>) -> Vec<Explainer>;
 
     /// How many objects it keeps although no profile selects them, because they are too many;
     /// `None` if it never keeps any.

@@ -13,3 +13,4 @@ pub mod release;
 pub mod rights;
 pub mod runner;
 pub mod selection;
+pub mod view;

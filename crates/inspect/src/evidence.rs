@@ -83,7 +83,7 @@ pub async fn gather(
     reader: &Reader,
     scan: Scan,
     target: Target,
-    explainers: &[Box<dyn Explainer>],
+    explainers: &[Explainer],
 ) -> World {
     let Target {
         stuck,
@@ -224,7 +224,7 @@ fn is_namespace(object: &Terminating) -> bool {
 async fn ours(
     reader: &Reader,
     stuck: &[Terminating],
-    explainers: &[Box<dyn Explainer>],
+    explainers: &[Explainer],
 ) -> BTreeMap<(String, String), Result<Explained, String>> {
     let held = stuck.iter().flat_map(|object| {
         let fitting = explainers.iter().filter(|explainer| {
@@ -232,15 +232,16 @@ async fn ours(
                 && object
                     .finalizers
                     .iter()
-                    .any(|name| explainer.holds().contains(&name.as_str()))
+                    .any(|name| explainer.holds.contains(&name.as_str()))
         });
         fitting.map(move |explainer| (object, explainer))
     });
     let said: Vec<_> = futures::stream::iter(held.take(EXPLAINED))
         .map(|(object, explainer)| async move {
             let kind = &object.object.kind.resource;
-            let said = explainer.explain(kind, &object.object.key, reader).await;
-            by_hold(object.object.uid.as_str(), &**explainer, said)
+            let said =
+                (explainer.explain)(kind.clone(), object.object.key.clone(), reader.clone()).await;
+            by_hold(object.object.uid.as_str(), explainer, said)
         })
         .buffer_unordered(PARALLEL)
         .collect()
@@ -251,9 +252,9 @@ async fn ours(
 /// What a component says of an object, under each name that it may hold it by.
 pub(crate) fn by_hold(
     uid: &str,
-    explainer: &dyn Explainer,
+    explainer: &Explainer,
     said: Result<Explained, String>,
 ) -> impl Iterator<Item = ((String, String), Result<Explained, String>)> {
-    let holds = explainer.holds().iter();
+    let holds = explainer.holds.iter();
     holds.map(move |hold| ((uid.to_owned(), (*hold).to_owned()), said.clone()))
 }

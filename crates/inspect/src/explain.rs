@@ -10,36 +10,38 @@ use crate::reader::Reader;
 /// Belayer, as the binary knows it.
 pub struct Belayer {
     /// Its components.
-    pub explainers: Vec<Box<dyn Explainer>>,
+    pub explainers: Vec<Explainer>,
     /// `namespace/name` of the Lease that it leads by, where it elects a leader.
     pub lease: Option<String>,
 }
 
 /// Explains the holds of one component: live looks, its own decision, its row and what is missing.
 ///
-/// The binary implements it for each component, so that this crate knows none.
-pub trait Explainer: Send + Sync {
+/// Each component hands in its own, so that this crate knows none.
+pub struct Explainer {
     /// Name of the component.
-    fn component(&self) -> &'static str;
-
+    pub component: &'static str,
     /// Every name that it may hold an object by: its hold, then those it held by before it was
     /// configured otherwise. All of them go by the same decision.
-    fn holds(&self) -> &'static [&'static str];
+    pub holds: &'static [&'static str],
+    /// The kinds that it is about.
+    pub kinds: Vec<Resource>,
+    /// Looks at the object of a kind and all that its decision stands on, now, and decides. Fails in words, when
+    /// a look failed: nothing can be said then.
+    pub explain: Explain,
+}
 
+/// See [`Explainer::explain`].
+pub type Explain = Box<dyn Fn(Resource, ObjectKey, Reader) -> Explaining + Send + Sync>;
+
+/// An explanation that is under way.
+pub type Explaining = BoxFuture<'static, Result<Explained, String>>;
+
+impl Explainer {
     /// Whether it is about objects of this kind.
-    fn is_about(&self, kind: &Resource) -> bool;
-
-    /// Looks at the object and all that its decision stands on, now, and decides.
-    ///
-    /// # Errors
-    ///
-    /// In words, when a look failed: nothing can be said then.
-    fn explain<'a>(
-        &'a self,
-        kind: &'a Resource,
-        key: &'a ObjectKey,
-        reader: &'a Reader,
-    ) -> BoxFuture<'a, Result<Explained, String>>;
+    pub fn is_about(&self, kind: &Resource) -> bool {
+        self.kinds.iter().any(|its| its.is_same_kind(kind))
+    }
 }
 
 /// What a component says of an object.

@@ -145,15 +145,15 @@ async fn one(
     let mut ours = BTreeMap::new();
     let explainers = itself.explainers.iter();
     for explainer in explainers.filter(|e| e.is_about(&kind.resource)) {
-        match explainer.explain(&kind.resource, key, reader).await {
+        match (explainer.explain)(kind.resource.clone(), key.clone(), reader.clone()).await {
             Ok(explained) => {
                 if explained.held {
                     let said = Ok(explained.clone());
-                    ours.extend(by_hold(object.uid.as_str(), &**explainer, said));
+                    ours.extend(by_hold(object.uid.as_str(), explainer, said));
                 }
                 belayer.push(explained);
             }
-            Err(why) => missing.push(format!("what {} decides: {why}", explainer.component())),
+            Err(why) => missing.push(format!("what {} decides: {why}", explainer.component)),
         }
     }
     let groups = match terminating.clone().filter(|_| stuck) {

@@ -11,10 +11,10 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use belayer_core::facts::{QueryCache, Waiter};
+use belayer_core::facts::Waiter;
 use belayer_core::http::RequestError;
 use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
-use belayer_core::informer::{Event, Store, Stored};
+use belayer_core::informer::{Event, Stored};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Priority, WorkQueue};
@@ -24,6 +24,7 @@ use belayer_holds::namespace::NamespaceQuery;
 use belayer_holds::owner::OwnerQuery;
 use belayer_holds::runner::{Change, Component, StepContext, Stepped};
 use belayer_holds::selection::UnselectedBy;
+use belayer_holds::view::{Answers, Cached, View};
 
 use crate::argo::NodeQuery;
 use crate::backlog::Limits;
@@ -75,32 +76,32 @@ pub fn keep_of_namespaces() -> Keep {
 }
 
 /// What the component stands on.
-pub struct Parts {
+pub struct Parts<V: View = Cached> {
     /// The informers' stores: pods, with the indexes [`PODS_BY_OWNER`] and [`PODS_BY_NAMESPACE`].
-    pub pods: Store<Pod>,
+    pub pods: V::Store<Pod>,
     /// Namespaces.
-    pub namespaces: Store<Namespace>,
+    pub namespaces: V::Store<Namespace>,
     /// One store per kind that owns pods of some profile.
-    pub owners: Vec<(Resource, Store<OwnerMeta>)>,
+    pub owners: Vec<(Resource, V::Store<OwnerMeta>)>,
     /// Live looks at owners.
-    pub owner_facts: QueryCache<OwnerQuery>,
+    pub owner_facts: V::Queries<OwnerQuery>,
     /// Live looks at namespaces.
-    pub namespace_facts: QueryCache<NamespaceQuery>,
+    pub namespace_facts: V::Queries<NamespaceQuery>,
     /// Live looks at the status of owners.
-    pub status_facts: QueryCache<StatusQuery>,
+    pub status_facts: V::Queries<StatusQuery>,
     /// Live reads of nodes.
-    pub node_facts: QueryCache<NodeQuery>,
+    pub node_facts: V::Queries<NodeQuery>,
     /// The queue of the pods' runner.
     pub queue: WorkQueue<ObjectKey>,
 }
 
 /// Holds pods until their result has been taken by its consumer.
-pub struct PodFinalizer {
-    world: World,
-    pods: Store<Pod>,
+pub struct PodFinalizer<V: View = Cached> {
+    pub(crate) world: World<V>,
+    pods: V::Store<Pod>,
     held_objects: Arc<HeldObjects>,
     /// Whether this process has read what an earlier leader closed: before that no hold is added.
-    may_hold: AtomicBool,
+    pub(crate) may_hold: AtomicBool,
     queue: WorkQueue<ObjectKey>,
     resync: Duration,
     /// Whether any profile adopts finalizers.
@@ -111,9 +112,9 @@ pub struct PodFinalizer {
     latest_lost: Mutex<VecDeque<Lost>>,
 }
 
-impl PodFinalizer {
+impl<V: View> PodFinalizer<V> {
     /// The component with these settings.
-    pub fn new(settings: &Settings, parts: Parts) -> Self {
+    pub fn new(settings: &Settings, parts: Parts<V>) -> Self {
         let Parts {
             pods,
             namespaces,
@@ -156,6 +157,86 @@ impl PodFinalizer {
         }
     }
 
+    /// The held pods.
+    pub fn held_objects(&self) -> &Arc<HeldObjects> {
+        &self.held_objects
+    }
+
+    /// Whether holds are added to this pod.
+    fn gate(&self, pod: &ObjectKey) -> Gate {
+        if self.may_hold.load(Ordering::Acquire) {
+            self.held_objects.gate(pod.shared_namespace())
+        } else {
+            Gate::Closed
+        }
+    }
+
+    fn selection(&self, pod: &ObjectMeta) -> Selection {
+        self.world
+            .selection(pod, self.world.cached_namespace(pod).as_ref())
+    }
+
+    /// Whether a finalizer of others that its profile adopts is on the pod.
+    fn is_adopted(&self, pod: &ObjectMeta) -> bool {
+        self.adopts && !adopted(pod, &self.selection(pod)).is_empty()
+    }
+
+    fn is_selected(&self, pod: &ObjectMeta) -> bool {
+        matches!(self.selection(pod), Selection::By { .. })
+    }
+
+    /// Notes a pod; `by` is why, if no profile selects it by its own labels.
+    pub(crate) fn note(&self, pod: &Stored<Pod>, by: UnselectedBy) {
+        let meta = &pod.object.meta;
+        let entry = (held(meta) == Held::Yes).then(|| HeldPod {
+            selected: match self.selection(meta) {
+                Selection::By { .. } => Selected::Yes,
+                Selection::None => Selected::No(by),
+                Selection::Ignored => Selected::No(UnselectedBy::Namespace),
+            },
+            ended: if pod.object.is_ended() {
+                Ended::Yes
+            } else {
+                Ended::No
+            },
+            deleting: meta.deletion_timestamp,
+            status_too_large: self.is_status_too_large(&pod.object),
+        });
+        self.held_objects.note(&meta.key, entry);
+    }
+
+    /// What to ask about the status of the owner of a pod that a profile selects.
+    fn status_question(&self, pod: &ObjectMeta) -> Option<StatusQuery> {
+        let selection = self.selection(pod);
+        let Selection::By { .. } = selection else {
+            return None;
+        };
+        let judges = judges(&self.world.profiles, pod, &selection);
+        let found = judging(&selection, &judges).find_map(|profile| node_of(pod, profile));
+        found.map(|(_, question)| question)
+    }
+
+    /// Whether the status of a held pod's workflow is too large to be read. Nothing that Belayer or its
+    /// consumer does ends that, and whoever wrote it must not close the backlog gate (T3).
+    fn is_status_too_large(&self, pod: &Pod) -> bool {
+        let question = self.status_question(&pod.meta);
+        let fact = question.and_then(|question| self.world.status_facts.get(&question));
+        fact.is_some_and(|fact| matches!(fact.answer(), StatusState::TooLarge(_)))
+    }
+
+    /// Whether somebody may be waiting for this held pod: it is worked on before all others.
+    fn may_go(&self, pod: &Pod) -> bool {
+        pod.meta.is_deleting()
+            || pod.is_ended()
+            || admin_asked(&pod.meta) == AdminAsked::Yes
+            || self
+                .world
+                .cached_namespace(&pod.meta)
+                .is_some_and(|ns| ns.is_deleting() || is_ignored(&ns.labels))
+    }
+}
+
+impl PodFinalizer {
     /// Whether any profile enforces, so that holds are added at all.
     pub fn mode(&self) -> Mode {
         let mut profiles = self.world.profiles.iter();
@@ -164,11 +245,6 @@ impl PodFinalizer {
         } else {
             Mode::Observe
         }
-    }
-
-    /// The held pods.
-    pub fn held_objects(&self) -> &Arc<HeldObjects> {
-        &self.held_objects
     }
 
     /// Keeps track of the held objects, and counts what came too late. To be told of every event of the pods
@@ -311,71 +387,9 @@ impl PodFinalizer {
         self.may_hold.store(true, Ordering::Release);
         self.queue_unheld();
     }
-
-    /// Whether holds are added to this pod.
-    fn gate(&self, pod: &ObjectKey) -> Gate {
-        if self.may_hold.load(Ordering::Acquire) {
-            self.held_objects.gate(pod.shared_namespace())
-        } else {
-            Gate::Closed
-        }
-    }
-
-    fn selection(&self, pod: &ObjectMeta) -> Selection {
-        self.world
-            .selection(pod, self.world.cached_namespace(pod).as_ref())
-    }
-
-    /// Whether a finalizer of others that its profile adopts is on the pod.
-    fn is_adopted(&self, pod: &ObjectMeta) -> bool {
-        self.adopts && !adopted(pod, &self.selection(pod)).is_empty()
-    }
-
-    fn is_selected(&self, pod: &ObjectMeta) -> bool {
-        matches!(self.selection(pod), Selection::By { .. })
-    }
-
-    /// Notes a pod; `by` is why, if no profile selects it by its own labels.
-    fn note(&self, pod: &Stored<Pod>, by: UnselectedBy) {
-        let meta = &pod.object.meta;
-        let entry = (held(meta) == Held::Yes).then(|| HeldPod {
-            selected: match self.selection(meta) {
-                Selection::By { .. } => Selected::Yes,
-                Selection::None => Selected::No(by),
-                Selection::Ignored => Selected::No(UnselectedBy::Namespace),
-            },
-            ended: if pod.object.is_ended() {
-                Ended::Yes
-            } else {
-                Ended::No
-            },
-            deleting: meta.deletion_timestamp,
-            status_too_large: self.is_status_too_large(&pod.object),
-        });
-        self.held_objects.note(&meta.key, entry);
-    }
-
-    /// What to ask about the status of the owner of a pod that a profile selects.
-    fn status_question(&self, pod: &ObjectMeta) -> Option<StatusQuery> {
-        let selection = self.selection(pod);
-        let Selection::By { .. } = selection else {
-            return None;
-        };
-        let judges = judges(&self.world.profiles, pod, &selection);
-        let found = judging(&selection, &judges).find_map(|profile| node_of(pod, profile));
-        found.map(|(_, question)| question)
-    }
-
-    /// Whether the status of a held pod's workflow is too large to be read. Nothing that Belayer or its
-    /// consumer does ends that, and whoever wrote it must not close the backlog gate (T3).
-    fn is_status_too_large(&self, pod: &Pod) -> bool {
-        let question = self.status_question(&pod.meta);
-        let fact = question.and_then(|question| self.world.status_facts.get(&question));
-        fact.is_some_and(|fact| matches!(fact.answer(), StatusState::TooLarge(_)))
-    }
 }
 
-impl Component<Pod> for PodFinalizer {
+impl<V: View> Component<Pod> for PodFinalizer<V> {
     type Snapshot = Snapshot;
     type Evidence = Evidence;
     type Query = PodQuery;
@@ -470,18 +484,5 @@ impl Component<Pod> for PodFinalizer {
             Some(pod) => Box::pin(self.world.outcomes.record(pod, context.executor)),
             None => Box::pin(std::future::ready(Ok(Stepped::Done))),
         }
-    }
-}
-
-impl PodFinalizer {
-    /// Whether somebody may be waiting for this held pod: it is worked on before all others.
-    fn may_go(&self, pod: &Pod) -> bool {
-        pod.meta.is_deleting()
-            || pod.is_ended()
-            || admin_asked(&pod.meta) == AdminAsked::Yes
-            || self
-                .world
-                .cached_namespace(&pod.meta)
-                .is_some_and(|ns| ns.is_deleting() || is_ignored(&ns.labels))
     }
 }

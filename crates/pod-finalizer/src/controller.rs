@@ -16,6 +16,7 @@ use belayer_holds::namespace::NamespaceReader;
 use belayer_holds::owner::OwnerReader;
 use belayer_holds::runner;
 use belayer_holds::selection::Selected;
+use belayer_holds::view::Cached;
 use belayer_inspect::explain::Explainer;
 use belayer_inspect::preflight::{Kind, Part, Policy};
 use belayer_inspect::reader::Reader;
@@ -107,8 +108,8 @@ impl Configured for Settings {
         join(self, context);
     }
 
-    fn explainers(&self, site: &Site<'_>) -> Vec<Box<dyn Explainer>> {
-        vec![Box::new(explainer::Pods::new(self, site))]
+    fn explainers(&self, site: &Site<'_>) -> Vec<Explainer> {
+        vec![explainer::Pods::explainer(self, site)]
     }
 
     fn kept<'a>(&'a self, reader: &'a Reader) -> BoxFuture<'a, Option<Result<usize, String>>> {
@@ -233,7 +234,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         let all = owners.kinds.iter();
         all.filter(|watched| kinds.contains(&watched.resource))
     };
-    let finalizer = Arc::new(PodFinalizer::new(
+    let finalizer = Arc::new(PodFinalizer::<Cached>::new(
         settings,
         Parts {
             pods: pods.watched.store.clone(),

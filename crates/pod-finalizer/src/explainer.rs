@@ -1,42 +1,41 @@
 //! What pod-finalizer says of a pod.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-use jiff::Timestamp;
-use serde::Deserialize;
+use futures::FutureExt as _;
 
 use crate::argo::Held::Undecided;
 use crate::argo::{Ending, NodeReader};
-use crate::component;
-use crate::decide::{PodDecision, decide};
-use crate::explain::{self, Looks};
-use crate::periodic::gate_by;
+use crate::component::{self, Parts, PodFinalizer};
+use crate::decide::PodDecision;
+use crate::evidence::Evidence;
+use crate::periodic::read_gate;
+use crate::profile::Profiles;
 use crate::profile::config::Settings;
-use crate::profile::{MaxUnselected, Profiles};
 use crate::row;
-use crate::snapshot::{Gate, Held, Selection, Snapshot};
+use crate::snapshot::{Held, Selection, Snapshot};
+use crate::status::{Asked, NodeRef, StatusReader, node_of};
 use belayer_controller::Site;
-use belayer_controller::explain::{self as shared, Decided, read};
-use belayer_core::http::Request;
-use belayer_core::informer::{Decoders, JsonDecoder};
+use belayer_controller::explain::{Live, LiveStore, explained};
+use belayer_core::http::ErrorClass;
+use belayer_core::informer::Stored;
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_core::slim::{DecodeContext, Interner, Keep, ObjectMeta, Pod};
-use belayer_holds::decision::Missing;
+use belayer_core::slim::{ObjectMeta, OwnerMeta, Pod};
+use belayer_core::workqueue::WorkQueue;
+use belayer_holds::decision::{Missing, Write};
 use belayer_holds::names;
 use belayer_holds::namespace::NamespaceReader;
 use belayer_holds::owner::OwnerReader;
-use belayer_holds::selection::{Guard, MassRelease, Scope, UnselectedBy};
+use belayer_holds::selection::{MassRelease, Scope, UnselectedBy};
 use belayer_inspect::explain::{Action, Explained, Explainer};
-use belayer_inspect::reader::{Look, Reader};
+use belayer_inspect::reader::{Reader, explain as in_words};
 use belayer_inspect::report::age;
 
 /// Explains pods by the same decision that the controller makes.
 pub(crate) struct Pods {
-    looks: Looks,
-    pods: JsonDecoder<Pod>,
-    max_unselected: MaxUnselected,
+    settings: Settings,
     /// What the profiles are from.
     profiles_from: String,
     /// The ConfigMap by which the controller says whether holds are added.
@@ -44,77 +43,61 @@ pub(crate) struct Pods {
 }
 
 impl Pods {
-    pub(crate) fn new(settings: &Settings, site: &Site<'_>) -> Self {
-        let reader = site.reader;
-        let context = |keep: Keep| DecodeContext {
-            keep,
-            interner: Interner::default(),
-        };
-        let profiles = settings.profiles.clone();
-        let owners = OwnerReader::new(
-            Arc::clone(reader.executor()),
-            Decoders::new(JsonDecoder::new(context(component::keep_of_owners(
-                &profiles,
-            )))),
-        );
-        let namespaces = NamespaceReader::new(
-            Arc::clone(reader.executor()),
-            Decoders::new(JsonDecoder::new(context(component::keep_of_namespaces()))),
-        );
-        Self {
-            pods: JsonDecoder::new(context(component::keep_of_pods(&profiles))),
-            looks: Looks {
-                profiles,
-                owners: Arc::new(owners),
-                namespaces: Arc::new(namespaces),
-                nodes: Arc::new(NodeReader::new(Arc::clone(reader.executor()))),
-                executor: Arc::clone(reader.executor()),
-                resync: settings.resync,
-            },
-            max_unselected: settings.max_unselected,
+    pub(crate) fn explainer(settings: &Settings, site: &Site<'_>) -> Explainer {
+        let it = Arc::new(Self {
+            settings: settings.clone(),
             profiles_from: match site.config {
                 Some(path) => format!("by the profiles of {}", path.display()),
                 None => "by the built-in profile argo; --config names another".to_owned(),
             },
             gate: ObjectKey::new(site.namespace, names::GATE_CONFIG_MAP),
+        });
+        Explainer {
+            component: component::NAME,
+            holds: &[names::POD_STATUS_HOLD],
+            kinds: vec![Resource::pods()],
+            explain: Box::new(move |_, key, reader| {
+                let it = Arc::clone(&it);
+                async move { it.look(&key, &reader).await }.boxed()
+            }),
         }
     }
 
     async fn look(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
-        let request = Request::get(Resource::pods().object_path(key));
-        let pod = read(reader, &request, &self.pods, &format!("pod {key}")).await?;
-        let (gate, gate_known) = gate(reader, &self.gate, key).await;
-        let mut snapshot = self
-            .looks
-            .snapshot(&pod, gate)
-            .await
-            .map_err(|error| error.to_string())?;
-        if let Some(by) = unselected_by(&snapshot) {
-            snapshot.mass_release = self.mass_release(&pod, by, reader).await?;
+        let live = Live::new(reader);
+        let pods = pods(&live, &self.settings);
+        let pod = pods.subject(key).await?;
+        let nodes = node_of(&pod.meta).into_iter().collect();
+        let finalizer = finalizer(&live, &self.settings, pods, nodes);
+        let gate_unknown = finalizer.read_gate(&live, &self.gate).await;
+        let mut seen = live.decide(&finalizer, &pod).await?;
+        if let Some(Write::Release(Evidence::Unselected(_))) = seen.1.write {
+            finalizer.count(&live).await?;
+            seen = live.decide(&finalizer, &pod).await?;
         }
-        let decision = decide(&snapshot, Timestamp::now());
-        let mut explained = self.in_words(&pod, &snapshot, &decision);
-        explained.notes.extend(gate_known);
+        if let Some(Write::Step(())) = seen.1.write {
+            let outcomes = &finalizer.world.outcomes;
+            let looked = outcomes.look_for(&pod, &live.executor()).await;
+            looked.map_err(|error| error.to_string())?;
+            seen = live.decide(&finalizer, &pod).await?;
+        }
+        let (snapshot, decision) = seen;
+        let mut explained = self.in_words(&finalizer, &pod, &snapshot, &decision);
+        explained.notes.extend(gate_unknown);
         Ok(explained)
     }
 
-    /// Whether too many pods are unselected, so that this one is kept.
-    async fn mass_release(
+    fn in_words(
         &self,
+        finalizer: &PodFinalizer<Live>,
         pod: &Pod,
-        by: UnselectedBy,
-        reader: &Reader,
-    ) -> Result<MassRelease, String> {
-        let mut guard = counted(reader, &self.looks.profiles, self.max_unselected).await?;
-        Ok(guard.of(pod.meta.key.shared_namespace(), by))
-    }
-
-    fn in_words(&self, pod: &Pod, snapshot: &Snapshot, decision: &PodDecision) -> Explained {
+        snapshot: &Snapshot,
+        decision: &PodDecision,
+    ) -> Explained {
         let view = snapshot.pod.as_ref();
         let held = view.is_some_and(|view| view.held == Held::Yes);
-        let why_not = view.and_then(|view| {
-            explain::why_not_selected(&self.looks.profiles, &pod.meta, &view.selection)
-        });
+        let why_not = view
+            .and_then(|view| why_not_selected(&self.settings.profiles, &pod.meta, &view.selection));
         let mut notes = vec![self.profiles_from.clone()];
         if decision.row == row::ADD_HOLD && decision.write.is_none() && decision.missing.is_empty()
         {
@@ -139,52 +122,94 @@ impl Pods {
                     .to_owned(),
             );
         }
-        let decided = Decided {
-            component: component::NAME,
-            hold: names::POD_STATUS_HOLD,
-            held,
-            decision,
-        };
         Explained {
             why_not: why_not.filter(|_| !held),
             notes,
-            ..decided
-                .explained(|action| waits(action, held, looks_again(decision, self.looks.resync)))
+            ..explained(finalizer, held, decision, |action| {
+                waits(action, held, looks_again(decision, self.settings.resync))
+            })
         }
     }
 }
 
-/// All held pods, counted as a controller counts them right after its start.
-async fn counted(
-    reader: &Reader,
-    profiles: &Profiles,
-    max: MaxUnselected,
-) -> Result<Guard, String> {
-    let keeps = (
-        component::keep_of_pods(profiles),
-        component::keep_of_namespaces(),
-    );
-    let unselected = |pod: &ObjectMeta, namespace: Option<&ObjectMeta>| {
-        explain::unselected_by(profiles, pod, namespace)
+fn pods(live: &Live, settings: &Settings) -> LiveStore<Pod> {
+    live.store(
+        Resource::pods(),
+        component::keep_of_pods(&settings.profiles),
+    )
+}
+
+/// The controller itself, which reads live; of the status of owners, these nodes.
+fn finalizer(
+    live: &Live,
+    settings: &Settings,
+    pods: LiveStore<Pod>,
+    nodes: Vec<NodeRef>,
+) -> PodFinalizer<Live> {
+    let profiles = &settings.profiles;
+    let keep_of_owners = || component::keep_of_owners(profiles);
+    let keep_of_namespaces = component::keep_of_namespaces;
+    let owners = profiles.owners().into_iter();
+    let parts = Parts {
+        pods,
+        namespaces: live.store(Resource::namespaces(), keep_of_namespaces()),
+        owners: owners
+            .map(|kind| (kind.clone(), live.optional(kind.clone(), keep_of_owners())))
+            .collect(),
+        owner_facts: live.queries(OwnerReader::new(
+            live.executor(),
+            live.decoders(keep_of_owners()),
+        )),
+        namespace_facts: live.queries(NamespaceReader::new(
+            live.executor(),
+            live.decoders(keep_of_namespaces()),
+        )),
+        status_facts: live.queries(StatusReader::new(live.executor(), Asked::These(nodes))),
+        node_facts: live.queries(NodeReader::new(live.executor())),
+        queue: WorkQueue::new(component::NAME),
     };
-    let (pods, hold) = (Resource::pods(), names::POD_STATUS_HOLD);
-    shared::counted(reader, &pods, hold, keeps, max, unselected).await
+    PodFinalizer::new(settings, parts)
+}
+
+impl PodFinalizer<Live> {
+    /// Takes over what is closed, as after a start; returns what is not known of it.
+    async fn read_gate(&self, live: &Live, gate: &ObjectKey) -> Option<String> {
+        self.may_hold.store(true, Ordering::Release);
+        match read_gate(&live.executor(), gate).await {
+            Ok(gate) => self.held_objects().adopt_closed(gate.closed(), gate.gate()),
+            Err(error) if error.class() == ErrorClass::NotFound => {}
+            Err(error) => {
+                let why = in_words(&error);
+                return Some(format!(
+                    "whether the backlog gate is closed is not known: {why}"
+                ));
+            }
+        }
+        None
+    }
+
+    /// Notes all held pods, as right after a start.
+    async fn count(&self, live: &Live) -> Result<(), String> {
+        self.world.namespaces.list().await?;
+        let keep = component::keep_of_pods(&self.world.profiles);
+        let pods: LiveStore<OwnerMeta> = live.store(Resource::pods(), keep);
+        for pod in pods.list().await? {
+            let meta = Arc::new(Pod::new(pod.object.0.clone()));
+            self.note(
+                &Stored::fresh(meta, pod.first_seen),
+                UnselectedBy::Configuration,
+            );
+        }
+        Ok(())
+    }
 }
 
 /// How many pods it keeps by this configuration although no profile selects them.
 pub(crate) async fn kept(reader: &Reader, settings: &Settings) -> Result<usize, String> {
-    let guard = counted(reader, &settings.profiles, settings.max_unselected);
-    Ok(guard.await?.kept())
-}
-
-/// Only a held pod that nothing selects is let go by a rule that counts all others.
-fn unselected_by(snapshot: &Snapshot) -> Option<UnselectedBy> {
-    let pod = snapshot.pod.as_ref().filter(|pod| pod.held == Held::Yes)?;
-    match pod.selection {
-        Selection::By { .. } => None,
-        Selection::None => Some(UnselectedBy::Configuration),
-        Selection::Ignored => Some(UnselectedBy::Namespace),
-    }
+    let live = Live::new(reader);
+    let finalizer = finalizer(&live, settings, pods(&live, settings), Vec::new());
+    finalizer.count(&live).await?;
+    Ok(finalizer.held_objects().kept())
 }
 
 /// How often the controller looks at a pod without any event: as often as it repeats a question about it, at least
@@ -209,45 +234,53 @@ fn waits(action: Action, held: bool, resync: Duration) -> String {
     }
 }
 
-/// Whether holds are added, as the controller told the admission policy; and what is not known.
-async fn gate(reader: &Reader, key: &ObjectKey, pod: &ObjectKey) -> (Gate, Option<String>) {
-    #[derive(Deserialize)]
-    struct ConfigMap {
-        #[serde(default)]
-        data: std::collections::BTreeMap<String, String>,
+/// Why no profile selects a pod, in words; `None` if one does.
+fn why_not_selected(
+    profiles: &Profiles,
+    pod: &ObjectMeta,
+    selection: &Selection,
+) -> Option<String> {
+    if let Selection::By { .. } = selection {
+        return None;
     }
-    let maps = Resource::config_maps();
-    match reader.object::<ConfigMap>(&maps, key).await {
-        Look::Found(map) => (gate_by(&map.data, pod.shared_namespace()), None),
-        Look::Absent => (Gate::Open, None),
-        Look::Unknown(why) => (
-            Gate::Open,
-            Some(format!(
-                "whether the backlog gate is closed is not known: {why}"
-            )),
-        ),
+    let namespace = pod.key.namespace().unwrap_or_default();
+    if pod.annotations.get(names::MIRROR_ANNOTATION).is_some() {
+        return Some(
+            "it is the API's mirror of a static pod: a finalizer on it would hold nothing"
+                .to_owned(),
+        );
     }
+    if let Selection::Ignored = selection {
+        return Some(format!(
+            "its namespace carries the label {}=true",
+            names::IGNORE_LABEL
+        ));
+    }
+    if namespace == names::SYSTEM_NAMESPACE {
+        return Some(format!("pods in {namespace} are never selected"));
+    }
+    let wanted: Vec<String> = profiles
+        .iter()
+        .map(|profile| {
+            if profile.selector.matches(&pod.labels) {
+                return format!("profile {} leaves out namespace {namespace}", profile.name);
+            }
+            let labels: Vec<_> = profile.selector.names().collect();
+            format!("profile {} selects by {}", profile.name, labels.join(", "))
+        })
+        .collect();
+    Some(format!("no profile selects it: {}", wanted.join("; ")))
 }
 
-impl Explainer for Pods {
-    fn component(&self) -> &'static str {
-        component::NAME
-    }
+#[cfg(test)]
+mod tests {
+    use crate::row;
 
-    fn holds(&self) -> &'static [&'static str] {
-        &[names::POD_STATUS_HOLD]
-    }
-
-    fn is_about(&self, kind: &Resource) -> bool {
-        kind.is_same_kind(&Resource::pods())
-    }
-
-    fn explain<'a>(
-        &'a self,
-        _: &'a Resource,
-        key: &'a ObjectKey,
-        reader: &'a Reader,
-    ) -> BoxFuture<'a, Result<Explained, String>> {
-        Box::pin(self.look(key, reader))
+    /// A released pod that still exists, and one that was deleted before it was held, look alike.
+    #[test]
+    fn row_14_explains_both_ways_into_it() {
+        let says = row::TOO_LATE.says;
+        assert!(says.contains("has released it"), "{says}");
+        assert!(says.contains("began before it was held"), "{says}");
     }
 }

@@ -8,7 +8,6 @@ pub mod controller;
 mod debug;
 pub mod decide;
 pub mod evidence;
-pub mod explain;
 mod explainer;
 pub mod held_objects;
 pub mod keys;

@@ -6,14 +6,15 @@ use hashbrown::HashMap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use belayer_core::facts::{LiveAnswer, QueryCache};
-use belayer_core::informer::{Lookup, Store, Stored};
+use belayer_core::facts::LiveAnswer;
+use belayer_core::informer::{Lookup, Stored};
 use belayer_core::moment::LogicalTime;
 use belayer_core::object::{OwnerReference, Resource};
 use belayer_core::slim::{Namespace, ObjectMeta, OwnerMeta, Phase, Pod};
 use belayer_holds::names;
 use belayer_holds::namespace::{NamespaceQuery, NamespaceView};
 use belayer_holds::owner::OwnerQuery;
+use belayer_holds::view::{Answers, Cached, Objects, View};
 
 use crate::argo::{self as argo_pods, ArgoPod, NodeQuery, NodeState};
 use crate::cleanup::{POD_GC_STRATEGY, PodEnd, PodGc, WorkflowEnd};
@@ -28,21 +29,21 @@ use crate::snapshot::{
 use crate::status::{self, NodeRef, StatusQuery};
 
 /// Everything a pod is looked at together with.
-pub(crate) struct World {
+pub(crate) struct World<V: View = Cached> {
     pub profiles: Profiles,
-    pub namespaces: Store<Namespace>,
+    pub namespaces: V::Store<Namespace>,
     /// One store per kind that owns pods of some profile.
-    pub owners: Vec<(Resource, Store<OwnerMeta>)>,
-    pub owner_facts: QueryCache<OwnerQuery>,
-    pub namespace_facts: QueryCache<NamespaceQuery>,
-    pub status_facts: QueryCache<StatusQuery>,
-    pub node_facts: QueryCache<NodeQuery>,
+    pub owners: Vec<(Resource, V::Store<OwnerMeta>)>,
+    pub owner_facts: V::Queries<OwnerQuery>,
+    pub namespace_facts: V::Queries<NamespaceQuery>,
+    pub status_facts: V::Queries<StatusQuery>,
+    pub node_facts: V::Queries<NodeQuery>,
     pub outcomes: Outcomes,
     /// Since when a delay runs.
     pub due: Mutex<HashMap<Delay, Timestamp>>,
 }
 
-impl World {
+impl<V: View> World<V> {
     /// The view of a pod.
     pub(crate) fn view(&self, pod: &Stored<Pod>) -> PodView {
         let meta = &pod.object.meta;

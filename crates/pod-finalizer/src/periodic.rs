@@ -31,7 +31,7 @@ use crate::held_objects::Standing;
 use crate::snapshot::{Gate, MassRelease};
 use switch::{GateObject, Wanted};
 
-pub use switch::{GATE_KEY, OBSERVING, gate_by};
+pub use switch::{GATE_KEY, OBSERVING};
 
 /// How often the held objects are looked at, which costs a look at a few numbers.
 const TICK: Duration = Duration::from_millis(500);
@@ -192,30 +192,34 @@ impl PeriodicTask {
     }
 
     async fn read_gate(&self) -> Result<GateObject, RequestError> {
-        #[derive(Deserialize)]
-        struct ConfigMap {
-            metadata: Metadata,
-            #[serde(default)]
-            data: Option<BTreeMap<String, String>>,
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Metadata {
-            uid: String,
-            resource_version: String,
-        }
-        let request = Request::get(Resource::config_maps().object_path(&self.gate));
-        let found: ConfigMap = self
-            .executor
-            .read(&request, Class::Evidence)
-            .await?
-            .json()?;
-        Ok(GateObject {
-            uid: found.metadata.uid,
-            resource_version: found.metadata.resource_version,
-            data: found.data.unwrap_or_default(),
-        })
+        read_gate(&self.executor, &self.gate).await
     }
+}
+
+/// The gate ConfigMap.
+pub(crate) async fn read_gate(
+    executor: &Executor,
+    gate: &ObjectKey,
+) -> Result<GateObject, RequestError> {
+    #[derive(Deserialize)]
+    struct ConfigMap {
+        metadata: Metadata,
+        #[serde(default)]
+        data: Option<BTreeMap<String, String>>,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Metadata {
+        uid: String,
+        resource_version: String,
+    }
+    let request = Request::get(Resource::config_maps().object_path(gate));
+    let found: ConfigMap = executor.read(&request, Class::Evidence).await?.json()?;
+    Ok(GateObject {
+        uid: found.metadata.uid,
+        resource_version: found.metadata.resource_version,
+        data: found.data.unwrap_or_default(),
+    })
 }
 
 /// Reports the held objects as metrics.

@@ -149,8 +149,8 @@ pub enum Asked {
     /// seen later that read is no evidence: see
     /// [`Consumption::prove_node_fulfilled`](crate::evidence::Consumption::prove_node_fulfilled).
     OfPods(Store<Pod>),
-    /// This one.
-    One(NodeRef),
+    /// These.
+    These(Vec<NodeRef>),
 }
 
 impl Asked {
@@ -163,7 +163,7 @@ impl Asked {
                     .filter_map(|pod| node_of(&pod.object.meta))
                     .collect()
             }
-            Self::One(node) => vec![node.clone()],
+            Self::These(nodes) => nodes.clone(),
         }
     }
 }

@@ -61,7 +61,7 @@ async fn t3_reading_a_large_workflow_takes_little_memory() {
     let client = Client::new(service, "default");
     let executor = Executor::new(client, FIELD_MANAGER, Bounds::default(), Writes::Sent);
     let node = NodeRef::Id("w-479999".into());
-    let oracle = StatusReader::new(Arc::new(executor), Asked::One(node.clone()));
+    let oracle = StatusReader::new(Arc::new(executor), Asked::These(vec![node.clone()]));
     let owner = OwnerReference {
         api_version: "argoproj.io/v1alpha1".into(),
         kind: "Workflow".into(),

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use belayer_core::facts::{QueryCache, Waiter};
-use belayer_core::informer::{Event, InformerState, Lookup, Store, Stored};
+use belayer_core::facts::Waiter;
+use belayer_core::informer::{Event, Lookup, Store, Stored};
 use belayer_core::object::{ObjectKey, OwnerReference, Uid};
 use belayer_core::slim::{
     Continuity, Keep, Namespace, OwnerMeta, Phase, Pod, Slim as _, Transition,
@@ -17,6 +17,7 @@ use belayer_holds::namespace::is_ignored;
 use belayer_holds::owned::{OwnerStores, RECREATION_BY_OWNER};
 use belayer_holds::owner::OwnerQuery;
 use belayer_holds::runner::{Change, Component};
+use belayer_holds::view::{Answers, Cached, Objects, View};
 use hashbrown::{HashMap, HashSet};
 use jiff::Timestamp;
 use parking_lot::Mutex;
@@ -32,17 +33,17 @@ use crate::record::Record;
 use crate::snapshot::{self, ANNOTATIONS, Asked, Hold, PodState, PodView, Selection, Sight};
 
 /// What the component stands on.
-pub struct Parts {
+pub struct Parts<V: View = Cached> {
     /// All pods, with the labels and annotations of [`keep_of_pods`].
-    pub pods: Store<Pod>,
+    pub pods: V::Store<Pod>,
     /// All records.
-    pub records: Store<Record>,
+    pub records: V::Store<Record>,
     /// All namespaces.
-    pub namespaces: Store<Namespace>,
+    pub namespaces: V::Store<Namespace>,
     /// The kinds of owners that some component watches.
-    pub owners: OwnerStores,
+    pub owners: OwnerStores<V>,
     /// Live reads of records and owners.
-    pub looks: QueryCache<OwnerQuery>,
+    pub looks: V::Queries<OwnerQuery>,
     /// The queue of the pods' runner.
     pub pods_queue: WorkQueue<ObjectKey>,
     /// The queue of the records' runner.
@@ -50,9 +51,9 @@ pub struct Parts {
 }
 
 /// Holds pods until they start, and knows which record belongs to which pod.
-pub struct PodRecreation {
+pub struct PodRecreation<V: View = Cached> {
     settings: Settings,
-    parts: Parts,
+    pub(crate) parts: Parts<V>,
     memory: Mutex<Memory>,
 }
 
@@ -85,9 +86,9 @@ pub fn keep_of_namespaces() -> Keep {
     Keep::nothing().labels([IGNORE_LABEL])
 }
 
-impl PodRecreation {
+impl<V: View> PodRecreation<V> {
     /// The component with these settings.
-    pub fn new(settings: Settings, parts: Parts) -> Self {
+    pub fn new(settings: Settings, parts: Parts<V>) -> Self {
         Self {
             settings,
             parts,
@@ -99,7 +100,9 @@ impl PodRecreation {
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
+}
 
+impl PodRecreation {
     /// The records.
     pub fn records(&self) -> &Store<Record> {
         &self.parts.records
@@ -250,8 +253,10 @@ impl PodRecreation {
                 .remove(&Uid::new(record.first_uid.as_str()));
         }
     }
+}
 
-    fn wake(&self, pod: &Stored<Pod>) {
+impl<V: View> PodRecreation<V> {
+    pub(crate) fn wake(&self, pod: &Stored<Pod>) {
         let view = self.view(pod);
         let held = view.hold == Hold::On;
         if !held && view.mark.is_none() && view.selection == Selection::No {
@@ -301,7 +306,7 @@ impl PodRecreation {
         };
         match stored {
             Some(stored) if stored.meta.resource_version == meta.resource_version => {
-                let unbroken = stored.continuity() == Some(Continuity::Unbroken);
+                let unbroken = V::FOLLOWS && stored.continuity() == Some(Continuity::Unbroken);
                 PodView::of(&stored, &self.settings, sight(unbroken))
             }
             Some(stored) => {
@@ -326,7 +331,7 @@ impl PodRecreation {
         self.memory.lock().copies.contains(&pod.meta.uid)
     }
 
-    fn record_key(&self, pod: &Pod) -> ObjectKey {
+    pub(crate) fn record_key(&self, pod: &Pod) -> ObjectKey {
         if self.is_copy(pod) {
             return own_record_key(pod);
         }
@@ -334,7 +339,7 @@ impl PodRecreation {
     }
 
     /// Whether the pod's namespace is to be left alone.
-    fn is_ignored(&self, pod: &Pod) -> bool {
+    pub(crate) fn is_ignored(&self, pod: &Pod) -> bool {
         let namespace = ObjectKey::cluster(Arc::clone(pod.meta.key.shared_namespace()));
         let found = self.parts.namespaces.lookup(&namespace).found();
         found.is_some_and(|namespace| is_ignored(&namespace.meta.labels))
@@ -396,7 +401,7 @@ impl PodRecreation {
     }
 
     fn record_of(&self, key: &ObjectKey) -> RecordSight {
-        if self.parts.records.state() == InformerState::NotServed {
+        if self.parts.records.is_not_served() {
             return RecordSight::NotServed;
         }
         match self.parts.records.lookup(key) {
@@ -443,7 +448,7 @@ pub fn pod_key(record: &Record) -> ObjectKey {
     )
 }
 
-impl Component<Pod> for PodRecreation {
+impl<V: View> Component<Pod> for PodRecreation<V> {
     type Snapshot = HoldSnapshot;
     type Evidence = Evidence;
     type Query = OwnerQuery;

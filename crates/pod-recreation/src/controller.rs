@@ -16,6 +16,7 @@ use belayer_holds::owned;
 use belayer_holds::owner::OwnerReader;
 use belayer_holds::runner::Runner;
 use belayer_holds::selection::Selected;
+use belayer_holds::view::Cached;
 use belayer_inspect::explain::Explainer;
 use belayer_inspect::preflight::{Kind, Part, Policy};
 use belayer_inspect::reader::Reader;
@@ -99,10 +100,10 @@ impl Configured for Settings {
         join(self, context);
     }
 
-    fn explainers(&self, site: &Site<'_>) -> Vec<Box<dyn Explainer>> {
+    fn explainers(&self, site: &Site<'_>) -> Vec<Explainer> {
         vec![
-            Box::new(explainer::Pods::new(self, site)),
-            Box::new(explainer::record::Records::new(self, site.namespace)),
+            explainer::Pods::explainer(self, site),
+            explainer::record::Records::explainer(self, site),
         ]
     }
 
@@ -144,7 +145,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         Arc::clone(&shared.executor),
         shared.decoders(Keep::nothing()),
     );
-    let recreation = Arc::new(PodRecreation::new(
+    let recreation = Arc::new(PodRecreation::<Cached>::new(
         settings.clone(),
         Parts {
             pods: pods.watched.store.clone(),

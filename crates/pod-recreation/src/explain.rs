@@ -1,169 +1,63 @@
-//! The same decisions for a person: snapshots from live looks instead of stores, and their rows in words.
+//! The same decisions for a person: the controller itself, which reads live, and its rows in words.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use belayer_core::executor::{Class, Executor};
-use belayer_core::facts::{LiveReader, LookError, look};
-use belayer_core::http::{ErrorClass, Request};
-use belayer_core::informer::Decoders;
-use belayer_core::moment::LogicalTime;
+use belayer_controller::explain::Live;
 use belayer_core::object::Resource;
-use belayer_core::slim::{Phase as PodPhase, Pod};
-use belayer_holds::holding::Holding;
+use belayer_core::slim::{Keep, Pod};
+use belayer_core::workqueue::WorkQueue;
 use belayer_holds::names::{
     IGNORE_LABEL, MIRROR_ANNOTATION, RECREATE_ANNOTATION, SYSTEM_NAMESPACE,
 };
-use belayer_holds::namespace::{NamespaceQuery, NamespaceState, is_ignored};
-use belayer_holds::owned::OwnerSight;
-use belayer_holds::owner::{OwnerQuery, OwnerState};
+use belayer_holds::owner::OwnerReader;
 use jiff::Timestamp;
 
+use crate::NAME;
 use crate::api::{self, Phase};
-use crate::component::{question_about, record_key};
+use crate::component::{self, Parts, PodRecreation};
 use crate::config::Settings;
-use crate::decide::{Effect, NamespaceSight, Snapshot, Verdict, decide};
-use crate::holds::{HoldSnapshot, RecordSight};
-use crate::proof::FirstSight;
-use crate::record::Record;
+use crate::decide::{Effect, Snapshot, Verdict, decide};
+use crate::holds::HoldSnapshot;
 use crate::row;
-use crate::snapshot::{Asked, Hold, PodState, PodView, Selection, Sight};
+use crate::snapshot::{Asked, Hold, PodState, Selection};
 
-/// What is looked at live.
-pub struct Looks {
-    /// The settings in force.
-    pub settings: Settings,
-    /// Reads records.
-    pub executor: Arc<Executor>,
-    /// Decodes records.
-    pub records: Decoders<Record>,
-    /// Answers about namespaces.
-    pub namespaces: Arc<dyn LiveReader<NamespaceQuery>>,
-    /// Answers about records, for the pods that name one, and about the owners of pods.
-    pub owners: Arc<dyn LiveReader<OwnerQuery>>,
-    /// The kinds of owners that a controller watches.
-    pub owner_kinds: Vec<Resource>,
+/// The controller itself, which reads live. These kinds of owners are watched by a controller.
+pub(crate) fn recreation(
+    live: &Live,
+    settings: &Settings,
+    owners: &[Resource],
+) -> PodRecreation<Live> {
+    let owners = owners.iter();
+    let parts = Parts {
+        pods: live.store(Resource::pods(), component::keep_of_pods(settings)),
+        records: live.store(api::resource(), Keep::nothing()),
+        namespaces: live.store(Resource::namespaces(), component::keep_of_namespaces()),
+        owners: owners
+            .map(|kind| (kind.clone(), live.optional(kind.clone(), Keep::nothing())))
+            .collect(),
+        looks: live.queries(OwnerReader::new(
+            live.executor(),
+            live.decoders(Keep::nothing()),
+        )),
+        pods_queue: WorkQueue::new(NAME),
+        queue: WorkQueue::new(NAME),
+    };
+    PodRecreation::new(settings.clone(), parts)
 }
 
 /// All that was seen of a pod and its record.
-pub struct Seen {
+pub(crate) struct Seen {
     /// What the table of the hold reads.
-    pub hold: HoldSnapshot,
+    pub(crate) hold: HoldSnapshot,
     /// What the state machine of the record reads.
-    pub machine: Snapshot,
+    pub(crate) machine: Snapshot,
     /// Whether its namespace is left alone.
-    pub ignored: Asked,
-}
-
-impl Looks {
-    /// The snapshots that a controller would have that starts now.
-    ///
-    /// # Errors
-    ///
-    /// When a look gave no answer.
-    pub async fn look(&self, pod: &Pod) -> Result<Seen, LookError> {
-        // Everything below begins after this: it is evidence about this very pod.
-        let first_seen = LogicalTime::now();
-        let question = NamespaceQuery::new(Arc::clone(pod.meta.key.shared_namespace()));
-        let namespace = look(&*self.namespaces, &question).await?;
-        let (ignored, terminating) = match namespace.answer() {
-            NamespaceState::Present(meta) => (is_ignored(&meta.labels), meta.is_deleting()),
-            NamespaceState::Gone => (false, true),
-        };
-        let sight = if pod.phase == PodPhase::Failed {
-            FirstSight::Rejected
-        } else {
-            FirstSight::Earlier
-        };
-        let mut view = PodView::of(pod, &self.settings, sight);
-        if ignored {
-            view.selection = Selection::No;
-        }
-        let record = self.record(pod).await?;
-        let look = match question_about(pod, &view) {
-            Some(question) => {
-                let fact = look(&*self.owners, &question).await?;
-                Some((question, Some(fact)))
-            }
-            None => None,
-        };
-        let owner = self.owner(pod).await?;
-        let machine = Snapshot {
-            record: match &record {
-                RecordSight::Found(record) => Some(record.clone()),
-                RecordSight::Unknown | RecordSight::NotServed | RecordSight::Absent => None,
-            },
-            pod: Sight::Present(Box::new(view.clone())),
-            namespace: if terminating {
-                NamespaceSight::Terminating
-            } else {
-                NamespaceSight::Active
-            },
-            cancelled: Asked::No,
-            created: None,
-            holding: Holding::Allowed,
-            record_ttl: self.settings.record_ttl,
-        };
-        Ok(Seen {
-            hold: HoldSnapshot {
-                pod: view,
-                first_seen,
-                record,
-                cancelled: Asked::No,
-                to_report: Asked::No,
-                look,
-                owner,
-            },
-            machine,
-            ignored: if ignored { Asked::Yes } else { Asked::No },
-        })
-    }
-
-    async fn owner(&self, pod: &Pod) -> Result<Option<OwnerSight>, LookError> {
-        let Some(owner) = &pod.meta.controller else {
-            return Ok(None);
-        };
-        let mut kinds = self.owner_kinds.iter();
-        let of_kind = |kind: &&Resource| kind.kind == owner.kind && *kind.group == *owner.group();
-        let Some(kind) = kinds.find(of_kind) else {
-            return Ok(None);
-        };
-        let question = OwnerQuery::new(kind.clone(), pod.meta.key.shared_namespace(), owner);
-        let fact = look(&*self.owners, &question).await?;
-        // A controller has an owner that exists in its store.
-        let cached = match fact.answer() {
-            OwnerState::Present(meta) => Some(meta.clone()),
-            OwnerState::Gone(_) | OwnerState::Unknown(_) => None,
-        };
-        let fact = Some(fact);
-        Ok(Some(OwnerSight {
-            question,
-            cached,
-            fact,
-        }))
-    }
-
-    async fn record(&self, pod: &Pod) -> Result<RecordSight, LookError> {
-        let (records, key) = (api::resource(), record_key(pod));
-        let request = Request::get(records.object_path(&key));
-        match self.executor.read(&request, Class::Evidence).await {
-            Ok(answer) => self
-                .records
-                .read(&answer)
-                .map(|record| RecordSight::Found(Box::new(record)))
-                .map_err(|error| LookError::unusable(error.to_string())),
-            Err(error) => match error.class() {
-                ErrorClass::NotServed => Ok(RecordSight::NotServed),
-                ErrorClass::NotFound => Ok(RecordSight::Absent),
-                _ => Err(LookError::from(&error)),
-            },
-        }
-    }
+    pub(crate) ignored: Asked,
 }
 
 impl Seen {
     /// Whether the pod goes so that it can be made anew.
-    pub fn is_made_anew(&self) -> bool {
+    pub(crate) fn is_made_anew(&self) -> bool {
         let phase = self
             .machine
             .record
@@ -174,7 +68,7 @@ impl Seen {
 
     /// Whether the decision depends on what a process has watched: the pod was rejected without a hold, and
     /// would be re-created if no container of it ran.
-    pub fn only_the_leader_knows(&self) -> bool {
+    pub(crate) fn only_the_leader_knows(&self) -> bool {
         let pod = &self.hold.pod;
         let is_worth_it = match &pod.state {
             PodState::Rejected(rejection) => rejection.class.is_recreated(),
@@ -186,7 +80,7 @@ impl Seen {
 
     /// What its record says, and what the state machine does next; nothing for a pod without one that
     /// needs none.
-    pub fn of_the_record(&self, now: Timestamp) -> Vec<String> {
+    pub(crate) fn of_the_record(&self, now: Timestamp) -> Vec<String> {
         let mut told = Vec::new();
         if let Some(record) = &self.machine.record {
             let status = &record.status;
@@ -210,7 +104,7 @@ impl Seen {
 }
 
 /// What a running Belayer does next about a record, in words.
-pub fn next(verdict: &Verdict) -> String {
+pub(crate) fn next(verdict: &Verdict) -> String {
     let says = verdict.row.says;
     let after = |again: Duration| format!("{says}; the next look is in {} s", again.as_secs());
     let does = match &verdict.effect {
@@ -232,7 +126,7 @@ pub fn next(verdict: &Verdict) -> String {
 }
 
 /// Why nothing would re-create the pod, in words; `None` if it would be.
-pub fn why_not(settings: &Settings, pod: &Pod, seen: &Seen) -> Option<String> {
+pub(crate) fn why_not(settings: &Settings, pod: &Pod, seen: &Seen) -> Option<String> {
     let view = &seen.hold.pod;
     if view.selection == Selection::No {
         return Some(not_selected(settings, pod, seen.ignored));

@@ -4,73 +4,65 @@ pub(crate) mod record;
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
+use futures::FutureExt as _;
 use jiff::Timestamp;
 
+use crate::NAME;
+use crate::component::PodRecreation;
 use crate::config::Settings;
-use crate::explain::{self, Looks, Seen};
+use crate::explain::{self, Seen, recreation};
 use crate::explainer::record::{denied, drained};
-use crate::snapshot::Hold;
-use crate::{NAME, component, holds};
+use crate::holds::HoldDecision;
+use crate::snapshot::{Asked, Hold};
 use belayer_controller::Site;
-use belayer_controller::explain::{Decided, read};
-use belayer_core::http::Request;
-use belayer_core::informer::{Decoders, JsonDecoder};
+use belayer_controller::explain::{Live, explained};
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
+use belayer_core::slim::Pod;
 use belayer_holds::names;
-use belayer_holds::namespace::NamespaceReader;
-use belayer_holds::owner::OwnerReader;
 use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::Reader;
 
 /// Explains pods by the same decisions that the controller makes: of its hold, and of its record.
 pub(crate) struct Pods {
-    looks: Looks,
-    pods: JsonDecoder<Pod>,
+    settings: Settings,
+    /// The kinds of owners that some controller watches.
+    owners: Vec<Resource>,
     /// The ConfigMap that says whether Belayer is drained.
     gate: ObjectKey,
 }
 
 impl Pods {
-    pub(crate) fn new(settings: &Settings, site: &Site<'_>) -> Self {
-        let settings = settings.clone();
-        let context = |keep: Keep| DecodeContext {
-            keep,
-            interner: Interner::default(),
-        };
-        let executor = site.reader.executor();
-        let namespaces = NamespaceReader::new(
-            Arc::clone(executor),
-            Decoders::new(JsonDecoder::new(context(component::keep_of_namespaces()))),
-        );
-        let owners = OwnerReader::new(
-            Arc::clone(executor),
-            Decoders::new(JsonDecoder::new(DecodeContext::default())),
-        );
-        Self {
+    pub(crate) fn explainer(settings: &Settings, site: &Site<'_>) -> Explainer {
+        let it = Arc::new(Self {
+            settings: settings.clone(),
+            owners: site.owners.to_vec(),
             gate: ObjectKey::new(site.namespace, names::GATE_CONFIG_MAP),
-            pods: JsonDecoder::new(context(component::keep_of_pods(&settings))),
-            looks: Looks {
-                settings,
-                executor: Arc::clone(executor),
-                records: Decoders::new(JsonDecoder::new(DecodeContext::default())),
-                namespaces: Arc::new(namespaces),
-                owners: Arc::new(owners),
-                owner_kinds: site.owners.to_vec(),
-            },
+        });
+        Explainer {
+            component: NAME,
+            holds: &[names::POD_RECREATION_HOLD],
+            kinds: vec![Resource::pods()],
+            explain: Box::new(move |_, key, reader| {
+                let it = Arc::clone(&it);
+                async move { it.look(&key, &reader).await }.boxed()
+            }),
         }
     }
 
     async fn look(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
-        let request = Request::get(Resource::pods().object_path(key));
-        let pod = read(reader, &request, &self.pods, &format!("pod {key}")).await?;
-        let seen = self
-            .looks
-            .look(&pod)
-            .await
-            .map_err(|error| error.to_string())?;
-        let mut explained = self.in_words(&pod, &seen);
+        let live = Live::new(reader);
+        let recreation = recreation(&live, &self.settings, &self.owners);
+        let pod = recreation.parts.pods.subject(key).await?;
+        let (hold, decision) = live.decide(&recreation, &pod).await?;
+        // Notes the record that a rejected pod is to have.
+        recreation.wake(&pod);
+        let record = recreation.record_key(&pod);
+        let seen = Seen {
+            hold,
+            machine: live.settled(|| recreation.observe_record(&record)).await?,
+            ignored: Asked::from(recreation.is_ignored(&pod)),
+        };
+        let mut explained = self.in_words(&recreation, &decision, &pod, &seen);
         let record = seen.machine.record.as_ref();
         if record.is_some_and(|record| record.status.finished_at.is_none()) {
             explained.notes.extend(drained(reader, &self.gate).await);
@@ -89,23 +81,22 @@ impl Pods {
         Ok(explained)
     }
 
-    fn in_words(&self, pod: &Pod, seen: &Seen) -> Explained {
+    fn in_words(
+        &self,
+        recreation: &PodRecreation<Live>,
+        decision: &HoldDecision,
+        pod: &Pod,
+        seen: &Seen,
+    ) -> Explained {
         let now = Timestamp::now();
-        let decision = holds::decide(&seen.hold, now);
         let held = seen.hold.pod.hold == Hold::On;
         let record = seen.machine.record.as_ref();
         let refused = record.and_then(|record| denied(&record.status, now));
         let notes = seen.of_the_record(now).into_iter();
-        let decided = Decided {
-            component: NAME,
-            hold: names::POD_RECREATION_HOLD,
-            held,
-            decision: &decision,
-        };
         Explained {
-            why_not: explain::why_not(&self.looks.settings, pod, seen),
+            why_not: explain::why_not(&self.settings, pod, seen),
             notes: notes.chain(refused).collect(),
-            ..decided.explained(|action| match action {
+            ..explained(recreation, held, decision, |action| match action {
                 Action::Nothing if seen.is_made_anew() => made_anew(pod),
                 _ => waits(action),
             })
@@ -133,27 +124,4 @@ fn waits(action: Action) -> String {
         _ => "nothing: the pod comes and goes as if Belayer were not there",
     };
     next.to_owned()
-}
-
-impl Explainer for Pods {
-    fn component(&self) -> &'static str {
-        NAME
-    }
-
-    fn holds(&self) -> &'static [&'static str] {
-        &[names::POD_RECREATION_HOLD]
-    }
-
-    fn is_about(&self, kind: &Resource) -> bool {
-        kind.is_same_kind(&Resource::pods())
-    }
-
-    fn explain<'a>(
-        &'a self,
-        _: &'a Resource,
-        key: &'a ObjectKey,
-        reader: &'a Reader,
-    ) -> BoxFuture<'a, Result<Explained, String>> {
-        Box::pin(self.look(key, reader))
-    }
 }

@@ -10,7 +10,7 @@ mod debug;
 pub mod decide;
 pub mod eligible;
 pub mod evidence;
-pub mod explain;
+mod explain;
 mod explainer;
 pub mod holds;
 pub mod keys;

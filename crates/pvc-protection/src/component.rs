@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::{Pace, QueryCache, Waiter};
+use belayer_core::facts::{Pace, Waiter};
 use belayer_core::index::{PODS_BY_CLAIM, claim_value};
 use belayer_core::informer::{Event, Lookup, Store, Stored};
 use belayer_core::object::ObjectKey;
@@ -17,6 +17,7 @@ use belayer_holds::held_objects::Noted as _;
 use belayer_holds::names::KUBERNETES_PVC_PROTECTION;
 use belayer_holds::owner::OwnerQuery;
 use belayer_holds::runner::{Change, Component};
+use belayer_holds::view::{Answers, Cached, View};
 
 use crate::advice::Signs;
 use crate::config::Mode;
@@ -47,28 +48,40 @@ pub fn pace() -> Pace {
     }
 }
 
+/// A view that also shows which pods use a PVC.
+pub trait UsersView: View {
+    /// Pods.
+    type Pods: UsersOf;
+}
+
+impl UsersView for Cached {
+    type Pods = Store<Pod>;
+}
+
+/// Which pods use a PVC, as far as it is known.
+pub trait UsersOf: Send + Sync + 'static {
+    /// The pods that use `claim`.
+    fn users_of(&self, claim: &ObjectMeta) -> CachedUsers;
+}
+
 /// What the component stands on.
-pub struct Parts {
-    /// The informers' stores: claims.
-    pub claims: Store<Claim>,
-    /// Pods, with the index [`PODS_BY_CLAIM`].
-    pub pods: Store<Pod>,
+pub struct Parts<V: UsersView = Cached> {
+    /// PVCs.
+    pub claims: V::Store<Claim>,
+    /// Pods: a store with the index [`PODS_BY_CLAIM`].
+    pub pods: V::Pods,
     /// Live looks at the pods of namespaces, at the [`pace`] of this module.
-    pub looks: QueryCache<PodsQuery>,
+    pub looks: V::Queries<PodsQuery>,
     /// Live reads of the Workflows that own PVCs, with [`owner::COMPLETED_LABEL`] kept.
-    pub owners: QueryCache<OwnerQuery>,
+    pub owners: V::Queries<OwnerQuery>,
     /// The queue of the claims' runner.
     pub queue: WorkQueue<ObjectKey>,
 }
 
 /// Holds PVCs while pods use them, or reports which pods they wait for.
-pub struct PvcProtection {
+pub struct PvcProtection<V: UsersView = Cached> {
     mode: Mode,
-    claims: Store<Claim>,
-    pods: Store<Pod>,
-    looks: QueryCache<PodsQuery>,
-    owners: QueryCache<OwnerQuery>,
-    queue: WorkQueue<ObjectKey>,
+    parts: Parts<V>,
     held_objects: HeldObjects,
     ledger: Arc<Ledger>,
 }
@@ -84,28 +97,37 @@ pub struct Waiting {
     pub users: Option<Users>,
 }
 
-impl PvcProtection {
+impl<V: UsersView> PvcProtection<V> {
     /// The component in this mode.
-    pub fn new(mode: Mode, parts: Parts) -> Self {
-        let Parts {
-            claims,
-            pods,
-            looks,
-            owners,
-            queue,
-        } = parts;
+    pub fn new(mode: Mode, parts: Parts<V>) -> Self {
         Self {
             mode,
-            claims,
-            pods,
-            looks,
-            owners,
-            queue,
+            parts,
             held_objects: HeldObjects::default(),
             ledger: Arc::default(),
         }
     }
 
+    fn hold_of(&self, claim: &ObjectMeta) -> Hold {
+        if claim.has_finalizer(self.mode.hold()) {
+            return Hold::Present;
+        }
+        let former = |name: &&&str| claim.has_finalizer(name);
+        match self.mode.ours().iter().find(former) {
+            Some(_) => Hold::Former,
+            None => Hold::Missing,
+        }
+    }
+
+    /// Being deleted, and kept by Kubernetes while Belayer only reports.
+    fn is_advised_on(&self, claim: &ObjectMeta) -> bool {
+        !self.mode.adds_holds()
+            && claim.is_deleting()
+            && claim.has_finalizer(KUBERNETES_PVC_PROTECTION)
+    }
+}
+
+impl PvcProtection {
     /// Whether PVCs are held, and by which finalizer.
     pub fn mode(&self) -> Mode {
         self.mode
@@ -152,8 +174,8 @@ impl PvcProtection {
         let waiting = self.held_objects.waiting().into_iter();
         let waits = |(key, entry): (ObjectKey, Entry)| {
             let since = entry.waits_since()?;
-            let users = match self.claims.lookup(&key) {
-                Lookup::Found(claim) => match self.cached_users(&claim.meta) {
+            let users = match self.parts.claims.lookup(&key) {
+                Lookup::Found(claim) => match self.parts.pods.users_of(&claim.meta) {
                     CachedUsers::Known { users, .. } => Some(users),
                     CachedUsers::Unknown => None,
                 },
@@ -171,7 +193,7 @@ impl PvcProtection {
             ..Signs::default()
         };
         let mut left = Vec::new();
-        self.claims.for_each(|claim| {
+        self.parts.claims.for_each(|claim| {
             let meta = &claim.meta;
             let protected = meta.has_finalizer(KUBERNETES_PVC_PROTECTION);
             match meta.deletion_timestamp {
@@ -186,7 +208,7 @@ impl PvcProtection {
                 _ => {}
             }
         });
-        let unused = |claim: &Arc<Claim>| match self.cached_users(&claim.meta) {
+        let unused = |claim: &Arc<Claim>| match self.parts.pods.users_of(&claim.meta) {
             CachedUsers::Known { users, .. } => users.is_empty(),
             CachedUsers::Unknown => false,
         };
@@ -200,9 +222,9 @@ impl PvcProtection {
         for claim in uses::claims_of(pod) {
             let namespace = pod.meta.key.shared_namespace();
             let key = ObjectKey::new(Arc::clone(namespace), Arc::clone(claim));
-            match self.claims.lookup(&key) {
+            match self.parts.claims.lookup(&key) {
                 Lookup::Found(claim) if self.is_waiting(&claim.meta) => {
-                    self.queue.add(key, Priority::Release);
+                    self.parts.queue.add(key, Priority::Release);
                 }
                 Lookup::Found(_) | Lookup::Absent | Lookup::Unknown => {}
             }
@@ -226,39 +248,23 @@ impl PvcProtection {
         }
     }
 
-    fn hold_of(&self, claim: &ObjectMeta) -> Hold {
-        if claim.has_finalizer(self.mode.hold()) {
-            return Hold::Present;
-        }
-        let former = |name: &&&str| claim.has_finalizer(name);
-        match self.mode.ours().iter().find(former) {
-            Some(_) => Hold::Former,
-            None => Hold::Missing,
-        }
-    }
-
-    /// Being deleted, and kept by Kubernetes while Belayer only reports.
-    fn is_advised_on(&self, claim: &ObjectMeta) -> bool {
-        !self.mode.adds_holds()
-            && claim.is_deleting()
-            && claim.has_finalizer(KUBERNETES_PVC_PROTECTION)
-    }
-
     /// Being deleted, and held by us.
     fn is_waiting(&self, claim: &ObjectMeta) -> bool {
         claim.is_deleting() && self.hold_of(claim).keeps()
     }
+}
 
-    /// The users of a claim by the index. All pods under it are bound; the version is read first, so
-    /// that the index is at least as new.
-    fn cached_users(&self, claim: &ObjectMeta) -> CachedUsers {
-        let as_of = self.pods.resource_version();
+impl UsersOf for Store<Pod> {
+    /// By the index. All pods under it are bound; the version is read first, so that the index is at least as
+    /// new.
+    fn users_of(&self, claim: &ObjectMeta) -> CachedUsers {
+        let as_of = self.resource_version();
         let value = claim_value(claim.key.namespace().unwrap_or_default(), claim.key.name());
         let mut users = Users::default();
         let mut seen = 0;
         // Whether all of them have ended matters only if a Workflow owns the PVC.
         let all = owner::question(claim).is_some();
-        let scanned = self.pods.scan_index(PODS_BY_CLAIM, &value, |pod| {
+        let scanned = self.scan_index(PODS_BY_CLAIM, &value, |pod| {
             seen += 1;
             if uses(pod, claim) {
                 users.note_pod(pod);
@@ -269,15 +275,12 @@ impl PvcProtection {
                 ControlFlow::Continue(())
             }
         });
-        if scanned.is_none() || (users.is_empty() && self.pods.unreadable() > 0) {
+        if scanned.is_none() || (users.is_empty() && self.unreadable() > 0) {
             return CachedUsers::Unknown;
         }
         if users.running() > 0 && users.total() >= NAMED {
             // The rest is counted, not looked at: thousands of pods may share one claim.
-            let all = self
-                .pods
-                .count_by_index(PODS_BY_CLAIM, &value)
-                .unwrap_or(seen);
+            let all = self.count_by_index(PODS_BY_CLAIM, &value).unwrap_or(seen);
             users.note_more(all.saturating_sub(seen));
         }
         CachedUsers::Known { users, as_of }
@@ -289,7 +292,7 @@ fn is_idle(pod: &Pod) -> bool {
     !pod.is_bound() || uses::is_terminated(pod)
 }
 
-impl Component<Claim> for PvcProtection {
+impl<V: UsersView> Component<Claim> for PvcProtection<V> {
     type Snapshot = Snapshot;
     type Evidence = Evidence;
     type Query = ClaimQuery;
@@ -320,8 +323,9 @@ impl Component<Claim> for PvcProtection {
         let meta = claim.meta.clone();
         let question = PodsQuery::new(Arc::clone(meta.key.shared_namespace()));
         // The look first: what a store that it found fresh says is read after it.
-        let look = self.looks.get(&question);
+        let look = self.parts.looks.get(&question);
         let look_error = self
+            .parts
             .looks
             .last_error(&question)
             .map(|error| error.to_string());
@@ -329,12 +333,12 @@ impl Component<Claim> for PvcProtection {
             claim: Some(ClaimView {
                 mode: self.mode,
                 owner: owner::question(&meta).map(|question| OwnerView {
-                    look: self.owners.get(&question),
+                    look: self.parts.owners.get(&question),
                     question,
                 }),
                 hold: self.hold_of(&meta),
                 deletion_seen: claim.deletion_seen,
-                cached: self.cached_users(&meta),
+                cached: self.parts.pods.users_of(&meta),
                 question,
                 look,
                 look_error,
@@ -349,8 +353,8 @@ impl Component<Claim> for PvcProtection {
 
     fn ask(&self, question: ClaimQuery, asker: Waiter<'_>) {
         match question {
-            ClaimQuery::Pods(question) => self.looks.ask(question, asker),
-            ClaimQuery::Owner(question) => self.owners.ask(question, asker),
+            ClaimQuery::Pods(question) => self.parts.looks.ask(question, asker),
+            ClaimQuery::Owner(question) => self.parts.owners.ask(question, asker),
         }
     }
 }

@@ -16,6 +16,7 @@ use belayer_holds::names::PVC_PROTECTION_HOLD;
 use belayer_holds::owner::OwnerReader;
 use belayer_holds::runner::{self, Runner};
 use belayer_holds::selection::Selected;
+use belayer_holds::view::Cached;
 use belayer_inspect::explain::Explainer;
 use belayer_inspect::preflight::{Claims, Part, Policy};
 
@@ -109,8 +110,8 @@ impl Configured for Settings {
         join(self, context);
     }
 
-    fn explainers(&self, _: &Site<'_>) -> Vec<Box<dyn Explainer>> {
-        vec![Box::new(explainer::Claims::new(self.mode))]
+    fn explainers(&self, _: &Site<'_>) -> Vec<Explainer> {
+        vec![explainer::explainer(self.mode)]
     }
 }
 
@@ -139,13 +140,13 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
     let oracle = PodsReader::new(
         Arc::clone(&shared.executor),
         pods.watched.decoders.clone(),
-        pods.watched.store.clone(),
+        Some(pods.watched.store.clone()),
     );
     let owners = OwnerReader::new(
         Arc::clone(&shared.executor),
         shared.decoders(Keep::nothing().labels([COMPLETED_LABEL])),
     );
-    let protection = Arc::new(PvcProtection::new(
+    let protection = Arc::new(PvcProtection::<Cached>::new(
         mode,
         Parts {
             claims: watched.store.clone(),

@@ -166,12 +166,12 @@ impl Listed {
 pub struct PodsReader {
     executor: Arc<Executor>,
     decoders: Decoders<Pod>,
-    pods: Store<Pod>,
+    pods: Option<Store<Pod>>,
 }
 
 impl PodsReader {
-    /// An oracle that reads pods by `decoders`; `pods` is the informer's store.
-    pub fn new(executor: Arc<Executor>, decoders: Decoders<Pod>, pods: Store<Pod>) -> Self {
+    /// Reads pods by `decoders`; `pods` is the informer's store, if there is an informer.
+    pub fn new(executor: Arc<Executor>, decoders: Decoders<Pod>, pods: Option<Store<Pod>>) -> Self {
         Self {
             executor,
             decoders,
@@ -181,17 +181,12 @@ impl PodsReader {
 
     async fn pods(&self, question: &PodsQuery) -> Result<PodsLook, LookError> {
         let path = Resource::pods().path(Some(&question.0));
-        let first = self.page(&path, 1, None).await?;
-        let now = first.resource_version;
-        let mut listed = Listed::at(now);
-        let more = first.remaining.unwrap_or(u64::MAX);
-        if first.continue_token.is_none() {
-            note_all(&mut listed, first)?;
-            return Ok(PodsLook::Listed(Arc::new(listed)));
+        if let Some(pods) = &self.pods
+            && let Some(look) = self.by_store(pods, &path).await?
+        {
+            return Ok(look);
         }
-        if more >= FEW && self.store_reaches(now).await {
-            return Ok(PodsLook::StoreReached(now));
-        }
+        let mut listed = Listed::at(ResourceVersion::default());
         // From the beginning: what the first page showed is older than what follows would be.
         let mut token: Option<String> = None;
         loop {
@@ -207,10 +202,18 @@ impl PodsReader {
         }
     }
 
-    /// A store that cannot read some pod says nothing about who uses what.
-    async fn store_reaches(&self, version: ResourceVersion) -> bool {
-        let reached = tokio::time::timeout(STORE_WITHIN, self.pods.wait_for(version)).await;
-        matches!(reached, Ok(Ok(()))) && self.pods.unreadable() == 0
+    /// What one small request shows: a single pod, or a version that the store reaches.
+    async fn by_store(&self, pods: &Store<Pod>, path: &str) -> Result<Option<PodsLook>, LookError> {
+        let first = self.page(path, 1, None).await?;
+        let now = first.resource_version;
+        if first.continue_token.is_none() {
+            let mut listed = Listed::at(now);
+            note_all(&mut listed, first)?;
+            return Ok(Some(PodsLook::Listed(Arc::new(listed))));
+        }
+        let more = first.remaining.unwrap_or(u64::MAX);
+        let reached = more >= FEW && store_reaches(pods, now).await;
+        Ok(reached.then_some(PodsLook::StoreReached(now)))
     }
 
     async fn page(
@@ -234,6 +237,12 @@ impl PodsReader {
             .read_page(&answer)
             .map_err(|error| LookError::unusable(error.to_string()))
     }
+}
+
+/// A store that cannot read some pod says nothing about who uses what.
+async fn store_reaches(pods: &Store<Pod>, version: ResourceVersion) -> bool {
+    let reached = tokio::time::timeout(STORE_WITHIN, pods.wait_for(version)).await;
+    matches!(reached, Ok(Ok(()))) && pods.unreadable() == 0
 }
 
 /// A pod that cannot be read may use anything: without it the list is no answer.

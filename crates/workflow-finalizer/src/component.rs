@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::{QueryCache, Waiter};
-use belayer_core::informer::{Event, Lookup, Store, Stored};
+use belayer_core::facts::Waiter;
+use belayer_core::informer::{Event, Lookup, Stored};
 use belayer_core::object::{ObjectKey, OwnerReference};
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Priority, WorkQueue};
@@ -15,6 +15,7 @@ use belayer_holds::namespace::{NamespaceQuery, NamespaceView, is_ignored};
 use belayer_holds::owned::{HELD_BY_OWNER, holding_owner};
 use belayer_holds::runner::{Change, Component};
 use belayer_holds::selection::UnselectedBy;
+use belayer_holds::view::{Answers, Cached, Objects, View};
 
 use crate::config::{OwnerRule, Settings};
 use crate::decide::decide;
@@ -43,17 +44,17 @@ pub fn keep_of_namespaces() -> Keep {
 }
 
 /// What the component stands on.
-pub struct Parts {
+pub struct Parts<V: View = Cached> {
     /// The owners of the kind.
-    pub workflows: Store<OwnerMeta>,
+    pub workflows: V::Store<OwnerMeta>,
     /// Pods, with the index [`HELD_BY_OWNER`].
-    pub pods: Store<Pod>,
+    pub pods: V::Store<Pod>,
     /// Namespaces.
-    pub namespaces: Store<Namespace>,
+    pub namespaces: V::Store<Namespace>,
     /// Live lists of pods.
-    pub pod_facts: QueryCache<PodsQuery>,
+    pub pod_facts: V::Queries<PodsQuery>,
     /// Live looks at namespaces.
-    pub namespace_facts: QueryCache<NamespaceQuery>,
+    pub namespace_facts: V::Queries<NamespaceQuery>,
     /// The queue of this kind's runner.
     pub queue: WorkQueue<ObjectKey>,
     /// The queue of the pods' runner.
@@ -61,16 +62,16 @@ pub struct Parts {
 }
 
 /// Holds the owners of one kind until all their pods have been released.
-pub struct WorkflowFinalizer {
+pub struct WorkflowFinalizer<V: View = Cached> {
     rule: OwnerRule,
     resync: Duration,
-    parts: Parts,
+    pub(crate) parts: Parts<V>,
     held_objects: HeldObjects,
 }
 
-impl WorkflowFinalizer {
+impl<V: View> WorkflowFinalizer<V> {
     /// The component for the kind of `rule`.
-    pub fn new(settings: &Settings, rule: OwnerRule, parts: Parts) -> Self {
+    pub fn new(settings: &Settings, rule: OwnerRule, parts: Parts<V>) -> Self {
         Self {
             rule,
             resync: settings.resync,
@@ -84,6 +85,74 @@ impl WorkflowFinalizer {
         &self.held_objects
     }
 
+    /// Notes a workflow; `by` is why, if nothing selects it by its own labels.
+    pub(crate) fn note(&self, workflow: &ObjectMeta, by: UnselectedBy) {
+        let held = (held(workflow) == Held::Yes).then(|| HeldWorkflow {
+            uid: workflow.uid.clone(),
+            selected: match self.selection(workflow) {
+                Selection::Yes => Selected::Yes,
+                Selection::No => Selected::No(by),
+                Selection::Ignored => Selected::No(UnselectedBy::Namespace),
+            },
+            deleting: workflow.deletion_timestamp,
+        });
+        self.held_objects.note(&workflow.key, held);
+    }
+
+    fn selection(&self, workflow: &ObjectMeta) -> Selection {
+        let namespace = workflow.key.namespace().unwrap_or_default();
+        if !self.rule.selects(&workflow.labels, namespace) {
+            return Selection::No;
+        }
+        match self.cached_namespace(workflow) {
+            Some(namespace) if is_ignored(&namespace.labels) => Selection::Ignored,
+            _ => Selection::Yes,
+        }
+    }
+
+    fn cached_namespace(&self, workflow: &ObjectMeta) -> Option<ObjectMeta> {
+        let key = ObjectKey::cluster(workflow.key.shared_namespace().clone());
+        match self.parts.namespaces.lookup(&key) {
+            Lookup::Found(namespace) => Some(namespace.object.meta.clone()),
+            Lookup::Absent | Lookup::Unknown => None,
+        }
+    }
+
+    fn pods_question(&self, workflow: &ObjectMeta) -> PodsQuery {
+        PodsQuery::new(
+            workflow.key.clone(),
+            workflow.uid.clone(),
+            self.rule.pod_label.clone(),
+        )
+    }
+
+    fn view(&self, workflow: &Stored<OwnerMeta>) -> WorkflowView {
+        let meta = &workflow.object.0;
+        let namespace = NamespaceQuery::new(meta.key.shared_namespace().clone());
+        let pods = self.pods_question(meta);
+        WorkflowView {
+            held: held(meta),
+            deletion: deletion(workflow),
+            first_seen: workflow.first_seen,
+            selection: self.selection(meta),
+            namespace: NamespaceView {
+                cached: self.cached_namespace(meta),
+                fact: self.parts.namespace_facts.get(&namespace),
+                question: namespace,
+            },
+            pods: PodsView {
+                held: self
+                    .parts
+                    .pods
+                    .count_by_index(HELD_BY_OWNER, meta.uid.as_str()),
+                fact: self.parts.pod_facts.get(&pods),
+                question: pods,
+            },
+        }
+    }
+}
+
+impl WorkflowFinalizer {
     /// Which owners it holds.
     pub fn rule(&self) -> &OwnerRule {
         &self.rule
@@ -178,20 +247,6 @@ impl WorkflowFinalizer {
         self.parts.queue.add_all(keys, Priority::Release);
     }
 
-    /// Notes a workflow; `by` is why, if nothing selects it by its own labels.
-    fn note(&self, workflow: &ObjectMeta, by: UnselectedBy) {
-        let held = (held(workflow) == Held::Yes).then(|| HeldWorkflow {
-            uid: workflow.uid.clone(),
-            selected: match self.selection(workflow) {
-                Selection::Yes => Selected::Yes,
-                Selection::No => Selected::No(by),
-                Selection::Ignored => Selected::No(UnselectedBy::Namespace),
-            },
-            deleting: workflow.deletion_timestamp,
-        });
-        self.held_objects.note(&workflow.key, held);
-    }
-
     /// Row 4: the pods go in parallel, before everything else.
     fn raise_pods(&self, workflow: &ObjectMeta) {
         let pods = self
@@ -240,58 +295,6 @@ impl WorkflowFinalizer {
     fn is_of_kind(&self, owner: &OwnerReference) -> bool {
         owner.kind == self.rule.kind.kind && *owner.group() == *self.rule.kind.group
     }
-
-    fn selection(&self, workflow: &ObjectMeta) -> Selection {
-        let namespace = workflow.key.namespace().unwrap_or_default();
-        if !self.rule.selects(&workflow.labels, namespace) {
-            return Selection::No;
-        }
-        match self.cached_namespace(workflow) {
-            Some(namespace) if is_ignored(&namespace.labels) => Selection::Ignored,
-            _ => Selection::Yes,
-        }
-    }
-
-    fn cached_namespace(&self, workflow: &ObjectMeta) -> Option<ObjectMeta> {
-        let key = ObjectKey::cluster(workflow.key.shared_namespace().clone());
-        match self.parts.namespaces.lookup(&key) {
-            Lookup::Found(namespace) => Some(namespace.object.meta.clone()),
-            Lookup::Absent | Lookup::Unknown => None,
-        }
-    }
-
-    fn pods_question(&self, workflow: &ObjectMeta) -> PodsQuery {
-        PodsQuery::new(
-            workflow.key.clone(),
-            workflow.uid.clone(),
-            self.rule.pod_label.clone(),
-        )
-    }
-
-    fn view(&self, workflow: &Stored<OwnerMeta>) -> WorkflowView {
-        let meta = &workflow.object.0;
-        let namespace = NamespaceQuery::new(meta.key.shared_namespace().clone());
-        let pods = self.pods_question(meta);
-        WorkflowView {
-            held: held(meta),
-            deletion: deletion(workflow),
-            first_seen: workflow.first_seen,
-            selection: self.selection(meta),
-            namespace: NamespaceView {
-                cached: self.cached_namespace(meta),
-                fact: self.parts.namespace_facts.get(&namespace),
-                question: namespace,
-            },
-            pods: PodsView {
-                held: self
-                    .parts
-                    .pods
-                    .count_by_index(HELD_BY_OWNER, meta.uid.as_str()),
-                fact: self.parts.pod_facts.get(&pods),
-                question: pods,
-            },
-        }
-    }
 }
 
 fn held(workflow: &ObjectMeta) -> Held {
@@ -309,7 +312,7 @@ fn deletion(workflow: &Stored<OwnerMeta>) -> Option<Deletion> {
     })
 }
 
-impl Component<OwnerMeta> for WorkflowFinalizer {
+impl<V: View> Component<OwnerMeta> for WorkflowFinalizer<V> {
     type Snapshot = Snapshot;
     type Evidence = Evidence;
     type Query = WorkflowQuery;

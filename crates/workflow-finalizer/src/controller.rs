@@ -20,6 +20,7 @@ use belayer_holds::owned::{self, OwnerEnds};
 use belayer_holds::owner::OwnerReader;
 use belayer_holds::runner::Runner;
 use belayer_holds::selection::Selected;
+use belayer_holds::view::Cached;
 use belayer_inspect::explain::Explainer;
 use belayer_inspect::preflight::{Kind, Part, Policy};
 use belayer_inspect::reader::Reader;
@@ -115,8 +116,8 @@ impl Configured for Settings {
         join(self, context);
     }
 
-    fn explainers(&self, _: &Site<'_>) -> Vec<Box<dyn Explainer>> {
-        vec![Box::new(explainer::Workflows::new(self))]
+    fn explainers(&self, _: &Site<'_>) -> Vec<Explainer> {
+        vec![explainer::explainer(self)]
     }
 
     fn kept<'a>(&'a self, reader: &'a Reader) -> BoxFuture<'a, Option<Result<usize, String>>> {
@@ -217,7 +218,7 @@ fn kind(
     };
     let namespace_oracle =
         NamespaceReader::new(Arc::clone(&shared.executor), namespaces.decoders.clone());
-    let finalizer = Arc::new(WorkflowFinalizer::new(
+    let finalizer = Arc::new(WorkflowFinalizer::<Cached>::new(
         settings,
         rule.clone(),
         Parts {

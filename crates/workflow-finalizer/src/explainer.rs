@@ -1,167 +1,129 @@
 //! What workflow-finalizer says of a workflow.
 
-use std::sync::Arc;
+use futures::FutureExt as _;
 
-use futures::future::BoxFuture;
-use jiff::Timestamp;
-
-use crate::component;
+use crate::component::{self, Parts, WorkflowFinalizer};
 use crate::config::{OwnerRule, Settings};
-use crate::decide::decide;
-use crate::explain::{self, Looks};
+use crate::evidence::Evidence;
 use crate::look::PodsReader;
-use crate::snapshot::{Held, Selection, Snapshot};
-use belayer_controller::explain::{self as shared, Decided, read};
-use belayer_core::http::{METADATA_ONLY, Request};
-use belayer_core::informer::{Decoders, JsonDecoder};
+use crate::snapshot::{Held, Selection};
+use belayer_controller::explain::{Live, explained};
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_core::slim::{DecodeContext, Interner, Keep, ObjectMeta, OwnerMeta};
+use belayer_core::slim::{Keep, ObjectMeta};
+use belayer_core::workqueue::WorkQueue;
+use belayer_holds::decision::Write;
 use belayer_holds::names;
-use belayer_holds::namespace::{NamespaceReader, is_ignored};
-use belayer_holds::selection::{Guard, UnselectedBy};
+use belayer_holds::namespace::NamespaceReader;
+use belayer_holds::selection::UnselectedBy;
 use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::Reader;
 
 /// Explains workflows, of whatever kind, by the same decision that the controller makes.
-pub(crate) struct Workflows {
-    settings: Settings,
-}
-
-impl Workflows {
-    pub(crate) fn new(settings: &Settings) -> Self {
-        Self {
-            settings: settings.clone(),
-        }
-    }
-
-    async fn look(
-        &self,
-        kind: &Resource,
-        key: &ObjectKey,
-        reader: &Reader,
-    ) -> Result<Explained, String> {
-        let rule = self
-            .settings
+pub(crate) fn explainer(settings: &Settings) -> Explainer {
+    let settings = settings.clone();
+    Explainer {
+        component: component::NAME,
+        holds: &[names::WORKFLOW_HOLD],
+        kinds: settings
             .owners
             .iter()
-            .find(|rule| rule.kind.is_same_kind(kind))
-            .ok_or("its kind is in no rule")?;
-        let context = |keep: Keep| DecodeContext {
-            keep,
-            interner: Interner::default(),
-        };
-        let request = Request::get(kind.object_path(key)).accept(METADATA_ONLY);
-        let decoder = JsonDecoder::new(context(component::keep_of_owners(&self.settings)));
-        let OwnerMeta(workflow) =
-            read(reader, &request, &decoder, &format!("{kind} {key}")).await?;
-        let namespaces = NamespaceReader::new(
-            Arc::clone(reader.executor()),
-            Decoders::new(JsonDecoder::new(context(component::keep_of_namespaces()))),
-        );
-        let looks = Looks {
-            rule: rule.clone(),
-            namespaces: Arc::new(namespaces),
-            pods: Arc::new(PodsReader::new(Arc::clone(reader.executor()))),
-        };
-        let mut snapshot = looks
-            .snapshot(&workflow, &self.settings)
-            .await
-            .map_err(|error| error.to_string())?;
-        let unselected = snapshot
-            .workflow
-            .as_ref()
-            .is_some_and(|view| view.held == Held::Yes && view.selection != Selection::Yes);
-        if unselected {
-            let mut guard = counted(reader, &self.settings, rule).await?;
-            let by = match snapshot.workflow.as_ref().map(|view| view.selection) {
-                Some(Selection::Ignored) => UnselectedBy::Namespace,
-                _ => UnselectedBy::Configuration,
-            };
-            snapshot.mass_release = guard.of(key.shared_namespace(), by);
-        }
-        Ok(in_its_words(&workflow, &snapshot))
+            .map(|rule| rule.kind.clone())
+            .collect(),
+        explain: Box::new(move |kind, key, reader| {
+            explain(settings.clone(), kind, key, reader).boxed()
+        }),
     }
 }
 
-/// All held workflows of a kind, counted as a controller counts them right after its start.
-async fn counted(reader: &Reader, settings: &Settings, rule: &OwnerRule) -> Result<Guard, String> {
-    let keeps = (
-        component::keep_of_owners(settings),
-        component::keep_of_namespaces(),
-    );
-    let unselected = |workflow: &ObjectMeta, namespace: Option<&ObjectMeta>| {
-        let place = workflow.key.namespace().unwrap_or_default();
-        match namespace {
-            // Its pods decide about its release, whether something selects it or not.
-            _ if workflow.is_deleting() => None,
-            _ if !rule.selects(&workflow.labels, place) => Some(UnselectedBy::Configuration),
-            Some(namespace) if is_ignored(&namespace.labels) => Some(UnselectedBy::Namespace),
-            _ => None,
-        }
+async fn explain(
+    settings: Settings,
+    kind: Resource,
+    key: ObjectKey,
+    reader: Reader,
+) -> Result<Explained, String> {
+    let rule = settings
+        .owners
+        .iter()
+        .find(|rule| rule.kind.is_same_kind(&kind))
+        .ok_or("its kind is in no rule")?;
+    let live = Live::new(&reader);
+    let finalizer = finalizer(&live, &settings, rule);
+    let workflow = finalizer.parts.workflows.subject(&key).await?;
+    let mut seen = live.decide(&finalizer, &workflow).await?;
+    if let Some(Write::Release(Evidence::Unselected(_))) = seen.1.write {
+        count(&finalizer).await?;
+        seen = live.decide(&finalizer, &workflow).await?;
+    }
+    let (snapshot, decision) = seen;
+    let workflow = &workflow.object.0;
+    let view = snapshot.workflow.as_ref();
+    let held = view.is_some_and(|view| view.held == Held::Yes);
+    Ok(Explained {
+        why_not: view
+            .filter(|_| !held)
+            .and_then(|view| why_not_selected(workflow, view.selection)),
+        ..explained(&finalizer, held, &decision, |action| {
+            let next = match action {
+                Action::Keep if workflow.is_deleting() => {
+                    "Belayer releases its pods first, before all others, and then the workflow"
+                }
+                Action::Keep => "nothing, until it is deleted",
+                _ => "nothing",
+            };
+            next.to_owned()
+        })
+    })
+}
+
+/// The controller itself, which reads live.
+fn finalizer(live: &Live, settings: &Settings, rule: &OwnerRule) -> WorkflowFinalizer<Live> {
+    let keep_of_namespaces = component::keep_of_namespaces;
+    let parts = Parts {
+        workflows: live.store(rule.kind.clone(), component::keep_of_owners(settings)),
+        pods: live.store(Resource::pods(), Keep::nothing()),
+        namespaces: live.store(Resource::namespaces(), keep_of_namespaces()),
+        pod_facts: live.queries(PodsReader::new(live.executor())),
+        namespace_facts: live.queries(NamespaceReader::new(
+            live.executor(),
+            live.decoders(keep_of_namespaces()),
+        )),
+        queue: WorkQueue::new(component::NAME),
+        pods_queue: WorkQueue::new(component::NAME),
     };
-    let (max, hold) = (settings.max_unselected, names::WORKFLOW_HOLD);
-    shared::counted(reader, &rule.kind, hold, keeps, max, unselected).await
+    WorkflowFinalizer::new(settings, rule.clone(), parts)
+}
+
+/// Notes all held workflows, as right after a start.
+async fn count(finalizer: &WorkflowFinalizer<Live>) -> Result<(), String> {
+    finalizer.parts.namespaces.list().await?;
+    for workflow in finalizer.parts.workflows.list().await? {
+        finalizer.note(&workflow.object.0, UnselectedBy::Configuration);
+    }
+    Ok(())
 }
 
 /// How many workflows it keeps by this configuration although nothing selects them.
 pub(crate) async fn kept(reader: &Reader, settings: &Settings) -> Result<usize, String> {
     let mut kept = 0;
     for rule in &settings.owners {
-        kept += counted(reader, settings, rule).await?.kept();
+        let finalizer = finalizer(&Live::new(reader), settings, rule);
+        count(&finalizer).await?;
+        kept += finalizer.held_objects().kept();
     }
     Ok(kept)
 }
 
-fn in_its_words(workflow: &ObjectMeta, snapshot: &Snapshot) -> Explained {
-    let decision = decide(snapshot, Timestamp::now());
-    let view = snapshot.workflow.as_ref();
-    let held = view.is_some_and(|view| view.held == Held::Yes);
-    let decided = Decided {
-        component: component::NAME,
-        hold: names::WORKFLOW_HOLD,
-        held,
-        decision: &decision,
-    };
-    let explained = decided.explained(|action| {
-        let next = match action {
-            Action::Keep if workflow.is_deleting() => {
-                "Belayer releases its pods first, before all others, and then the workflow"
-            }
-            Action::Keep => "nothing, until it is deleted",
-            _ => "nothing",
-        };
-        next.to_owned()
-    });
-    Explained {
-        why_not: view
-            .filter(|_| !held)
-            .and_then(|view| explain::why_not_selected(workflow, view.selection)),
-        ..explained
-    }
-}
-
-impl Explainer for Workflows {
-    fn component(&self) -> &'static str {
-        component::NAME
-    }
-
-    fn holds(&self) -> &'static [&'static str] {
-        &[names::WORKFLOW_HOLD]
-    }
-
-    fn is_about(&self, kind: &Resource) -> bool {
-        self.settings
-            .owners
-            .iter()
-            .any(|rule| rule.kind.is_same_kind(kind))
-    }
-
-    fn explain<'a>(
-        &'a self,
-        kind: &'a Resource,
-        key: &'a ObjectKey,
-        reader: &'a Reader,
-    ) -> BoxFuture<'a, Result<Explained, String>> {
-        Box::pin(self.look(kind, key, reader))
+/// Why nothing selects a workflow, in words; `None` if something does.
+fn why_not_selected(workflow: &ObjectMeta, selection: Selection) -> Option<String> {
+    match selection {
+        Selection::Yes => None,
+        Selection::Ignored => Some(format!(
+            "its namespace carries the label {}=true",
+            names::IGNORE_LABEL
+        )),
+        Selection::No => Some(format!(
+            "no rule selects it, by its labels or by its namespace {}",
+            workflow.key.namespace().unwrap_or_default()
+        )),
     }
 }

@@ -1,79 +1,43 @@
 //! What `explain` decides on live looks, for the rows that need more than the pod, its owner and
 //! its namespace.
 
-use std::sync::Arc;
-use std::time::Duration;
-
+use belayer_controller::{Configured as _, Site};
 use belayer_core::client;
-use belayer_core::executor::{Bounds, Executor, Writes};
-use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
-use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
+use belayer_core::executor::Bounds;
+use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::decision::Row;
-use belayer_holds::names::FIELD_MANAGER;
-use belayer_holds::namespace::NamespaceReader;
-use belayer_holds::owner::OwnerReader;
-use belayer_pod_finalizer::argo::NodeReader;
-use belayer_pod_finalizer::component;
-use belayer_pod_finalizer::decide::decide;
-use belayer_pod_finalizer::explain::Looks;
-use belayer_pod_finalizer::outcome::{Outcomes, crd};
+use belayer_inspect::explain::Explained;
+use belayer_inspect::reader::Reader;
+use belayer_pod_finalizer::outcome::crd;
 use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
 use belayer_pod_finalizer::row;
-use belayer_pod_finalizer::snapshot::Gate;
 use belayer_pod_finalizer::status::NODE_ID;
-use belayer_sandbox::{Gvr, Subresource};
+use belayer_sandbox::{Answer, Fault, Gvr, Match, Subresource, Verb};
 use belayer_workload::WORKFLOWS;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::world::{NAMESPACE, World};
 
-struct Explainer {
-    looks: Looks,
-    pods: JsonDecoder<Pod>,
+/// The name under which the reads are recorded.
+const TOOL: &str = "viewer";
+
+async fn expect(world: &World, settings: &Settings, row: Row) {
+    let explained = explained(world, settings).await.unwrap();
+    assert_eq!(explained.row.name, row.name, "{explained:?}");
 }
 
-impl Explainer {
-    fn new(world: &World, settings: &Settings) -> Self {
-        let client = client::in_process(world.service());
-        let executor = Arc::new(Executor::new(
-            client,
-            FIELD_MANAGER,
-            Bounds::default(),
-            Writes::Sent,
-        ));
-        let context = |keep: Keep| DecodeContext {
-            keep,
-            interner: Interner::default(),
-        };
-        let profiles = settings.profiles.clone();
-        let owners = Decoders::new(JsonDecoder::new(context(component::keep_of_owners(
-            &profiles,
-        ))));
-        let namespaces = Decoders::new(JsonDecoder::new(context(component::keep_of_namespaces())));
-        Self {
-            pods: JsonDecoder::new(context(component::keep_of_pods(&profiles))),
-            looks: Looks {
-                profiles,
-                owners: Arc::new(OwnerReader::new(Arc::clone(&executor), owners)),
-                namespaces: Arc::new(NamespaceReader::new(Arc::clone(&executor), namespaces)),
-                nodes: Arc::new(NodeReader::new(Arc::clone(&executor))),
-                executor,
-                resync: Duration::from_secs(600),
-            },
-        }
-    }
-
-    fn pod(&self, world: &World, name: &str) -> Pod {
-        let pod = world.find(name).unwrap().to_string();
-        self.pods.decode_object(pod.as_bytes()).unwrap()
-    }
-
-    async fn row(&self, world: &World, name: &str) -> Row {
-        let pod = self.pod(world, name);
-        let snapshot = self.looks.snapshot(&pod, Gate::Open).await.unwrap();
-        decide(&snapshot, Timestamp::now()).row
-    }
+async fn explained(world: &World, settings: &Settings) -> Result<Explained, String> {
+    let client = client::in_process(world.sandbox.service(TOOL));
+    let reader = Reader::new(client, Bounds::default());
+    let site = Site {
+        reader: &reader,
+        namespace: "belayer-system",
+        config: None,
+        owners: &[],
+    };
+    let key = ObjectKey::new(NAMESPACE, "a");
+    let explainers = settings.explainers(&site);
+    (explainers[0].explain)(Resource::pods(), key, reader.clone()).await
 }
 
 fn settings(profile: &Value) -> Settings {
@@ -99,8 +63,8 @@ async fn the_owners_own_status_is_asked_as_the_controller_asks_it() {
     ended_pod(&world);
     let node = json!({ "metadata": { "annotations": { NODE_ID: "build-1" } } });
     world.patch(&Gvr::PODS, "a", node);
-    let explainer = Explainer::new(&world, &Settings::default());
-    assert_eq!(explainer.row(&world, "a").await, row::KEEP);
+    let settings = Settings::default();
+    expect(&world, &settings, row::KEEP).await;
 
     let fulfilled = json!({ "status": { "nodes": { "build-1": { "phase": "Succeeded" } } } });
     world.patch_in(
@@ -110,7 +74,7 @@ async fn the_owners_own_status_is_asked_as_the_controller_asks_it() {
         fulfilled,
         Subresource::None,
     );
-    assert_eq!(explainer.row(&world, "a").await, row::NODE_FULFILLED);
+    expect(&world, &settings, row::NODE_FULFILLED).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,30 +82,77 @@ async fn the_record_of_the_outcome_is_looked_for() {
     let world = World::new();
     world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, crd());
     ended_pod(&world);
-    let explainer = Explainer::new(&world, &capturing());
-    assert_eq!(explainer.row(&world, "a").await, row::CAPTURE);
+    expect(&world, &capturing(), row::CAPTURE).await;
 
-    let pod = explainer.pod(&world, "a");
-    let outcomes = Outcomes::new(Duration::from_secs(60));
-    outcomes
-        .record(&pod, &explainer.looks.executor)
-        .await
-        .unwrap();
+    let pod = world.find("a").unwrap()["metadata"]["uid"].clone();
+    let outcome = json!({
+        "apiVersion": "belayer.dev/v1alpha1", "kind": "PodOutcome",
+        "metadata": { "name": format!("pod-{}", pod.as_str().unwrap()) },
+        "spec": { "podName": "a", "podUID": pod, "phase": "Succeeded", "complete": true, "containers": [] },
+    });
+    let outcomes = Gvr::new("belayer.dev", "v1alpha1", "podoutcomes");
+    world.create(&outcomes, Some(NAMESPACE), outcome);
     // Argo reads pods alone.
-    assert_eq!(explainer.row(&world, "a").await, row::KEEP);
+    expect(&world, &capturing(), row::KEEP).await;
 
     let batch = json!({ "name": "batch", "selector": { "matchLabels": { "app": "batch" } },
         "capture": true });
-    let explainer = Explainer::new(&world, &settings(&batch));
     let theirs = json!({ "metadata": { "labels": { "app": "batch" }, "ownerReferences": null } });
     world.patch(&Gvr::PODS, "a", theirs);
-    assert_eq!(explainer.row(&world, "a").await, row::CAPTURED);
+    expect(&world, &settings(&batch), row::CAPTURED).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_record_that_cannot_be_written_does_not_stop_the_rows_below() {
     let world = World::new();
     ended_pod(&world);
-    let explainer = Explainer::new(&world, &capturing());
-    assert_eq!(explainer.row(&world, "a").await, row::KEEP);
+    expect(&world, &capturing(), row::KEEP).await;
+}
+
+/// As often as a decision is tried, nothing is read twice but what is both an object in the controller's caches
+/// and a query: the workflow, whose status is read as well, and the namespace.
+#[tokio::test(start_paused = true)]
+async fn each_is_read_once() {
+    let world = World::new();
+    ended_pod(&world);
+    let node = json!({ "metadata": { "annotations": { NODE_ID: "build-1" } } });
+    world.patch(&Gvr::PODS, "a", node);
+    expect(&world, &Settings::default(), row::KEEP).await;
+    let requests = world.sandbox.recorder().requests_by(TOOL);
+    let of = |kind: &str| requests.get(&(Verb::Get, kind.to_owned())).copied();
+    assert_eq!(of("pods"), Some(1), "{requests:?}");
+    assert_eq!(of("namespaces"), Some(2), "{requests:?}");
+    assert_eq!(of("workflows.argoproj.io"), Some(3), "{requests:?}");
+}
+
+/// A controller would wait and read again; a person waits for no retry.
+#[tokio::test(start_paused = true)]
+async fn a_read_that_fails_is_reported_at_once() {
+    let world = World::new();
+    ended_pod(&world);
+    let no = Match::verb(Verb::Get).resource("namespaces").client(TOOL);
+    let no = Fault::on(no).answer(Answer::forbidden("no"));
+    let _no = world.sandbox.faults().inject(no);
+    let begun = tokio::time::Instant::now();
+    let error = explained(&world, &Settings::default()).await.unwrap_err();
+    assert!(error.ends_with("ci: not allowed"), "{error}");
+    assert!(begun.elapsed().as_secs() < 1);
+}
+
+/// Nothing is known of owners that may not be read, as in a controller whose informer may not list them.
+#[tokio::test(start_paused = true)]
+async fn owners_that_may_not_be_read_are_unknown() {
+    let world = World::new();
+    ended_pod(&world);
+    let no = Match::verb(Verb::Get)
+        .resource("workflows")
+        .client(TOOL);
+    let no = Fault::on(no).answer(Answer::forbidden("no"));
+    let _no = world.sandbox.faults().inject(no);
+    let explained = explained(&world, &Settings::default()).await.unwrap();
+    let missing = explained.missing.join("; ");
+    assert!(
+        missing.contains("whether the owner is gone is not known"),
+        "{missing}"
+    );
 }

@@ -113,7 +113,7 @@ impl Configured for Settings {
             .add(NAME, &(), |()| json!({ "finalizer": HOLD }));
     }
 
-    fn explainers(&self, _: &Site<'_>) -> Vec<Box<dyn Explainer>> {
+    fn explainers(&self, _: &Site<'_>) -> Vec<Explainer> {
         Vec::new()
     }
 }

@@ -1,65 +1,49 @@
 //! Formats a decision for `explain`.
 
-use belayer_holds::decision::{Decision, Evidence, Write};
+use belayer_core::slim::Slim;
+use belayer_holds::decision::{Decision, Write};
+use belayer_holds::runner::Component;
 use belayer_inspect::explain::{Action, Explained, Row};
 
-/// A decision and the controller that made it, to be formatted.
-pub struct Decided<'a, E, Q> {
-    /// Name of the controller.
-    pub component: &'static str,
-    /// The finalizer that it is about.
-    pub hold: &'static str,
-    /// Whether the object has that finalizer.
-    pub held: bool,
-    /// The decision.
-    pub decision: &'a Decision<E, Q>,
-}
-
-impl<E: Evidence, Q: std::fmt::Display> Decided<'_, E, Q> {
-    /// The action of a running Belayer. An object that waits for something before it is held has
-    /// the action `Keep`.
-    fn action(&self) -> Action {
-        match &self.decision.write {
-            Some(Write::Release(_)) => Action::Release,
-            Some(Write::AddHold) => Action::AddHold,
-            Some(Write::Step(())) => Action::Record,
-            Some(Write::Delete(_)) => Action::Delete,
-            None if self.held || !self.decision.missing.is_empty() => Action::Keep,
-            None => Action::Nothing,
-        }
-    }
-
-    /// The explanation; `waits` describes what happens next if nothing is written now.
-    pub fn explained(self, waits: impl FnOnce(Action) -> String) -> Explained {
-        let action = self.action();
-        let next = match action {
-            Action::Release => "a running Belayer releases the hold at once".to_owned(),
-            Action::AddHold => "a running Belayer adds the hold at once".to_owned(),
-            Action::Record
-            | Action::Delete
-            | Action::WriteStatus
-            | Action::CreatePod
-            | Action::DeletePod
-            | Action::AnnotatePod => "a running Belayer does so at once".to_owned(),
-            Action::Keep | Action::Nothing => waits(action),
-        };
-        let row = self.decision.row;
-        Explained {
-            component: self.component,
-            hold: self.hold,
-            held: self.held,
-            row: Row {
-                number: row.number,
-                name: row.name,
-                says: row.says.to_owned(),
-            },
-            action,
-            evidence: self.decision.evidence().map(str::to_owned),
-            missing: self.decision.missing_in_words(),
-            why_not: None,
-            next,
-            look_again_seconds: self.decision.look_again.map(|after| after.as_secs()),
-            notes: Vec::new(),
-        }
+/// Formats a decision of `component`. `held` says whether its finalizer is on the object; `waits` describes what
+/// happens next if nothing is written now.
+pub fn explained<K: Slim, C: Component<K>>(
+    component: &C,
+    held: bool,
+    decision: &Decision<C::Evidence, C::Query, C::Step>,
+    waits: impl FnOnce(Action) -> String,
+) -> Explained {
+    let action = match &decision.write {
+        Some(Write::Release(_)) => Action::Release,
+        Some(Write::AddHold) => Action::AddHold,
+        Some(Write::Step(_)) => Action::Record,
+        Some(Write::Delete(_)) => Action::Delete,
+        // An object that waits for something before it is held waits as well.
+        None if held || !decision.missing.is_empty() => Action::Keep,
+        None => Action::Nothing,
+    };
+    let next = match action {
+        Action::Release => "a running Belayer releases the hold at once".to_owned(),
+        Action::AddHold => "a running Belayer adds the hold at once".to_owned(),
+        Action::Keep | Action::Nothing => waits(action),
+        _ => "a running Belayer does so at once".to_owned(),
+    };
+    let row = decision.row;
+    Explained {
+        component: component.name(),
+        hold: component.hold(),
+        held,
+        row: Row {
+            number: row.number,
+            name: row.name,
+            says: row.says.to_owned(),
+        },
+        action,
+        evidence: decision.evidence().map(str::to_owned),
+        missing: decision.missing_in_words(),
+        why_not: None,
+        next,
+        look_again_seconds: decision.look_again.map(|after| after.as_secs()),
+        notes: Vec::new(),
     }
 }

@@ -1,9 +1,7 @@
 //! Shared parts of the controllers' explainers.
 
-mod counted;
 mod decided;
-mod read;
+mod live;
 
-pub use counted::counted;
-pub use decided::Decided;
-pub use read::read;
+pub use decided::explained;
+pub use live::{Live, LiveQueries, LiveStore, Observed};

@@ -28,6 +28,16 @@ pub enum Lookup<K> {
     Found(Stored<K>),
 }
 
+impl<K> Clone for Lookup<K> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Unknown => Self::Unknown,
+            Self::Absent => Self::Absent,
+            Self::Found(stored) => Self::Found(stored.clone()),
+        }
+    }
+}
+
 impl<K> Lookup<K> {
     /// The object, if it was found. `None` is not evidence of absence.
     pub fn found(self) -> Option<Stored<K>> {

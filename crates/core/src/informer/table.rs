@@ -53,8 +53,8 @@ impl<K> std::ops::Deref for Stored<K> {
 }
 
 impl<K: Slim> Stored<K> {
-    /// An object that is new in the store.
-    pub(super) fn fresh(object: Arc<K>, now: LogicalTime) -> Self {
+    /// An object that is new in the store, or that was read live now.
+    pub fn fresh(object: Arc<K>, now: LogicalTime) -> Self {
         let deletion_seen = object.meta().is_deleting().then_some(now);
         Self {
             object,

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::decision;
 use crate::owner::{GoneProof, OwnerDeletion, OwnerQuery, OwnerState};
+use crate::view::{Cached, Objects, View};
 use belayer_core::facts::LiveAnswer;
-use belayer_core::informer::{Lookup, Store};
+use belayer_core::informer::Lookup;
 use belayer_core::object::{ObjectKey, OwnerReference, Resource};
 use belayer_core::slim::{ObjectMeta, OwnerMeta, Pod};
 
@@ -34,16 +35,15 @@ impl decision::Evidence for EndedOwner {
 }
 
 /// The kinds of owners that are watched, and their stores.
-#[derive(Clone, Default)]
-pub struct OwnerStores(Vec<(Resource, Store<OwnerMeta>)>);
+pub struct OwnerStores<V: View = Cached>(Vec<(Resource, V::Store<OwnerMeta>)>);
 
-impl FromIterator<(Resource, Store<OwnerMeta>)> for OwnerStores {
-    fn from_iter<I: IntoIterator<Item = (Resource, Store<OwnerMeta>)>>(kinds: I) -> Self {
+impl<V: View> FromIterator<(Resource, V::Store<OwnerMeta>)> for OwnerStores<V> {
+    fn from_iter<I: IntoIterator<Item = (Resource, V::Store<OwnerMeta>)>>(kinds: I) -> Self {
         Self(kinds.into_iter().collect())
     }
 }
 
-impl OwnerStores {
+impl<V: View> OwnerStores<V> {
     /// What is known about the controller of `pod`; `None` if it has none, or one of a kind that is not
     /// watched. `answer` is the last answer of a live read.
     pub fn owner_of(
@@ -63,7 +63,11 @@ impl OwnerStores {
     }
 }
 
-fn cached(pod: &Pod, owner: &OwnerReference, store: &Store<OwnerMeta>) -> Option<ObjectMeta> {
+fn cached(
+    pod: &Pod,
+    owner: &OwnerReference,
+    store: &impl Objects<OwnerMeta>,
+) -> Option<ObjectMeta> {
     let key = ObjectKey::new(pod.meta.key.shared_namespace().clone(), owner.name.clone());
     match store.lookup(&key) {
         Lookup::Found(found) if found.object.0.uid == owner.uid => Some(found.object.0.clone()),

@@ -15,7 +15,7 @@ use belayer_core::object::{Resource, Uid};
 
 pub use build::{Built, build};
 pub use crd::crd;
-pub use record::{Captured, Outcomes, RecordState, look};
+pub use record::{Captured, Outcomes, RecordState};
 pub use sweep::Sweeper;
 
 /// Label of a record without an owner: when it may be deleted, in seconds since 1970.

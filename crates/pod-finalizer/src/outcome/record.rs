@@ -128,6 +128,31 @@ impl Outcomes {
         Ok(Stepped::Settled)
     }
 
+    /// Looks for the record of `pod`, and writes nothing: for `explain`.
+    pub(crate) async fn look_for(
+        &self,
+        pod: &Pod,
+        executor: &Executor,
+    ) -> Result<(), RequestError> {
+        let uid = &pod.meta.uid;
+        let state = match check_existing(&resource(), pod, executor).await {
+            Ok(_) => RecordState::Written(Captured(uid.clone())),
+            Err(error) => match error.class() {
+                // Not written yet; or whoever asks may not see it.
+                ErrorClass::NotFound | ErrorClass::Forbidden => return Ok(()),
+                // No such kind, or the name is taken: nor can it be written.
+                ErrorClass::NotServed | ErrorClass::Decode => RecordState::Refused {
+                    why: error.to_string().into(),
+                    at: belayer_core::ambient::now(),
+                    pause: Backoff::DENIED.first(),
+                },
+                _ => return Err(error),
+            },
+        };
+        self.known.lock().insert(uid.clone(), state);
+        Ok(())
+    }
+
     /// How long it waited for the last try, if that was one after a refusal.
     fn last_pause(&self, pod: &Uid) -> Option<Duration> {
         match self.known.lock().get(pod)? {
@@ -177,30 +202,6 @@ impl Outcomes {
             }
         }
         document
-    }
-}
-
-/// What a live look finds of the record of a pod: for those who explain and write nothing.
-///
-/// # Errors
-///
-/// When the look gave no answer.
-pub async fn look(pod: &Pod, executor: &Executor) -> Result<RecordState, RequestError> {
-    let kind = resource();
-    let error = match check_existing(&kind, pod, executor).await {
-        Ok(_) => return Ok(RecordState::Written(Captured(pod.meta.uid.clone()))),
-        Err(error) => error,
-    };
-    match error.class() {
-        // Not written yet; or whoever asks may not see it.
-        ErrorClass::NotFound | ErrorClass::Forbidden => Ok(RecordState::Unknown),
-        // No such kind, or the name is taken: nor can it be written.
-        ErrorClass::NotServed | ErrorClass::Decode => Ok(RecordState::Refused {
-            why: error.to_string().into(),
-            at: belayer_core::ambient::now(),
-            pause: Backoff::DENIED.first(),
-        }),
-        _ => Err(error),
     }
 }
 

@@ -23,24 +23,9 @@ pub const GATE_KEY: &str = "hold";
 /// the policy must not do it either.
 pub const OBSERVING: &str = "observing";
 
-/// The state of the backlog gate for pods of this namespace, by the data of the gate ConfigMap.
-pub fn gate_by(data: &BTreeMap<String, String>, namespace: &str) -> Gate {
-    let is = |key: &str, word: &str| data.get(key).map(String::as_str) == Some(word);
-    if is(GATE_BACKLOG, GATE_BACKLOG_CLOSED) {
-        return Gate::Closed;
-    }
-    if is(
-        &format!("{GATE_CLOSED_PREFIX}{namespace}"),
-        GATE_CLOSED_BY_BACKLOG,
-    ) {
-        return Gate::NamespaceClosed;
-    }
-    Gate::Open
-}
-
 /// The gate ConfigMap, as it was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct GateObject {
+pub(crate) struct GateObject {
     pub(super) uid: String,
     pub(super) resource_version: String,
     pub(super) data: BTreeMap<String, String>,
@@ -57,7 +42,7 @@ pub(super) struct Wanted {
 
 impl GateObject {
     /// The namespaces that their backlog closed.
-    pub(super) fn closed(&self) -> BTreeSet<Arc<str>> {
+    pub(crate) fn closed(&self) -> BTreeSet<Arc<str>> {
         let ours = self
             .data
             .iter()
@@ -68,7 +53,7 @@ impl GateObject {
     }
 
     /// Whether the backlog closed everything.
-    pub(super) fn gate(&self) -> Gate {
+    pub(crate) fn gate(&self) -> Gate {
         match self.data.get(GATE_BACKLOG).map(String::as_str) {
             Some(GATE_BACKLOG_CLOSED) => Gate::Closed,
             _ => Gate::Open,
@@ -122,6 +107,9 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+    use crate::backlog::Limits;
+    use crate::held_objects::HeldObjects;
+    use crate::profile::MaxUnselected;
 
     fn object(data: &[(&str, &str)]) -> GateObject {
         let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
@@ -196,6 +184,8 @@ mod tests {
     #[case::another(&[("closed.ab", "backlog")], Gate::Open)]
     #[case::by_an_admin_for_the_policy_alone(&[("closed.a", "maintenance")], Gate::Open)]
     fn t4_what_the_gate_says_of_a_namespace(#[case] data: &[(&str, &str)], #[case] expected: Gate) {
-        assert_eq!(gate_by(&object(data).data, "a"), expected);
+        let held_objects = HeldObjects::new(MaxUnselected::default(), Limits::of(100));
+        held_objects.adopt_closed(object(data).closed(), object(data).gate());
+        assert_eq!(held_objects.gate("a"), expected);
     }
 }

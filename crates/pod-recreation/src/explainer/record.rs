@@ -1,25 +1,22 @@
 //! What pod-recreation says of the record of a re-creation.
 
-use futures::future::BoxFuture;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::api::{ConditionType, Status};
-use crate::decide::{Effect, NamespaceSight, Snapshot, decide};
-use crate::proof::FirstSight;
-use crate::record::Record;
-use crate::snapshot::{Asked, PodView, Sight};
-use crate::{NAME, Settings, api, component, explain, row};
-use belayer_core::http::Request;
-use belayer_core::informer::{Decoder as _, JsonDecoder};
+use crate::decide::{Effect, decide};
+use crate::explain::{self, recreation};
+use crate::{NAME, Settings, api, row};
+use belayer_controller::Site;
+use belayer_controller::explain::Live;
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_core::slim::json::SlimJson;
-use belayer_core::slim::{DecodeContext, Interner, Namespace, Phase, Pod, Slim};
-use belayer_holds::holding::Holding;
 use belayer_holds::names;
 use belayer_inspect::explain::{Action, Explained, Explainer, Row};
-use belayer_inspect::reader::{Look, Reader, explain as in_words};
+use belayer_inspect::reader::{Look, Reader};
 use belayer_inspect::report::age;
 
 /// Explains records by the state machine that the controller runs.
@@ -30,26 +27,27 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    pub(crate) fn new(settings: &Settings, own_namespace: &str) -> Self {
-        Self {
+    pub(crate) fn explainer(settings: &Settings, site: &Site<'_>) -> Explainer {
+        let it = Arc::new(Self {
             settings: settings.clone(),
-            gate: ObjectKey::new(own_namespace, names::GATE_CONFIG_MAP),
+            gate: ObjectKey::new(site.namespace, names::GATE_CONFIG_MAP),
+        });
+        Explainer {
+            component: NAME,
+            holds: &[names::POD_RECREATION_HOLD],
+            kinds: vec![api::resource()],
+            explain: Box::new(move |_, key, reader| {
+                let it = Arc::clone(&it);
+                async move { it.look(&key, &reader).await }.boxed()
+            }),
         }
     }
 
     async fn look(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
-        let Some(record) = read::<Record>(reader, &api::resource(), key, plain()).await? else {
-            return Err(format!("{} {key} is gone", api::resource()));
-        };
-        let snapshot = Snapshot {
-            pod: self.pod(&component::pod_key(&record), reader).await?,
-            namespace: namespace(key, reader).await?,
-            cancelled: Asked::No,
-            created: None,
-            holding: Holding::Allowed,
-            record_ttl: self.settings.record_ttl,
-            record: Some(Box::new(record)),
-        };
+        let live = Live::new(reader);
+        let recreation = recreation(&live, &self.settings, &[]);
+        recreation.parts.records.subject(key).await?;
+        let snapshot = live.settled(|| recreation.observe_record(key)).await?;
         let now = Timestamp::now();
         let verdict = decide(&snapshot, now);
         let told = verdict.notice.as_ref().filter(|_| verdict.effect.is_none());
@@ -88,27 +86,6 @@ impl Records {
             look_again_seconds: verdict.again.map(|after| after.as_secs()),
             notes: message.into_iter().collect(),
         })
-    }
-
-    async fn pod(&self, key: &ObjectKey, reader: &Reader) -> Result<Sight, String> {
-        let pods = Resource::pods();
-        let context = DecodeContext {
-            keep: component::keep_of_pods(&self.settings),
-            interner: Interner::default(),
-        };
-        let Some(pod) = read::<Pod>(reader, &pods, key, context).await? else {
-            return Ok(Sight::Absent);
-        };
-        let sight = if pod.phase == Phase::Failed {
-            FirstSight::Rejected
-        } else {
-            FirstSight::Earlier
-        };
-        Ok(Sight::Present(Box::new(PodView::of(
-            &pod,
-            &self.settings,
-            sight,
-        ))))
     }
 }
 
@@ -153,21 +130,6 @@ fn action(effect: Option<&Effect>) -> Action {
     }
 }
 
-fn plain() -> DecodeContext {
-    DecodeContext::default()
-}
-
-async fn namespace(key: &ObjectKey, reader: &Reader) -> Result<NamespaceSight, String> {
-    let kind = Resource::namespaces();
-    let key = ObjectKey::cluster(key.namespace().unwrap_or_default());
-    Ok(
-        match read::<Namespace>(reader, &kind, &key, plain()).await? {
-            Some(namespace) if !namespace.meta.is_deleting() => NamespaceSight::Active,
-            _ => NamespaceSight::Terminating,
-        },
-    )
-}
-
 /// `namespace/name` of the youngest record of a pod, if there is one and it can be seen.
 pub(crate) async fn of_pod(reader: &Reader, namespace: &str, pod: &str) -> Option<String> {
     #[derive(Deserialize)]
@@ -191,51 +153,4 @@ pub(crate) async fn of_pod(reader: &Reader, namespace: &str, pod: &str) -> Optio
     let its = all.found()?.iter().filter(|one| one.spec.pod_name == pod);
     let youngest = its.max_by_key(|one| one.metadata.creation_timestamp)?;
     Some(format!("{namespace}/{}", youngest.metadata.name))
-}
-
-/// One object; nothing if the server says that it is not there.
-async fn read<K: Slim + SlimJson>(
-    reader: &Reader,
-    kind: &Resource,
-    key: &ObjectKey,
-    context: DecodeContext,
-) -> Result<Option<K>, String> {
-    let failed = |why: String| format!("{kind} {key}: {why}");
-    match reader.read(&Request::get(kind.object_path(key))).await {
-        Ok(answer) => JsonDecoder::<K>::new(context)
-            .decode_object(&answer.body)
-            .map(Some)
-            .map_err(|error| failed(error.to_string())),
-        Err(error)
-            if error
-                .api()
-                .is_some_and(|api| api.is_not_found_naming(kind, key)) =>
-        {
-            Ok(None)
-        }
-        Err(error) => Err(failed(in_words(&error))),
-    }
-}
-
-impl Explainer for Records {
-    fn component(&self) -> &'static str {
-        NAME
-    }
-
-    fn holds(&self) -> &'static [&'static str] {
-        &[names::POD_RECREATION_HOLD]
-    }
-
-    fn is_about(&self, kind: &Resource) -> bool {
-        kind.is_same_kind(&api::resource())
-    }
-
-    fn explain<'a>(
-        &'a self,
-        _: &'a Resource,
-        key: &'a ObjectKey,
-        reader: &'a Reader,
-    ) -> BoxFuture<'a, Result<Explained, String>> {
-        Box::pin(self.look(key, reader))
-    }
 }

@@ -72,7 +72,7 @@ impl Inbox {
         let (_, pods) = Informer::builder(client.clone(), pods, pod_decoders).build();
         let queue = WorkQueue::new("claims");
         let wake = Arc::new(|_| {});
-        let protection = Arc::new(PvcProtection::new(
+        let protection: Arc<PvcProtection> = Arc::new(PvcProtection::new(
             Mode::Beside,
             Parts {
                 claims: claims.clone(),

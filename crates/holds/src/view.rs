@@ -1,0 +1,91 @@
+//! Where a controller's snapshots come from: the caches of a running controller, or the live reads of
+//! `explain`.
+//!
+//! A controller is generic over its [`View`], so that both run the same code. Nothing is boxed: in a running
+//! controller every call below is a call of the store or the cache itself.
+
+use belayer_core::facts::{LiveAnswer, LookError, Query, QueryCache, Waiter};
+use belayer_core::informer::{InformerState, Lookup, Store};
+use belayer_core::object::ObjectKey;
+use belayer_core::slim::Slim;
+
+/// What a controller observes with.
+pub trait View: Send + Sync + 'static {
+    /// The objects of one kind.
+    type Store<K: Slim>: Objects<K>;
+    /// Live answers to one kind of query.
+    type Queries<Q: Query>: Answers<Q>;
+
+    /// Whether the stores follow their objects: then what an object had been when it was first seen, and
+    /// whether any later version was missed, is known.
+    const FOLLOWS: bool;
+}
+
+/// Objects of one kind, as far as they are known.
+pub trait Objects<K>: Send + Sync + 'static {
+    /// The object of a key.
+    fn lookup(&self, key: &ObjectKey) -> Lookup<K>;
+
+    /// How many objects have `value` in an index; `None` if that is not known.
+    fn count_by_index(&self, index: &str, value: &str) -> Option<usize>;
+
+    /// Whether the server is known not to serve the kind.
+    fn is_not_served(&self) -> bool;
+}
+
+/// Live answers.
+pub trait Answers<Q: Query>: Send + Sync + 'static {
+    /// The latest answer, if there is one.
+    fn get(&self, query: &Q) -> Option<LiveAnswer<Q::Answer>>;
+
+    /// Why the last live read failed; `None` if it did not.
+    fn last_error(&self, query: &Q) -> Option<LookError>;
+
+    /// Asks `query` for `waiter`.
+    fn ask(&self, query: Q, waiter: Waiter<'_>);
+}
+
+/// The informers' stores, and the answers that waiters share.
+#[derive(Debug, Clone, Copy)]
+pub enum Cached {}
+
+impl View for Cached {
+    type Store<K: Slim> = Store<K>;
+    type Queries<Q: Query> = QueryCache<Q>;
+
+    const FOLLOWS: bool = true;
+}
+
+impl<K: Slim> Objects<K> for Store<K> {
+    #[inline]
+    fn lookup(&self, key: &ObjectKey) -> Lookup<K> {
+        Store::lookup(self, key)
+    }
+
+    #[inline]
+    fn count_by_index(&self, index: &str, value: &str) -> Option<usize> {
+        Store::count_by_index(self, index, value)
+    }
+
+    #[inline]
+    fn is_not_served(&self) -> bool {
+        self.state() == InformerState::NotServed
+    }
+}
+
+impl<Q: Query> Answers<Q> for QueryCache<Q> {
+    #[inline]
+    fn get(&self, query: &Q) -> Option<LiveAnswer<Q::Answer>> {
+        QueryCache::get(self, query)
+    }
+
+    #[inline]
+    fn last_error(&self, query: &Q) -> Option<LookError> {
+        QueryCache::last_error(self, query)
+    }
+
+    #[inline]
+    fn ask(&self, query: Q, waiter: Waiter<'_>) {
+        QueryCache::ask(self, query, waiter);
+    }
+}
