@@ -26,8 +26,6 @@ use belayer_core::slim::{ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::WorkQueue;
 use belayer_holds::decision::{Missing, Write};
 use belayer_holds::names;
-use belayer_holds::namespace::NamespaceReader;
-use belayer_holds::owner::OwnerReader;
 use belayer_holds::selection::{MassRelease, Scope, UnselectedBy};
 use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::{Reader, explain as in_words};
@@ -156,14 +154,8 @@ fn finalizer(
         owners: owners
             .map(|kind| (kind.clone(), live.optional(kind.clone(), keep_of_owners())))
             .collect(),
-        owner_facts: live.queries(OwnerReader::new(
-            live.executor(),
-            live.decoders(keep_of_owners()),
-        )),
-        namespace_facts: live.queries(NamespaceReader::new(
-            live.executor(),
-            live.decoders(keep_of_namespaces()),
-        )),
+        owner_facts: live.owners(keep_of_owners()),
+        namespace_facts: live.namespaces(keep_of_namespaces()),
         status_facts: live.queries(StatusReader::new(live.executor(), Asked::These(nodes))),
         node_facts: live.queries(NodeReader::new(live.executor())),
         queue: WorkQueue::new(component::NAME),

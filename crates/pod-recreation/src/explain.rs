@@ -9,7 +9,6 @@ use belayer_core::workqueue::WorkQueue;
 use belayer_holds::names::{
     IGNORE_LABEL, MIRROR_ANNOTATION, RECREATE_ANNOTATION, SYSTEM_NAMESPACE,
 };
-use belayer_holds::owner::OwnerReader;
 use jiff::Timestamp;
 
 use crate::NAME;
@@ -35,10 +34,7 @@ pub(crate) fn recreation(
         owners: owners
             .map(|kind| (kind.clone(), live.optional(kind.clone(), Keep::nothing())))
             .collect(),
-        looks: live.queries(OwnerReader::new(
-            live.executor(),
-            live.decoders(Keep::nothing()),
-        )),
+        looks: live.owners(Keep::nothing()),
         pods_queue: WorkQueue::new(NAME),
         queue: WorkQueue::new(NAME),
     };

@@ -13,7 +13,6 @@ use belayer_controller::explain::{Live, LiveQueries, explained};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{Claim, Keep, ObjectMeta};
 use belayer_core::workqueue::WorkQueue;
-use belayer_holds::owner::OwnerReader;
 use belayer_holds::view::Answers as _;
 use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::Reader;
@@ -57,7 +56,7 @@ async fn explain(mode: Mode, key: ObjectKey, reader: Reader) -> Result<Explained
         claims,
         pods: pods.clone(),
         looks: pods,
-        owners: live.queries(OwnerReader::new(live.executor(), live.decoders(keep))),
+        owners: live.owners(keep),
         queue: WorkQueue::new(component::NAME),
     };
     let protection = PvcProtection::<Live>::new(mode, parts);

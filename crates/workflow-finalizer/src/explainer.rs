@@ -13,7 +13,6 @@ use belayer_core::slim::{Keep, ObjectMeta};
 use belayer_core::workqueue::WorkQueue;
 use belayer_holds::decision::Write;
 use belayer_holds::names;
-use belayer_holds::namespace::NamespaceReader;
 use belayer_holds::selection::UnselectedBy;
 use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::Reader;
@@ -83,10 +82,7 @@ fn finalizer(live: &Live, settings: &Settings, rule: &OwnerRule) -> WorkflowFina
         pods: live.store(Resource::pods(), Keep::nothing()),
         namespaces: live.store(Resource::namespaces(), keep_of_namespaces()),
         pod_facts: live.queries(PodsReader::new(live.executor())),
-        namespace_facts: live.queries(NamespaceReader::new(
-            live.executor(),
-            live.decoders(keep_of_namespaces()),
-        )),
+        namespace_facts: live.namespaces(keep_of_namespaces()),
         queue: WorkQueue::new(component::NAME),
         pods_queue: WorkQueue::new(component::NAME),
     };

@@ -144,9 +144,7 @@ async fn a_read_that_fails_is_reported_at_once() {
 async fn owners_that_may_not_be_read_are_unknown() {
     let world = World::new();
     ended_pod(&world);
-    let no = Match::verb(Verb::Get)
-        .resource("workflows")
-        .client(TOOL);
+    let no = Match::verb(Verb::Get).resource("workflows").client(TOOL);
     let no = Fault::on(no).answer(Answer::forbidden("no"));
     let _no = world.sandbox.faults().inject(no);
     let explained = explained(&world, &Settings::default()).await.unwrap();

@@ -23,6 +23,8 @@ use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::json::SlimJson;
 use belayer_core::slim::{DecodeContext, Interner, Keep, Slim};
 use belayer_holds::decision::Decision;
+use belayer_holds::namespace::{NamespaceQuery, NamespaceReader};
+use belayer_holds::owner::{OwnerQuery, OwnerReader};
 use belayer_holds::runner::Component;
 use belayer_holds::view::{Answers, Objects, View};
 use belayer_inspect::reader::{Reader, explain};
@@ -107,6 +109,16 @@ impl Live {
             reader: Arc::new(reader),
             answers: Memo(Arc::default()),
         }
+    }
+
+    /// Answers about owners, with the labels in `keep`.
+    pub fn owners(&self, keep: Keep) -> LiveQueries<OwnerQuery> {
+        self.queries(OwnerReader::new(self.executor(), self.decoders(keep)))
+    }
+
+    /// Answers about namespaces, with the labels in `keep`.
+    pub fn namespaces(&self, keep: Keep) -> LiveQueries<NamespaceQuery> {
+        self.queries(NamespaceReader::new(self.executor(), self.decoders(keep)))
     }
 
     /// What `component` decides about `object`, once its snapshot misses nothing more.
