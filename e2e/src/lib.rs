@@ -13,11 +13,13 @@ pub mod control_plane;
 mod go;
 pub mod harness;
 pub mod kinds;
+mod kubectl;
 pub mod peers;
 mod progress;
 pub mod providers;
 pub mod scenarios;
 mod stuck;
+mod wait;
 
 /// Whether this is continuous integration, where a missing prerequisite is a failure and not a skip.
 pub(crate) fn is_ci() -> bool {

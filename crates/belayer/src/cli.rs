@@ -8,7 +8,7 @@ use crate::gates::Gates;
 use crate::inspect::{CheckArguments, ExplainArguments, StatusArguments, StuckArguments};
 use crate::logging::LogArguments;
 use crate::manual::{CompletionsArguments, ManArguments};
-use crate::run::arguments::RunArguments;
+use crate::options::arguments::RunArguments;
 
 const EXIT_CODES: &str = "\
 Exit codes:

@@ -11,7 +11,7 @@ use crate::exit::Failure;
 use crate::kubeconfig::Sources;
 use crate::logging::LogArguments;
 use crate::options::Settings;
-use crate::run::arguments::RunArguments;
+use crate::options::arguments::RunArguments;
 
 /// Checks everything that `run` would check before it touches the cluster, and prints it.
 ///

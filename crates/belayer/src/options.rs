@@ -1,5 +1,7 @@
 //! What `run` is to do: arguments and configuration, read and checked.
 
+pub mod arguments;
+
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use crate::config::Source;
@@ -13,7 +15,7 @@ use crate::election::Election;
 use crate::exit::Failure;
 use crate::gates::{Gate, Gates, GatesError};
 use crate::kubeconfig::Sources;
-use crate::run::arguments::RunArguments;
+use crate::options::arguments::RunArguments;
 use crate::server::BindAddress;
 
 /// What `belayer run` is to do.

@@ -1,6 +1,5 @@
 //! `belayer run`.
 
-pub mod arguments;
 mod current;
 
 use std::sync::Arc;

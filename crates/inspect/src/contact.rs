@@ -8,8 +8,6 @@ use tokio::time::{Instant, sleep_until};
 
 use belayer_core::http::{ErrorClass, RequestError};
 
-use crate::reader::explain;
-
 /// How long requests have waited for a usable answer of the server, and why there has been none.
 ///
 /// Time in which no request waits, such as a pause between two looks at a cluster, is no silence.
@@ -204,6 +202,36 @@ impl Contact {
         // The sender is ours, so that it does not end.
         let _ = known.wait_for(|known| known.answers > before).await;
     }
+}
+
+/// An error in few words, for people.
+pub fn explain(error: &RequestError) -> String {
+    match error.class() {
+        ErrorClass::Forbidden => "not allowed".to_owned(),
+        ErrorClass::Unauthorized => "not authenticated".to_owned(),
+        ErrorClass::NotServed | ErrorClass::NotFound => "not served".to_owned(),
+        _ => match error.api() {
+            Some(api) if !api.message.is_empty() => {
+                format!("answers {}: {}", api.code, one_line(&api.message))
+            }
+            Some(api) => format!("answers {}", api.code),
+            None => root_cause(error),
+        },
+    }
+}
+
+/// Why no answer came, in the words of the operating system or of TLS.
+fn root_cause(error: &RequestError) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    one_line(&cause.to_string())
+}
+
+/// Folds a text of several lines into one.
+pub(crate) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -12,7 +12,8 @@ use belayer_core::http::{Answer, ErrorClass, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::names::FIELD_MANAGER;
 
-pub use crate::contact::{Contact, Trouble};
+pub(crate) use crate::contact::one_line;
+pub use crate::contact::{Contact, Trouble, explain};
 
 /// Objects per page of a list: what kubectl asks for.
 pub const PAGE: u32 = 500;
@@ -234,36 +235,6 @@ fn wait_before_retry(error: &RequestError, attempt: u32) -> Option<Duration> {
     };
     let backoff = Duration::from_millis(250) * 2_u32.saturating_pow(attempt.min(8));
     (put_off && attempt < ATTEMPTS).then(|| error.retry_after().unwrap_or(backoff).min(MAX_WAIT))
-}
-
-/// An error in few words, for people.
-pub fn explain(error: &RequestError) -> String {
-    match error.class() {
-        ErrorClass::Forbidden => "not allowed".to_owned(),
-        ErrorClass::Unauthorized => "not authenticated".to_owned(),
-        ErrorClass::NotServed | ErrorClass::NotFound => "not served".to_owned(),
-        _ => match error.api() {
-            Some(api) if !api.message.is_empty() => {
-                format!("answers {}: {}", api.code, one_line(&api.message))
-            }
-            Some(api) => format!("answers {}", api.code),
-            None => root_cause(error),
-        },
-    }
-}
-
-/// Why no answer came, in the words of the operating system or of TLS.
-fn root_cause(error: &RequestError) -> String {
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    one_line(&cause.to_string())
-}
-
-/// Folds a text of several lines into one.
-pub(crate) fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ use belayer_holds::runner::{Change, Component, StepContext, Stepped};
 use belayer_holds::selection::UnselectedBy;
 use belayer_holds::view::{Answers, Cached, View};
 
+use crate::NAME;
 use crate::argo::NodeQuery;
 use crate::backlog::Limits;
 use crate::decide::decide;
@@ -40,9 +41,6 @@ use crate::snapshot::{AdminAsked, Ended, Gate, Held, MassRelease, Selection, Sna
 use crate::status::{StatusQuery, StatusState};
 
 pub use losses::Lost;
-
-/// Name of the component: in `--controllers`, in metrics, in logs.
-pub const NAME: &str = "pod-finalizer";
 
 /// The labels and annotations of pods that the rules read.
 pub fn keep_of_pods(profiles: &Profiles) -> Keep {

@@ -21,8 +21,9 @@ use belayer_inspect::explain::Explainer;
 use belayer_inspect::preflight::{Kind, Part, Policy};
 use belayer_inspect::reader::Reader;
 
+use crate::NAME;
 use crate::argo::NodeReader;
-use crate::component::{self, NAME, Parts, PodFinalizer};
+use crate::component::{self, Parts, PodFinalizer};
 use crate::keys::KEYS;
 use crate::outcome::{self, Sweeper};
 use crate::periodic::{GATE_KEY, PeriodicTask};

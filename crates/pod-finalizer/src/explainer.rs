@@ -51,7 +51,7 @@ impl Pods {
             gate: ObjectKey::new(site.namespace, names::GATE_CONFIG_MAP),
         });
         Explainer {
-            component: component::NAME,
+            component: crate::NAME,
             holds: &[names::POD_STATUS_HOLD],
             kinds: vec![Resource::pods()],
             explain: Box::new(move |_, key, reader| {
@@ -158,7 +158,7 @@ fn finalizer(
         namespace_facts: live.namespaces(keep_of_namespaces()),
         status_facts: live.queries(StatusReader::new(live.executor(), Asked::These(nodes))),
         node_facts: live.queries(NodeReader::new(live.executor())),
-        queue: WorkQueue::new(component::NAME),
+        queue: WorkQueue::new(crate::NAME),
     };
     PodFinalizer::new(settings, parts)
 }

@@ -21,6 +21,10 @@ pub mod row;
 pub mod snapshot;
 pub mod status;
 
-pub use component::{NAME, PodFinalizer};
+pub use component::PodFinalizer;
+
 pub use controller::CONTROLLER;
 pub use profile::config::Settings;
+
+/// Name of the component: in `--controllers`, in metrics, in logs.
+pub const NAME: &str = "pod-finalizer";

@@ -26,7 +26,8 @@ use belayer_holds::held_objects;
 use belayer_holds::holding::HoldSwitch;
 use belayer_holds::names;
 
-use crate::component::{NAME, PodFinalizer};
+use crate::NAME;
+use crate::component::PodFinalizer;
 use crate::held_objects::Standing;
 use crate::snapshot::{Gate, MassRelease};
 use switch::{GateObject, Wanted};

@@ -9,6 +9,7 @@ mod fixtures;
 mod http;
 mod kinds;
 mod meta;
+mod names;
 mod patch;
 mod recorder;
 mod sandbox;

@@ -6,45 +6,13 @@ use crate::address::Gvr;
 use crate::error::Cause;
 use crate::kinds::{ResourceInfo, Traits};
 use crate::meta;
+use crate::names::{dns_label, label_name, lower, subdomain};
 
-const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 const LABEL_KEY: &str = "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 /// Limit of the annotations of one object, keys and values together, in bytes.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
-
-fn lower(b: u8) -> bool {
-    b.is_ascii_lowercase() || b.is_ascii_digit()
-}
-
-fn dns_label(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let (Some(first), Some(last)) = (bytes.first(), bytes.last()) else {
-        return false;
-    };
-    lower(*first) && lower(*last) && bytes.iter().all(|b| lower(*b) || *b == b'-')
-}
-
-/// Why `text` is not a DNS subdomain.
-pub(crate) fn subdomain(text: &str) -> Option<&'static str> {
-    if text.len() > 253 {
-        return Some("must be no more than 253 characters");
-    }
-    (!text.split('.').all(dns_label)).then_some(SUBDOMAIN)
-}
-
-/// Why `text` is not a DNS label.
-pub(crate) fn label_name(text: &str) -> Option<&'static str> {
-    if text.len() > 63 {
-        return Some("must be no more than 63 characters");
-    }
-    if text.contains('.') {
-        return Some("must not contain dots");
-    }
-    (!dns_label(text)).then_some(LABEL)
-}
 
 fn simple_name(text: &str) -> bool {
     let bytes = text.as_bytes();

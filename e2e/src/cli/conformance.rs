@@ -7,8 +7,9 @@ use anyhow::{Result, ensure};
 use clap::Args;
 
 use super::run::ProviderName;
-use crate::conformance::{self, Mode, Options, Server, beside};
+use crate::conformance::{self, Mode, Options, Server};
 use crate::control_plane;
+use crate::control_plane::compactor_beside;
 
 /// Compare the responses of a server with recorded ones
 #[derive(Debug, Args)]
@@ -66,7 +67,7 @@ impl Conformance {
         let summary = match &self.kubeconfig {
             Some(path) => {
                 let client = control_plane::client(path).await?;
-                conformance::run(&client, beside(path), &options).await?
+                conformance::run(&client, compactor_beside(path), &options).await?
             }
             None => {
                 let Some(provider) = self.provider.provider()? else {

@@ -4,7 +4,6 @@
 //! reference: `--record` writes its responses into the cases. Where the sandbox differs, the sandbox
 //! is changed.
 
-mod compact;
 mod render;
 mod run;
 mod script;
@@ -20,9 +19,9 @@ use futures::StreamExt as _;
 use kube::Client;
 use owo_colors::OwoColorize as _;
 
-pub use self::compact::{Compactor, beside};
 use self::run::Outcome;
 use self::script::{Action, Case};
+use crate::control_plane::Compactor;
 use crate::harness::Summary;
 
 /// A case that takes longer is printed.

@@ -6,10 +6,10 @@ use anyhow::{Context, Result, bail, ensure};
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::compact::Compactor;
 use super::render::{self, Names};
 use super::script::{Action, Case, Request, Step};
 use super::talk::{self, DEADLINE, Watch};
+use crate::control_plane::Compactor;
 
 /// The values of `$pod`, `$bound`, `$schema` and so on.
 const ABBREVIATIONS: &[(&str, &str)] = &[

@@ -8,6 +8,7 @@
 mod binaries;
 mod cache;
 mod certificates;
+mod compact;
 mod kubeconfig;
 mod manager;
 mod options;
@@ -27,3 +28,4 @@ pub use self::options::{Options, OtherPrograms};
 pub use self::plane::ControlPlane;
 pub use self::process::Process;
 pub use self::rights::{node_agent_kubeconfig, service_account_kubeconfig};
+pub use compact::{Compactor, compactor_beside};

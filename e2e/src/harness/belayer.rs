@@ -13,9 +13,9 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 
-use super::wait::eventually;
 use crate::control_plane::Process;
 use crate::control_plane::ports::free_ports;
+use crate::wait::eventually;
 
 const READY_DEADLINE: Duration = Duration::from_secs(30);
 const STOP_DEADLINE: Duration = Duration::from_secs(40);

@@ -10,9 +10,9 @@ use kube::core::PartialObjectMeta;
 use serde_json::json;
 
 use super::cluster::{Cluster, OWN_NODE};
-use super::wait::{eventually, gone};
 use crate::kinds;
 use crate::providers::Capability;
+use crate::wait::{eventually, gone};
 
 /// How long a namespace may take to become empty.
 const WITHIN: Duration = Duration::from_secs(60);

@@ -11,8 +11,8 @@ use kube::api::{DynamicObject, PostParams};
 use serde_json::{Value, json};
 
 use super::belayer::{Belayer, BelayerOptions};
-use super::kubectl::Kubectl;
 use crate::kinds;
+use crate::kubectl::Kubectl;
 use crate::providers::{Backend, Capability, Recorder};
 
 /// Label of a Node that a scenario made, with the scenario's namespace: removed with it.

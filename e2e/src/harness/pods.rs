@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::cluster::Cluster;
 use super::objects::{COMPLETED_LABEL, HOLD, PodBuilder, finalizers, pod};
-use super::wait::{eventually, gone, throughout};
 use crate::kinds;
+use crate::wait::{eventually, gone, throughout};
 
 /// Timeout of anything that takes a few requests on a busy machine.
 const SOON: Duration = Duration::from_secs(30);

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::cluster::Cluster;
 use super::objects::{PodBuilder, claim, finalizers};
-use super::wait::{eventually, throughout};
 use crate::control_plane::PvcController;
 use crate::kinds;
+use crate::wait::{eventually, throughout};
 
 /// Belayer's hold (finalizer) on PVCs. A literal on purpose: this name is a promise to users.
 pub const PVC_HOLD: &str = "belayer.dev/pvc-protection";

@@ -11,8 +11,8 @@ use kube::{Api, Client, Config};
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
-use super::wait::eventually;
 use crate::providers::Capability;
+use crate::wait::eventually;
 
 const NAME: &str = "tenant";
 const SOON: Duration = Duration::from_secs(30);

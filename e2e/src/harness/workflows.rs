@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::cluster::Cluster;
 use super::objects::{PodBuilder, WORKFLOW_HOLD, Workflow, finalizers, pod};
-use super::wait::eventually;
 use crate::kinds;
+use crate::wait::eventually;
 
 const SOON: Duration = Duration::from_secs(60);
 

@@ -10,8 +10,8 @@ use kube::discovery::ApiResource;
 use kube::{Client, ResourceExt as _};
 
 use crate::control_plane::{Kubeconfig, service_account_kubeconfig};
-use crate::harness::eventually;
 use crate::kinds;
+use crate::wait::eventually;
 
 const WORKFLOW_CRD: &str = include_str!("../../manifests/workflow-crd.yaml");
 

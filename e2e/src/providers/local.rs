@@ -12,8 +12,8 @@ use serde::Deserialize;
 
 use super::bootstrap::{apply, belayer_kubeconfig, ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
-use crate::conformance::{Compactor, beside};
 use crate::control_plane::{Binaries, ControlPlane, Options, PvcController, node_agent_kubeconfig};
+use crate::control_plane::{Compactor, compactor_beside};
 
 /// Starts control planes with these programs.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ impl Backend for LocalBackend {
     }
 
     fn compactor(&self) -> Option<Compactor> {
-        beside(self.plane.admin_path())
+        compactor_beside(self.plane.admin_path())
     }
 
     fn start_kubelet(&self, node: &str) -> Result<crate::control_plane::Process> {

@@ -14,9 +14,9 @@ use belayer_sandbox::Faults;
 use futures::future::BoxFuture;
 use kube::Client;
 
-use crate::conformance::Compactor;
+use crate::control_plane::Compactor;
 use crate::control_plane::PvcController;
-use crate::harness::Kubectl;
+use crate::kubectl::Kubectl;
 use crate::peers::Peer;
 
 pub use self::bootstrap::ensure_workflow_crd;

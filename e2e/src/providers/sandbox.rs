@@ -13,8 +13,8 @@ use tempfile::TempDir;
 
 use super::bootstrap::{ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
-use crate::conformance::Compactor;
 use crate::control_plane;
+use crate::control_plane::Compactor;
 
 /// The name under which Belayer's requests are recorded.
 pub(crate) const BELAYER: &str = "belayer";

@@ -45,7 +45,7 @@ fn packages() -> BTreeMap<String, BTreeMap<Module, String>> {
 /// The text of a file without comments and without the tests at its end.
 fn code(file: &Path) -> String {
     let text = fs::read_to_string(file).unwrap();
-    let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
+    let text = text.split("\nmod tests {").next().unwrap();
     let lines = text.lines().map(|line| line.split("//").next().unwrap());
     lines.collect::<Vec<_>>().join("\n")
 }

@@ -157,11 +157,7 @@ impl Live {
 /// A component's snapshot and decision.
 pub type Observed<K, C> = (
     <C as Component<K>>::Snapshot,
-    Decision<
-        <C as Component<K>>::Evidence,
-        <C as Component<K>>::Query,
-        <C as Component<K>>::Step,
-    >,
+    Decision<<C as Component<K>>::Evidence, <C as Component<K>>::Query, <C as Component<K>>::Step>,
 );
 
 /// What was read, and what is to be read.

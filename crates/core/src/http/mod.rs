@@ -4,12 +4,14 @@
 //! size of the response. Every failure is a [`RequestError`], and its [`ErrorClass`] says how a
 //! caller handles it. Nothing here retries: the workqueue and the informer do that.
 
+mod class;
 mod error;
 mod protobuf_status;
 mod request;
 mod status;
 
-pub use error::{ErrorClass, RequestError};
+pub use class::ErrorClass;
+pub use error::RequestError;
 pub use request::{
     Answer, AnswerStream, DEFAULT_BODY_LIMIT, DEFAULT_TIMEOUT, JSON, METADATA_ONLY,
     METADATA_ONLY_AS_PROTOBUF, PatchKind, Request, media_type,

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
-use super::ErrorClass;
+use super::class::ErrorClass;
 use crate::object::{ObjectKey, Resource};
 use crate::slim::protobuf::MAGIC;
 

@@ -19,8 +19,8 @@ use std::ops::Deref;
 
 use super::durations::Durations;
 use super::metrics::Meters;
-use super::operation::Operation;
 use super::priority::Ageing;
+use super::state::operation::Operation;
 use super::state::{Phase, State};
 use super::sync::{AtomicBool, AtomicUsize, Guard, Lock, Notify, Ordering, fence};
 use super::wait::Wakes;

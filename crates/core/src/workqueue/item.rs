@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::backoff::Backoff;
 use super::clock::Tick;
-use super::operation::Operation;
 use super::priority::Priority;
+use super::state::operation::Operation;
 use super::state::{Completion, Finished, Taken, When};
 use super::table::NONE;
 use super::{Key, Shared};

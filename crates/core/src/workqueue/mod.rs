@@ -75,9 +75,7 @@ mod item;
 mod list;
 mod metrics;
 mod next;
-mod operation;
 mod priority;
-mod running;
 mod state;
 mod sync;
 mod table;
@@ -104,7 +102,7 @@ pub use workers::{Outcome, Workers};
 use clock::Clock;
 use inbox::Inbox;
 use metrics::Meters;
-use operation::Operation;
+use state::operation::Operation;
 use state::{Phase, When};
 use table::Hasher;
 

@@ -2,6 +2,8 @@
 //! parameter.
 
 mod end;
+pub(super) mod operation;
+mod running;
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -13,11 +15,11 @@ use super::delays::Delays;
 use super::durations::Durations;
 use super::list::List;
 use super::metrics::Snapshot;
-use super::operation::Operation;
 use super::priority::{Ageing, Priority, PriorityChoice};
-use super::running::{Rerun, Running};
 use super::table::{Found, KeyHash, Place, Table};
 use super::wait::{Ticket, Waiters, Wakes};
+use operation::Operation;
+use running::{Rerun, Running};
 
 /// Whether keys are accepted and handed out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -274,7 +274,14 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
                 }
                 Write::Step(step) => {
                     let component = Arc::clone(&self.component);
-                    AnyWrite::Step(AnyStep::new(component, object.cloned(), snapshot, step))
+                    let object = object.cloned();
+                    AnyWrite::Step(AnyStep::new(move |context| {
+                        async move {
+                            let object = object.as_ref();
+                            component.step(object, &snapshot, step, context).await
+                        }
+                        .boxed()
+                    }))
                 }
                 Write::Delete(evidence) => AnyWrite::Delete(Arc::new(evidence)),
             }),

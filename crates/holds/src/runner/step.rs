@@ -7,13 +7,10 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
-use super::component::Component;
 use belayer_core::executor::Executor;
 use belayer_core::freshness::OwnWrites;
 use belayer_core::http::RequestError;
-use belayer_core::informer::Stored;
 use belayer_core::object::{ObjectKey, ResourceVersion};
-use belayer_core::slim::Slim;
 use belayer_core::workqueue::Backoff;
 
 /// How a step ended that did not fail.
@@ -54,19 +51,12 @@ type Take = Box<
 >;
 
 impl AnyStep {
-    pub(super) fn new<K: Slim, C: Component<K>>(
-        component: Arc<C>,
-        object: Option<Stored<K>>,
-        snapshot: C::Snapshot,
-        step: C::Step,
+    pub(super) fn new(
+        take: impl for<'a> FnOnce(&'a StepContext<'a>) -> BoxFuture<'a, Result<Stepped, RequestError>>
+        + Send
+        + 'static,
     ) -> Self {
-        Self(Box::new(move |context| {
-            async move {
-                let object = object.as_ref();
-                component.step(object, &snapshot, step, context).await
-            }
-            .boxed()
-        }))
+        Self(Box::new(take))
     }
 
     pub(super) async fn take(self, context: &StepContext<'_>) -> Result<Stepped, RequestError> {

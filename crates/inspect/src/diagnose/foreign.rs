@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use belayer_core::object::Resource;
 use belayer_holds::names::RELEASE_ANNOTATION;
 
-use super::{Diagnosis, volumes};
+use super::{Diagnosis, volumes, why};
 use crate::book::{BOOK, Entry};
 use crate::evidence::World;
 use crate::explain::{Action, Explained};
@@ -373,11 +373,4 @@ pub(super) fn own_controller(
     let mut found = controller(object, finalizer, world, now);
     found.detail.push(nothing_else.to_owned());
     found
-}
-
-/// Why a look gave nothing, for `missing`.
-pub(super) fn why<T>(look: Option<&Look<T>>) -> String {
-    look.and_then(Look::why_unknown)
-        .unwrap_or("not looked at")
-        .to_owned()
 }

@@ -381,3 +381,10 @@ fn cross_reference(groups: &mut [Group]) {
         }
     }
 }
+
+/// Why a live read gave nothing, for `missing`.
+fn why<T>(look: Option<&Look<T>>) -> String {
+    look.and_then(Look::why_unknown)
+        .unwrap_or("not looked at")
+        .to_owned()
+}

@@ -1,7 +1,7 @@
 //! A pod past its grace that no finalizer keeps: its kubelet has not ended it.
 
 use super::Diagnosis;
-use super::foreign::why;
+use super::why;
 use crate::evidence::World;
 use crate::object::Terminating;
 use crate::reader::{Look, one_line};

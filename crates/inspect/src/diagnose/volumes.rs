@@ -2,8 +2,7 @@
 
 use belayer_core::object::Resource;
 
-use super::Diagnosis;
-use super::foreign::why;
+use super::{Diagnosis, why};
 use crate::evidence::{AttachmentState, PodState, World};
 use crate::object::Terminating;
 use crate::reader::Look;

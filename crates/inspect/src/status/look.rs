@@ -11,26 +11,11 @@ use belayer_holds::names;
 
 use super::count::{count, denied};
 use super::installation::{Gate, gate, installation, own};
-use super::{API_VERSION, Component, Hold, Installation, Numbers, Place, Status, Versions};
+use super::{API_VERSION, Component, Hold, Installation, Numbers, Place, Query, Status, Versions};
 use crate::reader::Reader;
 
 /// Kinds that are listed at once.
 const PARALLEL: usize = 4;
-
-/// What is asked.
-#[derive(Debug, Clone)]
-pub struct Query {
-    /// Belayer's own namespace.
-    pub own_namespace: String,
-    /// `namespace/name` of the Lease that it leads by, where it elects a leader.
-    pub lease: Option<String>,
-    /// Look at objects of this namespace only.
-    pub namespace: Option<String>,
-    /// What is held.
-    pub holds: Vec<Hold>,
-    /// Version of this command.
-    pub client: &'static str,
-}
 
 /// Looks at a cluster.
 ///

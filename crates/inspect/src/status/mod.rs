@@ -15,7 +15,7 @@ use belayer_core::object::Resource;
 
 pub use crate::report::API_VERSION;
 pub use kept::{Kept, reported};
-pub use look::{Query, status};
+pub use look::status;
 pub use own::leader_of;
 pub use text::text;
 
@@ -28,6 +28,21 @@ pub struct Hold {
     pub finalizers: Vec<&'static str>,
     /// The kind.
     pub kind: Resource,
+}
+
+/// What to report.
+#[derive(Debug, Clone)]
+pub struct Query {
+    /// Belayer's own namespace.
+    pub own_namespace: String,
+    /// `namespace/name` of the Lease that it leads by, where it elects a leader.
+    pub lease: Option<String>,
+    /// Look at objects of this namespace only.
+    pub namespace: Option<String>,
+    /// What is held.
+    pub holds: Vec<Hold>,
+    /// Version of this command.
+    pub client: &'static str,
 }
 
 /// What Belayer holds, and who runs it.

@@ -10,7 +10,8 @@ use belayer_core::object::{ObjectKey, Uid};
 use belayer_core::slim::Pod;
 use belayer_holds::runner;
 
-use super::{NAME, PodFinalizer};
+use super::PodFinalizer;
+use crate::NAME;
 use crate::argo::{self, Ending};
 use crate::decide::{is_awaited, is_missed, unread};
 use crate::observe::held;

@@ -21,7 +21,7 @@ use belayer_metrics::outcome as result;
 
 use super::build::{Pod as FullPod, Running};
 use super::{EXPIRES_LABEL, PodOutcomeSpec, name_of, resource};
-use crate::component::NAME;
+use crate::NAME;
 
 /// An outcome that is not final yet is looked at again after this time.
 const NOT_FINAL: Duration = Duration::from_secs(30);

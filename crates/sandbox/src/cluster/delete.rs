@@ -5,7 +5,8 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use super::write::{Effect, Entry, Written};
+use super::write::Entry;
+use super::written::{Effect, Written};
 use super::{
     Cluster, DeleteOptions, Deleted, ListOptions, Preconditions, Propagation, State, definitions,
     locate,

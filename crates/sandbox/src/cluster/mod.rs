@@ -13,6 +13,7 @@ mod subscription;
 mod types;
 mod update;
 mod write;
+mod written;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,7 +31,7 @@ pub use types::{
     DeleteOptions, Deleted, FieldValidation, ListOptions, ListPage, Patch, Preconditions,
     Propagation, VersionMatch, WriteOptions,
 };
-pub(crate) use write::{Effect, Written};
+pub(crate) use written::{Effect, Written};
 
 use crate::address::{Actor, Gvr, ObjectKey};
 use crate::clock::{Clock, SharedRng};

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::create::{check_namespace, check_subresource};
 use super::update::check_name;
-use super::write::{Entry, Written};
+use super::write::Entry;
+use super::written::Written;
 use super::{Cluster, FieldValidation, Patch, State, WriteOptions, locate, shape};
 use crate::address::{Actor, Gvr, ObjectKey, Subresource};
 use crate::error::{ApiError, Cause, Reason};

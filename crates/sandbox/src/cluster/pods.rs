@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::write::{Entry, Written};
+use super::write::Entry;
+use super::written::Written;
 use super::{Cluster, DeleteOptions, State, WriteOptions, locate};
 use crate::address::{Actor, Gvr, ObjectKey};
 use crate::error::ApiError;

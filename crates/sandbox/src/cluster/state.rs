@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::write::Written;
+use super::written::Written;
 use crate::address::ObjectKey;
 use crate::error::ApiError;
 use crate::kinds::{Registry, ResourceInfo, ResourceKey};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::create::{check_namespace, check_subresource, check_type, undecodable};
-use super::write::{Entry, Written};
+use super::write::Entry;
+use super::written::Written;
 use super::{Cluster, State, WriteOptions, definitions, locate, managed, shape};
 use crate::address::{Actor, Gvr, ObjectKey, Subresource};
 use crate::error::{ApiError, Cause, Reason};

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::error::Cause;
-use crate::{meta, validate};
+use crate::{meta, names};
 
 /// The default grace period, in seconds.
 const DEFAULT_GRACE: i64 = 30;
@@ -129,7 +129,7 @@ fn check_name<'a>(name: &'a str, path: &str, names: &mut Vec<&'a str>, causes: &
     if name.is_empty() {
         return;
     }
-    if let Some(why) = validate::label_name(name) {
+    if let Some(why) = names::label_name(name) {
         causes.push(Cause::invalid(path, &format!("{name:?}"), why));
     } else if names.contains(&name) {
         causes.push(Cause {

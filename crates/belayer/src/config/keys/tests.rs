@@ -11,7 +11,7 @@ use crate::cli::{Cli, Command};
 use crate::config::{API_VERSION, Source};
 use crate::kubeconfig::Sources;
 use crate::options::Settings;
-use crate::run::arguments::RunArguments;
+use crate::options::arguments::RunArguments;
 
 fn arguments() -> RunArguments {
     match Cli::try_parse_from(["belayer", "run"]).unwrap().command {

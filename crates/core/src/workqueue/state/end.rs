@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use super::running::Rerun;
 use super::{Completion, Finished, Phase, State, When};
 use crate::workqueue::clock::Tick;
-use crate::workqueue::running::Rerun;
 use crate::workqueue::table::Place;
 
 /// How many entries that are not needed any more may wait for their removal.

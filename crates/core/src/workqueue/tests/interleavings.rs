@@ -13,14 +13,14 @@ use std::task::{Wake, Waker};
 use loom::thread;
 
 // The names by which the inbox refers to its sibling modules.
-use crate::workqueue::{durations, metrics, operation, priority, state, wait};
+use crate::workqueue::{durations, metrics, priority, state, wait};
 
 use crate::workqueue::clock::Tick;
 use crate::workqueue::table::Hasher;
 use inbox::Inbox;
 use metrics::{Metering, Meters};
-use operation::Operation;
 use priority::{Ageing, Priority};
+use state::operation::Operation;
 use state::{Completion, Phase, Polled, Taken, When};
 use wait::Ticket;
 

@@ -20,7 +20,7 @@ const COMPACTED_KEY: &str = "compact_rev_key";
 
 /// The compactor for the etcd of a local control plane, whose URL is next to its kubeconfig.
 #[must_use]
-pub fn beside(kubeconfig: &Path) -> Option<Compactor> {
+pub fn compactor_beside(kubeconfig: &Path) -> Option<Compactor> {
     let url = fs::read_to_string(kubeconfig.with_file_name("etcd.url")).ok()?;
     Some(Box::new(move || Box::pin(compact(url.clone()))))
 }

@@ -1,13 +1,13 @@
 //! Operations on the state that another thread may apply than the one that submitted them.
 
-use super::clock::Tick;
-use super::priority::Priority;
-use super::state::{Completion, State, When};
-use super::table::KeyHash;
+use super::{Completion, State, When};
+use crate::workqueue::clock::Tick;
+use crate::workqueue::priority::Priority;
+use crate::workqueue::table::KeyHash;
 
 /// An operation without a result.
 #[derive(Debug)]
-pub(super) enum Operation<K> {
+pub(in crate::workqueue) enum Operation<K> {
     /// A key is added.
     Add {
         hash: KeyHash,
@@ -26,14 +26,14 @@ pub(super) enum Operation<K> {
 
 impl<K: Eq> State<K> {
     /// One by one: if comparing keys panics, the other operations are still there.
-    pub(super) fn apply_pending(&mut self, dropped: &mut Vec<K>) {
+    pub(in crate::workqueue) fn apply_pending(&mut self, dropped: &mut Vec<K>) {
         while let Some(operation) = self.pending.pop_front() {
             self.apply(operation, dropped);
         }
     }
 
     /// Keys that are pushed to `dropped` are dropped without the lock.
-    pub(super) fn apply(&mut self, operation: Operation<K>, dropped: &mut Vec<K>) {
+    pub(in crate::workqueue) fn apply(&mut self, operation: Operation<K>, dropped: &mut Vec<K>) {
         match operation {
             Operation::Add {
                 hash,

@@ -12,8 +12,8 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// kubectl with an admin's kubeconfig and one namespace.
 #[derive(Debug, Clone)]
 pub struct Kubectl {
-    pub(super) kubeconfig: PathBuf,
-    pub(super) namespace: String,
+    pub(crate) kubeconfig: PathBuf,
+    pub(crate) namespace: String,
 }
 
 impl Kubectl {
