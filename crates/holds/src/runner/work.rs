@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use tokio::time::Instant;
 
 use crate::conflict::{After, OnConflict};
-use belayer_core::executor::{Patched, Sent, Work, Writes};
+use belayer_core::executor::{Patched, Work, Writes};
 use belayer_core::http::RequestError;
 use belayer_core::informer::{Lookup, Stored};
 use belayer_core::object::ObjectKey;
@@ -128,8 +128,8 @@ impl<K: Slim> Shared<K> {
             (Planned::Write(_), None) => return Next::End(end),
         };
         match self.send(object, &merged).await {
-            Ok(sent) => {
-                self.report(object, &merged, sent);
+            Ok(()) => {
+                self.report(object, &merged);
                 Next::End(end)
             }
             Err(error) => self.failed(object, &merged, error, attempt).await,
@@ -154,7 +154,7 @@ impl<K: Slim> Shared<K> {
     }
 
     /// Sends a write that the runner makes itself.
-    async fn send(&self, object: &Stored<K>, merged: &Merged) -> Result<Writes, RequestError> {
+    async fn send(&self, object: &Stored<K>, merged: &Merged) -> Result<(), RequestError> {
         let (key, uid) = (object.object.key(), object.object.uid());
         let patch = match merged {
             Merged::Release { patch, .. } => {
@@ -164,24 +164,18 @@ impl<K: Slim> Shared<K> {
             Merged::Hold { patch, .. } => patch,
             // This very object: one of the same name that came after it is out of reach.
             Merged::Delete { .. } => {
-                let sent = self.executor.delete(&self.resource, key, uid).await?;
-                return Ok(match sent {
-                    Sent::Applied(_) => Writes::Sent,
-                    Sent::DryRun => Writes::DryRun,
-                });
+                let deleted = self.executor.delete(&self.resource, key, uid);
+                return deleted.await.map(drop);
             }
         };
         let body = patch.body();
         let patched = self
             .executor
             .patch(&self.resource, key, body, merged.class());
-        Ok(match patched.await? {
-            Patched::At(version) => {
-                self.own.wrote(key, version);
-                Writes::Sent
-            }
-            Patched::DryRun => Writes::DryRun,
-        })
+        if let Patched::At(version) = patched.await? {
+            self.own.wrote(key, version);
+        }
+        Ok(())
     }
 
     /// While Belayer is drained nobody adds a hold, whatever the components say.
@@ -260,8 +254,8 @@ impl<K: Slim> Shared<K> {
         }
     }
 
-    fn report(&self, object: &Stored<K>, merged: &Merged, sent: Writes) {
-        let dry = sent == Writes::DryRun;
+    fn report(&self, object: &Stored<K>, merged: &Merged) {
+        let dry = self.executor.writes() == Writes::DryRun;
         let each = |by, what: What<'_>| {
             let evidence = match what {
                 What::Released { evidence, .. } | What::Deleted { evidence } => Some(evidence),
