@@ -15,7 +15,7 @@ use super::step::AnyStep;
 #[derive(Debug)]
 pub(super) enum Planned {
     /// A component takes a step of its own; what else it says.
-    Step(AnyStep, Considered),
+    Step(AnyStep, Box<Considered>),
     /// The runner writes.
     Write(Merged),
 }
@@ -67,7 +67,7 @@ pub(super) fn step_of(considered: Vec<Considered>) -> Option<Planned> {
     considered
         .into_iter()
         .find_map(|mut one| match one.write.take() {
-            Some(AnyWrite::Step(step)) => Some(Planned::Step(step, one)),
+            Some(AnyWrite::Step(step)) => Some(Planned::Step(step, Box::new(one))),
             _ => None,
         })
 }

@@ -194,7 +194,7 @@ impl<K: Slim> Shared<K> {
         &self,
         key: &ObjectKey,
         object: Option<&Stored<K>>,
-        (step, one): (AnyStep, Considered),
+        (step, one): (AnyStep, Box<Considered>),
         end: Outcome,
     ) -> Next<K> {
         let context = StepContext {
