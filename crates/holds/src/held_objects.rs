@@ -63,9 +63,15 @@ pub struct Counts {
     pub waiting: usize,
 }
 
-/// Counts held objects. For those who keep more beside it, under one lock; others take [`HeldObjects`].
+/// Counts held objects.
 #[derive(Debug)]
-pub struct Tally<T> {
+pub struct HeldObjects<T> {
+    max_unselected: MaxUnselected,
+    inner: Mutex<Inner<T>>,
+}
+
+#[derive(Debug)]
+struct Inner<T> {
     objects: HashMap<ObjectKey, T>,
     waiting: BTreeSet<(Timestamp, ObjectKey)>,
     held: usize,
@@ -73,9 +79,8 @@ pub struct Tally<T> {
     guard: Guard,
 }
 
-impl<T: Noted> Tally<T> {
-    /// Nothing is held yet.
-    pub fn new(max_unselected: MaxUnselected) -> Self {
+impl<T> Inner<T> {
+    fn new(max_unselected: MaxUnselected) -> Self {
         Self {
             objects: HashMap::new(),
             waiting: BTreeSet::new(),
@@ -84,11 +89,101 @@ impl<T: Noted> Tally<T> {
             guard: Guard::new(max_unselected),
         }
     }
+}
+
+impl<T: Noted> Default for HeldObjects<T> {
+    fn default() -> Self {
+        Self::new(MaxUnselected::default())
+    }
+}
+
+impl<T: Noted> HeldObjects<T> {
+    /// Nothing is held yet.
+    pub fn new(max_unselected: MaxUnselected) -> Self {
+        Self {
+            max_unselected,
+            inner: Mutex::new(Inner::new(max_unselected)),
+        }
+    }
 
     /// Notes what `key` is now; `None` if it is not of interest any more. Returns what it was.
     ///
     /// The reason why an object is unselected stays the one with which that began, whatever changes later.
-    pub fn note(&mut self, key: &ObjectKey, object: Option<T>) -> Option<T> {
+    pub fn note(&self, key: &ObjectKey, object: Option<T>) -> Option<T> {
+        self.inner.lock().note(key, object)
+    }
+
+    /// Forgets everything: the kind is not served any more.
+    pub fn clear(&self) {
+        *self.inner.lock() = Inner::new(self.max_unselected);
+    }
+
+    /// What is noted about an object.
+    pub fn get(&self, key: &ObjectKey) -> Option<T> {
+        self.inner.lock().objects.get(key).cloned()
+    }
+
+    /// The numbers now.
+    pub fn counts(&self) -> Counts {
+        let inner = self.inner.lock();
+        Counts {
+            held: inner.held,
+            unselected: inner.unselected,
+            waiting: inner.waiting.len(),
+        }
+    }
+
+    /// The deletion timestamp that has waited longest.
+    pub fn oldest_waiting(&self) -> Option<Timestamp> {
+        self.inner.lock().waiting.first().map(|(since, _)| *since)
+    }
+
+    /// The objects whose deletion waits, the longest waiting first.
+    pub fn waiting(&self) -> Vec<(ObjectKey, T)> {
+        let inner = self.inner.lock();
+        let noted = |(_, key): &(Timestamp, ObjectKey)| {
+            Some((key.clone(), inner.objects.get(key)?.clone()))
+        };
+        inner.waiting.iter().filter_map(noted).collect()
+    }
+
+    /// Whether an object may be released because nothing selects it.
+    pub fn mass_release(&self, key: &ObjectKey) -> MassRelease {
+        let mut inner = self.inner.lock();
+        let by = inner.objects.get(key).and_then(T::unselected);
+        let namespace = key.shared_namespace();
+        by.map_or(MassRelease::Within, |by| inner.guard.of(namespace, by))
+    }
+
+    /// What is kept although nothing selects it: over the cluster, and in each namespace that keeps its own.
+    pub fn exceeded(&self) -> (MassRelease, BTreeMap<Arc<str>, MassRelease>) {
+        self.inner.lock().guard.exceeded()
+    }
+
+    /// How many unselected objects are kept.
+    pub fn kept(&self) -> usize {
+        self.inner.lock().guard.kept()
+    }
+
+    /// All objects, sorted by key.
+    pub fn list(&self) -> Vec<(ObjectKey, T)> {
+        let inner = self.inner.lock();
+        let all = inner.objects.iter();
+        let mut all: Vec<_> = all.map(|(key, it)| (key.clone(), it.clone())).collect();
+        all.sort_by(|(a, _), (b, _)| a.cmp(b));
+        all
+    }
+
+    /// The keys of held objects that nothing selects, sorted.
+    pub fn unselected(&self) -> Vec<ObjectKey> {
+        let all = self.list().into_iter();
+        let unselected = all.filter(|(_, it)| it.unselected().is_some());
+        unselected.map(|(key, _)| key).collect()
+    }
+}
+
+impl<T: Noted> Inner<T> {
+    fn note(&mut self, key: &ObjectKey, object: Option<T>) -> Option<T> {
         let known = self.objects.get(key);
         let object = object.map(|now| match (known.map(T::selected), now.selected()) {
             (Some(since @ Selected::No(_)), Selected::No(_)) => now.with_selected(since),
@@ -125,136 +220,6 @@ impl<T: Noted> Tally<T> {
             Some(object) => self.objects.insert(key.clone(), object),
             None => self.objects.remove(key),
         }
-    }
-
-    /// What is noted about an object.
-    pub fn get(&self, key: &ObjectKey) -> Option<&T> {
-        self.objects.get(key)
-    }
-
-    /// The numbers now.
-    pub fn counts(&self) -> Counts {
-        Counts {
-            held: self.held,
-            unselected: self.unselected,
-            waiting: self.waiting.len(),
-        }
-    }
-
-    /// The deletion timestamp that has waited longest.
-    pub fn oldest_waiting(&self) -> Option<Timestamp> {
-        self.waiting.first().map(|(since, _)| *since)
-    }
-
-    /// The objects whose deletion waits, the longest waiting first.
-    pub fn waiting(&self) -> Vec<(ObjectKey, T)> {
-        let waiting = self.waiting.iter();
-        let noted =
-            |(_, key): &(Timestamp, ObjectKey)| Some((key.clone(), self.objects.get(key)?.clone()));
-        waiting.filter_map(noted).collect()
-    }
-
-    fn clear(&mut self) {
-        self.objects.clear();
-        self.waiting.clear();
-        self.guard.clear();
-        (self.held, self.unselected) = (0, 0);
-    }
-
-    /// Whether an object may be released because nothing selects it.
-    pub fn mass_release(&mut self, key: &ObjectKey) -> MassRelease {
-        let by = self.objects.get(key).and_then(T::unselected);
-        let namespace = key.shared_namespace();
-        by.map_or(MassRelease::Within, |by| self.guard.of(namespace, by))
-    }
-
-    /// What is kept although nothing selects it: over the cluster, and in each namespace that keeps its own.
-    pub fn exceeded(&mut self) -> (MassRelease, BTreeMap<Arc<str>, MassRelease>) {
-        self.guard.exceeded()
-    }
-
-    /// How many unselected objects are kept.
-    pub fn kept(&mut self) -> usize {
-        self.guard.kept()
-    }
-
-    /// All objects, sorted by key.
-    pub fn list(&self) -> Vec<(ObjectKey, T)> {
-        let all = self.objects.iter();
-        let mut all: Vec<_> = all.map(|(key, it)| (key.clone(), it.clone())).collect();
-        all.sort_by(|(a, _), (b, _)| a.cmp(b));
-        all
-    }
-
-    /// The keys of held objects that nothing selects, sorted.
-    pub fn unselected(&self) -> Vec<ObjectKey> {
-        let all = self.objects.iter();
-        let unselected = all.filter(|(_, it)| it.unselected().is_some());
-        let mut keys: Vec<_> = unselected.map(|(key, _)| key.clone()).collect();
-        keys.sort();
-        keys
-    }
-}
-
-/// Counts held objects.
-#[derive(Debug)]
-pub struct HeldObjects<T>(Mutex<Tally<T>>);
-
-impl<T: Noted> Default for HeldObjects<T> {
-    fn default() -> Self {
-        Self::new(MaxUnselected::default())
-    }
-}
-
-impl<T: Noted> HeldObjects<T> {
-    /// Nothing is held yet.
-    pub fn new(max_unselected: MaxUnselected) -> Self {
-        Self(Mutex::new(Tally::new(max_unselected)))
-    }
-
-    /// As [`Tally::note`].
-    pub fn note(&self, key: &ObjectKey, object: Option<T>) -> Option<T> {
-        self.0.lock().note(key, object)
-    }
-
-    /// Forgets everything: the kind is not served any more.
-    pub fn clear(&self) {
-        self.0.lock().clear();
-    }
-
-    /// As [`Tally::counts`].
-    pub fn counts(&self) -> Counts {
-        self.0.lock().counts()
-    }
-
-    /// As [`Tally::oldest_waiting`].
-    pub fn oldest_waiting(&self) -> Option<Timestamp> {
-        self.0.lock().oldest_waiting()
-    }
-
-    /// As [`Tally::mass_release`].
-    pub fn mass_release(&self, key: &ObjectKey) -> MassRelease {
-        self.0.lock().mass_release(key)
-    }
-
-    /// As [`Tally::exceeded`].
-    pub fn exceeded(&self) -> (MassRelease, BTreeMap<Arc<str>, MassRelease>) {
-        self.0.lock().exceeded()
-    }
-
-    /// As [`Tally::kept`].
-    pub fn kept(&self) -> usize {
-        self.0.lock().kept()
-    }
-
-    /// As [`Tally::waiting`].
-    pub fn waiting(&self) -> Vec<(ObjectKey, T)> {
-        self.0.lock().waiting()
-    }
-
-    /// As [`Tally::unselected`].
-    pub fn unselected(&self) -> Vec<ObjectKey> {
-        self.0.lock().unselected()
     }
 }
 

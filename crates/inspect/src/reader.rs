@@ -154,13 +154,7 @@ impl Reader {
     ) -> Look<T> {
         match self.json(&Request::get(resource.object_path(key))).await {
             Ok(object) => Look::Found(object),
-            Err(error)
-                if error
-                    .api()
-                    .is_some_and(|api| api.is_not_found_naming(resource, key)) =>
-            {
-                Look::Absent
-            }
+            Err(error) if error.is_gone(resource, key) => Look::Absent,
             Err(error) => Look::Unknown(explain(&error)),
         }
     }

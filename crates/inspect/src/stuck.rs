@@ -118,10 +118,7 @@ async fn one(
     let place = format!("{} {key}", kind.name());
     let request = Request::get(kind.resource.object_path(key)).accept(METADATA_ONLY);
     let answer = reader.read(&request).await.map_err(|error| {
-        let absent = error
-            .api()
-            .is_some_and(|api| api.is_not_found_naming(&kind.resource, key));
-        if absent {
+        if error.is_gone(&kind.resource, key) {
             InspectError::Absent(place.clone())
         } else {
             InspectError::Unreadable {

@@ -5,13 +5,14 @@
 //! finds the numbers its event made.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use belayer_core::object::ObjectKey;
-use belayer_holds::held_objects::{Noted, Tally};
+use belayer_holds::held_objects::{self, Noted};
 
 use crate::backlog::{Backlog, Limits};
 use crate::profile::MaxUnselected;
@@ -50,13 +51,17 @@ impl Noted for HeldPod {
 /// Counts held pods, and opens and closes the backlog gate by them.
 #[derive(Debug)]
 pub struct HeldObjects {
-    inner: Mutex<Inner>,
+    pods: held_objects::HeldObjects<HeldPod>,
+    /// Whoever notes a pod holds this lock.
+    backlog: Mutex<Backlog>,
 }
 
-#[derive(Debug)]
-struct Inner {
-    pods: Tally<HeldPod>,
-    backlog: Backlog,
+impl Deref for HeldObjects {
+    type Target = held_objects::HeldObjects<HeldPod>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.pods
+    }
 }
 
 /// What is limited now: where no hold is added, and where unselected pods are kept.
@@ -86,115 +91,75 @@ impl Default for Standing {
 impl HeldObjects {
     /// Nothing is held yet; with these limits.
     pub fn new(max_unselected: MaxUnselected, limits: Limits) -> Self {
-        let inner = Inner {
-            pods: Tally::new(max_unselected),
-            backlog: Backlog::new(limits),
-        };
         Self {
-            inner: Mutex::new(inner),
+            pods: held_objects::HeldObjects::new(max_unselected),
+            backlog: Mutex::new(Backlog::new(limits)),
         }
     }
 
     /// Notes what `key` is now; `None` if it is not held any more.
-    ///
-    /// The reason why a pod is unselected stays the one with which that began, whatever changes later.
     pub fn note(&self, key: &ObjectKey, pod: Option<HeldPod>) {
-        self.inner.lock().note(key, pod);
+        self.note_with(&mut self.backlog.lock(), key, pod);
     }
 
     /// Notes whether the status of a held pod's owner is too large to be read.
     pub fn note_status(&self, key: &ObjectKey, too_large: bool) {
-        let mut inner = self.inner.lock();
-        let known = inner.pods.get(key).copied();
+        let mut backlog = self.backlog.lock();
+        let known = self.pods.get(key);
         if let Some(pod) = known.filter(|pod| pod.status_too_large != too_large) {
             let pod = HeldPod {
                 status_too_large: too_large,
                 ..pod
             };
-            inner.note(key, Some(pod));
+            self.note_with(&mut backlog, key, Some(pod));
         }
     }
 
-    /// The numbers now.
-    pub fn counts(&self) -> Counts {
-        self.inner.lock().pods.counts()
-    }
-
-    /// The deletion timestamp that has waited longest.
-    pub fn oldest_waiting(&self) -> Option<Timestamp> {
-        self.inner.lock().pods.oldest_waiting()
+    fn note_with(&self, backlog: &mut Backlog, key: &ObjectKey, pod: Option<HeldPod>) {
+        let waits = |pod: HeldPod| pod.waits_since();
+        let was = self.pods.note(key, pod).and_then(waits);
+        match (was, pod.and_then(waits)) {
+            (None, Some(_)) => backlog.add(key.shared_namespace()),
+            (Some(_), None) => backlog.remove(key.shared_namespace()),
+            _ => {}
+        }
     }
 
     /// Above how many waiting pods no holds are added.
     pub fn limits(&self) -> Limits {
-        self.inner.lock().backlog.limits()
+        self.backlog.lock().limits()
     }
 
     /// How many waiting pods count towards the limit of the whole cluster.
     pub fn backlog(&self) -> usize {
-        self.inner.lock().backlog.sum()
+        self.backlog.lock().sum()
     }
 
     /// The state of the backlog gate for pods of this namespace.
     pub fn gate(&self, namespace: &str) -> Gate {
-        self.inner.lock().backlog.gate(namespace)
+        self.backlog.lock().gate(namespace)
     }
 
     /// Takes over what an earlier leader closed.
     pub fn adopt_closed(&self, closed: impl IntoIterator<Item = Arc<str>>, all: Gate) {
-        self.inner.lock().backlog.adopt(closed, all);
+        self.backlog.lock().adopt(closed, all);
     }
 
     /// Opens what may open again, and returns what is limited now. To be called once all pods are known.
     pub fn settle(&self) -> Standing {
-        self.inner.lock().backlog.settle();
+        self.backlog.lock().settle();
         self.standing()
     }
 
     /// How things stand.
     pub fn standing(&self) -> Standing {
-        let mut inner = self.inner.lock();
-        let (mass_release, kept_in) = inner.pods.exceeded();
+        let backlog = self.backlog.lock();
+        let (mass_release, kept_in) = self.pods.exceeded();
         Standing {
-            gate: inner.backlog.cluster_gate(),
-            closed: inner.backlog.closed().into_iter().collect(),
+            gate: backlog.cluster_gate(),
+            closed: backlog.closed().into_iter().collect(),
             mass_release,
             kept_in,
-        }
-    }
-
-    /// Whether this pod may be released because no profile selects it.
-    pub fn mass_release(&self, key: &ObjectKey) -> MassRelease {
-        self.inner.lock().pods.mass_release(key)
-    }
-
-    /// How many unselected pods are kept.
-    pub fn kept(&self) -> usize {
-        self.inner.lock().pods.kept()
-    }
-
-    /// All held pods, sorted by key: for `/debug/holds`.
-    pub fn list(&self) -> Vec<(ObjectKey, HeldPod)> {
-        self.inner.lock().pods.list()
-    }
-
-    /// The keys of held pods that no profile selects, sorted.
-    pub fn unselected(&self) -> Vec<ObjectKey> {
-        self.inner.lock().pods.unselected()
-    }
-}
-
-impl Inner {
-    fn note(&mut self, key: &ObjectKey, pod: Option<HeldPod>) {
-        let waits = |pod: HeldPod| pod.waits_since();
-        let (is, was) = (
-            pod.and_then(waits),
-            self.pods.note(key, pod).and_then(waits),
-        );
-        match (was, is) {
-            (None, Some(_)) => self.backlog.add(key.shared_namespace()),
-            (Some(_), None) => self.backlog.remove(key.shared_namespace()),
-            _ => {}
         }
     }
 }

@@ -22,7 +22,7 @@ use belayer_core::informer::{Decoders, Stored};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::Pod;
 use belayer_core::workqueue::Priority;
-use belayer_holds::decision::{Decision, Notice, Write};
+use belayer_holds::decision::{Decision, Write};
 use belayer_holds::holding::{HoldSwitch, Holding};
 use belayer_holds::names::POD_RECREATION_HOLD;
 use belayer_holds::owner::OwnerReader;
@@ -126,12 +126,6 @@ impl Recreations {
         Snapshot {
             holding: self.parts.switch.now(),
             ..self.parts.component.observe_record(key)
-        }
-    }
-
-    fn tell(&self, snapshot: &Snapshot, notice: &Notice) {
-        if let Some(regarding) = self.regarding(snapshot) {
-            self.parts.events.tell(&regarding, notice);
         }
     }
 }

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use crate::conflict::OnConflict;
-use crate::decision::{Evidence, Notice, Reach, Release};
+use crate::decision::{Evidence, Reach, Release};
 use crate::release::FinalizerPatch;
-use belayer_core::events::Regarding;
 use belayer_core::executor::Class;
 use belayer_core::slim::ObjectMeta;
 
@@ -15,8 +14,8 @@ use super::step::AnyStep;
 /// What is done about one object.
 #[derive(Debug)]
 pub(super) enum Planned {
-    /// A component takes a step of its own.
-    Step(StepBy),
+    /// A component takes a step of its own; what else it says.
+    Step(AnyStep, Box<Considered>),
     /// The runner writes.
     Write(Merged),
 }
@@ -34,16 +33,6 @@ pub(super) enum Merged {
     Hold { patch: FinalizerPatch, by: Vec<By> },
     /// Deletes the object.
     Delete { by: By, evidence: Arc<dyn Evidence> },
-}
-
-/// A step, and what is reported once it is done.
-#[derive(Debug)]
-pub(super) struct StepBy {
-    pub by: By,
-    pub step: AnyStep,
-    pub notices: Vec<Notice>,
-    /// Whom the notices are about, if not the object.
-    pub regarding: Option<Regarding>,
 }
 
 impl Merged {
@@ -75,15 +64,12 @@ impl Merged {
 
 /// The step among what was decided about a key without an object: nothing else can be done about it.
 pub(super) fn step_of(considered: Vec<Considered>) -> Option<Planned> {
-    considered.into_iter().find_map(|one| match one.write {
-        Some(AnyWrite::Step(step)) => Some(Planned::Step(StepBy {
-            by: one.by,
-            step,
-            notices: one.notices,
-            regarding: one.regarding,
-        })),
-        _ => None,
-    })
+    considered
+        .into_iter()
+        .find_map(|mut one| match one.write.take() {
+            Some(AnyWrite::Step(step)) => Some(Planned::Step(step, Box::new(one))),
+            _ => None,
+        })
 }
 
 /// Merges the writes. Releases go first, then steps, then holds, and a deletion last: one
@@ -278,7 +264,7 @@ mod tests {
         let hold = || says("b", AnyWrite::AddHold("ours/b"));
         let release = || releases("a", "ours/a", Reach::OwnHold);
         let kind = |said| match merge(&object(&["ours/a"]), OURS, said) {
-            Some(Planned::Step(_)) => "step",
+            Some(Planned::Step(..)) => "step",
             Some(Planned::Write(Merged::Release { .. })) => "release",
             Some(Planned::Write(Merged::Hold { .. })) => "hold",
             Some(Planned::Write(Merged::Delete { .. })) => "delete",

@@ -6,9 +6,7 @@ use hashbrown::HashMap;
 use tokio::time::Instant;
 
 use crate::conflict::{After, OnConflict};
-use crate::decision::Notice;
-use belayer_core::events::Regarding;
-use belayer_core::executor::{Patched, Sent, Work, Writes};
+use belayer_core::executor::{Patched, Work, Writes};
 use belayer_core::http::RequestError;
 use belayer_core::informer::{Lookup, Stored};
 use belayer_core::object::ObjectKey;
@@ -17,9 +15,9 @@ use belayer_core::workqueue::{Backoff, Outcome, Priority};
 
 use super::Shared;
 use super::component::{AnyWrite, Asked, By, Considered};
-use super::merge::{Merged, Planned, StepBy, merge, step_of};
+use super::merge::{Merged, Planned, merge, step_of};
 use super::outcome::{Executed, What, count_unread, report};
-use super::step::{StepContext, Stepped};
+use super::step::{AnyStep, StepContext, Stepped};
 use super::trace;
 
 /// Retries on 409 before the key goes back to the queue.
@@ -96,7 +94,7 @@ impl<K: Slim> Shared<K> {
         for one in &considered {
             // What a step says is reported once it is done.
             if !matches!(one.write, Some(AnyWrite::Step(_))) {
-                self.notify(object, one.regarding.as_ref(), &one.notices, one.asked);
+                self.notify(object, one, one.asked);
             }
         }
         let again = considered.iter().filter_map(|one| one.look_again).min();
@@ -123,13 +121,15 @@ impl<K: Slim> Shared<K> {
             return Next::End(Outcome::Waiting);
         }
         let (merged, object) = match (planned, object) {
-            (Planned::Step(step), object) => return self.step(key, object, step, end).await,
+            (Planned::Step(step, one), object) => {
+                return self.step(key, object, (step, one), end).await;
+            }
             (Planned::Write(merged), Some(object)) => (merged, object),
             (Planned::Write(_), None) => return Next::End(end),
         };
         match self.send(object, &merged).await {
-            Ok(sent) => {
-                self.report(object, &merged, sent);
+            Ok(()) => {
+                self.report(object, &merged);
                 Next::End(end)
             }
             Err(error) => self.failed(object, &merged, error, attempt).await,
@@ -137,21 +137,15 @@ impl<K: Slim> Shared<K> {
     }
 
     /// Tells people.
-    fn notify(
-        &self,
-        object: Option<&Stored<K>>,
-        regarding: Option<&Regarding>,
-        notices: &[Notice],
-        asked: Asked,
-    ) {
-        if notices.is_empty() {
+    fn notify(&self, object: Option<&Stored<K>>, one: &Considered, asked: Asked) {
+        if one.notices.is_empty() {
             return;
         }
         let of_the_object = || object.map(|object| self.regarding(&object.object));
-        let Some(regarding) = regarding.cloned().or_else(of_the_object) else {
+        let Some(regarding) = one.regarding.clone().or_else(of_the_object) else {
             return;
         };
-        for notice in notices {
+        for notice in &one.notices {
             match asked {
                 Asked::Now => self.events.tell_unless_answered(&regarding, notice),
                 Asked::Later | Asked::No => self.events.tell(&regarding, notice),
@@ -160,7 +154,7 @@ impl<K: Slim> Shared<K> {
     }
 
     /// Sends a write that the runner makes itself.
-    async fn send(&self, object: &Stored<K>, merged: &Merged) -> Result<Writes, RequestError> {
+    async fn send(&self, object: &Stored<K>, merged: &Merged) -> Result<(), RequestError> {
         let (key, uid) = (object.object.key(), object.object.uid());
         let patch = match merged {
             Merged::Release { patch, .. } => {
@@ -170,24 +164,18 @@ impl<K: Slim> Shared<K> {
             Merged::Hold { patch, .. } => patch,
             // This very object: one of the same name that came after it is out of reach.
             Merged::Delete { .. } => {
-                let sent = self.executor.delete(&self.resource, key, uid).await?;
-                return Ok(match sent {
-                    Sent::Applied(_) => Writes::Sent,
-                    Sent::DryRun => Writes::DryRun,
-                });
+                let deleted = self.executor.delete(&self.resource, key, uid);
+                return deleted.await.map(drop);
             }
         };
         let body = patch.body();
         let patched = self
             .executor
             .patch(&self.resource, key, body, merged.class());
-        Ok(match patched.await? {
-            Patched::At(version) => {
-                self.own.wrote(key, version);
-                Writes::Sent
-            }
-            Patched::DryRun => Writes::DryRun,
-        })
+        if let Patched::At(version) = patched.await? {
+            self.own.wrote(key, version);
+        }
+        Ok(())
     }
 
     /// While Belayer is drained nobody adds a hold, whatever the components say.
@@ -206,12 +194,7 @@ impl<K: Slim> Shared<K> {
         &self,
         key: &ObjectKey,
         object: Option<&Stored<K>>,
-        StepBy {
-            by,
-            step,
-            notices,
-            regarding,
-        }: StepBy,
+        (step, one): (AnyStep, Box<Considered>),
         end: Outcome,
     ) -> Next<K> {
         let context = StepContext {
@@ -221,11 +204,11 @@ impl<K: Slim> Shared<K> {
         };
         let error = match (step.take(&context).await, object) {
             (Ok(Stepped::Settled), Some(object)) => {
-                self.tell(object, by, What::Recorded);
+                self.tell(object, one.by, What::Recorded);
                 return Next::Decide(object.clone());
             }
             (Ok(Stepped::Done | Stepped::Settled), _) => {
-                self.notify(object, regarding.as_ref(), &notices, Asked::No);
+                self.notify(object, &one, Asked::No);
                 return Next::End(end);
             }
             (Ok(Stepped::Later(after)), _) => {
@@ -242,11 +225,11 @@ impl<K: Slim> Shared<K> {
         Next::End(Outcome::Retry(
             match OnConflict::Requeue.after(&error, about) {
                 After::Denied => {
-                    tracing::warn!(component = by.component, object = %key, %error, "the API server refuses a step and will be asked again");
+                    tracing::warn!(component = one.by.component, object = %key, %error, "the API server refuses a step and will be asked again");
                     Backoff::DENIED
                 }
                 After::Retry(backoff) => {
-                    tracing::debug!(component = by.component, object = %key, %error, "a step failed and will be repeated");
+                    tracing::debug!(component = one.by.component, object = %key, %error, "a step failed and will be repeated");
                     backoff
                 }
                 After::Over | After::Look => Backoff::CONFLICT,
@@ -271,8 +254,8 @@ impl<K: Slim> Shared<K> {
         }
     }
 
-    fn report(&self, object: &Stored<K>, merged: &Merged, sent: Writes) {
-        let dry = sent == Writes::DryRun;
+    fn report(&self, object: &Stored<K>, merged: &Merged) {
+        let dry = self.executor.writes() == Writes::DryRun;
         let each = |by, what: What<'_>| {
             let evidence = match what {
                 What::Released { evidence, .. } | What::Deleted { evidence } => Some(evidence),

@@ -119,11 +119,6 @@ impl Guard {
         }
     }
 
-    /// No objects any more.
-    pub fn clear(&mut self) {
-        *self = Self::new(self.max);
-    }
-
     /// Adds a held object in `namespace`; `by` is why, if nothing selects it.
     pub fn add(&mut self, namespace: &Arc<str>, unselected: Option<UnselectedBy>) {
         self.held += 1;

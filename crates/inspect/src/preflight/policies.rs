@@ -80,13 +80,7 @@ async fn get(reader: &Reader, kind: &Resource, name: &str) -> Got {
     match reader.json::<Value>(&request).await {
         Ok(found) => Got::There(found),
         Err(error) if error.class() == ErrorClass::NotServed => Got::NotServed,
-        Err(error)
-            if error
-                .api()
-                .is_some_and(|api| api.is_not_found_naming(kind, &key)) =>
-        {
-            Got::Absent
-        }
+        Err(error) if error.is_gone(kind, &key) => Got::Absent,
         Err(error) => Got::Unknown(explain(&error)),
     }
 }

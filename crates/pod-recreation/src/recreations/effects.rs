@@ -10,7 +10,7 @@ use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::workqueue::Backoff;
 use belayer_holds::conflict::OnConflict;
 use belayer_holds::decision::{Notice, Severity};
-use belayer_holds::runner::Stepped;
+use belayer_holds::runner::{Component as _, Stepped};
 use serde_json::{Value, json};
 
 use super::Taking;
@@ -165,7 +165,9 @@ impl Taking<'_> {
     }
 
     pub(super) fn tell(&self, notice: &Notice) {
-        self.it.tell(self.snapshot, notice);
+        if let Some(regarding) = self.it.regarding(self.snapshot) {
+            self.it.parts.events.tell(&regarding, notice);
+        }
     }
 
     /// Writes a status and counts what it means.

@@ -13,15 +13,6 @@ use serde_json::Value;
 use super::Taking;
 use crate::api::Spec;
 
-/// What the owners of a pod say.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Owners {
-    /// It has none, or one of them is there, or nobody can say.
-    Want,
-    /// Its controller, or each of its owners, is gone or being deleted: which, in words.
-    Ended(String),
-}
-
 /// An owner reference as it stands in the pod to create.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -35,12 +26,17 @@ struct Reference {
 }
 
 impl Taking<'_> {
-    /// Looks at each owner, now.
+    /// Looks at each owner, now. Returns in words which is gone or being deleted if that is its controller, or
+    /// each of them; nothing if it has none, or one of them is there, or nobody can say.
     ///
     /// # Errors
     ///
     /// When a look gave no answer that would last.
-    pub(super) async fn owners(&self, namespace: &str, spec: &Spec) -> Result<Owners, LookError> {
+    pub(super) async fn ended_owner(
+        &self,
+        namespace: &str,
+        spec: &Spec,
+    ) -> Result<Option<String>, LookError> {
         let references = spec.pod["metadata"]["ownerReferences"].as_array();
         let mut references: Vec<Reference> = references
             .into_iter()
@@ -56,13 +52,13 @@ impl Taking<'_> {
                 self.owner(&reader, namespace, reference).await?,
                 reference.controller,
             ) {
-                (Some(why), true) => return Ok(Owners::Ended(why)),
+                (Some(why), true) => return Ok(Some(why)),
                 (Some(why), false) => ended = Some(why),
                 // The controller is there, or at least one owner of several.
-                (None, _) => return Ok(Owners::Want),
+                (None, _) => return Ok(None),
             }
         }
-        Ok(ended.map_or(Owners::Want, Owners::Ended))
+        Ok(ended)
     }
 
     /// Why an owner does not count any more; nothing if it does, or if nobody can say.

@@ -14,7 +14,6 @@ use serde_json::Value;
 
 use super::Taking;
 use super::effects::SOON;
-use super::owners::Owners;
 use super::requests::{Trial, is_denied, is_namespace_terminating};
 use crate::api::{ConditionStatus, ConditionType, Phase, Spec, Status};
 use crate::carry::{Chain, pod_to_create, rehearsal, successor, unrehearsed, writers_of_spec};
@@ -165,9 +164,9 @@ impl Taking<'_> {
             return Ok(Stepped::Later(SOON));
         };
         let namespace = record.meta.key.namespace().unwrap_or_default();
-        match self.owners(namespace, &spec).await {
-            Ok(Owners::Want) => {}
-            Ok(Owners::Ended(why)) => {
+        match self.ended_owner(namespace, &spec).await {
+            Ok(None) => {}
+            Ok(Some(why)) => {
                 let why = format!("not re-created: {why}");
                 let next = cut_short(record, &why, ambient::now());
                 return self.write(record, &next, Some("cancelled")).await;
