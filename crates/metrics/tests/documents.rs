@@ -83,7 +83,7 @@ fn table() -> String {
     out
 }
 
-/// If this fails after a change of a metric, run it with `BELAYER_BLESS=1` to update the table.
+/// If this fails after a change of a metric, run it with `UPDATE_SNAPSHOTS=1` to update the table.
 #[test]
 fn the_table_in_the_docs_matches_the_code() {
     let of = "docs/metrics.md";
@@ -91,13 +91,13 @@ fn the_table_in_the_docs_matches_the_code() {
     let (head, rest) = page.split_once(BEGIN).expect("the begin mark");
     let (_, tail) = rest.split_once(END).expect("the end mark");
     let wanted = format!("{head}{BEGIN}{}{END}{tail}", table());
-    if page != wanted && std::env::var_os("BELAYER_BLESS").is_some() {
+    if page != wanted && std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
         fs::write(path(of), &wanted).unwrap();
         return;
     }
     assert!(
         page == wanted,
-        "{of} is not up to date: run BELAYER_BLESS=1 cargo test --workspace --test documents"
+        "{of} is not up to date: run UPDATE_SNAPSHOTS=1 cargo test --workspace --test documents"
     );
 }
 

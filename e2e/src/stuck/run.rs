@@ -162,7 +162,7 @@ async fn steps_and_runs(
     let mark = cluster.recorder()?.mark()?;
     // Controllers need time: the command is repeated until its output is the expected one.
     let expected = file.expected.trim();
-    let bless = std::env::var_os("BELAYER_BLESS").is_some();
+    let bless = std::env::var_os("UPDATE_SNAPSHOTS").is_some();
     // A real garbage collector discovers a new kind only every half minute.
     let deadline = if bless { SOON / 6 } else { SOON * 4 };
     let asked = eventually("the expected text", deadline, async || {

@@ -253,7 +253,7 @@ fn the_diagram_of_the_crates_is_generated() {
     } else {
         assert!(
             page == wanted,
-            "the diagram in ARCHITECTURE.md is outdated: run with UPDATE_DOCS=1"
+            "the diagram in ARCHITECTURE.md is outdated: run with UPDATE_SNAPSHOTS=1"
         );
     }
 }

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 use belayer_core::executor::Executor;
@@ -65,6 +64,7 @@ impl AnyStep {
 
     #[cfg(test)]
     pub(super) fn scripted() -> Self {
+        use futures::FutureExt as _;
         Self(Box::new(|_| std::future::ready(Ok(Stepped::Done)).boxed()))
     }
 }

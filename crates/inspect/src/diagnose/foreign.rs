@@ -5,13 +5,12 @@ use jiff::Timestamp;
 use belayer_core::object::Resource;
 use belayer_holds::names::RELEASE_ANNOTATION;
 
-use super::{Diagnosis, volumes, why};
+use super::{Diagnosis, volumes};
 use crate::book::{BOOK, Entry};
 use crate::evidence::World;
 use crate::explain::{Action, Explained};
 use crate::life::{self, Life, Sightings, Workload};
 use crate::object::Terminating;
-use crate::reader::Look;
 use crate::report::{Cause, Step, Verdict};
 
 /// Whether the controller of `finalizer` shows life.

@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use crate::book::{BOOK, Entry};
 use crate::evidence::World;
 use crate::object::Terminating;
+use crate::reader::Look;
 use crate::report::{
     API_VERSION, Cause, Group, Known, Report, Setter, Step, StuckObject, Summary, Unseen,
     UnseenReason, Verdict,

@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 
 use super::Diagnosis;
-use super::foreign::{own_controller, why};
+use super::foreign::own_controller;
+use super::why;
 use crate::details::Condition;
 use crate::evidence::{NamespaceState, World};
 use crate::object::{ObjectRef, Terminating};

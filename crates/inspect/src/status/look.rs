@@ -11,7 +11,7 @@ use belayer_holds::names;
 
 use super::count::{count, denied};
 use super::installation::{Gate, gate, installation, own};
-use super::{API_VERSION, Component, Hold, Installation, Numbers, Place, Query, Status, Versions};
+use super::{API_VERSION, Component, Installation, Numbers, Place, Query, Status, Versions};
 use crate::reader::Reader;
 
 /// Kinds that are listed at once.

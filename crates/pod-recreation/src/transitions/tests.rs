@@ -188,7 +188,7 @@ fn an_end_is_final_and_every_create_was_reserved() {
     }
 }
 
-/// `UPDATE_DOCS=1 cargo test --workspace --lib -- the_drawing_of_the_transitions` draws it anew.
+/// `UPDATE_SNAPSHOTS=1 cargo test --workspace --lib -- the_drawing_of_the_transitions` draws it anew.
 #[test]
 fn the_drawing_of_the_transitions_is_made_from_the_declaration() {
     const BEGIN: &str = "<!-- transitions: made from src/transitions.rs -->\n";
@@ -198,7 +198,7 @@ fn the_drawing_of_the_transitions_is_made_from_the_declaration() {
     let (before, rest) = page.split_once(BEGIN).unwrap();
     let (_, after) = rest.split_once(END).unwrap();
     let wanted = format!("{before}{BEGIN}{}{END}{after}", drawing());
-    if std::env::var_os("UPDATE_DOCS").is_some() {
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
         fs::write(&path, &wanted).unwrap();
     } else {
         assert!(page == wanted, "the drawing in {} is old", path.display());
