@@ -12,9 +12,9 @@ use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
-use super::pvcs::{KUBERNETES_PVC_HOLD, PVC_HOLD};
 use super::cluster::Cluster;
 use super::objects::{HOLD, WORKFLOW_HOLD, Workflow, claim, pod};
+use super::pvcs::{KUBERNETES_PVC_HOLD, PVC_HOLD};
 use crate::kinds;
 
 /// Prefix of Belayer's holds. A literal on purpose: this name is a promise to users.
