@@ -35,7 +35,7 @@ impl<Q: Query> FailureReports<Q> {
                 "live reads fail for another reason"
             ),
             Failure::Repeated => {
-                tracing::debug!(%query, %error, "a live read failed and will be retried")
+                tracing::debug!(%query, %error, "a live read failed and will be retried");
             }
         }
     }

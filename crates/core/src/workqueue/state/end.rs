@@ -55,7 +55,7 @@ impl<K> State<K> {
                     self.push_ready(index, priority, since);
                 }
                 Rerun::Delayed { priority, due } => {
-                    self.enqueue(index, priority, When::At(due), now)
+                    self.enqueue(index, priority, When::At(due), now);
                 }
             }
         }
