@@ -179,7 +179,7 @@ mod tests {
         }
     }
 
-    /// It was called so before other commands needed `--namespace` for what they look at.
+    /// `--namespace` is the old name of `--own-namespace`; other commands use it for their objects.
     #[rstest]
     #[case("run")]
     #[case("drain")]

@@ -184,7 +184,7 @@ fn a_file_that_is_not_there_is_named() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.starts_with("/nowhere/b.yaml: cannot be read: "),
+        error.starts_with("/nowhere/b.yaml: cannot read the file: "),
         "{error}"
     );
 }

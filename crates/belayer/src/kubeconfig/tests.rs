@@ -80,18 +80,18 @@ async fn several_files_are_one_and_the_first_counts() {
 #[case::unknown_context(
     GOOD,
     Some("three"),
-    "unknown context \"three\"; the contexts are one, two, broken"
+    "unknown context \"three\" (contexts: one, two, broken)"
 )]
 #[case::a_context_without_its_cluster(GOOD, Some("broken"), "nowhere")]
 #[case::no_current_context(
     "apiVersion: v1\nkind: Config\n",
     None,
-    "no context is current: give --context"
+    "no current context: pass --context"
 )]
-#[case::an_empty_file("", None, "no context is current")]
-#[case::bad_yaml("clusters: [\n", None, "no kubeconfig: ")]
-#[case::another_type("clusters: 1\n", None, "config:1: no kubeconfig: ")]
-#[case::a_text("hello\n", None, "no kubeconfig: ")]
+#[case::an_empty_file("", None, "no current context")]
+#[case::bad_yaml("clusters: [\n", None, "invalid kubeconfig: ")]
+#[case::another_type("clusters: 1\n", None, "config:1: invalid kubeconfig: ")]
+#[case::a_text("hello\n", None, "invalid kubeconfig: ")]
 #[case::no_server(
     "current-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\nclusters: [{name: a, cluster: {}}]\nusers: [{name: a, user: {}}]\n",
     None,
@@ -140,7 +140,7 @@ async fn a_file_that_is_not_there_is_named() {
     .unwrap_err()
     .to_string();
     assert!(
-        error.starts_with("/nowhere/kubeconfig: cannot be read: "),
+        error.starts_with("cannot read /nowhere/kubeconfig: "),
         "{error}"
     );
 }

@@ -55,7 +55,7 @@ fn informer_of_pods() -> (Informer<Pod>, Seen) {
 
 fn current(elector: Option<ElectorHealth>, vitals: Vitals) -> Arc<Current> {
     let current = Current::new(elector);
-    current.becomes(Parts {
+    current.set(Parts {
         vitals: Arc::new(vitals),
         holds: Arc::new(|| Value::Null),
     });

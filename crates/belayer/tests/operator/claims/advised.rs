@@ -1,4 +1,4 @@
-//! What pvc-protection does by default: it reports, and adds no finalizer (row A18).
+//! The default of pvc-protection: it reports, and adds no finalizer (rule A18).
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn both() -> serde_json::Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a18_by_default_a_claim_gets_no_finalizer_and_its_users_are_named() {
+async fn a18_by_default_a_pvc_gets_no_finalizer_and_its_users_are_reported() {
     assert_eq!(Settings::default().mode, Mode::Advise);
     let shop = Shop::new();
     let belayer = shop.run_as(Mode::Advise);
@@ -39,7 +39,7 @@ async fn a18_by_default_a_claim_gets_no_finalizer_and_its_users_are_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a18_what_an_earlier_configuration_held_stays_while_only_that_protects_it() {
+async fn a18_a_hold_of_an_earlier_configuration_stays_while_it_is_the_only_protection() {
     let shop = Shop::new();
     shop.held_claim("alone");
     shop.held_claim("deleted");

@@ -1,4 +1,4 @@
-//! What people are told: Events, `/debug/holds`, metrics, advice.
+//! Reports: Events, `/debug/holds`, metrics, advice.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{Shop, protected_by_kubernetes};
 use crate::world::{eventually, let_pass};
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_waits_says_for_which_pods() {
+async fn a_waiting_pvc_names_its_pods() {
     let shop = Shop::new();
     let belayer = shop.run();
     shop.held_claim("data");
@@ -46,14 +46,14 @@ async fn a_claim_that_waits_says_for_which_pods() {
 }
 
 fn advice(belayer: &super::Running) -> Vec<&'static str> {
-    // By the sandbox's clock, which starts where it was told to, deletions are long ago.
+    // By the sandbox's clock, deletions are long ago.
     let signs = belayer.protection.signs(Timestamp::now());
     let all = Advice::on(belayer.protection.mode(), signs);
     all.into_iter().map(Advice::name).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_unsafe_or_pointless_is_seen() {
+async fn unsafe_configurations_are_detected() {
     let shop = Shop::new();
     let belayer = shop.run_as(Mode::Beside);
     shop.claim_with("good", protected_by_kubernetes());
@@ -72,7 +72,7 @@ async fn what_is_unsafe_or_pointless_is_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_controller_at_work_is_seen() {
+async fn a_second_active_controller_is_detected() {
     let shop = Shop::new();
     let belayer = shop.run_as(Mode::Replacing);
     for n in 0..5 {

@@ -1,4 +1,4 @@
-//! What `explain` says of a pod, on live looks.
+//! What `explain` reports about a pod, on live reads.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl Explainer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn explain_follows_a_pod_through_its_life() {
+async fn explain_covers_every_phase_of_a_pod() {
     let yard = Yard::new();
     let explainer = Explainer::new(&yard);
     let now = Timestamp::now;
@@ -94,7 +94,7 @@ async fn explain_follows_a_pod_through_its_life() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn explain_says_why_a_pod_is_not_eligible() {
+async fn explain_reports_why_a_pod_is_not_eligible() {
     let yard = Yard::new();
     let explainer = Explainer::new(&yard);
     yard.pod_with("web", json!({ "annotations": {} }));
