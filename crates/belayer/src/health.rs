@@ -64,7 +64,7 @@ impl Started {
     }
 
     /// Reports that they have started.
-    pub fn tell(&self) {
+    pub fn have_started(&self) {
         self.0.working.store(true, Ordering::Release);
     }
 }

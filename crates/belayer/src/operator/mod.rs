@@ -243,7 +243,7 @@ async fn work(
         return;
     }
     tracing::info!(queue = group.name, "caches synced: starting workers");
-    started.tell();
+    started.have_started();
     let workers = (group.start)();
     let mut beside = JoinSet::new();
     for task in group.beside {

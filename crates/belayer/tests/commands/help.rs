@@ -73,7 +73,7 @@ fn every_help_fits_80_columns_and_lists_exit_codes(
         }
         let (_, codes) = help
             .split_once("Exit codes:\n")
-            .unwrap_or_else(|| panic!("{command} tells no exit codes"));
+            .unwrap_or_else(|| panic!("{command} has no exit codes"));
         for code in ["  0  ", "  2  "] {
             assert!(codes.contains(code), "{command}: {code}");
         }

@@ -280,7 +280,7 @@ async fn a_single_missing_permission_is_reported_exactly() {
         if let Some(name) = name {
             what = format!("{what} {name}");
         }
-        assert!(!missing.is_empty(), "{what}: nobody needs it");
+        assert!(!missing.is_empty(), "{what}: no component needs it");
         for (part, named) in &missing {
             let named = named.trim_end_matches(" in belayer-system");
             assert_eq!(named, what, "{part}");

@@ -169,7 +169,7 @@ async fn watch_prints_after_changes_and_ends_after_the_deletion() {
     while !looked() && std::time::Instant::now() < deadline {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    assert!(looked(), "it did not look");
+    assert!(looked(), "no request was sent");
     let none = belayer_sandbox::Patch::Merge(json!({"metadata": {"finalizers": null}}));
     patch(&world, &none);
     let output = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap())

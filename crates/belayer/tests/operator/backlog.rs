@@ -153,7 +153,7 @@ async fn check_backlog(queries: usize) {
     let after = requests(&world, new);
     assert!(
         after.evidence < queries && after.holds < new,
-        "somebody has to wait all the time: {after:?}"
+        "some class must wait all the time: {after:?}"
     );
     let evidence = (after.evidence - before.evidence) as f64;
     let writes = (after.holds - before.holds) as f64;

@@ -171,7 +171,10 @@ async fn t4_only_new_holds_end_the_drain() {
         let except = drain_except(&world, Writes::Sent, &[NAMESPACE]);
         let report = except.run(&Silent).await.unwrap();
         assert_eq!((report.outcome, report.exit_code), (Outcome::Clean, 0));
-        assert!(report.taken.objects > 0, "what it finds there goes");
+        assert!(
+            report.taken.objects > 0,
+            "holds in that namespace are removed"
+        );
         let told = report
             .notes
             .iter()

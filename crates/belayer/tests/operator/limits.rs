@@ -136,7 +136,10 @@ async fn t4_a_closed_namespace_stops_only_its_own_holds() {
     .await;
     let_pass(Duration::from_secs(60)).await;
     assert!(!world.is_held("late"), "its namespace is closed");
-    eventually("it is told", || world.events("BacklogNamespaceClosed") == 1).await;
+    eventually("it is reported", || {
+        world.events("BacklogNamespaceClosed") == 1
+    })
+    .await;
     for n in 0..7 {
         world.consume(&format!("a-{n}"));
     }
@@ -352,7 +355,7 @@ async fn t4_unselected_pods_of_one_namespace_do_not_keep_others() {
         strip.clone(),
         Subresource::None,
     );
-    eventually("the other tenant's is let go", || {
+    eventually("the other tenant's pod is released", || {
         !is_held_elsewhere(&world, "theirs")
     })
     .await;
@@ -394,7 +397,7 @@ async fn a_mistyped_selector_releases_nothing() {
         json!({ "metadata": { "labels": { "workflows.argoproj.io/workflow": "build" } } }),
     );
     let _belayer = world.run();
-    eventually("20 are let go", || world.held_pods() == 80).await;
+    eventually("20 are released", || world.held_pods() == 80).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -407,7 +410,7 @@ async fn an_ignored_namespace_is_left_alone() {
     assert!(world.is_held("a"));
     let label = json!({ "metadata": { "labels": { "belayer.dev/ignore": "true" } } });
     world.patch_in(&Gvr::NAMESPACES, None, NAMESPACE, label, Subresource::None);
-    eventually("let go", || !world.is_held("a")).await;
+    eventually("released", || !world.is_held("a")).await;
     world.pod("b", "build", &uid);
     let_pass(Duration::from_secs(60)).await;
     assert!(!world.is_held("b"));

@@ -27,9 +27,9 @@ async fn a18_by_default_a_pvc_gets_no_finalizer_and_its_users_are_reported() {
     assert_eq!(shop.world.events("DeletionWaits"), 1);
     let held_objects = belayer.protection.held_objects();
     assert_eq!((held_objects.held(), held_objects.waiting()), (0, 1));
-    let told = &belayer.holds.holds()["pvc-protection"];
-    assert_eq!(told["claims"][0]["pods"]["names"], json!(["web"]));
-    assert!(told["finalizer"].is_null(), "{told}");
+    let view = &belayer.holds.holds()["pvc-protection"];
+    assert_eq!(view["claims"][0]["pods"]["names"], json!(["web"]));
+    assert!(view["finalizer"].is_null(), "{view}");
     shop.patch_claim("data", json!({ "metadata": { "finalizers": null } }));
     shop.gone("data").await;
     eventually("it waits no longer", || {

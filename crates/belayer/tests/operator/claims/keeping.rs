@@ -280,7 +280,7 @@ async fn beside_the_in_tree_controller_its_finalizer_is_never_touched() {
         [KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD]
     );
     shop.delete_claim("data");
-    eventually("ours is off", || !shop.is_held("data")).await;
+    eventually("Belayer's hold is removed", || !shop.is_held("data")).await;
     let_pass(A_WHILE).await;
     assert_eq!(shop.finalizers("data"), [KUBERNETES_PVC_PROTECTION]);
 }
@@ -327,7 +327,7 @@ async fn foreign_finalizers_stay_where_they_are() {
     shop.claim_with("data", json!({ "finalizers": foreign }));
     shop.all_held(&["data"]).await;
     shop.delete_claim("data");
-    eventually("ours is off", || !shop.is_held("data")).await;
+    eventually("Belayer's hold is removed", || !shop.is_held("data")).await;
     assert_eq!(shop.finalizers("data"), foreign);
     let before = shop.applied().len();
     let_pass(A_WHILE).await;

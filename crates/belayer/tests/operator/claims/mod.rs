@@ -2,10 +2,10 @@
 
 mod advised;
 mod keeping;
-mod looks;
+mod live_lists;
 mod queueing;
 mod random;
-mod telling;
+mod reported;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

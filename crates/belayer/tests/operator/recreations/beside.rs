@@ -115,7 +115,7 @@ async fn one_patch_adds_both_holds_and_one_removes_both() {
     let none = belayer_sandbox::Subresource::None;
     yard.world
         .patch_in(&Gvr::PODS, Some(YARD), "step", taken, none);
-    yard.wait("nobody holds it", || holds(&yard).is_empty())
+    yard.wait("no hold is left", || holds(&yard).is_empty())
         .await;
     assert_eq!(yard.creates(), 1);
     belayer.stop().await;
@@ -144,8 +144,10 @@ async fn an_exhausted_pod_is_still_held_for_its_consumer() {
     .await;
     assert_eq!(yard.creates(), 3);
     yard.world.delete(&WORKFLOWS, Some(YARD), "build");
-    yard.wait("it goes with its workflow", || yard.find("step").is_none())
-        .await;
+    yard.wait("it is deleted with its workflow", || {
+        yard.find("step").is_none()
+    })
+    .await;
     belayer.stop().await;
 }
 
@@ -220,8 +222,8 @@ async fn a7_a_pod_is_released_once_its_owner_is_being_deleted() {
     let uid = step(&yard, owner);
     yard.wait("the pod is held", || yard.is_held("step")).await;
     yard.world.delete(&WORKFLOWS, Some(YARD), "build");
-    yard.wait("it is let go", || !yard.is_held("step")).await;
+    yard.wait("it is released", || !yard.is_held("step")).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(patches(&yard, &uid), 2, "held, and let go");
+    assert_eq!(patches(&yard, &uid), 2, "held, and released");
     belayer.stop().await;
 }

@@ -44,7 +44,7 @@ async fn holds_follow_the_label_of_the_namespace() {
     ignore(&yard, Value::Null);
     yard.wait("it is held", || yard.is_held(name)).await;
     ignore(&yard, json!("true"));
-    yard.wait("it is let go", || !yard.is_held(name)).await;
+    yard.wait("it is released", || !yard.is_held(name)).await;
     belayer.stop().await;
 }
 
@@ -213,7 +213,7 @@ async fn a_cancellation_survives_a_restart(#[case] phase: &str) {
     yard.until("it is there", || yard.phase() == phase).await;
     let name = super::text(&yard.record(), "/metadata/name");
     yard.world.delete(&RECORDS, Some(YARD), &name);
-    yard.wait("it is let go", || !yard.is_held("web")).await;
+    yard.wait("it is released", || !yard.is_held("web")).await;
     belayer.stop().await;
     let again = yard.run();
     yard.pass(Duration::from_secs(300)).await;

@@ -283,6 +283,6 @@ async fn a_rejected_pod_is_released_and_recreated_after_the_drain() {
     // The re-created one starts, and its record shows that.
     yard.tell("web-1", Fate::Runs);
     yard.comes_to("web-1", "Started").await;
-    yard.wait("it is let go", || !yard.is_held("web-1")).await;
+    yard.wait("it is released", || !yard.is_held("web-1")).await;
     belayer.stop().await;
 }

@@ -120,7 +120,7 @@ async fn a_permanent_reason_is_reported_and_not_recreated() {
     yard.reason.set("SysctlForbidden");
     let belayer = yard.run();
     yard.pod("web");
-    yard.until("it is let go", || {
+    yard.until("it is released", || {
         yard.pods_seen("web") == 1 && !yard.is_held("web")
     })
     .await;

@@ -26,8 +26,10 @@ async fn a_rejection_that_cannot_be_recorded_is_reported(#[case] answer: Answer)
         .inject(Fault::on(creates).answer(answer));
     let belayer = yard.run();
     yard.pod("web");
-    yard.until("it is told", || yard.world.events("RecreationDenied") == 1)
-        .await;
+    yard.until("it is reported", || {
+        yard.world.events("RecreationDenied") == 1
+    })
+    .await;
     yard.pass(Duration::from_secs(600)).await;
     assert!(
         refused.hits() < 30,
@@ -50,8 +52,10 @@ async fn a_pod_denied_by_quota_stays_and_is_recreated_later() {
         .inject(Fault::on(creates).answer(quota));
     let belayer = yard.run();
     let first = yard.pod("web");
-    yard.until("it is told", || yard.world.events("RecreationDenied") == 1)
-        .await;
+    yard.until("it is reported", || {
+        yard.world.events("RecreationDenied") == 1
+    })
+    .await;
     yard.pass(Duration::from_secs(300)).await;
     let pod = yard.find("web").unwrap();
     assert_eq!(uid(&pod), first, "the rejected pod is still there");

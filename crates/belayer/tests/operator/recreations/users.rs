@@ -227,7 +227,7 @@ async fn another_pod_takes_the_name_before_it_was_read_as_free() {
     let stranger = yard.pod_with("web", json!({ "annotations": {} }));
     yard.until("it stops", || yard.phase() == "Ended").await;
     assert_eq!(uid(&yard.find("web").unwrap()), stranger);
-    yard.wait("it is told", || yard.world.events("NameTaken") == 1)
+    yard.wait("it is reported", || yard.world.events("NameTaken") == 1)
         .await;
     belayer.stop().await;
 }
@@ -237,7 +237,7 @@ async fn a_pod_that_ran_and_is_rejected_after_its_hold_is_reported_once() {
     let yard = Yard::rejecting(0);
     let belayer = yard.run();
     let pod = yard.pod("web");
-    yard.until("it is let go", || {
+    yard.until("it is released", || {
         yard.started("web") == 1 && !yard.is_held("web")
     })
     .await;
@@ -248,7 +248,7 @@ async fn a_pod_that_ran_and_is_rejected_after_its_hold_is_reported_once() {
     }});
     yard.world
         .patch_in(&Gvr::PODS, Some(YARD), "web", rejected, Subresource::Status);
-    yard.wait("it is told", || yard.world.events("NotRecreated") == 1)
+    yard.wait("it is reported", || yard.world.events("NotRecreated") == 1)
         .await;
     belayer.stop().await;
     let belayer = yard.run();
@@ -297,7 +297,7 @@ async fn a_pod_bound_by_its_user_to_an_avoided_node_is_reported() {
     });
     yard.world.create(&Gvr::PODS, Some(YARD), pod);
     yard.until("it stops", || yard.phase() == "Ended").await;
-    yard.wait("it is told", || yard.world.events("NotRecreated") == 1)
+    yard.wait("it is reported", || yard.world.events("NotRecreated") == 1)
         .await;
     let message = yard.record()["status"]["message"].to_string();
     assert!(message.contains("bound it to node fx"), "{message}");

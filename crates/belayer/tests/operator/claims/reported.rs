@@ -22,7 +22,7 @@ async fn a_waiting_pvc_names_its_pods() {
     }
     let_pass(Duration::from_secs(1)).await;
     shop.delete_claim("data");
-    eventually("it is told", || shop.world.events("DeletionWaits") == 1).await;
+    eventually("it is reported", || shop.world.events("DeletionWaits") == 1).await;
     let events = shop
         .world
         .cluster()
@@ -38,9 +38,9 @@ async fn a_waiting_pvc_names_its_pods() {
     assert_eq!(waiting.len(), 1);
     assert_eq!(waiting[0].users.as_ref().unwrap().total(), 7);
     assert_eq!(belayer.protection.held_objects().held(), 1);
-    let told = &belayer.holds.holds()["pvc-protection"];
-    assert_eq!(told["waiting"], 1);
-    assert_eq!(told["claims"][0]["pods"]["count"], 7);
+    let view = &belayer.holds.holds()["pvc-protection"];
+    assert_eq!(view["waiting"], 1);
+    assert_eq!(view["claims"][0]["pods"]["count"], 7);
     let_pass(Duration::from_secs(600)).await;
     assert_eq!(shop.world.events("DeletionWaits"), 1, "not again and again");
 }
@@ -66,7 +66,7 @@ async fn unsafe_configurations_are_detected() {
     shop.delete_claim("bare");
     shop.gone("bare").await;
     shop.delete_claim("good");
-    eventually("ours is off", || !shop.is_held("good")).await;
+    eventually("Belayer's hold is removed", || !shop.is_held("good")).await;
     let_pass(Duration::from_secs(60)).await;
     assert_eq!(advice(&belayer), ["LeftBehind"]);
 }
@@ -82,7 +82,7 @@ async fn a_second_active_controller_is_detected() {
         shop.gone(&claim).await;
     }
     let_pass(Duration::from_secs(60)).await;
-    assert!(advice(&belayer).is_empty(), "all of it was ours");
+    assert!(advice(&belayer).is_empty(), "all writes were Belayer's");
     for n in 0..5 {
         let claim = format!("theirs-{n}");
         shop.claim_with(&claim, protected_by_kubernetes());
