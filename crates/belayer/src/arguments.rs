@@ -1,4 +1,4 @@
-//! Arguments that several commands share: which cluster, where Belayer is, how to print.
+//! Arguments that several commands share: the cluster, Belayer's namespace, the output.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::config::Source;
 use crate::exit::Failure;
 use crate::kubeconfig::{self, Sources};
 
-/// Which cluster.
+/// The cluster to connect to.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ClusterArguments {
     /// Kubeconfig file. Default: the first that exists of $KUBECONFIG, the cluster this
@@ -36,7 +36,7 @@ impl ClusterArguments {
     }
 }
 
-/// Where Belayer itself is.
+/// Belayer's own namespace.
 #[derive(Debug, Clone, Default, Args)]
 pub struct OwnNamespace {
     /// Namespace in which Belayer is installed. Default: $POD_NAMESPACE, or
@@ -52,7 +52,7 @@ pub struct OwnNamespace {
 }
 
 impl OwnNamespace {
-    /// Its name: as it is given, as the pod says, or the default.
+    /// The name from the flag, from the pod's environment, or the default.
     ///
     /// # Errors
     /// If it is not a valid namespace name.
@@ -67,8 +67,8 @@ impl OwnNamespace {
     }
 }
 
-/// Parses the name of a namespace. It becomes a segment of a request path, so that
-/// anything else is refused.
+/// Parses the name of a namespace. The name becomes a segment of a request path, so
+/// other characters are rejected.
 ///
 /// # Errors
 /// If it is not a valid namespace name, as a message.
@@ -86,7 +86,7 @@ pub fn namespace(name: &str) -> Result<String, String> {
     }
 }
 
-/// How to print.
+/// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     /// JSON with documented, stable keys
@@ -98,7 +98,7 @@ pub enum Output {
 }
 
 impl Output {
-    /// Reads a format of data: for a command whose text has but one width.
+    /// Parses a data format, for commands whose text has only one width.
     pub fn of_data() -> impl TypedValueParser<Value = Self> {
         let formats = [Self::Json, Self::Yaml];
         let formats = formats.iter().filter_map(ValueEnum::to_possible_value);
@@ -106,9 +106,9 @@ impl Output {
     }
 }
 
-/// How to print what was found, and by which configuration to judge.
+/// The output format and the configuration that objects are judged by.
 #[derive(Debug, Clone, Default, Args)]
-pub struct LookArguments {
+pub struct ReadArguments {
     /// Output format
     #[arg(short, long, value_enum, value_name = "FORMAT")]
     pub output: Option<Output>,
@@ -124,11 +124,11 @@ pub struct LookArguments {
     pub config: Option<PathBuf>,
 }
 
-impl LookArguments {
-    /// The configuration file, or the defaults where none is named.
+impl ReadArguments {
+    /// The configuration file, or the defaults without one.
     ///
     /// # Errors
-    /// If it cannot be read or makes no sense.
+    /// If it cannot be read or is invalid.
     pub fn source(&self) -> Result<Source, Failure> {
         Source::of(self.config.as_deref(), &[]).map_err(Failure::configuration)
     }
@@ -151,9 +151,9 @@ mod tests {
     }
 
     #[rstest]
-    #[case::nothing_said(None, None, "belayer-system")]
-    #[case::told_by_the_pod(None, Some("ops"), "ops")]
-    #[case::a_flag_counts_more(Some("mine"), Some("ops"), "mine")]
+    #[case::default(None, None, "belayer-system")]
+    #[case::from_the_pod(None, Some("ops"), "ops")]
+    #[case::a_flag_takes_precedence(Some("mine"), Some("ops"), "mine")]
     fn the_namespace_is_found(
         #[case] flag: Option<&str>,
         #[case] pod: Option<&str>,
@@ -167,7 +167,7 @@ mod tests {
     #[case("My-Namespace")]
     #[case("-a")]
     #[case("a/b")]
-    fn what_is_no_namespace_is_refused(#[case] flag: &str) {
+    fn an_invalid_namespace_is_rejected(#[case] flag: &str) {
         let failure = name(Some(flag), None).unwrap_err();
         assert_eq!(failure.code(), 2);
         assert!(failure.to_string().contains("--own-namespace"), "{failure}");

@@ -36,7 +36,7 @@ pub struct Cli {
     /// Logging.
     #[command(flatten)]
     pub logging: LogArguments,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -88,7 +88,7 @@ pub enum Command {
     Version,
 }
 
-/// What `belayer version` prints.
+/// The output of `belayer version`.
 pub(crate) fn version() -> String {
     let controllers: Vec<_> = built().collect();
     let controllers = if controllers.is_empty() {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_definition_is_sound() {
+    fn the_command_line_is_valid() {
         Cli::command().debug_assert();
     }
 
@@ -164,12 +164,12 @@ mod tests {
     #[case::a_bad_format(&["--log-format=xml"])]
     #[case::an_unknown_flag(&["--dryrun"])]
     #[case::a_stray_argument(&["pods"])]
-    fn what_makes_no_sense_is_wrong_usage(#[case] arguments: &[&str]) {
+    fn invalid_arguments_are_wrong_usage(#[case] arguments: &[&str]) {
         assert_eq!(run(arguments).unwrap_err().exit_code(), 2);
     }
 
     #[test]
-    fn logging_can_be_said_before_and_after_the_command() {
+    fn logging_flags_are_accepted_before_and_after_the_command() {
         for arguments in [
             ["--log-format=json", "version"],
             ["version", "--log-format=json"],
@@ -179,11 +179,11 @@ mod tests {
         }
     }
 
-    /// It was called so before other commands needed `--namespace` for what they look at.
+    /// `--namespace` is the old name of `--own-namespace`; other commands use it for their objects.
     #[rstest]
     #[case("run")]
     #[case("drain")]
-    fn the_own_namespace_can_be_told_by_its_older_name(#[case] command: &str) {
+    fn the_old_name_of_own_namespace_is_accepted(#[case] command: &str) {
         let cli = Cli::try_parse_from(["belayer", command, "--namespace=ops"]).unwrap();
         let own = match cli.command {
             Command::Run(arguments) => arguments.own,

@@ -27,14 +27,14 @@ pub const API_VERSION: &str = "config.belayer.dev/v1alpha1";
 /// `kind` of the file.
 pub const KIND: &str = "BelayerConfiguration";
 
-/// The file as it is written, without the keys of the controllers: each reads and checks its own.
+/// The keys of the process in the file; each controller reads and checks its own keys.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileConfig {
-    /// Must be there; what else is wrong with the file is said first.
+    /// Required; other errors of the file are reported first.
     #[serde(default)]
     api_version: Option<String>,
-    /// May be left out: the version names the format.
+    /// Optional: the version names the format.
     #[serde(default)]
     kind: Option<String>,
     /// As `--controllers`.
@@ -49,13 +49,13 @@ pub struct FileConfig {
     /// The leader election.
     #[serde(default)]
     pub leader_election: process::LeaderElectionConfig,
-    /// Bounds of requests.
+    /// Limits of requests.
     #[serde(default)]
     pub limits: process::LimitsConfig,
-    /// What is served where.
+    /// Addresses of the endpoints.
     #[serde(default)]
     pub endpoints: process::EndpointsConfig,
-    /// How it logs.
+    /// Logging.
     #[serde(default)]
     pub logging: process::LoggingConfig,
     /// The key of the node agent.
@@ -64,21 +64,21 @@ pub struct FileConfig {
     pub node_agent: Option<belayer_node_agent::config::NodeAgentConfig>,
 }
 
-/// A file and what it says, with what the command line sets of it; or that there is none.
+/// A configuration file, merged with the `--set` flags; or the defaults without a file.
 #[derive(Debug, Clone, Default)]
 pub struct Source {
     path: Option<PathBuf>,
     text: String,
-    /// What it says with what was set, as a text.
+    /// The merged document as text.
     now: String,
     sets: Vec<Set>,
-    /// What it says, key by key; nothing if there is no file.
+    /// The merged document; empty without a file.
     value: Value,
-    /// What it says; the defaults if there is no file.
+    /// The decoded keys of the process.
     pub config: FileConfig,
 }
 
-/// What is wrong with a key: one line that names file, line and key, and says what to do.
+/// An invalid key: a one-line message with file, line, key and correction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
     place: Place,
@@ -115,7 +115,7 @@ impl Source {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it cannot be read, is no YAML, or has a key or value that has no place in it.
+    /// If it cannot be read, is not YAML, or has an unknown key or an invalid value.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|error| ConfigError {
             place: Place::File {
@@ -123,15 +123,15 @@ impl Source {
                 line: None,
             },
             key: None,
-            message: format!("cannot be read: {error}"),
+            message: format!("cannot read the file: {error}"),
         })?;
         Self::parse(path, text)
     }
 
-    /// Reads the file that is named, if one is, and what the command line sets of it.
+    /// Reads the given file, if any, and applies the `--set` flags.
     ///
     /// # Errors
-    /// As [`Source::load`], and if what is set has no place in the file.
+    /// As [`Source::load`], and if a flag does not fit the format.
     pub fn of(path: Option<&Path>, sets: &[Set]) -> Result<Self, ConfigError> {
         let source = match path {
             Some(path) => Self::load(path)?,
@@ -140,10 +140,10 @@ impl Source {
         source.with(sets)
     }
 
-    /// Reads what a file says.
+    /// Parses the content of a file.
     ///
     /// # Errors
-    /// If it is no YAML, or has a key or value that has no place in it.
+    /// If it is not YAML, or has an unknown key or an invalid value.
     pub fn parse(path: &Path, text: String) -> Result<Self, ConfigError> {
         let failed = |problem: Problem| ConfigError {
             place: Place::File {
@@ -183,10 +183,10 @@ impl Source {
         self.read_again()
     }
 
-    /// The same, but what stands in `running` counts for these keys.
+    /// The same document, with the values of `running` for these keys.
     ///
     /// # Errors
-    /// If the two do not go together.
+    /// If the result is invalid.
     pub fn keeping(mut self, keys: &[String], running: &Self) -> Result<Self, ConfigError> {
         if keys.is_empty() {
             return Ok(self);
@@ -200,14 +200,14 @@ impl Source {
         self.read_again()
     }
 
-    /// Reads what it says now.
+    /// Decodes the document again after a change.
     fn read_again(mut self) -> Result<Self, ConfigError> {
         let failed = |message: String| ConfigError {
             place: Place::Set,
             key: None,
             message,
         };
-        // Through text, so that what is wrong is said in the same words as in a file.
+        // Through text, so that errors have the same messages as those of a file.
         let text = yaml::document::write(&self.value);
         let failed = |problem: Problem| ConfigError {
             key: problem.key,
@@ -221,10 +221,10 @@ impl Source {
         Ok(self)
     }
 
-    /// The same with what flags say of keys, which takes precedence.
+    /// The same document with the values of flags, which take precedence.
     ///
     /// # Errors
-    /// If the two do not go together.
+    /// If the result is invalid.
     pub fn with_flags(&self, flags: &[(String, Value)]) -> Result<Self, ConfigError> {
         if flags.is_empty() {
             return Ok(self.clone());
@@ -239,10 +239,10 @@ impl Source {
         source.read_again()
     }
 
-    /// Every controller of this build, with its settings.
+    /// Every controller of this build with its settings.
     ///
     /// # Errors
-    /// If a value makes no sense. What is wrong in a file is wrong whichever controllers run.
+    /// If a value is invalid, whether or not its controller runs.
     pub fn configured(&self) -> Result<Vec<Arc<dyn Configured>>, ConfigError> {
         let each = CONTROLLERS.iter().map(|controller| self.one(controller));
         each.collect()
@@ -252,7 +252,7 @@ impl Source {
         (controller.configure)(&Section::new(&self.now, controller.key)).map_err(|problem| {
             let Problem { line, key, message } = problem;
             match (&self.path, line, key) {
-                // Of the text as it stands in the file.
+                // Errors name the line of the file's text.
                 (Some(path), Some(line), key) if self.now == self.text => ConfigError {
                     place: Place::File {
                         path: path.clone(),
@@ -309,22 +309,22 @@ impl Source {
         }
     }
 
-    /// Where it was read from, if there is a file.
+    /// Path of the file, if any.
     pub fn path(&self) -> Option<&Path> {
         self.path.as_deref()
     }
 
-    /// What the file says, before anything was set.
+    /// Content of the file, without `--set`.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What it says, key by key, with what was set.
+    /// The merged document.
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// Where a key was set: a line of the file, or the command line.
+    /// Where a key was set: a line of the file, or `--set`.
     pub fn origin(&self, key: &str) -> String {
         if self.sets.iter().any(|set| set.is_about(key)) {
             return "--set".to_owned();
@@ -341,7 +341,7 @@ impl Source {
         self.path.is_some()
     }
 
-    /// An error about a key, found after it was read.
+    /// An error about a key.
     pub fn error(&self, key: impl Into<String>, message: impl Into<String>) -> ConfigError {
         let key = key.into();
         let place = match &self.path {
@@ -374,7 +374,7 @@ const KEYS: &[&str] = &[
     "nodeAgent",
 ];
 
-/// Refuses keys that nobody reads.
+/// Rejects unknown keys.
 fn known_keys(text: &str, value: &Value) -> Result<(), Problem> {
     let controllers = CONTROLLERS.iter().map(|controller| controller.key);
     let known: Vec<&str> = KEYS.iter().copied().chain(controllers).collect();

@@ -1,11 +1,11 @@
-//! Which controllers run: `--controllers`, as kube-controller-manager reads its own.
+//! The controllers that run: `--controllers`, with the syntax of kube-controller-manager.
 
 use std::sync::Arc;
 
 use belayer_controller::{Configured, Controller};
 use belayer_holds::names;
 
-/// The controllers of this build: each has a Cargo feature of its name. What they say about one object is
+/// The controllers of this build; each has a Cargo feature of its name. Their statements about one object are
 /// merged in this order.
 pub const CONTROLLERS: &[&Controller] = &[
     #[cfg(feature = "pod-finalizer")]
@@ -18,7 +18,7 @@ pub const CONTROLLERS: &[&Controller] = &[
     &belayer_pvc_protection::CONTROLLER,
 ];
 
-/// All controllers that exist, part of this build or not, and their finalizers.
+/// All controllers that exist, in this build or not, and their finalizers.
 pub const KNOWN: &[(&str, &str)] = &[
     ("pod-finalizer", names::POD_STATUS_HOLD),
     ("workflow-finalizer", names::WORKFLOW_HOLD),
@@ -26,20 +26,20 @@ pub const KNOWN: &[(&str, &str)] = &[
     ("pvc-protection", names::PVC_PROTECTION_HOLD),
 ];
 
-/// The controllers that were switched on.
+/// The controllers that are switched on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Controllers(Vec<&'static Controller>);
 
-/// A list of controllers that makes no sense.
+/// An invalid list of controllers.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ControllersError {
-    /// Nothing is called so.
+    /// No controller has this name.
     #[error("unknown controller {name:?}: {}", way_out(name))]
     Unknown {
-        /// What was given, without its `-`.
+        /// The item, without its `-`.
         name: String,
     },
-    /// It was left out when this binary was built.
+    /// The controller is not part of this build.
     #[error(
         "{0} is not part of this build; build it with the Cargo feature \
          {0}, or leave it out"
@@ -58,15 +58,14 @@ fn way_out(name: &str) -> String {
 }
 
 impl Controllers {
-    /// Reads a list: `*` is all of them, `name` switches one on, `-name` switches it off. What is
-    /// said first about a controller counts; one that nothing is said about is off, unless `*` is
-    /// in the list.
+    /// Parses a list: `*` switches all on, `name` switches one on, `-name` switches it off. The first item about
+    /// a controller takes precedence; a controller without an item is off, unless the list contains `*`.
     ///
     /// # Errors
-    /// If an item names nothing that is part of this build.
+    /// If an item names no controller of this build.
     pub fn parse<S: AsRef<str>>(list: &[S]) -> Result<Self, ControllersError> {
         let list: Vec<&str> = list.iter().map(|item| item.as_ref().trim()).collect();
-        let mut said: Vec<(&str, State)> = Vec::new();
+        let mut items: Vec<(&str, State)> = Vec::new();
         for item in list.iter().filter(|item| **item != "*") {
             let (name, state) = match item.strip_prefix('-') {
                 Some(name) => (name, State::Off),
@@ -81,7 +80,7 @@ impl Controllers {
             if state == State::On && built().all(|built| built != *known) {
                 return Err(ControllersError::NotBuilt(known));
             }
-            said.push((known, state));
+            items.push((known, state));
         }
         let otherwise = if list.contains(&"*") {
             State::On
@@ -89,41 +88,41 @@ impl Controllers {
             State::Off
         };
         let on = |controller: &&'static Controller| {
-            let first = said.iter().find(|(named, _)| *named == controller.name);
+            let first = items.iter().find(|(named, _)| *named == controller.name);
             first.map_or(otherwise, |(_, state)| *state) == State::On
         };
         Ok(Self(CONTROLLERS.iter().copied().filter(on).collect()))
     }
 
-    /// Whether the one of this name runs.
+    /// Whether the controller of this name runs.
     pub fn contains(&self, name: &str) -> bool {
         self.0.iter().any(|controller| controller.name == name)
     }
 
-    /// Whether none runs.
+    /// Whether no controller runs.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// What each controller does.
+/// The configured controllers.
 #[derive(Debug, Clone, Default)]
 pub struct Components {
-    /// Those that run, in the order of [`CONTROLLERS`].
+    /// Controllers that run, in the order of [`CONTROLLERS`].
     pub running: Vec<Arc<dyn Configured>>,
-    /// Those that add no finalizers and whose finalizers are removed.
+    /// Controllers that add no finalizers, and whose finalizers are removed.
     pub switched_off: Vec<Arc<dyn Configured>>,
 }
 
 impl Components {
-    /// The same with another controller that runs.
+    /// Adds a controller that runs.
     #[must_use]
     pub fn with(mut self, controller: impl Configured + 'static) -> Self {
         self.run(Arc::new(controller));
         self
     }
 
-    /// Has a controller run, in its place among the others.
+    /// Adds a controller that runs, in the order of [`CONTROLLERS`].
     pub fn run(&mut self, controller: Arc<dyn Configured>) {
         let place = |one: &Arc<dyn Configured>| {
             let mut all = CONTROLLERS.iter();
@@ -152,11 +151,11 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    /// What pod-finalizer says of a pod comes before what workflow-finalizer says of it, whoever is added
-    /// first.
+    /// The statement of pod-finalizer about a pod comes before that of workflow-finalizer, independent of the
+    /// order in which they are added.
     #[cfg(all(feature = "pod-finalizer", feature = "workflow-finalizer"))]
     #[test]
-    fn controllers_stand_in_the_order_in_which_they_are_merged() {
+    fn controllers_are_sorted_in_merge_order() {
         let components = Components::default()
             .with(belayer_workflow_finalizer::Settings::default())
             .with(belayer_pod_finalizer::Settings::default());
@@ -173,15 +172,15 @@ mod tests {
     #[case::all(&["*"], true)]
     #[case::by_name(&["pod-finalizer"], true)]
     #[case::all_but_one(&["*", "-pod-finalizer"], false)]
-    #[case::order_does_not_matter_for_the_star(&["-pod-finalizer", "*"], false)]
+    #[case::the_position_of_the_star_does_not_matter(&["-pod-finalizer", "*"], false)]
     #[case::off_alone(&["-pod-finalizer"], false)]
-    #[case::the_first_word_counts(&["pod-finalizer", "-pod-finalizer"], true)]
-    #[case::the_first_word_counts_with_a_star(&["-pod-finalizer", "pod-finalizer", "*"], false)]
-    #[case::blanks_are_no_part_of_a_name(&["*", " -pod-finalizer "], false)]
+    #[case::the_first_item_takes_precedence(&["pod-finalizer", "-pod-finalizer"], true)]
+    #[case::the_first_item_takes_precedence_with_a_star(&["-pod-finalizer", "pod-finalizer", "*"], false)]
+    #[case::spaces_are_trimmed(&["*", " -pod-finalizer "], false)]
     #[case::nothing(&[], false)]
     #[case::another(&["workflow-finalizer"], false)]
     #[cfg(feature = "pod-finalizer")]
-    fn as_kube_controller_manager_reads_it(#[case] list: &[&str], #[case] runs: bool) {
+    fn lists_are_parsed_as_in_kube_controller_manager(#[case] list: &[&str], #[case] runs: bool) {
         let controllers = Controllers::parse(list).unwrap();
         assert_eq!(controllers.contains("pod-finalizer"), runs);
     }
@@ -194,14 +193,14 @@ mod tests {
     #[case("-")]
     #[case("-*")]
     #[case("--pod-finalizer")]
-    fn an_unknown_name_is_refused(#[case] item: &str) {
+    fn an_unknown_name_is_rejected(#[case] item: &str) {
         let error = Controllers::parse(&["*", item]).unwrap_err().to_string();
         assert!(error.contains("unknown controller"), "{error}");
         assert!(!error.contains('\n'));
     }
 
     #[test]
-    fn an_unknown_name_is_told_the_known_ones() {
+    fn the_error_lists_the_known_names() {
         let error = Controllers::parse(&["x-x-x"]).unwrap_err().to_string();
         let known = built().chain(["*"]);
         let known = known.collect::<Vec<_>>().join(", ");
@@ -210,7 +209,7 @@ mod tests {
 
     #[cfg(not(feature = "pod-finalizer"))]
     #[test]
-    fn what_is_not_built_can_be_switched_off_but_not_on() {
+    fn a_controller_that_is_not_built_can_only_be_switched_off() {
         let error = Controllers::parse(&["pod-finalizer"])
             .unwrap_err()
             .to_string();

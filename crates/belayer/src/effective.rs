@@ -1,4 +1,4 @@
-//! `belayer config`: every setting as `run` would have it, and where it comes from.
+//! `belayer config`: every setting as `run` would use it, and its source.
 
 use std::fmt::Write as _;
 
@@ -13,10 +13,10 @@ use crate::logging::LogArguments;
 use crate::options::Settings;
 use crate::options::arguments::RunArguments;
 
-/// Checks everything that `run` would check before it touches the cluster, and prints it.
+/// Checks everything that `run` checks before it contacts the cluster, and prints the settings.
 ///
 /// # Errors
-/// Wrong usage or configuration, in the words of `run`.
+/// Wrong usage or configuration, with the messages of `run`.
 pub fn print(arguments: &RunArguments, logging: &LogArguments) -> Result<(), Failure> {
     let source = arguments.source()?;
     source.logging(logging).map_err(Failure::configuration)?;
@@ -36,7 +36,7 @@ fn table(
         .map(|key| row(key, arguments, logging, source, settings))
         .collect();
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    // A long list of profiles must not push the last column out of sight.
+    // A long list of profiles must not push the last column off the screen.
     let (keys, values) = (width(0), width(1).min(34));
     let mut text = format!("{:keys$}  {:values$}  FROM\n", "KEY", "VALUE");
     for [key, value, from] in rows {
@@ -54,7 +54,11 @@ fn row(
 ) -> [String; 3] {
     let path = key.path.to_owned();
     if let Some(value) = by_flag(key.path, arguments, logging) {
-        return [path, value, format!("{} or its variable", key.flag)];
+        return [
+            path,
+            value,
+            format!("{} or its environment variable", key.flag),
+        ];
     }
     let mut place = source.value();
     for part in key.path.split('.') {
@@ -77,7 +81,7 @@ fn written(value: &Value) -> String {
     }
 }
 
-/// What a flag or its variable says about a key.
+/// The value that a flag or its environment variable sets for a key.
 fn by_flag(path: &str, arguments: &RunArguments, logging: &LogArguments) -> Option<String> {
     let election = &arguments.election;
     let text = |value: &dyn ToString| value.to_string();

@@ -1,4 +1,4 @@
-//! The leader election of `belayer run`: its flags, its settings, and its start.
+//! The leader election of `belayer run`: flags, settings and start.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::exit::Failure;
 /// Default name of the Lease.
 pub const DEFAULT_NAME: &str = "belayer";
 
-/// Flags of the leader election, as those of kube-controller-manager.
+/// Flags of the leader election, named as in kube-controller-manager.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Leader election")]
 pub struct ElectionArguments {
@@ -57,25 +57,25 @@ pub struct ElectionArguments {
     pub leader_elect_resource_namespace: Option<String>,
 }
 
-/// A leader election that is to be taken part in.
+/// Settings of the leader election.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Election {
     /// The Lease.
     pub lease: ObjectKey,
-    /// The three times.
+    /// The three durations.
     pub timing: Timing,
 }
 
-/// Who said a value, for the error about it.
+/// The flag or key that set a value, for errors about it.
 #[derive(Debug, Clone, Copy)]
-struct Said {
+struct Origin {
     flag: &'static str,
     by_flag: bool,
     key: &'static str,
     by_file: bool,
 }
 
-impl Said {
+impl Origin {
     fn error(self, source: &Source, message: String) -> Failure {
         if self.by_flag {
             Failure::configuration(anyhow::anyhow!("{}: {message}", self.flag))
@@ -86,10 +86,10 @@ impl Said {
 }
 
 impl Election {
-    /// What flags and file say; nothing if it is switched off.
+    /// The settings from flags and file; `None` if the leader election is switched off.
     ///
     /// # Errors
-    /// If a value makes no sense, or the three times do not fit together.
+    /// If a value is invalid, or the three durations do not fit together.
     pub fn resolve(
         arguments: &ElectionArguments,
         source: &Source,
@@ -116,7 +116,7 @@ impl Election {
         let mut lease = Vec::new();
         for (flag, by_flag, key, by_file, default) in names {
             let name = by_flag.as_deref().or(by_file.as_deref());
-            let said = Said {
+            let origin = Origin {
                 flag,
                 by_flag: by_flag.is_some(),
                 key,
@@ -126,7 +126,7 @@ impl Election {
             if !is_dns_subdomain(name) {
                 let message =
                     format!("invalid name {name:?}: use lower-case letters, digits, '-' and '.'");
-                return Err(said.error(source, message));
+                return Err(origin.error(source, message));
             }
             lease.push(name);
         }
@@ -143,25 +143,25 @@ fn timing(arguments: &ElectionArguments, source: &Source) -> Result<Timing, Fail
         .election_times()
         .map_err(|error: ConfigError| Failure::configuration(error))?;
     let default = Timing::default();
-    let said = |flag, by_flag: Option<Duration>, key, by_file: Option<Duration>| Said {
+    let origin = |flag, by_flag: Option<Duration>, key, by_file: Option<Duration>| Origin {
         flag,
         by_flag: by_flag.is_some(),
         key,
         by_file: by_file.is_some(),
     };
-    let lease = said(
+    let lease = origin(
         "--leader-elect-lease-duration",
         arguments.leader_elect_lease_duration,
         "leaderElection.leaseDuration",
         file.lease_duration,
     );
-    let renew = said(
+    let renew = origin(
         "--leader-elect-renew-deadline",
         arguments.leader_elect_renew_deadline,
         "leaderElection.renewDeadline",
         file.renew_deadline,
     );
-    let retry = said(
+    let retry = origin(
         "--leader-elect-retry-period",
         arguments.leader_elect_retry_period,
         "leaderElection.retryPeriod",
@@ -180,7 +180,7 @@ fn timing(arguments: &ElectionArguments, source: &Source) -> Result<Timing, Fail
         .or(file.retry_period)
         .unwrap_or(default.retry_period());
     Timing::new(lease_duration, renew_deadline, retry_period).map_err(|error| {
-        // About the one that somebody said, the most likely culprit first.
+        // Names the explicitly set one, the most likely cause first.
         let suspects = match error {
             TimingError::LeaseNotLonger
             | TimingError::LeaseTooShort
@@ -191,7 +191,7 @@ fn timing(arguments: &ElectionArguments, source: &Source) -> Result<Timing, Fail
         let [first, ..] = suspects;
         let culprit = suspects
             .into_iter()
-            .find(|said| said.by_flag || said.by_file)
+            .find(|origin| origin.by_flag || origin.by_file)
             .unwrap_or(first);
         let [lease, renew, retry] =
             [lease_duration, renew_deadline, retry_period].map(duration::format);
@@ -202,19 +202,19 @@ fn timing(arguments: &ElectionArguments, source: &Source) -> Result<Timing, Fail
     })
 }
 
-/// A leader election that goes on.
+/// A running leader election.
 #[derive(Debug)]
 pub(crate) struct Running {
-    /// When this process may write.
+    /// Whether this process may write.
     pub(crate) leadership: Leadership,
-    /// Whether it is alive.
+    /// Health of the elector.
     pub(crate) elector: Option<ElectorHealth>,
     resign: CancellationToken,
     ended: Option<JoinHandle<Ended>>,
 }
 
 impl Running {
-    /// One without others: this process may always write.
+    /// No leader election: this process may always write.
     pub(crate) fn alone() -> Self {
         Self {
             leadership: Leadership::unlimited(),
@@ -224,8 +224,7 @@ impl Running {
         }
     }
 
-    /// Begins to take part, over a connection of its own: a renewal must not wait behind a long
-    /// list.
+    /// Starts the elector with a connection of its own, so that a renewal never waits behind a long list.
     pub(crate) fn start(election: &Election, cluster: kube::Config) -> Result<Self, Failure> {
         let client = client::connect(cluster).map_err(anyhow::Error::from)?;
         let name = election.lease.name().to_owned();
@@ -248,7 +247,7 @@ impl Running {
         })
     }
 
-    /// Waits until the lease is lost, which is for ever if all goes well.
+    /// Waits until the lease is lost, possibly forever.
     pub(crate) async fn lost(&mut self) -> Failure {
         let ended = match &mut self.ended {
             Some(ended) => ended.await,
@@ -256,16 +255,16 @@ impl Running {
         };
         self.ended = None;
         let holder = match ended {
-            Ok(Ended::Lost { holder }) if !holder.is_empty() => format!("{holder} leads now"),
-            _ => "another may lead now".to_owned(),
+            Ok(Ended::Lost { holder }) if !holder.is_empty() => format!("the leader is {holder}"),
+            _ => "another replica may be the leader".to_owned(),
         };
         Failure::from(anyhow::anyhow!(
-            "the leader election was lost: {holder}; nothing more is written, and this process \
-             ends to start again as a standby"
+            "lost the leader election: {holder}; this process stops writing and exits, to restart as a \
+             standby"
         ))
     }
 
-    /// Gives the lease back, if we have it.
+    /// Releases the lease if this process has it.
     pub(crate) async fn resign(self) {
         self.resign.cancel();
         if let Some(ended) = self.ended {
@@ -274,7 +273,7 @@ impl Running {
     }
 }
 
-/// The name of this host or pod, as others know it.
+/// The host name or pod name, for the identity in the Lease.
 fn host() -> String {
     let from_env = std::env::var("HOSTNAME").ok();
     let from_kernel = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();

@@ -1,4 +1,4 @@
-//! How the process ends: 0 done, 1 an error, 2 wrong usage or configuration.
+//! Exit codes: 0 success, 1 error, 2 wrong usage or configuration.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -6,17 +6,17 @@ use std::process::ExitCode;
 use belayer_controller::config::yaml::one_line;
 use owo_colors::OwoColorize;
 
-/// Why a command did not succeed.
+/// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// Something went wrong on the way: exit code 1.
+    /// An error: exit code 1.
     Error(anyhow::Error),
-    /// What was asked for makes no sense, and nothing has been touched: exit code 2.
+    /// Wrong usage or configuration, before anything was changed: exit code 2.
     Configuration(anyhow::Error),
-    /// An error that the command has told about in its own way: exit code 1, nothing printed.
-    Told,
-    /// The command did what it was asked, and what it found has an exit code of its own, which
-    /// stands in its help; nothing more is printed.
+    /// An error that the command has printed already: exit code 1, prints nothing.
+    Reported,
+    /// The command succeeded, and its finding has an exit code that its help documents; prints
+    /// nothing.
     Found(u8),
 }
 
@@ -29,7 +29,7 @@ impl Failure {
     /// The exit code.
     pub fn code(&self) -> u8 {
         match self {
-            Self::Error(_) | Self::Told => 1,
+            Self::Error(_) | Self::Reported => 1,
             Self::Configuration(_) => 2,
             Self::Found(code) => *code,
         }
@@ -45,16 +45,16 @@ impl From<anyhow::Error> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // With its causes. One error is one line, whatever a library writes.
+            // Prints the causes too; an error is one line even if a library's message has several.
             Self::Error(error) | Self::Configuration(error) => {
                 f.write_str(&one_line(&format!("{error:#}")))
             }
-            Self::Told | Self::Found(_) => f.write_str("see above"),
+            Self::Reported | Self::Found(_) => f.write_str("see above"),
         }
     }
 }
 
-/// How a command ended.
+/// Result of a command.
 #[derive(Debug)]
 pub(crate) struct Outcome(Result<(), Failure>);
 
@@ -63,21 +63,21 @@ impl Outcome {
         Self(result)
     }
 
-    /// Tells the user about a failure and gives the exit code.
+    /// Prints a failure and returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
         let Err(failure) = self.0 else {
             return ExitCode::SUCCESS;
         };
-        if !matches!(failure, Failure::Told | Failure::Found(_)) {
+        if !matches!(failure, Failure::Reported | Failure::Found(_)) {
             anstream::eprintln!("{} {failure}", "error:".red().bold());
         }
         ExitCode::from(failure.code())
     }
 }
 
-/// Prints clap's message: help and version are a success, the rest is wrong usage.
+/// Prints clap's message: help and version succeed, anything else is wrong usage.
 pub(crate) fn print_usage(message: &clap::Error) -> ExitCode {
-    // A closed pipe is no reason to fail: `belayer --help | head`.
+    // A closed pipe is not an error, as in `belayer --help | head`.
     let _ = message.print();
     if message.use_stderr() {
         ExitCode::from(2)
@@ -100,9 +100,9 @@ mod tests {
     }
 
     #[test]
-    fn codes_tell_errors_from_configuration() {
+    fn errors_and_wrong_configuration_have_different_codes() {
         assert_eq!(Failure::from(anyhow::anyhow!("x")).code(), 1);
-        assert_eq!(Failure::Told.code(), 1);
+        assert_eq!(Failure::Reported.code(), 1);
         assert_eq!(Failure::configuration(anyhow::anyhow!("x")).code(), 2);
     }
 }

@@ -1,33 +1,33 @@
-//! Feature gates: what can be switched because it is not stable yet, in Kubernetes' manner.
+//! Feature gates, as in Kubernetes: switches for features that are not stable.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use belayer_controller::config::suggest;
 
-/// What can be switched.
+/// A feature gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Gate {
-    /// A changed configuration file is read again while the process runs.
+    /// Reloads a changed configuration file while the process runs.
     ConfigReload,
-    /// Profiles may have pods deleted whose workflow asks for it.
+    /// Lets profiles delete pods whose workflow requests it.
     PodCleanup,
 }
 
-/// How much a gate can be relied on.
+/// Maturity of a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// May change or go; off unless switched on.
+    /// May change or be removed; off by default.
     Alpha,
-    /// Here to stay in some form; on unless switched off.
+    /// Stays in some form; on by default.
     Beta,
 }
 
 impl Gate {
-    /// All of them, by name.
+    /// All gates, sorted by name.
     pub const ALL: &[Self] = &[Self::ConfigReload, Self::PodCleanup];
 
-    /// Its name.
+    /// Name of the gate.
     pub fn name(self) -> &'static str {
         match self {
             Self::ConfigReload => "ConfigReload",
@@ -35,14 +35,14 @@ impl Gate {
         }
     }
 
-    /// How much it can be relied on.
+    /// Maturity of the feature.
     pub fn stage(self) -> Stage {
         match self {
             Self::ConfigReload | Self::PodCleanup => Stage::Beta,
         }
     }
 
-    /// What it switches, in half a line.
+    /// Short description.
     pub fn about(self) -> &'static str {
         match self {
             Self::ConfigReload => "read a changed configuration file while running",
@@ -64,13 +64,13 @@ impl fmt::Display for Stage {
     }
 }
 
-/// A list of gates that makes no sense.
+/// An invalid list of gates.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GatesError {
     /// No gate has this name.
     #[error("unknown feature gate {name:?}: {}", suggest::way_out(name, &names()))]
     Unknown {
-        /// What was given.
+        /// The given name.
         name: String,
     },
     /// It is not of the form `NAME=true`.
@@ -82,21 +82,21 @@ fn names() -> Vec<&'static str> {
     Gate::ALL.iter().map(|gate| gate.name()).collect()
 }
 
-/// How the gates are set.
+/// Explicitly set gates.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Gates(BTreeMap<Gate, bool>);
 
 impl Gates {
-    /// Whether it is on.
+    /// Whether the gate is on.
     pub fn is_on(&self, gate: Gate) -> bool {
         let set = self.0.get(&gate).copied();
         set.unwrap_or_else(|| gate.is_on_by_default())
     }
 
-    /// Sets one by its name.
+    /// Sets a gate by name.
     ///
     /// # Errors
-    /// If there is none of that name.
+    /// If no gate has this name.
     pub fn set(&mut self, name: &str, on: bool) -> Result<(), GatesError> {
         let gate = Gate::ALL.iter().find(|gate| gate.name() == name);
         let gate = gate.ok_or_else(|| GatesError::Unknown {
@@ -106,10 +106,10 @@ impl Gates {
         Ok(())
     }
 
-    /// Sets those of a list, as `--feature-gates` has them: `A=true`, `B=false`.
+    /// Sets the gates of a list such as that of `--feature-gates`: `A=true`, `B=false`.
     ///
     /// # Errors
-    /// If an item is not of that form, or there is no such gate.
+    /// If an item has another form, or names no gate.
     pub fn set_all<S: AsRef<str>>(&mut self, items: &[S]) -> Result<(), GatesError> {
         for item in items.iter().map(|item| item.as_ref().trim()) {
             let form = || GatesError::Form(item.to_owned());
@@ -122,7 +122,7 @@ impl Gates {
 }
 
 impl fmt::Display for Gates {
-    /// Every gate and how it is set: `A=true (beta)`.
+    /// Every gate with its value: `A=true (beta)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, gate) in Gate::ALL.iter().enumerate() {
             let comma = if index == 0 { "" } else { ", " };
@@ -133,7 +133,7 @@ impl fmt::Display for Gates {
     }
 }
 
-/// The help of `--feature-gates`, with every gate, its stage and what it switches.
+/// The help of `--feature-gates`: every gate, its stage and its description.
 pub(crate) fn help() -> String {
     let gates = Gate::ALL.iter().map(|gate| {
         let (name, on, stage) = (gate.name(), gate.is_on_by_default(), gate.stage());
@@ -149,7 +149,7 @@ mod tests {
     use rstest::rstest;
 
     #[test]
-    fn what_is_said_last_counts_and_the_rest_has_its_default() {
+    fn the_last_setting_takes_precedence_over_the_default() {
         let mut gates = Gates::default();
         assert!(gates.is_on(Gate::ConfigReload));
         gates
@@ -182,7 +182,7 @@ mod tests {
         "invalid feature gate \"ConfigReload=yes\": write NAME=true or NAME=false"
     )]
     #[case("", "invalid feature gate \"\": write NAME=true or NAME=false")]
-    fn what_makes_no_sense_is_refused(#[case] item: &str, #[case] says: &str) {
+    fn invalid_items_are_rejected(#[case] item: &str, #[case] says: &str) {
         let error = Gates::default().set_all(&[item]).unwrap_err();
         assert_eq!(error.to_string(), says);
     }

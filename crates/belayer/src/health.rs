@@ -1,4 +1,4 @@
-//! How the process is doing: what `/livez` and `/readyz` answer.
+//! Health of the process: the state behind `/livez` and `/readyz`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,11 +11,11 @@ use belayer_core::workqueue::WorkQueue;
 
 use crate::server::Health;
 
-/// A worker that has been on one key for so long is wedged: every request it may wait for has a
+/// A worker that has processed one key for longer is stuck: every request it may wait for has a
 /// shorter deadline.
 const WEDGED_AFTER: Duration = Duration::from_secs(600);
 
-/// Looks at queues and informers.
+/// Collects the health of queues and informers.
 #[derive(Debug, Default)]
 pub struct Vitals {
     informers: Vec<WatchedInformer>,
@@ -35,47 +35,47 @@ struct WatchedWorkers {
     progress: Arc<Progress>,
 }
 
-/// How far the workers of one queue are.
+/// State of the workers of one queue.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Their caches are full.
+    /// Their caches are synced.
     ready: AtomicBool,
-    /// They work.
+    /// They have started.
     working: AtomicBool,
 }
 
-/// Whether the process can do its work without an informer.
+/// Whether the process needs an informer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needed {
-    /// Not ready before its first list.
+    /// The process is not ready before its first list.
     Yes,
-    /// Its kind may not be served at all, such as that of a CRD that is not installed.
+    /// The API server may not serve the kind, for example if its CRD is not installed.
     No,
 }
 
-/// Tells that the workers of one queue have started.
+/// Reports the start of the workers of one queue.
 #[derive(Debug)]
 pub struct Started(Arc<Progress>);
 
 impl Started {
-    /// They could: all they need is there. A standby gets no further, and is ready.
+    /// Reports that their caches are synced. A standby stays in this state, and is ready.
     pub fn are_ready(&self) {
         self.0.ready.store(true, Ordering::Release);
     }
 
-    /// They have.
-    pub fn tell(&self) {
+    /// Reports that they have started.
+    pub fn have_started(&self) {
         self.0.working.store(true, Ordering::Release);
     }
 }
 
 impl Vitals {
-    /// Looks at an informer.
+    /// Adds an informer.
     pub fn informer(&mut self, seen: Seen, needed: Needed) {
         self.informers.push(WatchedInformer { seen, needed });
     }
 
-    /// Looks at the workers of a queue.
+    /// Adds the workers of a queue.
     pub fn workers(&mut self, name: &'static str, queue: WorkQueue<ObjectKey>) -> Started {
         let progress = Arc::new(Progress::default());
         self.workers.push(WatchedWorkers {
@@ -88,7 +88,7 @@ impl Vitals {
 }
 
 impl Vitals {
-    /// Whether workers have started, as those of a leader have.
+    /// Whether workers have started, which they do on the leader only.
     pub fn is_working(&self) -> bool {
         let mut workers = self.workers.iter();
         workers.any(|workers| workers.progress.working.load(Ordering::Acquire))
@@ -116,7 +116,7 @@ impl Health for Vitals {
             .iter()
             .filter(|workers| workers.queue.snapshot().longest > WEDGED_AFTER)
             .map(|workers| format!("a worker of {}", workers.name));
-        // Informers end with the process; one that has ended before leaves everybody blind.
+        // An informer stops only with the process; if it stopped earlier its caches are stale.
         let informers = self
             .informers
             .iter()

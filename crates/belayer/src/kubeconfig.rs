@@ -1,4 +1,4 @@
-//! Which cluster, and as whom.
+//! Finds the cluster to connect to, and the credentials.
 
 use std::path::{Path, PathBuf};
 
@@ -8,12 +8,12 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use belayer_controller::config::yaml::{self, one_line};
 
-/// What the process was started with, as far as it tells where the cluster is.
+/// Environment of the process that can name a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sources {
-    /// The files of `$KUBECONFIG`, in order; the first that says something counts.
+    /// The files of `$KUBECONFIG`, in order; the first value of a setting takes precedence.
     pub kubeconfig: Vec<PathBuf>,
-    /// `~/.kube/config`, if there is a home.
+    /// `~/.kube/config`, if there is a home directory.
     pub home: Option<PathBuf>,
     /// Whether this is a pod with a service account.
     pub in_cluster: InCluster,
@@ -24,15 +24,15 @@ pub struct Sources {
 /// Whether the process runs in a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum InCluster {
-    /// It does: `KUBERNETES_SERVICE_HOST` is set.
+    /// Yes: `KUBERNETES_SERVICE_HOST` is set.
     Yes,
-    /// It does not.
+    /// No.
     #[default]
     No,
 }
 
 impl Sources {
-    /// As the environment says.
+    /// Reads the environment.
     pub fn from_env() -> Self {
         let kubeconfig = std::env::var_os("KUBECONFIG").unwrap_or_default();
         Self {
@@ -51,59 +51,63 @@ impl Sources {
     }
 }
 
-/// Why there is no cluster to talk to.
+/// Why no cluster can be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KubeconfigError {
-    /// Nothing says where the cluster is.
-    #[error("no cluster is named: give --kubeconfig, set KUBECONFIG, or run in a pod")]
+    /// Nothing names a cluster.
+    #[error("no cluster configured: pass --kubeconfig, set KUBECONFIG, or run in a pod")]
     Nowhere,
     /// A file cannot be read.
-    #[error("{}: cannot be read: {reason}", file.display())]
+    #[error("cannot read {}: {reason}", file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         reason: std::io::Error,
     },
-    /// A file is no kubeconfig.
+    /// A file is not a kubeconfig.
     #[error("{place}: {message}")]
     Malformed {
-        /// The file, with the line if it is known.
+        /// The file, with the line if known.
         place: String,
-        /// What is wrong.
+        /// Cause.
         message: String,
     },
-    /// The context asked for does not exist.
-    #[error("{files}: unknown context {context:?}; the contexts are {known}")]
+    /// The requested context does not exist.
+    #[error("{files}: unknown context {context:?} (contexts: {known})")]
     UnknownContext {
-        /// The files read.
+        /// The files that were read.
         files: String,
         /// The context.
         context: String,
-        /// Those there are.
+        /// The existing contexts.
         known: String,
     },
-    /// None was asked for and none is current.
-    #[error("{files}: no context is current: give --context, or set one with kubectl config")]
+    /// No context is requested and none is current.
+    #[error(
+        "{files}: no current context: pass --context, or set one with kubectl config use-context"
+    )]
     NoContext {
-        /// The files read.
+        /// The files that were read.
         files: String,
     },
-    /// A pod without a service account's files.
-    #[error("this pod has no usable service account: {0}; give --kubeconfig otherwise")]
+    /// The service account files of the pod are missing or invalid.
+    #[error(
+        "this pod has no usable service account: {0}; pass --kubeconfig to use another cluster"
+    )]
     InCluster(String),
-    /// What the file says cannot be used: a certificate, an address.
+    /// A setting of the file is invalid: a certificate, an address.
     #[error("{files}: {message}")]
     Unusable {
-        /// The files read, or the service account.
+        /// The files that were read, or the service account.
         files: String,
-        /// What is wrong.
+        /// Cause.
         message: String,
     },
 }
 
-/// Finds the cluster: the file that a flag names, `$KUBECONFIG`, the cluster that the process
-/// runs in, `~/.kube/config`; the first that is there. A context is looked for in files only.
+/// Finds the cluster: the file of the flag, `$KUBECONFIG`, the cluster that the process runs in,
+/// `~/.kube/config`; the first that exists. A context is looked up in files only.
 ///
 /// # Errors
 /// If there is none, or it cannot be used.
@@ -115,8 +119,8 @@ pub async fn load(
     let (config, files) = match files(file, context, sources) {
         Some(files) => from_files(&files, context).await?,
         None if sources.in_cluster == InCluster::Yes => {
-            let config =
-                Config::incluster().map_err(|error| KubeconfigError::InCluster(told(&error)))?;
+            let config = Config::incluster()
+                .map_err(|error| KubeconfigError::InCluster(with_causes(&error)))?;
             (config, "the service account".to_owned())
         }
         None => return Err(KubeconfigError::Nowhere),
@@ -126,14 +130,13 @@ pub async fn load(
     Ok(config)
 }
 
-/// kube repeats any request on 429, 503 and 504 unless it is told not to; here the queue backs
-/// off.
+/// Disables kube's retries of requests on 429, 503 and 504: the workqueue backs off instead.
 fn without_retries(mut config: Config) -> Config {
     config.default_retry = false;
     config
 }
 
-/// The files to read; `None` if the process is to use its pod's service account.
+/// The files to read; `None` to use the pod's service account.
 fn files(file: Option<&Path>, context: Option<&str>, sources: &Sources) -> Option<Vec<PathBuf>> {
     if let Some(file) = file {
         return Some(vec![file.to_owned()]);
@@ -162,7 +165,7 @@ async fn from_files(
     let named = named.join(", ");
     let unusable = |error: &dyn std::error::Error| KubeconfigError::Unusable {
         files: named.clone(),
-        message: told(error),
+        message: with_causes(error),
     };
     let mut merged = Kubeconfig::default();
     for file in files {
@@ -214,7 +217,7 @@ fn read(file: &Path) -> Result<Kubeconfig, KubeconfigError> {
     if matches!(bytes.as_slice(), [0xFF, 0xFE, ..] | [0xFE, 0xFF, ..]) && bytes.len() % 2 == 1 {
         return Err(KubeconfigError::Malformed {
             place: file.display().to_string(),
-            message: "no kubeconfig: the file is cut off".to_owned(),
+            message: "invalid kubeconfig: the file is truncated".to_owned(),
         });
     }
     Kubeconfig::read_from(file).map_err(|error| match error {
@@ -229,17 +232,17 @@ fn read(file: &Path) -> Result<Kubeconfig, KubeconfigError> {
                 .unwrap_or_default();
             KubeconfigError::Malformed {
                 place: format!("{}{line}", file.display()),
-                message: format!("no kubeconfig: {}", problem.message),
+                message: format!("invalid kubeconfig: {}", problem.message),
             }
         }
         other => KubeconfigError::Malformed {
             place: file.display().to_string(),
-            message: told(&other),
+            message: with_causes(&other),
         },
     })
 }
 
-/// Whether a client can be built. A credential plugin is a command; it is not run just to see.
+/// Checks that a client can be built. Does not run a credential plugin.
 fn usable(config: &Config) -> Result<(), String> {
     if !matches!(config.cluster_url.scheme_str(), Some("http" | "https")) {
         return Err(format!(
@@ -252,15 +255,15 @@ fn usable(config: &Config) -> Result<(), String> {
     }
     ClientBuilder::try_from(config.clone())
         .map(drop)
-        .map_err(|error| told(&error))
+        .map_err(|error| with_causes(&error))
 }
 
-fn told(error: &dyn std::error::Error) -> String {
+fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
         let more = error.to_string();
-        // Many libraries repeat the cause in their own message.
+        // Many libraries repeat the cause in their message.
         if !text.contains(&more) {
             text = format!("{text}: {more}");
         }

@@ -1,4 +1,4 @@
-//! The edge of Belayer: arguments, configuration, endpoints, and the wiring of its components.
+//! The binary: arguments, configuration, endpoints, and the start of the controllers.
 #![doc = include_str!("../README.md")]
 
 pub mod arguments;
@@ -40,7 +40,7 @@ use exit::{Failure, Outcome};
 use kubeconfig::Sources;
 use options::RunOptions;
 
-/// Runs the command that the arguments of the process name.
+/// Runs the command that the process's arguments name.
 pub fn main() -> ExitCode {
     let cli = match parse() {
         Ok(cli) => cli,
@@ -79,25 +79,27 @@ fn start(cli: Cli) -> Result<(), Failure> {
         .build()
         .map_err(anyhow::Error::from)?;
     let result = runtime.block_on(command(cli));
-    // What still runs after a clean stop (a look-up of a name, say) must not keep the process.
+    // Tasks that still run after a clean stop, such as a DNS lookup, must not delay the exit.
     runtime.shutdown_background();
     result
 }
 
-/// How many threads work: one for each processor, 4 at most, or what `TOKIO_WORKER_THREADS` says.
-/// Belayer waits for the API server most of the time, and on a large node a thread for each processor
-/// would only cost memory. A second one keeps a release from waiting behind a long stretch of the
-/// watch: `cargo xtask bench latency` tells them apart.
+/// Number of worker threads: one per processor, at most 4, or `TOKIO_WORKER_THREADS`. Belayer waits for the
+/// API server most of the time, and one thread per processor of a large node would only cost memory. The
+/// second thread lets a release proceed while the first one decodes a long watch batch: see
+/// `cargo xtask bench latency`.
 fn threads() -> usize {
-    let told = std::env::var("TOKIO_WORKER_THREADS").ok();
-    let told = told.and_then(|told| told.parse().ok()).filter(|n| *n > 0);
-    told.unwrap_or_else(|| {
+    let from_env = std::env::var("TOKIO_WORKER_THREADS").ok();
+    let from_env = from_env
+        .and_then(|from_env| from_env.parse().ok())
+        .filter(|n| *n > 0);
+    from_env.unwrap_or_else(|| {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         processors.min(4)
     })
 }
 
-/// What `belayer crds` prints: one YAML document per kind that this build knows.
+/// The output of `belayer crds`: one YAML document per kind of this build.
 fn crds() -> anyhow::Result<String> {
     let mut documents = Vec::new();
     for crd in controllers::CONTROLLERS.iter().flat_map(|one| one.crds) {
@@ -162,10 +164,9 @@ async fn command(cli: Cli) -> Result<(), Failure> {
 mod tests {
     use serde_json::Value;
 
-    /// Whoever changes the type sees here that the manifest is to be printed anew:
-    /// `belayer crds` prints it.
+    /// A failure means that the manifest must be regenerated with `belayer crds`.
     #[test]
-    fn the_manifest_of_the_outcomes_is_what_crds_prints() {
+    fn the_podoutcome_manifest_is_the_output_of_crds() {
         let manifest = include_str!("../../../deploy/manifests/podoutcome-crd.yaml");
         let deployed: Value = serde_saphyr::from_str(manifest).unwrap();
         let printed = super::crds().unwrap();
@@ -177,7 +178,7 @@ mod tests {
 
     #[cfg(feature = "pod-recreation")]
     #[test]
-    fn crds_prints_every_kind_of_this_build_as_a_document_of_its_own() {
+    fn crds_prints_one_document_per_kind() {
         let printed = super::crds().unwrap();
         let kinds: Vec<String> = printed
             .split("---\n")

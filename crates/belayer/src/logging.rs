@@ -1,4 +1,4 @@
-//! Logs: one line per thing that happened, on standard error.
+//! Logs: one line per event, on standard error.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -12,7 +12,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::traces::Traces;
 
-/// Logging, the same for every command.
+/// Logging flags of every command.
 #[derive(Debug, Clone, Default, Args)]
 pub struct LogArguments {
     /// Format of log lines [default: text]
@@ -40,7 +40,7 @@ pub struct LogArguments {
     pub log_level: Option<Levels>,
 }
 
-/// How a line looks.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum LogFormat {
     /// Human-readable text.
@@ -50,18 +50,18 @@ pub enum LogFormat {
     Json,
 }
 
-/// How much is logged.
+/// Log level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LevelName {
     /// Nothing.
     Off,
-    /// What needs somebody.
+    /// Errors that require action.
     Error,
-    /// What may need somebody.
+    /// Conditions that may require action.
     Warn,
-    /// What was done.
+    /// Actions of the process.
     Info,
-    /// Why it was done.
+    /// Reasons of the actions.
     Debug,
     /// Every step.
     Trace,
@@ -87,7 +87,7 @@ pub struct Levels {
     targets: Vec<(String, LevelName)>,
 }
 
-/// An item of `--log-level` that is neither of its two forms.
+/// An item of `--log-level` that has neither form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "invalid log level {0:?}: use LEVEL or TARGET=LEVEL, where LEVEL is off, error, warn, info, debug or trace"
@@ -125,7 +125,7 @@ fn is_target(text: &str) -> bool {
 impl Levels {
     fn filter(&self, default: LevelName) -> Targets {
         let all = self.all.unwrap_or(default);
-        // It reports every request that fails, without saying which. We do, and say what follows.
+        // kube_client logs every failed request without naming it. Belayer logs failures itself.
         let client = match all {
             LevelName::Debug | LevelName::Trace => all,
             _ => LevelName::Off,
@@ -153,14 +153,14 @@ impl fmt::Display for Levels {
     }
 }
 
-/// Starts logging. `default` is the level of everything that the user said nothing about.
+/// Starts logging. `default` is the level unless the user sets one.
 ///
-/// In a process that logs already, nothing happens.
+/// Does nothing in a process that logs already.
 pub fn init(arguments: &LogArguments, default: LevelName) {
     init_with(arguments, default, &Traces::off());
 }
 
-/// The same where spans may go to a collector.
+/// Starts logging, and sends spans to a collector if traces are on.
 pub fn init_with(arguments: &LogArguments, default: LevelName, traces: &Traces) {
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let lines = match arguments.log_format.unwrap_or_default() {
@@ -173,7 +173,7 @@ pub fn init_with(arguments: &LogArguments, default: LevelName, traces: &Traces) 
     };
     let levels = arguments.log_level.clone().unwrap_or_default();
     let lines = lines.with_filter(without_spans(levels.filter(default)));
-    // An absent layer would count as one that wants to see every span of every library.
+    // An absent layer would enable every span of every library.
     let _ = match traces.layer() {
         Some(traces) => tracing_subscriber::registry()
             .with(lines)
@@ -183,11 +183,10 @@ pub fn init_with(arguments: &LogArguments, default: LevelName, traces: &Traces) 
     };
 }
 
-/// Lines carry what they say themselves. Spans are for a collector; before every line they would
-/// say it all again.
+/// Log lines contain their fields; spans are for the collector only, so lines omit them.
 fn without_spans<S>(filter: Targets) -> impl Filter<S> {
-    // Without the hint nothing would bound the levels: every call of `trace!` in every library
-    // would be asked about, one by one.
+    // Without the hint the maximum level is unbounded, and every `trace!` of every library would be
+    // evaluated.
     let events = filter_fn(|metadata| metadata.is_event()).with_max_level_hint(LevelFilter::TRACE);
     FilterExt::<S>::and(filter, events)
 }
@@ -225,7 +224,7 @@ mod tests {
     #[case("belayer_core=loud")]
     #[case("=info")]
     #[case("a b=info")]
-    fn what_is_no_level_is_refused(#[case] text: &str) {
+    fn invalid_levels_are_rejected(#[case] text: &str) {
         let error = text.parse::<Levels>().unwrap_err().to_string();
         assert!(error.contains("TARGET=LEVEL"), "{error}");
     }
@@ -263,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_reads_is_not_made() {
+    fn spans_without_a_collector_are_disabled() {
         let filter = Levels::default().filter(LevelName::Warn);
         let lines = tracing_subscriber::fmt::layer().with_writer(std::io::sink);
         let subscriber =
@@ -278,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_says_how_much_unless_the_user_does() {
+    fn the_users_level_takes_precedence_over_the_commands() {
         let enabled = |levels: Levels, default: LevelName| {
             levels.filter(default).would_enable("belayer", &Level::INFO)
         };

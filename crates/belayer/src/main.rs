@@ -1,4 +1,4 @@
-//! The `belayer` binary: everything is in the library beside it.
+//! The `belayer` binary; the code is in the library.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Completions and manual pages, and what the program is called.
+//! Shell completions, manual pages, and the name of the program in both.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use clap_complete::Shell;
 
 use crate::exit::Failure;
 
-/// The file name under which kubectl finds this program as a plugin.
+/// File name under which kubectl finds this program as a plugin.
 const PLUGIN: &str = "kubectl-belayer";
 
 pub(crate) const COMPLETIONS_HELP: &str = "\
@@ -38,8 +38,8 @@ pub struct ManArguments {
     pub dir: Option<PathBuf>,
 }
 
-/// The command line, named as it was called: installed as `kubectl-belayer` it is a plugin, and
-/// its usage and examples say `kubectl belayer`.
+/// The command line with the name it was called by: installed as `kubectl-belayer` it is a plugin, and its
+/// usage and examples print `kubectl belayer`.
 pub fn command(command: Command, called: Option<&Path>) -> Command {
     let is_plugin = called
         .and_then(Path::file_stem)
@@ -51,7 +51,7 @@ pub fn command(command: Command, called: Option<&Path>) -> Command {
     }
 }
 
-/// Examples are there to be copied.
+/// Rewrites the examples so that they can be copied.
 fn as_plugin(command: Command) -> Command {
     let examples = command.get_after_help().map(|help| {
         let lines = help.to_string();
@@ -71,19 +71,19 @@ fn as_plugin(command: Command) -> Command {
     command.mut_subcommands(as_plugin)
 }
 
-/// Prints the script that completes commands and flags.
+/// Prints the completion script of a shell.
 pub fn completions(arguments: &CompletionsArguments, mut command: Command) {
     let mut script = Vec::new();
     clap_complete::generate(arguments.shell, &mut command, "belayer", &mut script);
-    // A closed pipe is no reason to fail.
+    // A closed pipe is not an error.
     let _ = std::io::stdout().write_all(&script);
 }
 
-/// Prints the first page, or writes all of them.
+/// Prints the first manual page, or writes all of them into a directory.
 ///
 /// # Errors
 ///
-/// When the directory cannot be written to.
+/// If the directory cannot be written to.
 pub fn man(arguments: &ManArguments, command: Command) -> Result<(), Failure> {
     let Some(dir) = &arguments.dir else {
         let mut page = Vec::new();

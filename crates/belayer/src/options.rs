@@ -1,4 +1,4 @@
-//! What `run` is to do: arguments and configuration, read and checked.
+//! Options of `run`: arguments and configuration, read and checked.
 
 pub mod arguments;
 
@@ -18,65 +18,65 @@ use crate::kubeconfig::Sources;
 use crate::options::arguments::RunArguments;
 use crate::server::BindAddress;
 
-/// What `belayer run` is to do.
+/// Options of `belayer run`.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
-    /// The cluster, and who we are there.
+    /// The cluster and the credentials.
     pub cluster: kube::Config,
-    /// What is to be done there.
+    /// The checked settings.
     pub settings: Settings,
-    /// The arguments, for when the file is read again.
+    /// The arguments, for a reload of the file.
     pub arguments: RunArguments,
     /// The configuration file.
     pub source: Source,
 }
 
-/// Everything that arguments and configuration say about what is to be done.
+/// Settings from arguments and configuration.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Belayer's own namespace.
     pub namespace: String,
     /// The controllers that run.
     pub controllers: Controllers,
-    /// Whether anything is sent that changes the cluster.
+    /// Whether writes are sent.
     pub dry_run: bool,
-    /// What is switched on that is not stable.
+    /// The feature gates.
     pub gates: Gates,
-    /// The leader election, if there is one.
+    /// The leader election, if it is on.
     pub election: Option<Election>,
-    /// Bounds of requests.
+    /// Limits of requests.
     pub limits: Limits,
-    /// Where metrics and health are served.
+    /// Address of metrics and health.
     pub metrics_bind_address: BindAddress,
-    /// Where `/debug/holds` is served.
+    /// Address of `/debug/holds`.
     pub debug_bind_address: BindAddress,
-    /// What those that run do.
+    /// The configured controllers.
     pub components: Components,
 }
 
-/// How much may be asked of the API server.
+/// Limits of requests to the API server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Requests per second, releases apart.
+    /// Requests per second, not counting releases.
     pub qps: u32,
-    /// Requests that may go at once after a pause, releases apart.
+    /// Burst of requests after a pause, not counting releases.
     pub burst: u32,
-    /// Releases under way at once.
+    /// Concurrent releases.
     pub concurrent_releases: usize,
 }
 
-/// Where metrics and health are served, unless told otherwise.
+/// Default address of metrics and health.
 const METRICS: BindAddress = BindAddress::Every(8080);
 
-/// Where `/debug/holds` is served, unless told otherwise.
+/// Default address of `/debug/holds`.
 const DEBUG: BindAddress =
     BindAddress::One(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8081)));
 
 impl RunOptions {
-    /// Reads what the arguments name, and checks all of it before anything is touched.
+    /// Reads and checks arguments and configuration before anything is changed.
     ///
     /// # Errors
-    /// Wrong usage or configuration, as one line that says what to change.
+    /// Wrong usage or configuration, as a one-line message that names the correction.
     pub async fn resolve(
         arguments: RunArguments,
         source: Source,
@@ -94,11 +94,11 @@ impl RunOptions {
 }
 
 impl Settings {
-    /// What arguments and file say together: a flag counts more than its variable, and that more
-    /// than the file.
+    /// Merges arguments and file: a flag takes precedence over its environment variable, and that over the
+    /// file.
     ///
     /// # Errors
-    /// Wrong usage or configuration, as one line that says what to change.
+    /// Wrong usage or configuration, as a one-line message that names the correction.
     pub fn resolve(
         arguments: &RunArguments,
         source: &Source,
@@ -119,7 +119,7 @@ impl Settings {
             controllers,
             dry_run,
             gates,
-            // A Lease is a write as well.
+            // Updating a Lease is a write as well.
             election: election.filter(|_| !dry_run),
             limits: limits(arguments, source)?,
             metrics_bind_address: endpoint(&arguments.metrics_bind_address, metrics, METRICS),
@@ -129,7 +129,7 @@ impl Settings {
     }
 }
 
-/// What each controller does: a flag takes precedence over the file.
+/// The configured controllers: a flag takes precedence over the file.
 fn components(
     arguments: &RunArguments,
     source: &Source,
@@ -166,7 +166,7 @@ fn components(
     Ok(components)
 }
 
-/// Whether a controller uses nothing that a feature gate switches off.
+/// Checks that a controller uses no feature that a feature gate switches off.
 fn allowed_by(gates: &Gates, source: &Source, one: &dyn Configured) -> Result<(), Failure> {
     for used in one.gated() {
         let gate = Gate::ALL.iter().find(|gate| gate.name() == used.gate);
@@ -174,7 +174,7 @@ fn allowed_by(gates: &Gates, source: &Source, one: &dyn Configured) -> Result<()
             continue;
         }
         let message = format!(
-            "needs the feature gate {0}, which is switched off: remove the key, or --feature-gates={0}=true",
+            "requires the feature gate {0}, which is off: remove the key, or set --feature-gates={0}=true",
             used.gate
         );
         return Err(Failure::configuration(source.error(used.key, message)));
@@ -193,7 +193,7 @@ fn limits(arguments: &RunArguments, source: &Source) -> Result<Limits, Failure> 
 }
 
 fn controllers(arguments: &RunArguments, source: &Source) -> Result<Controllers, Failure> {
-    let (controllers, said) = match (&arguments.controllers, &source.config.controllers) {
+    let (controllers, key) = match (&arguments.controllers, &source.config.controllers) {
         (Some(list), _) => {
             let wrong = |error| anyhow::anyhow!("--controllers: {error}");
             let read = Controllers::parse(list).map_err(wrong);
@@ -213,11 +213,8 @@ fn controllers(arguments: &RunArguments, source: &Source) -> Result<Controllers,
         return Ok(controllers);
     }
     let known: Vec<_> = built().collect();
-    let message = format!(
-        "no controller is left to run; the controllers are {}",
-        known.join(", ")
-    );
-    Err(match said {
+    let message = format!("no controller runs (controllers: {})", known.join(", "));
+    Err(match key {
         Some(key) => Failure::configuration(source.error(key, message)),
         None => Failure::configuration(anyhow::anyhow!("--controllers: {message}")),
     })
@@ -255,7 +252,7 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
 
-    /// The finalizers that are removed, with these arguments.
+    /// The finalizers that are removed with these arguments.
     fn off(arguments: &[&str]) -> Vec<&'static str> {
         let all = ["belayer", "run"].iter().chain(arguments);
         let Command::Run(arguments) = Cli::try_parse_from(all).unwrap().command else {
@@ -269,7 +266,7 @@ mod tests {
     const HOLD_PVCS: &str = "--pvc-protection-finalizer=belayer.dev/pvc-protection";
 
     #[test]
-    fn what_does_not_run_is_drained_and_nothing_else() {
+    fn finalizers_of_controllers_that_do_not_run_are_removed() {
         assert!(off(&[HOLD_PVCS]).is_empty());
         assert_eq!(
             off(&[HOLD_PVCS, "--controllers=*,-pvc-protection"]),
@@ -278,16 +275,16 @@ mod tests {
         assert!(!off(&["--controllers=pod-finalizer"]).contains(&names::POD_STATUS_HOLD));
     }
 
-    /// Row A18: what an earlier configuration added goes, though the controller runs.
+    /// A18: finalizers of an earlier configuration are removed although the controller runs.
     #[test]
-    fn a18_claims_are_let_go_where_belayer_only_advises() {
+    fn a18_pvcs_are_released_if_belayer_only_advises() {
         assert_eq!(off(&[]), [names::PVC_PROTECTION_HOLD]);
         assert!(off(&["--on-disable=keep"]).is_empty());
     }
 
-    /// Kubernetes' own finalizer is handed over, not removed.
+    /// The finalizer of Kubernetes is handed over, not removed.
     #[test]
-    fn what_kubernetes_own_controller_takes_off_is_none_of_it() {
+    fn the_finalizer_of_kubernetes_is_not_removed() {
         let replacing = "--pvc-protection-finalizer=kubernetes.io/pvc-protection";
         let off = off(&[replacing, "--controllers=pod-finalizer"]);
         assert!(!off.contains(&names::KUBERNETES_PVC_PROTECTION), "{off:?}");

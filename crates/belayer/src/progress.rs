@@ -1,4 +1,4 @@
-//! How far long work is: a bar on a terminal; elsewhere a line now and then.
+//! Progress of a long command: a bar on a terminal, otherwise a line at intervals.
 
 use std::io::IsTerminal as _;
 use std::sync::Mutex;
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Without a terminal, a line at most so often.
+/// Least time between two lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// A bar on standard error, if that is a terminal.
@@ -20,23 +20,23 @@ pub(crate) fn bar_on_stderr(template: &str) -> Option<ProgressBar> {
     Some(bar)
 }
 
-/// Says when the next line is due.
+/// Tracks when the next line is due.
 pub(crate) struct Lines(Mutex<Instant>);
 
 impl Lines {
-    /// The first line comes after the first pause: what is quick is told by its result.
+    /// The first line is due after one interval, so that a quick command prints none.
     pub(crate) fn from_now() -> Self {
         Self(Mutex::new(Instant::now()))
     }
 
-    /// Whether one is due. Whoever is told so writes it.
+    /// Whether a line is due; the caller that gets `true` must print it.
     pub(crate) fn due(&self) -> bool {
-        let Ok(mut told) = self.0.lock() else {
+        let Ok(mut last_line) = self.0.lock() else {
             return false;
         };
-        let due = told.elapsed() >= LINE_EVERY;
+        let due = last_line.elapsed() >= LINE_EVERY;
         if due {
-            *told = Instant::now();
+            *last_line = Instant::now();
         }
         due
     }

@@ -1,4 +1,4 @@
-//! The server that a command talks to: a command that waits for it says so (L6).
+//! The server that a command connects to; a command that waits for it reports that (L6).
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use belayer_inspect::reader::{Reader, Trouble};
 
 use crate::exit::Failure;
 
-/// A server that has not answered within this time is reported.
+/// Time without a response after which the server is reported.
 const REPORTED: Duration = Duration::from_millis(1500);
 
-/// A command that only reads gives up if there is no first answer within this time.
+/// Time without a first response after which a command that only reads gives up.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
-/// It gives up if the server has answered before and then does not for this time. That is twice the
-/// timeout of one request, because a single API that hangs must not end the command.
+/// Time after which it gives up if the server has responded before: twice the timeout of a request, because
+/// a single API that hangs must not end the command.
 const NO_ANSWER: Duration = Duration::from_secs(120);
 
-/// A server, named by its address.
+/// A server and its address.
 #[derive(Debug, Clone)]
 pub(crate) struct Server {
     address: String,
 }
 
 impl Server {
-    /// The server of a kubeconfig.
+    /// The server of a client configuration.
     pub(crate) fn of(config: &Config) -> Self {
         let address = config.cluster_url.to_string();
         Self {
@@ -34,19 +34,19 @@ impl Server {
         }
     }
 
-    /// The failure of a command that cannot go on without the request that failed.
+    /// The failure of a command that needs the failed request.
     pub(crate) fn failed(&self, error: &RequestError) -> Failure {
         Failure::Error(anyhow::anyhow!(Trouble::from(error).at(&self.address)))
     }
 
-    /// The failure of a command whose server did not answer for this time.
+    /// The failure of a command whose server did not respond for this time.
     pub(crate) fn silent(&self, trouble: Option<&Trouble>, waited: Duration) -> Failure {
         let waited = belayer_core::duration::format(waited);
         Failure::Error(match trouble {
             Some(trouble) => {
                 anyhow::anyhow!("{}; gave up after {waited}", trouble.at(&self.address))
             }
-            None => anyhow::anyhow!("cannot reach {}: no answer within {waited}", self.address),
+            None => anyhow::anyhow!("cannot reach {}: no response within {waited}", self.address),
         })
     }
 
@@ -54,11 +54,11 @@ impl Server {
     pub(crate) fn report(&self, trouble: Option<&Trouble>) {
         match trouble {
             Some(trouble) => anstream::eprintln!("{}; trying again", trouble.at(&self.address)),
-            None => anstream::eprintln!("cannot reach {} yet: no answer", self.address),
+            None => anstream::eprintln!("cannot reach {} yet: no response", self.address),
         }
     }
 
-    /// Runs `work`, which reads by `reader`. Ends early if the server does not answer.
+    /// Runs `work`, which uses `reader`. Ends early if the server does not respond.
     pub(crate) async fn ask<T>(
         &self,
         reader: &Reader,

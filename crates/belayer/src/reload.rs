@@ -1,10 +1,9 @@
-//! A configuration file that changes while the process runs.
+//! Reload of the configuration file while the process runs.
 //!
-//! What it says about the controllers and the limits takes effect at once: a second set of
-//! controllers fills its caches beside the first, which then finishes what it has in flight and
-//! hands over, so that nothing stands still meanwhile. The lease, the endpoints and the process
-//! itself stay. What takes effect only with the next start is named in a warning. A file that
-//! cannot be used changes nothing.
+//! Changes of controllers and limits take effect at once: a second set of controllers fills its caches, then
+//! the first set finishes its work in flight and the second one takes over, so that work continues during
+//! the reload. The lease, the endpoints and the process stay. A warning names changes that take effect only
+//! after a restart. An invalid file changes nothing.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,24 +15,24 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use crate::config::keys::{self, Reload};
 use crate::config::{ConfigError, Set, Source};
 
-/// How often the file is looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Interval at which the file is read.
+const READ_EVERY: Duration = Duration::from_secs(5);
 
-/// A file that is being written is looked at again after this time: what it says counts once it
-/// says the same twice.
-const SETTLES_WITHIN: Duration = Duration::from_millis(500);
+/// Delay before a changed file is read again: it is applied once two reads are equal, because it may be in
+/// the middle of a write.
+const SETTLES_AFTER: Duration = Duration::from_millis(500);
 
-/// What a new file changes.
+/// Differences between two files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
     /// Keys that take effect at once.
     pub live: Vec<String>,
-    /// Keys that take effect with the next start.
+    /// Keys that take effect after a restart.
     pub restart: Vec<String>,
 }
 
 impl Changes {
-    /// What is different between two documents.
+    /// Compares two documents.
     pub fn between(old: &Source, new: &Source) -> Self {
         let mut paths = Vec::new();
         differences("", old.value(), new.value(), &mut paths);
@@ -49,13 +48,13 @@ impl Changes {
         changes
     }
 
-    /// Whether nothing is different.
+    /// Whether there is no difference.
     pub fn is_empty(&self) -> bool {
         self.live.is_empty() && self.restart.is_empty()
     }
 }
 
-/// Collects the keys whose values differ; lists are compared as a whole. What is left out is its
+/// Collects the keys whose values differ. Lists are compared as a whole; an omitted key has its
 /// default.
 fn differences(path: &str, old: &Value, new: &Value, found: &mut Vec<String>) {
     if let (Value::Object(_) | Value::Null, Value::Object(_) | Value::Null) = (old, new)
@@ -82,12 +81,12 @@ fn differences(path: &str, old: &Value, new: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Whether a map at this place is the value of one key, not a group of keys.
+/// Whether a map at this path is the value of one key, not a group of keys.
 fn is_one_key(path: &str) -> bool {
     keys::all().any(|key| key.path == path)
 }
 
-/// A value, or the default where it is left out.
+/// A value, or the default if it is omitted.
 fn effective(path: &str, value: &Value) -> Value {
     if !value.is_null() {
         return value.clone();
@@ -101,24 +100,24 @@ fn effective(path: &str, value: &Value) -> Value {
         .unwrap_or_default()
 }
 
-/// Looks after the file.
+/// Watches the configuration file.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     path: Option<PathBuf>,
     sets: Vec<Set>,
-    /// What the file said when it was last read, good or bad.
+    /// The last content of the file, valid or not.
     seen: Option<String>,
     hangup: Signal,
     ticks: tokio::time::Interval,
 }
 
 impl Watcher {
-    /// Looks after the file of `source` from now on.
+    /// Watches the file of `source`.
     ///
     /// # Errors
     /// If signals cannot be received.
     pub(crate) fn new(source: &Source, sets: &[Set]) -> std::io::Result<Self> {
-        let mut ticks = interval_at(Instant::now() + LOOK_EVERY, LOOK_EVERY);
+        let mut ticks = interval_at(Instant::now() + READ_EVERY, READ_EVERY);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
             path: source.path().map(ToOwned::to_owned),
@@ -129,7 +128,7 @@ impl Watcher {
         })
     }
 
-    /// Waits until the file says something else, or SIGHUP asks for another look; what it says.
+    /// Waits until the content changes or SIGHUP arrives; returns the content.
     pub(crate) async fn changed(&mut self) -> Result<Source, ConfigError> {
         loop {
             let asked = tokio::select! {
@@ -138,12 +137,12 @@ impl Watcher {
             };
             let Some(path) = self.path.clone() else {
                 if asked {
-                    tracing::warn!("SIGHUP ignored: Belayer runs without a configuration file");
+                    tracing::warn!("ignoring SIGHUP: there is no configuration file");
                 }
                 continue;
             };
             let Some(text) = self.settled(&path).await else {
-                // On its way from one version to the next, or gone: the last one stays in force.
+                // The file is being written or missing: keep the current configuration.
                 if asked {
                     return Source::of(Some(&path), &self.sets);
                 }
@@ -157,14 +156,14 @@ impl Watcher {
         }
     }
 
-    /// What the file says, once it says the same twice.
+    /// The content, once two reads are equal.
     async fn settled(&self, path: &std::path::Path) -> Option<String> {
         let mut last = tokio::fs::read_to_string(path).await.ok()?;
         if self.seen.as_ref() == Some(&last) {
             return Some(last);
         }
         for _ in 0..10 {
-            tokio::time::sleep(SETTLES_WITHIN).await;
+            tokio::time::sleep(SETTLES_AFTER).await;
             let now = tokio::fs::read_to_string(path).await.ok()?;
             if now == last {
                 return Some(now);

@@ -27,17 +27,16 @@ use crate::server::{self, BindAddress, Endpoint, Health};
 use crate::signals;
 use current::Current;
 
-/// How long new controllers may take to fill their caches before they take over without.
+/// Longest time that new controllers may fill their caches; after it they take over anyway.
 const WARM_WITHIN: Duration = Duration::from_secs(60);
 
-/// How often it is looked whether they have.
-const WARM_LOOK: Duration = Duration::from_millis(100);
+/// Interval at which the caches are checked.
+const WARM_POLL: Duration = Duration::from_millis(100);
 
-/// Runs the controllers until it is told to stop by SIGTERM or SIGINT. An API server that cannot
-/// be reached is waited for.
+/// Runs the controllers until SIGTERM or SIGINT. Waits for an unreachable API server.
 ///
 /// # Errors
-/// If an address cannot be bound, or the leader election is lost to another replica.
+/// If an address cannot be bound, or another replica takes over the lease.
 pub async fn run(options: RunOptions) -> Result<(), Failure> {
     let exporter = Arc::new(Exporter::install().context("metrics")?);
     belayer_metrics::build_info(env!("CARGO_PKG_VERSION"));
@@ -48,12 +47,12 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
         arguments,
         source,
     } = options;
-    // With a credential plugin this is the first time that the certificates are read.
+    // With a credential plugin this reads the certificates for the first time.
     let client = client::connect(cluster.clone())
         .context("the cluster")
         .map_err(Failure::configuration)?;
     if settings.dry_run {
-        tracing::info!("dry run: nothing is sent that changes the cluster");
+        tracing::info!("dry run: sending no request that changes the cluster");
     }
     let mut election = match &settings.election {
         Some(election) => Running::start(election, cluster)?,
@@ -92,10 +91,10 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
     }
     tokio::select! {
         () = supervisor.run(&stop) => {}
-        // Nothing of what is in flight can be finished: it is not ours to finish any more.
+        // Work in flight must not be completed: another replica may be the leader.
         failure = election.lost() => return Err(failure),
     }
-    // Renewed until here, so that what was in flight could be finished.
+    // The lease is renewed up to here, so that work in flight could be completed.
     election.resign().await;
     after.cancel();
     while tasks.join_next().await.is_some() {}
@@ -103,22 +102,22 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Checks what a file says together with the arguments.
+/// Checks a file together with the arguments.
 type Resolve = Box<dyn Fn(&Source) -> Result<Settings, Failure> + Send + Sync>;
 
-/// Runs one set of controllers after the other, as the configuration changes.
+/// Runs one set of controllers after the other as the configuration changes.
 struct Supervisor {
     current: Arc<Current>,
     client: Client,
     leadership: Leadership,
     worker: Option<Worker>,
-    /// What is in force.
+    /// The active configuration.
     source: Source,
     resolve: Resolve,
     watcher: Option<Watcher>,
 }
 
-/// A set of controllers that runs.
+/// A running set of controllers.
 struct Worker {
     stop: CancellationToken,
     ended: JoinHandle<()>,
@@ -128,7 +127,7 @@ impl Worker {
     async fn finish(self) {
         self.stop.cancel();
         if let Err(error) = self.ended.await {
-            tracing::error!(%error, "the controllers ended badly");
+            tracing::error!(%error, "the controllers failed");
         }
     }
 }
@@ -158,12 +157,12 @@ impl Supervisor {
     /// Starts the first set of controllers.
     fn begin(&mut self, settings: &Settings) {
         let operator = self.operator(settings);
-        self.current.is(&operator);
+        self.current.set_operator(&operator);
         self.worker = Some(start(operator));
         metrics::gauge!(belayer_metrics::CONFIG_GOOD).set(1.0);
     }
 
-    /// Runs until `stop` is cancelled, and then until what is in flight is done.
+    /// Runs until `stop` is cancelled and the work in flight is done.
     async fn run(mut self, stop: &CancellationToken) {
         while let Some(read) = self.changed(stop).await {
             let applied = match read.map_err(Failure::configuration) {
@@ -172,9 +171,7 @@ impl Supervisor {
             };
             if let Err(failure) = applied {
                 reloaded("refused");
-                tracing::error!(
-                    "the configuration was not read again, the old one stays in force: {failure}"
-                );
+                tracing::error!("configuration not reloaded, keeping the previous one: {failure}");
             }
         }
         if let Some(worker) = self.worker.take() {
@@ -182,7 +179,7 @@ impl Supervisor {
         }
     }
 
-    /// The next file; `None` when it is time to stop.
+    /// The next file; `None` to stop.
     async fn changed(
         &mut self,
         stop: &CancellationToken,
@@ -196,39 +193,39 @@ impl Supervisor {
         }
     }
 
-    /// Puts in force what can be, once all of it would be good enough to start with.
+    /// Applies the changes that can be applied, if the whole file is valid.
     async fn apply(&mut self, source: Source, stop: &CancellationToken) -> Result<(), Failure> {
         (self.resolve)(&source)?;
         let changes = Changes::between(&self.source, &source);
         if !changes.restart.is_empty() {
             tracing::warn!(
                 keys = changes.restart.join(", "),
-                "these keys take effect with the next start"
+                "these keys take effect after a restart"
             );
         }
         if changes.live.is_empty() {
-            tracing::info!("the configuration was read again; nothing to be done");
+            tracing::info!("configuration reloaded: no change");
             reloaded("unchanged");
             return Ok(());
         }
-        // What needs a restart stays as it runs, and is compared with that the next time as well.
+        // Keys that require a restart keep their running values, also for the next comparison.
         let source = source
             .keeping(&changes.restart, &self.source)
             .map_err(Failure::configuration)?;
         let settings = (self.resolve)(&source)?;
         tracing::info!(
             keys = changes.live.join(", "),
-            "the configuration was read again; the new controllers fill their caches"
+            "configuration reloaded: the new controllers fill their caches"
         );
         let mut operator = self.operator(&settings);
         let turn = operator.wait_for_turn();
         let next = Current::new(None);
-        next.is(&operator);
+        next.set_operator(&operator);
         let successor = operator_parts(&operator);
         let worker = start(operator);
         let warm = async {
             while !next.not_ready().is_empty() {
-                tokio::time::sleep(WARM_LOOK).await;
+                tokio::time::sleep(WARM_POLL).await;
             }
         };
         let warm = tokio::time::timeout(WARM_WITHIN, warm);
@@ -239,19 +236,19 @@ impl Supervisor {
             }
             Some(Err(_)) => tracing::warn!(
                 missing = next.not_ready().join(", "),
-                "the new controllers take over with caches that are not full"
+                "the new controllers take over before their caches are synced"
             ),
             Some(Ok(())) => {}
         }
         if let Some(old) = self.worker.take() {
             old.finish().await;
         }
-        self.current.becomes(successor);
+        self.current.set(successor);
         self.worker = Some(worker);
         self.source = source;
         turn.cancel();
         reloaded("applied");
-        tracing::info!("the new configuration is in force");
+        tracing::info!("the new configuration is active");
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Standard output: text as wide as it is, coloured where that is wanted; or data.
+//! Standard output: text as wide as the terminal, coloured if supported; or data.
 
 use std::io::Write as _;
 
@@ -11,11 +11,10 @@ use belayer_inspect::text::{Detail, Paint, Style};
 use crate::arguments::Output;
 use crate::exit::Failure;
 
-/// Longer lines are hard to read, however wide the terminal.
+/// Widest text: longer lines are hard to read.
 const WIDEST: usize = 110;
 
-/// Where it goes, and how it was asked for. Colours are left out by the stream, when `NO_COLOR` or a
-/// pipe says so.
+/// Width and format of the output. The stream removes colours for `NO_COLOR` or a pipe.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Screen {
     output: Option<Output>,
@@ -42,7 +41,7 @@ impl Screen {
         }
     }
 
-    /// Prints what was found: as the data that was asked for, or else as text.
+    /// Prints a result in the requested data format, or as text.
     pub(crate) fn show<T: Serialize>(
         &self,
         found: &T,
@@ -63,7 +62,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Prints text. A closed pipe is no reason to fail: `belayer stuck | head`.
+    /// Prints text. A closed pipe is not an error, as in `belayer stuck | head`.
     pub(crate) fn text(&self, text: &str) {
         let _ = write!(anstream::stdout(), "{text}");
     }

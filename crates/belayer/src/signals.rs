@@ -1,24 +1,24 @@
-//! SIGTERM and SIGINT.
+//! Handling of SIGTERM and SIGINT.
 
 use anyhow::Context as _;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// A token that either of them cancels.
+/// A token that either signal cancels.
 ///
 /// # Errors
-/// If they cannot be listened to.
+/// If no signal handler can be installed.
 pub(crate) fn stop() -> anyhow::Result<CancellationToken> {
     let mut term = signal(SignalKind::terminate()).context("signals")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("signals")?;
     let stop = CancellationToken::new();
-    let told = stop.clone();
+    let token = stop.clone();
     tokio::spawn(async move {
         tokio::select! {
-            _ = term.recv() => tracing::info!("SIGTERM"),
-            _ = interrupt.recv() => tracing::info!("SIGINT"),
+            _ = term.recv() => tracing::info!("received SIGTERM"),
+            _ = interrupt.recv() => tracing::info!("received SIGINT"),
         }
-        told.cancel();
+        token.cancel();
     });
     Ok(stop)
 }

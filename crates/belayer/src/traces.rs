@@ -1,8 +1,8 @@
-//! Traces by OTLP: switched on by the variables that every OpenTelemetry program reads, and
-//! without any cost where they say nothing.
+//! Traces by OTLP: switched on by the standard OpenTelemetry environment variables, and without any cost
+//! if they are not set.
 //!
-//! Spans are made where the work is done (`reconcile`, `look`, `request` in `belayer-core`); here
-//! is only where they go.
+//! Spans are created by the components (`reconcile`, `look`, `request` in `belayer-core`); this module
+//! exports them.
 
 #[cfg_attr(feature = "otlp", path = "traces/otlp.rs")]
 #[cfg_attr(not(feature = "otlp"), path = "traces/off.rs")]
@@ -10,25 +10,25 @@ mod exporter;
 
 pub use exporter::Traces;
 
-/// Traces cannot go where the environment says.
+/// The environment names no usable collector.
 #[derive(Debug, thiserror::Error)]
 pub enum TracesError {
-    /// The address of the collector cannot be used.
+    /// The address of the collector is invalid.
     #[error("{variable}: invalid collector address {value:?}: {why}")]
     Endpoint {
-        /// The variable that names it.
+        /// The variable.
         variable: &'static str,
-        /// What it says.
+        /// Its value.
         value: String,
-        /// What is wrong with it.
+        /// Cause.
         why: String,
     },
-    /// Another protocol than gRPC is asked for.
-    #[error("{variable}: {value:?} is not spoken: it is grpc")]
+    /// The requested protocol is not gRPC.
+    #[error("{variable}: unsupported protocol {value:?}: use grpc")]
     Protocol {
-        /// The variable that asks for it.
+        /// The variable.
         variable: &'static str,
-        /// What it says.
+        /// Its value.
         value: String,
     },
 }

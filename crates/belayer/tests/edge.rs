@@ -1,4 +1,4 @@
-//! The built binary, as an admin meets it.
+//! The built binary, as an admin uses it.
 #![allow(clippy::unwrap_used, reason = "a test may fail by panic")]
 
 use std::process::{Command, Output};
@@ -19,10 +19,10 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[rstest]
-#[case::a_missing_kubeconfig(&["run", "--kubeconfig=/nowhere/config"], "/nowhere/config: cannot be read: ")]
-#[case::no_cluster_at_all(&["run"], "no cluster is named: give --kubeconfig")]
+#[case::a_missing_kubeconfig(&["run", "--kubeconfig=/nowhere/config"], "cannot read /nowhere/config: ")]
+#[case::no_cluster_at_all(&["run"], "no cluster configured: pass --kubeconfig")]
 #[case::an_unknown_controller(&["run", "--controllers=*,-pod-finaliser"], "did you mean `pod-finalizer`?")]
-#[case::a_missing_configuration(&["run", "--config=/nowhere/b.yaml"], "/nowhere/b.yaml: cannot be read: ")]
+#[case::a_missing_configuration(&["run", "--config=/nowhere/b.yaml"], "/nowhere/b.yaml: cannot read the file: ")]
 #[case::a_bad_namespace(&["run", "--own-namespace=A"], "--own-namespace: invalid namespace name \"A\"")]
 fn wrong_configuration_is_one_line_and_exit_code_2(#[case] arguments: &[&str], #[case] says: &str) {
     let output = belayer(arguments);
@@ -56,7 +56,7 @@ fn bad_yaml_names_file_line_and_key() {
 #[case("1")]
 #[case("true")]
 #[case("yes")]
-fn a_switch_can_be_a_variable(#[case] value: &str) {
+fn a_switch_can_be_an_environment_variable(#[case] value: &str) {
     let output = Command::new(env!("CARGO_BIN_EXE_belayer"))
         .args(["run", "--kubeconfig=/nowhere/config"])
         .env_clear()
@@ -89,7 +89,7 @@ fn wrong_usage_is_exit_code_2(#[case] arguments: &[&str]) {
 #[case(&["config", "--leader-elect-lease-duration=1m"], "--leader-elect-lease-duration or its variable")]
 #[case(&["config", "--set", "podFinalizer.resync=5m"], "--set")]
 #[case(&["--version"], "belayer 0.")]
-fn what_was_asked_for_goes_to_standard_output(#[case] arguments: &[&str], #[case] says: &str) {
+fn results_go_to_standard_output(#[case] arguments: &[&str], #[case] says: &str) {
     let output = belayer(arguments);
     assert_eq!(output.status.code(), Some(0));
     assert!(text(&output.stdout).contains(says));

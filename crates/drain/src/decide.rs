@@ -1,17 +1,17 @@
-//! What is to become of the holds on one object: a pure function, one row per case.
+//! Decides about the holds of one object: a pure function, one row per case.
 //!
-//! | row | hold | what happens |
+//! | row | hold | decision |
 //! | --- | --- | --- |
-//! | 1 | not one of ours | nothing: it is never touched |
-//! | 2 | called like ours, unknown to this version | left, and told |
-//! | 3 | not meant: another component's, or still selected | left alone |
-//! | 4 | on a claim that has `kubernetes.io/pvc-protection` as well | off: Kubernetes goes on protecting it |
-//! | 5 | alone on a claim, and nobody has looked at the pods since it was read | look |
-//! | 6 | alone on a claim that a pod uses | left, and told |
-//! | 7 | alone on a claim that no pod uses | off |
-//! | 8 | any other | off |
+//! | 1 | another controller's finalizer | nothing: it is never touched |
+//! | 2 | has Belayer's prefix, unknown to this version | kept and reported |
+//! | 3 | outside of the purpose: of another component, or still selected | nothing |
+//! | 4 | on a PVC that has `kubernetes.io/pvc-protection` as well | release: Kubernetes still protects the PVC |
+//! | 5 | only hold of a PVC, and the pods were not listed since the PVC was read | list the pods |
+//! | 6 | only hold of a PVC that a pod uses | kept and reported |
+//! | 7 | only hold of a PVC that no pod uses | release |
+//! | 8 | any other | release |
 //! | 9 | of pod-recreation on a pod that it created, and its record has not been read | read the record |
-//! | 10 | the same, and the pod could not be written into its record | left, and reported |
+//! | 10 | the same, and the pod could not be written into its record | kept and reported |
 
 use belayer_core::moment::LogicalTime;
 use belayer_core::object::Resource;
@@ -20,35 +20,35 @@ use belayer_holds::names::{POD_RECREATION_HOLD, PVC_PROTECTION_HOLD, RECREATION_
 use belayer_pvc_protection::uses::Users;
 
 use crate::evidence::{Evidence, NoUser, Order, StillProtected};
-use crate::holds::{Whose, is_claim, is_pod, whose};
+use crate::holds::{Finalizer, classify, is_claim, is_pod};
 use crate::records::Recorded;
 use crate::selection::Selected;
 
-/// What is wanted.
+/// Which holds a run removes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Purpose {
-    /// Every hold off.
+    /// Every hold.
     Everything(Order),
-    /// The holds off that nothing selects any more.
+    /// The holds of objects that are not selected any more.
     Unselected(Order),
-    /// These holds off: their components were switched off.
+    /// These holds: their components are switched off.
     SwitchedOff(Order, Vec<&'static str>),
 }
 
-/// An object that carries holds of ours, as it was read.
+/// An object with holds, as it was read.
 #[derive(Clone)]
 pub struct View<'a> {
     /// Its kind.
     pub kind: &'a Resource,
     /// Its metadata.
     pub meta: &'a ObjectMeta,
-    /// When it was read, or later: a look that began after this knows of its deletion.
+    /// When it was read, or later: a pod list that began after this includes its users.
     pub seen: LogicalTime,
-    /// Whether a hold is still selected. Asked only where that matters.
+    /// Whether a hold is still selected. Called only if the purpose depends on it.
     pub selected: &'a dyn Fn(&'static str) -> Selected,
-    /// Who uses it, if it is a claim and somebody looked.
-    pub look: Option<&'a Look>,
-    /// Whether its record names it, if pod-recreation created the pod and the record was read.
+    /// The users of the PVC, if its pods were listed.
+    pub usage: Option<&'a Usage>,
+    /// Whether the pod's record names it, if pod-recreation created the pod and its record was read.
     pub recorded: Option<&'a Recorded>,
 }
 
@@ -57,68 +57,68 @@ impl std::fmt::Debug for View<'_> {
         f.debug_struct("View")
             .field("kind", self.kind)
             .field("meta", self.meta)
-            .field("look", &self.look)
+            .field("usage", &self.usage)
             .finish_non_exhaustive()
     }
 }
 
-/// What came of a look at the pods of a claim's namespace.
+/// Result of listing the pods of a PVC's namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Look {
-    /// They were listed.
-    Seen {
-        /// Those that use the claim.
+pub enum Usage {
+    /// The pods were listed.
+    Listed {
+        /// Pods that use the PVC.
         users: Users,
-        /// When the look began.
+        /// When the list began.
         begun: LogicalTime,
     },
-    /// They could not be; why, in words.
-    Failed(String),
+    /// The list failed; the message of the error.
+    Unknown(String),
 }
 
 /// A hold that stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
-    /// Which.
+    /// Name of the finalizer.
     pub hold: String,
-    /// Why.
+    /// Reason.
     pub why: Why,
 }
 
 /// Why a hold stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Why {
-    /// It is on a claim that these pods use, and nothing else protects it.
+    /// Only this hold protects the PVC, and these pods use it.
     InUse(Users),
-    /// Whether a pod uses the claim could not be found out.
+    /// Listing the users of the PVC failed.
     UseUnknown(String),
-    /// This version does not know it.
+    /// This version of Belayer does not have this hold.
     OfAnotherVersion,
-    /// Whether something selects it could not be found out.
+    /// Whether the object is still selected could not be determined.
     SelectionUnknown(String),
-    /// It is on a re-created pod that its record must name first, and does not.
+    /// The record of the re-created pod does not name it yet, and writing it failed.
     Unrecorded(String),
 }
 
-/// What is to become of the holds on one object.
+/// The decision about the holds of one object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Those that go, in one patch.
+    /// Holds to remove in one patch, with their evidence.
     pub release: Vec<(&'static str, Evidence)>,
-    /// Those that stay though they were meant.
+    /// Holds of the purpose that stay.
     pub keep: Vec<Kept>,
-    /// Whether somebody has to look at the pods before more can be said.
-    pub look: Wanted,
-    /// Whether the pod's record has to be read before more can be decided.
-    pub ask_record: Wanted,
+    /// Whether the pods must be listed before a decision.
+    pub list_pods: Needed,
+    /// Whether the pod's record must be read before a decision.
+    pub read_record: Needed,
 }
 
-/// Whether something is wanted.
+/// Whether a further read is needed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Wanted {
-    /// It is.
+pub enum Needed {
+    /// A read is needed.
     Yes,
-    /// It is not.
+    /// No read is needed.
     #[default]
     No,
 }
@@ -127,16 +127,16 @@ pub enum Wanted {
 pub fn decide(view: &View<'_>, purpose: &Purpose) -> Verdict {
     let mut verdict = Verdict::default();
     for finalizer in &view.meta.finalizers {
-        match whose(finalizer) {
+        match classify(finalizer) {
             // Row 1.
-            Whose::Foreign => {}
-            // Row 2. Which of our versions it belongs to is its own affair unless all has to go.
-            Whose::OfAnotherVersion => {
+            Finalizer::Foreign => {}
+            // Row 2. Reported only if every hold is to be removed.
+            Finalizer::OfAnotherVersion => {
                 if let Purpose::Everything(_) = purpose {
                     verdict.keep(finalizer, Why::OfAnotherVersion);
                 }
             }
-            Whose::Ours(hold) => one(view, purpose, hold, &mut verdict),
+            Finalizer::Belayer(hold) => one(view, purpose, hold, &mut verdict),
         }
     }
     verdict
@@ -144,7 +144,7 @@ pub fn decide(view: &View<'_>, purpose: &Purpose) -> Verdict {
 
 fn one(view: &View<'_>, purpose: &Purpose, hold: &'static str, verdict: &mut Verdict) {
     // Row 3.
-    let word = match purpose {
+    let evidence = match purpose {
         Purpose::Everything(order) => Evidence::Drained(*order),
         Purpose::SwitchedOff(order, holds) if holds.contains(&hold) => {
             Evidence::SwitchedOff(*order)
@@ -164,7 +164,7 @@ fn one(view: &View<'_>, purpose: &Purpose, hold: &'static str, verdict: &mut Ver
     {
         match view.recorded {
             // Row 9.
-            None => return verdict.ask_record = Wanted::Yes,
+            None => return verdict.read_record = Needed::Yes,
             // Row 10.
             Some(Recorded::Unknown(why)) => {
                 return verdict.keep(hold, Why::Unrecorded(why.clone()));
@@ -174,24 +174,24 @@ fn one(view: &View<'_>, purpose: &Purpose, hold: &'static str, verdict: &mut Ver
     }
     // Row 8.
     if hold != PVC_PROTECTION_HOLD || !is_claim(view.kind) {
-        return verdict.release.push((hold, word));
+        return verdict.release.push((hold, evidence));
     }
     // Row 4.
     if let Some(proof) = StillProtected::prove(view.meta) {
         return verdict.release.push((hold, Evidence::HandedOver(proof)));
     }
-    match view.look {
+    match view.usage {
         // Row 5.
-        None => verdict.look = Wanted::Yes,
-        Some(Look::Failed(why)) => verdict.keep(hold, Why::UseUnknown(why.clone())),
+        None => verdict.list_pods = Needed::Yes,
+        Some(Usage::Unknown(why)) => verdict.keep(hold, Why::UseUnknown(why.clone())),
         // Row 6.
-        Some(Look::Seen { users, .. }) if !users.is_empty() => {
+        Some(Usage::Listed { users, .. }) if !users.is_empty() => {
             verdict.keep(hold, Why::InUse(users.clone()));
         }
         // Row 7.
-        Some(Look::Seen { users, begun }) => match NoUser::prove(users, *begun, view.seen) {
+        Some(Usage::Listed { users, begun }) => match NoUser::prove(users, *begun, view.seen) {
             Some(proof) => verdict.release.push((hold, Evidence::Unused(proof))),
-            None => verdict.look = Wanted::Yes,
+            None => verdict.list_pods = Needed::Yes,
         },
     }
 }
@@ -204,7 +204,7 @@ impl Verdict {
         });
     }
 
-    /// The holds that go.
+    /// The holds to remove.
     pub fn holds(&self) -> Vec<&'static str> {
         self.release.iter().map(|(hold, _)| *hold).collect()
     }

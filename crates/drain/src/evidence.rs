@@ -1,5 +1,5 @@
-//! Why a hold may be taken off without its component: a person's word, and for claims a proof that
-//! no data is lost by it (invariants EVIDENCE and IN-USE).
+//! Why a hold may be removed without its component: an order of an admin, and for PVCs a proof that no
+//! data is lost (invariants EVIDENCE and IN-USE).
 
 use belayer_core::moment::LogicalTime;
 use belayer_core::slim::ObjectMeta;
@@ -7,18 +7,18 @@ use belayer_holds::decision;
 use belayer_holds::names::KUBERNETES_PVC_PROTECTION;
 use belayer_pvc_protection::uses::Users;
 
-/// Why a hold is taken off.
+/// Why a hold is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
-    /// An admin wants every hold gone.
+    /// An admin ordered to remove every hold.
     Drained(Order),
-    /// An admin wants the holds gone that nothing selects any more, and nothing selects this one.
+    /// An admin ordered to remove the holds of unselected objects, and this object is unselected.
     Unselected(Order),
-    /// The component whose hold it is was switched off.
+    /// The component of the hold is switched off.
     SwitchedOff(Order),
-    /// A claim that Kubernetes goes on protecting.
+    /// Kubernetes still protects the PVC.
     HandedOver(StillProtected),
-    /// A claim that no pod uses.
+    /// No pod uses the PVC.
     Unused(NoUser),
 }
 
@@ -34,27 +34,27 @@ impl decision::Evidence for Evidence {
     }
 }
 
-/// The names of the evidence on which a component's holds go once it is switched off.
+/// Names of the evidence for holds of a component that is switched off.
 pub const SWITCHED_OFF: &[&str] = &["SwitchedOff", "HandedOver", "Unused"];
 
-/// A person has said so, on purpose.
+/// An explicit order of an admin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Order(());
 
 impl Order {
-    /// The word of the admin who started the command, or who switched a component off. To be made
-    /// where that word is read, and nowhere else.
+    /// The order of the admin who started the command or switched a component off. Create it only where that
+    /// input is read.
     pub fn of_the_admin() -> Self {
         Self(())
     }
 }
 
-/// `kubernetes.io/pvc-protection` is on the claim as well, at the very version that the patch names.
+/// The version of the PVC that the patch names has the finalizer `kubernetes.io/pvc-protection`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StillProtected(());
 
 impl StillProtected {
-    /// The proof, if `claim` is protected by Kubernetes.
+    /// The proof, if Kubernetes protects `claim`.
     pub fn prove(claim: &ObjectMeta) -> Option<Self> {
         claim
             .has_finalizer(KUBERNETES_PVC_PROTECTION)
@@ -62,12 +62,12 @@ impl StillProtected {
     }
 }
 
-/// A look at the namespace's pods, begun after this version of the claim was read, found no user.
+/// A list of the namespace's pods that began after this version of the PVC was read has no user of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoUser(());
 
 impl NoUser {
-    /// The proof, if a look that began at `begun` gives it for a claim read at `seen`.
+    /// The proof for a PVC read at `seen`, from a list that began at `begun`.
     pub fn prove(users: &Users, begun: LogicalTime, seen: LogicalTime) -> Option<Self> {
         (users.is_empty() && begun > seen).then_some(Self(()))
     }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_begun_before_the_claim_was_read_proves_nothing() {
+    fn a_list_that_began_before_the_pvc_was_read_proves_nothing() {
         let early = LogicalTime::now();
         let seen = LogicalTime::now();
         let late = LogicalTime::now();

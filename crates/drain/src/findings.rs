@@ -1,4 +1,4 @@
-//! What a pass found and what came of it, on its way into the report.
+//! Collects the results of a pass into the report.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use belayer_pod_recreation::api;
 
 use crate::decide::Why;
 use crate::passes::Pass;
-use crate::records::Alone;
-use crate::release::{LetGo, Trouble};
-use crate::report::{Left, Reason, Refused, Report, Unseen, why_in_words};
+use crate::records::UnbornPod;
+use crate::release::{ObjectResult, Trouble};
+use crate::report::{Left, Reason, Refused, Report, Unseen, why_text};
 
-/// What a pass did, besides numbers.
+/// Results of a pass.
 #[derive(Default)]
 pub(crate) struct Findings {
     pub(crate) left: Vec<Left>,
@@ -29,25 +29,25 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// Puts what came of one object into the numbers, the findings and the report.
+    /// Adds the result for one object.
     pub(crate) fn note(
         &mut self,
         (kind, meta): (&Resource, &ObjectMeta),
-        came: LetGo,
+        result: ObjectResult,
         pass: &mut Pass,
         report: &mut Report,
     ) {
-        let LetGo {
+        let ObjectResult {
             released,
             kept,
             trouble,
-        } = came;
+        } = result;
         let namespace = meta.key.namespace().unwrap_or_default();
         let name = match meta.key.namespace() {
             Some(namespace) => format!("{namespace}/{kind}/{}", meta.key.name()),
             None => format!("{kind}/{}", meta.key.name()),
         };
-        // Objects there are handled and reported like any other, but do not affect the outcome.
+        // Objects in excepted namespaces are handled and reported, but do not affect the outcome.
         let mut nothing = Pass::default();
         let excepted = report
             .except_namespaces
@@ -68,7 +68,7 @@ impl Findings {
             *by.entry(evidence).or_default() += 1;
         }
         for one in &kept {
-            // What could not be found out is an error, not a fact about the object.
+            // A failed read is an error, not a property of the object.
             match one.why {
                 Why::UseUnknown(_) | Why::Unrecorded(_) => pass.unsettled += 1,
                 _ => pass.left += 1,
@@ -79,7 +79,7 @@ impl Findings {
                 namespace: namespace.to_owned(),
                 name: meta.key.name().to_owned(),
                 hold: one.hold.clone(),
-                why: why_in_words(&one.why),
+                why: why_text(&one.why),
             });
         }
         match trouble {
@@ -103,16 +103,16 @@ impl Findings {
         }
     }
 
-    /// Notes pods that exist only in their records: a running Belayer creates them, or they are left.
-    pub(crate) fn note_alone(&mut self, alone: Vec<Alone>, pass: &mut Pass) {
-        for Alone {
+    /// Adds pods that exist only in their records: a running Belayer creates them, or they are reported.
+    pub(crate) fn note_unborn(&mut self, unborn: Vec<UnbornPod>, pass: &mut Pass) {
+        for UnbornPod {
             key,
             pod,
             why,
-            moves,
-        } in alone
+            in_progress,
+        } in unborn
         {
-            if moves {
+            if in_progress {
                 pass.unsettled += 1;
             } else {
                 pass.left += 1;
@@ -123,12 +123,12 @@ impl Findings {
                 namespace: key.namespace().unwrap_or_default().to_owned(),
                 name: key.name().to_owned(),
                 hold: POD_RECREATION_HOLD.to_owned(),
-                why: format!("pod {pod} is to be created: {why}"),
+                why: format!("pod {pod} is not created yet: {why}"),
             });
         }
     }
 
-    /// Puts the numbers of what was not done into the pass, and everything in order.
+    /// Completes the counters of the pass and sorts the results.
     pub(crate) fn close(&mut self, pass: &mut Pass) {
         pass.refused += self.refused.iter().filter(|step| step.is_step()).count();
         pass.hidden = self.hidden.len();
@@ -140,7 +140,7 @@ impl Findings {
 }
 
 impl Refused {
-    /// A step of the run, not an object.
+    /// Whether it is a step of the run, not an object.
     fn is_step(&self) -> bool {
         self.what.contains(' ')
     }

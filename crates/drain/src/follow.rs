@@ -1,5 +1,5 @@
-//! How running controllers follow the gate: level, not edge. Any sign of a change, or of trouble, only
-//! means to read it again.
+//! How running controllers follow the gate: after every change and every failed watch they read the whole
+//! ConfigMap again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,109 +17,109 @@ use belayer_holds::holding::{HoldSwitch, Holding};
 
 use crate::gate::{Gate, State};
 
-/// How long one watch lasts.
+/// Time limit of one watch, in seconds.
 const WATCH_SECONDS: u64 = 240;
 
-/// A watch that is silent for longer than it was asked for is dead.
+/// A watch without data for longer than its time limit is broken.
 const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS + 30);
 
-/// The pause after the first failure, doubled by each further one.
+/// Pause after the first failure, doubled by each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// A watch that ends sooner than this does not work, or there are many changes in a row.
+/// A watch that ends sooner is broken, or the ConfigMap changes often.
 const SHORT: Duration = Duration::from_secs(1);
 
-/// The longest pause between two looks that fail.
+/// Longest pause between failed reads.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// The switches of the admission policies of this process's components.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Switches {
-    /// Of components that run.
+    /// Of running components.
     pub on: Vec<&'static str>,
     /// Of components that were switched off.
     pub off: Vec<&'static str>,
 }
 
-/// What is known of Belayer's home. Cheap to clone.
+/// State of the gate ConfigMap and of Belayer's namespace. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Home(Arc<Known>);
+pub struct GateStatus(Arc<Inner>);
 
 #[derive(Debug)]
-struct Known {
+struct Inner {
     switch: HoldSwitch,
     now: Mutex<Now>,
-    /// Whether this process keeps the switches of the policies: one does, of all replicas.
+    /// Whether this process writes the switches of the policies: only the leader does.
     keeps_switches: AtomicBool,
-    look: Notify,
+    reread: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Now {
-    /// What the gate says; `None` before anything is known.
+    /// State of the gate; `None` before the first read.
     gate: Option<Holding>,
-    /// Belayer's own namespace is being deleted: with it go the rights to let anything go.
+    /// Belayer's namespace is being deleted, and with it the RBAC permissions to remove finalizers.
     ends: bool,
 }
 
-impl Home {
-    /// A home about which nothing is known; `switch` is turned as soon as something is.
+impl GateStatus {
+    /// An unknown state; every change is copied to `switch`.
     pub fn new(switch: HoldSwitch) -> Self {
-        Self(Arc::new(Known {
+        Self(Arc::new(Inner {
             switch,
             now: Mutex::default(),
             keeps_switches: AtomicBool::new(false),
-            look: Notify::new(),
+            reread: Notify::new(),
         }))
     }
 
-    /// Whether this process is the one of all replicas that writes.
+    /// Sets whether this process writes the switches: true on the leader.
     pub fn keep_switches(&self, keeps: bool) {
         self.0.keeps_switches.store(keeps, Ordering::Relaxed);
-        self.0.look.notify_one();
+        self.0.reread.notify_one();
     }
 
-    /// Belayer's own namespace is being deleted, or is there (again).
+    /// Notes whether Belayer's namespace is being deleted.
     pub fn namespace_ends(&self, ends: bool) {
         let mut now = self.0.now.lock();
         if ends && !now.ends {
             tracing::warn!(
-                "Belayer's own namespace is being deleted: no hold is added any more; run `belayer drain` from \
-                 a machine of an admin, or what is held stays held"
+                "Belayer's own namespace is being deleted: no hold is added any more; run `belayer drain` as an \
+                 admin, or the held objects stay held"
             );
         }
         now.ends = ends;
-        self.turn(&now);
+        self.update_switch(&now);
     }
 
-    /// The gate was read; `None` if it is not there.
+    /// Notes the state of the gate; `None` if the ConfigMap does not exist.
     fn gate(&self, state: Option<&State>) {
         let mut now = self.0.now.lock();
-        let said = match state {
+        let holding = match state {
             Some(state) if state.is_draining() => Holding::Draining,
             Some(_) => Holding::Allowed,
-            // Whoever deletes it while Belayer is drained does not want more holds.
+            // If it was deleted while Belayer is drained, Belayer stays drained.
             None => now.gate.unwrap_or(Holding::Allowed),
         };
-        if now.gate != Some(said) {
-            match said {
+        if now.gate != Some(holding) {
+            match holding {
                 Holding::Draining => tracing::warn!(
-                    "draining: no hold is added, releases go on; `belayer drain --resume` ends this"
+                    "draining: no hold is added, releases continue; run `belayer drain --resume` to end this"
                 ),
                 _ if now.gate.is_some() => {
-                    tracing::info!("draining is over: holds are added again");
+                    tracing::info!("draining ended: holds are added again");
                 }
                 _ => {}
             }
         }
-        now.gate = Some(said);
-        self.turn(&now);
+        now.gate = Some(holding);
+        self.update_switch(&now);
     }
 
-    fn turn(&self, now: &Now) {
+    fn update_switch(&self, now: &Now) {
         let to = match (now.ends, now.gate) {
             (true, _) => Holding::Leaving,
-            (false, Some(said)) => said,
+            (false, Some(holding)) => holding,
             (false, None) => Holding::Unknown,
         };
         self.0.switch.set(to);
@@ -129,16 +129,16 @@ impl Home {
 /// Follows the gate for as long as a process runs.
 pub struct Follower {
     gate: Gate,
-    home: Home,
+    status: GateStatus,
     switches: Switches,
 }
 
 impl Follower {
-    /// Follows `gate`, tells `home`, and keeps the switches of the policies as the components are.
-    pub fn new(gate: Gate, home: Home, switches: Switches) -> Self {
+    /// Follows `gate`, updates `status`, and writes the switches of the policies of these components.
+    pub fn new(gate: Gate, status: GateStatus, switches: Switches) -> Self {
         Self {
             gate,
-            home,
+            status,
             switches,
         }
     }
@@ -150,17 +150,17 @@ impl Follower {
 
     async fn follow(&self) {
         let mut failures = 0_u32;
-        // What was logged last, so that every cause is logged once.
-        let mut said: Option<String> = None;
+        // The last logged cause, so that each cause is logged once.
+        let mut logged: Option<String> = None;
         loop {
-            let waited = match self.look().await {
+            let waited = match self.reread().await {
                 Ok(version) => self.wait_for_change(&version).await,
                 Err(error) => Err(error),
             };
             let pause = match waited {
                 Ok(Waited::Long) => {
                     failures = 0;
-                    said = None;
+                    logged = None;
                     FIRST_PAUSE
                 }
                 Ok(Waited::Short) => {
@@ -169,37 +169,37 @@ impl Follower {
                 }
                 Err(error) => {
                     let cause = error.to_string();
-                    if said.as_ref() != Some(&cause) {
-                        self.complain(&error);
-                        said = Some(cause);
+                    if logged.as_ref() != Some(&cause) {
+                        self.log(&error);
+                        logged = Some(cause);
                     }
                     failures = failures.saturating_add(1);
                     pause_after(failures).max(error.retry_after().unwrap_or_default())
                 }
             };
-            // A known change needs no watch.
+            // A notification ends the pause.
             let pause = sleep(pause.mul_f64(0.5 + ambient::unit() / 2.0));
             tokio::select! {
                 () = pause => {}
-                () = self.home.0.look.notified() => {}
+                () = self.status.0.reread.notified() => {}
             }
         }
     }
 
-    fn complain(&self, error: &RequestError) {
+    fn log(&self, error: &RequestError) {
         let gate = self.gate.key();
         if error.class() == ErrorClass::Forbidden {
             tracing::warn!(%gate, error = error.in_words(), "no permission to read the gate ConfigMap: no hold is added until it \
                 shows that Belayer is not drained; grant the Role belayer-gate");
         } else {
-            tracing::info!(%gate, error = error.in_words(), "the gate ConfigMap cannot be read or watched: trying again");
+            tracing::info!(%gate, error = error.in_words(), "cannot read or watch the gate ConfigMap; retrying");
         }
     }
 
-    /// Reads the gate, acts on it, and says from which version it can be watched.
-    async fn look(&self) -> Result<String, RequestError> {
+    /// Reads the gate, applies it, and returns the version to watch from.
+    async fn reread(&self) -> Result<String, RequestError> {
         let (state, version) = self.gate.list().await?;
-        self.home.gate(state.as_ref());
+        self.status.gate(state.as_ref());
         if let Some(state) = state.filter(|state| !state.is_draining()) {
             self.set_switches(&state).await;
         }
@@ -208,33 +208,33 @@ impl Follower {
 
     async fn set_switches(&self, state: &State) {
         let change = state.to_components(&self.switches.on, &self.switches.off);
-        let keeps = self.home.0.keeps_switches.load(Ordering::Relaxed);
+        let keeps = self.status.0.keeps_switches.load(Ordering::Relaxed);
         if !keeps || change.is_empty() || self.gate.executor().writes() == Writes::DryRun {
             return;
         }
-        // Whoever wrote at the same time causes another look, which comes back to this.
+        // A conflicting write is a change, after which this runs again.
         match self.gate.write(state, &change).await {
             Ok(()) => {
-                let switches = change.iter().map(|(key, word)| format!("{key}: {word}"));
+                let switches = change.iter().map(|(key, value)| format!("{key}: {value}"));
                 let switches = switches.collect::<Vec<_>>().join(", ");
-                tracing::info!(switches, "switches of the admission policies written");
+                tracing::info!(switches, "wrote the switches of the admission policies");
             }
             Err(error) => {
                 tracing::info!(
                     error = error.in_words(),
-                    "the switches of the admission policies could not be written"
+                    "could not write the switches of the admission policies"
                 );
             }
         }
     }
 
-    /// Returns once something has happened, or the watch has ended: in any case it is read again.
+    /// Returns after a change or the end of the watch.
     async fn wait_for_change(&self, version: &str) -> Result<Waited, RequestError> {
         let watch = self.gate.watch(version, WATCH_SECONDS);
         let begun = Instant::now();
         let changed = async {
             let mut stream = watch.open(self.gate.executor().client()).await?;
-            // An end without an event is no failure: the watch has a time limit.
+            // The end of a watch without an event is not a failure: it has a time limit.
             if let Ok(piece) = tokio::time::timeout(SILENCE, stream.chunk()).await {
                 piece?;
             }
@@ -243,7 +243,7 @@ impl Follower {
         tokio::select! {
             biased;
             changed = changed => changed?,
-            () = self.home.0.look.notified() => return Ok(Waited::Long),
+            () = self.status.0.reread.notified() => return Ok(Waited::Long),
         }
         Ok(if begun.elapsed() < SHORT {
             Waited::Short
@@ -257,8 +257,7 @@ impl Follower {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waited {
     Long,
-    /// So short that there is a pause before the next one, longer each time. A gate that keeps changing is
-    /// read less often by that as well.
+    /// Short: a pause follows, longer each time, so that a gate that changes often is read less often.
     Short,
 }
 
@@ -280,31 +279,39 @@ mod tests {
     }
 
     #[test]
-    fn the_switch_follows_what_is_known() {
+    fn the_switch_follows_gate_and_namespace() {
         let switch = HoldSwitch::new(Holding::Unknown);
-        let home = Home::new(switch.clone());
-        home.namespace_ends(false);
+        let status = GateStatus::new(switch.clone());
+        status.namespace_ends(false);
         assert_eq!(
             switch.now(),
             Holding::Unknown,
-            "a namespace says nothing of the gate"
+            "the namespace does not tell the gate's mode"
         );
-        home.gate(None);
-        assert_eq!(switch.now(), Holding::Allowed, "no gate, no draining");
-        home.gate(Some(&state("draining")));
+        status.gate(None);
+        assert_eq!(
+            switch.now(),
+            Holding::Allowed,
+            "without a gate Belayer is not drained"
+        );
+        status.gate(Some(&state("draining")));
         assert_eq!(switch.now(), Holding::Draining);
-        home.gate(None);
+        status.gate(None);
         assert_eq!(
             switch.now(),
             Holding::Draining,
-            "a gate that was deleted allows nothing"
+            "deleting the gate does not end draining"
         );
-        home.gate(Some(&state("normal")));
+        status.gate(Some(&state("normal")));
         assert_eq!(switch.now(), Holding::Allowed);
-        home.namespace_ends(true);
-        home.gate(Some(&state("normal")));
-        assert_eq!(switch.now(), Holding::Leaving, "home is being deleted");
-        home.namespace_ends(false);
-        assert_eq!(switch.now(), Holding::Allowed, "a new one");
+        status.namespace_ends(true);
+        status.gate(Some(&state("normal")));
+        assert_eq!(
+            switch.now(),
+            Holding::Leaving,
+            "the namespace is being deleted"
+        );
+        status.namespace_ends(false);
+        assert_eq!(switch.now(), Holding::Allowed, "the namespace exists again");
     }
 }

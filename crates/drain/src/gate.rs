@@ -1,18 +1,18 @@
-//! The gate: one ConfigMap in Belayer's namespace that says whether holds may be added.
+//! The gate: a ConfigMap in Belayer's namespace that controls whether holds may be added.
 //!
-//! | key | values | who reads it |
+//! | key | values | read by |
 //! | --- | --- | --- |
 //! | `mode` | `normal`, `draining` | every replica, and the admission policies |
-//! | `hold`, `holdWorkflows`, `holdClaims`, `holdRecreations` | `on`; anything else is off | the admission policies |
-//! | `closed.NAMESPACE` | `backlog`, or any value of an admin's; either closes the namespace | the policy that holds pods |
+//! | `hold`, `holdWorkflows`, `holdClaims`, `holdRecreations` | `on`; any other value means off | the admission policies |
+//! | `closed.NAMESPACE` | `backlog`, or any value set by an admin; either closes the namespace | the policy that holds pods |
 //!
-//! While the mode is `draining` no replica adds a hold, and no policy does. It says so until somebody
-//! takes it back: restarts change nothing.
+//! While the mode is `draining`, no replica and no policy adds a hold. The mode stays until it is reset, also
+//! across restarts.
 //!
-//! Each switch that is off says by its own word who turned it off, and only that one turns it on
-//! again: `draining` the drain, `switched-off` the start without its component, `observing` pod-finalizer
-//! while all its profiles only observe, `off` the backlog gate (which notes that beside it) or an admin.
-//! The keys of closed namespaces belong to pod-finalizer: a drain and its end do not change them.
+//! The value of a switch that is off names what turned it off, and only that turns it on again: `draining` the
+//! drain, `switched-off` a start without the component, `observing` pod-finalizer while all its profiles only
+//! observe, `off` the backlog gate (which notes it in another key) or an admin. The keys of closed namespaces
+//! belong to pod-finalizer: a drain does not change them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,26 +27,26 @@ use belayer_holds::names;
 
 pub use belayer_holds::names::{GATE_DRAINING as DRAINING, GATE_MODE as MODE};
 
-/// The value of [`MODE`] in which Belayer works.
+/// The value of [`MODE`] in normal operation.
 pub const NORMAL: &str = "normal";
 
-/// The value of a switch whose component was switched off.
+/// The value of a switch whose component is switched off.
 pub const SWITCHED_OFF: &str = "switched-off";
 
-/// The value of a switch whose policy may tie holds.
+/// The value of a switch whose policy may add holds.
 pub const ON: &str = "on";
 
-/// Annotation on Belayer's namespace: `"true"` says that no hold of ours is left, so that the
-/// namespace may go. The policy that guards it reads this.
+/// Annotation on Belayer's namespace: `"true"` means that no hold is left and the namespace may be deleted.
+/// The policy that guards the namespace reads it.
 pub const DRAINED: &str = "belayer.dev/drained";
 
-/// What the keys of the policies' switches begin with.
+/// Prefix of the keys of the policies' switches.
 const SWITCH: &str = "hold";
 
-/// The switches that are written where no ConfigMap is there yet.
+/// The switches in a new ConfigMap.
 const SWITCHES: &[&str] = &["hold", "holdClaims", "holdRecreations", "holdWorkflows"];
 
-/// The ConfigMap, as it was read.
+/// The gate ConfigMap as read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct State {
     uid: String,
@@ -54,7 +54,7 @@ pub struct State {
     data: BTreeMap<String, String>,
 }
 
-/// What the keys of the gate are to be.
+/// Keys of the gate and their new values.
 pub type Change = BTreeMap<String, String>;
 
 impl State {
@@ -71,22 +71,22 @@ impl State {
         self.data.get(MODE).map(String::as_str) == Some(DRAINING)
     }
 
-    /// The keys of a gate that is made by a drain.
+    /// The keys of a gate that a drain creates.
     pub fn made_draining() -> Change {
         let all = SWITCHES.iter().chain([&MODE]);
         all.map(|key| ((*key).to_owned(), DRAINING.to_owned()))
             .collect()
     }
 
-    /// The keys to change so that nothing adds holds any more. A switch that is off already keeps
-    /// the word that says why: it is not the drain's to turn on again.
+    /// The keys to change so that no hold is added any more. A switch that is off already keeps its value:
+    /// the drain must not turn it on again.
     pub fn to_draining(&self) -> Change {
         let on = self.switches().filter(|(_, value)| *value == ON);
         let switches = on.map(|(key, _)| (key.clone(), DRAINING));
         self.changes(switches.chain([(MODE.to_owned(), DRAINING)]))
     }
 
-    /// The same with these keys changed.
+    /// The state after a change.
     #[must_use]
     pub fn with(&self, change: &Change) -> Self {
         let mut changed = self.clone();
@@ -97,8 +97,8 @@ impl State {
         changed
     }
 
-    /// The switches that are off although Belayer is not draining, with the values that say why; and the
-    /// namespaces that an admin closed. Namespaces that the backlog closed open without anybody's doing.
+    /// The switches that are off outside of a drain, with their values, and the namespaces that an admin
+    /// closed. Namespaces that the backlog closed open without an admin.
     pub fn still_off(&self) -> Vec<(String, String)> {
         let off = self.switches().filter(|(_, value)| *value != ON);
         let closed = self.data.iter().filter(|(key, value)| {
@@ -117,9 +117,9 @@ impl State {
         self.changes(switches.chain([(MODE.to_owned(), NORMAL)]))
     }
 
-    /// The keys to change so that the policies of these components, by their switches, are on or
-    /// off. What an admin or the backlog gate switched off stays off. A drain whose end somebody
-    /// wrote by hand leaves its word behind: that is on again.
+    /// The keys to change so that the switches of these components are on or off. A switch that an admin or
+    /// the backlog gate turned off stays off. If the mode was reset by hand, a switch that still is
+    /// `draining` is turned on.
     pub fn to_components(&self, on: &[&str], off: &[&str]) -> Change {
         let now = |key: &str| self.data.get(key).map(String::as_str);
         let up = on
@@ -145,7 +145,7 @@ impl State {
     }
 }
 
-/// Where the gate is, and how it is read and written.
+/// Reads and writes the gate ConfigMap.
 #[derive(Debug, Clone)]
 pub struct Gate {
     executor: Arc<Executor>,
@@ -189,7 +189,7 @@ impl From<ConfigMap> for State {
 }
 
 impl Gate {
-    /// The gate in Belayer's own namespace.
+    /// The gate in Belayer's namespace.
     pub fn new(executor: Arc<Executor>, namespace: &str) -> Self {
         Self {
             executor,
@@ -197,17 +197,17 @@ impl Gate {
         }
     }
 
-    /// Where it is.
+    /// Namespace and name of the ConfigMap.
     pub fn key(&self) -> &ObjectKey {
         &self.key
     }
 
-    /// The executor that its requests go by.
+    /// The executor for its requests.
     pub(crate) fn executor(&self) -> &Executor {
         &self.executor
     }
 
-    /// Reads it; `None` if it is not there.
+    /// Reads the gate; `None` if the ConfigMap does not exist.
     ///
     /// # Errors
     ///
@@ -221,7 +221,7 @@ impl Gate {
         }
     }
 
-    /// Reads it with the version from which it can be watched.
+    /// Reads the gate, and the version to watch from.
     pub(crate) async fn list(&self) -> Result<(Option<State>, String), RequestError> {
         let request = Request::get(self.collection()).query("fieldSelector", self.selector());
         let answer = self.executor.read(&request, Class::Evidence).await?;
@@ -233,7 +233,7 @@ impl Gate {
         Ok((named, list.metadata.resource_version))
     }
 
-    /// The request that answers with something once the gate has changed after `version`.
+    /// A watch of the gate from `version`.
     pub(crate) fn watch(&self, version: &str, seconds: u64) -> Request {
         Request::get(self.collection())
             .query("watch", "true")
@@ -250,11 +250,11 @@ impl Gate {
         format!("metadata.name={}", self.key.name())
     }
 
-    /// Changes keys of the very version that was read.
+    /// Changes keys of the version that was read.
     ///
     /// # Errors
     ///
-    /// As [`Executor::write`]; a conflict says that somebody changed it meanwhile.
+    /// As [`Executor::write`]; a conflict if another client changed it since.
     pub async fn write(&self, state: &State, change: &Change) -> Result<(), RequestError> {
         let body = json!({
             "metadata": { "uid": state.uid, "resourceVersion": state.version },
@@ -266,11 +266,11 @@ impl Gate {
         self.executor.write(&request, Class::Write).await.map(drop)
     }
 
-    /// Makes it.
+    /// Creates the ConfigMap.
     ///
     /// # Errors
     ///
-    /// As [`Executor::write`]; not found says that its namespace is not there.
+    /// As [`Executor::write`]; not found if its namespace does not exist.
     pub async fn create(&self, data: &Change) -> Result<(), RequestError> {
         let object: Value = json!({
             "apiVersion": "v1",
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn draining_turns_every_switch_off_those_of_tomorrow_included() {
+    fn draining_turns_every_switch_off_also_unknown_ones() {
         let open = state(&[("hold", "on"), ("holdTomorrow", "on"), ("other", "on")]);
         assert_eq!(
             changes(&open.to_draining()),
@@ -324,10 +324,13 @@ mod tests {
             ..State::default()
         };
         assert!(draining.is_draining());
-        assert!(draining.to_draining().is_empty(), "once is enough");
+        assert!(
+            draining.to_draining().is_empty(),
+            "no change while draining"
+        );
     }
 
-    /// What an admin, the backlog gate or a component's absence turned off is off afterwards too.
+    /// A switch that was off before a drain is off after it.
     #[test]
     fn a_drain_and_its_end_leave_a_switch_as_it_was() {
         let before = state(&[
@@ -356,17 +359,17 @@ mod tests {
     }
 
     #[rstest]
-    #[case::nothing_said(&[], false)]
+    #[case::no_key(&[], false)]
     #[case::normal(&[("mode", "normal")], false)]
-    #[case::another_word(&[("mode", "Draining")], false)]
+    #[case::another_value(&[("mode", "Draining")], false)]
     #[case::a_closed_switch_alone(&[("hold", "draining")], false)]
     #[case::draining(&[("mode", "draining")], true)]
-    fn only_the_one_word_drains(#[case] data: &[(&str, &str)], #[case] draining: bool) {
+    fn only_the_mode_draining_drains(#[case] data: &[(&str, &str)], #[case] draining: bool) {
         assert_eq!(state(data).is_draining(), draining);
     }
 
     #[test]
-    fn switches_follow_their_components_and_no_more() {
+    fn switches_follow_their_components() {
         let now = state(&[
             ("hold", "on"),
             ("holdClaims", "on"),

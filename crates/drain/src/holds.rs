@@ -1,15 +1,15 @@
-//! Which finalizers are holds of ours, and whose they are.
+//! Classifies finalizers: Belayer's or another controller's.
 
 use belayer_core::object::Resource;
 use belayer_holds::names::{
     KUBERNETES_PVC_PROTECTION, OWNER_HOLDS, POD_HOLDS, PVC_PROTECTION_HOLD,
 };
 
-/// What the names of our finalizers begin with.
+/// Prefix of Belayer's finalizers.
 pub const PREFIX: &str = "belayer.dev/";
 
-/// Every hold of ours that this version knows. `kubernetes.io/pvc-protection` is none of them, not
-/// even where Belayer works in place of Kubernetes' controller: that hold is handed over.
+/// Every hold of this version. `kubernetes.io/pvc-protection` is not included, even where Belayer replaces
+/// Kubernetes' controller: it is handed over to that.
 pub fn all() -> impl Iterator<Item = &'static str> {
     POD_HOLDS
         .iter()
@@ -18,37 +18,37 @@ pub fn all() -> impl Iterator<Item = &'static str> {
         .chain([PVC_PROTECTION_HOLD])
 }
 
-/// What a finalizer is to us.
+/// Class of a finalizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
-    /// A hold that this version knows.
-    Ours(&'static str),
-    /// It is called like one of ours, and this version does not know it.
+pub enum Finalizer {
+    /// A hold of this version.
+    Belayer(&'static str),
+    /// It has Belayer's prefix, but this version does not have it.
     OfAnotherVersion,
-    /// Not ours. It is never touched.
+    /// Another controller's. It is never touched.
     Foreign,
 }
 
-/// What a finalizer is to us.
-pub fn whose(finalizer: &str) -> Whose {
+/// Classifies a finalizer.
+pub fn classify(finalizer: &str) -> Finalizer {
     match all().find(|hold| *hold == finalizer) {
-        Some(hold) => Whose::Ours(hold),
-        None if finalizer.starts_with(PREFIX) => Whose::OfAnotherVersion,
-        None => Whose::Foreign,
+        Some(hold) => Finalizer::Belayer(hold),
+        None if finalizer.starts_with(PREFIX) => Finalizer::OfAnotherVersion,
+        None => Finalizer::Foreign,
     }
 }
 
-/// Whether a kind is that of claims, whose hold keeps data.
+/// Whether a kind is `PersistentVolumeClaim`.
 pub fn is_claim(kind: &Resource) -> bool {
     kind.group.is_empty() && *kind.plural == *"persistentvolumeclaims"
 }
 
-/// Whether a kind is that of pods.
+/// Whether a kind is `Pod`.
 pub fn is_pod(kind: &Resource) -> bool {
     kind.group.is_empty() && *kind.plural == *"pods"
 }
 
-/// The hold that Kubernetes' own controller lets go of.
+/// The finalizer that Kubernetes' own controller removes.
 pub const HANDED_OVER: &str = KUBERNETES_PVC_PROTECTION;
 
 #[cfg(test)]
@@ -57,26 +57,26 @@ mod tests {
     use rstest::rstest;
 
     #[rstest]
-    #[case("belayer.dev/pod-status", Whose::Ours("belayer.dev/pod-status"))]
+    #[case("belayer.dev/pod-status", Finalizer::Belayer("belayer.dev/pod-status"))]
     #[case(
         "belayer.dev/workflow-cleanup",
-        Whose::Ours("belayer.dev/workflow-cleanup")
+        Finalizer::Belayer("belayer.dev/workflow-cleanup")
     )]
     #[case(
         "belayer.dev/pvc-protection",
-        Whose::Ours("belayer.dev/pvc-protection")
+        Finalizer::Belayer("belayer.dev/pvc-protection")
     )]
-    #[case("belayer.dev/of-tomorrow", Whose::OfAnotherVersion)]
-    #[case("kubernetes.io/pvc-protection", Whose::Foreign)]
-    #[case("workflows.argoproj.io/status", Whose::Foreign)]
-    #[case("not-belayer.dev/pod-status", Whose::Foreign)]
-    #[case("belayer.dev", Whose::Foreign)]
-    fn only_our_names_are_ours(#[case] finalizer: &str, #[case] expected: Whose) {
-        assert_eq!(whose(finalizer), expected);
+    #[case("belayer.dev/of-tomorrow", Finalizer::OfAnotherVersion)]
+    #[case("kubernetes.io/pvc-protection", Finalizer::Foreign)]
+    #[case("workflows.argoproj.io/status", Finalizer::Foreign)]
+    #[case("not-belayer.dev/pod-status", Finalizer::Foreign)]
+    #[case("belayer.dev", Finalizer::Foreign)]
+    fn finalizers_are_classified(#[case] finalizer: &str, #[case] expected: Finalizer) {
+        assert_eq!(classify(finalizer), expected);
     }
 
     #[test]
-    fn every_hold_has_our_prefix() {
+    fn every_hold_has_belayers_prefix() {
         assert!(all().all(|hold| hold.starts_with(PREFIX)));
     }
 }

@@ -1,82 +1,80 @@
-//! When the work is done: two passes in a row that found nothing to do, seconds apart, the last of
-//! them begun after the API server has surely learned that the policies are gone.
+//! Decides when a run ends: after two consecutive passes, seconds apart, that found nothing to do, the last of
+//! them begun after every API server has noticed the deletion of the policies.
 //!
-//! If someone keeps adding holds, such as a tenant who writes our finalizer on its own pods, there would never
-//! be such passes. So passes that find only new holds end the run as well.
+//! If a client keeps adding holds, for example a tenant who writes a Belayer finalizer on its own pods, there
+//! are no such passes. So passes that find only new holds end the run as well.
 //!
-//! A pure state machine: the time and a pass come in, the next step goes out.
+//! A pure state machine: its input is the time and a pass, its output the next step.
 
 use std::time::Duration;
 
-/// At least so long from the beginning of one clean pass to that of the next.
+/// Least time between the starts of the two last passes.
 pub const APART: Duration = Duration::from_secs(3);
 
-/// An API server goes on with a policy that was removed for up to about ten seconds: what is created
-/// within may still get a hold.
+/// An API server may apply a deleted policy for up to about ten seconds: an object that is created in that
+/// time may still get a hold.
 pub const SETTLE: Duration = Duration::from_secs(12);
 
-/// How often a refused release is tried before it counts as refused for good.
+/// Consecutive passes with denied releases after which the run ends.
 pub const REFUSED_TRIES: u32 = 3;
 
-/// Refused releases are tried again after this time: whoever refuses may be a policy that is just
-/// being removed, or one that somebody has to remove.
+/// Pause before a denied release is retried: the policy that denies it may be about to be deleted.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5);
 
-/// For this long passes may find only new holds, counted from when the policies are surely gone.
+/// How long passes must find only new holds to end the run, from when the policies have no effect any more.
 pub const NEW_HOLDS_FOR: Duration = Duration::from_secs(10);
 
-/// The pause after a pass that had something to do.
+/// Pause after a pass that had something to do.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What one pass came to.
+/// Counters of one pass.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pass {
-    /// When it began, from the start of the run.
+    /// When it began, since the start of the run.
     pub begun: Duration,
-    /// Objects that it found with a hold of Belayer.
+    /// Objects with a hold.
     pub found: usize,
-    /// Objects that were released, or were gone by then.
+    /// Objects that were released, or did not exist any more.
     pub released: usize,
-    /// Objects that may go and did not, for reasons that pass.
+    /// Objects whose release failed for a reason that may pass.
     pub unsettled: usize,
-    /// Objects whose release the server refused.
+    /// Objects whose release the server denied.
     pub refused: usize,
-    /// Objects that must stay.
+    /// Objects that must keep a hold.
     pub left: usize,
-    /// Kinds that may not be looked at.
+    /// Kinds that may not be listed.
     pub hidden: usize,
-    /// Kinds that could not be looked at for another reason, and objects that cannot be read.
+    /// Kinds whose list failed for another reason, and objects that cannot be decoded.
     pub unseen: usize,
 }
 
-/// What follows a pass.
+/// The step after a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Another pass, after this time.
+    /// Another pass after this pause.
     Again(Duration),
-    /// No more.
+    /// The end of the run.
     Stop(Outcome),
 }
 
-/// What a run came to. Its exit code is documented.
+/// Result of a run. The exit codes are documented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
-    /// Nothing of what was meant is left.
+    /// No hold of the purpose is left.
     Clean,
-    /// Something could not be done or found out for a reason that is no refusal: a server that does
-    /// not answer, a time-out.
+    /// Something failed, but was not denied: the server did not answer, or there was no progress.
     Error,
-    /// Something must stay: a claim in use that only we hold.
+    /// A hold must stay: a PVC in use that only Belayer protects.
     LeftOver,
-    /// Only new holds were found: someone keeps adding them.
+    /// Only new holds were found: a client keeps adding them.
     NewHolds,
-    /// The server refuses: rights, a policy, a webhook.
+    /// The server denied something: RBAC, a policy, a webhook.
     Refused,
 }
 
 impl Outcome {
-    /// The process's exit code. 2 is wrong usage, for every command.
+    /// The process's exit code. 2 is wrong usage in every command.
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Clean => 0,
@@ -87,28 +85,28 @@ impl Outcome {
     }
 }
 
-/// Follows the passes of one run.
+/// State of the passes of one run.
 #[derive(Debug, Clone)]
 pub struct Passes {
     timeout: Duration,
-    /// The fewest objects that a pass found with a hold.
+    /// Fewest objects with a hold in a pass.
     fewest: usize,
-    /// When a pass last found fewer than all passes before it. Only that is progress: releasing objects
-    /// that are held again just as fast is none, so that every run ends.
+    /// When a pass last found fewer objects than all passes before. Only that is progress; otherwise a run in
+    /// which objects are held again as fast as they are released would not end.
     progressed: Duration,
-    /// Before that, from the start of the run, no pass is the last.
+    /// A pass that begins before this time since the start is not the last.
     settled: Duration,
-    /// When the last pass began that found nothing to do, if the latest one did not.
+    /// Start of the first of consecutive passes that found nothing to do.
     clean: Option<Duration>,
     refused: u32,
-    /// How many passes there were.
+    /// Number of passes.
     passes: u32,
-    /// The number of the pass since which only new holds were found, and when it began.
+    /// Number and start of the pass since which only new holds were found.
     complete: Option<(u32, Duration)>,
 }
 
 impl Passes {
-    /// A run that ends after `timeout` without progress, and in which no pass before `settled` counts.
+    /// A run that ends after `timeout` without progress, and not with a pass that began before `settled`.
     pub fn new(timeout: Duration, settled: Duration) -> Self {
         Self {
             timeout,
@@ -122,23 +120,23 @@ impl Passes {
         }
     }
 
-    /// Something was changed that API servers learn of late: nothing before `settled` counts.
+    /// A change was made that API servers notice late: no pass before `settled` is the last.
     pub fn settle_at(&mut self, settled: Duration) {
         self.settled = self.settled.max(settled);
     }
 
-    /// Whether there has been no progress for too long.
+    /// Whether there was no progress for the timeout.
     pub fn is_late(&self, now: Duration) -> bool {
         now >= self.progressed + self.timeout
     }
 
-    /// The number of the pass, from 1, since which only new holds were found: that pass handled everything
+    /// The number, from 1, of the pass since which only new holds were found: that pass handled everything
     /// that it found.
     pub fn only_new_holds_since(&self) -> Option<u32> {
         self.complete.map(|(number, _)| number)
     }
 
-    /// What follows this pass, which ended at `now`.
+    /// The step after this pass, which ended at `now`.
     pub fn next(&mut self, pass: &Pass, now: Duration) -> Next {
         if pass.found < self.fewest {
             self.fewest = pass.found;
@@ -165,7 +163,7 @@ impl Passes {
             self.clean = None;
             None
         };
-        // The first of a row counts from its own beginning.
+        // The first of consecutive passes keeps its own start.
         if let (Some(earlier), true) = (earlier, quiet) {
             if pass.begun >= earlier + APART && pass.begun >= self.settled {
                 return Next::Stop(outcome(pass));
@@ -201,7 +199,7 @@ impl Passes {
     }
 }
 
-/// What a run came to if this was its last pass.
+/// The result if this pass is the last.
 pub fn outcome(pass: &Pass) -> Outcome {
     if pass.refused > 0 || pass.hidden > 0 {
         return Outcome::Refused;
@@ -231,7 +229,7 @@ mod tests {
         }
     }
 
-    /// Runs passes of a second each; says after how many it stopped, and how.
+    /// Plays passes of one second each; returns the number of passes until the stop, and the result.
     fn played(passes: &[Pass], settled: u64, timeout: u64) -> (usize, Option<Outcome>) {
         let mut state = Passes::new(s(timeout), s(settled));
         for (index, pass) in passes.iter().enumerate() {
@@ -253,7 +251,7 @@ mod tests {
         Pass { refused: 1, ..pass }
     }
 
-    /// No fewer than before.
+    /// A pass that makes no progress.
     fn more(begun: u64) -> Pass {
         Pass {
             found: 2,
@@ -276,31 +274,31 @@ mod tests {
     #[case::two_clean_passes_apart(&[at(0), at(3)], 0, (2, Some(Outcome::Clean)))]
     #[case::one_is_not_enough(&[at(0)], 0, (1, None))]
     #[case::too_close_to_each_other(&[at(0), at(2), at(3)], 0, (3, Some(Outcome::Clean)))]
-    #[case::not_before_policies_are_surely_gone(&[at(0), at(3), at(11), at(12)], 12, (4, Some(Outcome::Clean)))]
-    #[case::in_a_row(&[at(0), released(at(3)), at(6), at(9)], 0, (4, Some(Outcome::Clean)))]
-    #[case::what_did_not_work_is_done_again(&[unsettled(at(0)), unsettled(at(3)), at(6), at(9)], 0, (4, Some(Outcome::Clean)))]
-    #[case::what_must_stay_ends_it_as_well(&[left(at(0)), left(at(3))], 0, (2, Some(Outcome::LeftOver)))]
-    #[case::refusals_are_tried_several_times(&[refused(at(0)), refused(at(5)), refused(at(10)), refused(at(15))], 0, (4, Some(Outcome::Refused)))]
-    #[case::a_refusal_that_ends_is_forgotten(&[refused(at(0)), released(at(5)), at(8), at(11)], 0, (4, Some(Outcome::Clean)))]
-    #[case::t4_nothing_but_new_holds(
+    #[case::not_before_policies_have_no_effect(&[at(0), at(3), at(11), at(12)], 12, (4, Some(Outcome::Clean)))]
+    #[case::consecutive(&[at(0), released(at(3)), at(6), at(9)], 0, (4, Some(Outcome::Clean)))]
+    #[case::failures_are_retried(&[unsettled(at(0)), unsettled(at(3)), at(6), at(9)], 0, (4, Some(Outcome::Clean)))]
+    #[case::holds_that_stay_end_the_run(&[left(at(0)), left(at(3))], 0, (2, Some(Outcome::LeftOver)))]
+    #[case::denials_are_retried(&[refused(at(0)), refused(at(5)), refused(at(10)), refused(at(15))], 0, (4, Some(Outcome::Refused)))]
+    #[case::a_denial_that_ends_does_not_count(&[refused(at(0)), released(at(5)), at(8), at(11)], 0, (4, Some(Outcome::Clean)))]
+    #[case::t4_only_new_holds(
         &[released(at(0)), released(at(5)), released(at(9)), released(at(10))], 0, (4, Some(Outcome::NewHolds))
     )]
-    #[case::t4_not_before_policies_are_surely_gone(
+    #[case::t4_not_before_policies_have_no_effect(
         &[released(at(0)), released(at(11)), released(at(21)), released(at(22))], 12, (4, Some(Outcome::NewHolds))
     )]
     #[case::t4_a_clean_pass_between_changes_nothing(
         &[released(at(0)), at(5), released(at(10))], 0, (3, Some(Outcome::NewHolds))
     )]
-    #[case::t4_what_was_not_done_before_is_not_new(
+    #[case::t4_holds_after_a_failure_are_not_new(
         &[unsettled(at(0)), released(at(10)), released(at(19)), released(at(20))], 0, (4, Some(Outcome::NewHolds))
     )]
-    #[case::t4_nor_what_could_not_be_seen(
+    #[case::t4_holds_after_an_unlisted_kind_are_not_new(
         &[Pass { unseen: 1, ..at(0) }, released(at(10)), released(at(19)), at(22), at(25)], 0, (5, Some(Outcome::Clean))
     )]
-    #[case::t4_what_must_stay_is_told_first(
+    #[case::t4_holds_that_stay_take_precedence(
         &[left(released(at(0))), left(released(at(10)))], 0, (2, Some(Outcome::LeftOver))
     )]
-    #[case::t4_refusals_are_tried_as_ever(
+    #[case::t4_denials_are_retried(
         &[released(at(0)), refused(released(at(10))), released(at(15))], 0, (3, Some(Outcome::NewHolds))
     )]
     fn rows_of_passes(
@@ -312,37 +310,45 @@ mod tests {
     }
 
     #[rstest]
-    #[case::while_something_moves(&[released(more(5)), released(more(9))], Outcome::Error)]
-    #[case::before_two_were_clean(&[more(9)], Outcome::Error)]
-    #[case::with_what_must_stay(&[left(more(9))], Outcome::LeftOver)]
-    #[case::with_refusals(&[refused(more(9))], Outcome::Refused)]
+    #[case::while_holds_are_released(&[released(more(5)), released(more(9))], Outcome::Error)]
+    #[case::before_two_clean_passes(&[more(9)], Outcome::Error)]
+    #[case::with_holds_that_stay(&[left(more(9))], Outcome::LeftOver)]
+    #[case::with_denials(&[refused(more(9))], Outcome::Refused)]
     fn time_runs_out(#[case] rows: &[Pass], #[case] expected: Outcome) {
         let first = Pass { found: 1, ..at(0) };
         let rows = [&[released(first)], rows].concat();
-        // The first pass ends at second 1: what it found is progress.
+        // The first pass ends at second 1: its count is progress.
         assert_eq!(played(&rows, 0, 9), (rows.len(), Some(expected)));
     }
 
     #[test]
     fn l6_time_counts_from_the_last_progress() {
-        // There is more than one pass can handle.
+        // More objects than one pass can handle.
         let found = |begun, found| unsettled(released(Pass { found, ..at(begun) }));
-        // Each pass finds fewer: it may take as long as it likes.
+        // Each pass finds fewer: no time limit applies.
         let fewer: Vec<Pass> = (0..20).map(|n| found(n * 8, 100 - n as usize)).collect();
         assert_eq!(played(&fewer, 0, 10), (20, None));
-        // As many are held again as were released.
+        // As many objects are held again as were released.
         let as_many: Vec<Pass> = (0..20).map(|n| found(n, 5)).collect();
         assert_eq!(played(&as_many, 0, 10), (11, Some(Outcome::Error)));
     }
 
     #[rstest]
     #[case::nothing(at(0), Outcome::Clean, 0)]
-    #[case::not_everything_was_seen(Pass { unseen: 1, ..at(0) }, Outcome::Error, 1)]
-    #[case::not_everything_may_be_seen(Pass { hidden: 1, ..at(0) }, Outcome::Refused, 4)]
+    #[case::a_kind_was_not_listed(Pass { unseen: 1, ..at(0) }, Outcome::Error, 1)]
+    #[case::a_kind_may_not_be_listed(Pass { hidden: 1, ..at(0) }, Outcome::Refused, 4)]
     #[case::in_use(left(at(0)), Outcome::LeftOver, 3)]
-    #[case::a_refusal_counts_more_than_what_must_stay(left(refused(at(0))), Outcome::Refused, 4)]
-    #[case::an_error_counts_more_than_what_must_stay(left(unsettled(at(0))), Outcome::Error, 1)]
-    #[case::a_refusal_counts_more_than_an_error(refused(unsettled(at(0))), Outcome::Refused, 4)]
+    #[case::a_denial_takes_precedence_over_holds_that_stay(
+        left(refused(at(0))),
+        Outcome::Refused,
+        4
+    )]
+    #[case::an_error_takes_precedence_over_holds_that_stay(
+        left(unsettled(at(0))),
+        Outcome::Error,
+        1
+    )]
+    #[case::a_denial_takes_precedence_over_an_error(refused(unsettled(at(0))), Outcome::Refused, 4)]
     fn outcomes_and_their_exit_codes(
         #[case] pass: Pass,
         #[case] expected: Outcome,
@@ -353,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_pass_comes_when_it_can_be_the_last() {
+    fn the_next_pass_begins_when_it_can_be_the_last() {
         let mut passes = Passes::new(s(100), s(12));
         assert_eq!(passes.next(&at(0), s(1)), Next::Again(s(11)));
         let mut passes = Passes::new(s(100), s(0));

@@ -1,26 +1,26 @@
-//! How far a run is.
+//! Progress of a run.
 
 use belayer_core::object::Resource;
 use belayer_inspect::reader::Trouble;
 
-/// Is told how far a run is.
+/// Receives the progress of a run.
 pub trait Progress: Send + Sync {
-    /// The server has given no usable answer for a while; why, if that is known. Called once until the
-    /// server answers again.
+    /// The server has not sent a usable response for a while; the cause, if known. Called once until the
+    /// server responds again.
     fn waiting(&self, _trouble: Option<&Trouble>) {}
-    /// A step was done, in words.
+    /// A step is complete; its description.
     fn step(&self, _text: &str) {}
-    /// So many kinds are looked at now.
+    /// This many kinds are about to be listed.
     fn scanning(&self, _kinds: usize) {}
-    /// A kind has been listed; so many objects in this pass by now.
+    /// A kind has been listed; the number of objects in this pass so far.
     fn listed(&self, _kind: &Resource, _objects: u64) {}
-    /// So many objects with holds were found.
+    /// Number of objects with holds in this pass.
     fn found(&self, _objects: usize) {}
-    /// One of them was dealt with.
-    fn dealt_with(&self) {}
+    /// One of them was handled.
+    fn handled(&self) {}
 }
 
-/// Tells nobody.
+/// Ignores all progress.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 

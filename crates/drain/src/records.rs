@@ -1,9 +1,9 @@
-//! Re-creations that are under way: each is brought to a state in which the pod's hold may be removed.
+//! Re-creations in progress: prepares their pods so that the holds may be removed.
 //!
 //! While an attempt is reserved, or may still be, pod-recreation concludes from a missing pod that the pod was
-//! never created. That is true only if the pod keeps its hold until the record names it. So the pod is written
-//! into the record before its hold is removed. A pod that exists only in its record has to be created by a
-//! running Belayer, which finishes during the drain what it has begun.
+//! never created. That is correct only if the pod keeps its hold until the record names it. So the pod is
+//! written into the record before its hold is removed. A pod that exists only in its record must be created by a
+//! running Belayer, which completes started re-creations during the drain.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,33 +27,33 @@ use belayer_pod_recreation::decide::adopt;
 use belayer_pod_recreation::record::Record;
 use belayer_pod_recreation::recreations::status_patch;
 
-/// While a Belayer works on a record during the drain, the record changes at least this often, unless the API
-/// server refuses the pod.
+/// Longest time without a change of a record that a Belayer processes during the drain, unless the API server
+/// denies the pod.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often a record is read again if someone else writes it at the same time.
+/// Attempts of a record write, conflicts included.
 const ATTEMPTS: usize = 5;
 
 /// Whether the record of a re-created pod names the pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recorded {
-    /// It does, or it creates no other pod, or there is none.
+    /// It does, or the record creates no other pod, or does not exist.
     Yes,
-    /// It could not be read or written; why, in words.
+    /// Reading or writing it failed; the message of the error.
     Unknown(String),
 }
 
 /// A pod that exists only in its record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Alone {
+pub(crate) struct UnbornPod {
     /// The record.
     pub(crate) key: ObjectKey,
-    /// Its pod.
+    /// Name of its pod.
     pub(crate) pod: String,
-    /// Why it does not exist yet, in words.
+    /// Why it does not exist yet.
     pub(crate) why: String,
-    /// Whether a Belayer seems to work on it.
-    pub(crate) moves: bool,
+    /// Whether a Belayer seems to process the record.
+    pub(crate) in_progress: bool,
 }
 
 /// The records of re-creations.
@@ -61,7 +61,7 @@ pub(crate) struct Records {
     executor: Arc<Executor>,
     reader: Reader,
     decoders: Decoders<Record>,
-    /// When each version of a record was first seen, by the UID of the record.
+    /// The last version of each record and when it was first read, by the UID of the record.
     seen: Mutex<HashMap<String, (String, Instant)>>,
 }
 
@@ -75,7 +75,7 @@ impl Records {
         }
     }
 
-    /// Writes a re-created pod into the record that it names.
+    /// Writes a re-created pod into the record that its annotations name.
     pub(crate) async fn record(&self, pod: &ObjectMeta) -> Recorded {
         let annotation = |name: &str| pod.annotations.get(name);
         let (Some(name), Some(uid)) = (
@@ -92,7 +92,7 @@ impl Records {
         let unknown = |error: &RequestError| {
             let why = explain(error);
             Recorded::Unknown(format!(
-                "it could not be written into its record {key} first: {why}"
+                "could not write the pod into its record {key} before removing its hold: {why}"
             ))
         };
         let records = api::resource();
@@ -113,7 +113,7 @@ impl Records {
             let written = self.executor.write(&request, Class::Release);
             match self.reader.contact().asked(written).await {
                 Ok(_) => {
-                    tracing::info!(record = %key, %pod, "the pod was written into its record");
+                    tracing::info!(record = %key, %pod, "wrote the pod into its record");
                     return Recorded::Yes;
                 }
                 Err(error) if changed(&error) && attempt < ATTEMPTS => {}
@@ -122,7 +122,7 @@ impl Records {
         }
     }
 
-    /// The record; nothing if there is none of that name.
+    /// Reads a record; `None` if it does not exist.
     async fn read(&self, key: &ObjectKey) -> Result<Option<Record>, RequestError> {
         let request = Request::get(api::resource().object_path(key));
         match self.reader.read(&request).await {
@@ -139,20 +139,20 @@ impl Records {
         }
     }
 
-    /// The pods that exist only in their records. A pod that exists all the same is written into its record.
-    /// If the kind is not served or may not be read, no pods are returned.
-    pub(crate) async fn alone(&self) -> Vec<Alone> {
+    /// The pods that exist only in their records. A pod that exists already is written into its record. Empty if
+    /// the kind is not served or may not be read.
+    pub(crate) async fn unborn(&self) -> Vec<UnbornPod> {
         let all = self.reader.all::<Value>(&api::resource().path(None)).await;
-        let mut alone = Vec::new();
+        let mut unborn = Vec::new();
         for record in all.found().into_iter().flatten() {
-            if let Some(one) = self.one(record).await {
-                alone.push(one);
+            if let Some(one) = self.unborn_pod(record).await {
+                unborn.push(one);
             }
         }
-        alone
+        unborn
     }
 
-    async fn one(&self, record: &Value) -> Option<Alone> {
+    async fn unborn_pod(&self, record: &Value) -> Option<UnbornPod> {
         let text = |pointer: &str| record.pointer(pointer).and_then(Value::as_str);
         let phase = serde_json::from_value(record["status"]["phase"].clone());
         let phase = phase.ok().filter(|phase| is_under_way(*phase))?;
@@ -167,7 +167,7 @@ impl Records {
             .object(&Resource::pods(), &ObjectKey::new(namespace, pod))
             .await;
         let why = match found {
-            Look::Absent => in_words(phase, record),
+            Look::Absent => cause(phase, record),
             Look::Found(pod) => {
                 let annotations = &pod["metadata"]["annotations"];
                 let of_the_pod = pod["metadata"]["uid"].as_str().map(Uid::new);
@@ -178,19 +178,19 @@ impl Records {
                 }
                 return None;
             }
-            Look::Unknown(why) => format!("could not read whether its pod exists: {why}"),
+            Look::Unknown(why) => format!("could not read its pod: {why}"),
         };
         let version = text("/metadata/resourceVersion").unwrap_or_default();
-        Some(Alone {
-            moves: self.moves(uid, version),
+        Some(UnbornPod {
+            in_progress: self.in_progress(uid, version),
             pod: pod.to_owned(),
             key,
             why,
         })
     }
 
-    /// Whether this version of a record is new enough that a Belayer may be working on it.
-    fn moves(&self, uid: &str, version: &str) -> bool {
+    /// Whether this version of a record is new enough that a Belayer may be processing it.
+    fn in_progress(&self, uid: &str, version: &str) -> bool {
         let now = Instant::now();
         let mut seen = self.seen.lock();
         let (last, since) = seen
@@ -207,14 +207,14 @@ fn is_under_way(phase: Phase) -> bool {
     matches!(phase, Phase::Deleting | Phase::Waiting | Phase::Creating)
 }
 
-fn in_words(phase: Phase, record: &Value) -> String {
+fn cause(phase: Phase, record: &Value) -> String {
     let conditions = record["status"]["conditions"].as_array();
     let denied = conditions
         .into_iter()
         .flatten()
         .find(|condition| condition["type"] == "CreateDenied" && condition["status"] == "True");
     match denied.and_then(|denied| denied["message"].as_str()) {
-        Some(message) => format!("the API server refuses it: {message}"),
+        Some(message) => format!("the API server denies it: {message}"),
         None => format!("its record is in phase {phase:?}"),
     }
 }

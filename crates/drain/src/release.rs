@@ -1,4 +1,4 @@
-//! Lets one object go: decide, patch, and what each answer of the server means.
+//! Releases one object: decides, patches, and handles the server's response.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,24 +12,24 @@ use belayer_core::slim::OwnerMeta;
 use belayer_holds::conflict::{After, OnConflict};
 use belayer_holds::decision::Evidence as _;
 use belayer_holds::release::FinalizerPatch;
-use belayer_inspect::reader::Reader;
+use belayer_inspect::reader::{Reader, explain};
 
-use crate::decide::{Kept, Look, Purpose, View, Wanted, decide};
+use crate::decide::{Kept, Needed, Purpose, Usage, View, decide};
 use crate::records::{Recorded, Records};
 use crate::scan::Found;
 use crate::selection::Selection;
 use crate::users::Users;
 
-/// Attempts at one object within one pass; the next pass goes on.
+/// Attempts at one object in one pass; the next pass continues.
 const ATTEMPTS: u32 = 12;
 
-/// The longest pause between two attempts, unless the server asks for more.
+/// Longest pause between attempts, unless the server requests more.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// The longest that the server may ask to wait.
+/// Longest pause that the server may request.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
-/// What it takes to let objects go.
+/// Releases objects.
 pub(crate) struct Releaser<'a> {
     pub(crate) executor: &'a Executor,
     pub(crate) reader: &'a Reader,
@@ -41,45 +41,45 @@ pub(crate) struct Releaser<'a> {
     pub(crate) purpose: &'a Purpose,
 }
 
-/// What came of an object.
+/// Result for one object.
 #[derive(Debug, Default)]
-pub(crate) struct LetGo {
-    /// Holds that were taken off, and the names of the evidence.
+pub(crate) struct ObjectResult {
+    /// Removed holds, with the names of the evidence.
     pub(crate) released: Vec<(&'static str, &'static str)>,
     /// Holds that stay.
     pub(crate) kept: Vec<Kept>,
-    /// How it ended, if not well.
+    /// Why the release failed, if it did.
     pub(crate) trouble: Option<Trouble>,
 }
 
-/// Why something was not done.
+/// Why a release failed.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// The server refuses.
+    /// The server denied it.
     Refused {
         /// HTTP status.
         code: u16,
-        /// The server's words.
+        /// Message of the server.
         message: String,
     },
-    /// For a reason that may pass, in words.
+    /// Another cause, which may pass; a message.
     Failed(String),
 }
 
 enum Next {
-    /// The object as it is now.
+    /// Decide again about the object as it is now.
     Decide(Found),
-    /// It is gone, or another has its name.
+    /// The object does not exist any more, or another one has its name.
     Gone,
     Again(Duration),
     End(Trouble),
 }
 
 impl Releaser<'_> {
-    pub(crate) async fn let_go(&self, mut object: Found) -> LetGo {
-        // Also between the attempts.
+    pub(crate) async fn release(&self, mut object: Found) -> ObjectResult {
+        // Also covers the pauses between attempts.
         let _waiting = self.reader.contact().waiting();
-        let mut look: Option<Look> = None;
+        let mut usage: Option<Usage> = None;
         let mut recorded: Option<Recorded> = None;
         let mut attempt = 0;
         loop {
@@ -92,22 +92,22 @@ impl Releaser<'_> {
                         self.selection
                             .selects(hold, &object.kind, &object.meta, self.ignored)
                     },
-                    look: look.as_ref(),
+                    usage: usage.as_ref(),
                     recorded: recorded.as_ref(),
                 },
                 self.purpose,
             );
-            if verdict.look == Wanted::Yes {
-                look = Some(self.users.of(&object.meta, object.seen).await);
+            if verdict.list_pods == Needed::Yes {
+                usage = Some(self.users.of(&object.meta, object.seen).await);
                 continue;
             }
-            if verdict.ask_record == Wanted::Yes {
+            if verdict.read_record == Needed::Yes {
                 recorded = Some(self.records.record(&object.meta).await);
                 continue;
             }
-            let mut done = LetGo {
+            let mut done = ObjectResult {
                 kept: verdict.keep.clone(),
-                ..LetGo::default()
+                ..ObjectResult::default()
             };
             let Some(patch) = FinalizerPatch::release(&object.meta, &verdict.holds()) else {
                 return done;
@@ -128,10 +128,10 @@ impl Releaser<'_> {
             };
             match self.failed(&object, &error, attempt).await {
                 Next::Decide(newer) => {
-                    look = None;
+                    usage = None;
                     object = newer;
                 }
-                Next::Gone => return LetGo::default(),
+                Next::Gone => return ObjectResult::default(),
                 Next::Again(pause) => tokio::time::sleep(pause).await,
                 Next::End(trouble) => {
                     done.trouble = Some(trouble);
@@ -141,7 +141,7 @@ impl Releaser<'_> {
         }
     }
 
-    /// The table of answers.
+    /// The next step after a failed patch.
     async fn failed(&self, object: &Found, error: &RequestError, attempt: u32) -> Next {
         let about = (&object.kind, &object.meta.key);
         let over = attempt >= ATTEMPTS;
@@ -159,9 +159,9 @@ impl Releaser<'_> {
                     .map_or_else(|| error.to_string(), |api| api.message.clone());
                 Next::End(Trouble::Refused { code, message })
             }
-            _ if over => Next::End(Trouble::Failed(in_words(error))),
+            _ if over => Next::End(Trouble::Failed(explain(error))),
             _ if matches!(error.class(), ErrorClass::Unauthorized | ErrorClass::Other) => {
-                Next::End(Trouble::Failed(in_words(error)))
+                Next::End(Trouble::Failed(explain(error)))
             }
             After::Look | After::Retry(_) => {
                 let asked = error.retry_after().unwrap_or_default().min(MAX_WAIT);
@@ -178,27 +178,23 @@ impl Releaser<'_> {
             Err(error) if matches!(error.class(), ErrorClass::NotFound | ErrorClass::NotServed) => {
                 return Next::Gone;
             }
-            Err(error) => return Next::End(Trouble::Failed(in_words(&error))),
+            Err(error) => return Next::End(Trouble::Failed(explain(&error))),
         };
         match self.decoders.read(&answer) {
-            // Another object of that name: this one is gone. The next pass sees the other.
+            // Another object has the name: this one is deleted. The next pass handles the other.
             Ok(OwnerMeta(meta)) if meta.uid != object.meta.uid => Next::Gone,
             Ok(OwnerMeta(meta)) => Next::Decide(Found {
                 kind: object.kind.clone(),
                 meta,
                 seen: LogicalTime::now(),
             }),
-            Err(error) => Next::End(Trouble::Failed(format!("cannot be read: {error}"))),
+            Err(error) => Next::End(Trouble::Failed(format!("cannot be decoded: {error}"))),
         }
     }
 }
 
-/// The pause after this many attempts that ended in a conflict.
+/// Pause after this many conflicts.
 pub(crate) fn pause(attempt: u32) -> Duration {
     let ceiling = Duration::from_millis(20 << attempt.min(7)).min(MAX_PAUSE);
     ceiling.mul_f64(0.5 + ambient::unit() / 2.0)
-}
-
-fn in_words(error: &RequestError) -> String {
-    belayer_inspect::reader::explain(error)
 }

@@ -1,4 +1,4 @@
-//! What a run came to, as data: documented and stable, for `-o json`.
+//! The result of a run as data: documented and stable, for `-o json`.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -10,10 +10,10 @@ use crate::decide::Why;
 use crate::passes::Outcome;
 pub use crate::site::GateState;
 
-/// `apiVersion` of everything here.
+/// `apiVersion` of the report.
 pub const API_VERSION: &str = "drain.belayer.dev/v1alpha1";
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
@@ -21,47 +21,47 @@ pub struct Report {
     pub api_version: &'static str,
     /// `DrainReport`.
     pub kind: &'static str,
-    /// What was taken off, or would be.
+    /// What was removed, or would be in a dry run.
     #[serde(flatten)]
     pub taken: Taken,
-    /// In one word.
+    /// Result as one word.
     pub outcome: Outcome,
     /// The process's exit code.
     pub exit_code: u8,
-    /// Whether time ran out before two passes in a row were clean.
+    /// Whether the run ended for lack of progress.
     pub timed_out: bool,
-    /// What became of the gate.
+    /// State of the gate.
     pub gate: GateState,
-    /// The namespaces in which only new holds were found, because someone there keeps adding them, with the
-    /// number of objects. The namespace is empty for cluster-scoped kinds.
+    /// Namespaces in which only new holds were found, because a client keeps adding them, with the number of
+    /// objects. The namespace is empty for cluster-scoped kinds.
     #[serde(skip_serializing_if = "NewHolds::is_empty")]
     pub new_holds: NewHolds,
-    /// The namespaces whose holds do not affect the outcome.
+    /// Namespaces whose holds do not affect the outcome.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub except_namespaces: Vec<String>,
     /// Holds that stay.
     pub left: Vec<Left>,
-    /// What the server refused.
+    /// Requests that the server denied.
     pub refused: Vec<Refused>,
-    /// What was not done for a reason that may pass.
+    /// Releases that failed for a reason that may pass.
     pub failed: Vec<Refused>,
-    /// What could not be looked at.
+    /// Kinds that could not be listed, and objects that could not be decoded.
     pub unseen: Vec<Unseen>,
-    /// APIs that do not answer at all.
+    /// API groups that do not respond.
     pub dead_apis: Vec<Unseen>,
-    /// Claims that are being deleted and wait for Kubernetes' own controller alone.
+    /// PVCs that are being deleted and wait only for Kubernetes' own controller.
     pub handed_over: u64,
-    /// What else a person should know.
+    /// Further information.
     pub notes: Vec<String>,
-    /// How many times everything was looked at.
+    /// Number of passes.
     pub passes: u32,
-    /// Objects looked at in the last pass.
+    /// Objects in the last pass.
     pub objects: u64,
-    /// How long it took.
+    /// Duration of the run in seconds.
     pub seconds: f64,
 }
 
-/// Holds that someone keeps adding.
+/// Holds that a client keeps adding.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewHolds {
@@ -78,22 +78,23 @@ impl NewHolds {
     }
 }
 
-/// What was taken off. In a dry run nothing was, and its keys say so: nobody takes a plan for a deed.
+/// What was removed. In a dry run nothing was, and the keys have other names, so that a program cannot
+/// take a plan for a result.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Whether nothing was sent that changes the cluster.
+    /// Whether nothing was written.
     pub dry_run: bool,
-    /// Policies that were removed, as `mutatingadmissionpolicies.../NAME`.
+    /// Deleted policies, as `mutatingadmissionpolicies.../NAME`.
     pub policies: Vec<String>,
-    /// How many objects were let go. One that was held again meanwhile is one object.
+    /// Number of released objects. One that was released twice counts once.
     pub objects: u64,
     /// Their UIDs.
     pub(crate) uids: HashSet<Uid>,
-    /// How many holds were taken off, by their name and the evidence.
+    /// Number of removed holds, by name and evidence.
     pub holds: Holds,
 }
 
-/// Holds by their name and the evidence.
+/// Number of holds, by name and evidence.
 pub type Holds = BTreeMap<String, BTreeMap<&'static str, u64>>;
 
 impl Serialize for Taken {
@@ -145,7 +146,7 @@ impl Serialize for Taken {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Left {
-    /// One word for it.
+    /// Reason as one word.
     pub reason: Reason,
     /// `persistentvolumeclaims`, `workflows.argoproj.io`.
     pub resource: String,
@@ -155,25 +156,25 @@ pub struct Left {
     pub name: String,
     /// The hold.
     pub hold: String,
-    /// In words.
+    /// Reason as text.
     pub why: String,
 }
 
-/// Why a hold stays, in one word.
+/// Why a hold stays, as one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// A claim in use that only we hold.
+    /// A PVC in use that only Belayer protects.
     InUse,
-    /// A claim of which that could not be found out.
+    /// A PVC whose users could not be read.
     UseUnknown,
     /// A hold of another version of Belayer.
     OfAnotherVersion,
-    /// A hold of a component that cannot say here what it selects.
+    /// A hold of a component that is not in this build or not configured, so its selection is unknown.
     SelectionUnknown,
     /// A pod that pod-recreation created and that could not be written into its record.
     Unrecorded,
-    /// No hold: a pod that exists only in its `PodRecreation` and that no Belayer creates.
+    /// Not a hold: a pod that exists only in its `PodRecreation` and that no Belayer creates.
     InItsRecord,
 }
 
@@ -189,33 +190,33 @@ impl Reason {
     }
 }
 
-/// In words, for people.
-pub(crate) fn why_in_words(why: &Why) -> String {
+/// The reason as text.
+pub(crate) fn why_text(why: &Why) -> String {
     match why {
         Why::InUse(users) => format!("in use by {users}"),
         Why::UseUnknown(why) | Why::SelectionUnknown(why) | Why::Unrecorded(why) => why.clone(),
-        Why::OfAnotherVersion => "this version of belayer does not know this hold".to_owned(),
+        Why::OfAnotherVersion => "unknown to this version of belayer".to_owned(),
     }
 }
 
-/// Something that was not done.
+/// A request that failed or was denied.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Refused {
     /// `shop/pods/web-0`, or a step.
     pub what: String,
-    /// The server's words.
+    /// Message of the server.
     pub why: String,
-    /// HTTP status; 0 if there was none.
+    /// HTTP status; 0 without one.
     pub code: u16,
 }
 
-/// Something that could not be looked at.
+/// A kind or an object that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Unseen {
     /// `secrets`, or an object.
     pub what: String,
-    /// In words.
+    /// Reason.
     pub why: String,
 }

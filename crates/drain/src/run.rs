@@ -1,4 +1,4 @@
-//! The run: the gate, the policies, then passes until there is nothing left to do.
+//! A run: sets the gate, deletes the policies, then repeats passes until nothing is left to do.
 
 mod pass;
 
@@ -25,49 +25,49 @@ use crate::selection::Selection;
 use crate::site::{GateState, Site};
 use crate::users::Users;
 
-/// The pause after a discovery that failed, doubled each time.
+/// Pause after the first failed discovery, doubled by each further one.
 const DISCOVERY_PAUSE: Duration = Duration::from_millis(500);
 
-/// The longest of these pauses.
+/// Longest pause between discoveries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
-/// A server that has not answered at all within this time is reported.
+/// Time without any response after which the server is reported.
 const FIRST_ANSWER: Duration = Duration::from_millis(1500);
 
-/// A server that has answered before and does not for this time is reported as well.
+/// Time without a response after which a server that has answered before is reported.
 const NO_ANSWER: Duration = Duration::from_secs(10);
 
-/// Where to look.
+/// The kinds that a run covers.
 #[derive(Debug, Clone)]
 pub enum Kinds {
-    /// At every kind that the server has.
+    /// Every kind that the API serves.
     Served,
-    /// At these.
+    /// Only these.
     These(Vec<Resource>),
 }
 
-/// What a run is made of.
+/// Parts that a run is built from.
 pub struct Parts {
-    /// Sends what is written; with [`Writes::DryRun`](belayer_core::executor::Writes::DryRun) a run says what it would do.
+    /// Sends writes; with [`Writes::DryRun`](belayer_core::executor::Writes::DryRun) a run reports what it would do.
     pub executor: Arc<Executor>,
-    /// Sends what is read.
+    /// Sends reads.
     pub reader: Reader,
     /// Belayer's own namespace.
     pub namespace: String,
-    /// What is wanted.
+    /// Which holds to remove.
     pub purpose: Purpose,
-    /// Where to look.
+    /// The kinds to list.
     pub kinds: Kinds,
-    /// What is still selected, where that matters.
+    /// Reports what is still selected, for [`Purpose::Unselected`].
     pub selection: Box<dyn Selection>,
-    /// How long it may take without progress. See [`Passes`].
+    /// Longest time without progress. See [`Passes`].
     pub timeout: Duration,
-    /// Namespaces whose holds do not affect the outcome: they are removed, and new ones there do not keep
-    /// the run from ending.
+    /// Namespaces whose holds do not affect the outcome: their holds are removed, but new ones do not prolong
+    /// the run.
     pub except_namespaces: Vec<String>,
 }
 
-/// Takes holds off a cluster.
+/// Removes holds from a cluster.
 pub struct Drain {
     site: Site,
     purpose: Purpose,
@@ -79,22 +79,22 @@ pub struct Drain {
     records: Records,
 }
 
-/// Why nothing can be done at all.
+/// Why a run could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum DrainError {
-    /// The kinds that the server has could not be read.
-    #[error("the kinds that the server has could not be read: {0}")]
+    /// Discovery failed.
+    #[error("cannot list the kinds that the API serves: {0}")]
     Discovery(String),
-    /// The server has not given one usable answer within the timeout.
-    #[error("the server does not answer")]
+    /// The server did not send a usable response within the timeout.
+    #[error("the API server does not answer")]
     Unreachable {
-        /// Why, if that is known.
+        /// Cause, if known.
         trouble: Option<Trouble>,
     },
 }
 
 impl Drain {
-    /// A run, not yet begun.
+    /// Creates a run without starting it.
     pub fn new(parts: Parts) -> Self {
         let Parts {
             executor,
@@ -124,17 +124,17 @@ impl Drain {
         }
     }
 
-    /// Whether everything goes, and with it whatever would add more.
+    /// Whether every hold is removed, and with them the policies that add holds.
     fn is_everything(&self) -> bool {
         matches!(self.purpose, Purpose::Everything(_))
     }
 
-    /// Leaves draining mode: holds are added again. Says which switches of admission policies are
-    /// off all the same, and by what word, because they were off before the drain.
+    /// Ends draining mode: holds are added again. Returns the switches of admission policies that stay off
+    /// because they were off before the drain, with their values.
     ///
     /// # Errors
     ///
-    /// As the requests that write the gate; a timeout if they do not end within the run's.
+    /// Errors of the requests that write the gate; a timeout after the run's timeout.
     pub async fn resume(
         &self,
         progress: &dyn Progress,
@@ -151,22 +151,22 @@ impl Drain {
     }
 
     async fn end_draining(&self) -> Result<Vec<(String, String)>, RequestError> {
-        // The namespace first: what may be held again must not be left alone.
+        // The namespace first: once holds are added again it must be guarded against deletion.
         for (what, why) in self.site.mark("false").await {
             tracing::warn!(
                 what,
                 why,
-                "the annotation belayer.dev/drained could not be reset"
+                "could not reset the annotation belayer.dev/drained"
             );
         }
         self.site.open_gate().await
     }
 
-    /// Runs to its end. Without progress it ends after the timeout.
+    /// Runs to the end, or until there is no progress for the timeout.
     ///
     /// # Errors
     ///
-    /// When the server does not answer, or its kinds cannot be read.
+    /// If the server does not answer, or discovery fails.
     pub async fn run(&self, progress: &dyn Progress) -> Result<Report, DrainError> {
         let started = Instant::now();
         let contact = self.site.reader.contact();
@@ -210,9 +210,9 @@ impl Drain {
             report.outcome = Outcome::Error;
             report.notes.push(match trouble {
                 Some(trouble) => {
-                    format!("the API server stopped giving usable answers: {trouble}")
+                    format!("the API server stopped sending usable responses: {trouble}")
                 }
-                None => "the API server stopped answering".to_owned(),
+                None => "the API server stopped responding".to_owned(),
             });
         }
         report.exit_code = report.outcome.exit_code();
@@ -220,7 +220,7 @@ impl Drain {
         Ok(report)
     }
 
-    /// Reports that the server does not answer, once until it answers again. Never ends.
+    /// Reports each time that the server stops answering. Never returns.
     async fn report_silence(&self, progress: &dyn Progress) {
         let contact = self.site.reader.contact();
         loop {
@@ -230,7 +230,7 @@ impl Drain {
         }
     }
 
-    /// Passes until there is nothing left to do, and what follows the last.
+    /// Repeats passes until nothing is left to do, then finishes the run.
     async fn passes(
         &self,
         started: Instant,
@@ -242,7 +242,7 @@ impl Drain {
         } else {
             Duration::ZERO
         };
-        self.look_for_excepted(report, progress).await;
+        self.check_excepted(report, progress).await;
         let mut passes = Passes::new(self.timeout, settle);
         loop {
             let mut pass = Pass {
@@ -254,7 +254,7 @@ impl Drain {
             if self.is_everything() {
                 let changed = self.close(&kinds, &mut found, report, progress).await;
                 if changed {
-                    // From now on the API server has to learn of it.
+                    // The API servers notice the change late: let it settle from here.
                     passes.settle_at(started.elapsed() + settle);
                 }
             }
@@ -267,7 +267,7 @@ impl Drain {
             report.unseen = found.hidden;
             report.unseen.extend(found.unseen);
             let excepted = found.excepted;
-            // Everything had been handled: what is here now has been added since.
+            // The previous passes handled everything: holds found now are new.
             let since = passes.only_new_holds_since();
             let next = if report.taken.dry_run {
                 Next::Stop(outcome(&pass))
@@ -286,7 +286,7 @@ impl Drain {
             match next {
                 Next::Again(pause) => {
                     if pass.released > 0 || pass.unsettled > 0 || pass.refused > 0 {
-                        progress.step(&pass_in_words(&pass));
+                        progress.step(&pass_text(&pass));
                     }
                     tokio::time::sleep(pause).await;
                 }
@@ -308,9 +308,9 @@ impl Drain {
         Ok(())
     }
 
-    /// Warns of a namespace that is to be ignored and does not exist: its name may be mistyped. It is no
-    /// error, because the namespace may have been deleted since.
-    async fn look_for_excepted(&self, report: &mut Report, progress: &dyn Progress) {
+    /// Warns of an excepted namespace that does not exist: its name may be mistyped. Not an error, because
+    /// the namespace may have been deleted.
+    async fn check_excepted(&self, report: &mut Report, progress: &dyn Progress) {
         for name in &self.except_namespaces {
             if self.site.lacks_namespace(name).await {
                 let note = format!("namespace {name} does not exist (--except-namespace)");
@@ -320,13 +320,13 @@ impl Drain {
         }
     }
 
-    /// The kinds to look at. A server that is away for a moment is waited for.
+    /// The kinds to list. Retries while the server is unavailable.
     async fn kinds(&self, report: &mut Report) -> Result<Vec<Resource>, DrainError> {
         if let Kinds::These(kinds) = &self.kinds {
             return Ok(kinds.clone());
         }
         let mut pause = DISCOVERY_PAUSE;
-        // Nothing else can be done meanwhile: the pauses between the attempts count as silence.
+        // Nothing else runs during this: the pauses count as silence of the server.
         let _waiting = self.site.reader.contact().waiting();
         loop {
             match discover(&self.site.reader).await {
@@ -349,8 +349,8 @@ impl Drain {
         }
     }
 
-    /// Stops whatever adds holds. Done before every pass: whoever puts it back meanwhile is met.
-    /// Whether anything was changed.
+    /// Sets the gate and deletes the policies that add holds. Runs before every pass, in case another client
+    /// restores them. Returns whether it changed anything.
     async fn close(
         &self,
         kinds: &[Resource],
@@ -370,12 +370,12 @@ impl Drain {
                     changed |= gate == GateState::Draining;
                     if report.passes == 0 || gate == GateState::Draining {
                         report.gate = gate;
-                        progress.step(&gate_in_words(gate, &self.site.gate.key().to_string()));
+                        progress.step(&gate_text(gate, &self.site.gate.key().to_string()));
                     }
                 }
                 Err(error) => found
                     .refused
-                    .push(refused("set the gate to draining", &error)),
+                    .push(refused("set the gate ConfigMap to draining", &error)),
             }
         }
         let policies = match self.site.policies(kinds).await {
@@ -392,7 +392,7 @@ impl Drain {
             let name = format!("{}/{}", policy.kind, policy.name);
             if policy.foreign {
                 let note = format!(
-                    "{name} ties a hold of ours and is not labelled app.kubernetes.io/name=belayer: remove it yourself"
+                    "{name} adds a finalizer of Belayer but is not labelled app.kubernetes.io/name=belayer: delete it yourself"
                 );
                 if !report.notes.contains(&note) {
                     report.notes.push(note);
@@ -420,7 +420,7 @@ impl Drain {
         changed
     }
 
-    /// What follows the last pass.
+    /// Marks the cluster as drained after the last pass.
     async fn finish(&self, report: &mut Report) {
         if !self.is_everything() || report.taken.dry_run {
             return;
@@ -430,44 +430,46 @@ impl Drain {
         }
         for (what, why) in self.site.mark("true").await {
             report.notes.push(format!(
-                "{what} could not be annotated as drained ({why}): the policy that guards it still refuses its \
+                "could not annotate {what} with belayer.dev/drained=true: {why}; its guard policy still denies its \
                  deletion"
             ));
         }
     }
 }
 
-/// What is left to do in the namespaces that do not affect the outcome.
+/// Note about holds in namespaces that do not affect the outcome.
 fn in_excepted(report: &Report, objects: u64) -> Option<String> {
     (objects > 0).then(|| {
         format!(
-            "the last pass found {} with holds in {} (--except-namespace): holds that are added there from now on \
-             stay until whoever adds them removes them, or drain runs again",
+            "the last pass found {} with holds in {} (--except-namespace): a hold that is added there from now on \
+             stays until its owner removes it or drain runs again",
             one_or_many(objects, "object", "objects"),
             report.except_namespaces.join(", ")
         )
     })
 }
 
-fn gate_in_words(gate: GateState, key: &str) -> String {
+fn gate_text(gate: GateState, key: &str) -> String {
     match gate {
-        GateState::WasDraining => format!("the gate {key} says draining already"),
+        GateState::WasDraining => format!("gate ConfigMap {key}: mode was draining already"),
         GateState::Draining => {
-            format!("the gate {key} says draining: no replica and no policy adds a hold any more")
+            format!(
+                "gate ConfigMap {key}: set mode to draining; no replica and no policy adds a hold any more"
+            )
         }
         GateState::NoNamespace => {
-            "Belayer's namespace is not there: nobody is left to be told".to_owned()
+            "Belayer's namespace does not exist: no gate ConfigMap to set".to_owned()
         }
-        GateState::Untouched => format!("the gate {key} was not touched"),
+        GateState::Untouched => format!("gate ConfigMap {key}: not changed"),
     }
 }
 
-fn pass_in_words(pass: &Pass) -> String {
-    let mut parts = vec![format!("{} let go", pass.released)];
+fn pass_text(pass: &Pass) -> String {
+    let mut parts = vec![format!("{} released", pass.released)];
     for (count, what) in [
-        (pass.refused, "refused"),
-        (pass.unsettled, "to be tried again"),
-        (pass.left, "must stay"),
+        (pass.refused, "denied"),
+        (pass.unsettled, "to retry"),
+        (pass.left, "kept"),
     ] {
         if count > 0 {
             parts.push(format!("{count} {what}"));

@@ -1,4 +1,4 @@
-//! One look at every object of every kind: metadata only, in pages, a few kinds at once.
+//! Lists every object of every kind: metadata only, in pages, a few kinds concurrently.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,33 +15,33 @@ use crate::holds::{HANDED_OVER, PREFIX, is_claim};
 use crate::progress::Progress;
 use crate::report::Unseen;
 
-/// Kinds that are listed at once.
+/// Kinds that are listed concurrently.
 const PARALLEL: usize = 8;
 
-/// An object that carries something called like one of our holds.
+/// An object with a finalizer that has Belayer's prefix.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
     pub(crate) kind: Resource,
     pub(crate) meta: ObjectMeta,
-    /// When it had been read.
+    /// When the read was complete.
     pub(crate) seen: LogicalTime,
 }
 
-/// What a look at everything found.
+/// Result of listing all kinds.
 #[derive(Debug, Default)]
 pub(crate) struct Scanned {
     pub(crate) found: Vec<Found>,
     /// Kinds that may not be listed.
     pub(crate) hidden: Vec<Unseen>,
-    /// Kinds that could not be listed, and objects that cannot be read.
+    /// Kinds whose list failed, and objects that cannot be decoded.
     pub(crate) unseen: Vec<Unseen>,
-    /// How many objects were looked at.
+    /// Number of objects in the lists.
     pub(crate) objects: u64,
-    /// Claims that are being deleted and wait for nothing but Kubernetes' own controller.
+    /// PVCs that are being deleted and wait only for Kubernetes' own controller.
     pub(crate) handed_over: u64,
 }
 
-/// Reads metadata of any kind, in whatever format the server prefers.
+/// Decodes metadata of any kind, in the format that the server prefers.
 pub(crate) fn decoders(keep: Keep) -> Decoders<OwnerMeta> {
     Decoders::protobuf_or_json(DecodeContext {
         keep,
@@ -62,7 +62,7 @@ pub(crate) async fn scan(
         .map(|kind| {
             let total = &total;
             async move {
-                let part = kind_at(reader, decoders, &kind).await;
+                let part = list_kind(reader, decoders, &kind).await;
                 let sum = total.fetch_add(part.objects, Ordering::Relaxed) + part.objects;
                 progress.listed(&kind, sum);
                 part
@@ -84,9 +84,9 @@ pub(crate) async fn scan(
     all
 }
 
-async fn kind_at(reader: &Reader, decoders: &Decoders<OwnerMeta>, kind: &Resource) -> Scanned {
+async fn list_kind(reader: &Reader, decoders: &Decoders<OwnerMeta>, kind: &Resource) -> Scanned {
     let mut listed = list(reader, decoders, kind).await;
-    // The pages took longer than the server keeps a version: once more from the start.
+    // A page token expired: start again once.
     if matches!(&listed, Err(error) if error.class() == ErrorClass::Gone) {
         listed = list(reader, decoders, kind).await;
     }
@@ -100,7 +100,7 @@ async fn kind_at(reader: &Reader, decoders: &Decoders<OwnerMeta>, kind: &Resourc
         why: explain(&error),
     };
     match error.class() {
-        // Deleted since the kinds were asked for: it has no objects.
+        // Deleted since discovery: it has no objects.
         ErrorClass::NotServed => {}
         ErrorClass::Forbidden | ErrorClass::Unauthorized => part.hidden.push(unseen),
         _ => part.unseen.push(unseen),
@@ -114,11 +114,11 @@ async fn list(
     kind: &Resource,
 ) -> Result<Scanned, RequestError> {
     let mut part = Scanned::default();
-    pages(reader, decoders, kind, |page| part.take(kind, page)).await?;
+    pages(reader, decoders, kind, |page| part.add(kind, page)).await?;
     Ok(part)
 }
 
-/// Hands every object of a kind on. One that cannot be read is left out.
+/// Calls `on` for every object of a kind. Skips objects that cannot be decoded.
 pub(crate) async fn each(
     reader: &Reader,
     decoders: &Decoders<OwnerMeta>,
@@ -151,7 +151,7 @@ async fn pages(
 }
 
 impl Scanned {
-    fn take(&mut self, kind: &Resource, page: Page<OwnerMeta>) {
+    fn add(&mut self, kind: &Resource, page: Page<OwnerMeta>) {
         let seen = LogicalTime::now();
         for item in page.items {
             self.objects += 1;
@@ -161,7 +161,7 @@ impl Scanned {
                     let key = bad.key.map_or_else(String::new, |key| format!(" {key}"));
                     self.unseen.push(Unseen {
                         what: format!("{kind}{key}"),
-                        why: format!("cannot be read: {}", bad.why),
+                        why: format!("cannot be decoded: {}", bad.why),
                     });
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! Whether something still selects a held object: what the components know of their own holds.
+//! Whether a held object is still selected, according to the component of the hold.
 
 use std::collections::BTreeSet;
 
@@ -6,12 +6,12 @@ use belayer_core::object::Resource;
 use belayer_core::slim::{Keep, ObjectMeta};
 pub use belayer_holds::selection::Selected;
 
-/// What the components know of their own holds.
+/// The selection rules of the components.
 pub trait Selection: Send + Sync {
-    /// The labels and annotations that it reads.
+    /// Labels and annotations that the rules read.
     fn keep(&self) -> Keep;
 
-    /// Whether the component of `hold` selects `object`; its namespace may be one of `ignored`.
+    /// Whether the component of `hold` selects `object`; `ignored` has the namespaces that Belayer ignores.
     fn selects(
         &self,
         hold: &'static str,
@@ -21,7 +21,7 @@ pub trait Selection: Send + Sync {
     ) -> Selected;
 }
 
-/// Where selection plays no part.
+/// For purposes that do not depend on selection.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoSelection;
 
@@ -37,6 +37,6 @@ impl Selection for NoSelection {
         _: &ObjectMeta,
         _: &BTreeSet<String>,
     ) -> Selected {
-        Selected::Unknown("nobody knows what is selected".to_owned())
+        Selected::Unknown("the selection is unknown".to_owned())
     }
 }

@@ -1,4 +1,4 @@
-//! What Belayer has in a cluster besides holds: its gate, the policies that tie holds, its namespace.
+//! Belayer's other objects in a cluster: the gate, the policies that add holds, the namespace, the CRDs.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::gate::{DRAINED, Gate, State};
 use crate::holds;
 use crate::release::pause;
 
-/// The label of everything that is installed with Belayer.
+/// Label of every object that is installed with Belayer.
 const LABEL: (&str, &str) = ("app.kubernetes.io/name", "belayer");
 
-/// Belayer's CRDs: if one is deleted, all its objects are, also records of pods that are still to be created.
+/// Belayer's CRDs. Deleting one deletes its objects, also records of pods that are not created yet.
 const DEFINITIONS: &[&str] = &["podoutcomes.belayer.dev", "podrecreations.belayer.dev"];
 
 fn definitions() -> Resource {
@@ -31,7 +31,7 @@ fn definitions() -> Resource {
     )
 }
 
-/// What is in the cluster besides holds.
+/// Belayer's objects in the cluster besides holds.
 pub(crate) struct Site {
     pub(crate) executor: Arc<Executor>,
     pub(crate) reader: Reader,
@@ -39,26 +39,26 @@ pub(crate) struct Site {
     pub(crate) namespace: String,
 }
 
-/// What became of the gate.
+/// State of the gate after a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GateState {
-    /// It said so already.
+    /// Its mode was `draining` already.
     WasDraining,
-    /// It says so now.
+    /// The run set its mode to `draining`.
     Draining,
-    /// Belayer's namespace is not there: nobody could read it.
+    /// Belayer's namespace does not exist, so no replica can read a gate.
     NoNamespace,
-    /// It was not touched.
+    /// The run did not change it.
     Untouched,
 }
 
-/// Something of ours that adds holds at creation.
+/// An admission policy, or its binding, that adds holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Policy {
     pub(crate) kind: Resource,
     pub(crate) name: String,
-    /// It ties a hold of ours and is not labelled as ours.
+    /// It adds a hold of Belayer and does not have Belayer's label.
     pub(crate) foreign: bool,
 }
 
@@ -85,36 +85,36 @@ impl PolicyObject {
             == Some(LABEL.1)
     }
 
-    /// Whether it writes a name of ours into objects. One that matches nothing, and stays for the
-    /// API server's sake, does not.
-    fn ties_holds(&self) -> bool {
+    /// Whether it adds a finalizer of Belayer. The placeholder policy, which stays for a bug of the API
+    /// server and matches nothing, does not.
+    fn adds_holds(&self) -> bool {
         let spec = self.spec.to_string();
         holds::all().any(|hold| spec.contains(hold))
     }
 }
 
 impl Site {
-    /// Waits for the answer to one request; a server that gives none is reported.
-    async fn asked<T>(
+    /// Sends one request, and reports a server that does not respond.
+    async fn send<T>(
         &self,
         request: impl Future<Output = Result<T, RequestError>>,
     ) -> Result<T, RequestError> {
         self.reader.contact().asked(request).await
     }
 
-    /// Sets the gate to draining, if it is not; makes it where there is none.
+    /// Sets the gate to draining unless it is already; creates it if there is none.
     pub(crate) async fn close_gate(&self) -> Result<GateState, RequestError> {
         let mut attempt = 0;
         loop {
-            let written = match self.asked(self.gate.read()).await? {
+            let written = match self.send(self.gate.read()).await? {
                 Some(state) if state.is_draining() => return Ok(GateState::WasDraining),
                 Some(state) => {
                     let change = state.to_draining();
-                    self.asked(self.gate.write(&state, &change)).await
+                    self.send(self.gate.write(&state, &change)).await
                 }
                 None => {
                     let made = State::made_draining();
-                    self.asked(self.gate.create(&made)).await
+                    self.send(self.gate.create(&made)).await
                 }
             };
             let error = match written {
@@ -122,13 +122,13 @@ impl Site {
                 Err(error) => error,
             };
             match error.class() {
-                // Somebody wrote at the same time.
+                // Another client wrote at the same time.
                 ErrorClass::Conflict | ErrorClass::AlreadyExists => {
                     attempt += 1;
                     tokio::time::sleep(pause(attempt)).await;
                 }
                 ErrorClass::NotFound => return Ok(GateState::NoNamespace),
-                // Its namespace is being deleted, and nothing can be made there any more.
+                // The namespace is being deleted: no object can be created in it.
                 ErrorClass::Forbidden if is_terminating(&error) => {
                     return Ok(GateState::NoNamespace);
                 }
@@ -137,11 +137,11 @@ impl Site {
         }
     }
 
-    /// Sets the gate to normal. Says which switches stay off, as they were before.
+    /// Sets the gate to normal. Returns the switches that stay off, because they were off before.
     pub(crate) async fn open_gate(&self) -> Result<Vec<(String, String)>, RequestError> {
         let mut attempt = 0;
         loop {
-            let Some(state) = self.asked(self.gate.read()).await? else {
+            let Some(state) = self.send(self.gate.read()).await? else {
                 return Ok(Vec::new());
             };
             let change = state.to_normal();
@@ -149,7 +149,7 @@ impl Site {
             if change.is_empty() {
                 return Ok(stay_off);
             }
-            match self.asked(self.gate.write(&state, &change)).await {
+            match self.send(self.gate.write(&state, &change)).await {
                 Ok(()) => return Ok(stay_off),
                 Err(error) if error.class() == ErrorClass::Conflict => {
                     attempt += 1;
@@ -160,10 +160,10 @@ impl Site {
         }
     }
 
-    /// The policies that tie holds of ours, with their bindings, of the kinds that are served.
+    /// The policies that add holds of Belayer, and their bindings, of the kinds that are served.
     pub(crate) async fn policies(&self, served: &[Resource]) -> Result<Vec<Policy>, String> {
         let mut found = Vec::new();
-        // Bindings first: without one a policy does nothing.
+        // Bindings first: a policy without a binding has no effect.
         for plural in [
             "mutatingadmissionpolicybindings",
             "mutatingadmissionpolicies",
@@ -179,9 +179,9 @@ impl Site {
                 return Err(format!("{kind}: {why}"));
             }
             for object in all.found().into_iter().flatten() {
-                let ties = object.ties_holds();
+                let adds = object.adds_holds();
                 let binds = plural.ends_with("bindings") && object.is_labelled();
-                if ties || binds {
+                if adds || binds {
                     found.push(Policy {
                         kind: kind.clone(),
                         name: object.metadata.name.clone(),
@@ -193,20 +193,20 @@ impl Site {
         Ok(found)
     }
 
-    /// Removes a policy.
+    /// Deletes a policy.
     pub(crate) async fn remove(&self, policy: &Policy) -> Result<(), RequestError> {
         let path = policy.kind.object_path(&ObjectKey::cluster(&*policy.name));
         let request = Request::delete(path, r#"{"apiVersion":"v1","kind":"DeleteOptions"}"#);
         let written = self.executor.write(&request, Class::Write);
-        match self.asked(written).await {
+        match self.send(written).await {
             Ok(_) => Ok(()),
             Err(error) if error.class() == ErrorClass::NotFound => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Annotates what is guarded, Belayer's namespace and its CRDs, with whether it may be deleted. Skips what
-    /// does not exist. Returns what could not be annotated, and why.
+    /// Annotates the guarded objects, Belayer's namespace and its CRDs, with whether they may be deleted. Skips
+    /// what does not exist. Returns the failures with their causes.
     pub(crate) async fn mark(&self, drained: &str) -> Vec<(String, String)> {
         let namespace = ObjectKey::cluster(&*self.namespace);
         let named = format!("namespace {}", self.namespace);
@@ -239,7 +239,7 @@ impl Site {
         let request = Request::patch(kind.object_path(key), PatchKind::Merge, body.to_string())
             .query("fieldManager", names::FIELD_MANAGER);
         let written = self.executor.write(&request, Class::Write);
-        match self.asked(written).await {
+        match self.send(written).await {
             Ok(_) => Ok(()),
             Err(error) if matches!(error.class(), ErrorClass::NotFound | ErrorClass::NotServed) => {
                 Ok(())
@@ -248,18 +248,18 @@ impl Site {
         }
     }
 
-    /// That Belayer's namespace is not there, in words: its gate is in another, or it is gone.
+    /// A note if Belayer's namespace does not exist: Belayer may run in another one.
     pub(crate) async fn without_its_namespace(&self) -> Option<String> {
         self.lacks_namespace(&self.namespace).await.then(|| {
             format!(
-                "namespace {} does not exist: if Belayer runs in another one, it keeps adding holds; name that namespace by \
+                "namespace {} does not exist: if Belayer runs in another one, it keeps adding holds; set that namespace with \
                  --own-namespace",
                 self.namespace
             )
         })
     }
 
-    /// Whether the server says that there is no namespace of this name.
+    /// Whether the server reports that no namespace has this name.
     pub(crate) async fn lacks_namespace(&self, name: &str) -> bool {
         let key = ObjectKey::cluster(name);
         let look: Look<IgnoredAny> = self.reader.object(&Resource::namespaces(), &key).await;
@@ -287,11 +287,11 @@ mod tests {
     use rstest::rstest;
 
     #[rstest]
-    #[case::ours(json!({"app.kubernetes.io/name": "belayer"}), "belayer.dev/pod-status", (true, true))]
-    #[case::somebodys_copy(json!({}), "belayer.dev/workflow-cleanup", (false, true))]
-    #[case::an_anchor_that_ties_nothing(json!({"app.kubernetes.io/name": "belayer"}), "/metadata/name", (true, false))]
-    #[case::another_system(json!({"app.kubernetes.io/name": "other"}), "example.com/hold", (false, false))]
-    fn which_policies_tie_our_holds(
+    #[case::belayers(json!({"app.kubernetes.io/name": "belayer"}), "belayer.dev/pod-status", (true, true))]
+    #[case::an_unlabelled_copy(json!({}), "belayer.dev/workflow-cleanup", (false, true))]
+    #[case::a_placeholder_that_adds_no_hold(json!({"app.kubernetes.io/name": "belayer"}), "/metadata/name", (true, false))]
+    #[case::an_unrelated_policy(json!({"app.kubernetes.io/name": "other"}), "example.com/hold", (false, false))]
+    fn policies_that_add_holds(
         #[case] labels: Value,
         #[case] value: &str,
         #[case] expected: (bool, bool),
@@ -301,6 +301,6 @@ mod tests {
             "spec": { "mutations": [{ "jsonPatch": { "expression": format!("[{value:?}]") } }] },
         }))
         .unwrap();
-        assert_eq!((policy.is_labelled(), policy.ties_holds()), expected);
+        assert_eq!((policy.is_labelled(), policy.adds_holds()), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! A report in words.
+//! Prints a report.
 
 use std::fmt::Write as _;
 
@@ -7,34 +7,34 @@ use belayer_core::words::one_or_many;
 use crate::passes::Outcome;
 use crate::report::{Left, NewHolds, Reason, Refused, Report};
 
-/// Objects of one sort that are named; `-o json` names all.
+/// Objects named per reason; `-o json` lists all.
 const NAMED: usize = 10;
 
-/// The way out for each reason that something stays.
-fn way_out(reason: Reason) -> &'static str {
+/// The next step for each reason.
+fn next_step(reason: Reason) -> &'static str {
     match reason {
         Reason::InUse => {
-            "Their data would be lost with them, so they stay. Delete the pods that use them, or let\n  \
+            "Without the hold their data could be deleted while a pod uses it. Delete the pods that use them, or let\n  \
              Kubernetes protect them (kube-controller-manager's persistentvolumeclaim-protection-controller and\n  \
              the API server's admission plugin StorageObjectInUseProtection), then run drain again."
         }
-        Reason::UseUnknown => "Drain again once the pods can be listed.",
-        Reason::OfAnotherVersion => "Drain with the version of belayer that ties it.",
+        Reason::UseUnknown => "Run drain again once the pods can be listed.",
+        Reason::OfAnotherVersion => "Run drain with the version of belayer that added it.",
         Reason::SelectionUnknown => {
-            "Use a build with that component, and its configuration by --config."
+            "Use a build with that component, and pass its configuration with --config."
         }
         Reason::Unrecorded => {
-            "If their holds were removed now, a pod that ran could be created again. Drain again once the record can be\n  \
+            "If their holds were removed now, a pod that ran could be created again. Run drain again once the record can be\n  \
              written."
         }
         Reason::InItsRecord => {
-            "A running Belayer creates them during the drain, unless the API server refuses them. Start Belayer and run\n  \
+            "A running Belayer creates them during the drain, unless the API server denies them. Start Belayer and run\n  \
              drain again, or save the records, which contain the pods, before you delete them (docs/uninstall.md)."
         }
     }
 }
 
-/// What people read.
+/// The report as text.
 pub fn report(report: &Report) -> String {
     let mut text = String::new();
     policies(report, &mut text);
@@ -42,37 +42,37 @@ pub fn report(report: &Report) -> String {
     new_holds(report, &mut text);
     left(report, &mut text);
     troubles(
-        "Refused by the API server",
-        "Let the named rights or policy pass (an admin may patch every kind; a policy or webhook that denies must \
-         be\n  taken away or changed), then run drain again.",
+        "Denied by the API server",
+        "Grant the named permissions (an admin may patch every kind); delete or change a policy or webhook that denies.\n  \
+         Then run drain again.",
         &report.refused,
         &mut text,
     );
     troubles(
-        "Not done",
-        "Run drain again: it goes on where it was.",
+        "Failed",
+        "Run drain again: it continues where it stopped.",
         &report.failed,
         &mut text,
     );
     for unseen in &report.unseen {
-        let _ = writeln!(text, "Not looked at: {}: {}", unseen.what, unseen.why);
+        let _ = writeln!(text, "Could not read {}: {}", unseen.what, unseen.why);
     }
     for dead in &report.dead_apis {
         let _ = writeln!(
             text,
-            "Does not answer, so it was not looked at: {}: {}",
+            "Could not read API {}, which does not answer: {}",
             dead.what, dead.why
         );
     }
     if report.handed_over > 0 {
         let _ = writeln!(
             text,
-            "{} for kubernetes.io/pvc-protection, which is Kubernetes' own to take off:\n  \
-             if {}, switch kube-controller-manager's persistentvolumeclaim-protection-controller on.",
+            "{} for kubernetes.io/pvc-protection, which Kubernetes' own controller removes:\n  \
+             if {}, enable kube-controller-manager's persistentvolumeclaim-protection-controller.",
             one_or_many(
                 report.handed_over,
-                "claim that is being deleted waits",
-                "claims that are being deleted wait"
+                "PVC that is being deleted waits",
+                "PVCs that are being deleted wait"
             ),
             if report.handed_over == 1 {
                 "it stays"
@@ -88,7 +88,6 @@ pub fn report(report: &Report) -> String {
     text
 }
 
-/// What adds holds at creation goes first.
 fn policies(report: &Report, text: &mut String) {
     if report.taken.policies.is_empty() {
         return;
@@ -98,7 +97,7 @@ fn policies(report: &Report, text: &mut String) {
     } else {
         "Removed"
     };
-    let _ = writeln!(text, "{verb} what adds holds at creation:");
+    let _ = writeln!(text, "{verb} admission policies that add holds:");
     for name in &report.taken.policies {
         let _ = writeln!(text, "  {name}");
     }
@@ -107,21 +106,18 @@ fn policies(report: &Report, text: &mut String) {
 fn released(report: &Report, text: &mut String) {
     let holds: u64 = report.taken.holds.values().flat_map(|by| by.values()).sum();
     let verb = if report.taken.dry_run {
-        "Would take"
+        "Would remove"
     } else {
-        "Took"
+        "Removed"
     };
     if holds == 0 {
-        let looked = one_or_many(report.objects, "object", "objects");
-        let _ = writeln!(
-            text,
-            "{verb} no hold off: looked at {looked} of every kind."
-        );
+        let objects = one_or_many(report.objects, "object", "objects");
+        let _ = writeln!(text, "{verb} no hold: {objects} of all kinds checked.");
         return;
     }
     let _ = writeln!(
         text,
-        "{verb} {} off {}:",
+        "{verb} {} from {}:",
         one_or_many(holds, "hold", "holds"),
         one_or_many(report.taken.objects, "object", "objects")
     );
@@ -134,15 +130,15 @@ fn released(report: &Report, text: &mut String) {
 
 fn why(evidence: &str) -> &'static str {
     match evidence {
-        "Unselected" => "nothing selects it any more",
-        "SwitchedOff" => "its component is switched off",
-        "HandedOver" => "Kubernetes goes on protecting the claim",
-        "Unused" => "no pod uses the claim",
+        "Unselected" => "not selected any more",
+        "SwitchedOff" => "component switched off",
+        "HandedOver" => "Kubernetes still protects the PVC",
+        "Unused" => "no pod uses the PVC",
         _ => "drained",
     }
 }
 
-/// Where someone keeps adding holds, and what to do about it.
+/// The namespaces in which a client keeps adding holds, and the next step.
 fn new_holds(report: &Report, text: &mut String) {
     let NewHolds {
         since_pass,
@@ -153,7 +149,7 @@ fn new_holds(report: &Report, text: &mut String) {
     }
     let _ = writeln!(
         text,
-        "Only new holds since pass {since_pass}: someone keeps adding them, in"
+        "Only new holds since pass {since_pass}; a client keeps adding them in"
     );
     for (namespace, objects) in namespaces.iter().take(NAMED) {
         let place = if namespace.is_empty() {
@@ -167,7 +163,7 @@ fn new_holds(report: &Report, text: &mut String) {
     more(namespaces.len(), text);
     let _ = writeln!(
         text,
-        "  The managedFields of such an object show who does; it may be an older Belayer that cannot be drained. Stop\n  \
+        "  The managedFields of such an object name the client; it may be an older Belayer that cannot be drained. Stop\n  \
          it, or ignore such a namespace with --except-namespace NAME."
     );
 }
@@ -190,18 +186,10 @@ fn left(report: &Report, text: &mut String) {
             continue;
         }
         let (one, many, rest) = match reason {
-            Reason::InUse => ("claim", "claims", "in use that only Belayer holds"),
-            Reason::UseUnknown => (
-                "claim",
-                "claims",
-                "of which it is not known whether a pod uses them",
-            ),
+            Reason::InUse => ("PVC", "PVCs", "in use that only Belayer protects"),
+            Reason::UseUnknown => ("PVC", "PVCs", "whose use by pods is unknown"),
             Reason::OfAnotherVersion => ("hold", "holds", "of another version of belayer"),
-            Reason::SelectionUnknown => (
-                "hold",
-                "holds",
-                "of which it is not known whether something selects them",
-            ),
+            Reason::SelectionUnknown => ("hold", "holds", "whose selection is unknown"),
             Reason::Unrecorded => (
                 "re-created pod",
                 "re-created pods",
@@ -214,7 +202,7 @@ fn left(report: &Report, text: &mut String) {
             ),
         };
         let number = one_or_many(of.len() as u64, one, many);
-        let _ = writeln!(text, "Left, {number} {rest}:");
+        let _ = writeln!(text, "Kept {number} {rest}:");
         for left in of.iter().take(NAMED) {
             let place = if left.namespace.is_empty() {
                 String::new()
@@ -232,15 +220,15 @@ fn left(report: &Report, text: &mut String) {
             );
         }
         more(of.len(), text);
-        let _ = writeln!(text, "  {}", way_out(reason));
+        let _ = writeln!(text, "  {}", next_step(reason));
     }
 }
 
-fn troubles(title: &str, way_out: &str, troubles: &[Refused], text: &mut String) {
+fn troubles(title: &str, next_step: &str, troubles: &[Refused], text: &mut String) {
     if troubles.is_empty() {
         return;
     }
-    let _ = writeln!(text, "{title}, {}:", troubles.len());
+    let _ = writeln!(text, "{title} ({}):", troubles.len());
     for trouble in troubles.iter().take(NAMED) {
         let code = match trouble.code {
             0 => String::new(),
@@ -249,12 +237,12 @@ fn troubles(title: &str, way_out: &str, troubles: &[Refused], text: &mut String)
         let _ = writeln!(text, "  {}: {code}{}", trouble.what, trouble.why);
     }
     more(troubles.len(), text);
-    let _ = writeln!(text, "  {way_out}");
+    let _ = writeln!(text, "  {next_step}");
 }
 
 fn more(all: usize, text: &mut String) {
     if all > NAMED {
-        let _ = writeln!(text, "  and {} more; -o json names all", all - NAMED);
+        let _ = writeln!(text, "  and {} more; -o json lists all", all - NAMED);
     }
 }
 
@@ -264,20 +252,20 @@ fn verdict(report: &Report) -> String {
     }
     match report.outcome {
         Outcome::Clean => format!(
-            "Clean: {} looked at, {} in {:.0} s.",
+            "Clean: {} checked, {} in {:.0} s.",
             one_or_many(report.objects, "object", "objects"),
             one_or_many(u64::from(report.passes), "pass", "passes"),
             report.seconds
         ),
         Outcome::NewHolds => {
-            "Everything else is released, but new holds keep being added: see above.".to_owned()
+            "Removed all other holds, but new holds keep being added: see above.".to_owned()
         }
-        Outcome::LeftOver => "Not everything could go: see what is left above.".to_owned(),
-        Outcome::Refused => "The API server refuses: see above.".to_owned(),
+        Outcome::LeftOver => "Some holds stay: see above.".to_owned(),
+        Outcome::Refused => "The API server denied requests: see above.".to_owned(),
         Outcome::Error if report.timed_out => format!(
-            "Gave up after {:.0} s: there was no progress for the time of --timeout, and there were no two passes in a \
-             row, seconds apart, with nothing left to do. Run drain again. If something keeps adding holds, such as an \
-             older Belayer that cannot be drained, stop it first.",
+            "Gave up after {:.0} s: no progress for --timeout, and no two consecutive passes, seconds apart, with nothing \
+             left to do. Run drain again. If a client keeps adding holds, for example an older Belayer that cannot be \
+             drained, stop it first.",
             report.seconds
         ),
         Outcome::Error => "Not finished: see above, then run drain again.".to_owned(),

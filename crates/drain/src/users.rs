@@ -1,4 +1,4 @@
-//! Live looks at who uses the claims of a namespace, shared by all of them that may believe one.
+//! Live lists of the pods of a namespace, and which PVCs they use; shared by all PVCs that need a list.
 
 use std::sync::Arc;
 
@@ -13,20 +13,20 @@ use belayer_core::slim::{DecodeContext, ObjectMeta, Pod};
 use belayer_inspect::reader::{Reader, explain};
 use belayer_pvc_protection::look::Listed;
 
-use crate::decide::Look;
+use crate::decide::Usage;
 
-type Namespaces = Mutex<HashMap<String, Arc<tokio::sync::Mutex<Option<Seen>>>>>;
+type Namespaces = Mutex<HashMap<String, Arc<tokio::sync::Mutex<Option<PodList>>>>>;
 
-/// Looks at pods, one namespace at a time, as often as somebody needs a newer look.
+/// Lists pods, one namespace at a time; concurrent callers share one list.
 pub(crate) struct Users {
     reader: Reader,
     decoders: Decoders<Pod>,
-    /// One slot per namespace; the lock of a slot is held while somebody looks.
+    /// One slot per namespace. The lock of a slot is held during a list request.
     namespaces: Namespaces,
 }
 
 #[derive(Clone)]
-struct Seen {
+struct PodList {
     begun: LogicalTime,
     listed: Result<Arc<Listed>, String>,
 }
@@ -40,34 +40,36 @@ impl Users {
         }
     }
 
-    /// Who uses `claim`, by a look that began after `seen`.
-    pub(crate) async fn of(&self, claim: &ObjectMeta, seen: LogicalTime) -> Look {
+    /// The users of `claim`, from a list that began after `seen`.
+    pub(crate) async fn of(&self, claim: &ObjectMeta, seen: LogicalTime) -> Usage {
         let namespace = claim.key.namespace().unwrap_or_default();
         let slot = {
             let mut namespaces = self.namespaces.lock();
             Arc::clone(namespaces.entry_ref(namespace).or_default())
         };
         let mut slot = slot.lock().await;
-        let look = match &*slot {
-            Some(look) if look.begun > seen => look.clone(),
+        let list = match &*slot {
+            Some(list) if list.begun > seen => list.clone(),
             _ => {
                 let begun = LogicalTime::now();
                 let listed = self.list(namespace).await;
-                let look = Seen {
+                let list = PodList {
                     begun,
                     listed: listed.map(Arc::new).map_err(|error| explain(&error)),
                 };
-                // A look that failed helps nobody else.
-                *slot = look.listed.is_ok().then(|| look.clone());
-                look
+                // Do not share a failed list.
+                *slot = list.listed.is_ok().then(|| list.clone());
+                list
             }
         };
-        match look.listed {
-            Ok(listed) => Look::Seen {
+        match list.listed {
+            Ok(listed) => Usage::Listed {
                 users: listed.users_of(claim),
-                begun: look.begun,
+                begun: list.begun,
             },
-            Err(why) => Look::Failed(format!("the pods of {namespace}: {why}")),
+            Err(why) => Usage::Unknown(format!(
+                "could not list the pods of namespace {namespace}: {why}"
+            )),
         }
     }
 
@@ -86,12 +88,13 @@ impl Users {
     }
 }
 
-/// Notes the pods of a page; where the next one begins. A pod that cannot be read may use anything:
-/// without it the list is no answer.
+/// Adds the pods of a page; returns the token of the next one. A pod that cannot be decoded is an error: it
+/// may use any PVC.
 fn note_all(listed: &mut Option<Listed>, page: Page<Pod>) -> Result<Option<String>, RequestError> {
     let all = listed.get_or_insert_with(|| Listed::at(page.resource_version));
     for pod in page.items {
-        let pod = pod.map_err(|bad| RequestError::Decode(format!("a pod: {}", bad.why)))?;
+        let pod =
+            pod.map_err(|bad| RequestError::Decode(format!("cannot decode a pod: {}", bad.why)))?;
         all.note(&pod);
     }
     Ok(page.continue_token)

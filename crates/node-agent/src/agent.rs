@@ -1,4 +1,4 @@
-//! The agent: two informers, one feeder, and lifecycles that do the work.
+//! The node agent: two informers, one handle that feeds their objects into lifecycles, and the lifecycles.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,39 +28,39 @@ use crate::wipe::{RootError, Wiper};
 use crate::work::PodWork;
 use crate::world::{BY_POD, BY_UID, World};
 
-/// What metrics and logs call it.
+/// Name of the agent in metrics and logs.
 pub const NAME: &str = "node-agent";
 
-/// How often lifecycles are compared with the stores.
+/// Interval at which lifecycles are compared with the stores.
 const RECONCILE: Duration = Duration::from_secs(5);
 
-/// What an agent is made of.
+/// Parts that an agent is built from.
 pub struct Options {
-    /// The cluster.
+    /// Client for the API server.
     pub client: Client,
-    /// The node that it is on.
+    /// Name of the agent's node.
     pub node: String,
-    /// What it does.
+    /// Checked configuration.
     pub settings: Settings,
-    /// Bounds of requests.
+    /// Limits on API requests.
     pub bounds: Bounds,
 }
 
 /// Why an agent cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A root cannot be used.
+    /// A root directory cannot be used.
     #[error(transparent)]
     Root(#[from] RootError),
-    /// What runs on this node cannot be seen.
+    /// Cgroups or processes of the node cannot be read.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// A program cannot be run.
+    /// A configured program cannot be run.
     #[error("{name}: {error}")]
     Command {
-        /// The command.
+        /// Name of the command.
         name: String,
-        /// Why not.
+        /// Reason.
         error: CommandError,
     },
 }
@@ -83,11 +83,11 @@ impl fmt::Debug for Agent {
 }
 
 impl Agent {
-    /// Puts an agent together. Nothing runs yet.
+    /// Builds an agent. Starts no task.
     ///
     /// # Errors
     ///
-    /// When a root or a program of the settings cannot be used on this node.
+    /// If a root or a program of the settings cannot be used on this node.
     pub fn new(options: Options) -> Result<Self, StartError> {
         let Options {
             client,
@@ -110,16 +110,16 @@ impl Agent {
         };
         let of_pods = context(Keep::nothing().annotations([WIPE_ANNOTATION]));
         let pod_decoders = Decoders::protobuf_or_json(of_pods);
-        let told = queue.clone();
+        let wake = queue.clone();
         let (pods, pod_store) =
             Informer::builder(client.clone(), Resource::pods(), pod_decoders.clone())
                 .fields(format!("spec.nodeName={node}"))
                 .index(BY_UID, |pod: &Pod, show| show(pod.meta.uid.as_str()))
                 .handler(Arc::new(move |event: &Event<Pod>| {
-                    tell_of_pod(event, &told);
+                    enqueue_pod(event, &wake);
                 }))
                 .build();
-        let told = queue.clone();
+        let wake = queue.clone();
         let (records, record_store) = Informer::builder(
             client.clone(),
             record::resource(),
@@ -130,7 +130,7 @@ impl Agent {
             show(&record.pod().to_string());
         })
         .handler(Arc::new(move |event: &Event<Record>| {
-            tell_of_record(event, &told);
+            enqueue_record(event, &wake);
         }))
         .build();
         let world = Arc::new(World::new(node.clone(), pod_store, record_store));
@@ -155,23 +155,22 @@ impl Agent {
         })
     }
 
-    /// The pods of its node.
+    /// The pods of the agent's node.
     pub fn pods(&self) -> &Store<Pod> {
         &self.world.pods
     }
 
-    /// The records of pods that its node rejected.
+    /// The records of pods that this node rejected.
     pub fn records(&self) -> &Store<Record> {
         &self.world.records
     }
 
-    /// The queue of names to be looked at.
+    /// The queue of pod names to process.
     pub fn queue(&self) -> &WorkQueue<ObjectKey> {
         &self.queue
     }
 
-    /// Runs until it is stopped. What was begun and is not complete is left to the next start: every
-    /// step can be taken again.
+    /// Runs until `stop` is cancelled. Every step is idempotent: the next start completes what this run did not.
     pub async fn run(self, stop: CancellationToken) {
         let Self {
             world,
@@ -184,17 +183,21 @@ impl Agent {
         let mut tasks = JoinSet::new();
         tasks.spawn(pods.run(watching.clone()));
         tasks.spawn(records.run(watching.clone()));
-        if stop.run_until_cancelled(heard_of(&world)).await.is_none() {
+        if stop
+            .run_until_cancelled(wait_for_lists(&world))
+            .await
+            .is_none()
+        {
             watching.cancel();
             while tasks.join_next().await.is_some() {}
             return;
         }
         let lifecycles = Lifecycles::new(work, LifecycleOptions::new(NAME).without_resync());
         let feed = Arc::new(InformerHandle::new(world, lifecycles.clone()));
-        let looking = Arc::clone(&feed);
-        // One: lifecycles are to hear of a name in order.
+        let handle = Arc::clone(&feed);
+        // A single worker: lifecycles need the updates of a pod name in order.
         let workers = Workers::spawn(1, queue, move |key: ObjectKey| {
-            let outcome = looking.look(&key);
+            let outcome = handle.process(&key);
             async move { outcome }
         });
         let mut ticks = tokio::time::interval(RECONCILE);
@@ -208,8 +211,8 @@ impl Agent {
     }
 }
 
-/// Waits until both informers have their first list; records may not be served.
-async fn heard_of(world: &World) {
+/// Waits for the first list of both informers. The API server may not serve the record kind.
+async fn wait_for_lists(world: &World) {
     let mut pods = world.pods.watch_state();
     let _ = pods
         .wait_for(|state| matches!(state, InformerState::Synced | InformerState::Stopped))
@@ -225,7 +228,7 @@ async fn heard_of(world: &World) {
         .await;
 }
 
-fn tell_of_pod(event: &Event<Pod>, queue: &WorkQueue<ObjectKey>) {
+fn enqueue_pod(event: &Event<Pod>, queue: &WorkQueue<ObjectKey>) {
     let pod = match event {
         Event::Added { object, .. } => object,
         Event::Updated { new, .. } => new,
@@ -235,7 +238,7 @@ fn tell_of_pod(event: &Event<Pod>, queue: &WorkQueue<ObjectKey>) {
     queue.add(pod.meta.key.clone(), Priority::Normal);
 }
 
-fn tell_of_record(event: &Event<Record>, queue: &WorkQueue<ObjectKey>) {
+fn enqueue_record(event: &Event<Record>, queue: &WorkQueue<ObjectKey>) {
     let record = match event {
         Event::Added { object, .. } => object,
         Event::Updated { new, .. } => new,

@@ -1,6 +1,6 @@
-//! Programs of the admin: what they are called with, and running one.
+//! Configured programs (handlers and hooks): their arguments, and running them.
 //!
-//! No shell is involved, so that no name of a pod is ever a part of a program.
+//! No shell is involved, so a pod name is never parsed as a command.
 
 use std::fmt;
 use std::io;
@@ -20,27 +20,27 @@ use tokio_util::sync::CancellationToken;
 use crate::layout::Place;
 use crate::uid::PodUid;
 
-/// How much of what a program wrote is told: the end of it.
+/// Characters of a program's output shown in an error: the last ones.
 const SHOWN: usize = 400;
 
-/// How long a program has between being asked to stop and being killed.
+/// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The placeholders in arguments.
 const PLACEHOLDERS: [&str; 3] = ["{podUID}", "{podName}", "{podNamespace}"];
 
-/// A program of the admin, and its arguments with placeholders.
+/// A configured program and its arguments with placeholders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Command {
-    /// What messages call it.
+    /// Name in messages.
     pub name: String,
     program: PathBuf,
     arguments: Vec<String>,
-    /// How long it may take.
+    /// Longest duration of a run.
     pub timeout: Duration,
 }
 
-/// The pod that a program is about.
+/// The pod that a program is run for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subject {
     /// Its UID.
@@ -51,21 +51,21 @@ pub struct Subject {
     pub name: String,
 }
 
-/// What is wrong with a command of the configuration.
+/// An invalid command in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommandError {
-    /// There is no program.
+    /// The command is empty.
     #[error("a command needs a program")]
     Empty,
-    /// The program's path is not absolute, or has a placeholder.
+    /// The program is not an absolute path, or contains a placeholder.
     #[error("{0:?} must be the absolute path of a program")]
     Program(String),
-    /// The program cannot be run.
+    /// The program is missing or not executable.
     #[error("{program:?} cannot be run: {reason}")]
     Unusable {
         /// The program.
         program: String,
-        /// Why.
+        /// Reason.
         reason: String,
     },
     /// An argument has an unknown placeholder.
@@ -73,46 +73,46 @@ pub enum CommandError {
         "the argument {0:?}: the placeholders are {{podUID}}, {{podName}} and {{podNamespace}}"
     )]
     Placeholder(String),
-    /// An argument has a NUL.
-    #[error("the argument {0:?} contains a NUL")]
+    /// An argument contains NUL.
+    #[error("the argument {0:?} contains a NUL byte")]
     Nul(String),
-    /// It may take no time, or too much.
+    /// The time limit is out of range.
     #[error("invalid time limit of {0} s: from 1 to 3600")]
     Timeout(u64),
 }
 
-/// How a program ended that did not do what it should.
+/// Why a program did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// It could not be started.
-    #[error("{name} could not be started: {reason}")]
+    #[error("{name} did not start: {reason}")]
     Start {
         /// The command.
         name: String,
-        /// What the system says.
+        /// Error of the operating system.
         reason: io::Error,
     },
-    /// It ended badly.
+    /// It exited with an error or by a signal.
     #[error("{name} failed: {status}{output}")]
     Failed {
         /// The command.
         name: String,
-        /// How it ended.
+        /// Exit status.
         status: ExitStatus,
-        /// The end of what it wrote.
+        /// The end of its output.
         output: Output,
     },
-    /// Its time was up, and it was killed with everything that it had started.
+    /// It exceeded its time limit, and it and all processes of its group were killed.
     #[error("{name} was killed after {limit:?}{output}")]
     Timeout {
         /// The command.
         name: String,
         /// Its time limit.
         limit: Duration,
-        /// The end of what it wrote.
+        /// The end of its output.
         output: Output,
     },
-    /// It was told to stop.
+    /// The run was cancelled.
     #[error("{name} was stopped")]
     Cancelled {
         /// The command.
@@ -120,7 +120,7 @@ pub enum RunError {
     },
 }
 
-/// The end of what a program wrote, in one line.
+/// The end of a program's output, printed in one line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Output(Vec<u8>);
 
@@ -152,11 +152,11 @@ impl fmt::Display for Output {
 }
 
 impl Command {
-    /// Checks a command: a program by its absolute path, and its arguments.
+    /// Checks a command: the absolute path of a program, followed by its arguments.
     ///
     /// # Errors
     ///
-    /// When it could not be run as it is written.
+    /// If the command is invalid.
     pub fn new(
         name: impl Into<String>,
         argv: Vec<String>,
@@ -173,7 +173,7 @@ impl Command {
             for known in PLACEHOLDERS {
                 rest = rest.replace(known, "");
             }
-            // Braces of other kinds are the program's own, such as those of JSON.
+            // Other braces belong to the program, for example those of JSON.
             if rest.contains("{pod") {
                 return Err(CommandError::Placeholder(argument.clone()));
             }
@@ -192,11 +192,11 @@ impl Command {
         })
     }
 
-    /// Whether the program is there and can be run.
+    /// Checks that the program exists and is executable.
     ///
     /// # Errors
     ///
-    /// When it is not.
+    /// If it is not.
     pub fn check(&self) -> Result<(), CommandError> {
         let unusable = |reason: String| CommandError::Unusable {
             program: self.program.display().to_string(),
@@ -211,16 +211,16 @@ impl Command {
         }
     }
 
-    /// Runs it for a pod, until `limit` or its own time limit at most. It gets no input, and an
-    /// environment of its own: `POD_UID`, `POD_NAME`, `POD_NAMESPACE`, `POD_PATHS` (the pod's
-    /// directories, with colons in between) and `PATH`.
+    /// Runs the program for a pod, until `limit` or its own time limit, whichever is earlier. Its stdin is
+    /// empty; its environment is `POD_UID`, `POD_NAME`, `POD_NAMESPACE`, `POD_PATHS` (the pod's
+    /// directories, separated by colons) and `PATH`.
     ///
-    /// When this returns, the program and everything in its process group has ended. A program that is
-    /// cancelled is asked first (SIGTERM) and killed two seconds later.
+    /// When this returns, the program and every process of its group have ended. A cancelled program gets
+    /// SIGTERM, and SIGKILL two seconds later.
     ///
     /// # Errors
     ///
-    /// When it did not end with success.
+    /// If the program did not exit successfully.
     pub async fn run(
         &self,
         subject: &Subject,
@@ -254,7 +254,7 @@ impl Command {
                 Err(RunError::Cancelled { name: self.name.clone() })
             }
         };
-        // Before the program is reaped: until then its number is nobody else's.
+        // Before the program is reaped: until then no other process can get its pid.
         group.signal(Signal::KILL);
         let status = group.reap().await.map_err(started)?;
         output.drain();
@@ -309,7 +309,7 @@ impl Command {
 
 fn filled(text: &str, subject: &Subject) -> String {
     let [uid, name, namespace] = PLACEHOLDERS;
-    // In one go: a name is never looked through for placeholders.
+    // In one pass: placeholders in a value are not replaced.
     let mut out = String::with_capacity(text.len() + 40);
     let mut rest = text;
     while let Some(at) = rest.find('{') {
@@ -331,11 +331,11 @@ fn filled(text: &str, subject: &Subject) -> String {
     out
 }
 
-/// A program and what it started: a process group of its own.
+/// A program and its children, in a process group of their own.
 struct Group {
     child: Child,
     pid: Option<Pid>,
-    /// Readable when the program has ended; it is not reaped by that.
+    /// Readable once the program has ended. Reading does not reap it.
     pidfd: AsyncFd<OwnedFd>,
     reaped: bool,
 }
@@ -368,7 +368,7 @@ impl Group {
         }
     }
 
-    /// Waits for the end of the program, reading what it writes so that it never waits for us.
+    /// Waits for the end of the program, and reads its output so that it never blocks on a full pipe.
     async fn ended(&mut self, output: &mut Reading) -> io::Result<()> {
         loop {
             tokio::select! {
@@ -382,7 +382,7 @@ impl Group {
 
     fn signal(&self, signal: Signal) {
         if let Some(pid) = self.pid.filter(|_| !self.reaped) {
-            // Nobody is left: that is as good.
+            // No process left in the group: nothing to do.
             let _ = rustix::process::kill_process_group(pid, signal);
         }
     }
@@ -395,7 +395,7 @@ impl Group {
 }
 
 impl Drop for Group {
-    /// Nothing of it outlives the one who waits for it.
+    /// Kills the group if the waiting future is dropped.
     fn drop(&mut self) {
         if !self.reaped {
             self.signal(Signal::KILL);
@@ -410,12 +410,12 @@ struct Reading {
 }
 
 impl Reading {
-    /// Waits for more; whether there can be any.
+    /// Waits for output; returns whether there can be more.
     async fn more(&mut self) -> bool {
         self.pipe.readable().await.is_ok() && self.drain()
     }
 
-    /// Reads what is there now.
+    /// Reads the available output; returns whether there can be more.
     fn drain(&mut self) -> bool {
         let mut buffer = [0; 4_096];
         loop {

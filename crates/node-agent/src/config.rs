@@ -1,4 +1,4 @@
-//! The key `nodeAgent` of the configuration file: as written, and as checked.
+//! The key `nodeAgent` of the configuration file: its written and its checked form.
 
 use serde::Deserialize;
 
@@ -6,62 +6,62 @@ use crate::command::{Command, CommandError};
 use crate::host::Host;
 use crate::layout::{Layout, LayoutError};
 
-/// The key of the configuration file: the root of every path in an error.
+/// The key; every path in an error starts with it.
 pub const KEY: &str = "nodeAgent";
 
-/// Pods wiped at once, unless told otherwise.
+/// Pods wiped concurrently, by default.
 const DEFAULT_WORKERS: usize = 16;
 
-/// More would only wait for the disk.
+/// Largest number of pods wiped concurrently; more would only wait for the disk.
 const MAX_WORKERS: usize = 256;
 
-/// How long a hook may take, in seconds, unless told otherwise. Half of what a try has.
+/// Default time limit of a hook, in seconds: half of a wipe attempt.
 const HOOK_SECONDS: u64 = 5;
 
-/// The longest that a hook may take, in seconds: a try has ten in all.
+/// Largest time limit of a hook, in seconds: one wipe attempt.
 const MAX_HOOK_SECONDS: u64 = 10;
 
-/// How long a handler may take, in seconds, unless told otherwise.
+/// Default time limit of a handler, in seconds.
 const HANDLER_SECONDS: u64 = 600;
 
-/// What is checked and complete.
+/// Checked settings with all defaults.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Where pods' directories are.
+    /// The directories of pods.
     pub layout: Layout,
-    /// Where the node's own word on what runs there is read.
+    /// The node's file systems, from which cgroups and processes are read.
     pub host: Host,
-    /// Pods wiped at once.
+    /// Pods wiped concurrently.
     pub workers: usize,
-    /// Programs that are run for a pod while it is on its way to start.
+    /// Programs that are run for a pod while it is starting.
     pub handlers: Vec<Command>,
     /// Programs that are run before a pod's directories are removed.
     pub hooks: Vec<Command>,
 }
 
-/// What is wrong with a key.
+/// An invalid key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}")]
 pub struct ConfigError {
     /// The key from the root of the file, such as `nodeAgent.hooks[0].command`.
     pub path: String,
-    /// What is wrong and what to do about it.
+    /// What is wrong, and how to correct it.
     pub message: String,
 }
 
-/// The key as it is written. What is left out has its default.
+/// The key as written; omitted fields have defaults.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NodeAgentConfig {
-    /// Directories that everything is confined to. `--root` counts more.
+    /// Directories that every removal is confined to. `--root` takes precedence.
     #[serde(default)]
     pub roots: Vec<String>,
-    /// Path templates of a pod's directories; without any, `{podUID}` in each root. `--path` counts
-    /// more.
+    /// Path templates of a pod's directories; by default `{podUID}` in each root. `--path` takes
+    /// precedence.
     #[serde(default)]
     pub paths: Vec<String>,
-    /// Where the node's `/` is: `proc`, `sys/fs/cgroup` and, where it is there, `var/lib/kubelet/pods` are
-    /// read below it. `/` if left out. `--host-root` counts more.
+    /// Path of the node's `/`; default `/`. `proc`, `sys/fs/cgroup` and, if it exists,
+    /// `var/lib/kubelet/pods` are read below it. `--host-root` takes precedence.
     pub host_root: Option<String>,
     /// See [`Settings::workers`].
     pub workers: Option<usize>,
@@ -73,20 +73,20 @@ pub struct NodeAgentConfig {
     pub hooks: Vec<CommandConfig>,
 }
 
-/// A program of the admin.
+/// A configured program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CommandConfig {
-    /// What messages call it. Default: the program.
+    /// Name in messages; default: the program.
     pub name: Option<String>,
-    /// Its absolute path and its arguments, in which `{podUID}`, `{podName}` and `{podNamespace}` stand
-    /// for those of the pod.
+    /// Its absolute path and its arguments, with the placeholders `{podUID}`, `{podName}` and
+    /// `{podNamespace}`.
     pub command: Vec<String>,
-    /// How long it may take.
+    /// Time limit, in seconds.
     pub timeout_seconds: Option<u64>,
 }
 
-/// What the command line says beside the file. What it says counts more.
+/// Command-line flags; they take precedence over the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flags {
     /// `--root`.
@@ -98,11 +98,11 @@ pub struct Flags {
 }
 
 impl NodeAgentConfig {
-    /// Checks everything that can be checked without touching the node.
+    /// Checks everything that can be checked without accessing the node.
     ///
     /// # Errors
     ///
-    /// When a value makes no sense; names the key or the flag.
+    /// If a value is invalid; the error names the key or the flag.
     pub fn settings(self, flags: Flags) -> Result<Settings, ConfigError> {
         let from_flags = (!flags.roots.is_empty(), !flags.paths.is_empty());
         let roots = if from_flags.0 {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_count_more_than_the_file() {
+    fn flags_take_precedence_over_the_file() {
         let flags = Flags {
             roots: vec!["/mine".into()],
             paths: vec!["/mine/{podUID}/x".into()],
@@ -228,20 +228,20 @@ mod tests {
 
     #[rstest]
     #[case::no_root(json!({}), "nodeAgent.roots: no root is given")]
-    #[case::a_bad_root(json!({ "roots": ["ws"] }), "nodeAgent.roots: \"ws\" is not an absolute path")]
-    #[case::a_bad_path(json!({ "roots": ["/ws"], "paths": ["/ws/x"] }), "nodeAgent.paths: the path \"/ws/x\" does not contain {podUID}")]
+    #[case::a_relative_root(json!({ "roots": ["ws"] }), "nodeAgent.roots: \"ws\" is not an absolute path")]
+    #[case::a_path_without_uid(json!({ "roots": ["/ws"], "paths": ["/ws/x"] }), "nodeAgent.paths: the path \"/ws/x\" does not contain {podUID}")]
     #[case::a_relative_host_root(json!({ "roots": ["/ws"], "hostRoot": "host" }), "nodeAgent.hostRoot: \"host\" is not an absolute path")]
     #[case::no_workers(json!({ "roots": ["/ws"], "workers": 0 }), "nodeAgent.workers: 0 is out of range: from 1 to 256")]
     #[case::a_shell_line(json!({ "roots": ["/ws"], "hooks": [{ "command": ["rm -rf /"] }] }), "nodeAgent.hooks[0].command: \"rm -rf /\" must be the absolute path")]
     #[case::a_slow_hook(json!({ "roots": ["/ws"], "hooks": [{ "command": ["/bin/x"], "timeoutSeconds": 60 }] }), "nodeAgent.hooks[0].timeoutSeconds: 60 is out of range: from 1 to 10")]
     #[case::an_empty_handler(json!({ "roots": ["/ws"], "handlers": [{ "command": [] }] }), "nodeAgent.handlers[0].command: a command needs a program")]
-    fn what_makes_no_sense_names_its_key(#[case] config: Value, #[case] says: &str) {
+    fn an_error_names_its_key(#[case] config: Value, #[case] says: &str) {
         let error = settings(config, Flags::default()).unwrap_err().to_string();
         assert!(error.starts_with(says), "{error}");
     }
 
     #[test]
-    fn a_bad_flag_is_named() {
+    fn an_error_names_its_flag() {
         let flags = Flags {
             roots: vec!["/".into()],
             ..Flags::default()

@@ -1,35 +1,35 @@
-//! Whether a node is to be wiped of a pod now: a pure table.
+//! Decides whether a pod's directories on this node are removed now: a pure table.
 
 use belayer_core::object::{ObjectKey, Uid};
 use belayer_core::slim::{Phase, Pod};
 use belayer_holds::names::WIPE_ANNOTATION;
 
-use crate::record::Wish;
+use crate::record::WipeRequest;
 
-/// The pod that a record asks about, by its UID, as a cache or a live look shows it.
+/// The pod that a record names by UID, as the cache or a live read shows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sight {
-    /// Nobody can say.
+pub enum PodState {
+    /// The cache is not synced.
     Unknown,
-    /// There is no pod of that UID, as far as this node can have anything of it.
+    /// This node has no pod with this UID.
     Gone,
-    /// There is, but it is not the record's: it has another name, or is in another namespace.
-    Stranger,
-    /// There is, but it is not on this node.
-    Elsewhere,
-    /// There is.
+    /// A pod with this UID exists, but its name or namespace is not the record's.
+    OtherName,
+    /// A pod with this UID exists, on another node.
+    OtherNode,
+    /// The pod exists on this node.
     Here {
-        /// Whether it asks for a wipe.
+        /// Whether the pod requests a wipe.
         asks: Asks,
-        /// How far it has come.
+        /// How far the pod has come.
         state: State,
     },
 }
 
-/// Whether a pod asks to be wiped if its node rejects it.
+/// Whether a pod requests a wipe in case its node rejects it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asks {
-    /// By annotation.
+    /// It has the annotation.
     Yes,
     /// It does not.
     No,
@@ -38,24 +38,23 @@ pub enum Asks {
 /// How far a pod has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It may start, or may have started and not ended.
+    /// It may start, or has started and not ended.
     Alive,
     /// It failed, and no container of it is known to have started.
     Rejected,
-    /// The same, and its deletion was asked for.
+    /// As `Rejected`, and its deletion was requested.
     RejectedAndDeleted,
-    /// It ended otherwise, or is being deleted, or a container of it has started.
+    /// It ended otherwise, is being deleted, or a container of it has started.
     Other,
 }
 
-impl Sight {
-    /// What `pod` shows of the pod with this UID, of which a record says that it had this name on this
-    /// node.
+impl PodState {
+    /// State of `pod` for a record that names this UID, key and node.
     pub fn of(pod: Option<&Pod>, key: &ObjectKey, uid: &Uid, node: &str) -> Self {
         match pod.filter(|pod| pod.meta.uid == *uid) {
             None => Self::Gone,
-            Some(pod) if pod.meta.key != *key => Self::Stranger,
-            Some(pod) if pod.node_name.as_deref() != Some(node) => Self::Elsewhere,
+            Some(pod) if pod.meta.key != *key => Self::OtherName,
+            Some(pod) if pod.node_name.as_deref() != Some(node) => Self::OtherNode,
             Some(pod) => Self::Here {
                 asks: asks(pod),
                 state: state(pod),
@@ -64,7 +63,7 @@ impl Sight {
     }
 }
 
-/// Whether a pod asks to be wiped.
+/// Whether a pod requests a wipe.
 pub fn asks(pod: &Pod) -> Asks {
     if pod.meta.annotations.get(WIPE_ANNOTATION) == Some("true") {
         Asks::Yes
@@ -83,14 +82,14 @@ pub fn state(pod: &Pod) -> State {
     }
 }
 
-/// What is known when the work of a pod has ended.
+/// Input of the decision, taken once all programs run for a pod have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Snapshot {
     /// The pod.
-    pub pod: Sight,
-    /// What the records say about it.
-    pub wish: Wish,
-    /// Whether its wipe has begun before, in this process.
+    pub pod: PodState,
+    /// What the records request for it.
+    pub request: WipeRequest,
+    /// Whether this process began its wipe before.
     pub progress: Progress,
 }
 
@@ -99,62 +98,65 @@ pub struct Snapshot {
 pub enum Progress {
     /// Not in this process.
     None,
-    /// It has, and did not come to its end.
+    /// It began and did not complete.
     Begun,
 }
 
-/// What follows.
+/// The decision for a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// The node is to be wiped of it, after a live look at the pod.
+    /// Remove the pod's directories, after a live read has confirmed the decision.
     Wipe,
-    /// Until a store says something else.
+    /// Wait for a change of a store.
     Wait,
     /// Nothing is left to do.
     Finish,
-    /// It is not wiped, although the record asks for it; told in the record.
+    /// Do not wipe although the record requests it; report the reason in the record.
     Refuse(&'static str),
 }
 
-/// Why a pod that is there is not wiped.
-const NOT_ASKED: &str = "the pod does not ask for a wipe";
+/// The pod has no wipe annotation.
+const NOT_ASKED: &str =
+    "the pod does not request a wipe: it has no annotation belayer.dev/wipe=true";
 
-/// Why a pod of somebody else is not wiped: whoever may write a record's status can name any UID
-/// (row T1). The pod that has it is not named here.
+/// The UID belongs to another pod: a client that may write a record's status can name any UID (rule T1).
+/// The message does not name the pod that has it.
 const NOT_ITS_POD: &str = "the record's pod never had this UID";
 
-/// Why a pod of another node is not wiped.
+/// The pod is on another node.
 const NOT_HERE: &str = "the pod is not on this node";
 
-/// Why a pod that may have run is not wiped: what it wrote may be wanted (invariant RAN-ONCE).
-const MAY_HAVE_RUN: &str = "the pod is not known never to have run";
+/// The pod may have run, so its files may be needed (invariant RAN-ONCE).
+const MAY_HAVE_RUN: &str = "the pod may have run";
 
-/// Decides, when everything that ran for a pod has ended.
+/// Decides for one pod. Call it once all programs run for the pod have ended.
 pub fn decide(snapshot: &Snapshot) -> Decision {
-    match (snapshot.progress, snapshot.wish, snapshot.pod) {
-        (_, Wish::Wanted, Sight::Stranger) => Decision::Refuse(NOT_ITS_POD),
-        (_, Wish::Wanted, Sight::Elsewhere) => Decision::Refuse(NOT_HERE),
-        (_, _, Sight::Stranger | Sight::Elsewhere) => Decision::Finish,
-        // What was begun is brought to its end: a half-wiped directory is of use to nobody.
+    match (snapshot.progress, snapshot.request, snapshot.pod) {
+        (_, WipeRequest::Wanted, PodState::OtherName) => Decision::Refuse(NOT_ITS_POD),
+        (_, WipeRequest::Wanted, PodState::OtherNode) => Decision::Refuse(NOT_HERE),
+        (_, _, PodState::OtherName | PodState::OtherNode) => Decision::Finish,
+        // A wipe that began is completed: a half-removed directory is useless.
         (Progress::Begun, _, _) => Decision::Wipe,
-        (_, Wish::Done, _) => Decision::Finish,
-        (_, _, Sight::Unknown) => Decision::Wait,
-        // Its record may be on its way.
+        (_, WipeRequest::Done, _) => Decision::Finish,
+        (_, _, PodState::Unknown) => Decision::Wait,
+        // Its record may not have arrived yet.
         (
             _,
-            Wish::None,
-            Sight::Here {
+            WipeRequest::None,
+            PodState::Here {
                 asks: Asks::Yes,
                 state: State::Rejected,
             },
         ) => Decision::Wait,
-        (_, Wish::None, _) => Decision::Finish,
-        // Nobody is left to whom its directories could belong.
-        (_, Wish::Wanted, Sight::Gone) => Decision::Wipe,
-        (_, Wish::Wanted, Sight::Here { asks: Asks::No, .. }) => Decision::Refuse(NOT_ASKED),
-        (_, Wish::Wanted, Sight::Here { state, .. }) => match state {
+        (_, WipeRequest::None, _) => Decision::Finish,
+        // No pod can own the directories any more.
+        (_, WipeRequest::Wanted, PodState::Gone) => Decision::Wipe,
+        (_, WipeRequest::Wanted, PodState::Here { asks: Asks::No, .. }) => {
+            Decision::Refuse(NOT_ASKED)
+        }
+        (_, WipeRequest::Wanted, PodState::Here { state, .. }) => match state {
             State::Rejected | State::RejectedAndDeleted => Decision::Wipe,
-            // The record has seen more than this cache.
+            // The record is newer than this cache.
             State::Alive => Decision::Wait,
             State::Other => Decision::Refuse(MAY_HAVE_RUN),
         },
@@ -169,72 +171,88 @@ mod tests {
 
     use super::*;
 
-    const REJECTED: Sight = here(State::Rejected);
+    const REJECTED: PodState = here(State::Rejected);
 
-    const fn here(state: State) -> Sight {
-        Sight::Here {
+    const fn here(state: State) -> PodState {
+        PodState::Here {
             asks: Asks::Yes,
             state,
         }
     }
 
-    const fn unasked(state: State) -> Sight {
-        Sight::Here {
+    const fn unasked(state: State) -> PodState {
+        PodState::Here {
             asks: Asks::No,
             state,
         }
     }
 
     #[rstest]
-    #[case::a_rejected_pod_is_wiped_when_its_record_asks(REJECTED, Wish::Wanted, Decision::Wipe)]
-    #[case::a_record_that_has_not_come_yet_is_waited_for(REJECTED, Wish::None, Decision::Wait)]
-    #[case::what_is_done_is_done(REJECTED, Wish::Done, Decision::Finish)]
-    #[case::a_pod_that_is_deleted_meanwhile_is_wiped(
-        here(State::RejectedAndDeleted),
-        Wish::Wanted,
+    #[case::a_rejected_pod_is_wiped_when_its_record_asks(
+        REJECTED,
+        WipeRequest::Wanted,
         Decision::Wipe
     )]
-    #[case::a_rejected_pod_that_its_user_deletes_is_not_waited_for(
+    #[case::a_rejected_pod_waits_for_its_record(REJECTED, WipeRequest::None, Decision::Wait)]
+    #[case::a_complete_wipe_is_not_repeated(REJECTED, WipeRequest::Done, Decision::Finish)]
+    #[case::a_rejected_pod_under_deletion_is_wiped(
         here(State::RejectedAndDeleted),
-        Wish::None,
+        WipeRequest::Wanted,
+        Decision::Wipe
+    )]
+    #[case::a_rejected_pod_under_deletion_without_a_request_is_finished(
+        here(State::RejectedAndDeleted),
+        WipeRequest::None,
         Decision::Finish
     )]
-    #[case::a_pod_that_is_gone_already_is_wiped(Sight::Gone, Wish::Wanted, Decision::Wipe)]
-    #[case::a_pod_that_is_gone_and_nobody_asks(Sight::Gone, Wish::None, Decision::Finish)]
-    #[case::unknown_is_not_absent(Sight::Unknown, Wish::Wanted, Decision::Wait)]
-    #[case::unknown_is_not_finished(Sight::Unknown, Wish::None, Decision::Wait)]
-    #[case::a_pod_that_lives_is_never_wiped(here(State::Alive), Wish::Wanted, Decision::Wait)]
+    #[case::a_deleted_pod_is_wiped(PodState::Gone, WipeRequest::Wanted, Decision::Wipe)]
+    #[case::a_deleted_pod_without_a_request_is_finished(
+        PodState::Gone,
+        WipeRequest::None,
+        Decision::Finish
+    )]
+    #[case::unknown_is_not_absent(PodState::Unknown, WipeRequest::Wanted, Decision::Wait)]
+    #[case::unknown_is_not_finished(PodState::Unknown, WipeRequest::None, Decision::Wait)]
+    #[case::a_pod_that_may_start_is_never_wiped(
+        here(State::Alive),
+        WipeRequest::Wanted,
+        Decision::Wait
+    )]
     #[case::a_pod_that_ran_is_never_wiped(
         here(State::Other),
-        Wish::Wanted,
+        WipeRequest::Wanted,
         Decision::Refuse(MAY_HAVE_RUN)
     )]
-    #[case::a_pod_that_ended_otherwise(here(State::Other), Wish::None, Decision::Finish)]
-    #[case::a_pod_that_does_not_ask_is_never_wiped(
+    #[case::a_pod_that_ended_otherwise(here(State::Other), WipeRequest::None, Decision::Finish)]
+    #[case::a_pod_without_the_annotation_is_never_wiped(
         unasked(State::Rejected),
-        Wish::Wanted,
+        WipeRequest::Wanted,
         Decision::Refuse(NOT_ASKED)
     )]
-    #[case::a_pod_that_does_not_ask_is_not_waited_for(
+    #[case::a_pod_without_the_annotation_is_finished(
         unasked(State::Rejected),
-        Wish::None,
+        WipeRequest::None,
         Decision::Finish
     )]
-    #[case::t1_a_pod_of_somebody_else_is_never_wiped(
-        Sight::Stranger,
-        Wish::Wanted,
+    #[case::t1_a_pod_of_another_name_is_never_wiped(
+        PodState::OtherName,
+        WipeRequest::Wanted,
         Decision::Refuse(NOT_ITS_POD)
     )]
-    #[case::t1_nor_waited_for(Sight::Stranger, Wish::None, Decision::Finish)]
+    #[case::t1_a_pod_of_another_name_is_finished(
+        PodState::OtherName,
+        WipeRequest::None,
+        Decision::Finish
+    )]
     #[case::t1_a_pod_of_another_node_is_never_wiped(
-        Sight::Elsewhere,
-        Wish::Wanted,
+        PodState::OtherNode,
+        WipeRequest::Wanted,
         Decision::Refuse(NOT_HERE)
     )]
-    fn table(#[case] pod: Sight, #[case] wish: Wish, #[case] expected: Decision) {
+    fn table(#[case] pod: PodState, #[case] request: WipeRequest, #[case] expected: Decision) {
         let snapshot = Snapshot {
             pod,
-            wish,
+            request,
             progress: Progress::None,
         };
         assert_eq!(decide(&snapshot), expected);
@@ -243,10 +261,10 @@ mod tests {
             ..snapshot
         };
         let finished = match pod {
-            Sight::Stranger | Sight::Elsewhere => expected,
+            PodState::OtherName | PodState::OtherNode => expected,
             _ => Decision::Wipe,
         };
-        assert_eq!(decide(&begun), finished, "what was begun is finished");
+        assert_eq!(decide(&begun), finished, "a wipe that began is completed");
     }
 
     #[rstest]
@@ -255,7 +273,7 @@ mod tests {
     #[case::rejected(Phase::Failed, false, State::Rejected)]
     #[case::failed_after_a_start(Phase::Failed, true, State::Other)]
     #[case::succeeded(Phase::Succeeded, true, State::Other)]
-    #[case::succeeded_without_a_container_in_sight(Phase::Succeeded, false, State::Other)]
+    #[case::succeeded_without_container_statuses(Phase::Succeeded, false, State::Other)]
     fn states(#[case] phase: Phase, #[case] started: bool, #[case] expected: State) {
         let meta = ObjectMeta::new(
             ObjectKey::new("shop", "web"),
@@ -268,16 +286,16 @@ mod tests {
         assert_eq!(state(&pod), expected);
         pod.node_name = Some("n".into());
         let seen = |name: &str, uid: &str, node: &str| {
-            Sight::of(
+            PodState::of(
                 Some(&pod),
                 &ObjectKey::new("shop", name),
                 &Uid::new(uid),
                 node,
             )
         };
-        assert_eq!(seen("web", "u-2", "n"), Sight::Gone);
+        assert_eq!(seen("web", "u-2", "n"), PodState::Gone);
         assert_eq!(seen("web", "u-1", "n"), unasked(expected));
-        assert_eq!(seen("mine", "u-1", "n"), Sight::Stranger, "row T1");
-        assert_eq!(seen("web", "u-1", "m"), Sight::Elsewhere, "row T1");
+        assert_eq!(seen("mine", "u-1", "n"), PodState::OtherName, "rule T1");
+        assert_eq!(seen("web", "u-1", "m"), PodState::OtherNode, "rule T1");
     }
 }

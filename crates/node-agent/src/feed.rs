@@ -1,4 +1,4 @@
-//! From stores to lifecycles: what is seen of a name becomes what its lifecycles are told.
+//! From stores to lifecycles: turns the pods and records of a name into updates of its lifecycles.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,28 +12,28 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use crate::decide::{Asks, State, asks, state};
-use crate::place::beside;
-use crate::record::{Record, Wish};
+use crate::place::by_uid;
+use crate::record::{Record, WipeRequest};
 use crate::uid::PodUid;
 use crate::work::{Pod, PodWork};
 use crate::world::World;
 
-/// A store that cannot say is asked again after this.
+/// Delay before a name is processed again when a store is not synced.
 const UNKNOWN: Duration = Duration::from_millis(500);
 
-/// Tells the lifecycles of a node's pods. One at a time, so that they hear of a name in order.
+/// Updates the lifecycles of the node's pods, one name at a time, so that updates arrive in order.
 ///
-/// Work is serialised by the pod's name. A wipe that becomes known only when the name is another pod's
-/// already (its record came late) has a key of its own, or it would end the newer pod's work.
+/// Work is serialised by the pod's name. If the record of an older pod arrives after a new pod has the
+/// name, the older pod's wipe has a key of its own; otherwise it would end the newer pod's work.
 pub(crate) struct InformerHandle {
     world: Arc<World>,
     lifecycles: Lifecycles<PodWork>,
-    told: Mutex<HashMap<ObjectKey, (Uid, Told)>>,
+    reported: Mutex<HashMap<ObjectKey, (Uid, LastUpdate)>>,
 }
 
-/// What was last told of a pod.
+/// The last update of a pod's lifecycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum LastUpdate {
     Alive,
     Stop,
 }
@@ -43,12 +43,12 @@ impl InformerHandle {
         Self {
             world,
             lifecycles,
-            told: Mutex::default(),
+            reported: Mutex::default(),
         }
     }
 
-    /// Looks at a name.
-    pub(crate) fn look(&self, key: &ObjectKey) -> Outcome {
+    /// Updates the lifecycles of a pod name.
+    pub(crate) fn process(&self, key: &ObjectKey) -> Outcome {
         let again = Outcome::Again { after: UNKNOWN };
         let pod = match self.world.pods.lookup(key) {
             Lookup::Unknown => return again,
@@ -59,75 +59,75 @@ impl InformerHandle {
             return again;
         };
         let current = pod.as_ref().map(|pod| pod.meta.uid.clone());
-        self.forget_others(key, current.as_ref());
-        // Older pods first: at the start of the agent theirs is the name.
+        self.drop_others(key, current.as_ref());
+        // Older pods first: after a start of the agent, the lifecycle of the name is theirs.
         for record in &records {
             if record.rejected != current {
-                self.look_at_gone(key, record, current.as_ref());
+                self.process_gone(key, record, current.as_ref());
             }
         }
         if let Some(pod) = pod {
-            self.look_at_pod(key, &pod);
+            self.process_pod(key, &pod);
         }
-        self.world.tell();
+        self.world.notify();
         Outcome::Done
     }
 
-    /// The pod of this name that was told of before is gone.
-    fn forget_others(&self, key: &ObjectKey, current: Option<&Uid>) {
-        let mut told = self.told.lock();
-        let gone = told.get(key).filter(|(uid, _)| Some(uid) != current);
+    /// Ends the lifecycle of an older pod of this name: it is deleted.
+    fn drop_others(&self, key: &ObjectKey, current: Option<&Uid>) {
+        let mut reported = self.reported.lock();
+        let gone = reported.get(key).filter(|(uid, _)| Some(uid) != current);
         let Some(uid) = gone.map(|(uid, _)| uid.clone()) else {
             return;
         };
-        told.remove(key);
-        drop(told);
+        reported.remove(key);
+        drop(reported);
         self.lifecycles
             .deleted(&Identity::new(key.clone(), uid.clone()));
-        self.world.forget(&uid);
+        self.world.drop_pod(&uid);
     }
 
-    fn look_at_pod(&self, key: &ObjectKey, stored: &Stored<slim::Pod>) {
+    fn process_pod(&self, key: &ObjectKey, stored: &Stored<slim::Pod>) {
         let uid = &stored.meta.uid;
-        let (wish, _) = self.world.wish(key, uid);
-        let known = self.told.lock().get(key).map(|(_, told)| *told);
-        if asks(stored) == Asks::No && wish == Wish::None && known.is_none() {
+        let (request, _) = self.world.wipe_request(key, uid);
+        let known = self.reported.lock().get(key).map(|(_, reported)| *reported);
+        if asks(stored) == Asks::No && request == WipeRequest::None && known.is_none() {
             return;
         }
         let Ok(path_uid) = PodUid::parse(uid.as_str()) else {
-            tracing::debug!(pod = %key, %uid, "not of a form that is ever wiped");
+            tracing::debug!(pod = %key, %uid, "ignoring pod: its UID is not one that the API server generates");
             return;
         };
         let pod = Pod {
             key: key.clone(),
             uid: path_uid,
         };
-        if wish == Wish::Wanted && !self.world.is_refused(key, uid) {
-            self.world.want(uid);
+        if request == WipeRequest::Wanted && !self.world.is_refused(key, uid) {
+            self.world.request_wipe(uid);
         }
-        let wanted = asks(stored) == Asks::Yes && wish == Wish::None;
+        let wanted = asks(stored) == Asks::Yes && request == WipeRequest::None;
         let now = if wanted && state(stored) == State::Alive {
-            Told::Alive
+            LastUpdate::Alive
         } else {
-            Told::Stop
+            LastUpdate::Stop
         };
         let identity = Identity::new(key.clone(), uid.clone());
         match (known, now) {
-            (None, Told::Alive) => self.lifecycles.created(&identity, pod),
-            // Late: dropped where the pod's work has come to its end.
-            (Some(Told::Stop), Told::Alive) => self.lifecycles.updated(&identity, pod),
-            (None | Some(Told::Alive), Told::Stop) => {
+            (None, LastUpdate::Alive) => self.lifecycles.created(&identity, pod),
+            // The lifecycle drops this update if the pod's work has ended.
+            (Some(LastUpdate::Stop), LastUpdate::Alive) => self.lifecycles.updated(&identity, pod),
+            (None | Some(LastUpdate::Alive), LastUpdate::Stop) => {
                 self.lifecycles.terminating(&identity, pod, Deadline::NONE);
             }
-            (Some(Told::Alive), Told::Alive) => {}
-            (Some(Told::Stop), Told::Stop) => self.revive(key, uid, wish, pod),
+            (Some(LastUpdate::Alive), LastUpdate::Alive) => {}
+            (Some(LastUpdate::Stop), LastUpdate::Stop) => self.revive(key, uid, request, pod),
         }
-        self.told.lock().insert(key.clone(), (uid.clone(), now));
+        self.reported.lock().insert(key.clone(), (uid.clone(), now));
     }
 
-    /// A record asks for the wipe of a pod whose work has ended without one.
-    fn revive(&self, key: &ObjectKey, uid: &Uid, wish: Wish, pod: Pod) {
-        if wish != Wish::Wanted || self.world.is_refused(key, uid) {
+    /// Starts a wipe that a record requests for a pod whose work has ended without one.
+    fn revive(&self, key: &ObjectKey, uid: &Uid, request: WipeRequest, pod: Pod) {
+        if request != WipeRequest::Wanted || self.world.is_refused(key, uid) {
             return;
         }
         let known = self
@@ -135,43 +135,43 @@ impl InformerHandle {
             .known(&Identity::new(key.clone(), uid.clone()));
         let finished = matches!(&known, Known::Known(view) if view.phase == Phase::Finished);
         if finished || known == Known::Absent {
-            self.terminate_beside(key, uid, pod);
+            self.terminate_by_uid(key, uid, pod);
         }
     }
 
-    /// A record asks about a pod that is not there any more.
-    fn look_at_gone(&self, key: &ObjectKey, record: &Record, current: Option<&Uid>) {
+    /// Starts a wipe that a record requests for a deleted pod.
+    fn process_gone(&self, key: &ObjectKey, record: &Record, current: Option<&Uid>) {
         let Some(uid) = &record.rejected else {
             return;
         };
-        let wanted = record.wish_for(&self.world.node, uid) == Wish::Wanted;
+        let wanted = record.wipe_request_for(&self.world.node, uid) == WipeRequest::Wanted;
         if !wanted || self.world.is_refused(key, uid) {
             return;
         }
         let Ok(path_uid) = PodUid::parse(uid.as_str()) else {
-            tracing::warn!(record = %record.meta.key, %uid, "ignoring a record whose podUID is not a UID");
+            tracing::warn!(record = %record.meta.key, %uid, "ignoring record: its status.rejectedUID is not the UID of a pod");
             return;
         };
         let pod = Pod {
             key: key.clone(),
             uid: path_uid,
         };
-        self.world.want(uid);
+        self.world.request_wipe(uid);
         let identity = Identity::new(key.clone(), uid.clone());
         let known = self.lifecycles.known(&identity);
         if matches!(&known, Known::Known(view) if view.phase != Phase::Finished) {
             return;
         }
-        let taken = current.is_some() && self.told.lock().contains_key(key);
+        let taken = current.is_some() && self.reported.lock().contains_key(key);
         if taken || matches!(known, Known::Known(_)) {
-            self.terminate_beside(key, uid, pod);
+            self.terminate_by_uid(key, uid, pod);
         } else {
             self.lifecycles.terminating(&identity, pod, Deadline::NONE);
         }
     }
 
-    fn terminate_beside(&self, key: &ObjectKey, uid: &Uid, pod: Pod) {
-        let identity = beside(key, uid);
+    fn terminate_by_uid(&self, key: &ObjectKey, uid: &Uid, pod: Pod) {
+        let identity = by_uid(key, uid);
         let known = self.lifecycles.known(&identity);
         if matches!(&known, Known::Known(view) if view.phase == Phase::Finished) {
             self.lifecycles.deleted(&identity);
@@ -179,10 +179,10 @@ impl InformerHandle {
         self.lifecycles.terminating(&identity, pod, Deadline::NONE);
     }
 
-    /// Compares what the lifecycles know with what was told: what was missed is found by this.
+    /// Compares the lifecycles with the last updates, so that a missed update is repeated.
     pub(crate) fn reconcile(&self) {
         let mut pass = Pass::begin();
-        for (key, (uid, _)) in &*self.told.lock() {
+        for (key, (uid, _)) in &*self.reported.lock() {
             if let Ok(path_uid) = PodUid::parse(uid.as_str()) {
                 let pod = Pod {
                     key: key.clone(),

@@ -1,9 +1,8 @@
-//! What of a pod still runs on this node, by what the node itself says: its control groups and its
-//! processes. Whatever the API says of a pod, nothing is removed under one of which something runs
-//! (row T1).
+//! Reads from the node itself what of a pod still runs there: its cgroups and processes. While anything of
+//! a pod runs, nothing of it is removed, whatever the API says (rule T1).
 //!
-//! Everything is read below one root: `/`, or where a container has the node's directories mounted. A tree
-//! that cannot be read proves nothing.
+//! All paths are below one root: `/`, or the mount point of the node's file system in a container. If a
+//! tree cannot be read, the result is an error, never `Nothing`.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -12,41 +11,40 @@ use std::path::{Path, PathBuf};
 
 use crate::uid::PodUid;
 
-/// Where the kernel shows control groups, below the root.
+/// The cgroup file system, below the root.
 const CGROUPS: &str = "sys/fs/cgroup";
 
-/// Where the kernel shows processes, below the root.
+/// The proc file system, below the root.
 const PROCESSES: &str = "proc";
 
-/// Where the kubelet keeps a directory for each pod that it has admitted, below the root. It is looked at
-/// where it is there: a container need not have it mounted.
+/// The kubelet's directories of admitted pods, below the root. Optional: a container need not mount it.
 const KUBELET_PODS: &str = "var/lib/kubelet/pods";
 
-/// How deep a pod's control group can lie: a controller of version 1, a kubelet that runs in a container
-/// itself, its own group, a class of service, the pod.
+/// Deepest level of a pod's cgroup: a cgroup v1 controller, a kubelet in a container, its own cgroup, a
+/// QoS class, the pod.
 const DEEPEST: usize = 10;
 
-/// A node's own word on what runs there.
+/// The file systems of a node.
 #[derive(Debug, Clone)]
 pub struct Host {
     root: PathBuf,
 }
 
-/// What is left of a pod on a node.
+/// What of a pod is left on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remains {
-    /// Nothing that runs or could.
+    /// No cgroup, process or kubelet directory.
     Nothing(NothingRuns),
-    /// A control group of it is there.
+    /// A cgroup of the pod.
     Cgroup(PathBuf),
-    /// This process is in one.
+    /// A process in a cgroup of the pod, by number.
     Process(String),
-    /// The kubelet still has its directory, and so has not finished with it.
+    /// The kubelet's directory of the pod: the kubelet has not finished with it.
     Kubelet(PathBuf),
 }
 
-/// A look at the node found no control group and no process of the pod of this UID. Only
-/// [`Host::remains_of`] makes one.
+/// Proof that the node has no cgroup and no process of the pod with this UID. Only
+/// [`Host::remains_of`] creates one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NothingRuns(PodUid);
 
@@ -57,19 +55,19 @@ impl NothingRuns {
         Self(uid)
     }
 
-    /// The pod of which nothing runs.
+    /// The pod that the proof is about.
     pub fn uid(&self) -> &PodUid {
         &self.0
     }
 }
 
-/// A place of the node that cannot be read.
+/// A path of the node that cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("{} cannot be read: {reason}; see --host-root", path.display())]
+#[error("cannot read {}: {reason}; see --host-root", path.display())]
 pub struct HostError {
-    /// Which.
+    /// The path.
     pub path: PathBuf,
-    /// What the system says.
+    /// Error of the operating system.
     pub reason: io::Error,
 }
 
@@ -86,11 +84,11 @@ impl Host {
         Self { root: root.into() }
     }
 
-    /// Whether both trees can be read at all.
+    /// Checks that cgroups and processes can be read.
     ///
     /// # Errors
     ///
-    /// When one cannot: then no pod is ever wiped, and it is better said at the start.
+    /// If they cannot: no pod could ever be wiped, so the agent must not start.
     pub fn check(&self) -> Result<(), HostError> {
         for place in [CGROUPS, PROCESSES] {
             let path = self.root.join(place);
@@ -99,11 +97,11 @@ impl Host {
         Ok(())
     }
 
-    /// What is left of a pod. Blocks.
+    /// Reads what is left of a pod. Blocks.
     ///
     /// # Errors
     ///
-    /// When something that has to be read cannot be: unknown is never nothing.
+    /// If a required path cannot be read: unknown is never nothing.
     pub fn remains_of(&self, uid: &PodUid) -> Result<Remains, HostError> {
         let names = Names::of(uid);
         let kubelet = self.root.join(KUBELET_PODS).join(uid.as_str());
@@ -122,8 +120,8 @@ impl Host {
     }
 }
 
-/// How kubelets call the control group of a pod: `pod<uid>` where they make it themselves, a slice with
-/// underscores where systemd does.
+/// Names that kubelets give to a pod's cgroup: `pod<uid>` with the cgroupfs driver, a slice with
+/// underscores with the systemd driver.
 struct Names([String; 2]);
 
 impl Names {
@@ -137,7 +135,7 @@ impl Names {
         self.0.iter().any(|name| text.contains(name.as_str()))
     }
 
-    /// A control group of the pod below this one. Groups come and go while they are walked.
+    /// A cgroup of the pod below `dir`. Cgroups may appear and disappear during the walk.
     fn group_below(&self, dir: &Path, depth: usize) -> Result<Option<PathBuf>, HostError> {
         let entries = match fs::read_dir(dir) {
             Ok(entries) => entries,
@@ -150,7 +148,7 @@ impl Names {
                 Err(error) if depth < DEEPEST && is_gone(&error) => return Ok(None),
                 Err(error) => return Err(HostError::of(dir)(error)),
             };
-            // A link, as that from `cpu` to `cpu,cpuacct`, is no directory here.
+            // Skip links such as `cpu` to `cpu,cpuacct`.
             if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 continue;
             }
@@ -167,7 +165,7 @@ impl Names {
         Ok(None)
     }
 
-    /// A process that is in a control group of the pod. A process that ends meanwhile is none.
+    /// A process in a cgroup of the pod. A process that ends during the walk does not count.
     fn process_below(&self, dir: &Path) -> Result<Option<String>, HostError> {
         for entry in fs::read_dir(dir).map_err(HostError::of(dir))? {
             let name = entry.map_err(HostError::of(dir))?.file_name();
@@ -186,13 +184,13 @@ impl Names {
     }
 }
 
-/// The number of a process, if a name below `/proc` is one.
+/// The pid, if a name below `/proc` is one.
 fn process(name: &OsStr) -> Option<&str> {
     let name = name.to_str()?;
     (!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())).then_some(name)
 }
 
-/// Not there, or gone while it was read: the latter is how the kernel says it of a process.
+/// Whether the path does not exist, or its process ended while it was read (`ESRCH`).
 fn is_gone(error: &io::Error) -> bool {
     let ended = rustix::io::Errno::SRCH.raw_os_error();
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(ended)
@@ -208,7 +206,7 @@ mod tests {
     const UID: &str = "0b1a2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
     const OTHER: &str = "11111111-4e5f-6071-8293-a4b5c6d7e8f9";
 
-    /// A node with another pod on it.
+    /// A node that runs another pod.
     fn node() -> TempDir {
         let node = tempfile::tempdir().unwrap();
         group(&node, &format!("kubepods/burstable/pod{OTHER}/container"));
@@ -236,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn t1_nothing_of_a_pod_is_a_proof_that_names_it() {
+    fn t1_a_proof_names_its_pod() {
         match remains(&node()) {
             Remains::Nothing(proof) => assert_eq!(proof.uid().as_str(), UID),
             other => panic!("{other:?}"),
@@ -249,11 +247,11 @@ mod tests {
     #[case::by_systemd(
         "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0b1a2c3d_4e5f_6071_8293_a4b5c6d7e8f9.slice"
     )]
-    #[case::of_a_node_that_is_a_container(
+    #[case::kubelet_in_a_container(
         "kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod0b1a2c3d_4e5f_6071_8293_a4b5c6d7e8f9.slice"
     )]
-    #[case::of_version_1("memory/docker/abc/kubepods/pod0b1a2c3d-4e5f-6071-8293-a4b5c6d7e8f9")]
-    fn t1_a_control_group_of_it_is_seen(#[case] path: &str) {
+    #[case::cgroup_v1("memory/docker/abc/kubepods/pod0b1a2c3d-4e5f-6071-8293-a4b5c6d7e8f9")]
+    fn t1_a_cgroup_of_the_pod_is_found(#[case] path: &str) {
         let node = node();
         group(&node, path);
         assert!(matches!(remains(&node), Remains::Cgroup(_)));
@@ -265,21 +263,21 @@ mod tests {
     #[case::seen_from_a_container(
         "0::/../../kubepods-pod0b1a2c3d_4e5f_6071_8293_a4b5c6d7e8f9.slice/x\n"
     )]
-    fn t1_a_process_of_it_is_seen(#[case] groups: &str) {
+    fn t1_a_process_of_the_pod_is_found(#[case] groups: &str) {
         let node = node();
         process(&node, "4711", groups);
         assert_eq!(remains(&node), Remains::Process("4711".to_owned()));
     }
 
     #[test]
-    fn t1_a_directory_of_the_kubelet_is_seen() {
+    fn t1_a_directory_of_the_kubelet_is_found() {
         let node = node();
         fs::create_dir_all(node.path().join(KUBELET_PODS).join(UID)).unwrap();
         assert!(matches!(remains(&node), Remains::Kubelet(_)));
     }
 
     #[test]
-    fn t1_a_process_that_ended_meanwhile_is_none() {
+    fn t1_a_process_that_ended_meanwhile_does_not_count() {
         let node = node();
         fs::create_dir_all(node.path().join("proc/99")).unwrap();
         assert!(matches!(remains(&node), Remains::Nothing(_)));
@@ -288,7 +286,7 @@ mod tests {
     #[rstest]
     #[case::no_control_groups(CGROUPS)]
     #[case::no_processes(PROCESSES)]
-    fn t1_what_cannot_be_read_is_not_nothing(#[case] missing: &str) {
+    fn t1_an_unreadable_tree_is_an_error(#[case] missing: &str) {
         let node = node();
         fs::remove_dir_all(node.path().join(missing)).unwrap();
         let host = Host::at(node.path());

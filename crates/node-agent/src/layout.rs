@@ -1,19 +1,19 @@
-//! Which directories belong to a pod: the admin's path templates. A pod has no say in it.
+//! The directories that belong to a pod: the configured path templates. A pod cannot add any.
 
 use std::path::{Path, PathBuf};
 
 use crate::uid::PodUid;
 
-/// Stands for the UID of a pod.
+/// Placeholder for the UID of a pod.
 pub const POD_UID: &str = "{podUID}";
 
-/// Longest path that Linux takes, in bytes.
+/// Longest path that Linux accepts, in bytes.
 const PATH_LIMIT: usize = 4_095;
 
 /// Longest component of a path, in bytes.
 const NAME_LIMIT: usize = 255;
 
-/// The roots, and where below them the directories of a pod are.
+/// The roots, and the templates of a pod's directories below them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     roots: Vec<PathBuf>,
@@ -40,9 +40,9 @@ enum Part {
 pub struct Place {
     /// The root that everything is confined to.
     pub root: PathBuf,
-    /// Below the root, the directory that holds it; empty if that is the root itself.
+    /// Path of its parent directory, relative to the root; empty if the parent is the root.
     pub parent: PathBuf,
-    /// Its name there.
+    /// Its name in the parent.
     pub name: String,
 }
 
@@ -53,23 +53,23 @@ impl Place {
     }
 }
 
-/// What is wrong with the roots or templates of the configuration.
+/// An invalid root or template in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// There is no root.
+    /// The configuration has no root.
     #[error("no root is given: nothing may be removed anywhere")]
     NoRoot,
     /// A path is not absolute.
     #[error("{0:?} is not an absolute path")]
     NotAbsolute(String),
-    /// The root directory of the file system would let everything be removed.
-    #[error("\"/\" cannot be a root: name the directory that holds the pods' directories")]
+    /// `/` as a root would allow everything to be removed.
+    #[error("\"/\" cannot be a root: give the directory that contains the pods' directories")]
     Everything,
-    /// A root with a placeholder.
-    #[error("the root {0:?} contains a brace: placeholders belong into paths")]
+    /// A root contains a placeholder.
+    #[error("the root {0:?} contains a brace: placeholders are allowed in paths only")]
     PlaceholderInRoot(String),
-    /// A component that a path must not have.
-    #[error("{path:?}: {component:?} is not allowed as a component of a path")]
+    /// A path contains a forbidden component.
+    #[error("{path:?}: {component:?} is not allowed as a path component")]
     Component {
         /// The path.
         path: String,
@@ -79,21 +79,23 @@ pub enum LayoutError {
     /// A path is too long for Linux.
     #[error("{0:?} is longer than 4095 bytes")]
     TooLong(String),
-    /// A path is below none of the roots.
-    #[error("the path {path:?} is not below a root: the roots are {roots}")]
+    /// A path is below no root.
+    #[error("the path {path:?} is not below a root (roots: {roots})")]
     OutsideRoots {
         /// The path.
         path: String,
         /// The roots.
         roots: String,
     },
-    /// A path would be the same for all pods.
-    #[error("the path {0:?} does not contain {{podUID}}: it would be the same for every pod")]
-    NoPodUid(String),
-    /// The placeholder is only a part of a component, or stands twice, or is another one.
+    /// A path is the same for all pods.
     #[error(
-        "the path {path:?}: {component:?} is not allowed: {{podUID}} is the only placeholder, stands once, \
-         and is a whole component"
+        "the path {0:?} does not contain {{podUID}}: it would be the same directory for every pod"
+    )]
+    NoPodUid(String),
+    /// The placeholder is part of a component, repeated, or unknown.
+    #[error(
+        "the path {path:?}: {component:?} is not allowed: use {{podUID}} once, as a whole component, and no other \
+         placeholder"
     )]
     Placeholder {
         /// The path.
@@ -104,7 +106,7 @@ pub enum LayoutError {
 }
 
 impl LayoutError {
-    /// Whether it is about the roots, else it is about the templates.
+    /// Whether the error is about the roots; otherwise it is about the templates.
     pub fn is_about_roots(&self) -> bool {
         match self {
             Self::NoRoot | Self::Everything | Self::PlaceholderInRoot(_) => true,
@@ -120,7 +122,7 @@ impl Layout {
     ///
     /// # Errors
     ///
-    /// When one of them could lead anywhere else than into a directory of a single pod below a root.
+    /// If one of them could name anything but a directory of a single pod below a root.
     pub fn new<R, T>(
         roots: impl IntoIterator<Item = R>,
         templates: impl IntoIterator<Item = T>,
@@ -185,7 +187,7 @@ impl Layout {
 
     fn template(&self, text: &str) -> Result<Template, LayoutError> {
         let path = checked(text)?;
-        // The longest root counts, whatever the order in which they were given.
+        // The longest matching root, independent of their order.
         let fitting = (0..self.roots.len()).filter(|index| path.starts_with(&self.roots[*index]));
         let longest = fitting.max_by_key(|index| self.roots[*index].components().count());
         let Some(root) = longest else {
@@ -228,7 +230,7 @@ fn root(text: &str) -> Result<PathBuf, LayoutError> {
     checked(text)
 }
 
-/// An absolute path in its one plain form.
+/// Checks an absolute path without `.`, `..` and empty components.
 fn checked(text: &str) -> Result<PathBuf, LayoutError> {
     let Some(rest) = text.strip_prefix('/') else {
         return Err(LayoutError::NotAbsolute(text.to_owned()));
@@ -299,21 +301,21 @@ mod tests {
     #[case::everything(&["/"], &[], "cannot be a root")]
     #[case::a_relative_root(&["ws"], &[], "not an absolute path")]
     #[case::an_empty_root(&[""], &[], "not an absolute path")]
-    #[case::a_root_with_a_placeholder(&["/ws/{podUID}"], &[], "placeholders belong into paths")]
+    #[case::a_root_with_a_placeholder(&["/ws/{podUID}"], &[], "placeholders are allowed in paths only")]
     #[case::a_root_that_goes_up(&["/ws/.."], &[], "\"..\" is not allowed")]
     #[case::a_trailing_slash(&["/ws/"], &[], "\"\" is not allowed")]
     #[case::a_relative_path(&["/ws"], &["ws/{podUID}"], "not an absolute path")]
-    #[case::a_path_elsewhere(&["/ws"], &["/wss/{podUID}"], "not below a root: the roots are /ws")]
+    #[case::a_path_elsewhere(&["/ws"], &["/wss/{podUID}"], "not below a root (roots: /ws)")]
     #[case::the_same_for_all(&["/ws"], &["/ws/all"], "does not contain {podUID}")]
     #[case::the_root_itself(&["/ws"], &["/ws"], "does not contain {podUID}")]
     #[case::a_part_of_a_component(&["/ws"], &["/ws/pod-{podUID}"], "\"pod-{podUID}\" is not allowed")]
     #[case::another_placeholder(&["/ws"], &["/ws/{podName}/{podUID}"], "\"{podName}\" is not allowed")]
-    #[case::twice(&["/ws"], &["/ws/{podUID}/{podUID}"], "stands once")]
+    #[case::twice(&["/ws"], &["/ws/{podUID}/{podUID}"], "once, as a whole component")]
     #[case::up(&["/ws"], &["/ws/{podUID}/../x"], "\"..\" is not allowed")]
     #[case::a_dot(&["/ws"], &["/ws/./{podUID}"], "\".\" is not allowed")]
     #[case::a_double_slash(&["/ws"], &["/ws//{podUID}"], "\"\" is not allowed")]
     #[case::a_new_line(&["/ws"], &["/ws/a\nb/{podUID}"], "is not allowed")]
-    fn what_could_lead_elsewhere_is_refused(
+    fn paths_outside_a_pods_directory_are_rejected(
         #[case] roots: &[&str],
         #[case] templates: &[&str],
         #[case] says: &str,
@@ -323,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_paths_have_the_lengths_of_linux() {
+    fn overlong_names_and_paths_are_rejected() {
         let long = format!("/{}", "x".repeat(256));
         assert!(matches!(
             Layout::new([&long], [""; 0]),

@@ -1,8 +1,8 @@
-//! Live lists of the pods of this node, by UID, shared by all who may believe one.
+//! Live lists of the pods of this node, by UID, shared by all pods that need a list.
 //!
-//! A record names a pod by UID, and whoever may write a record's status can name any: whether that pod is
-//! here is looked up by UID, never by the record's name (row T1). No list of the whole cluster is needed
-//! for it: of a pod that is bound elsewhere nothing is on this node.
+//! A record names a pod by UID, and a client that may write a record's status can name any. So the pod is
+//! looked up by UID, never by the record's name (rule T1). The pods of this node suffice: a pod that is
+//! bound to another node has no files here.
 
 use std::sync::Arc;
 
@@ -17,15 +17,15 @@ use tokio::sync::Mutex;
 
 use crate::requests::ApiError;
 
-/// Pods asked for at once.
+/// Page size of a list.
 const PAGE: u32 = 500;
 
-/// Lists the pods of a node, as often as somebody needs a newer list.
+/// Lists the pods of a node; concurrent callers share one list.
 #[derive(Debug)]
 pub(crate) struct NodePods {
     decoders: Decoders<Pod>,
     selector: String,
-    /// The lock is held while somebody lists.
+    /// The last list. The lock is held during a list request.
     last: Mutex<Option<Seen>>,
 }
 
@@ -44,7 +44,7 @@ impl NodePods {
         }
     }
 
-    /// The pod of this UID, if it is on the node, by a list that began after this was called.
+    /// The pod with this UID, if a list that began after this call contains it.
     pub(crate) async fn find(
         &self,
         executor: &Executor,
@@ -63,7 +63,7 @@ impl NodePods {
         Ok(seen.pods.get(uid).cloned())
     }
 
-    /// A pod that cannot be read may be the one that is looked for: without it the list is no answer.
+    /// Lists all pods of the node. A pod that cannot be decoded is an error: it may be the one in question.
     async fn list(&self, executor: &Executor) -> Result<HashMap<Uid, Arc<Pod>>, ApiError> {
         let path = Resource::pods().path(None);
         let mut pods = HashMap::new();

@@ -1,4 +1,4 @@
-//! What the agent reads of a `PodRecreation`: whether a node is to be wiped, and of which pod.
+//! The parts of a `PodRecreation` that the agent reads: whether a node must be wiped, and of which pod.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use serde::Deserialize;
 /// The condition that the agent writes.
 pub const STATE_WIPED: &str = "StateWiped";
 
-/// The kind as the API serves it.
+/// The record kind as the API server serves it.
 pub fn resource() -> Resource {
     Resource::new("belayer.dev", "v1alpha1", "PodRecreation", "podrecreations")
 }
 
-/// Where the state machine of pod-recreation stands in phases in which the rejected pod is known never
-/// to have run. In the others there is nothing to wipe, or it is not known whether there is.
+/// Phases of pod-recreation in which the rejected pod is known never to have run. In the others there is
+/// nothing to wipe, or the pod may have run.
 const PHASES: [&str; 6] = [
     "Rejected",
     "Deleting",
@@ -26,13 +26,13 @@ const PHASES: [&str; 6] = [
     "Started",
 ];
 
-/// How much of the first pod's UID is in a record's name.
+/// Bytes of the first pod's UID in a record's name.
 const UID_PART: usize = 8;
 
-/// The longest name of a record.
+/// Longest name of a record, in bytes.
 const NAME_LIMIT: usize = 253;
 
-/// A record, as far as wiping goes.
+/// A record, reduced to what wiping needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// Metadata.
@@ -43,21 +43,21 @@ pub struct Record {
     pub pod_name: Arc<str>,
     /// `status.nodeName`: the node that rejected the pod.
     pub node: Option<Arc<str>>,
-    /// `status.rejectedUID`: the pod that it rejected.
+    /// `status.rejectedUID`: the rejected pod.
     pub rejected: Option<Uid>,
-    /// Whether the node is to be wiped of that pod.
-    pub wish: Wish,
+    /// Whether a wipe of that pod is requested.
+    pub request: WipeRequest,
 }
 
-/// Whether a node is to be wiped of a pod.
+/// What a record requests for a pod on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Wish {
-    /// Nobody asks for it.
+pub enum WipeRequest {
+    /// No wipe.
     #[default]
     None,
-    /// It is.
+    /// A wipe.
     Wanted,
-    /// It is done.
+    /// A wipe, which is complete.
     Done,
 }
 
@@ -70,8 +70,8 @@ impl Record {
         )
     }
 
-    /// Whether its name follows from the pod's name and the first pod's UID, as that of every record that
-    /// Belayer makes does: any other asks for nothing (row T1).
+    /// Whether its name is derived from the pod's name and the first pod's UID, as Belayer derives it.
+    /// A record with any other name requests nothing (rule T1).
     fn is_well_named(&self) -> bool {
         let (Some(uid), Some((pod, tail))) = (
             self.first_uid.as_str().get(..UID_PART),
@@ -84,13 +84,13 @@ impl Record {
         tail == uid && pod == cut.trim_end_matches(['-', '.'])
     }
 
-    /// What it says about a pod of a node.
-    pub fn wish_for(&self, node: &str, pod: &Uid) -> Wish {
+    /// What the record requests for a pod on a node.
+    pub fn wipe_request_for(&self, node: &str, pod: &Uid) -> WipeRequest {
         let asks = self.node.as_deref() == Some(node) && self.rejected.as_ref() == Some(pod);
         if asks && self.is_well_named() {
-            self.wish
+            self.request
         } else {
-            Wish::None
+            WipeRequest::None
         }
     }
 }
@@ -104,11 +104,11 @@ impl Slim for Record {
         self.meta.differs(&older.meta)
             || self.node != older.node
             || self.rejected != older.rejected
-            || self.wish != older.wish
+            || self.request != older.request
     }
 }
 
-/// A record as it stands in the bytes.
+/// The JSON form of a record.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct JsonRecord<'a> {
@@ -151,20 +151,20 @@ struct JsonCondition {
 }
 
 impl JsonStatus {
-    fn wish(&self, policy: &JsonPolicy) -> Wish {
+    fn wipe_request(&self, policy: &JsonPolicy) -> WipeRequest {
         let required = policy.wipe.as_deref() == Some("required");
         let phase = self.phase.as_deref().unwrap_or_default();
         if !required || !PHASES.contains(&phase) {
-            return Wish::None;
+            return WipeRequest::None;
         }
         let conditions = self.conditions.as_deref().unwrap_or_default();
         let done = |condition: &JsonCondition| {
             condition.r#type == STATE_WIPED && condition.status == "True"
         };
         if conditions.iter().any(done) {
-            Wish::Done
+            WipeRequest::Done
         } else {
-            Wish::Wanted
+            WipeRequest::Wanted
         }
     }
 }
@@ -182,13 +182,16 @@ impl SlimJson for Record {
             return Err(DecodeError::Missing("spec.podName"));
         }
         let status = json.status.as_ref();
-        let said = |text: Option<&String>| text.filter(|text| !text.is_empty()).cloned();
+        let non_empty = |text: Option<&String>| text.filter(|text| !text.is_empty()).cloned();
         Ok(Self {
             meta: json.metadata.to_meta(context)?,
             pod_name: json.spec.pod_name.as_str().into(),
-            node: said(status.and_then(|status| status.node_name.as_ref())).map(Arc::from),
-            rejected: said(status.and_then(|status| status.rejected_uid.as_ref())).map(Uid::new),
-            wish: status.map_or(Wish::None, |status| status.wish(&json.spec.policy)),
+            node: non_empty(status.and_then(|status| status.node_name.as_ref())).map(Arc::from),
+            rejected: non_empty(status.and_then(|status| status.rejected_uid.as_ref()))
+                .map(Uid::new),
+            request: status.map_or(WipeRequest::None, |status| {
+                status.wipe_request(&json.spec.policy)
+            }),
             first_uid: Uid::new(json.spec.first_uid.as_str()),
         })
     }
@@ -223,45 +226,49 @@ mod tests {
     }
 
     #[rstest]
-    #[case::wanted("required", status("Rejected", "False"), Wish::Wanted)]
-    #[case::done("required", status("Rejected", "True"), Wish::Done)]
-    #[case::after_a_time_out("required", status("Recreated", "False"), Wish::Wanted)]
-    #[case::nobody_asks("none", status("Rejected", "False"), Wish::None)]
-    #[case::it_may_have_run("required", status("Ended", "False"), Wish::None)]
-    #[case::no_phase_yet("required", json!({ "nodeName": "n", "rejectedUID": "u-1" }), Wish::None)]
-    #[case::no_conditions("required", json!({ "phase": "Rejected", "nodeName": "n", "rejectedUID": "u-1", "conditions": null }), Wish::Wanted)]
-    fn a_record_says_whether_a_node_is_to_be_wiped(
+    #[case::wanted("required", status("Rejected", "False"), WipeRequest::Wanted)]
+    #[case::done("required", status("Rejected", "True"), WipeRequest::Done)]
+    #[case::after_a_time_out("required", status("Recreated", "False"), WipeRequest::Wanted)]
+    #[case::no_wipe_in_the_policy("none", status("Rejected", "False"), WipeRequest::None)]
+    #[case::it_may_have_run("required", status("Ended", "False"), WipeRequest::None)]
+    #[case::no_phase_yet("required", json!({ "nodeName": "n", "rejectedUID": "u-1" }), WipeRequest::None)]
+    #[case::no_conditions("required", json!({ "phase": "Rejected", "nodeName": "n", "rejectedUID": "u-1", "conditions": null }), WipeRequest::Wanted)]
+    fn a_record_requests_a_wipe_of_one_pod_on_one_node(
         #[case] wipe: &str,
         #[case] status: Value,
-        #[case] expected: Wish,
+        #[case] expected: WipeRequest,
     ) {
         let record = read(wipe, &status).unwrap();
         let pod = Uid::new("u-1");
-        assert_eq!(record.wish_for("n", &pod), expected);
-        assert_eq!(record.wish_for("m", &pod), Wish::None, "another node");
+        assert_eq!(record.wipe_request_for("n", &pod), expected);
         assert_eq!(
-            record.wish_for("n", &Uid::new("u-2")),
-            Wish::None,
+            record.wipe_request_for("m", &pod),
+            WipeRequest::None,
+            "another node"
+        );
+        assert_eq!(
+            record.wipe_request_for("n", &Uid::new("u-2")),
+            WipeRequest::None,
             "another pod"
         );
         assert_eq!(record.pod(), ObjectKey::new("shop", "web"));
     }
 
     #[rstest]
-    #[case::as_belayer_makes_it("web-12345678", "web", Wish::Wanted)]
-    #[case::another_pod("web-12345678", "db", Wish::None)]
-    #[case::another_chain("web-87654321", "web", Wish::None)]
-    #[case::no_uid("web", "web", Wish::None)]
-    #[case::more_than_the_uid("web-x-12345678", "web", Wish::None)]
-    fn t1_a_record_of_another_name_asks_for_nothing(
+    #[case::as_belayer_makes_it("web-12345678", "web", WipeRequest::Wanted)]
+    #[case::another_pod("web-12345678", "db", WipeRequest::None)]
+    #[case::another_chain("web-87654321", "web", WipeRequest::None)]
+    #[case::no_uid("web", "web", WipeRequest::None)]
+    #[case::more_than_the_uid("web-x-12345678", "web", WipeRequest::None)]
+    fn t1_a_record_of_another_name_requests_nothing(
         #[case] name: &str,
         #[case] pod: &str,
-        #[case] expected: Wish,
+        #[case] expected: WipeRequest,
     ) {
         let mut record = read("required", &status("Rejected", "False")).unwrap();
         record.meta.key = ObjectKey::new("shop", name);
         record.pod_name = pod.into();
-        assert_eq!(record.wish_for("n", &Uid::new("u-1")), expected);
+        assert_eq!(record.wipe_request_for("n", &Uid::new("u-1")), expected);
     }
 
     #[test]
@@ -270,20 +277,23 @@ mod tests {
         let pod = format!("{}-{}", "a".repeat(243), "b".repeat(9));
         record.meta.key = ObjectKey::new("shop", format!("{}-12345678", "a".repeat(243)));
         record.pod_name = pod.as_str().into();
-        assert_eq!(record.wish_for("n", &Uid::new("u-1")), Wish::Wanted);
+        assert_eq!(
+            record.wipe_request_for("n", &Uid::new("u-1")),
+            WipeRequest::Wanted
+        );
     }
 
     #[rstest]
     #[case::null(Value::Null)]
     #[case::empty(json!({}))]
     #[case::empty_texts(json!({ "phase": "Rejected", "nodeName": "", "rejectedUID": "" }))]
-    fn a_record_without_status_asks_for_nothing(#[case] status: Value) {
+    fn a_record_without_status_requests_nothing(#[case] status: Value) {
         let record = read("required", &status).unwrap();
         assert_eq!((record.node, record.rejected), (None, None));
     }
 
     #[test]
-    fn a_record_that_makes_no_sense_is_no_record() {
+    fn a_malformed_record_is_an_error() {
         assert!(read("required", &json!({ "conditions": 7 })).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! What the agent asks of the API server about single objects, and the one thing that it writes.
+//! The agent's requests for single objects, and its only write: a record's condition.
 
 use std::time::Duration;
 
@@ -13,54 +13,54 @@ use belayer_holds::names::FIELD_MANAGER;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::decide::Sight;
+use crate::decide::PodState;
 use crate::node_pods::NodePods;
-use crate::record::{self, Record, STATE_WIPED, Wish};
+use crate::record::{self, Record, STATE_WIPED, WipeRequest};
 
-/// How often a lost race is run again in place.
+/// Attempts of a status write, conflicts included.
 const TRIES: u32 = 5;
 
-/// What the agent has to say about a pod.
+/// The result of a wipe, to be written into a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// The record that asks.
+    /// The record that requested the wipe.
     pub record: ObjectKey,
-    /// The pod that it asks about.
+    /// The pod that the record names.
     pub pod: Uid,
-    /// What is said.
+    /// The result.
     pub verdict: Verdict,
 }
 
-/// How a wipe stands.
+/// The result of a wipe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing of the pod is left on the node.
+    /// The node has no file of the pod any more.
     Wiped,
-    /// Something is.
+    /// Files are left.
     Left {
-        /// CamelCase word.
+        /// Condition reason in CamelCase.
         reason: &'static str,
-        /// What, in words.
+        /// Condition message.
         message: String,
     },
 }
 
-/// Why something could not be asked or said.
+/// Why a read or a report failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
     /// The request failed.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The answer makes no sense.
-    #[error("the object in the answer cannot be read: {0}")]
+    /// The response cannot be decoded.
+    #[error("cannot decode the object in the response: {0}")]
     Decode(String),
-    /// Others wrote the record again and again at the same time.
-    #[error("the record {0} was changed by others each time that it was written")]
+    /// Every attempt conflicted with a write of another client.
+    #[error("gave up writing the status of record {0} after {TRIES} conflicts")]
     Conflict(ObjectKey),
 }
 
 impl ApiError {
-    /// How long it is waited before the next try.
+    /// Delay before the next attempt.
     pub fn backoff(&self) -> Backoff {
         let Self::Request(error) = self else {
             return Backoff::CONFLICT;
@@ -72,7 +72,7 @@ impl ApiError {
     }
 }
 
-/// Asks and says.
+/// Reads pods and records, and reports results.
 #[derive(Debug)]
 pub(crate) struct Api {
     pub(crate) executor: Executor,
@@ -95,7 +95,7 @@ impl Api {
         }
     }
 
-    /// The pod of a name as it is now; `None` if the server says that there is none.
+    /// Live read of a pod by name; `None` if the API server returns 404 for it.
     pub(crate) async fn live_pod(&self, key: &ObjectKey) -> Result<Option<Pod>, ApiError> {
         let request = Request::get(self.pods.object_path(key)).accept(
             self.pod_decoders
@@ -111,35 +111,38 @@ impl Api {
             .map_err(|error| ApiError::Decode(error.to_string()))
     }
 
-    /// What the server shows now of the pod of a UID of which a record says that it had this name here: by
-    /// a list of the pods of this node, which has it whatever its name is, and else by the name.
-    pub(crate) async fn sight(&self, key: &ObjectKey, uid: &Uid) -> Result<Sight, ApiError> {
+    /// Live state of the pod with this UID for a record that names `key` on this node: from a list of the
+    /// pods of this node, which includes it under any name, otherwise from a read of the name.
+    pub(crate) async fn pod_state(&self, key: &ObjectKey, uid: &Uid) -> Result<PodState, ApiError> {
         if let Some(pod) = self.node_pods.find(&self.executor, uid).await? {
-            return Ok(Sight::of(Some(&pod), key, uid, &self.node));
+            return Ok(PodState::of(Some(&pod), key, uid, &self.node));
         }
         let named = self.live_pod(key).await?;
-        Ok(Sight::of(named.as_ref(), key, uid, &self.node))
+        Ok(PodState::of(named.as_ref(), key, uid, &self.node))
     }
 
-    /// What a record says now about a pod of this node. A record that is gone says nothing.
-    pub(crate) async fn wish(&self, record: &ObjectKey, pod: &Uid) -> Result<Wish, ApiError> {
+    /// Live read of what a record requests for a pod of this node: nothing if the record is deleted.
+    pub(crate) async fn wipe_request(
+        &self,
+        record: &ObjectKey,
+        pod: &Uid,
+    ) -> Result<WipeRequest, ApiError> {
         let request = Request::get(self.records.object_path(record));
         let answer = match self.executor.read(&request, Class::Evidence).await {
             Ok(answer) => answer,
-            Err(error) if error.is_gone(&self.records, record) => return Ok(Wish::None),
+            Err(error) if error.is_gone(&self.records, record) => return Ok(WipeRequest::None),
             Err(error) => return Err(error.into()),
         };
         let decoder: JsonDecoder<Record> = JsonDecoder::new(DecodeContext::default());
         let record = decoder.decode_object(&answer.body);
         let record = record.map_err(|error| ApiError::Decode(error.to_string()))?;
-        Ok(record.wish_for(&self.node, pod))
+        Ok(record.wipe_request_for(&self.node, pod))
     }
 
-    /// Writes the condition, if the record still asks about this pod on this node, and does not say the
-    /// same already. The record's version makes it a conflict if anybody wrote it in between; then it is
-    /// read again.
+    /// Writes the condition if the record still names this pod on this node and does not have the same
+    /// condition already. The patch contains the resource version; after a conflict the record is read again.
     ///
-    /// A record that is gone, or asks about something else by now, has nobody left to be told.
+    /// Does nothing if the record is deleted or names another pod.
     pub(crate) async fn report(&self, report: &Report) -> Result<(), ApiError> {
         let key = &report.record;
         let mut ceiling = None;
@@ -173,14 +176,14 @@ impl Api {
     }
 }
 
-/// The patch that writes a report, or nothing if there is nothing to write.
+/// The patch that writes a report; `None` if there is nothing to write.
 ///
-/// A merge patch replaces the list of conditions, so all others stand in it as they were read; the
-/// version says that they still are.
+/// A merge patch replaces the list of conditions, so the patch repeats all others as read; the resource
+/// version guarantees that they are unchanged.
 fn patch(live: &Value, node: &str, report: &Report, now: Timestamp) -> Option<Value> {
     let status = &live["status"];
-    let same_wish = status["rejectedUID"] == report.pod.as_str() && status["nodeName"] == node;
-    if !same_wish || !live["metadata"]["deletionTimestamp"].is_null() {
+    let same_request = status["rejectedUID"] == report.pod.as_str() && status["nodeName"] == node;
+    if !same_request || !live["metadata"]["deletionTimestamp"].is_null() {
         return None;
     }
     let (value, reason, message) = match &report.verdict {
@@ -188,31 +191,33 @@ fn patch(live: &Value, node: &str, report: &Report, now: Timestamp) -> Option<Va
         Verdict::Left { reason, message } => ("False", *reason, message.as_str()),
     };
     let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-    let is_ours = |condition: &Value| condition["type"] == STATE_WIPED;
-    let old = conditions.iter().find(|condition| is_ours(condition));
+    let is_state_wiped = |condition: &Value| condition["type"] == STATE_WIPED;
+    let old = conditions
+        .iter()
+        .find(|condition| is_state_wiped(condition));
     let old = old.and_then(Value::as_object);
-    // What is said once stays said: a wipe that is complete is not taken back.
+    // A complete wipe is final.
     if old.is_some_and(|old| old.get("status") == Some(&json!("True"))) {
         return None;
     }
-    let said = |field: &str, text: &str| {
+    let has = |field: &str, text: &str| {
         old.is_some_and(|old| old.get(field).and_then(Value::as_str) == Some(text))
     };
-    let same_status = said("status", value);
-    if same_status && said("reason", reason) && said("message", message) {
+    let same_status = has("status", value);
+    if same_status && has("reason", reason) && has("message", message) {
         return None;
     }
-    let mut ours = old.cloned().unwrap_or_else(Map::new);
-    ours.insert("type".into(), STATE_WIPED.into());
-    ours.insert("status".into(), value.into());
-    ours.insert("reason".into(), reason.into());
-    ours.insert("message".into(), message.into());
-    if !same_status || !ours.contains_key("lastTransitionTime") {
+    let mut condition = old.cloned().unwrap_or_else(Map::new);
+    condition.insert("type".into(), STATE_WIPED.into());
+    condition.insert("status".into(), value.into());
+    condition.insert("reason".into(), reason.into());
+    condition.insert("message".into(), message.into());
+    if !same_status || !condition.contains_key("lastTransitionTime") {
         let seconds = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        ours.insert("lastTransitionTime".into(), seconds.into());
+        condition.insert("lastTransitionTime".into(), seconds.into());
     }
-    conditions.retain(|condition| !is_ours(condition));
-    conditions.push(Value::Object(ours));
+    conditions.retain(|condition| !is_state_wiped(condition));
+    conditions.push(Value::Object(condition));
     Some(json!({
         "metadata": {
             "uid": live["metadata"]["uid"],
@@ -292,26 +297,23 @@ mod tests {
 
     #[rstest]
     #[case::the_same(live(wiped("False", "x")), left("x"))]
-    #[case::done_is_not_taken_back(live(wiped("True", "x")), left("y"))]
-    #[case::done_is_not_said_twice(live(wiped("True", "x")), Verdict::Wiped)]
-    fn nothing_new_is_not_written(#[case] live: Value, #[case] verdict: Verdict) {
+    #[case::a_complete_wipe_is_final(live(wiped("True", "x")), left("y"))]
+    #[case::a_complete_wipe_is_written_once(live(wiped("True", "x")), Verdict::Wiped)]
+    fn an_unchanged_condition_is_not_written(#[case] live: Value, #[case] verdict: Verdict) {
         assert_eq!(written(&live, verdict), None);
     }
 
     #[rstest]
     #[case::another_pod("rejectedUID", "u-2")]
     #[case::another_node("nodeName", "m")]
-    fn a_record_that_asks_about_something_else_is_left_alone(
-        #[case] field: &str,
-        #[case] value: &str,
-    ) {
+    fn a_record_of_another_pod_or_node_is_not_changed(#[case] field: &str, #[case] value: &str) {
         let mut live = live(Value::Null);
         live["status"][field] = value.into();
         assert_eq!(written(&live, Verdict::Wiped), None);
     }
 
     #[test]
-    fn a_record_without_status_is_no_reason_to_panic() {
+    fn a_malformed_status_does_not_panic() {
         assert_eq!(written(&json!({}), Verdict::Wiped), None);
         assert_eq!(written(&json!({ "status": null }), Verdict::Wiped), None);
         let mut odd = live(Value::Null);

@@ -1,20 +1,21 @@
-//! The UID of a pod, as part of a path.
+//! The UID of a pod as a path component.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Places of the hyphens in a UID.
+/// Positions of the hyphens.
 const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 
 /// Length of a UID.
 const LENGTH: usize = 36;
 
-/// The UID of a pod, proven to be safe as a component of a path: 36 characters in the form that the API
-/// server makes, lower-case hexadecimal digits and four hyphens. There is no other way to make one.
+/// The UID of a pod, checked to be safe as a path component: 36 characters in the form that the API
+/// server generates, lower-case hexadecimal digits and four hyphens. [`PodUid::parse`] is the only
+/// constructor.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PodUid(Arc<str>);
 
-/// A text that is no UID of a pod that the API server made.
+/// A text that is not a pod UID of the API server.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not the UID of a pod")]
 pub struct BadUid(String);
@@ -24,8 +25,7 @@ impl PodUid {
     ///
     /// # Errors
     ///
-    /// When it is anything but such a UID. Static pods have UIDs of another form: nothing of theirs
-    /// is ever wiped.
+    /// If it has any other form. Static pods have UIDs of another form: they are never wiped.
     pub fn parse(text: &str) -> Result<Self, BadUid> {
         let fits = |(at, byte): (usize, u8)| match byte {
             b'-' => HYPHENS.contains(&at),
@@ -38,7 +38,7 @@ impl PodUid {
         Err(BadUid(text.chars().take(LENGTH * 2).collect()))
     }
 
-    /// As the API server wrote it.
+    /// The text as the API server wrote it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_uid_of_the_api_server_is_taken() {
+    fn a_uid_of_the_api_server_is_accepted() {
         let uid = "0b1a2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
         assert_eq!(PodUid::parse(uid).unwrap().as_str(), uid);
     }

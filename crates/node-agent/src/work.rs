@@ -1,4 +1,4 @@
-//! The work for one pod in its three phases: handlers run; they have ended; its node is wiped of it.
+//! The work for one pod: run its handlers, wait for their end, wipe the node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,38 +15,37 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::command::{Command, RunError, Subject};
-use crate::decide::{Asks, Decision, Sight, Snapshot, State, decide};
+use crate::decide::{Asks, Decision, PodState, Snapshot, State, decide};
 use crate::host::{Host, HostError, NothingRuns, Remains};
 use crate::place::pod_of;
-use crate::record::{Record, Wish};
+use crate::record::{Record, WipeRequest};
 use crate::requests::{Api, ApiError, Report, Verdict};
 use crate::uid::PodUid;
 use crate::wipe::{Left, Wiped, Wiper};
 use crate::world::World;
 
-/// How long one try to wipe may take, hooks included.
+/// Time limit of one wipe attempt, hooks included.
 const TRY: Duration = Duration::from_secs(10);
 
-/// How much later than its deadline a try may end before it is taken to hang: a system call on a file
-/// system that does not answer cannot be interrupted.
+/// Time after its deadline when an attempt counts as hanging: a system call on a file system that does
+/// not answer cannot be interrupted.
 const HANGS_AFTER: Duration = Duration::from_secs(2);
 
-/// After a try that left something.
+/// Backoff after an incomplete wipe.
 const LEFT: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
 
-/// After a handler that failed.
+/// Backoff after a failed handler.
 const HANDLER: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(300));
 
-/// After a look that showed something else than the stores do.
-const LOOK: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
+/// Backoff after a live read that differs from the stores.
+const STALE: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 
-/// What the work needs to know of a pod.
+/// The pod that the work is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pod {
-    /// Its name. The identity of an object may have another key: see
-    /// [`InformerHandle`](crate::feed::InformerHandle).
+    /// Its name. The key of its lifecycle can differ: see [`InformerHandle`](crate::feed::InformerHandle).
     pub(crate) key: ObjectKey,
-    /// Its UID, fit for a path.
+    /// Its UID, safe as a path component.
     pub(crate) uid: PodUid,
 }
 
@@ -60,7 +59,7 @@ impl Pod {
     }
 }
 
-/// Why a phase is not done.
+/// Why the work for a pod failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WorkError {
     /// A handler failed.
@@ -69,23 +68,23 @@ pub(crate) enum WorkError {
     /// A hook failed.
     #[error("not wiped yet: {0}")]
     Hook(RunError),
-    /// Something is left.
+    /// Files or mounts are left.
     #[error("not wiped yet: {0}")]
     Left(Left),
-    /// The node says that something of the pod is there.
+    /// A cgroup, process or kubelet directory of the pod exists.
     #[error("not wiped yet: something of the pod still runs on the node")]
     Runs,
-    /// It cannot be seen what runs on the node.
+    /// Cgroups or processes of the node cannot be read.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// A try hangs.
-    #[error("not wiped yet: a try does not come to its end")]
+    /// An earlier attempt hangs in a system call.
+    #[error("not wiped yet: an attempt hangs: a file system does not answer")]
     Hangs,
-    /// The API server did not answer as needed.
+    /// A request to the API server failed.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// The live pod or its record is not what the stores show.
-    #[error("the pod or its record is not yet seen as it is")]
+    /// A live read of the pod or its record differs from the stores.
+    #[error("the caches of pods and records are behind the API server")]
     Behind,
     /// The agent stops.
     #[error("stopped")]
@@ -100,11 +99,11 @@ pub(crate) struct PodWork {
     pub(crate) host: Host,
     pub(crate) handlers: Vec<Command>,
     pub(crate) hooks: Vec<Command>,
-    /// How many pods are wiped at once.
+    /// Limits concurrent wipes.
     pub(crate) permits: Semaphore,
-    /// Tries that did not come to their end in time.
+    /// Attempts that did not end in time.
     pub(crate) hanging: Mutex<HashMap<PodUid, JoinHandle<Wiped>>>,
-    /// Names to be looked at again.
+    /// Pod names to process again.
     pub(crate) queue: WorkQueue<ObjectKey>,
 }
 
@@ -112,7 +111,7 @@ impl Lifecycle for PodWork {
     type Snapshot = Pod;
     type Error = WorkError;
 
-    /// Runs the handlers, each once for each pod and process.
+    /// Runs each handler once per pod and process.
     async fn sync(
         &self,
         object: &Identity,
@@ -122,13 +121,12 @@ impl Lifecycle for PodWork {
         if self.handlers.is_empty() || self.world.is_handled(&object.uid) {
             return Ok(Synced::Settled);
         }
-        // A cache may be of the past: a handler that runs for a pod that was wiped would bring back what
-        // was removed.
-        let alive = Sight::Here {
+        // The cache may be stale: a handler that runs for a wiped pod would create files again.
+        let alive = PodState::Here {
             asks: Asks::Yes,
             state: State::Alive,
         };
-        if self.api.sight(&pod.key, &object.uid).await? != alive {
+        if self.api.pod_state(&pod.key, &object.uid).await? != alive {
             return Ok(Synced::Settled);
         }
         let places = self.wiper.places(&pod.uid);
@@ -142,7 +140,7 @@ impl Lifecycle for PodWork {
         Ok(Synced::Settled)
     }
 
-    /// When this is called the handlers have ended: it is not called while a sync is in flight.
+    /// Does nothing: no sync is running when this is called, so the handlers have ended.
     async fn terminate(
         &self,
         _: &Identity,
@@ -153,7 +151,7 @@ impl Lifecycle for PodWork {
         Ok(())
     }
 
-    /// Waits until it is known whether the node is to be wiped of the pod, and does it.
+    /// Waits for the decision, and carries it out.
     async fn terminated(
         &self,
         object: &Identity,
@@ -188,7 +186,7 @@ impl Lifecycle for PodWork {
             | WorkError::Runs
             | WorkError::Host(_)
             | WorkError::Hangs => LEFT,
-            WorkError::Behind => LOOK,
+            WorkError::Behind => STALE,
             WorkError::Api(error) => error.backoff(),
             WorkError::Stopped => Backoff::ERROR,
         }
@@ -196,7 +194,7 @@ impl Lifecycle for PodWork {
 
     fn finished(&self, object: &Identity, _: End) {
         self.world.end(&object.uid);
-        // A record may have come too late for this life: then there is another one.
+        // A record may have arrived too late for this lifecycle: processing the name starts another one.
         if let Some(pod) = pod_of(&object.key) {
             self.queue.add(pod, Priority::Normal);
         }
@@ -205,31 +203,31 @@ impl Lifecycle for PodWork {
 
 impl PodWork {
     fn decide(&self, pod: &Pod, uid: &Uid) -> (Decision, Option<Arc<Record>>) {
-        let (wish, record) = self.world.wish(&pod.key, uid);
+        let (request, record) = self.world.wipe_request(&pod.key, uid);
         let snapshot = Snapshot {
-            pod: self.world.sight(&pod.key, uid),
-            wish,
+            pod: self.world.pod_state(&pod.key, uid),
+            request,
             progress: self.world.progress(uid),
         };
         (decide(&snapshot), record)
     }
 
-    /// A live look decides: what is removed cannot be brought back. The record is read live too, or a
-    /// store that has not seen yet what this agent wrote would have the pod wiped a second time.
+    /// Repeats the decision with live reads, because a removal cannot be undone. The record is read live
+    /// too: a stale store without this agent's last write would have the pod wiped a second time.
     async fn confirm(
         &self,
         pod: &Pod,
         uid: &Uid,
         record: Option<&Record>,
     ) -> Result<Decision, WorkError> {
-        let live = self.api.sight(&pod.key, uid).await?;
-        let wish = match record {
-            Some(record) => self.api.wish(&record.meta.key, uid).await?,
-            None => Wish::None,
+        let live = self.api.pod_state(&pod.key, uid).await?;
+        let request = match record {
+            Some(record) => self.api.wipe_request(&record.meta.key, uid).await?,
+            None => WipeRequest::None,
         };
         Ok(decide(&Snapshot {
             pod: live,
-            wish,
+            request,
             progress: self.world.progress(uid),
         }))
     }
@@ -256,17 +254,17 @@ impl PodWork {
                 (outcome::COMPLETE, Verdict::Wiped)
             }
             Err(WorkError::Stopped) => return Err(WorkError::Stopped),
-            Err(error) => told(error),
+            Err(error) => failure(error),
         };
         metrics::counter!(belayer_metrics::WIPE_TRIES, "state" => label).increment(1);
-        let said = self.say(record, uid, verdict).await;
-        let removed = match (tried, said) {
+        let reported = self.report(record, uid, verdict).await;
+        let removed = match (tried, reported) {
             (Ok(removed), Ok(())) => removed,
-            (Ok(_), Err(unsaid)) => return Err(unsaid.into()),
-            // Why it is not wiped is worth more than why that could not be said.
-            (Err(error), said) => {
-                if let Err(unsaid) = said {
-                    tracing::warn!(pod = %pod.key, %uid, error = %unsaid, "what is left could not be told");
+            (Ok(_), Err(error)) => return Err(error.into()),
+            // The cause of the incomplete wipe takes precedence over that of the failed report.
+            (Err(error), reported) => {
+                if let Err(report) = reported {
+                    tracing::warn!(pod = %pod.key, %uid, error = %report, "could not report remaining files");
                 }
                 return Err(error);
             }
@@ -275,11 +273,11 @@ impl PodWork {
             metrics::histogram!(belayer_metrics::WIPE_DURATION)
                 .record(since.elapsed().as_secs_f64());
         }
-        tracing::info!(pod = %pod.key, %uid, removed, "the node is wiped of it");
+        tracing::info!(pod = %pod.key, %uid, removed, "wiped the pod's directories");
         Ok(())
     }
 
-    async fn say(
+    async fn report(
         &self,
         record: Option<&Record>,
         uid: &Uid,
@@ -303,18 +301,18 @@ impl PodWork {
         record: Option<&Record>,
         why: &'static str,
     ) -> Result<(), WorkError> {
-        tracing::warn!(pod = %pod.key, %uid, "its record asks for a wipe that does not take place: {why}");
+        tracing::warn!(pod = %pod.key, %uid, "refusing the wipe that the pod's record requests: {why}");
         let verdict = Verdict::Left {
             reason: "Refused",
             message: why.to_owned(),
         };
-        self.say(record, uid, verdict).await?;
+        self.report(record, uid, verdict).await?;
         self.world.refuse(&pod.key, uid);
         self.world.end(uid);
         Ok(())
     }
 
-    /// One try. How much was removed.
+    /// One attempt; returns how many files were removed.
     async fn try_once(
         &self,
         pod: &Pod,
@@ -352,22 +350,22 @@ impl PodWork {
         }
     }
 
-    /// The node's own word that nothing of the pod runs, before every try (row T1).
+    /// Reads from the node that nothing of the pod runs, before every attempt (rule T1).
     async fn prove(&self, pod: &Pod) -> Result<NothingRuns, WorkError> {
         let (host, uid) = (self.host.clone(), pod.uid.clone());
-        let looked = tokio::task::spawn_blocking(move || host.remains_of(&uid)).await;
-        let remains = looked.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
+        let remains = tokio::task::spawn_blocking(move || host.remains_of(&uid)).await;
+        let remains = remains.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
         let place = match remains? {
             Remains::Nothing(proof) => return Ok(proof),
-            Remains::Cgroup(path) => format!("the control group {}", path.display()),
-            Remains::Process(process) => format!("the process {process}"),
-            Remains::Kubelet(path) => format!("the kubelet's directory {}", path.display()),
+            Remains::Cgroup(path) => format!("control group {}", path.display()),
+            Remains::Process(process) => format!("process {process}"),
+            Remains::Kubelet(path) => format!("kubelet directory {}", path.display()),
         };
-        tracing::warn!(pod = %pod.key, uid = %pod.uid, "not wiped: {place} is of this pod");
+        tracing::warn!(pod = %pod.key, uid = %pod.uid, "not wiping the pod's directories yet: {place} still exists");
         Err(WorkError::Runs)
     }
 
-    /// A try that hangs is waited for: two at once would be in each other's way, and each holds a thread.
+    /// Waits for a hanging attempt: two attempts would interfere, and each occupies a thread.
     async fn join_hanging(&self, pod: &Pod) -> Result<(), WorkError> {
         let hanging = self.hanging.lock().remove(&pod.uid);
         let Some(mut task) = hanging else {
@@ -381,7 +379,7 @@ impl PodWork {
     }
 }
 
-fn told(error: &WorkError) -> (&'static str, Verdict) {
+fn failure(error: &WorkError) -> (&'static str, Verdict) {
     let (label, reason, message) = match error {
         WorkError::Hook(error) => (outcome::HOOK, "HookFailed", error.to_string()),
         WorkError::Runs => (outcome::LEFT, "StillRuns", error.to_string()),

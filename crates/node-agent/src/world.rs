@@ -1,4 +1,4 @@
-//! What the agent knows: two stores, and what it has begun.
+//! The state of the agent: two stores, and the wipes and handlers of this process.
 
 use std::sync::Arc;
 
@@ -10,34 +10,33 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::decide::{Progress, Sight};
-use crate::record::{Record, Wish};
+use crate::decide::{PodState, Progress};
+use crate::record::{Record, WipeRequest};
 
-/// The index of records by their pod's namespace and name.
+/// The index of records by namespace and name of their pod.
 pub(crate) const BY_POD: &str = "pod";
 
 /// The index of pods by UID.
 pub(crate) const BY_UID: &str = "uid";
 
-/// The pods of this node, the records, and what was begun.
+/// The pods of this node, the records, and the wipes that this process began.
 pub(crate) struct World {
     /// Name of this node.
     pub(crate) node: String,
     pub(crate) pods: Store<Pod>,
     pub(crate) records: Store<Record>,
     memory: Mutex<Memory>,
-    /// Told whenever a store has said something that matters.
+    /// Notified after each change of a store that can change a decision.
     changed: watch::Sender<()>,
 }
 
 #[derive(Debug, Default)]
 struct Memory {
-    /// Pods whose wipe has begun, or is known to be wanted, and since when.
+    /// Pods with a requested or started wipe, and the time of the request.
     wanted: HashMap<Uid, Since>,
-    /// Pods that are not wiped although a record asks for it, by the name that it gives them: what one
-    /// record may not have wiped, another may.
+    /// Refused wipes, by the pod name in the record: another record may still have the same pod wiped.
     refused: HashSet<(ObjectKey, Uid)>,
-    /// Pods whose handlers have ended well.
+    /// Pods whose handlers succeeded.
     handled: HashSet<Uid>,
 }
 
@@ -58,19 +57,19 @@ impl World {
         }
     }
 
-    /// What the pods' store shows of a pod, looked up by its UID.
-    pub(crate) fn sight(&self, key: &ObjectKey, uid: &Uid) -> Sight {
+    /// State of the pod with this UID according to the pods' store.
+    pub(crate) fn pod_state(&self, key: &ObjectKey, uid: &Uid) -> PodState {
         match self.pods.by_index(BY_UID, uid.as_str()) {
-            None => Sight::Unknown,
+            None => PodState::Unknown,
             Some(found) => {
                 let pod = found.first().map(|pod| &**pod);
-                Sight::of(pod, key, uid, &self.node)
+                PodState::of(pod, key, uid, &self.node)
             }
         }
     }
 
-    /// The records of a pod's name; nothing while that is not known. Where the kind is not served there
-    /// are none.
+    /// The records of a pod name; `None` if the store is not synced. Empty if the API server does not serve
+    /// the kind.
     pub(crate) fn records_of(&self, pod: &ObjectKey) -> Option<Vec<Stored<Record>>> {
         match self.records.by_index(BY_POD, &pod.to_string()) {
             Some(records) => Some(records),
@@ -79,31 +78,35 @@ impl World {
         }
     }
 
-    /// What the records say about a pod, and which.
-    pub(crate) fn wish(&self, pod: &ObjectKey, uid: &Uid) -> (Wish, Option<Arc<Record>>) {
+    /// What the records request for a pod, and the requesting record.
+    pub(crate) fn wipe_request(
+        &self,
+        pod: &ObjectKey,
+        uid: &Uid,
+    ) -> (WipeRequest, Option<Arc<Record>>) {
         let records = self.records_of(pod).unwrap_or_default();
         let asking = records
             .into_iter()
-            .map(|record| (record.wish_for(&self.node, uid), record))
-            .find(|(wish, _)| *wish != Wish::None);
+            .map(|record| (record.wipe_request_for(&self.node, uid), record))
+            .find(|(request, _)| *request != WipeRequest::None);
         match asking {
-            Some((wish, record)) => (wish, Some(record.object)),
-            None => (Wish::None, None),
+            Some((request, record)) => (request, Some(record.object)),
+            None => (WipeRequest::None, None),
         }
     }
 
-    /// Follows what the stores say.
+    /// Subscribes to changes of the stores.
     pub(crate) fn follow(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// A store has said something.
-    pub(crate) fn tell(&self) {
+    /// Notifies the subscribers of a change.
+    pub(crate) fn notify(&self) {
         self.changed.send_replace(());
     }
 
-    /// A wipe is wanted, as far as is known.
-    pub(crate) fn want(&self, uid: &Uid) {
+    /// Notes that a wipe is requested.
+    pub(crate) fn request_wipe(&self, uid: &Uid) {
         let since = Since {
             wanted: Instant::now(),
             progress: Progress::None,
@@ -113,22 +116,22 @@ impl World {
         Self::publish(&memory);
     }
 
-    /// A wipe begins.
+    /// Notes that a wipe begins.
     pub(crate) fn begin(&self, uid: &Uid) {
-        self.want(uid);
+        self.request_wipe(uid);
         if let Some(since) = self.memory.lock().wanted.get_mut(uid) {
             since.progress = Progress::Begun;
         }
     }
 
-    /// Whether a wipe has begun.
+    /// Whether this process began the wipe of the pod.
     pub(crate) fn progress(&self, uid: &Uid) -> Progress {
         let memory = self.memory.lock();
         let since = memory.wanted.get(uid);
         since.map_or(Progress::None, |since| since.progress)
     }
 
-    /// A wipe has come to its end. When it was first wanted.
+    /// Removes a wipe; returns when it was first requested.
     pub(crate) fn end(&self, uid: &Uid) -> Option<Instant> {
         let mut memory = self.memory.lock();
         let since = memory.wanted.remove(uid);
@@ -136,30 +139,30 @@ impl World {
         since.map(|since| since.wanted)
     }
 
-    /// A pod is not wiped although a record asks for it.
+    /// Notes that the wipe of a pod was refused.
     pub(crate) fn refuse(&self, key: &ObjectKey, uid: &Uid) {
         let refused = (key.clone(), uid.clone());
         self.memory.lock().refused.insert(refused);
     }
 
-    /// Whether it was decided that a pod is not wiped.
+    /// Whether the wipe of a pod was refused.
     pub(crate) fn is_refused(&self, key: &ObjectKey, uid: &Uid) -> bool {
         let refused = (key.clone(), uid.clone());
         self.memory.lock().refused.contains(&refused)
     }
 
-    /// A pod's handlers have ended well.
+    /// Notes that the handlers of a pod succeeded.
     pub(crate) fn handled(&self, uid: &Uid) {
         self.memory.lock().handled.insert(uid.clone());
     }
 
-    /// Whether they have.
+    /// Whether the handlers of a pod succeeded.
     pub(crate) fn is_handled(&self, uid: &Uid) -> bool {
         self.memory.lock().handled.contains(uid)
     }
 
-    /// A pod is gone from the API: nothing about it needs to be known any more.
-    pub(crate) fn forget(&self, uid: &Uid) {
+    /// Drops everything about a pod that is deleted.
+    pub(crate) fn drop_pod(&self, uid: &Uid) {
         let mut memory = self.memory.lock();
         memory.handled.remove(uid);
         memory.refused.retain(|(_, refused)| refused != uid);

@@ -196,7 +196,7 @@ async fn claim_in_use(cluster: Cluster) -> Result<()> {
     );
     let text = cluster.drain(&["--timeout=60s"]).await?.exited_with(3)?.out;
     ensure!(
-        text.contains("Left, 2 claims in use that only Belayer holds:")
+        text.contains("Kept 2 PVCs in use that only Belayer protects:")
             && text.contains("persistentvolumeclaims/used: in use by web"),
         "{text}"
     );
@@ -346,7 +346,8 @@ async fn dry_run(cluster: Cluster) -> Result<()> {
     let before = cluster.held_objects().await?;
     let printed = cluster.drain(&["--dry-run"]).await?.exited_with(0)?;
     ensure!(
-        printed.out.contains("Would take") && printed.out.contains("Dry run: nothing was changed."),
+        printed.out.contains("Would remove")
+            && printed.out.contains("Dry run: nothing was changed."),
         "{}",
         printed.out
     );

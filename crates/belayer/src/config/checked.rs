@@ -1,4 +1,4 @@
-//! The keys of the file, checked and turned into what they mean.
+//! Keys of the file, checked and converted.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{ConfigError, Source};
 use crate::logging::{Levels, LogArguments, LogFormat};
 use crate::server::BindAddress;
 
-/// The durations of a leader election, as far as the file says them.
+/// The durations of the leader election that the file sets.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ElectionTimes {
     /// `leaseDuration`.
@@ -25,7 +25,7 @@ impl Source {
     /// The durations of `leaderElection`.
     ///
     /// # Errors
-    /// If one of them is no duration.
+    /// If one of them is not a duration.
     pub fn election_times(&self) -> Result<ElectionTimes, ConfigError> {
         let config = &self.config.leader_election;
         let read = |key: &str, text: &Option<String>| {
@@ -45,7 +45,7 @@ impl Source {
     /// `endpoints.metricsBindAddress` and `endpoints.debugBindAddress`.
     ///
     /// # Errors
-    /// If one of them is no address.
+    /// If one of them is not an address.
     pub fn endpoints(&self) -> Result<[Option<BindAddress>; 2], ConfigError> {
         let config = &self.config.endpoints;
         let read = |key: &str, text: &Option<String>| {
@@ -62,10 +62,10 @@ impl Source {
         ])
     }
 
-    /// `limits`, each within its bounds.
+    /// `limits`, checked against their ranges.
     ///
     /// # Errors
-    /// If one is not.
+    /// If a value is out of range.
     pub fn limits(&self) -> Result<&LimitsConfig, ConfigError> {
         let config = &self.config.limits;
         let bounds = [
@@ -85,10 +85,10 @@ impl Source {
         Ok(config)
     }
 
-    /// The arguments about logging, with what they leave out taken from `logging`.
+    /// The logging arguments, completed by `logging` of the file.
     ///
     /// # Errors
-    /// If a value is no format or no level.
+    /// If a value is not a format or a level.
     pub fn logging(&self, arguments: &LogArguments) -> Result<LogArguments, ConfigError> {
         let config = &self.config.logging;
         let format = match &config.format {

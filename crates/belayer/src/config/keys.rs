@@ -1,5 +1,5 @@
-//! Every key of the file: what it takes, its default, and when a change takes effect. The
-//! reference in `docs/configuration.md` is made of this table, and tests hold it against the code.
+//! Every key of the file: its type, its default, and when a change takes effect. The reference in
+//! `docs/configuration.md` is generated from this table, and tests compare it with the code.
 
 use std::fmt::Write as _;
 
@@ -9,24 +9,24 @@ use crate::controllers::CONTROLLERS;
 
 /// The keys of the process itself.
 const PROCESS: &[Key] = &[
-    Key::restart("apiVersion", "text", "", "", "`config.belayer.dev/v1alpha1`. The one key that must be there."),
+    Key::restart("apiVersion", "text", "", "", "`config.belayer.dev/v1alpha1`. The only required key."),
     Key::restart("kind", "text", "BelayerConfiguration", "", "`BelayerConfiguration`."),
-    Key::restart("controllers", "list of names", "[\"*\"]", "--controllers", "Controllers to run: `*` is all of them, `name` switches one on, `-name` switches it off."),
+    Key::restart("controllers", "list of names", "[\"*\"]", "--controllers", "Controllers to run: `*` for all, `name` enables one, `-name` disables one."),
     Key::restart("dryRun", "true or false", "false", "--dry-run", "Decide and report, but send nothing that changes the cluster."),
-    Key::restart("featureGates", "name: true or false", "{}", "--feature-gates", "What is not stable yet; `belayer version` lists them."),
-    Key::restart("leaderElection.enabled", "true or false", "true", "--leader-elect", "Elect one of several replicas that works; the others stand by with warm caches."),
-    Key::restart("leaderElection.leaseDuration", "duration", "15s", "--leader-elect-lease-duration", "How long others wait for a leader that is silent. Longer than the renew deadline."),
-    Key::restart("leaderElection.renewDeadline", "duration", "10s", "--leader-elect-renew-deadline", "How long a leader that cannot renew goes on writing. Longer than 1.2 times the retry period."),
-    Key::restart("leaderElection.retryPeriod", "duration", "2s", "--leader-elect-retry-period", "How often a leader renews and the others look."),
+    Key::restart("featureGates", "name: true or false", "{}", "--feature-gates", "Features that are not stable; `belayer version` lists them."),
+    Key::restart("leaderElection.enabled", "true or false", "true", "--leader-elect", "Elect a leader among the replicas; the others stand by with warm caches."),
+    Key::restart("leaderElection.leaseDuration", "duration", "15s", "--leader-elect-lease-duration", "How long other replicas wait before they take over from a leader that no longer renews. Must be longer than the renew deadline."),
+    Key::restart("leaderElection.renewDeadline", "duration", "10s", "--leader-elect-renew-deadline", "How long the leader keeps writing while it cannot renew. Must be longer than 1.2 times the retry period."),
+    Key::restart("leaderElection.retryPeriod", "duration", "2s", "--leader-elect-retry-period", "How often the leader renews and the others check the Lease."),
     Key::restart("leaderElection.resourceName", "name", "belayer", "--leader-elect-resource-name", "Name of the Lease."),
     Key::restart("leaderElection.resourceNamespace", "name", "", "--leader-elect-resource-namespace", "Namespace of the Lease; Belayer's own if left out."),
-    Key::live("limits.qps", "requests a second", "100", "Requests to the API server: live reads, holds, records and Events. When all of them wait, live reads get half, writes three tenths and Events the rest; the others may use what one does not need. Namespaces take turns. Releases do not count: only `concurrentReleases` and 429 answers of the server limit them. The lists and watches that fill the caches do not count either; there is one at a time for each kind.").flag("--kube-api-qps"),
-    Key::live("limits.burst", "requests", "200", "Such requests that may go at once after a pause.").flag("--kube-api-burst"),
-    Key::live("limits.concurrentReleases", "1 to 1024", "32", "Releases under way at once.").flag("--concurrent-releases"),
-    Key::restart("endpoints.metricsBindAddress", "address", ":8080", "--metrics-bind-address", "Where `/metrics`, `/livez` and `/readyz` are served: `:8080` is every address, `0` alone is off."),
-    Key::restart("endpoints.debugBindAddress", "address", "127.0.0.1:8081", "--debug-bind-address", "Where `/debug/holds` is served, which names pods; `0` is off."),
-    Key::restart("logging.format", "text or json", "text", "--log-format", "How log lines look."),
-    Key::restart("logging.level", "levels", "info", "--log-level", "How much is logged, and by whom: `info,belayer_core::informer=debug`."),
+    Key::live("limits.qps", "requests a second", "100", "Requests to the API server: live reads, holds, records and Events. If all of them wait, live reads get half, writes three tenths and Events the rest; unused shares are available to the others. Namespaces take turns. Releases do not count: only `concurrentReleases` and the server's 429 responses limit them. Lists and watches that fill the caches do not count either; there is one at a time per kind.").flag("--kube-api-qps"),
+    Key::live("limits.burst", "requests", "200", "Burst of such requests after a pause.").flag("--kube-api-burst"),
+    Key::live("limits.concurrentReleases", "1 to 1024", "32", "Releases in flight at once.").flag("--concurrent-releases"),
+    Key::restart("endpoints.metricsBindAddress", "address", ":8080", "--metrics-bind-address", "Address that serves `/metrics`, `/livez` and `/readyz`: `:8080` is port 8080 of all addresses, `0` alone is off."),
+    Key::restart("endpoints.debugBindAddress", "address", "127.0.0.1:8081", "--debug-bind-address", "Address that serves `/debug/holds`, which names pods; `0` is off."),
+    Key::restart("logging.format", "text or json", "text", "--log-format", "Format of log lines."),
+    Key::restart("logging.level", "levels", "info", "--log-level", "Log level, also per target: `info,belayer_core::informer=debug`."),
 ];
 
 /// The keys of the node agent.
@@ -36,14 +36,14 @@ const NODE_AGENT: &[Key] = &[
         "list of directories",
         "[]",
         "",
-        "Directories that the node agent is confined to; `--root` counts more.",
+        "Directories that the node agent is confined to; `--root` takes precedence.",
     ),
     Key::restart(
         "nodeAgent.paths",
         "list of templates",
         "[]",
         "",
-        "A pod's directories in them, such as `state/{podUID}`; `{podUID}` in each root if left out. `--path` counts more.",
+        "Templates of a pod's directories, such as `/state/{podUID}`; default: `{podUID}` in each root. `--path` takes precedence.",
     ),
     Key::restart(
         "nodeAgent.hostRoot",
@@ -57,21 +57,21 @@ const NODE_AGENT: &[Key] = &[
         "1 to 256",
         "16",
         "",
-        "Pods wiped at once.",
+        "Pods wiped concurrently.",
     ),
     Key::restart(
         "nodeAgent.handlers",
         "list",
         "[]",
         "",
-        "Programs that are run for a pod while it is on its way to start.",
+        "Programs that are run for a pod while it is starting.",
     ),
     Key::restart(
         "nodeAgent.handlers[].name",
         "text",
         "",
         "",
-        "What messages call it; the program if left out.",
+        "Name in messages; default: the program.",
     ),
     Key::restart(
         "nodeAgent.handlers[].command",
@@ -85,7 +85,7 @@ const NODE_AGENT: &[Key] = &[
         "seconds, 1 to 3600",
         "600",
         "",
-        "How long it may take.",
+        "Time limit.",
     ),
     Key::restart(
         "nodeAgent.hooks",
@@ -99,7 +99,7 @@ const NODE_AGENT: &[Key] = &[
         "text",
         "",
         "",
-        "What messages call it; the program if left out.",
+        "Name in messages; default: the program.",
     ),
     Key::restart(
         "nodeAgent.hooks[].command",
@@ -113,18 +113,18 @@ const NODE_AGENT: &[Key] = &[
         "seconds, 1 to 10",
         "5",
         "",
-        "How long it may take.",
+        "Time limit.",
     ),
 ];
 
-/// All keys, in the order in which people write them.
+/// All keys, in the order of the reference.
 pub fn all() -> impl Iterator<Item = &'static Key> {
     let controllers = CONTROLLERS.iter().flat_map(|controller| controller.keys);
     PROCESS.iter().chain(controllers).chain(NODE_AGENT)
 }
 
-/// The entry of a key as it is in a document: without the indexes of lists, and that of the key
-/// around it if it has none of its own.
+/// The entry of a key of a document: without list indexes, and the entry of the enclosing key if it has
+/// none.
 pub fn entry(path: &str) -> Option<&'static Key> {
     let plain = plain(path);
     let mut path = plain.as_str();
@@ -133,7 +133,7 @@ pub fn entry(path: &str) -> Option<&'static Key> {
         if found.is_some() {
             return found;
         }
-        // A key that only groups others has the fate of the first of them.
+        // A key that only groups others changes like the first of them.
         let grouped = all().find(|key| {
             key.path
                 .strip_prefix(path)
@@ -162,7 +162,7 @@ fn plain(path: &str) -> String {
     plain
 }
 
-/// The reference as a table in Markdown, one per group of keys.
+/// The reference as Markdown tables, one per group of keys.
 pub fn reference() -> String {
     let mut text = String::new();
     let mut group = None;

@@ -1,4 +1,4 @@
-//! The keys of the process itself, as written: everything about it that is also a flag.
+//! The keys of the process as written: those that are also flags.
 
 use std::collections::BTreeMap;
 
@@ -23,11 +23,11 @@ pub struct LeaderElectionConfig {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct LimitsConfig {
-    /// Requests a second, releases apart.
+    /// Requests per second, not counting releases.
     pub qps: Option<u32>,
-    /// Requests at once after a pause, releases apart.
+    /// Burst of requests after a pause, not counting releases.
     pub burst: Option<u32>,
-    /// Releases under way at once.
+    /// Concurrent releases.
     pub concurrent_releases: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! `--set KEY=VALUE`: any key of the file, given on the command line.
+//! `--set KEY=VALUE`: sets any key of the file on the command line.
 
 use std::str::FromStr;
 
@@ -6,21 +6,21 @@ use serde_json::{Map, Value};
 
 use belayer_controller::config::yaml;
 
-/// One `--set`.
+/// One `--set` flag.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Set {
     key: String,
     value: Value,
 }
 
-/// A `--set` that makes no sense.
+/// An invalid `--set` flag.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseSetError {
-    /// There is no `=`, or nothing before it.
+    /// There is no `=`, or no key before it.
     #[error("invalid setting {0:?}: write KEY=VALUE (example: podFinalizer.workers=8)")]
     Form(String),
-    /// The value is no YAML.
-    #[error("the value of {0} cannot be read; quote a text with special characters")]
+    /// The value is not YAML.
+    #[error("invalid value of {0}: quote text with special characters")]
     Value(String),
 }
 
@@ -52,7 +52,7 @@ impl Set {
         &self.key
     }
 
-    /// Whether it says something about this key, or about one around or below it.
+    /// Whether it sets this key, or one above or below it.
     pub(super) fn is_about(&self, key: &str) -> bool {
         let below = |inner: &str, outer: &str| {
             inner
@@ -62,13 +62,13 @@ impl Set {
         below(key, &self.key) || below(&self.key, key)
     }
 
-    /// Writes it into a document. Lists are replaced as a whole.
+    /// Applies it to a document. Replaces lists as a whole.
     pub(super) fn apply(&self, document: &mut Value) {
         replace(document, &self.key, self.value.clone());
     }
 }
 
-/// Writes a value into a document. What has no place for it makes room.
+/// Sets a key of a document, replacing values that are not maps.
 pub(super) fn replace(document: &mut Value, key: &str, value: Value) {
     let mut place = document;
     for part in key.split('.') {
@@ -81,7 +81,7 @@ pub(super) fn replace(document: &mut Value, key: &str, value: Value) {
     *place = value;
 }
 
-/// Leaves a key out of a document.
+/// Removes a key from a document.
 pub(super) fn remove(document: &mut Value, key: &str) {
     let (around, name) = key.rsplit_once('.').unwrap_or(("", key));
     let place = around
@@ -93,7 +93,7 @@ pub(super) fn remove(document: &mut Value, key: &str) {
     }
 }
 
-/// What a document says about a key; nothing where it is left out.
+/// The value of a key in a document; null if it is omitted.
 pub(super) fn at(document: &Value, key: &str) -> Value {
     let found = key
         .split('.')
@@ -126,7 +126,7 @@ mod tests {
     #[case("=8")]
     #[case("a..b=8")]
     #[case("a=[1")]
-    fn what_makes_no_sense_is_refused(#[case] text: &str) {
+    fn invalid_flags_are_rejected(#[case] text: &str) {
         text.parse::<Set>().unwrap_err();
     }
 }

@@ -49,7 +49,7 @@ fn json_is_yaml() {
 }
 
 #[test]
-fn a_flag_counts_more_than_the_file() {
+fn a_flag_takes_precedence_over_the_file() {
     let text = format!("{HEAD}podFinalizer:\n  workers: 8\n");
     let source = Source::parse(Path::new("b.yaml"), text).unwrap();
     assert_eq!(pod_finalizer(&source).workers, 8);
@@ -179,12 +179,12 @@ fn the_head_is_checked(#[case] text: &str, #[case] says: &str) {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn a_missing_file_is_named() {
     let error = Source::load(Path::new("/nowhere/b.yaml"))
         .unwrap_err()
         .to_string();
     assert!(
-        error.starts_with("/nowhere/b.yaml: cannot be read: "),
+        error.starts_with("/nowhere/b.yaml: cannot read the file: "),
         "{error}"
     );
 }

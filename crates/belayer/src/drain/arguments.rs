@@ -1,4 +1,4 @@
-//! What `drain` takes.
+//! Arguments of `belayer drain`.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use clap::Args;
 
 use belayer_core::duration;
 
-use crate::arguments::{ClusterArguments, LookArguments, Output, OwnNamespace};
+use crate::arguments::{ClusterArguments, Output, OwnNamespace, ReadArguments};
 
-/// The end of the help.
+/// The text below the options.
 pub(crate) const HELP: &str = "\
 Drain removes Belayer's own finalizers and nothing else: finalizers of other
 systems stay, including kubernetes.io/pvc-protection. If a pod uses a PVC that
@@ -44,11 +44,11 @@ Exit codes:
     mut_arg("output", |output| output.value_parser(Output::of_data()))
 )]
 pub struct DrainArguments {
-    /// Which cluster.
+    /// The cluster to connect to.
     #[command(flatten)]
     pub cluster: ClusterArguments,
 
-    /// Where Belayer is.
+    /// Belayer's own namespace.
     #[command(flatten)]
     pub own: OwnNamespace,
 
@@ -84,9 +84,9 @@ pub struct DrainArguments {
     )]
     pub concurrent_releases: u32,
 
-    /// How to print it, and by which configuration.
+    /// The output format and the configuration.
     #[command(flatten)]
-    pub look: LookArguments,
+    pub read: ReadArguments,
 }
 
 fn timeout(text: &str) -> Result<Duration, String> {
@@ -115,11 +115,11 @@ mod tests {
     }
 
     #[test]
-    fn it_waits_two_minutes_for_progress_unless_told() {
+    fn the_default_timeout_is_two_minutes() {
         assert_eq!(parse(&[]).unwrap().timeout, Duration::from_secs(120));
-        let told = parse(&["--timeout=90s", "--unselected", "-ojson"]).unwrap();
-        assert_eq!(told.timeout, Duration::from_secs(90));
-        assert_eq!(told.look.output, Some(Output::Json));
+        let given = parse(&["--timeout=90s", "--unselected", "-ojson"]).unwrap();
+        assert_eq!(given.timeout, Duration::from_secs(90));
+        assert_eq!(given.read.output, Some(Output::Json));
     }
 
     #[rstest]
@@ -130,7 +130,7 @@ mod tests {
     #[case(&["--timeout=5"])]
     #[case(&["-owide"])]
     #[case(&["shop"])]
-    fn what_makes_no_sense_is_wrong_usage(#[case] arguments: &[&str]) {
+    fn invalid_arguments_are_wrong_usage(#[case] arguments: &[&str]) {
         assert_eq!(parse(arguments).unwrap_err().exit_code(), 2);
     }
 }

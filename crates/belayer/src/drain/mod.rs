@@ -1,4 +1,4 @@
-//! `belayer drain`: arguments in, text or data out. The work is done in `belayer-drain`.
+//! `belayer drain`: parses arguments and prints the result. `belayer-drain` does the work.
 
 mod arguments;
 mod progress;
@@ -24,9 +24,9 @@ use crate::exit::Failure;
 use crate::kubeconfig::Sources;
 use crate::reach::Server;
 use crate::screen::Screen;
-use progress::Telling;
+use progress::ProgressPrinter;
 
-/// Bounds of everything but releases: an admin waits for it, and a cluster works meanwhile.
+/// Limits of all requests but releases: the cluster must stay usable during a drain.
 const QPS: f64 = 100.0;
 const BURST: u32 = 200;
 
@@ -34,8 +34,8 @@ const BURST: u32 = 200;
 ///
 /// # Errors
 ///
-/// When the cluster cannot be reached; and, with its own exit code, when something is left, refused
-/// or not done.
+/// If the cluster cannot be reached; and, with an exit code of its own, if a hold stays or a request was denied
+/// or failed.
 pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
     let sources = Sources::from_env();
     let namespace = arguments.own.name(&sources)?;
@@ -68,17 +68,17 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
         timeout: arguments.timeout,
         except_namespaces: arguments.except_namespace,
     });
-    let telling = Telling::on_stderr(server.clone());
+    let progress = ProgressPrinter::on_stderr(server.clone());
     if arguments.resume {
-        return resume(&drain, &server, &telling).await;
+        return resume(&drain, &server, &progress).await;
     }
-    let ran = drain.run(&telling).await;
-    telling.end();
+    let ran = drain.run(&progress).await;
+    progress.end();
     let report = ran.map_err(|error| match error {
         DrainError::Unreachable { trouble } => server.silent(trouble.as_ref(), arguments.timeout),
         error => Failure::Error(error.into()),
     })?;
-    let screen = Screen::of_stdout(arguments.look.output);
+    let screen = Screen::of_stdout(arguments.read.output);
     screen.show(&report, |_| text::report(&report))?;
     match report.exit_code {
         0 => Ok(()),
@@ -87,7 +87,7 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
 }
 
 fn selection(arguments: &DrainArguments) -> Result<Box<dyn Selection>, Failure> {
-    let source = arguments.look.source()?;
+    let source = arguments.read.source()?;
     if !arguments.unselected {
         return Ok(Box::new(NoSelection));
     }
@@ -95,13 +95,13 @@ fn selection(arguments: &DrainArguments) -> Result<Box<dyn Selection>, Failure> 
     Ok(Box::new(profiles))
 }
 
-async fn resume(drain: &Drain, server: &Server, telling: &Telling) -> Result<(), Failure> {
-    let ended = drain.resume(telling).await;
-    telling.end();
+async fn resume(drain: &Drain, server: &Server, progress: &ProgressPrinter) -> Result<(), Failure> {
+    let ended = drain.resume(progress).await;
+    progress.end();
     let stay_off = ended.map_err(|error| server.failed(&error))?;
-    let said = "Draining is over: a running Belayer adds holds again. The admission policies that drain removed come \
-                back with the manifests (kubectl apply -k deploy/manifests).";
-    anstream::println!("{said}");
+    let ended = "Draining ended: a running Belayer adds holds again. To restore the admission policies that drain \
+                 removed, apply the manifests again (kubectl apply -k deploy/manifests).";
+    anstream::println!("{ended}");
     for (switch, word) in stay_off {
         anstream::println!(
             "The ConfigMap belayer-gate still has {switch}: {word}, as before the drain: the admission policy that this key \

@@ -1,4 +1,4 @@
-//! How far a run is: a bar on a terminal; elsewhere a line for each step.
+//! Progress of a drain: a bar on a terminal, otherwise a line per step.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,8 +11,8 @@ use belayer_inspect::reader::Trouble;
 use crate::progress::{Lines, bar_on_stderr};
 use crate::reach::Server;
 
-/// Tells on standard error.
-pub(super) struct Telling {
+/// Prints progress on standard error.
+pub(super) struct ProgressPrinter {
     server: Server,
     bar: Option<ProgressBar>,
     objects: AtomicUsize,
@@ -20,7 +20,7 @@ pub(super) struct Telling {
     lines: Lines,
 }
 
-impl Telling {
+impl ProgressPrinter {
     pub(super) fn on_stderr(server: Server) -> Self {
         Self {
             server,
@@ -31,7 +31,7 @@ impl Telling {
         }
     }
 
-    /// The bar goes: what follows is the report.
+    /// Removes the bar before the report is printed.
     pub(super) fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -47,7 +47,7 @@ impl Telling {
     }
 }
 
-impl Progress for Telling {
+impl Progress for ProgressPrinter {
     fn waiting(&self, trouble: Option<&Trouble>) {
         let report = || self.server.report(trouble);
         match &self.bar {
@@ -82,7 +82,7 @@ impl Progress for Telling {
         }
     }
 
-    fn dealt_with(&self) {
+    fn handled(&self) {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(bar) = &self.bar {
             bar.inc(1);

@@ -1,4 +1,4 @@
-//! What the controllers of this build select, by the configuration.
+//! The objects that the controllers of this build select with the given configuration.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use belayer_holds::names;
 use crate::config::{ConfigError, Source};
 use crate::controllers::KNOWN;
 
-/// What is selected.
+/// The selection rules of the configured controllers.
 pub(super) struct Profiles(Vec<Arc<dyn Configured>>);
 
 impl Profiles {
-    /// As the configuration says.
+    /// Reads the rules from the configuration.
     pub(super) fn of(source: &Source) -> Result<Self, ConfigError> {
         source.configured().map(Self)
     }
@@ -45,7 +45,7 @@ impl Selection for Profiles {
         }
         Selected::Unknown(match KNOWN.iter().find(|(_, known)| *known == hold) {
             Some((controller, _)) => format!("{controller} is not part of this build"),
-            None => format!("nothing here knows what {hold} selects"),
+            None => format!("the selection of {hold} is unknown"),
         })
     }
 }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn every_claim_is_selected_and_what_is_unknown_is_said() {
+    fn every_pvc_is_selected_and_unknown_holds_are_reported() {
         let kind = Resource::claims();
         let claim = object("shop", &[], &[]);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The holds of components that are switched off: taken off first, unless `--on-disable=keep`.
+//! Removes the holds of components that are switched off, unless `--on-disable=keep`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,19 +17,19 @@ use belayer_drain::run::{Drain, Kinds, Parts};
 use belayer_drain::selection::NoSelection;
 use belayer_inspect::reader::Reader;
 
-/// How long one attempt may take.
+/// Time limit of one attempt.
 const WITHIN: Duration = Duration::from_secs(600);
 
-/// What must stay for now (a claim in use) is looked at again after this time.
+/// Delay of the next attempt if a hold must stay for now (a PVC in use).
 const LEFT_AGAIN: Duration = Duration::from_secs(300);
 
-/// What did not work is tried again after this time.
+/// Delay of the next attempt after an error.
 const ERROR_AGAIN: Duration = Duration::from_secs(30);
 
-/// What is refused is tried again after this time: somebody has to grant a right.
+/// Delay of the next attempt after a denial: an admin must grant a permission.
 const REFUSED_AGAIN: Duration = Duration::from_secs(600);
 
-/// What becomes of the holds of a component that is switched off.
+/// What happens to the holds of a component that is switched off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum OnDisable {
     /// Remove their finalizers
@@ -40,9 +40,9 @@ pub enum OnDisable {
     Keep,
 }
 
-/// Takes the holds of components that are switched off away, until none is left or `stop` is
+/// Removes the holds of components that are switched off, until none is left or `stop` is
 /// cancelled.
-pub(crate) async fn take_off(
+pub(crate) async fn release_switched_off(
     off: Vec<Arc<dyn Configured>>,
     executor: Arc<Executor>,
     reader: Reader,
@@ -51,7 +51,7 @@ pub(crate) async fn take_off(
 ) {
     let each = off.into_iter().map(|component| {
         let kinds = component.holds().into_iter().map(|hold| hold.kind);
-        // Not Kubernetes' own, by which it may have held: that one is handed over.
+        // Not the finalizer of Kubernetes, which the component may have used: that one is handed over.
         let finalizers = vec![component.controller().finalizer];
         let drain = Drain::new(Parts {
             executor: Arc::clone(&executor),
@@ -72,11 +72,11 @@ pub(crate) async fn take_off(
 
 async fn one(component: &'static str, drain: &Drain, dry: bool) {
     loop {
-        // It asks for no kinds, so that it cannot fail but in its report.
+        // It runs without discovery, so it fails only in its report.
         let report = match drain.run(&Silent).await {
             Ok(report) => report,
             Err(error) => {
-                tracing::info!(component, %error, "could not look for finalizers of a component that adds none: trying again");
+                tracing::info!(component, %error, "could not read the finalizers of a component that is switched off; retrying");
                 tokio::time::sleep(ERROR_AGAIN).await;
                 continue;
             }
@@ -88,7 +88,7 @@ async fn one(component: &'static str, drain: &Drain, dry: bool) {
                 tracing::info!(
                     component,
                     released,
-                    "component adds no finalizers, and none of its finalizers is left"
+                    "component is switched off, and no finalizer of it is left"
                 );
                 return;
             }
@@ -100,7 +100,7 @@ async fn one(component: &'static str, drain: &Drain, dry: bool) {
                     what = %report.left.first().map_or_else(String::new, |left| {
                         format!("{} {}/{}: {}", left.resource, left.namespace, left.name, left.why)
                     }),
-                    "component adds no finalizers, but some must stay: a PVC in use that nothing else protects keeps its \
+                    "component is switched off, but some of its finalizers must stay: a PVC in use that nothing else protects keeps its \
                      finalizer, and a pod that exists only in its PodRecreation is created once pod-recreation is on again"
                 );
                 LEFT_AGAIN
@@ -112,7 +112,7 @@ async fn one(component: &'static str, drain: &Drain, dry: bool) {
                     component,
                     released,
                     namespaces = namespaces.join(", "),
-                    "component adds no finalizers, but someone else keeps adding its finalizer in these namespaces"
+                    "component is switched off, but another client keeps adding its finalizer in these namespaces"
                 );
                 LEFT_AGAIN
             }
@@ -124,7 +124,7 @@ async fn one(component: &'static str, drain: &Drain, dry: bool) {
                 tracing::warn!(
                     component,
                     why,
-                    "component adds no finalizers, but is not allowed to remove those that are left: keep its RBAC \
+                    "component is switched off, but Belayer may not remove its remaining finalizers: keep its RBAC \
                      permissions until they are gone, or run `belayer drain`"
                 );
                 REFUSED_AGAIN
@@ -137,7 +137,7 @@ async fn one(component: &'static str, drain: &Drain, dry: bool) {
                     component,
                     released,
                     why,
-                    "component adds no finalizers, but not all that are left could be read or removed: trying again"
+                    "component is switched off, but some of its finalizers could not be read or removed; retrying"
                 );
                 ERROR_AGAIN
             }
@@ -149,7 +149,7 @@ async fn one(component: &'static str, drain: &Drain, dry: bool) {
     }
 }
 
-/// Counted as every release is.
+/// Counts the releases in the metrics of all releases.
 fn count(component: &'static str, report: &Report) {
     if report.taken.dry_run {
         return;

@@ -1,4 +1,4 @@
-//! What the commands that only look take.
+//! Arguments of the commands that only read.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use clap::Args;
 
 use belayer_inspect::selector::LabelSelector;
 
-use crate::arguments::{ClusterArguments, LookArguments, OwnNamespace, namespace};
+use crate::arguments::{ClusterArguments, OwnNamespace, ReadArguments, namespace};
 use crate::exit::Failure;
 
 /// The text below the options of `stuck`.
@@ -86,7 +86,7 @@ Exit codes:
 /// Arguments of `belayer stuck`.
 #[derive(Debug, Clone, Args)]
 pub struct StuckArguments {
-    /// Which cluster.
+    /// The cluster to connect to.
     #[command(flatten)]
     pub cluster: ClusterArguments,
 
@@ -107,13 +107,13 @@ pub struct StuckArguments {
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = belayer_core::duration::parse)]
     pub older_than: Duration,
 
-    /// Where Belayer is.
+    /// Belayer's own namespace.
     #[command(flatten)]
     pub own: OwnNamespace,
 
-    /// How to print it, and by which configuration.
+    /// The output format and the configuration.
     #[command(flatten)]
-    pub look: LookArguments,
+    pub read: ReadArguments,
 }
 
 /// Arguments of `belayer explain`.
@@ -123,7 +123,7 @@ pub struct ExplainArguments {
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME")]
     pub object: Vec<String>,
 
-    /// Which cluster.
+    /// The cluster to connect to.
     #[command(flatten)]
     pub cluster: ClusterArguments,
 
@@ -135,19 +135,19 @@ pub struct ExplainArguments {
     #[arg(short, long)]
     pub watch: bool,
 
-    /// Where Belayer is.
+    /// Belayer's own namespace.
     #[command(flatten)]
     pub own: OwnNamespace,
 
-    /// How to print it, and by which configuration.
+    /// The output format and the configuration.
     #[command(flatten)]
-    pub look: LookArguments,
+    pub read: ReadArguments,
 }
 
 /// Arguments of `belayer status`.
 #[derive(Debug, Clone, Args)]
 pub struct StatusArguments {
-    /// Which cluster.
+    /// The cluster to connect to.
     #[command(flatten)]
     pub cluster: ClusterArguments,
 
@@ -155,19 +155,19 @@ pub struct StatusArguments {
     #[arg(short, long, value_name = "NAME", value_parser = namespace)]
     pub namespace: Option<String>,
 
-    /// Where Belayer is.
+    /// Belayer's own namespace.
     #[command(flatten)]
     pub own: OwnNamespace,
 
-    /// How to print it, and by which configuration.
+    /// The output format and the configuration.
     #[command(flatten)]
-    pub look: LookArguments,
+    pub read: ReadArguments,
 }
 
 /// Arguments of `belayer check`.
 #[derive(Debug, Clone, Args)]
 pub struct CheckArguments {
-    /// Which cluster.
+    /// The cluster to connect to.
     #[command(flatten)]
     pub cluster: ClusterArguments,
 
@@ -183,7 +183,7 @@ pub struct CheckArguments {
     )]
     pub controllers: Vec<String>,
 
-    /// Check the rights of a ServiceAccount instead of your own; belayer in
+    /// Check the permissions of a ServiceAccount instead of your own; belayer in
     /// Belayer's namespace unless named
     #[arg(
         long,
@@ -203,21 +203,21 @@ pub struct CheckArguments {
     #[arg(long, value_name = "GROUP", requires = "as_user")]
     pub as_group: Vec<String>,
 
-    /// Where Belayer is.
+    /// Belayer's own namespace.
     #[command(flatten)]
     pub own: OwnNamespace,
 
-    /// How to print it, and by which configuration.
+    /// The output format and the configuration.
     #[command(flatten)]
-    pub look: LookArguments,
+    pub read: ReadArguments,
 }
 
 impl ExplainArguments {
-    /// Kind and name.
+    /// Kind and name of the object.
     ///
     /// # Errors
     ///
-    /// When they are neither `KIND/NAME` nor `KIND NAME`.
+    /// If they are neither `KIND/NAME` nor `KIND NAME`.
     pub fn object(&self) -> Result<(String, String), Failure> {
         let found = match self.object.as_slice() {
             [one] => one.split_once('/'),
@@ -236,7 +236,7 @@ impl ExplainArguments {
     }
 }
 
-/// A path segment, and nothing that leads elsewhere.
+/// Whether it is a single path segment.
 fn is_name(text: &str) -> bool {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':');
     !text.is_empty() && text != "." && text != ".." && text.chars().all(good)

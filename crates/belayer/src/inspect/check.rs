@@ -14,23 +14,23 @@ use crate::exit::Failure;
 use crate::kubeconfig::Sources;
 use crate::screen::Screen;
 
-/// Something that Belayer needs is not there.
+/// Exit code if something that Belayer needs is missing.
 pub(super) const MISSING: u8 = 3;
 
 /// `belayer check`.
 ///
 /// # Errors
 ///
-/// When the cluster cannot be reached; and, with its own exit code, when something is missing.
+/// If the cluster cannot be reached; and, with an exit code of its own, if something is missing.
 pub async fn run_check(arguments: CheckArguments) -> Result<(), Failure> {
-    let source = arguments.look.source()?;
+    let source = arguments.read.source()?;
     let controllers = Controllers::parse(&arguments.controllers)
         .map_err(|error| Failure::configuration(anyhow::anyhow!("--controllers: {error}")))?;
     let parts = parts(&source, &controllers)?;
     let own_namespace = arguments.own.name(&Sources::from_env())?;
     let subject = subject(&arguments, &own_namespace)?;
     let (reader, _, server) = super::connect(&arguments.cluster).await?;
-    // Reviews are creates, so this needs an executor that sends: it is given nothing else to send.
+    // An access review is a create request, so this executor sends writes; it is used for nothing else.
     let reviewer = reviewer(&reader);
     let query = Query {
         own_namespace,
@@ -44,7 +44,7 @@ pub async fn run_check(arguments: CheckArguments) -> Result<(), Failure> {
         report.map_err(|error| server.failed(&error))
     });
     let report = report.await?;
-    let screen = Screen::of_stdout(arguments.look.output);
+    let screen = Screen::of_stdout(arguments.read.output);
     screen.show(&report, |screen| text(&report, screen.style(), screen))?;
     let any = |level| report.of(level).next().is_some();
     match () {
@@ -104,17 +104,17 @@ mod tests {
     }
 
     #[rstest]
-    #[case::nobody_named(&[], "your own")]
-    #[case::the_account_of_the_manifests(&["--service-account"], "system:serviceaccount:belayer-system:belayer")]
+    #[case::default(&[], "your own")]
+    #[case::the_default_account(&["--service-account"], "system:serviceaccount:belayer-system:belayer")]
     #[case::elsewhere(&["--service-account", "--own-namespace=ops"], "system:serviceaccount:ops:belayer")]
     #[case::by_name(&["--service-account=a/b"], "system:serviceaccount:a:b")]
     #[case::a_user(&["--as=jane", "--as-group=dev"], "jane")]
-    fn whose_rights_are_asked_for(#[case] flags: &[&str], #[case] whose: &str) {
+    fn the_subject_of_the_reviews(#[case] flags: &[&str], #[case] whose: &str) {
         assert_eq!(subject_of(flags).unwrap(), whose);
     }
 
     #[test]
-    fn an_account_without_its_namespace_is_refused() {
+    fn an_account_without_namespace_is_rejected() {
         assert_eq!(subject_of(&["--service-account=b"]).unwrap_err().code(), 2);
     }
 }

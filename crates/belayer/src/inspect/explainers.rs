@@ -1,4 +1,4 @@
-//! What the controllers of this build say of an object.
+//! The explainers of the controllers of this build.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use super::lease;
 use crate::config::Source;
 use crate::exit::Failure;
 
-/// All controllers that are part of this build, where Belayer is in `own_namespace`.
+/// The controllers of this build, for a Belayer in `own_namespace`.
 ///
 /// # Errors
 ///
-/// When the configuration file cannot be used.
+/// If the configuration is invalid.
 pub(super) fn belayer(
     reader: &Reader,
     config: Option<&Path>,
@@ -43,7 +43,7 @@ pub(super) fn belayer(
     })
 }
 
-/// How many objects this controller keeps by this configuration although nothing selects them; `None` if it never
+/// Number of objects that this controller keeps held although they are not selected any more; `None` if it never
 /// keeps any.
 pub(super) async fn kept(
     reader: &Reader,
@@ -60,7 +60,7 @@ pub(super) async fn kept(
     one.kept(reader).await
 }
 
-/// `namespace/name` of the record of a pod that is not there, the newest of several.
+/// `namespace/name` of the newest record of a pod that does not exist.
 pub(super) async fn record_of(
     reader: &Reader,
     what: &str,

@@ -1,5 +1,5 @@
-//! The commands that only look: arguments in, text or data out. What is said stands in
-//! `belayer-inspect`; what our own components say, in an explainer each.
+//! The commands that only read: parse arguments and print the result. `belayer-inspect` does the work; each
+//! controller has an explainer.
 
 mod arguments;
 mod check;
@@ -35,29 +35,29 @@ use crate::exit::Failure;
 use crate::kubeconfig::Sources;
 use crate::reach::Server;
 use crate::screen::Screen;
-use progress::Telling;
+use progress::ProgressPrinter;
 
-/// Something hangs.
+/// Exit code if an object is stuck.
 pub const STUCK: u8 = 3;
 
-/// Nothing hangs among what could be looked at, and not everything could.
+/// Exit code if nothing was found to be stuck, but not everything could be checked.
 pub const INCOMPLETE: u8 = 4;
 
-/// Requests a second, and at once after a pause: less than kubectl allows itself.
+/// Limits of requests: lower than kubectl's.
 const BOUNDS: Bounds = Bounds {
     qps: 50.0,
     burst: 100,
     concurrent_releases: 1,
 };
 
-/// How often `--watch` looks.
+/// Interval of `--watch`.
 const WATCH: Duration = Duration::from_secs(2);
 
 /// `belayer stuck`.
 ///
 /// # Errors
 ///
-/// When the cluster cannot be reached; and, with its own exit code, when something hangs.
+/// If the cluster cannot be reached; and, with an exit code of its own, if an object is stuck.
 pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
     let (reader, _, server) = connect(&arguments.cluster).await?;
     let query = Query {
@@ -69,19 +69,19 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
         older_than: arguments.older_than,
     };
     let own_namespace = arguments.own.name(&Sources::from_env())?;
-    let belayer = explainers::belayer(&reader, arguments.look.config.as_deref(), &own_namespace)?;
-    let telling = Telling::on_stderr();
+    let belayer = explainers::belayer(&reader, arguments.read.config.as_deref(), &own_namespace)?;
+    let progress = ProgressPrinter::on_stderr();
     let found = server.ask(&reader, async {
         if let Scope::Namespace(namespace) = &query.scope {
-            must_be_there(&reader, namespace).await?;
+            must_exist(&reader, namespace).await?;
         }
-        let found = stuck(&reader, &query, &belayer, &telling, Timestamp::now).await;
+        let found = stuck(&reader, &query, &belayer, &progress, Timestamp::now).await;
         found.map_err(|error| failed(error, &server))
     });
     let found = found.await;
-    telling.end();
+    progress.end();
     let report = found?;
-    let screen = Screen::of_stdout(arguments.look.output);
+    let screen = Screen::of_stdout(arguments.read.output);
     screen.show(&report, |screen| {
         text::report(&report, screen.style(), screen)
     })?;
@@ -102,15 +102,15 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
 ///
 /// # Errors
 ///
-/// When the object cannot be read; and, with its own exit code, when it hangs.
+/// If the object cannot be read; and, with an exit code of its own, if it is stuck.
 pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
     let (kind, name) = arguments.object()?;
     let (reader, current, server) = connect(&arguments.cluster).await?;
     let namespace = arguments.namespace.clone().unwrap_or(current);
     let own_namespace = arguments.own.name(&Sources::from_env())?;
-    let belayer = explainers::belayer(&reader, arguments.look.config.as_deref(), &own_namespace)?;
-    let screen = Screen::of_stdout(arguments.look.output);
-    let look = || {
+    let belayer = explainers::belayer(&reader, arguments.read.config.as_deref(), &own_namespace)?;
+    let screen = Screen::of_stdout(arguments.read.output);
+    let read_object = || {
         explain(
             &reader,
             (&kind, &name),
@@ -120,7 +120,7 @@ pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
         )
     };
     let first = server.ask(&reader, async {
-        match look().await {
+        match read_object().await {
             Ok(shown) => Ok(shown),
             Err(InspectError::Absent(what)) => {
                 let record = explainers::record_of(&reader, &what, &namespace, &name).await;
@@ -139,18 +139,18 @@ pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
             _ = tokio::signal::ctrl_c() => return Ok(()),
             () = tokio::time::sleep(WATCH) => {}
         }
-        match look().await {
-            Ok(now) if is_news(&now, &shown) => {
+        match read_object().await {
+            Ok(now) if is_changed(&now, &shown) => {
                 screen.text("");
                 show(&screen, &now)?;
                 shown = now;
             }
             Ok(_) => {}
             Err(InspectError::Absent(what)) => {
-                screen.text(&format!("\n{what} is gone.\n"));
+                screen.text(&format!("\n{what} is deleted.\n"));
                 return Ok(());
             }
-            // A server that is away for a moment is asked again.
+            // Retries while the server is unavailable.
             Err(InspectError::Discovery(_)) => {}
             Err(error) => return Err(failed(error, &server)),
         }
@@ -171,12 +171,12 @@ fn show(screen: &Screen, explanation: &Explanation) -> Result<(), Failure> {
     })
 }
 
-/// A namespace that is not there holds nothing and nothing hangs in it: nobody should take a slip of
-/// the pen for good news. One that may not be seen may be there.
-async fn must_be_there(reader: &Reader, namespace: &str) -> Result<(), Failure> {
+/// Fails if the namespace does not exist: otherwise a mistyped name would look like a namespace without
+/// problems. If it may not be read it may exist.
+async fn must_exist(reader: &Reader, namespace: &str) -> Result<(), Failure> {
     let key = ObjectKey::cluster(namespace);
-    let look: Look<IgnoredAny> = reader.object(&Resource::namespaces(), &key).await;
-    match look {
+    let found: Look<IgnoredAny> = reader.object(&Resource::namespaces(), &key).await;
+    match found {
         Look::Absent => Err(Failure::Error(anyhow::anyhow!(
             "namespace {namespace} does not exist"
         ))),
@@ -184,18 +184,18 @@ async fn must_be_there(reader: &Reader, namespace: &str) -> Result<(), Failure> 
     }
 }
 
-/// The Lease that Belayer leads by, as its configuration has it; nothing where it elects no leader.
+/// The Lease of the leader election in the configuration; `None` if that is off.
 fn lease(source: &Source, own_namespace: &str) -> Result<Option<String>, Failure> {
     let election = Election::resolve(&ElectionArguments::default(), source, own_namespace)?;
     Ok(election.map(|election| election.lease.to_string()))
 }
 
-/// Whether anything but time has passed.
-fn is_news(now: &Explanation, before: &Explanation) -> bool {
+/// Whether the explanation differs in more than times.
+fn is_changed(now: &Explanation, before: &Explanation) -> bool {
     let timeless = |explanation: &Explanation| {
         let mut explanation = explanation.clone();
         for group in &mut explanation.groups {
-            // How long ago a Lease was renewed changes with every look.
+            // The age of a Lease renewal changes with every read.
             group.proof.clear();
             for object in &mut group.objects {
                 object.age_seconds = 0;
@@ -214,11 +214,13 @@ async fn connect(cluster: &ClusterArguments) -> Result<(Reader, String, Server),
     Ok((Reader::new(client, BOUNDS), namespace, server))
 }
 
-/// There is no such object; of a pod that is being re-created there is a record.
+/// The error for a missing object. It names the record of a pod that is being re-created.
 fn absent(what: &str, record: Option<&str>) -> Failure {
     let record = record.map_or_else(String::new, |key| {
         let (namespace, name) = key.split_once('/').unwrap_or_default();
-        format!("; Belayer keeps the record of its re-creation: belayer explain podrecreation/{name} -n {namespace}")
+        format!(
+            "; see the record of its re-creation: belayer explain podrecreation/{name} -n {namespace}"
+        )
     });
     Failure::Error(anyhow::anyhow!("{what} does not exist{record}"))
 }

@@ -1,5 +1,4 @@
-//! What each controller needs, as the configuration has it: each one's own list of permissions, and the kinds and
-//! policies around it.
+//! The requirements of each controller under a configuration: its permissions, kinds and policies.
 
 use belayer_holds::rights;
 use belayer_inspect::preflight::Part;
@@ -8,11 +7,11 @@ use crate::config::Source;
 use crate::controllers::Controllers;
 use crate::exit::Failure;
 
-/// Everything that the controllers that run need, by this configuration.
+/// Everything that the running controllers require under this configuration.
 ///
 /// # Errors
 ///
-/// When the configuration makes no sense.
+/// If the configuration is invalid.
 pub fn parts(source: &Source, controllers: &Controllers) -> Result<Vec<Part>, Failure> {
     let mut parts = vec![
         Part::new(

@@ -1,4 +1,4 @@
-//! How far the scan is: a bar on a terminal; elsewhere a line now and then, if it takes long.
+//! Progress of a scan: a bar on a terminal, otherwise a line at intervals.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,14 +9,14 @@ use belayer_inspect::scan::Progress;
 
 use crate::progress::{Lines, bar_on_stderr};
 
-pub(super) struct Telling {
+pub(super) struct ProgressPrinter {
     bar: Option<ProgressBar>,
     kinds: AtomicUsize,
     listed: AtomicUsize,
     lines: Lines,
 }
 
-impl Telling {
+impl ProgressPrinter {
     pub(super) fn on_stderr() -> Self {
         Self {
             bar: bar_on_stderr("{bar:24} {pos}/{len} kinds  {wide_msg}"),
@@ -26,7 +26,7 @@ impl Telling {
         }
     }
 
-    /// The bar goes: what follows is the report.
+    /// Removes the bar before the report is printed.
     pub(super) fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -34,7 +34,7 @@ impl Telling {
     }
 }
 
-impl Progress for Telling {
+impl Progress for ProgressPrinter {
     fn kinds(&self, count: usize) {
         self.kinds.store(count, Ordering::Relaxed);
         if let Some(bar) = &self.bar {

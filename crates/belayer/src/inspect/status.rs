@@ -6,23 +6,23 @@ use belayer_inspect::reader::Reader;
 use belayer_inspect::status::{Hold, Kept, Query, Status, reported, status, text};
 
 use super::arguments::StatusArguments;
-use super::{INCOMPLETE, connect, explainers, lease, must_be_there};
+use super::{INCOMPLETE, connect, explainers, lease, must_exist};
 use crate::config::Source;
 use crate::exit::Failure;
 use crate::kubeconfig::Sources;
 use crate::screen::Screen;
 
-/// Something needs somebody: a release is denied, holds are kept back, or nobody is there to
+/// Exit code if something requires action: a release is denied, holds are kept back, or no replica can
 /// release.
-pub(super) const NEEDS_SOMEBODY: u8 = 3;
+pub(super) const NEEDS_ACTION: u8 = 3;
 
 /// `belayer status`.
 ///
 /// # Errors
 ///
-/// When the cluster cannot be reached; and, with its own exit code, when something needs somebody.
+/// If the cluster cannot be reached; and, with an exit code of its own, if something requires action.
 pub async fn run_status(arguments: StatusArguments) -> Result<(), Failure> {
-    let source = arguments.look.source()?;
+    let source = arguments.read.source()?;
     let (reader, _, server) = connect(&arguments.cluster).await?;
     let own_namespace = arguments.own.name(&Sources::from_env())?;
     let query = Query {
@@ -34,33 +34,33 @@ pub async fn run_status(arguments: StatusArguments) -> Result<(), Failure> {
     };
     let found = server.ask(&reader, async {
         if let Some(namespace) = &query.namespace {
-            must_be_there(&reader, namespace).await?;
+            must_exist(&reader, namespace).await?;
         }
         let found = status(&reader, &query, Timestamp::now).await;
         let mut found = found.map_err(|error| server.failed(&error))?;
-        let by = arguments.look.config.is_some().then_some(&source);
-        ask_the_cluster(&reader, by, &query.own_namespace, &mut found).await;
+        let by = arguments.read.config.is_some().then_some(&source);
+        query_the_cluster(&reader, by, &query.own_namespace, &mut found).await;
         Ok(found)
     });
     let found = found.await?;
-    let screen = Screen::of_stdout(arguments.look.output);
+    let screen = Screen::of_stdout(arguments.read.output);
     screen.show(&found, |screen| text(&found, screen.style(), screen))?;
     match () {
-        () if found.needs_somebody() => Err(Failure::Found(NEEDS_SOMEBODY)),
+        () if found.needs_somebody() => Err(Failure::Found(NEEDS_ACTION)),
         () if !found.is_complete() => Err(Failure::Found(INCOMPLETE)),
         () => Ok(()),
     }
 }
 
-/// The controllers that keep holds back, and the kind of object on which they report it in Belayer's namespace.
+/// The controllers that keep holds back, and the kind of object in Belayer's namespace with their Event about it.
 const KEEPERS: [(&str, &str); 2] = [
     ("pod-finalizer", "ConfigMap"),
     ("workflow-finalizer", "Namespace"),
 ];
 
-/// Finds out which holds are kept back, where no running Belayer could be asked: by its configuration if that
-/// is given, otherwise by what it reported.
-async fn ask_the_cluster(
+/// Determines which holds are kept back if no running Belayer could be queried: from its configuration if given,
+/// otherwise from its Events.
+async fn query_the_cluster(
     reader: &Reader,
     by: Option<&Source>,
     own_namespace: &str,
@@ -79,7 +79,7 @@ async fn ask_the_cluster(
             None => match reported(reader, own_namespace, kind).await {
                 Ok(Some(message)) => Kept::Reported(message),
                 Ok(None) => Kept::Unknown(
-                    "no pod of Belayer could be asked; with --config FILE status counts them by Belayer's \
+                    "could not query a pod of Belayer; with --config FILE, status counts them by Belayer's \
                      configuration"
                         .to_owned(),
                 ),
@@ -90,8 +90,8 @@ async fn ask_the_cluster(
     }
 }
 
-/// What the controllers of this build hold, by the configuration. One that makes no sense is refused
-/// even where it says nothing of the names of finalizers.
+/// The holds of the controllers of this build under the configuration. An invalid configuration is an error
+/// even if the invalid key does not affect finalizers.
 fn holds(source: &Source) -> Result<Vec<Hold>, Failure> {
     let configured = source.configured().map_err(Failure::configuration)?;
     let holds = configured.iter().flat_map(|one| {

@@ -25,7 +25,7 @@ fn write(dir: &TempDir, name: &str, text: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn the_current_context_is_taken_or_the_one_asked_for() {
+async fn the_current_or_the_requested_context_is_used() {
     let dir = TempDir::new().unwrap();
     let file = write(&dir, "config", GOOD);
     let sources = Sources::default();
@@ -40,9 +40,9 @@ async fn the_current_context_is_taken_or_the_one_asked_for() {
 #[case::a_flag(Some("flag"), None, &["env"], InCluster::Yes, Some(vec!["flag"]))]
 #[case::the_variable(None, None, &["env", "more"], InCluster::Yes, Some(vec!["env", "more"]))]
 #[case::the_pod(None, None, &[], InCluster::Yes, None)]
-#[case::a_context_is_none_of_the_pods(None, Some("x"), &[], InCluster::Yes, Some(vec!["/nowhere/config"]))]
+#[case::a_context_excludes_the_service_account(None, Some("x"), &[], InCluster::Yes, Some(vec!["/nowhere/config"]))]
 #[case::a_home_without_the_file(None, None, &[], InCluster::No, None)]
-fn the_first_that_is_there_counts(
+fn the_first_existing_source_is_used(
     #[case] flag: Option<&str>,
     #[case] context: Option<&str>,
     #[case] variable: &[&str],
@@ -60,7 +60,7 @@ fn the_first_that_is_there_counts(
 }
 
 #[tokio::test]
-async fn several_files_are_one_and_the_first_counts() {
+async fn several_files_are_merged_and_the_first_takes_precedence() {
     let dir = TempDir::new().unwrap();
     let first = write(
         &dir,
@@ -80,18 +80,18 @@ async fn several_files_are_one_and_the_first_counts() {
 #[case::unknown_context(
     GOOD,
     Some("three"),
-    "unknown context \"three\"; the contexts are one, two, broken"
+    "unknown context \"three\" (contexts: one, two, broken)"
 )]
 #[case::a_context_without_its_cluster(GOOD, Some("broken"), "nowhere")]
 #[case::no_current_context(
     "apiVersion: v1\nkind: Config\n",
     None,
-    "no context is current: give --context"
+    "no current context: pass --context"
 )]
-#[case::an_empty_file("", None, "no context is current")]
-#[case::bad_yaml("clusters: [\n", None, "no kubeconfig: ")]
-#[case::another_type("clusters: 1\n", None, "config:1: no kubeconfig: ")]
-#[case::a_text("hello\n", None, "no kubeconfig: ")]
+#[case::an_empty_file("", None, "no current context")]
+#[case::bad_yaml("clusters: [\n", None, "invalid kubeconfig: ")]
+#[case::another_type("clusters: 1\n", None, "config:1: invalid kubeconfig: ")]
+#[case::a_text("hello\n", None, "invalid kubeconfig: ")]
 #[case::no_server(
     "current-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\nclusters: [{name: a, cluster: {}}]\nusers: [{name: a, user: {}}]\n",
     None,
@@ -102,18 +102,18 @@ async fn several_files_are_one_and_the_first_counts() {
     None,
     "(example: https://10.0.0.1:6443)"
 )]
-#[case::a_certificate_that_is_none(
+#[case::an_invalid_certificate(
     "current-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\nclusters: [{name: a, cluster: {server: 'https://a', certificate-authority-data: '####'}}]\nusers: [{name: a, user: {}}]\n",
     None,
     "certificate"
 )]
-#[case::a_certificate_file_that_is_not_there(
+#[case::a_missing_certificate_file(
     "current-context: a\ncontexts: [{name: a, context: {cluster: a, user: a}}]\nclusters: [{name: a, cluster: {server: 'https://a', certificate-authority: /nowhere/ca.crt}}]\nusers: [{name: a, user: {}}]\n",
     None,
     "/nowhere/ca.crt"
 )]
 #[tokio::test]
-async fn what_cannot_be_used_is_told_in_one_line(
+async fn an_unusable_configuration_is_a_one_line_error(
     #[case] text: &str,
     #[case] context: Option<&str>,
     #[case] says: &str,
@@ -130,7 +130,7 @@ async fn what_cannot_be_used_is_told_in_one_line(
 }
 
 #[tokio::test]
-async fn a_file_that_is_not_there_is_named() {
+async fn a_missing_file_is_named() {
     let error = load(
         Some(Path::new("/nowhere/kubeconfig")),
         None,
@@ -140,7 +140,7 @@ async fn a_file_that_is_not_there_is_named() {
     .unwrap_err()
     .to_string();
     assert!(
-        error.starts_with("/nowhere/kubeconfig: cannot be read: "),
+        error.starts_with("cannot read /nowhere/kubeconfig: "),
         "{error}"
     );
 }
@@ -158,7 +158,7 @@ async fn no_cluster_at_all_is_an_error() {
 #[case::a_byte_order_mark_alone(b"\xef\xbb\xbf")]
 #[case::no_text(b"\x80\x81")]
 #[tokio::test]
-async fn bytes_that_are_no_text_are_told_and_no_panic(#[case] bytes: &[u8]) {
+async fn invalid_text_is_an_error_without_panic(#[case] bytes: &[u8]) {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("config");
     std::fs::write(&file, bytes).unwrap();

@@ -1,4 +1,4 @@
-//! The command line of `belayer node-agent`.
+//! Arguments of `belayer node-agent`.
 
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ Exit codes:
 /// Arguments of `belayer node-agent`.
 #[derive(Debug, Args)]
 pub struct NodeAgentArguments {
-    /// Which cluster.
+    /// The cluster to connect to.
     #[command(flatten)]
     pub cluster: ClusterArguments,
 

@@ -1,4 +1,4 @@
-//! `belayer node-agent`: arguments, configuration and endpoints of the agent that wipes a node.
+//! `belayer node-agent`: arguments, configuration and endpoints of the node agent.
 
 mod arguments;
 
@@ -25,10 +25,10 @@ use crate::signals;
 
 pub use arguments::{HELP, NodeAgentArguments};
 
-/// Longest name of a node.
+/// Longest node name.
 const NODE_NAME_LIMIT: usize = 253;
 
-/// What `belayer node-agent` is to do.
+/// Options of `belayer node-agent`.
 #[derive(Debug, Clone)]
 pub struct NodeAgentOptions {
     cluster: kube::Config,
@@ -39,10 +39,10 @@ pub struct NodeAgentOptions {
 }
 
 impl NodeAgentOptions {
-    /// Reads what the arguments name, and checks all of it before anything is touched.
+    /// Reads and checks arguments and configuration before anything is changed.
     ///
     /// # Errors
-    /// Wrong usage or configuration, as one line that says what to change.
+    /// Wrong usage or configuration, as a one-line message that names the correction.
     pub async fn resolve(
         arguments: NodeAgentArguments,
         sources: &Sources,
@@ -75,7 +75,7 @@ fn settings(source: &Source, flags: Flags) -> Result<Settings, Failure> {
     let config = source.config.node_agent.clone().unwrap_or_default();
     config.settings(flags).map_err(|error| {
         let ConfigError { path, message } = error;
-        // Where there is no file, it is the flags that are wrong or missing.
+        // Without a file the flags are invalid or missing.
         if path.starts_with("--") || !source.is_file() {
             return Failure::configuration(anyhow::anyhow!("{path}: {message}"));
         }
@@ -83,11 +83,11 @@ fn settings(source: &Source, flags: Flags) -> Result<Settings, Failure> {
     })
 }
 
-/// A name that is part of field selectors, so it must be one.
+/// Checks the node name, which becomes part of field selectors.
 fn node_name(given: Option<String>) -> Result<String, Failure> {
     let wrong = |message: String| Failure::configuration(anyhow::anyhow!("--node-name: {message}"));
     let name = given.filter(|name| !name.is_empty()).ok_or_else(|| {
-        wrong("say which node this is, or set NODE_NAME (fieldRef spec.nodeName)".to_owned())
+        wrong("no node name: pass this flag, or set NODE_NAME (fieldRef spec.nodeName)".to_owned())
     })?;
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
     if name.len() <= NODE_NAME_LIMIT && name.bytes().all(plain) {
@@ -96,8 +96,7 @@ fn node_name(given: Option<String>) -> Result<String, Failure> {
     Err(wrong(format!("invalid node name {name:?}")))
 }
 
-/// Runs the agent until it is told to stop by SIGTERM or SIGINT. An API server that cannot be reached is
-/// waited for.
+/// Runs the agent until SIGTERM or SIGINT. Waits for an unreachable API server.
 ///
 /// # Errors
 /// If a root, a program or an address cannot be used.
@@ -151,9 +150,9 @@ mod tests {
     #[rstest]
     #[case::missing(None, "NODE_NAME")]
     #[case::empty(Some(""), "NODE_NAME")]
-    #[case::more_than_a_name(Some("n,metadata.namespace=x"), "invalid node name")]
+    #[case::a_selector(Some("n,metadata.namespace=x"), "invalid node name")]
     #[case::upper_case(Some("Node-1"), "invalid node name")]
-    fn a_node_needs_a_name(#[case] name: Option<&str>, #[case] says: &str) {
+    fn an_invalid_node_name_is_rejected(#[case] name: Option<&str>, #[case] says: &str) {
         let failure = node_name(name.map(str::to_owned)).unwrap_err();
         assert_eq!(failure.code(), 2);
         let text = failure.to_string();
@@ -164,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_root_nothing_starts() {
+    fn a_root_is_required() {
         let failure = settings(&Source::default(), Flags::default()).unwrap_err();
         assert_eq!(failure.code(), 2);
         assert!(failure.to_string().contains("give --root"), "{failure}");

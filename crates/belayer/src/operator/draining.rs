@@ -1,4 +1,4 @@
-//! Draining: what this process learns of it, and what becomes of components that are switched off.
+//! Draining: follows the gate, and removes the holds of components that are switched off.
 
 use std::sync::Arc;
 
@@ -8,29 +8,29 @@ use belayer_controller::context::{BackgroundTask, ControllerContext, Options, ze
 use belayer_core::informer::Event;
 use belayer_core::slim::Namespace;
 use belayer_drain::evidence;
-use belayer_drain::follow::{Follower, Home, Switches};
+use belayer_drain::follow::{Follower, GateStatus, Switches};
 use belayer_drain::gate::Gate;
 use belayer_inspect::reader::Reader;
 
 use crate::controllers::{CONTROLLERS, Components};
-use crate::drain::switched_off::take_off;
+use crate::drain::switched_off::release_switched_off;
 
-/// Follows the gate from the first moment on: before it has been read, nobody adds a hold. What is
-/// to be written waits until the workers work.
+/// Follows the gate from the start: before the first read no replica adds a hold. Writes wait until the workers
+/// have started.
 pub(super) fn join(
     options: &Options,
     components: &Components,
     context: &mut ControllerContext,
 ) -> BackgroundTask {
     let executor = Arc::clone(&context.shared.executor);
-    let home = Home::new(context.shared.switch.clone());
+    let status = GateStatus::new(context.shared.switch.clone());
     let gate = Gate::new(Arc::clone(&executor), &options.namespace);
-    let follower = Follower::new(gate, home.clone(), switches(components));
+    let follower = Follower::new(gate, status.clone(), switches(components));
 
-    let (told, own) = (home.clone(), options.namespace.clone());
+    let (state, own) = (status.clone(), options.namespace.clone());
     context.namespaces.on_event(move |event| {
         if let Some(ends) = ends(event, &own) {
-            told.namespace_ends(ends);
+            state.namespace_ends(ends);
         }
     });
 
@@ -43,29 +43,29 @@ pub(super) fn join(
     let reader = Reader::new(options.client.clone(), options.bounds);
     context.pods.run_beside(Box::new(move |stop| {
         async move {
-            home.keep_switches(true);
-            take_off(off, executor, reader, namespace, stop.clone()).await;
+            status.keep_switches(true);
+            release_switched_off(off, executor, reader, namespace, stop.clone()).await;
             stop.cancelled().await;
-            home.keep_switches(false);
+            status.keep_switches(false);
         }
         .boxed()
     }));
     Box::new(|stop| follower.run(stop).boxed())
 }
 
-/// What an event says of Belayer's own namespace.
+/// Whether an event means that Belayer's own namespace is being deleted.
 fn ends(event: &Event<Namespace>, own: &str) -> Option<bool> {
     let namespace = match event {
         Event::Added { object, .. } => object,
         Event::Updated { new, .. } => new,
-        // Whoever comes back comes as another one.
+        // A new namespace of this name has another UID.
         _ => return None,
     };
     (namespace.meta.key.name() == own).then(|| namespace.meta.is_deleting())
 }
 
-/// The policies of components that are switched off, or only report, add no holds: nothing would remove them. Where
-/// that is kept, another Belayer does.
+/// The policies of components that are switched off, or only report, are switched off: nothing would remove their
+/// holds. With `--on-disable=keep` another Belayer removes them.
 fn switches(components: &Components) -> Switches {
     let running = CONTROLLERS
         .iter()

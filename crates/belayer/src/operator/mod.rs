@@ -1,4 +1,4 @@
-//! The wiring: what starts when, and how it all stops.
+//! Starts and stops the controllers, informers and workers.
 //!
 //! Each controller registers its rules, handlers and workers in a [`ControllerContext`]. Informers and runners are
 //! shared: one per kind, however many controllers work on it.
@@ -29,42 +29,42 @@ use crate::server::Holds;
 pub use crate::controllers::Components;
 pub use belayer_controller::context::Options;
 
-/// How long work in flight may take to finish once the process is told to stop.
+/// Longest time for work in flight after a stop.
 pub const STOP_WITHIN: Duration = Duration::from_secs(30);
 
-/// How long an owner kind may take to be listed before the workers start without it. Until it is
-/// there its owners are asked for live.
+/// Longest time to wait for the list of an owner kind before the workers start without it. Until it is
+/// synced, owners are read live.
 const OWNERS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Belayer's controllers on one cluster.
 pub struct Operator {
     sender: EventSender,
-    /// Follows the gate: whether holds may be added.
+    /// Follows the gate ConfigMap.
     gate: BackgroundTask,
-    /// Started at once. Of these, namespaces are waited for where somebody reads them; a kind of
-    /// owners may not exist.
+    /// Informers started first. The workers wait for namespaces if a controller reads them; an owner kind may
+    /// not exist.
     namespaces: InformerHandle,
     namespaces_first: bool,
     owners: Vec<InformerHandle>,
-    /// Started when those are there: what is noted about an object when it is first seen depends
-    /// on its namespace and its owner.
+    /// Informers started once those are synced: what a controller notes when it first sees an object depends on
+    /// the object's namespace and owner.
     objects: Vec<InformerHandle>,
     crews: Vec<WorkerGroup>,
     queues: Vec<WorkQueue<ObjectKey>>,
     started: Vec<Started>,
     vitals: Arc<Vitals>,
     debug: Arc<Debug>,
-    /// What controllers show to those who want to look.
+    /// Debug views of the controllers.
     provided: Vec<Arc<dyn Any + Send + Sync>>,
-    /// Ends live looks and the telling of Events: after the workers have ended.
+    /// Stops live reads and the recording of Events, after the workers have stopped.
     after_work: CancellationToken,
-    /// Before these the workers do not start.
+    /// The workers wait for these.
     leadership: Leadership,
     turn: Option<CancellationToken>,
 }
 
 impl Operator {
-    /// Puts everything together. Nothing runs yet.
+    /// Builds everything. Starts no task.
     pub fn new(options: Options, components: Components) -> Self {
         let running = &components.running;
         let needs: Vec<Needs> = running.iter().map(|one| one.needs()).collect();
@@ -87,11 +87,11 @@ impl Operator {
         } = context;
         let namespaces = namespaces.into_feed();
         let owners: Vec<InformerHandle> = owners.into_feeds().collect();
-        let (feed, crew) = pods.finish();
+        let (feed, group) = pods.finish();
         feeds.insert(0, feed);
-        crews.insert(0, crew);
+        crews.insert(0, group);
 
-        let (vitals, started) = looked_after(
+        let (vitals, started) = health_of(
             [&namespaces].into_iter().chain(&feeds),
             owners.iter().chain(&optional),
             &crews,
@@ -108,7 +108,7 @@ impl Operator {
             namespaces_first: needs.iter().any(|needs| needs.reads_namespaces),
             owners,
             objects: feeds,
-            queues: crews.iter().map(|crew| crew.queue.clone()).collect(),
+            queues: crews.iter().map(|group| group.queue.clone()).collect(),
             crews,
             started,
             vitals: Arc::new(vitals),
@@ -120,13 +120,13 @@ impl Operator {
         }
     }
 
-    /// Has the workers wait for their turn, which begins when the token is cancelled: another
-    /// operator of this process works until then, while this one fills its caches.
+    /// Makes the workers wait until the token is cancelled: another operator of this process works until then,
+    /// while this one fills its caches.
     pub fn wait_for_turn(&mut self) -> CancellationToken {
         self.turn.get_or_insert_default().clone()
     }
 
-    /// How it is doing, for the endpoints.
+    /// Health for the endpoints.
     pub fn vitals(&self) -> &Arc<Vitals> {
         &self.vitals
     }
@@ -136,13 +136,13 @@ impl Operator {
         self.debug.clone()
     }
 
-    /// A controller that runs, for those who want to look.
+    /// A running controller.
     pub fn provided<T: Send + Sync + 'static>(&self) -> Option<Arc<T>> {
         let mut all = self.provided.iter();
         all.find_map(|value| Arc::clone(value).downcast().ok())
     }
 
-    /// Runs until `stop` is cancelled, then takes no new work, finishes what is in flight, and
+    /// Runs until `stop` is cancelled, then accepts no new work, completes the work in flight, and
     /// returns.
     pub async fn run(self, stop: CancellationToken) {
         let mut tasks = JoinSet::new();
@@ -170,7 +170,7 @@ impl Operator {
                 tasks.spawn(feed.run(informers.clone()));
             }
             let mut crews = JoinSet::new();
-            for (crew, started) in self.crews.into_iter().zip(self.started) {
+            for (group, started) in self.crews.into_iter().zip(self.started) {
                 let (leadership, turn) = (self.leadership.clone(), self.turn.clone());
                 let may_start = async move {
                     if let Some(turn) = turn {
@@ -178,7 +178,7 @@ impl Operator {
                     }
                     leadership.begun().await;
                 };
-                crews.spawn(work(crew, started, may_start, stop.clone()));
+                crews.spawn(work(group, started, may_start, stop.clone()));
             }
             while crews.join_next().await.is_some() {}
         }
@@ -199,8 +199,8 @@ impl Holds for Debug {
     }
 }
 
-/// What the endpoints look at: informers without which there is no work, others, and the workers.
-fn looked_after<'a>(
+/// What the health endpoints check: required informers, optional informers, and the workers.
+fn health_of<'a>(
     needed: impl Iterator<Item = &'a InformerHandle>,
     others: impl Iterator<Item = &'a InformerHandle>,
     crews: &[WorkerGroup],
@@ -214,27 +214,27 @@ fn looked_after<'a>(
     }
     let started = crews
         .iter()
-        .map(|crew| vitals.workers(crew.name, crew.queue.clone()))
+        .map(|group| vitals.workers(group.name, group.queue.clone()))
         .collect();
     (vitals, started)
 }
 
-/// Works on one queue until `stop` is cancelled and the work in flight is done. A crew that lacks
-/// an informer waits for it; the others work.
+/// Works on one queue until `stop` is cancelled and the work in flight is done. Only this group waits for its
+/// informers.
 async fn work(
-    crew: WorkerGroup,
+    group: WorkerGroup,
     started: Started,
     may_start: impl Future<Output = ()>,
     stop: CancellationToken,
 ) {
-    // Where a kind is not served there is nothing to do before it is, and nothing to be ready for.
-    let all = crew.needs.iter().cloned().map(heard_of);
+    // If a kind is not served there is no work for it, and the process counts as ready.
+    let all = group.needs.iter().cloned().map(heard_of);
     let all = futures::future::join_all(all);
     if stop.run_until_cancelled(all).await.is_none() {
         return;
     }
     started.are_ready();
-    let all = crew.needs.into_iter().map(synced);
+    let all = group.needs.into_iter().map(synced);
     let all = futures::future::join_all(all);
     if stop.run_until_cancelled(all).await.is_none() {
         return;
@@ -242,25 +242,22 @@ async fn work(
     if stop.run_until_cancelled(may_start).await.is_none() {
         return;
     }
-    tracing::info!(queue = crew.name, "synced; the workers start");
-    started.tell();
-    let workers = (crew.start)();
+    tracing::info!(queue = group.name, "caches synced: starting workers");
+    started.have_started();
+    let workers = (group.start)();
     let mut beside = JoinSet::new();
-    for task in crew.beside {
+    for task in group.beside {
         let task: BackgroundTask = task;
         beside.spawn(task(stop.clone()));
     }
     stop.cancelled().await;
     tracing::info!(
-        queue = crew.name,
-        "stopping: no new work is taken, work in flight is finished"
+        queue = group.name,
+        "stopping: accepting no new work, completing work in flight"
     );
     let ended = tokio::time::timeout(STOP_WITHIN, workers.shutdown()).await;
     if ended.is_err() {
-        tracing::warn!(
-            queue = crew.name,
-            "work in flight took too long and was given up"
-        );
+        tracing::warn!(queue = group.name, "work in flight took too long: aborted");
     }
     while beside.join_next().await.is_some() {}
 }

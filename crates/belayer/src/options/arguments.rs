@@ -1,4 +1,4 @@
-//! What `run` and `config` take.
+//! Arguments of `run` and `config`.
 
 use std::path::PathBuf;
 
@@ -16,11 +16,11 @@ use crate::server::BindAddress;
 #[derive(Debug, Clone, Args)]
 #[command(mut_arg("own_namespace", |own| own.alias("namespace")))]
 pub struct RunArguments {
-    /// Which cluster.
+    /// The cluster to connect to.
     #[command(flatten)]
     pub cluster: ClusterArguments,
 
-    /// Where Belayer is.
+    /// Belayer's own namespace.
     #[command(flatten)]
     pub own: OwnNamespace,
 
@@ -166,10 +166,10 @@ pub struct RunArguments {
 }
 
 impl RunArguments {
-    /// The configuration file that they name, with what they set of it.
+    /// The configuration file of these arguments, with their `--set` flags.
     ///
     /// # Errors
-    /// If it cannot be read or makes no sense.
+    /// If it cannot be read or is invalid.
     pub fn source(&self) -> Result<Source, Failure> {
         Source::of(self.config.as_deref(), &self.set).map_err(Failure::configuration)
     }

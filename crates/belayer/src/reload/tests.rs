@@ -1,4 +1,4 @@
-//! Every key of the file either takes effect while the process runs, or is named as needing a
+//! Every key of the file either takes effect while the process runs, or is reported as requiring a
 //! restart.
 
 use std::path::Path;
@@ -29,7 +29,7 @@ fn settings(body: &str) -> Settings {
         .unwrap_or_else(|error| panic!("{body}: {error}"))
 }
 
-/// What a reload puts in force.
+/// What a reload changes.
 fn in_force(settings: &Settings) -> String {
     format!("{:#?} {:#?}", settings.components, settings.limits)
 }
@@ -49,13 +49,13 @@ fn case(path: &'static str, before: impl Into<String>, after: impl Into<String>)
     }
 }
 
-/// A key that stands alone.
+/// A top-level key.
 fn plain(path: &'static str, value: &str) -> Case {
     let mut text = value.to_owned();
     for part in path.rsplit('.') {
         text = format!("{{{part}: {text}}}");
     }
-    // The head is in block style: the outermost braces go.
+    // The head is in block style: remove the outermost braces.
     let text = text[1..text.len() - 1].to_owned();
     case(path, "", text)
 }
@@ -360,10 +360,10 @@ fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn every_key_takes_effect_or_is_named_as_needing_a_restart() {
+fn every_key_takes_effect_or_requires_a_restart() {
     let cases = cases();
     for key in keys::all() {
-        // Another version or kind is another format: the file is refused.
+        // Another version or kind is another format: the file is rejected.
         let is_head = matches!(key.path, "apiVersion" | "kind");
         let tried = cases.iter().any(|case| case.path == key.path);
         assert!(tried || is_head, "{}: no case changes it", key.path);
@@ -393,7 +393,7 @@ fn every_key_takes_effect_or_is_named_as_needing_a_restart() {
 }
 
 #[test]
-fn a_key_that_needs_a_restart_keeps_its_value_beside_one_that_does_not() {
+fn a_key_that_needs_a_restart_keeps_its_value_when_others_change() {
     for Case {
         path,
         before,
@@ -438,7 +438,7 @@ fn writing_a_default_out_changes_nothing() {
 }
 
 #[test]
-fn a_change_and_its_way_back_are_both_seen() {
+fn a_change_and_its_reversal_are_both_detected() {
     let changed = source("podFinalizer: {resync: 1h}\nlogging: {level: debug}");
     for changes in [
         Changes::between(&source(""), &changed),
@@ -450,11 +450,11 @@ fn a_change_and_its_way_back_are_both_seen() {
 }
 
 #[tokio::test]
-async fn a_file_that_changes_is_read_again_and_one_that_is_wrong_is_told() {
+async fn a_changed_file_is_reloaded_and_an_invalid_one_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("config.yaml");
     let write = |body: &str| {
-        // As a mounted ConfigMap changes: another file behind the same name.
+        // As a mounted ConfigMap changes: another file under the same name.
         let new = dir.path().join("new");
         std::fs::write(&new, format!("apiVersion: {API_VERSION}\n{body}\n")).unwrap();
         std::fs::rename(&new, &path).unwrap();
@@ -466,7 +466,7 @@ async fn a_file_that_changes_is_read_again_and_one_that_is_wrong_is_told() {
     write("podFinalizer: {workers: 2}");
     let second = watcher.changed().await.unwrap();
     assert_eq!(second.value()["podFinalizer"]["workers"].as_u64(), Some(2));
-    // What the command line sets is set in the new one as well.
+    // Flags apply to the new file as well.
     assert_eq!(
         second.value()["podFinalizer"]["resync"].as_str(),
         Some("1h")

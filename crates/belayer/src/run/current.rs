@@ -1,4 +1,4 @@
-//! The controllers that work now, for endpoints that outlive them.
+//! The current controllers, for endpoints that exist longer than one set of controllers.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -9,21 +9,21 @@ use crate::health::Vitals;
 use crate::operator::Operator;
 use crate::server::{Health, Holds};
 
-/// What the endpoints ask of one set of controllers.
+/// What the endpoints read from one set of controllers.
 #[derive(Clone)]
 pub(super) struct Parts {
     pub(super) vitals: Arc<Vitals>,
     pub(super) holds: Arc<dyn Holds>,
 }
 
-/// The controllers that work now.
+/// The current set of controllers.
 pub(super) struct Current {
     parts: RwLock<Option<Parts>>,
     elector: Option<ElectorHealth>,
 }
 
 impl Current {
-    /// None yet. `elector` is that of the leader election.
+    /// No controllers yet. `elector` is the health of the leader election, if it is on.
     pub(super) fn new(elector: Option<ElectorHealth>) -> Self {
         Self {
             parts: RwLock::new(None),
@@ -31,13 +31,13 @@ impl Current {
         }
     }
 
-    /// These, from now on.
-    pub(super) fn is(&self, operator: &Operator) {
-        self.becomes(super::operator_parts(operator));
+    /// Sets the current controllers.
+    pub(super) fn set_operator(&self, operator: &Operator) {
+        self.set(super::operator_parts(operator));
     }
 
-    /// These, from now on.
-    pub(super) fn becomes(&self, parts: Parts) {
+    /// Sets the current controllers.
+    pub(super) fn set(&self, parts: Parts) {
         *self.parts.write().unwrap_or_else(PoisonError::into_inner) = Some(parts);
     }
 

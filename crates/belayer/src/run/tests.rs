@@ -1,5 +1,5 @@
-//! The limits that a reload changes are in force: counted on the embedded API server, whose clock
-//! is paused.
+//! Reloaded limits take effect: requests are counted on the embedded API server with a paused
+//! clock.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ use crate::config::API_VERSION;
 
 const NAMESPACE: &str = "ci";
 
-/// Requests that are under way at once.
+/// Concurrent requests.
 #[derive(Default)]
 struct Flights {
     now: AtomicUsize,
@@ -43,7 +43,7 @@ impl Drop for Flight {
     }
 }
 
-/// pod-finalizer on a cluster, under a configuration that can be read again.
+/// pod-finalizer on a cluster, with a configuration that can be reloaded.
 struct Stage {
     sandbox: Sandbox,
     patches: Arc<Flights>,
@@ -56,7 +56,7 @@ fn source(limits: &str) -> Source {
     source_with(limits, "controllers: [pod-finalizer]")
 }
 
-/// With other keys of the process.
+/// A source with other keys of the process.
 fn source_with(limits: &str, process: &str) -> Source {
     const PROFILE: &str =
         "{name: a, selector: {matchLabels: {a: b}}, consumed: {labels: {done: 'yes'}}}";
@@ -102,7 +102,7 @@ impl Stage {
         cluster
             .create(&user, &Gvr::NAMESPACES, None, namespace, &options)
             .unwrap();
-        // Long enough for as many to be under way at once as may be.
+        // Long enough that the allowed number of requests overlap.
         let patches = Match::verb(Verb::Patch).resource("pods");
         let second = Duration::from_secs(1);
         sandbox.faults().inject(Fault::on(patches).delay(second));
@@ -130,7 +130,7 @@ impl Stage {
         stage
     }
 
-    /// As when the file has changed.
+    /// Simulates a change of the file.
     async fn reload(&mut self, limits: &str) {
         self.apply(source(limits)).await;
         self.hold(1).await;
@@ -181,7 +181,7 @@ impl Stage {
         assert!(waited.is_ok(), "not within ten minutes: {what}");
     }
 
-    /// Makes pods and waits until they are held.
+    /// Creates pods and waits until they are held.
     async fn hold(&mut self, pods: usize) {
         let before = self.held().len();
         self.create(pods);
@@ -190,8 +190,8 @@ impl Stage {
             .await;
     }
 
-    /// How many of many new pods are held after a time, where nothing was asked of the server
-    /// before; all are held in the end.
+    /// How many of many new pods are held within a time, with an unused request budget; all are held in the
+    /// end.
     async fn held_within(&mut self, time: Duration) -> usize {
         const MANY: usize = 60;
         sleep(Duration::from_secs(300)).await;
@@ -204,7 +204,7 @@ impl Stage {
         held
     }
 
-    /// How many of twenty releases are under way at once.
+    /// Number of concurrent releases, out of twenty.
     async fn releases_at_once(&mut self) -> usize {
         self.hold(20).await;
         self.patches.most.store(0, Ordering::SeqCst);
@@ -234,7 +234,7 @@ impl Stage {
 #[case::more(2, 7)]
 #[case::fewer(7, 2)]
 #[tokio::test(start_paused = true)]
-async fn concurrent_releases_are_in_force(#[case] before: usize, #[case] after: usize) {
+async fn a_reload_changes_concurrent_releases(#[case] before: usize, #[case] after: usize) {
     let limits = |number| format!("qps: 10000, burst: 10000, concurrentReleases: {number}");
     let mut stage = Stage::begin(&limits(before)).await;
     assert_eq!(stage.releases_at_once().await, before);
@@ -242,11 +242,11 @@ async fn concurrent_releases_are_in_force(#[case] before: usize, #[case] after: 
     assert_eq!(stage.releases_at_once().await, after);
 }
 
-/// Some requests beside those that are counted here take their share.
+/// Uncounted requests that use part of the budget.
 const SHARE: usize = 4;
 
 #[tokio::test(start_paused = true)]
-async fn requests_a_second_are_in_force() {
+async fn a_reload_changes_requests_per_second() {
     let ten = Duration::from_secs(10);
     let mut stage = Stage::begin("qps: 1, burst: 1").await;
     let slow = stage.held_within(ten).await;
@@ -257,8 +257,8 @@ async fn requests_a_second_are_in_force() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_at_once_are_in_force() {
-    // The second that a patch takes, and a little.
+async fn a_reload_changes_the_burst() {
+    // The second that a patch takes, and a margin.
     let moment = Duration::from_millis(1_500);
     let mut stage = Stage::begin("qps: 1, burst: 2").await;
     let few = stage.held_within(moment).await;
@@ -269,7 +269,7 @@ async fn requests_at_once_are_in_force() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_file_that_is_read_again_is_counted_by_what_came_of_it() {
+async fn reloads_are_counted_by_result() {
     let (recorder, exporter) = Exporter::detached().unwrap();
     let _recorded = metrics::set_default_local_recorder(&recorder);
     let mut stage = Stage::begin("qps: 10").await;
@@ -284,15 +284,15 @@ async fn every_file_that_is_read_again_is_counted_by_what_came_of_it() {
 }
 
 #[rstest]
-#[case::a_dry_run_does_not_begin("controllers: [pod-finalizer]\ndryRun: true")]
-#[case::its_controllers_are_not_switched_off("controllers: ['*', '-pod-finalizer']")]
+#[case::a_dry_run_does_not_start("controllers: [pod-finalizer]\ndryRun: true")]
+#[case::controllers_are_not_switched_off("controllers: ['*', '-pod-finalizer']")]
 #[tokio::test(start_paused = true)]
-async fn what_needs_a_restart_waits_for_it_whatever_else_changes(#[case] process: &str) {
+async fn a_key_that_needs_a_restart_is_not_applied_with_other_keys(#[case] process: &str) {
     let mut stage = Stage::begin("qps: 10").await;
     for qps in [20, 30] {
         let source = source_with(&format!("qps: {qps}"), process);
         stage.apply(source).await;
-        // Still there, and still sending.
+        // Still running, and still sending.
         stage.hold(1).await;
         let running = &stage.supervisor.source.config;
         assert_eq!(running.limits.qps, Some(qps), "{process}");
@@ -301,7 +301,7 @@ async fn what_needs_a_restart_waits_for_it_whatever_else_changes(#[case] process
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_does_not_end_with_another_key() {
+async fn a_reload_does_not_end_a_dry_run() {
     let sandbox = {
         let mut stage = Stage::begin("qps: 10").await;
         let dry = source_with("qps: 10", "controllers: [pod-finalizer]\ndryRun: true");

@@ -4,18 +4,18 @@ use std::str::FromStr;
 
 use tokio::net::TcpListener;
 
-/// Where an endpoint listens, as Go programs write it.
+/// Listen address of an endpoint, in the syntax of Go programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BindAddress {
-    /// `0`: nowhere.
+    /// `0`: off.
     Off,
-    /// `:8080`: on every address of the machine.
+    /// `:8080`: all addresses of the machine.
     Every(u16),
     /// `127.0.0.1:8080`, `[::1]:8080`.
     One(SocketAddr),
 }
 
-/// A text that is no address to listen on.
+/// An invalid listen address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid address {0:?} (example: :8080 or 127.0.0.1:8080; 0 for off)")]
 pub struct ParseBindAddressError(String);
@@ -53,16 +53,16 @@ impl fmt::Display for BindAddress {
     }
 }
 
-/// An address that could not be had.
+/// An address that cannot be bound.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}: {reason}; {flag} names another address")]
+#[error("cannot listen on {address}: {reason}; choose another address with {flag}")]
 pub struct BindError {
     address: BindAddress,
     flag: &'static str,
     reason: std::io::Error,
 }
 
-/// An address that is listened on already, but not served yet.
+/// A bound address that is not served yet.
 #[derive(Debug)]
 pub struct Endpoint {
     listener: TcpListener,
@@ -70,11 +70,10 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Starts to listen; `None` if the address is off. `flag` is where the address comes from,
-    /// for the error.
+    /// Binds an address; `None` if it is off. `flag` is the flag that set it, for the error.
     ///
     /// # Errors
-    /// If the address cannot be had: something else listens there, for example.
+    /// If the address cannot be bound, for example because it is in use.
     pub async fn bind(
         address: &BindAddress,
         flag: &'static str,
@@ -91,11 +90,11 @@ impl Endpoint {
         };
         let listener = bound.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        tracing::info!(%address, "{} is served", flag.trim_start_matches('-'));
+        tracing::info!(%address, "listening for {}", flag.trim_start_matches('-'));
         Ok(Some(Self { listener, address }))
     }
 
-    /// The address, with the port that was found if any would do.
+    /// The address with its actual port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -105,7 +104,7 @@ impl Endpoint {
     }
 }
 
-/// IPv6 takes IPv4 along where the machine has it.
+/// Binds IPv6, which includes IPv4 if the machine has both.
 async fn every(port: u16) -> std::io::Result<TcpListener> {
     let on = |ip: IpAddr| TcpListener::bind((ip, port));
     match on(Ipv6Addr::UNSPECIFIED.into()).await {
@@ -126,7 +125,7 @@ mod tests {
     #[case(":0", BindAddress::Every(0))]
     #[case("127.0.0.1:0", BindAddress::One(([127, 0, 0, 1], 0).into()))]
     #[case("[::1]:8081", BindAddress::One((Ipv6Addr::LOCALHOST, 8081).into()))]
-    fn addresses_are_read_as_go_writes_them(#[case] text: &str, #[case] address: BindAddress) {
+    fn addresses_have_the_syntax_of_go(#[case] text: &str, #[case] address: BindAddress) {
         assert_eq!(text.parse(), Ok(address.clone()));
         assert_eq!(address.to_string(), text);
     }
@@ -149,7 +148,7 @@ mod tests {
     #[case("::1:80x")]
     #[case("example:80")]
     #[case("http://127.0.0.1:80")]
-    fn anything_else_is_refused(#[case] text: &str) {
+    fn invalid_addresses_are_rejected(#[case] text: &str) {
         assert!(text.parse::<BindAddress>().is_err());
     }
 
@@ -184,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn off_listens_nowhere() {
+    async fn off_binds_no_address() {
         assert!(
             Endpoint::bind(&BindAddress::Off, "--x")
                 .await

@@ -1,5 +1,5 @@
-//! The endpoints: `/livez`, `/readyz` and `/metrics` on one address, `/debug/holds` on another,
-//! since it names pods.
+//! The endpoints: `/livez`, `/readyz` and `/metrics` on one address, `/debug/holds` on another, because it
+//! names pods.
 
 mod bind;
 mod routes;
@@ -15,18 +15,18 @@ use tokio_util::sync::CancellationToken;
 pub use bind::{BindAddress, BindError, Endpoint, ParseBindAddressError};
 pub use routes::{debug_routes, public_routes};
 
-/// How the process is. Asked on every probe, so answered from memory.
+/// Health of the process. Called on every probe, so implementations must not block.
 pub trait Health: Send + Sync + 'static {
-    /// What is not ready yet, by name, such as `informer pods`. Ready is nothing.
+    /// Names of the parts that are not ready, such as `informer pods`; empty if ready.
     fn not_ready(&self) -> Vec<String>;
 
-    /// What has been stuck for so long that only a restart helps, by name. Alive is nothing.
+    /// Names of the parts that need a restart; empty if alive.
     fn wedged(&self) -> Vec<String>;
 }
 
-/// What is held, for `/debug/holds`.
+/// Everything that is held, for `/debug/holds`.
 pub trait Holds: Send + Sync + 'static {
-    /// All holds, as JSON. May take a while: it runs on a thread of its own.
+    /// All holds as JSON. Called on a blocking thread.
     fn holds(&self) -> serde_json::Value;
 }
 
@@ -36,13 +36,13 @@ impl<F: Fn() -> serde_json::Value + Send + Sync + 'static> Holds for F {
     }
 }
 
-/// How long open connections may take to finish once the endpoint is told to stop.
+/// Longest time for open connections after a stop.
 const STOP_WITHIN: Duration = Duration::from_secs(2);
 
-/// How often observations of histograms are folded into their buckets.
+/// Interval at which observations of histograms are folded into buckets.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// Serves `routes` until it is told to stop, and a moment longer where a request is under way.
+/// Serves `routes` until `stop`, and completes requests in flight.
 pub async fn serve(endpoint: Endpoint, routes: Router, stop: CancellationToken) {
     let stopped = stop.clone().cancelled_owned();
     let serving = axum::serve(endpoint.into_listener(), routes).with_graceful_shutdown(stopped);
@@ -53,14 +53,14 @@ pub async fn serve(endpoint: Endpoint, routes: Router, stop: CancellationToken) 
     tokio::select! {
         served = serving.into_future() => {
             if let Err(error) = served {
-                tracing::error!(%error, "an endpoint has stopped serving");
+                tracing::error!(%error, "an endpoint stopped serving");
             }
         }
-        () = too_late => tracing::debug!("an endpoint was closed with connections open"),
+        () = too_late => tracing::debug!("closed an endpoint with open connections"),
     }
 }
 
-/// Keeps the exporter's memory small until it is told to stop.
+/// Bounds the exporter's memory until `stop`.
 pub async fn upkeep(exporter: Arc<Exporter>, stop: CancellationToken) {
     let mut ticks = Ticks::every(UPKEEP, stop);
     while ticks.next().await.is_some() {

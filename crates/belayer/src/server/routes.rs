@@ -44,7 +44,7 @@ async fn readyz(State(health): State<Arc<dyn Health>>) -> Response {
     )
 }
 
-/// `ok`, or one line for each thing that is not.
+/// `ok`, or one line per failing part.
 fn probe(failing: StatusCode, what: &str, names: &[String]) -> Response {
     if names.is_empty() {
         return text(StatusCode::OK, "ok\n".to_owned());

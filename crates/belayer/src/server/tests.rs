@@ -44,7 +44,7 @@ async fn start(routes: Router) -> Running {
     }
 }
 
-/// Head and body of the answer.
+/// Head and body of the response.
 async fn ask(address: SocketAddr, method: &str, path: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -61,7 +61,7 @@ fn public(health: Arc<Scripted>) -> Router {
 }
 
 #[tokio::test]
-async fn probes_tell_what_is_wrong_by_name() {
+async fn probes_name_what_is_wrong() {
     let health = Arc::new(Scripted::default());
     let server = start(public(health.clone())).await;
     for path in ["/livez", "/readyz"] {
@@ -144,7 +144,7 @@ async fn an_open_connection_does_not_delay_the_end() {
         .write_all(b"GET /metrics HTTP/1.1\r\n")
         .await
         .unwrap();
-    // Answered on another connection, so the first one has been accepted.
+    // A response on another connection proves that the first one was accepted.
     ask(server.address, "GET", "/livez").await;
     server.stop.cancel();
     tokio::time::timeout(STOP_WITHIN * 3, server.task)

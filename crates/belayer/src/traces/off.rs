@@ -1,18 +1,18 @@
-//! A build in which spans go nowhere.
+//! Traces in a build without OTLP.
 
 use super::TracesError;
 
-/// Where spans go: in this build, nowhere.
+/// Exports no spans in this build.
 #[derive(Debug)]
 pub struct Traces;
 
 impl Traces {
-    /// Spans go nowhere.
+    /// Exports no spans.
     pub fn off() -> Self {
         Self
     }
 
-    /// Spans go nowhere.
+    /// Exports no spans.
     ///
     /// # Errors
     /// Never.
@@ -24,6 +24,6 @@ impl Traces {
         None
     }
 
-    /// Nothing is left to send.
+    /// Does nothing.
     pub async fn end(self) {}
 }

@@ -1,4 +1,4 @@
-//! Spans go to a collector.
+//! Export of spans to a collector.
 
 use std::time::Duration;
 
@@ -13,33 +13,33 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::TracesError;
 
-/// Names a collector for everything, or for traces alone.
+/// Variables that name a collector: for traces only, and for everything.
 const ENDPOINTS: [&str; 2] = [
     "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
     "OTEL_EXPORTER_OTLP_ENDPOINT",
 ];
 
-/// Traces that are sampled unless the environment says otherwise: one in ten.
+/// Default share of sampled traces: one in ten.
 const RATIO: f64 = 0.1;
 
-/// How long the last spans may take on their way.
+/// Longest time to send the last spans.
 const END_WITHIN: Duration = Duration::from_secs(3);
 
-/// Where spans go; nowhere by default.
+/// Exports spans, or none by default.
 #[derive(Debug)]
 pub struct Traces(Option<SdkTracerProvider>);
 
 impl Traces {
-    /// Spans go nowhere.
+    /// Exports no spans.
     pub fn off() -> Self {
         Self(None)
     }
 
-    /// Spans go where the environment says. To be called within the runtime: the exporter
-    /// sends from there.
+    /// Exports spans as the environment configures. Call it within the async runtime, which the exporter
+    /// uses.
     ///
     /// # Errors
-    /// If the environment names something that is no collector.
+    /// If the environment names no usable collector.
     pub fn start() -> Result<Self, TracesError> {
         let variable = |name: &str| std::env::var(name).ok();
         let Some((name, value)) = endpoint(variable) else {
@@ -73,7 +73,7 @@ impl Traces {
         Ok(Self(Some(provider.build())))
     }
 
-    /// The layer that hands spans on; none where they go nowhere.
+    /// The layer that exports spans; `None` if traces are off.
     pub(crate) fn layer<S>(&self) -> Option<impl Layer<S> + use<S>>
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
@@ -88,17 +88,17 @@ impl Traces {
         Some(layer.with_filter(filter_fn(is_ours)))
     }
 
-    /// Sends what is left.
+    /// Sends the remaining spans.
     pub async fn end(self) {
         let Some(provider) = self.0 else { return };
         let ended = tokio::task::spawn_blocking(move || provider.shutdown_with_timeout(END_WITHIN));
         if let Ok(Err(error)) = ended.await {
-            tracing::debug!(%error, "the last spans were lost");
+            tracing::debug!(%error, "could not send the last spans");
         }
     }
 }
 
-/// Our own spans, and what we log for people within them.
+/// Belayer's own spans, and the log events in them.
 fn is_ours(metadata: &Metadata<'_>) -> bool {
     let level = if metadata.is_span() {
         Level::DEBUG
@@ -108,21 +108,21 @@ fn is_ours(metadata: &Metadata<'_>) -> bool {
     metadata.target().starts_with("belayer") && *metadata.level() <= level
 }
 
-/// The variable that names the collector, and what it says; `None` if there is none, or if traces
-/// are switched off in so many words.
+/// The variable that names the collector, and its value; `None` if there is none, or if traces are
+/// switched off.
 fn endpoint(variable: impl Fn(&str) -> Option<String>) -> Option<(&'static str, String)> {
-    let said = |name: &str| variable(name).filter(|value| !value.is_empty());
-    let is_off = said("OTEL_SDK_DISABLED").is_some_and(|it| it.eq_ignore_ascii_case("true"))
-        || said("OTEL_TRACES_EXPORTER").as_deref() == Some("none");
+    let value_of = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let is_off = value_of("OTEL_SDK_DISABLED").is_some_and(|it| it.eq_ignore_ascii_case("true"))
+        || value_of("OTEL_TRACES_EXPORTER").as_deref() == Some("none");
     if is_off {
         return None;
     }
     ENDPOINTS
         .into_iter()
-        .find_map(|name| Some((name, said(name)?)))
+        .find_map(|name| Some((name, value_of(name)?)))
 }
 
-/// Refuses what the exporter would only fail at later, span by span.
+/// Rejects settings with which the exporter would fail later, at every span.
 fn refusal(
     (name, value): (&'static str, &str),
     variable: impl Fn(&str) -> Option<String>,
@@ -144,7 +144,7 @@ fn refusal(
     }
     let why = match value.parse::<http::Uri>() {
         Ok(uri) if uri.scheme_str() == Some("https") => {
-            "TLS is not spoken: let a collector in the cluster forward"
+            "TLS is not supported: use a collector in the cluster that forwards"
         }
         Ok(uri) if uri.scheme_str() != Some("http") || uri.host().is_none() => {
             "write it as http://HOST:PORT"
@@ -177,11 +177,11 @@ mod tests {
     #[rstest]
     #[case::nothing_said(&[], None)]
     #[case::empty_is_nothing(&[("OTEL_EXPORTER_OTLP_ENDPOINT", "")], None)]
-    #[case::for_everything(&[ALL], Some("http://a:4317"))]
+    #[case::for_all_signals(&[ALL], Some("http://a:4317"))]
     #[case::for_traces(&[ALL, TRACES], Some("http://b:4317"))]
     #[case::switched_off(&[ALL, ("OTEL_SDK_DISABLED", "true")], None)]
     #[case::exported_to_nowhere(&[ALL, ("OTEL_TRACES_EXPORTER", "none")], None)]
-    fn the_environment_says_whether_and_where(
+    fn the_environment_configures_the_collector(
         #[case] set: &[(&str, &str)],
         #[case] expected: Option<&str>,
     ) {
@@ -192,11 +192,11 @@ mod tests {
     #[rstest]
     #[case::good("http://collector.observability:4317", &[], None)]
     #[case::grpc_by_name("http://a:4317", &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")], None)]
-    #[case::tls("https://a:4317", &[], Some("TLS is not spoken"))]
+    #[case::tls("https://a:4317", &[], Some("TLS is not supported"))]
     #[case::no_scheme("a:4317", &[], Some("write it as http://HOST:PORT"))]
     #[case::no_address("not an address", &[], Some("write it as http://HOST:PORT"))]
-    #[case::http("http://a:4318", &[("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")], Some("is not spoken: it is grpc"))]
-    fn what_cannot_work_is_refused_at_the_start(
+    #[case::http("http://a:4318", &[("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")], Some("use grpc"))]
+    fn unusable_settings_are_rejected_at_the_start(
         #[case] value: &str,
         #[case] set: &[(&str, &str)],
         #[case] says: Option<&str>,

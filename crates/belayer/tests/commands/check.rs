@@ -1,4 +1,4 @@
-//! `belayer check`, where everything is allowed.
+//! `belayer check` with all permissions.
 
 use belayer_sandbox::{Answer, Fault, Gvr, Match, Verb};
 use rstest::rstest;
@@ -30,7 +30,7 @@ fn manifests(world: &World, names: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_there_is_named_with_what_follows() {
+async fn missing_objects_are_reported_with_their_effect() {
     let world = World::new().await;
     manifests(&world, &["namespace", "gate-configmap"]);
     let answer = world.run(&["check", "--service-account"]).await;
@@ -74,9 +74,9 @@ pvc-protection: 8 of 8 rights
     assert_eq!(answer.out, expected);
 }
 
-/// A7: what `belayer run` warns of at its start, `check` reports as well.
+/// A7: `check` reports the warnings that `belayer run` logs at its start.
 #[tokio::test(flavor = "multi_thread")]
-async fn a7_owners_that_are_left_alone_are_reported() {
+async fn a7_ignored_owners_are_reported() {
     let world = World::new().await;
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("belayer.yaml");
@@ -115,7 +115,7 @@ async fn a7_owners_that_select_nothing_are_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn controllers_and_configuration_say_what_is_checked() {
+async fn controllers_and_configuration_select_the_checks() {
     let world = World::new().await;
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("belayer.yaml");
@@ -160,8 +160,8 @@ async fn controllers_and_configuration_say_what_is_checked() {
     assert_eq!(capture["fix"], "belayer crds | kubectl apply -f -");
 }
 
-/// A node agent on a server whose tokens do not name their node. The sandbox calls itself newer, so the
-/// version is said by a proxy.
+/// A node agent on a server whose tokens do not contain the node. The sandbox reports a newer version, so a proxy
+/// replaces it.
 #[tokio::test(flavor = "multi_thread")]
 async fn t1_the_node_agent_is_refused_before_kubernetes_1_32() {
     let world = World::new().await;
@@ -216,34 +216,39 @@ const REPLACING: &str = "kubernetes.io/pvc-protection";
 const OFF: &str = "--controllers=*,-persistentvolumeclaim-protection-controller";
 
 #[rstest]
-#[case::replacing_what_still_runs(
+#[case::replacing_a_running_controller(
     REPLACING,
     "--controllers=*",
     3,
     "persistentvolumeclaim-protection-controller still runs in pod"
 )]
-#[case::replacing_what_is_off(REPLACING, OFF, 0, "pvc-protection: 8 of 8 rights")]
-#[case::beside_what_runs(
+#[case::replacing_a_disabled_controller(REPLACING, OFF, 0, "pvc-protection: 8 of 8 rights")]
+#[case::beside_a_running_controller(
     "belayer.dev/pvc-protection",
     "--controllers=*",
     0,
     "pvc-protection: 8 of 8 rights"
 )]
-#[case::a18_advising_beside_what_runs("", "--controllers=*", 0, "pvc-protection: 8 of 8 rights")]
-#[case::a18_advising_beside_what_is_off(
+#[case::a18_advising_beside_a_running_controller(
+    "",
+    "--controllers=*",
+    0,
+    "pvc-protection: 8 of 8 rights"
+)]
+#[case::a18_advising_beside_a_disabled_controller(
     "",
     OFF,
     3,
     "persistentvolumeclaim-protection-controller is switched off in pod"
 )]
-#[case::beside_what_is_off(
+#[case::beside_a_disabled_controller(
     "belayer.dev/pvc-protection",
     OFF,
     3,
     "persistentvolumeclaim-protection-controller is switched off in pod"
 )]
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_are_protected_by_exactly_one(
+async fn exactly_one_controller_must_protect_pvcs(
     #[case] finalizer: &str,
     #[case] flag: &str,
     #[case] code: i32,
@@ -268,7 +273,7 @@ async fn claims_are_protected_by_exactly_one(
     assert!(answer.out.contains(says), "{}", answer.out);
 }
 
-/// What `check` finds about the policies of pod-finalizer: level and words.
+/// The level and text of the findings about the policies of pod-finalizer.
 async fn about_policies(world: &World) -> Vec<(String, String)> {
     let answer = world
         .run(&["check", "--controllers=pod-finalizer", "-ojson"])
@@ -290,7 +295,7 @@ async fn about_policies(world: &World) -> Vec<(String, String)> {
 #[case::drained_with_its_switch_on(json!({ "mode": "draining", "hold": "on" }), Some("says draining"))]
 #[case::without_a_gate(Value::Null, Some("is not there"))]
 #[tokio::test(flavor = "multi_thread")]
-async fn what_switches_a_policy_off_is_noted(
+async fn a_policy_that_is_switched_off_is_reported(
     #[case] data: Value,
     #[case] expected: Option<&'static str>,
 ) {
@@ -309,7 +314,7 @@ async fn what_switches_a_policy_off_is_noted(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_without_its_binding_is_noted() {
+async fn a_policy_without_its_binding_is_reported() {
     let world = World::new().await;
     manifests(&world, &["namespace", "gate-configmap", "pod-hold-policy"]);
     assert_eq!(about_policies(&world).await, []);
@@ -324,9 +329,9 @@ async fn a_policy_without_its_binding_is_noted() {
     assert_eq!(about_policies(&world).await, expected);
 }
 
-/// A question that nobody answers is no right that is granted.
+/// An access review without a result does not count as granted.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_could_not_be_asked_is_not_taken_for_granted() {
+async fn a_failed_access_review_does_not_count_as_granted() {
     let world = World::new().await;
     let reviews = Match::verb(Verb::Create).resource("subjectaccessreviews");
     let fault = Fault::on(reviews).answer(Answer::forbidden("not you"));

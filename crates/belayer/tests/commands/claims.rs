@@ -1,5 +1,5 @@
-//! `stuck`, `explain`, `status` and `check` on claims that are deleted: whose each finalizer is, who is to
-//! let go, and what is to be done.
+//! `stuck`, `explain`, `status` and `check` on PVCs that are being deleted: the owner of each finalizer, the
+//! controller that must remove it, and the next step.
 
 use belayer::config::Source;
 use belayer::controllers::Controllers;
@@ -37,7 +37,7 @@ fn deleted(world: &World, gvr: &Gvr, name: &str) {
         .unwrap();
 }
 
-/// The pod `db-0` on a node, with these claims.
+/// The pod `db-0` on a node, with these PVCs.
 fn user_of(world: &World, claims: &[&str]) {
     let volume =
         |claim: &&str| json!({ "name": claim, "persistentVolumeClaim": { "claimName": claim } });
@@ -54,7 +54,7 @@ fn own_namespace(world: &World) {
     world.create(&Gvr::NAMESPACES, None, namespace);
 }
 
-/// A Lease that is being renewed, by somebody who is in no pod.
+/// A Lease that is being renewed by a process outside of the cluster.
 fn leads(world: &World, namespace: &str, name: &str) {
     let leases = Gvr::new("coordination.k8s.io", "v1", "leases");
     let now = Timestamp::now();
@@ -79,7 +79,7 @@ fn is_down(world: &World) {
     world.create(&deployments, Some("belayer-system"), deployment);
 }
 
-/// A configuration file in a directory that goes with the test.
+/// A configuration file in a directory that is removed with the test.
 fn config(keys: &str) -> (tempfile::TempDir, String) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("belayer.yaml");
@@ -107,7 +107,7 @@ fn flat(text: &str) -> String {
 const ANNOTATE: &str = "belayer.dev/release=true";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_annotation_lets_a_claim_go_its_pod_has_to() {
+async fn a_pvc_waits_for_its_pod_whatever_its_annotations() {
     let world = World::new().await;
     own_namespace(&world);
     leads(&world, "belayer-system", "belayer");
@@ -137,7 +137,7 @@ async fn no_annotation_lets_a_claim_go_its_pod_has_to() {
     "leaderElection:\n  resourceName: rope\n  resourceNamespace: ops\n"
 )]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_is_renewed_shows_life_without_any_pod(
+async fn a_renewed_lease_proves_a_running_belayer_without_pods(
     #[case] namespace: &str,
     #[case] name: &str,
     #[case] keys: &str,
@@ -188,7 +188,7 @@ async fn a_lease_that_is_renewed_shows_life_without_any_pod(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_in_use_needs_belayer_and_the_end_of_its_pod() {
+async fn a_pvc_in_use_waits_for_belayer_and_its_pod() {
     let world = World::new().await;
     own_namespace(&world);
     is_down(&world);
@@ -209,16 +209,16 @@ async fn a_claim_in_use_needs_belayer_and_the_end_of_its_pod() {
     assert!(!next.to_string().contains("by itself"), "{next:#}");
 }
 
-/// In place of Kubernetes' controller, a claim may still carry the name from before.
+/// If Belayer replaces Kubernetes' controller, a PVC may still have the earlier finalizer.
 #[tokio::test(flavor = "multi_thread")]
-async fn in_place_both_names_are_belayers() {
+async fn in_place_both_finalizers_are_belayers() {
     let world = World::new().await;
     own_namespace(&world);
     claim(&world, "data", &[KUBERNETES, OURS]);
     user_of(&world, &["data"]);
     deleted(&world, &CLAIMS, "data");
     let (_dir, config) = in_place();
-    // Nobody runs it: each group has that to prove, and they are numbered from 1.
+    // No controller runs: each group proves that, and the groups are numbered from 1.
     let report = world.run(&["stuck", "-ojson", &config]).await.json();
     for finalizer in [KUBERNETES, OURS] {
         let group = group(&report, finalizer);
@@ -237,7 +237,7 @@ async fn in_place_both_names_are_belayers() {
         "{text}"
     );
     assert!(!text.contains("Kubernetes PVC protection"), "{text}");
-    // Somebody runs it: all of it is told above the groups.
+    // A controller runs: all of it is printed above the groups.
     leads(&world, "belayer-system", "belayer");
     let text = world.run(&explain).await.out;
     assert!(
@@ -252,9 +252,9 @@ async fn in_place_both_names_are_belayers() {
     }
 }
 
-/// What is told above leaves no gap in the numbers.
+/// Text above the groups does not take a number.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_explain_shows_is_numbered_from_one() {
+async fn groups_of_explain_are_numbered_from_one() {
     let world = World::new().await;
     own_namespace(&world);
     leads(&world, "belayer-system", "belayer");
@@ -276,15 +276,12 @@ async fn what_explain_shows_is_numbered_from_one() {
     );
 }
 
-/// One controller of many in a process: whether the process is seen or not, the step names it.
+/// One controller of many in a process: whether or not the process is visible, the step names it.
 #[rstest]
-#[case::it_cannot_be_seen(false, "unknown")]
-#[case::the_process_lives(true, "controller-alive")]
+#[case::the_process_is_not_visible(false, "unknown")]
+#[case::the_process_runs(true, "controller-alive")]
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unused_claim_names_the_controller_that_is_to_let_go(
-    #[case] seen: bool,
-    #[case] verdict: &str,
-) {
+async fn an_unused_pvc_names_the_responsible_controller(#[case] seen: bool, #[case] verdict: &str) {
     let world = World::new().await;
     if seen {
         leads(&world, "kube-system", "kube-controller-manager");
@@ -304,7 +301,7 @@ async fn an_unused_claim_names_the_controller_that_is_to_let_go(
     );
 }
 
-/// Grants everything.
+/// Grants all permissions.
 struct Anything;
 
 impl Authorizer for Anything {
@@ -313,7 +310,7 @@ impl Authorizer for Anything {
     }
 }
 
-/// What `check` finds about claims so long after now.
+/// The findings of `check` about PVCs, at a time after now.
 async fn checked(world: &World, keys: &str, later: i64) -> Vec<Finding> {
     let (dir, _) = config(keys);
     let source = Source::load(&dir.path().join("belayer.yaml")).unwrap();
@@ -338,13 +335,13 @@ async fn checked(world: &World, keys: &str, later: i64) -> Vec<Finding> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn check_says_where_nobody_takes_kubernetes_finalizer_off() {
+async fn check_reports_pvcs_that_no_controller_releases() {
     let world = World::new().await;
     user_of(&world, &["used"]);
     for (name, finalizers) in [
         ("used", &[KUBERNETES][..]),
         ("unused", &[KUBERNETES]),
-        // Others keep these as well: that they hang is no sign.
+        // Other finalizers also keep these: that they are stuck proves nothing.
         ("ours", &[KUBERNETES, OURS]),
         ("another", &[KUBERNETES, "example.com/a"]),
     ] {
@@ -388,7 +385,7 @@ async fn check_says_where_nobody_takes_kubernetes_finalizer_off() {
         found[0].what,
         "1 PVC does not carry kubernetes.io/pvc-protection"
     );
-    // By default Belayer only advises: what an earlier configuration added is told as well.
+    // By default Belayer only advises: finalizers of an earlier configuration are reported as well.
     let found = checked(&world, "", 10).await;
     let told: Vec<&str> = found.iter().map(|one| one.what.as_str()).collect();
     assert_eq!(

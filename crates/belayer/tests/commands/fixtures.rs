@@ -1,5 +1,5 @@
-//! The fixtures of what hangs, as the scenarios play them, on the embedded API server. On a real
-//! one they run by `cargo xtask e2e --provider local stuck`.
+//! The fixtures of stuck objects, which the scenarios use too, on the embedded API server. On a real one run
+//! `cargo xtask e2e --provider local stuck`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use belayer_e2e::providers::Sandbox;
 use belayer_e2e::scenarios;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_fixture_reads_exactly_as_expected() {
+async fn every_fixture_prints_the_expected_text() {
     let options = RunOptions {
         names: vec!["stuck-".to_owned()],
         keep: Keep::Nothing,

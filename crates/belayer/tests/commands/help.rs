@@ -1,4 +1,4 @@
-//! Every command's help as it reads at 80 columns, kept in the docs; completions and manual pages.
+//! The help of every command at 80 columns, which the docs contain; completions and manual pages.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,7 +11,7 @@ use rstest::rstest;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
 
-/// The help of every command that is shown, by how it is called.
+/// The help of every visible command, by its name.
 fn helps(called: Option<&str>) -> Vec<(String, String)> {
     let mut command = manual::command(Cli::command(), called.map(Path::new)).term_width(80);
     command.build();
@@ -34,9 +34,9 @@ fn of(command: &mut Command) -> (String, String) {
     (called, format!("{}\n", lines.join("\n").trim_end()))
 }
 
-/// Whoever changes a flag sees here how it reads: `UPDATE_SNAPSHOTS=1`.
+/// After a change of a flag run this test with `UPDATE_SNAPSHOTS=1`.
 #[test]
-fn the_page_of_the_commands_is_what_they_print() {
+fn the_commands_page_contains_the_help() {
     let mut page = String::from(
         "# Commands\n\nWhat `--help` prints, at 80 columns. Installed as `kubectl-belayer` the program is a plugin of\n\
          kubectl, and all of it is called `kubectl belayer`. This page is generated.\n",
@@ -59,7 +59,7 @@ fn the_page_of_the_commands_is_what_they_print() {
 #[rstest]
 #[case::as_a_program(None, "belayer")]
 #[case::as_a_plugin(Some("/usr/local/bin/kubectl-belayer"), "kubectl belayer")]
-fn every_help_fits_80_columns_and_tells_its_exit_codes(
+fn every_help_fits_80_columns_and_lists_exit_codes(
     #[case] called: Option<&str>,
     #[case] name: &str,
 ) {
@@ -73,7 +73,7 @@ fn every_help_fits_80_columns_and_tells_its_exit_codes(
         }
         let (_, codes) = help
             .split_once("Exit codes:\n")
-            .unwrap_or_else(|| panic!("{command} tells no exit codes"));
+            .unwrap_or_else(|| panic!("{command} has no exit codes"));
         for code in ["  0  ", "  2  "] {
             assert!(codes.contains(code), "{command}: {code}");
         }
@@ -101,7 +101,7 @@ fn run(arguments: &[&str]) -> (Option<i32>, String) {
 #[case("fish", "complete -c belayer")]
 #[case("elvish", "edit:completion:arg-completer[belayer]")]
 #[case("powershell", "Register-ArgumentCompleter")]
-fn completions_know_every_command(#[case] shell: &str, #[case] says: &str) {
+fn completions_contain_every_command(#[case] shell: &str, #[case] says: &str) {
     let (code, script) = run(&["completions", shell]);
     assert_eq!(code, Some(0));
     assert!(script.contains(says), "{script}");

@@ -1,4 +1,4 @@
-//! The commands that only look, the built binary against the embedded API server.
+//! The commands that only read: the built binary against the embedded API server.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

@@ -1,13 +1,13 @@
-//! `stuck` on namespaces that do not go.
+//! `stuck` on namespaces that stay in Terminating.
 
 use belayer_sandbox::{Actor, Gvr, Patch, Subresource};
 use serde_json::json;
 
 use crate::world::World;
 
-/// kube-controller-manager says of any namespace whose pods take long that their deletion failed.
+/// kube-controller-manager reports a failed deletion for any namespace whose pods take long.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_namespace_that_waits_for_its_pods_is_not_refused_anything() {
+async fn a_namespace_that_waits_for_its_pods_is_not_blocked_by_a_webhook() {
     let world = World::new().await;
     let namespace = json!({ "metadata": { "name": "st" } });
     world.create(&Gvr::NAMESPACES, None, namespace);

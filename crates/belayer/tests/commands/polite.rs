@@ -1,4 +1,4 @@
-//! A server that is busy, forbids, or is partly down.
+//! A server that is busy, denies requests, or is partly down.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn a_busy_server_is_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kind_that_cannot_be_listed_is_a_finding() {
+async fn a_kind_that_cannot_be_listed_is_reported() {
     let world = World::new().await;
     let down = Fault::on(lists_of("services")).answer(Answer::service_unavailable());
     let _down = world.sandbox.faults().inject(down);
@@ -42,7 +42,7 @@ async fn a_kind_that_cannot_be_listed_is_a_finding() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_any_right_every_kind_is_named() {
+async fn without_permissions_every_kind_is_reported() {
     let world = World::new().await;
     let no = Fault::on(Match::verb(Verb::List).client(TOOL)).answer(Answer::forbidden("no"));
     let _no = world.sandbox.faults().inject(no);
@@ -58,7 +58,7 @@ async fn without_any_right_every_kind_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_seen_of_a_controller_makes_the_verdict_unknown() {
+async fn an_invisible_controller_makes_the_verdict_unknown() {
     let world = World::new().await;
     world.stuck_config_map("a", "strimzi.io/topic-operator", json!({}));
     let no = Fault::on(lists_of("deployments")).answer(Answer::forbidden("no"));
@@ -71,12 +71,12 @@ async fn what_cannot_be_seen_of_a_controller_makes_the_verdict_unknown() {
         missing.ends_with("deployments, statefulsets and daemonsets: not allowed"),
         "{missing}"
     );
-    // Nothing is suggested that loses anything.
+    // No step is suggested that loses data.
     assert!(!answer.out.contains("--type=json"), "{}", answer.out);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_not_there_is_one_line_and_exit_code_1() {
+async fn an_unreachable_server_is_one_line_and_exit_code_1() {
     let world = World::new().await;
     world.sandbox.faults().cut_off();
     let answer = world.run(&["stuck"]).await;

@@ -1,5 +1,5 @@
-//! L6: servers that cannot be reached, that are silent, that fall silent, that are out of order. No
-//! command waits for one without a word, and each ends.
+//! L6: servers that are unreachable, that do not respond, that stop responding, that return errors. Each command
+//! reports that it waits, and each ends.
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -12,16 +12,16 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 
-/// Which server a command meets.
+/// The behaviour of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Server {
-    /// Nobody listens.
+    /// Refuses connections.
     Refuses,
-    /// It takes connections and says nothing.
+    /// Accepts connections and sends nothing.
     Silent,
-    /// It says what kinds it has, and nothing more.
+    /// Serves discovery, and nothing more.
     FallsSilent,
-    /// It answers 503 to everything.
+    /// Returns 503 to every request.
     OutOfOrder,
 }
 
@@ -39,7 +39,7 @@ impl Server {
         address
     }
 
-    /// HTTP/1.1, as far as the commands speak it.
+    /// A minimal HTTP/1.1 server.
     async fn serve(self, stream: TcpStream) {
         let mut stream = BufReader::new(stream);
         loop {
@@ -51,7 +51,7 @@ impl Server {
             }
             let path = head.split(' ').nth(1).unwrap_or_default();
             let Some((status, body)) = self.answer(path) else {
-                // Until the client has had enough.
+                // Until the client closes the connection.
                 let _ = stream.read_to_end(&mut Vec::new()).await;
                 return;
             };
@@ -89,7 +89,7 @@ struct Said {
     code: Option<i32>,
     err: String,
     took: Duration,
-    /// When the first line came on standard error.
+    /// Time of the first line on standard error.
     first: Duration,
 }
 
@@ -130,15 +130,15 @@ async fn run(server: SocketAddr, arguments: &[&str]) -> Said {
     }
 }
 
-/// What a process may need beyond the times that are documented, on a busy machine.
+/// Time that a process may need beyond the documented limits on a busy machine.
 const SLACK: Duration = Duration::from_secs(8);
 
 #[rstest]
 #[case::refused(Server::Refuses, "Connection refused")]
-#[case::silent(Server::Silent, "no answer")]
+#[case::silent(Server::Silent, "no response")]
 #[case::out_of_order(Server::OutOfOrder, "503")]
 #[tokio::test(flavor = "multi_thread")]
-async fn l6_drain_says_at_once_whom_it_waits_for_and_ends(
+async fn l6_drain_reports_the_server_that_it_waits_for_and_ends(
     #[case] server: Server,
     #[case] cause: &str,
 ) {
@@ -167,7 +167,7 @@ async fn l6_drain_says_at_once_whom_it_waits_for_and_ends(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn l6_drain_ends_when_the_server_falls_silent() {
+async fn l6_drain_ends_when_the_server_stops_responding() {
     let address = Server::FallsSilent.start().await;
     let said = run(address, &["drain", "--timeout=3s"]).await;
     assert_eq!(said.code, Some(1), "{}", said.err);
@@ -179,12 +179,12 @@ async fn l6_drain_ends_when_the_server_falls_silent() {
     );
 }
 
-/// The last line is the error: the address once, and the cause once.
+/// The last line is the error, with the address once and the cause once.
 fn named_once(said: &Said, address: SocketAddr) {
     let last = said.err.lines().last().unwrap_or_default();
     let times = |text: &str| last.matches(text).count();
     assert_eq!(times(&address.to_string()), 1, "{}", said.err);
-    for cause in ["refused", "no answer", "503"] {
+    for cause in ["refused", "no response", "503"] {
         assert!(times(cause) <= 1, "{}", said.err);
     }
     assert!(last.starts_with("error:"), "{}", said.err);
@@ -192,10 +192,10 @@ fn named_once(said: &Said, address: SocketAddr) {
 
 #[rstest]
 #[case::refused(Server::Refuses, "Connection refused", 5)]
-#[case::silent(Server::Silent, "no answer", 10)]
+#[case::silent(Server::Silent, "no response", 10)]
 #[case::out_of_order(Server::OutOfOrder, "503", 5)]
 #[tokio::test(flavor = "multi_thread")]
-async fn l6_commands_that_look_end_with_the_address_and_the_cause(
+async fn l6_reading_commands_end_with_the_address_and_the_cause(
     #[case] server: Server,
     #[case] cause: &str,
     #[case] seconds: u64,

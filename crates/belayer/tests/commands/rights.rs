@@ -1,5 +1,5 @@
-//! What each component says it needs, what the manifests grant, and what `check` says where one
-//! of them is taken away.
+//! The permissions that each component requires, those that the manifests grant, and what `check` reports if one
+//! is removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,10 +15,10 @@ use belayer_sandbox::Sandbox;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-/// Something that a role grants: where, group, resource with its subresource, name, verb.
+/// A grant of a role: namespace, group, resource with subresource, name, verb.
 type Grant = (Place, String, String, Option<String>, String);
 
-/// Rights that the manifests grant and that no part asks for, each with its reason.
+/// Permissions that the manifests grant and that no component requires, each with its reason.
 const AHEAD: &[(&str, &str)] = &[];
 
 fn everything() -> Vec<Part> {
@@ -33,13 +33,13 @@ fn everything() -> Vec<Part> {
     parts(&source, &Controllers::parse(&["*"]).unwrap()).unwrap()
 }
 
-/// What each role of the manifests grants, by kind and name.
+/// The grants of each role of the manifests, by kind and name.
 fn roles() -> BTreeMap<String, BTreeSet<Grant>> {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/manifests");
     let mut roles = BTreeMap::new();
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
-        // The node agent has an account and roles of its own.
+        // The node agent has a ServiceAccount and roles of its own.
         if path.is_dir() {
             continue;
         }
@@ -50,7 +50,7 @@ fn roles() -> BTreeMap<String, BTreeSet<Grant>> {
                 Some("Role") => Place::OwnNamespace,
                 _ => continue,
             };
-            // A role that joins another one is for people, and bound to no account.
+            // An aggregated role is for people, and bound to no ServiceAccount.
             if object["metadata"]["labels"]
                 .to_string()
                 .contains("aggregate-to-")
@@ -115,7 +115,7 @@ fn grant(right: &Right) -> Grant {
     )
 }
 
-/// Roles as RBAC reads them: a grant for all objects is one for each, a ClusterRole one everywhere.
+/// Roles as RBAC evaluates them: a grant for all objects includes each, a ClusterRole every namespace.
 struct Rules(BTreeSet<Grant>);
 
 impl Rules {
@@ -142,7 +142,7 @@ impl Authorizer for Rules {
     }
 }
 
-/// What `check` says is missing, by part: rights alone.
+/// The missing permissions that `check` reports, by component.
 async fn missing(rules: &Rules) -> BTreeSet<(String, String)> {
     let sandbox = Sandbox::builder().build();
     let reader = Reader::new(
@@ -173,7 +173,7 @@ async fn missing(rules: &Rules) -> BTreeSet<(String, String)> {
     missing
 }
 
-/// What is missing by the parts' own lists.
+/// The missing permissions according to the components.
 fn expected(rules: &Rules) -> BTreeSet<(String, String)> {
     let mut expected = BTreeSet::new();
     for part in everything() {
@@ -188,9 +188,9 @@ fn expected(rules: &Rules) -> BTreeSet<(String, String)> {
     expected
 }
 
-/// Both ways: nothing is granted that nobody needs, and nothing needed that is not granted.
+/// Every grant is required, and every requirement is granted.
 #[test]
-fn the_manifests_grant_exactly_what_the_components_say_they_need() {
+fn the_manifests_grant_exactly_what_the_components_require() {
     let roles = roles();
     let mut named = BTreeSet::new();
     for part in everything() {
@@ -240,7 +240,7 @@ async fn with_all_roles_nothing_is_missing() {
 }
 
 #[tokio::test]
-async fn under_each_role_alone_the_rest_is_named() {
+async fn with_a_single_role_the_rest_is_reported() {
     for (role, granted) in roles() {
         let rules = Rules(granted);
         let missing = missing(&rules).await;
@@ -249,9 +249,9 @@ async fn under_each_role_alone_the_rest_is_named() {
     }
 }
 
-/// Roles overlap, so that what one grants may be granted by another as well.
+/// Roles overlap: another role may grant the same permission.
 #[tokio::test]
-async fn without_each_role_what_only_it_grants_is_named() {
+async fn without_a_role_its_exclusive_grants_are_reported() {
     for left_out in roles().into_keys() {
         let rest = roles().into_iter().filter(|(role, _)| *role != left_out);
         let rules = Rules(rest.flat_map(|(_, granted)| granted).collect());
@@ -261,7 +261,7 @@ async fn without_each_role_what_only_it_grants_is_named() {
 }
 
 #[tokio::test]
-async fn a_single_permission_that_is_taken_away_is_named_exactly() {
+async fn a_single_missing_permission_is_reported_exactly() {
     let all: BTreeSet<Grant> = roles().into_values().flatten().collect();
     assert!(all.len() > 25, "the roles were not found");
     for taken in &all {
@@ -269,7 +269,7 @@ async fn a_single_permission_that_is_taken_away_is_named_exactly() {
         rest.remove(taken);
         let rules = Rules(rest);
         let missing = missing(&rules).await;
-        // Exactly this one, for each component that needs it.
+        // Exactly this permission, for each component that requires it.
         let (_, group, resource, name, verb) = taken;
         let dot = if group.is_empty() { "" } else { "." };
         let (resource, sub) = match resource.split_once('/') {
@@ -280,7 +280,7 @@ async fn a_single_permission_that_is_taken_away_is_named_exactly() {
         if let Some(name) = name {
             what = format!("{what} {name}");
         }
-        assert!(!missing.is_empty(), "{what}: nobody needs it");
+        assert!(!missing.is_empty(), "{what}: no component needs it");
         for (part, named) in &missing {
             let named = named.trim_end_matches(" in belayer-system");
             assert_eq!(named, what, "{part}");

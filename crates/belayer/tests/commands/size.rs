@@ -1,4 +1,4 @@
-//! 100,000 objects of 60 kinds: time, requests and memory. By hand, for it takes a while:
+//! 100,000 objects of 60 kinds: time, requests and memory. Run it by hand, because it takes long:
 //! `cargo test --workspace --test stuck -- --ignored --nocapture a_hundred_thousand`.
 
 use std::time::{Duration, Instant};
@@ -65,8 +65,8 @@ async fn a_hundred_thousand_objects_of_sixty_kinds() {
     );
 }
 
-/// So many custom kinds, and objects spread over them, as workloads have them: with labels, an
-/// owner and managed fields.
+/// This many custom kinds, and objects spread over them, like those of workloads: with labels, an owner and
+/// managed fields.
 fn fill(world: &World, kinds: usize, objects: usize) {
     for kind in 0..kinds {
         let (plural, name) = (format!("things{kind}s"), format!("Things{kind}"));

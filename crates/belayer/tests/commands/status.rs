@@ -81,9 +81,9 @@ fn installed(world: &World) {
     );
 }
 
-/// A pod whose workflow goes: the release of its hold is denied, and it is not deleted itself yet.
+/// A pod whose workflow is being deleted: the release of its hold is denied, and the pod itself is not deleted yet.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_that_is_denied_counts_before_the_object_is_deleted() {
+async fn a_denied_release_counts_before_the_object_is_deleted() {
     let world = World::new().await;
     installed(&world);
     namespace(&world, "shop");
@@ -121,7 +121,7 @@ fn held(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_says_what_is_held_what_waits_what_is_denied_and_who_leads() {
+async fn status_shows_held_waiting_and_denied_objects_and_the_leader() {
     let world = World::new().await;
     installed(&world);
     held(&world);
@@ -144,8 +144,8 @@ shop        pod-finalizer   2      1         1        <age> shop/pods/build-1
 Warning: pod-finalizer may not release 1: an Event ReleaseDenied on each says why; `belayer check
   --service-account` names rights that are missing
 
-Not known: whether pod-finalizer keeps holds back: no pod of Belayer could be asked; with --config
-  FILE status counts them by Belayer's configuration
+Not known: whether pod-finalizer keeps holds back: could not query a pod of Belayer; with --config
+  FILE, status counts them by Belayer's configuration
 
 Note: what pod belayer-a counts itself (missed, kept back, gate): its metrics by the API server's
   proxy: not served
@@ -153,7 +153,7 @@ Note: what pod belayer-a counts itself (missed, kept back, gate): its metrics by
     assert_eq!(age, expected);
 }
 
-/// Ages left out.
+/// Removes ages from the text.
 fn regular(text: &str) -> String {
     let words = text.split_inclusive([' ', '\n']).map(|word| {
         let bare = word.trim_end();
@@ -192,7 +192,7 @@ async fn the_data_has_its_documented_form() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_empty_cluster_needs_nobody() {
+async fn an_empty_cluster_needs_no_action() {
     let world = World::new().await;
     let answer = world.run(&["status"]).await;
     assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
@@ -213,7 +213,7 @@ async fn an_empty_cluster_needs_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn holds_and_nobody_to_release_them_need_somebody() {
+async fn holds_without_a_running_belayer_need_action() {
     let world = World::new().await;
     held(&world);
     let answer = world.run(&["status", "-n", "shop"]).await;
@@ -230,7 +230,7 @@ async fn holds_and_nobody_to_release_them_need_somebody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_may_not_be_listed_is_named_and_not_taken_for_nothing() {
+async fn a_kind_that_may_not_be_listed_is_reported() {
     let world = World::new().await;
     let lists = |resource: &str| Match::verb(Verb::List).resource(resource).client(TOOL);
     let no = Fault::on(lists("persistentvolumeclaims")).answer(Answer::forbidden("no"));
@@ -251,7 +251,7 @@ async fn what_may_not_be_listed_is_named_and_not_taken_for_nothing() {
     );
 }
 
-/// A Lease that was renewed so long ago, for 15 s each time.
+/// A Lease that was renewed this long ago, with a duration of 15 s.
 fn renewed(world: &World, seconds_ago: i64) {
     let leases = Gvr::new("coordination.k8s.io", "v1", "leases");
     let at = jiff::Timestamp::now() - jiff::SignedDuration::from_secs(seconds_ago);
@@ -271,7 +271,7 @@ fn renewed(world: &World, seconds_ago: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_has_not_renewed_leads_no_more() {
+async fn an_expired_lease_has_no_leader() {
     let world = World::new().await;
     installed(&world);
     held(&world);
@@ -291,7 +291,7 @@ async fn a_leader_that_has_not_renewed_leads_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_namespace_that_has_waited_longest_comes_first() {
+async fn the_namespace_that_waits_longest_comes_first() {
     let world = World::new().await;
     let kept = json!({ "finalizers": ["belayer.dev/pod-status"] });
     for name in ["a-waits-not", "b-later", "c-first"] {
@@ -319,7 +319,7 @@ async fn the_namespace_that_has_waited_longest_comes_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gate_that_says_draining_is_told() {
+async fn a_draining_gate_is_reported() {
     let world = World::new().await;
     installed(&world);
     let gate =
@@ -345,7 +345,7 @@ async fn a_gate_that_says_draining_is_told() {
     assert!(!answer.out.contains("draining"), "{}", answer.out);
 }
 
-/// T4: the gate of the whole cluster is closed, and nobody reads that other namespaces are not affected.
+/// T4: the gate of the whole cluster is closed, so the text must not claim that other namespaces are not affected.
 #[tokio::test(flavor = "multi_thread")]
 async fn t4_a_backlog_that_closed_the_whole_cluster_is_reported() {
     let world = World::new().await;
@@ -368,12 +368,12 @@ async fn t4_a_backlog_that_closed_the_whole_cluster_is_reported() {
     assert!(warnings.contains("namespace shop"), "{warnings}");
 }
 
-/// A namespace that is not there is no good news; what is said of one is not said of all.
+/// A namespace that does not exist is an error, and the result for one namespace does not claim to cover all.
 #[rstest]
 #[case::status("status")]
 #[case::stuck("stuck")]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_namespace_that_is_not_there_is_an_error(#[case] command: &str) {
+async fn a_missing_namespace_is_an_error(#[case] command: &str) {
     let world = World::new().await;
     held(&world);
     let answer = world.run(&[command, "-n", "shpo"]).await;
@@ -396,7 +396,7 @@ async fn a_namespace_that_is_not_there_is_an_error(#[case] command: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_held_in_a_namespace_is_said_of_that_namespace() {
+async fn the_counts_of_one_namespace_name_it() {
     let world = World::new().await;
     held(&world);
     let answer = world.run(&["status", "-n", "default"]).await;
@@ -415,7 +415,7 @@ async fn what_is_held_in_a_namespace_is_said_of_that_namespace() {
 #[case(&["stuck", "-n", "A"])]
 #[case(&["status", "-n", "-"])]
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_name_of_a_namespace_is_wrong_usage(#[case] arguments: &[&str]) {
+async fn an_invalid_namespace_name_is_wrong_usage(#[case] arguments: &[&str]) {
     let world = World::new().await;
     let answer = world.run(arguments).await;
     assert_eq!(answer.code, 2, "{}{}", answer.out, answer.err);
@@ -426,7 +426,7 @@ async fn what_is_no_name_of_a_namespace_is_wrong_usage(#[case] arguments: &[&str
     );
 }
 
-/// As many held pods as look like a mistake if no profile selects them.
+/// Enough held pods to look like a mistake if no profile selects them.
 fn many_held(world: &World) {
     namespace(world, "shop");
     let labels = json!({ "workflows.argoproj.io/workflow": "build" });
@@ -448,16 +448,13 @@ fn config(text: &str) -> (tempfile::TempDir, String) {
     (dir, file)
 }
 
-/// A4: no pod of Belayer says what it counts, because it runs outside of the cluster or its metrics may not be
+/// A4: no pod of Belayer reports its counts, because it runs outside of the cluster or its metrics may not be
 /// read.
 #[rstest]
 #[case::no_pod_of_it_selected("profiles: [{builtIn: argo, namespaces: {include: [nowhere]}}]", 3)]
 #[case::all_are_selected("profiles: [{builtIn: argo}]", 0)]
 #[tokio::test(flavor = "multi_thread")]
-async fn a4_holds_that_are_kept_back_are_counted_by_the_configuration(
-    #[case] profiles: &str,
-    #[case] code: i32,
-) {
+async fn a4_kept_holds_are_counted_by_the_configuration(#[case] profiles: &str, #[case] code: i32) {
     let world = World::new().await;
     installed(&world);
     many_held(&world);
@@ -469,7 +466,7 @@ async fn a4_holds_that_are_kept_back_are_counted_by_the_configuration(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a4_without_its_configuration_only_an_event_tells_that_holds_are_kept_back() {
+async fn a4_without_the_configuration_an_event_reports_kept_holds() {
     let world = World::new().await;
     installed(&world);
     many_held(&world);
@@ -494,7 +491,7 @@ async fn a4_without_its_configuration_only_an_event_tells_that_holds_are_kept_ba
     assert!(text.contains(says), "{}", answer.out);
 }
 
-/// With a wrong token nothing can be known: a status of zeros would be read as good news.
+/// With a wrong token nothing can be read: a status of zeros would be misleading.
 #[rstest]
 #[case(&["status"])]
 #[case(&["status", "-n", "shop"])]

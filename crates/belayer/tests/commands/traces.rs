@@ -1,4 +1,4 @@
-//! `belayer run` with a collector: a small receiver of OTLP over gRPC, and what it is told.
+//! `belayer run` with a collector: a small OTLP receiver over gRPC, and what it receives.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -25,7 +25,7 @@ use crate::world::World;
 
 const SOON: Duration = Duration::from_secs(120);
 
-/// Everything that was received.
+/// All received spans.
 #[derive(Default)]
 struct Received {
     requests: u64,
@@ -125,7 +125,7 @@ fn attributes(span: &Span) -> BTreeMap<String, String> {
     .collect()
 }
 
-/// A held pod whose owner does not exist: it is released, on evidence.
+/// A held pod whose owner does not exist: it is released by evidence.
 fn orphan(world: &World, name: &str) {
     world.create(
         &Gvr::PODS,
@@ -201,7 +201,7 @@ async fn a_reconcile_is_a_span_and_its_requests_are_its_children() {
     ];
     let belayer = run(&world, &variables);
     until("the pod is released", || is_released(&world, "a")).await;
-    // What was not sent yet is sent at the end.
+    // The remaining spans are sent at the end.
     assert_eq!(ends(belayer).await, Some(0));
     let spans = collector.spans();
     assert_eq!(collector.0.lock().service.as_deref(), Some("belayer"));
@@ -250,7 +250,7 @@ async fn a_reconcile_is_a_span_and_its_requests_are_its_children() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_sampled_is_not_sent() {
+async fn traces_that_are_not_sampled_are_not_sent() {
     let world = World::new().await;
     let collector = Collector::default();
     let address = collector.listen().await;
@@ -265,9 +265,9 @@ async fn what_is_not_sampled_is_not_sent() {
     assert_eq!(collector.0.lock().requests, 0);
 }
 
-/// Spans that nobody takes cost no work, and do not keep the process.
+/// Spans without a collector cost no work, and do not delay the exit.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_that_is_away_stops_nothing() {
+async fn an_unreachable_collector_does_not_stop_belayer() {
     let world = World::new().await;
     let nobody = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -284,7 +284,7 @@ async fn a_collector_that_is_away_stops_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_that_cannot_be_one_is_told_before_anything_is_touched() {
+async fn an_invalid_collector_address_is_reported_at_the_start() {
     let world = World::new().await;
     let mut command = world.command(&["run"]);
     command.env("OTEL_EXPORTER_OTLP_ENDPOINT", "https://collector:4317");

@@ -1,4 +1,4 @@
-//! `stuck` and `explain` on a hold of a kind that the configuration has no rule for (any more).
+//! `stuck` and `explain` on a hold of a kind for which the configuration has no rule (any more).
 
 use belayer_sandbox::{Actor, Gvr};
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::world::World;
 const HOLD: &str = "belayer.dev/workflow-cleanup";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_no_rule_holds_any_more_is_for_drain_to_let_go() {
+async fn holds_without_a_rule_are_left_to_drain() {
     let world = World::new().await;
     let map = json!({ "metadata": { "name": "own", "finalizers": [HOLD] } });
     world.create(&Gvr::CONFIGMAPS, Some("default"), map);

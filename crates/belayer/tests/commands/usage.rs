@@ -46,7 +46,7 @@ async fn the_data_has_its_documented_form() {
         assert_eq!(object[key], value);
     }
     assert!(object["deletionTimestamp"].is_string() && object["ageSeconds"].is_i64());
-    // YAML says the same.
+    // YAML has the same data.
     let yaml = world.run(&["stuck", "-o", "yaml"]).await;
     let read: serde_json::Value = serde_saphyr::from_str(&yaml.out).unwrap();
     assert_eq!(read["groups"][0]["objects"][0]["uid"], object["uid"]);
@@ -60,7 +60,7 @@ async fn the_data_has_its_documented_form() {
 #[case::another_namespace(&["-n", "kube-public"], 0)]
 #[case::all_namespaces(&["-A"], 3)]
 #[tokio::test(flavor = "multi_thread")]
-async fn flags_narrow_what_counts(#[case] flags: &[&str], #[case] code: i32) {
+async fn flags_select_objects(#[case] flags: &[&str], #[case] code: i32) {
     let world = World::new().await;
     world.stuck_config_map("a", "strimzi.io/topic-operator", json!({"app": "x"}));
     let args: Vec<&str> = ["stuck"].iter().chain(flags).copied().collect();
@@ -85,7 +85,7 @@ async fn wrong_usage_is_exit_code_2(#[case] args: &[&str], #[case] says: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_that_is_not_there_is_exit_code_1() {
+async fn a_missing_object_is_exit_code_1() {
     let world = World::new().await;
     let answer = world.run(&["explain", "pod/nobody"]).await;
     assert_eq!(answer.code, 1);
@@ -128,7 +128,7 @@ async fn text_keeps_to_the_width_but_commands_stay_whole() {
     );
 }
 
-/// Installed as a plugin it is called by another name, and says so.
+/// Installed as a kubectl plugin, it prints that name.
 #[tokio::test(flavor = "multi_thread")]
 async fn as_a_plugin_it_is_called_kubectl_belayer() {
     let world = World::new().await;
@@ -155,7 +155,7 @@ async fn as_a_plugin_it_is_called_kubectl_belayer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn watching_prints_again_when_something_changed_and_ends_when_it_is_gone() {
+async fn watch_prints_after_changes_and_ends_after_the_deletion() {
     let world = World::new().await;
     world.stuck_config_map("a", "strimzi.io/topic-operator", json!({}));
     let mut command = world.command(&["explain", "cm/a", "--watch"]);
@@ -163,13 +163,13 @@ async fn watching_prints_again_when_something_changed_and_ends_when_it_is_gone()
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    // It has looked once: what comes now is a change.
+    // The first explanation is printed: what comes now is a change.
     let looked = || world.requests() > 5;
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while !looked() && std::time::Instant::now() < deadline {
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    assert!(looked(), "it did not look");
+    assert!(looked(), "no request was sent");
     let none = belayer_sandbox::Patch::Merge(json!({"metadata": {"finalizers": null}}));
     patch(&world, &none);
     let output = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap())
@@ -178,7 +178,10 @@ async fn watching_prints_again_when_something_changed_and_ends_when_it_is_gone()
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("controller gone"), "{text}");
-    assert!(text.ends_with("configmaps default/a is gone.\n"), "{text}");
+    assert!(
+        text.ends_with("configmaps default/a is deleted.\n"),
+        "{text}"
+    );
     world.wrote_nothing();
 }
 

@@ -39,7 +39,7 @@ impl World {
             .unwrap();
     }
 
-    /// A ConfigMap that is being deleted and that a finalizer keeps.
+    /// A ConfigMap that is being deleted and has a finalizer.
     pub(crate) fn stuck_config_map(&self, name: &str, finalizer: &str, labels: Value) {
         self.create(
             &Gvr::CONFIGMAPS,
@@ -68,7 +68,7 @@ impl World {
         command
     }
 
-    /// Runs the binary to its end, beside the server. It must not have written anything.
+    /// Runs the binary to its end against the server, and asserts that it wrote nothing.
     pub(crate) async fn run(&self, args: &[&str]) -> Answer {
         let mut command = self.command(args);
         let output = tokio::task::spawn_blocking(move || command.output().unwrap())
@@ -86,13 +86,13 @@ impl World {
             verbs
                 .keys()
                 .all(|(verb, resource)| matches!(verb, Verb::Get | Verb::List)
-                    // A create that stores nothing: the question whether something is allowed.
+                    // An access review is a create that stores nothing.
                     || (*verb == Verb::Create && resource.ends_with("accessreviews.authorization.k8s.io"))),
             "{verbs:?}"
         );
     }
 
-    /// How many requests about objects the binary has sent.
+    /// Number of requests about objects that the binary has sent.
     pub(crate) fn requests(&self) -> u64 {
         self.sandbox.recorder().requests_by(TOOL).values().sum()
     }

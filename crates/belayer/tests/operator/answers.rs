@@ -1,4 +1,4 @@
-//! The table of answers: what each one leads to, each by an injected fault.
+//! The effect of each response of the API server, by an injected fault.
 
 use std::time::Duration;
 
@@ -42,10 +42,9 @@ async fn answer_200_releases_with_exactly_one_write() {
     assert_eq!(world.pod_writes().len(), before + 1);
 }
 
-/// What is logged of a hold and its release: the rule by its name, times with their unit, and no text of a
-/// data type.
+/// The log lines of a hold and its release: the rule by name, times with a unit, and no `Debug` output.
 #[tokio::test(start_paused = true)]
-async fn log_lines_of_holds_and_releases_are_in_plain_words() {
+async fn log_lines_of_holds_and_releases_are_plain_text() {
     let log = Log::kept_from(tracing::Level::INFO);
     let world = World::new();
     let _belayer = world.run();
@@ -97,7 +96,7 @@ async fn answer_200_lost_on_a_hold_adds_it_once() {
     assert_eq!(world.applied_pod_writes(), 1);
 }
 
-/// Errors that go by themselves: the release comes, later.
+/// Temporary errors: the release happens later.
 #[rstest]
 #[case::answer_409(Fault::on(patches()).times(3).answer(Answer::conflict()))]
 #[case::answer_409_storm(Fault::on(patches()).times(40).answer(Answer::conflict()))]
@@ -130,7 +129,7 @@ async fn answer_409_is_retried_in_place_five_times() {
     let begun = Instant::now();
     world.consume("a");
     eventually("the release", || world.find("a").is_none()).await;
-    // 2 + 4 + 8 + 16 + 32 ms of jitter at most; a trip through the queue would be counted.
+    // 2 + 4 + 8 + 16 + 32 ms of jitter at most; a retry by the queue would be counted.
     assert!(
         begun.elapsed() < Duration::from_millis(200),
         "{:?}",
@@ -164,7 +163,7 @@ fn settings(profile: &Value) -> Settings {
     config.try_into().unwrap()
 }
 
-/// A pod that is to be deleted once its result was taken.
+/// A pod that is to be deleted once its result was read.
 fn create_for_cleanup(world: &World, strategy: &str) {
     let uid = world.workflow("build");
     let mut object = pod("a", "build", &uid);
@@ -173,11 +172,11 @@ fn create_for_cleanup(world: &World, strategy: &str) {
     world.create(&Gvr::PODS, Some(NAMESPACE), object);
 }
 
-/// What the server asks of one request is waited for, whichever it is.
+/// Every request respects Retry-After.
 #[rstest]
-#[case::the_look_after_a_conflict(Verb::Get, "pods")]
+#[case::the_read_after_a_conflict(Verb::Get, "pods")]
 #[case::the_record_of_an_outcome(Verb::Create, "podoutcomes")]
-#[case::the_deletion_of_a_pod_that_was_let_go(Verb::Delete, "pods")]
+#[case::the_deletion_of_a_released_pod(Verb::Delete, "pods")]
 #[tokio::test(start_paused = true)]
 async fn answer_429_is_waited_out_by_every_request(
     #[case] verb: Verb,
@@ -185,7 +184,7 @@ async fn answer_429_is_waited_out_by_every_request(
 ) {
     let world = World::new();
     world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, outcome::crd());
-    // Recording takes looks of its own.
+    // Recording an outcome needs live reads of its own.
     let capture = verb == Verb::Create;
     let profile = json!({ "builtIn": "argo", "capture": capture, "cleanup": "argo" });
     let _belayer = world.run_with(settings(&profile), Writes::Sent);
@@ -209,7 +208,7 @@ async fn answer_429_is_waited_out_by_every_request(
 #[case::answer_403(Answer::forbidden("a policy says no"))]
 #[case::answer_422(Answer::invalid("a webhook says no"))]
 #[tokio::test(start_paused = true)]
-async fn denied_releases_are_visible_slow_and_hinder_nobody(#[case] answer: Answer) {
+async fn denied_releases_are_reported_and_do_not_delay_others(#[case] answer: Answer) {
     let world = World::new();
     let _belayer = world.run();
     deleted_pod(&world).await;
@@ -226,7 +225,7 @@ async fn denied_releases_are_visible_slow_and_hinder_nobody(#[case] answer: Answ
     eventually("the neighbour's release", || !world.is_held("b")).await;
     assert!(
         begun.elapsed() < Duration::from_secs(1),
-        "the neighbour waited"
+        "another pod waited"
     );
     eventually("an Event", || world.events("ReleaseDenied") == 1).await;
     let_pass(Duration::from_secs(120)).await;
@@ -250,7 +249,7 @@ async fn answer_404_is_done() {
     let world = World::new();
     let _belayer = world.run();
     deleted_pod(&world).await;
-    // The watch stands still, so that Belayer decides on a pod that is gone.
+    // The watch is paused, so that Belayer decides on a deleted pod.
     let paused = world
         .sandbox
         .faults()
@@ -272,7 +271,7 @@ async fn answer_404_is_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_same_named_pod_is_never_hit_by_a_decision_about_its_predecessor() {
+async fn a_decision_about_a_pod_never_affects_a_new_pod_of_its_name() {
     let world = World::new();
     let _belayer = world.run();
     deleted_pod(&world).await;
@@ -281,7 +280,7 @@ async fn a_same_named_pod_is_never_hit_by_a_decision_about_its_predecessor() {
         .sandbox
         .faults()
         .inject(Fault::on(Match::watches().resource("pods")).pause_watches());
-    // Unseen by Belayer: the pod goes, and another one of its name comes, held from its start.
+    // While the watch is paused, the pod is deleted, and another one of its name is created with the hold.
     world.patch(
         &Gvr::PODS,
         "a",
@@ -289,7 +288,7 @@ async fn a_same_named_pod_is_never_hit_by_a_decision_about_its_predecessor() {
     );
     let uid = world.workflow("second");
     world.held_pod("a", "second", &uid);
-    // What Belayer knows of concerns the first pod: its workflow goes.
+    // Belayer's cache has the first pod: its workflow is deleted.
     world.delete(&WORKFLOWS, Some(NAMESPACE), "build");
     let_pass(Duration::from_secs(30)).await;
     assert!(
@@ -318,7 +317,7 @@ async fn answer_410_in_the_watch_is_followed_by_a_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn foreign_finalizers_are_kept_in_order_while_another_writes() {
+async fn foreign_finalizers_keep_their_order_under_concurrent_writes() {
     let world = World::new();
     let _belayer = world.run();
     let uid = world.workflow("build");
@@ -357,7 +356,7 @@ async fn foreign_finalizers_are_kept_in_order_while_another_writes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn our_own_write_is_not_decided_twice_on_a_stale_cache() {
+async fn no_second_decision_on_a_cache_without_belayers_own_write() {
     let world = World::new();
     let _belayer = world.run();
     let uid = world.workflow("build");
@@ -366,7 +365,7 @@ async fn our_own_write_is_not_decided_twice_on_a_stale_cache() {
     let slow = world.sandbox.faults().inject(slow);
     world.pod("a", "build", &uid);
     let_pass(Duration::from_millis(200)).await;
-    // The hold is under way; its event will not be seen.
+    // The write of the hold is in flight; its event is withheld.
     let watches = Match::watches().resource("pods").client(BELAYER);
     let paused = world
         .sandbox
@@ -380,7 +379,7 @@ async fn our_own_write_is_not_decided_twice_on_a_stale_cache() {
     assert_eq!(
         world.pod_writes().len(),
         1,
-        "decided again on a cache without our write"
+        "decided again on a cache without Belayer's own write"
     );
     paused.remove();
     let_pass(Duration::from_secs(60)).await;

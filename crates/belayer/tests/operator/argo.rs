@@ -1,4 +1,4 @@
-//! Pods of Argo Workflows whose end or whose profile is unusual.
+//! Pods of Argo Workflows with an unusual end or profile.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::world::{NAMESPACE, World, eventually, let_pass};
 
-/// Longer than a release takes, and than an Event about a deletion that waits.
+/// Longer than a release takes, and than the delay of an Event about a waiting deletion.
 const A_WHILE: Duration = Duration::from_secs(50);
 
 fn runs() -> Value {
@@ -41,7 +41,7 @@ fn report(world: &World, pod: &str, phase: &str, containers: &[(&str, Value)]) {
     );
 }
 
-/// Deletes a pod that runs on a node, so that its end is the kubelet's to report.
+/// Deletes a pod that runs on a node, so that the kubelet reports its end.
 fn delete(world: &World, pod: &str) {
     let options = DeleteOptions {
         grace_period_seconds: Some(30),
@@ -66,7 +66,7 @@ fn bound(world: &World, name: &str, uid: &str, template: &str) {
     world.create(&Gvr::PODS, Some(NAMESPACE), pod);
 }
 
-/// The messages of a pod's Events about a deletion that waits.
+/// The messages of a pod's Events about a waiting deletion.
 fn waits(world: &World, pod: &str) -> String {
     let events = world
         .cluster()
@@ -119,7 +119,7 @@ async fn a6_a_sidecar_that_failed_before_the_deletion_is_no_result() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a6_a_deletion_that_nobody_watched_is_undecided() {
+async fn a6_an_unwatched_deletion_is_undecided() {
     let world = World::new();
     let uid = world.workflow("build");
     let (recorder, exporter) = Exporter::detached().unwrap();
@@ -132,7 +132,7 @@ async fn a6_a_deletion_that_nobody_watched_is_undecided() {
         let running = [("main", runs()), ("wait", runs()), ("side", runs())];
         report(&world, name, "Running", &running);
     }
-    // It fails, and only then it is deleted.
+    // It fails, and is deleted after that.
     report(
         &world,
         "before",
@@ -175,9 +175,9 @@ async fn a6_a_deletion_that_nobody_watched_is_undecided() {
 }
 
 /// Pod garbage collection marks a pod Failed that is being deleted on a node that is out of service, adds no
-/// condition, and deletes it by force. No kubelet ever reported this one.
+/// condition, and deletes it by force. No kubelet ever wrote a status of this pod.
 #[tokio::test(start_paused = true)]
-async fn a6_a_pod_that_no_kubelet_ever_reported_is_released() {
+async fn a6_a_pod_without_any_kubelet_status_is_released() {
     let world = World::new();
     let uid = world.workflow("build");
     let belayer = world.run();
@@ -210,7 +210,7 @@ async fn a6_a_pod_that_no_kubelet_ever_reported_is_released() {
     );
 }
 
-/// What is said of a pod that may have succeeded are the exit codes in its status.
+/// For a pod that may have succeeded, the exit codes in its status are reported.
 #[tokio::test(start_paused = true)]
 async fn a6_a_possible_success_is_reported_with_its_exit_codes() {
     let world = World::new();
@@ -232,7 +232,7 @@ async fn a6_a_possible_success_is_reported_with_its_exit_codes() {
     assert!(!says.contains("Argo's own"), "it has none: {says}");
 }
 
-/// No consumer of Argo's pods reads records, so a profile that waits for a record to be read cannot release them.
+/// No consumer of Argo's pods reads records, so a profile that waits for a record cannot release them.
 #[tokio::test(start_paused = true)]
 async fn a1_argo_releases_a_pod_that_another_profile_captures() {
     let config = json!({ "profiles": [

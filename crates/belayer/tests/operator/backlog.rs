@@ -1,5 +1,4 @@
-//! Rule L1: thousands of live reads to come stop neither releases, nor holds, nor the live reads of
-//! others.
+//! Rule L1: thousands of pending live reads delay neither releases, nor holds, nor other live reads.
 
 use std::time::Duration;
 
@@ -15,24 +14,24 @@ use tokio_util::sync::CancellationToken;
 
 use crate::world::{BELAYER, NAMESPACE, World, has_hold, let_pass, options, pod, within};
 
-/// Pods whose owners are gone, each of which takes a live read of its own to know.
+/// Pods whose owners do not exist, each of which needs a live read of its own.
 const QUESTIONS: usize = 2_000;
 
-/// The same in a run by hand.
+/// The number in a manual run.
 const MANY_QUESTIONS: usize = 10_000;
 
 /// Live reads in flight at once in a process.
 const IN_FLIGHT: f64 = 64.0;
 
-/// Least parts of the bucket, by rule L1.
+/// Least shares of the token bucket, by rule L1.
 const EVIDENCE: f64 = 0.5;
 const WRITE: f64 = 0.2;
 
-/// Whoever waits has its turn after at most so many requests: a class with a share of 20 % after five. By so
-/// many may the part of a class in any span of time be off.
+/// A class with a share of 20 % gets a token after at most five requests. The measured share of a class may be
+/// off by this number of requests.
 const TURN: f64 = 5.0;
 
-/// Starts Belayer within these bounds.
+/// Starts Belayer with these limits.
 fn run(world: &World, settings: Settings, bounds: Bounds) -> CancellationToken {
     let components = Components::default().with(settings);
     let client = client::in_process(world.sandbox.service(BELAYER));
@@ -47,8 +46,8 @@ fn run(world: &World, settings: Settings, bounds: Bounds) -> CancellationToken {
     stop
 }
 
-/// A pod that has ended, of a workflow that is gone. One that the garbage collector deleted before its end
-/// would be released without a live read.
+/// A pod that has ended, of a workflow that does not exist. A pod that the garbage collector deleted before its
+/// end would be released without a live read.
 fn orphan(world: &World, namespace: &str, name: &str) {
     let mut object = pod(name, name, &format!("gone-{name}"));
     object["metadata"]["namespace"] = json!(namespace);
@@ -58,12 +57,12 @@ fn orphan(world: &World, namespace: &str, name: &str) {
     world.patch_in(&Gvr::PODS, Some(namespace), name, end, Subresource::Status);
 }
 
-/// What Belayer has sent so far, by what it was for. The caches only watch here: who lists asks for the gate.
+/// Requests of Belayer so far, by purpose. The caches only watch here: only the gate is read by lists.
 #[derive(Debug, Clone, Copy)]
 struct Requests {
     evidence: usize,
     holds: usize,
-    /// Notices and any other write. Patches of pods that are no holds are releases, which take no token.
+    /// Events and any other write. Patches of pods that are not holds are releases, which need no token.
     others: usize,
 }
 
@@ -88,35 +87,35 @@ fn requests(world: &World, new: usize) -> Requests {
 }
 
 #[tokio::test(start_paused = true)]
-async fn l1_a_backlog_of_live_reads_stops_nobody() {
-    a_backlog_stops_nobody(QUESTIONS).await;
+async fn l1_a_backlog_of_live_reads_delays_no_other_request() {
+    check_backlog(QUESTIONS).await;
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "takes minutes: the same with five times the questions"]
-async fn l1_a_backlog_of_ten_thousand_live_reads_stops_nobody() {
-    a_backlog_stops_nobody(MANY_QUESTIONS).await;
+#[ignore = "takes minutes: the same with five times the queries"]
+async fn l1_a_backlog_of_ten_thousand_live_reads_delays_no_other_request() {
+    check_backlog(MANY_QUESTIONS).await;
 }
 
-async fn a_backlog_stops_nobody(questions: usize) {
+async fn check_backlog(queries: usize) {
     let bounds = Bounds::default();
     let (qps, burst) = (bounds.qps, f64::from(bounds.burst));
     let settings = Settings {
-        // A backlog of this size is what is measured here.
+        // The test measures a backlog of this size.
         backlog_threshold: usize::MAX,
         ..Settings::default()
     };
-    // A worker's step sends one hold. Its token goes back when the step begins, and the hold is charged
-    // when it is sent: so many may be under way.
+    // A worker's step sends one hold. Its token is returned when the step begins, and the hold is charged when it is
+    // sent: this many may be in flight.
     let debt = settings.workers as f64;
-    // Even if the live reads got the whole bucket there would be some left to ask: two seconds pass before.
-    let seconds = ((questions as f64 - burst) / qps) as usize - 3;
-    // And some left to hold, if holds got all that the live reads may not have.
-    let new = questions / 2;
+    // Even if live reads got the whole bucket, some would remain after two seconds.
+    let seconds = ((queries as f64 - burst) / qps) as usize - 3;
+    // And some holds would remain if holds got all tokens that live reads may not have.
+    let new = queries / 2;
 
     let world = World::new();
     world.create_namespace("quiet");
-    for n in 0..questions {
+    for n in 0..queries {
         orphan(&world, NAMESPACE, &format!("orphan-{n}"));
     }
     let uid = world.workflow("build");
@@ -141,7 +140,7 @@ async fn a_backlog_stops_nobody(questions: usize) {
         .await;
         if n == 5 {
             orphan(&world, "quiet", "alone");
-            // At worst behind all that are in flight, at the rate of live reads.
+            // At worst after all requests in flight, at the rate of live reads.
             let limit = Duration::from_secs_f64((IN_FLIGHT + TURN) / (EVIDENCE * qps));
             within(limit, "one live read beside all of others", || {
                 !holds(&world, "quiet", "alone")
@@ -153,14 +152,14 @@ async fn a_backlog_stops_nobody(questions: usize) {
     let passed = begun.elapsed().as_secs_f64();
     let after = requests(&world, new);
     assert!(
-        after.evidence < questions && after.holds < new,
-        "somebody has to wait all the time: {after:?}"
+        after.evidence < queries && after.holds < new,
+        "some class must wait all the time: {after:?}"
     );
     let evidence = (after.evidence - before.evidence) as f64;
     let writes = (after.holds - before.holds) as f64;
     let all = evidence + writes + (after.others - before.others) as f64;
     let figures = format!("{before:?} {after:?} in {passed} s");
-    // Less than one token was there at the beginning, and less than one is left.
+    // Less than one token at the beginning, and less than one at the end.
     assert!(all >= qps * passed - 1.0, "{figures}");
     assert!(all <= qps * passed + 1.0 + debt, "{figures}");
     assert!(evidence >= EVIDENCE * all - TURN, "{figures}");
@@ -172,7 +171,7 @@ fn holds(world: &World, namespace: &str, name: &str) -> bool {
     pod.is_ok_and(|pod| has_hold(&pod))
 }
 
-/// The only worker has a key that needs a token, and there will be none for a minute.
+/// The only worker has a key that needs a token, and there is none for a minute.
 #[tokio::test(start_paused = true)]
 async fn l1_a_key_without_a_token_frees_its_worker() {
     let world = World::new();
@@ -204,8 +203,8 @@ async fn l1_a_key_without_a_token_frees_its_worker() {
         !world.is_held("done")
     })
     .await;
-    // Those that wait come back with their tokens and lose nothing: a minute each, and whoever else
-    // asks gets a share.
+    // The waiting reads get their tokens and lose nothing: one per minute, and other requests get their
+    // share.
     let_pass(Duration::from_secs(3600)).await;
     assert_eq!(held(), 10);
     stop.cancel();

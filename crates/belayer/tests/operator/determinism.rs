@@ -1,5 +1,5 @@
-//! Two runs of one seed write the same bytes: the API server, its simulated controllers, a workload, faults, and Belayer
-//! with all its components.
+//! Two runs with one seed write the same bytes: the API server, its simulated controllers, a workload, faults, and
+//! Belayer with all its components.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A bit of everything that can go wrong, often.
+/// Every kind of fault, often.
 fn inject_faults(sandbox: &Sandbox) {
     let faults = sandbox.faults();
     let patches = Match::verb(Verb::Patch).client(BELAYER);
@@ -172,9 +172,9 @@ fn different_seeds_differ() {
     assert_eq!(records.len(), 5);
 }
 
-/// The story is worth repeating: Belayer holds, is refused, and releases.
+/// The run covers holds, denials and releases.
 #[tokio::test(start_paused = true)]
-async fn the_story_has_holds_refusals_and_releases() {
+async fn the_run_has_holds_denials_and_releases() {
     let sandbox = story(2).await;
     let mine = WriteFilter::any().by(BELAYER);
     let recorder = sandbox.recorder();

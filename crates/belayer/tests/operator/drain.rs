@@ -1,5 +1,5 @@
-//! `belayer drain` with no controller about, on the embedded API server under paused time: what it
-//! does in which order, what it says, and what it leaves.
+//! `belayer drain` without running controllers, on the embedded API server under paused time: what it does in
+//! which order, what it reports, and which holds stay.
 
 mod reported;
 
@@ -120,7 +120,7 @@ fn mark(world: &World) -> Value {
     own["metadata"]["annotations"]["belayer.dev/drained"].clone()
 }
 
-/// What the admin wrote to objects with holds, in order.
+/// Writes of the admin to objects with holds, in order.
 fn releases(world: &World) -> Vec<String> {
     let writes = world.sandbox.recorder().writes_by(ADMIN);
     let kinds = ["pods", "workflows", "persistentvolumeclaims"];
@@ -133,7 +133,7 @@ fn releases(world: &World) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_go_first_whose_owners_may_wait_and_claims_last_which_they_may_use() {
+async fn pods_are_released_first_and_pvcs_last() {
     let world = installed();
     claim(&world, "a", &[CLAIM_HOLD]);
     let uid = world.workflow("a");
@@ -148,9 +148,9 @@ async fn pods_go_first_whose_owners_may_wait_and_claims_last_which_they_may_use(
     assert_eq!(report.taken.holds[CLAIM_HOLD]["Unused"], 1);
 }
 
-/// T4: somebody goes on adding holds. It ends, names the namespace, and need not wait for it.
+/// T4: a client keeps adding holds. The drain ends, names the namespace, and can ignore it.
 #[tokio::test(start_paused = true)]
-async fn t4_nothing_but_new_holds_ends_it() {
+async fn t4_only_new_holds_end_the_drain() {
     let world = installed();
     map(&world, "old", "belayer.dev/pod-status");
     let hostile = async {
@@ -171,7 +171,10 @@ async fn t4_nothing_but_new_holds_ends_it() {
         let except = drain_except(&world, Writes::Sent, &[NAMESPACE]);
         let report = except.run(&Silent).await.unwrap();
         assert_eq!((report.outcome, report.exit_code), (Outcome::Clean, 0));
-        assert!(report.taken.objects > 0, "what it finds there goes");
+        assert!(
+            report.taken.objects > 0,
+            "holds in that namespace are removed"
+        );
         let told = report
             .notes
             .iter()
@@ -186,7 +189,7 @@ async fn t4_nothing_but_new_holds_ends_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_namespace_may_go_only_when_nothing_is_left() {
+async fn the_namespace_may_be_deleted_only_without_holds() {
     let world = installed();
     claim(&world, "data", &[CLAIM_HOLD]);
     user_of(&world, "data");
@@ -204,14 +207,14 @@ async fn the_namespace_may_go_only_when_nothing_is_left() {
         .await
         .unwrap();
     assert_eq!(mark(&world), "false");
-    // What an admin had turned off is off, and said to be.
+    // A switch that an admin had turned off stays off and is reported.
     let before = json!({ "mode": "normal", "hold": "on", "holdClaims": "off" });
     assert_eq!(gate(&world), before);
     assert_eq!(off, [("holdClaims".to_owned(), "off".to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn policies_of_ours_are_removed_and_given_time_those_of_others_are_named() {
+async fn belayers_policies_are_deleted_and_others_reported() {
     let world = installed();
     let ours = json!({ "app.kubernetes.io/name": "belayer" });
     let ties = |hold: &str| {
@@ -243,7 +246,7 @@ async fn policies_of_ours_are_removed_and_given_time_those_of_others_are_named()
     ];
     assert_eq!(
         removed, order,
-        "the binding first: without it a policy does nothing"
+        "the binding first: without it a policy has no effect"
     );
     assert!(world.cluster().get(&policies(), None, "a-copy").is_ok());
     assert!(
@@ -252,7 +255,7 @@ async fn policies_of_ours_are_removed_and_given_time_those_of_others_are_named()
             .get(&policies(), None, "belayer-anchor")
             .is_ok()
     );
-    let note = "ties a hold of ours and is not labelled";
+    let note = "adds a finalizer of Belayer but is not labelled";
     assert!(
         report.notes.len() == 1
             && report.notes[0].contains("a-copy")
@@ -268,7 +271,7 @@ async fn policies_of_ours_are_removed_and_given_time_those_of_others_are_named()
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_opens_the_gate_meanwhile_is_met() {
+async fn a_gate_that_is_opened_meanwhile_is_closed_again() {
     let world = installed();
     let uid = world.workflow("build");
     world.held_pod("a", "build", &uid);
@@ -287,7 +290,7 @@ async fn whoever_opens_the_gate_meanwhile_is_met() {
     let (report, ()) = tokio::join!(drained(&world), opens);
     assert_eq!(report.outcome, Outcome::Clean);
     assert_eq!(gate(&world)["mode"], "draining");
-    // It counts from then on that nobody adds holds.
+    // The time without new holds counts from then.
     assert!(
         report.seconds >= 2.0 + SETTLE.as_secs_f64(),
         "{}",
@@ -295,7 +298,7 @@ async fn whoever_opens_the_gate_meanwhile_is_met() {
     );
 }
 
-/// Somebody holds it again each time: that is many holds of one object.
+/// Another client adds the hold again each time: many holds of one object.
 #[tokio::test(start_paused = true)]
 async fn an_object_that_is_held_again_is_counted_once() {
     let world = installed();
@@ -327,7 +330,7 @@ async fn an_object_that_is_held_again_is_counted_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_is_named_and_the_others_go() {
+async fn denied_releases_are_reported_and_others_succeed() {
     let world = installed();
     let uid = world.workflow("build");
     for name in ["a", "denied"] {
@@ -347,7 +350,7 @@ async fn what_is_refused_is_named_and_the_others_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_may_not_be_listed_is_no_clean_cluster() {
+async fn a_kind_that_may_not_be_listed_is_not_clean() {
     let world = installed();
     let lists = Match::verb(Verb::List).resource("secrets").client(ADMIN);
     let fault = Fault::on(lists).answer(Answer::forbidden("no"));
@@ -359,7 +362,7 @@ async fn a_kind_that_may_not_be_listed_is_no_clean_cluster() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_of_another_version_is_left_and_told() {
+async fn a_hold_of_another_version_stays_and_is_reported() {
     let world = installed();
     map(&world, "tomorrow", "belayer.dev/of-tomorrow");
     let report = drained(&world).await;
@@ -369,7 +372,7 @@ async fn a_hold_of_another_version_is_left_and_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn claims_that_wait_for_kubernetes_alone_are_counted() {
+async fn pvcs_that_wait_only_for_kubernetes_are_counted() {
     let world = installed();
     claim(&world, "handed-over", &[CLAIM_HOLD, KUBERNETES]);
     claim(&world, "waits", &[KUBERNETES]);
@@ -385,7 +388,7 @@ async fn claims_that_wait_for_kubernetes_alone_are_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_changes_meanwhile_is_read_again_and_what_goes_counts_as_gone() {
+async fn changed_objects_are_read_again_and_deleted_ones_count_as_released() {
     let world = installed();
     let uid = world.workflow("build");
     for name in ["changes", "goes"] {
@@ -411,7 +414,7 @@ async fn what_changes_meanwhile_is_read_again_and_what_goes_counts_as_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_belayer_never_was_everything_is_looked_at_all_the_same() {
+async fn a_cluster_without_belayer_is_checked_completely() {
     let world = World::new();
     let uid = world.workflow("build");
     world.held_pod("a", "build", &uid);

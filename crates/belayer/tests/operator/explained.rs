@@ -1,5 +1,5 @@
-//! What `explain` decides on live looks, for the rows that need more than the pod, its owner and
-//! its namespace.
+//! Decisions of `explain` on live reads, for the rows that need more than the pod, its owner and its
+//! namespace.
 
 use belayer_controller::{Configured as _, Site};
 use belayer_core::client;
@@ -58,7 +58,7 @@ fn ended_pod(world: &World) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_owners_own_status_is_asked_as_the_controller_asks_it() {
+async fn explain_reads_the_workflow_status_like_the_controller() {
     let world = World::new();
     ended_pod(&world);
     let node = json!({ "metadata": { "annotations": { NODE_ID: "build-1" } } });
@@ -78,7 +78,7 @@ async fn the_owners_own_status_is_asked_as_the_controller_asks_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_record_of_the_outcome_is_looked_for() {
+async fn explain_reads_the_outcome_record() {
     let world = World::new();
     world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, crd());
     ended_pod(&world);
@@ -92,7 +92,7 @@ async fn the_record_of_the_outcome_is_looked_for() {
     });
     let outcomes = Gvr::new("belayer.dev", "v1alpha1", "podoutcomes");
     world.create(&outcomes, Some(NAMESPACE), outcome);
-    // Argo reads pods alone.
+    // Argo reads pods only.
     expect(&world, &capturing(), row::KEEP).await;
 
     let batch = json!({ "name": "batch", "selector": { "matchLabels": { "app": "batch" } },

@@ -1,4 +1,4 @@
-//! Dry run, quiet, the backlog gate and the guard against mass release.
+//! Dry run, settled clusters, the backlog gate and the guard against mass release.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ async fn a_settled_cluster_sees_no_write() {
     assert_eq!(after.len(), before, "{}", after.last().unwrap().summary());
 }
 
-/// The gate ConfigMap, as the manifests have it but for these keys.
+/// The gate ConfigMap of the manifests, with these keys changed.
 fn with_gate(world: &World, keys: &Value) {
     world.create_namespace("belayer-system");
     let mut data = json!({ "hold": "on", "mode": "normal" });
@@ -63,7 +63,7 @@ fn with_gate(world: &World, keys: &Value) {
     world.create(&Gvr::CONFIGMAPS, Some("belayer-system"), gate);
 }
 
-/// What a key of the gate ConfigMap says.
+/// The value of a key of the gate ConfigMap.
 fn said(world: &World, key: &str) -> Option<String> {
     let own = Some("belayer-system");
     let gate = world.cluster().get(&Gvr::CONFIGMAPS, own, "belayer-gate");
@@ -74,7 +74,7 @@ fn closed(world: &World) -> bool {
     said(world, "closed.ci").is_some()
 }
 
-/// Held pods that ended and are being deleted, and that nobody consumes.
+/// Held pods that ended and are being deleted, and whose result is not read.
 fn backlog(world: &World, uid: &str, names: impl Iterator<Item = String>) {
     for name in names {
         world.held_pod(&name, "build", uid);
@@ -112,9 +112,9 @@ fn is_held_elsewhere(world: &World, pod: &str) -> bool {
     })
 }
 
-/// T4: a namespace whose deletions wait is closed alone, and never a release is stopped.
+/// T4: only the namespace with the waiting deletions is closed, and no release is stopped.
 #[tokio::test(start_paused = true)]
-async fn t4_a_closed_namespace_stops_its_holds_and_nobody_elses() {
+async fn t4_a_closed_namespace_stops_only_its_own_holds() {
     let world = World::new();
     world.create_namespace("other");
     with_gate(&world, &json!({}));
@@ -136,7 +136,10 @@ async fn t4_a_closed_namespace_stops_its_holds_and_nobody_elses() {
     .await;
     let_pass(Duration::from_secs(60)).await;
     assert!(!world.is_held("late"), "its namespace is closed");
-    eventually("it is told", || world.events("BacklogNamespaceClosed") == 1).await;
+    eventually("it is reported", || {
+        world.events("BacklogNamespaceClosed") == 1
+    })
+    .await;
     for n in 0..7 {
         world.consume(&format!("a-{n}"));
     }
@@ -151,9 +154,9 @@ async fn t4_a_closed_namespace_stops_its_holds_and_nobody_elses() {
     eventually("the policy's key is gone", || !closed(&world)).await;
 }
 
-/// A5: pods that ended and that nobody deletes are no backlog, however many they are.
+/// A5: ended pods that are not being deleted are no backlog, whatever their number.
 #[tokio::test(start_paused = true)]
-async fn a5_ended_pods_that_nobody_deletes_close_nothing() {
+async fn a5_ended_pods_that_are_not_deleted_close_nothing() {
     let world = World::new();
     with_gate(&world, &json!({}));
     let uid = world.workflow("build");
@@ -169,8 +172,8 @@ async fn a5_ended_pods_that_nobody_deletes_close_nothing() {
     assert_eq!(said(&world, "hold").as_deref(), Some("on"));
 }
 
-/// T4: the global gate closes by the sum of shares; what closed and what an admin wrote survive a
-/// restart and a drain.
+/// T4: the gate of the cluster closes by the sum of shares; closed namespaces, whether closed by the backlog or by
+/// an admin, survive a restart and a drain.
 #[tokio::test(start_paused = true)]
 async fn t4_closed_namespaces_survive_a_restart_and_a_drain() {
     let world = World::new();
@@ -217,7 +220,7 @@ async fn t4_closed_namespaces_survive_a_restart_and_a_drain() {
     let_pass(Duration::from_secs(90)).await;
     assert!(
         closed(&world) && !world.is_held("late"),
-        "a restart leaves it"
+        "a restart does not change it"
     );
     for n in 6..9 {
         world.consume(&format!("a-{n}"));
@@ -239,7 +242,7 @@ fn reports(world: &World, reason: &str) -> Vec<String> {
         .collect()
 }
 
-/// T4: what a new leader reports of a gate that it found closed is true: it has fewer pods than closed it.
+/// T4: a new leader that finds the gate closed reports its own numbers: fewer pods than closed the gate.
 #[tokio::test(start_paused = true)]
 async fn t4_a_gate_that_is_closed_already_is_reported_with_true_numbers() {
     let world = World::new();
@@ -266,10 +269,10 @@ async fn t4_a_gate_that_is_closed_already_is_reported_with_true_numbers() {
     assert!(!one.contains("not affected"), "{one}");
 }
 
-/// T4: whoever writes the ConfigMap as a whole while a namespace is closed has opened it for the
-/// policy alone, and not for long.
+/// T4: if another client overwrites the ConfigMap while a namespace is closed, the policy sees it open for a short
+/// time only.
 #[tokio::test(start_paused = true)]
-async fn t4_a_key_that_was_taken_away_comes_back() {
+async fn t4_a_removed_key_is_restored() {
     let world = World::new();
     with_gate(&world, &json!({}));
     let uid = world.workflow("build");
@@ -291,7 +294,7 @@ async fn t4_a_key_that_was_taken_away_comes_back() {
     .await;
 }
 
-/// A4: too many unselected pods keep none that has other evidence, and by that the guard recovers.
+/// A4: too many unselected pods do not keep pods with other evidence, and so the guard recovers.
 #[tokio::test(start_paused = true)]
 async fn a4_unselected_pods_with_evidence_are_released_and_the_guard_recovers() {
     let world = World::new();
@@ -321,9 +324,9 @@ async fn a4_unselected_pods_with_evidence_are_released_and_the_guard_recovers() 
     eventually("20 are few enough: all go", || world.held_pods() == 0).await;
 }
 
-/// T4: pods of one namespace that no profile selects, however many, keep nobody else's.
+/// T4: unselected pods of one namespace, whatever their number, do not keep those of others.
 #[tokio::test(start_paused = true)]
-async fn t4_unselected_pods_of_one_namespace_keep_nobody_elses() {
+async fn t4_unselected_pods_of_one_namespace_do_not_keep_others() {
     let world = World::new();
     world.create_namespace("other");
     let uid = world.workflow("build");
@@ -352,12 +355,12 @@ async fn t4_unselected_pods_of_one_namespace_keep_nobody_elses() {
         strip.clone(),
         Subresource::None,
     );
-    eventually("the other tenant's is let go", || {
+    eventually("the other tenant's pod is released", || {
         !is_held_elsewhere(&world, "theirs")
     })
     .await;
     assert!(world.held_pods() > 100, "those of the burst are kept");
-    // The same when all of it is there from the start.
+    // The same if everything exists from the start.
     belayer.stop().await;
     of_another_tenant(&world, "later");
     let held = json!({ "metadata": { "finalizers": ["belayer.dev/pod-status"] } });
@@ -373,7 +376,7 @@ async fn t4_unselected_pods_of_one_namespace_keep_nobody_elses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mistyped_selector_drops_no_rope() {
+async fn a_mistyped_selector_releases_nothing() {
     let world = World::new();
     let uid = world.workflow("build");
     for n in 0..100 {
@@ -394,7 +397,7 @@ async fn a_mistyped_selector_drops_no_rope() {
         json!({ "metadata": { "labels": { "workflows.argoproj.io/workflow": "build" } } }),
     );
     let _belayer = world.run();
-    eventually("20 are let go", || world.held_pods() == 80).await;
+    eventually("20 are released", || world.held_pods() == 80).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -407,7 +410,7 @@ async fn an_ignored_namespace_is_left_alone() {
     assert!(world.is_held("a"));
     let label = json!({ "metadata": { "labels": { "belayer.dev/ignore": "true" } } });
     world.patch_in(&Gvr::NAMESPACES, None, NAMESPACE, label, Subresource::None);
-    eventually("let go", || !world.is_held("a")).await;
+    eventually("released", || !world.is_held("a")).await;
     world.pod("b", "build", &uid);
     let_pass(Duration::from_secs(60)).await;
     assert!(!world.is_held("b"));
@@ -425,7 +428,7 @@ fn observing() -> Settings {
 }
 
 #[tokio::test(start_paused = true)]
-async fn observing_writes_nothing_and_counts_what_is_lost() {
+async fn observing_writes_nothing_and_counts_losses() {
     let world = World::new();
     let belayer = world.run_with(observing(), Writes::Sent);
     let uid = world.workflow("build");
@@ -450,7 +453,7 @@ async fn observing_writes_nothing_and_counts_what_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_profile_switched_to_observe_leaves_no_rope_behind() {
+async fn a_profile_switched_to_observe_leaves_no_hold() {
     let world = World::new();
     let uid = world.workflow("build");
     world.held_pod("a", "build", &uid);

@@ -1,5 +1,5 @@
-//! Belayer's controllers, whole, on the embedded API server under paused time: what each answer
-//! of the server leads to, what is settled at the start, what limits hold.
+//! All of Belayer's controllers on the embedded API server under paused time: the effect of each response of the
+//! server, the state after the start, the limits.
 #![allow(missing_docs, reason = "tests")]
 #![allow(
     clippy::unwrap_used,

@@ -1,6 +1,7 @@
-//! Every right of every component, taken away alone: the controllers that do not need it work on,
-//! the log names it, and once it is back everything that waited is done.
+//! Every permission of every component, removed one at a time: controllers that do not need it continue, the log
+//! names it, and after it is granted again everything that waited is done.
 //!
+//! The tests of `check` cover that it names each of them.
 //! That `check` names each of them is tested with that command.
 
 use std::future::Future;
@@ -26,23 +27,23 @@ use tokio_util::sync::CancellationToken;
 
 use crate::world::{BELAYER, NAMESPACE, World, options, pod};
 
-/// Longer than anything takes that has all its rights.
+/// Longer than anything takes with all permissions.
 const WORKS_WITHIN: Duration = Duration::from_secs(300);
 
-/// What was refused is tried again within ten minutes, several times in a row.
+/// Longer than several retries of a denied request, which come within ten minutes each.
 const WORKS_AGAIN_WITHIN: Duration = Duration::from_secs(3_600);
 
 const CLAIMS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
 
-/// A cluster with something for each component to do.
+/// A cluster with work for each component.
 struct Stage {
     world: World,
-    /// What the controllers warn of.
+    /// Warnings of the controllers.
     log: Log,
     _time: Simulated,
 }
 
-/// What a component is given to do, and whether it has done it.
+/// Work for a component, and whether it is done.
 type Task<'a> = (&'static str, Pin<Box<dyn Future<Output = ()> + 'a>>);
 
 impl Stage {
@@ -80,7 +81,7 @@ impl Stage {
         Operator::new(options(client), components)
     }
 
-    /// The server refuses this one thing, as RBAC words it.
+    /// Denies this one request with RBAC's message.
     fn refuse(&self, right: &Right) -> Fault {
         let message = refusal(right);
         let requests = Match::verb(verb(right))
@@ -91,9 +92,9 @@ impl Stage {
         Fault::on(requests).answer(Answer::forbidden(message))
     }
 
-    /// Whether the log says these words.
+    /// Whether the log contains this text.
     fn warned(&self, words: &str) -> bool {
-        // A field that is text stands there in quotes.
+        // Text fields are quoted in the log.
         self.log.text().replace("\\\"", "\"").contains(words)
     }
 
@@ -128,12 +129,12 @@ impl Stage {
             ("pod-finalizer", Box::pin(self.a_pod_is_held_and_released())),
             (
                 "workflow-finalizer",
-                Box::pin(self.a_workflow_is_held_and_goes()),
+                Box::pin(self.a_workflow_is_held_and_deleted()),
             ),
-            ("pvc-protection", Box::pin(self.a_claim_is_held_and_goes())),
+            ("pvc-protection", Box::pin(self.a_pvc_is_held_and_deleted())),
             (
                 "pod-recreation",
-                Box::pin(self.a_rejected_pod_comes_again()),
+                Box::pin(self.a_rejected_pod_is_recreated()),
             ),
         ]
     }
@@ -148,18 +149,18 @@ impl Stage {
         self.world.end("step");
         self.world.consume("step");
         until(|| !self.world.is_held("step")).await;
-        // As its annotation asks.
+        // As its annotation requests.
         until(|| !self.exists(&Gvr::PODS, "step")).await;
     }
 
-    async fn a_workflow_is_held_and_goes(&self) {
+    async fn a_workflow_is_held_and_deleted(&self) {
         self.world.workflow("flow");
         until(|| self.has(&WORKFLOWS, "flow", "belayer.dev/workflow-cleanup")).await;
         self.world.delete(&WORKFLOWS, Some(NAMESPACE), "flow");
         until(|| !self.exists(&WORKFLOWS, "flow")).await;
     }
 
-    async fn a_claim_is_held_and_goes(&self) {
+    async fn a_pvc_is_held_and_deleted(&self) {
         let claim = json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": { "name": "data", "namespace": NAMESPACE },
@@ -171,7 +172,7 @@ impl Stage {
         until(|| !self.exists(&CLAIMS, "data")).await;
     }
 
-    async fn a_rejected_pod_comes_again(&self) {
+    async fn a_rejected_pod_is_recreated(&self) {
         let again = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": { "name": "again", "namespace": NAMESPACE,
@@ -194,7 +195,7 @@ impl Stage {
         until(|| !is_held()).await;
     }
 
-    /// Whether an Event says these words.
+    /// Whether an Event contains this text.
     fn told(&self, words: &str) -> bool {
         let all = self
             .world
@@ -220,7 +221,7 @@ fn pod_finalizer() -> Settings {
     config.try_into().unwrap()
 }
 
-/// Each component and what it says it needs.
+/// Each component with its required permissions.
 fn needs() -> Vec<(&'static str, Vec<Right>)> {
     let profiles = pod_finalizer().profiles;
     let mut of_pods = belayer_pod_finalizer::rights::rights(&profiles);
@@ -235,12 +236,12 @@ fn needs() -> Vec<(&'static str, Vec<Right>)> {
     ]
 }
 
-/// One and the same, whatever it is needed for.
+/// Removes duplicates that differ in purpose only.
 fn is_same(one: &Right, other: &Right) -> bool {
     one.to_string() == other.to_string() && one.place == other.place
 }
 
-/// All of them, each once; without namespaces nothing starts at all.
+/// All permissions, each once, without those on namespaces, which everything needs.
 fn each() -> Vec<Right> {
     let ground = rights::ground();
     let mut each: Vec<Right> = Vec::new();
@@ -279,10 +280,10 @@ fn refusal(right: &Right) -> String {
     )
 }
 
-/// What became of one right's absence.
+/// The effect of one missing permission.
 struct Seen {
     right: String,
-    /// How many requests were refused.
+    /// Number of denied requests.
     refused: u64,
     said: bool,
     works: Vec<&'static str>,
@@ -324,7 +325,7 @@ async fn without(right: &Right) -> Seen {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_all_of_them_everything_works() {
+async fn with_all_permissions_everything_works() {
     let stage = Stage::new();
     let stop = CancellationToken::new();
     let running = tokio::spawn(stage.operator().run(stop.clone()));
@@ -336,7 +337,7 @@ async fn with_all_of_them_everything_works() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_one_of_them_the_others_work_and_it_is_named() {
+async fn a_missing_permission_is_reported_and_other_controllers_work() {
     let mut met = 0;
     let mut problems = Vec::new();
     for right in each() {

@@ -1,4 +1,4 @@
-//! The series that exist before anything has happened.
+//! Metric series that exist before any event.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use belayer_pod_finalizer::profile::config::Settings;
 use crate::world::World;
 
 #[tokio::test(start_paused = true)]
-async fn zeros_stand_under_the_labels_that_informers_use() {
+async fn zero_series_have_the_labels_of_informers() {
     let world = World::new();
     let (recorder, exporter) = Exporter::detached().unwrap();
     let _operator = metrics::with_local_recorder(&recorder, || {

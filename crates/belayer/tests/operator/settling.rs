@@ -1,5 +1,5 @@
-//! What happened while Belayer was down, cut off or killed settles after its start, without any
-//! event arriving, and deleting objects go first.
+//! Everything that happened while Belayer was down, disconnected or killed is settled after its start, without any
+//! new event; objects that are being deleted come first.
 
 use std::time::Duration;
 
@@ -98,7 +98,7 @@ async fn deleting_objects_come_first() {
         .iter()
         .filter(|write| write.key.name.starts_with("new"))
         .count();
-    // Workers run side by side: as many holds as there are workers may slip in.
+    // Workers are concurrent: as many holds as there are workers may come earlier.
     assert!(
         holds_before <= 32,
         "{holds_before} holds were added before the last release"
@@ -127,7 +127,7 @@ async fn killed_in_the_middle_of_releasing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn cut_off_from_the_api_server() {
+async fn disconnected_from_the_api_server() {
     let world = World::new();
     let _belayer = world.run();
     let uid = world.workflow("build");
@@ -163,7 +163,7 @@ async fn eight_thousand_pods_behind_one_deleted_owner_cost_one_live_look() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clean_stop_finishes_what_is_in_flight() {
+async fn a_clean_stop_completes_work_in_flight() {
     let world = World::new();
     let uid = world.workflow("build");
     for n in 0..200 {
@@ -181,12 +181,12 @@ async fn a_clean_stop_finishes_what_is_in_flight() {
     assert_eq!(
         world.requests(Verb::Patch, "pods"),
         sent,
-        "no new work was taken"
+        "no new work was accepted"
     );
     assert_eq!(
         u64::try_from(answered).unwrap(),
         sent,
-        "every request in flight was finished"
+        "every request in flight was completed"
     );
     assert!(
         world
@@ -207,7 +207,7 @@ async fn owners_are_matched_by_uid() {
         "build",
         Some(Propagation::Orphan),
     );
-    // The orphaned pod keeps a reference in this test, as one from a backup would.
+    // The orphaned pod keeps its reference in this test, like a pod from a backup.
     eventually("the workflow is gone", || {
         world
             .cluster()
@@ -259,9 +259,9 @@ async fn a_version_that_is_not_served_releases_nothing_and_a_deleted_crd_does() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_seen_alive_before_is_asked_for_again_when_it_goes() {
+async fn an_owner_that_existed_before_is_read_again_when_it_is_deleted() {
     let world = World::new();
-    // The pod is there before the owners are listed, so the owner is asked for and found alive.
+    // The pod exists before the owners are listed, so the owner is read live, and exists.
     let uid = world.workflow("build");
     world.pod("a", "build", &uid);
     let paused = Fault::on(Match::watches().resource("workflows")).pause_watches();

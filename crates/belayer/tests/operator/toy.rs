@@ -1,6 +1,6 @@
-//! A fifth controller, as CONTRIBUTING.md has it: one value, and nothing else in the house knows it.
+//! A fifth controller, as CONTRIBUTING.md describes it: one value, and no other code refers to it.
 //!
-//! It holds ConfigMaps with the label `keep` until somebody writes the annotation `done`.
+//! It holds ConfigMaps with the label `keep` until a client writes the annotation `done`.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -120,7 +120,7 @@ impl Configured for Settings {
 
 struct Keeper;
 
-/// Somebody wrote the annotation: the version of the object that the patch names.
+/// The annotation exists: the version of the object that the patch names.
 #[derive(Debug)]
 struct Done;
 
@@ -174,7 +174,7 @@ impl Component<OwnerMeta> for Keeper {
     }
 }
 
-/// Beside all four, from the watch to the patch: nothing but its own value was added.
+/// With all four others, from the watch to the patch: only its own value was added.
 #[tokio::test(start_paused = true)]
 async fn a_fifth_controller_is_one_value() {
     let world = World::new();
@@ -220,7 +220,7 @@ async fn a_fifth_controller_is_one_value() {
     task.await.unwrap();
 }
 
-/// What a mistyped key says, line and way out, comes with [`Section`].
+/// [`Section`] provides the message, line and correction for a mistyped key.
 #[test]
 fn its_key_is_checked() {
     let section = Section::new("a: 1\nkeeper:\n  worker: 2\n", "keeper");

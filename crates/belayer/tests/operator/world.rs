@@ -49,7 +49,7 @@ impl Running {
     }
 }
 
-/// Belayer with these components, which may ask as often as it likes.
+/// Belayer with these components, and without request limits.
 pub(crate) fn options(client: Client) -> Options {
     Options {
         client,
@@ -96,7 +96,7 @@ impl World {
         self.run_with(Settings::default(), Writes::Sent)
     }
 
-    /// Belayer put together, not running.
+    /// Belayer, not running.
     pub(crate) fn operator(&self, pod_finalizer: Settings, writes: Writes) -> Operator {
         let components = Components::default().with(pod_finalizer);
         let client = client::in_process(self.service());
@@ -134,7 +134,7 @@ impl World {
         );
     }
 
-    /// A workflow; its UID.
+    /// Creates a workflow; returns its UID.
     pub(crate) fn workflow(&self, name: &str) -> String {
         let object = json!({
             "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
@@ -144,12 +144,12 @@ impl World {
         created["metadata"]["uid"].as_str().unwrap().to_owned()
     }
 
-    /// A pod of a workflow, as Argo makes it.
+    /// Creates a pod of a workflow, as Argo does.
     pub(crate) fn pod(&self, name: &str, workflow: &str, uid: &str) -> Value {
         self.create(&Gvr::PODS, Some(NAMESPACE), pod(name, workflow, uid))
     }
 
-    /// The same, with our hold on it already.
+    /// The same, with Belayer's hold.
     pub(crate) fn held_pod(&self, name: &str, workflow: &str, uid: &str) -> Value {
         let mut object = pod(name, workflow, uid);
         object["metadata"]["finalizers"] = json!([POD_STATUS_HOLD]);
@@ -182,7 +182,7 @@ impl World {
             .unwrap();
     }
 
-    /// The consumer takes the pod's result.
+    /// The consumer reads the pod's result.
     pub(crate) fn consume(&self, pod: &str) {
         let label =
             json!({ "metadata": { "labels": { "workflows.argoproj.io/completed": "true" } } });
@@ -240,7 +240,7 @@ impl World {
         self.pods().iter().filter(|pod| has_hold(pod)).count()
     }
 
-    /// Every write of Belayer to pods, refused ones too.
+    /// Every write of Belayer to pods, also denied ones.
     pub(crate) fn pod_writes(&self) -> Vec<Write> {
         let writes = self.sandbox.recorder().writes_by(BELAYER);
         writes
@@ -304,7 +304,7 @@ pub(crate) async fn within(limit: Duration, what: &str, condition: impl Fn() -> 
     }
 }
 
-/// Lets everything that is going to happen in this time happen.
+/// Lets this (paused) time pass.
 pub(crate) async fn let_pass(time: Duration) {
     tokio::time::sleep(time).await;
 }

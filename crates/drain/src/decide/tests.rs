@@ -36,7 +36,7 @@ struct World {
     kind: Resource,
     finalizers: &'static [&'static str],
     selected: Selected,
-    look: Option<Look>,
+    usage: Option<Usage>,
     seen: LogicalTime,
 }
 
@@ -45,28 +45,28 @@ fn object(kind: Resource, finalizers: &'static [&'static str]) -> World {
         kind,
         finalizers,
         selected: Selected::Yes,
-        look: None,
+        usage: None,
         seen: LogicalTime::BEGINNING,
     }
 }
 
 impl World {
-    fn looked(mut self, users: &[&str]) -> Self {
-        self.look = Some(Look::Seen {
+    fn listed(mut self, users: &[&str]) -> Self {
+        self.usage = Some(Usage::Listed {
             users: users.iter().collect(),
             begun: LogicalTime::now(),
         });
         self
     }
 
-    fn looked_too_early(mut self) -> Self {
-        self = self.looked(&[]);
+    fn listed_too_early(mut self) -> Self {
+        self = self.listed(&[]);
         self.seen = LogicalTime::now();
         self
     }
 
-    fn looked_in_vain(mut self) -> Self {
-        self.look = Some(Look::Failed("pods: answers 500".to_owned()));
+    fn list_failed(mut self) -> Self {
+        self.usage = Some(Usage::Unknown("pods: answers 500".to_owned()));
         self
     }
 
@@ -75,7 +75,7 @@ impl World {
         self
     }
 
-    /// What goes and on what evidence, what stays, whether to look.
+    /// Released holds with their evidence, kept holds, and whether to list the pods.
     fn verdict(&self, purpose: &Purpose) -> (Vec<(&'static str, &'static str)>, Vec<String>, bool) {
         let meta = ObjectMeta {
             finalizers: self.finalizers.iter().map(|f| Arc::from(*f)).collect(),
@@ -91,7 +91,7 @@ impl World {
                 meta: &meta,
                 seen: self.seen,
                 selected: &|_| self.selected.clone(),
-                look: self.look.as_ref(),
+                usage: self.usage.as_ref(),
                 recorded: None,
             },
             purpose,
@@ -100,43 +100,43 @@ impl World {
         (
             release.map(|(hold, why)| (*hold, why.name())).collect(),
             verdict.keep.into_iter().map(|kept| kept.hold).collect(),
-            verdict.look == Wanted::Yes,
+            verdict.list_pods == Needed::Yes,
         )
     }
 }
 
 #[rstest]
 #[case::row_1_foreign_finalizers_are_never_touched(object(pods(), &["z/z", "foregroundDeletion", KUBERNETES]), everything(), &[], &[], false)]
-#[case::row_1_kubernetes_hold_is_never_taken_off(object(claims(), &[KUBERNETES]), everything(), &[], &[], false)]
-#[case::row_2_a_hold_of_another_version_is_left_and_told(object(pods(), &["belayer.dev/new"]), everything(), &[], &["belayer.dev/new"], false)]
-#[case::row_2_and_is_none_of_a_smaller_purpose(object(pods(), &["belayer.dev/new"]), unselected(), &[], &[], false)]
-#[case::row_3_what_is_selected_stays(object(pods(), &[POD]), unselected(), &[], &[], false)]
-#[case::row_3_what_is_not_selected_goes(object(pods(), &["z/z", POD]).selected(Selected::No), unselected(), &[(POD, "Unselected")], &[], false)]
-#[case::row_3_unknown_is_not_taken_for_unselected(object(pods(), &[POD]).selected(Selected::Unknown("no".into())), unselected(), &[], &[POD], false)]
-#[case::row_3_a_component_that_is_on_keeps_its_holds(object(pods(), &[POD, WORKFLOW]), off(&[WORKFLOW]), &[(WORKFLOW, "SwitchedOff")], &[], false)]
-#[case::row_4_a_claim_that_kubernetes_protects_is_handed_over(object(claims(), &[KUBERNETES, CLAIM]), everything(), &[(CLAIM, "HandedOver")], &[], false)]
-#[case::row_4_also_where_the_component_is_off(object(claims(), &[CLAIM, KUBERNETES]), off(&[CLAIM]), &[(CLAIM, "HandedOver")], &[], false)]
-#[case::row_4_also_while_it_is_used(object(claims(), &[KUBERNETES, CLAIM]).looked(&["web-0"]), everything(), &[(CLAIM, "HandedOver")], &[], false)]
-#[case::row_5_a_claim_that_only_we_hold_is_looked_at(object(claims(), &[CLAIM]), everything(), &[], &[], true)]
-#[case::row_5_a_look_from_before_is_no_look(object(claims(), &[CLAIM]).looked_too_early(), everything(), &[], &[], true)]
-#[case::row_6_a_claim_in_use_is_left(object(claims(), &[CLAIM]).looked(&["web-0"]), everything(), &[], &[CLAIM], false)]
-#[case::row_6_a_look_that_failed_proves_nothing(object(claims(), &[CLAIM]).looked_in_vain(), everything(), &[], &[CLAIM], false)]
-#[case::row_6_also_where_the_component_is_off(object(claims(), &[CLAIM]).looked(&["web-0"]), off(&[CLAIM]), &[], &[CLAIM], false)]
-#[case::row_7_a_claim_that_nothing_uses_goes(object(claims(), &[CLAIM]).looked(&[]), everything(), &[(CLAIM, "Unused")], &[], false)]
+#[case::row_1_the_finalizer_of_kubernetes_is_never_removed(object(claims(), &[KUBERNETES]), everything(), &[], &[], false)]
+#[case::row_2_a_hold_of_another_version_is_reported(object(pods(), &["belayer.dev/new"]), everything(), &[], &["belayer.dev/new"], false)]
+#[case::row_2_only_if_every_hold_is_removed(object(pods(), &["belayer.dev/new"]), unselected(), &[], &[], false)]
+#[case::row_3_a_selected_object_keeps_its_hold(object(pods(), &[POD]), unselected(), &[], &[], false)]
+#[case::row_3_an_unselected_object_is_released(object(pods(), &["z/z", POD]).selected(Selected::No), unselected(), &[(POD, "Unselected")], &[], false)]
+#[case::row_3_unknown_is_not_unselected(object(pods(), &[POD]).selected(Selected::Unknown("no".into())), unselected(), &[], &[POD], false)]
+#[case::row_3_holds_of_a_running_component_stay(object(pods(), &[POD, WORKFLOW]), off(&[WORKFLOW]), &[(WORKFLOW, "SwitchedOff")], &[], false)]
+#[case::row_4_a_pvc_that_kubernetes_protects_is_handed_over(object(claims(), &[KUBERNETES, CLAIM]), everything(), &[(CLAIM, "HandedOver")], &[], false)]
+#[case::row_4_also_if_the_component_is_off(object(claims(), &[CLAIM, KUBERNETES]), off(&[CLAIM]), &[(CLAIM, "HandedOver")], &[], false)]
+#[case::row_4_also_while_it_is_used(object(claims(), &[KUBERNETES, CLAIM]).listed(&["web-0"]), everything(), &[(CLAIM, "HandedOver")], &[], false)]
+#[case::row_5_the_pods_are_listed_if_only_belayer_protects_a_pvc(object(claims(), &[CLAIM]), everything(), &[], &[], true)]
+#[case::row_5_an_older_list_does_not_count(object(claims(), &[CLAIM]).listed_too_early(), everything(), &[], &[], true)]
+#[case::row_6_a_pvc_in_use_keeps_its_hold(object(claims(), &[CLAIM]).listed(&["web-0"]), everything(), &[], &[CLAIM], false)]
+#[case::row_6_a_failed_list_proves_nothing(object(claims(), &[CLAIM]).list_failed(), everything(), &[], &[CLAIM], false)]
+#[case::row_6_also_if_the_component_is_off(object(claims(), &[CLAIM]).listed(&["web-0"]), off(&[CLAIM]), &[], &[CLAIM], false)]
+#[case::row_7_an_unused_pvc_is_released(object(claims(), &[CLAIM]).listed(&[]), everything(), &[(CLAIM, "Unused")], &[], false)]
 #[case::row_8_pods(object(pods(), &["z/z", POD]), everything(), &[(POD, "Drained")], &[], false)]
 #[case::row_8_several_in_one_patch(object(pods(), &[POD, "z/z", WORKFLOW]), everything(), &[(POD, "Drained"), (WORKFLOW, "Drained")], &[], false)]
-#[case::row_8_a_claims_hold_on_anything_else_keeps_no_data(object(pods(), &[CLAIM]), everything(), &[(CLAIM, "Drained")], &[], false)]
+#[case::row_8_the_hold_of_pvc_protection_on_another_kind(object(pods(), &[CLAIM]), everything(), &[(CLAIM, "Drained")], &[], false)]
 fn table(
     #[case] world: World,
     #[case] purpose: Purpose,
-    #[case] goes: &[(&'static str, &'static str)],
-    #[case] stays: &[&str],
-    #[case] look: bool,
+    #[case] expected_released: &[(&'static str, &'static str)],
+    #[case] expected_kept: &[&str],
+    #[case] expected_list: bool,
 ) {
-    let (released, kept, looks) = world.verdict(&purpose);
-    assert_eq!(released, goes);
-    assert_eq!(kept, stays);
-    assert_eq!(looks, look);
+    let (released, kept, lists) = world.verdict(&purpose);
+    assert_eq!(released, expected_released);
+    assert_eq!(kept, expected_kept);
+    assert_eq!(lists, expected_list);
 }
 
 fn recreated(purpose: &Purpose, recorded: Option<&Recorded>) -> Verdict {
@@ -152,19 +152,22 @@ fn recreated(purpose: &Purpose, recorded: Option<&Recorded>) -> Verdict {
         meta: &meta,
         seen: LogicalTime::BEGINNING,
         selected: &|_| Selected::No,
-        look: None,
+        usage: None,
         recorded,
     };
     decide(&view, purpose)
 }
 
-/// R5: whatever the purpose, a record knows of its pod before the pod loses its hold.
+/// R5: whatever the purpose, a record must name its pod before the pod loses its hold.
 #[rstest]
-fn r5_the_record_of_a_recreated_pod_is_asked_first(
+fn r5_the_record_of_a_recreated_pod_is_read_first(
     #[values(everything(), unselected(), off(&[POD, RECREATION]))] purpose: Purpose,
 ) {
-    let asks = recreated(&purpose, None);
-    assert_eq!((asks.holds(), asks.ask_record), (vec![POD], Wanted::Yes));
+    let unread = recreated(&purpose, None);
+    assert_eq!(
+        (unread.holds(), unread.read_record),
+        (vec![POD], Needed::Yes)
+    );
     let unknown = Recorded::Unknown("answers 500".to_owned());
     let kept = recreated(&purpose, Some(&unknown));
     assert_eq!((kept.holds(), kept.keep.len()), (vec![POD], 1));

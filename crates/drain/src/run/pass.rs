@@ -1,4 +1,4 @@
-//! One pass: a look at everything, and each object that carries a hold dealt with.
+//! One pass: lists every object of every kind and handles each one that has a hold.
 
 use std::collections::BTreeSet;
 
@@ -16,12 +16,12 @@ use crate::findings::Findings;
 use crate::holds::{is_claim, is_pod};
 use crate::passes::Pass;
 use crate::progress::Progress;
-use crate::records::Alone;
+use crate::records::UnbornPod;
 use crate::release::Releaser;
 use crate::report::{Report, Unseen};
 use crate::scan::{Found, Scanned, decoders, each, scan};
 
-/// Releases under way at once; the executor bounds them as well.
+/// Concurrent releases; the executor limits them as well.
 const PARALLEL: usize = 64;
 
 impl Drain {
@@ -66,36 +66,36 @@ impl Drain {
                 let releaser = &releaser;
                 async move {
                     let named = (object.kind.clone(), object.meta.clone());
-                    (named, releaser.let_go(object).await)
+                    (named, releaser.release(object).await)
                 }
             })
             .buffer_unordered(PARALLEL);
-        while let Some(((kind, meta), came)) = done.next().await {
-            found.note((&kind, &meta), came, pass, report);
-            progress.dealt_with();
+        while let Some(((kind, meta), result)) = done.next().await {
+            found.note((&kind, &meta), result, pass, report);
+            progress.handled();
         }
-        // After the pods, which their records name by now.
-        found.note_alone(self.alone().await, pass);
+        // After the pods, so that their records name them by now.
+        found.note_unborn(self.unborn().await, pass);
         found.close(pass);
     }
 
-    /// The pods that exist only in their records, if the purpose includes pod-recreation.
-    async fn alone(&self) -> Vec<Alone> {
-        let mut alone = match &self.purpose {
-            Purpose::Everything(_) => self.records.alone().await,
+    /// Pods that exist only in their records, if the purpose includes pod-recreation.
+    async fn unborn(&self) -> Vec<UnbornPod> {
+        let mut unborn = match &self.purpose {
+            Purpose::Everything(_) => self.records.unborn().await,
             Purpose::SwitchedOff(_, holds) if holds.contains(&POD_RECREATION_HOLD) => {
-                self.records.alone().await
+                self.records.unborn().await
             }
             Purpose::SwitchedOff(..) | Purpose::Unselected(_) => Vec::new(),
         };
-        // No Belayer works on them, or the run waits for nothing.
+        // No Belayer processes the records, or the run does not wait.
         if !matches!(self.purpose, Purpose::Everything(_)) || self.site.is_dry_run() {
-            alone.iter_mut().for_each(|one| one.moves = false);
+            unborn.iter_mut().for_each(|one| one.in_progress = false);
         }
-        alone
+        unborn
     }
 
-    /// The namespaces that are to be left alone; asked for only where selection matters.
+    /// Namespaces that Belayer ignores; read only if the purpose depends on selection.
     async fn ignored_namespaces(&self, found: &mut Findings) -> BTreeSet<String> {
         if !matches!(self.purpose, Purpose::Unselected(_)) {
             return BTreeSet::new();
@@ -115,7 +115,7 @@ impl Drain {
     }
 }
 
-/// Pods first, whose owners may wait for them; claims last, which the pods may be using.
+/// Pods first, because their owners may wait for them; PVCs last, because pods may use them.
 fn order(found: &Found) -> (u8, Resource, String) {
     let rank = match &found.kind {
         kind if is_pod(kind) => 0,

@@ -44,7 +44,7 @@ fn script(dir: &Path, text: &str) -> String {
 }
 
 #[tokio::test]
-async fn placeholders_and_environment_tell_of_the_pod_and_no_shell_reads_them() {
+async fn arguments_and_environment_name_the_pod_without_a_shell() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     let program = script(
@@ -72,7 +72,7 @@ async fn placeholders_and_environment_tell_of_the_pod_and_no_shell_reads_them() 
 }
 
 #[tokio::test]
-async fn a_failure_tells_the_end_of_what_was_written() {
+async fn a_failure_shows_the_end_of_the_output() {
     let error = run(&shell(
         "yes x | head -c 100000; echo >&2 the end; exit 3",
         30,
@@ -89,7 +89,7 @@ async fn a_failure_tells_the_end_of_what_was_written() {
 }
 
 #[tokio::test]
-async fn a_program_that_takes_too_long_is_killed_with_all_that_it_started() {
+async fn a_program_that_times_out_is_killed_with_its_children() {
     let dir = tempfile::tempdir().unwrap();
     let pids = dir.path().join("pids");
     let script = format!(
@@ -104,7 +104,7 @@ async fn a_program_that_takes_too_long_is_killed_with_all_that_it_started() {
 }
 
 #[tokio::test]
-async fn what_a_program_leaves_in_the_background_ends_with_it() {
+async fn background_processes_of_a_program_are_killed() {
     let dir = tempfile::tempdir().unwrap();
     let pids = dir.path().join("pids");
     let script = format!("sleep 1000 & echo $! > {}", pids.display());
@@ -113,7 +113,7 @@ async fn what_a_program_leaves_in_the_background_ends_with_it() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_cancelled_is_asked_first() {
+async fn a_cancelled_program_gets_sigterm_first() {
     let dir = tempfile::tempdir().unwrap();
     let (begun, ended) = (dir.path().join("begun"), dir.path().join("ended"));
     let script = format!(
@@ -131,16 +131,16 @@ async fn a_program_that_is_cancelled_is_asked_first() {
     cancel.cancel();
     let error = running.await.unwrap().unwrap_err();
     assert!(matches!(error, RunError::Cancelled { .. }), "{error}");
-    assert!(ended.exists(), "it was not asked");
+    assert!(ended.exists(), "no SIGTERM");
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_is_told() {
+async fn a_missing_program_is_reported() {
     let command = Command::new("hook", vec!["/nowhere/hook".into()], 5).unwrap();
-    let told = command.check().unwrap_err().to_string();
+    let text = command.check().unwrap_err().to_string();
     assert!(
-        told.contains("/nowhere/hook") && told.contains("No such file"),
-        "{told}"
+        text.contains("/nowhere/hook") && text.contains("No such file"),
+        "{text}"
     );
     let error = run(&command).await.unwrap_err();
     assert!(matches!(error, RunError::Start { .. }), "{error}");
@@ -151,20 +151,16 @@ async fn a_program_that_is_not_there_is_told() {
 #[rstest]
 #[case::nothing(&[], 5, "needs a program")]
 #[case::relative(&["hook"], 5, "absolute path")]
-#[case::the_pod_names_the_program(&["/opt/{podName}"], 5, "absolute path")]
+#[case::a_placeholder_in_the_program(&["/opt/{podName}"], 5, "absolute path")]
 #[case::an_unknown_placeholder(&["/bin/x", "{podIP}"], 5, "the placeholders are {podUID}")]
-#[case::no_time(&["/bin/x"], 0, "not from 1 to 3600")]
-fn what_could_not_be_run_is_refused(
-    #[case] argv: &[&str],
-    #[case] seconds: u64,
-    #[case] says: &str,
-) {
+#[case::no_time(&["/bin/x"], 0, "from 1 to 3600")]
+fn invalid_commands_are_rejected(#[case] argv: &[&str], #[case] seconds: u64, #[case] says: &str) {
     let argv = argv.iter().map(|text| (*text).to_owned()).collect();
     let error = Command::new("hook", argv, seconds).unwrap_err().to_string();
     assert!(error.contains(says), "{error}");
 }
 
-/// Waits until none of these processes is alive; a zombie that nobody has reaped yet is not.
+/// Waits until none of these processes is alive; a zombie is not.
 async fn all_ended(pids: &str) {
     let alive = |pid: &str| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Opening what is below a root, and nothing else.
+//! Opens directories below a root, and no others.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -7,25 +7,25 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxAttributes, Stat
 use rustix::io::Errno;
 use rustix::path::Arg;
 
-/// No step of a path may leave the directory it starts at, by `..`, a symbolic link of any kind, or an
-/// absolute path.
+/// No path component may leave the starting directory: no `..`, no symbolic link of any kind, no absolute
+/// path.
 const BENEATH: ResolveFlags = ResolveFlags::BENEATH
     .union(ResolveFlags::NO_SYMLINKS)
     .union(ResolveFlags::NO_MAGICLINKS);
 
-/// Nor may it enter another mount.
+/// As [`BENEATH`], and no component may be on another mount.
 const SAME_MOUNT: ResolveFlags = BENEATH.union(ResolveFlags::NO_XDEV);
 
-/// A place in the tree, for `*at` calls; it can be on a file system that hangs without harm.
+/// A directory handle for `*at` calls; opening it is safe on a file system that hangs.
 const PLACE: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// A directory whose entries are read.
+/// A directory handle for reading entries.
 const LISTED: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// The kernel retries a look-up that raced with a rename, but not for ever.
+/// Attempts of a path resolution that raced with a rename.
 const TRIES: usize = 8;
 
 fn open<P: Arg + Copy>(
@@ -44,13 +44,13 @@ fn open<P: Arg + Copy>(
     }
 }
 
-/// A root: its whole path must be free of symbolic links.
+/// Opens a root; its path must not contain symbolic links.
 pub(super) fn root(path: &Path) -> Result<OwnedFd, Errno> {
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     open(CWD, path, PLACE, resolve)
 }
 
-/// A directory below `dir` on the same mount, as a place.
+/// Opens a directory below `dir` on the same mount, for `*at` calls.
 pub(super) fn place(dir: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
     if path.as_os_str().is_empty() {
         return open(dir, ".", PLACE, SAME_MOUNT);
@@ -58,7 +58,7 @@ pub(super) fn place(dir: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
     open(dir, path, PLACE, SAME_MOUNT)
 }
 
-/// A directory below `dir`, mounts in between allowed: only to look at mounts.
+/// Opens a directory below `dir`, across mounts: only for inspecting and unmounting mounts.
 pub(super) fn place_across_mounts(dir: impl AsFd, path: &Path) -> Result<OwnedFd, Errno> {
     if path.as_os_str().is_empty() {
         return open(dir, ".", PLACE, BENEATH);
@@ -66,12 +66,12 @@ pub(super) fn place_across_mounts(dir: impl AsFd, path: &Path) -> Result<OwnedFd
     open(dir, path, PLACE, BENEATH)
 }
 
-/// A directory in `dir` on the same mount, to be listed.
+/// Opens a directory in `dir` on the same mount, for reading entries.
 pub(super) fn listed<P: Arg + Copy>(dir: impl AsFd, name: P) -> Result<OwnedFd, Errno> {
     open(dir, name, LISTED, SAME_MOUNT)
 }
 
-/// The mount that a name in `dir` leads into, itself not followed; nothing where the kernel does not say.
+/// The mount that a name in `dir` is on, without following it; `None` if the kernel does not report it.
 pub(super) fn mount_of<P: Arg>(dir: impl AsFd, name: P) -> Option<u64> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::EMPTY_PATH;
     let seen = rustix::fs::statx(dir, name, flags, StatxFlags::MNT_ID).ok()?;

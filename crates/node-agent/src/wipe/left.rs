@@ -1,38 +1,38 @@
-//! What could not be removed, and why.
+//! The files and mounts that a wipe could not remove, and the reasons.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use rustix::io::Errno;
 
-/// How many things are named. There may be millions.
+/// Largest number of paths in a message. Millions of files may be left.
 const NAMED: usize = 6;
 
-/// How much of a name is shown. Names are the pod's: they may be anything.
+/// Largest length of a path in a message. A pod chooses its file names freely.
 const SHOWN: usize = 96;
 
-/// Why something is still there.
+/// Why a path is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
-    /// Something is mounted there, and it is in use.
+    /// A mount that is in use.
     MountBusy,
-    /// Something is mounted there, and this process may not unmount it.
+    /// A mount that the agent may not unmount.
     MountForbidden,
-    /// Something is mounted there. What is behind a mount is never removed.
+    /// A mount. Files behind a mount are never removed.
     Mounted,
     /// The file is immutable or append-only.
     Immutable,
-    /// A symbolic link stands in the path from the root.
+    /// The path from the root contains a symbolic link.
     Symlink,
     /// The file system is mounted read-only.
     ReadOnly,
-    /// Somebody goes on writing.
+    /// Another process keeps writing.
     Written,
-    /// The time was up.
+    /// The deadline passed.
     Time,
-    /// The root itself is not there.
+    /// The root does not exist.
     NoRoot,
-    /// The system says no.
+    /// Another error of the operating system, by code.
     System(i32),
 }
 
@@ -47,7 +47,7 @@ impl Why {
         }
     }
 
-    /// As a metric label.
+    /// Value of a metric label.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::MountBusy => "mount_busy",
@@ -74,8 +74,8 @@ impl fmt::Display for Why {
             Self::Symlink => "leads through a symbolic link",
             Self::ReadOnly => "is read-only",
             Self::Written => "is still written to",
-            Self::Time => "was not reached in time",
-            Self::NoRoot => "is not there: a root must exist",
+            Self::Time => "was not removed before the deadline",
+            Self::NoRoot => "does not exist: a root must exist",
             Self::System(code) => {
                 return write!(f, "cannot be removed: {}", Errno::from_raw_os_error(*code));
             }
@@ -83,7 +83,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// What is left. Bounded, however much that is.
+/// The paths that are left, up to a bounded number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Left {
     named: BTreeMap<String, Why>,
@@ -91,17 +91,17 @@ pub struct Left {
 }
 
 impl Left {
-    /// Whether nothing is.
+    /// Whether nothing is left.
     pub fn is_empty(&self) -> bool {
         self.named.is_empty()
     }
 
-    /// What is named, with why.
+    /// The named paths with their reasons.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Why)> {
         self.named.iter().map(|(path, why)| (path.as_str(), *why))
     }
 
-    /// Why it is left: the reason that matters most.
+    /// The most important reason.
     pub fn why(&self) -> Option<Why> {
         self.named.values().min().copied()
     }
@@ -113,7 +113,7 @@ impl Left {
             return;
         }
         self.more = true;
-        // A mount in use is worth more than the tenth file below it.
+        // A mount in use is more important than one of many files below it.
         let least = self.named.iter().max_by_key(|(_, have)| **have);
         let Some((name, have)) = least.map(|(name, have)| (name.clone(), *have)) else {
             return;
@@ -136,7 +136,7 @@ impl Left {
     }
 }
 
-/// A path that can be printed, cut in the middle if need be.
+/// A printable path, shortened in the middle if it is long.
 fn shown(path: &[u8]) -> String {
     let text: String = String::from_utf8_lossy(path)
         .chars()
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn millions_of_files_make_a_short_message() {
+    fn many_files_make_a_short_message() {
         let mut left = Left::default();
         for number in 0..1_000 {
             left.note(format!("/ws/u/{number}").as_bytes(), Why::Written);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hostile_name_is_printed_harmlessly() {
+    fn control_characters_in_names_are_escaped() {
         let mut left = Left::default();
         left.note(b"/ws/u/\x1b[31m\n\xff", Why::Time);
         let long = [b"/ws/".as_slice(), &[b'x'; 5_000]].concat();

@@ -1,6 +1,6 @@
-//! Wiping: unmounting and removing what a pod left in the directories that the admin's templates give it.
+//! Wiping: unmounts and removes the directories that the configured templates give a pod.
 //!
-//! Nothing but those directories is ever touched, whatever the pod planted in them: see
+//! Nothing outside of these directories is touched, whatever the pod put into them: see
 //! [`Wiper::wipe`].
 
 mod confined;
@@ -31,36 +31,36 @@ pub struct Wiper {
     layout: Layout,
 }
 
-/// What came of one try.
+/// The result of one attempt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wiped {
     /// Files and directories that were removed.
     pub removed: u64,
-    /// What is left; nothing if the wipe is complete.
+    /// The remaining paths; empty if the wipe is complete.
     pub left: Left,
 }
 
 /// A root that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RootError {
-    /// It does not exist.
+    /// The root does not exist.
     #[error("the root {} does not exist", .0.display())]
     Absent(PathBuf),
-    /// A component of its path is a symbolic link.
-    #[error("the root {} leads through a symbolic link: name the real path", .0.display())]
+    /// The path contains a symbolic link.
+    #[error("the root {} contains a symbolic link: use the real path", .0.display())]
     Symlink(PathBuf),
-    /// It is no directory.
+    /// The root is not a directory.
     #[error("the root {} is not a directory", .0.display())]
     NoDirectory(PathBuf),
-    /// The kernel cannot confine look-ups.
-    #[error("this kernel has no openat2: Linux 5.8 or later is needed")]
+    /// The kernel has no `openat2`.
+    #[error("this kernel has no openat2: the node agent requires Linux 5.8 or later")]
     Kernel,
-    /// Anything else.
-    #[error("the root {} cannot be opened: {reason}", path.display())]
+    /// Another error.
+    #[error("cannot open the root {}: {reason}", path.display())]
     System {
         /// The root.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         reason: io::Error,
     },
 }
@@ -82,11 +82,12 @@ impl RootError {
 }
 
 impl Wiper {
-    /// A wiper of these directories.
+    /// Creates a wiper of these directories.
     ///
     /// # Errors
     ///
-    /// When a root does not exist or is not what its path says: a wipe of nothing would count as done.
+    /// If a root is missing, not a directory, or reached by a symbolic link: otherwise a wipe of nothing
+    /// would count as complete.
     pub fn new(layout: Layout) -> Result<Self, RootError> {
         for root in layout.roots() {
             confined::root(root).map_err(|errno| RootError::new(root, errno))?;
@@ -99,15 +100,15 @@ impl Wiper {
         self.layout.places(uid).collect()
     }
 
-    /// One try, until `deadline` at most: unmounts what is mounted at or below the pod's directories,
-    /// deepest first, and removes them. What was removed stays removed, so that the next try goes on
-    /// from there; a wipe of what is already gone is complete.
+    /// One attempt, until `deadline`: unmounts what is mounted at or below the pod's directories, deepest
+    /// first, and removes them. The next attempt continues from there; if nothing exists, the wipe is
+    /// complete.
     ///
-    /// Confined to the root: no symbolic link is followed, no `..`, no mount is entered to remove
-    /// anything, and no path is looked up twice, so that a process that renames, links or mounts at the
-    /// same time gains nothing. Blocks: not to be called on a thread of the runtime.
+    /// Confined to the root: no symbolic link and no `..` is followed, no file on another mount is removed,
+    /// and no path is resolved twice, so a process that renames, links or mounts at the same time has no
+    /// effect. Blocks: do not call it on a thread of the async runtime.
     ///
-    /// Only with the node's own word that nothing of the pod runs (row T1).
+    /// Requires the proof that nothing of the pod runs on the node (rule T1).
     pub fn wipe(&self, pod: &NothingRuns, deadline: Instant) -> Wiped {
         let mut wiped = Wiped::default();
         for place in self.layout.places(pod.uid()) {
@@ -144,7 +145,7 @@ fn try_place(place: &Place, deadline: Instant) -> Result<Wiped, (PathBuf, Why)> 
     let name = CString::new(place.name.as_bytes()).map_err(|_| (path.clone(), Why::System(0)))?;
     let shown = path.display().to_string();
     let removed = remove::remove(&parent, &name, &shown, deadline);
-    // What is still mounted is told with its better reason, and only if it is in the way.
+    // Report mounts, whose reasons are more precise, only if they prevented the removal.
     let mut left = removed.left;
     if !left.is_empty() {
         left.merge(mounted);
@@ -155,7 +156,7 @@ fn try_place(place: &Place, deadline: Instant) -> Result<Wiped, (PathBuf, Why)> 
     })
 }
 
-/// The directory that holds the pod's; nothing if it does not exist, and so neither does the pod's.
+/// Opens the parent of the pod's directory; `None` if it does not exist.
 fn parent_of(root: &OwnedFd, place: &Place) -> Result<Option<OwnedFd>, (PathBuf, Why)> {
     match confined::place(root, &place.parent) {
         Ok(parent) => Ok(Some(parent)),

@@ -1,4 +1,4 @@
-//! What is mounted below a directory, and taking it off.
+//! Finds and unmounts mounts below a directory.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -16,19 +16,19 @@ use super::left::{Left, Why};
 /// The mounts of this process's mount namespace.
 const MOUNTINFO: &str = "/proc/self/mountinfo";
 
-/// One mount, as a line of `mountinfo` tells it.
+/// One mount, from a line of `mountinfo`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mount {
     id: u64,
     parent: u64,
-    /// Where it is mounted.
+    /// The mount point.
     pub(super) point: PathBuf,
-    /// Its peer group: what is mounted or unmounted on one member is on all of them.
+    /// Its peer group: a mount or unmount on one member applies to all.
     group: Option<u64>,
 }
 
 impl Mount {
-    /// `36 35 98:0 /from /to rw,noatime shared:1 master:2 - ext3 /dev/root rw`.
+    /// Parses a line such as `36 35 98:0 /from /to rw,noatime shared:1 master:2 - ext3 /dev/root rw`.
     fn parse(line: &[u8]) -> Option<Self> {
         let mut fields = line.split(|byte| *byte == b' ');
         let number = |field: &[u8]| std::str::from_utf8(field).ok()?.parse().ok();
@@ -48,7 +48,7 @@ impl Mount {
     }
 }
 
-/// Spaces, tabs, new lines and backslashes stand as three octal digits.
+/// Decodes spaces, tabs, newlines and backslashes, which are written as three octal digits.
 fn unescaped(field: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -72,7 +72,7 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// All mounts that this process sees.
+/// All mounts in this process's mount namespace.
 fn table() -> std::io::Result<Vec<Mount>> {
     let text = std::fs::read(MOUNTINFO)?;
     Ok(text
@@ -81,7 +81,7 @@ fn table() -> std::io::Result<Vec<Mount>> {
         .collect())
 }
 
-/// Those at or below `dir`, children before their parents.
+/// The mounts at or below `dir`, children before parents.
 fn below(table: &[Mount], dir: &Path) -> Vec<Mount> {
     let parents: HashMap<u64, u64> = table.iter().map(|m| (m.id, m.parent)).collect();
     let depth = |mount: &Mount| {
@@ -106,9 +106,9 @@ fn below(table: &[Mount], dir: &Path) -> Vec<Mount> {
 }
 
 /// Unmounts everything at or below `dir`, which is below the root `base`. Never lazily: a mount in use
-/// stays, and is told.
+/// stays mounted and is reported.
 ///
-/// Mounts can be stacked and can hide each other, so this goes on for as long as it gets anywhere.
+/// Mounts can be stacked and can hide each other, so this repeats until a pass unmounts nothing.
 pub(super) fn unmount_below(
     base: (&OwnedFd, &Path),
     dir: &Path,
@@ -138,7 +138,7 @@ pub(super) fn unmount_below(
 
 fn unmount(base: (&OwnedFd, &Path), mount: &Mount) -> Result<(), Why> {
     let (parent, name) = located(base, mount).map_err(Why::of)?;
-    // Another mount may have the place by now, or hide it: only the one that was listed is meant.
+    // Unmount only the listed mount: another one may be on top of it by now.
     if confined::mount_of(&parent, name.as_os_str()) != Some(mount.id) {
         return Err(Why::Mounted);
     }
@@ -147,15 +147,15 @@ fn unmount(base: (&OwnedFd, &Path), mount: &Mount) -> Result<(), Why> {
         Ok(()) => Ok(()),
         Err(Errno::BUSY) => Err(Why::MountBusy),
         Err(Errno::PERM) => Err(Why::MountForbidden),
-        // Not a mount any more, or one that came with the mount namespace and is locked.
+        // No longer a mount, or a locked one of the parent mount namespace.
         Err(Errno::INVAL) => Err(Why::Mounted),
         Err(errno) => Err(Why::of(errno)),
     }
 }
 
-/// A bind mount can be a peer of what it was made from, and then what is unmounted below it is unmounted
-/// below its original as well. A mount whose peers are elsewhere is first made to have none. (Peers in
-/// other mount namespaces are not to be seen, and there the same mounts are to go.)
+/// A bind mount can be a peer of its original: unmounting below one then unmounts below the other too.
+/// A mount with peers outside of `dir` is made private first. (Peers in other mount namespaces are not
+/// visible here, and there the same mounts are to be unmounted.)
 fn keep_others_mounted(base: (&OwnedFd, &Path), dir: &Path, mount: &Mount, table: &[Mount]) {
     let Some(parent) = table.iter().find(|other| other.id == mount.parent) else {
         return;
@@ -173,13 +173,13 @@ fn keep_others_mounted(base: (&OwnedFd, &Path), dir: &Path, mount: &Mount, table
     if confined::mount_of(&above, name.as_os_str()) == Some(parent.id) {
         let path = through(&above, &name);
         if let Err(errno) = rustix::mount::mount_change(path, MountPropagationFlags::PRIVATE) {
-            tracing::debug!(point = %parent.point.display(), %errno, "a mount could not be made private");
+            tracing::debug!(point = %parent.point.display(), %errno, "could not make a mount private");
         }
     }
 }
 
-/// The directory that a mount's point is in, held open, and the point's name there. The mount itself is
-/// not held: it would be in use.
+/// The open parent directory of a mount point, and the point's name in it. Opening the mount itself would
+/// keep it in use.
 fn located(base: (&OwnedFd, &Path), mount: &Mount) -> Result<(OwnedFd, OsString), Errno> {
     let (root, path) = base;
     let below = mount.point.strip_prefix(path).map_err(|_| Errno::NOENT)?;
@@ -190,7 +190,7 @@ fn located(base: (&OwnedFd, &Path), mount: &Mount) -> Result<(OwnedFd, OsString)
     Ok((parent, name.to_owned()))
 }
 
-/// A path by way of a held directory: mount calls take no directory.
+/// A path through an open directory, because mount calls accept no directory handle.
 fn through(dir: &OwnedFd, name: &OsString) -> PathBuf {
     let mut path = PathBuf::from(format!("/proc/self/fd/{}", dir.as_raw_fd()));
     path.push(name);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn children_come_before_parents_and_neighbours_not_at_all() {
+    fn children_come_before_parents_and_siblings_are_excluded() {
         let mount = |id, parent, point: &str| Mount {
             id,
             parent,

@@ -1,9 +1,9 @@
-//! Removing a tree that somebody may be changing at the same time.
+//! Removes a tree that other processes may change at the same time.
 //!
-//! Every step names one entry of a directory that is held open, so that no path is ever walked twice:
-//! whoever swaps a directory for a symbolic link, or moves it, changes nothing about what the held
-//! directory is. A tree may be deeper than there are file descriptors: what is too deep is moved up to the
-//! top, inside the tree, and removed from there. Memory is bounded by that depth.
+//! Every step names one entry of a directory that is held open, so no path is resolved twice: replacing a
+//! directory by a symbolic link, or moving it, does not change which directory is open. A tree may be deeper
+//! than the limit of open files: a directory that is too deep is moved to the top of the tree and removed
+//! there. Memory is bounded by that depth.
 
 use std::ffi::{CStr, CString};
 use std::mem::MaybeUninit;
@@ -16,25 +16,25 @@ use rustix::io::Errno;
 use super::confined;
 use super::left::{Left, Why};
 
-/// How many directories are held open at once.
+/// Largest number of open directories.
 const DEEPEST: usize = 24;
 
-/// Bytes of directory entries read at once.
+/// Size of the buffer for directory entries, in bytes.
 const BATCH: usize = 8 << 10;
 
-/// What a directory that was too deep is called at the top, with a number behind it.
+/// Prefix of the name of a directory that was moved to the top, followed by a number.
 const MOVED: &str = ".belayer-wipe-";
 
-/// What came of one removal.
+/// The result of a removal.
 pub(super) struct Removed {
     /// Entries that were removed.
     pub(super) count: u64,
-    /// What is left; nothing if the directory itself is gone.
+    /// The remaining paths; empty if the directory itself was removed.
     pub(super) left: Left,
 }
 
 /// Removes `name` from `parent`, whatever it is, and everything below it on the same mount.
-/// `shown` is its path, for people.
+/// `shown` is its path in messages.
 pub(super) fn remove(parent: &OwnedFd, name: &CStr, shown: &str, deadline: Instant) -> Removed {
     let mut removal = Removal {
         deadline,
@@ -43,7 +43,7 @@ pub(super) fn remove(parent: &OwnedFd, name: &CStr, shown: &str, deadline: Insta
     };
     let mut left = Left::default();
     let mut was_empty = false;
-    // A writer can fill the directory between its last look and its removal.
+    // A writer can add entries between the last read of the directory and its removal.
     loop {
         match unlink(parent.as_fd(), name, Hint::Directory) {
             Unlinked::Done => removal.count += 1,
@@ -61,7 +61,7 @@ pub(super) fn remove(parent: &OwnedFd, name: &CStr, shown: &str, deadline: Insta
                     Err(remains) => left = remains,
                 },
                 Err(Errno::NOENT) => {}
-                // It has just become something else.
+                // It was replaced by a file or a link.
                 Err(Errno::NOTDIR | Errno::LOOP) if !removal.is_late() => continue,
                 Err(errno) => left.note(shown.as_bytes(), refusal(parent, name, errno)),
             },
@@ -83,19 +83,19 @@ struct Removal {
 /// A directory that is being emptied.
 struct Level {
     dir: OwnedFd,
-    /// Its name in the one above it.
+    /// Its name in its parent.
     name: CString,
-    /// Entries that were read and not worked on yet.
+    /// Entries that were read and not processed yet.
     batch: Vec<(CString, Hint)>,
-    /// Whether this pass met any entry.
+    /// Whether this pass read any entry.
     seen: bool,
     /// Whether this pass changed anything.
     changed: bool,
-    /// What this pass could not remove.
+    /// Paths that this pass could not remove.
     left: Left,
 }
 
-/// What a directory entry says that it is. It may be wrong.
+/// The type in a directory entry. It may be outdated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hint {
     Directory,
@@ -104,9 +104,9 @@ enum Hint {
 
 enum Unlinked {
     Done,
-    /// Somebody else was faster.
+    /// It did not exist any more.
     Gone,
-    /// A directory that may have something in it: `NOTEMPTY`, or why it cannot go anyway.
+    /// A directory that may have entries: `NOTEMPTY`, or the reason why it cannot be removed.
     Directory(Errno),
     Refused(Errno),
 }
@@ -144,7 +144,7 @@ impl Level {
         }
     }
 
-    /// Reads the next entries. The kernel keeps the place; a full buffer is always used up.
+    /// Reads the next entries. The kernel keeps the position; a full buffer is always processed.
     fn read(&mut self) -> Result<(), Errno> {
         let mut buffer = [MaybeUninit::uninit(); BATCH];
         let mut entries = RawDir::new(&self.dir, &mut buffer);
@@ -205,7 +205,7 @@ impl Removal {
                     self.leave(&mut levels, shown)?;
                 }
                 Next::EndOfPass if level.seen && level.changed => {
-                    // What was removed may have hidden others from this pass.
+                    // The removals may have hidden other entries from this pass.
                     if let Err(errno) = level.begin_pass() {
                         level.left.note(shown.as_bytes(), Why::of(errno));
                         self.leave(&mut levels, shown)?;
@@ -217,7 +217,7 @@ impl Removal {
         Ok(())
     }
 
-    /// Removes one entry of the last level; a directory to be emptied first comes back.
+    /// Removes one entry of the last level; returns a directory that must be emptied first.
     fn entry(
         &mut self,
         levels: &mut [Level],
@@ -243,7 +243,7 @@ impl Removal {
             },
             Unlinked::Directory(_) => match confined::listed(&level.dir, name.as_c_str()) {
                 Ok(dir) => return Some(Level::new(dir, name)),
-                // It has just gone, or become something else: the next pass will see.
+                // It was removed or replaced: the next pass reads it again.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
                     level.changed = true;
                     return None;
@@ -259,7 +259,7 @@ impl Removal {
         None
     }
 
-    /// The last level is done with: it goes if it is empty.
+    /// Closes the last level, and removes its directory if that is empty.
     fn leave(&mut self, levels: &mut Vec<Level>, shown: &str) -> Result<(), Left> {
         let Some(done) = levels.pop() else {
             return Ok(());
@@ -278,7 +278,7 @@ impl Removal {
                 self.count += 1;
                 above.changed = true;
             }
-            // Filled again, moved, or replaced: the next pass will see.
+            // Not empty any more, moved, or replaced: the next pass reads it again.
             Unlinked::Gone | Unlinked::Directory(Errno::NOTEMPTY) => above.changed = true,
             Unlinked::Directory(errno) | Unlinked::Refused(errno) => {
                 let why = refusal(&above.dir, &done.name, errno);
@@ -288,7 +288,7 @@ impl Removal {
         Ok(())
     }
 
-    /// Moves a directory of the last level to the first.
+    /// Moves a directory from the last level to the first.
     fn move_up(&mut self, levels: &mut [Level], name: &CStr) -> Result<(), Errno> {
         let [top, .., level] = levels else {
             return Err(Errno::LOOP);
@@ -305,7 +305,7 @@ impl Removal {
                     top.seen = true;
                     return Ok(());
                 }
-                // Of a try before this one.
+                // The name is taken by an earlier attempt.
                 Err(Errno::EXIST) if !self.is_late() => {}
                 Err(errno) => return Err(errno),
             }
@@ -324,13 +324,13 @@ fn unlink(dir: rustix::fd::BorrowedFd<'_>, name: &CStr, hint: Hint) -> Unlinked 
             Ok(()) => Unlinked::Done,
             Err(Errno::INTR) => continue,
             Err(Errno::NOENT) => Unlinked::Gone,
-            // The hint was wrong, or is by now.
+            // The type in the entry was wrong or is outdated.
             Err(Errno::ISDIR | Errno::NOTDIR) if flags == first => {
                 flags = flags.symmetric_difference(AtFlags::REMOVEDIR);
                 continue;
             }
             Err(Errno::NOTEMPTY | Errno::EXIST) => Unlinked::Directory(Errno::NOTEMPTY),
-            // It cannot go, but what is in it perhaps can.
+            // The directory cannot be removed, but perhaps its entries can.
             Err(errno @ (Errno::PERM | Errno::ACCESS)) if flags == AtFlags::REMOVEDIR => {
                 Unlinked::Directory(errno)
             }

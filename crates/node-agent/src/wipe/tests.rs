@@ -1,4 +1,4 @@
-//! With real directories, and as root with real mounts.
+//! Tests with real directories, and as root with real mounts.
 
 mod mounted;
 mod races;
@@ -16,7 +16,7 @@ use super::*;
 use world::{OTHER, UID, World, is_root};
 
 #[test]
-fn everything_of_a_pod_goes_and_nothing_of_others() {
+fn all_files_of_a_pod_are_removed_and_no_others() {
     let world = World::new();
     world.fill("a/b/c", 3);
     world.fill("", 2);
@@ -53,11 +53,10 @@ fn all_templates_are_wiped_and_a_missing_parent_is_nothing() {
     assert_eq!(world.wipe().left.to_string(), "");
     assert!(!world.dir().exists());
     assert!(!cache.join("v1").exists());
-    assert!(cache.join("v2").exists(), "not of the template");
+    assert!(cache.join("v2").exists(), "not in the template");
 }
 
-// No link here leads to anything that would be missed: whoever breaks the code to see this fail
-// must not lose a file.
+// No link leads to a file of value: a broken implementation must not destroy anything.
 #[test]
 fn planted_symbolic_links_are_removed_and_never_followed() {
     let world = World::new();
@@ -89,7 +88,7 @@ fn a_link_in_place_of_the_pods_directory_is_removed_itself() {
 }
 
 #[test]
-fn a_link_on_the_way_to_the_pods_directory_stops_the_wipe() {
+fn a_link_above_the_pods_directory_stops_the_wipe() {
     let world = World::with(["{root}/a/{podUID}"]);
     let target = world.victim();
     fs::create_dir_all(target.join(UID).join("x")).unwrap();
@@ -100,7 +99,7 @@ fn a_link_on_the_way_to_the_pods_directory_stops_the_wipe() {
 }
 
 #[test]
-fn a_root_that_is_not_what_it_says_is_refused() {
+fn an_invalid_root_is_rejected() {
     let world = World::new();
     let link = world.temp().join("link");
     symlink(world.root(), &link).unwrap();
@@ -119,7 +118,7 @@ fn a_root_that_is_not_what_it_says_is_refused() {
 }
 
 #[test]
-fn a_root_that_vanished_is_no_complete_wipe() {
+fn a_wipe_without_its_root_is_not_complete() {
     let world = World::new();
     fs::remove_dir_all(world.root()).unwrap();
     let left = world.wipe().left;
@@ -127,7 +126,7 @@ fn a_root_that_vanished_is_no_complete_wipe() {
 }
 
 #[test]
-fn a_hard_link_loses_its_name_and_the_file_nothing() {
+fn removing_a_hard_link_keeps_the_file() {
     let world = World::new();
     let file = world.victim().join("file");
     world.fill("a", 1);
@@ -137,7 +136,7 @@ fn a_hard_link_loses_its_name_and_the_file_nothing() {
 }
 
 #[test]
-fn files_of_every_kind_go_without_being_opened() {
+fn files_of_every_type_are_removed_without_opening_them() {
     let world = World::new();
     world.fill("a", 1);
     let dir = world.dir().join("a");
@@ -162,7 +161,7 @@ fn files_of_every_kind_go_without_being_opened() {
 }
 
 #[test]
-fn a_tree_deeper_than_any_path_goes_with_few_open_files() {
+fn a_tree_deeper_than_any_path_is_removed_with_few_open_files() {
     let world = World::new();
     world.fill("", 1);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
@@ -170,7 +169,7 @@ fn a_tree_deeper_than_any_path_goes_with_few_open_files() {
         rustix::fs::openat(dir, name, flags, Mode::empty()).unwrap()
     };
     let mut at = rustix::fs::open(world.dir(), flags, Mode::empty()).unwrap();
-    // 3,000 levels with names of 20 bytes: the path has 60,000, Linux takes 4,095.
+    // 3,000 levels with names of 20 bytes: the path has 60,000, the limit of Linux is 4,095.
     for level in 0..3_000 {
         let name = format!("{level:020}");
         rustix::fs::mkdirat(&at, &name, Mode::RWXU).unwrap();
@@ -188,7 +187,7 @@ fn a_tree_deeper_than_any_path_goes_with_few_open_files() {
 }
 
 #[test]
-fn ten_thousand_files_in_one_directory_go() {
+fn ten_thousand_files_in_one_directory_are_removed() {
     let world = World::new();
     world.fill("wide", 10_000);
     let wiped = world.wipe();
@@ -197,7 +196,7 @@ fn ten_thousand_files_in_one_directory_go() {
 }
 
 #[test]
-fn time_that_is_up_leaves_the_rest_to_the_next_try() {
+fn the_next_attempt_continues_after_the_deadline() {
     let world = World::new();
     world.fill("a", 5);
     let wiped = world.wiper().wipe(&world.proof(), Instant::now());
@@ -208,7 +207,7 @@ fn time_that_is_up_leaves_the_rest_to_the_next_try() {
 }
 
 #[test]
-fn an_immutable_file_is_told_and_its_neighbours_go() {
+fn an_immutable_file_is_reported_and_others_are_removed() {
     let world = World::new();
     world.fill("a", 3);
     world.fill("b", 3);
@@ -228,7 +227,7 @@ fn an_immutable_file_is_told_and_its_neighbours_go() {
 }
 
 #[test]
-fn an_empty_directory_that_cannot_go_does_not_keep_the_wipe_busy() {
+fn an_immutable_empty_directory_does_not_cause_a_busy_loop() {
     let world = World::new();
     world.fill("a/locked/inner", 0);
     let locked = fs::File::open(world.dir().join("a/locked")).unwrap();
@@ -236,7 +235,7 @@ fn an_empty_directory_that_cannot_go_does_not_keep_the_wipe_busy() {
         eprintln!("skipped: needs root and a file system with attributes");
         return;
     }
-    // Ends long before the deadline, or not at all.
+    // The wipe must end long before this deadline.
     let far = Instant::now() + Duration::from_secs(3_600);
     let wiped = world.wiper().wipe(&world.proof(), far);
     rustix::fs::ioctl_setflags(&locked, IFlags::empty()).unwrap();

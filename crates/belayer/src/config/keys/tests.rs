@@ -26,12 +26,12 @@ fn settings(text: &str) -> Settings {
     Settings::resolve(&arguments(), &source, &Sources::default()).unwrap()
 }
 
-/// Keys that hold a map of anything, which cannot be asked for what they know.
+/// Keys with arbitrary maps, whose keys are not checked.
 fn is_free(path: &str) -> bool {
     all().any(|key| key.path == path && key.takes.contains(':'))
 }
 
-/// A document with `value` at the place that a path without indexes names.
+/// A document with `value` at a path without indexes.
 fn nested(path: &str, value: Value) -> Value {
     path.rsplit('.')
         .filter(|part| !part.is_empty())
@@ -41,7 +41,7 @@ fn nested(path: &str, value: Value) -> Value {
         })
 }
 
-/// The keys that the code knows at a place, as it tells somebody who mistypes one there.
+/// The keys that the code accepts at a path, from the error for an unknown key.
 fn known_to_the_code(prefix: &str) -> BTreeSet<String> {
     const NOBODY_MEANS_THIS: &str = "qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq";
     let document = nested(prefix, json!({ NOBODY_MEANS_THIS: 1 }));
@@ -76,7 +76,7 @@ fn every_key_of_the_code_is_in_the_table_and_no_other() {
         let in_the_table: BTreeSet<String> = all().filter_map(|key| below(key.path)).collect();
         assert_eq!(known_to_the_code(prefix), in_the_table, "under {prefix:?}");
     }
-    // A key that takes no map of anything and no list is a leaf: it has nothing below it.
+    // A key without arbitrary map or list is a leaf: it has no keys below it.
     for key in all().filter(|key| is_free(key.path)) {
         assert!(!prefixes.contains(key.path), "{}", key.path);
     }
@@ -111,10 +111,10 @@ fn every_flag_in_the_table_exists() {
     }
 }
 
-/// Whoever changes a key sees here that the page is to be written anew:
+/// After a change of a key, regenerate the page:
 /// `UPDATE_SNAPSHOTS=1 cargo test --workspace --lib -- the_page_of_the_configuration`.
 #[test]
-fn the_page_of_the_configuration_is_what_the_table_says() {
+fn the_page_of_the_configuration_matches_the_table() {
     const BEGIN: &str = "<!-- keys: made of the table in the code -->\n";
     const END: &str = "<!-- end of keys -->\n";
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
@@ -127,7 +127,7 @@ fn the_page_of_the_configuration_is_what_the_table_says() {
     } else {
         assert!(
             page == wanted,
-            "docs/configuration.md is not what the table says"
+            "docs/configuration.md differs from the table"
         );
     }
 }

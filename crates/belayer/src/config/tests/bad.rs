@@ -1,5 +1,5 @@
-//! What is wrong in files and flags, and the line that says so: `bad.txt` beside this file. Each
-//! error is one line or two, names where it is, and says what to do.
+//! Invalid files and flags with their error messages: `bad.txt` in this directory. Each error has one or two
+//! lines, names its location, and tells how to correct it.
 //!
 //! `UPDATE_SNAPSHOTS=1 cargo test --workspace --lib -- bad_configuration` writes it anew.
 

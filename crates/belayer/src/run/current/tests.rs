@@ -1,4 +1,4 @@
-//! What `/livez` and `/readyz` answer about controllers and an election that hang.
+//! `/livez` and `/readyz` with stuck controllers and a stuck leader election.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -25,7 +25,7 @@ const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// A server that never answers.
+/// A server that never responds.
 fn silent() -> kube::Client {
     client::in_process(tower::service_fn(
         |_: http::Request<kube::client::Body>| async {
@@ -55,14 +55,14 @@ fn informer_of_pods() -> (Informer<Pod>, Seen) {
 
 fn current(elector: Option<ElectorHealth>, vitals: Vitals) -> Arc<Current> {
     let current = Current::new(elector);
-    current.becomes(Parts {
+    current.set(Parts {
         vitals: Arc::new(vitals),
         holds: Arc::new(|| Value::Null),
     });
     Arc::new(current)
 }
 
-/// Status and body of the answer.
+/// Status and body of the response.
 async fn ask(current: &Arc<Current>, path: &str) -> (u16, String) {
     let (_, exporter) = Exporter::detached().unwrap();
     let routes = public_routes(Arc::<Current>::clone(current), Arc::new(exporter));
@@ -82,18 +82,18 @@ fn ok() -> (u16, String) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_elector_that_hangs_is_named() {
+async fn a_stuck_elector_is_named() {
     let elector = elector();
     let current = current(Some(elector.health()), Vitals::default());
     assert_eq!(ask(&current, "/livez").await, ok());
-    // Nothing runs it: no round of it ever ends.
+    // Its task does not run: no round ends.
     tokio::time::sleep(seconds(76)).await;
     assert_eq!(ask(&current, "/livez").await, wedged("leader election"));
     assert_eq!(ask(&current, "/readyz").await, ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_elector_whose_server_is_silent_does_not_hang() {
+async fn an_elector_without_a_responding_server_is_not_stuck() {
     let elector = elector();
     let current = current(Some(elector.health()), Vitals::default());
     let stop = CancellationToken::new();
@@ -107,7 +107,7 @@ async fn an_elector_whose_server_is_silent_does_not_hang() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_hangs_is_named_by_its_queue() {
+async fn a_stuck_worker_is_named_by_its_queue() {
     let (busy, idle) = (WorkQueue::new("pods"), WorkQueue::new("claims"));
     let mut vitals = Vitals::default();
     vitals.workers("pods", busy.clone()).are_ready();
@@ -124,9 +124,9 @@ async fn a_worker_that_hangs_is_named_by_its_queue() {
     assert_eq!(ask(&current, "/livez").await, ok());
 }
 
-/// An informer is never to end before its process: whoever waits for its store would wait for ever.
+/// An informer must not end before its process: waiting for its store would never end.
 #[tokio::test(start_paused = true)]
-async fn an_informer_that_has_ended_is_named() {
+async fn a_stopped_informer_is_named() {
     let (informer, seen) = informer_of_pods();
     let mut vitals = Vitals::default();
     vitals.informer(seen, Needed::Yes);
@@ -143,7 +143,7 @@ async fn an_informer_that_has_ended_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_that_hangs_is_named() {
+async fn everything_stuck_is_named() {
     let elector = elector();
     let (informer, seen) = informer_of_pods();
     let mut vitals = Vitals::default();

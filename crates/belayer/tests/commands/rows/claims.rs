@@ -1,4 +1,4 @@
-//! Claims, by the table of pvc-protection.
+//! PVCs, by the table of pvc-protection.
 
 use belayer_pvc_protection::row;
 
@@ -86,9 +86,9 @@ async fn claims_of_pvc_protection(#[context] case: Context, #[case] expected: Ex
         .await;
 }
 
-/// Row 1 is about a claim that is not there: there is nothing to explain.
+/// Row 1 is about a PVC that does not exist: there is nothing to explain.
 #[tokio::test(flavor = "multi_thread")]
-async fn row_01_a_claim_that_is_not_there_is_an_error() {
+async fn row_01_a_missing_pvc_is_an_error() {
     let stage = Stage::new().await;
     let answer = stage
         .world

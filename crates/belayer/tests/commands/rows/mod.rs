@@ -1,8 +1,7 @@
-//! `explain` on an object at each row of every decision table, while Belayer is down and while it
-//! is up: the rule, what is done, the evidence or what is missing, and what comes next.
+//! `explain` on an object for each row of every decision table, with Belayer down and up: the rule, the action,
+//! the evidence or what is missing, and the next step.
 //!
-//! Each case is named after its row, and a row without a case fails here: none of them is beyond
-//! what `explain` can see.
+//! Each case is named after its row. A row without a case fails here: `explain` covers every row.
 
 mod claims;
 mod pods;
@@ -22,20 +21,20 @@ const WORKFLOW: &str = "workflows.argoproj.io/workflow";
 
 const AT_ONCE: &str = "a running Belayer releases the hold at once";
 
-/// What is expected of the component's word.
+/// The expected statement of a component.
 struct Expected {
     component: &'static str,
     row: Row,
     action: &'static str,
     evidence: Option<&'static str>,
-    /// Words in what is missing; `None` if nothing is.
+    /// Text of what is missing; `None` if nothing is.
     missing: Option<&'static str>,
-    /// Words in what comes next.
+    /// Text of the next step.
     next: &'static str,
 }
 
 impl Expected {
-    /// Without evidence, and with nothing missing.
+    /// Without evidence, and nothing missing.
     const fn of(
         component: &'static str,
         row: Row,
@@ -66,14 +65,14 @@ impl Expected {
         }
     }
 
-    /// That the case bears the name of the row that it shows.
+    /// Asserts that the case has the name of its row.
     fn is_named(&self, case: &Context) {
         let name = case.description.unwrap_or(case.name);
         let row = format!("row_{:02}_", self.row.number);
         assert!(name.starts_with(&row), "{name} shows {}", self.row);
     }
 
-    /// What the component said, if it is this.
+    /// The statement of the component, if it is this one.
     fn check<'a>(&self, explanation: &'a Value) -> &'a Value {
         let said = explanation["belayer"].as_array().unwrap();
         let said = said
@@ -99,7 +98,7 @@ impl Expected {
     }
 }
 
-/// Whether anybody is there to follow the rule.
+/// Whether Belayer runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Life {
     Down,
@@ -107,8 +106,8 @@ enum Life {
 }
 
 impl Life {
-    /// What keeps the object: with its evidence there, and nobody to act on it, that is the absence
-    /// of Belayer; where something is missing, it is the hold, whoever is there.
+    /// What keeps the object: if the evidence exists and Belayer is down, its absence; if something is missing, the
+    /// hold.
     fn check(self, said: &Value, explanation: &Value) {
         let groups = explanation["groups"].as_array().unwrap();
         let Some(group) = groups
@@ -137,7 +136,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// A cluster with the kinds that Belayer cares for, some namespaces, and a Belayer that is down.
+    /// A cluster with the kinds that Belayer uses, some namespaces, and a Belayer that is down.
     async fn new() -> Self {
         let stage = Self {
             world: World::new().await,
@@ -181,7 +180,7 @@ impl Stage {
         stage
     }
 
-    /// Makes an object, its status too; its UID.
+    /// Creates an object with its status; returns its UID.
     fn create(&self, gvr: &Gvr, namespace: &str, object: Value) -> String {
         let status = object.get("status").cloned();
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
@@ -260,7 +259,7 @@ impl Stage {
         format!("--config={}", path.display())
     }
 
-    /// Asks while Belayer is down and while it is up.
+    /// Explains while Belayer is down and while it is up.
     async fn explain(&self, arguments: &[&str], expected: &Expected) {
         for life in [Life::Down, Life::Up] {
             let ready = json!({ "readyReplicas": u8::from(life == Life::Up) });
@@ -305,7 +304,7 @@ fn of(workflow: &str, more: Value) -> Value {
     metadata
 }
 
-/// The rows that the cases of a file are named after.
+/// The rows in the case names of a file.
 fn shown(source: &str) -> BTreeSet<u8> {
     let named = source.split("row_").skip(1);
     named
@@ -328,11 +327,11 @@ fn every_row_has_a_case(#[case] rows: &[Row], #[case] source: &str) {
     assert_eq!(hidden, Vec::<String>::new(), "not explained by any case");
 }
 
-/// With its evidence there, what keeps an object that is past its grace is that nobody acts.
+/// If the evidence exists, a stuck object is kept because no Belayer runs.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_keeps_a_stuck_object_is_told_with_its_proof() {
+async fn the_cause_of_a_stuck_object_has_a_proof() {
     let stage = Stage::new().await;
-    // On no node, so that it has no grace.
+    // Not bound to a node, so that it has no grace period.
     let mut metadata = of("another", json!({}));
     metadata["name"] = json!("a");
     let pod = json!({

@@ -34,7 +34,7 @@ fn ended() -> Option<Value> {
     }))
 }
 
-/// As pod garbage collection leaves the pod of a node that is not there.
+/// A pod as pod garbage collection leaves it if its node does not exist.
 fn given_up() -> Value {
     let runs = |name| {
         json!({
@@ -50,7 +50,7 @@ fn given_up() -> Value {
 }
 
 const CAPTURE: &str = "podFinalizer:\n  profiles:\n  - builtIn: argo\n    capture: true\n";
-/// Whose consumer reads records.
+/// A profile whose consumer reads records.
 const RECORDS: &str = "podFinalizer:
   profiles:
   - name: batch
@@ -60,9 +60,12 @@ const RECORDS: &str = "podFinalizer:
 const CLEANUP: &str = "podFinalizer:\n  profiles:\n  - builtIn: argo\n    cleanup: argo\n";
 
 #[rstest]
-#[case::row_01_not_ours(expected(row::NOT_OURS, "nothing"))]
-#[case::row_02_the_admin_asks(releases(row::ADMIN_ASKED, "AdminAsked"))]
-#[case::row_03_its_namespace_goes(releases(row::NAMESPACE_TERMINATING, "NamespaceTerminating"))]
+#[case::row_01_not_belayers(expected(row::NOT_OURS, "nothing"))]
+#[case::row_02_requested_by_the_admin(releases(row::ADMIN_ASKED, "AdminAsked"))]
+#[case::row_03_its_namespace_is_being_deleted(releases(
+    row::NAMESPACE_TERMINATING,
+    "NamespaceTerminating"
+))]
 #[case::row_04_not_selected_any_more(releases(row::UNSELECTED, "Unselected"))]
 #[case::row_05_its_owner_is_gone(releases(row::OWNER_GONE, "OwnerGone"))]
 #[case::row_06_its_owner_is_being_deleted(releases(row::OWNER_DELETING, "OwnerDeleting"))]
@@ -174,12 +177,12 @@ async fn pods_of_pod_finalizer(#[context] case: Context, #[case] expected: Expec
     stage.explain(&arguments, &expected).await;
 }
 
-/// Twenty at once may be let go, twenty-one look like a mistake.
+/// Twenty unselected objects are released at once; twenty-one may be a mistake.
 #[rstest]
 #[case::row_04_few(20, releases(row::UNSELECTED, "Unselected"))]
 #[case::row_04_many(21, keeps(row::UNSELECTED, "mistyped selector"))]
 #[tokio::test(flavor = "multi_thread")]
-async fn so_many_at_once_are_kept(
+async fn many_unselected_pods_are_kept(
     #[context] case: Context,
     #[case] pods: usize,
     #[case] expected: Expected,
@@ -193,9 +196,9 @@ async fn so_many_at_once_are_kept(
     stage.explain(&["pod/p0", "-n", "yard"], &expected).await;
 }
 
-/// Belayer says in its own namespace, wherever that is, that it adds no holds now.
+/// The gate ConfigMap is read from Belayer's own namespace.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_gate_is_read_where_belayer_is() {
+async fn the_gate_is_read_from_belayers_namespace() {
     let stage = Stage::new().await;
     let uid = stage.workflow("yard", json!({ "finalizers": ["example.com/keep"] }));
     stage.pod("yard", of(&uid, json!({ "finalizers": [] })), None);
@@ -210,13 +213,13 @@ async fn the_gate_is_read_where_belayer_is() {
     assert!(answer.out.contains(closed), "{}", answer.out);
 }
 
-/// T4: a namespace that its backlog closed is named; others are open.
+/// T4: a namespace that its backlog closed is reported; others are open.
 #[rstest]
 #[case::closed("closed.yard", "backlog", true)]
 #[case::another("closed.garden", "backlog", false)]
 #[case::by_an_admin_for_the_policy("closed.yard", "maintenance", false)]
 #[tokio::test(flavor = "multi_thread")]
-async fn t4_explain_tells_of_a_closed_namespace(
+async fn t4_explain_reports_a_closed_namespace(
     #[case] key: &str,
     #[case] word: &str,
     #[case] told: bool,
@@ -241,9 +244,9 @@ async fn t4_explain_tells_of_a_closed_namespace(
     assert_eq!(answer.out.contains(closed), told, "{}", answer.out);
 }
 
-/// The admin's order by annotation is a rule of pods alone: nobody is told to give it elsewhere.
+/// Only pods have a rule for the admin's annotation, so it is suggested for pods only.
 #[tokio::test(flavor = "multi_thread")]
-async fn only_pods_are_let_go_by_an_annotation() {
+async fn the_release_annotation_is_suggested_for_pods_only() {
     let stage = Stage::new().await;
     let ready = json!({ "readyReplicas": 1 });
     stage.status(&deployments(), "belayer-system", "belayer", ready);
@@ -252,7 +255,7 @@ async fn only_pods_are_let_go_by_an_annotation() {
     stage.pod("yard", of(&workflow, json!({})), None);
     stage.delete(&workflows(), Some("yard"), "build");
     let another = stage.workflow("doomed", json!({}));
-    // On no node, it has no grace.
+    // Not bound to a node, it has no grace period.
     let pod = json!({
         "metadata": of(&another, json!({ "name": "a" })),
         "spec": { "containers": [{ "name": "m", "image": "m" }] },

@@ -12,7 +12,7 @@ fn releases(row: Row, evidence: &'static str) -> Expected {
     Expected::of("pod-recreation", row, "release", AT_ONCE).on(evidence)
 }
 
-/// Metadata of a pod that asks for re-creation and is held.
+/// Metadata of a pod with the annotation and the hold.
 fn asks(more: Value) -> Value {
     let mut metadata = json!({
         "annotations": { "belayer.dev/recreate": "true" },
@@ -24,7 +24,7 @@ fn asks(more: Value) -> Value {
     metadata
 }
 
-/// The same, of an attempt of the record `a-1`.
+/// The same, for an attempt of the record `a-1`.
 fn attempt(record: &str, number: u32) -> Value {
     asks(json!({ "annotations": {
         "belayer.dev/recreate": "true", "belayer.dev/recreation": "a-1", "belayer.dev/recreation-uid": record,
@@ -68,12 +68,12 @@ fn record_of(uid: &str) -> String {
     api::record_name("a", uid)
 }
 
-/// Argo Workflows retries its pods itself, so the configuration has to say that they are meant.
+/// Argo Workflows retries its pods itself, so the configuration must list them.
 const WORKFLOWS_TOO: &str = "podRecreation: { owners: [Workflow.argoproj.io], allowArgo: true }\n";
 
 #[rstest]
-#[case::row_01_not_ours(of_the_hold(row::NOT_OURS, "nothing"))]
-#[case::row_02_the_admin_asks(releases(row::ADMIN_ASKED, "AdminAsked"))]
+#[case::row_01_not_belayers(of_the_hold(row::NOT_OURS, "nothing"))]
+#[case::row_02_requested_by_the_admin(releases(row::ADMIN_ASKED, "AdminAsked"))]
 #[case::row_03_to_be_held(of_the_hold(row::ADD_HOLD, "add-hold"))]
 #[case::row_04_its_record_is_gone(releases(row::RECORD_GONE, "RecordGone"))]
 #[case::row_05_its_record_has_ended(releases(row::RECORD_ENDED, "RecordEnded"))]
@@ -82,7 +82,7 @@ const WORKFLOWS_TOO: &str = "podRecreation: { owners: [Workflow.argoproj.io], al
 #[case::row_08_deleted_before_a_rejection(releases(row::DELETED, "DeletedFirst"))]
 #[case::row_09_started(releases(row::STARTED, "Started"))]
 #[case::row_10_ended(releases(row::ENDED, "Ended"))]
-#[case::row_11_nobody_asks_any_more(releases(row::UNSELECTED, "Unselected"))]
+#[case::row_11_not_requested_any_more(releases(row::UNSELECTED, "Unselected"))]
 #[case::row_12_kept(Expected::of("pod-recreation", row::KEEP, "keep", "lets go once it has started").without("it has not started"))]
 #[case::row_13_its_owner_ends(releases(row::OWNER_ENDS, "OwnerGone"))]
 #[tokio::test(flavor = "multi_thread")]
@@ -104,7 +104,7 @@ async fn pods_of_pod_recreation(#[context] case: Context, #[case] expected: Expe
                 row::RECORD_GONE => "another",
                 _ => &record,
             };
-            // One that has not started would be deleted: it came after the end.
+            // A pod that has not started would be deleted: it was created after the end.
             stage.pod("yard", attempt(uid, 1), running());
         }
         row::RECREATING => {
@@ -140,7 +140,7 @@ async fn pods_of_pod_recreation(#[context] case: Context, #[case] expected: Expe
 
 const LONG_AGO: &str = "2020-01-01T00:00:00Z";
 
-/// Which pod stands under the record's name, and how it is called in the record's status.
+/// Which pod has the record's name, and its reference in the record's status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Under {
     Nothing,
@@ -148,11 +148,11 @@ enum Under {
     Rejected,
     /// The first one, which runs: `$pod`.
     Running,
-    /// That of an attempt: `$pod`.
+    /// The pod of an attempt: `$pod`.
     Attempt(u32),
-    /// The same, which runs.
+    /// The pod of an attempt, which runs.
     AttemptRunning(u32),
-    /// The same, rejected as well.
+    /// The pod of an attempt, rejected.
     AttemptRejected(u32),
 }
 
@@ -183,10 +183,10 @@ fn writes(row: Row) -> Expected {
 #[case::row_29_the_pause_runs(Under::Nothing, json!({ "phase": "Waiting", "attempts": 9, "podDeletionTime": "$now", "rejectedUID": "gone" }), of_the_machine(row::BACKOFF, "nothing", "the next look is in"))]
 #[case::row_30_to_be_reserved(Under::Nothing, json!({ "phase": "Waiting", "podDeletionTime": LONG_AGO, "rejectedUID": "gone" }), of_the_machine(row::RESERVE, "write-status", "reserves an attempt"))]
 #[case::row_31_to_be_created(Under::Nothing, json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone", "conditions": [{ "type": "HoldKept", "status": "True", "lastTransitionTime": LONG_AGO }] }), of_the_machine(row::CREATE, "create-pod", "creates the pod"))]
-#[case::row_32_there_again(Under::Attempt(1), json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone" }), writes(row::RECREATED))]
+#[case::row_32_created(Under::Attempt(1), json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone" }), writes(row::RECREATED))]
 #[case::row_33_started(Under::AttemptRunning(1), json!({ "phase": "Recreated", "attempts": 1, "podUID": "$pod" }), writes(row::POD_STARTED))]
 #[case::row_34_rejected_again(Under::AttemptRejected(1), json!({ "phase": "Recreated", "attempts": 1, "podUID": "$pod" }), writes(row::REJECTED_AGAIN))]
-#[case::row_35_deleted_by_somebody_else(Under::Nothing, json!({ "phase": "Rejected", "rejectedUID": "gone" }), writes(row::CANCELLED))]
+#[case::row_35_deleted_by_a_user(Under::Nothing, json!({ "phase": "Rejected", "rejectedUID": "gone" }), writes(row::CANCELLED))]
 #[case::row_36_refused_for_too_long(
     Under::Nothing,
     json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone", "conditions": [
@@ -196,7 +196,7 @@ fn writes(row: Row) -> Expected {
     writes(row::DENIED)
 )]
 #[case::row_37_an_old_attempt_in_the_way(Under::Attempt(1), json!({ "phase": "Creating", "attempts": 2, "rejectedUID": "gone" }), of_the_machine(row::OLD_ATTEMPT, "delete-pod", "deletes the pod, by its UID"))]
-#[case::row_38_to_be_told(Under::Rejected, json!({ "phase": "Ended", "message": "why", "rejectedUID": "$pod" }), of_the_machine(row::MARK, "annotate-pod", "writes on the pod why it is left alone"))]
+#[case::row_38_to_be_annotated(Under::Rejected, json!({ "phase": "Ended", "message": "why", "rejectedUID": "$pod" }), of_the_machine(row::MARK, "annotate-pod", "writes on the pod why it is left alone"))]
 #[case::row_39_expired(Under::Nothing, json!({ "phase": "Ended", "finishedAt": LONG_AGO }), of_the_machine(row::EXPIRED, "delete", "deletes the record"))]
 #[case::row_40_it_runs_after_all(Under::Running, json!({ "phase": "Rejected", "rejectedUID": "$pod" }), writes(row::REPORTED))]
 #[case::row_41_created_in_vain(Under::Attempt(1), json!({ "phase": "Ended", "attempts": 1, "rejectedUID": "gone", "finishedAt": "$now" }), of_the_machine(row::IN_VAIN, "delete-pod", "deletes the pod, by its UID"))]
@@ -251,19 +251,19 @@ async fn records_of_pod_recreation(
     stage.explain(&[&name, "-n", "yard"], &expected).await;
 }
 
-/// What happens to a rejected pod besides its hold is said with it. Row 21 is about a pod without a
-/// record: there is no other object to ask about.
+/// The next step for a rejected pod is shown with its hold. Row 21 is about a pod without a record: there is no
+/// other object to explain.
 #[rstest]
 #[case::row_21_without_a_record(
     false,
     "it was rejected and has no record yet: a running Belayer writes its record"
 )]
-#[case::row_22_with_one_that_says_nothing(
+#[case::row_22_with_a_record_without_status(
     true,
     "its record says nothing yet: a running Belayer writes the record's status"
 )]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rejected_pod_is_told_its_next_step(#[case] recorded: bool, #[case] says: &str) {
+async fn a_rejected_pod_shows_its_next_step(#[case] recorded: bool, #[case] says: &str) {
     let stage = Stage::new().await;
     let uid = stage.pod("yard", asks(json!({})), rejected());
     if recorded {
@@ -275,9 +275,9 @@ async fn a_rejected_pod_is_told_its_next_step(#[case] recorded: bool, #[case] sa
     assert!(answer.out.contains(says), "{}{}", answer.out, answer.err);
 }
 
-/// What an admin has to change is told at the pod, at its record, and where the pod is gone.
+/// The required change is shown for the pod, for its record, and for a pod that does not exist.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_that_the_api_server_refuses_is_told_so() {
+async fn a_denied_pod_is_explained() {
     const REFUSED: &str = "which it has refused for";
     let stage = Stage::new().await;
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
@@ -322,13 +322,13 @@ async fn a_pod_that_the_api_server_refuses_is_told_so() {
     let absent = stage.world.run(&["explain", "pod/a", "-n", "yard"]).await;
     assert_eq!(absent.code, 1, "{}", absent.out);
     let says = format!(
-        "pods yard/a does not exist; Belayer keeps the record of its re-creation: belayer explain {named} -n yard"
+        "pods yard/a does not exist; see the record of its re-creation: belayer explain {named} -n yard"
     );
     assert!(absent.err.contains(&says), "{}", absent.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_recreation_that_waits_for_the_end_of_a_drain_says_so() {
+async fn a_recreation_that_waits_for_the_end_of_a_drain_is_explained() {
     const SAYS: &str = "the drain must end (belayer drain --resume)";
     let stage = Stage::new().await;
     let status = json!({ "phase": "Waiting", "podDeletionTime": LONG_AGO, "rejectedUID": "gone" });

@@ -1,4 +1,4 @@
-//! What pvc-protection does by default: it reports, and adds no finalizer (row A18).
+//! The default of pvc-protection: it reports, and adds no finalizer (rule A18).
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn both() -> serde_json::Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a18_by_default_a_claim_gets_no_finalizer_and_its_users_are_named() {
+async fn a18_by_default_a_pvc_gets_no_finalizer_and_its_users_are_reported() {
     assert_eq!(Settings::default().mode, Mode::Advise);
     let shop = Shop::new();
     let belayer = shop.run_as(Mode::Advise);
@@ -30,9 +30,9 @@ async fn a18_by_default_a_claim_gets_no_finalizer_and_its_users_are_named() {
         (held_objects.counts().held, held_objects.counts().waiting),
         (0, 1)
     );
-    let told = &belayer.holds.holds()["pvc-protection"];
-    assert_eq!(told["claims"][0]["pods"]["names"], json!(["web"]));
-    assert!(told["finalizer"].is_null(), "{told}");
+    let view = &belayer.holds.holds()["pvc-protection"];
+    assert_eq!(view["claims"][0]["pods"]["names"], json!(["web"]));
+    assert!(view["finalizer"].is_null(), "{view}");
     shop.patch_claim("data", json!({ "metadata": { "finalizers": null } }));
     shop.gone("data").await;
     eventually("it waits no longer", || {
@@ -42,7 +42,7 @@ async fn a18_by_default_a_claim_gets_no_finalizer_and_its_users_are_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a18_what_an_earlier_configuration_held_stays_while_only_that_protects_it() {
+async fn a18_a_hold_of_an_earlier_configuration_stays_while_it_is_the_only_protection() {
     let shop = Shop::new();
     shop.held_claim("alone");
     shop.held_claim("deleted");

@@ -1,4 +1,4 @@
-//! What keeps a claim, and what lets it go.
+//! What keeps a PVC, and what releases it.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::world::{BELAYER, eventually, let_pass, within};
 const A_WHILE: Duration = Duration::from_secs(120);
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_in_use_is_kept_and_released_when_the_pod_goes() {
+async fn a_pvc_in_use_is_kept_until_the_pod_is_deleted() {
     let shop = Shop::new();
     let _belayer = shop.run();
     shop.claim("data");
@@ -29,7 +29,7 @@ async fn a_claim_in_use_is_kept_and_released_when_the_pod_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unused_claim_goes_at_once() {
+async fn an_unused_pvc_is_released_at_once() {
     let shop = Shop::new();
     let _belayer = shop.run();
     shop.claim("data");
@@ -41,7 +41,7 @@ async fn an_unused_claim_goes_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_keeps_all_its_claims_and_a_claim_waits_for_all_its_pods() {
+async fn a_pod_keeps_all_its_pvcs_and_a_pvc_waits_for_all_its_pods() {
     let shop = Shop::new();
     let _belayer = shop.run();
     let claims = ["a", "b", "c"];
@@ -62,7 +62,7 @@ async fn a_pod_keeps_all_its_claims_and_a_claim_waits_for_all_its_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_phase_does_not_free_a_claim() {
+async fn the_phase_of_a_pod_does_not_release_a_pvc() {
     let shop = Shop::new();
     let _belayer = shop.run();
     shop.held_claim("data");
@@ -80,7 +80,7 @@ async fn a_phase_does_not_free_a_claim() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_in_its_grace_keeps_its_claim() {
+async fn a_pod_in_its_grace_period_keeps_its_pvc() {
     let shop = Shop::new();
     let _belayer = shop.run();
     shop.held_claim("data");
@@ -106,7 +106,7 @@ fn owner(uid: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ephemeral_claim_is_kept_by_its_own_pod_until_that_is_shut_down() {
+async fn an_ephemeral_pvc_is_kept_by_its_own_pod_until_shutdown() {
     let shop = Shop::new();
     let _belayer = shop.run();
     let uid = shop.create_pod_of("web", ephemeral(), json!("node-1"));
@@ -115,7 +115,7 @@ async fn an_ephemeral_claim_is_kept_by_its_own_pod_until_that_is_shut_down() {
     shop.delete_claim("web-scratch");
     let_pass(A_WHILE).await;
     assert!(shop.is_held("web-scratch"));
-    // Something else keeps the pod itself: it is shut down and stays.
+    // Another finalizer keeps the pod itself: it is shut down and stays.
     let patch = json!({ "metadata": { "finalizers": ["example.com/keep"] } });
     shop.world
         .patch_in(&Gvr::PODS, Some(SHOP), "web", patch, Subresource::None);
@@ -129,7 +129,7 @@ async fn an_ephemeral_claim_is_kept_by_its_own_pod_until_that_is_shut_down() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_of_somebody_else_with_an_ephemeral_claims_name_is_not_in_use() {
+async fn a_pvc_with_the_name_of_an_ephemeral_pvc_is_not_in_use() {
     let shop = Shop::new();
     let _belayer = shop.run();
     shop.create_pod_of("web", ephemeral(), json!("node-1"));
@@ -140,7 +140,7 @@ async fn a_claim_of_somebody_else_with_an_ephemeral_claims_name_is_not_in_use() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_made_again_under_its_name_frees_the_old_ones_claim() {
+async fn a_new_pod_of_the_same_name_does_not_keep_the_old_pvc() {
     let shop = Shop::new();
     let _belayer = shop.run();
     shop.claim("old");
@@ -152,7 +152,7 @@ async fn a_pod_made_again_under_its_name_frees_the_old_ones_claim() {
     shop.pod("keeper", &["new"]);
     let_pass(Duration::from_secs(1)).await;
     assert!(shop.is_held("old"));
-    // Neither the deletion nor the creation is seen: only a list shows another UID.
+    // Neither the deletion nor the creation is watched: only a list shows another UID.
     shop.world.sandbox.faults().cut_off();
     shop.remove_pod("web");
     shop.pod("web", &["new"]);
@@ -169,7 +169,7 @@ async fn a_pod_made_again_under_its_name_frees_the_old_ones_claim() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_whose_deletion_was_missed_frees_its_claim() {
+async fn a_missed_pod_deletion_releases_its_pvc() {
     let shop = Shop::new();
     let _belayer = shop.run();
     shop.held_claim("data");
@@ -186,14 +186,14 @@ async fn a_pod_whose_deletion_was_missed_frees_its_claim() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_was_bound_between_keeps_the_claim() {
+async fn a_pod_that_is_bound_meanwhile_keeps_the_pvc() {
     let shop = Shop::new();
     let _belayer = shop.run();
     shop.held_claim("data");
     shop.pod("other", &[]);
     shop.pod("another", &[]);
     let_pass(Duration::from_secs(1)).await;
-    // The pod watch stands still: the index knows nothing of what comes.
+    // The pod watch is paused: the index does not change.
     let faults = shop.world.sandbox.faults();
     let still =
         faults.inject(Fault::on(Match::watches().resource("pods").client(BELAYER)).pause_watches());
@@ -208,9 +208,9 @@ async fn a_pod_that_was_bound_between_keeps_the_claim() {
     shop.gone("data").await;
 }
 
-/// A list that saw the user before the store did must not outlive the user.
+/// A list that contains the user before the store does must not outlive the user.
 #[tokio::test(start_paused = true)]
-async fn a_user_that_a_look_saw_first_frees_the_claim_when_it_goes() {
+async fn a_user_from_a_live_list_releases_the_pvc_when_it_is_deleted() {
     let shop = Shop::new();
     let _belayer = shop.run();
     shop.held_claim("data");
@@ -229,7 +229,7 @@ async fn a_user_that_a_look_saw_first_frees_the_claim_when_it_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_user_that_the_store_never_hears_of_is_looked_for_again() {
+async fn a_user_that_the_store_never_gets_is_listed_again() {
     let shop = Shop::new();
     let _belayer = shop.run();
     shop.held_claim("data");
@@ -247,7 +247,7 @@ async fn a_user_that_the_store_never_hears_of_is_looked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_while_claims_wait_loses_nothing() {
+async fn a_restart_while_pvcs_wait_loses_nothing() {
     let shop = Shop::new();
     let belayer = shop.run();
     shop.claim("used");
@@ -280,13 +280,13 @@ async fn beside_the_in_tree_controller_its_finalizer_is_never_touched() {
         [KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD]
     );
     shop.delete_claim("data");
-    eventually("ours is off", || !shop.is_held("data")).await;
+    eventually("Belayer's hold is removed", || !shop.is_held("data")).await;
     let_pass(A_WHILE).await;
     assert_eq!(shop.finalizers("data"), [KUBERNETES_PVC_PROTECTION]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_its_place_its_finalizer_is_added_and_taken_off() {
+async fn in_place_its_finalizer_is_added_and_removed() {
     let shop = Shop::new();
     let _belayer = shop.run_as(Mode::Replacing);
     shop.claim("data");
@@ -301,7 +301,7 @@ async fn in_its_place_its_finalizer_is_added_and_taken_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn handing_over_leaves_no_hold_of_the_former_name_behind() {
+async fn handing_over_leaves_no_hold_of_the_earlier_name() {
     let shop = Shop::new();
     let belayer = shop.run_as(Mode::Beside);
     shop.claim("data");
@@ -327,7 +327,7 @@ async fn foreign_finalizers_stay_where_they_are() {
     shop.claim_with("data", json!({ "finalizers": foreign }));
     shop.all_held(&["data"]).await;
     shop.delete_claim("data");
-    eventually("ours is off", || !shop.is_held("data")).await;
+    eventually("Belayer's hold is removed", || !shop.is_held("data")).await;
     assert_eq!(shop.finalizers("data"), foreign);
     let before = shop.applied().len();
     let_pass(A_WHILE).await;
@@ -368,7 +368,7 @@ async fn a_conflict_is_decided_again() {
     let _belayer = shop.run();
     shop.held_claim("data");
     let_pass(Duration::from_secs(1)).await;
-    // The claim watch stands still right after the deletion: every patch meets a newer version.
+    // The PVC watch is paused after the deletion: every patch meets a newer version.
     let slow = Fault::on(Match::verb(belayer_sandbox::Verb::Patch).client(BELAYER))
         .delay(Duration::from_millis(100))
         .times(1);

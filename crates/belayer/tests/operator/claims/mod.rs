@@ -1,11 +1,11 @@
-//! pvc-protection, whole, on the embedded API server under paused time.
+//! All of pvc-protection on the embedded API server under paused time.
 
 mod advised;
 mod keeping;
-mod looks;
+mod live_lists;
 mod queueing;
 mod random;
-mod telling;
+mod reported;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,10 +31,10 @@ use crate::world::{BELAYER, World, eventually, options};
 const CLAIMS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
 const SHOP: &str = "shop";
 
-/// An API server with nothing beside it: pods are bound, and go, when a test says so.
+/// An API server without simulated controllers: the test binds and deletes pods.
 pub(crate) struct Shop {
     world: World,
-    /// Bytes of the answers to Belayer.
+    /// Bytes of the responses to Belayer.
     bytes: Arc<AtomicU64>,
 }
 
@@ -104,7 +104,7 @@ impl Shop {
         }
     }
 
-    /// A claim that nobody holds yet.
+    /// A PVC without a hold.
     fn claim(&self, name: &str) {
         self.claim_with(name, json!({}));
     }
@@ -127,7 +127,7 @@ impl Shop {
         self.world.create(&CLAIMS, Some(namespace), claim);
     }
 
-    /// A pod bound to a node that refers to these claims; its UID.
+    /// Creates a pod bound to a node that refers to these PVCs; returns its UID.
     fn pod(&self, name: &str, claims: &[&str]) -> String {
         self.create_pod(name, claims, json!("node-1"))
     }
@@ -167,12 +167,12 @@ impl Shop {
         self.world.delete(&CLAIMS, Some(SHOP), name);
     }
 
-    /// The pod goes at once.
+    /// Deletes the pod at once.
     fn remove_pod(&self, name: &str) {
         self.world.delete(&Gvr::PODS, Some(SHOP), name);
     }
 
-    /// The pod is asked to go, and stays until its kubelet says so.
+    /// Requests the deletion of the pod, which stays until its kubelet ends it.
     fn delete_pod_gracefully(&self, name: &str) {
         let options = DeleteOptions {
             grace_period_seconds: Some(30),
@@ -227,7 +227,7 @@ impl Shop {
         .await;
     }
 
-    /// Writes of Belayer to claims that were carried out.
+    /// Successful writes of Belayer to PVCs.
     fn applied(&self) -> Vec<Write> {
         let writes = self.world.sandbox.recorder().writes_by(BELAYER);
         writes
@@ -247,7 +247,7 @@ fn protected_by_kubernetes() -> Value {
 
 type Count = Box<dyn FnMut(Frame<Bytes>) -> Frame<Bytes> + Send>;
 
-/// Counts the bytes of answers.
+/// Counts the bytes of responses.
 fn counting<S, R, B>(
     service: S,
     bytes: Arc<AtomicU64>,

@@ -1,4 +1,4 @@
-//! Which events queue which claims: one case per rule, on the handlers themselves.
+//! Which events queue which PVCs: one case per rule, on the handlers themselves.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use super::{SHOP, Shop};
 use crate::world::BELAYER;
 
-/// Nobody asks here.
+/// A reader that is never queried.
 struct Nobody;
 
 impl LiveReader<PodsQuery> for Nobody {
@@ -42,8 +42,8 @@ impl LiveReader<OwnerQuery> for Nobody {
     }
 }
 
-/// The handlers, and the queue behind them that nobody works on. The claims `waiting` and
-/// `waiting-too` are held and being deleted, `quiet` is held.
+/// The handlers, and their queue without workers. The PVCs `waiting` and `waiting-too` are held and being deleted,
+/// `quiet` is held.
 struct Inbox {
     protection: Arc<PvcProtection>,
     runner: Runner<Claim>,
@@ -124,7 +124,7 @@ impl Inbox {
         }
     }
 
-    /// What is queued, by name, and how urgently.
+    /// The queued keys with their priority, by name.
     fn queued(&self) -> Vec<(String, Priority)> {
         let mut queued = Vec::new();
         while let Some(item) = self.queue.try_next() {
@@ -152,7 +152,7 @@ fn stored<K>(object: K) -> Stored<K> {
     }
 }
 
-/// A bound, running pod that refers to two claims that wait and to one that does not.
+/// A bound, running pod that refers to two PVCs that wait and to one that does not.
 fn running() -> Pod {
     Pod {
         node_name: Some("node-1".into()),
@@ -205,7 +205,7 @@ fn gone(pod: Pod, final_state_known: bool) -> Vec<Event<Pod>> {
     }]
 }
 
-/// Deleted and made again while nobody looked, with no claim of its own any more.
+/// Deleted and created again without watch events, and with no PVC any more.
 fn masked() -> Vec<Event<Pod>> {
     let anew = Pod {
         meta: meta("web", "p-2"),
@@ -228,13 +228,13 @@ fn masked() -> Vec<Event<Pod>> {
 #[case::pod_updated_that_ended_now(updated(running(), ended()), true)]
 #[case::pod_updated_that_had_ended(updated(ended(), ended()), true)]
 #[case::pod_updated_that_is_shut_down_now(updated(deleted(30), deleted(0)), true)]
-#[case::pod_updated_that_is_asked_to_go(updated(running(), deleted(30)), false)]
+#[case::pod_updated_whose_deletion_is_requested(updated(running(), deleted(30)), false)]
 #[case::pod_updated_that_runs(updated(running(), running()), false)]
 #[case::pod_deleted(gone(running(), true), true)]
-#[case::pod_deleted_by_a_tombstone(gone(running(), false), true)]
-#[case::pod_deleted_and_made_again_unseen(masked(), true)]
+#[case::pod_deleted_as_a_tombstone(gone(running(), false), true)]
+#[case::pod_deleted_and_created_again_unwatched(masked(), true)]
 #[tokio::test(start_paused = true)]
-async fn a_pod_queues_its_waiting_claims(#[case] events: Vec<Event<Pod>>, #[case] queues: bool) {
+async fn a_pod_queues_its_waiting_pvcs(#[case] events: Vec<Event<Pod>>, #[case] queues: bool) {
     let desk = Inbox::new().await;
     events
         .iter()
@@ -263,7 +263,7 @@ fn claim(finalizers: &[&str], deleting: Option<Timestamp>) -> Claim {
 #[case::deleting_with_hold(claim(HELD, Some(Timestamp::UNIX_EPOCH)), Some(Priority::Release))]
 #[case::deleting_without_hold(claim(FREE, Some(Timestamp::UNIX_EPOCH)), None)]
 #[tokio::test(start_paused = true)]
-async fn a_claim_is_queued_when_something_may_be_done(
+async fn a_pvc_is_queued_if_there_may_be_work(
     #[case] now: Claim,
     #[case] expected: Option<Priority>,
     #[values("added", "updated")] how: &str,
@@ -286,7 +286,7 @@ async fn a_claim_is_queued_when_something_may_be_done(
 }
 
 #[tokio::test(start_paused = true)]
-async fn claims_of_the_first_list_that_lack_the_hold_come_after_all_that_wait() {
+async fn unheld_pvcs_of_the_first_list_come_after_waiting_ones() {
     let desk = Inbox::new().await;
     let event = Event::Added {
         object: stored(claim(FREE, None)),

@@ -1,9 +1,9 @@
-//! Random interleavings of pods, claims, deletions, restarts and stale caches, against a naive model.
+//! Random interleavings of pods, PVCs, deletions, restarts and stale caches, against a naive model.
 //!
-//! The model is asked after every step: which claims does any pod use now, by the rule as a person
-//! would write it down? A claim may only have been released if at some step since its deletion no pod
-//! used it: anything else was no look begun after the deletion. In the end, once all pods are gone and
-//! nothing is broken any more, everything that was deleted must go.
+//! After every step the model lists the PVCs that any pod uses, by the rule as a person would write it down. A PVC
+//! may be released only if at some step since its deletion no pod used it: otherwise no list that began after the
+//! deletion can have shown that. In the end, once all pods are deleted and no fault is active, every deleted PVC
+//! must be released.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,12 +20,12 @@ const PODS: u32 = 6;
 const NAMES: u32 = 5;
 const STEPS: usize = 250;
 
-/// What is known of a claim since its deletion.
+/// Use of a PVC since its deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Deleted {
-    /// At every step some pod has used it.
+    /// Some pod used it at every step.
     UsedAllAlong,
-    /// At some step none did.
+    /// No pod used it at some step.
     OnceUnused,
 }
 
@@ -86,7 +86,7 @@ impl Naive {
             .items
     }
 
-    /// Looks at everything as it is between two steps.
+    /// Reads everything between two steps.
     fn look(&mut self) {
         let (pods, claims) = (self.all(&Gvr::PODS), self.all(&CLAIMS));
         let mut there = BTreeSet::new();
@@ -140,7 +140,7 @@ impl Naive {
             95..=97 => self.break_requests(),
             _ => self.restart().await,
         }
-        // Before and after Belayer had its turn: nothing but Belayer acts between.
+        // Before and after Belayer runs: nothing else acts in between.
         self.look();
         let pause = [0, 1, 5, 40, 300, 2_000][self.pick(6) as usize];
         let_pass(Duration::from_millis(pause)).await;
@@ -206,7 +206,7 @@ impl Naive {
         };
         if self.pick(2) == 0 {
             let scheduler = Actor::new("scheduler");
-            // A pod that has a node already, or is to go, is refused.
+            // A pod that has a node already, or is being deleted, is rejected.
             let _ = self.shop.world.cluster().bind(
                 &scheduler,
                 SHOP,
@@ -233,7 +233,7 @@ impl Naive {
         }
     }
 
-    /// Only what is held: a claim that is not goes at once, by nobody's fault.
+    /// Only held PVCs: one without a hold is deleted at once.
     fn delete_claim(&mut self) {
         if let Some(name) = self.some(&CLAIMS)
             && self.shop.is_held(&name)
@@ -252,7 +252,7 @@ impl Naive {
             .inject(Fault::on(watches).pause_watches());
     }
 
-    /// The connection is lost and the history with it.
+    /// Breaks the connection and drops the watch history.
     async fn miss_events(&mut self) {
         let faults = self.shop.world.sandbox.faults().clone();
         faults.cut_off();
@@ -328,7 +328,7 @@ async fn run(seed: u64) -> (usize, usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_claim_goes_while_it_is_used() {
+async fn no_pvc_is_released_while_it_is_used() {
     let (mut released, mut kept) = (0, 0);
     for seed in 0..12 {
         let (more, again) = run(seed).await;

@@ -1,11 +1,11 @@
-//! What drain reports, as steps, text and data.
+//! The report of drain as steps, text and data.
 
 use belayer_inspect::reader::Trouble;
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_says_what_would_go_and_sends_nothing() {
+async fn a_dry_run_reports_holds_and_writes_nothing() {
     let world = installed();
     let uid = world.workflow("build");
     world.held_pod("a", "build", &uid);
@@ -17,7 +17,7 @@ async fn a_dry_run_says_what_would_go_and_sends_nothing() {
     assert!(world.is_held("a"));
 }
 
-/// Keeps every step that was told.
+/// Records every reported step.
 #[derive(Default)]
 struct Steps(parking_lot::Mutex<Vec<String>>);
 
@@ -31,13 +31,13 @@ impl Progress for Steps {
     }
 }
 
-/// L6: between its passes drain sends no request for longer than the time after which a server that does not
-/// answer is reported. That is no silence of the server, also if one API is down for good.
+/// L6: between its passes drain sends no request for longer than the time after which a silent server is reported.
+/// That does not count as silence, even if one API is down permanently.
 #[rstest]
 #[case::every_api_answers(None)]
 #[case::one_api_is_down(Some("secrets"))]
 #[tokio::test(start_paused = true)]
-async fn l6_a_server_that_answers_is_never_reported_as_silent(#[case] down: Option<&str>) {
+async fn l6_a_responding_server_is_never_reported(#[case] down: Option<&str>) {
     let world = installed();
     let uid = world.workflow("build");
     world.held_pod("a", "build", &uid);
@@ -55,9 +55,9 @@ async fn l6_a_server_that_answers_is_never_reported_as_silent(#[case] down: Opti
     );
 }
 
-/// L6: it does wait for a request that hangs, and says so once.
+/// L6: drain waits for a hanging request, and reports it once.
 #[tokio::test(start_paused = true)]
-async fn l6_a_server_that_falls_silent_is_reported() {
+async fn l6_a_server_that_stops_responding_is_reported() {
     let world = installed();
     let lists = Match::verb(Verb::List).resource("secrets").client(ADMIN);
     let fault = Fault::on(lists).times(1).delay(Duration::from_secs(20));
@@ -70,9 +70,9 @@ async fn l6_a_server_that_falls_silent_is_reported() {
     assert_eq!(waits.count(), 1, "{steps:?}");
 }
 
-/// T4: a mistyped namespace would only show by an exit code of 3 at the end.
+/// T4: otherwise a mistyped namespace would show only by exit code 3 at the end.
 #[tokio::test(start_paused = true)]
-async fn t4_an_excepted_namespace_that_does_not_exist_is_warned_of() {
+async fn t4_a_missing_excepted_namespace_is_reported() {
     let world = installed();
     let steps = Steps::default();
     let drain = drain_except(&world, Writes::Sent, &[NAMESPACE, "nosuchns"]);
@@ -84,7 +84,7 @@ async fn t4_an_excepted_namespace_that_does_not_exist_is_warned_of() {
     assert!(steps.contains(&format!("warning: {says}")), "{steps:?}");
 }
 
-/// A policy of ours that ties a hold.
+/// A policy of Belayer that adds a hold.
 fn policy(world: &World) {
     let expression = json!({ "expression": "[\"belayer.dev/pod-status\"]" });
     let policy = json!({
@@ -95,14 +95,14 @@ fn policy(world: &World) {
 }
 
 #[rstest]
-#[case::in_earnest(
+#[case::a_run(
     Writes::Sent,
     "removed",
     "Removed",
     ["policiesRemoved", "objectsReleased", "released"],
     ["policiesToRemove", "objectsToRelease", "toRelease"]
 )]
-#[case::in_a_dry_run(
+#[case::a_dry_run(
     Writes::DryRun,
     "would remove",
     "Would remove",
@@ -110,7 +110,7 @@ fn policy(world: &World) {
     ["policiesRemoved", "objectsReleased", "released"]
 )]
 #[tokio::test(start_paused = true)]
-async fn a_plan_is_told_as_a_plan_and_a_deed_as_a_deed(
+async fn a_dry_run_and_a_run_have_different_texts_and_keys(
     #[case] writes: Writes,
     #[case] step: &str,
     #[case] verb: &str,
@@ -127,7 +127,7 @@ async fn a_plan_is_told_as_a_plan_and_a_deed_as_a_deed(
     let about: Vec<&String> = steps.iter().filter(|step| step.contains(POLICY)).collect();
     assert_eq!(about, [&format!("{step} {POLICY}")]);
     let text = text::report(&report);
-    let says = format!("{verb} what adds holds at creation:\n  {POLICY}\n");
+    let says = format!("{verb} admission policies that add holds:\n  {POLICY}\n");
     assert!(text.starts_with(&says), "{text}");
     let data = serde_json::to_value(&report).unwrap();
     assert_eq!(data[there[0]], json!([POLICY]));
@@ -141,12 +141,12 @@ async fn a_plan_is_told_as_a_plan_and_a_deed_as_a_deed(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slip_in_the_name_of_belayers_namespace_is_told() {
+async fn a_mistyped_own_namespace_is_reported() {
     let world = World::new();
     for writes in [Writes::DryRun, Writes::Sent] {
         let report = drain(&world, writes).run(&Silent).await.unwrap();
-        let says = "namespace belayer-system does not exist: if Belayer runs in another one, it keeps adding holds; name \
-                    that namespace by --own-namespace";
+        let says = "namespace belayer-system does not exist: if Belayer runs in another one, it keeps adding holds; set \
+                    that namespace with --own-namespace";
         assert!(
             report.notes.iter().any(|note| note.starts_with(says)),
             "{:?}",
@@ -159,10 +159,10 @@ async fn a_slip_in_the_name_of_belayers_namespace_is_told() {
 }
 
 #[rstest]
-#[case::one(&["a"], "1 claim that is being deleted waits for kubernetes.io/pvc-protection", "if it stays,")]
-#[case::two(&["a", "b"], "2 claims that are being deleted wait for kubernetes.io/pvc-protection", "if they stay,")]
+#[case::one(&["a"], "1 PVC that is being deleted waits for kubernetes.io/pvc-protection", "if it stays,")]
+#[case::two(&["a", "b"], "2 PVCs that are being deleted wait for kubernetes.io/pvc-protection", "if they stay,")]
 #[tokio::test(start_paused = true)]
-async fn one_claim_waits_and_two_wait(
+async fn waiting_pvcs_are_counted_in_the_text(
     #[case] names: &[&str],
     #[case] says: &str,
     #[case] then: &str,

@@ -1,4 +1,4 @@
-//! pod-recreation beside pod-finalizer: both hold the same pod, and neither waits for the other.
+//! pod-recreation together with pod-finalizer: both hold the same pod, and neither waits for the other.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{Components, Fate, Running, YARD, Yard, uid};
 use crate::world::BELAYER;
 
-/// Both components, on pods of a workflow whose kind the configuration names.
+/// Both components, for pods of a workflow whose kind is configured.
 fn run(yard: &Yard) -> Running {
     let components = recreating_workflows().with(belayer_pod_finalizer::Settings::default());
     yard.run_components(BELAYER, components)
@@ -51,8 +51,8 @@ fn step(yard: &Yard, owner: Value) -> String {
     yard.pod_with("step", metadata)
 }
 
-/// Gives the pod to the node that rejects it. One that no node ever had is deleted before it began, and
-/// pod-finalizer lets go of that by itself.
+/// Binds the pod to the node that rejects it. pod-finalizer by itself releases a pod that is deleted without a
+/// node.
 fn bind(yard: &Yard) {
     let scheduler = Actor::new("scheduler");
     let cluster = yard.world.cluster();
@@ -77,7 +77,7 @@ fn has_both(yard: &Yard) -> bool {
         .all(|hold| holds.iter().any(|have| have == hold))
 }
 
-/// Patches of the pod with this UID that were carried out.
+/// Successful patches of the pod with this UID.
 fn patches(yard: &Yard, uid: &str) -> usize {
     yard.writes_of(&Gvr::PODS)
         .iter()
@@ -86,11 +86,11 @@ fn patches(yard: &Yard, uid: &str) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_patch_ties_both_holds_and_one_takes_both_off_a_rejected_pod() {
+async fn one_patch_adds_both_holds_and_one_removes_both() {
     let yard = Yard::new();
     let owner = workflow(&yard);
     let belayer = run(&yard);
-    // Until its store has the workflow, pod-finalizer asks for it before it holds a pod of it.
+    // Until its store has the workflow, pod-finalizer reads it live before it holds a pod of it.
     yard.wait_for(Duration::from_secs(5)).await;
     let first = step(&yard, owner);
     yard.wait("both hold it", || has_both(&yard)).await;
@@ -115,7 +115,7 @@ async fn one_patch_ties_both_holds_and_one_takes_both_off_a_rejected_pod() {
     let none = belayer_sandbox::Subresource::None;
     yard.world
         .patch_in(&Gvr::PODS, Some(YARD), "step", taken, none);
-    yard.wait("nobody holds it", || holds(&yard).is_empty())
+    yard.wait("no hold is left", || holds(&yard).is_empty())
         .await;
     assert_eq!(yard.creates(), 1);
     belayer.stop().await;
@@ -144,14 +144,16 @@ async fn an_exhausted_pod_is_still_held_for_its_consumer() {
     .await;
     assert_eq!(yard.creates(), 3);
     yard.world.delete(&WORKFLOWS, Some(YARD), "build");
-    yard.wait("it goes with its workflow", || yard.find("step").is_none())
-        .await;
+    yard.wait("it is deleted with its workflow", || {
+        yard.find("step").is_none()
+    })
+    .await;
     belayer.stop().await;
 }
 
-/// The workflow is deleted while the pause runs: nothing comes back.
+/// The workflow is deleted during the pause: no pod is created.
 #[tokio::test(start_paused = true)]
-async fn the_owner_is_deleted_in_the_pause() {
+async fn the_owner_is_deleted_during_the_pause() {
     let yard = Yard::new();
     let owner = workflow(&yard);
     let belayer = run(&yard);
@@ -167,8 +169,8 @@ async fn the_owner_is_deleted_in_the_pause() {
     belayer.stop().await;
 }
 
-/// A7: a pod that no node takes is held until it starts, and its workflow is deleted: neither waits for the
-/// other, whoever else is switched on.
+/// A7: a pod without a node is held until it starts, and its workflow is deleted: neither waits for the other,
+/// with or without other controllers.
 #[rstest]
 #[case::alone("pod-recreation")]
 #[case::with_its_results_held("pod-finalizer as well")]
@@ -205,10 +207,10 @@ async fn a7_a_deleted_workflow_does_not_wait_for_a_pod_without_a_node(#[case] ot
     belayer.stop().await;
 }
 
-/// A7: an owner that goes on for a while, held by somebody else: what never started is let go at once, and
-/// not held again.
+/// A7: an owner that stays for a while because of another finalizer: a pod that never started is released at once,
+/// and not held again.
 #[tokio::test(start_paused = true)]
-async fn a7_a_pod_is_let_go_as_soon_as_its_owner_is_being_deleted() {
+async fn a7_a_pod_is_released_once_its_owner_is_being_deleted() {
     let yard = Yard::new();
     let owner = workflow(&yard);
     let foreign = json!({ "metadata": { "finalizers": ["example.com/slow"] } });
@@ -220,8 +222,8 @@ async fn a7_a_pod_is_let_go_as_soon_as_its_owner_is_being_deleted() {
     let uid = step(&yard, owner);
     yard.wait("the pod is held", || yard.is_held("step")).await;
     yard.world.delete(&WORKFLOWS, Some(YARD), "build");
-    yard.wait("it is let go", || !yard.is_held("step")).await;
+    yard.wait("it is released", || !yard.is_held("step")).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(patches(&yard, &uid), 2, "held, and let go");
+    assert_eq!(patches(&yard, &uid), 2, "held, and released");
     belayer.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Who is never touched, whose owner is asked first, and what holds back storms.
+//! Ignored pods, owners that are read first, and rate limits.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn ignore(yard: &Yard, says: Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_is_to_be_ignored_is_left_alone() {
+async fn an_ignored_namespace_is_not_touched() {
     let yard = Yard::new();
     ignore(&yard, json!("true"));
     let belayer = yard.run();
@@ -33,7 +33,7 @@ async fn a_namespace_that_is_to_be_ignored_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn holds_come_and_go_with_the_label_of_the_namespace() {
+async fn holds_follow_the_label_of_the_namespace() {
     let yard = Yard::new();
     ignore(&yard, json!("true"));
     let belayer = yard.run();
@@ -44,7 +44,7 @@ async fn holds_come_and_go_with_the_label_of_the_namespace() {
     ignore(&yard, Value::Null);
     yard.wait("it is held", || yard.is_held(name)).await;
     ignore(&yard, json!("true"));
-    yard.wait("it is let go", || !yard.is_held(name)).await;
+    yard.wait("it is released", || !yard.is_held(name)).await;
     belayer.stop().await;
 }
 
@@ -56,9 +56,9 @@ fn config_map(yard: &Yard) -> Value {
     json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid(&owner) }])
 }
 
-/// Garbage collection is slow: the record is still there when the owner is long gone.
+/// Garbage collection is slow: the record still exists long after the deletion of the owner.
 #[tokio::test(start_paused = true)]
-async fn an_owner_that_is_gone_is_noticed_before_an_attempt_is_reserved() {
+async fn a_deleted_owner_is_noticed_before_an_attempt_is_reserved() {
     let yard = Yard::without_garbage_collection();
     let owners = config_map(&yard);
     let belayer = yard.run();
@@ -81,7 +81,7 @@ async fn an_owner_that_is_gone_is_noticed_before_an_attempt_is_reserved() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_whose_owner_is_there_comes_back() {
+async fn a_pod_with_an_existing_owner_is_recreated() {
     let yard = Yard::new();
     let owners = config_map(&yard);
     let belayer = yard.run();
@@ -95,9 +95,9 @@ async fn a_pod_whose_owner_is_there_comes_back() {
     belayer.stop().await;
 }
 
-/// The API server cannot be asked about the owner: nothing is reserved on a guess, nothing is lost.
+/// The owner cannot be read: nothing is reserved, and nothing is lost.
 #[tokio::test(start_paused = true)]
-async fn an_owner_that_cannot_be_looked_at_is_waited_for() {
+async fn an_unreadable_owner_is_waited_for() {
     let yard = Yard::new();
     let owners = config_map(&yard);
     let looks = Match::verb(Verb::Get)
@@ -122,7 +122,7 @@ async fn an_owner_that_cannot_be_looked_at_is_waited_for() {
     belayer.stop().await;
 }
 
-/// Every node rejects everything: what is allowed is tried, then there is quiet.
+/// Every node rejects everything: the budget is used up, then there are no more attempts.
 #[tokio::test(start_paused = true)]
 async fn a_storm_of_rejections_ends_with_the_budget() {
     const PODS: usize = 60;
@@ -164,7 +164,7 @@ async fn a_storm_of_rejections_ends_with_the_budget() {
     // 180 re-creations at two a second after the first five.
     assert!(
         begun.elapsed() > Duration::from_secs(85),
-        "nothing was held back"
+        "no re-creation waited"
     );
     let writes = yard.applied(&Gvr::PODS) + yard.applied(&RECORDS);
     yard.wait_for(Duration::from_secs(1_800)).await;
@@ -173,7 +173,7 @@ async fn a_storm_of_rejections_ends_with_the_budget() {
     belayer.stop().await;
 }
 
-/// The node's breaker is open: nothing comes back after a rejection by it until it closes.
+/// The node's circuit breaker is open: its rejected pods wait until it closes.
 #[tokio::test(start_paused = true)]
 async fn while_a_breaker_is_open_everything_waits_and_nothing_is_lost() {
     let yard = Yard::rejecting(1);
@@ -199,11 +199,11 @@ async fn while_a_breaker_is_open_everything_waits_and_nothing_is_lost() {
     belayer.stop().await;
 }
 
-/// A stop that the user asked for survives the process that heard it.
+/// A cancellation by the user survives a restart of Belayer.
 #[rstest]
 #[case::of_the_record("Rejected")]
 #[tokio::test(start_paused = true)]
-async fn a_cancellation_is_not_forgotten_by_the_next_process(#[case] phase: &str) {
+async fn a_cancellation_survives_a_restart(#[case] phase: &str) {
     let yard = Yard::new();
     let tries = Match::verb(Verb::Create).resource("pods").client(BELAYER);
     let slow = Fault::on(tries).delay(Duration::from_secs(2));
@@ -213,7 +213,7 @@ async fn a_cancellation_is_not_forgotten_by_the_next_process(#[case] phase: &str
     yard.until("it is there", || yard.phase() == phase).await;
     let name = super::text(&yard.record(), "/metadata/name");
     yard.world.delete(&RECORDS, Some(YARD), &name);
-    yard.wait("it is let go", || !yard.is_held("web")).await;
+    yard.wait("it is released", || !yard.is_held("web")).await;
     belayer.stop().await;
     let again = yard.run();
     yard.pass(Duration::from_secs(300)).await;
@@ -223,9 +223,9 @@ async fn a_cancellation_is_not_forgotten_by_the_next_process(#[case] phase: &str
     again.stop().await;
 }
 
-/// Drained in the pause: nothing comes with a new hold on it, and nothing is lost.
+/// Drained during the pause: no pod gets a new hold, and nothing is lost.
 #[tokio::test(start_paused = true)]
-async fn r5_while_belayer_is_drained_what_is_in_its_record_alone_is_finished() {
+async fn r5_a_pod_that_exists_only_in_its_record_is_created_during_a_drain() {
     let yard = Yard::new();
     yard.world.create_namespace("belayer-system");
     let gate = |mode: &str| json!({ "data": { "mode": mode } });
@@ -247,7 +247,7 @@ async fn r5_while_belayer_is_drained_what_is_in_its_record_alone_is_finished() {
     yard.until("it runs", || yard.is_settled("web")).await;
     let pause = Duration::from_secs(12);
     assert!(begun.elapsed() < pause, "it waited: {:?}", begun.elapsed());
-    // Nothing begins meanwhile.
+    // No re-creation starts meanwhile.
     yard.pod("late");
     yard.pass(Duration::from_secs(600)).await;
     assert!(!yard.is_held("late"));
@@ -258,7 +258,7 @@ async fn r5_while_belayer_is_drained_what_is_in_its_record_alone_is_finished() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_asks_for_is_waited_out() {
+async fn retry_after_is_respected() {
     let yard = Yard::new();
     let belayer = yard.run();
     let asked = Duration::from_secs(400);

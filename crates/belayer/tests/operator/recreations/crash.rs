@@ -1,5 +1,5 @@
-//! A crash before and after every single write, each write applied with its answer lost, and an old
-//! leader that wakes up at every step. Exhaustive over the positions of writes, not sampled.
+//! A crash before and after every single write, each write applied with its response lost, and an old leader that
+//! resumes at every step. Exhaustive over the positions of writes, not sampled.
 
 use std::time::Duration;
 
@@ -18,15 +18,15 @@ enum Blow {
     CrashBefore,
     /// The write is carried out and the process ends.
     CrashAfter,
-    /// The write is carried out and its answer is lost; the process goes on.
+    /// The write is carried out and its response is lost; the process continues.
     AnswerLost,
-    /// The write is not carried out, and the process cannot know.
+    /// The write is not carried out, and the process cannot tell.
     RequestLost,
 }
 
 const KINDS: [(Gvr, &str); 2] = [(Gvr::PODS, "pods"), (RECORDS, "podrecreations")];
 
-/// Rejected twice, then run, without disturbance: how many writes there are of each kind.
+/// The number of writes of each kind without faults: a pod is rejected twice, then runs.
 async fn undisturbed(rejections: usize) -> [usize; 2] {
     let yard = Yard::rejecting(rejections);
     let belayer = yard.run();
@@ -40,7 +40,7 @@ fn over(yard: &Yard) -> bool {
     yard.is_settled("web") || (yard.phase() == "Exhausted" && !yard.is_held("web"))
 }
 
-/// What must be true whatever happened.
+/// Conditions that must hold in every case.
 fn check(yard: &Yard, rejections: usize, told: &str) {
     let record = yard.record();
     let status = &record["status"];
@@ -72,7 +72,7 @@ async fn one(gvr: &str, position: u64, blow: Blow, rejections: usize) {
         Blow::RequestLost => Fault::on(writes()).nth(position).lose_request(),
     };
     let hit = faults.inject(fault);
-    // A process that crashes does nothing more.
+    // A crashed process does nothing more.
     let silence = (blow == Blow::CrashAfter).then(|| {
         let all = Match::writes().client(BELAYER);
         faults.inject(Fault::on(all.resource(gvr)).after(position).hang())
@@ -119,8 +119,7 @@ async fn at_every_write(
     }
 }
 
-/// An old leader stops before a write, wakes up later, and goes on as if nothing had happened, beside
-/// the new one.
+/// An old leader stops before a write, resumes later, and continues next to the new one.
 async fn old_leader(gvr: &str, position: u64, sleeps: Duration) {
     const OLD: &str = "belayer-old";
     let told = format!("asleep for {sleeps:?} before write {position} of {gvr}");
@@ -160,7 +159,7 @@ async fn old_leader(gvr: &str, position: u64, sleeps: Duration) {
 
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn an_old_leader_wakes_up(#[values(100, 1_500, 4_000, 20_000)] millis: u64) {
+async fn an_old_leader_resumes(#[values(100, 1_500, 4_000, 20_000)] millis: u64) {
     let counts = undisturbed(2).await;
     for ((_, plural), count) in KINDS.iter().zip(counts) {
         for position in 1..=count {
@@ -169,9 +168,8 @@ async fn an_old_leader_wakes_up(#[values(100, 1_500, 4_000, 20_000)] millis: u64
     }
 }
 
-/// An old leader is about to create a pod, and sleeps. Meanwhile the user has cancelled, or the new
-/// leader's pod ran and was deleted by its user: nothing may come back, whether the old leader lives to
-/// look again or not.
+/// An old leader pauses before it creates a pod. Meanwhile the user has cancelled, or the new leader's pod ran and
+/// was deleted by its user: no pod may be left, whether or not the old leader lives to read again.
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn an_old_leader_creates_after_the_end(#[values("looks again", "ends at once")] then: &str) {
@@ -179,7 +177,7 @@ async fn an_old_leader_creates_after_the_end(#[values("looks again", "ends at on
     let yard = Yard::rejecting(1);
     let faults = yard.world.sandbox.faults();
     let creates = || Match::verb(Verb::Create).resource("pods").client(OLD);
-    // The first is the rehearsal.
+    // The first is the server-side dry run.
     let sleep = Duration::from_secs(15);
     let hit = faults.inject(Fault::on(creates()).nth(2).delay(sleep));
     let mut settings = Settings::default();
@@ -194,7 +192,7 @@ async fn an_old_leader_creates_after_the_end(#[values("looks again", "ends at on
     yard.delete("web");
     yard.wait("it is gone", || yard.find("web").is_none()).await;
     if then == "ends at once" {
-        // Whatever the old leader still sends after its create is lost.
+        // Everything that the old leader sends after its create is lost.
         let rest = Match::writes().resource("pods").client(OLD);
         faults.inject(Fault::on(rest).hang());
     }

@@ -1,4 +1,4 @@
-//! `belayer drain` while re-creations are under way, one in each phase.
+//! `belayer drain` while re-creations are in progress, one in each phase.
 
 use belayer_core::executor::{Bounds, Executor, Writes};
 use belayer_core::object::Resource;
@@ -20,9 +20,9 @@ use super::*;
 /// Four pods, each in another phase of its re-creation.
 struct Phases {
     yard: Yard,
-    /// Creates of pods are refused, by a quota perhaps.
+    /// The API server denies creates of pods, for example by a quota.
     refused: FaultHandle,
-    /// UIDs of the pods that are there.
+    /// UIDs of the existing pods.
     rejected: String,
     recreated: String,
 }
@@ -53,7 +53,7 @@ impl Yard {
         .await;
     }
 
-    /// As `belayer drain`, with the admin's own rights.
+    /// Runs the drain with the permissions of an admin.
     fn drain(&self) -> Drain {
         self.drain_for(Purpose::Everything(Order::of_the_admin()), Kinds::Served)
     }
@@ -89,8 +89,8 @@ impl Yard {
     }
 }
 
-/// `web-1` is re-created and has not started, an attempt is reserved for `web-2`, the pause of
-/// `web-3` runs, and `web-4` was rejected and stands there.
+/// `web-1` is re-created and has not started, an attempt is reserved for `web-2`, `web-3` is in its pause, and `web-4`
+/// was rejected and exists.
 async fn phases() -> (Phases, Running) {
     let yard = Yard::new();
     yard.world.create_namespace("belayer-system");
@@ -121,7 +121,7 @@ async fn phases() -> (Phases, Running) {
 }
 
 impl Phases {
-    /// What a drain leaves: no hold, and the pods that it found.
+    /// The state after a drain: no hold, and the same pods.
     fn check(&self) {
         let yard = &self.yard;
         assert_eq!(yard.held(), Vec::<String>::new());
@@ -129,8 +129,8 @@ impl Phases {
         assert_eq!(uid(&yard.find("web-1").unwrap()), self.recreated);
     }
 
-    /// Both pods that are in their records alone are named, and nothing is lost.
-    fn names_what_is_in_records_alone(&self, report: &Report) {
+    /// Both pods that exist only in their records are reported, and nothing is lost.
+    fn names_pods_that_exist_only_in_records(&self, report: &Report) {
         let text = text::report(report);
         assert_eq!(report.outcome, Drained::LeftOver, "{text}");
         for name in ["web-2", "web-3"] {
@@ -152,12 +152,12 @@ impl Phases {
     }
 }
 
-/// R5: what is in its record alone is finished while Belayer is drained, or named.
+/// R5: a pod that exists only in its record is created during the drain, or reported.
 #[rstest]
 #[case::while_the_controllers_run("up")]
 #[case::while_they_are_down("down")]
 #[tokio::test(start_paused = true)]
-async fn r5_what_is_in_its_record_alone_is_finished_or_named(#[case] controllers: &str) {
+async fn r5_a_pod_that_exists_only_in_its_record_is_created_or_reported(#[case] controllers: &str) {
     let (phases, belayer) = phases().await;
     let yard = &phases.yard;
     let belayer = if controllers == "up" {
@@ -169,13 +169,13 @@ async fn r5_what_is_in_its_record_alone_is_finished_or_named(#[case] controllers
     let creates = yard.creates();
     let report = yard.drain().run(&Silent).await.unwrap();
     phases.check();
-    phases.names_what_is_in_records_alone(&report);
+    phases.names_pods_that_exist_only_in_records(&report);
     if controllers == "up" {
         let text = text::report(&report);
         assert!(text.contains("the API server refuses it"), "{text}");
     }
 
-    // Drained as it is, it creates them, by a new process too; and begins nothing.
+    // While drained, Belayer creates them, also after a restart, and starts no other re-creation.
     phases.refused.remove();
     let belayer = match belayer {
         Some(belayer) => belayer,
@@ -189,7 +189,7 @@ async fn r5_what_is_in_its_record_alone_is_finished_or_named(#[case] controllers
     assert_eq!(report.outcome, Drained::Clean, "{}", text::report(&report));
     phases.check();
 
-    // Whoever ran and went meanwhile is never created again.
+    // A pod that ran and was deleted meanwhile is never created again.
     for name in ["web-2", "web-3"] {
         yard.tell(name, Fate::Runs);
     }
@@ -200,13 +200,13 @@ async fn r5_what_is_in_its_record_alone_is_finished_or_named(#[case] controllers
     let belayer = yard.run();
     yard.wait_for(Duration::from_secs(600)).await;
     assert!(yard.find("web-3").is_none());
-    // web-4 was rejected and stands there: nothing of it ran, so it is re-created now.
+    // web-4 was rejected and exists: nothing of it ran, so it is re-created now.
     assert_eq!(yard.creates(), creates + 3);
     belayer.stop().await;
 }
 
-/// R5: drained in the middle of `Creating`, the controllers down: the pod is there, and its record does not
-/// know of it. It loses its hold, runs, ends and is deleted; much later Belayer comes back.
+/// R5: drained in phase `Creating` with the controllers down: the pod exists, and its record does not name it. It
+/// loses its hold, runs, ends and is deleted; much later Belayer starts again.
 #[rstest]
 #[tokio::test(start_paused = true)]
 async fn r5_a_pod_that_ran_after_the_drain_is_never_created_again(
@@ -216,7 +216,7 @@ async fn r5_a_pod_that_ran_after_the_drain_is_never_created_again(
     let yard = Yard::new();
     yard.world.create_namespace("belayer-system");
     let faults = yard.world.sandbox.faults();
-    // The first create is the server-side dry run; the sixth write of a record is that it knows of its pod.
+    // The first create is the server-side dry run; the sixth write of a record names its pod.
     if answer_lost {
         let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
         faults.inject(Fault::on(creates).nth(2).lose_answer());
@@ -262,10 +262,10 @@ async fn r5_a_pod_that_ran_after_the_drain_is_never_created_again(
     belayer.stop().await;
 }
 
-/// What stands there without its hold: a Belayer that watched it all along knows that nothing of it ran, and
+/// A rejected pod without its hold: a Belayer that watched it all the time has the proof that nothing of it ran, and
 /// holds it again.
 #[tokio::test(start_paused = true)]
-async fn what_stands_there_is_let_go_and_goes_on_when_draining_is_over() {
+async fn a_rejected_pod_is_released_and_recreated_after_the_drain() {
     let (phases, belayer) = phases().await;
     let yard = &phases.yard;
     let report = yard.drain().run(&Silent).await.unwrap();
@@ -280,9 +280,9 @@ async fn what_stands_there_is_let_go_and_goes_on_when_draining_is_over() {
     yard.drain().resume(&Silent).await.unwrap();
     yard.comes_to("web-4", "Recreated").await;
     assert_ne!(uid(&yard.find("web-4").unwrap()), phases.rejected);
-    // The one that was re-created starts, and its record says so.
+    // The re-created one starts, and its record shows that.
     yard.tell("web-1", Fate::Runs);
     yard.comes_to("web-1", "Started").await;
-    yard.wait("it is let go", || !yard.is_held("web-1")).await;
+    yard.wait("it is released", || !yard.is_held("web-1")).await;
     belayer.stop().await;
 }

@@ -1,4 +1,4 @@
-//! What `explain` says of a pod, on live looks.
+//! What `explain` reports about a pod, on live reads.
 
 use belayer_controller::{Configured as _, Site};
 use belayer_core::client;
@@ -28,7 +28,7 @@ async fn explained(yard: &Yard) -> Explained {
 }
 
 #[tokio::test(start_paused = true)]
-async fn explain_follows_a_pod_through_its_life() {
+async fn explain_covers_every_phase_of_a_pod() {
     let yard = Yard::new();
     yard.pod("web");
     let seen = explained(&yard).await;
@@ -60,7 +60,7 @@ async fn explain_follows_a_pod_through_its_life() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn explain_says_why_a_pod_is_not_eligible() {
+async fn explain_reports_why_a_pod_is_not_eligible() {
     let yard = Yard::new();
     yard.pod_with("web", json!({ "annotations": {} }));
     let seen = explained(&yard).await;

@@ -1,4 +1,4 @@
-//! The way of a rejected pod, undisturbed.
+//! The re-creation of a rejected pod without faults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ async fn a_pod_rejected_once_runs_under_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_goes_after_its_time() {
+async fn a_record_is_deleted_after_its_ttl() {
     let yard = Yard::new();
     let belayer = yard.run();
     yard.pod("web");
@@ -71,7 +71,7 @@ async fn a_pod_rejected_always_is_recreated_three_times_and_then_left_alone() {
     let later = yard.applied(&Gvr::PODS) + yard.applied(&super::RECORDS);
     assert_eq!(later, writes, "exhausted and not quiet");
     yard.pass(Duration::from_secs(1_500)).await;
-    // The record goes after an hour; the pod is still not taken up again, nor by another process.
+    // The record is deleted after an hour; the pod is not recorded again, also not after a restart.
     yard.until("the record is gone", || yard.records().is_empty())
         .await;
     belayer.stop().await;
@@ -83,7 +83,7 @@ async fn a_pod_rejected_always_is_recreated_three_times_and_then_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_any_retry_the_users_pod_stays_and_is_told_why() {
+async fn without_retries_the_pod_stays_and_is_annotated() {
     let yard = Yard::rejecting(99);
     let mut settings = belayer_pod_recreation::Settings::default();
     settings.policy.max_retries = 0;
@@ -120,7 +120,7 @@ async fn a_permanent_reason_is_reported_and_not_recreated() {
     yard.reason.set("SysctlForbidden");
     let belayer = yard.run();
     yard.pod("web");
-    yard.until("it is let go", || {
+    yard.until("it is released", || {
         yard.pods_seen("web") == 1 && !yard.is_held("web")
     })
     .await;
@@ -140,7 +140,7 @@ async fn a_pod_that_ran_and_is_rejected_after_a_restart_of_its_kubelet_is_never_
         yard.is_running("web") && !yard.is_held("web")
     })
     .await;
-    // A fresh status, as the kubelet writes it: nothing of it says that containers ran.
+    // A fresh status, as the kubelet writes it: it does not show that containers ran.
     let fresh = json!({ "status": { "phase": "Failed", "reason": "NodeAffinity",
         "message": "Pod was rejected: Predicate NodeAffinity failed",
         "containerStatuses": null, "podIP": null } });
@@ -154,7 +154,7 @@ async fn a_pod_that_ran_and_is_rejected_after_a_restart_of_its_kubelet_is_never_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_was_rejected_while_nobody_looked_is_recreated() {
+async fn a_pod_rejected_while_belayer_was_down_is_recreated() {
     let yard = Yard::new();
     yard.pod("web");
     yard.tell("web", Fate::Rejected("NodeAffinity"));
@@ -170,7 +170,7 @@ async fn pods_of_controllers_and_mirrors_are_never_touched() {
     let belayer = yard.run();
     for kind in ["ReplicaSet", "Job", "DaemonSet", "StatefulSet"] {
         let owner = json!([{ "apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "u-o", "controller": true }]);
-        // Without a garbage collector's interest: the owner does not exist, and so it takes them away.
+        // Without owner existing, the garbage collector deletes them.
         yard.pod_with(&kind.to_lowercase(), json!({ "ownerReferences": owner }));
     }
     let mirror = json!({ "annotations": {
@@ -188,9 +188,9 @@ async fn pods_of_controllers_and_mirrors_are_never_touched() {
     belayer.stop().await;
 }
 
-/// The node agent's part is played by the test.
+/// The test plays the node agent.
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_asks_for_wiping_waits_until_its_node_is_wiped() {
+async fn a_pod_that_requests_a_wipe_waits_for_it() {
     let yard = Yard::new();
     yard.world.create(
         &Gvr::NODES,
@@ -221,7 +221,7 @@ async fn a_pod_that_asks_for_wiping_waits_until_its_node_is_wiped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_gone_counts_as_wiped() {
+async fn a_deleted_node_counts_as_wiped() {
     let yard = Yard::new();
     let belayer = yard.run();
     wiping_pod(&yard);
@@ -248,7 +248,7 @@ async fn a_node_that_is_not_wiped_in_time_is_avoided() {
     belayer.stop().await;
 }
 
-/// A pod on node-1 that asks for wiping.
+/// A pod on node-1 that requests a wipe.
 fn wiping_pod(yard: &Yard) {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -267,7 +267,7 @@ fn condition(yard: &Yard, name: &str) -> serde_json::Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_its_definition_the_process_is_ready_and_begins_when_it_comes() {
+async fn without_its_crd_the_process_is_ready_and_starts_when_it_is_created() {
     let yard = Yard::new();
     let definition = "podrecreations.belayer.dev";
     yard.world
@@ -300,7 +300,7 @@ async fn with_a_late_hold(yard: &Yard, delay: Duration) -> (Running, String) {
     (belayer, first)
 }
 
-/// R1: bound and rejected before its hold was written. The write meets a conflict; and Belayer saw all of it.
+/// R1: bound and rejected before its hold was written. The write has a conflict, but Belayer watched every version.
 #[tokio::test(start_paused = true)]
 async fn r1_rejected_before_its_hold_was_written_it_is_re_created() {
     let yard = Yard::new();
@@ -313,7 +313,7 @@ async fn r1_rejected_before_its_hold_was_written_it_is_re_created() {
     yard.tell("web", Fate::Runs);
     yard.wait("it is settled", || yard.is_settled("web")).await;
     assert_eq!(yard.creates(), 1);
-    // The hold came first, then the record.
+    // The hold was added first, then the record created.
     let patches = yard.writes_of(&Gvr::PODS);
     let held = patches
         .iter()
@@ -326,9 +326,9 @@ async fn r1_rejected_before_its_hold_was_written_it_is_re_created() {
     belayer.stop().await;
 }
 
-/// R1: the watch broke off in between, and a list brought the rejection: what was missed, nobody knows.
+/// R1: the watch broke in between, and a list contained the rejection: versions may have been missed.
 #[tokio::test(start_paused = true)]
-async fn r1_what_a_list_brought_proves_nothing() {
+async fn r1_a_rejection_from_a_list_proves_nothing() {
     let yard = Yard::new();
     let (belayer, first) = with_a_late_hold(&yard, Duration::from_secs(30)).await;
     let faults = yard.world.sandbox.faults();
@@ -344,8 +344,8 @@ async fn r1_what_a_list_brought_proves_nothing() {
     belayer.stop().await;
 }
 
-/// R1: it ran, its hold was released, and Belayer was killed before the kubelet restarted and rejected it. The
-/// next Belayer sees a rejected pod without the finalizer, which is removed when a pod starts.
+/// R1: it ran, its hold was released, and Belayer was killed before the kubelet restarted and rejected it. The next
+/// Belayer reads a rejected pod without the finalizer, which is removed when a pod starts.
 #[tokio::test(start_paused = true)]
 async fn r1_a_pod_that_ran_is_not_created_again_after_a_restart() {
     let yard = Yard::new();

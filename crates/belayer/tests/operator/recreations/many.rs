@@ -1,4 +1,4 @@
-//! A thousand pods at once.
+//! A thousand pods concurrently.
 
 use super::{RECORDS, Yard};
 
@@ -34,7 +34,7 @@ async fn a_thousand_pods_that_are_each_rejected_once_all_run() {
 }
 
 impl Yard {
-    /// As `play`, with one pass over what was seen.
+    /// As `play`, with one pass over all pods.
     fn play_all(&self) {
         let seen: std::collections::HashSet<String> = self
             .seen

@@ -1,4 +1,4 @@
-//! pod-recreation, whole, on the embedded API server under paused time. The tests play the kubelet.
+//! All of pod-recreation on the embedded API server under paused time. The tests play the kubelet.
 
 mod beside;
 mod bounds;
@@ -39,7 +39,7 @@ const RECORDS: Gvr = Gvr {
     resource: Cow::Borrowed("podrecreations"),
 };
 
-/// What the played kubelet does with a pod that it sees for the first time.
+/// The reaction of the played kubelet to a new pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     Runs,
@@ -82,7 +82,7 @@ impl Yard {
         )
     }
 
-    /// Where nothing goes with its owner.
+    /// A cluster in which objects are not deleted with their owners.
     fn without_garbage_collection() -> Self {
         Self::with(SimulatedControllers::none().with(SimulatedController::Namespaces))
     }
@@ -104,7 +104,7 @@ impl Yard {
         }
     }
 
-    /// A kubelet that rejects each pod so often.
+    /// A kubelet that rejects each pod this many times.
     fn rejecting(times: usize) -> Self {
         let yard = Self::new();
         yard.rejections.set(times);
@@ -130,13 +130,13 @@ impl Yard {
         Running { stop, task }
     }
 
-    /// Put together, not running.
+    /// Belayer, not running.
     fn operator(&self, name: &str, components: Components) -> Operator {
         let client = client::in_process(self.world.sandbox.service(name));
         Operator::new(options(client), components)
     }
 
-    /// A pod that asks to be re-created.
+    /// Creates a pod that requests re-creation.
     fn pod(&self, name: &str) -> String {
         self.pod_with(name, json!({}))
     }
@@ -157,7 +157,7 @@ impl Yard {
         uid(&pod)
     }
 
-    /// A pod that asks to be re-created, with more in its spec.
+    /// Creates a pod that requests re-creation, with more in its spec.
     fn pod_on(&self, name: &str, more: Value) {
         let mut spec = json!({ "containers": [{ "name": "main", "image": "busybox" }] });
         for (field, value) in more.as_object().unwrap() {
@@ -208,7 +208,7 @@ impl Yard {
             .to_owned()
     }
 
-    /// What a kubelet does in one moment: pods that it has not seen are taken or rejected.
+    /// One step of the kubelet: it accepts or rejects new pods.
     fn play(&self) {
         for pod in self.list(&Gvr::PODS) {
             let (name, uid) = (text(&pod, "/metadata/name"), uid(&pod));
@@ -217,7 +217,7 @@ impl Yard {
             }
             let held = text(&pod, "/metadata/finalizers/0") == POD_RECREATION_HOLD;
             if !held || !pod["metadata"]["deletionTimestamp"].is_null() {
-                // It takes the kubelet longer to see a pod than Belayer.
+                // The kubelet reads a pod later than Belayer.
                 continue;
             }
             let before = self
@@ -257,7 +257,7 @@ impl Yard {
             .patch_in(&Gvr::PODS, Some(YARD), name, status, Subresource::Status);
     }
 
-    /// Pods that were ever seen under a name.
+    /// All pods that ever had this name.
     fn pods_seen(&self, name: &str) -> usize {
         let seen = self.seen.borrow();
         seen.iter().filter(|(seen, ..)| seen == name).count()
@@ -327,7 +327,7 @@ impl Yard {
         }
     }
 
-    /// NO-LOSS: where a pod was rejected and is not there, its spec is in a record.
+    /// NO-LOSS: if a pod was rejected and does not exist, its spec is in a record.
     fn no_loss(&self) {
         let seen = self.seen.borrow();
         let names: BTreeSet<&str> = seen.iter().map(|(name, ..)| name.as_str()).collect();
@@ -355,12 +355,12 @@ impl Yard {
         })
     }
 
-    /// Settled: the record says that a pod started, and no hold is left on it.
+    /// Settled: the record shows that a pod started, and the pod has no hold.
     fn is_settled(&self, name: &str) -> bool {
         self.phase() == "Started" && self.is_running(name) && !self.is_held(name)
     }
 
-    /// Creates of pods by Belayer that were carried out.
+    /// Successful creates of pods by Belayer.
     fn creates(&self) -> usize {
         self.writes_of(&Gvr::PODS)
             .iter()
@@ -368,7 +368,7 @@ impl Yard {
             .count()
     }
 
-    /// Every write of Belayer to a kind, whatever its name at the time.
+    /// Every write of Belayer to a kind.
     fn writes_of(&self, gvr: &Gvr) -> Vec<Write> {
         let all = self.world.sandbox.recorder().writes();
         all.into_iter()

@@ -1,4 +1,4 @@
-//! The API server refuses what a re-creation needs.
+//! The API server denies what a re-creation needs.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::world::BELAYER;
     "etcdserver: request is too large"
 )))]
 #[tokio::test(start_paused = true)]
-async fn a_rejection_that_cannot_be_recorded_is_told(#[case] answer: Answer) {
+async fn a_rejection_that_cannot_be_recorded_is_reported(#[case] answer: Answer) {
     let yard = Yard::new();
     let creates = Match::verb(Verb::Create)
         .resource("podrecreations")
@@ -26,8 +26,10 @@ async fn a_rejection_that_cannot_be_recorded_is_told(#[case] answer: Answer) {
         .inject(Fault::on(creates).answer(answer));
     let belayer = yard.run();
     yard.pod("web");
-    yard.until("it is told", || yard.world.events("RecreationDenied") == 1)
-        .await;
+    yard.until("it is reported", || {
+        yard.world.events("RecreationDenied") == 1
+    })
+    .await;
     yard.pass(Duration::from_secs(600)).await;
     assert!(
         refused.hits() < 30,
@@ -39,7 +41,7 @@ async fn a_rejection_that_cannot_be_recorded_is_told(#[case] answer: Answer) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_quota_refuses_stays_and_comes_once_there_is_room() {
+async fn a_pod_denied_by_quota_stays_and_is_recreated_later() {
     let yard = Yard::new();
     let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
     let quota = Answer::forbidden("exceeded quota: pods");
@@ -50,8 +52,10 @@ async fn a_pod_that_quota_refuses_stays_and_comes_once_there_is_room() {
         .inject(Fault::on(creates).answer(quota));
     let belayer = yard.run();
     let first = yard.pod("web");
-    yard.until("it is told", || yard.world.events("RecreationDenied") == 1)
-        .await;
+    yard.until("it is reported", || {
+        yard.world.events("RecreationDenied") == 1
+    })
+    .await;
     yard.pass(Duration::from_secs(300)).await;
     let pod = yard.find("web").unwrap();
     assert_eq!(uid(&pod), first, "the rejected pod is still there");
@@ -79,7 +83,7 @@ async fn a_pod_that_quota_refuses_stays_and_comes_once_there_is_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_for_an_hour_is_given_up() {
+async fn a_pod_denied_for_an_hour_is_given_up() {
     let yard = Yard::new();
     let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
     yard.world

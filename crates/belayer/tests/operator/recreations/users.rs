@@ -1,4 +1,4 @@
-//! What users and other controllers do meanwhile.
+//! Actions of users and other controllers during a re-creation.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use serde_json::json;
 use super::{RECORDS, YARD, Yard, uid};
 use crate::world::BELAYER;
 
-/// The user deletes the pod, whatever is there of it, as soon as the record is in a phase.
+/// The user deletes the pod or its successor once the record is in a phase.
 #[rstest]
 #[case::before_anything_was_recorded("", 0)]
 #[case::rejected("Rejected", 0)]
-#[case::created_and_not_known_yet("Creating", 1)]
+#[case::created_and_not_recorded_yet("Creating", 1)]
 #[case::recreated("Recreated", 1)]
 #[case::started("Started", 1)]
 #[tokio::test(start_paused = true)]
 async fn the_user_deletes_the_pod(#[case] phase: &str, #[case] created: usize) {
     let yard = Yard::new();
-    // Slow enough to be caught in each phase.
+    // Slow enough to act in each phase.
     let slow = match phase {
         "Rejected" => Match::verb(Verb::Create).resource("pods").client(BELAYER),
         _ => Match::writes().resource("podrecreations").client(BELAYER),
@@ -50,9 +50,9 @@ async fn the_user_deletes_the_pod(#[case] phase: &str, #[case] created: usize) {
     belayer.stop().await;
 }
 
-/// From the intent on the deletion is ours: one more by the user changes nothing.
+/// Once the intent is recorded the deletion is Belayer's: another one by the user changes nothing.
 #[tokio::test(start_paused = true)]
-async fn a_deletion_after_ours_was_intended_cancels_nothing() {
+async fn a_deletion_after_belayers_intent_cancels_nothing() {
     let yard = Yard::new();
     let deletes = Match::verb(Verb::Delete).resource("pods").client(BELAYER);
     let slow = Fault::on(deletes).delay(Duration::from_secs(2));
@@ -68,10 +68,10 @@ async fn a_deletion_after_ours_was_intended_cancels_nothing() {
     belayer.stop().await;
 }
 
-/// The new pod is deleted before its record knows of it: our hold keeps it until then, so that its
-/// absence would mean that it was never created.
+/// The new pod is deleted before its record names it: its hold keeps it until then; otherwise its absence would
+/// mean that it was never created.
 #[tokio::test(start_paused = true)]
-async fn a_pod_deleted_the_moment_it_was_created_does_not_come_again() {
+async fn a_pod_deleted_right_after_its_creation_is_not_created_again() {
     let yard = Yard::new();
     let looks = Match::verb(Verb::Get)
         .resource("podrecreations")
@@ -84,11 +84,7 @@ async fn a_pod_deleted_the_moment_it_was_created_does_not_come_again() {
         yard.find("web").is_some_and(|pod| uid(&pod) != first)
     })
     .await;
-    assert_eq!(
-        yard.phase(),
-        "Creating",
-        "its record does not know of it yet"
-    );
+    assert_eq!(yard.phase(), "Creating", "its record does not name it yet");
     yard.delete("web");
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(yard.is_held("web"), "it was let go before it was known");
@@ -99,9 +95,9 @@ async fn a_pod_deleted_the_moment_it_was_created_does_not_come_again() {
     belayer.stop().await;
 }
 
-/// Cancelled while the deletion was about to be sent: the pod is looked for in its record first.
+/// Cancelled right before the deletion is sent: the record is read first.
 #[tokio::test(start_paused = true)]
-async fn a_cancellation_in_the_last_moment_keeps_the_rejected_pod() {
+async fn a_cancellation_before_the_deletion_keeps_the_rejected_pod() {
     let yard = Yard::new();
     let looks = Match::verb(Verb::Get)
         .resource("podrecreations")
@@ -122,7 +118,7 @@ async fn a_cancellation_in_the_last_moment_keeps_the_rejected_pod() {
     belayer.stop().await;
 }
 
-/// Somebody else's finalizer is respected: the name is not free before it is.
+/// Another controller's finalizer: the name is not free before it is removed.
 #[tokio::test(start_paused = true)]
 async fn a_foreign_finalizer_is_waited_for() {
     let yard = Yard::new();
@@ -152,7 +148,7 @@ async fn a_foreign_finalizer_is_waited_for() {
 #[tokio::test(start_paused = true)]
 async fn the_user_cancels_by_deleting_the_record(#[case] phase: &str) {
     let yard = Yard::new();
-    // Slow enough to be caught in each phase.
+    // Slow enough to act in each phase.
     let pods = Match::verbs([Verb::Create, Verb::Delete])
         .resource("pods")
         .client(BELAYER);
@@ -172,7 +168,7 @@ async fn the_user_cancels_by_deleting_the_record(#[case] phase: &str) {
     assert_eq!(yard.started("web"), 0);
     assert!(!yard.is_held("web"), "a hold is left behind");
     if phase == "Creating" {
-        // The create was on its way: a look afterwards found that nobody wants the pod any more.
+        // The create was in flight: a read afterwards shows that the pod is not wanted any more.
         assert_eq!(yard.creates(), 1);
         assert!(yard.find("web").is_none(), "it was created all the same");
     }
@@ -203,7 +199,7 @@ async fn another_controller_takes_the_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stranger_takes_the_name_before_it_was_seen_to_be_free() {
+async fn another_pod_takes_the_name_before_it_was_read_as_free() {
     let yard = Yard::new();
     let belayer = yard.run();
     let foreign = json!({
@@ -216,7 +212,7 @@ async fn a_stranger_takes_the_name_before_it_was_seen_to_be_free() {
         yard.phase() == "Deleting" && pod["metadata"]["finalizers"] == json!(["x.example.com/f"])
     })
     .await;
-    // The live look that finds the name free takes a while.
+    // The live read that finds the name free takes a while.
     let looks = Match::verb(Verb::Get).resource("pods").client(BELAYER);
     yard.world
         .sandbox
@@ -231,7 +227,7 @@ async fn a_stranger_takes_the_name_before_it_was_seen_to_be_free() {
     let stranger = yard.pod_with("web", json!({ "annotations": {} }));
     yard.until("it stops", || yard.phase() == "Ended").await;
     assert_eq!(uid(&yard.find("web").unwrap()), stranger);
-    yard.wait("it is told", || yard.world.events("NameTaken") == 1)
+    yard.wait("it is reported", || yard.world.events("NameTaken") == 1)
         .await;
     belayer.stop().await;
 }
@@ -241,18 +237,18 @@ async fn a_pod_that_ran_and_is_rejected_after_its_hold_is_reported_once() {
     let yard = Yard::rejecting(0);
     let belayer = yard.run();
     let pod = yard.pod("web");
-    yard.until("it is let go", || {
+    yard.until("it is released", || {
         yard.started("web") == 1 && !yard.is_held("web")
     })
     .await;
-    // Its kubelet comes back and does not take it any more.
+    // Its kubelet restarts and rejects it.
     let rejected = json!({ "status": {
         "phase": "Failed", "reason": "NodeAffinity", "message": "Pod was rejected",
         "containerStatuses": null,
     }});
     yard.world
         .patch_in(&Gvr::PODS, Some(YARD), "web", rejected, Subresource::Status);
-    yard.wait("it is told", || yard.world.events("NotRecreated") == 1)
+    yard.wait("it is reported", || yard.world.events("NotRecreated") == 1)
         .await;
     belayer.stop().await;
     let belayer = yard.run();
@@ -283,12 +279,12 @@ async fn a_copy_under_another_name_is_a_pod_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_its_user_bound_to_the_node_that_is_avoided_is_reported() {
+async fn a_pod_bound_by_its_user_to_an_avoided_node_is_reported() {
     let yard = Yard::new();
     let mut settings = Settings::default();
     settings.policy.avoid_rejected_node = true;
     let belayer = yard.run_as(BELAYER, settings);
-    // As the API server notes it, field by field.
+    // The managedFields as the API server writes them.
     let by_its_user = json!([{
         "manager": "kubectl", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
         "time": "2026-01-01T00:00:00Z", "fieldsV1": { "f:spec": { "f:nodeName": {} } },
@@ -301,7 +297,7 @@ async fn a_pod_that_its_user_bound_to_the_node_that_is_avoided_is_reported() {
     });
     yard.world.create(&Gvr::PODS, Some(YARD), pod);
     yard.until("it stops", || yard.phase() == "Ended").await;
-    yard.wait("it is told", || yard.world.events("NotRecreated") == 1)
+    yard.wait("it is reported", || yard.world.events("NotRecreated") == 1)
         .await;
     let message = yard.record()["status"]["message"].to_string();
     assert!(message.contains("bound it to node fx"), "{message}");
@@ -311,9 +307,9 @@ async fn a_pod_that_its_user_bound_to_the_node_that_is_avoided_is_reported() {
     belayer.stop().await;
 }
 
-/// What `kubectl replace --force` does, and who applies what they exported.
+/// As `kubectl replace --force` does, or a client that applies an exported pod.
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_replaced_by_its_copy_is_its_users() {
+async fn a_copy_that_replaces_a_pod_is_not_belayers() {
     let yard = Yard::new();
     let belayer = yard.run();
     yard.pod("web");
@@ -336,7 +332,7 @@ async fn a_pod_that_is_replaced_by_its_copy_is_its_users() {
 #[case::no_name("Not A Name!")]
 #[case::another_pods("web-0a1b2c3d")]
 #[tokio::test(start_paused = true)]
-async fn what_a_user_writes_where_the_mark_stands_names_no_record(#[case] text: &str) {
+async fn an_annotation_of_a_user_names_no_record(#[case] text: &str) {
     let yard = Yard::new();
     let belayer = yard.run();
     let annotations = json!({
@@ -351,7 +347,7 @@ async fn what_a_user_writes_where_the_mark_stands_names_no_record(#[case] text: 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_spec_that_was_changed_gives_nobody_a_pod() {
+async fn a_record_with_a_changed_spec_creates_no_pod() {
     let yard = Yard::new();
     let belayer = yard.run();
     yard.pod("web");
@@ -407,9 +403,9 @@ async fn the_namespace_is_deleted_meanwhile() {
     }
 }
 
-/// A record that somebody made by hand, for a pod that does not exist.
+/// A record that a user created for a pod that does not exist.
 #[tokio::test(start_paused = true)]
-async fn a_record_made_by_hand_gives_nobody_a_pod() {
+async fn a_record_of_a_user_creates_no_pod() {
     let yard = Yard::new();
     let belayer = yard.run();
     let record = |name: &str, uid: &str| {
@@ -431,7 +427,7 @@ async fn a_record_made_by_hand_gives_nobody_a_pod() {
     yard.pass(Duration::from_secs(120)).await;
     assert!(yard.find("web").is_none());
     assert_eq!(yard.world.events("Ignored"), 1);
-    // Nor for one that does.
+    // Nor for a pod that exists.
     let first = yard.pod("web");
     let name = belayer_pod_recreation::api::record_name("web", &first);
     yard.world

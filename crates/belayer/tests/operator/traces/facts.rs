@@ -1,4 +1,4 @@
-//! What was recorded about each pod: when something became true that a release can depend on.
+//! Facts recorded about each pod: when something became true that a release can depend on.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::recording::{Recording, Version, node_id};
 
-/// The controller manager's pod garbage collection gives a pod up this long after its Node is gone.
+/// Delay after which kube-controller-manager's pod garbage collection deletes a pod without Node.
 const QUARANTINE: Duration = Duration::from_secs(40);
 
-/// What happened to one pod, by the clock of its recording. `None`: it did not happen.
+/// Events of one pod, by the clock of its recording. `None`: it did not happen.
 #[derive(Debug, Default, Clone)]
 pub(super) struct QueryCache {
     pub(super) created: Duration,
@@ -19,13 +19,13 @@ pub(super) struct QueryCache {
     pub(super) ended: Option<Duration>,
     /// Whether an init or main container ever ran.
     pub(super) started: bool,
-    /// The first version that says that its node is gone.
+    /// The first version that shows that its node is lost.
     pub(super) given_up: Option<Duration>,
     /// The workflow's status has its result: the phase, and the outputs.
     pub(super) taken: Option<Duration>,
-    /// Its label says that the result was taken.
+    /// Its label shows that the result was read.
     pub(super) labelled: Option<Duration>,
-    /// The workflow's labels say that it finished.
+    /// The workflow's labels show that it finished.
     pub(super) finished: Option<Duration>,
     /// The workflow was deleted.
     pub(super) owner_deleted: Option<Duration>,
@@ -78,7 +78,7 @@ impl QueryCache {
         if workflow.gone || workflow.grace().is_some() {
             self.owner_deleted.get_or_insert(at);
         }
-        // What the same node said of an earlier pod is no word on this one.
+        // The state of the same node for an earlier pod does not count.
         if at < self.created {
             return;
         }
@@ -95,14 +95,14 @@ impl QueryCache {
         }
     }
 
-    /// When the consumer first said, in any way, that it has the result.
+    /// When the consumer first showed, in any way, that it has the result.
     pub(super) fn consumed(&self) -> Option<Duration> {
         let said = [self.taken, self.labelled, self.finished];
         said.into_iter().flatten().min()
     }
 
-    /// When that must be known without waiting for anything else: by a label at once, by the status alone once
-    /// the pod is being deleted.
+    /// When that must be visible without waiting for anything else: by a label at once, by the status only once the pod
+    /// is being deleted.
     pub(super) fn consumed_plainly(&self) -> Option<Duration> {
         let by_status = self
             .taken
@@ -112,14 +112,14 @@ impl QueryCache {
         said.into_iter().flatten().min()
     }
 
-    /// When it could be seen that its node was given up, and it with it.
+    /// When it was visible that its node, and the pod with it, was given up.
     pub(super) fn lost(&self) -> Option<Duration> {
         self.given_up
             .zip(self.deleted)
             .map(|(up, deleted)| up.max(deleted))
     }
 
-    /// When its end, which its deletion caused, could be seen.
+    /// When its end, caused by its deletion, was visible.
     pub(super) fn ended_by_deletion(&self) -> Option<Duration> {
         if self.started {
             self.ended
@@ -129,8 +129,8 @@ impl QueryCache {
     }
 }
 
-/// When the Node of these pods was deleted, if it was. Nodes were not recorded: it is reckoned back from the
-/// first pod that was given up.
+/// When the Node of these pods was deleted, if it was. Nodes were not recorded: the time is derived from the first
+/// pod that was given up.
 pub(super) fn machine_lost(recording: &Recording) -> Option<Duration> {
     let pods = recording.steps().into_values().flatten();
     let given_up = pods.filter_map(|uid| QueryCache::of(recording, &uid).given_up);

@@ -1,4 +1,4 @@
-//! Whether what Belayer did in a replay is what was promised.
+//! Checks the actions of Belayer in a replay against the promises.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use super::promises::Until;
 use super::recording::Recording;
 use super::replay::{Done, Replayed};
 
-/// How soon a hold is on an object that was created without it.
+/// Time limit for a hold on an object that was created without it.
 const HELD_WITHIN: Duration = Duration::from_millis(200);
 
-/// How soon a pod whose deletion ended it is released, from the version that shows the end.
+/// Time limit for the release of a pod that its deletion ended, from the version that shows the end.
 const PROMPT: Duration = Duration::from_millis(200);
 
-/// How soon a pod whose result was taken, or whose workflow is deleted, is released.
+/// Time limit for the release of a pod whose result was read, or whose workflow is deleted.
 const SOON: Duration = Duration::from_secs(1);
 
-/// What is wrong with the hold of one pod.
+/// Errors in the hold of one pod.
 pub(super) fn pod(until: Until, facts: &QueryCache, done: &Done) -> Result<(), String> {
     if until == Until::NotMade {
         return if done.made {
@@ -92,7 +92,7 @@ fn held(created: Duration, done: &Done) -> Result<(), String> {
     }
 }
 
-/// What is wrong with the hold of the workflow: it goes with its deletion, after all its pods have been released.
+/// Errors in the hold of the workflow, which must be released at its deletion, after all its pods.
 pub(super) fn workflow(recording: &Recording, replayed: &Replayed) -> Result<(), String> {
     let mut versions = recording.workflow();
     let first = versions.next().ok_or("no workflow")?;

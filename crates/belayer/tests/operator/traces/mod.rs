@@ -1,8 +1,8 @@
-//! Recorded workflows of a real Argo Workflows, replayed: what is released when.
+//! Replays of recorded workflows of a real Argo Workflows: what is released when.
 //!
-//! A replay takes the recorded versions of pods and workflows at their recorded pace; nothing in it answers to what
-//! Belayer does. It shows when the holds end, not how the workflow would have ended: for that the recorded Argo
-//! would have to look again. See `e2e/fixtures/argo/README.md` for the recordings.
+//! A replay repeats the recorded versions of pods and workflows at their recorded pace; nothing in it reacts to
+//! Belayer. It shows when the holds end, not how the workflow would have ended: that would need a running Argo. See
+//! `e2e/fixtures/argo/README.md` for the recordings.
 
 mod facts;
 mod judge;
@@ -20,7 +20,7 @@ use promises::{PROMISES, Promise};
 use recording::{Recording, Side};
 use replay::{Holds, Machine, replay};
 
-/// What is wrong with one recording: by step, `workflow` for the workflow itself.
+/// Errors in one recording: by step, `workflow` for the workflow itself.
 fn broken(promise: &Promise, side: Side) -> BTreeMap<String, String> {
     let recording = Recording::read(promise.trace, side);
     let holds = match side {
@@ -54,8 +54,8 @@ fn broken(promise: &Promise, side: Side) -> BTreeMap<String, String> {
     broken
 }
 
-/// What is wrong with all recordings, by recording and step. Replays depend on nothing but themselves: each
-/// processor takes the next one.
+/// Errors in all recordings, by recording and step. Replays are independent: each processor takes the next
+/// one.
 fn all_broken() -> Vec<(String, String, String)> {
     let sides = [Side::Held, Side::Free];
     let recordings: Vec<(&Promise, Side)> = PROMISES
@@ -82,8 +82,8 @@ fn all_broken() -> Vec<(String, String, String)> {
     found
 }
 
-/// The recorded ends that 9e06281 made worse come as they come without it (rows A2, A3 and A6), and no result that
-/// exists is lost.
+/// The recorded ends that 9e06281 made worse are the same as without it (rules A2, A3 and A6), and no existing
+/// result is lost.
 #[test]
 fn a2_a3_a6_recorded_workflows_are_released_as_promised() {
     let broken = all_broken();
@@ -94,11 +94,11 @@ fn a2_a3_a6_recorded_workflows_are_released_as_promised() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// A pod that was given up says nothing of its node: it stays held while the Node is in the API.
+/// A pod that was given up proves nothing about its node: it stays held while the Node is in the API.
 #[test]
-fn a2_pods_of_a_node_that_is_there_stay_held() {
+fn a2_pods_of_an_existing_node_stay_held() {
     const LONGER: Duration = Duration::from_secs(20);
-    // A Node is not watched: it is read again from time to time.
+    // Nodes are not watched: Belayer reads them periodically.
     const READ_AGAIN: Duration = Duration::from_secs(6);
     let recording = Recording::read("node-lost", Side::Held);
     let lost = |uid: &String| QueryCache::of(&recording, uid).lost().unwrap();

@@ -1,31 +1,31 @@
-//! What is promised for every recorded workflow: until when each of its pods is held.
+//! The promise for every recorded workflow: until when each of its pods is held.
 
 use super::recording::Side;
 
-/// What ends the hold of a pod. The time limits stand in `judge`.
+/// What ends the hold of a pod. The time limits are in `judge`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Until {
-    /// Its workflow has taken the result, and not before.
+    /// Its workflow has read the result, and not before.
     Consumed,
-    /// The pod ended because it was deleted: no result of its own exists, and Argo is to find the pod gone at its
-    /// next look, as it would without Belayer. A pod that never started goes at its deletion.
+    /// The pod ended because it was deleted: it has no result of its own, and Argo must find the pod deleted at its next
+    /// read, as without Belayer. A pod that never started is released at its deletion.
     EndedByDeletion,
-    /// Its node is gone with its containers.
+    /// Its node is lost with its containers.
     NodeLost,
     /// Its workflow is deleted.
     OwnerDeleting,
-    /// It is never held; if an older version holds it, that ends at once.
+    /// It is never held; a hold of an older version is released at once.
     NeverHeld,
-    /// The pod is not even made: in the replay its predecessor is there still, as it would have been for Argo.
+    /// The pod is not created: in the replay its predecessor still exists, as it would have for Argo.
     NotMade,
 }
 
 use Until::{Consumed, EndedByDeletion, NeverHeld, NodeLost, NotMade, OwnerDeleting};
 
-/// Of one step: until when its pods are held, in the order in which they were made.
+/// Until when the pods of a step are held, in the order of their creation.
 type Step = (&'static str, &'static [Until]);
 
-/// What is promised for one workflow.
+/// The promise for one workflow.
 pub(super) struct Promise {
     pub(super) trace: &'static str,
     held: &'static [Step],
@@ -33,7 +33,7 @@ pub(super) struct Promise {
 }
 
 impl Promise {
-    /// Steps that are not named are held until their result was taken.
+    /// Steps that are not listed are held until their result was read.
     pub(super) fn of(&self, side: Side, step: &str) -> &'static [Until] {
         let steps = match side {
             Side::Held => self.held,
@@ -43,7 +43,7 @@ impl Promise {
         named.map_or(&[Consumed], |(_, until)| until)
     }
 
-    /// Every step that it names.
+    /// Every listed step.
     pub(super) fn names(&self, side: Side) -> impl Iterator<Item = &'static str> {
         let steps = match side {
             Side::Held => self.held,
@@ -58,7 +58,7 @@ impl Promise {
 
 const ALL: &str = "every step";
 
-/// Every pod is held until its result was taken, whichever way it was recorded.
+/// Every pod is held until its result was read, in both recordings.
 const fn consumed(trace: &'static str) -> Promise {
     both(trace, &[])
 }
@@ -72,21 +72,21 @@ const fn both(trace: &'static str, steps: &'static [Step]) -> Promise {
     }
 }
 
-/// One promise for the recording with Belayer, one for that without.
+/// Different promises for the recordings with and without Belayer.
 const fn each(trace: &'static str, held: &'static [Step], free: &'static [Step]) -> Promise {
     Promise { trace, held, free }
 }
 
-/// The table. A step that is not named: `Consumed`.
+/// The table. A step that is not listed: `Consumed`.
 pub(super) const PROMISES: &[Promise] = &[
     consumed("compressed"),
     consumed("container-set"),
     consumed("daemon"),
     both("deleted-foreground", &[(ALL, &[OwnerDeleting])]),
-    // Argo says "pod deleted", with and without Belayer.
+    // Argo reports "pod deleted", with and without Belayer.
     both("deleted-running-later", &[("s0", &[EndedByDeletion])]),
-    // The main promise. Without Belayer the steps were run twice; with the first pods there still, Argo would not
-    // have made the second ones.
+    // The main promise. Without Belayer the steps were run twice; with the first pods still in the API, Argo would not
+    // have created the second ones.
     each(
         "ended-deleted-while-down",
         &[],
@@ -105,7 +105,7 @@ pub(super) const PROMISES: &[Promise] = &[
     consumed("gc-on-workflow-success"),
     consumed("gc-on-workflow-success-failing"),
     both("http-agent", &[("agent", &[NeverHeld])]),
-    // Held, the failed agent was taken for the one that works, and the second request failed.
+    // With a hold, the failed agent was mistaken for the working one, and the second request failed.
     each(
         "http-agent-deleted",
         &[("agent", &[NeverHeld])],
@@ -113,34 +113,34 @@ pub(super) const PROMISES: &[Promise] = &[
     ),
     // It failed by itself: that is a result.
     consumed("init-failing"),
-    // Held, both nodes of the workflow were Failed, never synced, and nothing moved any more. Made anew, the pods
-    // find no node and wait until somebody deletes the workflow.
+    // With holds, both nodes of the workflow were Failed, never synced, and the workflow did not progress. Created again,
+    // the pods find no node and wait until the workflow is deleted.
     each(
         "node-lost",
         &[(ALL, &[NodeLost])],
         &[(ALL, &[NodeLost, OwnerDeleting])],
     ),
-    // Made anew, it succeeds.
+    // Created again, it succeeds.
     each(
         "pod-deleted-running",
         &[("s1", &[EndedByDeletion])],
         &[("s1", &[EndedByDeletion, Consumed])],
     ),
-    // Without Belayer the forced deletion took the pod out of sight at once: no version shows how it ended, so
-    // that the replay of that recording has nothing to release it by. The one with Belayer shows it.
+    // Without Belayer the forced deletion removed the pod at once: no version shows how it ended, so the replay of that
+    // recording has no evidence to release it by. The recording with Belayer shows it.
     each(
         "pod-force-deleted",
         &[("s1", &[EndedByDeletion])],
         &[("s1", &[Consumed, NotMade])],
     ),
-    // An attempt less than with the holds of 9e06281.
+    // One attempt less than with the holds of 9e06281.
     each(
         "retry-always",
         &[("retry-always(0)", &[EndedByDeletion])],
         &[("retry-always(0)", &[EndedByDeletion, Consumed])],
     ),
     consumed("retry-exit-1"),
-    // Argo's own recipe for machines that come and go: with the holds of 9e06281 it failed.
+    // Argo's own recipe for preemptible nodes: with the holds of 9e06281 it failed.
     each(
         "retry-onerror",
         &[("retry-onerror(0)", &[EndedByDeletion])],
@@ -160,7 +160,7 @@ pub(super) const PROMISES: &[Promise] = &[
     consumed("ttl"),
     consumed("two-steps-gc"),
     consumed("two-steps-none"),
-    // It never started. Made anew, it waits until somebody deletes the workflow.
+    // It never started. Created again, it waits until the workflow is deleted.
     each(
         "unscheduled-deleted",
         &[("s0", &[EndedByDeletion])],

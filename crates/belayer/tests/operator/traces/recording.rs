@@ -1,4 +1,4 @@
-//! A recorded workflow, read.
+//! Reads a recorded workflow.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,9 +13,9 @@ use serde_json::Value;
 /// Whether Belayer ran while the workflow was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
-    /// It did (9e06281): what Argo does with holds.
+    /// Yes (9e06281): the behaviour of Argo with holds.
     Held,
-    /// It did not: what Argo does by itself.
+    /// No: the behaviour of Argo alone.
     Free,
 }
 
@@ -31,7 +31,7 @@ impl fmt::Display for Side {
 /// One watch event of a pod or a workflow.
 #[derive(Debug, Clone)]
 pub(super) struct Version {
-    /// Since the workflow was created.
+    /// Time since the workflow was created.
     pub(super) at: Duration,
     pub(super) gone: bool,
     pub(super) object: Value,
@@ -54,7 +54,7 @@ impl Version {
         &self.object["metadata"][field]
     }
 
-    /// The grace of its deletion in seconds; `None` if it is not being deleted.
+    /// The grace period of its deletion in seconds; `None` if it is not being deleted.
     pub(super) fn grace(&self) -> Option<i64> {
         let deleting = !self.metadata("deletionTimestamp").is_null();
         deleting.then(|| {
@@ -64,7 +64,7 @@ impl Version {
     }
 }
 
-/// All that was recorded of one workflow and its pods, in order.
+/// All recorded events of one workflow and its pods, in order.
 #[derive(Debug)]
 pub(super) struct Recording {
     pub(super) versions: Vec<Version>,
@@ -87,7 +87,7 @@ impl Recording {
             gone: event["type"] == "DELETED",
             object: event["object"].take(),
         });
-        // Belayer looks at no other kind.
+        // Belayer reads no other kind.
         let kinds = ["Pod", "Workflow"].map(Value::from);
         let versions = versions.filter(|version| kinds.contains(&version.object["kind"]));
         Self {
@@ -113,8 +113,8 @@ impl Recording {
         self.versions[0].metadata("namespace").as_str().unwrap()
     }
 
-    /// The pods' UIDs in the order of their creation, by the name of their step. A step whose pod was made anew
-    /// has several.
+    /// The pods' UIDs in the order of their creation, by the name of their step. A step whose pod was created again has
+    /// several.
     pub(super) fn steps(&self) -> BTreeMap<String, Vec<String>> {
         let mut steps = BTreeMap::<String, Vec<String>>::new();
         for pod in self.versions.iter().filter(|version| version.is_pod()) {

@@ -1,7 +1,7 @@
-//! Takes the embedded API server through what was recorded, at its pace, while Belayer acts for itself.
+//! Replays a recording on the embedded API server at its pace, while Belayer runs.
 //!
-//! Belayer's own finalizers in the recording are left out: the holds of a replay are those of the Belayer under
-//! test. What the recording says of an object that is gone by now is left out, too.
+//! Belayer's own finalizers in the recording are removed: the holds of a replay are those of the Belayer under test.
+//! Recorded versions of an object that does not exist any more are skipped too.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -25,35 +25,35 @@ use super::facts::machine_lost;
 use super::recording::{Recording, Version};
 use crate::world::{BELAYER, options};
 
-/// Where the holds of a replay come from.
+/// How the holds of a replay are added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Holds {
-    /// The admission policies of 9e06281 put them on at creation, on agent pods as well.
+    /// By the admission policies of 9e06281 at creation, on agent pods as well.
     AtCreation,
-    /// Belayer puts them on when it sees the object.
+    /// By Belayer when it first sees the object.
     ByBelayer,
 }
 
-/// What Belayer did about one object.
+/// The actions of Belayer on one object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Done {
-    /// It was created; otherwise its name was taken by a predecessor that is still there.
+    /// When it was created; `None` if a predecessor still had its name.
     pub(super) made: bool,
     pub(super) held: Option<Duration>,
-    /// When the hold was taken off, and the name of the evidence.
+    /// When the hold was removed, and the name of the evidence.
     pub(super) released: Vec<(Duration, &'static str)>,
 }
 
-/// What Belayer did in a replay.
+/// The actions of Belayer in a replay.
 #[derive(Debug, Default)]
 pub(super) struct Replayed {
     /// By the UID in the recording.
     pub(super) objects: HashMap<String, Done>,
-    /// Objects that still carry a finalizer of Belayer at the end, or are being deleted still.
+    /// Objects that have a finalizer of Belayer at the end, or are still being deleted.
     pub(super) left: Vec<String>,
 }
 
-/// What is to be done with the machine of the pods.
+/// The Node of the pods in a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Machine {
     /// It is lost when the recording shows it.
@@ -62,10 +62,10 @@ pub(super) enum Machine {
     KeptUntil(Duration),
 }
 
-/// How long after the last recorded event Belayer has to settle what is left.
+/// Time after the last recorded event in which Belayer must settle the rest.
 const SETTLING: Duration = Duration::from_secs(5);
 
-/// Everything that is executed, by the UID in the sandbox.
+/// All recorded actions, by the UID in the sandbox.
 #[derive(Debug)]
 struct Witness {
     start: Instant,
@@ -79,7 +79,7 @@ impl Observer for Witness {
             What::Released { evidence, .. } => Some(evidence),
             _ => return,
         };
-        // Of the components' holds those are judged that were on while the traces were recorded.
+        // Only holds of the components that ran while the traces were recorded are checked.
         if !["pod-finalizer", "workflow-finalizer"].contains(&executed.by.component) {
             return;
         }
@@ -184,12 +184,12 @@ fn recorded() -> Actor {
     Actor::new("recorded")
 }
 
-/// The cluster on which a recording is played.
+/// The cluster of a replay.
 struct Stage {
     cluster: Cluster,
     namespace: String,
     holds: Holds,
-    /// The last version of each object that was played, by its UID in the recording.
+    /// The last version of each replayed object, by its UID in the recording.
     last: HashMap<String, Version>,
     /// UIDs in the recording, by those in the sandbox.
     uids: HashMap<String, String>,
@@ -304,13 +304,13 @@ impl Stage {
                 self.uids.insert(uid.to_owned(), version.uid().to_owned());
                 done.made = true;
             }
-            // Its predecessor is there still.
+            // Its predecessor still exists.
             Err(error) => assert_eq!(error.code, 409, "{error:?}"),
         }
         self.objects.insert(version.uid().to_owned(), done);
     }
 
-    /// Every recorded version comes from one write: this repeats it.
+    /// Every recorded version is the result of one write: this repeats the write.
     fn change(&self, last: &Version, version: &Version) {
         let machine = &version.object["spec"]["nodeName"];
         if version.is_pod() && *machine != last.object["spec"]["nodeName"] {
@@ -337,8 +337,8 @@ impl Stage {
         if version.is_pod() && version.object["status"] != last.object["status"] {
             self.update(version, &["status"], Subresource::Status);
         }
-        // A workflow goes without being seen in deletion if nothing holds it; of pods the server shows each
-        // deletion, the kubelet's last one as well.
+        // Without a hold a workflow is deleted without a version in deletion; for pods the server shows each deletion, also
+        // the kubelet's final one.
         let gone = version.gone && !version.is_pod();
         let deleted = version.grace() != last.grace() || gone && last.grace().is_none();
         if deleted {
@@ -418,7 +418,7 @@ fn gvr(version: &Version) -> &'static Gvr {
     }
 }
 
-/// A pod that is being deleted is bound to no node any more.
+/// A pod that is being deleted cannot be bound to a node any more.
 fn unless_deleting(bound: Result<(), ApiError>) {
     if let Err(error) = bound {
         assert_eq!(error.code, 409, "{error:?}");

@@ -301,7 +301,7 @@ impl Model {
                 }
                 (Phase::Sync, _) => first.due = Some(now + RESYNC),
                 (Phase::Terminating, _) if first.observations.is_empty() => {
-                    first.stage = Phase::Finished
+                    first.stage = Phase::Finished;
                 }
                 (Phase::Terminating, _) => {
                     first.stage = Phase::Terminated;

@@ -9,7 +9,7 @@ use super::world::{World, may_mount, mount_tmpfs};
 use crate::wipe::Why;
 
 #[test]
-fn mounts_of_the_pod_are_taken_off_and_its_directories_go() {
+fn mounts_of_the_pod_are_unmounted_and_its_directories_removed() {
     if !may_mount() {
         return;
     }
@@ -33,7 +33,7 @@ fn mounts_of_the_pod_are_taken_off_and_its_directories_go() {
 }
 
 #[test]
-fn a_bind_mount_of_others_data_is_taken_off_and_the_data_stay() {
+fn a_bind_mount_is_unmounted_and_its_source_stays() {
     if !may_mount() {
         return;
     }
@@ -49,7 +49,7 @@ fn a_bind_mount_of_others_data_is_taken_off_and_the_data_stay() {
 }
 
 #[test]
-fn a_mount_in_use_is_never_forced_and_is_told() {
+fn a_mount_in_use_stays_and_is_reported() {
     if !may_mount() {
         return;
     }
@@ -64,10 +64,7 @@ fn a_mount_in_use_is_never_forced_and_is_told() {
         let text = left.to_string();
         assert!(text.contains("/busy is a mount in use"), "{text}");
         assert!(world.dir().join("busy/open").exists(), "behind a mount");
-        assert!(
-            !world.dir().join("rest").exists(),
-            "the rest goes meanwhile"
-        );
+        assert!(!world.dir().join("rest").exists(), "the rest is removed");
     }
     drop(open);
     assert_eq!(world.wipe().left.to_string(), "");
@@ -75,7 +72,7 @@ fn a_mount_in_use_is_never_forced_and_is_told() {
 }
 
 #[test]
-fn what_is_mounted_below_a_shared_bind_stays_mounted_in_its_own_place() {
+fn mounts_below_a_shared_bind_mount_stay_in_the_source() {
     if !may_mount() {
         return;
     }
@@ -114,7 +111,7 @@ fn a_mount_between_the_root_and_the_pods_directory_is_not_entered() {
 }
 
 #[test]
-fn somebody_who_mounts_while_the_wipe_runs_loses_no_data_to_it() {
+fn a_mount_during_the_wipe_loses_no_data() {
     if !may_mount() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Somebody who renames and links while the wipe runs.
+//! Tests in which another thread renames and links during the wipe.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,10 +9,10 @@ use rustix::fs::{CWD, RenameFlags};
 use super::world::World;
 use crate::wipe::Why;
 
-/// How long each race is run.
+/// Duration of each race.
 const RACE: Duration = Duration::from_secs(2);
 
-/// Wipes again and again while `meddle` runs again and again. How many entries were removed.
+/// Wipes repeatedly while another thread runs `meddle`; returns the number of removed entries.
 fn race(world: &World, meddle: impl Fn() + Sync) -> u64 {
     let until = Instant::now() + RACE;
     std::thread::scope(|scope| {
@@ -30,12 +30,12 @@ fn race(world: &World, meddle: impl Fn() + Sync) -> u64 {
 }
 
 #[test]
-fn a_directory_swapped_for_a_link_again_and_again_leads_nowhere() {
+fn a_directory_replaced_by_a_link_is_not_followed() {
     let world = World::new();
     let victim = world.victim();
     let removed = race(&world, || {
         let (dir, link) = (world.dir().join("a/dir"), world.dir().join("a/link"));
-        // Names of its own: it writes through the link at times.
+        // Names that the victim does not have: some writes go through the link.
         let _ = fs::create_dir_all(dir.join("deep/er"));
         let _ = fs::write(dir.join("mine"), "x");
         let _ = fs::write(dir.join("deep/er/mine"), "x");
@@ -50,7 +50,7 @@ fn a_directory_swapped_for_a_link_again_and_again_leads_nowhere() {
 }
 
 #[test]
-fn the_pods_own_directory_swapped_for_a_link_leads_nowhere() {
+fn the_pods_directory_replaced_by_a_link_is_not_followed() {
     let world = World::new();
     let victim = world.victim();
     let removed = race(&world, || {
@@ -67,7 +67,7 @@ fn the_pods_own_directory_swapped_for_a_link_leads_nowhere() {
 }
 
 #[test]
-fn directories_moved_in_and_out_lead_nowhere() {
+fn directories_moved_in_and_out_are_not_followed() {
     let world = World::new();
     world.victim();
     let removed = race(&world, || {
@@ -84,7 +84,7 @@ fn directories_moved_in_and_out_lead_nowhere() {
 }
 
 #[test]
-fn a_writer_that_does_not_stop_is_told() {
+fn a_writer_that_does_not_stop_is_reported() {
     let world = World::new();
     let until = Instant::now() + RACE;
     std::thread::scope(|scope| {
@@ -101,7 +101,7 @@ fn a_writer_that_does_not_stop_is_told() {
             for name in ["a", "b", "c"] {
                 scope.spawn(writer(name));
             }
-            // It may succeed between two writes: then the next one finds something again.
+            // A wipe may succeed between two writes.
             let mut last = world.wiper().wipe(&world.proof(), until);
             while Instant::now() < until {
                 last = world.wiper().wipe(&world.proof(), until);

@@ -1,4 +1,4 @@
-//! A root with a pod's directory, and somebody else's data beside it.
+//! A root with a pod's directory, and another owner's data next to it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::wipe::{Wiped, Wiper};
 pub(super) const UID: &str = "0b1a2c3d-4e5f-6071-8293-a4b5c6d7e8f9";
 pub(super) const OTHER: &str = "ffffffff-4e5f-6071-8293-a4b5c6d7e8f9";
 
-/// What the victim's file says.
+/// Content of the victim's files.
 const PRECIOUS: &str = "precious";
 
 pub(super) struct World {
@@ -69,7 +69,7 @@ impl World {
             .wipe(&self.proof(), Instant::now() + Duration::from_secs(120))
     }
 
-    /// Some files in a directory of the pod's.
+    /// Creates files in a directory of the pod.
     pub(super) fn fill(&self, dir: &str, files: usize) {
         let dir = self.dir().join(dir);
         fs::create_dir_all(&dir).unwrap();
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// Somebody else's directory.
+    /// Creates a directory of another owner.
     pub(super) fn victim(&self) -> PathBuf {
         let victim = self.temp().join("victim");
         if !victim.exists() {
@@ -97,7 +97,7 @@ impl World {
         }
     }
 
-    /// What is mounted below the world.
+    /// The mount points below the temporary directory.
     pub(super) fn mounts(&self) -> Vec<PathBuf> {
         let text = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let points = text.lines().filter_map(|line| line.split(' ').nth(4));
@@ -110,7 +110,7 @@ impl World {
 }
 
 impl Drop for World {
-    /// Nothing stays mounted on this machine, whatever failed.
+    /// Unmounts everything, also after a failed test.
     fn drop(&mut self) {
         while let Some(point) = self.mounts().pop() {
             if rustix::mount::unmount(&point, UnmountFlags::DETACH).is_err() {
@@ -124,7 +124,7 @@ pub(super) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether this process may mount. Says so where not.
+/// Whether this process may mount; prints a message if not.
 pub(super) fn may_mount() -> bool {
     let world = World::new();
     let dir = world.temp().join("try");

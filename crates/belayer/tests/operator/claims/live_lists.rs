@@ -1,4 +1,4 @@
-//! What a look costs, who shares it, and who must not.
+//! The cost of live lists, and which PVCs share one.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn lists() -> Match {
 }
 
 #[tokio::test(start_paused = true)]
-async fn claims_that_wait_at_once_share_one_look() {
+async fn waiting_pvcs_share_one_list() {
     let shop = Shop::new();
     for n in 0..500 {
         shop.held_claim(&format!("data-{n}"));
@@ -22,12 +22,12 @@ async fn claims_that_wait_at_once_share_one_look() {
     }
     let _belayer = shop.run();
     eventually("all are gone", || shop.applied().len() == 500).await;
-    // The informer's own first list, and one look.
+    // The informer's own first list, and one live list.
     assert!(shop.lists_of_pods() <= 2, "{}", shop.lists_of_pods());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_begun_before_a_deletion_was_seen_does_not_serve_that_claim() {
+async fn a_list_begun_before_a_deletion_was_read_does_not_count() {
     let shop = Shop::new();
     shop.held_claim("first");
     shop.held_claim("second");
@@ -35,7 +35,7 @@ async fn a_look_begun_before_a_deletion_was_seen_does_not_serve_that_claim() {
     let _belayer = shop.run();
     let_pass(Duration::from_secs(1)).await;
     let faults = shop.world.sandbox.faults();
-    // The look for the first claim shows the cluster as it is now, and takes a while.
+    // The list for the first PVC shows the cluster as it is now, and takes a while.
     let now = shop.world.cluster().version();
     let slow = faults.inject(
         Fault::on(lists())
@@ -54,7 +54,7 @@ async fn a_look_begun_before_a_deletion_was_seen_does_not_serve_that_claim() {
     let_pass(Duration::from_secs(20)).await;
     assert!(
         shop.is_held("second"),
-        "released on a look that began too early"
+        "released on a list that began too early"
     );
     still.remove();
     shop.remove_pod("web");
@@ -62,7 +62,7 @@ async fn a_look_begun_before_a_deletion_was_seen_does_not_serve_that_claim() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_fails_is_repeated_and_told() {
+async fn a_failed_list_is_repeated_and_reported() {
     let shop = Shop::new();
     shop.held_claim("data");
     shop.pod("other", &[]);
@@ -79,8 +79,8 @@ async fn a_list_that_fails_is_repeated_and_told() {
     shop.gone("data").await;
 }
 
-/// Bytes and lists for `claims` claims that are deleted one after the other, in a namespace of
-/// `pods` pods where something happens all the time.
+/// Bytes and lists for `claims` PVCs that are deleted one after the other, in a namespace of `pods` pods that
+/// change all the time.
 async fn cost(pods: usize, claims: usize) -> (u64, u64) {
     let shop = Shop::new();
     for n in 0..claims {
@@ -125,7 +125,7 @@ async fn cost(pods: usize, claims: usize) -> (u64, u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_cost_of_a_claim_does_not_grow_with_the_number_of_pods() {
+async fn the_cost_of_a_pvc_does_not_grow_with_the_number_of_pods() {
     let (few_bytes, few_lists) = cost(500, 100).await;
     let (many_bytes, many_lists) = cost(5_000, 100).await;
     assert!(few_lists <= 101, "{few_lists}");
@@ -136,7 +136,7 @@ async fn the_cost_of_a_claim_does_not_grow_with_the_number_of_pods() {
     );
 }
 
-/// The same in full: minutes in a debug build.
+/// The same with full numbers: minutes in a debug build.
 #[tokio::test(start_paused = true)]
 #[ignore = "takes minutes; run it by name with --ignored"]
 async fn fifty_thousand_pods_and_a_thousand_claims() {
@@ -151,7 +151,7 @@ async fn fifty_thousand_pods_and_a_thousand_claims() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_pods_are_quiet_the_namespace_is_listed_after_a_moment() {
+async fn a_namespace_without_pod_changes_is_listed_after_a_short_time() {
     let shop = Shop::new();
     shop.held_claim("data");
     for n in 0..700 {
@@ -160,7 +160,7 @@ async fn where_pods_are_quiet_the_namespace_is_listed_after_a_moment() {
     let _belayer = shop.run();
     let_pass(Duration::from_secs(2)).await;
     let before = shop.lists_of_pods();
-    // Something else raises the version, so that the store cannot know that it is up to date.
+    // Another object raises the resourceVersion, so that the store cannot prove that it is up to date.
     shop.delete_claim("data");
     within(Duration::from_secs(2), "it is gone", || {
         !shop.exists("data")
@@ -171,7 +171,7 @@ async fn where_pods_are_quiet_the_namespace_is_listed_after_a_moment() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hot_namespace_does_not_hold_up_another() {
+async fn a_busy_namespace_does_not_delay_another() {
     let shop = Shop::new();
     shop.world.create_namespace("quiet");
     for n in 0..2_000 {

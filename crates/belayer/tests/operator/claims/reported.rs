@@ -1,4 +1,4 @@
-//! What people are told: Events, `/debug/holds`, metrics, advice.
+//! Reports: Events, `/debug/holds`, metrics, advice.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::{Shop, protected_by_kubernetes};
 use crate::world::{eventually, let_pass};
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_waits_says_for_which_pods() {
+async fn a_waiting_pvc_names_its_pods() {
     let shop = Shop::new();
     let belayer = shop.run();
     shop.held_claim("data");
@@ -22,7 +22,7 @@ async fn a_claim_that_waits_says_for_which_pods() {
     }
     let_pass(Duration::from_secs(1)).await;
     shop.delete_claim("data");
-    eventually("it is told", || shop.world.events("DeletionWaits") == 1).await;
+    eventually("it is reported", || shop.world.events("DeletionWaits") == 1).await;
     let events = shop
         .world
         .cluster()
@@ -38,22 +38,22 @@ async fn a_claim_that_waits_says_for_which_pods() {
     assert_eq!(waiting.len(), 1);
     assert_eq!(waiting[0].users.as_ref().unwrap().total(), 7);
     assert_eq!(belayer.protection.held_objects().counts().held, 1);
-    let told = &belayer.holds.holds()["pvc-protection"];
-    assert_eq!(told["waiting"], 1);
-    assert_eq!(told["claims"][0]["pods"]["count"], 7);
+    let view = &belayer.holds.holds()["pvc-protection"];
+    assert_eq!(view["waiting"], 1);
+    assert_eq!(view["claims"][0]["pods"]["count"], 7);
     let_pass(Duration::from_secs(600)).await;
     assert_eq!(shop.world.events("DeletionWaits"), 1, "not again and again");
 }
 
 fn advice(belayer: &super::Running) -> Vec<&'static str> {
-    // By the sandbox's clock, which starts where it was told to, deletions are long ago.
+    // By the sandbox's clock, deletions are long ago.
     let signs = belayer.protection.signs(Timestamp::now());
     let all = Advice::on(belayer.protection.mode(), signs);
     all.into_iter().map(Advice::name).collect()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_unsafe_or_pointless_is_seen() {
+async fn unsafe_configurations_are_detected() {
     let shop = Shop::new();
     let belayer = shop.run_as(Mode::Beside);
     shop.claim_with("good", protected_by_kubernetes());
@@ -66,13 +66,13 @@ async fn what_is_unsafe_or_pointless_is_seen() {
     shop.delete_claim("bare");
     shop.gone("bare").await;
     shop.delete_claim("good");
-    eventually("ours is off", || !shop.is_held("good")).await;
+    eventually("Belayer's hold is removed", || !shop.is_held("good")).await;
     let_pass(Duration::from_secs(60)).await;
     assert_eq!(advice(&belayer), ["LeftBehind"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_controller_at_work_is_seen() {
+async fn a_second_active_controller_is_detected() {
     let shop = Shop::new();
     let belayer = shop.run_as(Mode::Replacing);
     for n in 0..5 {
@@ -82,7 +82,7 @@ async fn a_second_controller_at_work_is_seen() {
         shop.gone(&claim).await;
     }
     let_pass(Duration::from_secs(60)).await;
-    assert!(advice(&belayer).is_empty(), "all of it was ours");
+    assert!(advice(&belayer).is_empty(), "all writes were Belayer's");
     for n in 0..5 {
         let claim = format!("theirs-{n}");
         shop.claim_with(&claim, protected_by_kubernetes());
