@@ -13,6 +13,7 @@ pub mod selection;
 pub mod text;
 
 mod findings;
+mod pause;
 mod records;
 mod release;
 mod scan;

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use belayer_core::ambient;
 use belayer_core::executor::{Class, Executor};
 use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::informer::{Decoders, Reading};
@@ -15,6 +14,7 @@ use belayer_holds::release::FinalizerPatch;
 use belayer_inspect::reader::{Reader, explain};
 
 use crate::decide::{Kept, Needed, Purpose, Usage, View, decide};
+use crate::pause::pause;
 use crate::records::{Recorded, Records};
 use crate::scan::Found;
 use crate::selection::Selection;
@@ -22,9 +22,6 @@ use crate::users::Users;
 
 /// Attempts at one object in one pass; the next pass continues.
 const ATTEMPTS: u32 = 12;
-
-/// Longest pause between attempts, unless the server requests more.
-const MAX_PAUSE: Duration = Duration::from_secs(2);
 
 /// Longest pause that the server may request.
 const MAX_WAIT: Duration = Duration::from_secs(30);
@@ -191,10 +188,4 @@ impl Releaser<'_> {
             Err(error) => Next::End(Trouble::Failed(format!("cannot be decoded: {error}"))),
         }
     }
-}
-
-/// Pause after this many conflicts.
-pub(crate) fn pause(attempt: u32) -> Duration {
-    let ceiling = Duration::from_millis(20 << attempt.min(7)).min(MAX_PAUSE);
-    ceiling.mul_f64(0.5 + ambient::unit() / 2.0)
 }

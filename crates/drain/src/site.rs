@@ -14,7 +14,7 @@ use belayer_inspect::reader::{Look, Reader, explain};
 
 use crate::gate::{DRAINED, Gate, State};
 use crate::holds;
-use crate::release::pause;
+use crate::pause::pause;
 
 /// Label of every object that is installed with Belayer.
 const LABEL: (&str, &str) = ("app.kubernetes.io/name", "belayer");

@@ -13,7 +13,6 @@ pub mod uid;
 pub mod wipe;
 
 mod feed;
-mod node_pods;
 mod place;
 mod work;
 mod world;

@@ -1,5 +1,7 @@
 //! The agent's requests for single objects, and its only write: a record's condition.
 
+mod node_pods;
+
 use std::time::Duration;
 
 use belayer_core::ambient;
@@ -14,8 +16,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::decide::PodState;
-use crate::node_pods::NodePods;
 use crate::record::{self, Record, STATE_WIPED, WipeRequest};
+use node_pods::NodePods;
 
 /// Attempts of a status write, conflicts included.
 const TRIES: u32 = 5;

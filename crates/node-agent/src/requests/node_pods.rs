@@ -15,7 +15,7 @@ use belayer_core::slim::Pod;
 use hashbrown::HashMap;
 use tokio::sync::Mutex;
 
-use crate::requests::ApiError;
+use super::ApiError;
 
 /// Page size of a list.
 const PAGE: u32 = 500;

@@ -1,0 +1,14 @@
+//! The pause between attempts.
+
+use std::time::Duration;
+
+use belayer_core::ambient;
+
+/// Longest pause between attempts, unless the server requests more.
+const MAX_PAUSE: Duration = Duration::from_secs(2);
+
+/// Pause after this many conflicts.
+pub(crate) fn pause(attempt: u32) -> Duration {
+    let ceiling = Duration::from_millis(20 << attempt.min(7)).min(MAX_PAUSE);
+    ceiling.mul_f64(0.5 + ambient::unit() / 2.0)
+}
