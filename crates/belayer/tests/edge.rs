@@ -65,7 +65,7 @@ fn a_switch_can_be_an_environment_variable(#[case] value: &str) {
         .unwrap();
     let errors = text(&output.stderr);
     assert!(
-        errors.contains("/nowhere/config: cannot be read"),
+        errors.contains("cannot read /nowhere/config"),
         "{errors}"
     );
 }
@@ -86,7 +86,7 @@ fn wrong_usage_is_exit_code_2(#[case] arguments: &[&str]) {
 #[case(&["version"], "belayer 0.")]
 #[case(&["version"], "feature gates: ConfigReload=true (beta)")]
 #[case(&["config"], "leaderElection.leaseDuration")]
-#[case(&["config", "--leader-elect-lease-duration=1m"], "--leader-elect-lease-duration or its variable")]
+#[case(&["config", "--leader-elect-lease-duration=1m"], "--leader-elect-lease-duration or its environment variable")]
 #[case(&["config", "--set", "podFinalizer.resync=5m"], "--set")]
 #[case(&["--version"], "belayer 0.")]
 fn results_go_to_standard_output(#[case] arguments: &[&str], #[case] says: &str) {
