@@ -14,7 +14,7 @@ use crate::screen::Screen;
 
 /// Something needs somebody: a release is denied, holds are kept back, or nobody is there to
 /// release.
-pub(super) const NEEDS_SOMEBODY: u8 = 3;
+pub(super) const NEEDS_ATTENTION: u8 = 3;
 
 /// `belayer status`.
 ///
@@ -46,7 +46,7 @@ pub async fn run_status(arguments: StatusArguments) -> Result<(), Failure> {
     let screen = Screen::of_stdout(arguments.look.output);
     screen.show(&found, |screen| text(&found, screen.style(), screen))?;
     match () {
-        () if found.needs_somebody() => Err(Failure::Found(NEEDS_SOMEBODY)),
+        () if found.needs_attention() => Err(Failure::Found(NEEDS_ATTENTION)),
         () if !found.is_complete() => Err(Failure::Found(INCOMPLETE)),
         () => Ok(()),
     }
@@ -67,7 +67,7 @@ async fn ask_the_cluster(
     found: &mut Status,
 ) {
     for (component, kind) in KEEPERS {
-        if !found.has_to_ask(component) {
+        if !found.needs_count(component) {
             continue;
         }
         let kept = match by {

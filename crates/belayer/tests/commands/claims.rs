@@ -199,11 +199,11 @@ async fn a_claim_in_use_needs_belayer_and_the_end_of_its_pod() {
     let next = group(&report, OURS)["next"].clone();
     let says = |at: usize| next[at]["say"].as_str().unwrap_or_default().to_owned();
     assert!(
-        says(0).contains("it lets go when what is missing is there"),
+        says(0).contains("it removes its finalizer once nothing is missing"),
         "{next:#}"
     );
     assert!(
-        says(1).contains("the pod that it waits for, and end that"),
+        says(1).contains("the pod that uses it, and stop it"),
         "{next:#}"
     );
     assert!(!next.to_string().contains("by itself"), "{next:#}");
@@ -295,11 +295,11 @@ async fn an_unused_claim_names_the_controller_that_is_to_let_go(
     let group = group(&report, KUBERNETES);
     assert_eq!(group["verdict"], verdict, "{group:#}");
     let next = group["next"].to_string();
-    let says =
-        "It is persistentvolumeclaim-protection-controller of kube-controller-manager that lets go";
+    let says = "The controller persistentvolumeclaim-protection-controller of \
+                kube-controller-manager removes it";
     assert!(next.contains(says), "{group:#}");
     assert!(
-        !next.contains("whose it is") && !next.contains("is not known"),
+        !next.contains("which controller") && !next.contains("unknown"),
         "{group:#}"
     );
 }

@@ -121,7 +121,7 @@ fn held(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_says_what_is_held_what_waits_what_is_denied_and_who_leads() {
+async fn it_shows_held_waiting_and_denied_objects_and_the_leader() {
     let world = World::new().await;
     installed(&world);
     held(&world);
@@ -141,14 +141,14 @@ pvc-protection       0      0         0        -
 NAMESPACE   COMPONENT       HELD   WAITING   DENIED   OLDEST
 shop        pod-finalizer   2      1         1        <age> shop/pods/build-1
 
-Warning: pod-finalizer may not release 1: an Event ReleaseDenied on each says why; `belayer check
-  --service-account` names rights that are missing
+Warning: pod-finalizer is not allowed to release 1 object: see the Event ReleaseDenied on each;
+  `belayer check --service-account` lists missing permissions
 
-Not known: whether pod-finalizer keeps holds back: no pod of Belayer could be asked; with --config
+Unknown: whether pod-finalizer keeps holds back: no pod of Belayer could be asked; with --config
   FILE status counts them by Belayer's configuration
 
-Note: what pod belayer-a counts itself (missed, kept back, gate): its metrics by the API server's
-  proxy: not served
+Note: no counters of pod belayer-a (missed, kept back, gate): reading its metrics through the API
+  server's proxy failed: not served
 ";
     assert_eq!(age, expected);
 }
@@ -213,7 +213,7 @@ async fn an_empty_cluster_needs_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn holds_and_nobody_to_release_them_need_somebody() {
+async fn holds_without_a_running_belayer_are_a_warning() {
     let world = World::new().await;
     held(&world);
     let answer = world.run(&["status", "-n", "shop"]).await;
@@ -230,7 +230,7 @@ async fn holds_and_nobody_to_release_them_need_somebody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_may_not_be_listed_is_named_and_not_taken_for_nothing() {
+async fn a_forbidden_list_is_reported_and_not_counted_as_zero() {
     let world = World::new().await;
     let lists = |resource: &str| Match::verb(Verb::List).resource(resource).client(TOOL);
     let no = Fault::on(lists("persistentvolumeclaims")).answer(Answer::forbidden("no"));
@@ -245,7 +245,7 @@ async fn what_may_not_be_listed_is_named_and_not_taken_for_nothing() {
     assert!(
         answer
             .out
-            .contains("Not known: what pvc-protection holds: persistentvolumeclaims: not allowed"),
+            .contains("Unknown: what pvc-protection holds: persistentvolumeclaims: not allowed"),
         "{}",
         answer.out
     );
@@ -271,7 +271,7 @@ fn renewed(world: &World, seconds_ago: i64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_has_not_renewed_leads_no_more() {
+async fn a_leader_that_has_not_renewed_has_lapsed() {
     let world = World::new().await;
     installed(&world);
     held(&world);
@@ -280,8 +280,8 @@ async fn a_leader_that_has_not_renewed_leads_no_more() {
     assert_eq!(answer.code, 3, "{}{}", answer.out, answer.err);
     let text = answer.out.split_whitespace().collect::<Vec<_>>().join(" ");
     for says in [
-        "nobody leads, belayer-a_0 did last",
-        "Warning: nobody leads: belayer-a_0 has not renewed lease belayer-system/belayer in time",
+        "no leader, the last one was belayer-a_0",
+        "Warning: no leader: belayer-a_0 has not renewed lease belayer-system/belayer in time",
     ] {
         assert!(text.contains(says), "{}", answer.out);
     }
@@ -319,13 +319,13 @@ async fn the_namespace_that_has_waited_longest_comes_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gate_that_says_draining_is_told() {
+async fn a_draining_gate_is_reported() {
     let world = World::new().await;
     installed(&world);
     let gate =
         |mode: &str| json!({ "metadata": { "name": "belayer-gate" }, "data": { "mode": mode } });
     world.create(&Gvr::CONFIGMAPS, Some(OWN), gate("draining"));
-    let says = "configmap belayer-system/belayer-gate says draining";
+    let says = "configmap belayer-system/belayer-gate: mode is draining";
     let answer = world.run(&["status"]).await;
     assert!(answer.out.contains(says), "{}", answer.out);
     let cluster = world.sandbox.cluster();
@@ -415,7 +415,7 @@ async fn what_is_held_in_a_namespace_is_said_of_that_namespace() {
 #[case(&["stuck", "-n", "A"])]
 #[case(&["status", "-n", "-"])]
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_name_of_a_namespace_is_wrong_usage(#[case] arguments: &[&str]) {
+async fn an_invalid_namespace_name_is_wrong_usage(#[case] arguments: &[&str]) {
     let world = World::new().await;
     let answer = world.run(arguments).await;
     assert_eq!(answer.code, 2, "{}{}", answer.out, answer.err);
@@ -475,7 +475,7 @@ async fn a4_without_its_configuration_only_an_event_tells_that_holds_are_kept_ba
     many_held(&world);
     let answer = world.run(&["status"]).await;
     assert_eq!(answer.code, 4, "{}{}", answer.out, answer.err);
-    let says = "Not known: whether pod-finalizer keeps holds back";
+    let says = "Unknown: whether pod-finalizer keeps holds back";
     assert!(answer.out.contains(says), "{}", answer.out);
     world.create(
         &Gvr::EVENTS,
