@@ -1,7 +1,7 @@
 //! Held objects of one kind: how many are held, wait for their deletion and are unselected, and since when.
 //!
-//! They are noted at every event, before the event's key is queued, so that a decision finds the numbers that its
-//! event made.
+//! The numbers are updated at every event before its key is queued, so that a decision reads the numbers after its
+//! event.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use parking_lot::Mutex;
 use crate::selection::{Guard, MassRelease, MaxUnselected, UnselectedBy};
 use belayer_core::object::ObjectKey;
 
-/// What is noted about an object.
+/// What is recorded about an object.
 pub trait Noted: Clone + PartialEq {
-    /// Since when its deletion waits, if that counts.
+    /// Since when its deletion waits, if it counts as waiting.
     fn waits_since(&self) -> Option<Timestamp>;
 
-    /// Whether it is held. The deletion of one that is not may wait all the same.
+    /// Whether it is held. The deletion of an object that is not held may wait as well.
     fn is_held(&self) -> bool {
         true
     }
@@ -28,7 +28,7 @@ pub trait Noted: Clone + PartialEq {
         Selected::Yes
     }
 
-    /// The same object for which that was said earlier.
+    /// The same object with an earlier value of [`selected`](Self::selected).
     #[must_use]
     fn with_selected(self, _: Selected) -> Self {
         self
@@ -57,13 +57,14 @@ pub enum Selected {
 pub struct Counts {
     /// Held objects.
     pub held: usize,
-    /// Held objects that nothing selects.
+    /// Unselected held objects.
     pub unselected: usize,
     /// Objects whose deletion waits.
     pub waiting: usize,
 }
 
-/// Counts held objects. For those who keep more beside it, under one lock; others take [`HeldObjects`].
+/// Counts held objects, without a lock, for callers that protect more data with one lock; others use
+/// [`HeldObjects`].
 #[derive(Debug)]
 pub struct Tally<T> {
     objects: HashMap<ObjectKey, T>,
@@ -85,9 +86,9 @@ impl<T: Noted> Tally<T> {
         }
     }
 
-    /// Notes what `key` is now; `None` if it is not of interest any more. Returns what it was.
+    /// Records the current value of `key`; `None` if it is irrelevant now. Returns the previous value.
     ///
-    /// The reason why an object is unselected stays the one with which that began, whatever changes later.
+    /// The reason why an object is unselected remains the first one, whatever changes later.
     pub fn note(&mut self, key: &ObjectKey, object: Option<T>) -> Option<T> {
         let known = self.objects.get(key);
         let object = object.map(|now| match (known.map(T::selected), now.selected()) {
@@ -127,12 +128,12 @@ impl<T: Noted> Tally<T> {
         }
     }
 
-    /// What is noted about an object.
+    /// What is recorded about an object.
     pub fn get(&self, key: &ObjectKey) -> Option<&T> {
         self.objects.get(key)
     }
 
-    /// The numbers now.
+    /// The current numbers.
     pub fn counts(&self) -> Counts {
         Counts {
             held: self.held,
@@ -161,14 +162,14 @@ impl<T: Noted> Tally<T> {
         (self.held, self.unselected) = (0, 0);
     }
 
-    /// Whether an object may be released because nothing selects it.
+    /// Whether an object may be released because it is unselected.
     pub fn mass_release(&mut self, key: &ObjectKey) -> MassRelease {
         let by = self.objects.get(key).and_then(T::unselected);
         let namespace = key.shared_namespace();
         by.map_or(MassRelease::Within, |by| self.guard.of(namespace, by))
     }
 
-    /// What is kept although nothing selects it: over the cluster, and in each namespace that keeps its own.
+    /// Which unselected objects are kept: over the cluster, and in each namespace that exceeds its own limit.
     pub fn exceeded(&mut self) -> (MassRelease, BTreeMap<Arc<str>, MassRelease>) {
         self.guard.exceeded()
     }
@@ -186,7 +187,7 @@ impl<T: Noted> Tally<T> {
         all
     }
 
-    /// The keys of held objects that nothing selects, sorted.
+    /// The keys of unselected held objects, sorted.
     pub fn unselected(&self) -> Vec<ObjectKey> {
         let all = self.objects.iter();
         let unselected = all.filter(|(_, it)| it.unselected().is_some());
@@ -217,7 +218,7 @@ impl<T: Noted> HeldObjects<T> {
         self.0.lock().note(key, object)
     }
 
-    /// Forgets everything: the kind is not served any more.
+    /// Removes everything: the kind is no longer served.
     pub fn clear(&self) {
         self.0.lock().clear();
     }

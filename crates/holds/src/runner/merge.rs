@@ -1,4 +1,4 @@
-//! What several components say about one object becomes one patch.
+//! Merges the decisions of several components about one object into one patch.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use belayer_core::slim::ObjectMeta;
 use super::component::{AnyWrite, By, Considered};
 use super::step::AnyStep;
 
-/// What is done about one object.
+/// The merged action for one object.
 #[derive(Debug)]
 pub(super) enum Planned {
-    /// A component takes a step of its own.
+    /// A component executes a step.
     Step(StepBy),
     /// The runner writes.
     Write(Merged),
@@ -24,13 +24,13 @@ pub(super) enum Planned {
 /// A write of the runner.
 #[derive(Debug)]
 pub(super) enum Merged {
-    /// Takes holds off.
+    /// Removes holds.
     Release {
         patch: FinalizerPatch,
-        /// The releases that asked for it, and whose they are.
+        /// The releases it contains, with their components.
         releases: Vec<(By, Release)>,
     },
-    /// Puts holds on.
+    /// Adds holds.
     Hold { patch: FinalizerPatch, by: Vec<By> },
     /// Deletes the object.
     Delete { by: By, evidence: Arc<dyn Evidence> },
@@ -42,12 +42,12 @@ pub(super) struct StepBy {
     pub by: By,
     pub step: AnyStep,
     pub notices: Vec<Notice>,
-    /// Whom the notices are about, if not the object.
+    /// The object of the Events, if it is another one.
     pub regarding: Option<Regarding>,
 }
 
 impl Merged {
-    /// Whose decision it is.
+    /// The component and rule of the decision.
     pub(super) fn by(&self) -> Vec<By> {
         match self {
             Self::Release { releases, .. } => releases.iter().map(|(by, _)| *by).collect(),
@@ -64,7 +64,7 @@ impl Merged {
         }
     }
 
-    /// How urgent it is: a release takes no token.
+    /// Its request class: a release needs no rate limit token.
     pub(super) fn class(&self) -> Class {
         match self {
             Self::Release { .. } => Class::Release,
@@ -73,7 +73,7 @@ impl Merged {
     }
 }
 
-/// The step among what was decided about a key without an object: nothing else can be done about it.
+/// The step among the decisions for a key without an object; no other action is possible.
 pub(super) fn step_of(considered: Vec<Considered>) -> Option<Planned> {
     considered.into_iter().find_map(|one| match one.write {
         Some(AnyWrite::Step(step)) => Some(Planned::Step(StepBy {
@@ -98,7 +98,7 @@ pub(super) fn merge(
     let (mut steps, mut delete) = (Vec::new(), None);
     for one in considered {
         match one.write {
-            // Two components may know by the same evidence that a hold may go: it goes once.
+            // Two components may release the same hold on the same evidence: it is removed once.
             Some(AnyWrite::Release(release))
                 if releases
                     .iter()
@@ -135,7 +135,7 @@ pub(super) fn merge(
     delete.map(|(by, evidence)| Planned::Write(Merged::Delete { by, evidence }))
 }
 
-/// Whether `release` takes nothing off that `first` does not.
+/// Whether `first` removes everything that `release` removes.
 fn is_covered(release: &Release, first: &Release) -> bool {
     release.hold() == first.hold()
         && release.adopted().is_empty()
@@ -264,7 +264,7 @@ mod tests {
             left(merge(&on, OURS, adopting(&[]))).unwrap(),
             ["x/y", "theirs/b"]
         );
-        // Of those that are named only; ours need not be there.
+        // Only the configured finalizers; Belayer's own hold need not be present.
         assert_eq!(
             left(merge(&object(&["theirs/b"]), OURS, adopting(&["theirs/b"]))).unwrap(),
             [""; 0]

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use belayer_core::object::Resource;
 use belayer_holds::names::RELEASE_ANNOTATION;
 
-use super::{Diagnosis, volumes, why};
+use super::{Diagnosis, volumes};
 use crate::controller_health::{self, ControllerHealth, Observed, Workload};
 use crate::evidence::World;
 use crate::explain::{Action, Explained};
