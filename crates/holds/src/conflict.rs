@@ -1,5 +1,5 @@
-//! What an error answer to a write leads to. What a conflict means depends on the write, so each write names
-//! it: [`OnConflict`].
+//! How to handle the error answer to a write. The meaning of a conflict depends on the write, so each write names
+//! its [`OnConflict`].
 
 use belayer_core::http::{ErrorClass, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
@@ -8,33 +8,33 @@ use belayer_core::workqueue::Backoff;
 /// What a conflict (409) with a write means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnConflict {
-    /// A patch of finalizers, which names the object's version: the object has changed. It is read again, and
-    /// the decision is made again, at once.
+    /// For a patch of finalizers with resourceVersion: the object has changed. It is read, and the decision is
+    /// repeated, at once.
     Reread,
-    /// A status, which names the object's version: somebody has written the object. Its key comes back soon,
-    /// when the store has seen that.
+    /// For a status update with resourceVersion: another client has written the object. Its key is requeued soon,
+    /// when the store has the new version.
     Requeue,
-    /// A delete by UID: another object has the name, so this one is gone.
+    /// For a delete by UID: another object has the name, so this one is gone.
     Done,
-    /// A create: the name is taken. Whose object has it is looked up.
+    /// For a create: the name is taken. The existing object is read.
     LookUp,
 }
 
-/// What follows from an error answer to a write.
+/// How to proceed after an error answer to a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
-    /// Nothing: the object is gone.
+    /// Done: the object is gone.
     Over,
-    /// What the server has now must be looked at: the object has changed, or its name is taken.
+    /// Read the object: it has changed, or its name is taken.
     Look,
-    /// The server refuses the write until somebody changes something. The key comes back slowly.
+    /// The server rejects the write until a user changes something. The key is requeued after a long delay.
     Denied,
-    /// The key comes back.
+    /// The key is requeued.
     Retry(Backoff),
 }
 
 impl OnConflict {
-    /// What follows from `error`, the answer to a write to the object of this kind and key.
+    /// How to proceed after `error`, the answer to a write to the object of this kind and key.
     pub fn after(self, error: &RequestError, (kind, key): (&Resource, &ObjectKey)) -> After {
         let floor = error.retry_after().unwrap_or_default();
         let soon = After::Retry(Backoff::CONFLICT.at_least(floor));
@@ -55,7 +55,7 @@ impl OnConflict {
     }
 
     /// The answer to a write to the object of this kind and key; `None` if the conflict answers it: with
-    /// [`Done`](Self::Done) the object is gone, else what the server has now must be looked at.
+    /// [`Done`](Self::Done) the object is gone, else the object must be read.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The shape of a decision: which row matched, at most one write, what is missing.
+//! Decisions: the rule that matched, at most one write, and what is missing.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -8,37 +8,37 @@ use std::time::Duration;
 
 pub use belayer_core::events::{Notice, Severity};
 
-/// Why letting go is safe. Each component has an enum of its own whose variants carry proofs
-/// that only stores and facts can make (invariant EVIDENCE).
+/// Why a release is safe. Each component has its own enum, whose variants contain proofs that only caches and
+/// live reads can make (invariant EVIDENCE).
 pub trait Evidence: Debug + Send + Sync + 'static {
     /// The variant's name, such as `OwnerGone`: metric label, log field and Event text.
     fn name(&self) -> &'static str;
 
-    /// Whether releases by it are also counted by namespace, because no result was read: if an owner ended
-    /// in another way than expected, the count shows where.
+    /// Whether releases on it are also counted by namespace because no result was read: the count shows where owners
+    /// ended in an unexpected way.
     fn is_traced(&self) -> bool {
         false
     }
 
-    /// Which holds leave on this evidence.
+    /// Which holds may be removed on this evidence.
     fn reach(&self) -> Reach {
         Reach::OwnHold
     }
 }
 
-/// Of a component that releases nothing.
+/// For a component that releases nothing.
 impl Evidence for Infallible {
     fn name(&self) -> &'static str {
         match *self {}
     }
 }
 
-/// Which of our holds on an object leave together.
+/// Which of Belayer's holds on an object are removed together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     /// The hold of the component that decided.
     OwnHold,
-    /// Every hold of ours: the admin asked, or nothing can be recorded any more.
+    /// All of Belayer's holds: an admin requested it, or nothing can be recorded any more.
     AllOfOurs,
 }
 
@@ -49,11 +49,11 @@ pub struct Rule {
     pub number: u8,
     /// Kebab-case name.
     pub name: &'static str,
-    /// What holds when it matches, as the end of a sentence about the object.
+    /// The condition under which it matches.
     pub says: &'static str,
 }
 
-/// A rule of a table, as decisions name it.
+/// A reference to a rule of a table.
 pub type Row = &'static Rule;
 
 impl Rule {
@@ -63,8 +63,8 @@ impl Rule {
     }
 }
 
-/// A decision table as data: a constant for each rule, `NAME = NUMBER, "kebab-case", "what holds when it
-/// matches"`, and `ALL` of them in this order.
+/// A decision table as data: a constant for each rule, `NAME = NUMBER, "kebab-case", "the condition under
+/// which it matches"`, and `ALL` of them in this order.
 #[macro_export]
 macro_rules! rules {
     ($($(#[$doc:meta])* $rule:ident = $number:literal, $name:literal, $says:literal;)*) => {
@@ -74,7 +74,7 @@ macro_rules! rules {
             pub const $rule: $crate::decision::Row = &$crate::decision::Rule::new($number, $name, $says);
         )*
 
-        /// All of them, in the order in which they are tried.
+        /// All rules, in the order in which they are tried.
         pub const ALL: &[$crate::decision::Row] = &[$($rule),*];
     };
 }
@@ -85,34 +85,34 @@ impl std::fmt::Display for Rule {
     }
 }
 
-/// The write of a decision. One at most, so that every crash position can be enumerated.
+/// The write of a decision; at most one, so that all crash positions can be enumerated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write<E, S = ()> {
-    /// Put the component's hold on the object.
+    /// Add the component's hold.
     AddHold,
-    /// Take the component's hold off. Cannot be built without evidence.
+    /// Remove the component's hold. Cannot be built without evidence.
     Release(E),
-    /// A step that the component takes itself, such as a write to another object.
+    /// A step that the component executes itself, such as a write to another object.
     Step(S),
-    /// Delete the object, by its UID and with background propagation. Nobody's hold leaves by it.
+    /// Delete the object, by its UID and with background propagation. It removes no hold.
     Delete(E),
 }
 
-/// What stands between an object and its next step.
+/// What is missing for the next step of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Missing<Q> {
-    /// The answer to a question which the runner asks, once for all who wait.
+    /// The answer to a query, which the runner sends once for all waiting keys.
     Answer {
-        /// What to ask.
+        /// The query.
         question: Q,
-        /// Not before this time from now; zero is at once.
+        /// Delay before the query; zero for none.
         after: Duration,
     },
-    /// Something that only the world can bring about, in words for a person.
+    /// An event that Belayer cannot cause, as text for people.
     Event(Cow<'static, str>),
 }
 
-/// For people: what `explain` prints.
+/// The text that `explain` prints.
 impl<Q: std::fmt::Display> std::fmt::Display for Missing<Q> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -127,22 +127,22 @@ impl<Q: std::fmt::Display> std::fmt::Display for Missing<Q> {
     }
 }
 
-/// What one component says about one object at one moment.
+/// The decision of one component about one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision<E, Q, S = ()> {
-    /// The row that matched.
+    /// The rule that matched.
     pub row: Row,
     /// What to write.
     pub write: Option<Write<E, S>>,
-    /// Finalizers of other systems, named by the admin, that leave with a release.
+    /// Finalizers of other systems, configured by the admin, that are removed together with the hold.
     pub adopted: Box<[Arc<str>]>,
-    /// Whom to tell: at once, or once a step is done.
+    /// Events to record: at once, or once a step is done.
     pub notices: Vec<Notice>,
-    /// Look again after this time, event or not.
+    /// Requeue after this time at the latest.
     pub look_again: Option<Duration>,
-    /// The same to the moment: what is far ahead in `look_again` is spread.
+    /// Requeue after exactly this time; long times in `look_again` are spread randomly.
     pub due: Option<Duration>,
-    /// What `explain` prints, and what the runner has to find out.
+    /// What `explain` prints, and the queries of the runner.
     pub missing: Vec<Missing<Q>>,
 }
 
@@ -168,7 +168,7 @@ impl<E, Q, S> Decision<E, Q, S> {
         }
     }
 
-    /// Something has to happen or to be found out first.
+    /// No write, because something is missing.
     pub fn missing(row: Row, missing: Missing<Q>) -> Self {
         Self {
             missing: vec![missing],
@@ -176,7 +176,7 @@ impl<E, Q, S> Decision<E, Q, S> {
         }
     }
 
-    /// A question that is to be asked at once.
+    /// No write, but a query to send at once.
     pub fn ask(row: Row, question: Q) -> Self {
         Self::missing(
             row,
@@ -187,18 +187,18 @@ impl<E, Q, S> Decision<E, Q, S> {
         )
     }
 
-    /// The same decision that looks again after `delay` at the latest.
+    /// The same decision, requeued after `delay` at the latest.
     pub fn looking_again_within(self, delay: Duration) -> Self {
         let look_again = Some(self.look_again.map_or(delay, |sooner| sooner.min(delay)));
         Self { look_again, ..self }
     }
 
-    /// The same decision whose release also takes these finalizers off.
+    /// The same decision, whose release also removes these finalizers.
     pub fn adopting(self, adopted: Box<[Arc<str>]>) -> Self {
         Self { adopted, ..self }
     }
 
-    /// The same decision that also tells somebody.
+    /// The same decision with one more Event.
     pub fn telling(mut self, notice: Notice) -> Self {
         self.notices.push(notice);
         self
@@ -206,7 +206,7 @@ impl<E, Q, S> Decision<E, Q, S> {
 }
 
 impl<E: Evidence, Q, S> Decision<E, Q, S> {
-    /// The name of the evidence that it releases on.
+    /// The name of the evidence of its release, if it is one.
     pub fn evidence(&self) -> Option<&'static str> {
         match &self.write {
             Some(Write::Release(evidence)) => Some(evidence.name()),
@@ -216,27 +216,26 @@ impl<E: Evidence, Q, S> Decision<E, Q, S> {
 }
 
 impl<E, Q: std::fmt::Display, S> Decision<E, Q, S> {
-    /// What is missing, for people: what has to happen; the questions behind it only where nothing
-    /// else is said, or where nobody has asked them yet.
+    /// What is missing, as text: the events; queries only if there are no events or if they are not yet sent.
     pub fn missing_in_words(&self) -> Vec<String> {
-        let says = |missing: &&Missing<Q>| match missing {
+        let is_shown = |missing: &&Missing<Q>| match missing {
             Missing::Event(_) => true,
             Missing::Answer { after, .. } => after.is_zero(),
         };
         let missing = self.missing.iter();
-        let told: Vec<String> = missing
+        let texts: Vec<String> = missing
             .clone()
-            .filter(says)
+            .filter(is_shown)
             .map(ToString::to_string)
             .collect();
-        if told.is_empty() {
+        if texts.is_empty() {
             return missing.map(ToString::to_string).collect();
         }
-        told
+        texts
     }
 }
 
-/// A release as the runner carries it: which hold, on what evidence, how far it reaches.
+/// A release in the runner: the hold, the evidence, and which other holds it includes.
 #[derive(Debug, Clone)]
 pub struct Release {
     hold: &'static str,
@@ -245,7 +244,7 @@ pub struct Release {
 }
 
 impl Release {
-    /// A release of `hold`. There is no way to one but through a component's evidence.
+    /// A release of `hold`. It requires evidence of a component.
     pub fn new(hold: &'static str, evidence: impl Evidence) -> Self {
         Self {
             hold,
@@ -254,23 +253,23 @@ impl Release {
         }
     }
 
-    /// The same release that takes these finalizers of other systems off as well.
+    /// The same release, which also removes these finalizers of other systems.
     #[must_use]
     pub fn adopting(self, adopted: Box<[Arc<str>]>) -> Self {
         Self { adopted, ..self }
     }
 
-    /// The finalizers of other systems that leave with the hold.
+    /// The finalizers of other systems that are removed together with the hold.
     pub fn adopted(&self) -> &[Arc<str>] {
         &self.adopted
     }
 
-    /// The hold that leaves.
+    /// The hold to remove.
     pub fn hold(&self) -> &'static str {
         self.hold
     }
 
-    /// Why it may leave.
+    /// Why it may be removed.
     pub fn evidence(&self) -> &dyn Evidence {
         &*self.evidence
     }

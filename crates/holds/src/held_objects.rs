@@ -1,7 +1,7 @@
 //! Held objects of one kind: how many are held, wait for their deletion and are unselected, and since when.
 //!
-//! They are noted at every event, before the event's key is queued, so that a decision finds the numbers that its
-//! event made.
+//! The numbers are updated at every event before its key is queued, so that a decision reads the numbers after its
+//! event.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use parking_lot::Mutex;
 use crate::selection::{Guard, MassRelease, MaxUnselected, UnselectedBy};
 use belayer_core::object::ObjectKey;
 
-/// What is noted about an object.
+/// What is recorded about an object.
 pub trait Noted: Clone + PartialEq {
-    /// Since when its deletion waits, if that counts.
+    /// Since when its deletion waits, if it counts as waiting.
     fn waits_since(&self) -> Option<Timestamp>;
 
-    /// Whether it is held. The deletion of one that is not may wait all the same.
+    /// Whether it is held. The deletion of an object that is not held may wait as well.
     fn is_held(&self) -> bool {
         true
     }
@@ -28,7 +28,7 @@ pub trait Noted: Clone + PartialEq {
         Selected::Yes
     }
 
-    /// The same object for which that was said earlier.
+    /// The same object with an earlier value of [`selected`](Self::selected).
     #[must_use]
     fn with_selected(self, _: Selected) -> Self {
         self
@@ -57,7 +57,7 @@ pub enum Selected {
 pub struct Counts {
     /// Held objects.
     pub held: usize,
-    /// Held objects that nothing selects.
+    /// Unselected held objects.
     pub unselected: usize,
     /// Objects whose deletion waits.
     pub waiting: usize,
@@ -106,7 +106,7 @@ impl<T: Noted> HeldObjects<T> {
         }
     }
 
-    /// Notes what `key` is now; `None` if it is not of interest any more. Returns what it was.
+    /// Records the current value of `key`; `None` if it is irrelevant now. Returns the previous value.
     ///
     /// The reason why an object is unselected stays the one with which that began, whatever changes later.
     pub fn note(&self, key: &ObjectKey, object: Option<T>) -> Option<T> {
@@ -118,7 +118,7 @@ impl<T: Noted> HeldObjects<T> {
         *self.inner.lock() = Inner::new(self.max_unselected);
     }
 
-    /// What is noted about an object.
+    /// What is recorded about an object.
     pub fn get(&self, key: &ObjectKey) -> Option<T> {
         self.inner.lock().objects.get(key).cloned()
     }

@@ -1,7 +1,7 @@
-//! Whether holds may be added: not while Belayer is drained, and not before that is known.
+//! Whether holds may be added: not while Belayer is drained, and not before its mode is known.
 //!
-//! One switch per process. Whoever adds a hold, be it the runner or a component that creates objects
-//! with one, looks at it first; letting go never does.
+//! One switch per process. The runner, and components that create objects with a hold, check it before they add a
+//! hold. Releases do not depend on it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use parking_lot::Mutex;
 /// Whether holds may be added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holding {
-    /// Nobody has found out yet. Unknown is never taken for allowed.
+    /// Not yet known; counts as not allowed.
     Unknown,
-    /// They may.
+    /// Holds may be added.
     Allowed,
-    /// Belayer is drained: nothing is added, everything else goes on.
+    /// Belayer is drained: no hold is added; everything else continues.
     Draining,
     /// Belayer's own namespace is being deleted, and with it its RBAC permissions: no hold is added, and no
-    /// re-creation is finished.
+    /// re-creation is completed.
     Leaving,
 }
 
-/// The process's switch. Cheap to clone; the clones are one switch.
+/// The switch of the process. Cheap to clone; clones share one state.
 #[derive(Clone)]
 pub struct HoldSwitch(Arc<Shared>);
 
@@ -50,7 +50,7 @@ impl HoldSwitch {
         self.now() == Holding::Allowed
     }
 
-    /// Turns it. Those who wait for leave are called when there is leave again.
+    /// Sets the position. Callbacks are called once holds may be added again.
     pub fn set(&self, to: Holding) {
         let before = std::mem::replace(&mut *self.0.now.lock(), to);
         if to == Holding::Allowed && before != Holding::Allowed {
@@ -64,7 +64,7 @@ impl HoldSwitch {
     }
 }
 
-/// Holds may be added: what a program wants that nobody drains.
+/// Holds may be added: for programs without draining.
 impl Default for HoldSwitch {
     fn default() -> Self {
         Self::new(Holding::Allowed)

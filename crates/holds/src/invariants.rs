@@ -1,5 +1,5 @@
-//! What is always true, by name: predicates without dependencies, shared by `debug_assert!` at
-//! run time, by tests, by simulations and by the demo's summary.
+//! Belayer's invariants by name: predicates without dependencies, shared by `debug_assert!` at run time, tests,
+//! simulations and the demo's summary.
 
 use std::fmt;
 
@@ -9,28 +9,28 @@ use belayer_core::moment::LogicalTime;
 /// scenarios.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Invariant {
-    /// No write of ours adds, removes or reorders a finalizer, label or annotation that is not
-    /// ours. Ours are our own names, and the finalizers that an admin named for adoption, on pods
-    /// that their profile selects.
+    /// Belayer never adds, removes or reorders a finalizer, label or annotation that is not Belayer's. Belayer's are
+    /// the names in [`names`](crate::names), and on pods that a profile selects the finalizers that the admin
+    /// configured for removal.
     Foreign,
     /// A hold is released only with typed evidence; age and clocks are never evidence by default.
     Evidence,
-    /// A decision about one UID never lands on another object of the same name.
+    /// A decision about one UID is never applied to another object of the same name.
     Identity,
     /// No hold is added to an object that is being deleted.
     NoLateHold,
     /// Once faults stop, every object whose evidence exists is released within a bound.
     Liveness,
-    /// A claim loses our hold only after a look begun after its deletion was seen found no pod
-    /// using it.
+    /// Belayer's hold on a PVC is removed only after a live read, begun after the deletion was seen, found no pod
+    /// that uses it.
     InUse,
-    /// A workflow loses our hold only after a look begun after its deletion found none of its
-    /// pods carrying the pod-status hold.
+    /// Belayer's hold on a workflow is removed only after a live read, begun after its deletion, found none of its
+    /// pods with the pod-status hold.
     Order,
     /// At most one live pod exists for one recreation record, and re-creations never exceed the
     /// budget.
     OnePod,
-    /// A pod's spec is durable somewhere at every moment between rejection and re-creation.
+    /// A pod's spec is stored durably at any time between rejection and re-creation.
     NoLoss,
     /// A pod of which any container may have run is never re-created.
     RanOnce,
@@ -63,7 +63,7 @@ impl fmt::Display for Invariant {
     }
 }
 
-/// FOREIGN: between `before` and `after` nothing that is not in `ours` came, went or moved.
+/// FOREIGN: between `before` and `after` every finalizer that is not in `ours` was kept in its order.
 pub fn foreign_kept<A: AsRef<str>, B: AsRef<str>>(
     before: &[A],
     after: &[B],
@@ -93,8 +93,8 @@ pub fn no_late_hold<A: AsRef<str>, B: AsRef<str>>(
             .all(|hold| has(&before, hold) || !has(&after, hold))
 }
 
-/// IN-USE: a look begun at `look_begun` found `users` pods that use a claim whose deletion was seen
-/// at `deletion_seen`, if it was; the claim may be released.
+/// IN-USE: whether a PVC may be released. A live read begun at `look_begun` found `users` pods that use it; its
+/// deletion was seen at `deletion_seen`, if at all.
 pub fn unused_after_deletion(
     deletion_seen: Option<LogicalTime>,
     look_begun: LogicalTime,
@@ -103,19 +103,17 @@ pub fn unused_after_deletion(
     users == 0 && deletion_seen.is_some_and(|seen| seen < look_begun)
 }
 
-/// ONE-POD: of one record `live` pods are there, and `reserved` re-creations were begun where
-/// `budget` are allowed.
+/// ONE-POD: one record has `live` pods, and `reserved` re-creations were begun of `budget` allowed ones.
 pub fn one_pod(live: usize, reserved: u32, budget: u32) -> bool {
     live <= 1 && reserved <= budget
 }
 
-/// NO-LOSS: the spec of a pod that was rejected stands in so many `places`: in the pod itself, its
-/// record, its successor.
+/// NO-LOSS: the spec of a rejected pod is stored in `places` objects: the pod itself, its record, its successor.
 pub fn no_loss(places: usize) -> bool {
     places > 0
 }
 
-/// RAN-ONCE: of all pods of one record so many ever had a container that ran.
+/// RAN-ONCE: the number of pods of one record of which a container ever ran.
 pub fn ran_once(ran: usize) -> bool {
     ran <= 1
 }

@@ -1,5 +1,5 @@
-//! Names that several components share. A finalizer, label or annotation is *ours* only if it
-//! stands here (invariant FOREIGN).
+//! Names that several components share. A finalizer, label or annotation is Belayer's only if it is listed
+//! here (invariant FOREIGN).
 
 /// The hold of pod-finalizer on pods, one for all profiles.
 pub const POD_STATUS_HOLD: &str = "belayer.dev/pod-status";
@@ -7,13 +7,14 @@ pub const POD_STATUS_HOLD: &str = "belayer.dev/pod-status";
 /// The hold of pod-recreation on pods, from their creation until they start.
 pub const POD_RECREATION_HOLD: &str = "belayer.dev/pod-recreation";
 
-/// All holds of ours that can be on a pod.
+/// All of Belayer's holds on pods.
 pub const POD_HOLDS: &[&str] = &[POD_STATUS_HOLD, POD_RECREATION_HOLD];
 
-/// Annotation by which a user asks that a pod be re-created if its node rejects it: `"true"` counts.
+/// Annotation with which a user requests the re-creation of a pod that its node rejects; value `"true"`.
 pub const RECREATE_ANNOTATION: &str = "belayer.dev/recreate";
 
-/// Annotation by which a user asks that a node be wiped of a rejected pod first: `"true"` counts.
+/// Annotation with which a user requests that the files of a rejected pod are removed from its node first; value
+/// `"true"`.
 pub const WIPE_ANNOTATION: &str = "belayer.dev/wipe";
 
 /// Annotation of a re-created pod: the name of its `PodRecreation`.
@@ -25,38 +26,38 @@ pub const RECREATION_UID_ANNOTATION: &str = "belayer.dev/recreation-uid";
 /// Annotation of a re-created pod: which attempt it is, from 1.
 pub const RECREATION_ATTEMPT_ANNOTATION: &str = "belayer.dev/recreation-attempt";
 
-/// Annotation of a rejected pod that stays: why it is not re-created (any more).
+/// Annotation of a rejected pod that is kept: why it is not re-created.
 pub const RECREATION_ENDED_ANNOTATION: &str = "belayer.dev/recreation-ended";
 
-/// The hold of pvc-protection on claims where it runs beside Kubernetes' own controller.
+/// The hold of pvc-protection on PVCs if it runs alongside Kubernetes' own controller.
 pub const PVC_PROTECTION_HOLD: &str = "belayer.dev/pvc-protection";
 
-/// The hold of Kubernetes' own controller on claims, and of pvc-protection where it replaces that.
-/// The kubelet mounts a claim that is being deleted only while this is on it.
+/// The finalizer of Kubernetes' own controller on PVCs, and of pvc-protection if it replaces that controller.
+/// The kubelet mounts a PVC that is being deleted only while it has this finalizer.
 pub const KUBERNETES_PVC_PROTECTION: &str = "kubernetes.io/pvc-protection";
 
-/// The hold of workflow-finalizer on workflows, whatever kind they are of.
+/// The hold of workflow-finalizer on workflows of any kind.
 pub const WORKFLOW_HOLD: &str = "belayer.dev/workflow-cleanup";
 
-/// All holds of ours that can be on an owner of pods.
+/// All of Belayer's holds on owners of pods.
 pub const OWNER_HOLDS: &[&str] = &[WORKFLOW_HOLD];
 
-/// Annotation by which an admin asks to let an object go: the value `"true"` counts.
+/// Annotation with which an admin requests the release of an object; value `"true"`.
 pub const RELEASE_ANNOTATION: &str = "belayer.dev/release";
 
-/// Label on a namespace whose objects are left alone: the value `"true"` counts.
+/// Label of a namespace whose objects Belayer ignores; value `"true"`.
 pub const IGNORE_LABEL: &str = "belayer.dev/ignore";
 
-/// The namespace that is never touched.
+/// The namespace that Belayer always ignores.
 pub const SYSTEM_NAMESPACE: &str = "kube-system";
 
-/// Annotation of the kubelet on the API's mirror of a static pod.
+/// Annotation of the kubelet on the mirror pod of a static pod.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
-/// The namespace Belayer runs in, unless it is told another.
+/// Belayer's default namespace.
 pub const DEFAULT_NAMESPACE: &str = "belayer-system";
 
-/// The ConfigMap that the admission policies take as their parameter.
+/// The ConfigMap that is the parameter of the admission policies.
 pub const GATE_CONFIG_MAP: &str = "belayer-gate";
 
 /// The key of that ConfigMap that says whether Belayer is drained.
@@ -69,18 +70,18 @@ pub const GATE_DRAINING: &str = "draining";
 /// hold is added to pods there.
 pub const GATE_CLOSED_PREFIX: &str = "closed.";
 
-/// The value of such a key if the backlog closed the namespace; any other value is an admin's.
+/// The value of such a key if the backlog closed the namespace; any other value was set by an admin.
 pub const GATE_CLOSED_BY_BACKLOG: &str = "backlog";
 
-/// The key of that ConfigMap that says that the backlog closed the whole cluster: no hold is added to any pod.
+/// The key of that ConfigMap with which the backlog closes the whole cluster: no hold is added to any pod.
 pub const GATE_BACKLOG: &str = "backlog";
 
 /// The value of [`GATE_BACKLOG`] while it is closed.
 pub const GATE_BACKLOG_CLOSED: &str = "closed";
 
-/// Reason of the Event by which Belayer reports, on that ConfigMap or on its own namespace, that unselected
-/// objects are kept because they are too many.
+/// Reason of the Event on that ConfigMap, or on Belayer's own namespace, that too many objects are unselected and
+/// are therefore not released.
 pub const HELD_BACK: &str = "MassReleaseHeldBack";
 
-/// Name that Belayer writes under: `fieldManager`, user agent, event source.
+/// Belayer's name in requests: `fieldManager`, user agent, event source.
 pub const FIELD_MANAGER: &str = "belayer";

@@ -1,4 +1,4 @@
-//! Is this namespace being deleted, or left alone?
+//! Whether a namespace is being deleted or ignored.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use belayer_core::moment::LogicalTime;
 use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
 use belayer_core::slim::{Labels, Namespace, ObjectMeta};
 
-/// What a namespace is like now.
+/// Query for the state of a namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NamespaceQuery(Arc<str>);
 
 impl NamespaceQuery {
-    /// A question about the namespace called `name`.
+    /// A query about the namespace `name`.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self(name.into())
     }
@@ -27,11 +27,11 @@ impl NamespaceQuery {
 
 impl fmt::Display for NamespaceQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "what is the state of namespace {}", self.0)
+        write!(f, "the state of namespace {}", self.0)
     }
 }
 
-/// What a live look at a namespace found.
+/// The result of a live read of a namespace.
 #[allow(
     clippy::large_enum_variant,
     reason = "few are kept, and hardly any of them is Gone"
@@ -40,18 +40,18 @@ impl fmt::Display for NamespaceQuery {
 pub enum NamespaceState {
     /// It exists.
     Present(ObjectMeta),
-    /// There is none of that name.
+    /// It does not exist.
     Gone,
 }
 
-/// What a snapshot knows of an object's namespace.
+/// A snapshot of an object's namespace.
 #[derive(Debug, Clone)]
 pub struct NamespaceView {
-    /// What to ask about it.
+    /// The query about it.
     pub question: NamespaceQuery,
-    /// As the informer has it.
+    /// Its state in the informer.
     pub cached: Option<ObjectMeta>,
-    /// As the last live look saw it.
+    /// The last live read.
     pub fact: Option<LiveAnswer<NamespaceState>>,
 }
 
@@ -68,11 +68,11 @@ impl Query for NamespaceQuery {
     }
 }
 
-/// A live look, begun after the object was seen and no older than the cache, saw the object's
-/// namespace being deleted.
+/// Proof that the object's namespace is being deleted, by a live read that began after the object was first seen
+/// and is not older than the cache.
 ///
-/// The cache alone would not do: it may still show a namespace of that name which is long gone,
-/// while the object lives in its successor.
+/// The cache alone is no proof: it may still have a deleted namespace of the same name, while the object is in its
+/// successor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamespaceDeletion(Uid);
 
@@ -84,8 +84,8 @@ impl NamespaceDeletion {
     }
 }
 
-/// A live look, begun after the object was seen and no older than the cache, saw the label that
-/// says to leave the namespace alone.
+/// Proof that the object's namespace has the ignore label, by a live read that began after the object was first
+/// seen and is not older than the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IgnoredNamespace(Uid);
 
@@ -103,7 +103,7 @@ impl IgnoredNamespace {
     }
 }
 
-/// Whether a namespace with these labels is left alone.
+/// Whether a namespace with these labels is ignored.
 pub fn is_ignored(labels: &Labels) -> bool {
     labels.get(names::IGNORE_LABEL) == Some("true")
 }
@@ -123,7 +123,7 @@ pub struct NamespaceReader {
 }
 
 impl NamespaceReader {
-    /// An oracle that reads namespaces by `decoders`.
+    /// A live reader that decodes namespaces with `decoders`.
     pub fn new(executor: Arc<Executor>, decoders: Decoders<Namespace>) -> Self {
         Self { executor, decoders }
     }

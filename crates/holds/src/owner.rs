@@ -1,4 +1,4 @@
-//! Is the owner of this UID gone?
+//! Whether the owner with a UID is gone.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use belayer_core::informer::{Decoders, Reading};
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, Uid, path};
 use belayer_core::slim::{ObjectMeta, OwnerMeta};
 
-/// Whether the object with this UID still exists. Owners are matched by UID, never by name alone.
+/// Query whether the object with a UID still exists. Owners are matched by UID, never by name alone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OwnerQuery {
     resource: Resource,
@@ -24,7 +24,7 @@ pub struct OwnerQuery {
 }
 
 impl OwnerQuery {
-    /// A question about the owner that an object in `namespace` refers to, read as `resource`.
+    /// A query about the owner that an object in `namespace` refers to, read as `resource`.
     pub fn new(resource: Resource, namespace: &Arc<str>, owner: &OwnerReference) -> Self {
         let key = ObjectKey::new(Arc::clone(namespace), Arc::clone(&owner.name));
         Self {
@@ -34,22 +34,22 @@ impl OwnerQuery {
         }
     }
 
-    /// A question about an owner that is known itself.
+    /// A query about a known owner.
     pub fn about(resource: Resource, owner: &ObjectMeta) -> Self {
         Self::at(resource, owner.key.clone(), owner.uid.clone())
     }
 
-    /// A question about the object of this UID, which would be there.
+    /// A query about the object with this UID under this key.
     pub fn at(resource: Resource, key: ObjectKey, uid: Uid) -> Self {
         Self { resource, key, uid }
     }
 
-    /// The UID in question.
+    /// The UID.
     pub fn uid(&self) -> &Uid {
         &self.uid
     }
 
-    /// Where the owner would be.
+    /// The kind and key of the owner.
     pub fn key(&self) -> &ObjectKey {
         &self.key
     }
@@ -59,33 +59,32 @@ impl fmt::Display for OwnerQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "does {} {} (uid {}) still exist",
+            "whether {} {} (uid {}) still exists",
             self.resource, self.key, self.uid
         )
     }
 }
 
-/// What a live look at an owner found.
+/// The result of a live read of an owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnerState {
     /// It exists.
     Present(ObjectMeta),
-    /// It does not and never will again: UIDs are not used twice.
+    /// It does not exist and never will: UIDs are not reused.
     Gone(GoneProof),
-    /// The answer says nothing about the owner: its kind is not served at the version asked for,
-    /// or reading it is not allowed.
+    /// Unknown: its kind is not served in the requested version, or reading it is not allowed.
     Unknown(String),
 }
 
-/// How a UID was found to be gone. Only a live look makes one.
+/// Proof that a UID is gone. Only a live read can create it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GoneProof(How);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum How {
     NotFound,
-    /// The object's own UID is not kept: a reader of this answer may not be allowed to know more of the
-    /// object than its name.
+    /// The UID of the other object is not stored: a reader of this answer may not be allowed to see more than the
+    /// name.
     OtherUid,
     ImpossibleName,
     KindDeleted,
@@ -94,7 +93,7 @@ enum How {
 impl fmt::Display for GoneProof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            How::NotFound => f.write_str("the server answered that it does not exist"),
+            How::NotFound => f.write_str("the server answered NotFound"),
             How::OtherUid => f.write_str("its name belongs to another object"),
             How::ImpossibleName => f.write_str("no object can have its name, so it never existed"),
             How::KindDeleted => {
@@ -105,16 +104,16 @@ impl fmt::Display for GoneProof {
 }
 
 impl GoneProof {
-    /// A proof for tests of decisions.
+    /// A value for tests of decisions.
     #[cfg(any(test, feature = "test-util"))]
     pub fn scripted() -> Self {
         Self(How::NotFound)
     }
 }
 
-/// The owner was seen with a deletion timestamp.
+/// Proof that the owner has a deletion timestamp.
 ///
-/// That is never taken back, so a cache proves it as well as a live look.
+/// It is never removed, so a cache proves it as well as a live read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerDeletion(Uid);
 
@@ -156,17 +155,17 @@ pub struct OwnerReader {
     kinds: Arc<Mutex<HashMap<(String, String), ServedKind>>>,
 }
 
-/// What discovery says of a kind.
+/// The result of discovery for a kind.
 #[derive(Debug, Clone)]
 pub struct ServedKind {
     /// The kind.
     pub resource: Resource,
-    /// Whether its objects are in namespaces.
+    /// Whether it is namespaced.
     pub namespaced: bool,
 }
 
 impl OwnerReader {
-    /// Reads owners by `decoders`.
+    /// A reader that decodes owners with `decoders`.
     pub fn new(executor: Arc<Executor>, decoders: Decoders<OwnerMeta>) -> Self {
         Self {
             executor,
@@ -175,7 +174,7 @@ impl OwnerReader {
         }
     }
 
-    /// The same that sends by `executor`.
+    /// The same reader with another executor.
     #[must_use]
     pub fn with(&self, executor: &Arc<Executor>) -> Self {
         Self {
@@ -184,12 +183,12 @@ impl OwnerReader {
         }
     }
 
-    /// The kind that an owner reference names, from discovery; `None` if it is not served, or may not be seen.
-    /// What was found is remembered.
+    /// The kind that an owner reference names, from discovery; `None` if it is not served or not visible.
+    /// The result is cached.
     ///
     /// # Errors
     ///
-    /// When the server gave no answer that would last.
+    /// When discovery fails with a transient error.
     pub async fn served(
         &self,
         api_version: &str,
@@ -223,7 +222,7 @@ impl OwnerReader {
         Ok(served)
     }
 
-    /// What is served of a version of a group, by discovery.
+    /// The resources of a group and version, by discovery.
     async fn resources(
         &self,
         group: &str,
@@ -241,7 +240,7 @@ impl OwnerReader {
 
     async fn owner(&self, question: &OwnerQuery) -> Result<OwnerState, LookError> {
         let OwnerQuery { resource, key, uid } = question;
-        // The reference is made up: no request could read such an object.
+        // The reference is invalid: no object can have this name.
         if !path::is_possible_name(key.name()) {
             return Ok(OwnerState::Gone(GoneProof(How::ImpossibleName)));
         }
@@ -251,7 +250,7 @@ impl OwnerReader {
                     Ok(OwnerMeta(meta)) if meta.uid == *uid => OwnerState::Present(meta),
                     Ok(OwnerMeta(_)) => OwnerState::Gone(GoneProof(How::OtherUid)),
                     Err(error) => {
-                        OwnerState::Unknown(format!("the answer cannot be read: {error}"))
+                        OwnerState::Unknown(format!("the answer cannot be decoded: {error}"))
                     }
                 });
             }
@@ -268,8 +267,8 @@ impl OwnerReader {
         }
     }
 
-    /// The kind is not served at the version asked for: was it deleted, or is only that version
-    /// not served any more?
+    /// The kind is not served in the requested version: checks whether it was deleted, or only that version is no
+    /// longer served.
     async fn kind(&self, resource: &Resource) -> Result<OwnerState, LookError> {
         if !may_be_custom(&resource.group) {
             return Ok(OwnerState::Unknown(format!(
@@ -294,8 +293,7 @@ impl OwnerReader {
             Err(error) if error.is_gone(&definitions, &definition) => {}
             Err(error) => return unknown_or_retry(error),
         }
-        // Not a custom resource (any more). An aggregated API may serve it still, or at another
-        // version.
+        // Not a custom resource (any more). An aggregated API may still serve it, or serve another version.
         let group = match self
             .executor
             .read(
@@ -337,13 +335,13 @@ impl LiveReader<OwnerQuery> for OwnerReader {
     }
 }
 
-/// Whether a group can hold custom resources. Kubernetes' own groups cannot be told from a
-/// deleted one by their absence, so they never count as deleted.
+/// Whether a group can have custom resources. The absence of one of Kubernetes' own groups does not prove its
+/// deletion, so they never count as deleted.
 fn may_be_custom(group: &str) -> bool {
     group.contains('.') && !group.ends_with(".k8s.io")
 }
 
-/// An error that goes by itself is looked at again; one that says no is an answer: unknown.
+/// A transient error is retried; a permanent one is the answer [`OwnerState::Unknown`].
 fn unknown_or_retry(error: RequestError) -> Result<OwnerState, LookError> {
     match error.class() {
         ErrorClass::Forbidden

@@ -1,8 +1,8 @@
-//! The one write that matters: a merge patch that changes our finalizers and nothing else.
+//! The merge patch that changes Belayer's finalizers and nothing else.
 //!
-//! The patch names the UID and the resourceVersion the decision was made on. The version makes
-//! the server answer 409 on any change, the UID says whose version it was: foreign finalizers
-//! cannot be lost, and a new object of the same name cannot be hit. A JSON patch by index would
+//! The patch contains the UID and the resourceVersion of the decision. The server answers 409 if the object has
+//! changed or is another one, so finalizers of other controllers cannot be lost, and a new object of the same name
+//! cannot be changed. A JSON patch by index would
 //! answer 422 on concurrent edits, and a strategic patch does not work on custom resources.
 
 use serde::Serialize;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::invariants;
 use belayer_core::slim::ObjectMeta;
 
-/// Body of a merge patch of an object's finalizers, ready to be sent.
+/// Body of a merge patch of an object's finalizers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FinalizerPatch {
     body: Vec<u8>,
@@ -18,9 +18,9 @@ pub struct FinalizerPatch {
 }
 
 impl FinalizerPatch {
-    /// The patch that takes `holds` off `object`; `None` if none of them is on it.
+    /// The patch that removes `holds` from `object`; `None` if it has none of them.
     ///
-    /// All finalizers that are not in `holds` stay, in their order.
+    /// All other finalizers are kept in their order.
     pub fn release(object: &ObjectMeta, holds: &[&str]) -> Option<Self> {
         let kept: Vec<&str> = object
             .finalizers
@@ -35,10 +35,9 @@ impl FinalizerPatch {
         Some(Self::new(object, &kept))
     }
 
-    /// The patch that puts `holds` on `object`, behind all that are there.
+    /// The patch that appends `holds` to the finalizers of `object`.
     ///
-    /// `None` if they are there already, or if the object is being deleted: the server forbids
-    /// it and so do we (invariant NO-LATE-HOLD).
+    /// `None` if it has them already, or if it is being deleted: the server forbids that (invariant NO-LATE-HOLD).
     pub fn hold(object: &ObjectMeta, holds: &[&str]) -> Option<Self> {
         if object.is_deleting() {
             return None;
@@ -76,7 +75,7 @@ impl FinalizerPatch {
             },
         };
         Self {
-            // Strings and a list of strings always serialise.
+            // Strings and lists of strings can always be serialised.
             body: serde_json::to_vec(&body).unwrap_or_default(),
             finalizers: finalizers.iter().map(ToString::to_string).collect(),
         }
@@ -87,7 +86,7 @@ impl FinalizerPatch {
         &self.body
     }
 
-    /// The finalizers the object has once the patch is applied.
+    /// The finalizers of the object after the patch.
     pub fn finalizers(&self) -> &[String] {
         &self.finalizers
     }

@@ -1,5 +1,5 @@
-//! Rights: what a component has to be allowed, as data. Each component lists its own once; the
-//! manifests, the pre-flight check and its test are all compared with that list.
+//! RBAC permissions as data. Each component lists its own once; the manifests, the pre-flight check and its
+//! test are all compared with that list.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use crate::names;
 use belayer_core::object::Resource;
 
-/// Where a right is needed.
+/// Where a permission is required.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
-    /// In every namespace, or of a kind that has none: a ClusterRole.
+    /// In every namespace, or for a cluster-scoped kind: a ClusterRole.
     Cluster,
     /// In Belayer's own namespace: a Role.
     OwnNamespace,
@@ -19,7 +19,7 @@ pub enum Place {
 /// One verb on one resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Right {
-    /// Where.
+    /// Cluster-wide or in Belayer's own namespace.
     pub place: Place,
     /// API group; empty for the core group.
     pub group: Arc<str>,
@@ -27,16 +27,16 @@ pub struct Right {
     pub resource: Arc<str>,
     /// `status`, or empty for the resource itself.
     pub subresource: &'static str,
-    /// The one object that it is about; `None` for all.
+    /// The only object it covers; `None` for all.
     pub name: Option<&'static str>,
     /// `get`, `list`, `watch`, `create`, `update`, `patch` or `delete`.
     pub verb: &'static str,
-    /// What does not work without it, as the end of a sentence that begins with "without it".
+    /// The consequence if it is missing; printed after "without it: ".
     pub without: &'static str,
 }
 
 impl Right {
-    /// `verb` on a resource, in every namespace.
+    /// `verb` on a resource in every namespace.
     pub fn new(group: &str, resource: &str, verb: &'static str, without: &'static str) -> Self {
         Self {
             place: Place::Cluster,
@@ -49,7 +49,7 @@ impl Right {
         }
     }
 
-    /// Several verbs on one kind, for one purpose.
+    /// Several verbs on one kind with the same purpose.
     pub fn on(
         kind: &Resource,
         verbs: &'static [&'static str],
@@ -60,7 +60,7 @@ impl Right {
             .map(move |verb| Self::new(&kind.group, &kind.plural, verb, without))
     }
 
-    /// The same on one object in Belayer's own namespace.
+    /// Restricts it to Belayer's own namespace, and to one object if `name` is given.
     #[must_use]
     pub fn own(self, name: Option<&'static str>) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl Right {
         }
     }
 
-    /// The same on a subresource.
+    /// The same permission on a subresource.
     #[must_use]
     pub fn subresource(self, subresource: &'static str) -> Self {
         Self {
@@ -80,7 +80,7 @@ impl Right {
     }
 }
 
-/// `patch pods`, `patch configmaps belayer-gate`, as `kubectl auth can-i` takes it.
+/// `patch pods`, `patch configmaps belayer-gate`, as `kubectl auth can-i` accepts it.
 impl fmt::Display for Right {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.verb, self.resource)?;
@@ -97,15 +97,16 @@ impl fmt::Display for Right {
     }
 }
 
-/// To read and follow a kind.
+/// The verbs to read and watch a kind.
 pub const FOLLOW: &[&str] = &["get", "list", "watch"];
 
-/// What every component stands on, whichever run.
+/// Permissions that every component requires.
 pub fn ground() -> Vec<Right> {
     const BLIND: &str =
-        "nothing starts: no rule can tell which namespaces are being deleted or left out";
-    const MUTE: &str = "objects carry no Event that says why they wait";
-    const SWITCH: &str = "the gate does not close while too much waits, and draining is not seen";
+        "no controller starts: it is unknown which namespaces are being deleted or ignored";
+    const MUTE: &str = "no Events are recorded that explain why objects wait";
+    const SWITCH: &str =
+        "the gate does not close if too many deletions wait, and draining is not detected";
     let gate = || Right::new("", "configmaps", "get", SWITCH).own(Some(names::GATE_CONFIG_MAP));
     let namespaces = Resource::namespaces();
     let mut rights: Vec<Right> = Right::on(&namespaces, FOLLOW, BLIND).collect();
@@ -116,7 +117,7 @@ pub fn ground() -> Vec<Right> {
             "apiextensions.k8s.io",
             "customresourcedefinitions",
             "get",
-            "what is held for owners of a kind that was deleted is held until the kind is back",
+            "objects of owners whose kind was deleted stay held until the kind is served again",
         ),
     ]);
     rights.extend(["get", "list", "watch", "update", "patch"].map(|verb| Right { verb, ..gate() }));
@@ -124,10 +125,10 @@ pub fn ground() -> Vec<Right> {
     rights
 }
 
-/// To be elected: where several replicas run, one of them writes.
+/// Permissions for leader election, which ensures that only one of several replicas writes.
 pub fn election() -> Vec<Right> {
-    const NOBODY: &str = "no replica is ever elected: nothing is held and nothing is released";
-    let lease = |verb| Right::new("coordination.k8s.io", "leases", verb, NOBODY);
+    const NO_LEADER: &str = "no leader is elected: no hold is added and none is released";
+    let lease = |verb| Right::new("coordination.k8s.io", "leases", verb, NO_LEADER);
     vec![
         lease("get").own(Some(names::FIELD_MANAGER)),
         lease("patch").own(Some(names::FIELD_MANAGER)),
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_right_reads_as_kubectl_takes_it() {
+    fn a_permission_is_displayed_as_kubectl_accepts_it() {
         let pods = Right::new("", "pods", "patch", "x");
         assert_eq!(pods.to_string(), "patch pods");
         assert_eq!(pods.subresource("status").to_string(), "patch pods/status");

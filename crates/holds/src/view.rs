@@ -1,32 +1,32 @@
-//! Where a controller's snapshots come from: the caches of a running controller, or the live reads of
+//! The sources of a controller's snapshots: the caches of a running controller, or the live reads of
 //! `explain`.
 //!
-//! A controller is generic over its [`View`], so that both run the same code. Nothing is boxed: in a running
-//! controller every call below is a call of the store or the cache itself.
+//! A controller is generic over its [`View`], so that both run the same code. Calls are static: in a
+//! running controller they are direct calls of the store or the cache.
 
 use belayer_core::facts::{LiveAnswer, LookError, Query, QueryCache, Waiter};
 use belayer_core::informer::{InformerState, Lookup, Store};
 use belayer_core::object::ObjectKey;
 use belayer_core::slim::Slim;
 
-/// What a controller observes with.
+/// The sources that a controller observes.
 pub trait View: Send + Sync + 'static {
     /// The objects of one kind.
     type Store<K: Slim>: Objects<K>;
     /// Live answers to one kind of query.
     type Queries<Q: Query>: Answers<Q>;
 
-    /// Whether the stores follow their objects: then what an object had been when it was first seen, and
-    /// whether any later version was missed, is known.
+    /// Whether the stores watch their objects, so that the first seen version of an object, and whether a later
+    /// version was missed, is known.
     const FOLLOWS: bool;
 }
 
-/// Objects of one kind, as far as they are known.
+/// The known objects of one kind.
 pub trait Objects<K>: Send + Sync + 'static {
     /// The object of a key.
     fn lookup(&self, key: &ObjectKey) -> Lookup<K>;
 
-    /// How many objects have `value` in an index; `None` if that is not known.
+    /// The number of objects with `value` in an index; `None` if it is unknown.
     fn count_by_index(&self, index: &str, value: &str) -> Option<usize>;
 
     /// Whether the server is known not to serve the kind.

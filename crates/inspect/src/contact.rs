@@ -1,4 +1,4 @@
-//! Whether the server answers, for commands that have to report that they wait for it (L6).
+//! Whether the server answers, for commands that have to report that they wait for it (rule L6).
 
 use std::fmt;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use tokio::time::{Instant, sleep_until};
 
 use belayer_core::http::{ErrorClass, RequestError};
 
-/// How long requests have waited for a usable answer of the server, and why there has been none.
+/// How long requests have waited for a usable answer of the server, and the last error.
 ///
-/// Time in which no request waits, such as a pause between two looks at a cluster, is no silence.
+/// Only time in which a request waits counts, not a pause between two reads.
 #[derive(Debug, Default)]
 pub struct Contact(watch::Sender<Known>);
 
@@ -18,28 +18,28 @@ pub struct Contact(watch::Sender<Known>);
 struct Known {
     /// Requests that wait for an answer.
     waiting: usize,
-    /// While requests wait: since when, or the last usable answer if that was later.
+    /// While requests wait: the start of the wait, or the last usable answer if that was later.
     since: Option<Instant>,
-    /// How long requests waited before that, since the last usable answer.
+    /// How long requests waited before `since`, counted from the last usable answer.
     waited: Duration,
     answers: u64,
     trouble: Option<Trouble>,
 }
 
 impl Known {
-    /// When requests will have waited for `limit` in all, if one waits now.
+    /// When requests will have waited for `limit` in total, if one waits now.
     fn silent_at(&self, limit: Duration) -> Option<Instant> {
         Some(self.since? + limit.saturating_sub(self.waited))
     }
 
-    /// The time without an answer begins now.
+    /// Starts to count the time without an answer anew.
     fn begin(&mut self) {
         self.waited = Duration::ZERO;
         self.since = (self.waiting > 0).then(Instant::now);
     }
 }
 
-/// A request that waits for its answer.
+/// Marks a request as waiting for its answer.
 #[derive(Debug)]
 #[must_use = "the request waits until this is dropped"]
 pub struct Waiting<'a>(&'a Contact);
@@ -66,13 +66,13 @@ pub struct Trouble {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reached {
-    /// The server or a proxy answers, with an error that may pass.
+    /// The server or a proxy answers with a transient error.
     Yes,
     No,
 }
 
 impl Trouble {
-    /// In words, with the server's address once and the cause once.
+    /// The message, with the server's address once and the cause once.
     pub fn at(&self, address: &str) -> String {
         match self.reached {
             Reached::Yes => format!("{address} {}", self.why),
@@ -91,7 +91,7 @@ impl From<&RequestError> for Trouble {
             reached,
             why: match error.class() {
                 ErrorClass::Unauthorized => "does not accept the credentials".to_owned(),
-                ErrorClass::Forbidden => "does not allow it".to_owned(),
+                ErrorClass::Forbidden => "does not allow the request".to_owned(),
                 _ => explain(error),
             },
         }
@@ -124,11 +124,11 @@ impl Contact {
         Waiting(self)
     }
 
-    /// Waits for the answer to one request and notes it.
+    /// Waits for the answer to one request and records it.
     ///
     /// # Errors
     ///
-    /// As the request.
+    /// The error of the request.
     pub async fn asked<T>(
         &self,
         request: impl Future<Output = Result<T, RequestError>>,
@@ -151,7 +151,7 @@ impl Contact {
             .send_modify(|known| known.trouble = Some(Trouble::from(error)));
     }
 
-    /// The time without an answer begins now.
+    /// Starts to count the time without an answer anew.
     pub fn begin(&self) {
         self.0.send_modify(Known::begin);
     }
@@ -161,7 +161,7 @@ impl Contact {
         self.0.borrow().answers > 0
     }
 
-    /// Why there has been none since the last one; `None` if nothing at all has come.
+    /// The last error since the last usable answer; `None` if there was none.
     pub fn trouble(&self) -> Option<Trouble> {
         self.0.borrow().trouble.clone()
     }
@@ -173,16 +173,16 @@ impl Contact {
             let end = known.borrow_and_update().silent_at(limit);
             match end {
                 Some(end) if Instant::now() >= end => return,
-                // It can only become later meanwhile.
+                // Meanwhile the end can only move later.
                 Some(end) => sleep_until(end).await,
-                // The sender is ours, so that it does not end.
+                // `self` has the sender, so the channel does not close.
                 None => drop(known.wait_for(|known| known.waiting > 0).await),
             }
         }
     }
 
-    /// The same for `first`, or for `later` if there has been a usable answer before.
-    /// Returns which of the two it was.
+    /// Waits as [`silence`](Self::silence), for `later` if there has been a usable answer, else for `first`.
+    /// Returns the limit that applied.
     pub async fn silence_from(&self, first: Duration, later: Duration) -> Duration {
         loop {
             let is_made = self.is_made();
@@ -199,12 +199,12 @@ impl Contact {
     pub async fn answer(&self) {
         let mut known = self.0.subscribe();
         let before = known.borrow_and_update().answers;
-        // The sender is ours, so that it does not end.
+        // `self` has the sender, so the channel does not close.
         let _ = known.wait_for(|known| known.answers > before).await;
     }
 }
 
-/// An error in few words, for people.
+/// A short error message for people.
 pub fn explain(error: &RequestError) -> String {
     match error.class() {
         ErrorClass::Forbidden => "not allowed".to_owned(),
@@ -220,7 +220,7 @@ pub fn explain(error: &RequestError) -> String {
     }
 }
 
-/// Why no answer came, in the words of the operating system or of TLS.
+/// Why no answer came: the message of the operating system or of TLS.
 fn root_cause(error: &RequestError) -> String {
     let mut cause: &dyn std::error::Error = error;
     while let Some(source) = cause.source() {
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn l6_a_pause_in_which_no_request_waits_is_no_silence() {
+    async fn l6_a_pause_without_waiting_requests_does_not_count() {
         let (contact, begun) = (Contact::default(), Instant::now());
         let answers = async {
             answer(&contact, 1, Ok(())).await;
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn l6_who_cannot_be_reached_is_named_once() {
+    fn l6_the_server_address_is_named_once() {
         let timeout = RequestError::Timeout(Duration::from_secs(3));
         assert_eq!(
             Trouble::from(&timeout).at("https://a"),

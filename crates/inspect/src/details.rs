@@ -1,9 +1,9 @@
-//! The few fields of whole objects that are read, as the API writes them.
+//! API types with only the fields that are read.
 
 use jiff::Timestamp;
 use serde::Deserialize;
 
-/// `metadata` of anything.
+/// `metadata` of any object.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Meta {
@@ -11,7 +11,7 @@ pub(crate) struct Meta {
     pub(crate) namespace: String,
 }
 
-/// A condition of anything.
+/// A status condition.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Condition {
@@ -22,7 +22,7 @@ pub struct Condition {
     pub status: String,
     /// CamelCase.
     pub reason: String,
-    /// For people.
+    /// Message for people.
     pub message: String,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Webhook {
     pub(crate) failure_policy: Option<String>,
     pub(crate) client_config: ClientConfig,
     pub(crate) rules: Option<Vec<Rule>>,
-    /// Any of these can leave an object out, which is not judged here.
+    /// Any of these can exclude objects; they are not evaluated.
     pub(crate) namespace_selector: Option<serde_json::Value>,
     pub(crate) object_selector: Option<serde_json::Value>,
     pub(crate) match_conditions: Option<serde_json::Value>,

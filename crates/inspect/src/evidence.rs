@@ -1,6 +1,6 @@
-//! Evidence: what the scan alone does not show, looked at once, and only where something hangs.
+//! Evidence: live reads of what the scan does not show, each once, and only if objects are stuck.
 
-mod looks;
+mod reads;
 mod state;
 mod webhooks;
 
@@ -8,77 +8,77 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use futures::StreamExt as _;
 
-use crate::book::BOOK;
+use crate::controller_health::{Lease, Workload};
 use crate::explain::{Explained, Explainer};
-use crate::life::{Lease, Workload};
+use crate::known_finalizers::KNOWN_FINALIZERS;
 use crate::object::Terminating;
 use crate::reader::{Look, Reader};
 use crate::scan::{Scan, Scope};
-pub(crate) use looks::lease;
-pub use looks::pods;
-use looks::{attachments, dead_apis, namespace, node, volume, workloads};
+pub(crate) use reads::lease;
+pub use reads::pods;
+use reads::{attachments, dead_apis, namespace, node, volume, workloads};
 pub use state::{
     AttachmentState, DeadApiService, DeadWebhook, NamespaceState, NodeState, PodState, VolumeState,
 };
 use webhooks::dead_webhooks;
 
-/// Holds of ours that are explained one by one; of more, these stand for all.
+/// Maximum number of Belayer's holds that are explained individually.
 const EXPLAINED: usize = 200;
 
-/// Looks at single objects that run at once.
+/// Concurrent reads of single objects.
 const PARALLEL: usize = 8;
 
-/// What is to be explained.
+/// What to diagnose.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// What hangs.
+    /// The stuck objects.
     pub stuck: Vec<Terminating>,
     /// How many more are being deleted.
     pub within_grace: usize,
-    /// Where the scan has looked.
+    /// The scope of the scan.
     pub scope: Scope,
-    /// `namespace/name` of the Lease that Belayer leads by, where it elects a leader.
+    /// `namespace/name` of Belayer's leader election Lease, if leader election is enabled.
     pub own_lease: Option<String>,
 }
 
-/// Everything that a report is made of. Owned: no I/O is left.
+/// The complete input of a report: owned, no further I/O.
 #[derive(Debug, Clone)]
 pub struct World {
     /// The scan.
     pub scan: Scan,
-    /// What hangs.
+    /// The stuck objects.
     pub stuck: Vec<Terminating>,
-    /// Whether the whole cluster was looked at.
+    /// The scope of the scan.
     pub scope: Scope,
     /// How many more are being deleted, within their grace or not old enough.
     pub within_grace: usize,
     /// Namespaces being deleted.
     pub namespaces: BTreeMap<String, Look<NamespaceState>>,
-    /// The pods of namespaces in which pods or claims hang.
+    /// The pods of namespaces with stuck pods or PVCs.
     pub pods: BTreeMap<String, Look<Vec<PodState>>>,
-    /// The nodes of pods that hang.
+    /// The nodes of stuck pods.
     pub nodes: BTreeMap<String, Look<NodeState>>,
-    /// Volumes that hang.
+    /// Stuck volumes.
     pub volumes: BTreeMap<String, Look<VolumeState>>,
-    /// All attachments, if a volume hangs.
+    /// All attachments, if a volume is stuck.
     pub attachments: Look<Vec<AttachmentState>>,
-    /// APIs served by others that do not answer.
+    /// Aggregated APIs that do not answer.
     pub dead_apis: Look<Vec<DeadApiService>>,
-    /// Webhooks that must agree and that nobody answers.
+    /// Webhooks with `failurePolicy: Fail` and no ready endpoint.
     pub dead_webhooks: Look<Vec<DeadWebhook>>,
-    /// All workloads, if a controller's finalizer keeps something.
+    /// All workloads, if objects are stuck.
     pub workloads: Look<Vec<Workload>>,
     /// The Leases of known controllers, by `namespace/name`.
     pub leases: BTreeMap<String, Look<Lease>>,
-    /// The place among them of the Lease that Belayer leads by, where it elects a leader.
+    /// The key in `leases` of Belayer's leader election Lease, if leader election is enabled.
     pub own_lease: Option<String>,
-    /// What our components say, by UID and hold.
+    /// The explanations of Belayer's components, by UID and hold.
     pub ours: BTreeMap<(String, String), Result<Explained, String>>,
-    /// How many requests it took.
+    /// Number of requests that were sent.
     pub requests: u64,
 }
 
-/// Looks at all that a report needs besides the scan.
+/// Reads everything that a report needs besides the scan.
 pub async fn gather(
     reader: &Reader,
     scan: Scan,
@@ -127,7 +127,7 @@ pub async fn gather(
         when(any, workloads(reader)),
         leases(reader, &stuck, own_lease.as_ref().filter(|_| any)),
     );
-    let node_names = nodes_in_question(&stuck, &pods, &attachments);
+    let node_names = relevant_nodes(&stuck, &pods, &attachments);
     let nodes = each(node_names, |name| node(reader, name)).await;
     let ours = ours(reader, &stuck, explainers).await;
     World {
@@ -150,18 +150,18 @@ pub async fn gather(
     }
 }
 
-async fn when<T>(wanted: bool, look: impl Future<Output = Look<T>>) -> Look<T> {
-    if wanted { look.await } else { Look::Absent }
+async fn when<T>(needed: bool, read: impl Future<Output = Look<T>>) -> Look<T> {
+    if needed { read.await } else { Look::Absent }
 }
 
-async fn each<T, F, Fut>(names: Vec<String>, look: F) -> BTreeMap<String, Look<T>>
+async fn each<T, F, Fut>(names: Vec<String>, read: F) -> BTreeMap<String, Look<T>>
 where
     F: Fn(String) -> Fut,
     Fut: Future<Output = Look<T>>,
 {
     futures::stream::iter(names)
         .map(|name| {
-            let found = look(name.clone());
+            let found = read(name.clone());
             async move { (name, found.await) }
         })
         .buffer_unordered(PARALLEL)
@@ -169,7 +169,7 @@ where
         .await
 }
 
-fn nodes_in_question(
+fn relevant_nodes(
     stuck: &[Terminating],
     pods: &BTreeMap<String, Look<Vec<PodState>>>,
     attachments: &Look<Vec<AttachmentState>>,
@@ -193,7 +193,7 @@ fn nodes_in_question(
     names.into_iter().filter(|name| !name.is_empty()).collect()
 }
 
-/// The Leases that the book names for what keeps these objects, and Belayer's own.
+/// The Leases of the known controllers of these objects' finalizers, and Belayer's own.
 async fn leases(
     reader: &Reader,
     stuck: &[Terminating],
@@ -206,7 +206,7 @@ async fn leases(
         .collect();
     let places: BTreeSet<String> = finalizers
         .into_iter()
-        .filter_map(|finalizer| BOOK.find(finalizer))
+        .filter_map(|finalizer| KNOWN_FINALIZERS.find(finalizer))
         .flat_map(|entry| &entry.controllers)
         .filter_map(|controller| {
             let lease = controller.lease.as_ref()?;
@@ -236,25 +236,25 @@ async fn ours(
         });
         fitting.map(move |explainer| (object, explainer))
     });
-    let said: Vec<_> = futures::stream::iter(held.take(EXPLAINED))
+    let explained: Vec<_> = futures::stream::iter(held.take(EXPLAINED))
         .map(|(object, explainer)| async move {
             let kind = &object.object.kind.resource;
-            let said =
+            let answer =
                 (explainer.explain)(kind.clone(), object.object.key.clone(), reader.clone()).await;
-            by_hold(object.object.uid.as_str(), explainer, said)
+            by_hold(object.object.uid.as_str(), explainer, answer)
         })
         .buffer_unordered(PARALLEL)
         .collect()
         .await;
-    said.into_iter().flatten().collect()
+    explained.into_iter().flatten().collect()
 }
 
-/// What a component says of an object, under each name that it may hold it by.
+/// The explanation of a component for an object, under each of its finalizers.
 pub(crate) fn by_hold(
     uid: &str,
     explainer: &Explainer,
-    said: Result<Explained, String>,
+    answer: Result<Explained, String>,
 ) -> impl Iterator<Item = ((String, String), Result<Explained, String>)> {
     let holds = explainer.holds.iter();
-    holds.map(move |hold| ((uid.to_owned(), (*hold).to_owned()), said.clone()))
+    holds.map(move |hold| ((uid.to_owned(), (*hold).to_owned()), answer.clone()))
 }

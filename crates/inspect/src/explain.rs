@@ -1,4 +1,4 @@
-//! What Belayer's own components say of an object: the seam at which the binary hands them in.
+//! Explanations by Belayer's own components, which the binary passes in as [`Explainer`]s.
 
 use futures::future::BoxFuture;
 use serde::Serialize;
@@ -7,44 +7,44 @@ use belayer_core::object::{ObjectKey, Resource};
 
 use crate::reader::Reader;
 
-/// Belayer, as the binary knows it.
+/// Belayer, as configured in the binary.
 pub struct Belayer {
     /// Its components.
     pub explainers: Vec<Explainer>,
-    /// `namespace/name` of the Lease that it leads by, where it elects a leader.
+    /// `namespace/name` of its leader election Lease, if leader election is enabled.
     pub lease: Option<String>,
 }
 
-/// Explains the holds of one component: live looks, its own decision, its row and what is missing.
+/// Explains the holds of one component: live reads, its own decision, the matching rule and what is missing.
 ///
-/// Each component hands in its own, so that this crate knows none.
+/// Each component provides its own, so this crate depends on none of them.
 pub struct Explainer {
     /// Name of the component.
     pub component: &'static str,
-    /// Every name that it may hold an object by: its hold, then those it held by before it was
-    /// configured otherwise. All of them go by the same decision.
+    /// All its finalizers: the configured one, then those of earlier configurations. The same decision applies to
+    /// all of them.
     pub holds: &'static [&'static str],
-    /// The kinds that it is about.
+    /// The kinds that it handles.
     pub kinds: Vec<Resource>,
-    /// Looks at the object of a kind and all that its decision stands on, now, and decides. Fails in words, when
-    /// a look failed: nothing can be said then.
+    /// Reads the object and everything its decision depends on, and decides. The error is the message of a failed
+    /// read: no decision is possible then.
     pub explain: Explain,
 }
 
 /// See [`Explainer::explain`].
 pub type Explain = Box<dyn Fn(Resource, ObjectKey, Reader) -> Explaining + Send + Sync>;
 
-/// An explanation that is under way.
+/// A pending explanation.
 pub type Explaining = BoxFuture<'static, Result<Explained, String>>;
 
 impl Explainer {
-    /// Whether it is about objects of this kind.
+    /// Whether it handles objects of this kind.
     pub fn is_about(&self, kind: &Resource) -> bool {
         self.kinds.iter().any(|its| its.is_same_kind(kind))
     }
 }
 
-/// What a component says of an object.
+/// The explanation of one component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explained {
@@ -54,30 +54,30 @@ pub struct Explained {
     pub hold: &'static str,
     /// Whether the hold is on the object.
     pub held: bool,
-    /// The row of the component's decision table that matched.
+    /// The rule of the component's decision table that matched.
     pub row: Row,
-    /// What Belayer does about it now.
+    /// What Belayer does with the object now.
     pub action: Action,
     /// The evidence that would be released on, with `action: release`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evidence: Option<String>,
-    /// What is missing for the next step, in words.
+    /// What is missing for the next step, as text.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
-    /// Why the component does not care about the object.
+    /// Why the component ignores the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why_not: Option<String>,
     /// What happens next, and when.
     pub next: String,
-    /// At the latest it is looked at again after this time, in seconds.
+    /// The object is requeued after this time at the latest, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub look_again_seconds: Option<u64>,
-    /// What is good to know besides, such as what this is based on.
+    /// Further information, such as the basis of the decision.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// A row of a decision table.
+/// A rule of a decision table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
@@ -85,54 +85,54 @@ pub struct Row {
     pub number: u8,
     /// Its name.
     pub name: &'static str,
-    /// What it says.
+    /// Its text.
     pub says: String,
 }
 
-/// What Belayer does about an object now.
+/// What Belayer does with an object now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
-    /// It leaves it as it is.
+    /// Nothing.
     Nothing,
     /// It keeps the hold.
     Keep,
     /// It adds the hold.
     AddHold,
-    /// It takes the hold off.
+    /// It removes the hold.
     Release,
-    /// It writes down what must not be lost.
+    /// It records what must not be lost.
     Record,
     /// It deletes the object.
     Delete,
-    /// It carries the object on by a write to its status.
+    /// It writes the object's status.
     WriteStatus,
-    /// It creates the pod that the object is the record of.
+    /// It creates the pod that the object records.
     CreatePod,
     /// It deletes that pod.
     DeletePod,
-    /// It writes on that pod why it is left alone.
+    /// It annotates that pod with the reason why it is ignored.
     AnnotatePod,
 }
 
-/// What `explain` says of one object: the documented form of its `-o json` and `-o yaml`.
+/// The output of `explain` for one object: the documented form of its `-o json` and `-o yaml`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// As for the report.
+    /// [`API_VERSION`](crate::report::API_VERSION).
     pub api_version: &'static str,
     /// `Explanation`.
     pub kind: &'static str,
     /// The object.
     pub object: Subject,
-    /// What Belayer's components say of it.
+    /// The explanations of Belayer's components.
     pub belayer: Vec<Explained>,
-    /// What keeps it, as `stuck` would say; empty while it is not being deleted.
+    /// What blocks its deletion, as in the report of `stuck`; empty if it is not stuck.
     pub groups: Vec<crate::report::Group>,
-    /// Finalizers that will have to go once it is deleted.
+    /// Finalizers that must be removed when it is deleted; empty if it is stuck.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<Finalizer>,
-    /// What could not be found out.
+    /// What could not be determined.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }
@@ -154,10 +154,10 @@ pub struct Subject {
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// When its grace runs out or ran out; nothing while it is not being deleted.
+    /// End of its grace period; absent if it is not being deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_timestamp: Option<jiff::Timestamp>,
-    /// Whether it is past its grace.
+    /// Whether it is past its grace period.
     pub stuck: bool,
 }
 
@@ -167,7 +167,7 @@ pub struct Subject {
 pub struct Finalizer {
     /// Its name.
     pub name: String,
-    /// What the book says of it.
+    /// Facts about it, if it is a known one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub known: Option<crate::report::Known>,
 }

@@ -1,5 +1,4 @@
-//! Which kinds the server has: aggregated discovery where it is offered, else one request per
-//! group and version.
+//! API discovery: aggregated if the server supports it, else one request per group and version.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,29 +14,29 @@ use crate::reader::{Reader, explain};
 const AGGREGATED: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
 
-/// Requests of plain discovery that run at once.
+/// Concurrent requests of unaggregated discovery.
 const PARALLEL: usize = 8;
 
 /// A kind that can be listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kind {
-    /// Where it is.
+    /// Group, version and plural.
     pub resource: Resource,
-    /// Whether its objects live in namespaces.
+    /// Whether it is namespaced.
     pub namespaced: bool,
     /// The singular, such as `pod`.
     pub singular: String,
-    /// What kubectl accepts besides, such as `po`.
+    /// Short names, such as `po`.
     pub short_names: Vec<String>,
 }
 
 impl Kind {
-    /// What kubectl is to be told, and what people read: `pods`, `scaledobjects.keda.sh`.
+    /// The name for kubectl and for people: `pods`, `scaledobjects.keda.sh`.
     pub fn name(&self) -> String {
         self.resource.to_string()
     }
 
-    /// Whether a person means this kind by `word`: plural, singular, short name or kind, each
+    /// Whether `word` names this kind: plural, singular, short name or kind, each
     /// with or without its group.
     pub fn is_called(&self, word: &str) -> bool {
         let word = word.to_ascii_lowercase();
@@ -63,31 +62,31 @@ impl Kind {
 pub struct DeadApi {
     /// `metrics.example.com/v1`.
     pub group_version: String,
-    /// In words.
+    /// The error message.
     pub why: String,
 }
 
-/// What the server has.
+/// The result of discovery.
 #[derive(Debug, Clone, Default)]
 pub struct Discovered {
-    /// Kinds that can be listed, each at the version the server prefers.
+    /// Kinds that can be listed, each in the version that the server prefers.
     pub kinds: Vec<Arc<Kind>>,
-    /// What does not answer.
+    /// APIs that do not answer.
     pub dead: Vec<DeadApi>,
 }
 
 impl Discovered {
-    /// The kind that a person means by `word`. Kubernetes' own go first, as for kubectl.
+    /// The kind that `word` names. Kubernetes' own kinds take precedence, as in kubectl.
     pub fn find(&self, word: &str) -> Option<&Arc<Kind>> {
         self.kinds.iter().find(|kind| kind.is_called(word))
     }
 }
 
-/// Asks the server for its kinds.
+/// Reads the kinds of the server.
 ///
 /// # Errors
 ///
-/// When not even the list of groups can be had.
+/// When the list of groups cannot be read.
 pub async fn discover(reader: &Reader) -> Result<Discovered, RequestError> {
     let mut versions = Vec::new();
     for root in ["/api", "/apis"] {
@@ -104,7 +103,7 @@ pub async fn discover(reader: &Reader) -> Result<Discovered, RequestError> {
     Ok(select(versions))
 }
 
-/// One group and version, with what it serves or why nothing is known.
+/// One group and version, with its resources or the error.
 struct Version {
     group: String,
     version: String,
@@ -120,7 +119,7 @@ struct Served {
     verbs: Vec<String>,
 }
 
-/// Each resource once, at the first version that has it; the server orders by preference.
+/// Each resource once, in the first version that has it; the server orders versions by preference.
 fn select(versions: Vec<Version>) -> Discovered {
     let mut discovered = Discovered::default();
     let mut seen = BTreeSet::new();
@@ -162,7 +161,7 @@ fn select(versions: Vec<Version>) -> Discovered {
     discovered
 }
 
-/// Second views of objects that are listed already, and views of nothing that is stored.
+/// Kinds that duplicate others or are not stored.
 fn is_left_out(group: &str, plural: &str) -> bool {
     matches!(
         (group, plural),

@@ -1,12 +1,12 @@
 #![doc = include_str!("../README.md")]
 
-pub mod book;
 mod contact;
+pub mod controller_health;
 pub mod diagnose;
 pub mod evidence;
 pub mod explain;
 pub mod kinds;
-pub mod life;
+pub mod known_finalizers;
 pub mod object;
 pub mod preflight;
 pub mod reader;

@@ -1,5 +1,4 @@
-//! Objects as the scan keeps them: a reference of every one that matters, more of those being
-//! deleted.
+//! Objects as the scan stores them: a reference, and more for objects that are being deleted.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,19 +14,19 @@ use belayer_core::slim::json::Text;
 
 use crate::kinds::Kind;
 
-/// Kind, place and identity of an object.
+/// Kind, namespace, name and UID of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectRef {
     /// Its kind.
     pub kind: Arc<Kind>,
     /// Namespace and name.
     pub key: ObjectKey,
-    /// Identity.
+    /// Its UID.
     pub uid: Uid,
 }
 
 impl ObjectRef {
-    /// How kubectl is told of it: `-n shop pod web-0`, after its verb.
+    /// The kubectl command with this verb: `kubectl -n shop get pods web-0`.
     pub fn kubectl(&self, verb: &str) -> String {
         let name = self.key.name();
         match self.key.namespace() {
@@ -50,19 +49,19 @@ impl fmt::Display for ObjectRef {
 /// An object that is being deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Terminating {
-    /// Which.
+    /// The object.
     pub object: ObjectRef,
-    /// Since when it is past its grace: its deletion timestamp.
+    /// End of its grace period: its deletion timestamp.
     pub since: Timestamp,
     /// Its finalizers, in order.
     pub finalizers: Vec<String>,
-    /// Who last wrote each finalizer, as far as the server noted it.
+    /// The manager that last wrote each finalizer, by `managedFields`.
     pub set_by: BTreeMap<String, SetBy>,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
 }
 
-/// Who set something, as `managedFields` have it.
+/// An entry of `managedFields`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetBy {
     /// The field manager.
@@ -71,7 +70,7 @@ pub struct SetBy {
     pub time: Option<Timestamp>,
 }
 
-/// One object of a metadata-only list, borrowing from its bytes.
+/// One object of a metadata-only list; borrows from the answer.
 #[derive(Deserialize)]
 pub(crate) struct Item<'a> {
     #[serde(borrow)]
@@ -148,7 +147,7 @@ struct ManagedFields {
     fields_v1: Value,
 }
 
-/// The API server puts these on when it is told to delete: nobody manages them.
+/// The API server adds these when a delete request asks for it: they have no manager.
 const BY_THE_SERVER: &[&str] = &["foregroundDeletion", "orphan"];
 
 /// For each finalizer the manager that wrote it last.
@@ -165,7 +164,7 @@ fn set_by(managed_fields: &str, finalizers: &[String]) -> BTreeMap<String, SetBy
         };
         let mut members: Vec<String> = managed.keys().filter_map(|key| member(key)).collect();
         if members.is_empty() {
-            // The list is noted as a whole.
+            // The list is managed as a whole.
             members = finalizers.to_vec();
         }
         members.retain(|name| !BY_THE_SERVER.contains(&name.as_str()));
@@ -195,13 +194,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_that_is_noted_as_a_whole_counts_for_each_of_its_members() {
+    fn a_list_that_is_managed_as_a_whole_counts_for_each_member() {
         let fields =
             r#"[{"manager": "operator", "fieldsV1": {"f:metadata": {"f:finalizers": {}}}}]"#;
         let names = ["a/b".to_owned(), "foregroundDeletion".to_owned()];
         let found = set_by(fields, &names);
         assert_eq!(found["a/b"].manager, "operator");
-        assert_eq!(found.len(), 1, "the server itself puts the other on");
+        assert_eq!(found.len(), 1, "the API server adds the other one");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Reading a cluster, politely: bounded, and never anything but GET.
+//! A rate-limited client that sends GET requests only.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use belayer_holds::names::FIELD_MANAGER;
 pub(crate) use crate::contact::one_line;
 pub use crate::contact::{Contact, Trouble, explain};
 
-/// Objects per page of a list: what kubectl asks for.
+/// Objects per page of a list, as in kubectl.
 pub const PAGE: u32 = 500;
 
-/// How often a request that the server put off is sent in all.
+/// Maximum number of attempts for a request that the server answers with 429.
 const ATTEMPTS: u32 = 8;
 
-/// The server asks to wait, or says nothing: no longer than this.
+/// Maximum wait before a retry, whatever `Retry-After` says.
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// A client that can only read. Cheap to clone.
@@ -32,19 +32,19 @@ pub struct Reader {
     contact: Arc<Contact>,
 }
 
-/// What a look at something found.
+/// The result of a live read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Look<T> {
-    /// It is there.
+    /// It exists.
     Found(T),
-    /// It is not: the server answered NotFound, naming it.
+    /// It does not exist: the server answered NotFound and named it.
     Absent,
-    /// The answer says nothing either way; why, in words.
+    /// The read failed, with this message.
     Unknown(String),
 }
 
 impl<T> Look<T> {
-    /// What was found.
+    /// The value, if it was found.
     pub fn found(&self) -> Option<&T> {
         match self {
             Self::Found(found) => Some(found),
@@ -52,7 +52,7 @@ impl<T> Look<T> {
         }
     }
 
-    /// The same with `f` of what was found.
+    /// Applies `f` to the value.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Look<U> {
         match self {
             Self::Found(found) => Look::Found(f(found)),
@@ -61,7 +61,7 @@ impl<T> Look<T> {
         }
     }
 
-    /// Why nothing is known; `None` if something is.
+    /// Why the read failed; `None` if it did not.
     pub fn why_unknown(&self) -> Option<&str> {
         match self {
             Self::Unknown(why) => Some(why),
@@ -71,7 +71,7 @@ impl<T> Look<T> {
 }
 
 impl Reader {
-    /// A reader over `client`, within these bounds. The executor under it sends no write at all.
+    /// A reader over `client` with these limits. Its executor never sends a write.
     pub fn new(client: kube::Client, bounds: Bounds) -> Self {
         Self {
             executor: Arc::new(Executor::new(client, FIELD_MANAGER, bounds, Writes::DryRun)),
@@ -80,7 +80,7 @@ impl Reader {
         }
     }
 
-    /// The executor, for looks that others have already written.
+    /// The executor, for live readers of other crates.
     pub fn executor(&self) -> &Arc<Executor> {
         &self.executor
     }
@@ -95,7 +95,7 @@ impl Reader {
         &self.contact
     }
 
-    /// Sends a request. One that the server puts off (429) is sent again when the server says so.
+    /// Sends a request. After a 429 it is sent again as `Retry-After` says.
     ///
     /// # Errors
     ///
@@ -122,16 +122,16 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// As [`Reader::read`], and when the answer is something else.
+    /// As [`Reader::read`], and if the answer cannot be decoded.
     pub async fn json<T: DeserializeOwned>(&self, request: &Request) -> Result<T, RequestError> {
         self.read(request).await?.json()
     }
 
-    /// The version of the API server; `None` if not everybody may ask for it.
+    /// The version of the API server; `None` if this user may not read it.
     ///
     /// # Errors
     ///
-    /// If the server cannot be reached or does not accept the credentials: then nothing can be known.
+    /// If the server cannot be reached or does not accept the credentials: then no other read can succeed.
     pub async fn server_version(&self) -> Result<Option<String>, RequestError> {
         #[derive(serde::Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -146,7 +146,7 @@ impl Reader {
         }
     }
 
-    /// Looks at one object.
+    /// Reads one object.
     pub async fn object<T: DeserializeOwned>(
         &self,
         resource: &Resource,
@@ -159,11 +159,11 @@ impl Reader {
         }
     }
 
-    /// Reads a whole collection, page by page, and hands each page on.
+    /// Reads a whole collection and passes each page to `page`.
     ///
     /// # Errors
     ///
-    /// As [`Reader::read`]. A continuation that has expired begins anew from the start, once.
+    /// As [`Reader::read`]. If a continue token has expired, the error has the class `Gone`.
     pub async fn pages<F, Fut>(
         &self,
         path: &str,
@@ -185,7 +185,7 @@ impl Reader {
         }
     }
 
-    /// Reads a whole collection of whole objects into memory.
+    /// Reads a collection of complete objects into memory.
     pub async fn all<T: DeserializeOwned>(&self, path: &str) -> Look<Vec<T>> {
         let mut all = Vec::new();
         let read = self
@@ -219,16 +219,15 @@ struct ListMeta {
 
 /// How long to wait before the same request is sent again; `None` if it is not.
 fn wait_before_retry(error: &RequestError, attempt: u32) -> Option<Duration> {
-    let put_off = match error.class() {
+    let may_retry = match error.class() {
         ErrorClass::TooManyRequests => true,
-        // A server that says when to come back; one that does not may be an aggregated API that
-        // has been down for weeks.
+        // Without `Retry-After` it may be an aggregated API that has been down for weeks.
         ErrorClass::Unavailable => error.retry_after().is_some() && attempt < 3,
         ErrorClass::Connection | ErrorClass::Timeout => attempt < 2,
         _ => false,
     };
     let backoff = Duration::from_millis(250) * 2_u32.saturating_pow(attempt.min(8));
-    (put_off && attempt < ATTEMPTS).then(|| error.retry_after().unwrap_or(backoff).min(MAX_WAIT))
+    (may_retry && attempt < ATTEMPTS).then(|| error.retry_after().unwrap_or(backoff).min(MAX_WAIT))
 }
 
 #[cfg(test)]
@@ -237,7 +236,7 @@ mod tests {
     use belayer_core::http::ApiError;
 
     #[test]
-    fn a_request_put_off_is_sent_again_when_the_server_says() {
+    fn a_request_is_repeated_after_retry_after() {
         let error: RequestError =
             ApiError::from_answer(429, Some(Duration::from_secs(3)), b"").into();
         assert_eq!(wait_before_retry(&error, 1), Some(Duration::from_secs(3)));

@@ -1,4 +1,4 @@
-//! What `stuck` and `explain` say, as data: the documented, stable form of `-o json` and `-o yaml`.
+//! The output of `stuck` and `explain` as data: the documented, stable form of `-o json` and `-o yaml`.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 /// `apiVersion` of everything here.
 pub const API_VERSION: &str = "inspect.belayer.dev/v1alpha1";
 
-/// Everything that hangs in Terminating, grouped by what keeps it.
+/// All objects stuck in Terminating, grouped by cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
@@ -14,53 +14,53 @@ pub struct Report {
     pub api_version: &'static str,
     /// `StuckReport`.
     pub kind: &'static str,
-    /// In numbers.
+    /// Totals.
     pub summary: Summary,
-    /// One per cause, what can be acted upon first.
+    /// One per cause; causes that can be acted upon come first.
     pub groups: Vec<Group>,
-    /// What could not be looked at.
+    /// Kinds and APIs that could not be listed.
     pub unseen: Vec<Unseen>,
 }
 
-/// A report in numbers.
+/// Totals of a report.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
-    /// Objects that hang.
+    /// Stuck objects.
     pub stuck: usize,
-    /// Objects that are being deleted and are within their grace, or not old enough.
+    /// Objects that are being deleted and within their grace period, or excluded by age or labels.
     pub within_grace: usize,
     /// Kinds that were listed.
     pub kinds: usize,
-    /// Objects that were looked at.
+    /// Objects that were listed.
     pub objects: u64,
-    /// Requests that it took.
+    /// Requests that were sent.
     pub requests: u64,
-    /// Whether everything could be looked at.
+    /// Whether all kinds could be listed.
     pub complete: bool,
 }
 
-/// Objects that are kept by the same thing.
+/// Objects with the same cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Group {
     /// Its number in the report, from 1.
     pub number: usize,
-    /// What keeps them.
+    /// The cause.
     pub cause: Cause,
     /// The finalizer, if it is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finalizer: Option<String>,
-    /// What was found out.
+    /// The verdict.
     pub verdict: Verdict,
-    /// In one line.
+    /// One-line summary.
     pub headline: String,
     /// What proves the verdict.
     pub proof: Vec<String>,
-    /// What would have to be known for a verdict.
+    /// Facts that are missing for a verdict.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
-    /// Whose finalizer it is, if it is in the book.
+    /// Facts about the finalizer, if it is a known one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub known: Option<Known>,
     /// The next safe steps, in order.
@@ -69,37 +69,37 @@ pub struct Group {
     pub objects: Vec<StuckObject>,
 }
 
-/// What keeps an object.
+/// Why an object is not deleted yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// An API that does not answer, so that no namespace can be emptied.
+    /// An API that does not answer: no namespace can be deleted.
     DeadApi,
-    /// A webhook that nobody answers and that must agree to every change.
+    /// A webhook without an endpoint that intercepts every change.
     Webhook,
     /// A finalizer of a controller.
     Finalizer,
     /// A hold of Belayer's.
     Hold,
-    /// Dependents that have to go first (foreground deletion).
+    /// Dependents that must be deleted first (foreground deletion).
     Dependents,
     /// What a namespace still contains.
     NamespaceContent,
-    /// Pods that use a claim.
+    /// Pods that use a PVC.
     ClaimInUse,
-    /// A claim that a volume is bound to.
+    /// A PVC that a volume is bound to.
     VolumeBound,
     /// A volume that is attached to a node.
     VolumeAttached,
-    /// Instances of a custom resource's definition.
+    /// Custom resources of a CustomResourceDefinition.
     Instances,
-    /// The node, whose kubelet has to end the pod.
+    /// The node, whose kubelet has to terminate the pod.
     Node,
-    /// Nothing that can be seen.
+    /// No cause was found.
     Nothing,
 }
 
-/// What was found out about a cause. Each but `unknown` stands on the group's `proof`.
+/// The state of a cause. Every verdict but `unknown` is proven by the group's `proof`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -107,26 +107,26 @@ pub enum Verdict {
     ApiDown,
     /// The service behind a webhook has no endpoint.
     WebhookDown,
-    /// The controller that takes the finalizer off is not in the cluster any more.
+    /// The controller that removes the finalizer does not exist in the cluster.
     ControllerGone,
-    /// It is there and does not run.
+    /// It exists and does not run.
     ControllerDown,
-    /// The node does not exist any more.
+    /// The node does not exist.
     NodeGone,
-    /// The node exists and its kubelet is silent.
+    /// The node exists and is not ready.
     NodeDown,
-    /// A hold of Belayer's, and by which rule.
+    /// A hold of Belayer's; the proof names the rule.
     HeldByBelayer,
-    /// The controller runs and has not let go.
+    /// The controller runs and has not removed its finalizer.
     ControllerAlive,
     /// Not proven either way.
     Unknown,
-    /// As it should be: something has to go first, and is still there.
+    /// As expected: another object must be deleted first and still exists.
     Waiting,
 }
 
 impl Verdict {
-    /// In words.
+    /// The text for people.
     pub fn words(self) -> &'static str {
         match self {
             Self::ApiDown => "API down",
@@ -143,27 +143,27 @@ impl Verdict {
     }
 }
 
-/// What the book says of a finalizer.
+/// Facts about a known finalizer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Known {
-    /// Whose it is.
+    /// Its controller.
     pub owner: String,
     /// What it is for.
     pub guards: String,
-    /// What forcing it off loses.
+    /// What is lost if it is removed by force.
     pub lost_if_forced: String,
-    /// Where this is from.
+    /// Source of these facts.
     pub source: String,
 }
 
-/// A step, perhaps with a command to copy.
+/// A step, optionally with a command to copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
-    /// What to do and what it brings.
+    /// What to do, and its effect.
     pub say: String,
-    /// How.
+    /// The command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
 }
@@ -186,7 +186,7 @@ impl Step {
     }
 }
 
-/// An object that hangs.
+/// A stuck object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StuckObject {
@@ -194,7 +194,7 @@ pub struct StuckObject {
     pub api_version: String,
     /// `Deployment`.
     pub kind: String,
-    /// `deployments.apps`, as kubectl takes it.
+    /// `deployments.apps`, as kubectl accepts it.
     pub resource: String,
     /// Empty for cluster-scoped kinds.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -203,14 +203,14 @@ pub struct StuckObject {
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// Since when it is past its grace.
+    /// When its grace period ended.
     pub deletion_timestamp: Timestamp,
-    /// How long that is, in seconds.
+    /// Time since then, in seconds.
     pub age_seconds: i64,
-    /// Who last set the finalizer.
+    /// The manager that last set the finalizer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set_by: Option<Setter>,
-    /// What is said of this object alone: who uses it, what it waits for.
+    /// Details of this object alone: what uses it, what it waits for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub detail: Vec<String>,
     /// Numbers of the other groups it is in.
@@ -229,7 +229,7 @@ impl StuckObject {
     }
 }
 
-/// Who set a finalizer.
+/// The manager that set a finalizer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Setter {
@@ -240,7 +240,7 @@ pub struct Setter {
     pub time: Option<Timestamp>,
 }
 
-/// Something that could not be looked at.
+/// A kind or API that could not be listed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Unseen {
@@ -248,21 +248,21 @@ pub struct Unseen {
     pub resource: String,
     /// `not-allowed` or `failed`.
     pub reason: UnseenReason,
-    /// In words.
+    /// The error, for people.
     pub message: String,
 }
 
-/// Why something could not be looked at.
+/// Why a kind or API could not be listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UnseenReason {
-    /// A matter of rights.
+    /// Permission is missing.
     NotAllowed,
-    /// The server could not show it.
+    /// The server failed.
     Failed,
 }
 
-/// How long something has lasted, in the two largest units, as kubectl writes it.
+/// A duration in the units that kubectl uses.
 pub fn age(seconds: i64) -> String {
     let seconds = seconds.max(0);
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600, seconds / 60);

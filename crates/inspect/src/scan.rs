@@ -1,4 +1,4 @@
-//! The scan: every kind, metadata only, in pages, a few kinds at once.
+//! The scan: lists every kind, metadata only, in pages, several kinds concurrently.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use crate::kinds::{DeadApi, Discovered, Kind};
 use crate::object::{Item, ObjectRef, Terminating};
 use crate::reader::{Reader, explain};
 
-/// Accept header for a list of objects' metadata alone.
+/// Accept header for metadata-only lists.
 pub const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
-/// Kinds that are listed at once.
+/// Kinds that are listed concurrently.
 const PARALLEL: usize = 8;
 
-/// Objects of one kind in one namespace that are remembered by name.
+/// Names kept per kind and namespace.
 const SAMPLES: usize = 3;
 
-/// Where to look.
+/// The namespaces to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
     /// The whole cluster.
@@ -34,32 +34,32 @@ pub enum Scope {
     Namespace(String),
 }
 
-/// Is told how far the scan is.
+/// Receives the progress of the scan.
 pub trait Progress: Send + Sync {
     /// Kinds were found.
     fn kinds(&self, _count: usize) {}
-    /// A kind has been listed; so many objects in all by now.
+    /// A kind has been listed; `_objects` is the total so far.
     fn listed(&self, _kind: &Kind, _objects: u64) {}
 }
 
-/// Tells nobody.
+/// Ignores the progress.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 
 impl Progress for Silent {}
 
-/// A kind that could not be looked at.
+/// A kind that could not be listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blind {
     /// `secrets`, or `metrics.example.com/v1` for a whole API.
     pub what: String,
-    /// Whether it is a matter of rights.
+    /// The reason.
     pub why: Blindness,
-    /// In words.
+    /// The error message.
     pub message: String,
 }
 
-/// Why a kind could not be looked at.
+/// Why a kind could not be listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Blindness {
     /// The user may not list it.
@@ -68,33 +68,33 @@ pub enum Blindness {
     Failed,
 }
 
-/// How many objects of a kind are in a namespace, with some of their names.
+/// The objects of one kind in one namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Population {
-    /// How many.
+    /// Their number.
     pub count: u64,
-    /// Some of them.
+    /// Some of their names.
     pub samples: Vec<String>,
 }
 
-/// What the scan found.
+/// The result of the scan.
 #[derive(Debug, Clone, Default)]
 pub struct Scan {
     /// The kinds that were listed.
     pub kinds: Vec<Arc<Kind>>,
-    /// Everything with a deletion timestamp.
+    /// All objects with a deletion timestamp.
     pub terminating: Vec<Terminating>,
     /// Objects that block the deletion of an owner, by the owner's UID.
     pub dependents: HashMap<String, Vec<ObjectRef>>,
-    /// By namespace (empty for cluster-scoped kinds) and kind: what is there.
+    /// Objects by namespace (empty for cluster-scoped kinds) and kind.
     pub population: BTreeMap<String, BTreeMap<String, Population>>,
-    /// What could not be looked at.
+    /// Kinds that could not be listed.
     pub blind: Vec<Blind>,
-    /// How many objects were looked at.
+    /// Number of objects that were listed.
     pub objects: u64,
 }
 
-/// What one kind contributes.
+/// The result for one kind.
 #[derive(Default)]
 struct Part {
     terminating: Vec<Terminating>,
@@ -165,7 +165,7 @@ fn merge(parts: Vec<(Arc<Kind>, Result<Part, RequestError>)>) -> Scan {
                 }
                 scan.kinds.push(kind);
             }
-            // Deleted between discovery and now: it has no objects.
+            // The kind was deleted after discovery: it has no objects.
             Err(error) if error.class() == ErrorClass::NotServed => {}
             Err(error) => scan.blind.push(Blind {
                 what: kind.name(),
@@ -180,7 +180,7 @@ fn merge(parts: Vec<(Arc<Kind>, Result<Part, RequestError>)>) -> Scan {
     scan
 }
 
-/// The same cluster is told of in the same order, whatever order the answers came in.
+/// Makes the order independent of the order of the answers.
 fn sort(scan: &mut Scan) {
     scan.kinds.sort_by_key(|kind| kind.name());
     scan.blind.sort_by(|a, b| a.what.cmp(&b.what));
@@ -191,7 +191,7 @@ fn sort(scan: &mut Scan) {
     }
 }
 
-/// A user who may see one namespace is told of that namespace's own deletion too.
+/// Adds the namespace itself to a scan of one namespace, if the user may read it.
 async fn add_namespace(reader: &Reader, discovered: &Discovered, name: &str, scan: &mut Scan) {
     let Some(kind) = discovered
         .kinds
@@ -219,7 +219,7 @@ async fn list(reader: &Reader, kind: &Arc<Kind>, scope: &Scope) -> Result<Part, 
     };
     let mut part = Part::default();
     let mut listed = list_into(reader, kind, &path, &mut part).await;
-    // The pages took longer than the server keeps a version: once more from the start.
+    // The continue token has expired (410): start again, once.
     if matches!(&listed, Err(error) if error.class() == ErrorClass::Gone) {
         part = Part::default();
         listed = list_into(reader, kind, &path, &mut part).await;
@@ -245,7 +245,7 @@ async fn list_into(
 struct Page<'a> {
     #[serde(borrow, default)]
     metadata: PageMeta<'a>,
-    /// Without it this is no list, and must not be taken for an empty one.
+    /// Without the field the answer is not a list and must not count as an empty one.
     #[serde(borrow, deserialize_with = "Option::deserialize")]
     items: Option<Vec<Item<'a>>>,
 }
@@ -302,7 +302,7 @@ impl Population {
 }
 
 impl Scan {
-    /// How many objects of a kind there are in all.
+    /// Total number of objects of a kind.
     pub fn total(&self, kind: &str) -> u64 {
         self.population
             .values()
@@ -318,7 +318,7 @@ impl Scan {
             .find(|found| found.object.uid.as_str() == uid)
     }
 
-    /// Those past their grace for at least that long, whose labels match.
+    /// The objects past their grace period for at least `older_than` whose labels match.
     pub fn stuck<'a>(
         &'a self,
         now: Timestamp,

@@ -1,4 +1,4 @@
-//! Label selectors as people type them: `app=web,tier in (a,b),!legacy`.
+//! Label selectors of the command line: `app=web,tier in (a,b),!legacy`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,18 +8,18 @@ use kube::core::{Expression, SelectorExt as _};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelSelector(Vec<Expression>);
 
-/// A selector that cannot be read.
+/// An invalid selector.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid label selector {0:?} (example: app=web, tier in (a,b) or !legacy)")]
 pub struct SelectorError(String);
 
 impl LabelSelector {
-    /// Whether an object with these labels is meant.
+    /// Whether these labels match.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.0.iter().all(|expression| expression.matches(labels))
     }
 
-    /// Whether everything is meant.
+    /// Whether it matches everything.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

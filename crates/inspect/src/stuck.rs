@@ -1,4 +1,4 @@
-//! The two questions, end to end: what hangs, and what keeps this object.
+//! The two queries: all stuck objects, and what blocks one object.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,56 +9,57 @@ use jiff::Timestamp;
 use belayer_core::http::{METADATA_ONLY, Request, RequestError};
 use belayer_core::object::ObjectKey;
 
-use crate::book::BOOK;
 use crate::diagnose::{known, report};
 use crate::evidence::{Target, by_hold, gather};
 use crate::explain::{Belayer, Explained, Explanation, Finalizer, Subject};
 use crate::kinds::{Discovered, Kind, discover};
+use crate::known_finalizers::KNOWN_FINALIZERS;
 use crate::object::Item;
-use crate::reader::{Reader, explain as in_words};
+use crate::reader::{Reader, explain as message};
 use crate::report::{API_VERSION, Report};
 use crate::scan::{Progress, Scan, Scope, Silent, scan};
 use crate::selector::LabelSelector;
 
-/// What is asked.
+/// What to report.
 #[derive(Debug, Clone)]
 pub struct Query {
-    /// Where to look.
+    /// The namespaces to read.
     pub scope: Scope,
     /// Only objects with these labels.
     pub selector: LabelSelector,
-    /// Only objects past their grace for so long.
+    /// Only objects past their grace period for this long.
     pub older_than: Duration,
 }
 
-/// Why nothing can be said at all.
+/// Why there is no report at all.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
-    /// The server does not say what kinds it has.
-    #[error("the server does not say what kinds it has: {0}")]
+    /// Discovery failed.
+    #[error("API discovery failed: {0}")]
     Discovery(#[source] RequestError),
-    /// No kind is called so.
-    #[error("the server has no kind {0:?} that can be listed")]
+    /// No kind has this name.
+    #[error(
+        "unknown kind {0:?}: the server has no kind of this name that can be listed (see `kubectl api-resources`)"
+    )]
     UnknownKind(String),
-    /// There is no such object.
+    /// The object does not exist.
     #[error("{0} does not exist")]
     Absent(String),
-    /// It cannot be read.
+    /// The object cannot be read.
     #[error("{object}: {why}")]
     Unreadable {
-        /// Which.
+        /// The object.
         object: String,
-        /// In words.
+        /// The error message.
         why: String,
     },
 }
 
-/// Says what hangs in Terminating and what keeps it.
+/// Reports which objects are stuck in Terminating, and why.
 ///
 /// # Errors
 ///
-/// When the server does not say what kinds it has. A kind that cannot be listed is part of the
-/// report.
+/// When discovery fails. A kind that cannot be listed is part of the report.
 pub async fn stuck(
     reader: &Reader,
     query: &Query,
@@ -83,7 +84,7 @@ pub async fn stuck(
     Ok(report(&world, now))
 }
 
-/// Says what keeps one object, or would.
+/// Explains what blocks the deletion of one object, or would block it.
 ///
 /// # Errors
 ///
@@ -112,7 +113,7 @@ async fn one(
     discovered: &Discovered,
     kind: &Arc<Kind>,
     key: &ObjectKey,
-    itself: &Belayer,
+    config: &Belayer,
     clock: impl Fn() -> Timestamp,
 ) -> Result<Explanation, InspectError> {
     let place = format!("{} {key}", kind.name());
@@ -123,7 +124,7 @@ async fn one(
         } else {
             InspectError::Unreadable {
                 object: place.clone(),
-                why: in_words(&error),
+                why: message(&error),
             }
         }
     })?;
@@ -140,13 +141,13 @@ async fn one(
     let mut missing = Vec::new();
     let mut belayer = Vec::new();
     let mut ours = BTreeMap::new();
-    let explainers = itself.explainers.iter();
+    let explainers = config.explainers.iter();
     for explainer in explainers.filter(|e| e.is_about(&kind.resource)) {
         match (explainer.explain)(kind.resource.clone(), key.clone(), reader.clone()).await {
             Ok(explained) => {
                 if explained.held {
-                    let said = Ok(explained.clone());
-                    ours.extend(by_hold(object.uid.as_str(), explainer, said));
+                    let answer = Ok(explained.clone());
+                    ours.extend(by_hold(object.uid.as_str(), explainer, answer));
                 }
                 belayer.push(explained);
             }
@@ -160,24 +161,27 @@ async fn one(
                 stuck: vec![found],
                 within_grace: 0,
                 scope,
-                own_lease: itself.lease.clone(),
+                own_lease: config.lease.clone(),
             };
             let mut world = gather(reader, scan, target, &[]).await;
             world.ours = ours;
             let mut groups = report(&world, now).groups;
-            // An API that is down is no matter of this object, unless the object waits for it.
+            // An API that is down is irrelevant unless this object waits for it.
             groups.retain(|group| !group.objects.is_empty());
             groups
         }
         None => Vec::new(),
     };
     let finalizers = meta.finalizers.iter().flatten();
-    // Where Belayer holds by a name that is in the book as another's, it is Belayer's here.
-    let whose = |name: &str| {
+    // If Belayer is configured to use another controller's finalizer, the entry of Belayer's component applies.
+    let entry_of = |name: &str| {
         let is_its = |explained: &&Explained| explained.hold == name;
-        let component = belayer.iter().find(is_its).map(|said| said.component);
-        let ours = component.and_then(|component| BOOK.of_component(component));
-        ours.or_else(|| BOOK.find(name))
+        let component = belayer
+            .iter()
+            .find(is_its)
+            .map(|explained| explained.component);
+        let ours = component.and_then(|component| KNOWN_FINALIZERS.of_component(component));
+        ours.or_else(|| KNOWN_FINALIZERS.find(name))
     };
     Ok(Explanation {
         api_version: API_VERSION,
@@ -198,7 +202,7 @@ async fn one(
             finalizers
                 .map(|name| Finalizer {
                     name: (**name).to_owned(),
-                    known: whose(name).map(known),
+                    known: entry_of(name).map(known),
                 })
                 .collect()
         },
@@ -208,7 +212,7 @@ async fn one(
     })
 }
 
-/// What has to be listed to say what keeps this object: mostly nothing.
+/// Lists what is needed to diagnose this object: nothing for most kinds.
 async fn context(
     reader: &Reader,
     discovered: &Discovered,

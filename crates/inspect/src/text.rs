@@ -1,4 +1,4 @@
-//! The report for people: fits the terminal, commands on lines of their own, to be copied.
+//! The text output of `stuck`: wrapped to the terminal, each command on its own line for copying.
 
 mod explanation;
 mod wrap;
@@ -9,24 +9,24 @@ use crate::report::{Group, Report, Step, StuckObject, UnseenReason, Verdict, age
 pub use explanation::explanation;
 pub use wrap::wrapped;
 
-/// Objects of a group that are shown, unless all are asked for.
+/// Maximum number of objects shown per group without `-o wide`.
 const SHOWN: usize = 10;
 
-/// How the text is to look.
+/// Layout of the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
-    /// Columns that text may take. Commands are never broken.
+    /// Maximum line length in columns. Commands are never wrapped.
     pub width: usize,
-    /// How much is told.
+    /// Level of detail.
     pub detail: Detail,
 }
 
-/// How much is told.
+/// Level of detail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// What is needed to act.
+    /// What a user needs to act.
     Usual,
-    /// Every object, and the sources: `-o wide`.
+    /// All objects, and the sources (`-o wide`).
     Wide,
 }
 
@@ -39,17 +39,17 @@ impl Default for Style {
     }
 }
 
-/// Marks up words; the caller decides what a mark looks like.
+/// Applies colours or other markup to parts of the text.
 pub trait Paint {
     /// A verdict.
     fn verdict(&self, verdict: Verdict, text: &str) -> String;
     /// A heading.
     fn bold(&self, text: &str) -> String;
-    /// Something of less weight.
+    /// Secondary text.
     fn dim(&self, text: &str) -> String;
 }
 
-/// No marks.
+/// No markup.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Plain;
 
@@ -78,7 +78,7 @@ pub fn report(report: &Report, style: Style, paint: &dyn Paint) -> String {
     unseen(report, style, &mut out);
     if report.summary.kinds == 0 && !report.unseen.is_empty() {
         out.push_str(
-            "Nothing may be listed over all namespaces: with -n NAME it looks at one namespace.\n",
+            "Listing over all namespaces is not allowed: use -n NAME to inspect one namespace.\n",
         );
     }
     out.push('\n');
@@ -91,13 +91,17 @@ fn opening(report: &Report) -> String {
     let summary = &report.summary;
     let causes = report.groups.len();
     match (summary.stuck, causes) {
-        (0, 0) if summary.complete => "Nothing hangs in Terminating.".to_owned(),
-        (0, 0) => "Nothing hangs in Terminating among what could be looked at.".to_owned(),
-        (0, _) => "Nothing hangs in Terminating yet, but the next thing deleted may.".to_owned(),
-        (1, 1) => "1 object hangs in Terminating.".to_owned(),
-        (1, n) => format!("1 object hangs in Terminating, for {n} causes."),
-        (s, 1) => format!("{s} objects hang in Terminating, all for one cause."),
-        (s, n) => format!("{s} objects hang in Terminating, for {n} causes."),
+        (0, 0) if summary.complete => "No object is stuck in Terminating.".to_owned(),
+        (0, 0) => {
+            "No object is stuck in Terminating among the kinds that could be listed.".to_owned()
+        }
+        (0, _) => {
+            "No object is stuck in Terminating yet, but deletions will be blocked.".to_owned()
+        }
+        (1, 1) => "1 object is stuck in Terminating.".to_owned(),
+        (1, n) => format!("1 object is stuck in Terminating ({n} causes)."),
+        (s, 1) => format!("{s} objects are stuck in Terminating (1 cause)."),
+        (s, n) => format!("{s} objects are stuck in Terminating ({n} causes)."),
     }
 }
 
@@ -105,11 +109,11 @@ fn closing(report: &Report) -> String {
     let summary = &report.summary;
     let within = match summary.within_grace {
         0 => String::new(),
-        1 => " 1 more is being deleted, within its grace.".to_owned(),
-        n => format!(" {n} more are being deleted, within their grace."),
+        1 => " 1 more object is being deleted and within its grace period.".to_owned(),
+        n => format!(" {n} more objects are being deleted and within their grace period."),
     };
     format!(
-        "Looked at {} objects of {} kinds in {} requests; nothing was changed.{within}",
+        "Read {} objects of {} kinds in {} requests; nothing was changed.{within}",
         summary.objects, summary.kinds, summary.requests
     )
 }
@@ -135,10 +139,13 @@ pub fn group(group: &Group, style: Style, paint: &dyn Paint) -> String {
     if let Some(known) = &group.known {
         let mut lines = vec![format!("{}: {}", known.owner, known.guards)];
         if style.detail == Detail::Wide {
-            lines.push(format!("Lost if forced off: {}", known.lost_if_forced));
+            lines.push(format!(
+                "Lost if removed by force: {}",
+                known.lost_if_forced
+            ));
             lines.push(known.source.clone());
         }
-        field("Whose", &lines);
+        field("Owner", &lines);
     }
     field("Proof", &group.proof);
     field("Missing", &group.missing);
@@ -147,17 +154,17 @@ pub fn group(group: &Group, style: Style, paint: &dyn Paint) -> String {
 }
 
 fn steps(steps: &[Step], style: Style, paint: &dyn Paint, out: &mut String) {
-    let mut said = None;
+    let mut printed = None;
     for step in steps {
-        let label = if said.is_none() { "Next" } else { "" };
-        // The same step for several objects is said once.
-        if said != Some(&step.say) {
+        let label = if printed.is_none() { "Next" } else { "" };
+        // The text of a step that applies to several objects is printed once.
+        if printed != Some(&step.say) {
             let colon = if step.command.is_some() { ":" } else { "" };
             let text = format!("{}{colon}", step.say);
             let text = wrapped(&text, style.width.saturating_sub(16), "                ");
             let _ = writeln!(out, "    {} {text}", paint.dim(&format!("{label:<9}")));
         }
-        said = Some(&step.say);
+        printed = Some(&step.say);
         if let Some(command) = &step.command {
             let _ = writeln!(out, "                  {}", paint.bold(command));
         }
@@ -208,10 +215,7 @@ fn objects(group: &Group, style: Style, paint: &dyn Paint, out: &mut String) {
 fn unseen(report: &Report, style: Style, out: &mut String) {
     for (reason, heading) in [
         (UnseenReason::Failed, "Could not be listed"),
-        (
-            UnseenReason::NotAllowed,
-            "Not looked at, for lack of rights",
-        ),
+        (UnseenReason::NotAllowed, "Not listed, permission denied"),
     ] {
         let these: Vec<String> = report
             .unseen

@@ -205,7 +205,9 @@ async fn adopted(cluster: &Cluster, belayer: &Belayer) -> Result<()> {
         ensure!((counted - 1.0).abs() < f64::EPSILON, "{counted} {evidence}");
     }
     ensure!(
-        belayer.log()?.contains("released adopted finalizers"),
+        belayer
+            .log()?
+            .contains("removed finalizers of other controllers"),
         "the log does not report the adopted finalizers"
     );
     Ok(())

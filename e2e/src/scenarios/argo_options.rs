@@ -68,7 +68,9 @@ async fn adopted(cluster: Cluster) -> Result<()> {
     let counted = belayer.metric("belayer_releases_total", &adopted).await?;
     ensure!((counted - 2.0).abs() < f64::EPSILON, "{counted} adopted");
     ensure!(
-        belayer.log()?.contains("released adopted finalizers"),
+        belayer
+            .log()?
+            .contains("removed finalizers of other controllers"),
         "the log does not report the adopted finalizers"
     );
     belayer.stop().await

@@ -50,11 +50,13 @@ async fn look_without_rights(cluster: &Cluster, tool: &Tool) -> Result<()> {
     let (code, out, err) = tool.run(&["stuck".to_owned()]).await?;
     ensure!(code == 4, "exit code {code}: {out}{err}");
     ensure!(
-        out.starts_with("Nothing hangs in Terminating among what could be looked at.\n"),
+        out.starts_with(
+            "No object is stuck in Terminating among the kinds that could be listed.\n"
+        ),
         "{out}"
     );
     ensure!(
-        out.contains("\nNot looked at, for lack of rights: secrets\n"),
+        out.contains("\nNot listed, permission denied: secrets\n"),
         "{out}"
     );
     let (code, out, err) = tool.run(&["stuck".to_owned(), "-ojson".to_owned()]).await?;

@@ -9,7 +9,7 @@ pub(super) fn normal(output: &str, namespace: &str) -> String {
         let indent = line.len() - line.trim_start().len();
         let words: Vec<String> = line.split_whitespace().map(word).collect();
         let text = words.join(" ");
-        let text = if text.starts_with("Looked at") {
+        let text = if text.starts_with("Read ") {
             counts(&text)
         } else {
             versions(&workloads(&text))
@@ -121,10 +121,10 @@ mod tests {
 
     #[test]
     fn only_what_differs_between_runs_is_left_out() {
-        let output = "1 object hangs.\n    e2e-x/pods/a     12s  set by 3 of kubectl\n    Proof     none of \
-                      the 3 Deployments, and\n                so on (it lasts 15s)\n\nLooked at 12 objects of 3 kinds\n";
-        let expected = "1 object hangs.\n    $ns/pods/a <age> set by 3 of kubectl\n    Proof none of the <n> \
-                        Deployments, and so on (it lasts <age>)\n\nLooked at <n> objects of <n> kinds";
+        let output = "1 object is stuck.\n    e2e-x/pods/a     12s  set by 3 of kubectl\n    Proof     none of \
+                      the 3 Deployments, and\n                so on (it lasts 15s)\n\nRead 12 objects of 3 kinds\n";
+        let expected = "1 object is stuck.\n    $ns/pods/a <age> set by 3 of kubectl\n    Proof none of the <n> \
+                        Deployments, and so on (it lasts <age>)\n\nRead <n> objects of <n> kinds";
         assert_eq!(normal(output, "e2e-x"), expected);
     }
 }

@@ -46,7 +46,7 @@ pub async fn run_status(arguments: StatusArguments) -> Result<(), Failure> {
     let screen = Screen::of_stdout(arguments.read.output);
     screen.show(&found, |screen| text(&found, screen.style(), screen))?;
     match () {
-        () if found.needs_somebody() => Err(Failure::Found(NEEDS_ACTION)),
+        () if found.needs_attention() => Err(Failure::Found(NEEDS_ACTION)),
         () if !found.is_complete() => Err(Failure::Found(INCOMPLETE)),
         () => Ok(()),
     }
@@ -67,7 +67,7 @@ async fn query_the_cluster(
     found: &mut Status,
 ) {
     for (component, kind) in KEEPERS {
-        if !found.has_to_ask(component) {
+        if !found.needs_count(component) {
             continue;
         }
         let kept = match by {

@@ -36,40 +36,40 @@ async fn missing_objects_are_reported_with_their_effect() {
     let answer = world.run(&["check", "--service-account"]).await;
     assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
     let expected = "\
-Everything that Belayer needs is there.
-Kubernetes v1.36.3+belayer-sandbox; the rights are those of
+All requirements are met.
+Kubernetes v1.36.3+belayer-sandbox; permissions of
 system:serviceaccount:belayer-system:belayer.
 
-every component: 12 of 12 rights
+every component: 12 of 12 permissions
 
-leader election: 3 of 3 rights
+leader election: 3 of 3 permissions
 
-pod-finalizer: 8 of 8 rights
-  note     workflows.argoproj.io at v1alpha1 is not served
-           the component waits for it and starts when it appears; the others work
-  note     policy belayer-pod-hold is not there
-           holds are added when an object is first seen: one that vanishes within that moment is
-           missed
+pod-finalizer: 8 of 8 permissions
+  note     workflows.argoproj.io in version v1alpha1 is not served
+           the component starts once it is served; the other components work
+  note     policy belayer-pod-hold does not exist
+           a hold is added only after the creation of an object: an object that is deleted before
+           that is missed
            apply it from the manifests
 
-workflow-finalizer: 8 of 8 rights
-  note     workflows.argoproj.io at v1alpha1 is not served
-           the component waits for it and starts when it appears; the others work
-  note     policy belayer-workflow-hold is not there
-           holds are added when an object is first seen: one that vanishes within that moment is
-           missed
+workflow-finalizer: 8 of 8 permissions
+  note     workflows.argoproj.io in version v1alpha1 is not served
+           the component starts once it is served; the other components work
+  note     policy belayer-workflow-hold does not exist
+           a hold is added only after the creation of an object: an object that is deleted before
+           that is missed
            apply it from the manifests
 
-pod-recreation: 16 of 16 rights
-  note     podrecreations.belayer.dev at v1alpha1 is not served
-           the component waits for it and starts when it appears; the others work
+pod-recreation: 16 of 16 permissions
+  note     podrecreations.belayer.dev in version v1alpha1 is not served
+           the component starts once it is served; the other components work
            belayer crds | kubectl apply -f -
-  note     policy belayer-pod-recreation-hold is not there
-           holds are added when an object is first seen: one that vanishes within that moment is
-           missed
+  note     policy belayer-pod-recreation-hold does not exist
+           a hold is added only after the creation of an object: an object that is deleted before
+           that is missed
            apply it from the manifests
 
-pvc-protection: 8 of 8 rights
+pvc-protection: 8 of 8 permissions
 ";
     assert_eq!(answer.out, expected);
 }
@@ -155,7 +155,7 @@ async fn controllers_and_configuration_select_the_checks() {
     assert_eq!(capture["level"], "missing");
     assert_eq!(
         capture["what"],
-        "podoutcomes.belayer.dev at v1alpha1 is not served"
+        "podoutcomes.belayer.dev in version v1alpha1 is not served"
     );
     assert_eq!(capture["fix"], "belayer crds | kubectl apply -f -");
 }
@@ -196,7 +196,7 @@ async fn another_belayer_is_found() {
     assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
     let answer = world.run(&["check", "--own-namespace=ops"]).await;
     assert_eq!(answer.code, 3, "{}{}", answer.out, answer.err);
-    let says = "missing  deployment belayer-system/belayer is a Belayer as well";
+    let says = "missing  deployment belayer-system/belayer is another Belayer";
     assert!(answer.out.contains(says), "{}", answer.out);
 }
 
@@ -222,18 +222,24 @@ const OFF: &str = "--controllers=*,-persistentvolumeclaim-protection-controller"
     3,
     "persistentvolumeclaim-protection-controller still runs in pod"
 )]
-#[case::replacing_a_disabled_controller(REPLACING, OFF, 0, "pvc-protection: 8 of 8 rights")]
+#[case::replacing_a_disabled_controller(REPLACING, OFF, 0, "pvc-protection: 8 of 8 permissions")]
 #[case::beside_a_running_controller(
     "belayer.dev/pvc-protection",
     "--controllers=*",
     0,
-    "pvc-protection: 8 of 8 rights"
+    "pvc-protection: 8 of 8 permissions"
+)]
+#[case::a18_advising_beside_what_runs(
+    "",
+    "--controllers=*",
+    0,
+    "pvc-protection: 8 of 8 permissions"
 )]
 #[case::a18_advising_beside_a_running_controller(
     "",
     "--controllers=*",
     0,
-    "pvc-protection: 8 of 8 rights"
+    "pvc-protection: 8 of 8 permissions"
 )]
 #[case::a18_advising_beside_a_disabled_controller(
     "",
@@ -291,9 +297,9 @@ async fn about_policies(world: &World) -> Vec<(String, String)> {
 #[case::as_it_should_be(json!({ "mode": "normal", "hold": "on" }), None)]
 #[case::switched_off(json!({ "mode": "normal", "hold": "off" }), Some("hold is not \"on\""))]
 #[case::not_switched(json!({ "mode": "normal" }), Some("hold is not \"on\""))]
-#[case::drained(json!({ "mode": "draining", "hold": "draining" }), Some("says draining"))]
-#[case::drained_with_its_switch_on(json!({ "mode": "draining", "hold": "on" }), Some("says draining"))]
-#[case::without_a_gate(Value::Null, Some("is not there"))]
+#[case::drained(json!({ "mode": "draining", "hold": "draining" }), Some("mode is draining"))]
+#[case::drained_with_its_switch_on(json!({ "mode": "draining", "hold": "on" }), Some("mode is draining"))]
+#[case::without_a_gate(Value::Null, Some("does not exist"))]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_that_is_switched_off_is_reported(
     #[case] data: Value,
@@ -341,8 +347,8 @@ async fn a_failed_access_review_does_not_count_as_granted() {
     assert_eq!(answer.code, 4, "{}{}", answer.out, answer.err);
     for says in [
         "Nothing is known to be missing; 23 things could not be checked.",
-        "pvc-protection: 0 of 8 rights",
-        "to ask about others takes the right to create",
+        "pvc-protection: 0 of 8 permissions",
+        "checking other users requires permission to create",
     ] {
         assert!(answer.out.contains(says), "{}", answer.out);
     }

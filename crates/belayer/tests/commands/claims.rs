@@ -199,11 +199,11 @@ async fn a_pvc_in_use_waits_for_belayer_and_its_pod() {
     let next = group(&report, OURS)["next"].clone();
     let says = |at: usize| next[at]["say"].as_str().unwrap_or_default().to_owned();
     assert!(
-        says(0).contains("it lets go when what is missing is there"),
+        says(0).contains("it removes its finalizer once nothing is missing"),
         "{next:#}"
     );
     assert!(
-        says(1).contains("the pod that it waits for, and end that"),
+        says(1).contains("the pod that uses it, and stop it"),
         "{next:#}"
     );
     assert!(!next.to_string().contains("by itself"), "{next:#}");
@@ -292,11 +292,11 @@ async fn an_unused_pvc_names_the_responsible_controller(#[case] seen: bool, #[ca
     let group = group(&report, KUBERNETES);
     assert_eq!(group["verdict"], verdict, "{group:#}");
     let next = group["next"].to_string();
-    let says =
-        "It is persistentvolumeclaim-protection-controller of kube-controller-manager that lets go";
+    let says = "The controller persistentvolumeclaim-protection-controller of \
+                kube-controller-manager removes it";
     assert!(next.contains(says), "{group:#}");
     assert!(
-        !next.contains("whose it is") && !next.contains("is not known"),
+        !next.contains("which controller") && !next.contains("unknown"),
         "{group:#}"
     );
 }

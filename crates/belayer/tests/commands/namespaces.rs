@@ -45,10 +45,10 @@ async fn a_namespace_that_waits_for_its_pods_is_not_blocked_by_a_webhook() {
         .find(|group| group["cause"] == "namespace-content");
     let waits = waits.unwrap_or_else(|| panic!("{report:#}"));
     assert_eq!(waits["verdict"], "waiting", "{waits:#}");
-    assert!(!waits["next"].to_string().contains("refuses"), "{waits:#}");
+    assert!(!waits["next"].to_string().contains("rejects"), "{waits:#}");
     let detail = waits["objects"][0]["detail"].to_string();
     assert!(
-        detail.contains("st/pods/p is left, which hangs itself: see ["),
+        detail.contains("st/pods/p remains, which is stuck too: see ["),
         "{waits:#}"
     );
 }

@@ -49,9 +49,9 @@ async fn without_permissions_every_kind_is_reported() {
     let answer = world.run(&["stuck"]).await;
     assert_eq!(answer.code, 4, "{}", answer.err);
     for says in [
-        "Not looked at, for lack of rights: ",
+        "Not listed, permission denied: ",
         " pods,",
-        "with -n NAME it looks at one namespace",
+        "use -n NAME to inspect one namespace",
     ] {
         assert!(answer.out.contains(says), "{says}: {}", answer.out);
     }

@@ -141,14 +141,14 @@ pvc-protection       0      0         0        -
 NAMESPACE   COMPONENT       HELD   WAITING   DENIED   OLDEST
 shop        pod-finalizer   2      1         1        <age> shop/pods/build-1
 
-Warning: pod-finalizer may not release 1: an Event ReleaseDenied on each says why; `belayer check
-  --service-account` names rights that are missing
+Warning: pod-finalizer is not allowed to release 1 object: see the Event ReleaseDenied on each;
+  `belayer check --service-account` lists missing permissions
 
 Not known: whether pod-finalizer keeps holds back: could not query a pod of Belayer; with --config
   FILE, status counts them by Belayer's configuration
 
-Note: what pod belayer-a counts itself (missed, kept back, gate): its metrics by the API server's
-  proxy: not served
+Note: no counters of pod belayer-a (missed, kept back, gate): reading its metrics through the API
+  server's proxy failed: not served
 ";
     assert_eq!(age, expected);
 }
@@ -245,7 +245,7 @@ async fn a_kind_that_may_not_be_listed_is_reported() {
     assert!(
         answer
             .out
-            .contains("Not known: what pvc-protection holds: persistentvolumeclaims: not allowed"),
+            .contains("Unknown: what pvc-protection holds: persistentvolumeclaims: not allowed"),
         "{}",
         answer.out
     );
@@ -280,8 +280,8 @@ async fn an_expired_lease_has_no_leader() {
     assert_eq!(answer.code, 3, "{}{}", answer.out, answer.err);
     let text = answer.out.split_whitespace().collect::<Vec<_>>().join(" ");
     for says in [
-        "nobody leads, belayer-a_0 did last",
-        "Warning: nobody leads: belayer-a_0 has not renewed lease belayer-system/belayer in time",
+        "no leader, the last one was belayer-a_0",
+        "Warning: no leader: belayer-a_0 has not renewed lease belayer-system/belayer in time",
     ] {
         assert!(text.contains(says), "{}", answer.out);
     }
@@ -325,7 +325,7 @@ async fn a_draining_gate_is_reported() {
     let gate =
         |mode: &str| json!({ "metadata": { "name": "belayer-gate" }, "data": { "mode": mode } });
     world.create(&Gvr::CONFIGMAPS, Some(OWN), gate("draining"));
-    let says = "configmap belayer-system/belayer-gate says draining";
+    let says = "configmap belayer-system/belayer-gate: mode is draining";
     let answer = world.run(&["status"]).await;
     assert!(answer.out.contains(says), "{}", answer.out);
     let cluster = world.sandbox.cluster();
@@ -472,7 +472,7 @@ async fn a4_without_the_configuration_an_event_reports_kept_holds() {
     many_held(&world);
     let answer = world.run(&["status"]).await;
     assert_eq!(answer.code, 4, "{}{}", answer.out, answer.err);
-    let says = "Not known: whether pod-finalizer keeps holds back";
+    let says = "Unknown: whether pod-finalizer keeps holds back";
     assert!(answer.out.contains(says), "{}", answer.out);
     world.create(
         &Gvr::EVENTS,

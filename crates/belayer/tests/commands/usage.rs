@@ -11,7 +11,9 @@ async fn an_empty_cluster_is_exit_code_0() {
     let answer = world.run(&["stuck"]).await;
     assert_eq!(answer.code, 0, "{}", answer.err);
     assert!(
-        answer.out.starts_with("Nothing hangs in Terminating.\n"),
+        answer
+            .out
+            .starts_with("No object is stuck in Terminating.\n"),
         "{}",
         answer.out
     );
@@ -72,7 +74,7 @@ async fn flags_select_objects(#[case] flags: &[&str], #[case] code: i32) {
 #[case::no_object(&["explain"], "Usage:")]
 #[case::no_name(&["explain", "pod"], "write KIND/NAME or KIND NAME")]
 #[case::a_path(&["explain", "pod/../a"], "invalid object")]
-#[case::an_unknown_kind(&["explain", "pode/a"], "the server has no kind \"pode\"")]
+#[case::an_unknown_kind(&["explain", "pode/a"], "unknown kind \"pode\"")]
 #[case::no_time(&["stuck", "--older-than=5"], "(example: 30s")]
 #[case::no_selector(&["stuck", "-l", "a b"], "invalid label selector")]
 #[tokio::test(flavor = "multi_thread")]

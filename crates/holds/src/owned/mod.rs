@@ -1,6 +1,5 @@
-//! Pods that are owned and held: the indexes to find them by, what stores and live reads show about their
-//! owners, and the rule that releases pods when their owner ends, for a process in which no component that
-//! holds pods is switched on.
+//! Held pods with an owner: their indexes, what stores and live reads show about their owners, and the rule that
+//! releases pods when their owner ends, for a process in which all components that hold pods are disabled.
 
 mod owner;
 mod rule;
@@ -18,7 +17,7 @@ pub use rule::{OwnerEnds, Parts, Snapshot};
 /// its owner does not wait for it.
 pub const HELD_BY_OWNER: &str = "held-by-owner-uid";
 
-/// Shows the values of [`HELD_BY_OWNER`].
+/// Computes the values of [`HELD_BY_OWNER`].
 pub fn held_by_owner(pod: &Pod, show: &mut dyn FnMut(&str)) {
     if let Some(owner) = holding_owner(pod) {
         show(owner.as_str());

@@ -13,7 +13,7 @@ use belayer_core::slim::{ObjectMeta, OwnerMeta, Pod};
 /// A live read that proved nothing is repeated after this time.
 const RECHECK: Duration = Duration::from_secs(30);
 
-/// Why a pod may be released: its owner ends.
+/// Why a pod may be released: its owner has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EndedOwner {
     /// It has a deletion timestamp, which is never taken back.
@@ -79,7 +79,7 @@ fn cached(
 /// What is known about a pod's owner.
 #[derive(Debug, Clone)]
 pub struct OwnerSight {
-    /// What to ask about it.
+    /// The query about it.
     pub question: OwnerQuery,
     /// The owner itself, if the store has the object of its UID.
     pub cached: Option<ObjectMeta>,
@@ -92,11 +92,11 @@ pub struct OwnerSight {
 pub enum OwnerEnd {
     /// It exists and is not being deleted.
     Lives,
-    /// It has.
+    /// It has ended.
     Ended(EndedOwner),
     /// Only a live read can show it.
     Ask {
-        /// What to ask.
+        /// The query.
         question: OwnerQuery,
         /// Not before this time has passed.
         after: Duration,
@@ -134,7 +134,7 @@ impl OwnerSight {
         self.end() == OwnerEnd::Lives
     }
 
-    /// One for tests of decisions.
+    /// A value for tests of decisions.
     #[cfg(any(test, feature = "test-util"))]
     pub fn scripted(owner: ObjectMeta, state: Option<OwnerState>) -> Self {
         let kind = Resource::new("example.com", "v1", "Run", "runs");

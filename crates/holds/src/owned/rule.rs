@@ -1,5 +1,5 @@
-//! The one rule about pods that an owner's deletion needs: a pod whose owner is being deleted, or
-//! is gone, is released. The owner must not wait for its pods, nor they for ever.
+//! The rule that releases a pod whose owner is being deleted or gone, so that the owner does not wait for its pods,
+//! and the pods do not wait for ever.
 
 use jiff::Timestamp;
 
@@ -18,26 +18,25 @@ const OWNER_DELETING: Row = &Rule::new(2, "owner-deleting", "held, and its owner
 const OWNER_GONE: Row = &Rule::new(3, "owner-gone", "held, and its owner is gone");
 const KEEP: Row = &Rule::new(4, "keep", "held, and its owner is there");
 
-/// What the rule stands on.
+/// The inputs of the rule.
 pub struct Parts {
     /// Name of the component that registers it.
     pub name: &'static str,
     /// The kinds of owners, and their stores.
     pub owners: OwnerStores,
-    /// Live looks at owners; `None` where another component asks whether they are gone, so that
-    /// one owner is looked at once.
+    /// Live reads of owners; `None` if another component reads them, so that each owner is read once.
     pub facts: Option<QueryCache<OwnerQuery>>,
 }
 
-/// Releases the pods of owners that end.
+/// Releases the pods of owners that have ended.
 pub struct OwnerEnds(Parts);
 
-/// What stores and facts say about one pod.
+/// A snapshot of one pod.
 #[derive(Debug, Clone)]
 pub enum Snapshot {
     /// Not held, or not owned by one of the kinds.
     NotOurs,
-    /// Held, and owned.
+    /// Held and owned.
     Owned(Box<Owned>),
 }
 
@@ -48,7 +47,7 @@ pub struct Owned {
     asking: Asking,
 }
 
-/// Whether this rule may ask for the owner itself.
+/// Whether this rule may read the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asking {
     Allowed,
@@ -177,8 +176,8 @@ mod tests {
 
     #[rstest]
     #[case::a_living_owner_keeps_them(Some(meta(None)), None, (KEEP, None))]
-    #[case::a_deleting_owner_lets_them_go(Some(meta(DELETING)), None, (OWNER_DELETING, Some("OwnerDeleting")))]
-    #[case::by_a_live_look_as_well(None, Some(OwnerState::Present(meta(DELETING))), (OWNER_DELETING, Some("OwnerDeleting")))]
+    #[case::a_deleting_owner_releases_them(Some(meta(DELETING)), None, (OWNER_DELETING, Some("OwnerDeleting")))]
+    #[case::by_a_live_read_as_well(None, Some(OwnerState::Present(meta(DELETING))), (OWNER_DELETING, Some("OwnerDeleting")))]
     #[case::an_owner_confirmed_gone(None, Some(OwnerState::Gone(GoneProof::scripted())), (OWNER_GONE, Some("OwnerGone")))]
     #[case::an_absent_owner_is_asked_for(None, None, (OWNER_GONE, None))]
     #[case::an_unknown_one_proves_nothing(None, Some(OwnerState::Unknown("not served".into())), (OWNER_GONE, None))]
@@ -197,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn where_another_component_asks_this_one_does_not() {
+    fn if_another_component_reads_the_owner_this_one_does_not() {
         let decision = decide(&owned(None, None, Asking::LeftToOthers));
         assert_eq!(decision, Decision::nothing(KEEP));
     }

@@ -1,4 +1,4 @@
-//! What each answer of the server to a write means.
+//! How each answer of the server to a write is handled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,14 +38,14 @@ impl<K: Slim> Shared<K> {
                 Next::End(Outcome::Retry(Backoff::DENIED))
             }
             After::Retry(backoff) => {
-                tracing::debug!(object = %key, error = %error, "a write failed and will be repeated");
+                tracing::debug!(object = %key, error = %error, "a write failed and will be retried");
                 Next::End(Outcome::Retry(backoff))
             }
         }
     }
 
-    /// A conflict: the object has changed. Takes the cached object if that is newer already, else reads it, in
-    /// the class of the write: for a release that takes no token either.
+    /// A conflict: the object has changed. Uses the cached object if it is newer already, else reads the object, in
+    /// the class of the write: for a release without a rate limit token.
     async fn reread(&self, object: &Stored<K>, attempt: u32, class: Class) -> Next<K> {
         if attempt == IN_PLACE_RETRIES {
             return Next::End(Outcome::Retry(Backoff::CONFLICT));
@@ -71,7 +71,7 @@ impl<K: Slim> Shared<K> {
             }
         };
         match self.decoders.read(&answer) {
-            // Another object of that name: this one is gone, and its successor has events of its own.
+            // Another object has the name: this one is gone, and the other one has its own events.
             Ok(newer) if newer.uid() != slim.uid() => Next::End(Outcome::Done),
             Ok(newer) => Next::Decide(Stored {
                 first_seen: object.first_seen,
@@ -105,7 +105,7 @@ impl<K: Slim> Shared<K> {
             Merged::Hold { .. } => ("HoldDenied", "hold this object"),
             Merged::Delete { .. } => ("CleanupDenied", "delete this object"),
         };
-        let text = format!("Belayer may not {what} and will try again: {message}");
+        let text = format!("Belayer is not allowed to {what} and will retry: {message}");
         let notice = Notice {
             severity: Severity::Warning,
             reason,

@@ -1,4 +1,4 @@
-//! What a component brings to a runner, and how its types are put aside behind one face.
+//! The interface between a component and a runner, and its type-erased form.
 
 use std::fmt::{Debug, Display};
 use std::sync::Arc;
@@ -24,54 +24,54 @@ use belayer_core::workqueue::Priority;
 /// `observe` gathers an owned snapshot without I/O, `decide` is a pure function of it: no clock,
 /// no client, no async.
 pub trait Component<K: Slim>: Send + Sync + 'static {
-    /// All that a decision reads.
+    /// The input of a decision.
     type Snapshot: Debug + Send + Sync;
     /// Why a release is safe.
     type Evidence: Evidence;
-    /// What may have to be found out.
+    /// Its queries.
     type Query: Debug + Display + Send;
-    /// What it does itself where a decision says [`Write::Step`].
+    /// What it executes itself for [`Write::Step`].
     type Step: Debug + Send + Sync;
 
     /// Name of the component, such as `pod-finalizer`: a metric label.
     fn name(&self) -> &'static str;
 
-    /// The finalizer it holds objects by.
+    /// Its finalizer.
     fn hold(&self) -> &'static str;
 
-    /// Whether a change is worth a look, and how urgently. Most changes are not.
+    /// The priority with which a change is processed; `None` for most changes, which are irrelevant.
     fn interest(&self, change: &Change<'_, K>) -> Option<Priority>;
 
-    /// What stores and facts say about `object` now.
+    /// A snapshot of what stores and live answers show about `object`.
     fn observe(&self, object: &Stored<K>) -> Self::Snapshot;
 
-    /// The same about a key under which the store has no object, if the component has something to do there
-    /// all the same: it may have to create one. Nothing but a step can be decided about it.
+    /// A snapshot for a key without an object in the store, if the component handles it: it may have to create the
+    /// object. Only a step can be decided for it.
     fn observe_absent(&self, _key: &ObjectKey) -> Option<Self::Snapshot> {
         None
     }
 
-    /// What follows from it.
+    /// The decision for a snapshot.
     fn decide(
         snapshot: &Self::Snapshot,
         now: Timestamp,
     ) -> Decision<Self::Evidence, Self::Query, Self::Step>;
 
-    /// Finds something out for `asker`, and wakes it.
-    fn ask(&self, question: Self::Query, asker: Waiter<'_>);
+    /// Sends a query for `waiter`, which is enqueued once there is an answer.
+    fn ask(&self, query: Self::Query, waiter: Waiter<'_>);
 
-    /// The object that the notices of a decision are about, if not the one that is decided about.
+    /// The object of the decision's Events, if it is another one.
     fn regarding(&self, _snapshot: &Self::Snapshot) -> Option<Regarding> {
         None
     }
 
-    /// Takes a step: what [`Write::Step`] asks for. At most one write that is kept, and what has to be read
-    /// for it. It must be safe to take twice, and late.
+    /// Executes a step ([`Write::Step`]): at most one persistent write, and the reads for it. It must be idempotent
+    /// and safe with an outdated snapshot.
     ///
     /// # Errors
     ///
-    /// Those of its requests. The key comes back, as [`OnConflict::Requeue`](crate::conflict::OnConflict)
-    /// says; a step that knows better has no error but a [`Stepped`].
+    /// Those of its requests. The key is then requeued as with [`OnConflict::Requeue`](crate::conflict::OnConflict);
+    /// a step that handles an error itself returns a [`Stepped`].
     fn step<'a>(
         &'a self,
         _object: Option<&'a Stored<K>>,
@@ -86,26 +86,26 @@ pub trait Component<K: Slim>: Send + Sync + 'static {
 /// A change of one object.
 #[derive(Debug)]
 pub struct Change<'a, K> {
-    /// What it was; `None` if it was not there.
+    /// The old version; `None` if there was none.
     pub old: Option<&'a Stored<K>>,
-    /// What it is; `None` if it is gone.
+    /// The new version; `None` if it is gone.
     pub new: Option<&'a Stored<K>>,
-    /// Where the change comes from.
+    /// The source of the change.
     pub source: Source,
     latest: &'a Stored<K>,
 }
 
-/// Where a change comes from.
+/// The source of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
-    /// The first list after the start: nothing is known to have changed.
+    /// The first list after the start: the object may not have changed.
     InitialList,
     /// The watch, or a later list.
     Watch,
 }
 
 impl Source {
-    /// The band of work that nobody waits for: after a start there is much of it at once.
+    /// The priority of work that is not urgent; low after a start, when there is much of it.
     pub fn quiet(self) -> Priority {
         match self {
             Self::InitialList => Priority::Resync,
@@ -153,10 +153,10 @@ impl<'a, K: Slim> Change<'a, K> {
     }
 }
 
-/// A component without its types.
+/// A type-erased component.
 pub(super) trait AnyComponent<K: Slim>: Send + Sync {
     fn interest(&self, change: &Change<'_, K>) -> Option<Priority>;
-    /// Nothing if there is no object and the component has nothing to do with its key.
+    /// `None` if there is no object and the component does not handle the key.
     fn consider(
         &self,
         key: &ObjectKey,
@@ -165,37 +165,37 @@ pub(super) trait AnyComponent<K: Slim>: Send + Sync {
     ) -> Option<Considered>;
 }
 
-/// What a component says, with its questions already asked.
+/// The decision of a component, with its queries already sent.
 #[derive(Debug)]
 pub(super) struct Considered {
     pub by: By,
     pub write: Option<AnyWrite>,
     pub notices: Vec<Notice>,
-    /// Whom the notices are about, if not the object.
+    /// The object of the Events, if it is another one.
     pub regarding: Option<Regarding>,
     pub look_again: Option<Duration>,
-    /// The same to the moment.
+    /// The same, exactly.
     pub due: Option<Duration>,
-    /// Whether an answer is awaited that may release the object.
+    /// Whether an answer that may release the object is pending.
     pub asked: Asked,
 }
 
-/// Whose decision it is, and by which row of its table.
+/// The component and rule of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct By {
     /// Name of the component.
     pub component: &'static str,
-    /// The row that matched.
+    /// The rule that matched.
     pub row: Row,
 }
 
-/// Whether a component awaits an answer.
+/// Whether a component waits for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Asked {
     No,
-    /// After a while: the answer at hand says nothing.
+    /// After a delay: the last answer was not conclusive.
     Later,
-    /// At once: what it says may be known in a moment.
+    /// The query is being answered.
     Now,
 }
 
@@ -252,7 +252,7 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
             }
         }
         if asked == Asked::Now && !decision.notices.is_empty() {
-            // The notice waits for the answer, and is reported without it if there is none in time.
+            // The Event waits for the answer, and is recorded without it if there is none in time.
             decision = decision.looking_again_within(UNANSWERED);
         }
         let hold = self.component.hold();

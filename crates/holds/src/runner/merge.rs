@@ -1,4 +1,4 @@
-//! What several components say about one object becomes one patch.
+//! Merges the decisions of several components about one object into one patch.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use belayer_core::slim::ObjectMeta;
 use super::component::{AnyWrite, By, Considered};
 use super::step::AnyStep;
 
-/// What is done about one object.
+/// The merged action for one object.
 #[derive(Debug)]
 pub(super) enum Planned {
-    /// A component takes a step of its own; what else it says.
+    /// A component executes a step; with the rest of its decision.
     Step(AnyStep, Box<Considered>),
     /// The runner writes.
     Write(Merged),
@@ -23,20 +23,20 @@ pub(super) enum Planned {
 /// A write of the runner.
 #[derive(Debug)]
 pub(super) enum Merged {
-    /// Takes holds off.
+    /// Removes holds.
     Release {
         patch: FinalizerPatch,
-        /// The releases that asked for it, and whose they are.
+        /// The releases it contains, with their components.
         releases: Vec<(By, Release)>,
     },
-    /// Puts holds on.
+    /// Adds holds.
     Hold { patch: FinalizerPatch, by: Vec<By> },
     /// Deletes the object.
     Delete { by: By, evidence: Arc<dyn Evidence> },
 }
 
 impl Merged {
-    /// Whose decision it is.
+    /// The component and rule of the decision.
     pub(super) fn by(&self) -> Vec<By> {
         match self {
             Self::Release { releases, .. } => releases.iter().map(|(by, _)| *by).collect(),
@@ -53,7 +53,7 @@ impl Merged {
         }
     }
 
-    /// How urgent it is: a release takes no token.
+    /// Its request class: a release needs no rate limit token.
     pub(super) fn class(&self) -> Class {
         match self {
             Self::Release { .. } => Class::Release,
@@ -62,7 +62,7 @@ impl Merged {
     }
 }
 
-/// The step among what was decided about a key without an object: nothing else can be done about it.
+/// The step among the decisions for a key without an object; no other action is possible.
 pub(super) fn step_of(considered: Vec<Considered>) -> Option<Planned> {
     considered
         .into_iter()
@@ -84,7 +84,7 @@ pub(super) fn merge(
     let (mut steps, mut delete) = (Vec::new(), None);
     for one in considered {
         match one.write {
-            // Two components may know by the same evidence that a hold may go: it goes once.
+            // Two components may release the same hold on the same evidence: it is removed once.
             Some(AnyWrite::Release(release))
                 if releases
                     .iter()
@@ -121,7 +121,7 @@ pub(super) fn merge(
     delete.map(|(by, evidence)| Planned::Write(Merged::Delete { by, evidence }))
 }
 
-/// Whether `release` takes nothing off that `first` does not.
+/// Whether `first` removes everything that `release` removes.
 fn is_covered(release: &Release, first: &Release) -> bool {
     release.hold() == first.hold()
         && release.adopted().is_empty()
@@ -250,7 +250,7 @@ mod tests {
             left(merge(&on, OURS, adopting(&[]))).unwrap(),
             ["x/y", "theirs/b"]
         );
-        // Of those that are named only; ours need not be there.
+        // Only the configured finalizers; Belayer's own hold need not be present.
         assert_eq!(
             left(merge(&object(&["theirs/b"]), OURS, adopting(&["theirs/b"]))).unwrap(),
             [""; 0]

@@ -1,9 +1,8 @@
 //! One runner per object kind: observe, decide, execute, at most one write per decision.
 //!
-//! Components register for a kind; what they say about one object is merged into one patch, and
-//! the versions of our own writes live in one place, so that two of our holds on one object never
-//! fight. The runner also does the in-place retries on 409 and turns every other failure into a
-//! retry class: nothing is logged and forgotten.
+//! Components register for a kind. Their decisions about one object are merged into one patch, and the versions of
+//! Belayer's own writes are stored in one place, so that two holds on one object do not conflict. The runner also
+//! retries in place on 409 and assigns a retry class to every other failure, so none is dropped.
 
 mod answers;
 mod component;
@@ -34,28 +33,28 @@ pub use outcome::{ADOPTED, Executed, Observer, UNDECIDED, What, count_unread};
 pub use step::{StepContext, Stepped};
 use work::Due;
 
-/// Where decisions get their wall-clock time from.
+/// Source of the wall-clock time for decisions.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// Works on the keys of one kind. Cheap to clone; the clones are one runner.
+/// Processes the keys of one kind. Cheap to clone; clones share one runner.
 pub struct Runner<K: Slim> {
     shared: Arc<Shared<K>>,
 }
 
 struct Shared<K: Slim> {
     resource: Resource,
-    /// Every finalizer of ours that can be on this kind.
+    /// All of Belayer's finalizers on this kind.
     ours: &'static [&'static str],
     store: Store<K>,
     queue: WorkQueue<ObjectKey>,
-    /// The executor of the workers, which never waits for a token.
+    /// The executor of the workers, which never waits for a rate limit token.
     executor: Arc<Executor>,
     tickets: Tickets,
     decoders: Decoders<K>,
     events: EventRecorder,
     own: OwnWrites,
     due: Mutex<Due>,
-    /// Keys that would have been held, had it been allowed; in an order that a simulation repeats.
+    /// Keys that wait until holds may be added; ordered, so that simulations are deterministic.
     withheld: Mutex<BTreeSet<ObjectKey>>,
     clock: Clock,
     components: Vec<Box<dyn AnyComponent<K>>>,
@@ -63,25 +62,25 @@ struct Shared<K: Slim> {
     switch: HoldSwitch,
 }
 
-/// What a runner is made of.
+/// The parts of a runner.
 pub struct Parts<K: Slim> {
     /// The kind.
     pub resource: Resource,
-    /// Every finalizer of ours that can be on this kind.
+    /// All of Belayer's finalizers on this kind.
     pub ours: &'static [&'static str],
     /// Its informer's store.
     pub store: Store<K>,
-    /// The queue, made before so that facts can wake keys in it.
+    /// The queue, created earlier so that live answers can enqueue keys.
     pub queue: WorkQueue<ObjectKey>,
     /// Sends the requests.
     pub executor: Arc<Executor>,
     /// Reads single objects.
     pub decoders: Decoders<K>,
-    /// Tells people.
+    /// Records Events.
     pub events: EventRecorder,
     /// Wall-clock time, for decisions that read it.
     pub clock: Clock,
-    /// Is told what was executed.
+    /// Receives what was executed.
     pub observer: Arc<dyn Observer>,
     /// Whether holds may be added.
     pub switch: HoldSwitch,
@@ -133,7 +132,7 @@ impl<K: Slim> Builder<K> {
         self
     }
 
-    /// The same where the builder is not at hand by value.
+    /// The same for a builder by reference.
     pub fn register<C: Component<K>>(&mut self, component: Arc<C>) {
         self.components.push(Box::new(Registered::new(component)));
     }
@@ -204,7 +203,7 @@ impl<K: Slim> Handler<K> for Runner<K> {
                 }
                 return;
             }
-            // An unreadable event may have been anybody's.
+            // An undecodable event may concern any component.
             Event::Skipped { key: None } | Event::Relisted { regressed: true } => {
                 return shared.free(shared.own.forget_all());
             }
@@ -230,13 +229,13 @@ impl<K: Slim> Shared<K> {
         }
     }
 
-    /// Whether a hold may be added now; if not, the key comes back when it may.
+    /// Whether a hold may be added now; if not, the key is requeued once it may.
     fn may_hold(&self, key: &ObjectKey) -> bool {
         if self.switch.allows() {
             return true;
         }
         self.withheld.lock().insert(key.clone());
-        // It may have been turned since it was looked at.
+        // The switch may have changed since it was read.
         self.switch.allows() && self.withheld.lock().remove(key)
     }
 

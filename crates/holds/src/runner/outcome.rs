@@ -1,4 +1,4 @@
-//! What was executed, for those who want to know: metrics here, a live demo elsewhere.
+//! What was executed: metrics and logs here, the live demo elsewhere.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use belayer_core::object::{ObjectKey, Uid};
 /// Something the runner did about an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Executed<'a> {
-    /// Whose decision it was, and by which row.
+    /// The component and rule of the decision.
     pub by: By,
     /// The object.
     pub key: &'a ObjectKey,
@@ -23,16 +23,16 @@ pub struct Executed<'a> {
 /// What was done about an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What<'a> {
-    /// A hold was put on.
+    /// A hold was added.
     Held,
-    /// A hold was taken off.
+    /// A hold was removed.
     Released {
         /// Name of the evidence.
         evidence: &'static str,
-        /// From the moment this process knew of the evidence to the server's answer.
+        /// Time from when this process first had the evidence to the server's answer.
         took: Duration,
     },
-    /// Finalizers of other systems, named by the admin, left with the hold.
+    /// Finalizers of other systems, configured by the admin, were removed together with the hold.
     Adopted {
         /// The finalizers.
         finalizers: &'a [Arc<str>],
@@ -50,7 +50,7 @@ pub enum What<'a> {
     Denied {
         /// HTTP status code.
         code: u16,
-        /// The server's words.
+        /// The server's message.
         message: &'a str,
     },
     /// Nothing was sent because of `--dry-run`; this would have been.
@@ -60,21 +60,21 @@ pub enum What<'a> {
     },
 }
 
-/// Is told what a runner executed. Called by the workers: must be quick.
+/// Receives what a runner executed. Called by the workers: must not block.
 pub trait Observer: Send + Sync + 'static {
     /// Something was done.
     fn executed(&self, executed: &Executed<'_>);
 }
 
-/// Nobody wants to know.
+/// Ignores everything.
 impl Observer for () {
     fn executed(&self, _: &Executed<'_>) {}
 }
 
-/// The evidence under which adopted finalizers are counted, apart from our own holds.
+/// The evidence label for removed finalizers of other systems, which are counted separately from Belayer's holds.
 pub const ADOPTED: &str = "Adopted";
 
-/// The label of a pod that stays held because it is not known whether its deletion ended it.
+/// The label of a pod that stays held because it is unknown whether its deletion ended it.
 pub const UNDECIDED: &str = "Undecided";
 
 /// Counts a pod whose result was not read, by evidence, mode (`enforce` or `observe`) and namespace.
@@ -87,7 +87,7 @@ pub fn count_unread(evidence: &'static str, mode: &'static str, pod: &ObjectKey)
     .increment(1);
 }
 
-/// Counts, logs and passes on.
+/// Counts, logs and forwards.
 pub(super) fn report(observer: &dyn Observer, executed: &Executed<'_>) {
     let Executed {
         by: By { component, row },
@@ -114,7 +114,7 @@ pub(super) fn report(observer: &dyn Observer, executed: &Executed<'_>) {
         } => {
             metrics::counter!(belayer_metrics::RELEASES, "controller" => *component, "evidence" => ADOPTED)
                 .increment(finalizers.len() as u64);
-            tracing::info!(component, rule = row.name, object = %key, %uid, evidence, finalizers = finalizers.join(","), "released adopted finalizers of others");
+            tracing::info!(component, rule = row.name, object = %key, %uid, evidence, finalizers = finalizers.join(","), "removed finalizers of other controllers, as configured");
         }
         What::Recorded => {
             tracing::debug!(component, rule = row.name, object = %key, %uid, "record settled");
@@ -126,7 +126,7 @@ pub(super) fn report(observer: &dyn Observer, executed: &Executed<'_>) {
         What::Denied { code, message } => {
             metrics::counter!(belayer_metrics::RELEASE_DENIED, "controller" => *component, "code" => belayer_metrics::bound_code(Some(*code)))
                 .increment(1);
-            tracing::warn!(component, rule = row.name, object = %key, %uid, code, message, "the API server refuses the write");
+            tracing::warn!(component, rule = row.name, object = %key, %uid, code, message, "the API server rejected the write");
         }
         What::Pretended { evidence } => {
             tracing::info!(component, rule = row.name, object = %key, %uid, evidence, "dry run: not sent");

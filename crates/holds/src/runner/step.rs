@@ -1,4 +1,4 @@
-//! Steps that a component takes itself: what it is given, how they end, and how the step's types are put aside.
+//! Steps that a component executes itself: their context, their result, and their type-erased form.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,37 +12,37 @@ use belayer_core::http::RequestError;
 use belayer_core::object::{ObjectKey, ResourceVersion};
 use belayer_core::workqueue::Backoff;
 
-/// How a step ended that did not fail.
+/// The result of a step that did not fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stepped {
-    /// It is done. An event shows what came of it.
+    /// It is done. A watch event shows the result.
     Done,
-    /// It is done, or will never be, and the component remembers that: it is decided again at once.
+    /// It is done, or impossible, and the component has stored that: the decision is repeated at once.
     Settled,
-    /// It cannot be done yet, or what it depends on is not as it was seen: it is decided again after this time.
+    /// It cannot be done yet, or its input is outdated: the decision is repeated after this time.
     Later(Duration),
-    /// It was refused, or failed: it is decided again after a delay drawn from this curve.
+    /// It was rejected or failed: the decision is repeated after a delay by this backoff.
     Retry(Backoff),
 }
 
-/// What a step is taken with.
+/// The context of a step.
 pub struct StepContext<'a> {
-    /// The key that is worked on.
+    /// The key that is processed.
     pub key: &'a ObjectKey,
-    /// Sends the step's requests. It waits for no token: the step has begun.
+    /// Sends the step's requests. It does not wait for a rate limit token: the step already has one.
     pub executor: &'a Arc<Executor>,
     pub(super) own: &'a OwnWrites,
 }
 
 impl StepContext<'_> {
-    /// Notes the version of a write to the object of the key: it is not worked on again before the store has
-    /// seen that.
+    /// Records the version of a write to the object of the key: the key is not processed again before the store has
+    /// that version.
     pub fn wrote(&self, version: ResourceVersion) {
         self.own.wrote(self.key, version);
     }
 }
 
-/// A step with all that its component needs for it.
+/// A type-erased step.
 pub(super) struct AnyStep(Take);
 
 type Take = Box<

@@ -1,5 +1,5 @@
-//! The span of a reconcile: what was decided about one object, by which row, on what evidence, and
-//! what came of it. Its requests are its children.
+//! The span of a reconcile: the decision about one object, its rule, its evidence and its result. Its requests are
+//! child spans.
 
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
@@ -12,7 +12,7 @@ use belayer_core::slim::Slim;
 use belayer_core::workqueue::Outcome;
 
 impl<K: Slim> Shared<K> {
-    /// Works on a key within a span. Where nobody looks at spans it costs a look at one flag.
+    /// Processes a key within a span. If spans are disabled, it only reads a flag.
     pub(super) async fn traced(&self, key: ObjectKey) -> Outcome {
         let span = tracing::debug_span!(
             "reconcile",
@@ -44,7 +44,7 @@ fn next(outcome: &Outcome) -> &'static str {
     }
 }
 
-/// Notes which rows matched, whatever follows from them.
+/// Records which rules matched.
 pub(super) fn decided(attempt: u32, by: impl Iterator<Item = By>) {
     let span = Span::current();
     if span.is_disabled() {
@@ -60,7 +60,7 @@ pub(super) fn decided(attempt: u32, by: impl Iterator<Item = By>) {
     span.record("belayer.row", rows.join(","));
 }
 
-/// Notes what was done, or refused.
+/// Records what was done or rejected.
 pub(super) fn done(by: By, uid: &str, what: &What<'_>) {
     let span = Span::current();
     if span.is_disabled() {

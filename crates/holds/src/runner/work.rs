@@ -1,4 +1,4 @@
-//! Work on one key: observe, decide, execute.
+//! Processing of one key: observe, decide, execute.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ use super::outcome::{Executed, What, count_unread, report};
 use super::step::{AnyStep, StepContext, Stepped};
 use super::trace;
 
-/// Retries on 409 before the key goes back to the queue.
+/// Retries on 409 before the key is requeued.
 pub(super) const IN_PLACE_RETRIES: u32 = 5;
 
-/// A look that far ahead is a resync.
+/// A requeue after at least this time is a resync.
 const RESYNC: Duration = Duration::from_secs(60);
 
-/// When each key was first known to be releasable, or to hang on one answer.
+/// When each key was first known to be releasable, or to wait for only one answer.
 #[derive(Debug, Default)]
 pub(super) struct Due(HashMap<ObjectKey, Instant>);
 
@@ -56,7 +56,7 @@ impl<K: Slim> Shared<K> {
     pub(super) async fn work_on(&self, key: ObjectKey) -> Outcome {
         let mut work = self.tickets.begin(&key);
         let mut object = match self.store.lookup(&key) {
-            // Unknown is never treated as absent: the key comes back.
+            // Unknown is never treated as absent: the key is requeued.
             Lookup::Unknown => return Outcome::Retry(Backoff::ERROR),
             Lookup::Absent => None,
             Lookup::Found(object) => Some(object),
@@ -92,7 +92,7 @@ impl<K: Slim> Shared<K> {
         self.withhold(key, &mut considered);
         trace::decided(attempt, considered.iter().map(|one| one.by));
         for one in &considered {
-            // What a step says is reported once it is done.
+            // The Events of a step are recorded once it is done.
             if !matches!(one.write, Some(AnyWrite::Step(_))) {
                 self.notify(object, one, one.asked);
             }
@@ -114,8 +114,8 @@ impl<K: Slim> Shared<K> {
             }
             return Next::End(end);
         };
-        // A release takes no token. Whatever else is to be sent waits for one in line, not here: the
-        // worker is free for the releases of others.
+        // A release needs no rate limit token. Other writes wait for one in the queue, not here, so that the worker
+        // is free for releases.
         let is_release = matches!(planned, Planned::Write(Merged::Release { .. }));
         if !is_release && !work.may_send() {
             return Next::End(Outcome::Waiting);
@@ -136,7 +136,7 @@ impl<K: Slim> Shared<K> {
         }
     }
 
-    /// Tells people.
+    /// Records Events.
     fn notify(&self, object: Option<&Stored<K>>, one: &Considered, asked: Asked) {
         if one.notices.is_empty() {
             return;
@@ -162,7 +162,7 @@ impl<K: Slim> Shared<K> {
                 patch
             }
             Merged::Hold { patch, .. } => patch,
-            // This very object: one of the same name that came after it is out of reach.
+            // With the UID: a later object of the same name is not affected.
             Merged::Delete { .. } => {
                 let deleted = self.executor.delete(&self.resource, key, uid);
                 return deleted.await.map(drop);
@@ -178,7 +178,7 @@ impl<K: Slim> Shared<K> {
         Ok(())
     }
 
-    /// While Belayer is drained nobody adds a hold, whatever the components say.
+    /// While Belayer is drained no hold is added, whatever the components decide.
     fn withhold(&self, key: &ObjectKey, considered: &mut [Considered]) {
         let adds = |one: &Considered| matches!(one.write, Some(AnyWrite::AddHold(_)));
         if !considered.iter().any(adds) || self.may_hold(key) {
@@ -189,7 +189,7 @@ impl<K: Slim> Shared<K> {
         }
     }
 
-    /// Has the component take its step.
+    /// Executes the step of the component.
     async fn step(
         &self,
         key: &ObjectKey,
@@ -225,11 +225,11 @@ impl<K: Slim> Shared<K> {
         Next::End(Outcome::Retry(
             match OnConflict::Requeue.after(&error, about) {
                 After::Denied => {
-                    tracing::warn!(component = one.by.component, object = %key, %error, "the API server refuses a step and will be asked again");
+                    tracing::warn!(component = one.by.component, object = %key, %error, "the API server rejected a step, which will be retried");
                     Backoff::DENIED
                 }
                 After::Retry(backoff) => {
-                    tracing::debug!(component = one.by.component, object = %key, %error, "a step failed and will be repeated");
+                    tracing::debug!(component = one.by.component, object = %key, %error, "a step failed and will be retried");
                     backoff
                 }
                 After::Over | After::Look => Backoff::CONFLICT,
@@ -237,7 +237,8 @@ impl<K: Slim> Shared<K> {
         ))
     }
 
-    /// A look in the far future is a resync: spread, and in the band of those. What is due is not spread.
+    /// Requeues the key. A distant requeue is a resync: spread randomly, with resync priority. An exact one is not
+    /// spread.
     fn later(&self, key: &ObjectKey, again: Option<Duration>, due: Option<Duration>) -> Outcome {
         match (again, due) {
             (again, Some(due)) => Outcome::Again {

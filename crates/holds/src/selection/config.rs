@@ -1,4 +1,4 @@
-//! Parts of a configuration file that several components have: as written, and as checked.
+//! Configuration sections that several components share: as written, and validated.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use super::{
 use crate::names::SYSTEM_NAMESPACE;
 use belayer_core::object::Resource;
 
-/// What is wrong with a key.
+/// An invalid key of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}")]
 pub struct ConfigError {
     /// The key from the root of the file, such as `podFinalizer.profiles[1].owner.kind`.
     pub path: String,
-    /// What is wrong and what to do about it.
+    /// The error and how to fix it.
     pub message: String,
 }
 
@@ -71,7 +71,7 @@ pub struct LabelsConfig {
     labels: BTreeMap<String, String>,
 }
 
-/// Where in the file we are, from its root.
+/// The path of a key from the root of the file.
 #[derive(Debug, Clone)]
 pub struct Path(String);
 
@@ -93,7 +93,7 @@ impl Path {
         Self(format!("{}[{index}]", self.0))
     }
 
-    /// What is wrong here.
+    /// An error at this path.
     pub fn error(self, message: impl Into<String>) -> ConfigError {
         ConfigError {
             path: self.0,
@@ -109,7 +109,7 @@ impl Path {
 /// Checks a selector.
 ///
 /// # Errors
-/// With the key that makes no sense, and what to do about it.
+/// The invalid key, and how to fix it.
 pub fn selector(path: &Path, config: SelectorConfig) -> Result<Selector, ConfigError> {
     let mut requirements = Vec::new();
     let at = path.key("matchLabels");
@@ -164,7 +164,7 @@ fn requirement(path: &Path, expression: ExpressionConfig) -> Result<Requirement,
 /// Checks namespaces.
 ///
 /// # Errors
-/// With the key that makes no sense, and what to do about it.
+/// The invalid key, and how to fix it.
 pub fn namespaces(path: &Path, config: NamespacesConfig) -> Result<Namespaces, ConfigError> {
     for (key, list) in [("include", &config.include), ("exclude", &config.exclude)] {
         for (index, name) in list.iter().enumerate() {
@@ -175,7 +175,7 @@ pub fn namespaces(path: &Path, config: NamespacesConfig) -> Result<Namespaces, C
                 )));
             }
             if key == "include" && name == SYSTEM_NAMESPACE {
-                return Err(at().error("kube-system is never touched: remove it"));
+                return Err(at().error("Belayer always ignores kube-system: remove it"));
             }
             if key == "include" && config.exclude.contains(name) {
                 return Err(at().error(format!(
@@ -194,7 +194,7 @@ pub fn namespaces(path: &Path, config: NamespacesConfig) -> Result<Namespaces, C
 /// Checks a kind.
 ///
 /// # Errors
-/// With the key that makes no sense, and what to do about it.
+/// The invalid key, and how to fix it.
 pub fn kind(path: &Path, config: &KindConfig) -> Result<Resource, ConfigError> {
     if !config.group.is_empty() && !is_dns_subdomain(&config.group) {
         return Err(path.key("group").error(format!(
@@ -232,14 +232,14 @@ pub fn kind(path: &Path, config: &KindConfig) -> Result<Resource, ConfigError> {
     ))
 }
 
-/// Checks labels that all have to be there.
+/// Checks labels, all of which are required.
 ///
 /// # Errors
-/// With the key that makes no sense, and what to do about it.
+/// The invalid key, and how to fix it.
 pub fn labels(path: &Path, config: LabelsConfig) -> Result<MatchLabels, ConfigError> {
     let path = path.key("labels");
     if config.labels.is_empty() {
-        return Err(path.error("missing or empty: name the labels that say so, or remove the key"));
+        return Err(path.error("missing or empty: list labels, or remove the key"));
     }
     MatchLabels::new(config.labels).map_err(|error| path.invalid(&error))
 }
@@ -247,7 +247,7 @@ pub fn labels(path: &Path, config: LabelsConfig) -> Result<MatchLabels, ConfigEr
 /// Reads a duration, such as `10m`, of `least` or more.
 ///
 /// # Errors
-/// With the key that makes no sense, and what to do about it.
+/// The invalid key, and how to fix it.
 pub fn duration(path: &Path, text: &str, least: Duration) -> Result<Duration, ConfigError> {
     let duration = belayer_core::duration::parse(text)
         .map_err(|error| path.clone().error(error.to_string()))?;

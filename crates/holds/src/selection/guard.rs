@@ -1,7 +1,7 @@
-//! The guard against mass release: when so many held objects are unselected that it looks like a
-//! mistyped selector rather than intent, they are kept.
+//! The guard against mass release: too many unselected held objects at once look like a mistyped selector, so
+//! they are kept.
 //!
-//! Objects are counted together by who can unselect them. A configuration change unselects objects of every
+//! The scope of a count depends on who can unselect the objects. A configuration change unselects objects of every
 //! namespace, so these are counted over the cluster. The labels of an object are controlled by users who may
 //! write in its namespace, so these are counted per namespace: a tenant's objects never keep another tenant's.
 
@@ -12,19 +12,19 @@ use hashbrown::HashMap;
 
 use super::MaxUnselected;
 
-/// Why nothing selects a held object.
+/// Why a held object is unselected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnselectedBy {
-    /// Nothing selected it when this process first saw it, in its first list: the configuration may
-    /// have changed. A restart is no different.
+    /// It was unselected when this process first saw it, in its initial list: the configuration may have
+    /// changed. This also applies after a restart.
     Configuration,
-    /// It was selected before, or it came later: its own labels.
+    /// It was selected before, or it was created later: its own labels are the reason.
     Labels,
-    /// The label of its namespace that excludes it, which tenants may not write.
+    /// A label of its namespace excludes it; tenants may not write that label.
     Namespace,
 }
 
-/// Whether held objects that nothing selects may be released for that reason alone.
+/// Whether unselected held objects may be released for that reason alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MassRelease {
     /// Few enough objects are unselected: they are released.
@@ -32,11 +32,11 @@ pub enum MassRelease {
     /// Too many are: they are kept until there is other evidence, or there are fewer of them, or an admin
     /// releases them.
     Exceeded {
-        /// Held objects that nothing selects.
+        /// Unselected held objects.
         unselected: usize,
-        /// All held objects that they are a part of.
+        /// All held objects in the scope.
         held: usize,
-        /// Where they were counted.
+        /// The scope of the count.
         scope: Scope,
     },
 }
@@ -51,7 +51,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// In words, behind "held pods".
+    /// The text after "held pods".
     pub fn in_words(self) -> &'static str {
         match self {
             Self::Cluster => "in the cluster",
@@ -72,7 +72,7 @@ pub struct Guard {
     places: HashMap<Arc<str>, Place>,
     /// Namespaces with unselected objects: nearly always none.
     suspects: BTreeSet<Arc<str>>,
-    /// The result of the counts; `None` once they have changed.
+    /// The result of the counts; `None` if they have changed since.
     verdict: Option<Verdict>,
 }
 

@@ -2,17 +2,17 @@ use std::sync::Arc;
 
 use belayer_core::slim::Labels;
 
-/// Labels that all have to be there with these values.
+/// Labels, all of which are required with these values.
 ///
-/// None at all are found nowhere: the absence of a condition must not count as evidence.
+/// An empty list matches nothing: the absence of a condition must not count as evidence.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MatchLabels(Box<[(Arc<str>, Arc<str>)]>);
 
 impl MatchLabels {
-    /// Checks names and values by the API's rules.
+    /// Validates names and values by the API's rules.
     ///
     /// # Errors
-    /// With the name of the first label that the API would refuse.
+    /// The first label that the API would reject.
     pub fn new<N: Into<Arc<str>>, V: Into<Arc<str>>>(
         pairs: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Self, InvalidLabel> {
@@ -26,12 +26,12 @@ impl MatchLabels {
         Ok(Self(checked.into()))
     }
 
-    /// Whether there is no condition.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether all of them are among these; `false` if there are none.
+    /// Whether all of them are in `labels`; `false` if there are none.
     pub fn found_in(&self, labels: &Labels) -> bool {
         !self.is_empty()
             && self
@@ -51,7 +51,7 @@ impl MatchLabels {
     }
 }
 
-/// A name or value that no label in a cluster can have, so that nothing could ever match it.
+/// An invalid label name or value, which no object can have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidLabel {
     /// The name.
@@ -60,7 +60,7 @@ pub enum InvalidLabel {
          if need be after a DNS name and '/'"
     )]
     Name {
-        /// What was given.
+        /// The given value.
         name: Arc<str>,
     },
     /// The value.
@@ -71,7 +71,7 @@ pub enum InvalidLabel {
     Value {
         /// Name of the label.
         name: Arc<str>,
-        /// What was given.
+        /// The given value.
         value: Arc<str>,
     },
 }
@@ -85,7 +85,7 @@ impl InvalidLabel {
     }
 }
 
-/// A qualified name: what the API calls the form of label names.
+/// A qualified name, the form of label names in the API.
 pub(super) fn check_name(name: &str) -> Result<(), InvalidLabel> {
     let (prefix, rest) = match name.split_once('/') {
         Some((prefix, rest)) => (Some(prefix), rest),
@@ -114,7 +114,7 @@ pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(|label| is_lower_token(label, 253))
 }
 
-/// RFC 1123 label: what a namespace is called.
+/// RFC 1123 label, the form of namespace names.
 pub fn is_dns_label(text: &str) -> bool {
     is_lower_token(text, 63)
 }

@@ -1,5 +1,5 @@
-//! What a configuration selects: labels, namespaces, kinds, and how many objects may be let go at
-//! once because nothing selects them any more. Shared by all components.
+//! What a configuration selects: labels, namespaces, kinds, and how many unselected objects may be released at
+//! once. Shared by all components.
 
 pub mod config;
 
@@ -13,14 +13,14 @@ pub use labels::{InvalidLabel, MatchLabels, is_dns_label, is_dns_subdomain};
 pub use selector::{Namespaces, Operator, Requirement, Selector};
 pub use unselected::{MaxUnselected, ParseMaxUnselectedError};
 
-/// Whether something selects an object.
+/// Whether the configuration selects an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selected {
-    /// Something does.
+    /// It does.
     Yes,
-    /// Nothing does.
+    /// It does not.
     No,
-    /// That cannot be said here; why, in words.
+    /// Unknown, for this reason.
     Unknown(String),
 }
 

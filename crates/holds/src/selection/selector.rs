@@ -18,21 +18,21 @@ pub struct Requirement {
 /// What a requirement asks of its label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operator {
-    /// It is there with one of these values.
+    /// It is present with one of these values.
     In(Box<[Arc<str>]>),
-    /// It is absent, or there with another value than these.
+    /// It is absent, or present with another value.
     NotIn(Box<[Arc<str>]>),
-    /// It is there.
+    /// It is present.
     Exists,
     /// It is absent.
     DoesNotExist,
 }
 
 impl Requirement {
-    /// Checks names and values by the API's rules.
+    /// Validates names and values by the API's rules.
     ///
     /// # Errors
-    /// If the API would refuse the label's name or one of the values.
+    /// If the API would reject the label's name or one of the values.
     pub fn new(name: impl Into<Arc<str>>, operator: Operator) -> Result<Self, InvalidLabel> {
         let name = name.into();
         check_name(&name)?;
@@ -71,7 +71,7 @@ impl Selector {
         Self(self.0.into_iter().chain(other.0).collect())
     }
 
-    /// Whether it asks nothing, and so matches everything.
+    /// Whether it has no requirements and so matches everything.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -86,7 +86,7 @@ impl Selector {
         self.0.iter().map(|requirement| &*requirement.name)
     }
 
-    /// Whether whatever it matches has these labels as well; `false` if there are none.
+    /// Whether everything it matches also has these labels; `false` if there are none.
     pub fn implies(&self, labels: &MatchLabels) -> bool {
         !labels.is_empty()
             && labels.iter().all(|(name, value)| {
@@ -102,14 +102,14 @@ impl Selector {
 /// The namespaces in which a profile selects.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Namespaces {
-    /// Only these; all if there is none.
+    /// Only these; empty for all.
     pub include: Box<[Arc<str>]>,
     /// Never these.
     pub exclude: Box<[Arc<str>]>,
 }
 
 impl Namespaces {
-    /// Whether it is among them.
+    /// Whether the namespace is selected.
     pub fn contains(&self, namespace: &str) -> bool {
         (self.include.is_empty() || contains(&self.include, namespace))
             && !contains(&self.exclude, namespace)

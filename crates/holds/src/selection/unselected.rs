@@ -3,29 +3,28 @@ use std::str::FromStr;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 
-/// How many holds may be released at once because nothing selects their objects any more.
+/// How many holds may be released at once because their objects are no longer selected.
 ///
-/// More than that looks like a mistyped selector rather than a wish, and all of them are kept.
+/// More than that look like a mistyped selector, and all of them are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MaxUnselected {
-    /// This part of all held objects, from 0 to 100, but [`MaxUnselected::FLOOR`] at least.
+    /// Percentage of all held objects, from 0 to 100, but at least [`MaxUnselected::FLOOR`] objects.
     Percent(u8),
     /// This many.
     Count(usize),
 }
 
 impl MaxUnselected {
-    /// What a percentage allows however few objects are held: in a small cluster a changed profile
-    /// is no disaster.
+    /// The minimum that a percentage allows: in a small cluster a changed profile does little harm.
     pub const FLOOR: usize = 20;
 
-    /// The largest number of unselected holds that are released while `held` objects, these
-    /// included, carry our hold.
+    /// The maximum number of unselected holds that are released; `held` is the number of all objects with
+    /// Belayer's hold, these included.
     pub fn limit(self, held: usize) -> usize {
         match self {
             Self::Count(count) => count,
             Self::Percent(percent) => {
-                // Split, so that no number of objects overflows.
+                // Split to avoid an overflow.
                 let percent = usize::from(percent);
                 let share = held / 100 * percent + held % 100 * percent / 100;
                 share.max(Self::FLOOR)
@@ -33,7 +32,7 @@ impl MaxUnselected {
         }
     }
 
-    /// Whether `unselected` of `held` objects may be let go.
+    /// Whether `unselected` of `held` objects may be released.
     pub fn allows(self, unselected: usize, held: usize) -> bool {
         unselected <= self.limit(held)
     }
@@ -54,7 +53,7 @@ impl fmt::Display for MaxUnselected {
     }
 }
 
-/// A text that is neither a percentage nor a number.
+/// A value that is neither a percentage nor a number.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "invalid limit {0:?}: use a percentage from 0% to 100% or a number of pods (example: 10% or 50)"
@@ -66,7 +65,7 @@ impl FromStr for MaxUnselected {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let bad = || ParseMaxUnselectedError(text.to_owned());
-        // A number's own parser takes a sign, which has no meaning here.
+        // The integer parser accepts a sign, which is invalid here.
         if text.starts_with('+') {
             return Err(bad());
         }
@@ -125,7 +124,7 @@ mod tests {
     #[case::all("100%", 1_000, 1_000, true)]
     #[case::a_number_has_no_floor("5", 6, 1_000, false)]
     #[case::none_at_all("0", 1, 1_000, false)]
-    #[case::none_to_let_go("0", 0, 1_000, true)]
+    #[case::none_to_release("0", 0, 1_000, true)]
     #[case::no_overflow("100%", usize::MAX, usize::MAX, true)]
     fn what_is_allowed(
         #[case] max: MaxUnselected,

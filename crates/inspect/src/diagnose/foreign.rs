@@ -1,4 +1,4 @@
-//! Finalizers of controllers: the book's, unknown ones, and Belayer's own.
+//! Finalizers of controllers: known ones, unknown ones, and Belayer's own.
 
 use jiff::Timestamp;
 
@@ -6,90 +6,95 @@ use belayer_core::object::Resource;
 use belayer_holds::names::RELEASE_ANNOTATION;
 
 use super::{Diagnosis, volumes};
-use crate::book::{BOOK, Entry};
+use crate::controller_health::{self, ControllerHealth, Observed, Workload};
 use crate::evidence::World;
 use crate::explain::{Action, Explained};
-use crate::life::{self, Life, Sightings, Workload};
+use crate::known_finalizers::{Entry, KNOWN_FINALIZERS};
 use crate::object::Terminating;
 use crate::report::{Cause, Step, Verdict};
 
-/// Whether the controller of `finalizer` shows life.
-pub(super) fn life_of(
+/// Whether the controller of `finalizer` runs.
+pub(super) fn health_of(
     object: &Terminating,
     finalizer: &str,
     world: &World,
     now: Timestamp,
-) -> Life {
-    if let Some(entry) = BOOK.find(finalizer) {
-        return life_of_known(object, entry, world, now);
+) -> ControllerHealth {
+    if let Some(entry) = KNOWN_FINALIZERS.find(finalizer) {
+        return health_of_known(object, entry, world, now);
     }
     let manager = object.set_by.get(finalizer).map(|by| by.manager.as_str());
-    let seen = Sightings {
+    let seen = Observed {
         workloads: &world.workloads,
         leases: Vec::new(),
     };
-    life::of_manager(manager, &seen)
+    controller_health::of_manager(manager, &seen)
 }
 
-fn life_of_known(object: &Terminating, entry: &Entry, world: &World, now: Timestamp) -> Life {
+fn health_of_known(
+    object: &Terminating,
+    entry: &Entry,
+    world: &World,
+    now: Timestamp,
+) -> ControllerHealth {
     let kind = &object.object.kind.resource.kind;
     let places = entry.controllers_of(kind).into_iter().filter_map(|one| {
         let lease = one.lease.as_ref()?;
         Some(format!("{}/{lease}", one.namespace))
     });
-    // Where Belayer is and what its Lease is called is no matter of the book.
+    // The place of Belayer's Lease comes from its configuration, not from the list of known finalizers.
     let own = world.own_lease.clone().filter(|_| entry.is_ours());
     let leases = places
         .chain(own)
         .filter_map(|place| world.leases.get(&place));
-    let seen = Sightings {
+    let seen = Observed {
         workloads: &world.workloads,
         leases: leases.collect(),
     };
-    life::of_known(entry, kind, &seen, now)
+    controller_health::of_known(entry, kind, &seen, now)
 }
 
-/// A finalizer that some controller has to take off.
+/// A finalizer that a controller has to remove.
 pub(super) fn controller(
     object: &Terminating,
     finalizer: &str,
     world: &World,
     now: Timestamp,
 ) -> Diagnosis {
-    let entry = BOOK.find(finalizer);
+    let entry = KNOWN_FINALIZERS.find(finalizer);
     if entry.is_some_and(Entry::is_ours) {
         return unruled(object);
     }
     let owner = entry.map_or("its controller", |entry| entry.owner.as_str());
-    match life_of(object, finalizer, world, now) {
-        Life::Alive(proof, workload) => {
+    match health_of(object, finalizer, world, now) {
+        ControllerHealth::Alive(proof, workload) => {
             let mut found = base(Verdict::ControllerAlive, proof);
             found.next = vec![match switch(object, entry) {
                 Some(step) => step,
-                None => look_at_log(object, owner, workload.as_ref()),
+                None => check_log(object, owner, workload.as_ref()),
             }];
             found.next.push(Step::run(
-                "Events of the object may say what it waits for",
+                "Check the object's Events for what it waits for",
                 events(object),
             ));
             found
         }
-        Life::Down(proof, workload) => {
+        ControllerHealth::Down(proof, workload) => {
             let mut found = base(Verdict::ControllerDown, proof);
             found.next = start_again(owner, BY_ITSELF, workload.as_ref());
             found
         }
-        Life::Gone(proof) => {
+        ControllerHealth::Gone(proof) => {
             let mut found = base(Verdict::ControllerGone, proof);
             found.next = vec![
                 Step::say(format!(
-                    "Install {owner} again: it cleans up and lets go by itself"
+                    "Install {owner} again: it cleans up and removes its finalizer by itself"
                 )),
                 force(object, finalizer),
             ];
             found
         }
-        Life::Unknown { known, missing } => {
+        ControllerHealth::Unknown { known, missing } => {
             let mut found = base(Verdict::Unknown, known);
             found.missing = missing;
             found.next = match entry {
@@ -101,58 +106,58 @@ pub(super) fn controller(
     }
 }
 
-/// A hold of Belayer on an object of a kind that no rule at hand is about: nobody looks at it.
+/// A hold of Belayer's on an object of a kind that the given configuration does not cover: no controller handles it.
 fn unruled(object: &Terminating) -> Diagnosis {
     let kind = &object.object.kind.resource;
     Diagnosis::new(Cause::Hold, Verdict::HeldByBelayer)
         .missing(format!(
-            "by which rule it is held: none of the configuration at hand is about {kind}"
+            "by which rule it is held: the configuration used here has no rule for {kind}"
         ))
         .next(Step::say(
-            "If Belayer runs with a configuration that has such a rule, give that to this command by --config",
+            "If Belayer runs with a configuration that has such a rule, pass it to this command with --config",
         ))
         .next(Step::run(
-            "If it has none any more, Belayer does not look at these objects; this takes its hold off them",
+            "If it no longer has one, Belayer ignores these objects; this command removes its finalizer from them",
             "belayer drain --unselected --config FILE",
         ))
 }
 
-/// What is to be found out about a controller that is known and cannot be seen.
+/// Steps for a known controller whose state could not be determined.
 fn find_out_about(object: &Terminating, entry: &Entry) -> Vec<Step> {
     let Entry { owner, lost, .. } = entry;
     let first = switch(object, Some(entry)).unwrap_or_else(|| {
         Step::run(
             format!(
-                "Find out whether {owner} runs: it lets go by itself. What it waits for often stands in the object's \
-                 status and Events"
+                "Find out whether {owner} runs: it removes its finalizer by itself. The object's status and Events often \
+                 show what it waits for"
             ),
             object.object.kubectl("describe"),
         )
     });
-    let force = format!("Do not force it off before that is known. Lost: {lost}");
+    let force = format!("Do not remove it by force before that is known. Lost: {lost}");
     vec![first, Step::say(force)]
 }
 
 fn find_out_whose(object: &Terminating) -> Vec<Step> {
     vec![
         Step::run(
-            "Find out whose it is before anything else: its spec and status often say",
+            "First find out which controller set it: the object's spec and status often show it",
             object.object.kubectl("describe"),
         ),
         Step::say(
-            "Do not force it off: what that loses, and whether its controller is gone, is not known",
+            "Do not remove it by force: it is unknown what would be lost and whether its controller still exists",
         ),
     ]
 }
 
-/// One controller of many in a process: that the process runs does not say that this one does.
+/// For one of many controllers of a process: even if the process runs, this one may be switched off.
 fn switch(object: &Terminating, entry: Option<&Entry>) -> Option<Step> {
     let controllers = entry?.controllers_of(&object.object.kind.resource.kind);
     let one = controllers.into_iter().find(|one| one.switch.is_some())?;
     let (manager, switch) = (&one.name, one.switch.as_ref()?);
     Some(Step::say(format!(
-        "It is {switch} of {manager} that lets go: see that the flag --controllers of {manager} does not switch it \
-         off, and what its log says"
+        "The controller {switch} of {manager} removes it: check that the flag --controllers of {manager} does not \
+         switch it off, and check its log"
     )))
 }
 
@@ -163,17 +168,19 @@ fn base(verdict: Verdict, proof: Vec<String>) -> Diagnosis {
     }
 }
 
-fn look_at_log(object: &Terminating, owner: &str, workload: Option<&Workload>) -> Step {
+fn check_log(object: &Terminating, owner: &str, workload: Option<&Workload>) -> Step {
     let name = object.object.key.name();
     match workload {
         Some(workload) => Step::run(
-            format!("{owner} runs and has not let go: its log says why"),
+            format!("{owner} runs and has not removed its finalizer: check its log"),
             format!(
                 "kubectl -n {} logs {}/{} --since=1h | grep {name}",
                 workload.namespace, workload.kind, workload.name
             ),
         ),
-        None => Step::say(format!("{owner} runs and has not let go: its log says why")),
+        None => Step::say(format!(
+            "{owner} runs and has not removed its finalizer: check its log"
+        )),
     }
 }
 
@@ -186,13 +193,13 @@ fn events(object: &Terminating) -> String {
     )
 }
 
-/// What a controller does that has nothing to wait for.
-const BY_ITSELF: &str = "it lets go by itself";
+/// What a restarted controller does that waits for nothing.
+const BY_ITSELF: &str = "it removes its finalizer by itself";
 
-/// What Belayer does that waits for something.
-const ONCE_THERE: &str = "it lets go when what is missing is there";
+/// What a restarted Belayer does that waits for something.
+const ONCE_THERE: &str = "it removes its finalizer once nothing is missing";
 
-/// How a controller comes back that is not there now, and what it does `then`.
+/// How to start a controller that does not run, and what it does `then`.
 fn start_again(owner: &str, then: &str, workload: Option<&Workload>) -> Vec<Step> {
     let Some(Workload {
         kind,
@@ -213,21 +220,21 @@ fn start_again(owner: &str, then: &str, workload: Option<&Workload>) -> Vec<Step
     }
     if *ready > 0 {
         return vec![Step::run(
-            format!("{owner} has ready pods and none of them leads: its log says why"),
+            format!("{owner} has ready pods but no leader: check its log"),
             format!("kubectl -n {namespace} logs {kind}/{name} --since=1h"),
         )];
     }
     vec![Step::run(
-        format!("Get {owner} to run again: {then}; this says why its pods are not ready"),
+        format!("Make {owner} run again: {then}; this command shows why its pods are not ready"),
         format!("kubectl -n {namespace} describe {kind}/{name}"),
     )]
 }
 
-/// The last resort: exactly this finalizer, and only while it stands where it stood.
+/// The last resort: removes exactly this finalizer, and only while it is at the same index.
 pub(super) fn force(object: &Terminating, finalizer: &str) -> Step {
-    let lost = BOOK
+    let lost = KNOWN_FINALIZERS
         .find(finalizer)
-        .map_or("not known", |entry| entry.lost.as_str());
+        .map_or("unknown", |entry| entry.lost.as_str());
     let index = object
         .finalizers
         .iter()
@@ -238,7 +245,9 @@ pub(super) fn force(object: &Terminating, finalizer: &str) -> Step {
         r#"[{{"op":"test","path":"{path}","value":"{finalizer}"}},{{"op":"remove","path":"{path}"}}]"#
     );
     Step::run(
-        format!("Only if it will never come back, force this finalizer off. Lost: {lost}"),
+        format!(
+            "Only if the controller will never run again, remove this finalizer by force. Lost: {lost}"
+        ),
         format!(
             "{} --type=json -p '{patch}'",
             object.object.kubectl("patch")
@@ -262,33 +271,33 @@ pub(super) fn ours(
                 .missing(format!("what Belayer would decide: {why}"));
         }
     };
-    // By whatever name it holds, the one to let go is Belayer.
-    let entry = BOOK.of_component(explained.component);
-    let life = match entry {
-        Some(entry) => life_of_known(object, entry, world, now),
-        None => life_of(object, hold, world, now),
+    // Belayer releases it, even if its finalizer has the name of another controller's.
+    let entry = KNOWN_FINALIZERS.of_component(explained.component);
+    let health = match entry {
+        Some(entry) => health_of_known(object, entry, world, now),
+        None => health_of(object, hold, world, now),
     };
     let row = &explained.row;
     let mut found = Diagnosis::new(Cause::Hold, Verdict::HeldByBelayer)
         .of(hold)
         .proven(format!(
-            "{}, row {} ({}): {}",
+            "{}, rule {} ({}): {}",
             explained.component, row.number, row.name, row.says
         ));
-    found.whose = entry.or(found.whose);
+    found.known = entry.or(found.known);
     found.detail.clone_from(&explained.missing);
     if explained.action != Action::Release {
-        return kept(found, object, explained, life, world);
+        return kept(found, object, explained, health, world);
     }
-    // The evidence is there. If it still hangs, nobody acts on it.
+    // The evidence exists. If the object is still stuck, Belayer may not run.
     let evidence = explained.evidence.as_deref().unwrap_or("complete");
-    found = found.proven(format!("the evidence is there: {evidence}"));
-    match life {
-        Life::Alive(proof, _) => {
+    found = found.proven(format!("the evidence for its release exists: {evidence}"));
+    match health {
+        ControllerHealth::Alive(proof, _) => {
             found.proof.extend(proof);
             found.next(Step::say(explained.next.clone()))
         }
-        Life::Down(proof, workload) => {
+        ControllerHealth::Down(proof, workload) => {
             found.verdict = Verdict::ControllerDown;
             found.proof.extend(proof);
             found
@@ -296,49 +305,49 @@ pub(super) fn ours(
                 .extend(start_again("Belayer", BY_ITSELF, workload.as_ref()));
             found
         }
-        Life::Gone(proof) => {
+        ControllerHealth::Gone(proof) => {
             found.verdict = Verdict::ControllerGone;
             found.proof.extend(proof);
             found
                 .next(Step::say(
-                    "Install Belayer again: it releases this at once, on that evidence",
+                    "Install Belayer again: it releases the object at once, on that evidence",
                 ))
                 .next(force(object, hold))
         }
-        Life::Unknown { missing, .. } => {
+        ControllerHealth::Unknown { missing, .. } => {
             found.missing = missing;
             found.next(Step::say(
-                "A running Belayer releases this at once, on that evidence",
+                "A running Belayer releases the object at once, on that evidence",
             ))
         }
     }
 }
 
-/// The evidence is not there yet: what is waited for, and whether anybody waits.
+/// The evidence is incomplete: reports what is missing and whether Belayer runs.
 fn kept(
     mut found: Diagnosis,
     object: &Terminating,
     explained: &Explained,
-    life: Life,
+    health: ControllerHealth,
     world: &World,
 ) -> Diagnosis {
     let hold = found.finalizer.clone().unwrap_or_default();
     let users = volumes::end_the_user(object, world);
-    match life {
-        Life::Gone(proof) => {
+    match health {
+        ControllerHealth::Gone(proof) => {
             found.proof.extend(proof);
             found.next.push(Step::say(
-                "Install Belayer again: it releases this when what is missing is there",
+                "Install Belayer again: it releases the object once nothing is missing",
             ));
             found.next.extend(users);
             found.next.push(force(object, &hold));
         }
-        Life::Down(proof, workload) => {
+        ControllerHealth::Down(proof, workload) => {
             found.proof.extend(proof);
             found.next = start_again("Belayer", ONCE_THERE, workload.as_ref());
             found.next.extend(users);
         }
-        Life::Alive(..) | Life::Unknown { .. } => {
+        ControllerHealth::Alive(..) | ControllerHealth::Unknown { .. } => {
             found.next.push(Step::say(explained.next.clone()));
             found.next.extend(users);
             found.next.extend(ask_for_release(object));
@@ -347,12 +356,12 @@ fn kept(
     found
 }
 
-/// The admin's own order. Pods alone know it: on workflows and claims nobody reads that annotation.
+/// The release by annotation. Belayer reads it on pods only, not on workflows or PVCs.
 fn ask_for_release(object: &Terminating) -> Option<Step> {
     let is_pod = object.object.kind.resource.is_same_kind(&Resource::pods());
     is_pod.then(|| {
         Step::run(
-            "To let it go all the same, and lose what it guards",
+            "To release it anyway and lose what the finalizer protects",
             format!(
                 "{} {RELEASE_ANNOTATION}=true",
                 object.object.kubectl("annotate")
@@ -361,7 +370,7 @@ fn ask_for_release(object: &Terminating) -> Option<Step> {
     })
 }
 
-/// What can be said of Kubernetes' own controllers, when nothing else explains a finalizer.
+/// The state of Kubernetes' own controller, if nothing else explains a finalizer.
 pub(super) fn own_controller(
     object: &Terminating,
     finalizer: &str,

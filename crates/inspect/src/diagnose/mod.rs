@@ -1,7 +1,7 @@
 //! From a [`World`] to a [`Report`]: pure, no I/O, no clock.
 //!
-//! Each object is asked what keeps it: one `Diagnosis` per finalizer, or one for a pod or
-//! namespace without any. Equal diagnoses become one group.
+//! Each object has one `Diagnosis` per finalizer, or one if it is a pod or namespace without finalizers.
+//! Equal diagnoses become one group.
 
 mod foreign;
 mod pods;
@@ -11,8 +11,8 @@ mod webhooks;
 
 use jiff::Timestamp;
 
-use crate::book::{BOOK, Entry};
 use crate::evidence::World;
+use crate::known_finalizers::{Entry, KNOWN_FINALIZERS};
 use crate::object::Terminating;
 use crate::reader::Look;
 use crate::report::{
@@ -21,10 +21,10 @@ use crate::report::{
 };
 use crate::scan::Blindness;
 
-/// Steps of one group that are told; more of them say the same.
+/// Maximum number of steps reported per group; further ones are of the same kind.
 const STEPS: usize = 4;
 
-/// What keeps one object.
+/// Why one object is not deleted yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Diagnosis {
     pub(crate) cause: Cause,
@@ -33,14 +33,14 @@ pub(crate) struct Diagnosis {
     /// What proves the verdict, the same for every object of the group.
     pub(crate) proof: Vec<String>,
     pub(crate) missing: Vec<String>,
-    /// What is said of this object alone.
+    /// Details of this object alone.
     pub(crate) detail: Vec<String>,
     /// Steps for the group, then those about this object.
     pub(crate) next: Vec<Step>,
-    /// Tells groups apart that are equal otherwise.
+    /// Distinguishes groups that are equal otherwise.
     pub(crate) about: String,
-    /// Whose the finalizer is, if that is in the book.
-    pub(crate) whose: Option<&'static Entry>,
+    /// The entry of the finalizer, if it is a known one.
+    pub(crate) known: Option<&'static Entry>,
 }
 
 impl Diagnosis {
@@ -54,14 +54,14 @@ impl Diagnosis {
             detail: Vec::new(),
             next: Vec::new(),
             about: String::new(),
-            whose: None,
+            known: None,
         }
     }
 
     pub(crate) fn of(self, finalizer: &str) -> Self {
         Self {
             finalizer: Some(finalizer.to_owned()),
-            whose: BOOK.find(finalizer),
+            known: KNOWN_FINALIZERS.find(finalizer),
             ..self
         }
     }
@@ -96,7 +96,7 @@ impl Diagnosis {
     }
 }
 
-/// Says what keeps everything that hangs.
+/// Reports what blocks the deletion of each stuck object.
 pub fn report(world: &World, now: Timestamp) -> Report {
     let mut groups: Vec<(Diagnosis, Vec<StuckObject>)> = structure::dead_apis(world)
         .into_iter()
@@ -162,7 +162,7 @@ fn summary(world: &World) -> Summary {
 }
 
 fn unseen(world: &World) -> Vec<Unseen> {
-    let told = |what: &str| {
+    let has_group = |what: &str| {
         world
             .dead_apis
             .found()
@@ -174,8 +174,8 @@ fn unseen(world: &World) -> Vec<Unseen> {
         .scan
         .blind
         .iter()
-        // Its APIService says more.
-        .filter(|blind| !told(&blind.what))
+        // The group of its APIService has more details.
+        .filter(|blind| !has_group(&blind.what))
         .map(|blind| Unseen {
             resource: blind.what.clone(),
             reason: match blind.why {
@@ -187,7 +187,7 @@ fn unseen(world: &World) -> Vec<Unseen> {
         .collect()
 }
 
-/// All that keeps one object.
+/// Everything that blocks the deletion of one object.
 pub(crate) fn diagnose(object: &Terminating, world: &World, now: Timestamp) -> Vec<Diagnosis> {
     let plural = &*object.object.kind.resource.plural;
     let core = object.object.kind.resource.group.is_empty();
@@ -204,9 +204,11 @@ pub(crate) fn diagnose(object: &Terminating, world: &World, now: Timestamp) -> V
             pods::without_finalizers(object, world)
         } else {
             Diagnosis::new(Cause::Nothing, Verdict::Unknown)
-                .missing("what keeps it: it carries no finalizer and should be gone by now")
+                .missing(
+                    "what blocks the deletion: it has no finalizer and should have been deleted",
+                )
                 .next(Step::run(
-                    "Look at it again; if it is still there, at the API server's log",
+                    "Read it again; if it still exists, check the API server's log",
                     object.object.kubectl("get"),
                 ))
         });
@@ -244,14 +246,12 @@ fn group(number: usize, diagnosis: Diagnosis, objects: Vec<StuckObject>) -> Grou
     if next.len() > STEPS {
         let more = next.len() - (STEPS - 1);
         next.truncate(STEPS - 1);
-        next.push(Step::say(format!(
-            "and {more} more steps of the same kind (-o json has them by object)"
-        )));
+        next.push(Step::say(format!("and {more} more steps of the same kind")));
     }
     Group {
         number,
         headline: headline(diagnosis.cause, diagnosis.finalizer.as_deref(), &objects),
-        known: diagnosis.whose.map(known),
+        known: diagnosis.known.map(known),
         cause: diagnosis.cause,
         finalizer: diagnosis.finalizer,
         verdict: diagnosis.verdict,
@@ -262,7 +262,7 @@ fn group(number: usize, diagnosis: Diagnosis, objects: Vec<StuckObject>) -> Grou
     }
 }
 
-/// What the book says.
+/// The published part of an entry of the known finalizers.
 pub fn known(entry: &Entry) -> Known {
     Known {
         owner: entry.owner.clone(),
@@ -274,27 +274,24 @@ pub fn known(entry: &Entry) -> Known {
 
 fn headline(cause: Cause, finalizer: Option<&str>, objects: &[StuckObject]) -> String {
     let what = count(objects);
-    let keep = if objects.len() == 1 {
-        "is kept"
-    } else {
-        "are kept"
-    };
+    let is = if objects.len() == 1 { "is" } else { "are" };
     let wait = if objects.len() == 1 { "waits" } else { "wait" };
     let finalizer = finalizer.unwrap_or_default();
     match cause {
         Cause::DeadApi => "an API does not answer: no namespace can be deleted".to_owned(),
-        Cause::Webhook => format!("{what}: a webhook that nobody answers refuses every change"),
-        Cause::Finalizer => format!("{what} {keep} by {finalizer}"),
-        Cause::Hold => format!("{what} {keep} by Belayer's {finalizer}"),
+        Cause::Webhook => {
+            format!("{what}: a webhook without a ready endpoint rejects every change")
+        }
+        Cause::Finalizer => format!("{what} {is} kept by {finalizer}"),
+        Cause::Hold => format!("{what} {is} kept by Belayer's finalizer {finalizer}"),
         Cause::Dependents => format!("{what} {wait} for dependents (foreground deletion)"),
-        Cause::NamespaceContent => format!("{what} {wait} for what is still inside"),
-        Cause::ClaimInUse => format!("{what} {keep} while pods use them")
-            .replace("is kept while pods use them", "is kept while pods use it"),
-        Cause::VolumeBound => format!("{what} {wait} for the claim that is bound"),
+        Cause::NamespaceContent => format!("{what} {wait} for the deletion of remaining objects"),
+        Cause::ClaimInUse => format!("{what} {is} in use by pods"),
+        Cause::VolumeBound => format!("{what} {wait} for the bound PVC"),
         Cause::VolumeAttached => format!("{what} {wait} for the volume to be detached"),
-        Cause::Instances => format!("{what} {wait} for instances of the kind"),
+        Cause::Instances => format!("{what} {wait} for the deletion of its custom resources"),
         Cause::Node => format!("{what} {wait} for the kubelet of the node"),
-        Cause::Nothing => format!("{what} {keep} by nothing that can be seen"),
+        Cause::Nothing => format!("{what}: no cause found"),
     }
 }
 
@@ -337,8 +334,8 @@ fn stuck_object(object: &Terminating, diagnosis: &Diagnosis, now: Timestamp) -> 
     }
 }
 
-/// An object that several things keep is in several groups: each names the others. And what
-/// waits for something that hangs itself is told where.
+/// Adds cross-references: to the other groups of an object that several causes block, and to the group of an
+/// object that another one waits for.
 fn cross_reference(groups: &mut [Group]) {
     let mut places: std::collections::BTreeMap<String, Vec<(usize, String)>> = Default::default();
     for group in groups.iter() {
@@ -368,13 +365,13 @@ fn cross_reference(groups: &mut [Group]) {
                 let mut words = line.split_whitespace();
                 let named = words.next().unwrap_or_default();
                 let place = places.get(named).and_then(|places| places.first());
-                // "2 pods are left: ...", of a namespace.
+                // "2 pods remain: ...", in a namespace.
                 let several = words
                     .next()
-                    .filter(|_| line.contains(" are left"))
+                    .filter(|_| line.contains(" remain: "))
                     .and_then(|kind| kinds.get(&(object.name.clone(), kind.to_owned())));
                 if let Some((other, _)) = place {
-                    line.push_str(&format!(", which hangs itself: see [{other}]"));
+                    line.push_str(&format!(", which is stuck too: see [{other}]"));
                 } else if let Some(other) = several {
                     line.push_str(&format!(", see [{other}]"));
                 }
@@ -383,9 +380,9 @@ fn cross_reference(groups: &mut [Group]) {
     }
 }
 
-/// Why a live read gave nothing, for `missing`.
-fn why<T>(look: Option<&Look<T>>) -> String {
-    look.and_then(Look::why_unknown)
-        .unwrap_or("not looked at")
+/// Why a live read returned nothing, for `missing`.
+fn why<T>(read: Option<&Look<T>>) -> String {
+    read.and_then(Look::why_unknown)
+        .unwrap_or("not read")
         .to_owned()
 }

@@ -1,4 +1,4 @@
-//! A pod past its grace that no finalizer keeps: its kubelet has not ended it.
+//! A pod past its grace period without finalizers: its kubelet has not terminated it.
 
 use super::Diagnosis;
 use super::why;
@@ -16,11 +16,12 @@ pub(super) fn without_finalizers(object: &Terminating, world: &World) -> Diagnos
     };
     let Some(pod) = pods.iter().find(|pod| pod.name == key.name()) else {
         return Diagnosis::new(Cause::Nothing, Verdict::Unknown)
-            .missing("what kept it: it went while it was looked at");
+            .missing("what blocked the deletion: the pod was deleted during this check");
     };
     if pod.node.is_empty() {
-        return Diagnosis::new(Cause::Nothing, Verdict::Unknown)
-            .missing("what keeps it: it is on no node and carries no finalizer");
+        return Diagnosis::new(Cause::Nothing, Verdict::Unknown).missing(
+            "what blocks the deletion: the pod is not bound to a node and has no finalizer",
+        );
     }
     on_node(object, &pod.node, world)
 }
@@ -36,14 +37,14 @@ fn on_node(object: &Terminating, node: &str, world: &World) -> Diagnosis {
                     ready.reason,
                     one_line(&ready.message)
                 ))
-                .next(Step::run("Bring the node back: its kubelet ends the pod", format!("kubectl describe node {node}")))
+                .next(Step::run("Restore the node: its kubelet then terminates the pod", format!("kubectl describe node {node}")))
                 .next(Step::run(
-                    "If its machine is proven to be off, say so: pods and volumes are then moved. Lost, if it still runs: \
-                     two pods may use one volume",
+                    "If its machine is proven to be off, set the out-of-service taint: its pods and volumes are then moved. \
+                     Risk if it still runs: two pods may use one volume",
                     format!("kubectl taint nodes {node} node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"),
                 )),
             None => Diagnosis::new(Cause::Node, Verdict::Unknown)
-                .missing(format!("whether the kubelet of node {node} lives: it has no condition Ready")),
+                .missing(format!("whether the kubelet of node {node} runs: the node has no Ready condition")),
         },
         other => Diagnosis::new(Cause::Node, Verdict::Unknown)
             .missing(format!("whether node {node} exists: {}", why(other))),
@@ -55,13 +56,13 @@ fn on_node(object: &Terminating, node: &str, world: &World) -> Diagnosis {
 fn gone(object: &Terminating, node: &str) -> Diagnosis {
     let key = &object.object.key;
     Diagnosis::new(Cause::Node, Verdict::NodeGone)
-        .proven(format!("node {node} does not exist: no kubelet will end the pod"))
-        .proven("no finalizer keeps it")
+        .proven(format!("node {node} does not exist: no kubelet will terminate the pod"))
+        .proven("it has no finalizer")
         .next(Step::say(
-            "The pod garbage collector of kube-controller-manager removes pods of nodes that are gone, within a minute or two",
+            "The pod garbage collector of kube-controller-manager deletes pods of missing nodes within a minute or two",
         ))
         .next(Step::run(
-            "If it does not, remove the pod's object. Lost, if the machine still runs: its containers go on, unseen",
+            "If it does not, delete the Pod object. Risk if the machine still runs: its containers keep running without a Pod",
             format!(
                 "kubectl -n {} delete pod {} --grace-period=0 --force",
                 key.namespace().unwrap_or_default(),
@@ -72,10 +73,12 @@ fn gone(object: &Terminating, node: &str) -> Diagnosis {
 
 fn running(object: &Terminating, node: &str) -> Diagnosis {
     Diagnosis::new(Cause::Node, Verdict::Unknown)
-        .proven(format!("node {node} is ready, no finalizer keeps the pod"))
-        .missing("what its kubelet waits for: only its log and the pod's Events say")
+        .proven(format!(
+            "node {node} is ready, and the pod has no finalizer"
+        ))
+        .missing("what its kubelet waits for: only its log and the pod's Events show it")
         .next(Step::run(
-            "Events name volumes that cannot be unmounted and containers that do not stop",
+            "Check its Events for volumes that cannot be unmounted and containers that do not stop",
             object.object.kubectl("describe"),
         ))
 }

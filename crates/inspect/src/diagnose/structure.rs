@@ -1,10 +1,9 @@
-//! What follows from how objects hang together: namespaces, dependents, definitions, APIs.
+//! Causes that involve other objects: namespace content, dependents, custom resources, APIs that are down.
 
 use jiff::Timestamp;
 
-use super::Diagnosis;
 use super::foreign::own_controller;
-use super::why;
+use super::{Diagnosis, why};
 use crate::details::Condition;
 use crate::evidence::{NamespaceState, World};
 use crate::object::{ObjectRef, Terminating};
@@ -12,13 +11,13 @@ use crate::reader::{Look, one_line};
 use crate::report::{Cause, Step, Verdict};
 use crate::scan::{Population, Scope};
 
-/// Dependents, kinds or names that are told one by one.
-const TOLD: usize = 5;
+/// Maximum number of dependents, kinds or names that are listed.
+const NAMED: usize = 5;
 
 /// The finalizer in a namespace's spec.
 const KUBERNETES: &str = "kubernetes";
 
-/// APIs that do not answer, one group each: each keeps every namespace from going.
+/// APIs that do not answer, one group each: each one blocks the deletion of every namespace.
 pub(super) fn dead_apis(world: &World) -> Vec<Diagnosis> {
     world
         .dead_apis
@@ -37,13 +36,13 @@ pub(super) fn dead_apis(world: &World) -> Vec<Diagnosis> {
             found.about.clone_from(&api.name);
             if let Some((namespace, service)) = &api.service {
                 found = found.next(Step::run(
-                    "Bring the service behind it back",
+                    "Restore the service behind it",
                     format!("kubectl -n {namespace} get service,endpointslices,pods | grep {service}"),
                 ));
             }
             found.next(Step::run(
                 format!(
-                    "If {} is gone for good, remove its registration. Lost: access to its objects until it is registered again",
+                    "If {} was removed for good, delete its APIService. Lost: access to its objects until it is registered again",
                     api.group_version
                 ),
                 format!("kubectl delete apiservice {}", api.name),
@@ -92,8 +91,8 @@ fn condition<'a>(state: &'a NamespaceState, kind: &str) -> Option<&'a Condition>
         .find(|condition| condition.kind == kind)
 }
 
-/// Whether all that the condition complains of is that something is still there. So it says of every
-/// namespace whose pods take longer to go than was expected: nothing refuses anything then.
+/// Whether the condition only reports remaining objects. Every namespace whose pods take longer to terminate than
+/// expected has it; nothing rejects the deletion then.
 fn only_remains(message: &str) -> bool {
     let remains = message
         .matches("unexpected items still remain in namespace")
@@ -114,17 +113,17 @@ fn behind_a_dead_api(object: &Terminating, world: &World) -> Diagnosis {
         .collect();
     let mut found = Diagnosis::new(Cause::NamespaceContent, Verdict::ApiDown)
         .proven(format!(
-            "apiservice {} is not available, so that what it keeps in the namespace cannot be listed",
+            "apiservice {} is not available, so its objects in the namespace cannot be listed",
             names.join(", ")
         ))
         .next(Step::say(
-            "Bring that API back or remove its registration (see above): the namespace then goes on by itself",
+            "Restore that API or delete its APIService (see above): the deletion then continues by itself",
         ));
     found.detail = remaining(object, world);
     found
 }
 
-/// Something refused to let the content be deleted; the controller's own words.
+/// The deletion of the content was rejected; reports the namespace controller's own message.
 fn refused_content(condition: &Condition) -> Diagnosis {
     let message = one_line(&condition.message);
     let webhook = message.contains("failed calling webhook");
@@ -136,21 +135,21 @@ fn refused_content(condition: &Condition) -> Diagnosis {
     Diagnosis::new(Cause::NamespaceContent, verdict)
         .proven(format!("the namespace's conditions say: {message}"))
         .next(Step::say(if webhook {
-            "Bring the service behind that webhook back, or remove the webhook's configuration if it is gone for good"
+            "Restore the service behind that webhook, or delete the webhook's configuration if it was removed for good"
         } else {
-            "Remove what refuses the deletion; the namespace controller tries again by itself"
+            "Remove what rejects the deletion; the namespace controller retries by itself"
         }))
 }
 
-/// What is still inside.
+/// What the namespace still contains.
 fn content(object: &Terminating, world: &World, now: Timestamp) -> Diagnosis {
     let name = object.object.key.name();
     let lines = remaining(object, world);
     if !lines.is_empty() {
         let mut found = Diagnosis::new(Cause::NamespaceContent, Verdict::Waiting)
-            .proven("a namespace goes when nothing is left inside; these objects are there")
+            .proven("a namespace is deleted once it is empty; these objects remain")
             .next(Step::say(
-                "Nothing to do for the namespace itself: it goes once these are gone. Do not touch its own finalizer",
+                "Nothing to do for the namespace itself: it is deleted once these objects are. Do not remove its own finalizer",
             ));
         found.detail = lines;
         return found;
@@ -159,18 +158,18 @@ fn content(object: &Terminating, world: &World, now: Timestamp) -> Diagnosis {
     if !blind.is_empty() {
         return Diagnosis::new(Cause::NamespaceContent, Verdict::Unknown)
             .missing(format!(
-                "whether any of these are left in the namespace: {}",
+                "whether the namespace contains objects of these kinds: {}",
                 blind.join(", ")
             ))
             .next(Step::run(
-                "What its conditions say",
+                "Check its conditions",
                 format!("kubectl get namespace {name} -o yaml"),
             ));
     }
     let mut found = own_controller(
         object,
         KUBERNETES,
-        "nothing was found inside: its controller has only to take note",
+        "no objects remain in it: the namespace controller has to complete the deletion",
         world,
         now,
     );
@@ -187,20 +186,20 @@ fn unseen_kinds(world: &World) -> Vec<String> {
         .collect()
 }
 
-/// One line for each kind that is left, the ones that hang named by their place.
+/// One line for each kind with remaining objects.
 fn remaining(object: &Terminating, world: &World) -> Vec<String> {
     let name = object.object.key.name();
     let Some(kinds) = world.scan.population.get(name) else {
         return Vec::new();
     };
-    // Events keep no namespace: they are deleted with it, at the end.
+    // Events do not block the deletion of a namespace: they are deleted last.
     let mut lines: Vec<String> = kinds
         .iter()
         .filter(|(kind, _)| kind.as_str() != "events")
         .map(|(kind, population)| line(name, kind, population))
         .collect();
-    let more = lines.len().saturating_sub(TOLD);
-    lines.truncate(TOLD);
+    let more = lines.len().saturating_sub(NAMED);
+    lines.truncate(NAMED);
     if more > 0 {
         lines.push(format!("and objects of {more} more kinds"));
     }
@@ -210,9 +209,9 @@ fn remaining(object: &Terminating, world: &World) -> Vec<String> {
 fn line(namespace: &str, kind: &str, population: &Population) -> String {
     let names = population.samples.join(", ");
     match (population.count, population.samples.as_slice()) {
-        (1, [only]) => format!("{namespace}/{kind}/{only} is left"),
-        (n, samples) if n == samples.len() as u64 => format!("{n} {kind} are left: {names}"),
-        (n, _) => format!("{n} {kind} are left: {names}, ..."),
+        (1, [only]) => format!("{namespace}/{kind}/{only} remains"),
+        (n, samples) if n == samples.len() as u64 => format!("{n} {kind} remain: {names}"),
+        (n, _) => format!("{n} {kind} remain: {names}, ..."),
     }
 }
 
@@ -220,15 +219,15 @@ fn line(namespace: &str, kind: &str, population: &Population) -> String {
 pub(super) fn dependents(object: &Terminating, world: &World) -> Option<Diagnosis> {
     let dependents = world.scan.dependents.get(object.object.uid.as_str())?;
     let mut found = Diagnosis::new(Cause::Dependents, Verdict::Waiting)
-        .proven("it was deleted with propagation Foreground: it goes after the dependents that block it")
+        .proven("it was deleted with propagation policy Foreground: blocking dependents are deleted first")
         .next(Step::say(
-            "Nothing to do for the owner itself: it goes once its dependents are gone",
+            "Nothing to do for the owner itself: it is deleted once its dependents are",
         ));
-    for dependent in dependents.iter().take(TOLD) {
-        found = found.detail(said(dependent, world));
+    for dependent in dependents.iter().take(NAMED) {
+        found = found.detail(state_of(dependent, world));
     }
-    if dependents.len() > TOLD {
-        found = found.detail(format!("and {} more", dependents.len() - TOLD));
+    if dependents.len() > NAMED {
+        found = found.detail(format!("and {} more", dependents.len() - NAMED));
     }
     if let Some(first) = dependents.iter().find(|dependent| {
         world
@@ -237,21 +236,21 @@ pub(super) fn dependents(object: &Terminating, world: &World) -> Option<Diagnosi
             .is_none()
     }) {
         found = found.next(Step::run(
-            "One that is not even being deleted: the garbage collector has not got to it, or may not",
+            "Check this dependent, which is not being deleted: the garbage collector has not processed it, or lacks permission",
             first.kubectl("get"),
         ));
     }
     Some(found)
 }
 
-fn said(dependent: &ObjectRef, world: &World) -> String {
+fn state_of(dependent: &ObjectRef, world: &World) -> String {
     match world.scan.terminating_with(dependent.uid.as_str()) {
         Some(_) => format!("{dependent} is being deleted"),
         None => format!("{dependent} is not being deleted yet"),
     }
 }
 
-/// A definition: which of its instances are left.
+/// A CustomResourceDefinition: which of its custom resources remain.
 pub(super) fn instances(object: &Terminating, world: &World) -> Option<Diagnosis> {
     let name = object.object.key.name();
     let population: Vec<(&String, &Population)> = world
@@ -267,24 +266,24 @@ pub(super) fn instances(object: &Terminating, world: &World) -> Option<Diagnosis
     if total == 0 {
         return (world.scope != Scope::Cluster).then(|| {
             Diagnosis::new(Cause::Instances, Verdict::Unknown)
-                .missing("whether instances are left: only one namespace was looked at")
+                .missing("whether custom resources remain: only one namespace was checked")
         });
     }
     let mut found = Diagnosis::new(Cause::Instances, Verdict::Waiting)
-        .proven("a definition goes after the last instance of its kind; instances are left")
+        .proven("a CustomResourceDefinition is deleted after its last custom resource; some remain")
         .next(Step::say(
-            "Nothing to do for the definition itself: it goes once its instances are gone. Forcing it leaves them in etcd",
+            "Nothing to do for the CustomResourceDefinition itself: it is deleted once its custom resources are. Removing its finalizer by force leaves them in etcd",
         ));
-    let told = population.iter().flat_map(|(namespace, population)| {
+    let named = population.iter().flat_map(|(namespace, population)| {
         population
             .samples
             .iter()
             .map(move |sample| match namespace.as_str() {
-                "" => format!("{name}/{sample} is left"),
-                namespace => format!("{namespace}/{name}/{sample} is left"),
+                "" => format!("{name}/{sample} remains"),
+                namespace => format!("{namespace}/{name}/{sample} remains"),
             })
     });
-    found.detail.extend(told.take(TOLD));
+    found.detail.extend(named.take(NAMED));
     let more = total.saturating_sub(found.detail.len() as u64);
     if more > 0 {
         found = found.detail(format!("and {more} more"));
@@ -307,10 +306,10 @@ mod tests {
         false
     )]
     #[case::refused(
-        "Failed to delete all resource types, 1 remaining: no ropes today",
+        "Failed to delete all resource types, 1 remaining: the quota is exceeded",
         false
     )]
-    fn what_only_remains_is_told_from_what_is_refused(
+    fn remaining_objects_are_distinguished_from_rejections(
         #[case] message: &str,
         #[case] expected: bool,
     ) {

@@ -1,4 +1,4 @@
-//! Claims in use, bound volumes, attached volumes.
+//! PVCs in use, bound volumes, attached volumes.
 
 use belayer_core::object::Resource;
 
@@ -8,10 +8,10 @@ use crate::object::Terminating;
 use crate::reader::Look;
 use crate::report::{Cause, Step, Verdict};
 
-/// Pods that are told one by one.
-const TOLD: usize = 5;
+/// Maximum number of pods that are listed.
+const NAMED: usize = 5;
 
-/// A claim: the pods that use it. `None` when none does.
+/// The pods that use a PVC; `None` if no pod does.
 pub(super) fn claim_in_use(
     object: &Terminating,
     finalizer: &str,
@@ -30,24 +30,24 @@ pub(super) fn claim_in_use(
     let users: Vec<_> = pods.iter().filter(|pod| pod.uses(key.name())).collect();
     let first = users.first()?;
     let mut found = Diagnosis::new(Cause::ClaimInUse, Verdict::Waiting)
-        .proven("a claim goes after the last pod that is bound to a node and refers to it")
+        .proven("a PVC is deleted after the last pod that is bound to a node and refers to it")
         .next(Step::run(
-            "Find what runs the pod, and end that: the claim then goes by itself",
+            "Find what runs the pod and stop it: the PVC is then deleted by itself",
             describe(namespace, first),
         ));
-    for pod in users.iter().take(TOLD) {
+    for pod in users.iter().take(NAMED) {
         found = found.detail(format!(
             "{namespace}/pods/{} uses it: {} on {}",
             pod.name, pod.phase, pod.node
         ));
     }
-    if users.len() > TOLD {
-        found = found.detail(format!("and {} more pods", users.len() - TOLD));
+    if users.len() > NAMED {
+        found = found.detail(format!("and {} more pods", users.len() - NAMED));
     }
     Some(found)
 }
 
-/// How the first of the pods goes that use an object which Belayer holds; nothing where none does.
+/// How to stop the first pod that uses a PVC held by Belayer; `None` if no pod uses it.
 pub(super) fn end_the_user(object: &Terminating, world: &World) -> Option<Step> {
     let key = &object.object.key;
     if !object
@@ -62,7 +62,7 @@ pub(super) fn end_the_user(object: &Terminating, world: &World) -> Option<Step> 
     let mut pods = world.pods.get(namespace)?.found()?.iter();
     let user = pods.find(|pod| pod.uses(key.name()))?;
     Some(Step::run(
-        "Find what runs the pod that it waits for, and end that",
+        "Find what runs the pod that uses it, and stop it",
         describe(namespace, user),
     ))
 }
@@ -71,30 +71,30 @@ fn describe(namespace: &str, pod: &PodState) -> String {
     format!("kubectl -n {namespace} describe pod {}", pod.name)
 }
 
-/// A volume that a claim is bound to.
+/// A volume that a PVC is bound to.
 pub(super) fn volume_bound(object: &Terminating, world: &World) -> Option<Diagnosis> {
-    let look = world.volumes.get(object.object.key.name());
-    let Some(volume) = look.and_then(Look::found) else {
+    let volume = world.volumes.get(object.object.key.name());
+    let Some(volume) = volume.and_then(Look::found) else {
         return Some(
             Diagnosis::new(Cause::VolumeBound, Verdict::Unknown)
-                .missing(format!("whether a claim is bound to it: {}", why(look))),
+                .missing(format!("whether a PVC is bound to it: {}", why(volume))),
         );
     };
     let (namespace, claim) = volume.claim.as_ref().filter(|_| volume.phase == "Bound")?;
     Some(
         Diagnosis::new(Cause::VolumeBound, Verdict::Waiting)
-            .proven("a volume goes after the claim that is bound to it")
+            .proven("a volume is deleted after the PVC that is bound to it")
             .detail(format!(
                 "{namespace}/persistentvolumeclaims/{claim} is bound to it"
             ))
             .next(Step::run(
-                "Look whether the claim is still wanted; once it is deleted, the volume goes",
+                "Check whether the PVC is still needed; the volume is deleted once the PVC is",
                 format!("kubectl -n {namespace} get persistentvolumeclaim {claim}"),
             )),
     )
 }
 
-/// A volume, or its attachment, that is still on a node.
+/// A volume, or its attachment, that is still attached to a node.
 pub(super) fn volume_attached(
     object: &Terminating,
     finalizer: &str,
@@ -134,7 +134,7 @@ fn attached(attachment: &AttachmentState, world: &World) -> Diagnosis {
         Verdict::Waiting
     };
     let mut found = Diagnosis::new(Cause::VolumeAttached, verdict).proven(format!(
-        "volumeattachment {name} says that {volume} is attached to {node} by {attacher}"
+        "volumeattachment {name}: {volume} is attached to {node} by {attacher}"
     ));
     if gone {
         found = found.proven(format!("node {node} does not exist"));
@@ -148,11 +148,11 @@ fn attached(attachment: &AttachmentState, world: &World) -> Diagnosis {
     found.about.clone_from(name);
     found
         .next(Step::run(
-            "Pods that use the volume have to go first; these are on the node",
+            "Pods that use the volume must be deleted first; list the pods of the node",
             format!("kubectl get pods -A --field-selector spec.nodeName={node}"),
         ))
         .next(Step::run(
-            format!("Then {attacher} detaches it; its log says why it does not"),
+            format!("Then {attacher} detaches it; if it does not, check its log"),
             format!("kubectl describe volumeattachment {name}"),
         ))
 }

@@ -1,12 +1,12 @@
-//! Webhooks that must agree to a finalizer's removal and that nobody answers.
+//! Webhooks that intercept the removal of a finalizer and have no ready endpoint.
 
 use super::Diagnosis;
 use crate::evidence::{DeadWebhook, World};
 use crate::object::Terminating;
 use crate::report::{Cause, Step, Verdict};
 
-/// Taking a finalizer off is an update: a webhook with failurePolicy Fail refuses it when its
-/// service has no endpoint.
+/// The removal of a finalizer is an update: a webhook with failurePolicy Fail rejects it if its service has no
+/// endpoint.
 pub(super) fn in_the_way(object: &Terminating, world: &World) -> Vec<Diagnosis> {
     let kind = &object.object.kind.resource;
     world
@@ -36,24 +36,24 @@ fn diagnosis(webhook: &DeadWebhook) -> Diagnosis {
     };
     let mut found = Diagnosis::new(Cause::Webhook, verdict)
         .proven(format!(
-            "webhook {name} of {singular} {configuration} has failurePolicy Fail and has to agree to updates of this kind"
+            "webhook {name} of {singular} {configuration} has failurePolicy Fail and intercepts updates of this kind"
         ))
         .proven(format!(
-            "its service {namespace}/{service} has no ready endpoint: nobody can take a finalizer off"
+            "its service {namespace}/{service} has no ready endpoint: no finalizer can be removed"
         ));
     if *may_leave_out {
         found = found.missing(format!(
-            "whether {configuration} applies to these objects: it has selectors or conditions, which are not evaluated here"
+            "whether {configuration} applies to these objects: its selectors and conditions are not evaluated here"
         ));
     }
     found.about = format!("{configuration}/{name}");
     found
         .next(Step::run(
-            "Bring its service back",
+            "Restore its service",
             format!("kubectl -n {namespace} get service,endpointslices,pods | grep {service}"),
         ))
         .next(Step::run(
-            "If it is gone for good, remove its configuration. Lost: whatever it checked is not checked any more",
+            "If it was removed for good, delete its configuration. Lost: the checks that it made",
             format!("kubectl delete {singular} {configuration}"),
         ))
 }

@@ -1,4 +1,4 @@
-//! What single looks find: of each kind as much as a diagnosis reads.
+//! Results of live reads: the fields of each kind that a diagnosis needs.
 
 use belayer_core::object::Resource;
 
@@ -22,12 +22,12 @@ pub struct PodState {
     pub node: String,
     /// Its phase.
     pub phase: String,
-    /// Claims it refers to.
+    /// PVCs it refers to.
     pub claims: Vec<String>,
 }
 
 impl PodState {
-    /// Whether it uses this claim of its namespace: it is bound to a node and refers to it.
+    /// Whether it uses this PVC of its namespace: it is bound to a node and refers to it.
     pub fn uses(&self, claim: &str) -> bool {
         !self.node.is_empty() && self.claims.iter().any(|name| name == claim)
     }
@@ -43,7 +43,7 @@ pub struct NodeState {
 /// A volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeState {
-    /// `namespace/name` of the claim it is bound to.
+    /// Namespace and name of the PVC it is bound to.
     pub claim: Option<(String, String)>,
     /// `Bound`, `Released`, ...
     pub phase: String,
@@ -60,7 +60,7 @@ pub struct AttachmentState {
     pub node: String,
     /// The CSI driver.
     pub attacher: String,
-    /// Whether the driver says it is attached.
+    /// Whether the driver reports it as attached.
     pub attached: bool,
     /// Why it could not be detached.
     pub error: Option<String>,
@@ -79,7 +79,7 @@ pub struct DeadApiService {
     pub condition: Condition,
 }
 
-/// A webhook with `failurePolicy: Fail` behind which nobody is.
+/// A webhook with `failurePolicy: Fail` whose service has no ready endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadWebhook {
     /// `validatingwebhookconfigurations` or `mutatingwebhookconfigurations`.
@@ -88,16 +88,16 @@ pub struct DeadWebhook {
     pub configuration: String,
     /// The webhook in it.
     pub name: String,
-    /// `namespace/name` of the service.
+    /// Namespace and name of the service.
     pub service: (String, String),
     /// Groups, resources and operations; `*` is any.
     pub rules: Vec<(Vec<String>, Vec<String>, Vec<String>)>,
-    /// Whether selectors or conditions may leave objects out.
+    /// Whether selectors or conditions may exclude objects.
     pub may_leave_out: bool,
 }
 
 impl DeadWebhook {
-    /// Whether it has to agree to changes of objects of this kind, unless it leaves them out.
+    /// Whether it intercepts updates of objects of this kind, unless it excludes them.
     pub fn intercepts_updates_of(&self, kind: &Resource) -> bool {
         let any = |list: &[String], wanted: &str| {
             list.iter()

@@ -1,4 +1,4 @@
-//! Webhooks that must agree and that nobody answers.
+//! Webhooks with `failurePolicy: Fail` and no ready endpoint.
 
 use belayer_core::http::{JSON, Request};
 use belayer_core::object::Resource;
@@ -31,7 +31,7 @@ pub(super) async fn dead_webhooks(reader: &Reader) -> Look<Vec<DeadWebhook>> {
     Look::Found(dead)
 }
 
-/// Webhooks of a configuration that must agree and have a service in the cluster.
+/// Webhooks of a configuration with `failurePolicy: Fail` and a service in the cluster.
 fn candidates(
     resource: &'static str,
     configuration: WebhookConfiguration,
@@ -42,11 +42,11 @@ fn candidates(
         .unwrap_or_default()
         .into_iter()
         .filter_map(move |webhook| {
-            let must_agree = webhook.failure_policy.as_deref().unwrap_or("Fail") == "Fail";
+            let fails_closed = webhook.failure_policy.as_deref().unwrap_or("Fail") == "Fail";
             let ServiceRef {
                 namespace,
                 name: service,
-            } = webhook.client_config.service.filter(|_| must_agree)?;
+            } = webhook.client_config.service.filter(|_| fails_closed)?;
             let selects = [
                 &webhook.namespace_selector,
                 &webhook.object_selector,
@@ -79,7 +79,7 @@ fn is_empty(value: Option<&serde_json::Value>) -> bool {
     }
 }
 
-/// Only what was seen counts: an answer that cannot be had proves nothing.
+/// Whether the service has no ready endpoint; `false` if the read fails, which proves nothing.
 async fn has_no_endpoint(reader: &Reader, (namespace, service): &(String, String)) -> bool {
     #[derive(serde::Deserialize)]
     struct Slices {

@@ -1,5 +1,5 @@
-//! Who else writes what is ours: other setters of our finalizers, another Belayer, and
-//! kube-controller-manager's own controller of claims.
+//! Other writers of Belayer's finalizers: other field managers, another Belayer, and
+//! kube-controller-manager's own PVC controller.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,17 +13,17 @@ use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::object::Resource;
 use belayer_holds::names::{FIELD_MANAGER, KUBERNETES_PVC_PROTECTION};
 
-use super::beside;
 use super::in_tree::{self, CLAIM_CONTROLLER, InTree};
 use super::needs::Claims;
+use super::pvcs;
 use super::report::{About, Finding, Level};
 
-/// Objects of one kind that are looked at: enough to see who sets a finalizer, at a bounded cost.
+/// Maximum number of objects read per kind: enough to find the managers that set a finalizer, at a bounded cost.
 const SAMPLE: u32 = 500;
 
 #[derive(Deserialize)]
 struct List {
-    /// The API server writes `null` for an empty list of metadata. Without the field this is no list.
+    /// The API server writes `null` for an empty list of metadata. Without the field the answer is not a list.
     #[serde(deserialize_with = "Option::deserialize")]
     items: Option<Vec<Object>>,
 }
@@ -59,8 +59,8 @@ async fn sample(reader: &Reader, kind: &Resource) -> Result<Vec<Object>, Request
     Ok(list.items.unwrap_or_default())
 }
 
-/// Who sets `finalizer` besides Belayer, by server-side apply or by an update of the list after
-/// the creation. At creation it is whoever creates that is noted, on behalf of our own policy.
+/// Field managers other than Belayer that set `finalizer` by server-side apply. Updates do not count: if Belayer's
+/// admission policy adds the finalizer at creation, `managedFields` names the creator of the object.
 pub(crate) async fn others(reader: &Reader, kind: &Resource, finalizer: &str) -> Option<Finding> {
     let objects = match sample(reader, kind).await {
         Ok(objects) => objects,
@@ -69,7 +69,7 @@ pub(crate) async fn others(reader: &Reader, kind: &Resource, finalizer: &str) ->
             return Some(Finding::new(
                 Level::Unknown,
                 About::Finalizer,
-                format!("who else sets {finalizer}"),
+                format!("which other managers set {finalizer}"),
                 format!("{kind}: {}", explain(&error)),
             ));
         }
@@ -91,7 +91,7 @@ pub(crate) async fn others(reader: &Reader, kind: &Resource, finalizer: &str) ->
         Level::Note,
         About::Finalizer,
         format!("{finalizer} is also set by {}", who.join(", ")),
-        "a finalizer that two set is taken off by one while the other still counts on it",
+        "of two controllers that set the same finalizer, one removes it while the other still relies on it",
     ))
 }
 
@@ -111,17 +111,17 @@ fn setters_of<'a>(metadata: &'a Metadata, finalizer: &str) -> BTreeSet<&'a str> 
     setters.map(|managed| managed.manager.as_str()).collect()
 }
 
-/// Whether claims are protected by exactly those who should, at the moment `now`.
+/// Whether PVCs are protected by exactly the intended controllers at time `now`.
 pub(crate) async fn claims(reader: &Reader, mode: Claims, now: Timestamp) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let in_tree = in_tree::look(reader).await;
+    let in_tree = in_tree::read_flag(reader).await;
     match (&in_tree, mode) {
         (InTree::On(pod), Claims::Replacing) => findings.push(
             Finding::new(
                 Level::Missing,
                 About::Finalizer,
                 format!("{CLAIM_CONTROLLER} still runs in {pod}"),
-                format!("it takes {KUBERNETES_PVC_PROTECTION} off as well: claims go on its word, not on Belayer's"),
+                format!("it removes {KUBERNETES_PVC_PROTECTION} as well: it decides about the deletion of PVCs, not Belayer"),
             )
             .fix(format!("switch it off: --controllers=*,-{CLAIM_CONTROLLER}")),
         ),
@@ -146,7 +146,7 @@ pub(crate) async fn claims(reader: &Reader, mode: Claims, now: Timestamp) -> Vec
             )
             .fix(format!("switch it on again, or set pvcProtection.finalizer: {KUBERNETES_PVC_PROTECTION}")),
         ),
-        (InTree::Unseen(why), Claims::Replacing) => findings.push(Finding::new(
+        (InTree::Unknown(why), Claims::Replacing) => findings.push(Finding::new(
             Level::Unknown,
             About::Finalizer,
             format!("whether {CLAIM_CONTROLLER} is switched off"),
@@ -155,10 +155,10 @@ pub(crate) async fn claims(reader: &Reader, mode: Claims, now: Timestamp) -> Vec
         _ => {}
     }
     if mode != Claims::Replacing {
-        let told = matches!(in_tree, InTree::Off(_));
-        let seen = beside::look(reader, now, mode).await.into_iter();
-        // Claims that hang for want of it prove what its flag has said already.
-        findings.extend(seen.filter(|finding| !told || finding.level == Level::Note));
+        let is_reported = matches!(in_tree, InTree::Off(_));
+        let seen = pvcs::check(reader, now, mode).await.into_iter();
+        // Stuck PVCs only prove what the flag has shown already.
+        findings.extend(seen.filter(|finding| !is_reported || finding.level == Level::Note));
     }
     findings
 }
@@ -191,10 +191,10 @@ pub(crate) async fn installations(reader: &Reader, own: &str) -> Vec<Finding> {
             Finding::new(
                 Level::Missing,
                 About::Installation,
-                format!("deployment {}/{} is a Belayer as well", text("namespace"), text("name")),
-                "two that do not know of each other add and release the same holds by two configurations",
+                format!("deployment {}/{} is another Belayer", text("namespace"), text("name")),
+                "two independent installations add and release the same holds with different configurations",
             )
-            .fix("keep one of them; --own-namespace tells this command which is yours")
+            .fix("remove one of them; --own-namespace selects the installation that this command checks")
         })
         .collect()
 }
@@ -210,14 +210,17 @@ mod tests {
     #[case::empty_written_as_null(json!({"items": null}), Some(0))]
     #[case::one(json!({"items": [{"metadata": {}}]}), Some(1))]
     #[case::no_list(json!({"kind": "Status"}), None)]
-    fn an_empty_list_is_no_missing_one(#[case] answer: Value, #[case] expected: Option<usize>) {
+    fn an_empty_list_differs_from_a_missing_one(
+        #[case] answer: Value,
+        #[case] expected: Option<usize>,
+    ) {
         let list = serde_json::from_value::<List>(answer).ok();
         let objects = list.map(|list| list.items.unwrap_or_default().len());
         assert_eq!(objects, expected);
     }
 
     #[test]
-    fn only_who_sets_it_on_purpose_counts() {
+    fn only_managers_that_apply_it_count() {
         let fields = json!({"f:metadata": {"f:finalizers": {"v:\"belayer.dev/pod-status\"": {}}}});
         let managed = |manager: &str, operation: &str| json!({"manager": manager, "operation": operation, "fieldsV1": fields});
         let metadata: Metadata = serde_json::from_value(json!({

@@ -1,4 +1,4 @@
-//! Whether a kind is served, at the version it is read at.
+//! Whether a kind is served in the version that Belayer reads.
 
 use serde::Deserialize;
 
@@ -20,11 +20,11 @@ struct Served {
     name: String,
 }
 
-/// A finding, unless it is served.
-pub(crate) async fn look(reader: &Reader, kind: &Kind) -> Option<Finding> {
+/// A finding, unless the kind is served.
+pub(crate) async fn check(reader: &Reader, kind: &Kind) -> Option<Finding> {
     let resource = &kind.resource;
     let path = path::of_version(&resource.group, &resource.version);
-    let what = format!("{resource} at {}", resource.version);
+    let what = format!("{resource} in version {}", resource.version);
     let served = match reader.json::<Resources>(&Request::get(path)).await {
         Ok(version) => version
             .resources

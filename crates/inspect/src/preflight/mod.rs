@@ -1,27 +1,27 @@
-//! What Belayer needs of a cluster, and what of it is missing: the work behind `belayer check`.
+//! What Belayer requires of a cluster, and what is missing: the checks of `belayer check`.
 //!
-//! - Rights: every verb on every resource that a component needs, asked of the API server one by one
-//!   (SelfSubjectAccessReview, or SubjectAccessReview for another user). No role is read and
-//!   interpreted: aggregation, groups and other authorizers count as well.
-//! - Kinds: served, at the version they are read at.
-//! - Admission policies: present, bound, switched by the gate ConfigMap, and about what the
+//! - Permissions: every verb on every resource that a component needs, each checked by an access review
+//!   (SelfSubjectAccessReview, or SubjectAccessReview for another user). Roles are not interpreted, so
+//!   aggregation, groups and other authorizers are taken into account.
+//! - Kinds: served in the version that Belayer reads.
+//! - Admission policies: present, bound, switched by the gate ConfigMap, and matching what the
 //!   configuration selects.
-//! - Other owners: who else sets our finalizers, another Belayer, and kube-controller-manager's own
-//!   controller of PVCs: by its flag, and by deleted, unused PVCs whose finalizer it has not removed
-//!   within a minute.
+//! - Other owners: other field managers that set Belayer's finalizers, another Belayer, and
+//!   kube-controller-manager's own PVC controller (its flag, and deleted, unused PVCs whose finalizer it has not
+//!   removed within a minute).
 //!
-//! What is needed is data ([`Part`]), filled in by the binary from the components' own lists and the
-//! configuration. It changes nothing: reviews are creates that store nothing.
+//! The requirements are data ([`Part`]) that the binary builds from the components' own lists and the
+//! configuration. Nothing is changed: access reviews are creates that store nothing.
 //!
 //! ```
 //! use belayer_holds::rights::Right;
 //! use belayer_inspect::preflight::{Level, Report, Subject};
 //!
-//! // What a component needs is a list of rights, each with what does not work without it.
+//! // A component requires a list of permissions, each with the consequence if it is missing.
 //! let right = Right::new("", "pods", "patch", "finalizers are neither added nor removed");
 //! assert_eq!(right.to_string(), "patch pods");
 //!
-//! // Belayer's own account, with the groups that the API server gives it.
+//! // Belayer's own ServiceAccount, with the groups that the API server adds.
 //! let account = Subject::service_account("belayer-system", "belayer");
 //! assert_eq!(account.to_string(), "system:serviceaccount:belayer-system:belayer");
 //!
@@ -31,13 +31,13 @@
 //! # let _ = may_be_installed;
 //! ```
 
-mod beside;
 mod finalizers;
 mod in_tree;
 mod kinds;
 mod needs;
 mod node_agent;
 mod policies;
+mod pvcs;
 mod report;
 mod rights;
 mod text;
@@ -53,30 +53,29 @@ pub use report::{API_VERSION, About, Finding, Level, PartReport, Report};
 pub use rights::{Authorizer, Ruling, Subject};
 pub use text::text;
 
-/// Reviews and looks that run at once.
+/// Concurrent access reviews.
 const PARALLEL: usize = 8;
 
-/// What is checked.
+/// What to check.
 #[derive(Debug, Clone)]
 pub struct Query {
     /// Belayer's own namespace.
     pub own_namespace: String,
-    /// Whose rights.
+    /// The user whose permissions are checked.
     pub subject: Subject,
-    /// What each part needs.
+    /// The requirements of each part.
     pub parts: Vec<Part>,
     /// Version of this command.
     pub client: &'static str,
-    /// The present: what was deleted a moment ago is no sign of anything.
+    /// The current time: a recent deletion proves nothing.
     pub now: Timestamp,
 }
 
-/// Looks at everything the parts need. Nothing is changed: rights are asked for by reviews, which
-/// the API server answers and forgets.
+/// Checks all requirements of the parts. Nothing is changed: access reviews are not stored.
 ///
 /// # Errors
 ///
-/// As [`Reader::server_version`]. What cannot be found out is part of the report.
+/// As [`Reader::server_version`]. What cannot be determined is part of the report.
 pub async fn check(
     reader: &Reader,
     authorizer: &dyn Authorizer,
@@ -93,10 +92,10 @@ pub async fn check(
         let mut findings: Vec<Finding> = granted.into_iter().flatten().collect();
         let refused = findings.len();
         for kind in &part.kinds {
-            findings.extend(kinds::look(reader, kind).await);
+            findings.extend(kinds::check(reader, kind).await);
         }
         for policy in &part.policies {
-            findings.extend(policies::look(reader, policy, &query.own_namespace).await);
+            findings.extend(policies::check(reader, policy, &query.own_namespace).await);
         }
         if let Some(claims) = part.claims {
             findings.extend(finalizers::claims(reader, claims, query.now).await);
@@ -120,7 +119,7 @@ pub async fn check(
         first
             .findings
             .extend(finalizers::installations(reader, &query.own_namespace).await);
-        let agent = node_agent::look(reader, server.as_deref()).await;
+        let agent = node_agent::check(reader, server.as_deref()).await;
         first.findings.extend(agent);
         first.findings.sort_by_key(|finding| finding.level);
     }

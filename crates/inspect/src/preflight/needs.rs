@@ -1,4 +1,4 @@
-//! What is needed, as data: the binary fills it in from the configuration.
+//! Requirements as data: the binary builds them from the configuration.
 
 use belayer_core::object::Resource;
 use belayer_holds::rights::Right;
@@ -9,24 +9,24 @@ use belayer_holds::selection::Namespaces;
 pub struct Part {
     /// Its name, such as `pod-finalizer` or `pod-finalizer capture`.
     pub name: String,
-    /// The roles of the manifests that grant its rights, for people to apply.
+    /// The roles of the manifests that grant its permissions.
     pub granted_by: &'static str,
-    /// What it has to be allowed.
+    /// Its permissions.
     pub rights: Vec<Right>,
-    /// What the server has to serve.
+    /// Kinds that the server has to serve.
     pub kinds: Vec<Kind>,
     /// Policies that add its hold at creation.
     pub policies: Vec<Policy>,
-    /// Its finalizers, and the kinds they are on: nobody else should set them.
+    /// Its finalizers and their kinds: no other controller should set them.
     pub holds: Vec<(Resource, String)>,
-    /// How claims are held, where this part holds claims.
+    /// How PVCs are protected, if this part protects PVCs.
     pub claims: Option<Claims>,
-    /// What in its configuration may not have the effect that an admin expects, in words.
+    /// Warnings about its configuration.
     pub advice: Vec<String>,
 }
 
 impl Part {
-    /// A part that needs these permissions and nothing else.
+    /// A part that requires these permissions only.
     pub fn new(name: impl Into<String>, granted_by: &'static str, rights: Vec<Right>) -> Self {
         Self {
             name: name.into(),
@@ -44,22 +44,22 @@ impl Part {
 /// A kind that a part needs.
 #[derive(Debug, Clone)]
 pub struct Kind {
-    /// Which, at the version it is read at.
+    /// The kind, in the version that Belayer reads.
     pub resource: Resource,
-    /// What does not work while it is not served, as the end of a sentence.
+    /// What does not work while it is not served.
     pub without: &'static str,
-    /// How it gets there, as a command or a hint; empty where it is part of Kubernetes.
+    /// How to install it, as a command or a hint; empty if it is part of Kubernetes.
     pub fix: &'static str,
-    /// Whether the part waits for it quietly, as for a system that may not be installed.
+    /// Whether its absence is only a note, as for a system that may not be installed.
     pub optional: bool,
 }
 
 impl Kind {
-    /// A kind that may not be installed, of a system that is not Belayer's.
+    /// A kind of another system, which may not be installed.
     pub fn optional(resource: Resource) -> Self {
         Self {
             resource,
-            without: "the component waits for it and starts when it appears; the others work",
+            without: "the component starts once it is served; the other components work",
             fix: "",
             optional: true,
         }
@@ -75,22 +75,22 @@ pub struct Policy {
     pub resource: Resource,
     /// The finalizer that it has to add.
     pub finalizer: String,
-    /// Label names that the configuration selects by, and that it has to mention.
+    /// Label names that the configuration selects by; the policy must refer to them.
     pub labels: Vec<String>,
-    /// Where each rule of the configuration selects: elsewhere it must not add a hold. Everywhere if
-    /// there is no rule.
+    /// The namespaces that each rule of the configuration selects; the policy must not add a hold in others. Empty
+    /// for all namespaces.
     pub namespaces: Vec<Namespaces>,
     /// The key of the gate ConfigMap that switches it on.
     pub switch: &'static str,
 }
 
-/// How claims are held.
+/// How PVCs are protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claims {
-    /// Not at all: kube-controller-manager's controller protects them, and Belayer only reports.
+    /// By kube-controller-manager's controller only; Belayer only reports.
     Advised,
-    /// Beside kube-controller-manager's controller, by a name of our own.
+    /// By Belayer alongside kube-controller-manager's controller, with Belayer's own finalizer.
     Beside,
-    /// In its place, by its name.
+    /// By Belayer in place of that controller, with its finalizer.
     Replacing,
 }

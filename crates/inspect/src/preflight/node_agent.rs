@@ -1,5 +1,5 @@
-//! The node agent, if it is installed: its policy identifies an agent by the node in its token, which API
-//! servers before Kubernetes 1.32 do not put there (row T1).
+//! The node agent, if it is installed: its policy identifies an agent by the node in its token. API servers before
+//! Kubernetes 1.32 do not add the node to tokens (rule T1).
 
 use serde_json::Value;
 
@@ -8,11 +8,11 @@ use belayer_core::http::Request;
 
 use super::report::{About, Finding, Level};
 
-/// The first version whose tokens name their node.
+/// The first version with the node in tokens.
 const FIRST: (u32, u32) = (1, 32);
 
-/// What is wrong with the agent on a server of this version.
-pub(crate) async fn look(reader: &Reader, server: Option<&str>) -> Option<Finding> {
+/// A finding if the agent does not work with a server of this version.
+pub(crate) async fn check(reader: &Reader, server: Option<&str>) -> Option<Finding> {
     if server.and_then(version).is_some_and(|it| it >= FIRST) {
         return None;
     }
@@ -41,7 +41,7 @@ pub(crate) async fn look(reader: &Reader, server: Option<&str>) -> Option<Findin
                 text("namespace"),
                 text("name")
             ),
-            "before Kubernetes 1.32 a token does not name its node: the agent's policy refuses all its writes, and \
+            "before Kubernetes 1.32 a token does not contain its node: the agent's policy rejects all its writes, and \
              without that policy the agent of any node could write records of every node",
         )
         .fix("remove it (kubectl delete -k deploy/manifests/node-agent), or upgrade to Kubernetes 1.32"),

@@ -1,4 +1,4 @@
-//! Admission policies: there, bound, switched by the gate, and about what the configuration says.
+//! Admission policies: present, bound, switched by the gate, and consistent with the configuration.
 
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -14,11 +14,10 @@ use super::report::{About, Finding, Level};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-const ON_SIGHT: &str =
-    "holds are added when an object is first seen: one that vanishes within that moment is missed";
+const NO_POLICY: &str = "a hold is added only after the creation of an object: an object that is deleted before that is missed";
 
-/// What is not as it should be about one policy.
-pub(crate) async fn look(reader: &Reader, policy: &Policy, own: &str) -> Vec<Finding> {
+/// All findings about one policy.
+pub(crate) async fn check(reader: &Reader, policy: &Policy, own: &str) -> Vec<Finding> {
     let name = policy.name;
     let note = |what: String, consequence: &str| {
         Finding::new(Level::Note, About::Policy, what, consequence)
@@ -30,30 +29,30 @@ pub(crate) async fn look(reader: &Reader, policy: &Policy, own: &str) -> Vec<Fin
         "mutatingadmissionpolicybindings",
     );
     let found = match get(reader, &policies, name).await {
-        Got::There(found) => found,
+        Got::Found(found) => found,
         Got::Absent => {
             return vec![
-                note(format!("policy {name} is not there"), ON_SIGHT)
+                note(format!("policy {name} does not exist"), NO_POLICY)
                     .fix("apply it from the manifests"),
             ];
         }
         Got::NotServed => {
             return vec![note(
                 format!(
-                    "policy {name}: this server has no MutatingAdmissionPolicy (Kubernetes 1.36 has)"
+                    "policy {name}: this server has no MutatingAdmissionPolicy (requires Kubernetes 1.36)"
                 ),
-                ON_SIGHT,
+                NO_POLICY,
             )];
         }
         Got::Unknown(why) => return vec![unknown(format!("policy {name}"), why)],
     };
     let mut findings = drift(policy, &found);
     match get(reader, &bindings, name).await {
-        Got::There(binding) => findings.extend(binding_findings(policy, &binding, own)),
+        Got::Found(binding) => findings.extend(binding_findings(policy, &binding, own)),
         Got::Absent | Got::NotServed => findings.push(
             note(
-                format!("policy {name} has no binding of its name"),
-                ON_SIGHT,
+                format!("policy {name} has no binding of the same name"),
+                NO_POLICY,
             )
             .fix("apply it from the manifests"),
         ),
@@ -68,7 +67,7 @@ fn unknown(what: String, why: String) -> Finding {
 }
 
 enum Got {
-    There(Value),
+    Found(Value),
     Absent,
     NotServed,
     Unknown(String),
@@ -78,25 +77,25 @@ async fn get(reader: &Reader, kind: &Resource, name: &str) -> Got {
     let key = ObjectKey::cluster(name);
     let request = Request::get(kind.object_path(&key));
     match reader.json::<Value>(&request).await {
-        Ok(found) => Got::There(found),
+        Ok(found) => Got::Found(found),
         Err(error) if error.class() == ErrorClass::NotServed => Got::NotServed,
         Err(error) if error.is_gone(kind, &key) => Got::Absent,
         Err(error) => Got::Unknown(explain(&error)),
     }
 }
 
-/// What differs from the configuration that this command was given.
+/// Differences from the configuration of this command.
 fn drift(policy: &Policy, found: &Value) -> Vec<Finding> {
     let name = policy.name;
     let missing = |what: String, consequence: &str| {
         Finding::new(Level::Missing, About::Policy, what, consequence)
-            .fix("apply it from the manifests again, or bring its selector and the configuration together")
+            .fix("apply it from the manifests again, or make its selector match the configuration")
     };
     let mut findings = Vec::new();
     if found["spec"]["failurePolicy"] != "Ignore" {
         findings.push(missing(
             format!("policy {name}: failurePolicy is not Ignore"),
-            "a fault of the policy refuses objects that have nothing to do with Belayer",
+            "an error in the policy rejects objects that have nothing to do with Belayer",
         ));
     }
     let resources = found["spec"]["matchConstraints"]["resourceRules"].to_string();
@@ -106,14 +105,14 @@ fn drift(policy: &Policy, found: &Value) -> Vec<Finding> {
                 "policy {name} does not match the creation of {}",
                 policy.resource
             ),
-            ON_SIGHT,
+            NO_POLICY,
         ));
     }
     let mutations = found["spec"]["mutations"].to_string();
     if !mutations.contains(&policy.finalizer) {
         findings.push(missing(
             format!("policy {name} does not add {}", policy.finalizer),
-            ON_SIGHT,
+            NO_POLICY,
         ));
     }
     let text = found["spec"].to_string();
@@ -121,20 +120,20 @@ fn drift(policy: &Policy, found: &Value) -> Vec<Finding> {
     for label in policy.labels.iter().filter(named) {
         findings.push(missing(
             format!(
-                "policy {name} does not ask for label {label}, by which the configuration selects"
+                "policy {name} does not refer to label {label}, by which the configuration selects"
             ),
-            "it holds other objects at their creation than Belayer selects",
+            "it adds holds to objects that the configuration does not select",
         ));
     }
     let conditions = found["spec"]["matchConditions"].to_string();
-    let obeys = conditions.contains(names::GATE_CLOSED_PREFIX);
-    if policy.finalizer == names::POD_STATUS_HOLD && !obeys {
+    let reads_gate = conditions.contains(names::GATE_CLOSED_PREFIX);
+    if policy.finalizer == names::POD_STATUS_HOLD && !reads_gate {
         findings.push(
             Finding::new(
                 Level::Note,
                 About::Policy,
                 format!("policy {name} ignores closed namespaces"),
-                "it adds holds at creation even in a namespace in which too many held pods are being deleted",
+                "it adds holds even in a namespace with too many held pods that are being deleted",
             )
             .fix("apply it from the manifests again"),
         );
@@ -144,14 +143,14 @@ fn drift(policy: &Policy, found: &Value) -> Vec<Finding> {
             format!(
                 "policy {name} adds holds in {namespace}, where the configuration selects nothing"
             ),
-            "what is created there is held, and kept when many are held that nothing selects; bring its \
-             namespaceSelector and `namespaces` of the configuration together",
+            "objects created there are held, and not released if too many are unselected; make its namespaceSelector \
+             match `namespaces` of the configuration",
         ));
     }
     findings
 }
 
-/// Whether a label stands in a policy: as a key of a selector, or in quotes in an expression.
+/// Whether a policy refers to a label: as a key of a selector, or in quotes in an expression.
 fn names(policy: &str, label: &str) -> bool {
     let around = |at: usize| {
         let before = policy[..at].chars().next_back();
@@ -169,7 +168,7 @@ fn elsewhere(policy: &Policy, constraints: &Value) -> Option<String> {
         Value::Null => Some(SelectorConfig::default()),
         written => SelectorConfig::deserialize(written).ok(),
     };
-    // What cannot be read here is for the API server to judge.
+    // An invalid selector is rejected by the API server.
     let selector = config::selector(&Path::root("namespaceSelector"), config?).ok()?;
     let matches = |namespace: &str| {
         let labels = [("kubernetes.io/metadata.name", namespace)];
@@ -203,7 +202,7 @@ fn binding_findings(policy: &Policy, binding: &Value, own: &str) -> Vec<Finding>
     };
     let spec = &binding["spec"];
     if spec["policyName"] != name {
-        wrong(format!("binding {name} binds another policy"), ON_SIGHT);
+        wrong(format!("binding {name} binds another policy"), NO_POLICY);
     }
     let parameter = &spec["paramRef"];
     if parameter["name"] != names::GATE_CONFIG_MAP || parameter["namespace"] != own {
@@ -212,13 +211,13 @@ fn binding_findings(policy: &Policy, binding: &Value, own: &str) -> Vec<Finding>
                 "binding {name}: its parameter is not {own}/{}",
                 names::GATE_CONFIG_MAP
             ),
-            "the policy is switched by something else: it may go on adding holds while Belayer drains",
+            "the gate ConfigMap does not switch the policy: it may add holds while Belayer drains",
         );
     }
     if parameter["parameterNotFoundAction"] != "Allow" {
         wrong(
             format!("binding {name}: parameterNotFoundAction is not Allow"),
-            "without the ConfigMap every such object is refused",
+            "without the ConfigMap the creation of every such object is rejected",
         );
     }
     findings
@@ -237,21 +236,21 @@ async fn gate(reader: &Reader, policy: &Policy, own: &str) -> Option<Finding> {
         Look::Found(map) if map["data"]["mode"] == "draining" => Some(Finding::new(
             Level::Note,
             About::Policy,
-            format!("{place} says draining"),
-            "no hold is added, at creation or later, until it says normal again",
+            format!("{place}: mode is draining"),
+            "no hold is added, at creation or later, until it is normal again",
         )),
         Look::Found(_) => Some(Finding::new(
             Level::Note,
             About::Policy,
             format!("{place}: {} is not \"on\"", policy.switch),
-            format!("policy {} is switched off: {ON_SIGHT}", policy.name),
+            format!("policy {} is switched off: {NO_POLICY}", policy.name),
         )),
         Look::Absent => Some(
             Finding::new(
                 Level::Note,
                 About::Policy,
-                format!("{place} is not there"),
-                format!("policy {} is switched off: {ON_SIGHT}", policy.name),
+                format!("{place} does not exist"),
+                format!("policy {} is switched off: {NO_POLICY}", policy.name),
             )
             .fix("apply it from the manifests"),
         ),
@@ -296,7 +295,7 @@ mod tests {
     #[case::not_there(vec![rule(&[], &["dev"])], json!(null), Some("in namespace dev"))]
     #[case::it_leaves_it_out(vec![rule(&[], &["dev"])], json!([{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["dev"]}]), None)]
     #[case::by_another_label(vec![rule(&["ci"], &[])], json!([{"key": "team", "operator": "In", "values": ["ci"]}]), None)]
-    fn a_policy_that_reaches_further_than_the_configuration_is_named(
+    fn a_policy_that_matches_more_than_the_configuration_is_reported(
         #[case] namespaces: Vec<Namespaces>,
         #[case] selector: Value,
         #[case] says: Option<&str>,
@@ -317,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_is_not_found_in_a_longer_word() {
+    fn a_label_is_not_found_in_a_longer_name() {
         let (found, _) = manifest();
         let policy = Policy {
             labels: vec!["workflow".to_owned(), "app".to_owned()],
@@ -334,18 +333,18 @@ mod tests {
     }
 
     #[test]
-    fn the_manifest_itself_is_as_it_should_be() {
+    fn the_manifest_itself_has_no_findings() {
         let (found, binding) = manifest();
         assert_eq!(drift(&policy(), &found), []);
         assert_eq!(binding_findings(&policy(), &binding, "belayer-system"), []);
     }
 
     #[rstest]
-    #[case::refuses_on_faults("/spec/failurePolicy", json!("Fail"), "failurePolicy is not Ignore")]
+    #[case::fails_closed("/spec/failurePolicy", json!("Fail"), "failurePolicy is not Ignore")]
     #[case::another_kind("/spec/matchConstraints/resourceRules/0/resources", json!(["jobs"]), "does not match the creation of pods")]
-    #[case::another_label("/spec/matchConstraints/objectSelector", json!({}), "does not ask for label workflows.argoproj.io/workflow")]
+    #[case::another_label("/spec/matchConstraints/objectSelector", json!({}), "does not refer to label workflows.argoproj.io/workflow")]
     #[case::another_hold("/spec/mutations", json!([]), "does not add belayer.dev/pod-status")]
-    fn drift_is_named(#[case] path: &str, #[case] value: Value, #[case] says: &str) {
+    fn drift_is_reported(#[case] path: &str, #[case] value: Value, #[case] says: &str) {
         let (mut found, _) = manifest();
         *found.pointer_mut(path).unwrap() = value;
         let findings = drift(&policy(), &found);
@@ -362,8 +361,8 @@ mod tests {
         "its parameter is not belayer-system/belayer-gate"
     )]
     #[case::another_place("/spec/paramRef/namespace", "its parameter is not")]
-    #[case::refuses_without_it("/spec/paramRef/parameterNotFoundAction", "is not Allow")]
-    fn a_wrong_binding_is_named(#[case] path: &str, #[case] says: &str) {
+    #[case::fails_closed_without_it("/spec/paramRef/parameterNotFoundAction", "is not Allow")]
+    fn a_wrong_binding_is_reported(#[case] path: &str, #[case] says: &str) {
         let (_, mut binding) = manifest();
         *binding.pointer_mut(path).unwrap() = json!("x");
         let findings = binding_findings(&policy(), &binding, "belayer-system");

@@ -1,10 +1,10 @@
-//! What was found: the documented form of `belayer check -o json` and `-o yaml`.
+//! The output of `belayer check`: the documented form of `-o json` and `-o yaml`.
 
 use serde::Serialize;
 
 pub use crate::report::API_VERSION;
 
-/// What of a cluster fits Belayer, and what does not.
+/// Which requirements of Belayer a cluster meets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
@@ -12,14 +12,14 @@ pub struct Report {
     pub api_version: &'static str,
     /// `CheckReport`.
     pub kind: &'static str,
-    /// Version of the API server; nothing if it does not say.
+    /// Version of the API server; absent if it may not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// Version of this command.
     pub client: &'static str,
-    /// Whose rights were checked.
+    /// The user whose permissions were checked.
     pub subject: String,
-    /// One per component, or optional half of one.
+    /// One per component or optional feature of one.
     pub parts: Vec<PartReport>,
 }
 
@@ -29,27 +29,27 @@ pub struct Report {
 pub struct PartReport {
     /// Its name.
     pub name: String,
-    /// How many rights it needs.
+    /// Number of permissions it requires.
     pub rights_needed: usize,
-    /// How many of them it certainly has.
+    /// Number of those that are granted.
     pub rights_granted: usize,
-    /// What is not as it should be, the worst first.
+    /// Problems, the most severe first.
     pub findings: Vec<Finding>,
 }
 
-/// How bad it is.
+/// Severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
-    /// Something does not work.
+    /// A requirement is not met.
     Missing,
-    /// It could not be found out.
+    /// It could not be determined.
     Unknown,
-    /// Works, and may be meant so.
+    /// Belayer works, and this may be intended.
     Note,
 }
 
-/// What it is about.
+/// Subject of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum About {
@@ -59,7 +59,7 @@ pub enum About {
     Kind,
     /// An admission policy.
     Policy,
-    /// Who else writes our finalizer.
+    /// Another writer of Belayer's finalizer.
     Finalizer,
     /// Another Belayer.
     Installation,
@@ -67,19 +67,19 @@ pub enum About {
     Configuration,
 }
 
-/// One thing that is not as it should be.
+/// One problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// How bad it is.
+    /// Severity.
     pub level: Level,
-    /// What it is about.
+    /// Subject of a finding.
     pub about: About,
-    /// What exactly: `patch pods`, `mutatingadmissionpolicy belayer-pod-hold`.
+    /// The requirement, such as `patch pods`, `mutatingadmissionpolicy belayer-pod-hold`.
     pub what: String,
-    /// What follows from it.
+    /// The consequence.
     pub consequence: String,
-    /// What to do about it.
+    /// How to fix it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Whether a right is granted: the API server is asked, never a role read and interpreted.
+//! Whether a permission is granted, by access reviews; roles are never interpreted.
 
 use std::fmt;
 
@@ -14,12 +14,12 @@ use belayer_holds::rights::{Place, Right};
 use super::report::{About, Finding, Level};
 use super::{Part, Query};
 
-/// Whose rights are asked for.
+/// The user whose permissions are checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
-    /// Those of the kubeconfig.
+    /// The user of the kubeconfig.
     Own,
-    /// Those of another user.
+    /// Another user.
     User {
         /// Its name.
         name: String,
@@ -29,7 +29,7 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// A ServiceAccount, with the groups that the API server gives each of them.
+    /// A ServiceAccount, with the groups that the API server adds.
     pub fn service_account(namespace: &str, name: &str) -> Self {
         Self::User {
             name: format!("system:serviceaccount:{namespace}:{name}"),
@@ -51,20 +51,20 @@ impl fmt::Display for Subject {
     }
 }
 
-/// What came back for one right.
+/// The result for one permission.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ruling {
-    /// It is granted.
+    /// Granted.
     Granted,
-    /// It is not.
+    /// Not granted.
     Refused,
-    /// The question was not answered; why, in words.
+    /// The review failed, with this message.
     Unknown(String),
 }
 
-/// Who knows what is allowed: the API server in production, a list of rules in tests.
+/// Checks permissions: the API server in production, a list of rules in tests.
 pub trait Authorizer: Send + Sync {
-    /// Whether `subject` has `right`, where Belayer's own namespace is `own`.
+    /// Whether `subject` has the permission `right`; `own` is Belayer's own namespace.
     fn ask<'a>(
         &'a self,
         right: &'a Right,
@@ -73,7 +73,7 @@ pub trait Authorizer: Send + Sync {
     ) -> BoxFuture<'a, Ruling>;
 }
 
-/// Asks by SelfSubjectAccessReview and SubjectAccessReview: creates that store nothing.
+/// Sends SelfSubjectAccessReviews and SubjectAccessReviews: creates that store nothing.
 impl Authorizer for Executor {
     fn ask<'a>(
         &'a self,
@@ -86,12 +86,12 @@ impl Authorizer for Executor {
             let request = Request::post(path, body.to_string());
             let answer = match self.write(&request, Class::Evidence).await {
                 Ok(Sent::Applied(answer)) => answer,
-                Ok(Sent::DryRun) => return Ruling::Unknown("nothing was asked".to_owned()),
+                Ok(Sent::DryRun) => return Ruling::Unknown("the review was not sent".to_owned()),
                 Err(error) => {
                     return Ruling::Unknown(match subject {
                         Subject::Own => explain(&error),
                         Subject::User { .. } => format!(
-                            "{}: to ask about others takes the right to create \
+                            "{}: checking other users requires permission to create \
                          subjectaccessreviews.authorization.k8s.io",
                             explain(&error)
                         ),
@@ -159,7 +159,7 @@ fn review(right: &Right, subject: &Subject, own: &str) -> (&'static str, Value) 
     }
 }
 
-/// A finding, unless the right is granted.
+/// A finding, unless the permission is granted.
 pub(crate) async fn ask(
     authorizer: &dyn Authorizer,
     right: &Right,
@@ -178,7 +178,7 @@ pub(crate) async fn ask(
         Ruling::Granted => None,
         Ruling::Refused => {
             let finding = Finding::new(Level::Missing, About::Right, what, right.without);
-            Some(finding.fix(format!("{} of the manifests grants it", part.granted_by)))
+            Some(finding.fix(format!("apply {} from the manifests", part.granted_by)))
         }
         Ruling::Unknown(why) => Some(Finding::new(Level::Unknown, About::Right, what, why)),
     }
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_review_names_everything_that_a_role_can_tell_apart() {
+    fn a_review_contains_all_attributes_of_a_permission() {
         let right = Right::new("argoproj.io", "workflows", "patch", "x").subresource("status");
         let (path, body) = review(&right, &Subject::Own, "ops");
         assert!(path.ends_with("/selfsubjectaccessreviews"));

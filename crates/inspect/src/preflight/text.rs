@@ -1,4 +1,4 @@
-//! The report for people.
+//! The text output of `check`.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use crate::text::{Paint, Style, wrapped};
 
 use super::report::{About, Finding, Level, PartReport, Report};
 
-/// Columns before what is found.
+/// Columns before the text of a finding.
 const LABEL: usize = 11;
 
 /// The whole report.
@@ -14,7 +14,7 @@ pub fn text(report: &Report, style: Style, paint: &dyn Paint) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{}", paint.bold(&opening(report)));
     let server = report.server.as_deref().unwrap_or("of an unknown version");
-    let line = format!("Kubernetes {server}; the rights are {}.", whose(report));
+    let line = format!("Kubernetes {server}; permissions of {}.", whose(report));
     let _ = writeln!(out, "{}", wrapped(&line, style.width, ""));
     for part in &report.parts {
         out.push('\n');
@@ -28,8 +28,8 @@ pub fn text(report: &Report, style: Style, paint: &dyn Paint) -> String {
 
 fn whose(report: &Report) -> String {
     match report.subject.as_str() {
-        own @ "your own" => format!("{own}: --service-account checks Belayer's"),
-        other => format!("those of {other}"),
+        "your own" => "your own account; --service-account checks Belayer's".to_owned(),
+        other => other.to_owned(),
     }
 }
 
@@ -39,7 +39,7 @@ fn opening(report: &Report) -> String {
         report.of(Level::Unknown).count(),
     );
     match (missing, unknown) {
-        (0, 0) => "Everything that Belayer needs is there.".to_owned(),
+        (0, 0) => "All requirements are met.".to_owned(),
         (0, 1) => "Nothing is known to be missing; 1 thing could not be checked.".to_owned(),
         (0, n) => format!("Nothing is known to be missing; {n} things could not be checked."),
         (1, 0) => "1 thing is missing.".to_owned(),
@@ -51,25 +51,25 @@ fn opening(report: &Report) -> String {
 
 fn heading(part: &PartReport) -> String {
     format!(
-        "{}: {} of {} rights",
+        "{}: {} of {} permissions",
         part.name, part.rights_granted, part.rights_needed
     )
 }
 
 fn finding(finding: &Finding, style: Style, paint: &dyn Paint, out: &mut String) {
     use crate::report::Verdict;
-    let (word, verdict) = match finding.level {
+    let (level, verdict) = match finding.level {
         Level::Missing => ("missing", Verdict::ControllerDown),
         Level::Unknown => ("unknown", Verdict::Unknown),
         Level::Note => ("note", Verdict::Waiting),
     };
-    let label = paint.verdict(verdict, &format!("{word:<7}"));
+    let label = paint.verdict(verdict, &format!("{level:<7}"));
     let width = style.width.saturating_sub(LABEL);
     let indent = " ".repeat(LABEL);
     let joint = match finding.level {
         Level::Unknown => "",
         Level::Missing | Level::Note if finding.consequence.is_empty() => "",
-        Level::Missing if finding.about == About::Right => "without it ",
+        Level::Missing if finding.about == About::Right => "without it: ",
         Level::Missing | Level::Note => "",
     };
     let _ = writeln!(out, "  {label}  {}", wrapped(&finding.what, width, &indent));
@@ -90,7 +90,7 @@ mod tests {
     use crate::text::Plain;
 
     #[test]
-    fn a_report_names_what_is_missing_what_follows_and_what_helps() {
+    fn a_report_has_what_is_missing_the_consequence_and_the_fix() {
         let report = Report {
             api_version: API_VERSION,
             kind: "CheckReport",
@@ -103,26 +103,26 @@ mod tests {
                 rights_granted: 6,
                 findings: vec![
                     Finding::new(Level::Missing, About::Right, "patch pods", "holds stay")
-                        .fix("ClusterRole belayer-pod-finalizer of the manifests grants it"),
+                        .fix("apply ClusterRole belayer-pod-finalizer from the manifests"),
                     Finding::new(
                         Level::Note,
                         About::Policy,
-                        "policy x is not there",
-                        "so what",
+                        "policy x does not exist",
+                        "holds are late",
                     ),
                 ],
             }],
         };
         let expected = "\
 1 thing is missing.
-Kubernetes v1.36.3; the rights are those of system:serviceaccount:belayer-system:belayer.
+Kubernetes v1.36.3; permissions of system:serviceaccount:belayer-system:belayer.
 
-pod-finalizer: 6 of 7 rights
+pod-finalizer: 6 of 7 permissions
   missing  patch pods
-           without it holds stay
-           ClusterRole belayer-pod-finalizer of the manifests grants it
-  note     policy x is not there
-           so what
+           without it: holds stay
+           apply ClusterRole belayer-pod-finalizer from the manifests
+  note     policy x does not exist
+           holds are late
 ";
         assert_eq!(text(&report, Style::default(), &Plain), expected);
     }

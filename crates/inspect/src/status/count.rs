@@ -1,5 +1,5 @@
-//! What is held, waits and is denied, by namespace: metadata of the kinds that are held, and the
-//! Events by which Belayer tells what it may not do.
+//! Numbers of held, waiting and denied objects by namespace, from the metadata of the held kinds and the
+//! Events that report denied releases.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -24,7 +24,7 @@ pub(super) async fn count(
 ) -> Result<Places, String> {
     let mut places = Places::new();
     let mut listed = list(reader, hold, namespace, denied, &mut places).await;
-    // The pages took longer than the server keeps a version: once more from the start.
+    // The continue token has expired (410): start again, once.
     if matches!(&listed, Err(error) if error.class() == ErrorClass::Gone) {
         places.clear();
         listed = list(reader, hold, namespace, denied, &mut places).await;
@@ -64,7 +64,7 @@ async fn list(
 struct Page<'a> {
     #[serde(default)]
     metadata: PageMeta,
-    /// The API server writes `null` for an empty list of metadata. Without the field this is no list.
+    /// The API server writes `null` for an empty list of metadata. Without the field the answer is not a list.
     #[serde(borrow, deserialize_with = "Option::deserialize")]
     items: Option<Vec<Item<'a>>>,
 }
@@ -84,7 +84,7 @@ fn note(hold: &Hold, item: &Item<'_>, denied: &HashSet<String>, places: &mut Pla
     let namespace = meta.namespace.as_deref().unwrap_or_default();
     let numbers = places.entry(namespace.to_owned()).or_default();
     numbers.held += 1;
-    // Also where nothing waits for this very object yet, such as a pod whose workflow is deleted.
+    // Also counts an object that is not being deleted, such as a pod whose workflow is being deleted.
     if denied.contains(&*meta.uid) {
         numbers.denied += 1;
     }

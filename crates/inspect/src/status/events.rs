@@ -1,4 +1,4 @@
-//! Events that Belayer wrote. They live for an hour, and are written anew as long as what they report lasts.
+//! Events that Belayer recorded. They expire after an hour; Belayer records them again while the condition lasts.
 
 use serde::Deserialize;
 
@@ -18,7 +18,7 @@ pub(super) struct Event {
     pub(super) involved_object: Involved,
 }
 
-/// What an Event is about.
+/// The object of an Event.
 #[derive(Debug, Deserialize, Default)]
 pub(super) struct Involved {
     #[serde(default)]
@@ -27,11 +27,11 @@ pub(super) struct Involved {
     pub(super) uid: String,
 }
 
-/// The Events of this reason, in a namespace or in all.
+/// The Events with this reason, in one namespace or in all.
 ///
 /// # Errors
 ///
-/// If they cannot be listed; why, in words.
+/// The error message if they cannot be listed.
 pub(super) async fn events(
     reader: &Reader,
     namespace: Option<&str>,
@@ -47,8 +47,8 @@ pub(super) async fn events(
         .json(&request)
         .await
         .map_err(|error| explain(&error))?;
-    let mut events = list.items.ok_or("the answer is no list")?;
-    // Not every server knows the selector.
+    let mut events = list.items.ok_or("the answer is not a list")?;
+    // Not every server supports the selector.
     events.retain(|event| event.reason == reason);
     Ok(events)
 }

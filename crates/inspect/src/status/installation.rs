@@ -1,4 +1,4 @@
-//! Belayer itself: the pods that run it, who of them leads, and whether it is drained.
+//! Belayer itself: its pods, its leader, and whether it is drained.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(super) async fn installation(
             Look::Found(lease) => leader_of(&lease, now),
             Look::Absent => None,
             Look::Unknown(why) => {
-                unknown.push(format!("who leads: lease {place}: {why}"));
+                unknown.push(format!("which replica is the leader: lease {place}: {why}"));
                 None
             }
         },
@@ -100,9 +100,9 @@ async fn replicas(
         .map_err(|error| explain(&error))?;
     let mut replicas: Vec<Replica> = list
         .items
-        .ok_or("the answer is no list")?
+        .ok_or("the answer is not a list")?
         .into_iter()
-        // The node agent runs beside, and never leads.
+        // The node agent has the same label and is never the leader.
         .filter(|pod| !pod.metadata.labels.contains_key("belayer.dev/node-agent"))
         .map(|pod| Replica {
             ready: pod
@@ -124,7 +124,7 @@ async fn replicas(
     Ok(replicas)
 }
 
-/// An identity is the pod's name, perhaps with something behind it.
+/// An identity is the pod's name, optionally with a suffix.
 fn is(leader: &Leader, pod: &str) -> bool {
     match leader.identity.strip_prefix(pod) {
         Some("") => true,
@@ -147,8 +147,8 @@ pub(super) fn tag(image: &str) -> String {
     }
 }
 
-/// What only the process knows that works: the leader, or the only one where nobody is elected. Returns
-/// whether it answered.
+/// Reads the metrics of the active process: the leader, or the only replica if leader election is disabled.
+/// Returns whether it answered.
 pub(super) async fn own(
     reader: &Reader,
     installation: &mut Installation,
@@ -157,25 +157,25 @@ pub(super) async fn own(
 ) -> bool {
     let elected = installation.leader.is_some();
     let pods = installation.pods.iter_mut().flatten();
-    let mut asked: Vec<&mut Replica> = pods
+    let mut active: Vec<&mut Replica> = pods
         .filter(|pod| pod.ready && (pod.leads || !elected))
         .collect();
-    let [pod] = asked.as_mut_slice() else {
+    let [pod] = active.as_mut_slice() else {
         return false;
     };
     match ask(reader, &installation.namespace, &pod.name).await {
-        Ok(said) => {
-            if let Some(version) = said.version {
+        Ok(metrics) => {
+            if let Some(version) = metrics.version {
                 pod.version = version;
             }
             for component in components {
-                component.own = said.own.get(component.component).copied();
+                component.own = metrics.own.get(component.component).copied();
             }
             true
         }
         Err(why) => {
             notes.push(format!(
-                "what pod {} counts itself (missed, kept back, gate): its metrics by the API server's proxy: {why}",
+                "no counters of pod {} (missed, kept back, gate): reading its metrics through the API server's proxy failed: {why}",
                 pod.name
             ));
             false
@@ -183,14 +183,14 @@ pub(super) async fn own(
     }
 }
 
-/// What the gate ConfigMap says, as far as a report shows it.
+/// The contents of the gate ConfigMap that a report shows.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Gate {
-    /// Why no hold is added any more, in words.
+    /// Why no hold is added, as text; `None` if Belayer is not drained.
     pub(super) draining: Option<String>,
     /// Whether the backlog closed the whole cluster.
     pub(super) backlog_closed: bool,
-    /// The namespaces to whose pods no hold is added, with the value that says why.
+    /// Namespaces in which no hold is added to pods, with the value that gives the reason.
     pub(super) closed: BTreeMap<String, String>,
 }
 
@@ -203,19 +203,19 @@ pub(super) async fn gate(reader: &Reader, namespace: &str) -> Gate {
     }
     let maps = Resource::config_maps();
     let key = ObjectKey::new(namespace, names::GATE_CONFIG_MAP);
-    // What cannot be seen here is no news: the switch is nearly always where it should be.
-    let look = reader.object::<ConfigMap>(&maps, &key).await;
-    let Some(map) = look.found() else {
+    // A failed read is not reported: the switch is in its default state nearly always.
+    let read = reader.object::<ConfigMap>(&maps, &key).await;
+    let Some(map) = read.found() else {
         return Gate::default();
     };
     let is_draining = map.data.get("mode").is_some_and(|mode| mode == "draining");
-    let closed = map.data.iter().filter_map(|(key, word)| {
+    let closed = map.data.iter().filter_map(|(key, value)| {
         let namespace = key.strip_prefix(names::GATE_CLOSED_PREFIX)?;
-        Some((namespace.to_owned(), word.clone()))
+        Some((namespace.to_owned(), value.clone()))
     });
     Gate {
         draining: is_draining.then(|| {
-            format!("configmap {key} says draining: no hold is added until it says normal again")
+            format!("configmap {key}: mode is draining: no hold is added until it is normal again")
         }),
         backlog_closed: map.data.get(names::GATE_BACKLOG).map(String::as_str)
             == Some(names::GATE_BACKLOG_CLOSED),

@@ -1,39 +1,39 @@
-//! Holds that are kept back because so many unselected objects at once look like a mistake: what is known of
-//! them where no running Belayer could be asked (A4).
+//! Holds that are kept because that many unselected objects at once look like a mistake: their number if no
+//! running Belayer answered (rule A4).
 
 use belayer_holds::names;
 
 use super::Status;
+use super::collect::keeps;
 use super::events::{Event, events};
-use super::look::keeps;
 use crate::reader::Reader;
 
-/// What is known of the holds that a component keeps back.
+/// The holds that a component keeps back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kept {
-    /// So many, counted in the cluster by Belayer's configuration.
+    /// Their number, counted in the cluster with Belayer's configuration.
     Counted(u64),
-    /// Belayer has lately reported it, in these words.
+    /// The message of a recent Event.
     Reported(String),
-    /// Nothing; why.
+    /// Unknown, for this reason.
     Unknown(String),
 }
 
 impl Status {
-    /// Whether only the cluster can tell if this component keeps holds back: it holds something, it may run,
-    /// and no running Belayer could be asked.
-    pub fn has_to_ask(&self, component: &str) -> bool {
+    /// Whether the kept holds of this component have to be counted in the cluster: it holds objects, it may run,
+    /// and no running Belayer answered.
+    pub fn needs_count(&self, component: &str) -> bool {
         let holds = |each: &super::Component| each.component == component && each.numbers.held > 0;
         !self.asked && self.installation.may_run() && self.components.iter().any(holds)
     }
 
-    /// Notes what the cluster tells of the holds that a component keeps back.
+    /// Adds what the cluster shows about the holds that a component keeps back.
     pub fn note_kept(&mut self, component: &str, kept: Kept) {
         match kept {
             Kept::Counted(0) => {}
             Kept::Counted(count) => self.warnings.push(keeps(component, count)),
             Kept::Reported(message) => self.warnings.push(format!(
-                "{component} keeps holds back, by an Event {} of the last hour: {message}",
+                "{component} keeps holds back, according to an Event {} of the last hour: {message}",
                 names::HELD_BACK
             )),
             Kept::Unknown(why) => self
@@ -43,11 +43,11 @@ impl Status {
     }
 }
 
-/// What Belayer reported in its own namespace on objects of this kind: that holds are kept back.
+/// The message of the Event in Belayer's own namespace, on an object of this kind, that holds are kept back.
 ///
 /// # Errors
 ///
-/// If its Events cannot be listed; why, in words.
+/// The error message if its Events cannot be listed.
 pub async fn reported(
     reader: &Reader,
     own_namespace: &str,

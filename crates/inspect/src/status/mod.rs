@@ -1,10 +1,10 @@
-//! What Belayer holds in a cluster, and who runs it: the documented form of `belayer status`.
+//! What Belayer holds in a cluster, and its installation: the documented form of `belayer status`.
 
+mod collect;
 mod count;
 mod events;
 mod installation;
 mod kept;
-mod look;
 mod own;
 mod text;
 
@@ -14,8 +14,8 @@ use serde::Serialize;
 use belayer_core::object::Resource;
 
 pub use crate::report::API_VERSION;
+pub use collect::status;
 pub use kept::{Kept, reported};
-pub use look::status;
 pub use own::leader_of;
 pub use text::text;
 
@@ -24,7 +24,7 @@ pub use text::text;
 pub struct Hold {
     /// Name of the component.
     pub component: &'static str,
-    /// Its finalizers on this kind. More than one where it has changed its name.
+    /// Its finalizers on this kind; more than one if its name has changed.
     pub finalizers: Vec<&'static str>,
     /// The kind.
     pub kind: Resource,
@@ -35,9 +35,9 @@ pub struct Hold {
 pub struct Query {
     /// Belayer's own namespace.
     pub own_namespace: String,
-    /// `namespace/name` of the Lease that it leads by, where it elects a leader.
+    /// `namespace/name` of its leader election Lease, if leader election is enabled.
     pub lease: Option<String>,
-    /// Look at objects of this namespace only.
+    /// Count objects in this namespace only.
     pub namespace: Option<String>,
     /// What is held.
     pub holds: Vec<Hold>,
@@ -45,7 +45,7 @@ pub struct Query {
     pub client: &'static str,
 }
 
-/// What Belayer holds, and who runs it.
+/// What Belayer holds, and its installation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
@@ -53,30 +53,30 @@ pub struct Status {
     pub api_version: &'static str,
     /// `Status`.
     pub kind: &'static str,
-    /// Who is asked, and who asks.
+    /// Versions of the server and of this command.
     pub versions: Versions,
-    /// The only namespace in which was counted; nothing where it was all of them.
+    /// The only namespace that was counted; absent for all namespaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// The pods that run it.
     pub installation: Installation,
     /// One per component of this build, with or without holds.
     pub components: Vec<Component>,
-    /// The places in which anything is held, the longest waiting first.
+    /// The namespaces with held objects; the one with the oldest waiting deletion comes first.
     pub namespaces: Vec<Place>,
-    /// The namespaces to whose pods no hold is added, by the gate ConfigMap.
+    /// Namespaces in which no hold is added to pods, by the gate ConfigMap.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub closed_namespaces: Vec<String>,
-    /// What should be looked into.
+    /// What an admin should check.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// What could not be found out.
+    /// What could not be determined.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown: Vec<String>,
-    /// What would have been good to know besides.
+    /// Further information.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Whether a running Belayer said what it counts itself.
+    /// Whether a running Belayer answered with its own counters.
     #[serde(skip)]
     pub asked: bool,
 }
@@ -85,7 +85,7 @@ pub struct Status {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Versions {
-    /// Of the API server; nothing if it does not say.
+    /// Of the API server; absent if it may not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<String>,
     /// Of this command.
@@ -98,40 +98,40 @@ pub struct Versions {
 pub struct Installation {
     /// Belayer's namespace.
     pub namespace: String,
-    /// The holder of the Lease; nothing where nobody leads.
+    /// The holder of the Lease; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leader: Option<Leader>,
-    /// The pods, by name; nothing if they cannot be seen.
+    /// The pods, sorted by name; absent if they cannot be listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pods: Option<Vec<Replica>>,
 }
 
 impl Installation {
-    /// Whether it may run somewhere.
+    /// Whether Belayer may be running.
     fn may_run(&self) -> bool {
         let pods = self.pods.as_ref();
         self.is_led() || pods.is_none_or(|pods| pods.iter().any(|pod| pod.ready))
     }
 
-    /// Whether somebody leads: then it runs, in whatever pod or outside of the cluster.
+    /// Whether there is a leader: then Belayer runs, in any pod or outside the cluster.
     pub fn is_led(&self) -> bool {
         self.leader.as_ref().is_some_and(|leader| !leader.lapsed)
     }
 }
 
-/// Who leads.
+/// The leader.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Leader {
-    /// As the Lease names it.
+    /// The holder identity of the Lease.
     pub identity: String,
-    /// When it last renewed.
+    /// Time of the last renewal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub renewed: Option<Timestamp>,
-    /// How long ago that was, in seconds.
+    /// Time since then, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub renewed_seconds_ago: Option<i64>,
-    /// Whether it still leads: a Lease that was not renewed within its length has lapsed.
+    /// Whether the Lease has expired: it was not renewed within its duration.
     pub lapsed: bool,
 }
 
@@ -141,15 +141,15 @@ pub struct Leader {
 pub struct Replica {
     /// Its name.
     pub name: String,
-    /// Its image's tag or digest, or what it says itself.
+    /// The version that it reports, or the tag or digest of its image.
     pub version: String,
     /// Whether it is ready.
     pub ready: bool,
-    /// Whether it leads.
+    /// Whether it is the leader.
     pub leads: bool,
 }
 
-/// What a component holds, in all or in one place.
+/// Numbers of a component, in total or in one namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Numbers {
@@ -157,7 +157,7 @@ pub struct Numbers {
     pub held: u64,
     /// Of these, the ones that are being deleted.
     pub waiting: u64,
-    /// Of these, the ones whose release the API server has lately refused.
+    /// Of these, the ones whose release the API server has recently rejected.
     pub denied: u64,
     /// The longest waiting of them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -174,9 +174,9 @@ pub struct Oldest {
     pub namespace: String,
     /// Name of the object.
     pub name: String,
-    /// Since when it is past its grace.
+    /// End of its grace period.
     pub deletion_timestamp: Timestamp,
-    /// How long that is, in seconds; 0 within the grace.
+    /// Time since then, in seconds; 0 within the grace period.
     pub age_seconds: i64,
 }
 
@@ -188,25 +188,25 @@ pub struct Component {
     pub component: &'static str,
     /// Its finalizers.
     pub holds: Vec<&'static str>,
-    /// In numbers.
+    /// The numbers.
     #[serde(flatten)]
     pub numbers: Numbers,
-    /// Whether all its kinds could be listed: if not, the numbers are the least there is.
+    /// Whether all its kinds could be listed; if not, the numbers are lower bounds.
     pub complete: bool,
-    /// What the running component counts besides; nothing if it could not be asked.
+    /// Counters of the running component; absent if its metrics could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub own: Option<Own>,
 }
 
-/// What only the running process knows, by its metrics.
+/// Counters of the running process, from its metrics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Own {
     /// Deletions that began before the hold could be added, since the process started.
     pub missed: u64,
-    /// Holds kept back because so many unselected objects at once look like a mistake.
+    /// Holds that are kept because that many unselected objects at once look like a mistake.
     pub unselected_kept: u64,
-    /// Objects of observe mode that vanished before their result was taken, since the start.
+    /// Objects in observe mode that were deleted before their result was read, since the process started.
     pub observed_losses: u64,
     /// Whether the backlog gate is closed.
     pub backlog_gate_closed: bool,
@@ -220,18 +220,18 @@ pub struct Place {
     pub namespace: String,
     /// The component.
     pub component: &'static str,
-    /// In numbers.
+    /// The numbers.
     #[serde(flatten)]
     pub numbers: Numbers,
 }
 
 impl Status {
-    /// Whether something is wrong that needs somebody.
-    pub fn needs_somebody(&self) -> bool {
+    /// Whether there are warnings.
+    pub fn needs_attention(&self) -> bool {
         !self.warnings.is_empty()
     }
 
-    /// Whether all that was asked for is known.
+    /// Whether everything could be determined.
     pub fn is_complete(&self) -> bool {
         self.unknown.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What a running Belayer says of itself, by the API server's proxy to its pod.
+//! The metrics of a running Belayer, read through the API server's proxy to its pod.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,23 +10,23 @@ use belayer_core::object::{ObjectKey, Resource};
 use belayer_metrics::exposition::{self, Families};
 
 use super::{Leader, Own};
-use crate::life::Lease;
+use crate::controller_health::Lease;
 use crate::reader::{Reader, explain};
 
-/// Nobody waits longer for numbers that are nice to have.
+/// Time limit: these numbers are optional.
 const WITHIN: Duration = Duration::from_secs(5);
 
-/// What a process says of itself.
+/// The metrics of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct Metrics {
     /// Its version.
     pub(super) version: Option<String>,
     /// By controller.
     pub(super) own: BTreeMap<String, Own>,
 }
 
-/// Asks a pod for its metrics.
-pub(super) async fn ask(reader: &Reader, namespace: &str, pod: &str) -> Result<Said, String> {
+/// Reads the metrics of a pod.
+pub(super) async fn ask(reader: &Reader, namespace: &str, pod: &str) -> Result<Metrics, String> {
     let port = ObjectKey::new(namespace, format!("{pod}:8080"));
     let mut path = Resource::pods().subresource_path(&port, "proxy");
     path.push_str("/metrics");
@@ -39,21 +39,21 @@ pub(super) async fn ask(reader: &Reader, namespace: &str, pod: &str) -> Result<S
         .map_err(|error| explain(&error))?;
     let text = String::from_utf8_lossy(&answer.body);
     let families = exposition::parse(&text).map_err(|error| error.to_string())?;
-    Ok(said(&families))
+    Ok(parse(&families))
 }
 
-fn said(families: &Families) -> Said {
-    let mut said = Said::default();
+fn parse(families: &Families) -> Metrics {
+    let mut metrics = Metrics::default();
     let build = families.get(belayer_metrics::BUILD_INFO);
     if let Some(sample) = build.and_then(|family| family.samples.first()) {
-        said.version = sample.labels.get("version").cloned();
+        metrics.version = sample.labels.get("version").cloned();
     }
     let mut put = |name: &str, set: fn(&mut Own, u64)| {
         let samples = families.get(name).map(|family| &family.samples);
         for sample in samples.into_iter().flatten() {
             if let Some(controller) = sample.labels.get("controller") {
                 set(
-                    said.own.entry(controller.clone()).or_default(),
+                    metrics.own.entry(controller.clone()).or_default(),
                     whole(sample.value),
                 );
             }
@@ -71,10 +71,10 @@ fn said(families: &Families) -> Said {
     put(belayer_metrics::BACKLOG_GATE, |own, value| {
         own.backlog_gate_closed = value > 0;
     });
-    said
+    metrics
 }
 
-/// Counts are whole numbers, whatever the format makes of them.
+/// The text format has floats; counts are whole numbers.
 #[allow(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -84,10 +84,9 @@ fn whole(value: f64) -> u64 {
     value as u64
 }
 
-/// Who leads by this Lease; `None` if it was given back.
+/// The leader by this Lease; `None` if it was released.
 ///
-/// The age of a renewal is judged by this machine's clock, so it is only for people: nothing is
-/// decided by it.
+/// The age of a renewal depends on this machine's clock: it is for display only, no decision uses it.
 pub fn leader_of(lease: &Lease, now: Timestamp) -> Option<Leader> {
     if lease.holder.is_empty() {
         return None;
@@ -110,14 +109,14 @@ mod tests {
         let text = "# TYPE belayer_build_info gauge\nbelayer_build_info{version=\"0.1.0\"} 1\n\
             # TYPE belayer_missed_holds_total counter\nbelayer_missed_holds_total{controller=\"pod-finalizer\"} 3\n\
             # TYPE belayer_backlog_gate gauge\nbelayer_backlog_gate{controller=\"pod-finalizer\"} 1\n";
-        let said = said(&exposition::parse(text).unwrap());
-        assert_eq!(said.version.as_deref(), Some("0.1.0"));
-        let own = said.own["pod-finalizer"];
+        let metrics = parse(&exposition::parse(text).unwrap());
+        assert_eq!(metrics.version.as_deref(), Some("0.1.0"));
+        let own = metrics.own["pod-finalizer"];
         assert!(own.missed == 3 && own.backlog_gate_closed);
     }
 
     #[test]
-    fn a_lease_that_was_given_back_has_no_leader_and_an_old_one_has_lapsed() {
+    fn a_released_lease_has_no_leader_and_an_old_one_has_lapsed() {
         let now: Timestamp = "2026-01-01T00:01:00Z".parse().unwrap();
         let mut lease = Lease {
             place: "belayer-system/belayer".into(),

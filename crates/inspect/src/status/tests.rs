@@ -75,8 +75,8 @@ fn status() -> Status {
         }],
         closed_namespaces: Vec::new(),
         warnings: vec!["pod-finalizer may not release 1".into()],
-        unknown: vec!["who knows: not allowed".into()],
-        notes: vec!["by the way".into()],
+        unknown: vec!["the leader: not allowed".into()],
+        notes: vec!["further information".into()],
         asked: true,
     }
 }
@@ -96,9 +96,9 @@ shop        pod-finalizer   1200   12        1        14m shop/pods/build-1
 
 Warning: pod-finalizer may not release 1
 
-Not known: who knows: not allowed
+Unknown: the leader: not allowed
 
-Note: by the way
+Note: further information
 ";
     assert_eq!(text(&status(), Style::default(), &Plain), expected);
 }
@@ -113,7 +113,7 @@ fn wide_names_the_holds() {
 }
 
 #[test]
-fn what_could_not_be_listed_is_not_told_as_nothing() {
+fn a_failed_list_is_not_reported_as_zero() {
     let mut status = status();
     for component in &mut status.components {
         component.numbers = Numbers::default();
@@ -127,21 +127,21 @@ fn what_could_not_be_listed_is_not_told_as_nothing() {
 }
 
 #[test]
-fn a4_what_is_kept_back_is_asked_of_the_cluster_where_belayer_was_not_asked() {
+fn a4_kept_holds_are_counted_in_the_cluster_if_belayer_did_not_answer() {
     let mut status = status();
-    assert!(!status.has_to_ask("pod-finalizer"), "Belayer said it");
+    assert!(!status.needs_count("pod-finalizer"), "Belayer answered");
     status.asked = false;
-    assert!(status.has_to_ask("pod-finalizer"));
+    assert!(status.needs_count("pod-finalizer"));
     status.components[0].numbers.held = 0;
-    assert!(!status.has_to_ask("pod-finalizer"), "it holds nothing");
+    assert!(!status.needs_count("pod-finalizer"), "it holds nothing");
     status.components[0].numbers.held = 1;
     status.installation.leader = None;
     status.installation.pods = Some(Vec::new());
-    assert!(!status.has_to_ask("pod-finalizer"), "it does not run");
+    assert!(!status.needs_count("pod-finalizer"), "it does not run");
 }
 
 #[test]
-fn a4_each_answer_has_its_place() {
+fn a4_each_answer_is_a_warning_or_unknown() {
     let after = |kept: Kept| {
         let mut status = Status {
             warnings: Vec::new(),
@@ -171,7 +171,7 @@ fn a4_each_answer_has_its_place() {
 }
 
 #[test]
-fn images_tell_their_version() {
+fn the_version_comes_from_the_image() {
     for (image, version) in [
         ("belayer/belayer:0.1.0", "0.1.0"),
         ("localhost:5000/belayer/belayer", "latest"),

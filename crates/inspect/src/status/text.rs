@@ -1,4 +1,4 @@
-//! The status for people: tables as kubectl draws them.
+//! The text output of `status`: tables like those of kubectl.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::{Installation, Numbers, Place, Status};
 use crate::report::age;
 use crate::text::{Detail, Paint, Style, wrapped};
 
-/// Places that are shown, unless all are asked for.
+/// Maximum number of namespaces shown without `-o wide`.
 const SHOWN: usize = 10;
 
 /// The whole status.
@@ -24,7 +24,7 @@ pub fn text(status: &Status, style: Style, paint: &dyn Paint) -> String {
     namespaces(status, style, paint, &mut out);
     for (heading, lines) in [
         ("Warning", &status.warnings),
-        ("Not known", &status.unknown),
+        ("Unknown", &status.unknown),
         ("Note", &status.notes),
     ] {
         if !lines.is_empty() {
@@ -80,7 +80,7 @@ fn opening(status: &Status) -> String {
 fn running(installation: &Installation) -> String {
     let namespace = &installation.namespace;
     let Some(pods) = &installation.pods else {
-        return format!("Whether it runs in {namespace} is not known.");
+        return format!("It is unknown whether it runs in {namespace}.");
     };
     let ready = pods.iter().filter(|pod| pod.ready).count();
     let leads = match &installation.leader {
@@ -88,7 +88,7 @@ fn running(installation: &Installation) -> String {
             let ago = leader.renewed_seconds_ago.map_or(0, |ago| ago.max(0));
             format!("{} leads, renewed {} ago", leader.identity, age(ago))
         }
-        Some(leader) => format!("nobody leads, {} did last", leader.identity),
+        Some(leader) => format!("no leader, the last one was {}", leader.identity),
         None => "no Lease is held".to_owned(),
     };
     if pods.is_empty() {
@@ -176,7 +176,7 @@ fn numbers(numbers: &Numbers) -> [String; 4] {
     ]
 }
 
-/// Columns as wide as their widest cell, three blanks apart, and no blank at the end of a line.
+/// Columns as wide as their widest cell, separated by three spaces, without trailing spaces.
 fn table(rows: &[Vec<String>], paint: &dyn Paint, out: &mut String) {
     let columns = rows.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..columns)

@@ -1,4 +1,4 @@
-//! `explain` for people.
+//! The text output of `explain`.
 
 use std::fmt::Write as _;
 
@@ -18,13 +18,13 @@ pub fn explanation(
     let opening = opening(explanation, now);
     let _ = writeln!(out, "{}", paint.bold(&wrapped(&opening, style.width, "  ")));
     let all = &explanation.belayer;
-    for explained in all.iter().filter(|one| !is_beside_the_point(one, all)) {
+    for explained in all.iter().filter(|one| !is_irrelevant(one, all)) {
         out.push('\n');
         component(explained, style, paint, &mut out);
     }
-    let told = |group: &&Group| !is_told_above(group, &explanation.belayer);
-    let shown: Vec<&Group> = explanation.groups.iter().filter(told).collect();
-    // They are numbered as they stand here: one that is told above leaves no gap.
+    let is_new = |group: &&Group| !is_covered(group, &explanation.belayer);
+    let shown: Vec<&Group> = explanation.groups.iter().filter(is_new).collect();
+    // Only the groups shown are numbered, without gaps.
     let number_of = |number: usize| {
         let at = shown.iter().position(|group| group.number == number);
         at.map(|index| index + 1)
@@ -39,7 +39,7 @@ pub fn explanation(
         out.push('\n');
         out.push_str(&group(&one, style, paint));
     }
-    // Holds of ours are told of above.
+    // Belayer's own holds are explained above.
     let others: Vec<_> = explanation
         .finalizers
         .iter()
@@ -50,12 +50,15 @@ pub fn explanation(
         .collect();
     if !others.is_empty() {
         out.push('\n');
-        let _ = writeln!(out, "Once it is deleted, these have to go first:");
+        let _ = writeln!(
+            out,
+            "When it is deleted, these finalizers must be removed first:"
+        );
         for finalizer in others {
             let text = match &finalizer.known {
                 Some(known) => format!("{} ({}): {}", finalizer.name, known.owner, known.guards),
                 None => format!(
-                    "{}: in no book; its controller is not known",
+                    "{}: not a known finalizer; its controller is unknown",
                     finalizer.name
                 ),
             };
@@ -67,28 +70,24 @@ pub fn explanation(
         }
     }
     for missing in &explanation.missing {
-        let _ = write!(
-            out,
-            "\nNot known: {}\n",
-            wrapped(missing, style.width, "  ")
-        );
+        let _ = write!(out, "\nUnknown: {}\n", wrapped(missing, style.width, "  "));
     }
     out
 }
 
-/// What Belayer says of its own hold is said in full already, unless its group has more to prove:
-/// that nobody is there to act.
-fn is_told_above(group: &Group, belayer: &[Explained]) -> bool {
+/// Whether the component's explanation already covers this group. It does not if the group has more proof,
+/// for example that the controller does not run.
+fn is_covered(group: &Group, belayer: &[Explained]) -> bool {
     let is_held = belayer.iter().any(|explained| explained.held);
     group.verdict == Verdict::HeldByBelayer && group.proof.len() <= 1 && is_held
 }
 
-/// A component that has nothing to do with the object, while another one has: a pod of a workflow
-/// is no matter of re-creation. Where none has, each says why not.
-fn is_beside_the_point(explained: &Explained, all: &[Explained]) -> bool {
+/// Whether to omit a component: it does nothing about the object while another component does. If no component
+/// acts, each one reports why not.
+fn is_irrelevant(explained: &Explained, all: &[Explained]) -> bool {
     let acts = |one: &Explained| one.action != Action::Nothing || one.held;
-    let says = !explained.missing.is_empty() || !explained.notes.is_empty();
-    !acts(explained) && !says && all.iter().any(acts)
+    let reports = !explained.missing.is_empty() || !explained.notes.is_empty();
+    !acts(explained) && !reports && all.iter().any(acts)
 }
 
 fn opening(explanation: &Explanation, now: jiff::Timestamp) -> String {
@@ -109,14 +108,14 @@ fn opening(explanation: &Explanation, now: jiff::Timestamp) -> String {
         None => "is not being deleted.".to_owned(),
         Some(since) if object.stuck => {
             let ago = now.duration_since(since).as_secs();
-            format!("hangs in Terminating, {} past its grace.", age(ago))
+            format!(
+                "is stuck in Terminating, {} past its grace period.",
+                age(ago)
+            )
         }
         Some(until) => {
             let left = until.duration_since(now).as_secs();
-            format!(
-                "is being deleted, within its grace for another {}.",
-                age(left)
-            )
+            format!("is being deleted; its grace period ends in {}.", age(left))
         }
     };
     format!("{place} {state}{held}")
@@ -139,7 +138,7 @@ fn component(explained: &Explained, style: Style, paint: &dyn Paint, out: &mut S
         (Action::WriteStatus, _) => "writes its status",
         (Action::CreatePod, _) => "creates its pod",
         (Action::DeletePod, _) => "deletes its pod",
-        (Action::AnnotatePod, _) => "writes on its pod why it is left alone",
+        (Action::AnnotatePod, _) => "annotates its pod with the reason why it is ignored",
         (Action::Keep, true) => "keeps its hold",
         (Action::Keep, false) => "adds no hold now",
         (Action::Nothing, _) => "does nothing",
@@ -157,7 +156,7 @@ fn component(explained: &Explained, style: Style, paint: &dyn Paint, out: &mut S
     let row = &explained.row;
     field(
         "Rule",
-        &format!("row {} ({}): {}", row.number, row.name, row.says),
+        &format!("{} ({}): {}", row.number, row.name, row.says),
     );
     if let Some(evidence) = &explained.evidence {
         field("Evidence", evidence);

@@ -1,7 +1,7 @@
-//! Breaks text at blanks.
+//! Wraps text at spaces.
 
-/// `text` in lines of at most `width` columns, all but the first behind `indent`. A word that is
-/// longer stays whole: names and commands have to be copied.
+/// `text` in lines of at most `width` columns; all but the first start with `indent`. A longer word is not
+/// broken, so that names and commands can be copied.
 pub fn wrapped(text: &str, width: usize, indent: &str) -> String {
     let width = width.max(20);
     let mut out = String::new();

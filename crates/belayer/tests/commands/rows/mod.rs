@@ -341,7 +341,7 @@ async fn the_cause_of_a_stuck_object_has_a_proof() {
     stage.delete(&Gvr::PODS, Some("yard"), "a");
     for (ready, verdict, proof) in [
         (0, "controller-down", "0 of 1 pods ready"),
-        (1, "held-by-belayer", "row 5 (owner-gone)"),
+        (1, "held-by-belayer", "rule 5 (owner-gone)"),
     ] {
         let status = json!({ "readyReplicas": ready });
         stage.status(&deployments(), "belayer-system", "belayer", status);

@@ -1,8 +1,8 @@
-//! Does the controller of a finalizer show life? Judged by its workloads and its Lease.
+//! Whether the controller of a finalizer runs, by its workloads and its Lease.
 
 use jiff::Timestamp;
 
-use crate::book::{Controller, Entry};
+use crate::known_finalizers::{Controller, Entry};
 use crate::reader::Look;
 use crate::report::age;
 
@@ -15,9 +15,9 @@ pub struct Workload {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// How many pods it is to have.
+    /// Desired number of pods.
     pub desired: i64,
-    /// How many are ready.
+    /// Number of ready pods.
     pub ready: i64,
     /// Its containers' images.
     pub images: Vec<String>,
@@ -35,22 +35,22 @@ impl Workload {
 pub struct Lease {
     /// `namespace/name`.
     pub place: String,
-    /// Who holds it; empty if it was given back.
+    /// The holder; empty if it was released.
     pub holder: String,
-    /// When it was renewed last.
+    /// Time of the last renewal.
     pub renewed: Option<Timestamp>,
-    /// How long it lasts, in seconds.
+    /// Its duration, in seconds.
     pub seconds: i64,
 }
 
-/// What was found out about a controller. Each but the last stands on proof.
+/// The state of a controller. Every variant but the last has proof.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Life {
+pub enum ControllerHealth {
     /// It runs.
     Alive(Vec<String>, Option<Workload>),
-    /// It is there and does not run.
+    /// It exists and does not run.
     Down(Vec<String>, Option<Workload>),
-    /// It is not there any more.
+    /// It does not exist in the cluster.
     Gone(Vec<String>),
     /// Not proven either way.
     Unknown {
@@ -61,20 +61,25 @@ pub enum Life {
     },
 }
 
-/// What was seen of a controller.
+/// What the cluster shows about controllers.
 #[derive(Debug, Clone)]
-pub struct Sightings<'a> {
-    /// All workloads of the cluster, or of the namespace that could be looked at.
+pub struct Observed<'a> {
+    /// All workloads of the cluster, or of the namespace that could be read.
     pub workloads: &'a Look<Vec<Workload>>,
-    /// The Leases that the book names.
+    /// The Leases of the known controllers.
     pub leases: Vec<&'a Look<Lease>>,
 }
 
-/// A Lease counts as renewed for so many of its own lengths.
+/// A Lease counts as renewed for this many times its duration.
 const GRACE_LENGTHS: i64 = 4;
 
 /// Judges the controller of a known finalizer on objects of `kind`.
-pub fn of_known(entry: &Entry, kind: &str, seen: &Sightings<'_>, now: Timestamp) -> Life {
+pub fn of_known(
+    entry: &Entry,
+    kind: &str,
+    seen: &Observed<'_>,
+    now: Timestamp,
+) -> ControllerHealth {
     let controllers = entry.controllers_of(kind);
     let is_one = |workload: &&Workload| {
         controllers
@@ -90,12 +95,12 @@ pub fn of_known(entry: &Entry, kind: &str, seen: &Sightings<'_>, now: Timestamp)
     let mut proof = Vec::new();
     let mut missing = Vec::new();
     let mut renewed = None;
-    for look in &seen.leases {
-        match look {
+    for lease in &seen.leases {
+        match lease {
             Look::Found(lease) => {
-                let (is_renewed, said) = judge(lease, now);
+                let (is_renewed, text) = judge(lease, now);
                 renewed = Some(renewed.unwrap_or(false) || is_renewed);
-                proof.push(said);
+                proof.push(text);
             }
             Look::Absent => {}
             Look::Unknown(why) => missing.push(format!("its Lease: {why}")),
@@ -104,15 +109,15 @@ pub fn of_known(entry: &Entry, kind: &str, seen: &Sightings<'_>, now: Timestamp)
     let workloads = match seen.workloads {
         Look::Found(workloads) => workloads,
         Look::Absent | Look::Unknown(_) if renewed == Some(true) => {
-            return Life::Alive(proof, None);
+            return ControllerHealth::Alive(proof, None);
         }
         Look::Absent | Look::Unknown(_) => {
-            let why = seen.workloads.why_unknown().unwrap_or("not looked at");
+            let why = seen.workloads.why_unknown().unwrap_or("not read");
             missing.push(format!(
                 "whether {} runs: deployments, statefulsets and daemonsets: {why}",
                 entry.owner
             ));
-            return Life::Unknown {
+            return ControllerHealth::Unknown {
                 known: proof,
                 missing,
             };
@@ -120,13 +125,15 @@ pub fn of_known(entry: &Entry, kind: &str, seen: &Sightings<'_>, now: Timestamp)
     };
     let found: Vec<&Workload> = workloads.iter().filter(is_one).collect();
     let ready = found.iter().find(|workload| workload.ready > 0);
-    proof.extend(found.iter().map(|workload| said(workload)));
+    proof.extend(found.iter().map(|workload| describe(workload)));
     match (renewed, ready, found.first()) {
-        (Some(true), _, _) => Life::Alive(proof, ready.or(found.first()).map(|w| (*w).clone())),
-        // Its pods are ready and yet nobody leads.
-        (Some(false), Some(ready), _) => Life::Down(proof, Some((*ready).clone())),
-        (None, Some(ready), _) => Life::Alive(proof, Some((*ready).clone())),
-        (_, None, Some(first)) => Life::Down(proof, Some((*first).clone())),
+        (Some(true), _, _) => {
+            ControllerHealth::Alive(proof, ready.or(found.first()).map(|w| (*w).clone()))
+        }
+        // Its pods are ready, but there is no leader.
+        (Some(false), Some(ready), _) => ControllerHealth::Down(proof, Some((*ready).clone())),
+        (None, Some(ready), _) => ControllerHealth::Alive(proof, Some((*ready).clone())),
+        (_, None, Some(first)) => ControllerHealth::Down(proof, Some((*first).clone())),
         (_, None, None) => not_found(entry, &controllers, workloads.len(), proof, missing),
     }
 }
@@ -134,10 +141,10 @@ pub fn of_known(entry: &Entry, kind: &str, seen: &Sightings<'_>, now: Timestamp)
 fn not_found(
     entry: &Entry,
     controllers: &[&Controller],
-    looked: usize,
+    total: usize,
     mut proof: Vec<String>,
     mut missing: Vec<String>,
-) -> Life {
+) -> ControllerHealth {
     let names: Vec<_> = controllers
         .iter()
         .map(|controller| controller.name.trim_end_matches('-'))
@@ -145,9 +152,9 @@ fn not_found(
     let owner = &entry.owner;
     if entry.hosted || names.is_empty() {
         missing.push(format!(
-            "whether {owner} runs: it may run outside the cluster, where it cannot be seen"
+            "whether {owner} runs: it may run outside the cluster"
         ));
-        return Life::Unknown {
+        return ControllerHealth::Unknown {
             known: proof,
             missing,
         };
@@ -155,33 +162,33 @@ fn not_found(
     proof.insert(
         0,
         format!(
-            "none of the {looked} Deployments, StatefulSets and DaemonSets of all namespaces is {} or runs its image",
+            "none of the {total} Deployments, StatefulSets and DaemonSets of all namespaces is {} or runs its image",
             names.join(" or ")
         ),
     );
     if missing.is_empty() {
-        Life::Gone(proof)
+        ControllerHealth::Gone(proof)
     } else {
-        Life::Unknown {
+        ControllerHealth::Unknown {
             known: proof,
             missing,
         }
     }
 }
 
-/// Judges the controller of a finalizer that is in no book, by the name of who set it.
-pub fn of_manager(manager: Option<&str>, seen: &Sightings<'_>) -> Life {
+/// Judges the controller of an unknown finalizer, by the field manager that set it.
+pub fn of_manager(manager: Option<&str>, seen: &Observed<'_>) -> ControllerHealth {
     let Some(manager) = manager else {
-        return Life::Unknown {
+        return ControllerHealth::Unknown {
             known: Vec::new(),
             missing: vec![
-                "whose it is: it is in no book, and the server notes nobody who set it".to_owned(),
+                "which controller set it: it is not a known finalizer, and managedFields names no manager".to_owned(),
             ],
         };
     };
     let Look::Found(workloads) = seen.workloads else {
-        let why = seen.workloads.why_unknown().unwrap_or("not looked at");
-        return Life::Unknown {
+        let why = seen.workloads.why_unknown().unwrap_or("not read");
+        return ControllerHealth::Unknown {
             known: Vec::new(),
             missing: vec![format!(
                 "whether {manager}, which set it, runs: deployments, statefulsets and daemonsets: {why}"
@@ -193,32 +200,32 @@ pub fn of_manager(manager: Option<&str>, seen: &Sightings<'_>) -> Life {
         .filter(|workload| workload.name == manager)
         .collect();
     let [workload] = found.as_slice() else {
-        let looked = workloads.len();
+        let total = workloads.len();
         let how_many = if found.is_empty() {
             "none"
         } else {
             "more than one"
         };
-        return Life::Unknown {
+        return ControllerHealth::Unknown {
             known: Vec::new(),
             missing: vec![format!(
-                "whose it is: it is in no book; it was set by field manager {manager:?}, and {how_many} of the \
-                 {looked} Deployments, StatefulSets and DaemonSets has that name"
+                "which controller set it: it is not a known finalizer; it was set by field manager {manager:?}, and {how_many} \
+                 of the {total} Deployments, StatefulSets and DaemonSets has that name"
             )],
         };
     };
     let proof = vec![format!(
         "it was set by field manager {manager:?}, the name of {}",
-        said(workload)
+        describe(workload)
     )];
     if workload.ready > 0 {
-        Life::Alive(proof, Some((*workload).clone()))
+        ControllerHealth::Alive(proof, Some((*workload).clone()))
     } else {
-        Life::Down(proof, Some((*workload).clone()))
+        ControllerHealth::Down(proof, Some((*workload).clone()))
     }
 }
 
-fn said(workload: &Workload) -> String {
+fn describe(workload: &Workload) -> String {
     format!(
         "{}: {} of {} pods ready",
         workload.place(),
@@ -234,22 +241,22 @@ fn judge(lease: &Lease, now: Timestamp) -> (bool, String) {
     };
     let ago = now.duration_since(renewed).as_secs();
     let fresh = ago <= lease.seconds.max(15) * GRACE_LENGTHS && !lease.holder.is_empty();
-    let said = if lease.holder.is_empty() {
-        format!("lease {place} was given back {} ago", age(ago))
+    let text = if lease.holder.is_empty() {
+        format!("lease {place} was released {} ago", age(ago))
     } else {
         format!(
-            "lease {place} was last renewed {} ago (it lasts {}s)",
+            "lease {place} was last renewed {} ago (its duration is {}s)",
             age(ago),
             lease.seconds
         )
     };
-    (fresh, said)
+    (fresh, text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::book::BOOK;
+    use crate::known_finalizers::KNOWN_FINALIZERS;
     use rstest::rstest;
 
     const NOW: i64 = 1_800_000_000;
@@ -278,52 +285,54 @@ mod tests {
         }])
     }
 
-    fn word(life: &Life) -> &'static str {
-        match life {
-            Life::Alive(..) => "alive",
-            Life::Down(..) => "down",
-            Life::Gone(_) => "gone",
-            Life::Unknown { .. } => "unknown",
+    fn name_of(health: &ControllerHealth) -> &'static str {
+        match health {
+            ControllerHealth::Alive(..) => "alive",
+            ControllerHealth::Down(..) => "down",
+            ControllerHealth::Gone(_) => "gone",
+            ControllerHealth::Unknown { .. } => "unknown",
         }
     }
 
     #[rstest]
     #[case::renewed(operator(1), lease(-5), "alive")]
     #[case::ready_without_a_lease(operator(1), Look::Absent, "alive")]
-    #[case::ready_but_nobody_leads(operator(1), lease(-3_600), "down")]
+    #[case::ready_without_a_leader(operator(1), lease(-3_600), "down")]
     #[case::not_ready(operator(0), Look::Absent, "down")]
     #[case::not_ready_with_a_dead_lease(operator(0), lease(-3_600), "down")]
     #[case::nowhere(Look::Found(vec![]), Look::Absent, "gone")]
     #[case::nowhere_with_a_dead_lease(Look::Found(vec![]), lease(-3_600), "gone")]
     #[case::nowhere_but_its_lease_is_renewed(Look::Found(vec![]), lease(-1), "alive")]
-    #[case::nowhere_and_its_lease_cannot_be_seen(Look::Found(vec![]), Look::Unknown("not allowed".into()), "unknown")]
-    #[case::workloads_cannot_be_seen(Look::Unknown("not allowed".into()), lease(-3_600), "unknown")]
-    #[case::workloads_cannot_be_seen_but_its_lease_is_renewed(Look::Unknown("no".into()), lease(-1), "alive")]
+    #[case::nowhere_and_its_lease_is_unreadable(Look::Found(vec![]), Look::Unknown("not allowed".into()), "unknown")]
+    #[case::workloads_are_unreadable(Look::Unknown("not allowed".into()), lease(-3_600), "unknown")]
+    #[case::workloads_are_unreadable_but_its_lease_is_renewed(Look::Unknown("no".into()), lease(-1), "alive")]
     fn a_known_controller(
         #[case] workloads: Look<Vec<Workload>>,
         #[case] lease: Look<Lease>,
         #[case] expected: &str,
     ) {
-        let entry = BOOK.find("finalizer.keda.sh").unwrap();
-        let seen = Sightings {
+        let entry = KNOWN_FINALIZERS.find("finalizer.keda.sh").unwrap();
+        let seen = Observed {
             workloads: &workloads,
             leases: vec![&lease],
         };
         assert_eq!(
-            word(&of_known(entry, "ScaledObject", &seen, at(0))),
+            name_of(&of_known(entry, "ScaledObject", &seen, at(0))),
             expected
         );
     }
 
     #[test]
-    fn nothing_follows_from_the_absence_of_what_may_run_elsewhere() {
-        let entry = BOOK.find("networking.gke.io/neg-finalizer").unwrap();
-        let seen = Sightings {
+    fn the_absence_of_a_controller_that_may_run_elsewhere_proves_nothing() {
+        let entry = KNOWN_FINALIZERS
+            .find("networking.gke.io/neg-finalizer")
+            .unwrap();
+        let seen = Observed {
             workloads: &Look::Found(vec![]),
             leases: vec![],
         };
         assert_eq!(
-            word(&of_known(
+            name_of(&of_known(
                 entry,
                 "ServiceNetworkEndpointGroup",
                 &seen,
@@ -336,18 +345,18 @@ mod tests {
     #[rstest]
     #[case(Some("keda-operator"), 0, "down")]
     #[case(Some("keda-operator"), 1, "alive")]
-    #[case(Some("someone-else"), 1, "unknown")]
+    #[case(Some("another-manager"), 1, "unknown")]
     #[case(None, 1, "unknown")]
-    fn an_unknown_finalizer_is_judged_by_who_set_it(
+    fn an_unknown_finalizer_is_judged_by_its_manager(
         #[case] manager: Option<&str>,
         #[case] ready: i64,
         #[case] expected: &str,
     ) {
         let workloads = operator(ready);
-        let seen = Sightings {
+        let seen = Observed {
             workloads: &workloads,
             leases: vec![],
         };
-        assert_eq!(word(&of_manager(manager, &seen)), expected);
+        assert_eq!(name_of(&of_manager(manager, &seen)), expected);
     }
 }

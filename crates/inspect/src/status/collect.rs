@@ -1,4 +1,4 @@
-//! The looks put together: what is held where, by whom, and what needs somebody.
+//! Combines the reads into a [`Status`]: what is held where, by which component, and warnings.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -17,7 +17,7 @@ use crate::reader::Reader;
 /// Kinds that are listed at once.
 const PARALLEL: usize = 4;
 
-/// Looks at a cluster.
+/// Reads the status of Belayer in a cluster.
 ///
 /// # Errors
 ///
@@ -107,7 +107,7 @@ pub async fn status(
         .collect();
     let since = |place: &Place| place.numbers.oldest.as_ref().map(|o| o.deletion_timestamp);
     namespaces.sort_by_key(|place| {
-        // Those that wait first, the longest of them first of all.
+        // Namespaces with waiting deletions first, the oldest deletion first.
         let since = since(place);
         (since.is_none(), since, place.namespace.clone())
     });
@@ -137,7 +137,7 @@ pub async fn status(
 const NAMED: usize = 5;
 
 fn closed_by_backlog(gate: &Gate) -> Option<String> {
-    let ours: Vec<&str> = names_by(&gate.closed, |word| word == names::GATE_CLOSED_BY_BACKLOG);
+    let ours: Vec<&str> = names_by(&gate.closed, |value| value == names::GATE_CLOSED_BY_BACKLOG);
     if gate.backlog_closed {
         let (above, place) = match ours.first() {
             Some(first) => {
@@ -160,7 +160,7 @@ fn closed_by_backlog(gate: &Gate) -> Option<String> {
 }
 
 fn closed_by_hand(closed: &BTreeMap<String, String>) -> Option<String> {
-    let by_hand: Vec<&str> = names_by(closed, |word| word != names::GATE_CLOSED_BY_BACKLOG);
+    let by_hand: Vec<&str> = names_by(closed, |value| value != names::GATE_CLOSED_BY_BACKLOG);
     (!by_hand.is_empty()).then(|| {
         format!(
             "an admin closed {} in the ConfigMap {}: the admission policy adds no hold there",
@@ -171,7 +171,7 @@ fn closed_by_hand(closed: &BTreeMap<String, String>) -> Option<String> {
 }
 
 fn names_by(closed: &BTreeMap<String, String>, by: impl Fn(&str) -> bool) -> Vec<&str> {
-    let named = closed.iter().filter(|(_, word)| by(word));
+    let named = closed.iter().filter(|(_, value)| by(value));
     named.map(|(name, _)| &**name).collect()
 }
 
@@ -201,13 +201,13 @@ fn warnings(
     let lease = query.lease.as_deref().unwrap_or_default();
     match &installation.leader {
         _ if none_ready && !installation.is_led() && held > 0 => warnings.push(format!(
-            "{} held and no pod in {namespace} is ready to release {}: make one run, or `belayer drain` takes every \
-             hold off",
+            "{} held and no pod in {namespace} is ready to release {}: start one, or remove every hold with \
+             `belayer drain`",
             one_or_many(held, "object is", "objects are"),
             if held == 1 { "it" } else { "them" }
         )),
         Some(leader) if leader.lapsed && held > 0 => warnings.push(format!(
-            "nobody leads: {} has not renewed lease {lease} in time",
+            "no leader: {} has not renewed lease {lease} in time",
             leader.identity
         )),
         _ => {}
@@ -217,29 +217,30 @@ fn warnings(
         let Numbers { denied, .. } = component.numbers;
         if denied > 0 {
             warnings.push(format!(
-                "{name} may not release {denied}: an Event ReleaseDenied on each says why; \
-                 `belayer check --service-account` names rights that are missing"
+                "{name} is not allowed to release {}: see the Event ReleaseDenied on each; \
+                 `belayer check --service-account` lists missing permissions",
+                one_or_many(denied, "object", "objects")
             ));
         }
         let Some(own) = component.own else { continue };
         if own.unselected_kept > 0 {
             warnings.push(keeps(name, own.unselected_kept));
         }
-        // The ConfigMap says it better, and shows it even if no leader answers.
+        // The ConfigMap has more details and is readable without a leader.
         if own.backlog_gate_closed && !gate.backlog_closed {
             warnings.push(format!(
-                "{name} adds no holds: its backlog gate is closed until enough of what waits is released"
+                "{name} adds no holds: its backlog gate is closed until enough waiting objects are released"
             ));
         }
     }
     warnings
 }
 
-/// That a component keeps so many holds back, and what to do.
+/// The warning that a component keeps holds back, and what to do.
 pub(super) fn keeps(component: &str, count: u64) -> String {
     format!(
-        "{component} keeps {} back: so many unselected objects at once look like a mistyped selector; if it is meant, \
-         `belayer drain --unselected` releases them",
+        "{component} keeps {} back: that many unselected objects at once look like a mistyped selector; if this is \
+         intended, `belayer drain --unselected` releases them",
         one_or_many(count, "hold", "holds")
     )
 }
@@ -260,22 +261,22 @@ mod tests {
         };
         for all_closed in [false, true] {
             gate.backlog_closed = all_closed;
-            let told = closed_by_backlog(&gate).unwrap();
+            let text = closed_by_backlog(&gate).unwrap();
             assert!(
-                told.contains("namespaces team-0, team-1, team-2, team-3, team-4 and 2 more"),
-                "{told}"
+                text.contains("namespaces team-0, team-1, team-2, team-3, team-4 and 2 more"),
+                "{text}"
             );
-            assert!(told.contains("-n team-0"), "{told}");
-            assert_eq!(told.contains("any pod"), all_closed, "{told}");
-            assert_eq!(told.contains("not affected"), !all_closed, "{told}");
+            assert!(text.contains("-n team-0"), "{text}");
+            assert_eq!(text.contains("any pod"), all_closed, "{text}");
+            assert_eq!(text.contains("not affected"), !all_closed, "{text}");
         }
-        let told = closed_by_hand(&gate.closed).unwrap();
-        assert!(told.contains("closed namespace by-hand in"), "{told}");
+        let text = closed_by_hand(&gate.closed).unwrap();
+        assert!(text.contains("closed namespace by-hand in"), "{text}");
         gate.closed.clear();
-        let told = closed_by_backlog(&gate).unwrap();
+        let text = closed_by_backlog(&gate).unwrap();
         assert!(
-            told.contains("deleted; `belayer explain pod/NAME` shows"),
-            "{told}"
+            text.contains("deleted; `belayer explain pod/NAME` shows"),
+            "{text}"
         );
         assert_eq!(closed_by_backlog(&Gate::default()), None);
         assert_eq!(closed_by_hand(&BTreeMap::new()), None);

@@ -1,4 +1,4 @@
-//! Single looks: at a namespace, at its pods, at a node, and so on.
+//! Live reads of single objects and lists: namespaces, pods, nodes and so on.
 
 use futures::future::join_all;
 
@@ -7,11 +7,11 @@ use belayer_core::object::{ObjectKey, Resource};
 use super::state::{
     AttachmentState, DeadApiService, NamespaceState, NodeState, PodState, VolumeState,
 };
+use crate::controller_health::{Lease, Workload};
 use crate::details::{
     ApiServiceObject, AttachmentObject, LeaseObject, NamespaceObject, NodeObject, PodObject,
     VolumeObject, WorkloadObject,
 };
-use crate::life::{Lease, Workload};
 use crate::reader::{Look, Reader};
 
 pub(super) async fn namespace(reader: &Reader, name: String) -> Look<NamespaceState> {
@@ -29,7 +29,7 @@ pub(super) async fn namespace(reader: &Reader, name: String) -> Look<NamespaceSt
     })
 }
 
-/// The pods of a namespace, now.
+/// Reads the pods of a namespace.
 pub async fn pods(reader: &Reader, namespace: String) -> Look<Vec<PodState>> {
     let path = Resource::pods().path(Some(&namespace));
     let found: Look<Vec<PodObject>> = reader.all(&path).await;

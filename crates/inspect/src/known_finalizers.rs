@@ -1,45 +1,45 @@
-//! The book of well-known finalizers: data, in `book/finalizers.yaml`.
+//! Known finalizers: data from `known_finalizers/finalizers.yaml`.
 
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-/// The book as it is part of this build.
-pub static BOOK: LazyLock<Book> = LazyLock::new(|| {
-    // Checked by a test; a book that cannot be read would be an empty one.
-    serde_saphyr::from_str(include_str!("book/finalizers.yaml")).unwrap_or_default()
+/// The known finalizers of this build.
+pub static KNOWN_FINALIZERS: LazyLock<KnownFinalizers> = LazyLock::new(|| {
+    // A test checks that the file can be parsed; a file that cannot be parsed counts as empty.
+    serde_saphyr::from_str(include_str!("known_finalizers/finalizers.yaml")).unwrap_or_default()
 });
 
-/// What the owner of each entry of Belayer's own begins with; the component's name follows.
+/// Prefix of the owner of Belayer's own entries; the component's name follows.
 const OURS: &str = "Belayer ";
 
-/// Well-known finalizers.
+/// Known finalizers.
 #[derive(Debug, Clone, Default, Deserialize)]
-pub struct Book(Vec<Entry>);
+pub struct KnownFinalizers(Vec<Entry>);
 
-/// One well-known finalizer, or a family of them.
+/// One known finalizer, or a family of them.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Entry {
     /// The name on objects; `*` stands for any text.
     pub finalizer: String,
-    /// Whose it is.
+    /// Its controller.
     pub owner: String,
     /// What it is for.
     pub guards: String,
-    /// What forcing it off loses.
+    /// What is lost if it is removed by force.
     pub lost: String,
-    /// Whether its controller may run where it cannot be seen.
+    /// Whether its controller may run outside the cluster.
     pub hosted: bool,
-    /// The workloads that take it off.
+    /// The workloads that remove it.
     pub controllers: Vec<Controller>,
-    /// Parts of the names of their images.
+    /// Substrings of the names of their images.
     pub images: Vec<String>,
-    /// Where these facts come from.
+    /// Source of these facts.
     pub source: String,
 }
 
-/// A workload that takes a finalizer off.
+/// A workload that removes a finalizer.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Controller {
@@ -47,35 +47,36 @@ pub struct Controller {
     pub name: String,
     /// Its usual namespace; empty if that varies.
     pub namespace: String,
-    /// The Lease it leads by.
+    /// Its leader election Lease.
     #[serde(default)]
     pub lease: Option<String>,
-    /// How its flag `--controllers` names the part that takes the finalizer off, where it has many.
+    /// Name of the controller that removes the finalizer, as the flag `--controllers` of a workload with many
+    /// controllers has it.
     #[serde(default)]
     pub switch: Option<String>,
-    /// How its name is compared.
+    /// How its name is matched.
     #[serde(default, rename = "match")]
     pub matching: Matching,
-    /// The kinds it is about; all of them if none is named.
+    /// The kinds it handles; empty for all.
     #[serde(default)]
     pub kinds: Vec<String>,
 }
 
-/// How a workload's name is compared with the usual one.
+/// How a workload's name is matched with the usual one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Matching {
-    /// Equal, or ending in it after a hyphen, as Helm names things.
+    /// Equal, or ending in it after a hyphen, as in Helm releases.
     #[default]
     Suffix,
     /// Beginning with it, in the usual namespace.
     Prefix,
-    /// Equal, in the usual namespace: the name alone says too little.
+    /// Equal, in the usual namespace: the name alone is ambiguous.
     Exact,
 }
 
-impl Book {
-    /// The entry of a finalizer; an exact name goes before a pattern.
+impl KnownFinalizers {
+    /// The entry of a finalizer; an exact name takes precedence over a pattern.
     pub fn find(&self, finalizer: &str) -> Option<&Entry> {
         let exact = self.0.iter().find(|entry| entry.finalizer == finalizer);
         exact.or_else(|| {
@@ -86,8 +87,8 @@ impl Book {
         })
     }
 
-    /// The entry of what this component of Belayer's holds by its own name. It may hold by the name
-    /// of another, whose entry is then not the one to go by.
+    /// The entry of this component of Belayer's. A component may be configured to use the finalizer of another
+    /// controller; that controller's entry does not apply then.
     pub fn of_component(&self, component: &str) -> Option<&Entry> {
         let is_its = |entry: &&Entry| entry.owner.strip_prefix(OURS) == Some(component);
         self.0.iter().find(is_its)
@@ -100,12 +101,12 @@ impl Book {
 }
 
 impl Entry {
-    /// Whether it is of one of Belayer's components.
+    /// Whether it belongs to one of Belayer's components.
     pub fn is_ours(&self) -> bool {
         self.owner.starts_with(OURS)
     }
 
-    /// The workloads that take it off objects of a kind.
+    /// The workloads that remove it from objects of a kind.
     pub fn controllers_of(&self, kind: &str) -> Vec<&Controller> {
         let fitting = |controller: &&Controller| {
             controller.kinds.is_empty() || controller.kinds.iter().any(|known| known == kind)
@@ -115,7 +116,7 @@ impl Entry {
 }
 
 impl Controller {
-    /// Whether a workload of this name and place is the one.
+    /// Whether a workload of this namespace and name matches.
     pub fn is(&self, namespace: &str, name: &str) -> bool {
         match self.matching {
             Matching::Suffix => {
@@ -130,7 +131,7 @@ impl Controller {
     }
 }
 
-/// Whether `text` fits a pattern in which `*` stands for any text.
+/// Whether `text` matches a pattern in which `*` stands for any text.
 fn fits(pattern: &str, text: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else {
         return pattern == text;
@@ -152,21 +153,21 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    fn book() -> Book {
-        serde_saphyr::from_str(include_str!("book/finalizers.yaml")).unwrap()
+    fn known() -> KnownFinalizers {
+        serde_saphyr::from_str(include_str!("known_finalizers/finalizers.yaml")).unwrap()
     }
 
     #[test]
-    fn the_book_can_be_read_and_is_not_thin() {
-        assert!(book().0.len() >= 60, "{}", book().0.len());
+    fn the_file_can_be_parsed_and_has_many_entries() {
+        assert!(known().0.len() >= 60, "{}", known().0.len());
     }
 
     #[test]
-    fn every_entry_is_complete_and_stands_there_once() {
+    fn every_entry_is_complete_and_unique() {
         let mut seen = BTreeSet::new();
-        for entry in book().iter() {
+        for entry in known().iter() {
             let name = &entry.finalizer;
-            assert!(seen.insert(name.clone()), "{name} stands there twice");
+            assert!(seen.insert(name.clone()), "duplicate entry {name}");
             for text in [&entry.finalizer, &entry.owner, &entry.guards, &entry.lost] {
                 assert!(
                     !text.trim().is_empty() && !text.ends_with('.'),
@@ -188,16 +189,16 @@ mod tests {
                 assert!(!needs_place || !controller.namespace.is_empty(), "{name}");
             }
             for image in &entry.images {
-                assert!(image.len() > 6, "{name}: {image:?} fits too much");
+                assert!(image.len() > 6, "{name}: {image:?} matches too much");
             }
         }
     }
 
     #[test]
-    fn a_pattern_hides_no_other_entry() {
-        let book = book();
-        for entry in book.iter().filter(|entry| !entry.finalizer.contains('*')) {
-            assert_eq!(book.find(&entry.finalizer).unwrap(), entry);
+    fn no_pattern_hides_another_entry() {
+        let known = known();
+        for entry in known.iter().filter(|entry| !entry.finalizer.contains('*')) {
+            assert_eq!(known.find(&entry.finalizer).unwrap(), entry);
         }
     }
 
@@ -212,16 +213,18 @@ mod tests {
     #[case("post-delete-finalizer.argocd.argoproj.io/cleanup", "Argo CD")]
     #[case("belayer.dev/pod-status", "Belayer pod-finalizer")]
     fn families_are_found(#[case] finalizer: &str, #[case] owner: &str) {
-        assert_eq!(book().find(finalizer).unwrap().owner, owner);
+        assert_eq!(known().find(finalizer).unwrap().owner, owner);
     }
 
     #[test]
-    fn every_hold_of_ours_is_in_it() {
+    fn every_hold_of_belayer_has_an_entry() {
         use belayer_holds::names::{OWNER_HOLDS, POD_HOLDS, PVC_PROTECTION_HOLD};
-        let book = book();
+        let known = known();
         let holds = POD_HOLDS.iter().chain(OWNER_HOLDS);
         for hold in holds.chain([&PVC_PROTECTION_HOLD]) {
-            let entry = book.find(hold).unwrap_or_else(|| panic!("{hold} is not"));
+            let entry = known
+                .find(hold)
+                .unwrap_or_else(|| panic!("{hold} has no entry"));
             assert!(entry.is_ours(), "{hold}: {}", entry.owner);
         }
         for component in [
@@ -230,7 +233,7 @@ mod tests {
             "pod-recreation",
             "pvc-protection",
         ] {
-            assert!(book.of_component(component).is_some(), "{component}");
+            assert!(known.of_component(component).is_some(), "{component}");
         }
     }
 
@@ -238,14 +241,14 @@ mod tests {
     #[case("example.com/cleanup")]
     #[case("ceph.rook.io")]
     #[case("")]
-    fn what_nobody_knows_is_not_found(#[case] finalizer: &str) {
-        assert_eq!(book().find(finalizer), None);
+    fn an_unknown_finalizer_is_not_found(#[case] finalizer: &str) {
+        assert_eq!(known().find(finalizer), None);
     }
 
     #[test]
     fn a_workload_is_recognised_by_its_name() {
-        let book = book();
-        let argo = &book
+        let known = known();
+        let argo = &known
             .find("workflows.argoproj.io/status")
             .unwrap()
             .controllers[0];

@@ -1,5 +1,5 @@
-//! Whether kube-controller-manager's own controller of PVCs runs, if it should run beside Belayer or alone.
-//! It cannot be asked, so the PVCs show it.
+//! Whether kube-controller-manager's own PVC controller runs, if it should run alongside Belayer or alone.
+//! Its state cannot be read, so it is inferred from the PVCs.
 
 use std::collections::BTreeMap;
 
@@ -19,23 +19,23 @@ use super::in_tree::CLAIM_CONTROLLER;
 use super::needs::Claims;
 use super::report::{About, Finding, Level};
 
-/// A claim that was deleted so long ago would be gone, had anybody taken its finalizer off.
+/// A PVC deleted longer ago than this would be gone if a controller removed its finalizer.
 const LEFT_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
 /// Namespaces whose pods are listed at once.
 const PARALLEL: usize = 4;
 
-/// Claims that are named.
+/// Maximum number of PVCs that are named.
 const NAMED: usize = 3;
 
-/// Claims that matter, of all there are.
+/// The relevant PVCs of the cluster.
 #[derive(Default)]
-struct Seen {
-    /// How many are not being deleted and lack Kubernetes' finalizer.
+struct Relevant {
+    /// Number of PVCs that are not being deleted and lack Kubernetes' finalizer.
     bare: usize,
-    /// By namespace: those that wait for that finalizer alone, for a while now.
+    /// By namespace: PVCs that have waited longer than [`LEFT_AFTER`] for the removal of that finalizer only.
     waiting: BTreeMap<String, Vec<String>>,
-    /// Those with Belayer's own finalizer.
+    /// PVCs with Belayer's own finalizer.
     held: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ struct Seen {
 struct Page {
     #[serde(default)]
     metadata: PageMeta,
-    /// The API server writes `null` for an empty list of metadata. Without the field this is no list.
+    /// The API server writes `null` for an empty list of metadata. Without the field the answer is not a list.
     #[serde(deserialize_with = "Option::deserialize")]
     items: Option<Vec<Object>>,
 }
@@ -71,7 +71,7 @@ struct Claim {
     finalizers: Vec<String>,
 }
 
-impl Seen {
+impl Relevant {
     fn note(&mut self, claim: Claim, now: Timestamp) {
         let mut names = claim.finalizers.iter();
         if names.clone().any(|name| name == PVC_PROTECTION_HOLD) {
@@ -92,8 +92,8 @@ impl Seen {
     }
 }
 
-/// Looks at every claim, and at the pods of namespaces in which one waits.
-pub(crate) async fn look(reader: &Reader, now: Timestamp, mode: Claims) -> Vec<Finding> {
+/// Reads every PVC, and the pods of the namespaces with waiting PVCs.
+pub(crate) async fn check(reader: &Reader, now: Timestamp, mode: Claims) -> Vec<Finding> {
     let kind = Resource::claims();
     let unknown = |what: &str, why: String| {
         Finding::new(Level::Unknown, About::Finalizer, what.to_owned(), why)
@@ -102,7 +102,7 @@ pub(crate) async fn look(reader: &Reader, now: Timestamp, mode: Claims) -> Vec<F
         Ok(seen) => seen,
         Err(error) => {
             let why = format!("{kind}: {}", explain(&error));
-            return vec![unknown("how claims are protected", why)];
+            return vec![unknown("how PVCs are protected", why)];
         }
     };
     let mut findings = Vec::new();
@@ -130,8 +130,8 @@ pub(crate) async fn look(reader: &Reader, now: Timestamp, mode: Claims) -> Vec<F
     findings
 }
 
-async fn list(reader: &Reader, kind: &Resource, now: Timestamp) -> Result<Seen, RequestError> {
-    let mut seen = Seen::default();
+async fn list(reader: &Reader, kind: &Resource, now: Timestamp) -> Result<Relevant, RequestError> {
+    let mut seen = Relevant::default();
     reader
         .pages(&kind.path(None), METADATA_LIST, |answer| {
             let read = answer.json::<Page>().map(|page| {
@@ -159,7 +159,7 @@ async fn users(reader: &Reader, waiting: BTreeMap<String, Vec<String>>) -> Vec<U
         .await
 }
 
-/// Some of them by name, and how many more there are.
+/// Some of them by name, and the number of the others.
 fn named(claims: &[String]) -> String {
     let mut names = claims.iter().take(NAMED).cloned().collect::<Vec<_>>();
     if claims.len() > NAMED {
@@ -168,7 +168,7 @@ fn named(claims: &[String]) -> String {
     names.join(", ")
 }
 
-/// Belayer only reports, and PVCs have its finalizer from an earlier configuration.
+/// Belayer only reports, but PVCs have its finalizer from an earlier configuration.
 fn still_held(claims: &[String]) -> Option<Finding> {
     let what = || {
         let still = one_or_many(claims.len(), "PVC still has", "PVCs still have");
@@ -185,16 +185,16 @@ fn still_held(claims: &[String]) -> Option<Finding> {
     (!claims.is_empty()).then(what)
 }
 
-/// Nothing removes Kubernetes' finalizer.
+/// No controller removes Kubernetes' finalizer.
 fn left_behind(claims: &[String]) -> Option<Finding> {
     let names = named(claims);
     let what = match claims.len() {
         0 => return None,
         1 => format!(
-            "PVC {names} is being deleted, nothing uses it, and still nothing removes {KUBERNETES_PVC_PROTECTION}"
+            "PVC {names} is being deleted, no pod uses it, and no controller removes {KUBERNETES_PVC_PROTECTION}"
         ),
         n => format!(
-            "{n} PVCs are being deleted, nothing uses them, and still nothing removes {KUBERNETES_PVC_PROTECTION}: {names}"
+            "{n} PVCs are being deleted, no pod uses them, and no controller removes {KUBERNETES_PVC_PROTECTION}: {names}"
         ),
     };
     Some(
@@ -205,19 +205,19 @@ fn left_behind(claims: &[String]) -> Option<Finding> {
             format!("kube-controller-manager's {CLAIM_CONTROLLER} does not seem to run: every deleted PVC stays in Terminating"),
         )
         .fix(format!(
-            "switch it on, or set pvcProtection.finalizer: {KUBERNETES_PVC_PROTECTION}, so that Belayer does its work"
+            "switch it on, or set pvcProtection.finalizer: {KUBERNETES_PVC_PROTECTION}, so that Belayer does this"
         )),
     )
 }
 
-/// Nothing adds it.
+/// No controller adds it.
 fn bare(claims: usize) -> Option<Finding> {
     let what = || {
         let do_not = one_or_many(claims, "PVC does", "PVCs do");
         Finding::new(
             Level::Note,
             About::Finalizer,
-            format!("{do_not} not carry {KUBERNETES_PVC_PROTECTION}"),
+            format!("{do_not} not have {KUBERNETES_PVC_PROTECTION}"),
             "the kubelet does not mount a deleted PVC without it, not even for pods that restart",
         )
     };
