@@ -1,8 +1,8 @@
-//! Counts of held pods: how many are held, wait and are unselected, and what follows for the
-//! backlog gate and for the guard against mass release.
+//! Counts of held, waiting and unselected pods, and the resulting states of the backlog gate and the mass-release
+//! limit.
 //!
-//! It is kept up to date by every event, before the event's key is queued, so that a decision
-//! finds the numbers its event made.
+//! Every event updates the counts before the event's key is enqueued, so that a decision sees the counts after its
+//! event.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::snapshot::{Ended, Gate, MassRelease};
 
 pub use belayer_holds::held_objects::{Counts, Selected};
 
-/// What is noted about a held pod.
+/// The recorded state of a held pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldPod {
     /// Whether a profile selects it; if not, rule 4 of the table releases it.
@@ -59,20 +59,20 @@ struct Inner {
     backlog: Backlog,
 }
 
-/// What is limited now: where no hold is added, and where unselected pods are kept.
+/// The limits that are exceeded now: where Belayer adds no finalizers, and where unselected pods stay held.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct ActiveLimits {
     /// The backlog gate of the whole cluster.
     pub gate: Gate,
     /// The closed namespaces, with the pods that wait there.
     pub closed: BTreeMap<Arc<str>, usize>,
-    /// Whether unselected pods are kept over the cluster.
+    /// Whether unselected pods stay held in the whole cluster.
     pub mass_release: MassRelease,
-    /// The namespaces that keep theirs.
+    /// The namespaces in which unselected pods stay held.
     pub kept_in: BTreeMap<Arc<str>, MassRelease>,
 }
 
-impl Default for Standing {
+impl Default for ActiveLimits {
     fn default() -> Self {
         Self {
             gate: Gate::Open,
@@ -84,7 +84,7 @@ impl Default for Standing {
 }
 
 impl HeldObjects {
-    /// Nothing is held yet; with these limits.
+    /// Creates it with these limits and no held pods.
     pub fn new(max_unselected: MaxUnselected, limits: Limits) -> Self {
         let inner = Inner {
             pods: Tally::new(max_unselected),
@@ -95,14 +95,14 @@ impl HeldObjects {
         }
     }
 
-    /// Notes what `key` is now; `None` if it is not held any more.
+    /// Records the state of `key`; `None` if it is no longer held.
     ///
-    /// The reason why a pod is unselected stays the one with which that began, whatever changes later.
+    /// The first reason why a pod became unselected is kept, whatever changes later.
     pub fn note(&self, key: &ObjectKey, pod: Option<HeldPod>) {
         self.inner.lock().note(key, pod);
     }
 
-    /// Notes whether the status of a held pod's owner is too large to be read.
+    /// Records whether the status of a held pod's owner is too large to be read.
     pub fn note_status(&self, key: &ObjectKey, too_large: bool) {
         let mut inner = self.inner.lock();
         let known = inner.pods.get(key).copied();
@@ -115,7 +115,7 @@ impl HeldObjects {
         }
     }
 
-    /// The numbers now.
+    /// The current counts.
     pub fn counts(&self) -> Counts {
         self.inner.lock().pods.counts()
     }
@@ -125,7 +125,7 @@ impl HeldObjects {
         self.inner.lock().pods.oldest_waiting()
     }
 
-    /// Above how many waiting pods no holds are added.
+    /// The limits of waiting pods above which Belayer adds no finalizers.
     pub fn limits(&self) -> Limits {
         self.inner.lock().backlog.limits()
     }
@@ -140,22 +140,22 @@ impl HeldObjects {
         self.inner.lock().backlog.gate(namespace)
     }
 
-    /// Takes over what an earlier leader closed.
+    /// Takes over the gates that an earlier leader closed.
     pub fn adopt_closed(&self, closed: impl IntoIterator<Item = Arc<str>>, all: Gate) {
         self.inner.lock().backlog.adopt(closed, all);
     }
 
-    /// Opens what may open again, and returns what is limited now. To be called once all pods are known.
-    pub fn settle(&self) -> Standing {
+    /// Opens the gates that may open, and returns the limits that are exceeded. Call it only once all pods are known.
+    pub fn settle(&self) -> ActiveLimits {
         self.inner.lock().backlog.settle();
-        self.standing()
+        self.active_limits()
     }
 
-    /// How things stand.
-    pub fn standing(&self) -> Standing {
+    /// The limits that are exceeded now.
+    pub fn active_limits(&self) -> ActiveLimits {
         let mut inner = self.inner.lock();
         let (mass_release, kept_in) = inner.pods.exceeded();
-        Standing {
+        ActiveLimits {
             gate: inner.backlog.cluster_gate(),
             closed: inner.backlog.closed().into_iter().collect(),
             mass_release,
@@ -168,7 +168,7 @@ impl HeldObjects {
         self.inner.lock().pods.mass_release(key)
     }
 
-    /// How many unselected pods are kept.
+    /// How many unselected pods stay held because of the mass-release limit.
     pub fn kept(&self) -> usize {
         self.inner.lock().pods.kept()
     }
@@ -241,7 +241,7 @@ mod tests {
         }
         assert_eq!(held_objects.counts().waiting, 5);
         held_objects.note(&key(4), None);
-        assert_eq!(held_objects.settle(), Standing::default());
+        assert_eq!(held_objects.settle(), ActiveLimits::default());
     }
 
     /// T3: a user who makes a status unreadable must not close the gate for others.
@@ -253,7 +253,7 @@ mod tests {
             held_objects.note_status(&key(n), true);
         }
         assert_eq!(held_objects.counts().waiting, 0);
-        assert_eq!(held_objects.settle(), Standing::default());
+        assert_eq!(held_objects.settle(), ActiveLimits::default());
         held_objects.note_status(&key(0), false);
         assert_eq!(held_objects.counts().waiting, 1);
     }
