@@ -64,10 +64,7 @@ fn a_switch_can_be_an_environment_variable(#[case] value: &str) {
         .output()
         .unwrap();
     let errors = text(&output.stderr);
-    assert!(
-        errors.contains("cannot read /nowhere/config"),
-        "{errors}"
-    );
+    assert!(errors.contains("cannot read /nowhere/config"), "{errors}");
 }
 
 #[rstest]

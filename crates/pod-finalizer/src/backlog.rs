@@ -1,8 +1,8 @@
-//! The backlog: held pods that are being deleted, whatever they wait for. While there are too many of
-//! them no hold is added, so that the backlog does not grow.
+//! The backlog: held pods that are being deleted. While there are too many of them Belayer adds no finalizers, so that
+//! the backlog does not grow.
 //!
-//! It is limited in each namespace and over the cluster. A namespace counts for no more than its own
-//! limit, so that a user of one namespace can close that one and no other.
+//! It is limited per namespace and over the cluster. A namespace counts for no more than its own limit, so that a user
+//! of one namespace can close the gate of that namespace only.
 //!
 //! Pods that ended and are not being deleted do not count. A pod whose owner's status cannot be read
 //! counts like any other.
@@ -18,23 +18,23 @@ use crate::snapshot::Gate;
 /// size of the gate ConfigMap.
 pub const MAX_CLOSED: usize = 1_000;
 
-/// A namespace's limit as a part of the limit of the whole cluster: a quarter.
+/// The limit of a namespace is a quarter of the cluster's limit.
 const PARTS: usize = 4;
 
-/// The lowest limit of a namespace, unless that of the whole cluster is lower.
+/// The lowest limit of a namespace, unless the cluster's limit is lower.
 const LEAST: usize = 50;
 
-/// With more pods than this no holds are added, until there are fewer than half as many.
+/// Above these numbers of pods Belayer adds no finalizers, until there are fewer than half as many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// In all namespaces together.
     pub cluster: usize,
-    /// In one of them.
+    /// In one namespace.
     pub namespace: usize,
 }
 
 impl Limits {
-    /// The limits that follow from the one of the whole cluster.
+    /// The limits that follow from the cluster's limit.
     ///
     /// The limit of a namespace is never higher than that of the cluster: the pods of one namespace alone
     /// never close the others.
@@ -45,13 +45,13 @@ impl Limits {
         }
     }
 
-    /// With fewer pods than this, what closed above `limit` opens again.
+    /// The gate that closed above `limit` opens below this number.
     pub fn opens_below(limit: usize) -> usize {
         limit.div_ceil(2)
     }
 }
 
-/// The backlog, counted.
+/// The counted backlog.
 #[derive(Debug)]
 pub struct Backlog {
     limits: Limits,
@@ -91,7 +91,7 @@ impl Backlog {
         self.sum
     }
 
-    /// Adds a pod. What is above its limit closes at once.
+    /// Adds a pod. A gate whose limit is exceeded closes at once.
     pub fn add(&mut self, namespace: &Arc<str>) {
         let Limits {
             cluster,
@@ -109,7 +109,7 @@ impl Backlog {
         }
     }
 
-    /// Removes a pod. [`Backlog::settle`] opens what may open again.
+    /// Removes a pod. Only [`Backlog::settle`] opens gates.
     pub fn remove(&mut self, namespace: &Arc<str>) {
         let Some(pods) = self.pods.get_mut(namespace) else {
             return;
@@ -123,7 +123,7 @@ impl Backlog {
         }
     }
 
-    /// Takes over what an earlier leader closed: it opens by the same rules as what this process closed.
+    /// Takes over the gates that an earlier leader closed. They open by the same rules as those that this process closed.
     pub fn adopt(&mut self, closed: impl IntoIterator<Item = Arc<str>>, all: Gate) {
         self.closed.extend(closed);
         if all == Gate::Closed {
@@ -131,7 +131,7 @@ impl Backlog {
         }
     }
 
-    /// Opens what has fewer pods than half of its limit. To be called once all pods are known.
+    /// Opens the gates with fewer pods than half of their limit. Call it only once all pods are known.
     pub fn settle(&mut self) {
         let Self {
             limits,
@@ -216,7 +216,7 @@ mod tests {
     #[case::one_more_closes_it_alone(&[("a", 51)], Gate::NamespaceClosed, Gate::Open)]
     #[case::ever_so_many_close_it_alone(&[("a", 5_000)], Gate::NamespaceClosed, Gate::Open)]
     #[case::two_of_them(&[("a", 5_000), ("b", 5_000)], Gate::NamespaceClosed, Gate::Open)]
-    #[case::what_others_add_counts(&[("a", 5_000), ("b", 50), ("c", 1)], Gate::Closed, Gate::Closed)]
+    #[case::pods_of_other_namespaces_count(&[("a", 5_000), ("b", 50), ("c", 1)], Gate::Closed, Gate::Closed)]
     #[case::many_namespaces_with_few_each(&[("a", 40), ("b", 40), ("c", 21)], Gate::Closed, Gate::Closed)]
     fn t4_a_namespace_closes_alone_and_the_cluster_by_the_sum_of_shares(
         #[case] pods: &[(&str, usize)],
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn t4_what_was_closed_before_a_restart_opens_by_the_same_rule() {
+    fn t4_gates_closed_before_a_restart_open_by_the_same_rule() {
         for (pods, expected) in [(25, Gate::NamespaceClosed), (24, Gate::Open)] {
             let mut backlog = backlog(100, &[("a", pods)]);
             backlog.adopt(["a".into(), "gone".into()], Gate::Open);
@@ -274,8 +274,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes and goes, the sum is that of the namespaces' shares, what is above a limit
-        /// is closed, and a namespace alone never closes the cluster.
+        /// For any sequence of pods, the sum is that of the namespaces' shares, a gate above its limit is closed, and a
+        /// single namespace never closes the cluster.
         #[test]
         fn t4_the_sum_counts_no_namespace_beyond_its_limit(
             cluster in 1..300_usize,

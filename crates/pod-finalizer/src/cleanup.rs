@@ -1,27 +1,26 @@
-//! When a pod that was let go is to be deleted, by the annotation that Argo Workflows puts on it.
+//! When a released pod is deleted, by the annotation that Argo Workflows adds to it.
 //!
-//! Argo's own deletion needs its controller, and forgets pods whose workflow is gone. A late
-//! delete there once hit a re-created pod of the same name (argo-workflows#8022): here every
-//! deletion names the UID.
+//! Argo's own deletion depends on its controller, and misses pods whose workflow is gone. There a late delete request
+//! once deleted a re-created pod of the same name (argo-workflows#8022); Belayer's requests always name the UID.
 
 use std::time::Duration;
 
 /// Annotation: when to delete the pod, as `STRATEGY/DELAY`.
 pub const POD_GC_STRATEGY: &str = "workflows.argoproj.io/pod-gc-strategy";
 
-/// What Argo waits where a workflow names no delay: the annotation then has a negative one.
+/// Argo's default delay. If a workflow names no delay, the annotation has a negative one.
 pub const DEFAULT_DELAY: Duration = Duration::from_secs(5);
 
 /// When a pod is to be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PodGc {
-    /// What has to have happened.
+    /// The condition.
     pub strategy: Strategy,
-    /// And how long ago.
+    /// The delay after the condition is met.
     pub delay: Duration,
 }
 
-/// What has to have happened before a pod is deleted. It has to have ended in any case.
+/// The condition on which a pod is deleted. In every case the pod must have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strategy {
     /// The pod has ended.
@@ -34,32 +33,32 @@ pub enum Strategy {
     OnWorkflowSuccess,
 }
 
-/// What became of a pod's workflow.
+/// How a pod's workflow ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkflowEnd {
-    /// It runs, or nobody knows.
+    /// It runs, or its state is unknown.
     NotYet,
-    /// It has ended, but not well.
+    /// It has ended without success.
     Completed,
     /// It has succeeded.
     Succeeded,
-    /// It is gone, or the pod was orphaned: nobody will ever say how it ended.
+    /// It is gone, or the pod was orphaned: how it ended stays unknown.
     Gone,
 }
 
-/// What became of a pod.
+/// How a pod ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PodEnd {
     /// It has not ended.
     NotYet,
-    /// It has ended, but not well.
+    /// It has ended without success.
     Failed,
     /// It has succeeded.
     Succeeded,
 }
 
 impl PodGc {
-    /// Reads the annotation; `None` if it asks for no deletion or makes no sense.
+    /// Parses the annotation; `None` if it requires no deletion or is invalid.
     pub fn parse(annotation: &str) -> Option<Self> {
         let (strategy, delay) = annotation.split_once('/')?;
         let strategy = match strategy {
@@ -76,8 +75,8 @@ impl PodGc {
         Some(Self { strategy, delay })
     }
 
-    /// Whether what it waits for has happened, the delay apart. Nobody will say any more how a
-    /// workflow ended that is gone: then the pod's own end counts.
+    /// Whether the condition is met, regardless of the delay. If the workflow is gone, the result of the pod itself
+    /// decides.
     pub fn is_due(self, pod: PodEnd, workflow: WorkflowEnd) -> bool {
         if pod == PodEnd::NotYet {
             return false;

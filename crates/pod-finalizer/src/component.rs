@@ -1,4 +1,4 @@
-//! pod-finalizer as a component of the pods' runner.
+//! pod-finalizer as a component of the pod runner.
 
 mod losses;
 
@@ -36,7 +36,7 @@ use crate::observe::{World, admin_asked, adopted, held, judges, judging, node_of
 use crate::outcome::{self, Outcomes};
 use crate::profile::config::Settings;
 use crate::profile::{self, Mode, Profiles};
-use crate::question::{Delay, PodQuery};
+use crate::query::{Delay, PodQuery};
 use crate::snapshot::{AdminAsked, Ended, Gate, Held, MassRelease, Selection, Snapshot};
 use crate::status::{StatusQuery, StatusState};
 
@@ -73,7 +73,7 @@ pub fn keep_of_namespaces() -> Keep {
     Keep::nothing().labels([names::IGNORE_LABEL])
 }
 
-/// What the component stands on.
+/// The dependencies of the component.
 pub struct Parts<V: View = Cached> {
     /// The informers' stores: pods, with the indexes [`PODS_BY_OWNER`] and [`PODS_BY_NAMESPACE`].
     pub pods: V::Store<Pod>,
@@ -81,15 +81,15 @@ pub struct Parts<V: View = Cached> {
     pub namespaces: V::Store<Namespace>,
     /// One store per kind that owns pods of some profile.
     pub owners: Vec<(Resource, V::Store<OwnerMeta>)>,
-    /// Live looks at owners.
+    /// Live reads of owners.
     pub owner_facts: V::Queries<OwnerQuery>,
-    /// Live looks at namespaces.
+    /// Live reads of namespaces.
     pub namespace_facts: V::Queries<NamespaceQuery>,
-    /// Live looks at the status of owners.
+    /// Live reads of the status of owners.
     pub status_facts: V::Queries<StatusQuery>,
     /// Live reads of nodes.
     pub node_facts: V::Queries<NodeQuery>,
-    /// The queue of the pods' runner.
+    /// The queue of the pod runner.
     pub queue: WorkQueue<ObjectKey>,
 }
 
@@ -98,13 +98,13 @@ pub struct PodFinalizer<V: View = Cached> {
     pub(crate) world: World<V>,
     pods: V::Store<Pod>,
     held_objects: Arc<HeldObjects>,
-    /// Whether this process has read what an earlier leader closed: before that no hold is added.
+    /// Whether this process has read the gates that an earlier leader closed. Before that it adds no finalizers.
     pub(crate) may_hold: AtomicBool,
     queue: WorkQueue<ObjectKey>,
     resync: Duration,
     /// Whether any profile adopts finalizers.
     adopts: bool,
-    /// Pods of observing profiles that vanished before their result was taken.
+    /// Pods of profiles in observe mode that were deleted before their result was taken.
     lost: AtomicU64,
     /// The latest of them.
     latest_lost: Mutex<VecDeque<Lost>>,
@@ -160,7 +160,7 @@ impl<V: View> PodFinalizer<V> {
         &self.held_objects
     }
 
-    /// Whether holds are added to this pod.
+    /// Whether Belayer adds its finalizer to this pod.
     fn gate(&self, pod: &ObjectKey) -> Gate {
         if self.may_hold.load(Ordering::Acquire) {
             self.held_objects.gate(pod.shared_namespace())
@@ -174,7 +174,7 @@ impl<V: View> PodFinalizer<V> {
             .selection(pod, self.world.cached_namespace(pod).as_ref())
     }
 
-    /// Whether a finalizer of others that its profile adopts is on the pod.
+    /// Whether the pod has a finalizer of another controller that its profile adopts.
     fn is_adopted(&self, pod: &ObjectMeta) -> bool {
         self.adopts && !adopted(pod, &self.selection(pod)).is_empty()
     }
@@ -183,7 +183,7 @@ impl<V: View> PodFinalizer<V> {
         matches!(self.selection(pod), Selection::By { .. })
     }
 
-    /// Notes a pod; `by` is why, if no profile selects it by its own labels.
+    /// Records a pod; `by` is the reason if no profile selects its labels.
     pub(crate) fn note(&self, pod: &Stored<Pod>, by: UnselectedBy) {
         let meta = &pod.object.meta;
         let entry = (held(meta) == Held::Yes).then(|| HeldPod {
@@ -203,7 +203,7 @@ impl<V: View> PodFinalizer<V> {
         self.held_objects.note(&meta.key, entry);
     }
 
-    /// What to ask about the status of the owner of a pod that a profile selects.
+    /// The query for the status of the owner of a pod that a profile selects.
     fn status_question(&self, pod: &ObjectMeta) -> Option<StatusQuery> {
         let selection = self.selection(pod);
         let Selection::By { .. } = selection else {
@@ -214,16 +214,16 @@ impl<V: View> PodFinalizer<V> {
         found.map(|(_, question)| question)
     }
 
-    /// Whether the status of a held pod's workflow is too large to be read. Nothing that Belayer or its
-    /// consumer does ends that, and whoever wrote it must not close the backlog gate (T3).
+    /// Whether the status of a held pod's workflow is too large to be read. Neither Belayer nor the consumer can
+    /// change that, so such pods must not close the backlog gate: the author of the workflow could abuse it (T3).
     fn is_status_too_large(&self, pod: &Pod) -> bool {
         let question = self.status_question(&pod.meta);
         let fact = question.and_then(|question| self.world.status_facts.get(&question));
         fact.is_some_and(|fact| matches!(fact.answer(), StatusState::TooLarge(_)))
     }
 
-    /// Whether somebody may be waiting for this held pod: it is worked on before all others.
-    fn may_go(&self, pod: &Pod) -> bool {
+    /// Whether this held pod may have to be released soon: then it takes precedence over others.
+    fn may_be_released(&self, pod: &Pod) -> bool {
         pod.meta.is_deleting()
             || pod.is_ended()
             || admin_asked(&pod.meta) == AdminAsked::Yes
@@ -235,7 +235,7 @@ impl<V: View> PodFinalizer<V> {
 }
 
 impl PodFinalizer {
-    /// Whether any profile enforces, so that holds are added at all.
+    /// `Enforce` if any profile enforces; otherwise Belayer adds no finalizers.
     pub fn mode(&self) -> Mode {
         let mut profiles = self.world.profiles.iter();
         if profiles.any(|profile| profile.mode == Mode::Enforce) {
@@ -245,8 +245,8 @@ impl PodFinalizer {
         }
     }
 
-    /// Keeps track of the held objects, and counts what came too late. To be told of every event of the pods
-    /// *before* their runner is.
+    /// Updates the held objects, and counts pods that were deleted before they were held. Must receive every pod
+    /// event *before* the runner does.
     pub fn on_pod(&self, event: &Event<Pod>) {
         match event {
             Event::Added { object, initial } => {
@@ -274,7 +274,7 @@ impl PodFinalizer {
             Event::Deleted { last, .. } => {
                 let meta = &last.object.meta;
                 self.held_objects.note(&meta.key, None);
-                self.world.outcomes.forget(&meta.uid);
+                self.world.outcomes.remove(&meta.uid);
                 let mut due = self.world.due.lock();
                 due.remove(&Delay::Cleanup(meta.uid.clone()));
                 due.remove(&Delay::NodeLost(meta.uid.clone()));
@@ -285,7 +285,7 @@ impl PodFinalizer {
         }
     }
 
-    /// Queues the pods that a change of their namespace concerns.
+    /// Enqueues the pods of a namespace that changed.
     pub fn on_namespace(&self, event: &Event<Namespace>) {
         let Some(namespace) = event.news() else {
             return;
@@ -300,13 +300,13 @@ impl PodFinalizer {
         }
     }
 
-    /// Queues the pods that a change of their owner, of this kind, concerns.
+    /// Enqueues the pods of an owner of this kind that changed.
     pub fn on_owner(&self, kind: &Resource, event: &Event<OwnerMeta>) {
         let owner = match event {
             Event::Added { object, .. } => object,
             Event::Updated { new, .. } => new,
             Event::Deleted { last, .. } => {
-                // What was seen alive before says nothing now.
+                // An earlier live read that found the owner is outdated.
                 self.world
                     .owner_facts
                     .outdate(&OwnerQuery::about(kind.clone(), &last.object.0));
@@ -323,7 +323,7 @@ impl PodFinalizer {
         }
     }
 
-    /// Queues every pod that waits for a hold: the gate has opened.
+    /// Enqueues every selected pod that is not held, after the gate has opened.
     pub fn queue_unheld(&self) {
         self.pods.for_each(|pod| self.queue_if_unheld(pod));
     }
@@ -342,8 +342,8 @@ impl PodFinalizer {
         }
     }
 
-    /// The waiting pods of a namespace whose owner's status was read in vain, with the reason: their
-    /// consumer cannot release this part of the backlog.
+    /// The waiting pods of a namespace whose owner's status cannot be read, with the reason. The consumer cannot
+    /// release this part of the backlog.
     pub fn unreadable_in(&self, namespace: &str) -> Vec<(ObjectKey, Arc<str>)> {
         let unreadable = |pod: Stored<Pod>| {
             let meta = &pod.object.meta;
@@ -362,7 +362,7 @@ impl PodFinalizer {
         pods.filter_map(unreadable).collect()
     }
 
-    /// Queues every held pod that no profile selects: there are few enough again.
+    /// Enqueues every held unselected pod, once their number is within the mass-release limit again.
     pub fn queue_unselected(&self) {
         for key in self.held_objects.unselected() {
             self.queue.add(key, Priority::Release);
@@ -371,16 +371,16 @@ impl PodFinalizer {
 
     fn queue_if_ours(&self, pod: &Stored<Pod>, unheld: Priority) {
         let meta = &pod.object.meta;
-        let band = match held(meta) {
+        let priority = match held(meta) {
             Held::Yes => Priority::Release,
             Held::No if self.is_adopted(meta) => Priority::Release,
             Held::No if self.is_selected(meta) => unheld,
             Held::No => return,
         };
-        self.queue.add(meta.key.clone(), band);
+        self.queue.add(meta.key.clone(), priority);
     }
 
-    /// What an earlier leader closed has been read: holds are added from now on.
+    /// Adds finalizers from now on: the gates that an earlier leader closed have been read.
     pub(crate) fn begin_to_hold(&self) {
         self.may_hold.store(true, Ordering::Release);
         self.queue_unheld();
@@ -405,9 +405,9 @@ impl<V: View> Component<Pod> for PodFinalizer<V> {
         let pod = &change.new?.object;
         let quiet = change.source.quiet();
         match held(&pod.meta) {
-            Held::Yes if self.may_go(pod) => Some(Priority::Release),
+            Held::Yes if self.may_be_released(pod) => Some(Priority::Release),
             Held::Yes => Some(quiet),
-            Held::No if self.is_adopted(&pod.meta) => Some(if self.may_go(pod) {
+            Held::No if self.is_adopted(&pod.meta) => Some(if self.may_be_released(pod) {
                 Priority::Release
             } else {
                 quiet
@@ -441,22 +441,22 @@ impl<V: View> Component<Pod> for PodFinalizer<V> {
         decide(snapshot, now)
     }
 
-    fn ask(&self, question: PodQuery, asker: Waiter<'_>) {
+    fn ask(&self, question: PodQuery, waiter: Waiter<'_>) {
         match question {
             PodQuery::Owner(question) => {
-                self.world.owner_facts.ask(question, asker);
+                self.world.owner_facts.ask(question, waiter);
             }
             PodQuery::Namespace(question) => {
-                self.world.namespace_facts.ask(question, asker);
+                self.world.namespace_facts.ask(question, waiter);
             }
             PodQuery::Status(question) => {
-                self.world.status_facts.ask(question, asker);
+                self.world.status_facts.ask(question, waiter);
             }
             PodQuery::Node(question) => {
-                self.world.node_facts.ask(question, asker);
+                self.world.node_facts.ask(question, waiter);
             }
             PodQuery::Delay(delay) => {
-                let band = match delay {
+                let priority = match delay {
                     Delay::Cleanup(_) => Priority::Normal,
                     Delay::NodeLost(_) => Priority::Release,
                 };
@@ -465,7 +465,8 @@ impl<V: View> Component<Pod> for PodFinalizer<V> {
                     .lock()
                     .entry(delay)
                     .or_insert_with(Timestamp::now);
-                self.queue.add_after(asker.key.clone(), band, asker.after);
+                self.queue
+                    .add_after(waiter.key.clone(), priority, waiter.after);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! pod-finalizer as a controller: its keys, its needs, and its place among pods and their owners.
+//! pod-finalizer as a controller: its configuration keys, its requirements, and its event handlers.
 
 use std::sync::Arc;
 
@@ -129,7 +129,7 @@ fn requires(settings: &Settings) -> Vec<Part> {
         .iter()
         .flat_map(|profile| profile.selector.names().map(str::to_owned))
         .collect();
-    // The policy must leave out pods that are never held.
+    // The policy must exclude pods that are never held.
     if enforced.iter().any(|profile| profile.is_argo()) {
         labels.push(profile::argo::COMPONENT_LABEL.to_owned());
     }
@@ -188,7 +188,7 @@ fn requires(settings: &Settings) -> Vec<Part> {
     parts
 }
 
-/// Puts pod-finalizer in its place among the pods and their owners.
+/// Starts pod-finalizer: its event handlers, its component of the pod runner, and its background tasks.
 fn join(settings: &Settings, context: &mut ControllerContext) {
     let ControllerContext {
         shared,
@@ -224,11 +224,11 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
             "the configuration may not have the effect that you expect"
         );
     }
-    let owner_oracle = OwnerReader::new(
+    let owner_reader = OwnerReader::new(
         Arc::clone(&shared.executor),
         shared.decoders(owners.keep.clone()),
     );
-    let namespace_oracle =
+    let namespace_reader =
         NamespaceReader::new(Arc::clone(&shared.executor), namespaces.decoders.clone());
     let kinds = settings.profiles.owners();
     let owners_of_pods = || {
@@ -243,8 +243,8 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
             owners: owners_of_pods()
                 .map(|watched| (watched.resource.clone(), watched.store.clone()))
                 .collect(),
-            owner_facts: shared.facts(owner_oracle, pods.wake()),
-            namespace_facts: shared.facts(namespace_oracle, pods.wake()),
+            owner_facts: shared.facts(owner_reader, pods.wake()),
+            namespace_facts: shared.facts(namespace_reader, pods.wake()),
             status_facts: shared.facts_at(
                 StatusReader::new(
                     Arc::clone(&shared.executor),
@@ -258,16 +258,16 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         },
     ));
 
-    // The held objects are updated first, so that a decision finds the numbers that its event made.
-    let told = Arc::clone(&finalizer);
-    pods.watched.on_event(move |event| told.on_pod(event));
-    let told = Arc::clone(&finalizer);
-    namespaces.on_event(move |event| told.on_namespace(event));
+    // The held objects are updated before the runner decides, so that a decision sees the counts after its event.
+    let handler = Arc::clone(&finalizer);
+    pods.watched.on_event(move |event| handler.on_pod(event));
+    let handler = Arc::clone(&finalizer);
+    namespaces.on_event(move |event| handler.on_namespace(event));
     for watched in &mut owners.kinds {
         let kind = watched.resource.clone();
         if kinds.contains(&kind) {
-            let told = Arc::clone(&finalizer);
-            watched.on_event(move |event| told.on_owner(&kind, event));
+            let handler = Arc::clone(&finalizer);
+            watched.on_event(move |event| handler.on_owner(&kind, event));
         }
     }
 

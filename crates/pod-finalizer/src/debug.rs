@@ -1,4 +1,4 @@
-//! What pod-finalizer reports of its finalizers, for `/debug/holds`.
+//! The part of `/debug/holds` for pod-finalizer.
 
 use serde_json::{Value, json};
 
@@ -38,8 +38,8 @@ pub(crate) fn report(finalizer: &PodFinalizer) -> Value {
             })
         })
         .collect();
-    let standing = held_objects.standing();
-    let closed: Vec<Value> = standing
+    let active = held_objects.active_limits();
+    let closed: Vec<Value> = active
         .closed
         .iter()
         .map(|(namespace, waiting)| {
@@ -54,7 +54,7 @@ pub(crate) fn report(finalizer: &PodFinalizer) -> Value {
             })
         })
         .collect();
-    let kept_in: Vec<&str> = standing.kept_in.keys().map(|name| &**name).collect();
+    let kept_in: Vec<&str> = active.kept_in.keys().map(|name| &**name).collect();
     json!({
         "held": counts.held,
         "waiting": counts.waiting,
@@ -62,7 +62,7 @@ pub(crate) fn report(finalizer: &PodFinalizer) -> Value {
         "unselected": counts.unselected,
         "observedLosses": finalizer.observed_losses(),
         "latestLosses": losses,
-        "backlogGate": match standing.gate {
+        "backlogGate": match active.gate {
             Gate::Open | Gate::NamespaceClosed => "open",
             Gate::Closed => "closed",
         },

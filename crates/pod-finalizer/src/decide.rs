@@ -1,4 +1,4 @@
-//! The decision table of pod-finalizer: a pure function, one arm per row, in the table's order.
+//! The decision table of pod-finalizer: a pure function, one arm per rule, in the table's order.
 
 mod capture;
 mod cleanup;
@@ -22,18 +22,18 @@ pub(crate) use unread::unread;
 
 use crate::evidence::{Evidence, NamespaceDeletion, NotSelected};
 use crate::profile::Mode;
-use crate::question::PodQuery;
+use crate::query::PodQuery;
 use crate::row;
 use crate::snapshot::{AdminAsked, Ended, Gate, Held, MassRelease, PodView, Selection, Snapshot};
 
-/// What is decided about a pod.
+/// A decision about a pod.
 pub type PodDecision = Decision<Evidence, PodQuery>;
 
-/// A live answer that proves nothing either way is asked for again after this time.
+/// Delay before a live read is repeated whose answer was inconclusive.
 pub const RECHECK: Duration = Duration::from_secs(30);
 
-/// A pod whose deletion waits for our hold longer than this past its grace gets an Event.
-pub const TELL_AFTER: Duration = Duration::from_secs(10);
+/// A pod whose deletion waits for Belayer longer than this after its grace period gets the Event `DeletionWaits`.
+pub const REPORT_AFTER: Duration = Duration::from_secs(10);
 
 /// Decides about one pod.
 pub fn decide(snapshot: &Snapshot, now: Timestamp) -> PodDecision {
@@ -42,7 +42,8 @@ pub fn decide(snapshot: &Snapshot, now: Timestamp) -> PodDecision {
     };
     match (pod.held, pod.adopted.is_empty()) {
         (Held::Yes, _) => held(pod, snapshot, now),
-        // Bound by an adopted finalizer alone: let go like any held pod, and held like any other.
+        // Only an adopted finalizer is present: the pod is released like a held pod, and otherwise gets Belayer's
+        // finalizer like any other.
         (Held::No, false) => match weigh(pod, snapshot.mass_release, now) {
             Verdict::Keep(_) if pod.deleting.is_none() && !unread::is_never_held(pod) => {
                 unheld(pod, snapshot, now)
@@ -65,7 +66,7 @@ fn held(pod: &PodView, snapshot: &Snapshot, now: Timestamp) -> PodDecision {
     }
 }
 
-/// Rows 1, 13 and 14.
+/// Rules 1, 13 and 14.
 fn unheld(pod: &PodView, snapshot: &Snapshot, now: Timestamp) -> PodDecision {
     let Selection::By { profile, .. } = &pod.selection else {
         return Decision::nothing(row::NOT_OURS);
@@ -77,11 +78,11 @@ fn unheld(pod: &PodView, snapshot: &Snapshot, now: Timestamp) -> PodDecision {
         return Decision::nothing(row::TOO_LATE);
     }
     match weigh(pod, snapshot.mass_release, now) {
-        // With a hold it would be released at once: none is added.
+        // A held pod would be released at once, so Belayer does not add its finalizer.
         Verdict::Release(_, evidence) => cleanup::decide(pod, evidence, now),
-        // It has ended already: a hold would outlast nothing but the record.
+        // The pod has ended: record its outcome first, before any finalizer is added.
         Verdict::Record => Decision::write(row::CAPTURE, Write::Step(())),
-        // An owner that the cache lacks may be gone: better to know than to write twice.
+        // An owner that is not in the cache may be gone: a live read avoids adding and removing the finalizer.
         Verdict::Keep(reasons) if reasons.asks_now() => reasons.decision(row::ADD_HOLD),
         Verdict::Keep(_) => match (closed(snapshot.gate), profile.mode) {
             (Some(why), _) => Decision::missing(row::ADD_HOLD, Missing::Event(why.into())),
@@ -108,7 +109,7 @@ fn closed(gate: Gate) -> Option<&'static str> {
 
 fn released(row: Row, evidence: Evidence, pod: &PodView) -> PodDecision {
     let late = matches!(evidence, Evidence::ReleaseAfter);
-    // Finalizers of others stay until the result was taken, or no consumer is left that could take it.
+    // Other controllers' finalizers stay until the result was taken, or no consumer exists that could take it.
     let adopted = if evidence.is_unread() {
         Box::default()
     } else {
@@ -133,7 +134,7 @@ fn released(row: Row, evidence: Evidence, pod: &PodView) -> PodDecision {
     })
 }
 
-/// Row 12, or the row whose evidence is still missing.
+/// Rule 12, or the rule whose evidence is still missing.
 fn keep(pod: &PodView, reasons: Reasons, now: Timestamp) -> PodDecision {
     let mut decision = reasons.decision(row::KEEP);
     if decision.missing.is_empty() {
@@ -147,12 +148,12 @@ fn keep(pod: &PodView, reasons: Reasons, now: Timestamp) -> PodDecision {
     }
     let recheck = decision.look_again;
     let waits = elapsed(deleting, now);
-    let mut next = look_at_release_after(pod, waits);
-    if waits < TELL_AFTER {
-        next = Some(next.map_or(TELL_AFTER - waits, |next| next.min(TELL_AFTER - waits)));
+    let mut next = until_release_after(pod, waits);
+    if waits < REPORT_AFTER {
+        next = Some(next.map_or(REPORT_AFTER - waits, |next| next.min(REPORT_AFTER - waits)));
     } else {
         let message = format!(
-            "deletion waits for Belayer's hold: {}",
+            "deletion waits because Belayer holds this pod: {}",
             decision.missing_in_words().join("; ")
         );
         decision = decision.telling(Notice {
@@ -171,7 +172,7 @@ fn keep(pod: &PodView, reasons: Reasons, now: Timestamp) -> PodDecision {
     }
 }
 
-fn look_at_release_after(pod: &PodView, waits: Duration) -> Option<Duration> {
+fn until_release_after(pod: &PodView, waits: Duration) -> Option<Duration> {
     match &pod.selection {
         Selection::By { profile, .. } => profile
             .release_after
@@ -180,15 +181,15 @@ fn look_at_release_after(pod: &PodView, waits: Duration) -> Option<Duration> {
     }
 }
 
-/// What would release the pod, or what keeps it.
+/// The evidence that releases the pod, or the reasons to keep it.
 enum Verdict {
     Release(Row, Evidence),
-    /// Row 7: the outcome is to be recorded first.
+    /// Rule 7: the outcome must be recorded first.
     Record,
     Keep(Reasons),
 }
 
-/// What is missing, by the first row that would match once it is found out.
+/// The missing evidence, with the first rule that it could make match.
 #[derive(Default)]
 struct Reasons {
     row: Option<Row>,
@@ -203,7 +204,7 @@ impl Reasons {
         self.missing.push(missing);
     }
 
-    fn look_again(&mut self, after: Duration) {
+    fn requeue_after(&mut self, after: Duration) {
         self.look_again = Some(self.look_again.map_or(after, |sooner| sooner.min(after)));
     }
 
@@ -222,8 +223,7 @@ impl Reasons {
     }
 }
 
-/// Rows 2 to 11 and 16 to 18 for a pod that is, or would be, held: the first row whose evidence is
-/// complete.
+/// Rules 2 to 11 and 16 to 18 for a pod that is, or would be, held: the first rule whose evidence is complete.
 fn weigh(pod: &PodView, mass_release: MassRelease, now: Timestamp) -> Verdict {
     let mut reasons = Reasons::default();
     let found = admin_asked(pod)
@@ -250,12 +250,12 @@ fn weigh(pod: &PodView, mass_release: MassRelease, now: Timestamp) -> Verdict {
 
 type Found = Option<(Row, Evidence)>;
 
-/// Row 2.
+/// Rule 2.
 fn admin_asked(pod: &PodView) -> Found {
     (pod.admin_asked == AdminAsked::Yes).then_some((row::ADMIN_ASKED, Evidence::AdminAsked))
 }
 
-/// Row 3.
+/// Rule 3.
 fn namespace_terminating(pod: &PodView, reasons: &mut Reasons) -> Found {
     let NamespaceView {
         cached,
@@ -282,7 +282,7 @@ fn namespace_terminating(pod: &PodView, reasons: &mut Reasons) -> Found {
     None
 }
 
-/// Row 4.
+/// Rule 4.
 fn unselected(pod: &PodView, mass_release: MassRelease, reasons: &mut Reasons) -> Found {
     let evidence = match &pod.selection {
         Selection::By { .. } => return None,
@@ -340,7 +340,7 @@ fn release_after(pod: &PodView, now: Timestamp) -> Found {
     (waits >= limit).then_some((row::KEEP, Evidence::ReleaseAfter))
 }
 
-/// Asks at once, or after a while if the answer at hand is current and yet proved nothing.
+/// Requests a live read: at once, or after [`RECHECK`] if the last answer is current but inconclusive.
 fn ask(question: PodQuery, answer: Answer) -> Missing<PodQuery> {
     let after = match answer {
         Answer::Current => RECHECK,
@@ -349,12 +349,12 @@ fn ask(question: PodQuery, answer: Answer) -> Missing<PodQuery> {
     Missing::Answer { question, after }
 }
 
-/// Whether the answer at hand can be used for this pod.
+/// Whether the last live answer can be used for this pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
-    /// Its look began after the pod was seen, and it is no older than the cache.
+    /// The live read began after the pod was seen, and its answer is at least as new as the cache.
     Current,
-    /// There is none, or it is older.
+    /// There is no such answer.
     Outdated,
 }
 
@@ -403,7 +403,7 @@ fn waits_for(pod: &PodView) -> Cow<'static, str> {
             }
         }
         (Selection::By { .. }, Ended::No) => {
-            "the pod has to end and its consumer to take the result".into()
+            "the pod has to end, and its consumer has to take its result".into()
         }
         (Selection::None | Selection::Ignored, _) => "the pod is not selected".into(),
     }

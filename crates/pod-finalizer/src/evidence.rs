@@ -1,4 +1,4 @@
-//! Why a pod may go. No variant can be had without its proof (invariant EVIDENCE).
+//! Why a pod may be released. No variant can be built without its proof (invariant EVIDENCE).
 
 use belayer_core::facts::LiveAnswer;
 use belayer_core::moment::LogicalTime;
@@ -15,33 +15,33 @@ use crate::outcome::Captured;
 use crate::profile::Profile;
 use crate::status::{NodeRef, StatusState};
 
-/// Why the hold is taken off a pod.
+/// Why a pod is released.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Evidence {
-    /// Row 2: the pod carries the annotation `belayer.dev/release: "true"` at the version the
+    /// Rule 2: the pod has the annotation `belayer.dev/release: "true"` at the version the
     /// patch names.
     AdminAsked,
-    /// Row 3: the namespace was seen being deleted by a look begun after the pod was seen.
+    /// Rule 3: the namespace is being deleted, by a live read begun after the pod was seen.
     NamespaceTerminating(NamespaceDeletion),
-    /// Row 4: no profile selects the pod at the version the patch names.
+    /// Rule 4: no profile selects the pod at the version the patch names.
     Unselected(NotSelected),
-    /// Row 5: the owner's UID is gone, by a live look.
+    /// Rule 5: the owner's UID is gone, by a live read.
     OwnerGone(GoneProof),
-    /// Row 6: the owner has a deletion timestamp, which is never taken back.
+    /// Rule 6: the owner has a deletion timestamp, which is never removed.
     OwnerDeleting(OwnerDeletion),
-    /// Row 8: the profile requires an owner and the pod, at the version the patch names, has none.
+    /// Rule 8: the profile requires an owner and the pod, at the version the patch names, has none.
     NoOwner,
-    /// Rows 9 and 10: the consumer has taken the result.
+    /// Rules 9 and 10: the consumer has taken the result.
     Consumed(Consumption),
-    /// Row 11: the outcome is recorded.
+    /// Rule 11: the outcome is recorded.
     Captured(Captured),
-    /// Row 16: Argo runs the pod for itself.
+    /// Rule 16: an agent pod or artifact garbage collection pod of Argo.
     NeverHeld(NeverHeld),
-    /// Row 17: its deletion ended it, so that there is no result.
+    /// Rule 17: the pod was deleted before it had a result.
     EndedByDeletion(EndedByDeletion),
-    /// Row 18: its node is lost, so that no result will be reported.
+    /// Rule 18: its node is lost, so that no result will be reported.
     NodeLost(NodeLost),
-    /// The profile's `releaseAfter` ran out: the admin's standing order, counted apart.
+    /// The profile's `releaseAfter` expired. No evidence, but the admin's configuration; counted separately.
     ReleaseAfter,
 }
 
@@ -107,28 +107,27 @@ pub const EVIDENCE_NAMES: &[&str] = &[
 pub enum NotSelected {
     /// By the pod's own labels, or by the names of namespaces in the configuration.
     ByProfiles,
-    /// The namespace is left alone, by a live look begun after the pod was seen.
+    /// The namespace is ignored, by a live read begun after the pod was seen.
     ByNamespace(IgnoredNamespace),
 }
 
-/// Who says that the result was taken.
+/// What shows that the result was taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Consumption {
     /// A label on the pod, at the version the patch names.
     PodLabel,
-    /// The owner finished, by its labels in a live look begun after the pod was seen. A cache
-    /// would not do: a retry un-finishes a workflow and gives it new pods.
+    /// The owner finished, by its labels in a live read begun after the pod was seen. A cache is not sufficient: a
+    /// retry makes a workflow unfinished again and gives it new pods.
     OwnerFinished(Uid),
-    /// The owner's status, by a live look begun after the pod was seen, shows the pod's node
-    /// fulfilled: the consumer will ask nothing of the pod any more.
+    /// The owner's status, by a live read begun after the pod was seen, shows the pod's node as fulfilled: the
+    /// consumer no longer needs the pod.
     NodeFulfilled(ResourceVersion),
 }
 
 impl Consumption {
-    /// The proof that `node` asks nothing of `pod` any more, if `fact` gives it for a pod first seen
-    /// at `pod_seen`.
+    /// Returns the proof that `node` no longer needs `pod`, if `fact` provides it for a pod first seen at `pod_seen`.
     ///
-    /// The look must have begun after that: a retried node has the key of its predecessor.
+    /// The live read must have begun after that, because a retried node has the key of its predecessor.
     pub fn prove_node_fulfilled(
         fact: &LiveAnswer<StatusState>,
         node: &NodeRef,
@@ -142,7 +141,7 @@ impl Consumption {
         proven.then(|| Self::NodeFulfilled(nodes.version()))
     }
 
-    /// The proof that the owner `expected` finished, if `fact` gives it.
+    /// Returns the proof that the owner `expected` finished, if `fact` provides it.
     pub fn prove_owner_finished(
         fact: &LiveAnswer<OwnerState>,
         expected: &Uid,

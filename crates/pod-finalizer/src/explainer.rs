@@ -1,4 +1,4 @@
-//! What pod-finalizer says of a pod.
+//! `belayer explain` for a pod, by pod-finalizer.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,9 +34,9 @@ use belayer_inspect::report::age;
 /// Explains pods by the same decision that the controller makes.
 pub(crate) struct Pods {
     settings: Settings,
-    /// What the profiles are from.
+    /// The note that names the source of the profiles.
     profiles_from: String,
-    /// The ConfigMap by which the controller says whether holds are added.
+    /// The gate ConfigMap, in which the controller records where it adds no finalizers.
     gate: ObjectKey,
 }
 
@@ -45,8 +45,11 @@ impl Pods {
         let it = Arc::new(Self {
             settings: settings.clone(),
             profiles_from: match site.config {
-                Some(path) => format!("by the profiles of {}", path.display()),
-                None => "by the built-in profile argo; --config names another".to_owned(),
+                Some(path) => format!("decided by the profiles of {}", path.display()),
+                None => {
+                    "decided by the built-in profile argo; use --config to read your configuration"
+                        .to_owned()
+                }
             },
             gate: ObjectKey::new(site.namespace, names::GATE_CONFIG_MAP),
         });
@@ -56,12 +59,12 @@ impl Pods {
             kinds: vec![Resource::pods()],
             explain: Box::new(move |_, key, reader| {
                 let it = Arc::clone(&it);
-                async move { it.look(&key, &reader).await }.boxed()
+                async move { it.explain(&key, &reader).await }.boxed()
             }),
         }
     }
 
-    async fn look(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
+    async fn explain(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
         let live = Live::new(reader);
         let pods = pods(&live, &self.settings);
         let pod = pods.subject(key).await?;
@@ -75,8 +78,8 @@ impl Pods {
         }
         if let Some(Write::Step(())) = seen.1.write {
             let outcomes = &finalizer.world.outcomes;
-            let looked = outcomes.look_for(&pod, &live.executor()).await;
-            looked.map_err(|error| error.to_string())?;
+            let read = outcomes.read_existing(&pod, &live.executor()).await;
+            read.map_err(|error| error.to_string())?;
             seen = live.decide(&finalizer, &pod).await?;
         }
         let (snapshot, decision) = seen;
@@ -99,7 +102,10 @@ impl Pods {
         let mut notes = vec![self.profiles_from.clone()];
         if decision.row == row::ADD_HOLD && decision.write.is_none() && decision.missing.is_empty()
         {
-            notes.push("it gets no hold: what would release it is there already".to_owned());
+            notes.push(
+                "Belayer adds no finalizer, because the evidence to release the pod already exists"
+                    .to_owned(),
+            );
         }
         if let MassRelease::Exceeded {
             scope: Scope::Cluster,
@@ -107,16 +113,16 @@ impl Pods {
         } = snapshot.mass_release
         {
             notes.push(
-                "counted as right after a start: a running Belayer counts pods whose own labels have changed since then in \
-                 their namespace alone"
+                "unselected pods are counted as after a restart; a running Belayer counts pods whose labels changed since \
+                 its start only in their namespace"
                     .to_owned(),
             );
         }
         let argo = view.and_then(|view| view.argo.as_ref());
         if held && argo.is_some_and(|argo| Ending::of(&argo.pod) == Ending::Held(Undecided)) {
             notes.push(
-                "only a controller that watched the pod knows whether it had ended when its deletion began; the \
-                 Event DeletionWaits shows how it judged"
+                "whether the pod had ended when its deletion began is visible only to a controller that watched the pod; \
+                 see its Event DeletionWaits"
                     .to_owned(),
             );
         }
@@ -124,7 +130,11 @@ impl Pods {
             why_not: why_not.filter(|_| !held),
             notes,
             ..explained(finalizer, held, decision, |action| {
-                waits(action, held, looks_again(decision, self.settings.resync))
+                waits(
+                    action,
+                    held,
+                    recheck_interval(decision, self.settings.resync),
+                )
             })
         }
     }
@@ -137,7 +147,7 @@ fn pods(live: &Live, settings: &Settings) -> LiveStore<Pod> {
     )
 }
 
-/// The controller itself, which reads live; of the status of owners, these nodes.
+/// The controller itself, with live reads instead of caches. Of the owners' statuses it reads only `nodes`.
 fn finalizer(
     live: &Live,
     settings: &Settings,
@@ -164,7 +174,7 @@ fn finalizer(
 }
 
 impl PodFinalizer<Live> {
-    /// Takes over what is closed, as after a start; returns what is not known of it.
+    /// Takes over the closed gates, as after a restart; returns a note if they could not be read.
     async fn read_gate(&self, live: &Live, gate: &ObjectKey) -> Option<String> {
         self.may_hold.store(true, Ordering::Release);
         match read_gate(&live.executor(), gate).await {
@@ -173,14 +183,14 @@ impl PodFinalizer<Live> {
             Err(error) => {
                 let why = in_words(&error);
                 return Some(format!(
-                    "whether the backlog gate is closed is not known: {why}"
+                    "could not read whether the backlog gate is closed: {why}"
                 ));
             }
         }
         None
     }
 
-    /// Notes all held pods, as right after a start.
+    /// Counts all held pods, as after a restart.
     async fn count(&self, live: &Live) -> Result<(), String> {
         self.world.namespaces.list().await?;
         let keep = component::keep_of_pods(&self.world.profiles);
@@ -196,7 +206,7 @@ impl PodFinalizer<Live> {
     }
 }
 
-/// How many pods it keeps by this configuration although no profile selects them.
+/// How many unselected pods stay held with this configuration because of the mass-release limit.
 pub(crate) async fn kept(reader: &Reader, settings: &Settings) -> Result<usize, String> {
     let live = Live::new(reader);
     let finalizer = finalizer(&live, settings, pods(&live, settings), Vec::new());
@@ -204,9 +214,9 @@ pub(crate) async fn kept(reader: &Reader, settings: &Settings) -> Result<usize, 
     Ok(finalizer.held_objects().kept())
 }
 
-/// How often the controller looks at a pod without any event: as often as it repeats a question about it, at least
+/// How often the controller checks a pod without an event: as often as it repeats a live read for it, and at least
 /// every `resync`.
-fn looks_again(decision: &PodDecision, resync: Duration) -> Duration {
+fn recheck_interval(decision: &PodDecision, resync: Duration) -> Duration {
     let repeated = decision.missing.iter().filter_map(|missing| match missing {
         Missing::Answer { after, .. } if !after.is_zero() => Some(*after),
         Missing::Answer { .. } | Missing::Event(_) => None,
@@ -217,16 +227,16 @@ fn looks_again(decision: &PodDecision, resync: Duration) -> Duration {
 fn waits(action: Action, held: bool, resync: Duration) -> String {
     match action {
         Action::Keep if held => format!(
-            "Belayer lets go when what is missing is there: it looks again at every change of the pod, its owner \
-             and its namespace, and without one about every {}",
+            "Belayer releases the pod once the missing evidence exists. It checks at every change of the pod, its owner \
+             and its namespace, and at least about every {}",
             age(i64::try_from(resync.as_secs()).unwrap_or(i64::MAX))
         ),
-        Action::Keep => "Belayer adds the hold once what is missing is there".to_owned(),
-        _ => "nothing: the pod comes and goes as if Belayer were not there".to_owned(),
+        Action::Keep => "Belayer adds its finalizer once the missing conditions are met".to_owned(),
+        _ => "nothing: Belayer does not hold this pod".to_owned(),
     }
 }
 
-/// Why no profile selects a pod, in words; `None` if one does.
+/// Why no profile selects a pod; `None` if one does.
 fn why_not_selected(
     profiles: &Profiles,
     pod: &ObjectMeta,
@@ -238,13 +248,13 @@ fn why_not_selected(
     let namespace = pod.key.namespace().unwrap_or_default();
     if pod.annotations.get(names::MIRROR_ANNOTATION).is_some() {
         return Some(
-            "it is the API's mirror of a static pod: a finalizer on it would hold nothing"
+            "it is the mirror pod of a static pod: a finalizer on it would have no effect"
                 .to_owned(),
         );
     }
     if let Selection::Ignored = selection {
         return Some(format!(
-            "its namespace carries the label {}=true",
+            "its namespace has the label {}=true",
             names::IGNORE_LABEL
         ));
     }
@@ -255,7 +265,7 @@ fn why_not_selected(
         .iter()
         .map(|profile| {
             if profile.selector.matches(&pod.labels) {
-                return format!("profile {} leaves out namespace {namespace}", profile.name);
+                return format!("profile {} excludes namespace {namespace}", profile.name);
             }
             let labels: Vec<_> = profile.selector.names().collect();
             format!("profile {} selects by {}", profile.name, labels.join(", "))
@@ -268,9 +278,9 @@ fn why_not_selected(
 mod tests {
     use crate::row;
 
-    /// A released pod that still exists, and one that was deleted before it was held, look alike.
+    /// A released pod that still exists cannot be distinguished from one that was deleted before it was held.
     #[test]
-    fn row_14_explains_both_ways_into_it() {
+    fn row_14_names_both_causes() {
         let says = row::TOO_LATE.says;
         assert!(says.contains("has released it"), "{says}");
         assert!(says.contains("began before it was held"), "{says}");

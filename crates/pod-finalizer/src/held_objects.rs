@@ -1,8 +1,8 @@
-//! Counts of held pods: how many are held, wait and are unselected, and what follows for the
-//! backlog gate and for the guard against mass release.
+//! Counts of held, waiting and unselected pods, and the resulting states of the backlog gate and the mass-release
+//! limit.
 //!
-//! It is kept up to date by every event, before the event's key is queued, so that a decision
-//! finds the numbers its event made.
+//! Every event updates the counts before the event's key is enqueued, so that a decision sees the counts after its
+//! event.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -20,7 +20,7 @@ use crate::snapshot::{Ended, Gate, MassRelease};
 
 pub use belayer_holds::held_objects::{Counts, Selected};
 
-/// What is noted about a held pod.
+/// The recorded state of a held pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldPod {
     /// Whether a profile selects it; if not, rule 4 of the table releases it.
@@ -52,7 +52,7 @@ impl Noted for HeldPod {
 #[derive(Debug)]
 pub struct HeldObjects {
     pods: held_objects::HeldObjects<HeldPod>,
-    /// Whoever notes a pod holds this lock.
+    /// Held while a pod is recorded.
     backlog: Mutex<Backlog>,
 }
 
@@ -64,20 +64,20 @@ impl Deref for HeldObjects {
     }
 }
 
-/// What is limited now: where no hold is added, and where unselected pods are kept.
+/// The limits that are exceeded now: where Belayer adds no finalizers, and where unselected pods stay held.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Standing {
+pub struct ActiveLimits {
     /// The backlog gate of the whole cluster.
     pub gate: Gate,
     /// The closed namespaces, with the pods that wait there.
     pub closed: BTreeMap<Arc<str>, usize>,
-    /// Whether unselected pods are kept over the cluster.
+    /// Whether unselected pods stay held in the whole cluster.
     pub mass_release: MassRelease,
-    /// The namespaces that keep theirs.
+    /// The namespaces in which unselected pods stay held.
     pub kept_in: BTreeMap<Arc<str>, MassRelease>,
 }
 
-impl Default for Standing {
+impl Default for ActiveLimits {
     fn default() -> Self {
         Self {
             gate: Gate::Open,
@@ -89,7 +89,7 @@ impl Default for Standing {
 }
 
 impl HeldObjects {
-    /// Nothing is held yet; with these limits.
+    /// Creates it with these limits and no held pods.
     pub fn new(max_unselected: MaxUnselected, limits: Limits) -> Self {
         Self {
             pods: held_objects::HeldObjects::new(max_unselected),
@@ -97,12 +97,12 @@ impl HeldObjects {
         }
     }
 
-    /// Notes what `key` is now; `None` if it is not held any more.
+    /// Records the current value of `key`; `None` if it is not held any more.
     pub fn note(&self, key: &ObjectKey, pod: Option<HeldPod>) {
         self.note_with(&mut self.backlog.lock(), key, pod);
     }
 
-    /// Notes whether the status of a held pod's owner is too large to be read.
+    /// Records whether the status of a held pod's owner is too large to be read.
     pub fn note_status(&self, key: &ObjectKey, too_large: bool) {
         let mut backlog = self.backlog.lock();
         let known = self.pods.get(key);
@@ -125,7 +125,7 @@ impl HeldObjects {
         }
     }
 
-    /// Above how many waiting pods no holds are added.
+    /// The limits of waiting pods above which Belayer adds no finalizers.
     pub fn limits(&self) -> Limits {
         self.backlog.lock().limits()
     }
@@ -140,22 +140,22 @@ impl HeldObjects {
         self.backlog.lock().gate(namespace)
     }
 
-    /// Takes over what an earlier leader closed.
+    /// Takes over the gates that an earlier leader closed.
     pub fn adopt_closed(&self, closed: impl IntoIterator<Item = Arc<str>>, all: Gate) {
         self.backlog.lock().adopt(closed, all);
     }
 
     /// Opens what may open again, and returns what is limited now. To be called once all pods are known.
-    pub fn settle(&self) -> Standing {
+    pub fn settle(&self) -> ActiveLimits {
         self.backlog.lock().settle();
         self.standing()
     }
 
     /// How things stand.
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> ActiveLimits {
         let backlog = self.backlog.lock();
         let (mass_release, kept_in) = self.pods.exceeded();
-        Standing {
+        ActiveLimits {
             gate: backlog.cluster_gate(),
             closed: backlog.closed().into_iter().collect(),
             mass_release,
@@ -206,7 +206,7 @@ mod tests {
         }
         assert_eq!(held_objects.counts().waiting, 5);
         held_objects.note(&key(4), None);
-        assert_eq!(held_objects.settle(), Standing::default());
+        assert_eq!(held_objects.settle(), ActiveLimits::default());
     }
 
     /// T3: a user who makes a status unreadable must not close the gate for others.
@@ -218,7 +218,7 @@ mod tests {
             held_objects.note_status(&key(n), true);
         }
         assert_eq!(held_objects.counts().waiting, 0);
-        assert_eq!(held_objects.settle(), Standing::default());
+        assert_eq!(held_objects.settle(), ActiveLimits::default());
         held_objects.note_status(&key(0), false);
         assert_eq!(held_objects.counts().waiting, 1);
     }

@@ -15,7 +15,7 @@ mod observe;
 pub mod outcome;
 pub mod periodic;
 pub mod profile;
-pub mod question;
+pub mod query;
 pub mod rights;
 pub mod row;
 pub mod snapshot;

@@ -1,4 +1,4 @@
-//! From stores and facts to a snapshot: no I/O, nothing decided.
+//! Builds a snapshot from stores and cached live reads, without I/O and without decisions.
 
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ use crate::cleanup::{POD_GC_STRATEGY, PodEnd, PodGc, WorkflowEnd};
 use crate::evidence::is_ignored;
 use crate::outcome::Outcomes;
 use crate::profile::{Cleanup, Consumer, Mode, OwnerStatus, Profile, Profiles, argo, is_of_kind};
-use crate::question::Delay;
+use crate::query::Delay;
 use crate::snapshot::{
     AdminAsked, CachedOwner, CleanupView, ConsumedLabel, Ended, Held, Judge, NodeView, Owner,
     OwnerView, PodView, Selection,
 };
 use crate::status::{self, NodeRef, StatusQuery};
 
-/// Everything a pod is looked at together with.
+/// The sources from which the snapshot of a pod is built.
 pub(crate) struct World<V: View = Cached> {
     pub profiles: Profiles,
     pub namespaces: V::Store<Namespace>,
@@ -39,7 +39,7 @@ pub(crate) struct World<V: View = Cached> {
     pub status_facts: V::Queries<StatusQuery>,
     pub node_facts: V::Queries<NodeQuery>,
     pub outcomes: Outcomes,
-    /// Since when a delay runs.
+    /// When each delay began.
     pub due: Mutex<HashMap<Delay, Timestamp>>,
 }
 
@@ -100,12 +100,12 @@ impl<V: View> World<V> {
         })
     }
 
-    /// Which profile a pod belongs to, by its own labels and its namespace as the cache has it.
+    /// Which profile selects a pod, by its labels and its cached namespace.
     pub(crate) fn selection(&self, pod: &ObjectMeta, namespace: Option<&ObjectMeta>) -> Selection {
         selection(&self.profiles, pod, namespace)
     }
 
-    /// The pod's namespace as the cache has it.
+    /// The pod's namespace from the cache.
     pub(crate) fn cached_namespace(&self, pod: &ObjectMeta) -> Option<ObjectMeta> {
         match self.namespaces.lookup(&namespace_key(pod)) {
             Lookup::Found(namespace) => Some(namespace.object.meta.clone()),
@@ -158,7 +158,7 @@ impl<V: View> World<V> {
             Some(Lookup::Found(found)) if found.object.0.uid == owner.uid => {
                 CachedOwner::Present(found.object.0.clone())
             }
-            // Another object of that name: the one in question is not there.
+            // Another object has that name, so the owner does not exist.
             Some(Lookup::Found(_) | Lookup::Absent) => CachedOwner::Absent,
         };
         let fact = self.owner_facts.get(&question);
@@ -170,13 +170,13 @@ impl<V: View> World<V> {
     }
 }
 
-/// Which profile a pod belongs to, by its own labels and its namespace.
+/// Which profile selects a pod, by its labels and its namespace.
 pub(crate) fn selection(
     profiles: &Profiles,
     pod: &ObjectMeta,
     namespace: Option<&ObjectMeta>,
 ) -> Selection {
-    // The API's mirror of a static pod: a finalizer on it would hold nothing.
+    // The mirror pod of a static pod: a finalizer on it would have no effect.
     if pod.annotations.get(names::MIRROR_ANNOTATION).is_some() {
         return Selection::None;
     }
@@ -201,11 +201,11 @@ fn consumed(profile: &Profile, pod: &ObjectMeta) -> ConsumedLabel {
     }
 }
 
-/// The profiles by which a pod is judged beside the one that selects it: every configured or built-in profile whose
+/// The profiles that apply to a pod in addition to the one that selects it: every configured or built-in profile whose
 /// owner kind is that of the pod's controller.
 ///
-/// A held pod that no profile selects is judged by them (A4), and so is a pod of Argo Workflows whose own profile waits
-/// for a record to be read: Argo reads only pods, so nothing else could ever release it (A1).
+/// They apply to a held pod that no profile selects (A4), and to a pod of Argo Workflows whose own profile releases on a
+/// PodOutcome: Argo reads only pods, so nothing else could release it (A1).
 pub(crate) fn judges(profiles: &Profiles, pod: &ObjectMeta, selection: &Selection) -> Box<[Judge]> {
     let Some(controller) = &pod.controller else {
         return Box::default();
@@ -228,7 +228,7 @@ pub(crate) fn judges(profiles: &Profiles, pod: &ObjectMeta, selection: &Selectio
         .collect()
 }
 
-/// The profiles by which a pod is judged.
+/// All profiles that apply to a pod.
 pub(crate) fn judging<'a>(
     selection: &'a Selection,
     judges: &'a [Judge],
@@ -240,12 +240,12 @@ pub(crate) fn judging<'a>(
     judges.iter().map(|judge| &*judge.profile).chain(selecting)
 }
 
-/// The profile that says what owner a pod has.
+/// The profile that determines the owner of a pod.
 pub(crate) fn owning<'a>(selection: &'a Selection, judges: &'a [Judge]) -> Option<&'a Profile> {
     judging(selection, judges).next()
 }
 
-/// Which node of its owner's status is a pod's, and what to ask about that status.
+/// The pod's node in its owner's status, and the query for that status.
 pub(crate) fn node_of(pod: &ObjectMeta, profile: &Profile) -> Option<(NodeRef, StatusQuery)> {
     let kind = profile.owner.as_ref()?;
     let owner = pod.controller.as_ref()?;
@@ -257,7 +257,7 @@ pub(crate) fn node_of(pod: &ObjectMeta, profile: &Profile) -> Option<(NodeRef, S
     Some((node, question))
 }
 
-/// When a pod asks to be deleted, by its annotation.
+/// When a pod's annotation requires its deletion.
 pub(crate) fn cleanup_of(
     pod: &Pod,
     profile: &Profile,
@@ -293,8 +293,8 @@ pub(crate) fn cleanup_of(
     })
 }
 
-/// What rules 16 to 18 read of a pod, if its controller is an Argo Workflow; `known` returns the last answer
-/// about its node, and since when the node is known to be lost.
+/// The input of rules 16 to 18 for a pod whose controller is an Argo Workflow. `known` returns the last answer about
+/// its node, and since when the node is known to be lost.
 pub(crate) fn argo_pod(
     pod: &Arc<Pod>,
     deletion_seen: LogicalTime,
@@ -318,8 +318,8 @@ pub(crate) fn argo_pod(
     })
 }
 
-/// The finalizers of others that leave with our hold: those that the admin named, on a pod that
-/// the profile selects. Observing adopts nothing.
+/// The other controllers' finalizers that Belayer removes together with its own: those that the profile names, on a
+/// pod that the profile selects. Empty in observe mode.
 pub(crate) fn adopted(pod: &ObjectMeta, selection: &Selection) -> Box<[Arc<str>]> {
     let Selection::By { profile, .. } = selection else {
         return Box::default();

@@ -1,11 +1,10 @@
-//! The periodic task: acts on what the held objects are as a whole.
+//! The periodic task: acts on the counts of held pods.
 //!
-//! It opens and closes the admission policy's gate with the backlog, queues what waited for
-//! either limit to ease, reports that a namespace is closed or a selector looks mistyped, and publishes
-//! the held objects.
+//! It opens and closes the admission policy's gate with the backlog, enqueues pods once a limit no longer applies to
+//! them, reports closed namespaces and selectors that look mistyped, and publishes metrics.
 
+mod reports;
 mod switch;
-mod telling;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,26 +27,26 @@ use belayer_holds::names;
 
 use crate::NAME;
 use crate::component::PodFinalizer;
-use crate::held_objects::Standing;
+use crate::held_objects::ActiveLimits;
 use crate::snapshot::{Gate, MassRelease};
-use switch::{GateObject, Wanted};
+use switch::{GateConfigMap, Wanted};
 
 pub use switch::{GATE_KEY, OBSERVING};
 
-/// How often the held objects are looked at, which costs a look at a few numbers.
+/// How often the counts are checked. This only reads a few counters.
 const TICK: Duration = Duration::from_millis(500);
 
-/// A gate that could not be written is tried again after this time.
+/// Delay before a failed write of the gate ConfigMap is retried.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// A gate that is not there, or may not be touched, is looked for again after this time.
+/// Delay before a retry if the gate ConfigMap does not exist or access is forbidden.
 const ABSENT_RETRY: Duration = Duration::from_secs(300);
 
-/// While something is closed, the ConfigMap is read again after this time: if someone has replaced its data
-/// in the meantime, the policy adds holds although they are closed.
+/// While a gate is closed, the ConfigMap is read again after this time. If its data was replaced in the meantime, the
+/// policy adds finalizers although the gate is closed.
 const REREAD: Duration = Duration::from_secs(60);
 
-/// Acts on the held objects.
+/// Acts on the counts of held pods.
 pub struct PeriodicTask {
     finalizer: Arc<PodFinalizer>,
     executor: Arc<Executor>,
@@ -60,11 +59,11 @@ pub struct PeriodicTask {
     next_try: Option<Instant>,
     /// When the ConfigMap is read again.
     reread: Instant,
-    last: Standing,
+    last: ActiveLimits,
 }
 
 impl PeriodicTask {
-    /// A periodic task of `finalizer`. The gate ConfigMap lies in Belayer's own `namespace`.
+    /// Creates the task for `finalizer`. The gate ConfigMap is in Belayer's own `namespace`.
     pub fn new(
         finalizer: Arc<PodFinalizer>,
         executor: Arc<Executor>,
@@ -81,15 +80,15 @@ impl PeriodicTask {
             shown: None,
             next_try: None,
             reread: Instant::now(),
-            last: Standing::default(),
+            last: ActiveLimits::default(),
         }
     }
 
-    /// Runs until `cancel` is cancelled. To be started once the informers are synced: before that
-    /// the held objects are known only in part.
+    /// Runs until `cancel` is cancelled. Start it once the informers are synced: before that the counts are
+    /// incomplete.
     pub async fn run(mut self, cancel: CancellationToken) {
-        // What an earlier leader closed stays closed until it may open again. If the ConfigMap cannot be
-        // read, only the counts decide.
+        // Gates that an earlier leader closed stay closed until they may open. If the ConfigMap cannot be read, only
+        // the counts decide.
         match self.read_gate().await {
             Ok(gate) => {
                 let held_objects = self.finalizer.held_objects();
@@ -103,11 +102,11 @@ impl PeriodicTask {
         self.finalizer.begin_to_hold();
         let mut ticks = Ticks::every(TICK, cancel);
         while ticks.next().await.is_some() {
-            self.look().await;
+            self.tick().await;
         }
     }
 
-    async fn look(&mut self) {
+    async fn tick(&mut self) {
         let now = self.finalizer.held_objects().settle();
         publish(&self.finalizer, &now, belayer_core::ambient::now());
         if now != self.last {
@@ -118,8 +117,8 @@ impl PeriodicTask {
         self.last = now;
     }
 
-    /// Enqueues what waited for a limit.
-    fn queue_what_eased(&self, now: &Standing) {
+    /// Enqueues the pods that waited for a limit.
+    fn queue_what_eased(&self, now: &ActiveLimits) {
         if self.last.gate == Gate::Closed && now.gate == Gate::Open {
             self.finalizer.queue_unheld();
         } else if now.gate == Gate::Open {
@@ -129,7 +128,7 @@ impl PeriodicTask {
                 }
             }
         }
-        let was_kept = |before: &Standing| {
+        let was_kept = |before: &ActiveLimits| {
             let over_the_cluster = before.mass_release != MassRelease::Within
                 && now.mass_release == MassRelease::Within;
             let mut namespaces = before.kept_in.keys();
@@ -140,9 +139,9 @@ impl PeriodicTask {
         }
     }
 
-    /// Writes the wanted state into the gate ConfigMap, unless it is there already.
-    async fn show(&mut self, now: &Standing) {
-        // While Belayer is drained the switch is not ours; afterwards it is looked at anew.
+    /// Writes the desired state to the gate ConfigMap, unless it contains that state already.
+    async fn show(&mut self, now: &ActiveLimits) {
+        // While Belayer is being drained, the drain owns the ConfigMap; afterwards it is read again.
         if !self.switch.allows() {
             self.shown = None;
             return;
@@ -168,7 +167,7 @@ impl PeriodicTask {
             Err(error) => {
                 let absent = matches!(error.class(), ErrorClass::NotFound | ErrorClass::Forbidden);
                 let delay = if absent { ABSENT_RETRY } else { RETRY };
-                tracing::info!(gate = %self.gate, %error, retry_in_seconds = delay.as_secs(), "the gate ConfigMap could not be brought up to date");
+                tracing::info!(gate = %self.gate, %error, retry_in_seconds = delay.as_secs(), "could not update the gate ConfigMap");
                 self.next_try =
                     Some(Instant::now() + delay.max(error.retry_after().unwrap_or_default()));
             }
@@ -188,20 +187,20 @@ impl PeriodicTask {
         let request = Request::patch(path, PatchKind::Merge, body.to_string())
             .query("fieldManager", names::FIELD_MANAGER);
         self.executor.write(&request, Class::Write).await?;
-        tracing::info!(gate = %self.gate, %data, "gate written");
+        tracing::info!(gate = %self.gate, %data, "updated the gate ConfigMap");
         Ok(())
     }
 
-    async fn read_gate(&self) -> Result<GateObject, RequestError> {
+    async fn read_gate(&self) -> Result<GateConfigMap, RequestError> {
         read_gate(&self.executor, &self.gate).await
     }
 }
 
-/// The gate ConfigMap.
+/// Reads the gate ConfigMap.
 pub(crate) async fn read_gate(
     executor: &Executor,
     gate: &ObjectKey,
-) -> Result<GateObject, RequestError> {
+) -> Result<GateConfigMap, RequestError> {
     #[derive(Deserialize)]
     struct ConfigMap {
         metadata: Metadata,
@@ -216,7 +215,7 @@ pub(crate) async fn read_gate(
     }
     let request = Request::get(Resource::config_maps().object_path(gate));
     let found: ConfigMap = executor.read(&request, Class::Evidence).await?.json()?;
-    Ok(GateObject {
+    Ok(GateConfigMap {
         uid: found.metadata.uid,
         resource_version: found.metadata.resource_version,
         data: found.data.unwrap_or_default(),
@@ -224,12 +223,12 @@ pub(crate) async fn read_gate(
 }
 
 /// Reports the held objects as metrics.
-fn publish(finalizer: &PodFinalizer, standing: &Standing, now: Timestamp) {
+fn publish(finalizer: &PodFinalizer, active: &ActiveLimits, now: Timestamp) {
     let held_objects = finalizer.held_objects();
     let (counts, oldest) = (held_objects.counts(), held_objects.oldest_waiting());
     held_objects::publish(NAME, counts, oldest, now);
     let gauge = |name, value: f64| metrics::gauge!(name, "controller" => NAME).set(value);
-    let all = if standing.gate == Gate::Closed {
+    let all = if active.gate == Gate::Closed {
         1.0
     } else {
         0.0
@@ -237,7 +236,7 @@ fn publish(finalizer: &PodFinalizer, standing: &Standing, now: Timestamp) {
     gauge(belayer_metrics::BACKLOG_GATE, all);
     gauge(
         belayer_metrics::BACKLOG_NAMESPACES,
-        standing.closed.len() as f64,
+        active.closed.len() as f64,
     );
     gauge(belayer_metrics::UNSELECTED_KEPT, held_objects.kept() as f64);
 }

@@ -1,4 +1,4 @@
-//! What this component has to be allowed.
+//! RBAC permissions of pod-finalizer.
 
 use belayer_core::object::Resource;
 use belayer_holds::rights::{FOLLOW, Right};
@@ -6,36 +6,40 @@ use belayer_holds::rights::{FOLLOW, Right};
 use crate::outcome;
 use crate::profile::{Cleanup, Profiles};
 
-/// To hold pods and let them go.
+/// The permissions to hold and release pods.
 pub fn rights(profiles: &Profiles) -> Vec<Right> {
     let pods = Resource::pods();
-    let mut rights: Vec<Right> =
-        Right::on(&pods, FOLLOW, "no pod is seen, held or released").collect();
+    let mut rights: Vec<Right> = Right::on(
+        &pods,
+        FOLLOW,
+        "pods are neither watched nor held nor released",
+    )
+    .collect();
     rights.push(Right::new(
         "",
         "pods",
         "patch",
-        "holds are neither added nor taken off: what is held stays",
+        "finalizers are neither added nor removed: held pods stay held",
     ));
     if profiles.iter().any(|profile| profile.is_argo()) {
         rights.push(Right::new(
             "",
             "nodes",
             "get",
-            "held pods of a lost node stay until their workflow is gone",
+            "held pods of a lost node stay held until their workflow is deleted",
         ));
     }
     for owner in profiles.owners() {
         rights.extend(Right::on(
             owner,
             FOLLOW,
-            "pods of such owners are held, and not released when the owner finishes, goes or is gone",
+            "pods of such owners are held, but not released when the owner finishes or is deleted",
         ));
     }
     rights
 }
 
-/// Besides, to record outcomes; nothing where no profile does.
+/// The additional permissions to record outcomes; empty if no profile records them.
 pub fn rights_to_capture(profiles: &Profiles) -> Vec<Right> {
     if !profiles.capture() {
         return Vec::new();
@@ -49,18 +53,18 @@ pub fn rights_to_capture(profiles: &Profiles) -> Vec<Right> {
     rights.extend(Right::on(
         &outcome::resource(),
         &["delete"],
-        "records that no owner collects stay for ever",
+        "expired records without an owner are not deleted",
     ));
     rights.push(Right::new(
         "",
         "nodes",
         "get",
-        "outcomes of pods whose node is gone are never final",
+        "outcomes of pods whose node was deleted are never final",
     ));
     rights
 }
 
-/// Besides, to delete pods as their own annotation asks; nothing where no profile does.
+/// The additional permissions to delete pods by their annotation; empty if no profile does that.
 pub fn rights_to_clean_up(profiles: &Profiles) -> Vec<Right> {
     if profiles
         .iter()
@@ -72,6 +76,6 @@ pub fn rights_to_clean_up(profiles: &Profiles) -> Vec<Right> {
         "",
         "pods",
         "delete",
-        "pods whose annotation asks for their deletion stay",
+        "pods whose annotation requires their deletion are not deleted",
     )]
 }

@@ -1,4 +1,4 @@
-//! The rows of the decision table, by number and name.
+//! The rules of the decision table, by number and name.
 
 use belayer_holds::rules;
 
@@ -9,16 +9,16 @@ rules! {
     UNSELECTED = 4, "unselected", "held, and no profile selects it any more";
     OWNER_GONE = 5, "owner-gone", "held, and its owner is gone";
     OWNER_DELETING = 6, "owner-deleting", "held, and its owner is being deleted";
-    CAPTURE = 7, "capture", "held, its outcome is final, and the record of it is not written yet";
+    CAPTURE = 7, "capture", "held, its outcome is final, and its PodOutcome is not written yet";
     NO_OWNER = 8, "no-owner", "held, and it has no owner where its profile requires one";
     CONSUMED = 9, "consumed", "held, and its consumer has taken the result";
-    NODE_FULFILLED = 10, "node-fulfilled", "held, it has ended, and its owner's status decides";
-    CAPTURED = 11, "captured", "held, and the record of its outcome is written";
+    NODE_FULFILLED = 10, "node-fulfilled", "held, ended or being deleted, and released if its owner's status shows its node as fulfilled";
+    CAPTURED = 11, "captured", "held, its PodOutcome is written, and its consumer reads PodOutcomes";
     KEEP = 12, "keep", "held until its consumer has taken the result";
     ADD_HOLD = 13, "add-hold", "selected and not held yet";
     TOO_LATE = 14, "too-late", "selected and being deleted, without a finalizer of Belayer: either Belayer has released it, or its deletion began before it was held";
-    CLEANUP = 15, "cleanup", "released, and its profile has it deleted";
-    NEVER_HELD = 16, "never-held", "never held: Argo runs it for itself (an agent, or artifact garbage collection)";
-    ENDED_BY_DELETION = 17, "ended-by-deletion", "held, and its deletion ended it before it had a result";
+    CLEANUP = 15, "cleanup", "released, and its annotation and its profile require its deletion";
+    NEVER_HELD = 16, "never-held", "never held: an agent pod or artifact garbage collection pod of Argo Workflows";
+    ENDED_BY_DELETION = 17, "ended-by-deletion", "held, and it was deleted before it had a result";
     NODE_LOST = 18, "node-lost", "held, and its release depends on whether its node is lost";
 }

@@ -1,4 +1,4 @@
-//! What stores and facts say about one pod at one moment. Built without I/O.
+//! The state of one pod, from stores and live reads, at one point in time. Built without I/O.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,22 +25,22 @@ use crate::status::{NodeRef, StatusQuery, StatusState};
 pub struct Snapshot {
     /// The pod; `None` if it is not in the cache.
     pub pod: Option<PodView>,
-    /// Whether new holds are added.
+    /// Whether Belayer adds finalizers to new pods.
     pub gate: Gate,
     /// Whether unselected pods may be released.
     pub mass_release: MassRelease,
-    /// How often a held pod is looked at without any event.
+    /// How often a held pod is checked again without an event.
     pub resync: Duration,
 }
 
 /// The backlog gate: closed while too many pods that are being deleted are still held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gate {
-    /// New holds are added.
+    /// Belayer adds finalizers.
     Open,
-    /// No new hold is added; releases go on.
+    /// Belayer adds no finalizers; releases continue.
     Closed,
-    /// No new hold is added in the pod's namespace; releases go on.
+    /// Belayer adds no finalizers in the pod's namespace; releases continue.
     NamespaceClosed,
 }
 
@@ -49,45 +49,44 @@ pub enum Gate {
 pub struct PodView {
     /// Its identity.
     pub uid: Uid,
-    /// Whether our hold is on it.
+    /// Whether Belayer holds it.
     pub held: Held,
-    /// Its deletion timestamp: when its grace runs out.
+    /// Its deletion timestamp: the end of its grace period.
     pub deleting: Option<Timestamp>,
     /// Whether its phase is terminal.
     pub ended: Ended,
     /// When this process first saw this UID.
     pub first_seen: LogicalTime,
-    /// Whether the annotation asks for its release.
+    /// Whether its annotation `belayer.dev/release` requires its release.
     pub admin_asked: AdminAsked,
-    /// Finalizers of other systems on it that its profile adopts.
+    /// Finalizers of other controllers on it that its profile adopts.
     pub adopted: Box<[Arc<str>]>,
     /// Which profile selects it.
     pub selection: Selection,
-    /// What is known of the record of its outcome.
+    /// The state of its PodOutcome.
     pub record: RecordState,
     /// Its node in its owner's status, if it names one.
     pub node: Option<NodeView>,
-    /// When it asks to be deleted.
+    /// When its annotation requires its deletion.
     pub cleanup: Option<CleanupView>,
-    /// What rows 16 to 18 read; `None` unless its controller is a Workflow of Argo, whatever its
-    /// profile says.
+    /// The input of rules 16 to 18; `None` unless its controller is an Argo Workflow, whatever its profile.
     pub argo: Option<ArgoPod>,
     /// Its namespace.
     pub namespace: NamespaceView,
-    /// Its owner, as its profile wants one.
+    /// Its owner, as its profile requires.
     pub owner: Owner,
-    /// Further profiles by which it is judged, whose owner kind is that of its controller: if no profile selects it
-    /// (A4), or if it is a pod of Argo Workflows and its profile waits for a record to be read (A1). What is evidence
-    /// by one of them is evidence for this pod.
+    /// Further profiles that apply to it, because their owner kind is that of its controller: if no profile selects it
+    /// (A4), or if it is a pod of Argo Workflows and its profile releases on a PodOutcome (A1). Evidence by one of them
+    /// is evidence for this pod.
     pub judges: Box<[Judge]>,
 }
 
-/// A profile by which a pod is judged, whether it selects the pod or not.
+/// A profile that applies to a pod, whether it selects the pod or not.
 #[derive(Debug, Clone)]
 pub struct Judge {
     /// The profile.
     pub profile: Arc<Profile>,
-    /// Whether the pod's labels say that its result was taken.
+    /// Whether the pod's labels show that its result was taken.
     pub consumed: ConsumedLabel,
 }
 
@@ -96,27 +95,26 @@ pub struct Judge {
 pub struct NodeView {
     /// Which node.
     pub node: NodeRef,
-    /// What to ask about the owner's status.
+    /// The query for the owner's status.
     pub question: StatusQuery,
-    /// As the last live look saw it.
+    /// The last live read.
     pub fact: Option<LiveAnswer<StatusState>>,
 }
 
-/// When a pod asks to be deleted.
+/// When a pod's annotation requires its deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CleanupView {
     /// By its annotation.
     pub gc: PodGc,
-    /// What became of it.
+    /// How it ended.
     pub pod: PodEnd,
-    /// What became of its workflow, by the workflow's labels in the cache; a workflow that is
-    /// gone is for the decision to know.
+    /// How its workflow ended, by the workflow's labels in the cache. Only the decision detects a workflow that is gone.
     pub workflow: WorkflowEnd,
-    /// Since when its deletion is known to be due, but for the delay.
+    /// Since when its deletion is due, before the delay.
     pub due_since: Option<Timestamp>,
 }
 
-/// Whether our hold is on the pod.
+/// Whether Belayer holds the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
     /// It is.
@@ -134,7 +132,7 @@ pub enum Ended {
     No,
 }
 
-/// Whether the pod's annotation asks for its release.
+/// Whether the pod's annotation `belayer.dev/release` requires its release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdminAsked {
     /// It does.
@@ -143,23 +141,23 @@ pub enum AdminAsked {
     No,
 }
 
-/// Which profile a pod belongs to.
+/// Which profile selects a pod.
 #[derive(Debug, Clone)]
 pub enum Selection {
-    /// The first that matches, and whether the pod's labels say that its result was taken.
+    /// The first profile that matches.
     By {
         /// The profile.
         profile: Arc<Profile>,
-        /// By the pod's own labels.
+        /// Whether the pod's labels show that its result was taken.
         consumed: ConsumedLabel,
     },
-    /// None: by labels, by namespace names, or because it is of a kind never selected.
+    /// No profile, by labels or namespace names, or because such pods are never selected (mirror pods).
     None,
-    /// None, because its namespace carries the label that says to leave it alone.
+    /// No profile, because its namespace has the label `belayer.dev/ignore`.
     Ignored,
 }
 
-/// Whether the pod's own labels say that its result was taken.
+/// Whether the pod's own labels show that its result was taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConsumedLabel {
     /// They do.
@@ -171,9 +169,9 @@ pub enum ConsumedLabel {
 /// The pod's owner.
 #[derive(Debug, Clone)]
 pub enum Owner {
-    /// The profile asks for none, or no profile selects the pod.
+    /// The profile requires none, or no profile selects the pod.
     NotRequired,
-    /// The profile asks for one and the pod has none of that kind.
+    /// The profile requires one, and the pod has none of that kind.
     Missing,
     /// The controller owner reference, of the kind the profile names.
     Known(Box<OwnerView>),
@@ -182,22 +180,22 @@ pub enum Owner {
 /// An owner that a pod refers to.
 #[derive(Debug, Clone)]
 pub struct OwnerView {
-    /// What to ask about it.
+    /// The query for it.
     pub question: OwnerQuery,
-    /// As the informer has the object of that name.
+    /// The object of that name in the informer's store.
     pub cached: CachedOwner,
-    /// As the last live look saw it.
+    /// The last live read.
     pub fact: Option<LiveAnswer<OwnerState>>,
 }
 
-/// What the informer of the owner's kind says.
+/// The owner in the informer's store.
 #[allow(clippy::large_enum_variant, reason = "it lives for one decision")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CachedOwner {
-    /// The informer is not synced: the kind may not be served. Never taken for absent.
+    /// The informer is not synced: the kind may not be served. Never treated as absent.
     Unknown,
-    /// Synced, and there is no object of that name and UID.
+    /// Synced, and no object has that name and UID.
     Absent,
-    /// The very object.
+    /// The object with that name and UID.
     Present(ObjectMeta),
 }

@@ -1,8 +1,8 @@
-//! Row 10: which nodes of a workflow are fulfilled, by the workflow's own status, asked live.
+//! Rule 10: which nodes of a workflow are fulfilled, by a live read of the workflow's own status.
 //!
-//! Argo with pod GC on completion deletes pods without labelling them: then only the workflow says
-//! that the result was taken. The status can be 1 MB and more, so it is fetched once for all pods
-//! of a workflow that wait, and only while one waits.
+//! With pod GC on completion Argo deletes pods without labelling them: then only the workflow shows that the result was
+//! taken. The status can be larger than 1 MB, so it is read once for all waiting pods of a workflow, and only while one
+//! waits.
 
 mod nodes;
 mod scan;
@@ -48,7 +48,7 @@ pub fn node_of(pod: &ObjectMeta) -> Option<NodeRef> {
     }
 }
 
-/// One workflow is looked at once a second at most.
+/// Each workflow is read at most once per second.
 pub fn pace() -> Pace {
     Pace {
         min_interval: Duration::from_secs(1),
@@ -65,7 +65,7 @@ pub struct StatusQuery {
 }
 
 impl StatusQuery {
-    /// A question about the owner that an object in `namespace` refers to, read as `resource`.
+    /// The query for the owner that an object in `namespace` refers to, read as `resource`.
     pub fn new(resource: Resource, namespace: &Arc<str>, owner: &OwnerReference) -> Self {
         Self {
             resource,
@@ -85,15 +85,14 @@ impl fmt::Display for StatusQuery {
     }
 }
 
-/// What a live look at a workflow's status found.
+/// The result of a live read of a workflow's status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StatusState {
     /// The nodes that were asked for could be read.
     Read(Arc<Nodes>),
-    /// They are larger than Belayer reads. That is no evidence of anything, and will not change without a
-    /// change of the workflow.
+    /// They exceed Belayer's size limit. That proves nothing, and will not change unless the workflow changes.
     TooLarge(Arc<str>),
-    /// They cannot be read. That is no evidence of anything.
+    /// They cannot be read. That proves nothing.
     Unreadable(Arc<str>),
 }
 
@@ -121,9 +120,9 @@ impl Query for StatusQuery {
 /// Why the nodes of a workflow were not read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Unread {
-    /// They are larger than Belayer reads, in words.
+    /// They exceed Belayer's size limit; the text names it.
     TooLarge(String),
-    /// For another reason, in words.
+    /// Another reason.
     Otherwise(String),
 }
 
@@ -142,14 +141,14 @@ impl From<Unread> for StatusState {
     }
 }
 
-/// Whose nodes are kept of a status.
+/// Which nodes of a status are kept.
 #[derive(Debug, Clone)]
 pub enum Asked {
     /// Those of all pods of the workflow that the store has when the live read begins. For a pod that is
     /// seen later that read is no evidence: see
     /// [`Consumption::prove_node_fulfilled`](crate::evidence::Consumption::prove_node_fulfilled).
     OfPods(Store<Pod>),
-    /// These.
+    /// Exactly these nodes.
     These(Vec<NodeRef>),
 }
 

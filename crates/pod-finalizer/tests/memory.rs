@@ -1,4 +1,4 @@
-//! T3: what reading a workflow costs in memory, by counting every byte that is allocated meanwhile.
+//! T3: the memory that reading a workflow takes, by counting all allocated bytes.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -31,7 +31,7 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const NODES: usize = 480_000;
 
-/// A workflow of so many fulfilled nodes, packed.
+/// A workflow with this many fulfilled nodes, compressed.
 fn workflow() -> Bytes {
     let mut table = GzEncoder::new(Vec::new(), Compression::fast());
     for n in 0..NODES {

@@ -1,7 +1,6 @@
-//! What is unsafe or pointless about the way claims are protected in this cluster, by what is seen
-//! of the claims.
+//! Warnings about an unsafe or ineffective protection of PVCs in this cluster, inferred from the PVCs.
 //!
-//! Whether kube-controller-manager's own controller runs cannot be asked; what it does can be seen.
+//! The API does not show whether kube-controller-manager's own controller runs; only its effects are visible.
 
 use std::fmt;
 
@@ -13,18 +12,18 @@ use crate::config::Mode;
 /// The flag that switches kube-controller-manager's own controller off.
 pub const SWITCH_OFF: &str = "--controllers=*,-persistentvolumeclaim-protection-controller";
 
-/// Holds taken off by others that are no accident any more.
+/// From this many finalizers removed by another controller on, [`Advice::TwoAtWork`] is given.
 const FOREIGN_LIMIT: u64 = 3;
 
-/// What was seen.
+/// Observations about the protection of PVCs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Signs {
-    /// Claims that are not being deleted and do not carry `kubernetes.io/pvc-protection`.
+    /// PVCs that are not being deleted and lack `kubernetes.io/pvc-protection`.
     pub bare: usize,
-    /// Claims that wait for nothing but `kubernetes.io/pvc-protection` and that no pod uses, for a
-    /// while now.
+    /// PVCs that have been in deletion for a while, have only `kubernetes.io/pvc-protection` left, and that no
+    /// pod uses.
     pub left_behind: usize,
-    /// Holds that went from claims being deleted without our doing.
+    /// Finalizers of Belayer that another controller removed from PVCs being deleted.
     pub foreign: u64,
 }
 
@@ -36,25 +35,25 @@ pub enum Advice {
         /// How many PVCs lack it.
         claims: usize,
     },
-    /// Nothing puts `kubernetes.io/pvc-protection` on claims.
+    /// Nothing adds `kubernetes.io/pvc-protection` to PVCs.
     Unmountable {
         /// How many PVCs lack it.
         claims: usize,
     },
-    /// Nothing takes `kubernetes.io/pvc-protection` off.
+    /// Nothing removes `kubernetes.io/pvc-protection`.
     LeftBehind {
-        /// How many claims hang.
+        /// How many PVCs are stuck in deletion.
         claims: usize,
     },
-    /// Two controllers take `kubernetes.io/pvc-protection` off.
+    /// Two controllers remove `kubernetes.io/pvc-protection`.
     TwoAtWork {
-        /// How many the other one took off so far.
+        /// How many finalizers the other controller has removed so far.
         foreign: u64,
     },
 }
 
 impl Advice {
-    /// What follows from the signs.
+    /// The advice that follows from the signs.
     pub fn on(mode: Mode, signs: Signs) -> Vec<Self> {
         let mut advice = Vec::new();
         match mode {
@@ -82,7 +81,7 @@ impl Advice {
         advice
     }
 
-    /// One word for it: what was said lately is not said again.
+    /// Its name, for logs and to suppress repetition.
     pub fn name(self) -> &'static str {
         match self {
             Self::Unprotected { .. } => "Unprotected",
@@ -127,7 +126,7 @@ impl fmt::Display for Advice {
             ),
             Self::TwoAtWork { foreign } => write!(
                 f,
-                "{KUBERNETES_PVC_PROTECTION} was removed {foreign} times by someone else: \
+                "{KUBERNETES_PVC_PROTECTION} was removed {foreign} times by another controller: \
                  kube-controller-manager's persistentvolumeclaim-protection-controller seems to run as well, which \
                  makes Belayer's protection pointless; switch it off with {SWITCH_OFF}, or set \
                  pvcProtection.finalizer to {PVC_PROTECTION_HOLD}"
@@ -151,15 +150,15 @@ mod tests {
     #[rstest]
     #[case::all_is_well_beside(Mode::Beside, NONE, &[])]
     #[case::all_is_well_in_its_place(Mode::Replacing, NONE, &[])]
-    #[case::a18_nobody_protects(Mode::Advise, Signs { bare: 4, ..NONE }, &["Unprotected"])]
-    #[case::a18_nobody_takes_it_off(Mode::Advise, Signs { left_behind: 2, ..NONE }, &["LeftBehind"])]
-    #[case::nobody_adds_the_finalizer(Mode::Beside, Signs { bare: 4, ..NONE }, &["Unmountable"])]
-    #[case::nobody_takes_it_off(Mode::Beside, Signs { left_behind: 2, ..NONE }, &["LeftBehind"])]
-    #[case::we_add_it_ourselves(Mode::Replacing, Signs { bare: 4, left_behind: 2, ..NONE }, &[])]
+    #[case::a18_unprotected(Mode::Advise, Signs { bare: 4, ..NONE }, &["Unprotected"])]
+    #[case::a18_finalizer_left_behind(Mode::Advise, Signs { left_behind: 2, ..NONE }, &["LeftBehind"])]
+    #[case::no_controller_adds_the_finalizer(Mode::Beside, Signs { bare: 4, ..NONE }, &["Unmountable"])]
+    #[case::no_controller_removes_the_finalizer(Mode::Beside, Signs { left_behind: 2, ..NONE }, &["LeftBehind"])]
+    #[case::belayer_adds_it_itself(Mode::Replacing, Signs { bare: 4, left_behind: 2, ..NONE }, &[])]
     #[case::two_at_work(Mode::Replacing, Signs { foreign: 3, ..NONE }, &["TwoAtWork"])]
     #[case::one_may_be_an_accident(Mode::Replacing, Signs { foreign: 2, ..NONE }, &[])]
-    #[case::the_in_tree_one_is_welcome_beside(Mode::Beside, Signs { foreign: 9, ..NONE }, &[])]
-    fn what_follows_from_signs(#[case] mode: Mode, #[case] signs: Signs, #[case] names: &[&str]) {
+    #[case::the_in_tree_controller_is_expected_beside(Mode::Beside, Signs { foreign: 9, ..NONE }, &[])]
+    fn advice_follows_from_signs(#[case] mode: Mode, #[case] signs: Signs, #[case] names: &[&str]) {
         let advice = Advice::on(mode, signs);
         assert_eq!(
             advice.iter().map(|one| one.name()).collect::<Vec<_>>(),
@@ -178,7 +177,11 @@ mod tests {
         "2 PVCs do not carry ",
         "2 PVCs are being deleted, nothing uses them, and "
     )]
-    fn one_claim_is_told_as_one(#[case] claims: usize, #[case] bare: &str, #[case] left: &str) {
+    fn one_pvc_is_reported_in_the_singular(
+        #[case] claims: usize,
+        #[case] bare: &str,
+        #[case] left: &str,
+    ) {
         let said = Advice::Unmountable { claims }.to_string();
         assert!(said.starts_with(bare), "{said}");
         let said = Advice::LeftBehind { claims }.to_string();

@@ -1,4 +1,4 @@
-//! pvc-protection as a component of the claims' runner: what queues a claim, what is read about it.
+//! pvc-protection as a component of the PVC runner: which events enqueue a PVC, and which state is read for it.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -24,22 +24,21 @@ use crate::config::Mode;
 use crate::decide::decide;
 use crate::evidence::Evidence;
 use crate::held_objects::{Entry, HeldObjects};
-use crate::ledger::Ledger;
 use crate::look::PodsQuery;
 use crate::owner::{self, OwnerView};
-use crate::question::ClaimQuery;
+use crate::query::ClaimQuery;
+use crate::release_tracker::ReleaseTracker;
 use crate::snapshot::{CachedUsers, ClaimView, Hold, Snapshot};
 use crate::uses::{self, NAMED, Users, uses};
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
 pub const NAME: &str = "pvc-protection";
 
-/// A claim that Kubernetes' own controller leaves alone for so long, though nothing uses it, is left
-/// for good.
+/// If Kubernetes' own controller has not released an unused PVC within this time, it is considered not to run.
 const LEFT_AFTER: Duration = Duration::from_secs(60);
 
-/// How looks at one namespace wait for one another. They are shared, so a short pause suffices:
-/// claims deleted one after the other are each released at once, claims deleted in a storm share.
+/// The rate limit of live reads per namespace. Reads are shared, so a short interval suffices: PVCs deleted one
+/// after the other are each released at once, PVCs deleted in bulk share a read.
 pub fn pace() -> Pace {
     Pace {
         min_interval: Duration::from_millis(20),
@@ -58,23 +57,23 @@ impl UsersView for Cached {
     type Pods = Store<Pod>;
 }
 
-/// Which pods use a PVC, as far as it is known.
+/// Which pods use a PVC.
 pub trait UsersOf: Send + Sync + 'static {
     /// The pods that use `claim`.
     fn users_of(&self, claim: &ObjectMeta) -> CachedUsers;
 }
 
-/// What the component stands on.
+/// The dependencies of the component.
 pub struct Parts<V: UsersView = Cached> {
     /// PVCs.
     pub claims: V::Store<Claim>,
     /// Pods: a store with the index [`PODS_BY_CLAIM`].
     pub pods: V::Pods,
-    /// Live looks at the pods of namespaces, at the [`pace`] of this module.
+    /// Live reads of the pods of namespaces, at the [`pace`] of this module.
     pub looks: V::Queries<PodsQuery>,
     /// Live reads of the Workflows that own PVCs, with [`owner::COMPLETED_LABEL`] kept.
     pub owners: V::Queries<OwnerQuery>,
-    /// The queue of the claims' runner.
+    /// The queue of the PVC runner.
     pub queue: WorkQueue<ObjectKey>,
 }
 
@@ -83,17 +82,17 @@ pub struct PvcProtection<V: UsersView = Cached> {
     mode: Mode,
     parts: Parts<V>,
     held_objects: HeldObjects,
-    ledger: Arc<Ledger>,
+    releases: Arc<ReleaseTracker>,
 }
 
-/// A claim that waits, and for whom.
+/// A PVC whose deletion waits, and the pods that use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
-    /// The claim.
+    /// The PVC.
     pub key: ObjectKey,
-    /// When its deletion was asked for.
+    /// Its deletion timestamp.
     pub since: Timestamp,
-    /// The pods that use it, by the pod store; `None` while that cannot say.
+    /// The pods that use it, from the pod store; `None` while the store cannot answer.
     pub users: Option<Users>,
 }
 
@@ -104,7 +103,7 @@ impl<V: UsersView> PvcProtection<V> {
             mode,
             parts,
             held_objects: HeldObjects::default(),
-            ledger: Arc::default(),
+            releases: Arc::default(),
         }
     }
 
@@ -138,15 +137,16 @@ impl PvcProtection {
         &self.held_objects
     }
 
-    /// The ledger of our releases, to be kept by a [`Keeper`](crate::ledger::Keeper).
-    pub fn ledger(&self) -> &Arc<Ledger> {
-        &self.ledger
+    /// The tracker of Belayer's releases, which a [`ReleaseObserver`](crate::release_tracker::ReleaseObserver)
+    /// updates.
+    pub fn release_tracker(&self) -> &Arc<ReleaseTracker> {
+        &self.releases
     }
 
-    /// Queues the claims that a change of a pod concerns: those of a pod that came or changed while
-    /// it is ended or not bound, that was bound just now, or that went. A pod that was deleted and
-    /// made again under one name is two of these, so the claims of the old one are queued as well;
-    /// so are those of a pod whose deletion was only noticed later.
+    /// Enqueues the PVCs that a change of a pod affects: the PVCs of a pod that was added or changed while it is
+    /// ended or not bound, that was just bound, or that was deleted. A pod that was deleted and created again under
+    /// the same name causes two events, so the PVCs of the old pod are enqueued as well; so are the PVCs of a pod
+    /// whose deletion was only noticed by a relist.
     pub fn on_pod(&self, event: &Event<Pod>) {
         match event {
             Event::Added { object, .. } if is_idle(object) => self.queue_claims_of(object),
@@ -158,8 +158,7 @@ impl PvcProtection {
         }
     }
 
-    /// Keeps track of the held objects and the ledger. To be told of every event of the claims *before* their
-    /// runner is.
+    /// Updates the held objects and the release tracker. Must receive every PVC event *before* the runner does.
     pub fn on_claim(&self, event: &Event<Claim>) {
         match event {
             Event::Added { object, .. } => self.note(&object.meta),
@@ -169,7 +168,7 @@ impl PvcProtection {
         }
     }
 
-    /// All claims that wait, the longest waiting first.
+    /// All PVCs whose deletion waits, the longest waiting first.
     pub fn waiting(&self) -> Vec<Waiting> {
         let waiting = self.held_objects.waiting().into_iter();
         let waits = |(key, entry): (ObjectKey, Entry)| {
@@ -186,10 +185,10 @@ impl PvcProtection {
         waiting.filter_map(waits).collect()
     }
 
-    /// What is seen of who else protects claims here.
+    /// Observations about other controllers that protect PVCs.
     pub fn signs(&self, now: Timestamp) -> Signs {
         let mut signs = Signs {
-            foreign: self.ledger.foreign(),
+            foreign: self.releases.foreign(),
             ..Signs::default()
         };
         let mut left = Vec::new();
@@ -216,8 +215,7 @@ impl PvcProtection {
         signs
     }
 
-    /// Claims that are not waiting have nothing to gain from a pod that goes; claims whose deletion
-    /// was not heard of yet are queued when it is.
+    /// Only waiting PVCs are enqueued. A PVC whose deletion was not seen yet is enqueued by that event.
     fn queue_claims_of(&self, pod: &Stored<Pod>) {
         for claim in uses::claims_of(pod) {
             let namespace = pod.meta.key.shared_namespace();
@@ -244,19 +242,19 @@ impl PvcProtection {
         let before = self.held_objects.note(&claim.key, entry);
         let waited = matches!(before, Some(Entry::Held { deleting: Some(_) }));
         if waited && entry.is_none() {
-            self.ledger.gone(&claim.uid);
+            self.releases.gone(&claim.uid);
         }
     }
 
-    /// Being deleted, and held by us.
+    /// Being deleted, and held by Belayer.
     fn is_waiting(&self, claim: &ObjectMeta) -> bool {
         claim.is_deleting() && self.hold_of(claim).keeps()
     }
 }
 
 impl UsersOf for Store<Pod> {
-    /// By the index. All pods under it are bound; the version is read first, so that the index is at least as
-    /// new.
+    /// Reads the index, which contains only bound pods. The version is read first, so that the index is at least
+    /// as new as the version.
     fn users_of(&self, claim: &ObjectMeta) -> CachedUsers {
         let as_of = self.resource_version();
         let value = claim_value(claim.key.namespace().unwrap_or_default(), claim.key.name());
@@ -279,7 +277,7 @@ impl UsersOf for Store<Pod> {
             return CachedUsers::Unknown;
         }
         if users.running() > 0 && users.total() >= NAMED {
-            // The rest is counted, not looked at: thousands of pods may share one claim.
+            // The rest is counted without checking each pod: thousands of pods may share one PVC.
             let all = self.count_by_index(PODS_BY_CLAIM, &value).unwrap_or(seen);
             users.note_more(all.saturating_sub(seen));
         }
@@ -287,7 +285,7 @@ impl UsersOf for Store<Pod> {
     }
 }
 
-/// Ended, shut down, or not bound: its claims may be free.
+/// Ended, shut down, or not bound: its PVCs may be unused.
 fn is_idle(pod: &Pod) -> bool {
     !pod.is_bound() || uses::is_terminated(pod)
 }
@@ -322,7 +320,7 @@ impl<V: UsersView> Component<Claim> for PvcProtection<V> {
     fn observe(&self, claim: &Stored<Claim>) -> Snapshot {
         let meta = claim.meta.clone();
         let question = PodsQuery::new(Arc::clone(meta.key.shared_namespace()));
-        // The look first: what a store that it found fresh says is read after it.
+        // The live read first, so that the store is read after the point at which it was found up to date.
         let look = self.parts.looks.get(&question);
         let look_error = self
             .parts
@@ -351,10 +349,10 @@ impl<V: UsersView> Component<Claim> for PvcProtection<V> {
         decide(snapshot, now)
     }
 
-    fn ask(&self, question: ClaimQuery, asker: Waiter<'_>) {
+    fn ask(&self, question: ClaimQuery, waiter: Waiter<'_>) {
         match question {
-            ClaimQuery::Pods(question) => self.parts.looks.ask(question, asker),
-            ClaimQuery::Owner(question) => self.parts.owners.ask(question, asker),
+            ClaimQuery::Pods(question) => self.parts.looks.ask(question, waiter),
+            ClaimQuery::Owner(question) => self.parts.owners.ask(question, waiter),
         }
     }
 }

@@ -12,28 +12,27 @@ pub use belayer_holds::selection::config::ConfigError;
 /// The key of the configuration file: the root of every path in an error.
 pub const KEY: &str = "pvcProtection";
 
-/// Keys worked on at once, unless told otherwise.
+/// Default number of concurrent workers.
 pub const DEFAULT_WORKERS: usize = 32;
 
-/// More workers than this would only wait for each other.
+/// Upper limit of workers; more would only wait for each other.
 const MAX_WORKERS: usize = 1_024;
 
-/// Whether PVCs are held, by which finalizer, and so beside or in place of Kubernetes' own controller.
+/// Whether PVCs are held, and by which finalizer: beside Kubernetes' own controller or in its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// They are not: Belayer reports what a PVC waits for, and adds no finalizer. What an earlier
-    /// configuration added is removed (row A18).
+    /// PVCs are not held: Belayer reports which pods a PVC waits for, and adds no finalizer. Finalizers from an
+    /// earlier configuration are removed (A18).
     #[default]
     Advise,
-    /// By our own name, beside kube-controller-manager's controller.
+    /// By Belayer's own finalizer, beside kube-controller-manager's controller.
     Beside,
-    /// By Kubernetes' name, in place of kube-controller-manager's controller.
+    /// By Kubernetes' finalizer, in place of kube-controller-manager's controller.
     Replacing,
 }
 
 impl Mode {
-    /// The finalizer that PVCs are held by; while Belayer only reports, the one that they were held by
-    /// before.
+    /// The finalizer that holds PVCs. In [`Mode::Advise`], the finalizer that an earlier configuration added.
     pub fn hold(self) -> &'static str {
         match self {
             Self::Advise | Self::Beside => PVC_PROTECTION_HOLD,
@@ -41,13 +40,13 @@ impl Mode {
         }
     }
 
-    /// Whether PVCs get a finalizer.
+    /// Whether Belayer adds a finalizer to PVCs.
     pub fn adds_holds(self) -> bool {
         self != Self::Advise
     }
 
-    /// Every finalizer that is ours to take off. Where Kubernetes' controller is replaced, what we
-    /// held by our own name before goes as well; where it is not, its finalizer is none of ours.
+    /// The finalizers that Belayer removes. If it replaces Kubernetes' controller, it removes Kubernetes' finalizer
+    /// and its own from before; otherwise it never removes Kubernetes' finalizer.
     pub fn ours(self) -> &'static [&'static str] {
         match self {
             Self::Advise | Self::Beside => &[PVC_PROTECTION_HOLD],
@@ -59,7 +58,7 @@ impl Mode {
     ///
     /// # Errors
     ///
-    /// When none does.
+    /// If no mode uses this finalizer.
     pub fn of(finalizer: &str) -> Result<Self, UnknownFinalizer> {
         match finalizer {
             PVC_PROTECTION_HOLD => Ok(Self::Beside),
@@ -76,20 +75,20 @@ impl fmt::Display for Mode {
     }
 }
 
-/// A finalizer by which claims cannot be held.
+/// A finalizer by which PVCs cannot be held.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown finalizer {0:?}: use {PVC_PROTECTION_HOLD} (in addition to kube-controller-manager's controller) \
-     or {KUBERNETES_PVC_PROTECTION} (in its place); without it claims get no finalizer"
+     or {KUBERNETES_PVC_PROTECTION} (in its place); if the key is not set, PVCs get no finalizer"
 )]
 pub struct UnknownFinalizer(String);
 
-/// What is checked and complete.
+/// The checked configuration, with defaults filled in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
-    /// Keys worked on at once.
+    /// Maximum number of PVCs processed concurrently.
     pub workers: usize,
-    /// Whether claims are held, and by which finalizer.
+    /// Whether PVCs are held, and by which finalizer.
     pub mode: Mode,
 }
 
@@ -102,7 +101,7 @@ impl Default for Settings {
     }
 }
 
-/// The key as it is written. What is left out has its default.
+/// The key as written in the file. Omitted keys have their defaults.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PvcProtectionConfig {
@@ -147,15 +146,15 @@ mod tests {
     }
 
     #[rstest]
-    #[case::a18_only_an_unset_one_advises(None, Mode::Advise)]
+    #[case::a18_advises_if_the_finalizer_is_not_set(None, Mode::Advise)]
     #[case(Some("belayer.dev/pvc-protection"), Mode::Beside)]
     #[case(Some("kubernetes.io/pvc-protection"), Mode::Replacing)]
-    fn the_finalizer_says_the_mode(#[case] finalizer: Option<&str>, #[case] mode: Mode) {
+    fn the_finalizer_determines_the_mode(#[case] finalizer: Option<&str>, #[case] mode: Mode) {
         assert_eq!(config(finalizer, None).unwrap().mode, mode);
     }
 
     #[test]
-    fn what_makes_no_sense_names_its_key() {
+    fn an_invalid_value_names_its_key() {
         let error = config(Some("example.com/mine"), None).unwrap_err();
         assert_eq!(error.path, "pvcProtection.finalizer");
         assert!(error.message.contains("kubernetes.io/pvc-protection"));
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn kubernetes_finalizer_is_ours_only_where_its_controller_is_replaced() {
+    fn kubernetes_finalizer_is_removed_only_in_place_of_its_controller() {
         assert!(!Mode::Advise.ours().contains(&KUBERNETES_PVC_PROTECTION));
         assert!(!Mode::Beside.ours().contains(&KUBERNETES_PVC_PROTECTION));
         assert!(Mode::Replacing.ours().contains(&KUBERNETES_PVC_PROTECTION));

@@ -1,4 +1,4 @@
-//! pvc-protection as a controller: its keys, its needs, and its place among PVCs and pods.
+//! pvc-protection as a controller: its configuration keys, its requirements, and its event handlers.
 
 use std::sync::Arc;
 
@@ -23,12 +23,12 @@ use belayer_inspect::preflight::{Claims, Part, Policy};
 use crate::component::{NAME, Parts, PvcProtection, pace};
 use crate::config::{KEY, Mode, PvcProtectionConfig, Settings};
 use crate::explainer;
+use crate::feeder::FairQueueFeeder;
 use crate::keys::KEYS;
-use crate::ledger::Keeper;
 use crate::look::PodsReader;
 use crate::owner::COMPLETED_LABEL;
 use crate::periodic::PeriodicTask;
-use crate::turns::Turns;
+use crate::release_tracker::ReleaseObserver;
 use crate::{debug, evidence, rights};
 
 /// Name of the queue.
@@ -69,7 +69,7 @@ impl Configured for Settings {
     fn requires(&self) -> Vec<Part> {
         let own = || vec![(Resource::claims(), PVC_PROTECTION_HOLD.to_owned())];
         let (mode, policies, holds) = match self.mode {
-            // The policy may exist: the gate ConfigMap keeps it off.
+            // The policy may exist: the gate ConfigMap disables it.
             Mode::Advise => (Claims::Advised, Vec::new(), own()),
             Mode::Beside => (
                 Claims::Beside,
@@ -83,7 +83,7 @@ impl Configured for Settings {
                 }],
                 own(),
             ),
-            // The API server's own admission plugin adds that name.
+            // The API server's own admission plugin adds that finalizer.
             Mode::Replacing => (Claims::Replacing, Vec::new(), Vec::new()),
         };
         vec![Part {
@@ -101,7 +101,7 @@ impl Configured for Settings {
         }
     }
 
-    /// Every PVC is held: there is nothing to be selected by.
+    /// Every PVC is selected: there is no selector.
     fn selects(&self, _: &Resource, _: &ObjectMeta, _: bool) -> Selected {
         Selected::Yes
     }
@@ -115,8 +115,7 @@ impl Configured for Settings {
     }
 }
 
-/// Puts pvc-protection in its place: the one controller that holds PVCs, so that their informer and their
-/// runner are its own.
+/// Starts pvc-protection. It is the only controller that holds PVCs, so it has its own PVC informer and runner.
 fn join(settings: &Settings, context: &mut ControllerContext) {
     let ControllerContext { shared, pods, .. } = context;
     zeros::of_component(
@@ -135,9 +134,9 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         |builder| builder,
     );
     let queue = WorkQueue::new(QUEUE);
-    let turns = Turns::new(queue.clone(), workers, shared.after_work.clone());
-    let wake: Wake = Arc::new(move |key| turns.add(key));
-    let oracle = PodsReader::new(
+    let feeder = FairQueueFeeder::new(queue.clone(), workers, shared.after_work.clone());
+    let wake: Wake = Arc::new(move |key| feeder.add(key));
+    let reader = PodsReader::new(
         Arc::clone(&shared.executor),
         pods.watched.decoders.clone(),
         Some(pods.watched.store.clone()),
@@ -151,14 +150,14 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         Parts {
             claims: watched.store.clone(),
             pods: pods.watched.store.clone(),
-            looks: shared.facts_at(oracle, Arc::clone(&wake), pace()),
+            looks: shared.facts_at(reader, Arc::clone(&wake), pace()),
             owners: shared.facts(owners, wake),
             queue: queue.clone(),
         },
     ));
     let runner = Runner::builder(runner::Parts {
-        observer: Arc::new(Keeper {
-            ledger: Arc::clone(protection.ledger()),
+        observer: Arc::new(ReleaseObserver {
+            releases: Arc::clone(protection.release_tracker()),
             next: Arc::clone(&shared.observer),
         }),
         ..shared.runner(&watched, &queue, mode.ours())
@@ -166,10 +165,10 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
     .component(Arc::clone(&protection))
     .build();
 
-    let told = Arc::clone(&protection);
-    pods.watched.on_event(move |event| told.on_pod(event));
-    let told = Arc::clone(&protection);
-    watched.on_event(move |event| told.on_claim(event));
+    let handler = Arc::clone(&protection);
+    pods.watched.on_event(move |event| handler.on_pod(event));
+    let handler = Arc::clone(&protection);
+    watched.on_event(move |event| handler.on_claim(event));
     watched.informer().add_handler(Arc::new(runner.clone()));
 
     context.debug.add(NAME, &protection, |it| debug::report(it));

@@ -1,10 +1,10 @@
-//! What pvc-protection reports of its finalizers, for `/debug/holds`.
+//! The part of `/debug/holds` for pvc-protection.
 
 use serde_json::{Value, json};
 
 use crate::component::PvcProtection;
 
-/// The claims that wait for the pods that use them, the longest waiting first.
+/// The PVCs whose deletion waits for pods, the longest waiting first.
 pub(crate) fn report(protection: &PvcProtection) -> Value {
     let waiting: Vec<Value> = protection
         .waiting()
@@ -20,13 +20,13 @@ pub(crate) fn report(protection: &PvcProtection) -> Value {
                 "namespace": claim.key.namespace(),
                 "name": claim.key.name(),
                 "deletionTimestamp": claim.since.to_string(),
-                // Nothing is known as long as the pods are not.
+                // Null while the pod store is not synced.
                 "pods": users,
             })
         })
         .collect();
     json!({
-        // Nothing while Belayer only advises.
+        // Null while Belayer only advises.
         "finalizer": Some(protection.mode().hold()).filter(|_| protection.mode().adds_holds()),
         "held": protection.held_objects().counts().held,
         "waiting": protection.held_objects().counts().waiting,

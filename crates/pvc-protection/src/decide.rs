@@ -1,4 +1,4 @@
-//! The decision table of pvc-protection: a pure function, one arm per row, in the table's order.
+//! The decision table of pvc-protection: a pure function, one arm per rule, in the table's order.
 
 use std::time::Duration;
 
@@ -11,29 +11,29 @@ use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 use crate::evidence::{Evidence, OwnerFinished, Unused};
 use crate::look::PodsLook;
 use crate::owner::{Finished, OwnerView};
-use crate::question::ClaimQuery;
+use crate::query::ClaimQuery;
 use crate::row;
 use crate::snapshot::{CachedUsers, ClaimView, Hold, Snapshot};
 use crate::uses::Users;
 
-/// What is decided about a claim.
+/// A decision about a PVC.
 pub type ClaimDecision = Decision<Evidence, ClaimQuery>;
 
-/// A claim whose deletion waits longer than this gets an Event that says what for.
-pub const TELL_AFTER: Duration = Duration::from_secs(5);
+/// A PVC whose deletion waits longer than this gets the Event `DeletionWaits`.
+pub const REPORT_AFTER: Duration = Duration::from_secs(5);
 
-/// A user that a look saw and the store does not show, gone before the store heard of it, brings no
-/// event: it is looked for again after this time.
+/// Delay before a live read is repeated that found a user which the store does not show. If that pod was
+/// deleted before the store saw it, no event follows.
 pub const RECHECK: Duration = Duration::from_secs(30);
 
-/// There is no watch for Workflows: one that has not finished is read again after this time. Argo deletes
-/// the claims of a workflow just before it writes that it has finished.
-pub const OWNER_AGAIN: Duration = Duration::from_secs(5);
+/// Delay before an unfinished Workflow is read again, because Workflows are not watched here. Argo deletes the
+/// PVCs of a workflow just before it marks the workflow as finished.
+pub const OWNER_RECHECK: Duration = Duration::from_secs(5);
 
-/// How often a waiting claim is looked at without any event.
+/// How often a waiting PVC is checked again without an event.
 pub const RESYNC: Duration = Duration::from_secs(10 * 60);
 
-/// Decides about one claim.
+/// Decides about one PVC.
 pub fn decide(snapshot: &Snapshot, now: Timestamp) -> ClaimDecision {
     let Some(claim) = &snapshot.claim else {
         return Decision::nothing(row::NOT_IN_CACHE);
@@ -62,14 +62,14 @@ pub fn decide(snapshot: &Snapshot, now: Timestamp) -> ClaimDecision {
     }
 }
 
-/// Rows 3 and 7.
+/// Rules 3 and 7.
 fn in_use(row: Row, users: &Users, since: Timestamp, now: Timestamp) -> ClaimDecision {
     let waits = waits_for(users);
     let decision = Decision::missing(row, Missing::Event(waits.clone().into()));
-    telling(decision, &waits, since, now).looking_again_within(RESYNC)
+    report_wait(decision, &waits, since, now).looking_again_within(RESYNC)
 }
 
-/// Row 6.
+/// Rule 6.
 fn owner_finished(
     claim: &ClaimView,
     owner: &OwnerView,
@@ -80,7 +80,7 @@ fn owner_finished(
     let pods = || ClaimQuery::Pods(claim.question.clone());
     let (question, after) = match owner.finished(claim.deletion_seen) {
         None => (ClaimQuery::Owner(owner.question.clone()), Duration::ZERO),
-        Some(Finished::No) => (ClaimQuery::Owner(owner.question.clone()), OWNER_AGAIN),
+        Some(Finished::No) => (ClaimQuery::Owner(owner.question.clone()), OWNER_RECHECK),
         Some(Finished::Yes) => match &claim.look {
             Some(look) => match OwnerFinished::prove(claim, look) {
                 Some(proof) => {
@@ -100,10 +100,10 @@ fn owner_finished(
     );
     let mut decision = Decision::missing(row::OWNER_FINISHED, Missing::Event(waits.clone().into()));
     decision.missing.push(Missing::Answer { question, after });
-    telling(decision, &waits, since, now).looking_again_within(RESYNC)
+    report_wait(decision, &waits, since, now).looking_again_within(RESYNC)
 }
 
-/// Row 8. Such finalizers are removed like those of a component that is switched off.
+/// Rule 8. Such finalizers are removed like those of a disabled component.
 fn left_over(users: &Users) -> ClaimDecision {
     let waits = waits_for(users);
     Decision::missing(row::LEFT_OVER, Missing::Event(waits.clone().into())).telling(Notice {
@@ -117,7 +117,7 @@ fn left_over(users: &Users) -> ClaimDecision {
     })
 }
 
-/// Row 4.
+/// Rule 4.
 fn confirm(claim: &ClaimView, since: Timestamp, now: Timestamp) -> ClaimDecision {
     let proof = claim
         .look
@@ -134,19 +134,19 @@ fn confirm(claim: &ClaimView, since: Timestamp, now: Timestamp) -> ClaimDecision
             question,
             after: RECHECK,
         });
-        return telling(decision, &waits, since, now);
+        return report_wait(decision, &waits, since, now);
     }
     let mut decision = Decision::ask(row::CONFIRM, question);
     let Some(error) = &claim.look_error else {
-        // An answer comes sooner; without one there will be an error to tell of.
-        return decision.looking_again_within(TELL_AFTER);
+        // The answer arrives before this; otherwise there is an error to report.
+        return decision.looking_again_within(REPORT_AFTER);
     };
-    let waits = format!("whether a pod uses it cannot be found out: {error}");
+    let waits = format!("whether a pod uses it could not be read: {error}");
     decision.missing.push(Missing::Event(waits.clone().into()));
-    telling(decision, &waits, since, now).looking_again_within(RESYNC)
+    report_wait(decision, &waits, since, now).looking_again_within(RESYNC)
 }
 
-/// The users that a look begun late enough has seen, if there are any.
+/// The users that a live read begun after the deletion was seen has found; `None` if there are none.
 fn seen_by(claim: &ClaimView, look: &LiveAnswer<PodsLook>) -> Option<Users> {
     let PodsLook::Listed(listed) = look.answer() else {
         return None;
@@ -161,21 +161,21 @@ fn waits_for(users: &Users) -> String {
     format!("it is used by the {pods} {users}")
 }
 
-/// Tells what the deletion waits for once it has waited for a while.
-fn telling(
+/// Adds the Event `DeletionWaits` once the deletion has waited for [`REPORT_AFTER`].
+fn report_wait(
     decision: ClaimDecision,
     waits: &str,
     since: Timestamp,
     now: Timestamp,
 ) -> ClaimDecision {
     let waited = Duration::try_from(now.duration_since(since)).unwrap_or_default();
-    if waited < TELL_AFTER {
-        return decision.looking_again_within(TELL_AFTER - waited);
+    if waited < REPORT_AFTER {
+        return decision.looking_again_within(REPORT_AFTER - waited);
     }
     decision.telling(Notice {
         severity: Severity::Normal,
         reason: "DeletionWaits",
-        message: format!("deletion of this claim waits: {waits}").into(),
+        message: format!("deletion of this PVC waits: {waits}").into(),
     })
 }
 

@@ -10,12 +10,12 @@ use crate::owner::Finished;
 use crate::snapshot::{CachedUsers, ClaimView};
 use crate::uses::Users;
 
-/// Why the hold is taken off a claim.
+/// Why a PVC is released.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Evidence {
-    /// Row 4: no pod uses the claim, by a look begun after its deletion was seen.
+    /// Rule 4: no pod uses the PVC, by a live read begun after its deletion was seen.
     Unused(Unused),
-    /// Row 6: the Workflow that owns the PVC has finished, and no pod that uses the PVC still runs.
+    /// Rule 6: the Workflow that owns the PVC has finished, and no pod that uses the PVC still runs.
     OwnerFinished(OwnerFinished),
 }
 
@@ -27,8 +27,8 @@ impl decision::Evidence for Evidence {
         }
     }
 
-    /// A claim that nothing uses needs none of our holds: where Belayer was switched from its own
-    /// name to Kubernetes' one, both leave together.
+    /// An unused PVC needs none of Belayer's finalizers: if Belayer was switched from its own finalizer to
+    /// Kubernetes', both are removed together.
     fn reach(&self) -> Reach {
         Reach::AllOfOurs
     }
@@ -37,21 +37,21 @@ impl decision::Evidence for Evidence {
 /// The names of all kinds of evidence, for metrics that start at zero.
 pub const EVIDENCE_NAMES: &[&str] = &["Unused", "OwnerFinished"];
 
-/// A look at the namespace's pods, begun after the claim's deletion was seen, found no user.
+/// A live read of the namespace's pods, begun after the PVC's deletion was seen, found no user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unused(By);
 
-/// Where no user was found.
+/// The source that showed no user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
     /// A list of the namespace's pods.
     List,
-    /// The pod store, once it had passed the version that the look saw.
+    /// The pod store, once it had reached the version of the live read.
     Store,
 }
 
 impl Unused {
-    /// The proof, if `look` gives it for `claim`.
+    /// Returns the proof if `look` provides it for `claim`.
     pub fn prove(claim: &ClaimView, look: &LiveAnswer<PodsLook>) -> Option<Self> {
         none_left(claim, look, Users::total).map(Self)
     }
@@ -63,7 +63,7 @@ impl Unused {
 pub struct OwnerFinished(By);
 
 impl OwnerFinished {
-    /// The proof, if `look` and the PVC's owner give it.
+    /// Returns the proof if `look` and the PVC's owner provide it.
     pub fn prove(claim: &ClaimView, look: &LiveAnswer<PodsLook>) -> Option<Self> {
         let owner = claim.owner.as_ref()?;
         if owner.finished(claim.deletion_seen) != Some(Finished::Yes) {
@@ -79,7 +79,7 @@ fn none_left(
     look: &LiveAnswer<PodsLook>,
     count: impl Fn(&Users) -> usize,
 ) -> Option<By> {
-    // A store that is past the version of a list has seen what happened to the users in it.
+    // A store that has reached the version of the list is at least as new as the list.
     let (listed, version) = match look.answer() {
         PodsLook::Listed(listed) => (Some(listed.users_of(&claim.meta)), listed.version()),
         PodsLook::StoreReached(version) => (None, *version),

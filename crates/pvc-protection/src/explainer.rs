@@ -1,4 +1,4 @@
-//! What pvc-protection says of a claim.
+//! `belayer explain` for a PVC, by pvc-protection.
 
 use futures::FutureExt as _;
 
@@ -80,22 +80,22 @@ fn waits(mode: Mode, action: Action, decision: &ClaimDecision) -> &'static str {
     let row = decision.row;
     match action {
         Action::Keep if row == row::ADVISE => {
-            "Kubernetes lets go when the last of these pods is gone; Belayer only reports"
+            "Kubernetes removes its finalizer when the last of these pods is deleted; Belayer only reports"
         }
         Action::Keep if row == row::LEFT_OVER => {
-            "a running Belayer releases it once no pod uses it, or Kubernetes protects it"
+            "Belayer removes its finalizer once no pod uses it, or Kubernetes protects it"
         }
         Action::Keep if row == row::OWNER_FINISHED => {
-            "Belayer releases it once the workflow has finished, or the last of these pods is gone"
+            "Belayer releases it once the workflow has finished, or the last of these pods is deleted"
         }
         Action::Keep if !mode.adds_holds() && decision.missing.is_empty() => {
-            "a running Belayer removes the finalizer: pvc-protection only reports"
+            "Belayer removes the finalizer: pvc-protection only reports"
         }
         Action::Nothing if !mode.adds_holds() => {
             "nothing: pvc-protection only reports, and adds no finalizer"
         }
         Action::Keep if decision.missing.is_empty() => "nothing, until it is deleted",
-        Action::Keep => "Belayer lets go at once when the last of these pods is gone",
-        _ => "nothing: it is too late for a hold",
+        Action::Keep => "Belayer releases it as soon as the last of these pods is deleted",
+        _ => "nothing: Belayer adds no finalizer to a PVC that is being deleted",
     }
 }

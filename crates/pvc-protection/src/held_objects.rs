@@ -1,10 +1,10 @@
-//! What is noted about PVCs that are held, or whose deletion waits.
+//! PVCs that are held, or whose deletion waits.
 
 use jiff::Timestamp;
 
 use belayer_holds::held_objects::{self, Noted};
 
-/// What is noted about a PVC.
+/// The recorded state of a PVC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entry {
     /// It is held.
@@ -12,7 +12,7 @@ pub enum Entry {
         /// Its deletion timestamp.
         deleting: Option<Timestamp>,
     },
-    /// It is not held by us, but its deletion waits for Kubernetes' own controller.
+    /// Belayer does not hold it, but its deletion waits for Kubernetes' own controller.
     Waits {
         /// Its deletion timestamp.
         since: Timestamp,
@@ -41,7 +41,7 @@ mod tests {
     use belayer_core::object::ObjectKey;
 
     #[test]
-    fn claims_are_counted_once_however_often_they_are_noted() {
+    fn pvcs_are_counted_once_however_often_they_are_noted() {
         let held_objects = HeldObjects::default();
         let numbers = || {
             let counts = held_objects.counts();

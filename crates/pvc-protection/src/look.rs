@@ -1,10 +1,9 @@
-//! A live look at the pods of a namespace, shared by all claims there that wait for one.
+//! A live read of the pods of a namespace, shared by all PVCs there that wait for one.
 //!
-//! One `limit=1` list says which version the pods are at now. Once the pod store has passed that
-//! version it is as good as a list: where pods are busy that takes a moment and costs one small
-//! request, however many pods there are. A quiet watch hears of the version only by a bookmark, about
-//! once a minute, so after [`STORE_WITHIN`] the namespace is listed after all. Only versions of pods
-//! are compared with each other.
+//! One `limit=1` list returns the current resource version of the pods. Once the pod store has reached that
+//! version it is as good as a list: if pods change often, that takes milliseconds and costs one small request,
+//! however many pods there are. A quiet watch learns the version only from a bookmark, about once a minute, so
+//! after [`STORE_WITHIN`] the namespace is listed. Only versions of pods are compared with each other.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,24 +24,24 @@ use crate::uses::Users;
 /// How long the pod store may take to reach the version that the server is at.
 pub const STORE_WITHIN: Duration = Duration::from_millis(250);
 
-/// Where fewer pods are left than this, listing them is cheaper than waiting for the store.
+/// If fewer pods than this remain, listing them is cheaper than waiting for the store.
 const FEW: u64 = 100;
 
-/// Pods asked for at once.
+/// Pods per page.
 const PAGE: u32 = 500;
 
-/// For one page.
+/// Timeout of the request for one page.
 const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The largest page that is read, in bytes (T3). One that is larger is asked for in halves.
+/// The largest page that is read, in bytes (T3). A larger page is requested again with half the limit.
 const PAGE_LIMIT: usize = 32 << 20;
 
-/// Which claims the pods of a namespace use now.
+/// Which PVCs the pods of a namespace use now.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PodsQuery(Arc<str>);
 
 impl PodsQuery {
-    /// A question about the pods of the namespace called `name`.
+    /// The query for the namespace `name`.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self(name.into())
     }
@@ -50,17 +49,16 @@ impl PodsQuery {
 
 impl fmt::Display for PodsQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "which claims do the pods of namespace {} use", self.0)
+        write!(f, "which PVCs do the pods of namespace {} use", self.0)
     }
 }
 
-/// What a look found.
+/// The result of a live read.
 #[derive(Debug, Clone)]
 pub enum PodsLook {
     /// The namespace's pods were listed.
     Listed(Arc<Listed>),
-    /// The pod store passed the version that the server was at: what its index says then is the
-    /// answer.
+    /// The pod store reached the server's version, so its index gives the answer.
     StoreReached(ResourceVersion),
 }
 
@@ -84,19 +82,19 @@ impl Query for PodsQuery {
     }
 }
 
-/// Which claims the listed pods use.
+/// Which PVCs the listed pods use.
 #[derive(Debug)]
 pub struct Listed {
     version: ResourceVersion,
     by_name: HashMap<Arc<str>, UsersOfName>,
 }
 
-/// What is noted under one name of a claim.
+/// The users of PVCs of one name.
 #[derive(Debug, Default)]
 struct UsersOfName {
-    /// Pods that refer to the claim.
+    /// Pods that refer to the PVC by name.
     plain: Users,
-    /// Pods for whose ephemeral volume a claim of this name would have been made.
+    /// Pods whose generic ephemeral volume has a PVC of this name.
     ephemeral: Vec<(Uid, Arc<str>)>,
 }
 
@@ -109,20 +107,19 @@ impl Listed {
         }
     }
 
-    /// The version that the list shows. A store that has passed it knows whatever became of the
-    /// users since.
+    /// The resource version of the list. A store that has reached it has seen every later change of the users.
     pub fn version(&self) -> ResourceVersion {
         self.version
     }
 
-    /// About how many bytes it takes.
+    /// Approximate size in bytes.
     fn weight(&self) -> usize {
         let ephemeral = self.by_name.values().map(|users| users.ephemeral.len());
         let ephemeral = ephemeral.sum::<usize>() * size_of::<(Uid, Arc<str>)>();
         self.by_name.capacity() * size_of::<(Arc<str>, UsersOfName)>() + ephemeral
     }
 
-    /// Notes one pod.
+    /// Adds one pod.
     pub fn note(&mut self, pod: &Pod) {
         if !pod.is_bound() {
             return;
@@ -145,7 +142,7 @@ impl Listed {
         }
     }
 
-    /// The pods that use this claim.
+    /// The pods that use this PVC.
     pub fn users_of(&self, claim: &ObjectMeta) -> Users {
         let Some(users) = self.by_name.get(claim.key.name()) else {
             return Users::default();
@@ -187,7 +184,7 @@ impl PodsReader {
             return Ok(look);
         }
         let mut listed = Listed::at(ResourceVersion::default());
-        // From the beginning: what the first page showed is older than what follows would be.
+        // Starts from the first page again: the page above is older than the pages that follow.
         let mut token: Option<String> = None;
         loop {
             let mut page = self.page(&path, PAGE, token.as_deref()).await?;
@@ -202,7 +199,7 @@ impl PodsReader {
         }
     }
 
-    /// What one small request shows: a single pod, or a version that the store reaches.
+    /// The answer from one small request: a namespace with at most one pod, or a version that the store reaches.
     async fn by_store(&self, pods: &Store<Pod>, path: &str) -> Result<Option<PodsLook>, LookError> {
         let first = self.page(path, 1, None).await?;
         let now = first.resource_version;
@@ -239,13 +236,13 @@ impl PodsReader {
     }
 }
 
-/// A store that cannot read some pod says nothing about who uses what.
+/// A store that could not decode some pod does not show all users.
 async fn store_reaches(pods: &Store<Pod>, version: ResourceVersion) -> bool {
     let reached = tokio::time::timeout(STORE_WITHIN, pods.wait_for(version)).await;
     matches!(reached, Ok(Ok(()))) && pods.unreadable() == 0
 }
 
-/// A pod that cannot be read may use anything: without it the list is no answer.
+/// A pod that cannot be decoded may use any PVC, so the list is then not an answer.
 fn note_all(listed: &mut Listed, page: Page<Pod>) -> Result<(), LookError> {
     for item in page.items {
         match item {
@@ -297,7 +294,7 @@ mod tests {
 
     /// A list and the rule itself must agree, whatever the pods are like.
     #[test]
-    fn a_list_says_what_the_rule_says() {
+    fn a_list_agrees_with_uses() {
         let mut shut_down = pod("d", &["data"], &["d-scratch"]);
         shut_down.meta.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH);
         shut_down.meta.deletion_grace_period = Some(0);

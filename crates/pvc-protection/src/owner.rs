@@ -1,5 +1,5 @@
 //! The Argo Workflow that owns a PVC: when it has finished, Argo deletes the PVC and removes
-//! `kubernetes.io/pvc-protection` from it, to free the disk before the completed pods are deleted (row A18).
+//! `kubernetes.io/pvc-protection` from it, to free the disk before the completed pods are deleted (A18).
 
 use belayer_core::facts::LiveAnswer;
 use belayer_core::moment::LogicalTime;
@@ -7,8 +7,8 @@ use belayer_core::object::Resource;
 use belayer_core::slim::ObjectMeta;
 use belayer_holds::owner::{OwnerQuery, OwnerState};
 
-/// The label that Argo puts on a workflow that has finished, and removes when it is retried. Decoders of
-/// owners have to keep it.
+/// The label that Argo adds to a finished workflow, and removes when the workflow is retried. Decoders of owners
+/// must keep it.
 pub const COMPLETED_LABEL: &str = "workflows.argoproj.io/completed";
 
 const GROUP: &str = "argoproj.io";
@@ -17,7 +17,7 @@ const KIND: &str = "Workflow";
 /// The Workflow that is the controller owner of a PVC, and what the last live read of it showed.
 #[derive(Debug, Clone)]
 pub struct OwnerView {
-    /// What to ask.
+    /// The query for the Workflow.
     pub question: OwnerQuery,
     /// The last answer.
     pub look: Option<LiveAnswer<OwnerState>>,
@@ -49,7 +49,7 @@ pub enum Finished {
     No,
 }
 
-/// The question about the controller owner of a PVC, if that is an Argo Workflow.
+/// The query for the controller owner of a PVC, if that is an Argo Workflow.
 pub fn question(claim: &ObjectMeta) -> Option<OwnerQuery> {
     let owner = claim.controller.as_ref()?;
     let (group, version) = owner.api_version.split_once('/')?;

@@ -1,4 +1,4 @@
-//! The periodic task: reports the held objects, and says what is unsafe or pointless.
+//! The periodic task: publishes metrics of the held objects and logs advice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use crate::advice::{Advice, SWITCH_OFF};
 use crate::component::{NAME, PvcProtection};
 use crate::config::Mode;
 
-/// How often the held objects are reported, which costs a look at a few numbers.
+/// How often the metrics are published. This only reads a few counters.
 const TICK: Duration = Duration::from_millis(500);
 
-/// How often signs are looked for. It costs a look at every claim in the store.
+/// How often signs are collected. This reads every PVC in the store.
 const SIGNS_EVERY: Duration = Duration::from_secs(30);
 
 /// The same advice is not given again within this time.
 const REPEAT_AFTER: Duration = Duration::from_secs(60 * 60);
 
-/// Publishes numbers and gives advice.
+/// Publishes metrics and logs advice.
 pub struct PeriodicTask {
     protection: Arc<PvcProtection>,
     writes: Writes,
@@ -32,7 +32,7 @@ pub struct PeriodicTask {
 }
 
 impl PeriodicTask {
-    /// A periodic task of `protection`. Where nothing is written it gives no advice: others do the work.
+    /// Creates the task for `protection`. A replica that does not write gives no advice.
     pub fn new(protection: Arc<PvcProtection>, writes: Writes) -> Self {
         Self {
             protection,
@@ -41,8 +41,8 @@ impl PeriodicTask {
         }
     }
 
-    /// Runs until `cancel` is cancelled. To be started once the informers are synced: before that
-    /// only a part is known.
+    /// Runs until `cancel` is cancelled. Start it once the informers are synced: before that the stores are
+    /// incomplete.
     pub async fn run(mut self, cancel: CancellationToken) {
         match self.protection.mode() {
             Mode::Advise => tracing::info!(

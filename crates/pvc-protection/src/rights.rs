@@ -1,14 +1,18 @@
-//! What this component has to be allowed.
+//! RBAC permissions of pvc-protection.
 
 use belayer_core::object::Resource;
 use belayer_holds::rights::{FOLLOW, Right};
 
-/// To hold claims and let them go.
+/// The permissions to hold and release PVCs.
 pub fn rights() -> Vec<Right> {
     let claims = Resource::claims();
     let pods = Resource::pods();
-    let mut rights: Vec<Right> =
-        Right::on(&claims, FOLLOW, "no claim is seen, held or released").collect();
+    let mut rights: Vec<Right> = Right::on(
+        &claims,
+        FOLLOW,
+        "PVCs are neither watched nor held nor released",
+    )
+    .collect();
     rights.push(Right::new(
         "",
         "persistentvolumeclaims",
@@ -19,12 +23,12 @@ pub fn rights() -> Vec<Right> {
         "argoproj.io",
         "workflows",
         "get",
-        "a held PVC of a finished workflow waits until its completed pods are gone",
+        "a held PVC of a finished workflow is not released until its completed pods are deleted",
     ));
     rights.extend(Right::on(
         &pods,
         FOLLOW,
-        "nobody knows which claims are in use: none is released",
+        "whether a PVC is in use is unknown: no PVC is released",
     ));
     rights
 }

@@ -1,4 +1,4 @@
-//! What stores and looks say about one claim at one moment. Built without I/O.
+//! The state of one PVC, from stores and live reads, at one point in time. Built without I/O.
 
 use jiff::Timestamp;
 
@@ -16,35 +16,35 @@ use crate::uses::Users;
 /// Everything that [`crate::decide`] reads.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// The claim; `None` if it is not in the cache.
+    /// The PVC; `None` if it is not in the cache.
     pub claim: Option<ClaimView>,
 }
 
-/// One claim.
+/// One PVC.
 #[derive(Debug, Clone)]
 pub struct ClaimView {
-    /// Its metadata: the name that pods refer to it by, and the pod that it was made for.
+    /// Its metadata: the name by which pods refer to it, and its owner.
     pub meta: ObjectMeta,
-    /// Whether PVCs get a finalizer, and which.
+    /// Whether Belayer adds a finalizer to PVCs, and which.
     pub mode: Mode,
-    /// Whether we hold it.
+    /// Whether Belayer holds it.
     pub hold: Hold,
     /// When this process first saw its deletion.
     pub deletion_seen: Option<LogicalTime>,
-    /// The pods that use it, by the pod store.
+    /// The pods that use it, from the pod store.
     pub cached: CachedUsers,
-    /// What to ask about its namespace.
+    /// The query for the pods of its namespace.
     pub question: PodsQuery,
-    /// As the last live look at its namespace's pods saw them.
+    /// The last live read of the namespace's pods.
     pub look: Option<LiveAnswer<PodsLook>>,
-    /// Why the look that is under way fails, if it does.
+    /// The error of the pending live read, if it has failed so far.
     pub look_error: Option<String>,
     /// The Argo Workflow that owns it, if one does.
     pub owner: Option<OwnerView>,
 }
 
 impl ClaimView {
-    /// When its deletion was asked for.
+    /// Its deletion timestamp.
     pub fn deleting(&self) -> Option<Timestamp> {
         self.meta.deletion_timestamp
     }
@@ -55,34 +55,34 @@ impl ClaimView {
     }
 }
 
-/// Whether we hold a claim.
+/// Whether Belayer holds a PVC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
-    /// The hold is on it.
+    /// The configured finalizer is present.
     Present,
-    /// Not the hold, but one that we put on before the configuration named another.
+    /// Only a finalizer of Belayer from an earlier configuration is present.
     Former,
-    /// None of ours is.
+    /// No finalizer of Belayer is present.
     Missing,
 }
 
 impl Hold {
-    /// Whether anything of ours keeps the claim.
+    /// Whether a finalizer of Belayer is present.
     pub fn keeps(self) -> bool {
         self != Self::Missing
     }
 }
 
-/// The users of a claim by the pod store.
+/// The users of a PVC, from the pod store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CachedUsers {
-    /// The store is not complete, or cannot read some pod and shows no user. Never taken for none.
+    /// The store is not synced, or it shows no user and could not decode some pod. Never treated as unused.
     Unknown,
-    /// What the index shows.
+    /// The index's content.
     Known {
         /// The pods.
         users: Users,
-        /// The version that the store had reached before the index was read.
+        /// The store's version before the index was read.
         as_of: ResourceVersion,
     },
 }

@@ -1,23 +1,22 @@
-//! When a pod uses a claim, and who the users of a claim are.
+//! When a pod uses a PVC, and which pods use a PVC.
 //!
-//! A pod uses a claim once it is bound to a node and refers to it, in whatever phase: a phase does
-//! not prove that the volume is unmounted (kubernetes#123320). Before it is bound no kubelet sees
-//! it, and the scheduler binds no pod to a claim that is being deleted.
+//! A pod uses a PVC once it is bound to a node and refers to it, in any phase: a phase does not prove that the
+//! volume is unmounted (kubernetes#123320). Before the pod is bound no kubelet sees it, and the scheduler binds no
+//! pod that uses a PVC which is being deleted.
 //!
-//! The claim of a generic ephemeral volume is named `<pod>-<volume>`, which a claim of somebody
-//! else may be called as well: it is the pod's only if the pod, by its UID, is its controller owner.
-//! Such a claim goes with its pod, so that a pod that is shut down (deleted, no grace left) does not
-//! count any more; else both would wait for each other.
+//! The PVC of a generic ephemeral volume is named `<pod>-<volume>`. Another PVC may have the same name, so the pod
+//! uses it only if the pod, by UID, is its controller owner. Such a PVC is deleted with its pod, so a pod that is
+//! shut down (deleted, grace period over) does not count as a user; otherwise each would wait for the other.
 
 use std::fmt;
 use std::sync::Arc;
 
 use belayer_core::slim::{ObjectMeta, Phase, Pod};
 
-/// How many users of a claim are named to people.
+/// How many users of a PVC are named in messages.
 pub const NAMED: usize = 5;
 
-/// Whether `pod` uses the claim that `claim` is the metadata of.
+/// Whether `pod` uses the PVC with the metadata `claim`.
 pub fn uses(pod: &Pod, claim: &ObjectMeta) -> bool {
     if !pod.is_bound() || pod.meta.key.namespace() != claim.key.namespace() {
         return false;
@@ -34,7 +33,7 @@ fn is_made_for(pod: &Pod, claim: &ObjectMeta) -> bool {
         .is_some_and(|owner| owner.uid == pod.meta.uid)
 }
 
-/// The names of all claims that a pod refers to, whether they are its own or not.
+/// The names of all PVCs that a pod refers to, including those of its ephemeral volumes.
 pub fn claims_of(pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
     pod.claims.iter().chain(&pod.ephemeral_claims)
 }
@@ -50,12 +49,12 @@ pub fn has_ended(pod: &Pod) -> bool {
     }
 }
 
-/// Whether a pod has ended or is shut down: what it uses may soon be free.
+/// Whether a pod has ended or is shut down: its PVCs may soon be unused.
 pub fn is_terminated(pod: &Pod) -> bool {
     pod.is_ended() || pod.is_shut_down()
 }
 
-/// Pods that use a claim: some names, and how many there are.
+/// Pods that use a PVC: some of their names, and their number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Users {
     named: Vec<Arc<str>>,
@@ -64,7 +63,7 @@ pub struct Users {
 }
 
 impl Users {
-    /// One more pod.
+    /// Adds a pod by name.
     pub fn note(&mut self, pod: &str) {
         self.total += 1;
         if self.named.len() < NAMED {
@@ -72,18 +71,18 @@ impl Users {
         }
     }
 
-    /// Counts one more pod.
+    /// Adds a pod, and counts whether it has ended.
     pub fn note_pod(&mut self, pod: &Pod) {
         self.note(pod.meta.key.name());
         self.ended += usize::from(has_ended(pod));
     }
 
-    /// `more` pods whose names are not needed, and of which it is not known whether they have ended.
+    /// Adds `more` pods without names, of which it is unknown whether they have ended.
     pub fn note_more(&mut self, more: usize) {
         self.total += more;
     }
 
-    /// Some of their names, in no order that means anything.
+    /// Up to [`NAMED`] of their names, in no particular order.
     pub fn named(&self) -> &[Arc<str>] {
         &self.named
     }
@@ -209,7 +208,7 @@ mod tests {
     #[rstest]
     #[case::of_this_pod(ephemeral(), owned_by("p-1"), true)]
     #[case::of_another_pod_of_that_name(ephemeral(), owned_by("p-0"), false)]
-    #[case::of_nobody(ephemeral(), meta("web-0-scratch", "c-1"), false)]
+    #[case::without_an_owner(ephemeral(), meta("web-0-scratch", "c-1"), false)]
     #[case::not_bound(unbound(ephemeral()), owned_by("p-1"), false)]
     #[case::ended(phase(Phase::Succeeded, ephemeral()), owned_by("p-1"), true)]
     #[case::in_its_grace(deleted(30, ephemeral()), owned_by("p-1"), true)]

@@ -22,7 +22,7 @@ use crate::decide::decide;
 use crate::evidence::Evidence;
 use crate::held_objects::{HeldObjects, HeldWorkflow, Selected};
 use crate::look::{PodsQuery, PodsState};
-use crate::question::WorkflowQuery;
+use crate::query::WorkflowQuery;
 use crate::snapshot::{Deletion, Held, PodsView, Selection, Snapshot, WorkflowView};
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
@@ -43,7 +43,7 @@ pub fn keep_of_namespaces() -> Keep {
     Keep::nothing().labels([names::IGNORE_LABEL])
 }
 
-/// What the component stands on.
+/// The dependencies of the component.
 pub struct Parts<V: View = Cached> {
     /// The owners of the kind.
     pub workflows: V::Store<OwnerMeta>,
@@ -53,11 +53,11 @@ pub struct Parts<V: View = Cached> {
     pub namespaces: V::Store<Namespace>,
     /// Live lists of pods.
     pub pod_facts: V::Queries<PodsQuery>,
-    /// Live looks at namespaces.
+    /// Live reads of namespaces.
     pub namespace_facts: V::Queries<NamespaceQuery>,
     /// The queue of this kind's runner.
     pub queue: WorkQueue<ObjectKey>,
-    /// The queue of the pods' runner.
+    /// The queue of the pod runner.
     pub pods_queue: WorkQueue<ObjectKey>,
 }
 
@@ -85,7 +85,7 @@ impl<V: View> WorkflowFinalizer<V> {
         &self.held_objects
     }
 
-    /// Notes a workflow; `by` is why, if nothing selects it by its own labels.
+    /// Records a workflow; `by` is the reason if no entry selects its labels.
     pub(crate) fn note(&self, workflow: &ObjectMeta, by: UnselectedBy) {
         let held = (held(workflow) == Held::Yes).then(|| HeldWorkflow {
             uid: workflow.uid.clone(),
@@ -158,15 +158,15 @@ impl WorkflowFinalizer {
         &self.rule
     }
 
-    /// How many pods of a workflow still carry the pod-status hold, by the index.
+    /// How many pods of a workflow are still held, from the index.
     pub fn pods_held(&self, workflow: &HeldWorkflow) -> Option<usize> {
         self.parts
             .pods
             .count_by_index(HELD_BY_OWNER, workflow.uid.as_str())
     }
 
-    /// Keeps track of the held objects and puts the pods of a workflow that is being deleted before all others.
-    /// To be told of every event of the kind *before* its runner is.
+    /// Updates the held objects, and enqueues the pods of a workflow that is being deleted with the highest
+    /// priority. Must receive every event of the kind *before* its runner does.
     pub fn on_workflow(&self, event: &Event<OwnerMeta>) {
         match event {
             Event::Added { object, initial } => {
@@ -191,11 +191,11 @@ impl WorkflowFinalizer {
             }
             Event::Unserved => {
                 self.held_objects.clear();
-                tracing::warn!(kind = %self.rule.kind, "this kind is not served: its objects are held once it is");
+                tracing::warn!(kind = %self.rule.kind, "this kind is not served: Belayer holds its objects once the API server serves it");
             }
             Event::Synced => {
                 tracing::info!(kind = %self.rule.kind, objects = self.parts.workflows.len(), "this kind is served");
-                // After an absence nothing is told of those that are still there.
+                // After the kind was not served, objects that still exist cause no event.
                 self.parts.workflows.for_each(|workflow| {
                     self.note(&workflow.object.0, UnselectedBy::Configuration);
                 });
@@ -204,11 +204,11 @@ impl WorkflowFinalizer {
         }
     }
 
-    /// Queues a workflow that is being deleted when the last of its pods has been released. To be
-    /// told of every event of the pods.
+    /// Enqueues a workflow that is being deleted when the last of its pods has been released. Must receive every
+    /// pod event.
     pub fn on_pod(&self, event: &Event<Pod>) {
         match event {
-            // Released, or orphaned: either way it is no pod of its owner any more that is held.
+            // Released or orphaned: it is no longer a held pod of that owner.
             Event::Updated { old, new } => {
                 let before = holding_owner(old);
                 if before.is_some() && before != holding_owner(new) {
@@ -220,7 +220,7 @@ impl WorkflowFinalizer {
         }
     }
 
-    /// Queues the workflows that a change of their namespace concerns.
+    /// Enqueues the workflows of a namespace that changed.
     pub fn on_namespace(&self, event: &Event<Namespace>) {
         let Some(namespace) = event.news() else {
             return;
@@ -241,13 +241,13 @@ impl WorkflowFinalizer {
         }
     }
 
-    /// Queues every held workflow that nothing selects: there are few enough again.
+    /// Enqueues every held unselected workflow, once their number is within the mass-release limit again.
     pub fn queue_unselected(&self) {
         let keys = self.held_objects.unselected();
         self.parts.queue.add_all(keys, Priority::Release);
     }
 
-    /// Row 4: the pods go in parallel, before everything else.
+    /// Rule 4: enqueues the pods, which are released in parallel, with the highest priority.
     fn raise_pods(&self, workflow: &ObjectMeta) {
         let pods = self
             .parts
@@ -279,7 +279,7 @@ impl WorkflowFinalizer {
         if meta.uid != owner.uid || !meta.is_deleting() || held(meta) == Held::No {
             return;
         }
-        // A list that found held pods says nothing any more.
+        // A live list that found held pods is now outdated.
         let question = self.pods_question(meta);
         let outdated = self
             .parts
@@ -349,14 +349,14 @@ impl<V: View> Component<OwnerMeta> for WorkflowFinalizer<V> {
         decide(snapshot, now)
     }
 
-    fn ask(&self, question: WorkflowQuery, asker: Waiter<'_>) {
+    fn ask(&self, question: WorkflowQuery, waiter: Waiter<'_>) {
         let facts = &self.parts;
         match question {
             WorkflowQuery::Pods(question) => {
-                facts.pod_facts.ask(question, asker);
+                facts.pod_facts.ask(question, waiter);
             }
             WorkflowQuery::Namespace(question) => {
-                facts.namespace_facts.ask(question, asker);
+                facts.namespace_facts.ask(question, waiter);
             }
         }
     }

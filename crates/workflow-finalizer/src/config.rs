@@ -24,14 +24,14 @@ const DEFAULT_WORKERS: usize = 16;
 const MAX_WORKERS: usize = 1_024;
 const DEFAULT_RESYNC: Duration = Duration::from_secs(60);
 
-/// What is checked and complete.
+/// The checked configuration, with defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Keys worked on at once, per kind.
+    /// Maximum number of workflows processed concurrently, per kind.
     pub workers: usize,
-    /// How many holds may be released at once because nothing selects their workflows any more.
+    /// How many unselected workflows may be released at once.
     pub max_unselected: MaxUnselected,
-    /// How often a deletion that waits is looked at without any event.
+    /// How often a waiting deletion is checked again without an event.
     pub resync: Duration,
     /// The kinds that are held.
     pub owners: Vec<OwnerRule>,
@@ -42,12 +42,11 @@ pub struct Settings {
 pub struct OwnerRule {
     /// The kind.
     pub kind: Resource,
-    /// The label by which pods name their owner, so that a live list need not be of the whole
-    /// namespace; `None` if they carry none.
+    /// The pod label whose value is the owner's name, to narrow live lists; `None` if the pods have no such label.
     pub pod_label: Option<Arc<str>>,
-    /// The labels of those that are held.
+    /// The labels of the objects that are held.
     pub selector: Selector,
-    /// The namespaces of those that are held.
+    /// The namespaces of the objects that are held.
     pub namespaces: Namespaces,
 }
 
@@ -81,7 +80,7 @@ impl Default for Settings {
     }
 }
 
-/// The key as it is written. What is left out has its default.
+/// The key as written in the file. Omitted keys have their defaults.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WorkflowFinalizerConfig {
@@ -91,15 +90,15 @@ pub struct WorkflowFinalizerConfig {
     pub max_unselected: Option<MaxUnselected>,
     /// See [`Settings::resync`].
     pub resync: Option<String>,
-    /// See [`Settings::owners`]; all workflows of Argo Workflows if left out.
+    /// See [`Settings::owners`]; all workflows of Argo Workflows if omitted.
     pub owners: Option<Vec<OwnerRuleConfig>>,
 }
 
-/// A kind as it is written.
+/// An entry of `owners` as written in the file.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OwnerRuleConfig {
-    /// The kind; that of Argo Workflows if left out.
+    /// The kind; Argo's `Workflow` if omitted.
     owner: Option<KindConfig>,
     pod_label: Option<String>,
     selector: Option<SelectorConfig>,
@@ -236,7 +235,7 @@ mod tests {
     #[case(json!({"owners": [{}, {}]}), "workflowFinalizer.owners[1].owner")]
     #[case(json!({"owners": [{"podLabel": "a b"}]}), "workflowFinalizer.owners[0].podLabel")]
     #[case(json!({"owners": [{"namespaces": {"include": ["kube-system"]}}]}), "workflowFinalizer.owners[0].namespaces.include[0]")]
-    fn what_makes_no_sense_is_refused_by_its_key(#[case] config: Value, #[case] path: &str) {
+    fn an_invalid_value_names_its_key(#[case] config: Value, #[case] path: &str) {
         assert_eq!(settings(config).unwrap_err().path, path);
     }
 }

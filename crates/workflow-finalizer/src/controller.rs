@@ -1,5 +1,5 @@
-//! workflow-finalizer as a controller: its keys, its needs, a runner per kind of owner, and its one rule about
-//! pods.
+//! workflow-finalizer as a controller: its configuration keys, its requirements, a runner per owner kind, and its
+//! rule for pods.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -125,7 +125,7 @@ impl Configured for Settings {
     }
 }
 
-/// Puts workflow-finalizer in its place among the pods and their owners.
+/// Starts workflow-finalizer: one runner per owner kind, and its rule for pods.
 fn join(settings: &Settings, context: &mut ControllerContext) {
     zeros::of_component(
         NAME,
@@ -155,8 +155,8 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
     context.pods.run_beside(task);
 }
 
-/// The one rule about pods: those of an owner that ends are let go. Without it the owners would
-/// wait for ever where pod-finalizer is switched off.
+/// The rule for pods: pods of an owner that is being deleted or gone are released. Without it the owners would wait
+/// for ever if pod-finalizer is disabled.
 fn pod_rule(settings: &Settings, context: &ControllerContext) -> OwnerEnds {
     let ControllerContext {
         shared,
@@ -164,11 +164,11 @@ fn pod_rule(settings: &Settings, context: &ControllerContext) -> OwnerEnds {
         pods,
         ..
     } = context;
-    let oracle = OwnerReader::new(
+    let reader = OwnerReader::new(
         Arc::clone(&shared.executor),
         shared.decoders(owners.keep.clone()),
     );
-    let facts = shared.facts(oracle, pods.wake());
+    let facts = shared.facts(reader, pods.wake());
     let held = |kind: &Resource| settings.owners.iter().any(|rule| rule.kind == *kind);
     OwnerEnds::new(owned::Parts {
         name: NAME,
@@ -182,7 +182,7 @@ fn pod_rule(settings: &Settings, context: &ControllerContext) -> OwnerEnds {
     })
 }
 
-/// The name of a kind's queue. Names live as long as the process; a reload takes the one there is.
+/// The name of a kind's queue. Names live as long as the process; a reload reuses them.
 fn queue_name(plural: &str) -> &'static str {
     static NAMES: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -216,7 +216,7 @@ fn kind(
         let queue = queue.clone();
         Arc::new(move |key| queue.add(key, Priority::Release))
     };
-    let namespace_oracle =
+    let namespace_reader =
         NamespaceReader::new(Arc::clone(&shared.executor), namespaces.decoders.clone());
     let finalizer = Arc::new(WorkflowFinalizer::<Cached>::new(
         settings,
@@ -226,7 +226,7 @@ fn kind(
             pods: pods.watched.store.clone(),
             namespaces: namespaces.store.clone(),
             pod_facts: shared.facts(PodsReader::new(Arc::clone(&shared.executor)), wake.clone()),
-            namespace_facts: shared.facts(namespace_oracle, wake),
+            namespace_facts: shared.facts(namespace_reader, wake),
             queue: queue.clone(),
             pods_queue: pods.queue.clone(),
         },
@@ -235,20 +235,20 @@ fn kind(
         .component(Arc::clone(&finalizer))
         .build();
 
-    // The held objects are updated first, so that a decision finds the numbers that its event made.
-    let told = Arc::clone(&finalizer);
-    watched.on_event(move |event| told.on_workflow(event));
+    // The held objects are updated before the runner decides, so that a decision sees the counts after its event.
+    let handler = Arc::clone(&finalizer);
+    watched.on_event(move |event| handler.on_workflow(event));
     watched.informer().add_handler(Arc::new(runner.clone()));
-    let told = Arc::clone(&finalizer);
-    pods.watched.on_event(move |event| told.on_pod(event));
-    let told = Arc::clone(&finalizer);
-    namespaces.on_event(move |event| told.on_namespace(event));
+    let handler = Arc::clone(&finalizer);
+    pods.watched.on_event(move |event| handler.on_pod(event));
+    let handler = Arc::clone(&finalizer);
+    namespaces.on_event(move |event| handler.on_namespace(event));
 
     let workers = settings.workers;
     context.crews.push(WorkerGroup {
         name,
         queue,
-        // Not of the kind itself, which may not be served: there is nothing to do before it is.
+        // Does not wait for the kind itself, which may not be served.
         needs: vec![pods.watched.store.watch_state()],
         start: Box::new(move || runner.work(workers)),
         beside: Vec::new(),

@@ -1,4 +1,4 @@
-//! What workflow-finalizer reports of its finalizers, for `/debug/holds`.
+//! The part of `/debug/holds` for workflow-finalizer.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::component::WorkflowFinalizer;
 use belayer_holds::names;
 
-/// The workflows, of every kind, that wait for their pods.
+/// The workflows of every kind that wait for their pods.
 pub(crate) fn report(kinds: &[Arc<WorkflowFinalizer>]) -> Value {
     kinds.iter().map(|kind| of_kind(kind)).collect()
 }

@@ -1,5 +1,4 @@
-//! The decision table of workflow-finalizer: a pure function, one arm per row, in the table's
-//! order.
+//! The decision table of workflow-finalizer: a pure function, one arm per rule, in the table's order.
 
 use std::time::Duration;
 
@@ -12,15 +11,15 @@ use belayer_holds::selection::MassRelease;
 
 use crate::evidence::{Evidence, NoPodHeld, NotSelected};
 use crate::look::PodsState;
-use crate::question::WorkflowQuery;
+use crate::query::WorkflowQuery;
 use crate::row;
 use crate::snapshot::{Deletion, Held, Selection, Snapshot, WorkflowView};
 
-/// What is decided about a workflow.
+/// A decision about a workflow.
 pub type WorkflowDecision = Decision<Evidence, WorkflowQuery>;
 
-/// A live list that found held pods which the index does not show is repeated after this time.
-/// The pods' own events end the waiting earlier.
+/// Delay before a live list is repeated that found held pods which the index does not show. Events of the pods
+/// usually trigger a decision earlier.
 pub const RECHECK: Duration = Duration::from_secs(5);
 
 /// Decides about one workflow.
@@ -29,7 +28,7 @@ pub fn decide(snapshot: &Snapshot, _: Timestamp) -> WorkflowDecision {
         return Decision::nothing(row::NOTHING);
     };
     match (workflow.deletion, workflow.held) {
-        // Whether selected or not: what is being deleted goes by its pods, so that ORDER holds.
+        // Selected or not: only its pods decide, so that the invariant ORDER holds.
         (Some(deletion), Held::Yes) => {
             waiting(workflow, deletion).looking_again_within(snapshot.resync)
         }
@@ -45,7 +44,7 @@ pub fn decide(snapshot: &Snapshot, _: Timestamp) -> WorkflowDecision {
     }
 }
 
-/// Row 1.
+/// Rule 1.
 fn unselected(workflow: &WorkflowView, mass_release: MassRelease) -> WorkflowDecision {
     let evidence = match workflow.selection {
         Selection::Ignored => {
@@ -94,7 +93,7 @@ fn unselected(workflow: &WorkflowView, mass_release: MassRelease) -> WorkflowDec
     }
 }
 
-/// Rows 4, 5 and 6.
+/// Rules 4, 5 and 6.
 fn waiting(workflow: &WorkflowView, deletion: Deletion) -> WorkflowDecision {
     let ends = workflow
         .namespace
@@ -138,7 +137,7 @@ fn release_or_recheck(
         let evidence = Evidence::NoPodHeld(proof);
         return Decision::write(in_row(row::CONFIRM), Write::Release(evidence));
     }
-    // They are on their way into the index, and their release on its way to them.
+    // The pods are not in the index yet; their events will release them.
     let mut decision = Decision::missing(
         in_row(row::PODS_HELD),
         Missing::Answer {
@@ -148,12 +147,12 @@ fn release_or_recheck(
     );
     decision
         .missing
-        .push(Missing::Event("pods of it still carry a hold".into()));
+        .push(Missing::Event("some of its pods are still held".into()));
     decision
 }
 
 fn pods_remain(held: usize) -> Missing<WorkflowQuery> {
-    Missing::Event(format!("{held} of its pods still carry a hold").into())
+    Missing::Event(format!("{held} of its pods are still held").into())
 }
 
 fn deletion_waits(held: usize) -> Notice {
@@ -165,8 +164,10 @@ fn deletion_waits(held: usize) -> Notice {
     Notice {
         severity: Severity::Normal,
         reason: "DeletionWaits",
-        message: format!("deletion waits until {held} {pods} of this workflow {are} released")
-            .into(),
+        message: format!(
+            "deletion of this workflow waits until {held} of its {pods} {are} released"
+        )
+        .into(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What workflow-finalizer says of a workflow.
+//! `belayer explain` for a workflow, by workflow-finalizer.
 
 use futures::FutureExt as _;
 
@@ -44,7 +44,7 @@ async fn explain(
         .owners
         .iter()
         .find(|rule| rule.kind.is_same_kind(&kind))
-        .ok_or("its kind is in no rule")?;
+        .ok_or("workflowFinalizer.owners has no entry for its kind")?;
     let live = Live::new(&reader);
     let finalizer = finalizer(&live, &settings, rule);
     let workflow = finalizer.parts.workflows.subject(&key).await?;
@@ -64,7 +64,7 @@ async fn explain(
         ..explained(&finalizer, held, &decision, |action| {
             let next = match action {
                 Action::Keep if workflow.is_deleting() => {
-                    "Belayer releases its pods first, before all others, and then the workflow"
+                    "Belayer releases its pods first, before all other pods, and then the workflow"
                 }
                 Action::Keep => "nothing, until it is deleted",
                 _ => "nothing",
@@ -74,7 +74,7 @@ async fn explain(
     })
 }
 
-/// The controller itself, which reads live.
+/// The controller itself, with live reads instead of caches.
 fn finalizer(live: &Live, settings: &Settings, rule: &OwnerRule) -> WorkflowFinalizer<Live> {
     let keep_of_namespaces = component::keep_of_namespaces;
     let parts = Parts {
@@ -89,7 +89,7 @@ fn finalizer(live: &Live, settings: &Settings, rule: &OwnerRule) -> WorkflowFina
     WorkflowFinalizer::new(settings, rule.clone(), parts)
 }
 
-/// Notes all held workflows, as right after a start.
+/// Counts all held workflows, as after a restart.
 async fn count(finalizer: &WorkflowFinalizer<Live>) -> Result<(), String> {
     finalizer.parts.namespaces.list().await?;
     for workflow in finalizer.parts.workflows.list().await? {
@@ -98,7 +98,7 @@ async fn count(finalizer: &WorkflowFinalizer<Live>) -> Result<(), String> {
     Ok(())
 }
 
-/// How many workflows it keeps by this configuration although nothing selects them.
+/// How many unselected workflows stay held with this configuration because of the mass-release limit.
 pub(crate) async fn kept(reader: &Reader, settings: &Settings) -> Result<usize, String> {
     let mut kept = 0;
     for rule in &settings.owners {
@@ -109,16 +109,16 @@ pub(crate) async fn kept(reader: &Reader, settings: &Settings) -> Result<usize, 
     Ok(kept)
 }
 
-/// Why nothing selects a workflow, in words; `None` if something does.
+/// Why no entry selects a workflow; `None` if one does.
 fn why_not_selected(workflow: &ObjectMeta, selection: Selection) -> Option<String> {
     match selection {
         Selection::Yes => None,
         Selection::Ignored => Some(format!(
-            "its namespace carries the label {}=true",
+            "its namespace has the label {}=true",
             names::IGNORE_LABEL
         )),
         Selection::No => Some(format!(
-            "no rule selects it, by its labels or by its namespace {}",
+            "no entry of workflowFinalizer.owners selects its labels and its namespace {}",
             workflow.key.namespace().unwrap_or_default()
         )),
     }

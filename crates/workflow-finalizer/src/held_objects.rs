@@ -1,4 +1,4 @@
-//! What is noted about held workflows.
+//! Held workflows.
 
 use jiff::Timestamp;
 
@@ -8,12 +8,12 @@ use belayer_holds::selection::UnselectedBy;
 
 pub use belayer_holds::held_objects::{Counts, Selected};
 
-/// What is noted about a held workflow.
+/// The recorded state of a held workflow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldWorkflow {
     /// Its identity.
     pub uid: Uid,
-    /// Whether a rule selects it; if not, rule 1 of the table releases it.
+    /// Whether an entry of the configuration selects it; if not, rule 1 releases it.
     pub selected: Selected,
     /// Its deletion timestamp.
     pub deleting: Option<Timestamp>,
@@ -35,7 +35,7 @@ impl Noted for HeldWorkflow {
         Self { selected, ..self }
     }
 
-    /// The release of one that is being deleted depends only on its pods.
+    /// A workflow that is being deleted does not count as unselected: its release depends only on its pods.
     fn unselected(&self) -> Option<UnselectedBy> {
         match (self.selected, self.deleting) {
             (Selected::No(by), None) => Some(by),
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(
             held_objects.mass_release(&key(1)),
             MassRelease::Within,
-            "one that is being deleted goes another way"
+            "a workflow that is being deleted does not count"
         );
         assert_eq!(held_objects.unselected().len(), 20);
     }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_wait_are_known_the_oldest_first() {
+    fn waiting_workflows_are_listed_oldest_first() {
         let held_objects = HeldObjects::new(MaxUnselected::default());
         held_objects.note(&key(1), held(Selected::Yes, Some(20)));
         held_objects.note(&key(2), held(Selected::Yes, Some(10)));

@@ -11,7 +11,7 @@ pub mod held_objects;
 pub mod keys;
 pub mod look;
 pub mod periodic;
-pub mod question;
+pub mod query;
 pub mod rights;
 pub mod row;
 pub mod snapshot;

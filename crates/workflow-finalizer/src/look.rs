@@ -1,4 +1,4 @@
-//! Does any pod of a workflow carry the pod-status hold? Read live, by a list of its namespace.
+//! Whether any pod of a workflow is held by the pod-status finalizer, by a live list of its namespace.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use belayer_core::http::{Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_holds::names;
 
-/// Pods that are asked for at once.
+/// Pods per page.
 const PAGE: u32 = 500;
 
-/// A name longer than this is no label value, so that the label cannot say whose the pod is.
+/// Longest label value. A longer workflow name cannot be the value of the pods' label.
 const LONGEST_LABEL_VALUE: usize = 63;
 
-/// Accept header for a list of metadata; a server that does not know how sends whole pods.
+/// Accept header for a list of metadata; a server that does not support it sends whole pods.
 const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
-/// Whether any pod of a workflow carries the pod-status hold. Pods are the workflow's by its UID; the
-/// label only narrows what is listed.
+/// Whether any pod of a workflow is held by the pod-status finalizer. Pods belong to the workflow by UID; the label
+/// only narrows the list.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PodsQuery {
     workflow: ObjectKey,
@@ -32,7 +32,7 @@ pub struct PodsQuery {
 }
 
 impl PodsQuery {
-    /// A question about the pods of `workflow`. They carry its name in `label`, if there is one.
+    /// The query for the pods of `workflow`, which have its name as the value of `label`, if given.
     pub fn new(workflow: ObjectKey, uid: Uid, label: Option<Arc<str>>) -> Self {
         let label = label.filter(|_| workflow.name().len() <= LONGEST_LABEL_VALUE);
         Self {
@@ -58,16 +58,16 @@ impl PodsQuery {
 impl fmt::Display for PodsQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { workflow, uid, .. } = self;
-        write!(f, "does any pod of {workflow} (uid {uid}) carry a hold")
+        write!(f, "is any pod of {workflow} (uid {uid}) still held")
     }
 }
 
-/// What a live list found.
+/// The result of a live list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PodsState {
-    /// No pod of that UID carries the hold.
+    /// No pod of that UID is held.
     NoneHeld,
-    /// At least one does.
+    /// At least one pod is held.
     SomeHeld,
 }
 
@@ -91,7 +91,7 @@ pub struct PodsReader {
 }
 
 impl PodsReader {
-    /// An oracle that asks through `executor`.
+    /// Reads through `executor`.
     pub fn new(executor: Arc<Executor>) -> Self {
         Self { executor }
     }
@@ -128,19 +128,21 @@ struct List {
     kind: String,
     #[serde(default)]
     metadata: ListMeta,
-    /// The API server writes `null` for an empty list of metadata. Without the field this is no
-    /// list.
+    /// The API server writes `null` for an empty list of metadata. A body without the field is not a list.
     #[serde(deserialize_with = "Option::deserialize")]
     items: Option<Vec<Item>>,
 }
 
 impl List {
-    /// What is no list must not be taken for an empty one.
+    /// Fails if the body is not a list, so that it is not treated as an empty one.
     fn checked(self) -> Result<Self, RequestError> {
         if self.kind.ends_with("List") {
             return Ok(self);
         }
-        Err(RequestError::Decode(format!("{:?} is no list", self.kind)))
+        Err(RequestError::Decode(format!(
+            "expected a list of pods, got kind {:?}",
+            self.kind
+        )))
     }
 }
 
@@ -199,7 +201,7 @@ mod tests {
     #[case::foreign_finalizers_only(json!(["x/y"]), json!([{"uid": "u-1"}]), false)]
     #[case::not_held(json!(null), json!([{"uid": "u-1"}]), false)]
     #[case::a7_held_for_its_recreation_alone(json!(["belayer.dev/pod-recreation"]), json!([{"uid": "u-1"}]), false)]
-    fn a_pod_counts_by_uid_and_by_the_hold_of_its_result(
+    fn a_pod_counts_by_uid_and_pod_status_finalizer(
         #[case] finalizers: serde_json::Value,
         #[case] owners: serde_json::Value,
         #[case] counts: bool,
@@ -217,13 +219,13 @@ mod tests {
     #[case::without_items(json!({"kind": "PodList", "metadata": {}}), false)]
     #[case::no_list_at_all(json!({"kind": "Status", "metadata": {}}), false)]
     #[case::anything(json!({}), false)]
-    fn an_empty_list_is_one_and_nothing_else_is(#[case] body: serde_json::Value, #[case] is: bool) {
+    fn only_a_list_is_accepted(#[case] body: serde_json::Value, #[case] is: bool) {
         let read = serde_json::from_value::<List>(body);
         assert_eq!(read.is_ok_and(|list| list.checked().is_ok()), is);
     }
 
     #[test]
-    fn a_name_that_is_no_label_value_lists_the_whole_namespace() {
+    fn a_name_too_long_for_a_label_lists_the_whole_namespace() {
         let question = |name: String| {
             PodsQuery::new(
                 ObjectKey::new("ci", name),

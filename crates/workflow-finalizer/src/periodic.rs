@@ -1,4 +1,5 @@
-//! The periodic task: reports the held objects, and queues what waited for the mass-release limit to ease.
+//! The periodic task: publishes metrics of the held objects, and enqueues workflows once the mass-release limit allows
+//! their release.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use belayer_holds::selection::MassRelease;
 
 use crate::component::{NAME, WorkflowFinalizer};
 
-/// How often the held objects are looked at.
+/// How often the held objects are checked.
 const TICK: Duration = Duration::from_millis(500);
 
 /// Acts on the held objects of all kinds.
@@ -27,14 +28,14 @@ pub struct PeriodicTask {
     kinds: Vec<Arc<WorkflowFinalizer>>,
     events: EventRecorder,
     namespaces: Store<Namespace>,
-    /// Belayer's own namespace, which Events about no single workflow go to.
+    /// Belayer's own namespace, on which Events about several workflows are recorded.
     namespace: ObjectKey,
-    /// What each kind kept at the last tick.
+    /// The exceeded limits of each kind at the last tick.
     kept: Vec<Exceeded>,
 }
 
 impl PeriodicTask {
-    /// A periodic task of these, one per kind. `namespace` is Belayer's own.
+    /// Creates the task for these components, one per kind. `namespace` is Belayer's own.
     pub fn new(
         kinds: Vec<Arc<WorkflowFinalizer>>,
         events: EventRecorder,
@@ -54,11 +55,11 @@ impl PeriodicTask {
     pub async fn run(mut self, cancel: CancellationToken) {
         let mut ticks = Ticks::every(TICK, cancel);
         while ticks.next().await.is_some() {
-            self.look();
+            self.tick();
         }
     }
 
-    fn look(&mut self) {
+    fn tick(&mut self) {
         publish(&self.kinds, belayer_core::ambient::now());
         for (kind, before) in self.kinds.iter().zip(&mut self.kept) {
             let now = kind.held_objects().exceeded();
@@ -66,14 +67,14 @@ impl PeriodicTask {
                 kind.queue_unselected();
             }
             for message in kept_since(before, &now, &kind.rule().kind.plural) {
-                tell(&self.events, &self.namespaces, &self.namespace, message);
+                report(&self.events, &self.namespaces, &self.namespace, message);
             }
             *before = now;
         }
     }
 }
 
-/// What is kept over the cluster, and in each namespace that keeps its own.
+/// The mass-release limit of the cluster, and of each namespace whose own limit is exceeded.
 type Exceeded = (MassRelease, BTreeMap<Arc<str>, MassRelease>);
 
 /// At most this many namespaces are reported at once.
@@ -102,8 +103,8 @@ fn kept_since((cluster, namespaces): &Exceeded, now: &Exceeded, plural: &str) ->
     all.into_iter().chain(new.take(REPORTED)).collect()
 }
 
-/// The Event goes to Belayer's own namespace: the workflows are many, and they are not at fault.
-fn tell(
+/// Records the Event on Belayer's own namespace, because it concerns many workflows.
+fn report(
     events: &EventRecorder,
     namespaces: &Store<Namespace>,
     namespace: &ObjectKey,

@@ -1,11 +1,11 @@
-//! What this component has to be allowed.
+//! RBAC permissions of workflow-finalizer.
 
 use belayer_core::object::Resource;
 use belayer_holds::rights::{FOLLOW, Right};
 
 use crate::config::Settings;
 
-/// To hold workflows and let them go, their pods first.
+/// The permissions to hold and release workflows, and to release their pods first.
 pub fn rights(settings: &Settings) -> Vec<Right> {
     let pods = Resource::pods();
     let mut rights = Vec::new();
@@ -13,23 +13,23 @@ pub fn rights(settings: &Settings) -> Vec<Right> {
         rights.extend(Right::on(
             &rule.kind,
             FOLLOW,
-            "none of this kind is seen, held or released",
+            "objects of this kind are neither watched nor held nor released",
         ));
         rights.extend(Right::on(
             &rule.kind,
             &["patch"],
-            "holds are neither added nor taken off: what is held stays",
+            "finalizers are neither added nor removed: held objects stay held",
         ));
     }
     rights.extend(Right::on(
         &pods,
         FOLLOW,
-        "nobody knows whether pods are left: no workflow is released",
+        "whether pods of a workflow are still held is unknown: no workflow is released",
     ));
     rights.extend(Right::on(
         &pods,
         &["patch"],
-        "the pods of a deleted workflow are not released, and it waits for them",
+        "the pods of a deleted workflow are not released, so the workflow is not released either",
     ));
     rights
 }

@@ -1,13 +1,13 @@
-//! The rows of the decision table, by number and name.
+//! The rules of the decision table, by number and name.
 
 use belayer_holds::rules;
 
 rules! {
     UNSELECTED = 1, "unselected", "held, and nothing selects it any more";
     ADD_HOLD = 2, "add-hold", "selected and not held yet";
-    NOT_HELD = 3, "not-held", "being deleted without a hold; its pods settle by its end";
-    PODS_HELD = 4, "pods-held", "being deleted, held, and pods of it still carry a hold";
-    CONFIRM = 5, "confirm", "being deleted, held, and none of its pods carries a hold";
-    NAMESPACE_TERMINATING = 6, "namespace-terminating", "being deleted together with its namespace, held";
-    NOTHING = 7, "nothing", "as it should be";
+    NOT_HELD = 3, "not-held", "being deleted and not held; its pods are released because their owner is being deleted";
+    PODS_HELD = 4, "pods-held", "being deleted, held, and some of its pods are still held";
+    CONFIRM = 5, "confirm", "being deleted, held, and none of its pods is held";
+    NAMESPACE_TERMINATING = 6, "namespace-terminating", "being deleted together with its namespace, and held";
+    NOTHING = 7, "nothing", "no action is required";
 }

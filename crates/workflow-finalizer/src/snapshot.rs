@@ -1,4 +1,4 @@
-//! What stores and facts say about one workflow at one moment. Built without I/O.
+//! The state of one workflow, from stores and live reads, at one point in time. Built without I/O.
 
 use std::time::Duration;
 
@@ -18,14 +18,14 @@ pub struct Snapshot {
     pub workflow: Option<WorkflowView>,
     /// Whether unselected workflows may be released.
     pub mass_release: MassRelease,
-    /// How often a deletion that waits is looked at without any event.
+    /// How often a waiting deletion is checked again without an event.
     pub resync: Duration,
 }
 
 /// One workflow.
 #[derive(Debug, Clone)]
 pub struct WorkflowView {
-    /// Whether our hold is on it.
+    /// Whether Belayer holds it.
     pub held: Held,
     /// Its deletion, if that has begun.
     pub deletion: Option<Deletion>,
@@ -39,7 +39,7 @@ pub struct WorkflowView {
     pub pods: PodsView,
 }
 
-/// Whether our hold is on a workflow.
+/// Whether Belayer holds a workflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
     /// It is.
@@ -64,17 +64,17 @@ pub enum Selection {
     Yes,
     /// None does, by labels or by namespace names.
     No,
-    /// Its namespace carries the label that says to leave it alone.
+    /// No: its namespace has the label `belayer.dev/ignore`.
     Ignored,
 }
 
 /// The workflow's pods.
 #[derive(Debug, Clone)]
 pub struct PodsView {
-    /// What to ask about them.
+    /// The query for the live list of them.
     pub question: PodsQuery,
-    /// How many of its UID carry the pod-status hold, by the index; `None` while that cannot be said.
+    /// How many pods of its UID are held, from the index; `None` while the store is not synced.
     pub held: Option<usize>,
-    /// What the last live list found.
+    /// The last live list.
     pub fact: Option<LiveAnswer<PodsState>>,
 }

@@ -137,7 +137,7 @@ fn a_flag_takes_precedence_over_the_file() {
 )]
 #[case::adopting_our_own(
     "podFinalizer:\n  profiles:\n  - builtIn: argo\n    adopt: [belayer.dev/pod-status]",
-    "b.yaml:6: podFinalizer.profiles[0].adopt[0]: \"belayer.dev/pod-status\" is our own"
+    "b.yaml:6: podFinalizer.profiles[0].adopt[0]: \"belayer.dev/pod-status\" is Belayer's own"
 )]
 #[case::bad_indentation("podFinalizer:\n  workers: 1\n resync: 1m", "b.yaml:5: ")]
 #[case::a_tab("podFinalizer:\n\tworkers: 1", "b.yaml:4: ")]

@@ -1,4 +1,4 @@
-//! Pods of Argo that are not steps of a workflow.
+//! Agent and artifact garbage collection pods of Argo, which are not steps of a workflow.
 
 use std::fmt;
 
@@ -16,13 +16,13 @@ enum Component {
 /// The pod is an agent or collects artifacts: it has no result, and Argo waits until it is gone before it
 /// starts the next one.
 ///
-/// Proven by the pod's own label at the version that a release names. One that an older Belayer
-/// holds is released outside the guard against mass release, which counts what is *unselected*.
+/// Proven by the pod's own label at the version that a release names. The release of such a pod that an older Belayer
+/// holds is not subject to the mass-release limit, which counts *unselected* pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NeverHeld(Component);
 
 impl NeverHeld {
-    /// The proof, if a pod of a Workflow with these labels is such a pod.
+    /// Returns the proof if a pod of a Workflow with these labels is such a pod.
     pub fn prove(labels: &Labels) -> Option<Self> {
         match labels.get(LABEL)? {
             "agent" => Some(Self(Component::Agent)),

@@ -1,4 +1,4 @@
-//! Which containers of a step decide how it ended, as Argo judges it.
+//! Which containers of a step determine its result for Argo.
 //!
 //! Argo's main container is the one called `main`. In a container set the main containers are its members; the
 //! template, which Argo writes into the pod, contains their names. If the pod does not contain its template, every
@@ -13,7 +13,7 @@ const MAIN: &str = "main";
 /// `supervisor` where a pod has no init container of Argo's.
 const SAVERS: &[&str] = &["wait", "supervisor"];
 
-/// Whether anything that runs pods on the node has written a status of this pod.
+/// Whether a kubelet or a virtual node has written a status of this pod.
 ///
 /// Each status of a kubelet has a start time, also that of a pod that it rejects; a virtual node may write only
 /// a reason and a message. Pod garbage collection, which marks pods Failed that are being deleted on a
@@ -158,7 +158,7 @@ impl<'a> Containers<'a> {
         main && self.savers.iter().all(|container| has_succeeded(container))
     }
 
-    /// The exit codes by which Argo judges the step, for people: `container main exited with 0`.
+    /// The exit codes that determine the step's result for Argo, for messages: `container main exited with 0`.
     pub(super) fn exit_codes(&self) -> Vec<String> {
         let all = self.main.iter().chain(self.perhaps()).chain(&self.savers);
         all.filter_map(|container| match container.state {

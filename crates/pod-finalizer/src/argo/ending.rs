@@ -1,4 +1,4 @@
-//! Whether a pod that is being deleted was ended by its deletion, or had ended by itself.
+//! Whether a pod that is being deleted was ended by its deletion, or had ended by itself before.
 //!
 //! The order of the watched versions decides, not timestamps: the deletion timestamp is the time of the
 //! request plus the grace period, the kubelet resets it, and clocks differ.
@@ -22,7 +22,7 @@ pub struct EndedByDeletion(How);
 enum How {
     /// It was deleted before any container of it had started.
     NeverStarted,
-    /// This container had not ended when its deletion was seen, and the step is no success.
+    /// This container had not ended when the deletion was seen, and the step did not succeed.
     Unfinished(Arc<str>),
 }
 
@@ -55,7 +55,7 @@ pub enum Held {
 }
 
 impl EndedByDeletion {
-    /// The proof, if `pod` gives it.
+    /// Returns the proof if `pod` provides it.
     pub fn prove(pod: &Pod) -> Option<Self> {
         match Ending::of(pod) {
             Ending::ByDeletion(proof) => Some(proof),
@@ -74,8 +74,8 @@ impl fmt::Display for EndedByDeletion {
 }
 
 impl Ending {
-    /// Judges a pod of Argo as Argo's `inferFailedReason` does, by main and init containers and by
-    /// Argo's own, never by sidecars.
+    /// Determines the ending as Argo's `inferFailedReason` does: by main containers, init containers and Argo's own,
+    /// never by sidecars.
     pub fn of(pod: &Pod) -> Self {
         if !pod.meta.is_deleting() {
             return Self::Held(Held::NotDeleted);
@@ -134,15 +134,15 @@ fn is_without_a_start(pod: &Pod) -> bool {
 }
 
 impl Held {
-    /// In words, for people; `pod` is the pod that was judged.
+    /// The text for messages; `pod` is the pod that [`Ending::of`] was called with.
     pub fn in_words(self, pod: &Pod) -> Cow<'static, str> {
         let words = match self {
             Self::NotDeleted => "it is not being deleted",
-            Self::Running => "its deletion has not ended it yet, so it may still succeed",
+            Self::Running => "it is still running, so it may still succeed",
             Self::Failed => {
-                "one of its containers had failed before it was deleted, which is a result"
+                "one of its containers had failed before it was deleted, so it has a result"
             }
-            Self::Ended => "it had ended before it was deleted: that end is its result",
+            Self::Ended => "it had ended before it was deleted, so it has a result",
             Self::Succeeded => return success(pod).into(),
             Self::Undecided => {
                 "undecided: no watched version shows whether it ended by itself or by its deletion"

@@ -1,4 +1,4 @@
-//! Pods of Argo Workflows: evidence from them and their node that ends a hold although no result was read.
+//! Pods of Argo Workflows: evidence from the pod and its node that releases it although no result was read.
 //!
 //! Belayer never changes how a workflow ends, except by saving results of pods that ended by themselves. If the
 //! API does not show whether a pod did, the pod is held.
@@ -27,16 +27,16 @@ use crate::profile::argo;
 pub struct ArgoPod {
     /// The pod at the version that a release would name.
     pub pod: Arc<Pod>,
-    /// What is known of its node; `None` unless the pod looks as if its node had been lost.
+    /// Its node; `None` unless the pod looks as if its node was lost.
     pub node: Option<NodeView>,
 }
 
-/// The node of a pod that looks as if its node had been lost.
+/// The node of a pod that looks as if its node was lost.
 #[derive(Debug, Clone)]
 pub struct NodeView {
-    /// What to ask about it.
+    /// The query for the Node.
     pub question: NodeQuery,
-    /// As the last live read saw it.
+    /// The last live read.
     pub fact: Option<LiveAnswer<NodeState>>,
     /// When this process first saw the pod's deletion: only a read that begins later is a proof.
     pub deletion_seen: LogicalTime,

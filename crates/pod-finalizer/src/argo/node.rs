@@ -18,14 +18,14 @@ use super::containers::Containers;
 /// Taint by which an admin declares that a node is shut down and its pods may be deleted.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// Is this node still there, and ready?
+/// Whether this node exists and is ready.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NodeQuery(Arc<str>);
 
 impl NodeQuery {
-    /// The question about the node of `pod`, if the pod looks as if its node had been lost: it is
-    /// deleted by force or by pod garbage collection, and its last known status shows that main or Argo's
-    /// own container has not ended. If the containers have ended, the result can still be read.
+    /// The query for the node of `pod`, if the pod looks as if its node was lost: it is deleted by force or by pod
+    /// garbage collection, and its last known status shows that main or Argo's own container has not ended. If the
+    /// containers have ended, the result can still be read.
     pub fn about(pod: &Pod) -> Option<Self> {
         let node = pod.node_name.as_ref()?;
         let shutdown = pod.shutdown.as_ref()?;
@@ -44,7 +44,7 @@ impl fmt::Display for NodeQuery {
     }
 }
 
-/// What a live read of a node found.
+/// The result of a live read of a Node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NodeState {
     /// The server says that there is no node of that name.
@@ -90,7 +90,7 @@ enum Loss {
 }
 
 impl NodeLost {
-    /// The proof, if `fact` gives it for `pod`, whose deletion was first seen at `deletion_seen`.
+    /// Returns the proof if `fact` provides it for `pod`, whose deletion was first seen at `deletion_seen`.
     pub fn prove(
         pod: &Pod,
         fact: &LiveAnswer<NodeState>,
@@ -132,7 +132,7 @@ pub struct NodeReader {
 }
 
 impl NodeReader {
-    /// An oracle that asks through `executor`.
+    /// Reads through `executor`.
     pub fn new(executor: Arc<Executor>) -> Self {
         Self { executor }
     }
@@ -242,7 +242,7 @@ mod tests {
             "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}),
         NodeState::OutOfService
     )]
-    fn a2_what_a_node_says(#[case] node: Value, #[case] expected: NodeState) {
+    fn a2_the_state_of_a_node(#[case] node: Value, #[case] expected: NodeState) {
         let node: Node = serde_json::from_value(node).unwrap();
         assert_eq!(node.state(), expected);
     }

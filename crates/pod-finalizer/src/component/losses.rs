@@ -18,25 +18,25 @@ use crate::observe::held;
 use crate::profile::Mode;
 use crate::snapshot::{ConsumedLabel, Held, Selection};
 
-/// A pod of an observing profile that vanished before its result was taken.
+/// A pod of a profile in observe mode that was deleted before its result was taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lost {
-    /// Where it was.
+    /// Its namespace and name.
     pub key: ObjectKey,
     /// Its identity.
     pub uid: Uid,
     /// The profile that selected it.
     pub profile: Arc<str>,
-    /// When its end was seen.
+    /// When its deletion was seen.
     pub at: Timestamp,
 }
 
-/// How many lost pods are remembered by name.
+/// Maximum number of lost pods that are stored by name.
 const LOST_REMEMBERED: usize = 1_000;
 
 impl PodFinalizer {
-    /// How many pods of observing profiles vanished before their result was taken, since the
-    /// start: the reason to switch such a profile to enforce.
+    /// How many pods of profiles in observe mode were deleted before their result was taken, since the start. Such
+    /// losses are the reason to switch a profile to enforce.
     pub fn observed_losses(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -46,7 +46,7 @@ impl PodFinalizer {
         self.latest_lost.lock().iter().cloned().collect()
     }
 
-    /// Row 14: a pod whose deletion began before our hold was on it.
+    /// Counts a pod whose deletion began before it was held (rule 14).
     pub(super) fn count_missed(&self, pod: &Stored<Pod>) {
         if is_missed(&self.world.view(pod), Timestamp::now()) {
             tracing::debug!(pod = %pod.object.meta.key, "deleted before it could be held");
@@ -54,7 +54,8 @@ impl PodFinalizer {
         }
     }
 
-    /// A held pod whose deletion was not watched, after a start or a new list: whether that ended it is not known.
+    /// Counts a held pod whose deletion was not watched (after a start or a relist), so that it is unknown whether the
+    /// deletion ended it.
     pub(super) fn count_undecided(&self, pod: &Stored<Pod>) {
         let meta = &pod.object.meta;
         let undecided = held(meta) == Held::Yes
@@ -65,9 +66,9 @@ impl PodFinalizer {
         }
     }
 
-    /// Observe mode: a pod that vanished while somebody still wanted its result. Pods and owners
-    /// are watched side by side, so a pod that is collected right after its owner can be counted
-    /// before the owner's end is seen: the count is an upper bound.
+    /// Observe mode: counts a pod that was deleted while its result was still required. Pods and owners are watched
+    /// independently, so a pod that is garbage-collected right after its owner may be counted before the owner's
+    /// deletion is seen: the count is an upper bound.
     pub(super) fn count_lost(&self, pod: &Stored<Pod>) {
         let view = self.world.view(pod);
         let Selection::By {
@@ -87,7 +88,7 @@ impl PodFinalizer {
                 pod = %meta.key,
                 uid = %meta.uid,
                 profile = %profile.name,
-                "vanished before its result was taken"
+                "the pod was deleted before its result was taken"
             );
             metrics::counter!(belayer_metrics::OBSERVED_LOSSES, "controller" => NAME).increment(1);
             self.lost.fetch_add(1, Ordering::Relaxed);

@@ -23,9 +23,9 @@ fn captures(pod: &PodView) -> Option<&Profile> {
     }
 }
 
-/// Row 7: the phase is terminal, and there is no record. Whether the outcome is final to the last
-/// container is for the effect to see, which reads the whole pod. A record that the server does
-/// not take is told, and stops none of the rows below.
+/// Rule 7: the phase is terminal, and the outcome is not recorded. The step that writes the record reads the whole pod
+/// and checks whether the outcome of every container is final. A record that the server rejects does not prevent the
+/// rules below.
 pub(super) fn is_due(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> bool {
     if captures(pod).is_none() || pod.ended == Ended::No {
         return false;
@@ -42,13 +42,13 @@ pub(super) fn is_due(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> bo
                 return true;
             }
             let left = pause.saturating_sub(waited);
-            reasons.look_again(left.max(Duration::from_secs(1)));
+            reasons.requeue_after(left.max(Duration::from_secs(1)));
             false
         }
     }
 }
 
-/// What to tell about a record that the server does not take, whatever else is decided.
+/// The Event about a record that the server rejected; independent of the decision.
 pub(super) fn refusal(pod: &PodView) -> Option<Notice> {
     match &pod.record {
         RecordState::Refused { why, .. } if captures(pod).is_some() => Some(Notice {

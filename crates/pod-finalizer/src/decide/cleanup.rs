@@ -1,4 +1,4 @@
-//! Row 15: a pod that was let go is deleted when its own annotation says so.
+//! Rule 15: a released pod is deleted when its annotation requires it.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use belayer_holds::decision::{Decision, Missing, Write};
 use super::{PodDecision, elapsed};
 use crate::cleanup::WorkflowEnd;
 use crate::evidence::Evidence;
-use crate::question::{Delay, PodQuery};
+use crate::query::{Delay, PodQuery};
 use crate::row;
 use crate::snapshot::{CleanupView, Held, PodView};
 
-/// What follows for a pod that is not held and that `evidence` would let go.
+/// The decision about a pod that is not held and that `evidence` would release.
 pub(super) fn decide(pod: &PodView, evidence: Evidence, now: Timestamp) -> PodDecision {
     let Some(view) = due(pod, &evidence) else {
         return Decision::nothing(row::ADD_HOLD);
@@ -25,7 +25,7 @@ pub(super) fn decide(pod: &PodView, evidence: Evidence, now: Timestamp) -> PodDe
     if left.is_zero() {
         return Decision::write(row::CLEANUP, Write::Delete(evidence));
     }
-    // Less than nothing would be asked at once, again and again.
+    // A smaller delay would requeue the pod in a busy loop.
     let after = left.max(Duration::from_millis(10));
     let question = PodQuery::Delay(Delay::Cleanup(pod.uid.clone()));
     Decision::missing(row::CLEANUP, Missing::Answer { question, after })
@@ -37,8 +37,8 @@ fn due(pod: &PodView, evidence: &Evidence) -> Option<CleanupView> {
         return None;
     }
     let workflow = match evidence {
-        // A pod that is being deleted needs no cleanup, and an admin who asks for a release asks only for
-        // that. A record does not show that the pod itself is no longer read.
+        // A pod that is being deleted needs no cleanup, and `belayer.dev/release` requires only a release. A PodOutcome
+        // does not show that the pod itself is no longer read.
         Evidence::AdminAsked
         | Evidence::NamespaceTerminating(_)
         | Evidence::Unselected(_)

@@ -1,4 +1,4 @@
-//! Row 14's count: whether a pod that goes without our hold should have had it.
+//! The count of rule 14: whether a deleted pod that was not held should have been held.
 
 use jiff::Timestamp;
 
@@ -6,11 +6,11 @@ use super::{Verdict, unread, weigh};
 use crate::profile::Mode;
 use crate::snapshot::{CachedOwner, Held, MassRelease, Owner, PodView, Selection};
 
-/// Whether row 13 would have held this pod while it lived: somebody wants its result, and nothing
-/// would have released it.
+/// Whether rule 13 would have held this pod before its deletion: its result is required, and no rule would have
+/// released it.
 ///
-/// A pod that was held and let go counts as little as one that nobody was ever to hold, such as
-/// one that goes because its owner or its namespace does.
+/// A pod that was held and released does not count, nor does a pod that was never to be held, such as one that is
+/// deleted with its owner or namespace.
 pub(crate) fn is_missed(pod: &PodView, now: Timestamp) -> bool {
     let Selection::By { profile, .. } = &pod.selection else {
         return false;
@@ -21,7 +21,7 @@ pub(crate) fn is_missed(pod: &PodView, now: Timestamp) -> bool {
         && !matches!(weigh(pod, MassRelease::Within, now), Verdict::Release(..))
 }
 
-/// Whether the caches show somebody who waits for this pod's result, and a namespace to wait in.
+/// Whether the caches show a consumer that waits for this pod's result, in a namespace that is not being deleted.
 pub(crate) fn is_awaited(pod: &PodView) -> bool {
     let Selection::By { profile, .. } = &pod.selection else {
         return false;
@@ -29,7 +29,7 @@ pub(crate) fn is_awaited(pod: &PodView) -> bool {
     if unread::is_never_held(pod) {
         return false;
     }
-    let by_somebody = match &pod.owner {
+    let by_consumer = match &pod.owner {
         Owner::NotRequired => true,
         Owner::Missing => false,
         Owner::Known(owner) => match &owner.cached {
@@ -40,7 +40,7 @@ pub(crate) fn is_awaited(pod: &PodView) -> bool {
         },
     };
     let namespace = pod.namespace.cached.as_ref();
-    by_somebody && !namespace.is_some_and(|namespace| namespace.is_deleting())
+    by_consumer && !namespace.is_some_and(|namespace| namespace.is_deleting())
 }
 
 #[cfg(test)]
@@ -58,14 +58,14 @@ mod tests {
     #[case::its_profile_only_observes(pod().deleting("11:59:59").observed(), false)]
     #[case::its_result_was_taken(pod().deleting("11:59:59").consumed(), false)]
     #[case::its_node_is_fulfilled(pod().deleting("11:59:59").ended().node(&["node-1"]), false)]
-    #[case::an_admin_let_it_go(pod().deleting("11:59:59").admin_asked(), false)]
+    #[case::an_admin_released_it(pod().deleting("11:59:59").admin_asked(), false)]
     #[case::it_has_no_owner(pod().deleting("11:59:59").ownerless(), false)]
-    #[case::its_owner_goes(pod().deleting("11:59:59").owner_deleting(), false)]
+    #[case::its_owner_is_being_deleted(pod().deleting("11:59:59").owner_deleting(), false)]
     #[case::its_owner_is_gone(pod().deleting("11:59:59").owner_absent(), false)]
     #[case::its_owner_finished(pod().deleting("11:59:59").owner_finished(), false)]
-    #[case::its_namespace_goes(pod().deleting("11:59:59").namespace_deleting(), false)]
+    #[case::its_namespace_is_being_deleted(pod().deleting("11:59:59").namespace_deleting(), false)]
     #[case::its_outcome_is_recorded(pod().deleting("11:59:59").ended().captured().read_as_record().written(), false)]
-    fn what_goes_unheld_is_missed_only_if_somebody_wanted_it(
+    fn an_unheld_pod_is_missed_only_if_its_result_is_required(
         #[case] case: Case,
         #[case] expected: bool,
     ) {

@@ -9,11 +9,11 @@ use belayer_holds::owner::OwnerState;
 use super::{Answer, Found, RECHECK, Reasons, ask};
 use crate::evidence::{Consumption, Evidence, OwnerDeletion};
 use crate::profile::Profile;
-use crate::question::PodQuery;
+use crate::query::PodQuery;
 use crate::row;
 use crate::snapshot::{CachedOwner, ConsumedLabel, Judge, Owner, OwnerView, PodView, Selection};
 
-/// Rows 5 and 6.
+/// Rules 5 and 6.
 pub(super) fn gone_or_deleting(pod: &PodView, reasons: &mut Reasons) -> Found {
     let Owner::Known(owner) = &pod.owner else {
         return None;
@@ -36,7 +36,7 @@ pub(super) fn gone_or_deleting(pod: &PodView, reasons: &mut Reasons) -> Found {
             OwnerDeletion::prove(meta, owner.question.uid())
                 .map(|proof| (row::OWNER_DELETING, Evidence::OwnerDeleting(proof)))
         }
-        // The owner lives and the cache will show it; if its kind has no cache, ask now and then.
+        // The owner exists, and the cache will show it. If its kind has no cache, the read is repeated.
         Some(OwnerState::Present(_)) => {
             reasons.add(
                 row::OWNER_GONE,
@@ -57,7 +57,7 @@ pub(super) fn gone_or_deleting(pod: &PodView, reasons: &mut Reasons) -> Found {
             );
             reasons.add(
                 row::OWNER_GONE,
-                Missing::Event(format!("whether the owner is gone is not known: {why}").into()),
+                Missing::Event(format!("could not check whether the owner is gone: {why}").into()),
             );
             None
         }
@@ -74,12 +74,12 @@ pub(super) fn gone_or_deleting(pod: &PodView, reasons: &mut Reasons) -> Found {
     }
 }
 
-/// Row 8.
+/// Rule 8.
 pub(super) fn missing(pod: &PodView) -> Found {
     matches!(pod.owner, Owner::Missing).then_some((row::NO_OWNER, Evidence::NoOwner))
 }
 
-/// Row 9.
+/// Rule 9.
 pub(super) fn consumed(pod: &PodView, reasons: &mut Reasons) -> Found {
     if pod.judges().any(|(_, label)| label == ConsumedLabel::Yes) {
         return Some((row::CONSUMED, Evidence::Consumed(Consumption::PodLabel)));
@@ -92,7 +92,7 @@ pub(super) fn consumed(pod: &PodView, reasons: &mut Reasons) -> Found {
 }
 
 impl PodView {
-    /// The profile that selects the pod, and those by which it is judged as well.
+    /// The profile that selects the pod, and the further profiles that apply to it.
     pub(super) fn judges(&self) -> impl Iterator<Item = (&Profile, ConsumedLabel)> {
         let selecting = match &self.selection {
             Selection::By { profile, consumed } => Some((&**profile, *consumed)),

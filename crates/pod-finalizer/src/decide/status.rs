@@ -1,4 +1,4 @@
-//! Row 10: the owner's own status shows the pod's node fulfilled.
+//! Rule 10: the owner's own status shows the pod's node as fulfilled.
 
 use std::time::Duration;
 
@@ -9,29 +9,29 @@ use belayer_holds::names::RELEASE_ANNOTATION;
 use super::{Found, RECHECK, Reasons};
 use crate::evidence::{Consumption, Evidence};
 use crate::profile::{OwnerStatus, Profile};
-use crate::question::PodQuery;
+use crate::query::PodQuery;
 use crate::row;
 use crate::snapshot::{CachedOwner, Ended, Held, NodeView, Owner, PodView};
 use crate::status::{NODE_ID, StatusState};
 
-/// A pod that has ended and is not being deleted waits for nobody: its consumer gets this long to
-/// say by label what else would have to be fetched.
+/// A pod that has ended and is not being deleted is not urgent: the consumer gets this long to set its label before
+/// the status is read.
 const LABEL_FIRST: Duration = Duration::from_secs(10);
 
-/// The workflow has not changed since the last look: the cache, which costs nothing, is looked at
-/// again after this time while a deletion waits.
+/// While a deletion waits and the workflow has not changed since the last live read, the cache is checked again after
+/// this time.
 const UNCHANGED: Duration = Duration::from_secs(2);
 
 /// A status that was too large is read again after this time: reading it takes a second of CPU time.
 const TOO_LARGE: Duration = Duration::from_secs(600);
 
-/// How soon a status is asked for.
+/// Delays before a status is read.
 struct Pace {
-    /// That nobody has looked at yet.
+    /// A status that was not read yet.
     first: Duration,
-    /// That is newer than the one at hand.
+    /// A status that is newer than the last one read.
     changed: Duration,
-    /// That has not changed: by a look at the cache.
+    /// A status that has not changed: only the cache is checked.
     unchanged: Duration,
 }
 
@@ -40,8 +40,8 @@ impl Pace {
         let (first, changed, unchanged) = match (pod.deleting, pod.held) {
             (Some(_), _) => (Duration::ZERO, Duration::ZERO, UNCHANGED),
             (None, Held::Yes) => (LABEL_FIRST, LABEL_FIRST, RECHECK),
-            // Row 13 must know whether this row would release what it is about to hold. Once: a
-            // workflow that changes all the time must not put the hold off for ever.
+            // Rule 13 needs to know whether this rule would release the pod. Only one read: a workflow that changes
+            // all the time must not delay the finalizer for ever.
             (None, Held::No) => (Duration::ZERO, RECHECK, RECHECK),
         };
         Self {
@@ -52,7 +52,7 @@ impl Pace {
     }
 }
 
-/// Row 10. A status that is not newer than the last one read is not asked for again.
+/// Rule 10. A status that is not newer than the last one read is not read again.
 pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
     let view = pod.node.as_ref()?;
     if pod.ended == Ended::No && pod.deleting.is_none() {
@@ -75,7 +75,7 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
         reasons.add(row::NODE_FULFILLED, Missing::Answer { question, after });
     };
     let current = |fact: &&LiveAnswer<StatusState>| {
-        // A live read that did not keep this node proves nothing about it.
+        // A live read for which this node was not requested proves nothing about it.
         let covers = |state: &StatusState| match state {
             StatusState::Read(nodes) => nodes.covers(node),
             StatusState::TooLarge(_) | StatusState::Unreadable(_) => true,
@@ -96,12 +96,12 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
     }
     match LiveAnswer::answer(fact) {
         StatusState::Read(nodes) if nodes.version() >= cached.resource_version => {
-            reasons.look_again(pace.unchanged);
+            reasons.requeue_after(pace.unchanged);
         }
         StatusState::Read(_) => ask(reasons, pace.changed),
         StatusState::TooLarge(why) => {
             ask(reasons, TOO_LARGE);
-            let text = format!("the status of its owner is larger than Belayer reads: {why}");
+            let text = format!("the status of its owner exceeds Belayer's size limit: {why}");
             reasons.notices.push(Notice {
                 severity: Severity::Warning,
                 reason: "WorkflowStatusTooLarge",
@@ -115,26 +115,26 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
         }
         StatusState::Unreadable(why) => {
             ask(reasons, RECHECK);
-            let text = format!("the status of its owner gives no evidence: {why}");
+            let text = format!("the status of its owner could not be read: {why}");
             reasons.add(row::NODE_FULFILLED, Missing::Event(text.into()));
         }
     }
     None
 }
 
-/// What the consumer of an ended or deleted pod has not said yet, for people; nothing where the owner
-/// has no status that could say it.
+/// What the consumer of an ended or deleted pod has not shown yet, for messages; `None` if the profile reads no owner
+/// status.
 pub(super) fn in_words(pod: &PodView, profile: &Profile) -> Option<String> {
     if profile.owner_status == OwnerStatus::None || !matches!(pod.owner, Owner::Known(_)) {
         return None;
     }
     let Some(view) = &pod.node else {
         return Some(format!(
-            "it names no node of its workflow by the annotation {NODE_ID}, so that only a label can say so"
+            "it names no node of its workflow by the annotation {NODE_ID}, so only a label on the pod can show that"
         ));
     };
     Some(format!(
-        "its workflow's status does not show its node {} fulfilled",
+        "its workflow's status does not show its node {} as fulfilled",
         view.node
     ))
 }

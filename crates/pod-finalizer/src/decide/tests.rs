@@ -1,4 +1,4 @@
-//! The decision table, row by row. A case reads like its row.
+//! Tests of the decision table, by rule.
 
 mod case;
 mod reported;
@@ -17,7 +17,7 @@ pub(super) fn now() -> Timestamp {
     NOW.parse().unwrap()
 }
 
-/// What a case expects, in the words of the table.
+/// The expected decision of a case.
 #[derive(Debug, PartialEq, Eq)]
 enum Expect {
     Nothing(Row),
@@ -25,9 +25,9 @@ enum Expect {
     Record(Row),
     Delete(Row),
     Release(Row, &'static str),
-    /// Keeps, and asks at once.
+    /// Keeps the pod, and requires a live read at once.
     Ask(Row),
-    /// Keeps; whatever is asked is asked later.
+    /// Keeps the pod; live reads are delayed.
     Keep(Row),
 }
 
@@ -54,24 +54,24 @@ fn outcome(decision: &PodDecision) -> Expect {
 #[case::row_01_not_selected_and_not_held_is_left_alone(pod().unselected(), Expect::Nothing(row::NOT_OURS))]
 #[case::row_01_ignored_namespace_and_not_held_is_left_alone(pod().ignored(), Expect::Nothing(row::NOT_OURS))]
 #[case::row_02_the_admin_asks(pod().held().admin_asked(), Expect::Release(row::ADMIN_ASKED, "AdminAsked"))]
-#[case::row_02_goes_before_all_others(
+#[case::row_02_takes_precedence_over_all_others(
     pod().held().admin_asked().owner_gone().namespace_deleting(),
     Expect::Release(row::ADMIN_ASKED, "AdminAsked")
 )]
-#[case::row_03_the_namespace_goes(
+#[case::row_03_the_namespace_is_being_deleted(
     pod().held().namespace_deleting().namespace_confirmed(),
     Expect::Release(row::NAMESPACE_TERMINATING, "NamespaceTerminating")
 )]
 #[case::row_03_a_cached_namespace_is_no_proof(pod().held().namespace_deleting(), Expect::Ask(row::NAMESPACE_TERMINATING))]
-#[case::row_03_a_look_begun_before_the_pod_was_seen_is_no_proof(
-    pod().held().namespace_deleting().namespace_confirmed().seen_after_the_looks(),
+#[case::row_03_a_read_begun_before_the_pod_was_seen_is_no_proof(
+    pod().held().namespace_deleting().namespace_confirmed().seen_after_the_reads(),
     Expect::Ask(row::NAMESPACE_TERMINATING)
 )]
 #[case::row_03_a_successor_of_that_name_keeps_its_pods(
     pod().held().namespace_deleting().namespace_lives(),
     Expect::Keep(row::NAMESPACE_TERMINATING)
 )]
-#[case::row_03_a_look_older_than_the_cache_is_asked_again_at_once(
+#[case::row_03_a_read_older_than_the_cache_is_repeated_at_once(
     pod().held().namespace_lives().namespace_deleting_since(),
     Expect::Ask(row::NAMESPACE_TERMINATING)
 )]
@@ -85,7 +85,7 @@ fn outcome(decision: &PodDecision) -> Expect {
     pod().held().unselected_and_owned().mass_release().owner_absent().owner_gone(),
     Expect::Release(row::OWNER_GONE, "OwnerGone")
 )]
-#[case::a4_nor_one_whose_owner_goes(
+#[case::a4_nor_one_whose_owner_is_being_deleted(
     pod().held().unselected_and_owned().mass_release().owner_deleting(),
     Expect::Release(row::OWNER_DELETING, "OwnerDeleting")
 )]
@@ -105,7 +105,7 @@ fn outcome(decision: &PodDecision) -> Expect {
     pod().held().unselected_and_owned().mass_release(),
     Expect::Keep(row::UNSELECTED)
 )]
-#[case::a4_within_the_limit_it_goes_because_it_is_unselected(
+#[case::a4_within_the_limit_it_is_released_as_unselected(
     pod().held().consumed().unselected_and_owned(),
     Expect::Release(row::UNSELECTED, "Unselected")
 )]
@@ -118,7 +118,7 @@ fn outcome(decision: &PodDecision) -> Expect {
 #[case::row_05_an_unknown_owner_is_not_an_absent_one(pod().held().owner_unknown(), Expect::Ask(row::OWNER_GONE))]
 #[case::row_05_the_owner_is_gone(pod().held().owner_absent().owner_gone(), Expect::Release(row::OWNER_GONE, "OwnerGone"))]
 #[case::row_05_an_owner_gone_stays_gone(
-    pod().held().owner_absent().owner_gone().seen_after_the_looks(),
+    pod().held().owner_absent().owner_gone().seen_after_the_reads(),
     Expect::Release(row::OWNER_GONE, "OwnerGone")
 )]
 #[case::row_05_a_version_not_served_is_no_evidence(
@@ -140,7 +140,7 @@ fn outcome(decision: &PodDecision) -> Expect {
     Expect::Record(row::CAPTURE)
 )]
 #[case::row_07_not_one_that_runs(pod().held().captured(), Expect::Keep(row::KEEP))]
-#[case::row_07_not_while_the_owner_goes(
+#[case::row_07_not_while_the_owner_is_being_deleted(
     pod().held().ended().captured().owner_deleting(),
     Expect::Release(row::OWNER_DELETING, "OwnerDeleting")
 )]
@@ -166,8 +166,8 @@ fn outcome(decision: &PodDecision) -> Expect {
     pod().held().owner_finished().owner_finished_live(),
     Expect::Release(row::CONSUMED, "Consumed")
 )]
-#[case::row_09_a_look_begun_before_the_pod_was_seen_is_no_proof(
-    pod().held().owner_finished().owner_finished_live().seen_after_the_looks(),
+#[case::row_09_a_read_begun_before_the_pod_was_seen_is_no_proof(
+    pod().held().owner_finished().owner_finished_live().seen_after_the_reads(),
     Expect::Ask(row::CONSUMED)
 )]
 #[case::row_09_a_retried_owner_keeps_its_new_pods(pod().held().owner_finished().owner_lives(), Expect::Keep(row::CONSUMED))]
@@ -192,15 +192,15 @@ fn outcome(decision: &PodDecision) -> Expect {
     pod().held().ended().node_unasked(),
     Expect::Keep(row::NODE_FULFILLED)
 )]
-#[case::row_10_a_look_begun_before_the_pod_was_seen_is_no_proof(
-    pod().held().deleting("11:59:59").node(&["node-1"]).seen_after_the_looks(),
+#[case::row_10_a_read_begun_before_the_pod_was_seen_is_no_proof(
+    pod().held().deleting("11:59:59").node(&["node-1"]).seen_after_the_reads(),
     Expect::Ask(row::NODE_FULFILLED)
 )]
 #[case::row_10_a_workflow_that_changed_since_is_asked_again(
     pod().held().deleting("11:59:59").node(&[]).owner_changed(),
     Expect::Ask(row::NODE_FULFILLED)
 )]
-#[case::row_10_a_look_that_was_not_for_its_node_is_no_answer(
+#[case::row_10_a_read_without_its_node_is_no_answer(
     pod().held().deleting("11:59:59").nodes_of_others(),
     Expect::Ask(row::NODE_FULFILLED)
 )]
@@ -217,11 +217,11 @@ fn outcome(decision: &PodDecision) -> Expect {
     Expect::Release(row::CAPTURED, "Captured")
 )]
 #[case::row_11_gets_no_hold_again(pod().ended().captured().read_as_record().written(), Expect::Nothing(row::ADD_HOLD))]
-#[case::row_11_a1_a_record_that_nobody_reads_releases_nothing(
+#[case::row_11_a1_a_record_that_no_consumer_reads_releases_nothing(
     pod().held().ended().captured().written(),
     Expect::Keep(row::KEEP)
 )]
-#[case::row_11_a1_nor_does_it_of_a_pod_of_argo_whatever_its_profile_says(
+#[case::row_11_a1_nor_an_argo_pod_whatever_its_profile(
     pod().held().ended().captured().read_as_record().of_argo().written(),
     Expect::Keep(row::KEEP)
 )]
@@ -233,12 +233,12 @@ fn outcome(decision: &PodDecision) -> Expect {
 #[case::row_13_an_ended_pod_is_held_too(pod().ended(), Expect::Hold(row::ADD_HOLD))]
 #[case::row_13_not_one_that_would_be_released_at_once(pod().consumed(), Expect::Nothing(row::ADD_HOLD))]
 #[case::row_13_not_one_of_a_deleting_owner(pod().owner_deleting(), Expect::Nothing(row::ADD_HOLD))]
-#[case::row_13_not_one_the_admin_lets_go(pod().admin_asked(), Expect::Nothing(row::ADD_HOLD))]
+#[case::row_13_not_one_that_the_admin_releases(pod().admin_asked(), Expect::Nothing(row::ADD_HOLD))]
 #[case::row_13_not_one_without_an_owner(pod().ownerless(), Expect::Nothing(row::ADD_HOLD))]
 #[case::row_13_an_absent_owner_is_asked_for_first(pod().owner_absent(), Expect::Ask(row::OWNER_GONE))]
 #[case::row_13_not_one_whose_owner_is_gone(pod().owner_absent().owner_gone(), Expect::Nothing(row::ADD_HOLD))]
-#[case::row_13_one_whose_owner_lives(pod().owner_absent().owner_lives(), Expect::Hold(row::ADD_HOLD))]
-#[case::row_13_one_whose_owner_cannot_be_known(pod().owner_unknown().owner_not_served(), Expect::Hold(row::ADD_HOLD))]
+#[case::row_13_one_whose_owner_exists(pod().owner_absent().owner_lives(), Expect::Hold(row::ADD_HOLD))]
+#[case::row_13_one_whose_owner_is_unknown(pod().owner_unknown().owner_not_served(), Expect::Hold(row::ADD_HOLD))]
 #[case::row_13_the_status_of_an_ended_pod_is_asked_for_first(
     pod().ended().node_unasked(),
     Expect::Ask(row::NODE_FULFILLED)
@@ -350,7 +350,7 @@ fn outcome(decision: &PodDecision) -> Expect {
     pod().adopted().ended().deleting("11:59:59").by_its_deletion(),
     Expect::Keep(row::KEEP)
 )]
-#[case::row_17_a6_after_the_row_that_knows_the_result_was_taken(
+#[case::row_17_a6_after_the_rule_that_shows_the_result_was_taken(
     pod().held().ended().deleting("11:59:59").by_its_deletion().consumed(),
     Expect::Release(row::CONSUMED, "Consumed")
 )]
@@ -422,7 +422,7 @@ fn table(#[case] snapshot: Case, #[case] expected: Expect) {
 }
 
 #[test]
-fn a_proof_that_is_there_does_not_wait_for_one_that_is_not() {
+fn existing_evidence_does_not_wait_for_missing_evidence() {
     let decision = decide(
         &pod()
             .held()
@@ -439,7 +439,7 @@ fn a_proof_that_is_there_does_not_wait_for_one_that_is_not() {
 }
 
 #[test]
-fn adopted_finalizers_leave_with_the_release_and_only_then() {
+fn adopted_finalizers_are_removed_only_with_a_release() {
     let decision = decide(&pod().held().adopted().consumed().0, now());
     assert_eq!(*decision.adopted, ["theirs.io/status".into()]);
     let decision = decide(&pod().held().consumed().0, now());
@@ -447,7 +447,7 @@ fn adopted_finalizers_leave_with_the_release_and_only_then() {
 }
 
 #[test]
-fn a6_what_others_hold_stays_theirs_where_there_is_no_result() {
+fn a6_without_a_result_other_finalizers_stay() {
     let cases = [
         pod().held().agent().adopted(),
         pod()
@@ -474,7 +474,7 @@ fn a6_what_others_hold_stays_theirs_where_there_is_no_result() {
 }
 
 #[test]
-fn an_inconclusive_answer_is_asked_for_again_later_not_at_once() {
+fn an_inconclusive_read_is_repeated_later() {
     let decision = decide(&pod().held().owner_unknown().owner_not_served().0, now());
     let asked = decision.missing.iter().find_map(|missing| match missing {
         Missing::Answer { after, .. } => Some(*after),

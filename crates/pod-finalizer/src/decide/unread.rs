@@ -1,6 +1,6 @@
-//! Rules 16 to 18: no result of this pod of Argo Workflows was read, because there is none.
+//! Rules 16 to 18: a pod of Argo Workflows that has no result to be read.
 //!
-//! They come after all rows that know of a consumer, take no finalizer of others off, and delete
+//! They come after all rules that depend on a consumer, remove no finalizers of other controllers, and delete
 //! nothing.
 
 use std::borrow::Cow;
@@ -17,15 +17,15 @@ use crate::argo::{
 };
 use crate::evidence::Evidence;
 use crate::profile::{DeletedWhileRunning, Profile};
-use crate::question::{Delay, PodQuery};
+use crate::query::{Delay, PodQuery};
 use crate::row;
 use crate::snapshot::{Ended, Held, PodView, Selection};
 
-/// How soon a node is read again that is not known to be lost: a pod that was deleted by force waits for no
-/// more than that once its node is not ready.
+/// Delay before a node is read again that is not known to be lost. A pod that was deleted by force waits at most this
+/// long once its node is not ready.
 const REREAD_NODE: Duration = Duration::from_secs(5);
 
-/// What these rules read. `None` if only finalizers of others hold the pod.
+/// The input of these rules. `None` if only other controllers' finalizers hold the pod.
 fn argo(pod: &PodView) -> Option<&ArgoPod> {
     let bound_by_others = pod.held == Held::No && !pod.adopted.is_empty();
     pod.argo.as_ref().filter(|_| !bound_by_others)
@@ -38,7 +38,7 @@ fn profile(pod: &PodView) -> Option<&Profile> {
     }
 }
 
-/// Whether no rule ever adds a hold to this pod, and no record is written for it.
+/// Whether Belayer never holds this pod and never records its outcome.
 pub(super) fn is_never_held(pod: &PodView) -> bool {
     let argo = pod.argo.as_ref();
     argo.is_some_and(|argo| NeverHeld::prove(&argo.pod.meta.labels).is_some())
@@ -50,7 +50,7 @@ pub(super) fn never_held(pod: &PodView) -> Found {
     Some((row::NEVER_HELD, Evidence::NeverHeld(proof)))
 }
 
-/// Row 17: by the watched pod alone.
+/// Rule 17: by the watched versions of the pod alone.
 pub(super) fn ended_by_deletion(pod: &PodView) -> Found {
     if profile(pod)?.deleted_while_running == DeletedWhileRunning::Hold {
         return None;
@@ -71,7 +71,7 @@ pub(crate) fn unread(pod: &PodView) -> Option<&'static str> {
     by_deletion.then_some("EndedByDeletion")
 }
 
-/// Why row 17 does not release a pod that is being deleted, in words.
+/// Why rule 17 does not release a pod that is being deleted, for messages.
 pub(super) fn held_because(pod: &PodView) -> Option<Cow<'static, str>> {
     let holds = profile(pod)
         .is_some_and(|profile| profile.deleted_while_running == DeletedWhileRunning::Hold);
@@ -85,7 +85,7 @@ pub(super) fn held_because(pod: &PodView) -> Option<Cow<'static, str>> {
         ),
         Ending::Held(why) => Some(why.in_words(&argo.pod)),
         Ending::ByDeletion(_) => holds.then_some(
-            "its deletion ended it, and its profile holds such pods (`deletedWhileRunning: hold`)"
+            "it was deleted before it had a result, and its profile holds such pods (`deletedWhileRunning: hold`)"
                 .into(),
         ),
     }
@@ -120,7 +120,7 @@ pub(super) fn node_lost(pod: &PodView, now: Timestamp, reasons: &mut Reasons) ->
     None
 }
 
-/// Whether the node is known to be lost although it exists: then no outcome will ever be final, and the
+/// Whether the node is known to be lost although its Node object exists. Then no outcome will ever be final, so the
 /// release does not wait for the record.
 pub(super) fn is_without_an_outcome(pod: &PodView) -> bool {
     let lost = argo(pod).and_then(|argo| proof(argo, argo.node.as_ref()?));
@@ -148,7 +148,7 @@ fn unproven(view: &NodeView, reasons: &mut Reasons) {
                 .to_owned()
         }
         Some(NodeState::Unknown(why)) => {
-            format!("it is not known whether its node is lost: {why}")
+            format!("could not check whether its node is lost: {why}")
         }
         Some(NodeState::NotReady) => {
             "its node is not ready; that proves that the node is lost only if the pod was deleted by force or the \

@@ -1,25 +1,24 @@
-//! From a pod as the API has it to its outcome. Never a made-up result: what is not known is left
-//! out, and named.
+//! Builds the outcome of a pod from its JSON. Results are never invented: unknown values are omitted, and their
+//! containers are listed.
 
 use serde::Deserialize;
 
 use super::{ContainerOutcome, PodOutcomeSpec};
 
-/// The kubelet's word for a container whose end it does not know; the exit code beside it means
-/// nothing.
+/// The kubelet's reason for a container whose end it does not know; the exit code next to it is meaningless.
 const STATUS_UNKNOWN: &str = "ContainerStatusUnknown";
 
 /// An outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Built {
-    /// What is known.
+    /// The known values.
     pub spec: PodOutcomeSpec,
-    /// Whether a container is still said to run: then the outcome is final only if the node is
-    /// gone, and nobody is left to say how it ended.
+    /// Whether the status shows a running container. Then the outcome is final only if the node is gone, because no
+    /// kubelet will report how the container ended.
     pub running: Running,
 }
 
-/// Whether a container is still said to run.
+/// Whether the status shows a running container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Running {
     /// One is.
@@ -101,7 +100,7 @@ struct Terminated {
 /// The outcome of a pod, from its JSON.
 ///
 /// # Errors
-/// If it is no pod.
+/// If it is not a pod.
 pub fn build(pod: &[u8]) -> Result<Built, serde_json::Error> {
     Ok(serde_json::from_slice::<Pod>(pod)?.outcome())
 }
@@ -169,9 +168,9 @@ impl Pod {
 enum Known {
     /// It ended, or never started.
     Yes,
-    /// It ended, and nobody knows how.
+    /// It ended, but how is unknown.
     No,
-    /// It is said to run.
+    /// The status shows it as running.
     StillRunning,
 }
 
@@ -188,7 +187,7 @@ impl Container {
             restarts: 0,
         };
         let Some(status) = status else {
-            // The phase is terminal and the kubelet never mentioned it: it did not start.
+            // The phase is terminal, and the kubelet never reported the container: it did not start.
             return (outcome, Known::Yes);
         };
         outcome.restarts = status.restart_count.unwrap_or_default();

@@ -1,15 +1,15 @@
-//! The CustomResourceDefinition of `PodOutcome`, made from its Rust type.
+//! The CustomResourceDefinition of `PodOutcome`, generated from its Rust type.
 
 use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 use super::{PodOutcomeSpec, resource};
 
-/// The definition, as `kubectl apply` takes it.
+/// The definition, as input for `kubectl apply`.
 pub fn crd() -> Value {
     let kind = resource();
     let column = |name: &str, column_type: &str, path: &str| json!({ "name": name, "type": column_type, "jsonPath": path });
-    // A server drops a priority of zero: written down, it would be a difference at every apply.
+    // A server drops a priority of zero: if it were written, every apply would show a difference.
     let wide = |name: &str, path: &str| json!({ "name": name, "type": "string", "jsonPath": path, "priority": 1 });
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -43,7 +43,7 @@ pub fn crd() -> Value {
                     column("Age", "date", ".metadata.creationTimestamp"),
                 ],
                 "schema": { "openAPIV3Schema": {
-                    "description": "How a pod ended. Written by Belayer before it lets the pod go.",
+                    "description": "How a pod ended. Written by Belayer before it releases the pod.",
                     "type": "object",
                     "required": ["spec"],
                     "properties": { "spec": spec() },
@@ -53,7 +53,7 @@ pub fn crd() -> Value {
     })
 }
 
-/// The schema of the spec as a CRD takes it: structural, without references or nulls.
+/// The structural schema of the spec, without references or nulls, as a CRD requires it.
 fn spec() -> Value {
     let settings = SchemaSettings::openapi3().with(|settings| {
         settings.inline_subschemas = true;
@@ -67,14 +67,14 @@ fn spec() -> Value {
     schema
 }
 
-/// Takes off what says nothing to an API server, or what it refuses.
+/// Removes what an API server ignores or rejects.
 fn tidy(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             fields.remove("title");
             fields.remove("$schema");
             fields.remove("default");
-            // Absent and null are one here: nothing is ever written as null.
+            // Belayer never writes null.
             fields.remove("nullable");
             fields.values_mut().for_each(tidy);
         }

@@ -1,7 +1,7 @@
 //! The outcome of a pod, as a small durable record: a `PodOutcome`.
 //!
-//! It frees the pod early while the fact of its result stays. It holds nothing of the pod that
-//! could be secret: no arguments, no environment, no output.
+//! With it the pod can be released early while its result stays readable. It contains nothing of the pod that could be
+//! secret: no arguments, no environment, no output.
 
 mod build;
 mod crd;
@@ -26,7 +26,7 @@ pub fn resource() -> Resource {
     Resource::new("belayer.dev", "v1alpha1", "PodOutcome", "podoutcomes")
 }
 
-/// The name of the record of a pod: one per UID, whoever writes it and however often.
+/// The name of the record of a pod, derived from its UID, so that there is one record per UID.
 pub fn name_of(pod: &Uid) -> String {
     format!("pod-{pod}")
 }
@@ -41,24 +41,24 @@ pub struct PodOutcomeSpec {
     #[serde(rename = "podUID")]
     #[schemars(rename = "podUID")]
     pub pod_uid: String,
-    /// The node it was bound to.
+    /// Name of the node that the pod was bound to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
     /// `Succeeded` or `Failed`.
     pub phase: String,
-    /// Why, in one word.
+    /// Short reason, as in the pod status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Why, in words.
+    /// Message, as in the pod status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When its node took it.
+    /// When the kubelet accepted the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
     /// When its last container ended, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<String>,
-    /// Whether the end of every container is known. It is not where a node was lost.
+    /// Whether the end of every container is known. It is false if the node was lost.
     pub complete: bool,
     /// The containers whose end is not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -80,13 +80,13 @@ pub struct ContainerOutcome {
     /// Whether it is an init container.
     #[serde(default, skip_serializing_if = "is_false")]
     pub init: bool,
-    /// What it exited with; left out if it never ran or nobody knows.
+    /// Exit code; omitted if the container never ran or its exit code is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
     /// The signal that ended it, if one did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Why, in one word.
+    /// Short reason, as in the pod status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// When it ended.

@@ -1,4 +1,4 @@
-//! Writes records, once per pod UID, and remembers what came of it.
+//! Writes records, once per pod UID, and stores the results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,29 +23,29 @@ use super::build::{Pod as FullPod, Running};
 use super::{EXPIRES_LABEL, PodOutcomeSpec, name_of, resource};
 use crate::NAME;
 
-/// An outcome that is not final yet is looked at again after this time.
+/// Delay before an outcome that is not final yet is checked again.
 const NOT_FINAL: Duration = Duration::from_secs(30);
 
-/// What is known of a pod's record.
+/// The state of a pod's record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum RecordState {
-    /// Nothing.
+    /// Unknown.
     #[default]
     Unknown,
     /// It is written.
     Written(Captured),
-    /// The server does not take it, as far as anybody can tell for good.
+    /// The server rejected it, and a retry will probably fail as well.
     Refused {
         /// Why.
         why: Arc<str>,
         /// When it was last tried.
         at: Timestamp,
-        /// How long it waits for the next try: [`Backoff::DENIED`]'s curve.
+        /// Delay before the next try, by [`Backoff::DENIED`].
         pause: Duration,
     },
 }
 
-/// The server said that the record of this pod's UID is there. Only a live write makes one.
+/// Proof that the record of this pod's UID exists, by a response of the API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Captured(Uid);
 
@@ -79,13 +79,13 @@ impl Outcomes {
         }
     }
 
-    /// What is known of the record of a pod.
+    /// The state of the record of a pod.
     pub fn state(&self, pod: &Uid) -> RecordState {
         self.known.lock().get(pod).cloned().unwrap_or_default()
     }
 
-    /// The pod is gone: nobody will ask any more.
-    pub fn forget(&self, pod: &Uid) {
+    /// Removes the state of a pod that is gone.
+    pub fn remove(&self, pod: &Uid) {
         self.known.lock().remove(pod);
     }
 
@@ -93,14 +93,14 @@ impl Outcomes {
     ///
     /// # Errors
     ///
-    /// What goes by itself.
+    /// A transient error of a request.
     pub async fn record(&self, pod: &Pod, executor: &Executor) -> Result<Stepped, RequestError> {
         if executor.writes() == Writes::DryRun {
             tracing::info!(pod = %pod.meta.key, "dry run: the outcome is not recorded");
             return Ok(Stepped::Later(Backoff::DENIED.cap()));
         }
         let Some(full) = full_pod(pod, executor).await? else {
-            // Gone, or another of that name: its own events say more.
+            // Gone, or another pod has its name: its own events trigger a decision.
             return Ok(Stepped::Later(NOT_FINAL));
         };
         let built = full.outcome();
@@ -115,7 +115,7 @@ impl Outcomes {
             }
             Err(error) if is_final(&error) => {
                 count(result::REFUSED);
-                tracing::warn!(pod = %pod.meta.key, %error, "the outcome cannot be recorded");
+                tracing::warn!(pod = %pod.meta.key, %error, "could not record the outcome");
                 RecordState::Refused {
                     why: error.to_string().into(),
                     at: belayer_core::ambient::now(),
@@ -128,8 +128,8 @@ impl Outcomes {
         Ok(Stepped::Settled)
     }
 
-    /// Looks for the record of `pod`, and writes nothing: for `explain`.
-    pub(crate) async fn look_for(
+    /// Reads the record of `pod` without writing, for `explain`.
+    pub(crate) async fn read_existing(
         &self,
         pod: &Pod,
         executor: &Executor,
@@ -138,9 +138,9 @@ impl Outcomes {
         let state = match check_existing(&resource(), pod, executor).await {
             Ok(_) => RecordState::Written(Captured(uid.clone())),
             Err(error) => match error.class() {
-                // Not written yet; or whoever asks may not see it.
+                // Not written yet, or the user of `explain` may not read it.
                 ErrorClass::NotFound | ErrorClass::Forbidden => return Ok(()),
-                // No such kind, or the name is taken: nor can it be written.
+                // The kind is not served, or the name is taken: then it cannot be written either.
                 ErrorClass::NotServed | ErrorClass::Decode => RecordState::Refused {
                     why: error.to_string().into(),
                     at: belayer_core::ambient::now(),
@@ -153,7 +153,7 @@ impl Outcomes {
         Ok(())
     }
 
-    /// How long it waited for the last try, if that was one after a refusal.
+    /// The delay before the last try, if an earlier one was rejected.
     fn last_pause(&self, pod: &Uid) -> Option<Duration> {
         match self.known.lock().get(pod)? {
             RecordState::Refused { pause, .. } => Some(*pause),
@@ -161,7 +161,7 @@ impl Outcomes {
         }
     }
 
-    /// Says what came of it: a metric's label value.
+    /// Writes the record, and returns the result as a metric label value.
     async fn write(
         &self,
         pod: &Pod,
@@ -205,7 +205,7 @@ impl Outcomes {
     }
 }
 
-/// Collected with the pod's owner.
+/// The owner reference by which the record is garbage-collected with the pod's owner.
 fn reference(owner: &OwnerReference) -> serde_json::Value {
     json!({
         "apiVersion": &*owner.api_version,
@@ -231,8 +231,8 @@ async fn full_pod(pod: &Pod, executor: &Executor) -> Result<Option<FullPod>, Req
     }
 }
 
-/// Whether nobody is left to say how the containers ended. Where nodes may not be read the phase,
-/// which is terminal, has to do: the record says that it is not complete.
+/// Whether the node is gone, so that no kubelet will report how the containers ended. If Belayer may not read nodes,
+/// the terminal phase is used, and the record is marked as not complete.
 async fn is_node_gone(pod: &FullPod, executor: &Executor) -> Result<bool, RequestError> {
     let Some(name) = pod.node_name() else {
         return Ok(true);
@@ -249,13 +249,13 @@ async fn is_node_gone(pod: &FullPod, executor: &Executor) -> Result<bool, Reques
     }
 }
 
-/// Where the record of a pod is.
+/// The key of the record of a pod.
 fn key(pod: &Pod) -> ObjectKey {
     let namespace = pod.meta.key.shared_namespace().clone();
     ObjectKey::new(namespace, name_of(&pod.meta.uid))
 }
 
-/// The name is made of the pod's UID, but anybody could have taken it.
+/// Checks that the existing record belongs to this pod: any user could have created an object of that name.
 async fn check_existing(
     kind: &Resource,
     pod: &Pod,
@@ -281,8 +281,8 @@ async fn check_existing(
     )))
 }
 
-/// Whether a write can never succeed as things are: no right or no quota (403), no such kind (404),
-/// refused as it is (422), or its name taken.
+/// Whether a retry cannot succeed without a change: no permission or no quota (403), kind not served (404), invalid
+/// (422), or the name is taken.
 fn is_final(error: &RequestError) -> bool {
     matches!(
         error.class(),

@@ -1,4 +1,4 @@
-//! Deletes records that no owner collects once their time is over.
+//! Deletes expired records without an owner, which are not garbage-collected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use belayer_core::ticks::Ticks;
 
 use super::{EXPIRES_LABEL, resource};
 
-/// Longest pause between two looks.
+/// Longest interval between two sweeps.
 const SLOWEST: Duration = Duration::from_secs(60);
 
-/// Deletes records whose time is over.
+/// Deletes expired records.
 pub struct Sweeper {
     records: Store<OwnerMeta>,
     executor: Arc<Executor>,
@@ -61,11 +61,11 @@ impl Sweeper {
     async fn sweep(&self, expired: &[(ObjectKey, Uid)]) {
         for (key, uid) in expired {
             match self.executor.delete(&resource(), key, uid).await {
-                Ok(_) => tracing::debug!(record = %key, "an expired record was deleted"),
+                Ok(_) => tracing::debug!(record = %key, "deleted an expired PodOutcome"),
                 Err(error) if error.class() == ErrorClass::NotFound => {}
-                // The next look finds it again.
+                // The next sweep retries it.
                 Err(error) => {
-                    tracing::warn!(record = %key, %error, "an expired record could not be deleted");
+                    tracing::warn!(record = %key, %error, "could not delete an expired PodOutcome");
                     return;
                 }
             }
@@ -88,11 +88,11 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::its_time_is_over(Some("100"), true)]
+    #[case::expired_now(Some("100"), true)]
     #[case::not_yet(Some("101"), false)]
     #[case::with_an_owner(None, false)]
     #[case::no_number(Some("soon"), false)]
-    fn only_what_says_so_expires(#[case] label: Option<&str>, #[case] expired: bool) {
+    fn only_a_record_with_a_label_expires(#[case] label: Option<&str>, #[case] expired: bool) {
         let record = ObjectMeta {
             labels: label
                 .map(|value| (EXPIRES_LABEL, value))

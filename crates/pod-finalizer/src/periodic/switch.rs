@@ -1,7 +1,6 @@
-//! What the gate ConfigMap should contain about holds of pods: a pure function of what it contains now and
-//! of what is closed.
+//! The desired content of the gate ConfigMap: a pure function of its current content and of the closed gates.
 //!
-//! Every value shows who wrote it, and only the same writer takes it back: what an admin wrote stays.
+//! Every value shows which writer set it, and only that writer reverts it: values of an admin stay.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,16 +15,15 @@ use crate::profile::Mode;
 use crate::snapshot::Gate;
 
 /// Key of the gate ConfigMap that the admission policy reads: `on`; any other value means off. The backlog writes
-/// `off` and [`GATE_BACKLOG`] beside it; an `off` without that is an admin's, and not ours to turn on.
+/// `off` together with [`GATE_BACKLOG`]; an `off` without that was set by an admin, and Belayer does not revert it.
 pub const GATE_KEY: &str = "hold";
 
-/// The value of [`GATE_KEY`] while every profile only observes: then nothing is written to pods, and
-/// the policy must not do it either.
+/// The value of [`GATE_KEY`] while all profiles only observe: then the policy must not write to pods either.
 pub const OBSERVING: &str = "observing";
 
 /// The gate ConfigMap, as it was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct GateObject {
+pub(crate) struct GateConfigMap {
     pub(super) uid: String,
     pub(super) resource_version: String,
     pub(super) data: BTreeMap<String, String>,
@@ -40,19 +38,19 @@ pub(super) struct Wanted {
     pub(super) closed: BTreeSet<Arc<str>>,
 }
 
-impl GateObject {
-    /// The namespaces that their backlog closed.
+impl GateConfigMap {
+    /// The namespaces whose gate is closed because of their backlog.
     pub(crate) fn closed(&self) -> BTreeSet<Arc<str>> {
         let ours = self
             .data
             .iter()
-            .filter(|(_, word)| *word == GATE_CLOSED_BY_BACKLOG);
+            .filter(|(_, value)| *value == GATE_CLOSED_BY_BACKLOG);
         ours.filter_map(|(key, _)| key.strip_prefix(GATE_CLOSED_PREFIX))
             .map(Arc::from)
             .collect()
     }
 
-    /// Whether the backlog closed everything.
+    /// Whether the backlog closed the gate of the whole cluster.
     pub(crate) fn gate(&self) -> Gate {
         match self.data.get(GATE_BACKLOG).map(String::as_str) {
             Some(GATE_BACKLOG_CLOSED) => Gate::Closed,
@@ -72,7 +70,7 @@ impl GateObject {
         }
         for name in wanted.closed.difference(&now) {
             let key = format!("{GATE_CLOSED_PREFIX}{name}");
-            // An admin has closed it already: it stays closed.
+            // An admin has closed it already: that value stays.
             if !self.data.contains_key(&key) {
                 change.insert(key, GATE_CLOSED_BY_BACKLOG.into());
             }
@@ -81,8 +79,8 @@ impl GateObject {
     }
 
     fn switch(&self, gate: Gate, profiles: Mode) -> Option<Map<String, Value>> {
-        let word = |key: &str| self.data.get(key).map(String::as_str);
-        let (hold, backlog) = (word(GATE_KEY), word(GATE_BACKLOG));
+        let value = |key: &str| self.data.get(key).map(String::as_str);
+        let (hold, backlog) = (value(GATE_KEY), value(GATE_BACKLOG));
         let change = match (profiles, hold, gate) {
             (Mode::Observe, Some("on"), _) => json!({ GATE_KEY: OBSERVING }),
             (Mode::Enforce, Some(OBSERVING), _) => json!({ GATE_KEY: "on" }),
@@ -111,11 +109,11 @@ mod tests {
     use crate::held_objects::HeldObjects;
     use crate::profile::MaxUnselected;
 
-    fn object(data: &[(&str, &str)]) -> GateObject {
+    fn object(data: &[(&str, &str)]) -> GateConfigMap {
         let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-        GateObject {
+        GateConfigMap {
             data: data.iter().map(own).collect(),
-            ..GateObject::default()
+            ..GateConfigMap::default()
         }
     }
 
@@ -164,10 +162,10 @@ mod tests {
     }
 
     #[rstest]
-    #[case::nothing_is_tied_while_all_observe(Mode::Observe, "on", Some("observing"))]
-    #[case::which_is_said_once(Mode::Observe, "observing", None)]
+    #[case::no_finalizer_is_added_while_all_observe(Mode::Observe, "on", Some("observing"))]
+    #[case::observing_is_written_once(Mode::Observe, "observing", None)]
     #[case::an_admins_off_stays(Mode::Observe, "off", None)]
-    #[case::enforcing_ties_again(Mode::Enforce, "observing", Some("on"))]
+    #[case::enforcing_adds_finalizers_again(Mode::Enforce, "observing", Some("on"))]
     fn the_policys_switch_follows_the_profiles(
         #[case] profiles: Mode,
         #[case] hold: &str,
@@ -183,7 +181,7 @@ mod tests {
     #[case::it(&[("closed.a", "backlog")], Gate::NamespaceClosed)]
     #[case::another(&[("closed.ab", "backlog")], Gate::Open)]
     #[case::by_an_admin_for_the_policy_alone(&[("closed.a", "maintenance")], Gate::Open)]
-    fn t4_what_the_gate_says_of_a_namespace(#[case] data: &[(&str, &str)], #[case] expected: Gate) {
+    fn t4_the_gate_of_a_namespace(#[case] data: &[(&str, &str)], #[case] expected: Gate) {
         let held_objects = HeldObjects::new(MaxUnselected::default(), Limits::of(100));
         held_objects.adopt_closed(object(data).closed(), object(data).gate());
         assert_eq!(held_objects.gate("a"), expected);

@@ -19,10 +19,10 @@ pub const WORKFLOW_LABEL: &str = "workflows.argoproj.io/workflow";
 /// Label on pods and workflows: which of several workflow controllers they belong to.
 pub const INSTANCE_LABEL: &str = "workflows.argoproj.io/controller-instanceid";
 
-/// Label on pods and workflows: `"true"` once the workflow controller is through with them.
+/// Label on pods and workflows: `"true"` once the workflow controller has finished processing them.
 pub const COMPLETED_LABEL: &str = "workflows.argoproj.io/completed";
 
-/// Label on the pods that Argo runs for itself: `agent` or `artifact-gc`. No step carries it.
+/// Label on agent and artifact garbage collection pods: `agent` or `artifact-gc`. Steps do not have it.
 pub const COMPONENT_LABEL: &str = "workflows.argoproj.io/component";
 
 /// Label on workflows: their phase.
@@ -74,7 +74,7 @@ pub fn profile() -> Profile {
 /// [`profile`] for the pods of one of several workflow controllers.
 ///
 /// # Errors
-/// If no label can have this value.
+/// If this is not a valid label value.
 pub fn profile_of_instance(instance: &str) -> Result<Profile, InvalidLabel> {
     let only = Operator::In(Box::new([Arc::from(instance)]));
     let all = profile();
@@ -85,7 +85,7 @@ pub fn profile_of_instance(instance: &str) -> Result<Profile, InvalidLabel> {
     })
 }
 
-// The constants above are valid; were they not, the tests below would see nothing matched.
+// The constants above are valid; the tests below would fail otherwise.
 fn requirement(name: &str, operator: Operator) -> Option<Requirement> {
     Requirement::new(name, operator).ok()
 }

@@ -20,30 +20,30 @@ use super::{
 /// The key of the configuration file: the root of every path in an error.
 pub const KEY: &str = "podFinalizer";
 
-/// Keys worked on at once, unless told otherwise.
+/// Default number of concurrent workers.
 pub const DEFAULT_WORKERS: usize = 32;
 
-/// More workers than this would only wait for each other.
+/// Upper limit of workers; more would only wait for each other.
 const MAX_WORKERS: usize = 1_024;
 
-/// Of the whole cluster: 1,000 of one namespace.
+/// For the whole cluster; 1,000 for one namespace.
 const DEFAULT_BACKLOG_THRESHOLD: usize = 4_000;
 const DEFAULT_OUTCOME_TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const DEFAULT_RESYNC: Duration = Duration::from_secs(10 * 60);
 
-/// What is checked and complete.
+/// The checked configuration, with defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Keys worked on at once.
+    /// Maximum number of pods processed concurrently.
     pub workers: usize,
-    /// Held pods being deleted, above which no holds are added until there are half as many; of
-    /// one namespace [a part of it](crate::backlog::Limits).
+    /// Number of held pods being deleted above which Belayer adds no finalizers, until there are half as many. For one
+    /// namespace [a part of it](crate::backlog::Limits).
     pub backlog_threshold: usize,
-    /// How many holds may be released at once because nothing selects their pods any more.
+    /// How many unselected pods may be released at once.
     pub max_unselected: MaxUnselected,
-    /// How often each pod is looked at without a reason, on average.
+    /// How often each pod is checked again without an event, on average.
     pub resync: Duration,
-    /// How long a recorded outcome is kept that no owner collects.
+    /// How long a `PodOutcome` without an owner is kept.
     pub outcome_ttl: Duration,
     /// The profiles, in order.
     pub profiles: Profiles,
@@ -62,7 +62,7 @@ impl Default for Settings {
     }
 }
 
-/// The key as it is written. What is left out has its default.
+/// The key as written in the file. Omitted keys have their defaults.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PodFinalizerConfig {
@@ -76,16 +76,16 @@ pub struct PodFinalizerConfig {
     pub resync: Option<String>,
     /// See [`Settings::outcome_ttl`].
     pub outcome_ttl: Option<String>,
-    /// See [`Settings::profiles`]; the built-in profile for Argo if left out.
+    /// See [`Settings::profiles`]; the built-in profile for Argo if omitted.
     pub profiles: Option<Vec<ProfileConfig>>,
 }
 
-/// A profile as it is written.
+/// A profile as written in the file.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProfileConfig {
-    /// The built-in profile that this one starts from. The other keys replace its own, save the
-    /// selector, which narrows it.
+    /// The built-in profile that this profile is based on. The other keys replace its values, except the selector, which
+    /// narrows its selector.
     built_in: Option<BuiltIn>,
     name: Option<String>,
     mode: Option<Mode>,
@@ -104,7 +104,7 @@ pub struct ProfileConfig {
     cleanup: Option<Cleanup>,
 }
 
-/// Profiles that Belayer brings along.
+/// Built-in profiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum BuiltIn {
@@ -308,8 +308,7 @@ fn consumer(
     }
 }
 
-/// Finalizers of the API server's own machinery mean deletion policies and protection, not that
-/// somebody wants a result.
+/// The API server's own finalizers express deletion policies and protection, not that a consumer requires a result.
 const NEVER_ADOPTED: &[&str] = &["foregroundDeletion", "orphan", "kubernetes"];
 
 fn adopt(path: &Path, names: Vec<String>) -> Result<Box<[Arc<str>]>, ConfigError> {
@@ -330,7 +329,9 @@ fn adopt(path: &Path, names: Vec<String>) -> Result<Box<[Arc<str>]>, ConfigError
             )));
         }
         if is_of(domain, "belayer.dev") {
-            return Err(at.error(format!("{name:?} is our own: there is nothing to adopt")));
+            return Err(at.error(format!(
+                "{name:?} is Belayer's own finalizer, which needs no entry here: remove it"
+            )));
         }
         MatchLabels::new([(&*name, "")]).map_err(|_| {
             let message =

@@ -1,4 +1,4 @@
-//! Profiles: which pods are held, for whom, and what says that their result was taken.
+//! Profiles: which pods are held, for which consumer, and what shows that their result was taken.
 //!
 //! A pod belongs to the *first* profile that selects it. All profiles share one finalizer, so a
 //! pod may move from one profile to another without a write.
@@ -23,30 +23,29 @@ pub use belayer_holds::selection::{
 /// The kind whose objects own a profile's pods, by an owner reference with `controller: true`.
 pub type OwnerKind = Resource;
 
-/// What one group of pods has in common: its consumer.
+/// The settings for the pods of one consumer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
     /// Unique among the profiles.
     pub name: Arc<str>,
-    /// Whether it writes.
+    /// Whether it writes, or only observes.
     pub mode: Mode,
     /// The labels of its pods.
     pub selector: Selector,
     /// The namespaces of its pods.
     pub namespaces: Namespaces,
-    /// The kind that owns its pods; `None` if their owners say nothing about the result.
+    /// The kind that owns its pods; `None` if their owners do not show whether the result was taken.
     pub owner: Option<OwnerKind>,
-    /// Labels on a pod by which the consumer says that it has taken the result.
+    /// Pod labels by which the consumer shows that it has taken the result.
     pub consumed: MatchLabels,
-    /// Labels on the owner by which it says that it has finished, and taken what it needs.
+    /// Labels of the owner that show that it has finished and taken all results it needs.
     pub owner_finished: MatchLabels,
-    /// How long after its deletion began a pod is released without any evidence. Off by default:
-    /// time proves nothing, and whoever sets it accepts lost results.
+    /// How long after its grace period a deleted pod is released without any evidence. Off by default: an admin who sets
+    /// it accepts lost results.
     pub release_after: Option<Duration>,
-    /// Whether the owner's own status is asked which of its nodes are fulfilled.
+    /// Whether the owner's own status is read for fulfilled nodes.
     pub owner_status: OwnerStatus,
-    /// Finalizers of other systems that leave with our hold, on the same evidence: the admin named
-    /// them.
+    /// Finalizers of other controllers that Belayer removes together with its own, on the same evidence.
     pub adopt: Box<[Arc<str>]>,
     /// Whether the outcome of its pods is recorded.
     pub capture: Capture,
@@ -57,7 +56,7 @@ pub struct Profile {
     pub deleted_while_running: DeletedWhileRunning,
     /// How long a pod of Argo Workflows is held after its node was found lost.
     pub node_lost_delay: Duration,
-    /// Whether its pods are deleted when their annotation says so.
+    /// Whether its released pods are deleted when their annotation requires it.
     pub cleanup: Cleanup,
 }
 
@@ -106,14 +105,14 @@ pub enum DeletedWhileRunning {
     Hold,
 }
 
-/// Whether pods that were let go are deleted.
+/// Whether released pods are deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Cleanup {
     /// They are not.
     #[default]
     None,
-    /// They are when the annotation of Argo Workflows says so.
+    /// They are, when the annotation of Argo Workflows requires it.
     Argo,
 }
 
@@ -150,12 +149,12 @@ impl Profile {
         self.namespaces.contains(namespace) && self.selector.matches(labels)
     }
 
-    /// Whether these labels, of one of its pods, say that the consumer has taken the result.
+    /// Whether these labels of one of its pods show that the consumer has taken the result.
     pub fn is_consumed(&self, pod: &Labels) -> bool {
         self.consumed.found_in(pod)
     }
 
-    /// Whether these labels, of an owner, say that it has finished.
+    /// Whether these labels of an owner show that it has finished.
     pub fn is_owner_finished(&self, owner: &Labels) -> bool {
         self.owner_finished.found_in(owner)
     }
@@ -171,7 +170,7 @@ impl Profile {
         })
     }
 
-    /// Whether anything but an admin, a namespace's end or the clock could release its pods.
+    /// Whether its pods can be released by anything other than an admin, the deletion of a namespace, or `releaseAfter`.
     fn can_release(&self) -> bool {
         self.owner.is_some() || !self.consumed.is_empty() || self.consumer == Consumer::PodOutcome
     }
@@ -191,7 +190,7 @@ pub(crate) fn is_of_kind(owner: &OwnerReference, kind: &Resource) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profiles(Arc<[Arc<Profile>]>);
 
-/// Profiles that cannot be in force together, or at all.
+/// Why profiles are not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProfilesError {
     /// There is none.
@@ -219,7 +218,7 @@ pub enum ProfilesError {
         /// Its name.
         name: Arc<str>,
     },
-    /// Whatever it selects counts as consumed, so it would never hold anything.
+    /// Every pod that it selects counts as consumed, so it would never hold one.
     #[error(
         "every pod that profile {name:?} selects counts as consumed already: \
          `consumed` must name a label that the consumer sets later"
@@ -233,10 +232,10 @@ pub enum ProfilesError {
 }
 
 impl Profiles {
-    /// Puts profiles in force, the first first.
+    /// Checks profiles; the order is kept.
     ///
     /// # Errors
-    /// If there is none, two have one name, or one makes no sense.
+    /// If there is none, if two have the same name, or if one is invalid.
     pub fn new(profiles: impl IntoIterator<Item = Profile>) -> Result<Self, ProfilesError> {
         let profiles: Vec<Arc<Profile>> = profiles.into_iter().map(Arc::new).collect();
         if profiles.is_empty() {
@@ -272,10 +271,9 @@ impl Profiles {
         Self(Arc::new([Arc::new(argo::profile())]))
     }
 
-    /// The profile that a pod belongs to. `kube-system` belongs to none.
+    /// The first profile that selects a pod. Pods in `kube-system` are never selected.
     ///
-    /// What else is never selected (mirror pods, namespaces labelled to be ignored) is not told
-    /// by labels of the pod: the caller looks at it.
+    /// The caller must check what the pod's labels do not show: mirror pods, and namespaces with the ignore label.
     pub fn first_match(&self, pod: &Labels, namespace: &str) -> Option<&Arc<Profile>> {
         if namespace == SYSTEM_NAMESPACE {
             return None;

@@ -55,7 +55,7 @@ fn a_profile_stays_in_its_namespaces() {
 }
 
 #[test]
-fn what_the_informers_have_to_keep_is_known() {
+fn the_labels_that_informers_keep() {
     let own = Profile {
         owner: Some(OwnerKind::new("batch", "v1", "Job", "jobs")),
         owner_finished: MatchLabels::new([("done", "yes")]).unwrap(),
@@ -81,7 +81,7 @@ fn what_the_informers_have_to_keep_is_known() {
 }
 
 #[test]
-fn profiles_that_make_no_sense_are_refused() {
+fn invalid_profiles_are_rejected() {
     assert_eq!(Profiles::new([]), Err(ProfilesError::Empty));
     let name: Arc<str> = "a".into();
     assert_eq!(

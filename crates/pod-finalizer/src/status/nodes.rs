@@ -1,4 +1,4 @@
-//! The nodes of a workflow's status, plain or packed, of which those are kept that are asked for.
+//! The requested nodes of a workflow's status, which may be compressed.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,19 +15,18 @@ use super::Unread;
 use super::scan::{Members, Scanner};
 use super::unpack::{NODES_LIMIT, unpack};
 
-/// What a node says whose outputs are still on their way.
-const IN_PART: &str =
-    "its workflow has the phase of its node and not yet its outputs (taskResultSynced is false)";
+/// The message for a node whose outputs have not arrived.
+const IN_PART: &str = "its workflow has the final phase of its node, but not its outputs yet (taskResultSynced is false)";
 
 /// The longest UID that is kept: the server writes 36 characters.
 const UID_LIMIT: usize = 64;
 
-/// The nodes of a workflow that are asked for, as of one version of it.
+/// The requested nodes of a workflow, at one version of it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nodes {
     version: ResourceVersion,
-    /// Each node that was asked for, and what the status contains about it.
-    asked: HashMap<NodeRef, Said>,
+    /// Each requested node, and its state.
+    asked: HashMap<NodeRef, Entry>,
 }
 
 /// Which node is a pod's.
@@ -46,12 +45,12 @@ impl fmt::Display for NodeRef {
     }
 }
 
-/// What a status contains about a node.
+/// The state of a node in a status.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Said {
+struct Entry {
     /// Once it has a final phase, or cannot be read.
     taken: Option<Taken>,
-    /// The pod in whose place the controller starts another one, as it has written down.
+    /// The pod that the workflow controller replaces by another one, if the status names it.
     retired: Option<Uid>,
 }
 
@@ -60,36 +59,34 @@ struct Said {
 enum Taken {
     /// All of it.
     All,
-    /// All of what this pod left behind: another pod of the same node was not asked.
+    /// The result of this pod; other pods of the same node were not read.
     Of(Uid),
-    /// Its phase, and not yet its outputs. A pod that goes now makes the node fail as deleted.
+    /// Its phase, but not its outputs yet. If the pod is deleted now, the node fails with "pod deleted".
     InPart,
-    /// Nobody knows: the node cannot be read.
+    /// Unknown: the node cannot be decoded.
     Unreadable,
 }
 
 impl Nodes {
-    /// Whether this node was asked for: if not, nothing is known about it.
+    /// Whether this node was requested; if not, nothing is known about it.
     pub fn covers(&self, node: &NodeRef) -> bool {
         self.asked.contains_key(node)
     }
 
-    /// Whether the workflow asks nothing of this pod any more: its node is fulfilled, by this pod
-    /// where the node says by which, or the pod is to be replaced by another one under its name,
-    /// which cannot be created before this one is gone.
+    /// Whether the workflow no longer needs this pod: its node is fulfilled (by this pod, if the node names one), or the
+    /// pod is to be replaced by another one of the same name, which cannot be created before this one is deleted.
     pub fn is_fulfilled(&self, node: &NodeRef, pod: &Uid) -> bool {
-        let Some(said) = self.asked.get(node) else {
+        let Some(entry) = self.asked.get(node) else {
             return false;
         };
-        match &said.taken {
+        match &entry.taken {
             Some(Taken::All) => true,
             Some(Taken::Of(uid)) => uid == pod,
-            Some(Taken::InPart | Taken::Unreadable) | None => said.retired.as_ref() == Some(pod),
+            Some(Taken::InPart | Taken::Unreadable) | None => entry.retired.as_ref() == Some(pod),
         }
     }
 
-    /// Why this node says nothing for the pod that asks, in words, where more is to be said than
-    /// that it is not fulfilled.
+    /// Why this node is no evidence for the pod, for messages; `None` if it is simply not fulfilled.
     pub fn objection(&self, node: &NodeRef) -> Option<Cow<'static, str>> {
         match self.asked.get(node)?.taken.as_ref()? {
             Taken::InPart => Some(IN_PART.into()),
@@ -107,15 +104,15 @@ impl Nodes {
         self.version
     }
 
-    /// About how many bytes it takes.
+    /// Approximate size in bytes.
     pub(super) fn weight(&self) -> usize {
-        self.asked.capacity() * size_of::<(NodeRef, Said)>()
+        self.asked.capacity() * size_of::<(NodeRef, Entry)>()
     }
 
     /// Nodes for tests of decisions.
     #[cfg(test)]
     pub(crate) fn scripted(version: u64, asked: &[&str], fulfilled: &[&str]) -> Arc<Self> {
-        let said = |id: &&str| Said {
+        let entry = |id: &&str| Entry {
             taken: fulfilled.contains(id).then_some(Taken::All),
             retired: None,
         };
@@ -123,7 +120,7 @@ impl Nodes {
             version: ResourceVersion::new(version),
             asked: asked
                 .iter()
-                .map(|id| (NodeRef::Id((*id).into()), said(id)))
+                .map(|id| (NodeRef::Id((*id).into()), entry(id)))
                 .collect(),
         })
     }
@@ -143,7 +140,7 @@ struct Metadata {
     resource_version: String,
 }
 
-/// Nothing here is copied out of the answer.
+/// Borrows from the response body.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Status<'a> {
@@ -153,7 +150,7 @@ struct Status<'a> {
     compressed_nodes: Option<&'a RawValue>,
     #[serde(borrow)]
     offload_node_status_version: Option<&'a RawValue>,
-    /// Before a node said of itself whether its outputs have arrived.
+    /// Whether the outputs of nodes have arrived, in versions of Argo whose nodes do not show that themselves.
     #[serde(borrow)]
     task_results_completion_status: Option<&'a RawValue>,
 }
@@ -162,7 +159,7 @@ struct Status<'a> {
 /// of `unpacking`.
 ///
 /// # Errors
-/// Why its nodes cannot be read, in words.
+/// The reason why its nodes cannot be read.
 pub(super) async fn read(
     body: &[u8],
     uid: &Uid,
@@ -195,7 +192,7 @@ pub(super) async fn read(
     }
     Ok(Nodes {
         version,
-        asked: table.said(),
+        asked: table.entry(),
     })
 }
 
@@ -229,7 +226,7 @@ struct Node<'a> {
     /// Whether its outputs, which come by an object of their own, have arrived.
     #[serde(default)]
     task_result_synced: Option<bool>,
-    /// By which pod it was fulfilled.
+    /// The pod that fulfilled it.
     #[serde(default, borrow, rename = "capturedPodUID")]
     captured_pod_uid: Option<Cow<'a, str>>,
     /// The pod that is to be replaced by another one.
@@ -237,7 +234,7 @@ struct Node<'a> {
     restarting_pod_uid: Option<Cow<'a, str>>,
 }
 
-/// What is kept of a node.
+/// The fields that are kept of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kept {
     Node {
@@ -251,7 +248,7 @@ enum Kept {
 }
 
 impl Kept {
-    /// What is kept, and the name of the node if it has one.
+    /// Parses the fields, and the name of the node if it has one.
     fn of(json: &[u8]) -> (Self, Option<String>) {
         let Ok(node) = serde_json::from_slice::<Node<'_>>(json) else {
             return (Self::Unreadable, None);
@@ -277,10 +274,10 @@ impl Kept {
         (kept, name)
     }
 
-    /// What that means. `arrived` counts if the node itself has no value.
-    fn said(self, arrived: Option<bool>) -> Said {
+    /// The resulting state. `arrived` is used if the node itself has no value.
+    fn entry(self, arrived: Option<bool>) -> Entry {
         match self {
-            Self::Unreadable => Said {
+            Self::Unreadable => Entry {
                 taken: Some(Taken::Unreadable),
                 retired: None,
             },
@@ -290,24 +287,24 @@ impl Kept {
                 synced,
                 captured,
                 restarting,
-            } => Said {
+            } => Entry {
                 taken: ended.then(|| match (synced.or(arrived), captured) {
                     (Some(false), _) => Taken::InPart,
                     (_, Some(uid)) => Taken::Of(uid),
                     (_, None) => Taken::All,
                 }),
-                // As long as its successor does not run.
+                // Only while its successor does not run.
                 retired: restarting.filter(|_| waits),
             },
         }
     }
 }
 
-/// Collects the nodes that are asked for from a table.
+/// Collects the requested nodes from a table.
 struct Table {
     ids: HashMap<Arc<str>, Option<Found>>,
     names: HashMap<Arc<str>, Option<Found>>,
-    /// The names of those that are asked for by name, by their keys in the table.
+    /// The names of the nodes requested by name, by their keys in the table.
     named: HashMap<Box<str>, Arc<str>>,
 }
 
@@ -334,14 +331,14 @@ impl Table {
         table
     }
 
-    fn said(self) -> HashMap<NodeRef, Said> {
-        let said = |found: Option<Found>| {
-            found.map_or_else(Said::default, |found| found.kept.said(found.arrived))
+    fn entry(self) -> HashMap<NodeRef, Entry> {
+        let entry = |found: Option<Found>| {
+            found.map_or_else(Entry::default, |found| found.kept.entry(found.arrived))
         };
         let ids = self.ids.into_iter();
-        let ids = ids.map(|(id, found)| (NodeRef::Id(id), said(found)));
+        let ids = ids.map(|(id, found)| (NodeRef::Id(id), entry(found)));
         let names = self.names.into_iter();
-        let names = names.map(|(name, found)| (NodeRef::Name(name), said(found)));
+        let names = names.map(|(name, found)| (NodeRef::Name(name), entry(found)));
         ids.chain(names).collect()
     }
 

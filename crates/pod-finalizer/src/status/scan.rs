@@ -1,5 +1,4 @@
-//! Scans a JSON object that comes in pieces, and hands on the members that the caller wants, one at a
-//! time.
+//! Scans a JSON object that arrives in pieces, and passes on the members that the caller wants, one at a time.
 //!
 //! A table of nodes can be hundreds of megabytes once it is unpacked, and any user who may write
 //! workflows can write one (T3). So nothing is kept of members that are not wanted, whatever their form:
@@ -13,7 +12,7 @@ const KEY_LIMIT: usize = 4 << 10;
 /// The largest member that is handed on, in bytes. Only a few small fields of a node are read.
 pub(super) const VALUE_LIMIT: usize = 1 << 20;
 
-/// Takes the members of an object.
+/// Receives the members of an object.
 pub(super) trait Members {
     /// Whether the member of this name is to be handed on.
     fn wants(&self, name: &str) -> bool;
@@ -43,7 +42,7 @@ enum At {
     InText(Text, u32),
     /// Within an object or array, this deep, outside of texts.
     Nested(u32),
-    /// Within a number or a word.
+    /// Within a number or a literal.
     Scalar,
     /// After a value.
     CommaOrEnd,
@@ -70,11 +69,11 @@ pub(super) enum ScanError {
     Ended,
 }
 
-/// The walk. What it keeps is bounded by [`KEY_LIMIT`] and [`VALUE_LIMIT`].
+/// The scanner. Its memory is bounded by [`KEY_LIMIT`] and [`VALUE_LIMIT`].
 pub(super) struct Scanner<M> {
     members: M,
     at: At,
-    /// Bytes before the piece at hand.
+    /// Bytes before the current piece.
     passed: u64,
     /// The name as it is written, without its quotes.
     key: Vec<u8>,
@@ -97,7 +96,7 @@ impl<M: Members> Scanner<M> {
         }
     }
 
-    /// Takes the next piece.
+    /// Processes the next piece.
     pub(super) fn push(&mut self, piece: &[u8]) -> Result<(), ScanError> {
         let mut index = 0;
         while index < piece.len() {
@@ -334,7 +333,7 @@ mod tests {
     #[case::no_name("{1: 1}")]
     #[case::something_behind("{} {}")]
     #[case::half_a_null("nul")]
-    fn what_is_no_object_is_refused(#[case] text: &str) {
+    fn invalid_objects_are_rejected(#[case] text: &str) {
         for piece in [1, 2, 1000] {
             assert!(scanned(text, piece).is_err(), "{text} in {piece}");
         }
@@ -351,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_is_too_large_is_passed_over_and_said_so() {
+    fn a_member_that_is_too_large_is_skipped_and_reported() {
         let long = "x".repeat(VALUE_LIMIT);
         let text = format!(r#"{{"a": "{long}", "{long}": 1, "b": 2}}"#);
         let found = scanned(&text, 1 << 16).unwrap();

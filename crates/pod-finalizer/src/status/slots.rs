@@ -56,7 +56,7 @@ impl Slots {
         if let Some(known) = namespaces.get(namespace).and_then(Weak::upgrade) {
             return known;
         }
-        // Forgets namespaces of which nothing waits or is read any more.
+        // Removes namespaces of which no status is being read or waits.
         namespaces.retain(|_, semaphore| semaphore.strong_count() > 0);
         let new = Arc::new(Semaphore::new(OF_ONE_NAMESPACE));
         namespaces.insert(Arc::clone(namespace), Arc::downgrade(&new));
@@ -91,6 +91,10 @@ mod tests {
         }
         drop(theirs);
         let _ = slots.slot(&"third".into()).await;
-        assert_eq!(slots.namespaces.lock().len(), 1, "it remembers the others");
+        assert_eq!(
+            slots.namespaces.lock().len(),
+            1,
+            "unused namespaces were not removed"
+        );
     }
 }

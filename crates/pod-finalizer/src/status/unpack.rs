@@ -96,7 +96,7 @@ fn decoder(packed: &[u8]) -> Result<(&'static str, Box<dyn Read + Send + '_>), U
     })
 }
 
-/// An error of decoding, by what is behind it: all decoders read through that of base64.
+/// A decoding error, by its cause: all decoders read through the base64 decoder.
 fn invalid(format: &str, error: &(dyn Error + 'static)) -> Unread {
     let mut causes = std::iter::successors(Some(error), |error| cause(*error));
     let format = if causes.any(|cause| cause.is::<DecodeError>()) {
@@ -109,7 +109,7 @@ fn invalid(format: &str, error: &(dyn Error + 'static)) -> Unread {
     ))
 }
 
-/// What an error wraps. An [`io::Error`] does not name what is in it as its source.
+/// The cause of an error. An [`io::Error`] does not return its inner error as its source.
 fn cause<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a (dyn Error + 'static)> {
     match error
         .downcast_ref::<io::Error>()

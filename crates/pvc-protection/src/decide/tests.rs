@@ -1,4 +1,4 @@
-//! One case per row and per way to miss it.
+//! Tests of the decision table: cases for each rule, and for each way to miss it.
 
 use std::sync::Arc;
 
@@ -20,8 +20,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-/// A claim that is neither held nor being deleted, with nothing known about its users but the store,
-/// which shows none.
+/// A PVC that is neither held nor being deleted. The store shows no users; there is no live read.
 fn claim() -> Snapshot {
     let meta = ObjectMeta::new(
         ObjectKey::new("shop", "data"),
@@ -62,7 +61,7 @@ impl Snapshot {
         self.with(|claim| claim.hold = Hold::Former)
     }
 
-    /// Deletion was asked for just now, and seen.
+    /// Its deletion began just now, and was seen.
     fn deleting(self) -> Self {
         self.deleting_for(0)
     }
@@ -83,11 +82,11 @@ impl Snapshot {
         })
     }
 
-    fn with_a_store_that_cannot_say(self) -> Self {
+    fn with_an_unsynced_store(self) -> Self {
         self.with(|claim| claim.cached = CachedUsers::Unknown)
     }
 
-    /// A look that begins now found these pods by a list that is newer than the store.
+    /// A live read that begins now listed these pods; the list is newer than the store.
     fn listed(self, pods: &[Pod]) -> Self {
         self.listed_at(101, pods)
     }
@@ -99,7 +98,7 @@ impl Snapshot {
         self.with(|claim| claim.look = Some(LiveAnswer::scripted(listed, LogicalTime::now())))
     }
 
-    /// A look that begins now found the store to be as of this version.
+    /// A live read that begins now found that the store has reached this version.
     fn store_reached(self, version: u64) -> Self {
         let reached = PodsLook::StoreReached(ResourceVersion::new(version));
         self.with(|claim| claim.look = Some(LiveAnswer::scripted(reached, LogicalTime::now())))
@@ -127,7 +126,7 @@ impl Snapshot {
         })
     }
 
-    /// Its controller owner is this kind of object, which nobody has read yet.
+    /// Its controller owner is of this kind; it was not read yet.
     fn owned_by(self, api_version: &str, kind: &str) -> Self {
         let owner = OwnerReference {
             api_version: api_version.into(),
@@ -149,7 +148,7 @@ impl Snapshot {
         self.owned_by("argoproj.io/v1alpha1", "Workflow")
     }
 
-    /// A read that begins now shows its owner like this.
+    /// A live read that begins now returned this owner.
     fn owner_is(self, state: OwnerState) -> Self {
         self.with(|claim| {
             if let Some(owner) = &mut claim.owner {
@@ -158,7 +157,7 @@ impl Snapshot {
         })
     }
 
-    fn with_failing_looks(self) -> Self {
+    fn with_failing_reads(self) -> Self {
         self.with(|claim| claim.look_error = Some("pods is forbidden".into()))
     }
 }
@@ -198,17 +197,17 @@ fn finished() -> OwnerState {
     workflow(&[(COMPLETED_LABEL, "true")])
 }
 
-/// What a case expects: how the row is seen from outside.
+/// The expected effect of a decision.
 #[derive(Debug, PartialEq, Eq)]
 enum Does {
     Nothing,
     AddsHold,
     Releases,
-    /// Waits for something in the world.
+    /// Waits for an event.
     Keeps,
-    /// Asks at once.
+    /// Requires a live read at once.
     Asks,
-    /// Waits, and asks again later.
+    /// Waits, and repeats a live read later.
     KeepsAndRechecks,
 }
 
@@ -236,7 +235,7 @@ fn does(decision: &ClaimDecision) -> Does {
 #[case::row_02_a_used_claim_is_held(claim().used_by(&["a"]), 2, Does::AddsHold)]
 #[case::row_02_after_a_change_of_name_the_new_one_is_added(claim().formerly_held(), 2, Does::AddsHold)]
 #[case::row_03_a_user_in_the_index_keeps(claim().held().deleting().used_by(&["a"]), 3, Does::Keeps)]
-#[case::row_03_whatever_a_look_says(claim().held().deleting().used_by(&["a"]).listed(&[]), 3, Does::Keeps)]
+#[case::row_03_regardless_of_live_reads(claim().held().deleting().used_by(&["a"]).listed(&[]), 3, Does::Keeps)]
 #[case::row_03_also_under_the_former_name(claim().formerly_held().deleting().used_by(&["a"]), 3, Does::Keeps)]
 #[case::row_04_the_index_alone_is_no_proof(claim().held().deleting(), 4, Does::Asks)]
 #[case::row_04_a_list_that_shows_no_user_releases(claim().held().deleting().listed(&[]), 4, Does::Releases)]
@@ -249,16 +248,16 @@ fn does(decision: &ClaimDecision) -> Does {
 #[case::row_04_a_store_that_is_as_new_releases(claim().held().deleting().store_reached(100), 4, Does::Releases)]
 #[case::row_04_a_store_that_fell_back_does_not(claim().held().deleting().store_reached(101), 4, Does::Asks)]
 #[case::row_04_a_store_reached_before_the_deletion_was_seen(claim().held().store_reached(100).deleting(), 4, Does::Asks)]
-#[case::row_04_unknown_is_not_unused(claim().held().deleting().with_a_store_that_cannot_say(), 4, Does::Asks)]
+#[case::row_04_unknown_is_not_unused(claim().held().deleting().with_an_unsynced_store(), 4, Does::Asks)]
 #[case::row_04_unknown_does_not_become_unused_by_a_version(
-    claim().held().deleting().with_a_store_that_cannot_say().store_reached(1), 4, Does::Asks)]
+    claim().held().deleting().with_an_unsynced_store().store_reached(1), 4, Does::Asks)]
 #[case::row_04_a_list_serves_where_the_store_cannot_say(
-    claim().held().deleting().with_a_store_that_cannot_say().listed(&[]), 4, Does::Releases)]
-#[case::row_04_a_failing_look_is_repeated(claim().held().deleting().with_failing_looks(), 4, Does::Asks)]
+    claim().held().deleting().with_an_unsynced_store().listed(&[]), 4, Does::Releases)]
+#[case::row_04_a_failing_read_is_repeated(claim().held().deleting().with_failing_reads(), 4, Does::Asks)]
 #[case::row_04_the_former_name_leaves_as_well(claim().formerly_held().deleting().listed(&[]), 4, Does::Releases)]
 #[case::row_05_a_held_claim_that_is_not_deleted(claim().held(), 5, Does::Nothing)]
 #[case::row_05_no_hold_is_added_late(claim().deleting(), 5, Does::Nothing)]
-#[case::row_06_a18_a_finished_workflow_lets_its_claim_go(
+#[case::row_06_a18_the_pvc_of_a_finished_workflow_is_released(
     claim().held().deleting().of_a_workflow().used_by_pods(&[ended("a")]).owner_is(finished()).listed(&[ended("a")]),
     6, Does::Releases)]
 #[case::row_06_a18_the_store_serves_where_it_is_new_enough(
@@ -297,15 +296,15 @@ fn does(decision: &ClaimDecision) -> Does {
 #[case::row_05_a18_advise_adds_nothing(claim().advised().used_by(&["a"]), 5, Does::Nothing)]
 #[case::row_05_a18_advise_leaves_an_unused_claim_to_kubernetes(
     claim().advised().protected_by_kubernetes().deleting(), 5, Does::Nothing)]
-#[case::row_05_a18_advise_says_nothing_of_what_nobody_keeps(
+#[case::row_05_a18_advise_does_not_report_an_unprotected_pvc(
     claim().advised().deleting().used_by(&["a"]), 5, Does::Nothing)]
 #[case::row_07_a18_advise_names_the_users(
     claim().advised().protected_by_kubernetes().deleting().used_by(&["a"]), 7, Does::Keeps)]
-#[case::row_03_a18_what_only_we_protect_stays_while_it_is_used(
+#[case::row_03_a18_a_pvc_that_only_belayer_protects_stays_held_while_used(
     claim().advised().held().deleting().used_by(&["a"]), 3, Does::Keeps)]
-#[case::row_04_a18_and_goes_with_its_last_user(
+#[case::row_04_a18_and_is_released_after_its_last_user(
     claim().advised().held().deleting().listed(&[]), 4, Does::Releases)]
-#[case::row_08_a18_what_only_we_protect_is_told(claim().advised().held().used_by(&["a"]), 8, Does::Keeps)]
+#[case::row_08_a18_a_pvc_that_only_belayer_protects_is_reported(claim().advised().held().used_by(&["a"]), 8, Does::Keeps)]
 #[case::row_05_a18_what_kubernetes_protects_too_is_not(
     claim().advised().held().protected_by_kubernetes().used_by(&["a"]), 5, Does::Nothing)]
 fn table(#[case] world: Snapshot, #[case] row: u8, #[case] expected: Does) {
@@ -314,7 +313,7 @@ fn table(#[case] world: Snapshot, #[case] row: u8, #[case] expected: Does) {
 }
 
 #[test]
-fn a_claim_that_waits_tells_which_pods_keep_it() {
+fn a_waiting_pvc_reports_the_pods_that_use_it() {
     let pods = ["a", "b", "c", "d", "e", "f", "g"];
     let world = claim().held().deleting_for(60).used_by(&pods);
     let decision = decide(&world, at(NOW));
@@ -323,24 +322,24 @@ fn a_claim_that_waits_tells_which_pods_keep_it() {
     assert_eq!(notice.reason, "DeletionWaits");
     assert_eq!(
         notice.message,
-        "deletion of this claim waits: it is used by the pods a, b, c, d, e and 2 more"
+        "deletion of this PVC waits: it is used by the pods a, b, c, d, e and 2 more"
     );
     assert_eq!(decision.look_again, Some(RESYNC));
 }
 
 #[test]
-fn a_claim_that_goes_with_its_pods_tells_nothing() {
+fn a_pvc_that_waits_briefly_causes_no_event() {
     let decision = decide(&claim().held().deleting_for(1).used_by(&["a"]), at(NOW));
     assert!(decision.notices.is_empty());
     assert_eq!(
         decision.look_again,
-        Some(TELL_AFTER - Duration::from_secs(1))
+        Some(REPORT_AFTER - Duration::from_secs(1))
     );
 }
 
 #[test]
-fn a_look_that_cannot_be_had_is_told() {
-    let world = claim().held().deleting_for(60).with_failing_looks();
+fn a_failing_live_read_is_reported() {
+    let world = claim().held().deleting_for(60).with_failing_reads();
     let decision = decide(&world, at(NOW));
     assert!(
         decision.notices[0].message.ends_with("pods is forbidden"),
@@ -350,18 +349,18 @@ fn a_look_that_cannot_be_had_is_told() {
 }
 
 #[test]
-fn a18_advise_tells_which_pods_a_claim_waits_for() {
+fn a18_advise_reports_the_pods_that_a_pvc_waits_for() {
     let world = claim().advised().protected_by_kubernetes();
     let decision = decide(&world.deleting_for(60).used_by(&["a"]), at(NOW));
     assert_eq!(decision.notices[0].reason, "DeletionWaits");
     assert_eq!(
         decision.notices[0].message,
-        "deletion of this claim waits: it is used by the pod a"
+        "deletion of this PVC waits: it is used by the pod a"
     );
 }
 
 #[test]
-fn a18_a_finalizer_that_stays_is_told() {
+fn a18_a_finalizer_that_stays_is_reported() {
     let decision = decide(&claim().advised().held().used_by(&["a"]), at(NOW));
     let notice = &decision.notices[0];
     assert_eq!(notice.reason, "FinalizerKept");

@@ -1,4 +1,4 @@
-//! The decision table, row by row. A case reads like its row.
+//! Tests of the decision table, by rule.
 
 use rstest::rstest;
 
@@ -13,15 +13,15 @@ use super::*;
 use crate::look::PodsQuery;
 use crate::snapshot::PodsView;
 
-/// What a case expects, in the words of the table.
+/// The expected decision of a case.
 #[derive(Debug, PartialEq, Eq)]
 enum Expect {
     Nothing(Row),
     Hold(Row),
     Release(Row, &'static str),
-    /// Keeps, and asks at once.
+    /// Keeps the workflow, and requires a live read at once.
     Ask(Row),
-    /// Keeps; whatever is asked is asked later.
+    /// Keeps the workflow; live reads are delayed.
     Keep(Row),
 }
 
@@ -50,7 +50,7 @@ const RELEASED: &str = "NoPodHeld";
     workflow().held().ignored().ignored_confirmed(),
     Expect::Release(row::UNSELECTED, "Unselected")
 )]
-#[case::row_01_what_is_being_deleted_goes_by_its_pods(
+#[case::row_01_does_not_apply_to_a_workflow_being_deleted(
     workflow().held().unselected().mass_release().deleting().pods(3),
     Expect::Keep(row::PODS_HELD)
 )]
@@ -99,7 +99,7 @@ fn table(#[case] case: Case, #[case] expected: Expect) {
 }
 
 #[test]
-fn a_deletion_that_waits_is_told_with_the_number_of_pods() {
+fn a_waiting_deletion_is_reported_with_the_number_of_pods() {
     let decision = decide(
         &workflow().held().deleting().pods(7).0,
         Timestamp::UNIX_EPOCH,
@@ -110,12 +110,12 @@ fn a_deletion_that_waits_is_told_with_the_number_of_pods() {
 }
 
 #[test]
-fn in_a_dying_namespace_nobody_is_told() {
+fn in_a_namespace_being_deleted_no_event_is_recorded() {
     let case = workflow().held().deleting().namespace_deleting().pods(7);
     assert!(decide(&case.0, Timestamp::UNIX_EPOCH).notices.is_empty());
 }
 
-/// A selected workflow, not held, in a quiet namespace.
+/// A selected workflow, not held, in a namespace that is not being deleted.
 struct Case(Snapshot);
 
 fn workflow() -> Case {

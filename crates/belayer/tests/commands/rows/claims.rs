@@ -10,7 +10,7 @@ fn expected(row: Row, action: &'static str, next: &'static str) -> Expected {
 
 #[rstest]
 #[case::row_02_to_be_held(expected(row::ADD_HOLD, "add-hold", "adds the hold at once"))]
-#[case::row_03_in_use(expected(row::IN_USE, "keep", "when the last of these pods is gone").without("db-0"))]
+#[case::row_03_in_use(expected(row::IN_USE, "keep", "the last of these pods is deleted").without("db-0"))]
 #[case::row_04_not_in_use(expected(row::CONFIRM, "release", AT_ONCE).on("Unused"))]
 #[case::row_05_as_it_should_be(expected(row::NOTHING, "keep", "nothing, until it is deleted"))]
 #[case::row_06_a18_its_workflow_has_finished(expected(row::OWNER_FINISHED, "release", AT_ONCE).on("OwnerFinished"))]

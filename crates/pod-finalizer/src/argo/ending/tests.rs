@@ -190,7 +190,7 @@ enum Started {
 #[case::with_a_sidecar(pod(Phase::Failed).ended("main", 143, After).ended("side", 143, After).ended("wait", 0, After))]
 #[case::its_sidecar_had_ended(pod(Phase::Failed).ended("main", 143, After).ended("side", 0, Before).ended("wait", 0, After))]
 #[case::of_argo_4(pod(Phase::Failed).ended("main", 143, After).ended("supervisor", 0, After))]
-#[case::nobody_saw_it_end(pod(Phase::Failed).vanished("main", After).vanished("wait", After))]
+#[case::its_end_was_not_watched(pod(Phase::Failed).vanished("main", After).vanished("wait", After))]
 #[case::while_it_was_prepared(pod(Phase::Failed).init(143, After).waits("main").waits("wait"))]
 #[case::between_init_and_main(pod(Phase::Failed).init(0, Before).waits("main").waits("wait"))]
 #[case::its_image_could_not_be_pulled(pod(Phase::Failed).init(0, Before).waits("main").ended("wait", 143, After))]
@@ -258,7 +258,7 @@ fn a6_its_deletion_ended_it(#[case] case: Case) {
     Held::Succeeded
 )]
 #[case::a_kubelet_had_rejected_it(pod(Phase::Failed).rejected().forced().known(BeforeDeletion::Ended), Held::Ended)]
-#[case::somebody_had_marked_it_failed(pod(Phase::Failed).forced().known(BeforeDeletion::Ended), Held::Ended)]
+#[case::it_was_marked_failed_before(pod(Phase::Failed).forced().known(BeforeDeletion::Ended), Held::Ended)]
 #[case::a_virtual_node_rejected_it(pod(Phase::Failed).forced().because("ProviderFailed"), Held::Undecided)]
 #[case::its_report_is_gone(pod(Phase::Failed).forced().had_run(), Held::Undecided)]
 #[case::argo_saved_it_as_a_native_sidecar(
@@ -316,12 +316,12 @@ impl Case {
 #[case::a_set_whose_result_was_saved(pod(Phase::Failed).by_pod_gc().ended("one", 0, Before).runs("proxy").ended("wait", 0, Before), false)]
 #[case::its_init_container_had_failed(pod(Phase::Failed).init(7, Before).waits("main").waits("wait"), false)]
 #[case::it_succeeded(pod(Phase::Succeeded).runs("main"), false)]
-fn a2_a_node_is_asked_for_whose_pod_has_no_end(#[case] case: Case, #[case] asks: bool) {
+fn a2_the_node_of_a_pod_without_an_end_is_read(#[case] case: Case, #[case] asks: bool) {
     assert_eq!(NodeQuery::about(&case.forced().0).is_some(), asks);
 }
 
 #[test]
-fn a2_only_the_node_of_a_pod_that_is_given_up_is_asked_for() {
+fn a2_only_the_node_of_an_abandoned_pod_is_read() {
     let mut kept = pod(Phase::Running).runs("main").runs("wait").forced();
     kept.0.meta.deletion_grace_period = Some(30);
     assert_eq!(NodeQuery::about(&kept.0), None);

@@ -1,4 +1,4 @@
-//! The world of a case: a builder, so that a case reads like its row.
+//! A builder of snapshots for test cases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::snapshot::{
 };
 use crate::status::{NodeRef, Nodes, StatusQuery, StatusState};
 
-/// A selected pod of a running workflow, not held, in a quiet namespace.
+/// A selected pod of a running workflow, not held, in a namespace that is not being deleted.
 pub(crate) struct Case(pub(crate) Snapshot);
 
 pub(crate) fn pod() -> Case {
@@ -232,7 +232,7 @@ impl Case {
         })
     }
 
-    /// Though its profile takes it for one of others.
+    /// Although its profile names another owner kind.
     pub(crate) fn of_argo(self) -> Self {
         let argo = pod().0.pod.unwrap().argo;
         self.with(|pod| pod.argo = argo)
@@ -323,7 +323,7 @@ impl Case {
         })
     }
 
-    /// So many times, the last time now.
+    /// Rejected `times` times, the last time now.
     pub(crate) fn refused_before(self, times: u32) -> Self {
         let (why, at) = ("no quota".into(), super::now());
         let next = |pause, _| Some(Backoff::DENIED.ceiling_after(pause));
@@ -467,7 +467,7 @@ impl Case {
         self.with(|pod| pod.namespace.cached = Some(deleting(namespace_meta())))
     }
 
-    /// The cache has gone on since the last look.
+    /// The cache is newer than the last live read.
     pub(crate) fn namespace_deleting_since(self) -> Self {
         let newer = ObjectMeta {
             resource_version: ResourceVersion::new(11),
@@ -529,8 +529,8 @@ impl Case {
         self.owner_fact(OwnerState::Present(finished(owner_meta())))
     }
 
-    /// The pod as its successor would be: seen only after every look there is an answer of.
-    pub(crate) fn seen_after_the_looks(self) -> Self {
+    /// The pod is a successor of the same name: it was seen only after all live reads began.
+    pub(crate) fn seen_after_the_reads(self) -> Self {
         self.with(|pod| pod.first_seen = LogicalTime::now())
     }
 

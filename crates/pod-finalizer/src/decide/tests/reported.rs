@@ -1,9 +1,9 @@
-//! What a decision reports, and when it is made again.
+//! Tests of what a decision reports, and when it is repeated.
 
 use super::*;
 
 #[test]
-fn a6_a_deletion_that_is_not_judged_says_why() {
+fn a6_an_undecided_deletion_reports_the_reason() {
     let decision = decide(&pod().held().deleting("11:59:59").0, now());
     let says = decision.missing_in_words().join("; ");
     assert!(says.contains("may still succeed"), "{says}");
@@ -13,7 +13,7 @@ fn a6_a_deletion_that_is_not_judged_says_why() {
 #[case::once(1, 30)]
 #[case::again(2, 60)]
 #[case::for_long(40, 600)]
-fn a_record_that_is_refused_is_tried_again_ever_later(#[case] times: u32, #[case] seconds: i64) {
+fn a_rejected_record_is_retried_with_backoff(#[case] times: u32, #[case] seconds: i64) {
     let looked_at = |waited: i64| {
         let case = pod().held().ended().captured().refused_before(times);
         let at = now() + jiff::SignedDuration::from_secs(waited);
@@ -24,7 +24,7 @@ fn a_record_that_is_refused_is_tried_again_ever_later(#[case] times: u32, #[case
 }
 
 #[test]
-fn a_record_that_is_refused_is_told_whatever_else_is_decided() {
+fn a_rejected_record_is_always_reported() {
     for case in [
         pod().held().ended().captured().refused("11:59:00"),
         pod()
@@ -41,7 +41,7 @@ fn a_record_that_is_refused_is_told_whatever_else_is_decided() {
 }
 
 #[test]
-fn a_workflow_that_has_not_changed_is_not_asked_again() {
+fn an_unchanged_workflow_is_not_read_again() {
     let decision = decide(
         &pod().held().deleting("11:59:59").node(&["node-2"]).0,
         now(),
@@ -52,7 +52,7 @@ fn a_workflow_that_has_not_changed_is_not_asked_again() {
 }
 
 #[test]
-fn release_after_is_off_by_default_and_shouts_when_it_fires() {
+fn release_after_is_off_by_default_and_warns() {
     let waiting = pod().held().ended().deleting("11:00:00");
     assert_eq!(outcome(&decide(&waiting.0, now())), Expect::Keep(row::KEEP));
     let limited = pod()
@@ -77,10 +77,13 @@ fn release_after_is_off_by_default_and_shouts_when_it_fires() {
 }
 
 #[test]
-fn a_deletion_that_waits_is_told_once_its_grace_is_over() {
+fn a_waiting_deletion_is_reported_after_its_grace_period() {
     let fresh = decide(&pod().held().ended().deleting("11:59:58").0, now());
     assert!(fresh.notices.is_empty());
-    assert_eq!(fresh.look_again, Some(TELL_AFTER - Duration::from_secs(2)));
+    assert_eq!(
+        fresh.look_again,
+        Some(REPORT_AFTER - Duration::from_secs(2))
+    );
     let old = decide(&pod().held().ended().deleting("11:59:00").0, now());
     assert_eq!(old.notices[0].reason, "DeletionWaits");
     assert!(
@@ -91,7 +94,7 @@ fn a_deletion_that_waits_is_told_once_its_grace_is_over() {
 }
 
 #[test]
-fn t3_a_status_that_is_too_large_is_told() {
+fn t3_a_status_that_is_too_large_is_reported() {
     let case = pod().held().deleting("11:59:59").status_too_large();
     let decision = decide(&case.0, now());
     let [notice] = &*decision.notices else {
@@ -121,7 +124,7 @@ fn a2_a_node_that_is_ready_is_reported_and_read_again_soon() {
     assert!(!event.message.contains("to be found out"), "{event:?}");
 }
 
-/// After a restart: whether the deletion or the pod came first was not watched.
+/// After a restart it is unknown whether the pod ended before its deletion.
 #[test]
 fn a6_a_pod_whose_order_was_not_watched_is_undecided() {
     let ended = || pod().held().ended().deleting("11:59:00");

@@ -21,7 +21,7 @@ fn profile_with(changes: Value) -> Value {
 }
 
 #[test]
-fn nothing_written_gives_the_defaults() {
+fn an_empty_configuration_gives_the_defaults() {
     let settings = check(json!({})).unwrap();
     assert_eq!(settings, Settings::default());
     assert_eq!(
@@ -187,7 +187,7 @@ fn bad_settings(#[case] config: Value, #[case] path: &str, #[case] says: &str) {
     json!({"owner": {"group": "argoproj.io", "version": "v1alpha1", "kind": "Workflow", "resource": "workflows"},
         "capture": true, "consumer": "podOutcome"}), "consumer", "Argo Workflows reads pods")]
 #[case::a1_records_that_are_not_written(json!({"consumer": "podOutcome"}), "consumer", "needs `capture: true`")]
-#[case::a1_records_that_nobody_reads(json!({"owner": null, "capture": true, "consumer": "pod"}), "", "nothing could ever release")]
+#[case::a1_records_that_no_consumer_reads(json!({"owner": null, "capture": true, "consumer": "pod"}), "", "nothing could ever release")]
 #[case::a6_deleted_while_running_of_others(json!({"deletedWhileRunning": "hold"}), "deletedWhileRunning", "only to pods of Argo Workflows")]
 #[case::a2_node_lost_of_others(json!({"nodeLostDelay": "5m"}), "nodeLostDelay", "only to pods of Argo Workflows")]
 #[case::a2_a_bad_delay(json!({"builtIn": "argo", "owner": null, "nodeLostDelay": "soon"}), "nodeLostDelay", "example: 30s")]
@@ -212,10 +212,7 @@ fn bad_profiles(#[case] changes: Value, #[case] key: &str, #[case] says: &str) {
         "ownerFinished": {"labels": {"done": "yes"}}}),
     Consumer::Pod
 )]
-fn a1_what_the_consumer_reads_unless_it_is_written(
-    #[case] profile: Value,
-    #[case] expected: Consumer,
-) {
+fn a1_the_default_of_consumer(#[case] profile: Value, #[case] expected: Consumer) {
     let settings = check(json!({"profiles": [profile]})).unwrap();
     let profile = settings.profiles.iter().next().unwrap();
     assert_eq!(profile.consumer, expected);

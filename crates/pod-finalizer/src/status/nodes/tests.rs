@@ -102,19 +102,19 @@ fn fulfilled_nodes_are_found_by_id_and_by_name(#[case] status: Value) {
 #[rstest]
 #[case::outputs_have_arrived(of_node(json!({"phase": "Succeeded", "taskResultSynced": true})), true)]
 #[case::outputs_have_not_arrived(of_node(json!({"phase": "Succeeded", "taskResultSynced": false})), false)]
-#[case::nobody_says_whether(of_node(json!({"phase": "Succeeded", "taskResultSynced": null})), true)]
-#[case::the_table_says_not_yet(json!({"nodes": {"w-1": {"phase": "Failed"}}, "taskResultsCompletionStatus": {"w-1": false}}), false)]
-#[case::the_table_says_so(json!({"nodes": {"w-1": {"phase": "Failed"}}, "taskResultsCompletionStatus": {"w-1": true}}), true)]
+#[case::no_value_at_all(of_node(json!({"phase": "Succeeded", "taskResultSynced": null})), true)]
+#[case::the_table_shows_not_yet(json!({"nodes": {"w-1": {"phase": "Failed"}}, "taskResultsCompletionStatus": {"w-1": false}}), false)]
+#[case::the_table_shows_it(json!({"nodes": {"w-1": {"phase": "Failed"}}, "taskResultsCompletionStatus": {"w-1": true}}), true)]
 #[case::the_table_is_about_others(json!({"nodes": {"w-1": {"phase": "Failed"}}, "taskResultsCompletionStatus": {"w-2": false}}), true)]
-#[case::the_node_knows_better(json!({"nodes": {"w-1": {"phase": "Failed", "taskResultSynced": true}}, "taskResultsCompletionStatus": {"w-1": false}}), true)]
+#[case::the_node_takes_precedence(json!({"nodes": {"w-1": {"phase": "Failed", "taskResultSynced": true}}, "taskResultsCompletionStatus": {"w-1": false}}), true)]
 #[case::of_this_pod(of_node(json!({"phase": "Succeeded", "capturedPodUID": "p-1"})), true)]
 #[case::of_another_pod(of_node(json!({"phase": "Succeeded", "capturedPodUID": "p-0"})), false)]
-#[case::of_nobody_named(of_node(json!({"phase": "Succeeded", "capturedPodUID": ""})), true)]
+#[case::of_an_unnamed_pod(of_node(json!({"phase": "Succeeded", "capturedPodUID": ""})), true)]
 #[case::to_be_replaced(of_node(json!({"phase": "Pending", "restartingPodUID": "p-1"})), true)]
 #[case::to_be_replaced_before_it_reported(of_node(json!({"phase": "Pending", "restartingPodUID": "p-1", "taskResultSynced": false})), true)]
 #[case::its_predecessor_is_replaced(of_node(json!({"phase": "Pending", "restartingPodUID": "p-0"})), false)]
 #[case::its_successor_runs(of_node(json!({"phase": "Running", "restartingPodUID": "p-1"})), false)]
-fn a_phase_is_not_all_that_a_consumer_takes(#[case] status: Value, #[case] expected: bool) {
+fn a_phase_without_outputs_is_not_a_taken_result(#[case] status: Value, #[case] expected: bool) {
     let compressed = {
         let mut status = status.clone();
         let table = status["nodes"].take();
@@ -133,7 +133,7 @@ fn a_phase_is_not_all_that_a_consumer_takes(#[case] status: Value, #[case] expec
 #[case::a_text(json!("garbage"))]
 #[case::a_phase_that_is_none(json!({"phase": 7}))]
 #[case::no_word_about_outputs(json!({"phase": "Succeeded", "taskResultSynced": "no"}))]
-fn one_node_that_cannot_be_read_says_nothing_of_the_others(#[case] bad: Value) {
+fn an_unreadable_node_does_not_affect_the_others(#[case] bad: Value) {
     let nodes = fulfilled(json!({"nodes": {"w-0": bad, "w-1": {"phase": "Succeeded"}}}));
     assert!(nodes.is_fulfilled(&NodeRef::Id("w-1".into()), &pod()));
     let bad = NodeRef::Id("w-0".into());
@@ -146,7 +146,7 @@ fn one_node_that_cannot_be_read_says_nothing_of_the_others(#[case] bad: Value) {
 #[case::of_another_pod(json!({"name": "w.a", "phase": "Failed", "capturedPodUID": "p-0"}), Some("another pod, uid p-0"))]
 #[case::all_of_it(json!({"name": "w.a", "phase": "Failed"}), None)]
 #[case::nothing_yet(json!({"name": "w.a", "phase": "Running"}), None)]
-fn what_a_node_that_ended_lacks_can_be_told(#[case] node: Value, #[case] why: Option<&str>) {
+fn an_ended_node_reports_what_it_lacks(#[case] node: Value, #[case] why: Option<&str>) {
     let told = fulfilled(of_node(node)).objection(&NodeRef::Name("w.a".into()));
     assert_eq!(told.is_some(), why.is_some(), "{told:?}");
     assert!(told.is_none_or(|told| told.contains(why.unwrap())));
@@ -173,13 +173,13 @@ fn no_nodes_are_no_evidence(#[case] status: Value) {
 #[case::no_table(json!({"compressedNodes": pack(b"[1]")}), "cannot be read")]
 #[case::no_map(json!({"nodes": [3]}), "cannot be read")]
 #[case::no_table_of_outputs(json!({"taskResultsCompletionStatus": [3]}), "cannot be read")]
-fn what_cannot_be_read_gives_none_and_says_so(#[case] status: Value, #[case] why: &str) {
+fn an_unreadable_status_gives_no_nodes_and_a_reason(#[case] status: Value, #[case] why: &str) {
     let told = unreadable(status);
     assert!(told.contains(why), "{told}");
 }
 
 #[test]
-fn a_word_about_outputs_that_cannot_be_read_is_no_evidence_for_its_node() {
+fn an_unreadable_output_status_is_no_evidence_for_its_node() {
     let node = json!({"phase": "Succeeded"});
     let nodes = fulfilled(json!({
         "nodes": {"w-1": node, "w-2": node}, "taskResultsCompletionStatus": {"w-1": "no"},
@@ -189,7 +189,7 @@ fn a_word_about_outputs_that_cannot_be_read_is_no_evidence_for_its_node() {
 }
 
 #[test]
-fn t3_what_nobody_asks_for_is_not_kept_and_not_known() {
+fn t3_nodes_that_are_not_requested_are_not_kept() {
     let only = vec![NodeRef::Id("w-2".into())];
     let body = workflow(json!({"nodes": table()}));
     let nodes = read_at_once(&body, "u-1", only).unwrap();
@@ -200,7 +200,7 @@ fn t3_what_nobody_asks_for_is_not_kept_and_not_known() {
 }
 
 #[test]
-fn t3_a_node_with_a_uid_that_is_none_is_not_kept() {
+fn t3_a_node_with_an_invalid_uid_is_not_kept() {
     let long = "x".repeat(1000);
     let nodes = fulfilled(of_node(json!({"phase": "Failed", "capturedPodUID": long})));
     let node = NodeRef::Id("w-1".into());
@@ -256,7 +256,7 @@ fn t3_a_small_text_that_unpacks_to_a_lot_is_cut_off(#[case] bomb: String) {
 }
 
 #[test]
-fn another_object_of_that_name_says_nothing() {
+fn another_object_of_that_name_is_no_evidence() {
     let body = workflow(json!({"nodes": table()}));
     read_at_once(&body, "u-2", asked()).unwrap_err();
 }

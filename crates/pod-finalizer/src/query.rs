@@ -1,4 +1,4 @@
-//! What a decision about a pod may have to find out.
+//! The live reads and delays that a decision about a pod may require.
 
 use std::fmt;
 
@@ -9,22 +9,22 @@ use belayer_holds::owner::OwnerQuery;
 use crate::argo::NodeQuery;
 use crate::status::StatusQuery;
 
-/// A question about a pod's surroundings.
+/// A live read, or a delay, that a decision about a pod requires.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum PodQuery {
     /// Is this owner gone, being deleted, or finished?
     Owner(OwnerQuery),
-    /// Is this namespace being deleted, or left alone?
+    /// Is this namespace being deleted, or ignored?
     Namespace(NamespaceQuery),
     /// Which nodes does the owner's status show fulfilled?
     Status(StatusQuery),
     /// Is its node lost?
     Node(NodeQuery),
-    /// Has a delay run out?
+    /// Has a delay expired?
     Delay(Delay),
 }
 
-/// What is delayed, for a pod of this UID.
+/// A delay for the pod of this UID.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Delay {
     /// Its cleanup, as its annotation says.
@@ -40,8 +40,8 @@ impl fmt::Display for PodQuery {
             Self::Namespace(question) => question.fmt(f),
             Self::Status(question) => question.fmt(f),
             Self::Node(question) => question.fmt(f),
-            Self::Delay(Delay::Cleanup(_)) => f.write_str("has the delay of its cleanup run out"),
-            Self::Delay(Delay::NodeLost(_)) => f.write_str("has nodeLostDelay run out"),
+            Self::Delay(Delay::Cleanup(_)) => f.write_str("has the delay of its cleanup expired"),
+            Self::Delay(Delay::NodeLost(_)) => f.write_str("has nodeLostDelay expired"),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a decision about a workflow may have to find out.
+//! The live reads that a decision about a workflow may require.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use belayer_holds::namespace::NamespaceQuery;
 
 use crate::look::PodsQuery;
 
-/// A question about a workflow's surroundings.
+/// A live read that a decision about a workflow requires.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum WorkflowQuery {
-    /// Does any pod of it carry the pod-status hold?
+    /// Is any of its pods still held by the pod-status finalizer?
     Pods(PodsQuery),
-    /// Is this namespace left alone?
+    /// Is this namespace ignored?
     Namespace(NamespaceQuery),
 }
 

@@ -1,5 +1,5 @@
-//! Reports that a gate closed or unselected pods are kept: by a line in the log, and by an Event on the
-//! gate ConfigMap, because there are many pods and the cause is not in them.
+//! Reports that a gate closed or that unselected pods stay held: by a log line, and by an Event on the gate ConfigMap,
+//! because it concerns many pods.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use belayer_holds::decision::{Notice, Severity};
 
 use super::PeriodicTask;
 use crate::backlog::{Limits, MAX_CLOSED};
-use crate::held_objects::Standing;
+use crate::held_objects::ActiveLimits;
 use crate::snapshot::{Gate, MassRelease};
 
-/// At most this many namespaces are reported at once; the ConfigMap and `/debug/holds` name all.
+/// Maximum number of namespaces reported at once; the ConfigMap and `/debug/holds` name all of them.
 const REPORTED: usize = 10;
 
 impl PeriodicTask {
-    /// Reports what has changed since the last tick.
-    pub(super) async fn report_changes(&self, now: &Standing) {
+    /// Reports the changes since the last tick.
+    pub(super) async fn report_changes(&self, now: &ActiveLimits) {
         let notices = self.notices(now);
         if notices.is_empty() {
             return;
@@ -39,7 +39,7 @@ impl PeriodicTask {
         }
     }
 
-    fn notices(&self, now: &Standing) -> Vec<Notice> {
+    fn notices(&self, now: &ActiveLimits) -> Vec<Notice> {
         let mut notices = Vec::new();
         let held_objects = self.finalizer.held_objects();
         let limits = held_objects.limits();
@@ -47,7 +47,7 @@ impl PeriodicTask {
             (Gate::Open, Gate::Closed) => {
                 notices.push(all_closed(limits, now, held_objects.backlog()));
             }
-            (Gate::Closed, Gate::Open) => tracing::info!("backlog gate open again"),
+            (Gate::Closed, Gate::Open) => tracing::info!("backlog gate opened"),
             _ => {}
         }
         let closed = now.closed.iter();
@@ -64,7 +64,7 @@ impl PeriodicTask {
         }
         for namespace in self.last.closed.keys() {
             if !now.closed.contains_key(namespace) {
-                tracing::info!(%namespace, "backlog gate of the namespace open again");
+                tracing::info!(%namespace, "backlog gate of the namespace opened");
             }
         }
         if self.last.mass_release == MassRelease::Within {
@@ -87,8 +87,8 @@ fn warning(reason: &'static str, message: String) -> Notice {
     }
 }
 
-/// A new leader may have found it closed: then there are fewer pods now than had closed it.
-fn all_closed(limits: Limits, now: &Standing, waiting: usize) -> Notice {
+/// If a new leader found the gate closed, the current number may be lower than the limit.
+fn all_closed(limits: Limits, now: &ActiveLimits, waiting: usize) -> Notice {
     let closed = match now.closed.len() {
         0 => String::new(),
         1 => " (1 namespace is closed by its own backlog)".to_owned(),
@@ -113,7 +113,7 @@ fn all_closed(limits: Limits, now: &Standing, waiting: usize) -> Notice {
     )
 }
 
-/// Names the pods whose owner's status cannot be read: nothing that their consumer does releases them.
+/// Names the pods whose owner's status cannot be read: their consumer cannot release them.
 fn closed_in(
     namespace: &str,
     waiting: usize,

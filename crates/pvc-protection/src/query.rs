@@ -1,4 +1,4 @@
-//! What a decision about a PVC may have to find out.
+//! The live reads that a decision about a PVC may require.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use belayer_holds::owner::OwnerQuery;
 
 use crate::look::PodsQuery;
 
-/// A question that a decision about a PVC needs answered.
+/// A live read that a decision about a PVC requires.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ClaimQuery {
     /// Which PVCs do the pods of its namespace use?

@@ -1,9 +1,8 @@
-//! Turns: namespaces take turns at the queue, so that a namespace with ten thousand claims to
-//! release does not hold up another's one.
+//! Feeds the work queue fairly by namespace, so that a namespace with ten thousand PVCs to release does not
+//! delay the PVCs of other namespaces.
 //!
-//! What waited for a look is woken all at once. Instead of lining up in the queue, the keys line up
-//! in a [`FairQueue`] and are fed to the queue one namespace after the other, never many more than
-//! the workers can take.
+//! All keys that wait for one live read become ready at once. They are added to a [`FairQueue`] first and moved
+//! to the work queue one namespace after the other, never many more than the workers can process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,31 +14,30 @@ use belayer_core::fair_queue::FairQueue;
 use belayer_core::object::ObjectKey;
 use belayer_core::workqueue::{Priority, WorkQueue};
 
-/// How long to wait for the workers while the queue is full enough. A worker needs about that long
-/// for one release.
+/// Pause before the depth of the work queue is checked again. A worker needs about that long for one release.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Feeds a queue. Cheap to clone.
+/// Feeds a work queue. Cheap to clone.
 #[derive(Clone)]
-pub struct Turns {
+pub struct FairQueueFeeder {
     shared: Arc<Shared>,
 }
 
 struct Shared {
     queue: WorkQueue<ObjectKey>,
-    /// Keys that may stand in the queue.
+    /// Maximum number of keys in the work queue.
     depth: usize,
     cancel: CancellationToken,
-    lanes: Mutex<Lanes>,
+    waiting: Mutex<Waiting>,
 }
 
 #[derive(Default)]
-struct Lanes {
+struct Waiting {
     keys: FairQueue<ObjectKey>,
     feeding: bool,
 }
 
-impl Turns {
+impl FairQueueFeeder {
     /// Feeds `queue` for that many workers, until `cancel` is cancelled.
     pub fn new(queue: WorkQueue<ObjectKey>, workers: usize, cancel: CancellationToken) -> Self {
         Self {
@@ -47,20 +45,20 @@ impl Turns {
                 queue,
                 depth: workers.saturating_mul(2),
                 cancel,
-                lanes: Mutex::default(),
+                waiting: Mutex::default(),
             }),
         }
     }
 
-    /// Puts a key in its namespace's line.
+    /// Appends a key to the queue of its namespace.
     pub fn add(&self, key: ObjectKey) {
-        let mut lanes = self.shared.lanes.lock();
-        lanes.keys.push(key.shared_namespace(), key.clone());
-        if lanes.feeding {
+        let mut waiting = self.shared.waiting.lock();
+        waiting.keys.push(key.shared_namespace(), key.clone());
+        if waiting.feeding {
             return;
         }
-        lanes.feeding = true;
-        drop(lanes);
+        waiting.feeding = true;
+        drop(waiting);
         let shared = Arc::clone(&self.shared);
         tokio::spawn(async move {
             let cancel = shared.cancel.clone();
@@ -75,12 +73,12 @@ impl Shared {
             while self.queue.snapshot().depth.iter().sum::<usize>() >= self.depth {
                 tokio::time::sleep(PAUSE).await;
             }
-            let mut lanes = self.lanes.lock();
-            let Some(key) = lanes.keys.pop() else {
-                lanes.feeding = false;
+            let mut waiting = self.waiting.lock();
+            let Some(key) = waiting.keys.pop() else {
+                waiting.feeding = false;
                 return;
             };
-            drop(lanes);
+            drop(waiting);
             self.queue.add(key, Priority::Release);
         }
     }
@@ -93,11 +91,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_hot_namespace_does_not_starve_another() {
         let queue = WorkQueue::new("claims");
-        let turns = Turns::new(queue.clone(), 2, CancellationToken::new());
+        let feeder = FairQueueFeeder::new(queue.clone(), 2, CancellationToken::new());
         for n in 0..10_000 {
-            turns.add(ObjectKey::new("hot", format!("claim-{n}")));
+            feeder.add(ObjectKey::new("hot", format!("claim-{n}")));
         }
-        turns.add(ObjectKey::new("quiet", "claim"));
+        feeder.add(ObjectKey::new("quiet", "claim"));
         let mut before = 0;
         let quiet = loop {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -114,11 +112,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn every_key_gets_its_turn() {
+    async fn every_key_is_fed_once() {
         let queue = WorkQueue::new("claims");
-        let turns = Turns::new(queue.clone(), 4, CancellationToken::new());
+        let feeder = FairQueueFeeder::new(queue.clone(), 4, CancellationToken::new());
         for n in 0..1_000 {
-            turns.add(ObjectKey::new(
+            feeder.add(ObjectKey::new(
                 format!("ns-{}", n % 7),
                 format!("claim-{n}"),
             ));
@@ -133,7 +131,7 @@ mod tests {
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(queue.try_next().is_none());
-        turns.add(ObjectKey::new("ns-1", "late"));
+        feeder.add(ObjectKey::new("ns-1", "late"));
         tokio::time::sleep(Duration::from_millis(10)).await;
         assert!(queue.try_next().is_some(), "the feeder starts again");
     }

@@ -1,4 +1,4 @@
-//! The ledger of our own releases: what goes that is not in it, somebody else has taken off.
+//! Tracks Belayer's own releases. A finalizer that disappears without one was removed by another controller.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,16 +11,15 @@ use tokio::time::Instant;
 use belayer_core::object::Uid;
 use belayer_holds::runner::{Executed, Observer, What};
 
-/// How long the answer to a release may come after the event that it causes.
+/// How long the response to a release may arrive after the watch event that it causes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Releases whose event was not seen yet, and holds that went without one. More than this are not
-/// remembered: it takes few to see that somebody else is at work.
+/// Maximum number of tracked releases, and of tracked removals. A few suffice to detect another controller.
 const REMEMBERED: usize = 65_536;
 
-/// Which holds we released ourselves.
+/// Which PVCs Belayer released itself.
 #[derive(Debug, Default)]
-pub struct Ledger(Mutex<Inner>);
+pub struct ReleaseTracker(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -29,8 +28,8 @@ struct Inner {
     foreign: u64,
 }
 
-impl Ledger {
-    /// We released the claim of this UID.
+impl ReleaseTracker {
+    /// Records that Belayer released the PVC of this UID.
     pub fn released(&self, uid: &Uid) {
         let mut inner = self.0.lock();
         if inner.released.len() < REMEMBERED {
@@ -38,7 +37,7 @@ impl Ledger {
         }
     }
 
-    /// The hold is gone from the claim of this UID, which was being deleted.
+    /// Records that the finalizer is gone from the PVC of this UID, which was being deleted.
     pub fn gone(&self, uid: &Uid) {
         let mut inner = self.0.lock();
         if inner.gone.len() < REMEMBERED {
@@ -46,7 +45,7 @@ impl Ledger {
         }
     }
 
-    /// How many holds somebody else has taken off so far.
+    /// How many finalizers another controller has removed so far.
     pub fn foreign(&self) -> u64 {
         let mut inner = self.0.lock();
         let Inner {
@@ -65,7 +64,7 @@ impl Ledger {
                 *foreign += 1;
             }
         }
-        // A release whose event never came, because the watch was interrupted.
+        // Releases whose watch event was lost would accumulate.
         if gone.is_empty() && released.len() >= REMEMBERED {
             released.clear();
         }
@@ -73,18 +72,18 @@ impl Ledger {
     }
 }
 
-/// Keeps the ledger, and passes on what it is told.
-pub struct Keeper {
-    /// The ledger.
-    pub ledger: Arc<Ledger>,
-    /// Who else wants to know.
+/// Records releases in the tracker and forwards every call to `next`.
+pub struct ReleaseObserver {
+    /// The tracker.
+    pub releases: Arc<ReleaseTracker>,
+    /// The observer that every call is forwarded to.
     pub next: Arc<dyn Observer>,
 }
 
-impl Observer for Keeper {
+impl Observer for ReleaseObserver {
     fn executed(&self, executed: &Executed<'_>) {
         if let What::Released { .. } = executed.what {
-            self.ledger.released(executed.uid);
+            self.releases.released(executed.uid);
         }
         self.next.executed(executed);
     }
@@ -95,16 +94,16 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_we_did_not_release_somebody_else_did() {
-        let ledger = Ledger::default();
+    async fn a_removal_without_a_release_is_foreign() {
+        let releases = ReleaseTracker::default();
         let uid = |n: u32| Uid::new(n.to_string());
-        ledger.gone(&uid(1));
-        ledger.gone(&uid(2));
-        // The answer may come after the event.
-        ledger.released(&uid(1));
-        assert_eq!(ledger.foreign(), 0);
+        releases.gone(&uid(1));
+        releases.gone(&uid(2));
+        // The response may arrive after the event.
+        releases.released(&uid(1));
+        assert_eq!(releases.foreign(), 0);
         tokio::time::advance(PATIENCE).await;
-        assert_eq!(ledger.foreign(), 1);
-        assert_eq!(ledger.foreign(), 1);
+        assert_eq!(releases.foreign(), 1);
+        assert_eq!(releases.foreign(), 1);
     }
 }
