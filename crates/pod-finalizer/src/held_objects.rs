@@ -148,11 +148,11 @@ impl HeldObjects {
     /// Opens what may open again, and returns what is limited now. To be called once all pods are known.
     pub fn settle(&self) -> ActiveLimits {
         self.backlog.lock().settle();
-        self.standing()
+        self.active_limits()
     }
 
     /// How things stand.
-    pub fn standing(&self) -> ActiveLimits {
+    pub fn active_limits(&self) -> ActiveLimits {
         let backlog = self.backlog.lock();
         let (mass_release, kept_in) = self.pods.exceeded();
         ActiveLimits {
