@@ -297,7 +297,7 @@ mod tests {
         let timeout = RequestError::Timeout(Duration::from_secs(3));
         assert_eq!(
             Trouble::from(&timeout).at("https://a"),
-            "cannot reach https://a: no complete answer within 3s"
+            "cannot reach https://a: no complete response within 3s"
         );
     }
 }

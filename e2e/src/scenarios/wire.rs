@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
@@ -21,9 +21,6 @@ use crate::kinds;
 use crate::providers::Capability;
 
 const SOON: Duration = Duration::from_secs(60);
-
-/// Objects may change between two lists.
-const TRIES: usize = 10;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -146,38 +143,35 @@ async fn drop_foreign(cluster: &Cluster) -> Result<()> {
     cluster.merge("deleting", off).await.map(drop)
 }
 
-/// Lists all objects in both formats until nothing changed in between. Returns their number.
+/// Lists all objects in both formats at one resource version. Returns their number.
 async fn compare<K>(cluster: &Cluster, resource: &Resource) -> Result<usize>
 where
     K: SlimJson + SlimProtobuf + PartialEq,
 {
-    let context = context();
-    for _ in 0..TRIES {
-        let json = list(cluster, resource, &JsonDecoder::<K>::new(context.clone())).await?;
-        let protobuf = list(
-            cluster,
-            resource,
-            &ProtobufDecoder::<K>::new(context.clone()),
-        )
-        .await?;
-        if json.resource_version != protobuf.resource_version {
-            continue;
-        }
-        let (json, protobuf) = (objects(json)?, objects(protobuf)?);
+    let (json, protobuf) = (
+        JsonDecoder::<K>::new(context()),
+        ProtobufDecoder::<K>::new(context()),
+    );
+    let now = Request::get(resource.path(None));
+    let json = list(cluster, now, &json).await?;
+    let version = json.resource_version.to_string();
+    let same = Request::get(resource.path(None))
+        .query("resourceVersion", version)
+        .query("resourceVersionMatch", "Exact");
+    let protobuf = list(cluster, same, &protobuf).await?;
+    let (json, protobuf) = (objects(json)?, objects(protobuf)?);
+    ensure!(
+        json.len() == protobuf.len(),
+        "the numbers of objects differ"
+    );
+    for (json, protobuf) in json.iter().zip(&protobuf) {
         ensure!(
-            json.len() == protobuf.len(),
-            "the numbers of objects differ"
+            json == protobuf,
+            "{json:?}\ndecodes from protobuf as\n{protobuf:?}"
         );
-        for (json, protobuf) in json.iter().zip(&protobuf) {
-            ensure!(
-                json == protobuf,
-                "{json:?}\ndecodes from protobuf as\n{protobuf:?}"
-            );
-        }
-        ensure!(!json.is_empty(), "the cluster has no {resource:?}");
-        return Ok(json.len());
     }
-    bail!("the objects kept changing")
+    ensure!(!json.is_empty(), "the cluster has no {resource:?}");
+    Ok(json.len())
 }
 
 fn objects<K>(page: Page<K>) -> Result<Vec<K>> {
@@ -188,10 +182,10 @@ fn objects<K>(page: Page<K>) -> Result<Vec<K>> {
 
 async fn list<K: 'static>(
     cluster: &Cluster,
-    resource: &Resource,
+    request: Request,
     decoder: &dyn Decoder<K>,
 ) -> Result<Page<K>> {
-    let answer = Request::get(resource.path(None))
+    let answer = request
         .accept(decoder.accept(Reading::List))
         .send(cluster.client())
         .await?;
@@ -206,7 +200,7 @@ async fn list<K: 'static>(
     );
     decoder
         .decode_page(&answer.body)
-        .with_context(|| format!("{sent} of {resource:?}"))
+        .with_context(|| format!("decode a list in {sent}"))
 }
 
 async fn follow(cluster: Cluster) -> Result<()> {

@@ -125,7 +125,7 @@ async fn an_unusable_configuration_is_a_one_line_error(
         .unwrap_err()
         .to_string();
     assert!(error.contains(says), "{error}");
-    assert!(error.starts_with(&file.display().to_string()), "{error}");
+    assert!(error.contains(&file.display().to_string()), "{error}");
     assert!(!error.contains('\n'), "{error}");
 }
 
@@ -166,5 +166,5 @@ async fn invalid_text_is_an_error_without_panic(#[case] bytes: &[u8]) {
         .await
         .unwrap_err()
         .to_string();
-    assert!(error.starts_with(&file.display().to_string()), "{error}");
+    assert!(error.contains(&file.display().to_string()), "{error}");
 }

@@ -37,8 +37,7 @@ async fn missing_objects_are_reported_with_their_effect() {
     assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
     let expected = "\
 All requirements are met.
-Kubernetes v1.36.3+belayer-sandbox; permissions of
-system:serviceaccount:belayer-system:belayer.
+Kubernetes v1.36.3+belayer-sandbox; permissions of system:serviceaccount:belayer-system:belayer.
 
 every component: 12 of 12 permissions
 
@@ -330,7 +329,7 @@ async fn a_policy_without_its_binding_is_reported() {
     cluster
         .delete(&actor, &bindings, None, "belayer-pod-hold", &options)
         .unwrap();
-    let what = "policy belayer-pod-hold has no binding of its name";
+    let what = "policy belayer-pod-hold has no binding of the same name";
     let expected = [("note".to_owned(), what.to_owned())];
     assert_eq!(about_policies(&world).await, expected);
 }

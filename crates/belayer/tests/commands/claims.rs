@@ -120,7 +120,7 @@ async fn a_pvc_waits_for_its_pod_whatever_its_annotations() {
     let next = claims["next"].to_string();
     assert!(!next.contains(ANNOTATE), "{claims:#}");
     assert!(
-        next.contains("when the last of these pods is gone"),
+        next.contains("as soon as the last of these pods is deleted"),
         "{claims:#}"
     );
     assert!(
@@ -361,7 +361,7 @@ async fn check_reports_pvcs_that_no_controller_releases() {
     assert_eq!(one.level, Level::Missing);
     assert_eq!(
         one.what,
-        "PVC default/unused is being deleted, nothing uses it, and still nothing removes kubernetes.io/pvc-protection"
+        "PVC default/unused is being deleted, no pod uses it, and no controller removes kubernetes.io/pvc-protection"
     );
     assert!(
         one.consequence

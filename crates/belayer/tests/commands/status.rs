@@ -144,7 +144,7 @@ shop        pod-finalizer   2      1         1        <age> shop/pods/build-1
 Warning: pod-finalizer is not allowed to release 1 object: see the Event ReleaseDenied on each;
   `belayer check --service-account` lists missing permissions
 
-Not known: whether pod-finalizer keeps holds back: could not query a pod of Belayer; with --config
+Unknown: whether pod-finalizer keeps holds back: could not query a pod of Belayer; with --config
   FILE, status counts them by Belayer's configuration
 
 Note: no counters of pod belayer-a (missed, kept back, gate): reading its metrics through the API

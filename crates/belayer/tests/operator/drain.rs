@@ -324,7 +324,7 @@ async fn an_object_that_is_held_again_is_counted_once() {
     assert!(report.taken.holds["belayer.dev/pod-status"]["Drained"] > 1);
     let text = text::report(&report);
     assert!(
-        text.contains(" off 1 object:") && text.contains("Only new holds"),
+        text.contains(" from 1 object:") && text.contains("new holds keep being added"),
         "{text}"
     );
 }

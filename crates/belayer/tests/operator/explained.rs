@@ -150,7 +150,7 @@ async fn owners_that_may_not_be_read_are_unknown() {
     let explained = explained(&world, &Settings::default()).await.unwrap();
     let missing = explained.missing.join("; ");
     assert!(
-        missing.contains("whether the owner is gone is not known"),
+        missing.contains("could not check whether the owner is gone"),
         "{missing}"
     );
 }

@@ -124,7 +124,7 @@ impl Life {
         assert_eq!(group["verdict"], verdict, "{self:?}: {group:#}");
         let first = group["next"][0].to_string();
         match self {
-            Self::Down => assert!(first.contains("Get Belayer to run again"), "{group:#}"),
+            Self::Down => assert!(first.contains("Make Belayer run again"), "{group:#}"),
             Self::Up => assert!(first.contains(said["next"].as_str().unwrap()), "{group:#}"),
         }
     }

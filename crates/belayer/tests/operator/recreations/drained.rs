@@ -172,7 +172,7 @@ async fn r5_a_pod_that_exists_only_in_its_record_is_created_or_reported(#[case] 
     phases.names_pods_that_exist_only_in_records(&report);
     if controllers == "up" {
         let text = text::report(&report);
-        assert!(text.contains("the API server refuses it"), "{text}");
+        assert!(text.contains("the API server denies it"), "{text}");
     }
 
     // While drained, Belayer creates them, also after a restart, and starts no other re-creation.

@@ -162,7 +162,7 @@ fn bad_settings(#[case] config: Value, #[case] path: &str, #[case] says: &str) {
     json!({"selector": {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b c"]}]}}),
     "selector.matchExpressions[0].values", "invalid label value")]
 #[case::a_pattern_for_namespaces(json!({"namespaces": {"exclude": ["a", "ci-*"]}}), "namespaces.exclude[1]", "patterns are not supported")]
-#[case::the_system_namespace(json!({"namespaces": {"include": ["kube-system"]}}), "namespaces.include[0]", "never touched")]
+#[case::the_system_namespace(json!({"namespaces": {"include": ["kube-system"]}}), "namespaces.include[0]", "always ignores")]
 #[case::in_and_out(json!({"namespaces": {"include": ["a"], "exclude": ["a"]}}), "namespaces.include[0]", "excluded as well")]
 #[case::a_group_with_version(json!({"owner": {"group": "batch/v1", "version": "v1", "kind": "Job", "resource": "jobs"}}), "owner.group", "its own key")]
 #[case::a_version_with_group(json!({"owner": {"version": "batch/v1", "kind": "Job", "resource": "jobs"}}), "owner.version", "its own key")]
@@ -180,7 +180,7 @@ fn bad_settings(#[case] config: Value, #[case] path: &str, #[case] says: &str) {
 #[case::adopting_no_finalizer(json!({"adopt": ["a"]}), "adopt[0]", "invalid finalizer")]
 #[case::adopting_kubernetes_own(json!({"adopt": ["a.io/b", "foregroundDeletion"]}), "adopt[1]", "never touched")]
 #[case::adopting_protection(json!({"adopt": ["batch.kubernetes.io/job-tracking"]}), "adopt[0]", "never touched")]
-#[case::adopting_our_own(json!({"adopt": ["belayer.dev/pod-status"]}), "adopt[0]", "our own")]
+#[case::adopting_our_own(json!({"adopt": ["belayer.dev/pod-status"]}), "adopt[0]", "own finalizer")]
 #[case::a1_records_that_argo_never_reads(
     json!({"builtIn": "argo", "owner": null, "capture": true, "consumer": "podOutcome"}), "consumer", "Argo Workflows reads pods")]
 #[case::a1_argo_by_its_kind(

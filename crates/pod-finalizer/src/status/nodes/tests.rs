@@ -142,7 +142,7 @@ fn an_unreadable_node_does_not_affect_the_others(#[case] bad: Value) {
 }
 
 #[rstest]
-#[case::in_part(json!({"name": "w.a", "phase": "Failed", "taskResultSynced": false}), Some("not yet its outputs"))]
+#[case::in_part(json!({"name": "w.a", "phase": "Failed", "taskResultSynced": false}), Some("not its outputs yet"))]
 #[case::of_another_pod(json!({"name": "w.a", "phase": "Failed", "capturedPodUID": "p-0"}), Some("another pod, uid p-0"))]
 #[case::all_of_it(json!({"name": "w.a", "phase": "Failed"}), None)]
 #[case::nothing_yet(json!({"name": "w.a", "phase": "Running"}), None)]
