@@ -82,7 +82,7 @@ fn paths(tree: &str, prefix: &[String], found: &mut Vec<Module>) {
     for (at, c) in tree.char_indices() {
         match c {
             '{' => depth += 1,
-            '}' => depth -= 1,
+            '}' => depth = depth.saturating_sub(1),
             ',' if depth == 0 => {
                 parts.push(&tree[start..at]);
                 start = at + 1;

@@ -383,7 +383,7 @@ async fn check_reports_pvcs_that_no_controller_releases() {
     let found = checked(&world, beside, 10).await;
     assert_eq!(
         found[0].what,
-        "1 PVC does not carry kubernetes.io/pvc-protection"
+        "1 PVC does not have kubernetes.io/pvc-protection"
     );
     // By default Belayer only advises: finalizers of an earlier configuration are reported as well.
     let found = checked(&world, "", 10).await;
@@ -391,7 +391,7 @@ async fn check_reports_pvcs_that_no_controller_releases() {
     assert_eq!(
         told,
         [
-            "1 PVC does not carry kubernetes.io/pvc-protection",
+            "1 PVC does not have kubernetes.io/pvc-protection",
             "1 PVC still has belayer.dev/pvc-protection: default/ours",
         ]
     );
