@@ -259,7 +259,7 @@ impl Running {
             _ => "another replica may be the leader".to_owned(),
         };
         Failure::from(anyhow::anyhow!(
-            "lost the leader election: {holder}; this process stops writing and exits, to restart as a \
+            "the leader election was lost: {holder}; this process stops writing and exits, to restart as a \
              standby"
         ))
     }

@@ -235,7 +235,7 @@ async fn namespace_deleted(cluster: Cluster) -> Result<()> {
     cluster.create(&pod("c").of(&workflow).held()).await?;
     let printed = cluster.drain(&[]).await?.exited_with(0)?;
     ensure!(
-        printed.err.contains("namespace is not there"),
+        printed.err.contains("namespace does not exist"),
         "{}",
         printed.err
     );

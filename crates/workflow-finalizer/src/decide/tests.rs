@@ -105,7 +105,11 @@ fn a_waiting_deletion_is_reported_with_the_number_of_pods() {
         Timestamp::UNIX_EPOCH,
     );
     assert_eq!(decision.notices[0].reason, "DeletionWaits");
-    assert!(decision.notices[0].message.contains("7 of its pods are released"));
+    assert!(
+        decision.notices[0]
+            .message
+            .contains("7 of its pods are released")
+    );
     assert!(decision.look_again.is_some());
 }
 
