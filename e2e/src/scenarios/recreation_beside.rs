@@ -26,11 +26,8 @@ async fn two_holds(cluster: Cluster) -> Result<()> {
     let options = BelayerOptions::default()
         .argument("--controllers=pod-finalizer,pod-recreation")
         .config("podRecreation:\n  backoffSeconds: 1\n  owners: [Workflow.argoproj.io]\n  allowArgo: true\n");
-    // There before Belayer starts: a pod that is seen before its workflow waits for a live read of it, and
-    // only the other controller adds its finalizer at once.
     let workflow = cluster.workflow("build").await?;
     let belayer = cluster.start_belayer_with(&options).await?;
-    let mark = cluster.recorder()?.mark()?;
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
@@ -43,6 +40,8 @@ async fn two_holds(cluster: Cluster) -> Result<()> {
     });
     let first = create(&cluster, pod).await?.uid().context("no uid")?;
     held_by_both(&cluster, None).await?;
+    // Each controller adds its finalizer as soon as it can, so that these may be one patch or two.
+    let mark = cluster.recorder()?.mark()?;
     write_status(&cluster, "step", rejection()).await?;
     held_by_both(&cluster, Some(&first)).await?;
     write_status(&cluster, "step", json!({ "phase": "Running" })).await?;
@@ -55,9 +54,9 @@ async fn two_holds(cluster: Cluster) -> Result<()> {
     let patches = writes
         .iter()
         .filter(|write| write.verb == "patch" && write.resource == "pods" && write.code == 200);
-    // Both added, both removed; on the next pod pod-finalizer's added, then each removed separately.
+    // Both removed by one patch; on the next pod pod-finalizer's added, then each removed separately.
     let count = patches.count();
-    ensure!(count == 5, "{count} patches: {writes:#?}");
+    ensure!(count == 4, "{count} patches: {writes:#?}");
     cluster.delete("step").await?;
     cluster.is_removed("step").await?;
     belayer.stop().await
