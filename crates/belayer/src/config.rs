@@ -385,7 +385,7 @@ fn known_keys(text: &str, value: &Value) -> Result<(), Problem> {
         Some(key) => Err(Problem {
             line: yaml::line_of(text, key),
             key: Some(key.clone()),
-            message: format!("unknown key `{key}`: {}", suggest::way_out(key, &known)),
+            message: format!("unknown key `{key}`: {}", suggest::suggestion(key, &known)),
         }),
     }
 }

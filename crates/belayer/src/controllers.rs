@@ -34,7 +34,7 @@ pub struct Controllers(Vec<&'static Controller>);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ControllersError {
     /// No controller has this name.
-    #[error("unknown controller {name:?}: {}", way_out(name))]
+    #[error("unknown controller {name:?}: {}", suggestion(name))]
     Unknown {
         /// The item, without its `-`.
         name: String,
@@ -52,9 +52,9 @@ pub fn built() -> impl Iterator<Item = &'static str> {
     CONTROLLERS.iter().map(|controller| controller.name)
 }
 
-fn way_out(name: &str) -> String {
+fn suggestion(name: &str) -> String {
     let known: Vec<_> = built().chain(["*"]).collect();
-    belayer_controller::config::suggest::way_out(name, &known)
+    belayer_controller::config::suggest::suggestion(name, &known)
 }
 
 impl Controllers {

@@ -68,7 +68,7 @@ impl fmt::Display for Stage {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GatesError {
     /// No gate has this name.
-    #[error("unknown feature gate {name:?}: {}", suggest::way_out(name, &names()))]
+    #[error("unknown feature gate {name:?}: {}", suggest::suggestion(name, &names()))]
     Unknown {
         /// The given name.
         name: String,

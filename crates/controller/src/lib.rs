@@ -82,7 +82,7 @@ pub trait Configured: fmt::Debug + Send + Sync {
     fn requires(&self) -> Vec<Part>;
 
     /// Its requirements of the informers that controllers share.
-    fn needs(&self) -> Needs;
+    fn needs(&self) -> InformerRequirements;
 
     /// The keys of the configuration file that it uses and that a feature gate disables.
     fn gated(&self) -> Vec<Gated> {
@@ -133,7 +133,7 @@ pub struct Hold {
 /// A controller's requirements of the shared informers. Fields that no controller requires are not
 /// stored.
 #[derive(Clone, Default)]
-pub struct Needs {
+pub struct InformerRequirements {
     /// Labels and annotations of pods.
     pub pods: Keep,
     /// Indexes of pods: an index costs about thirty bytes per pod.

@@ -124,13 +124,13 @@ pub fn recorder(executor: Arc<Executor>) -> (EventRecorder, EventSender) {
 
 impl EventRecorder {
     /// Records `notice`, unless it was recorded recently or the queue is full.
-    pub fn tell(&self, regarding: &Regarding, notice: &Notice) {
+    pub fn record(&self, regarding: &Regarding, notice: &Notice) {
         self.record_as(Certainty::Known, regarding, notice);
     }
 
     /// Records a notice that a pending live answer may change: only if the object is still decided
     /// the same way after [`UNANSWERED`].
-    pub fn tell_unless_answered(&self, regarding: &Regarding, notice: &Notice) {
+    pub fn record_unless_answered(&self, regarding: &Regarding, notice: &Notice) {
         self.record_as(Certainty::Awaited, regarding, notice);
     }
 
@@ -193,7 +193,7 @@ impl EventSender {
                 return;
             };
             let reporter = self.executor.field_manager();
-            let request = event(&regarding, &notice, reporter, crate::ambient::now());
+            let request = event(&regarding, &notice, reporter, crate::clock::now());
             // An Event is only information: it is not retried.
             if let Err(error) = self.executor.write(&request, Class::Notice).await {
                 tracing::debug!(object = %regarding.key, reason = notice.reason, %error, "could not write an Event");
@@ -216,7 +216,7 @@ fn event(regarding: &Regarding, notice: &Notice, reporter: &str, now: Timestamp)
     let name = format!(
         "{}.{:016x}",
         object.trim_end_matches(['.', '-']),
-        crate::ambient::bits()
+        crate::rng::bits()
     );
     let seconds = now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let body = json!({
@@ -303,12 +303,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_reason_is_not_recorded_again_too_soon() {
         let (recorder, mut receiver) = queue_of_notices();
-        recorder.tell(&regarding(), &notice());
-        recorder.tell(&regarding(), &notice());
+        recorder.record(&regarding(), &notice());
+        recorder.record(&regarding(), &notice());
         assert!(receiver.try_recv().is_ok());
         assert!(receiver.try_recv().is_err());
         tokio::time::advance(REPEAT_AFTER).await;
-        recorder.tell(&regarding(), &notice());
+        recorder.record(&regarding(), &notice());
         assert!(receiver.try_recv().is_ok());
     }
 
@@ -319,14 +319,14 @@ mod tests {
             message: pods.into(),
             ..notice()
         };
-        recorder.tell(&regarding(), &used_by("a, b"));
+        recorder.record(&regarding(), &used_by("a, b"));
         receiver.try_recv().unwrap();
-        recorder.tell(&regarding(), &used_by("b"));
+        recorder.record(&regarding(), &used_by("b"));
         assert!(receiver.try_recv().is_err(), "too soon");
         tokio::time::advance(REPEAT_CHANGED_AFTER).await;
-        recorder.tell(&regarding(), &used_by("a, b"));
+        recorder.record(&regarding(), &used_by("a, b"));
         assert!(receiver.try_recv().is_err(), "nothing has changed");
-        recorder.tell(&regarding(), &used_by("b"));
+        recorder.record(&regarding(), &used_by("b"));
         receiver.try_recv().unwrap();
     }
 
@@ -337,25 +337,25 @@ mod tests {
             message: message.into(),
             ..notice()
         };
-        recorder.tell_unless_answered(&regarding(), &recorded("to be found out"));
+        recorder.record_unless_answered(&regarding(), &recorded("to be found out"));
         assert!(receiver.try_recv().is_err());
-        recorder.tell(&regarding(), &recorded("offloaded"));
+        recorder.record(&regarding(), &recorded("offloaded"));
         let (_, said) = receiver.try_recv().unwrap();
         assert_eq!(said.message, "offloaded");
         tokio::time::advance(UNANSWERED).await;
-        recorder.tell_unless_answered(&regarding(), &recorded("to be found out"));
+        recorder.record_unless_answered(&regarding(), &recorded("to be found out"));
         assert!(receiver.try_recv().is_err(), "it was recorded already");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_notice_is_recorded_if_no_answer_comes() {
         let (recorder, mut receiver) = queue_of_notices();
-        recorder.tell_unless_answered(&regarding(), &notice());
+        recorder.record_unless_answered(&regarding(), &notice());
         tokio::time::advance(UNANSWERED / 2).await;
-        recorder.tell_unless_answered(&regarding(), &notice());
+        recorder.record_unless_answered(&regarding(), &notice());
         assert!(receiver.try_recv().is_err());
         tokio::time::advance(UNANSWERED / 2).await;
-        recorder.tell_unless_answered(&regarding(), &notice());
+        recorder.record_unless_answered(&regarding(), &notice());
         assert!(receiver.try_recv().is_ok());
     }
 }

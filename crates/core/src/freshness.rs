@@ -64,7 +64,7 @@ impl OwnWrites {
     /// recorded as waiting, and [`OwnWrites::seen`], [`OwnWrites::forget`] or
     /// [`OwnWrites::forget_all`] returns it later.
     #[must_use]
-    pub fn park(&self, key: &ObjectKey, watermark: ResourceVersion) -> bool {
+    pub fn must_wait_for(&self, key: &ObjectKey, watermark: ResourceVersion) -> bool {
         match self.inner.lock().written.get_mut(key) {
             Some(own_write) if own_write.version > watermark => {
                 own_write.waiting = Waiting::Yes;
@@ -165,10 +165,10 @@ mod tests {
     fn a_key_waits_until_the_cache_has_seen_its_write() {
         let own_write = OwnWrites::default();
         own_write.wrote(&key(), v(10));
-        assert!(own_write.park(&key(), v(9)));
+        assert!(own_write.must_wait_for(&key(), v(9)));
         assert!(own_write.seen(v(9)).is_empty());
         assert_eq!(own_write.seen(v(10)), [key()]);
-        assert!(!own_write.park(&key(), v(10)));
+        assert!(!own_write.must_wait_for(&key(), v(10)));
         assert!(own_write.is_empty());
     }
 
@@ -177,15 +177,15 @@ mod tests {
         let own_write = OwnWrites::default();
         own_write.wrote(&key(), v(10));
         own_write.wrote(&key(), v(8));
-        assert!(own_write.park(&key(), v(9)));
+        assert!(own_write.must_wait_for(&key(), v(9)));
     }
 
     #[test]
     fn a_key_that_waits_twice_is_returned_once() {
         let own_write = OwnWrites::default();
         own_write.wrote(&key(), v(10));
-        assert!(own_write.park(&key(), v(1)));
-        assert!(own_write.park(&key(), v(2)));
+        assert!(own_write.must_wait_for(&key(), v(1)));
+        assert!(own_write.must_wait_for(&key(), v(2)));
         assert_eq!(own_write.seen(v(11)), [key()]);
     }
 
@@ -193,7 +193,7 @@ mod tests {
     fn a_deleted_object_ends_the_wait_of_its_key() {
         let own_write = OwnWrites::default();
         own_write.wrote(&key(), v(10));
-        assert!(own_write.park(&key(), v(9)));
+        assert!(own_write.must_wait_for(&key(), v(9)));
         assert!(own_write.forget(&key()));
         assert!(!own_write.forget(&key()));
         assert!(own_write.seen(v(20)).is_empty());
@@ -203,8 +203,8 @@ mod tests {
     fn a_relist_at_a_lower_version_ends_every_wait() {
         let own_write = OwnWrites::default();
         own_write.wrote(&key(), v(10));
-        assert!(own_write.park(&key(), v(9)));
+        assert!(own_write.must_wait_for(&key(), v(9)));
         assert_eq!(own_write.forget_all(), [key()]);
-        assert!(!own_write.park(&key(), v(3)));
+        assert!(!own_write.must_wait_for(&key(), v(3)));
     }
 }

@@ -1,12 +1,11 @@
 #![doc = include_str!("../README.md")]
 
-pub mod ambient;
 pub mod client;
+pub mod clock;
 pub mod duration;
 pub mod election;
 pub mod events;
 pub mod executor;
-pub mod facts;
 mod failure_log;
 pub mod fair_queue;
 pub mod freshness;
@@ -15,8 +14,12 @@ pub mod index;
 pub mod informer;
 #[cfg(any(test, feature = "test-util"))]
 pub mod logged;
-pub mod moment;
+pub mod logical_time;
 pub mod object;
+pub mod queries;
+pub mod rng;
+#[cfg(any(test, feature = "test-util"))]
+pub mod simulated;
 pub mod slim;
 pub mod ticks;
 pub mod watch;

@@ -171,7 +171,7 @@ impl Controller {
             .with(belayer_pod_finalizer::Settings::default())
             .with(belayer_workflow_finalizer::Settings::default())
             .with(belayer_pvc_protection::Settings {
-                mode: belayer_pvc_protection::Mode::Beside,
+                mode: belayer_pvc_protection::Mode::Own,
                 ..Default::default()
             })
             .with(belayer_pod_recreation::Settings {

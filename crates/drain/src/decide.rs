@@ -13,7 +13,7 @@
 //! | 9 | of pod-recreation on a pod that it created, and its record has not been read | read the record |
 //! | 10 | the same, and the pod could not be written into its record | kept and reported |
 
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::Resource;
 use belayer_core::slim::ObjectMeta;
 use belayer_holds::names::{POD_RECREATION_HOLD, PVC_PROTECTION_HOLD, RECREATION_ANNOTATION};

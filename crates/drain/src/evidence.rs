@@ -1,7 +1,7 @@
 //! Why a hold may be removed without its component: an order of an admin, and for PVCs a proof that no
 //! data is lost (invariants EVIDENCE and IN-USE).
 
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::slim::ObjectMeta;
 use belayer_holds::decision;
 use belayer_holds::names::KUBERNETES_PVC_PROTECTION;

@@ -10,9 +10,9 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use belayer_core::ambient;
 use belayer_core::executor::Writes;
 use belayer_core::http::{ErrorClass, RequestError};
+use belayer_core::rng;
 use belayer_holds::holding::{HoldSwitch, Holding};
 
 use crate::gate::{Gate, State};
@@ -178,7 +178,7 @@ impl Follower {
                 }
             };
             // A notification ends the pause.
-            let pause = sleep(pause.mul_f64(0.5 + ambient::unit() / 2.0));
+            let pause = sleep(pause.mul_f64(0.5 + rng::unit() / 2.0));
             tokio::select! {
                 () = pause => {}
                 () = self.status.0.reread.notified() => {}
@@ -189,10 +189,10 @@ impl Follower {
     fn log(&self, error: &RequestError) {
         let gate = self.gate.key();
         if error.class() == ErrorClass::Forbidden {
-            tracing::warn!(%gate, error = error.in_words(), "no permission to read the gate ConfigMap: no hold is added until it \
+            tracing::warn!(%gate, error = error.message(), "no permission to read the gate ConfigMap: no hold is added until it \
                 shows that Belayer is not drained; grant the Role belayer-gate");
         } else {
-            tracing::info!(%gate, error = error.in_words(), "cannot read or watch the gate ConfigMap; retrying");
+            tracing::info!(%gate, error = error.message(), "cannot read or watch the gate ConfigMap; retrying");
         }
     }
 
@@ -221,7 +221,7 @@ impl Follower {
             }
             Err(error) => {
                 tracing::info!(
-                    error = error.in_words(),
+                    error = error.message(),
                     "could not write the switches of the admission policies"
                 );
             }

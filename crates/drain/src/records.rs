@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use belayer_core::ambient;
+use belayer_core::clock;
 use belayer_core::executor::{Class, Executor};
 use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::informer::{Decoders, JsonDecoder};
@@ -21,7 +21,7 @@ use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::slim::{DecodeContext, ObjectMeta};
 use belayer_holds::conflict::{After, OnConflict};
 use belayer_holds::names::{RECREATION_ANNOTATION, RECREATION_UID_ANNOTATION};
-use belayer_inspect::reader::{Look, Reader, explain};
+use belayer_inspect::reader::{ReadResult, Reader, explain};
 use belayer_pod_recreation::api::{self, Phase};
 use belayer_pod_recreation::decide::adopt;
 use belayer_pod_recreation::record::Record;
@@ -97,7 +97,7 @@ impl Records {
         };
         let records = api::resource();
         let changed =
-            |error: &RequestError| OnConflict::Reread.after(error, (&records, key)) == After::Look;
+            |error: &RequestError| OnConflict::Reread.after(error, (&records, key)) == After::Read;
         let mut attempt = 0;
         loop {
             let record = match self.read(key).await {
@@ -108,7 +108,7 @@ impl Records {
             if record.meta.is_deleting() || !record.awaits(pod) {
                 return Recorded::Yes;
             }
-            let request = status_patch(&record, &adopt(&record, pod, ambient::now()));
+            let request = status_patch(&record, &adopt(&record, pod, clock::now()));
             attempt += 1;
             let written = self.executor.write(&request, Class::Release);
             match self.reader.contact().asked(written).await {
@@ -162,13 +162,13 @@ impl Records {
         let namespace = text("/metadata/namespace")?;
         let key = ObjectKey::new(namespace, text("/metadata/name")?);
         let (uid, pod) = (text("/metadata/uid")?, text("/spec/podName")?);
-        let found: Look<Value> = self
+        let found: ReadResult<Value> = self
             .reader
             .object(&Resource::pods(), &ObjectKey::new(namespace, pod))
             .await;
         let why = match found {
-            Look::Absent => cause(phase, record),
-            Look::Found(pod) => {
+            ReadResult::Absent => cause(phase, record),
+            ReadResult::Found(pod) => {
                 let annotations = &pod["metadata"]["annotations"];
                 let of_the_pod = pod["metadata"]["uid"].as_str().map(Uid::new);
                 if let Some(pod) = of_the_pod
@@ -178,7 +178,7 @@ impl Records {
                 }
                 return None;
             }
-            Look::Unknown(why) => format!("could not read its pod: {why}"),
+            ReadResult::Unknown(why) => format!("could not read its pod: {why}"),
         };
         let version = text("/metadata/resourceVersion").unwrap_or_default();
         Some(UnbornPod {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use belayer_core::executor::{Class, Executor};
 use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::informer::{Decoders, Reading};
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::slim::OwnerMeta;
 use belayer_holds::conflict::{After, OnConflict};
 use belayer_holds::decision::Evidence as _;
@@ -145,7 +145,7 @@ impl Releaser<'_> {
         match OnConflict::Reread.after(error, about) {
             _ if error.class() == ErrorClass::NotServed => Next::Gone,
             After::Over => Next::Gone,
-            After::Look if !over => {
+            After::Read if !over => {
                 tokio::time::sleep(pause(attempt)).await;
                 self.reread(object).await
             }
@@ -160,7 +160,7 @@ impl Releaser<'_> {
             _ if matches!(error.class(), ErrorClass::Unauthorized | ErrorClass::Other) => {
                 Next::End(Trouble::Failed(explain(error)))
             }
-            After::Look | After::Retry(_) => {
+            After::Read | After::Retry(_) => {
                 let asked = error.retry_after().unwrap_or_default().min(MAX_WAIT);
                 Next::Again(pause(attempt).max(asked))
             }

@@ -6,7 +6,7 @@ use futures::StreamExt as _;
 
 use belayer_core::http::{ErrorClass, RequestError};
 use belayer_core::informer::{Decoders, Page, Reading};
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::Resource;
 use belayer_core::slim::{DecodeContext, Interner, Keep, ObjectMeta, OwnerMeta};
 use belayer_inspect::reader::{Reader, explain};

@@ -10,7 +10,7 @@ use belayer_core::executor::{Class, Executor, Writes};
 use belayer_core::http::{ErrorClass, PatchKind, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::names;
-use belayer_inspect::reader::{Look, Reader, explain};
+use belayer_inspect::reader::{ReadResult, Reader, explain};
 
 use crate::gate::{DRAINED, Gate, State};
 use crate::holds;
@@ -262,8 +262,8 @@ impl Site {
     /// Whether the server reports that no namespace has this name.
     pub(crate) async fn lacks_namespace(&self, name: &str) -> bool {
         let key = ObjectKey::cluster(name);
-        let look: Look<IgnoredAny> = self.reader.object(&Resource::namespaces(), &key).await;
-        matches!(look, Look::Absent)
+        let look: ReadResult<IgnoredAny> = self.reader.object(&Resource::namespaces(), &key).await;
+        matches!(look, ReadResult::Absent)
     }
 
     pub(crate) fn is_dry_run(&self) -> bool {

@@ -7,11 +7,11 @@ use parking_lot::Mutex;
 
 use belayer_core::http::RequestError;
 use belayer_core::informer::{Decoders, Page, Reading};
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{Resource, ResourceVersion};
 use belayer_core::slim::{DecodeContext, ObjectMeta, Pod};
 use belayer_inspect::reader::{Reader, explain};
-use belayer_pvc_protection::look::Listed;
+use belayer_pvc_protection::pods_query::Listed;
 
 use crate::decide::Usage;
 

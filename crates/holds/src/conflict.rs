@@ -26,7 +26,7 @@ pub enum After {
     /// Done: the object is gone.
     Over,
     /// Read the object: it has changed, or its name is taken.
-    Look,
+    Read,
     /// The server rejects the write until a user changes something. The key is requeued after a long delay.
     Denied,
     /// The key is requeued.
@@ -44,10 +44,10 @@ impl OnConflict {
             }
             (ErrorClass::Conflict, Self::Done) => After::Over,
             (ErrorClass::Conflict, Self::Reread) | (ErrorClass::AlreadyExists, Self::LookUp) => {
-                After::Look
+                After::Read
             }
             // Another object has the name.
-            (ErrorClass::Invalid, Self::Reread) if error.names_uid() => After::Look,
+            (ErrorClass::Invalid, Self::Reread) if error.names_uid() => After::Read,
             (ErrorClass::NotFound | ErrorClass::Conflict, _) => soon,
             (ErrorClass::Forbidden | ErrorClass::Invalid, _) => After::Denied,
             _ => After::Retry(Backoff::ERROR.at_least(floor)),
@@ -68,7 +68,7 @@ impl OnConflict {
         answer
             .map(Some)
             .or_else(|error| match self.after(&error, about) {
-                After::Over | After::Look => Ok(None),
+                After::Over | After::Read => Ok(None),
                 After::Denied | After::Retry(_) => Err(error),
             })
     }
@@ -94,10 +94,10 @@ mod tests {
     }
 
     #[rstest]
-    #[case::changed(error(409, "Conflict", ""), [After::Look, SOON, After::Over, SOON])]
-    #[case::taken(error(409, "AlreadyExists", ""), [LATER, LATER, LATER, After::Look])]
+    #[case::changed(error(409, "Conflict", ""), [After::Read, SOON, After::Over, SOON])]
+    #[case::taken(error(409, "AlreadyExists", ""), [LATER, LATER, LATER, After::Read])]
     #[case::gone(error(404, "NotFound", ""), [After::Over, SOON, After::Over, SOON])]
-    #[case::another_uid(error(422, "Invalid", "metadata.uid"), [After::Look, After::Denied, After::Denied, After::Denied])]
+    #[case::another_uid(error(422, "Invalid", "metadata.uid"), [After::Read, After::Denied, After::Denied, After::Denied])]
     #[case::invalid(error(422, "Invalid", ""), [After::Denied; 4])]
     #[case::refused(error(403, "Forbidden", ""), [After::Denied; 4])]
     #[case::busy(error(503, "ServiceUnavailable", ""), [LATER; 4])]

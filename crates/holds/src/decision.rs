@@ -104,7 +104,7 @@ pub enum Missing<Q> {
     /// The answer to a query, which the runner sends once for all waiting keys.
     Answer {
         /// The query.
-        question: Q,
+        query: Q,
         /// Delay before the query; zero for none.
         after: Duration,
     },
@@ -116,11 +116,11 @@ pub enum Missing<Q> {
 impl<Q: std::fmt::Display> std::fmt::Display for Missing<Q> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Answer { question, after } if after.is_zero() => {
-                write!(f, "waiting for an answer: {question}")
+            Self::Answer { query, after } if after.is_zero() => {
+                write!(f, "waiting for an answer: {query}")
             }
-            Self::Answer { question, after } => {
-                write!(f, "asked again every {} s: {question}", after.as_secs())
+            Self::Answer { query, after } => {
+                write!(f, "asked again every {} s: {query}", after.as_secs())
             }
             Self::Event(text) => f.write_str(text),
         }
@@ -139,8 +139,8 @@ pub struct Decision<E, Q, S = ()> {
     /// Events to record: at once, or once a step is done.
     pub notices: Vec<Notice>,
     /// Requeue after this time at the latest.
-    pub look_again: Option<Duration>,
-    /// Requeue after exactly this time; long times in `look_again` are spread randomly.
+    pub requeue_after: Option<Duration>,
+    /// Requeue after exactly this time; long times in `requeue_after` are spread randomly.
     pub due: Option<Duration>,
     /// What `explain` prints, and the queries of the runner.
     pub missing: Vec<Missing<Q>>,
@@ -154,7 +154,7 @@ impl<E, Q, S> Decision<E, Q, S> {
             write: None,
             adopted: Box::default(),
             notices: Vec::new(),
-            look_again: None,
+            requeue_after: None,
             due: None,
             missing: Vec::new(),
         }
@@ -177,11 +177,11 @@ impl<E, Q, S> Decision<E, Q, S> {
     }
 
     /// No write, but a query to send at once.
-    pub fn ask(row: Row, question: Q) -> Self {
+    pub fn ask(row: Row, query: Q) -> Self {
         Self::missing(
             row,
             Missing::Answer {
-                question,
+                query,
                 after: Duration::ZERO,
             },
         )
@@ -189,8 +189,11 @@ impl<E, Q, S> Decision<E, Q, S> {
 
     /// The same decision, requeued after `delay` at the latest.
     pub fn looking_again_within(self, delay: Duration) -> Self {
-        let look_again = Some(self.look_again.map_or(delay, |sooner| sooner.min(delay)));
-        Self { look_again, ..self }
+        let requeue_after = Some(self.requeue_after.map_or(delay, |sooner| sooner.min(delay)));
+        Self {
+            requeue_after,
+            ..self
+        }
     }
 
     /// The same decision, whose release also removes these finalizers.
@@ -217,7 +220,7 @@ impl<E: Evidence, Q, S> Decision<E, Q, S> {
 
 impl<E, Q: std::fmt::Display, S> Decision<E, Q, S> {
     /// What is missing, as text: the events; queries only if there are no events or if they are not yet sent.
-    pub fn missing_in_words(&self) -> Vec<String> {
+    pub fn missing_messages(&self) -> Vec<String> {
         let is_shown = |missing: &&Missing<Q>| match missing {
             Missing::Event(_) => true,
             Missing::Answer { after, .. } => after.is_zero(),

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 
 /// The invariants of Belayer. Each has a predicate here or is checked over a whole run by the
 /// scenarios.

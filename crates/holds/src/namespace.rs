@@ -7,11 +7,11 @@ use futures::future::BoxFuture;
 
 use crate::names;
 use belayer_core::executor::{Class, Executor};
-use belayer_core::facts::{LiveAnswer, LiveReader, LookError, Query};
 use belayer_core::http::Request;
 use belayer_core::informer::{Decoders, Reading};
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
+use belayer_core::queries::{LiveAnswer, LiveReader, Query, ReadError};
 use belayer_core::slim::{Labels, Namespace, ObjectMeta};
 
 /// Query for the state of a namespace.
@@ -48,11 +48,11 @@ pub enum NamespaceState {
 #[derive(Debug, Clone)]
 pub struct NamespaceView {
     /// The query about it.
-    pub question: NamespaceQuery,
+    pub query: NamespaceQuery,
     /// Its state in the informer.
     pub cached: Option<ObjectMeta>,
     /// The last live read.
-    pub fact: Option<LiveAnswer<NamespaceState>>,
+    pub answer: Option<LiveAnswer<NamespaceState>>,
 }
 
 impl Query for NamespaceQuery {
@@ -77,10 +77,10 @@ impl Query for NamespaceQuery {
 pub struct NamespaceDeletion(Uid);
 
 impl NamespaceDeletion {
-    /// The proof, if `fact` gives it for an object first seen at `seen`.
-    pub fn prove(fact: &LiveAnswer<NamespaceState>, seen: LogicalTime) -> Option<Self> {
-        let meta = present(fact.answer())?;
-        (fact.begun() > seen && meta.is_deleting()).then(|| Self(meta.uid.clone()))
+    /// The proof, if `answer` gives it for an object first seen at `seen`.
+    pub fn prove(answer: &LiveAnswer<NamespaceState>, seen: LogicalTime) -> Option<Self> {
+        let meta = present(answer.answer())?;
+        (answer.begun() > seen && meta.is_deleting()).then(|| Self(meta.uid.clone()))
     }
 }
 
@@ -90,15 +90,15 @@ impl NamespaceDeletion {
 pub struct IgnoredNamespace(Uid);
 
 impl IgnoredNamespace {
-    /// The proof, if `fact` gives it for an object first seen at `seen` in a namespace that the
+    /// The proof, if `answer` gives it for an object first seen at `seen` in a namespace that the
     /// cache has at version `cached`.
     pub fn prove(
-        fact: &LiveAnswer<NamespaceState>,
+        answer: &LiveAnswer<NamespaceState>,
         seen: LogicalTime,
         cached: ResourceVersion,
     ) -> Option<Self> {
-        let meta = present(fact.answer())?;
-        let fresh = fact.begun() > seen && meta.resource_version >= cached;
+        let meta = present(answer.answer())?;
+        let fresh = answer.begun() > seen && meta.resource_version >= cached;
         (fresh && is_ignored(&meta.labels)).then(|| Self(meta.uid.clone()))
     }
 }
@@ -128,9 +128,9 @@ impl NamespaceReader {
         Self { executor, decoders }
     }
 
-    async fn namespace(&self, question: &NamespaceQuery) -> Result<NamespaceState, LookError> {
+    async fn namespace(&self, query: &NamespaceQuery) -> Result<NamespaceState, ReadError> {
         let namespaces = Resource::namespaces();
-        let key = ObjectKey::cluster(Arc::clone(&question.0));
+        let key = ObjectKey::cluster(Arc::clone(&query.0));
         let request = Request::get(namespaces.object_path(&key))
             .accept(self.decoders.accept(Reading::Object));
         match self.executor.read(&request, Class::Evidence).await {
@@ -138,18 +138,18 @@ impl NamespaceReader {
                 .decoders
                 .read(&answer)
                 .map(|namespace| NamespaceState::Present(namespace.meta))
-                .map_err(|error| LookError::unusable(error.to_string())),
+                .map_err(|error| ReadError::unusable(error.to_string())),
             Err(error) if error.is_gone(&namespaces, &key) => Ok(NamespaceState::Gone),
-            Err(error) => Err(LookError::from(&error)),
+            Err(error) => Err(ReadError::from(&error)),
         }
     }
 }
 
 impl LiveReader<NamespaceQuery> for NamespaceReader {
-    fn look<'a>(
+    fn read<'a>(
         &'a self,
-        question: &'a NamespaceQuery,
-    ) -> BoxFuture<'a, Result<NamespaceState, LookError>> {
-        Box::pin(self.namespace(question))
+        query: &'a NamespaceQuery,
+    ) -> BoxFuture<'a, Result<NamespaceState, ReadError>> {
+        Box::pin(self.namespace(query))
     }
 }

@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 
 use belayer_core::executor::{Class, Executor};
-use belayer_core::facts::{LiveReader, LookError, Query};
 use belayer_core::http::{Answer, ErrorClass, Request, RequestError};
 use belayer_core::informer::{Decoders, Reading};
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, Uid, path};
+use belayer_core::queries::{LiveReader, Query, ReadError};
 use belayer_core::slim::{ObjectMeta, OwnerMeta};
 
 /// Query whether the object with a UID still exists. Owners are matched by UID, never by name alone.
@@ -193,7 +193,7 @@ impl OwnerReader {
         &self,
         api_version: &str,
         kind: &str,
-    ) -> Result<Option<ServedKind>, LookError> {
+    ) -> Result<Option<ServedKind>, ReadError> {
         let named = (api_version.to_owned(), kind.to_owned());
         if let Some(served) = self.kinds.lock().get(&named) {
             return Ok(Some(served.clone()));
@@ -206,7 +206,7 @@ impl OwnerReader {
                     ErrorClass::NotFound | ErrorClass::NotServed | ErrorClass::Forbidden => {
                         Ok(None)
                     }
-                    _ => Err(LookError::from(&error)),
+                    _ => Err(ReadError::from(&error)),
                 };
             }
         };
@@ -238,8 +238,8 @@ impl OwnerReader {
         self.executor.read(&request, Class::Evidence).await
     }
 
-    async fn owner(&self, question: &OwnerQuery) -> Result<OwnerState, LookError> {
-        let OwnerQuery { resource, key, uid } = question;
+    async fn owner(&self, query: &OwnerQuery) -> Result<OwnerState, ReadError> {
+        let OwnerQuery { resource, key, uid } = query;
         // The reference is invalid: no object can have this name.
         if !path::is_possible_name(key.name()) {
             return Ok(OwnerState::Gone(GoneProof(How::ImpossibleName)));
@@ -269,7 +269,7 @@ impl OwnerReader {
 
     /// The kind is not served in the requested version: checks whether it was deleted, or only that version is no
     /// longer served.
-    async fn kind(&self, resource: &Resource) -> Result<OwnerState, LookError> {
+    async fn kind(&self, resource: &Resource) -> Result<OwnerState, ReadError> {
         if !may_be_custom(&resource.group) {
             return Ok(OwnerState::Unknown(format!(
                 "{resource} is not served at {}",
@@ -304,7 +304,7 @@ impl OwnerReader {
         {
             Ok(answer) => answer
                 .json::<ApiGroup>()
-                .map_err(|error| LookError::from(&error))?,
+                .map_err(|error| ReadError::from(&error))?,
             Err(error) if error.class() == ErrorClass::NotServed => return Ok(KIND_DELETED),
             Err(error) => return unknown_or_retry(error),
         };
@@ -327,11 +327,8 @@ impl OwnerReader {
 const KIND_DELETED: OwnerState = OwnerState::Gone(GoneProof(How::KindDeleted));
 
 impl LiveReader<OwnerQuery> for OwnerReader {
-    fn look<'a>(
-        &'a self,
-        question: &'a OwnerQuery,
-    ) -> BoxFuture<'a, Result<OwnerState, LookError>> {
-        Box::pin(self.owner(question))
+    fn read<'a>(&'a self, query: &'a OwnerQuery) -> BoxFuture<'a, Result<OwnerState, ReadError>> {
+        Box::pin(self.owner(query))
     }
 }
 
@@ -342,13 +339,13 @@ fn may_be_custom(group: &str) -> bool {
 }
 
 /// A transient error is retried; a permanent one is the answer [`OwnerState::Unknown`].
-fn unknown_or_retry(error: RequestError) -> Result<OwnerState, LookError> {
+fn unknown_or_retry(error: RequestError) -> Result<OwnerState, ReadError> {
     match error.class() {
         ErrorClass::Forbidden
         | ErrorClass::NotFound
         | ErrorClass::NotServed
         | ErrorClass::Invalid => Ok(OwnerState::Unknown(error.to_string())),
-        _ => Err(LookError::from(&error)),
+        _ => Err(ReadError::from(&error)),
     }
 }
 

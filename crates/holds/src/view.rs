@@ -4,9 +4,9 @@
 //! A controller is generic over its [`View`], so that both run the same code. Calls are static: in a
 //! running controller they are direct calls of the store or the cache.
 
-use belayer_core::facts::{LiveAnswer, LookError, Query, QueryCache, Waiter};
 use belayer_core::informer::{InformerState, Lookup, Store};
 use belayer_core::object::ObjectKey;
+use belayer_core::queries::{LiveAnswer, Query, QueryCache, ReadError, Waiter};
 use belayer_core::slim::Slim;
 
 /// The sources that a controller observes.
@@ -39,7 +39,7 @@ pub trait Answers<Q: Query>: Send + Sync + 'static {
     fn get(&self, query: &Q) -> Option<LiveAnswer<Q::Answer>>;
 
     /// Why the last live read failed; `None` if it did not.
-    fn last_error(&self, query: &Q) -> Option<LookError>;
+    fn last_error(&self, query: &Q) -> Option<ReadError>;
 
     /// Asks `query` for `waiter`.
     fn ask(&self, query: Q, waiter: Waiter<'_>);
@@ -80,7 +80,7 @@ impl<Q: Query> Answers<Q> for QueryCache<Q> {
     }
 
     #[inline]
-    fn last_error(&self, query: &Q) -> Option<LookError> {
+    fn last_error(&self, query: &Q) -> Option<ReadError> {
         QueryCache::last_error(self, query)
     }
 

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use crate::known_finalizers::{Controller, Entry};
-use crate::reader::Look;
+use crate::reader::ReadResult;
 use crate::report::age;
 
 /// A workload that may be a controller.
@@ -65,9 +65,9 @@ pub enum ControllerHealth {
 #[derive(Debug, Clone)]
 pub struct Observed<'a> {
     /// All workloads of the cluster, or of the namespace that could be read.
-    pub workloads: &'a Look<Vec<Workload>>,
+    pub workloads: &'a ReadResult<Vec<Workload>>,
     /// The Leases of the known controllers.
-    pub leases: Vec<&'a Look<Lease>>,
+    pub leases: Vec<&'a ReadResult<Lease>>,
 }
 
 /// A Lease counts as renewed for this many times its duration.
@@ -97,21 +97,21 @@ pub fn of_known(
     let mut renewed = None;
     for lease in &seen.leases {
         match lease {
-            Look::Found(lease) => {
+            ReadResult::Found(lease) => {
                 let (is_renewed, text) = judge(lease, now);
                 renewed = Some(renewed.unwrap_or(false) || is_renewed);
                 proof.push(text);
             }
-            Look::Absent => {}
-            Look::Unknown(why) => missing.push(format!("its Lease: {why}")),
+            ReadResult::Absent => {}
+            ReadResult::Unknown(why) => missing.push(format!("its Lease: {why}")),
         }
     }
     let workloads = match seen.workloads {
-        Look::Found(workloads) => workloads,
-        Look::Absent | Look::Unknown(_) if renewed == Some(true) => {
+        ReadResult::Found(workloads) => workloads,
+        ReadResult::Absent | ReadResult::Unknown(_) if renewed == Some(true) => {
             return ControllerHealth::Alive(proof, None);
         }
-        Look::Absent | Look::Unknown(_) => {
+        ReadResult::Absent | ReadResult::Unknown(_) => {
             let why = seen.workloads.why_unknown().unwrap_or("not read");
             missing.push(format!(
                 "whether {} runs: deployments, statefulsets and daemonsets: {why}",
@@ -186,7 +186,7 @@ pub fn of_manager(manager: Option<&str>, seen: &Observed<'_>) -> ControllerHealt
             ],
         };
     };
-    let Look::Found(workloads) = seen.workloads else {
+    let ReadResult::Found(workloads) = seen.workloads else {
         let why = seen.workloads.why_unknown().unwrap_or("not read");
         return ControllerHealth::Unknown {
             known: Vec::new(),
@@ -265,8 +265,8 @@ mod tests {
         Timestamp::from_second(NOW + seconds).unwrap()
     }
 
-    fn lease(renewed: i64) -> Look<Lease> {
-        Look::Found(Lease {
+    fn lease(renewed: i64) -> ReadResult<Lease> {
+        ReadResult::Found(Lease {
             place: "keda/operator.keda.sh".into(),
             holder: "keda-operator-1".into(),
             renewed: Some(at(renewed)),
@@ -274,8 +274,8 @@ mod tests {
         })
     }
 
-    fn operator(ready: i64) -> Look<Vec<Workload>> {
-        Look::Found(vec![Workload {
+    fn operator(ready: i64) -> ReadResult<Vec<Workload>> {
+        ReadResult::Found(vec![Workload {
             kind: "deployment",
             namespace: "keda".into(),
             name: "keda-operator".into(),
@@ -296,19 +296,19 @@ mod tests {
 
     #[rstest]
     #[case::renewed(operator(1), lease(-5), "alive")]
-    #[case::ready_without_a_lease(operator(1), Look::Absent, "alive")]
+    #[case::ready_without_a_lease(operator(1), ReadResult::Absent, "alive")]
     #[case::ready_without_a_leader(operator(1), lease(-3_600), "down")]
-    #[case::not_ready(operator(0), Look::Absent, "down")]
+    #[case::not_ready(operator(0), ReadResult::Absent, "down")]
     #[case::not_ready_with_a_dead_lease(operator(0), lease(-3_600), "down")]
-    #[case::nowhere(Look::Found(vec![]), Look::Absent, "gone")]
-    #[case::nowhere_with_a_dead_lease(Look::Found(vec![]), lease(-3_600), "gone")]
-    #[case::nowhere_but_its_lease_is_renewed(Look::Found(vec![]), lease(-1), "alive")]
-    #[case::nowhere_and_its_lease_is_unreadable(Look::Found(vec![]), Look::Unknown("not allowed".into()), "unknown")]
-    #[case::workloads_are_unreadable(Look::Unknown("not allowed".into()), lease(-3_600), "unknown")]
-    #[case::workloads_are_unreadable_but_its_lease_is_renewed(Look::Unknown("no".into()), lease(-1), "alive")]
+    #[case::nowhere(ReadResult::Found(vec![]), ReadResult::Absent, "gone")]
+    #[case::nowhere_with_a_dead_lease(ReadResult::Found(vec![]), lease(-3_600), "gone")]
+    #[case::nowhere_but_its_lease_is_renewed(ReadResult::Found(vec![]), lease(-1), "alive")]
+    #[case::nowhere_and_its_lease_is_unreadable(ReadResult::Found(vec![]), ReadResult::Unknown("not allowed".into()), "unknown")]
+    #[case::workloads_are_unreadable(ReadResult::Unknown("not allowed".into()), lease(-3_600), "unknown")]
+    #[case::workloads_are_unreadable_but_its_lease_is_renewed(ReadResult::Unknown("no".into()), lease(-1), "alive")]
     fn a_known_controller(
-        #[case] workloads: Look<Vec<Workload>>,
-        #[case] lease: Look<Lease>,
+        #[case] workloads: ReadResult<Vec<Workload>>,
+        #[case] lease: ReadResult<Lease>,
         #[case] expected: &str,
     ) {
         let entry = KNOWN_FINALIZERS.find("finalizer.keda.sh").unwrap();
@@ -328,7 +328,7 @@ mod tests {
             .find("networking.gke.io/neg-finalizer")
             .unwrap();
         let seen = Observed {
-            workloads: &Look::Found(vec![]),
+            workloads: &ReadResult::Found(vec![]),
             leases: vec![],
         };
         assert_eq!(

@@ -12,7 +12,7 @@ use crate::controller_health::{Lease, Workload};
 use crate::explain::{Explained, Explainer};
 use crate::known_finalizers::KNOWN_FINALIZERS;
 use crate::object::Terminating;
-use crate::reader::{Look, Reader};
+use crate::reader::{ReadResult, Reader};
 use crate::scan::{Scan, Scope};
 pub(crate) use reads::lease;
 pub use reads::pods;
@@ -53,23 +53,23 @@ pub struct World {
     /// How many more are being deleted, within their grace or not old enough.
     pub within_grace: usize,
     /// Namespaces being deleted.
-    pub namespaces: BTreeMap<String, Look<NamespaceState>>,
+    pub namespaces: BTreeMap<String, ReadResult<NamespaceState>>,
     /// The pods of namespaces with stuck pods or PVCs.
-    pub pods: BTreeMap<String, Look<Vec<PodState>>>,
+    pub pods: BTreeMap<String, ReadResult<Vec<PodState>>>,
     /// The nodes of stuck pods.
-    pub nodes: BTreeMap<String, Look<NodeState>>,
+    pub nodes: BTreeMap<String, ReadResult<NodeState>>,
     /// Stuck volumes.
-    pub volumes: BTreeMap<String, Look<VolumeState>>,
+    pub volumes: BTreeMap<String, ReadResult<VolumeState>>,
     /// All attachments, if a volume is stuck.
-    pub attachments: Look<Vec<AttachmentState>>,
+    pub attachments: ReadResult<Vec<AttachmentState>>,
     /// Aggregated APIs that do not answer.
-    pub dead_apis: Look<Vec<DeadApiService>>,
+    pub dead_apis: ReadResult<Vec<DeadApiService>>,
     /// Webhooks with `failurePolicy: Fail` and no ready endpoint.
-    pub dead_webhooks: Look<Vec<DeadWebhook>>,
+    pub dead_webhooks: ReadResult<Vec<DeadWebhook>>,
     /// All workloads, if objects are stuck.
-    pub workloads: Look<Vec<Workload>>,
+    pub workloads: ReadResult<Vec<Workload>>,
     /// The Leases of known controllers, by `namespace/name`.
-    pub leases: BTreeMap<String, Look<Lease>>,
+    pub leases: BTreeMap<String, ReadResult<Lease>>,
     /// The key in `leases` of Belayer's leader election Lease, if leader election is enabled.
     pub own_lease: Option<String>,
     /// The explanations of Belayer's components, by UID and hold.
@@ -150,14 +150,18 @@ pub async fn gather(
     }
 }
 
-async fn when<T>(needed: bool, read: impl Future<Output = Look<T>>) -> Look<T> {
-    if needed { read.await } else { Look::Absent }
+async fn when<T>(needed: bool, read: impl Future<Output = ReadResult<T>>) -> ReadResult<T> {
+    if needed {
+        read.await
+    } else {
+        ReadResult::Absent
+    }
 }
 
-async fn each<T, F, Fut>(names: Vec<String>, read: F) -> BTreeMap<String, Look<T>>
+async fn each<T, F, Fut>(names: Vec<String>, read: F) -> BTreeMap<String, ReadResult<T>>
 where
     F: Fn(String) -> Fut,
-    Fut: Future<Output = Look<T>>,
+    Fut: Future<Output = ReadResult<T>>,
 {
     futures::stream::iter(names)
         .map(|name| {
@@ -171,8 +175,8 @@ where
 
 fn relevant_nodes(
     stuck: &[Terminating],
-    pods: &BTreeMap<String, Look<Vec<PodState>>>,
-    attachments: &Look<Vec<AttachmentState>>,
+    pods: &BTreeMap<String, ReadResult<Vec<PodState>>>,
+    attachments: &ReadResult<Vec<AttachmentState>>,
 ) -> Vec<String> {
     let of_pods = stuck
         .iter()
@@ -198,7 +202,7 @@ async fn leases(
     reader: &Reader,
     stuck: &[Terminating],
     own: Option<&String>,
-) -> BTreeMap<String, Look<Lease>> {
+) -> BTreeMap<String, ReadResult<Lease>> {
     let finalizers: BTreeSet<&str> = stuck
         .iter()
         .flat_map(|object| object.finalizers.iter().map(String::as_str))

@@ -70,8 +70,8 @@ pub struct Explained {
     /// What happens next, and when.
     pub next: String,
     /// The object is requeued after this time at the latest, in seconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub look_again_seconds: Option<u64>,
+    #[serde(rename = "lookAgainSeconds", skip_serializing_if = "Option::is_none")]
+    pub requeue_after_seconds: Option<u64>,
     /// Further information, such as the basis of the decision.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,

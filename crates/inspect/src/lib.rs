@@ -20,5 +20,5 @@ pub mod text;
 mod details;
 
 pub use explain::{Explained, Explainer};
-pub use reader::{Look, Reader};
+pub use reader::{ReadResult, Reader};
 pub use report::Report;

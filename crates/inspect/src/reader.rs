@@ -34,7 +34,7 @@ pub struct Reader {
 
 /// The result of a live read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Look<T> {
+pub enum ReadResult<T> {
     /// It exists.
     Found(T),
     /// It does not exist: the server answered NotFound and named it.
@@ -43,7 +43,7 @@ pub enum Look<T> {
     Unknown(String),
 }
 
-impl<T> Look<T> {
+impl<T> ReadResult<T> {
     /// The value, if it was found.
     pub fn found(&self) -> Option<&T> {
         match self {
@@ -53,11 +53,11 @@ impl<T> Look<T> {
     }
 
     /// Applies `f` to the value.
-    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Look<U> {
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> ReadResult<U> {
         match self {
-            Self::Found(found) => Look::Found(f(found)),
-            Self::Absent => Look::Absent,
-            Self::Unknown(why) => Look::Unknown(why),
+            Self::Found(found) => ReadResult::Found(f(found)),
+            Self::Absent => ReadResult::Absent,
+            Self::Unknown(why) => ReadResult::Unknown(why),
         }
     }
 
@@ -151,11 +151,11 @@ impl Reader {
         &self,
         resource: &Resource,
         key: &ObjectKey,
-    ) -> Look<T> {
+    ) -> ReadResult<T> {
         match self.json(&Request::get(resource.object_path(key))).await {
-            Ok(object) => Look::Found(object),
-            Err(error) if error.is_gone(resource, key) => Look::Absent,
-            Err(error) => Look::Unknown(explain(&error)),
+            Ok(object) => ReadResult::Found(object),
+            Err(error) if error.is_gone(resource, key) => ReadResult::Absent,
+            Err(error) => ReadResult::Unknown(explain(&error)),
         }
     }
 
@@ -186,7 +186,7 @@ impl Reader {
     }
 
     /// Reads a collection of complete objects into memory.
-    pub async fn all<T: DeserializeOwned>(&self, path: &str) -> Look<Vec<T>> {
+    pub async fn all<T: DeserializeOwned>(&self, path: &str) -> ReadResult<Vec<T>> {
         let mut all = Vec::new();
         let read = self
             .pages(path, belayer_core::http::JSON, |answer| {
@@ -198,8 +198,8 @@ impl Reader {
             })
             .await;
         match read {
-            Ok(()) => Look::Found(all),
-            Err(error) => Look::Unknown(explain(&error)),
+            Ok(()) => ReadResult::Found(all),
+            Err(error) => ReadResult::Unknown(explain(&error)),
         }
     }
 }

@@ -20,7 +20,7 @@ use super::slot::View;
 use super::step::Observation;
 use super::work::Lifecycle;
 use super::worker;
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, Uid};
 
 /// The options of lifecycles.

@@ -13,7 +13,7 @@ use super::object::{Deadline, Identity};
 use super::slot::{Slot, View};
 use super::step::{Effects, Ended, Observation, Pace, Run, Step};
 use super::sync::{Lock, Signal, Token};
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, Uid};
 
 pub(super) struct Gate<S> {

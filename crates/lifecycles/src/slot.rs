@@ -9,7 +9,7 @@ use super::object::Deadline;
 use super::phase::{Config, Phase};
 use super::status::{Origin, Status};
 use super::step::{Effects, End, Ended, Finished, Observation, Pace, Step};
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::Uid;
 
 /// The work for all objects with one name, as a pure state machine: no I/O, no clock, no

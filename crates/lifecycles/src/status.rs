@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::object::Deadline;
 use super::phase::{Config, Phase};
 use super::step::{Effects, Ended, Observation, Pace, Run, Work};
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::Uid;
 
 /// The presence of the object in the store.

@@ -13,8 +13,8 @@ use super::object::Identity;
 use super::shared::Shared;
 use super::step::{Ended, Pace, Run, Work};
 use super::work::{Lifecycle, Synced};
-use belayer_core::ambient;
 use belayer_core::object::ObjectKey;
+use belayer_core::rng;
 use belayer_core::workqueue::Backoff;
 
 /// By how much of its interval a resync may be delayed, as in the kubelet.
@@ -33,8 +33,8 @@ pub(super) async fn work<L: Lifecycle>(
                 let pace = Pace {
                     resync: shared
                         .resync
-                        .map(|every| every.mul_f64(1.0 + JITTER * ambient::unit())),
-                    draw: ambient::unit(),
+                        .map(|every| every.mul_f64(1.0 + JITTER * rng::unit())),
+                    draw: rng::unit(),
                 };
                 let effects = shared.gate.complete(&key, ended, pace, Instant::now());
                 shared.report(&key, effects);

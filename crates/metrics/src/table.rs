@@ -69,7 +69,7 @@ pub enum Known {
     /// Watched kinds, such as `Pod`.
     Kind,
     /// Types of live queries.
-    Question,
+    Query,
     /// Answers to one type of query.
     Answer,
     /// Belayer's version.
@@ -462,7 +462,7 @@ pub const ALL: &[Metric] = &[
         Counter,
         Count,
         &[
-            known("question", Known::Question),
+            known("question", Known::Query),
             known("answer", Known::Answer),
         ],
         "Live reads from the API server for queries that caches cannot answer, by answer.",

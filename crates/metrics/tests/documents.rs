@@ -56,7 +56,7 @@ fn label(label: &Label) -> String {
             Known::Evidence => "kinds of evidence",
             Known::Queue => "queues",
             Known::Kind => "watched kinds",
-            Known::Question => "types of queries",
+            Known::Query => "types of queries",
             Known::Answer => "answers",
             Known::Version => "the version",
             #[allow(unreachable_patterns, reason = "for lists that are added")]

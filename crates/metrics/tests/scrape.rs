@@ -18,7 +18,7 @@ fn known() -> KnownValues {
         .with(Known::Queue, ["pods"])
         .with(Known::Lease, ["belayer"])
         .with(Known::Kind, ["pods", "namespaces"])
-        .with(Known::Question, ["owner"])
+        .with(Known::Query, ["owner"])
         .with(Known::Answer, ["gone", "there"])
 }
 

@@ -4,13 +4,13 @@ mod node_pods;
 
 use std::time::Duration;
 
-use belayer_core::ambient;
 use belayer_core::executor::{Class, Executor, Sent};
 use belayer_core::http::{ErrorClass, PatchKind, Request, RequestError};
 use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder};
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::slim::{DecodeContext, Pod};
 use belayer_core::workqueue::Backoff;
+use belayer_core::{clock, rng};
 use belayer_holds::names::FIELD_MANAGER;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -156,7 +156,7 @@ impl Api {
                 Err(error) => return Err(error.into()),
             };
             let live: Value = answer.json()?;
-            let Some(patch) = patch(&live, &self.node, report, ambient::now()) else {
+            let Some(patch) = patch(&live, &self.node, report, clock::now()) else {
                 return Ok(());
             };
             let path = self.records.subresource_path(key, "status");
@@ -168,7 +168,7 @@ impl Api {
                 Err(error) if error.class() == ErrorClass::Conflict => {
                     let next = Backoff::CONFLICT.ceiling_after(ceiling);
                     ceiling = Some(next);
-                    let pause = Backoff::CONFLICT.delay(next, ambient::unit());
+                    let pause = Backoff::CONFLICT.delay(next, rng::unit());
                     tokio::time::sleep(pause.max(Duration::from_millis(1))).await;
                 }
                 Err(error) => return Err(error.into()),

@@ -11,11 +11,11 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use belayer_core::facts::Waiter;
 use belayer_core::http::RequestError;
 use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
 use belayer_core::informer::{Event, Stored};
 use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::queries::Waiter;
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::decision::Decision;
@@ -82,13 +82,13 @@ pub struct Parts<V: View = Cached> {
     /// One store per kind that owns pods of some profile.
     pub owners: Vec<(Resource, V::Store<OwnerMeta>)>,
     /// Live reads of owners.
-    pub owner_facts: V::Queries<OwnerQuery>,
+    pub owner_queries: V::Queries<OwnerQuery>,
     /// Live reads of namespaces.
-    pub namespace_facts: V::Queries<NamespaceQuery>,
+    pub namespace_queries: V::Queries<NamespaceQuery>,
     /// Live reads of the status of owners.
-    pub status_facts: V::Queries<StatusQuery>,
+    pub status_queries: V::Queries<StatusQuery>,
     /// Live reads of nodes.
-    pub node_facts: V::Queries<NodeQuery>,
+    pub node_queries: V::Queries<NodeQuery>,
     /// The queue of the pod runner.
     pub queue: WorkQueue<ObjectKey>,
 }
@@ -117,10 +117,10 @@ impl<V: View> PodFinalizer<V> {
             pods,
             namespaces,
             owners,
-            owner_facts,
-            namespace_facts,
-            status_facts,
-            node_facts,
+            owner_queries,
+            namespace_queries,
+            status_queries,
+            node_queries,
             queue,
         } = parts;
         let profiles = settings.profiles.clone();
@@ -128,10 +128,10 @@ impl<V: View> PodFinalizer<V> {
             profiles,
             namespaces,
             owners,
-            owner_facts,
-            namespace_facts,
-            status_facts,
-            node_facts,
+            owner_queries,
+            namespace_queries,
+            status_queries,
+            node_queries,
             outcomes: Outcomes::new(settings.outcome_ttl),
             due: Mutex::default(),
         };
@@ -204,22 +204,22 @@ impl<V: View> PodFinalizer<V> {
     }
 
     /// The query for the status of the owner of a pod that a profile selects.
-    fn status_question(&self, pod: &ObjectMeta) -> Option<StatusQuery> {
+    fn status_query(&self, pod: &ObjectMeta) -> Option<StatusQuery> {
         let selection = self.selection(pod);
         let Selection::By { .. } = selection else {
             return None;
         };
         let judges = judges(&self.world.profiles, pod, &selection);
         let found = judging(&selection, &judges).find_map(|profile| node_of(pod, profile));
-        found.map(|(_, question)| question)
+        found.map(|(_, query)| query)
     }
 
     /// Whether the status of a held pod's workflow is too large to be read. Neither Belayer nor the consumer can
     /// change that, so such pods must not close the backlog gate: the author of the workflow could abuse it (T3).
     fn is_status_too_large(&self, pod: &Pod) -> bool {
-        let question = self.status_question(&pod.meta);
-        let fact = question.and_then(|question| self.world.status_facts.get(&question));
-        fact.is_some_and(|fact| matches!(fact.answer(), StatusState::TooLarge(_)))
+        let query = self.status_query(&pod.meta);
+        let answer = query.and_then(|query| self.world.status_queries.get(&query));
+        answer.is_some_and(|answer| matches!(answer.answer(), StatusState::TooLarge(_)))
     }
 
     /// Whether this held pod may have to be released soon: then it takes precedence over others.
@@ -308,7 +308,7 @@ impl PodFinalizer {
             Event::Deleted { last, .. } => {
                 // An earlier live read that found the owner is outdated.
                 self.world
-                    .owner_facts
+                    .owner_queries
                     .outdate(&OwnerQuery::about(kind.clone(), &last.object.0));
                 last
             }
@@ -350,8 +350,8 @@ impl PodFinalizer {
             if held(meta) == Held::No || !meta.is_deleting() {
                 return None;
             }
-            let question = self.status_question(meta)?;
-            match self.world.status_facts.get(&question)?.answer() {
+            let query = self.status_query(meta)?;
+            match self.world.status_queries.get(&query)?.answer() {
                 StatusState::Unreadable(why) => Some((meta.key.clone(), why.clone())),
                 // A status that is too large does not count as backlog.
                 StatusState::Read(_) | StatusState::TooLarge(_) => None,
@@ -420,9 +420,9 @@ impl<V: View> Component<Pod> for PodFinalizer<V> {
     fn observe(&self, pod: &Stored<Pod>) -> Snapshot {
         let key = &pod.object.meta.key;
         let view = self.world.view(pod);
-        if let Some(fact) = view.node.as_ref().and_then(|node| node.fact.as_ref()) {
+        if let Some(answer) = view.node.as_ref().and_then(|node| node.answer.as_ref()) {
             // The last answer about its workflow's status may have changed without an event.
-            let too_large = matches!(fact.answer(), StatusState::TooLarge(_));
+            let too_large = matches!(answer.answer(), StatusState::TooLarge(_));
             self.held_objects.note_status(key, too_large);
         }
         let mass_release = match view.selection {
@@ -441,19 +441,19 @@ impl<V: View> Component<Pod> for PodFinalizer<V> {
         decide(snapshot, now)
     }
 
-    fn ask(&self, question: PodQuery, waiter: Waiter<'_>) {
-        match question {
-            PodQuery::Owner(question) => {
-                self.world.owner_facts.ask(question, waiter);
+    fn ask(&self, query: PodQuery, waiter: Waiter<'_>) {
+        match query {
+            PodQuery::Owner(query) => {
+                self.world.owner_queries.ask(query, waiter);
             }
-            PodQuery::Namespace(question) => {
-                self.world.namespace_facts.ask(question, waiter);
+            PodQuery::Namespace(query) => {
+                self.world.namespace_queries.ask(query, waiter);
             }
-            PodQuery::Status(question) => {
-                self.world.status_facts.ask(question, waiter);
+            PodQuery::Status(query) => {
+                self.world.status_queries.ask(query, waiter);
             }
-            PodQuery::Node(question) => {
-                self.world.node_facts.ask(question, waiter);
+            PodQuery::Node(query) => {
+                self.world.node_queries.ask(query, waiter);
             }
             PodQuery::Delay(delay) => {
                 let priority = match delay {

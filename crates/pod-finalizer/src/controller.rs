@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 
 use belayer_controller::config::{Problem, Section};
 use belayer_controller::context::{ControllerContext, zeros};
-use belayer_controller::{Configured, Controller, Crd, Gated, Hold, Needs, Site};
+use belayer_controller::{Configured, Controller, Crd, Gated, Hold, InformerRequirements, Site};
 use belayer_core::index;
 use belayer_core::object::Resource;
 use belayer_core::slim::ObjectMeta;
@@ -30,7 +30,7 @@ use crate::periodic::{GATE_KEY, PeriodicTask};
 use crate::profile::config::{KEY, PodFinalizerConfig, Settings};
 use crate::profile::{self, Cleanup, Mode};
 use crate::status::{self, Asked, StatusReader};
-use crate::{debug, evidence, explainer, rights};
+use crate::{debug, evidence, explainer, permissions};
 
 /// pod-finalizer.
 pub const CONTROLLER: Controller = Controller {
@@ -64,8 +64,8 @@ impl Configured for Settings {
         requires(self)
     }
 
-    fn needs(&self) -> Needs {
-        Needs {
+    fn needs(&self) -> InformerRequirements {
+        InformerRequirements {
             pods: component::keep_of_pods(&self.profiles),
             indexes: vec![|pods| {
                 pods.index(index::PODS_BY_OWNER, index::owner_of_pod)
@@ -158,10 +158,10 @@ fn requires(settings: &Settings) -> Vec<Part> {
         ..Part::new(
             NAME,
             "ClusterRole belayer-pod-finalizer",
-            rights::rights(profiles),
+            permissions::permissions(profiles),
         )
     }];
-    let capture = rights::rights_to_capture(profiles);
+    let capture = permissions::permissions_to_capture(profiles);
     if !capture.is_empty() {
         parts.push(Part {
             kinds: vec![Kind {
@@ -177,7 +177,7 @@ fn requires(settings: &Settings) -> Vec<Part> {
             )
         });
     }
-    let cleanup = rights::rights_to_clean_up(profiles);
+    let cleanup = permissions::permissions_to_clean_up(profiles);
     if !cleanup.is_empty() {
         parts.push(Part::new(
             "pod-finalizer cleanup",
@@ -243,9 +243,9 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
             owners: owners_of_pods()
                 .map(|watched| (watched.resource.clone(), watched.store.clone()))
                 .collect(),
-            owner_facts: shared.facts(owner_reader, pods.wake()),
-            namespace_facts: shared.facts(namespace_reader, pods.wake()),
-            status_facts: shared.facts_at(
+            owner_queries: shared.facts(owner_reader, pods.wake()),
+            namespace_queries: shared.facts(namespace_reader, pods.wake()),
+            status_queries: shared.facts_at(
                 StatusReader::new(
                     Arc::clone(&shared.executor),
                     Asked::OfPods(pods.watched.store.clone()),
@@ -253,7 +253,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
                 pods.wake(),
                 status::pace(),
             ),
-            node_facts: shared.facts(NodeReader::new(Arc::clone(&shared.executor)), pods.wake()),
+            node_queries: shared.facts(NodeReader::new(Arc::clone(&shared.executor)), pods.wake()),
             queue: pods.queue.clone(),
         },
     ));
@@ -278,7 +278,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
     {
         let executor = Arc::clone(&shared.executor);
         let sweeper = Sweeper::new(watched.store.clone(), executor, settings.outcome_ttl);
-        pods.run_beside(Box::new(|stop| sweeper.run(stop).boxed()));
+        pods.run_in_background(Box::new(|stop| sweeper.run(stop).boxed()));
     }
     context.debug.add(NAME, &finalizer, |it| debug::report(it));
     let periodic = PeriodicTask::new(
@@ -288,7 +288,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         shared.events.clone(),
         &shared.namespace,
     );
-    pods.run_beside(Box::new(|stop| periodic.run(stop).boxed()));
-    context.gone_owners_are_asked = true;
+    pods.run_in_background(Box::new(|stop| periodic.run(stop).boxed()));
+    context.pod_finalizer_queries_owners = true;
     context.provide(&finalizer);
 }

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::LiveAnswer;
 use belayer_core::object::ResourceVersion;
+use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision::{Decision, Missing, Notice, Row, Severity, Write};
 use belayer_holds::namespace::{IgnoredNamespace, NamespaceState, NamespaceView};
 
@@ -146,7 +146,7 @@ fn keep(pod: &PodView, reasons: Reasons, now: Timestamp) -> PodDecision {
     if let Some(why) = unread::held_because(pod) {
         decision.missing.push(Missing::Event(why));
     }
-    let recheck = decision.look_again;
+    let recheck = decision.requeue_after;
     let waits = elapsed(deleting, now);
     let mut next = until_release_after(pod, waits);
     if waits < REPORT_AFTER {
@@ -154,7 +154,7 @@ fn keep(pod: &PodView, reasons: Reasons, now: Timestamp) -> PodDecision {
     } else {
         let message = format!(
             "deletion waits because Belayer holds this pod: {}",
-            decision.missing_in_words().join("; ")
+            decision.missing_messages().join("; ")
         );
         decision = decision.telling(Notice {
             severity: Severity::Normal,
@@ -162,12 +162,12 @@ fn keep(pod: &PodView, reasons: Reasons, now: Timestamp) -> PodDecision {
             message: message.into(),
         });
     }
-    let look_again = match (next, recheck) {
+    let requeue_after = match (next, recheck) {
         (Some(next), Some(recheck)) => Some(next.min(recheck)),
         (next, recheck) => next.or(recheck),
     };
     Decision {
-        look_again,
+        requeue_after,
         ..decision
     }
 }
@@ -195,7 +195,7 @@ struct Reasons {
     row: Option<Row>,
     missing: Vec<Missing<PodQuery>>,
     notices: Vec<Notice>,
-    look_again: Option<Duration>,
+    requeue_after: Option<Duration>,
 }
 
 impl Reasons {
@@ -205,7 +205,7 @@ impl Reasons {
     }
 
     fn requeue_after(&mut self, after: Duration) {
-        self.look_again = Some(self.look_again.map_or(after, |sooner| sooner.min(after)));
+        self.requeue_after = Some(self.requeue_after.map_or(after, |sooner| sooner.min(after)));
     }
 
     fn asks_now(&self) -> bool {
@@ -217,7 +217,7 @@ impl Reasons {
         Decision {
             missing: self.missing,
             notices: self.notices,
-            look_again: self.look_again,
+            requeue_after: self.requeue_after,
             ..Decision::nothing(self.row.unwrap_or(otherwise))
         }
     }
@@ -259,12 +259,12 @@ fn admin_asked(pod: &PodView) -> Found {
 fn namespace_terminating(pod: &PodView, reasons: &mut Reasons) -> Found {
     let NamespaceView {
         cached,
-        fact,
-        question,
+        answer,
+        query,
     } = &pod.namespace;
-    let proof = fact
+    let proof = answer
         .as_ref()
-        .and_then(|fact| NamespaceDeletion::prove(fact, pod.first_seen));
+        .and_then(|answer| NamespaceDeletion::prove(answer, pod.first_seen));
     if let Some(proof) = proof {
         return Some((
             row::NAMESPACE_TERMINATING,
@@ -273,10 +273,10 @@ fn namespace_terminating(pod: &PodView, reasons: &mut Reasons) -> Found {
     }
     let cached = cached.as_ref()?;
     if cached.is_deleting() {
-        let answer = Answer::of_namespace(fact.as_ref(), pod, cached.resource_version);
+        let answer = Answer::of_namespace(answer.as_ref(), pod, cached.resource_version);
         reasons.add(
             row::NAMESPACE_TERMINATING,
-            ask(PodQuery::Namespace(question.clone()), answer),
+            ask(PodQuery::Namespace(query.clone()), answer),
         );
     }
     None
@@ -299,7 +299,7 @@ fn unselected(pod: &PodView, mass_release: MassRelease, reasons: &mut Reasons) -
             let message = format!(
                 "no profile selects this pod any more, and the same is true of {unselected} of {held} held pods {}: \
                  kept, because that many at once look like a mistyped selector",
-                scope.in_words()
+                scope.message()
             );
             reasons.add(row::UNSELECTED, Missing::Event(message.into()));
             None
@@ -310,21 +310,21 @@ fn unselected(pod: &PodView, mass_release: MassRelease, reasons: &mut Reasons) -
 fn prove_ignored(pod: &PodView, reasons: &mut Reasons) -> Option<NotSelected> {
     let NamespaceView {
         cached,
-        fact,
-        question,
+        answer,
+        query,
     } = &pod.namespace;
     let version = cached
         .as_ref()
         .map(|meta| meta.resource_version)
         .unwrap_or_default();
-    let proof = fact.as_ref().and_then(|fact| {
-        IgnoredNamespace::prove(fact, pod.first_seen, version).map(NotSelected::ByNamespace)
+    let proof = answer.as_ref().and_then(|answer| {
+        IgnoredNamespace::prove(answer, pod.first_seen, version).map(NotSelected::ByNamespace)
     });
     if proof.is_none() {
-        let answer = Answer::of_namespace(fact.as_ref(), pod, version);
+        let answer = Answer::of_namespace(answer.as_ref(), pod, version);
         reasons.add(
             row::UNSELECTED,
-            ask(PodQuery::Namespace(question.clone()), answer),
+            ask(PodQuery::Namespace(query.clone()), answer),
         );
     }
     proof
@@ -341,12 +341,12 @@ fn release_after(pod: &PodView, now: Timestamp) -> Found {
 }
 
 /// Requests a live read: at once, or after [`RECHECK`] if the last answer is current but inconclusive.
-fn ask(question: PodQuery, answer: Answer) -> Missing<PodQuery> {
+fn ask(query: PodQuery, answer: Answer) -> Missing<PodQuery> {
     let after = match answer {
         Answer::Current => RECHECK,
         Answer::Outdated => Duration::ZERO,
     };
-    Missing::Answer { question, after }
+    Missing::Answer { query, after }
 }
 
 /// Whether the last live answer can be used for this pod.
@@ -360,12 +360,12 @@ enum Answer {
 
 impl Answer {
     fn at_hand<A>(
-        fact: Option<&LiveAnswer<A>>,
+        answer: Option<&LiveAnswer<A>>,
         pod: &PodView,
         as_new_as_cache: impl FnOnce(&A) -> bool,
     ) -> Self {
-        match fact {
-            Some(fact) if fact.begun() > pod.first_seen && as_new_as_cache(fact.answer()) => {
+        match answer {
+            Some(answer) if answer.begun() > pod.first_seen && as_new_as_cache(answer.answer()) => {
                 Self::Current
             }
             Some(_) | None => Self::Outdated,
@@ -373,11 +373,11 @@ impl Answer {
     }
 
     fn of_namespace(
-        fact: Option<&LiveAnswer<NamespaceState>>,
+        answer: Option<&LiveAnswer<NamespaceState>>,
         pod: &PodView,
         cached: ResourceVersion,
     ) -> Self {
-        Self::at_hand(fact, pod, |state| match state {
+        Self::at_hand(answer, pod, |state| match state {
             NamespaceState::Present(meta) => meta.resource_version >= cached,
             NamespaceState::Gone => true,
         })
@@ -397,7 +397,7 @@ fn waits_for(pod: &PodView) -> Cow<'static, str> {
                 "the consumer has to take the result (profile {})",
                 profile.name
             );
-            match status::in_words(pod, profile) {
+            match status::message(pod, profile) {
                 Some(says) => format!("{waits}: {says}").into(),
                 None => waits.into(),
             }

@@ -1,8 +1,8 @@
 //! Why a pod may be released. No variant can be built without its proof (invariant EVIDENCE).
 
-use belayer_core::facts::LiveAnswer;
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ResourceVersion, Uid};
+use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision::{self, Reach};
 use belayer_holds::namespace::IgnoredNamespace;
 use belayer_holds::owner::{GoneProof, OwnerState};
@@ -125,34 +125,34 @@ pub enum Consumption {
 }
 
 impl Consumption {
-    /// Returns the proof that `node` no longer needs `pod`, if `fact` provides it for a pod first seen at `pod_seen`.
+    /// Returns the proof that `node` no longer needs `pod`, if `answer` provides it for a pod first seen at `pod_seen`.
     ///
     /// The live read must have begun after that, because a retried node has the key of its predecessor.
     pub fn prove_node_fulfilled(
-        fact: &LiveAnswer<StatusState>,
+        answer: &LiveAnswer<StatusState>,
         node: &NodeRef,
         pod: &Uid,
         pod_seen: LogicalTime,
     ) -> Option<Self> {
-        let StatusState::Read(nodes) = fact.answer() else {
+        let StatusState::Read(nodes) = answer.answer() else {
             return None;
         };
-        let proven = fact.begun() > pod_seen && nodes.is_fulfilled(node, pod);
+        let proven = answer.begun() > pod_seen && nodes.is_fulfilled(node, pod);
         proven.then(|| Self::NodeFulfilled(nodes.version()))
     }
 
-    /// Returns the proof that the owner `expected` finished, if `fact` provides it.
+    /// Returns the proof that the owner `expected` finished, if `answer` provides it.
     pub fn prove_owner_finished(
-        fact: &LiveAnswer<OwnerState>,
+        answer: &LiveAnswer<OwnerState>,
         expected: &Uid,
         pod_seen: LogicalTime,
         profile: &Profile,
     ) -> Option<Self> {
-        let OwnerState::Present(owner) = fact.answer() else {
+        let OwnerState::Present(owner) = answer.answer() else {
             return None;
         };
         let proven = owner.uid == *expected
-            && fact.begun() > pod_seen
+            && answer.begun() > pod_seen
             && profile.is_owner_finished(&owner.labels);
         proven.then(|| Self::OwnerFinished(owner.uid.clone()))
     }

@@ -28,7 +28,7 @@ use belayer_holds::decision::{Missing, Write};
 use belayer_holds::names;
 use belayer_holds::selection::{MassRelease, Scope, UnselectedBy};
 use belayer_inspect::explain::{Action, Explained, Explainer};
-use belayer_inspect::reader::{Reader, explain as in_words};
+use belayer_inspect::reader::{Reader, explain as message};
 use belayer_inspect::report::age;
 
 /// Explains pods by the same decision that the controller makes.
@@ -83,12 +83,12 @@ impl Pods {
             seen = live.decide(&finalizer, &pod).await?;
         }
         let (snapshot, decision) = seen;
-        let mut explained = self.in_words(&finalizer, &pod, &snapshot, &decision);
+        let mut explained = self.message(&finalizer, &pod, &snapshot, &decision);
         explained.notes.extend(gate_unknown);
         Ok(explained)
     }
 
-    fn in_words(
+    fn message(
         &self,
         finalizer: &PodFinalizer<Live>,
         pod: &Pod,
@@ -164,10 +164,10 @@ fn finalizer(
         owners: owners
             .map(|kind| (kind.clone(), live.optional(kind.clone(), keep_of_owners())))
             .collect(),
-        owner_facts: live.owners(keep_of_owners()),
-        namespace_facts: live.namespaces(keep_of_namespaces()),
-        status_facts: live.queries(StatusReader::new(live.executor(), Asked::These(nodes))),
-        node_facts: live.queries(NodeReader::new(live.executor())),
+        owner_queries: live.owners(keep_of_owners()),
+        namespace_queries: live.namespaces(keep_of_namespaces()),
+        status_queries: live.queries(StatusReader::new(live.executor(), Asked::These(nodes))),
+        node_queries: live.queries(NodeReader::new(live.executor())),
         queue: WorkQueue::new(crate::NAME),
     };
     PodFinalizer::new(settings, parts)
@@ -181,7 +181,7 @@ impl PodFinalizer<Live> {
             Ok(gate) => self.held_objects().adopt_closed(gate.closed(), gate.gate()),
             Err(error) if error.class() == ErrorClass::NotFound => {}
             Err(error) => {
-                let why = in_words(&error);
+                let why = message(&error);
                 return Some(format!(
                     "could not read whether the backlog gate is closed: {why}"
                 ));

@@ -6,10 +6,10 @@ use hashbrown::HashMap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use belayer_core::facts::LiveAnswer;
 use belayer_core::informer::{Lookup, Stored};
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{OwnerReference, Resource};
+use belayer_core::queries::LiveAnswer;
 use belayer_core::slim::{Namespace, ObjectMeta, OwnerMeta, Phase, Pod};
 use belayer_holds::names;
 use belayer_holds::namespace::{NamespaceQuery, NamespaceView};
@@ -34,10 +34,10 @@ pub(crate) struct World<V: View = Cached> {
     pub namespaces: V::Store<Namespace>,
     /// One store per kind that owns pods of some profile.
     pub owners: Vec<(Resource, V::Store<OwnerMeta>)>,
-    pub owner_facts: V::Queries<OwnerQuery>,
-    pub namespace_facts: V::Queries<NamespaceQuery>,
-    pub status_facts: V::Queries<StatusQuery>,
-    pub node_facts: V::Queries<NodeQuery>,
+    pub owner_queries: V::Queries<OwnerQuery>,
+    pub namespace_queries: V::Queries<NamespaceQuery>,
+    pub status_queries: V::Queries<StatusQuery>,
+    pub node_queries: V::Queries<NodeQuery>,
     pub outcomes: Outcomes,
     /// When each delay began.
     pub due: Mutex<HashMap<Delay, Timestamp>>,
@@ -94,9 +94,9 @@ impl<V: View> World<V> {
 
     fn argo(&self, pod: &Stored<Pod>) -> Option<ArgoPod> {
         let deletion_seen = pod.deletion_seen.unwrap_or(pod.first_seen);
-        argo_pod(&pod.object, deletion_seen, |question| {
+        argo_pod(&pod.object, deletion_seen, |query| {
             let delay = Delay::NodeLost(pod.object.meta.uid.clone());
-            (self.node_facts.get(question), self.due_since(&delay))
+            (self.node_queries.get(query), self.due_since(&delay))
         })
     }
 
@@ -114,21 +114,21 @@ impl<V: View> World<V> {
     }
 
     fn namespace(&self, pod: &ObjectMeta) -> NamespaceView {
-        let question = NamespaceQuery::new(pod.key.shared_namespace().clone());
-        let fact = self.namespace_facts.get(&question);
+        let query = NamespaceQuery::new(pod.key.shared_namespace().clone());
+        let answer = self.namespace_queries.get(&query);
         NamespaceView {
             cached: self.cached_namespace(pod),
-            fact,
-            question,
+            answer,
+            query,
         }
     }
 
     fn node(&self, pod: &ObjectMeta, profile: &Profile) -> Option<NodeView> {
-        let (node, question) = node_of(pod, profile)?;
+        let (node, query) = node_of(pod, profile)?;
         Some(NodeView {
             node,
-            fact: self.status_facts.get(&question),
-            question,
+            answer: self.status_queries.get(&query),
+            query,
         })
     }
 
@@ -147,13 +147,13 @@ impl<V: View> World<V> {
     }
 
     fn owner_view(&self, pod: &ObjectMeta, owner: &OwnerReference, kind: &Resource) -> OwnerView {
-        let question = OwnerQuery::new(kind.clone(), pod.key.shared_namespace(), owner);
+        let query = OwnerQuery::new(kind.clone(), pod.key.shared_namespace(), owner);
         let store = self
             .owners
             .iter()
             .find(|(stored, _)| stored == kind)
             .map(|(_, store)| store);
-        let cached = match store.map(|store| store.lookup(question.key())) {
+        let cached = match store.map(|store| store.lookup(query.key())) {
             None | Some(Lookup::Unknown) => CachedOwner::Unknown,
             Some(Lookup::Found(found)) if found.object.0.uid == owner.uid => {
                 CachedOwner::Present(found.object.0.clone())
@@ -161,11 +161,11 @@ impl<V: View> World<V> {
             // Another object has that name, so the owner does not exist.
             Some(Lookup::Found(_) | Lookup::Absent) => CachedOwner::Absent,
         };
-        let fact = self.owner_facts.get(&question);
+        let answer = self.owner_queries.get(&query);
         OwnerView {
-            question,
+            query,
             cached,
-            fact,
+            answer,
         }
     }
 }
@@ -253,8 +253,8 @@ pub(crate) fn node_of(pod: &ObjectMeta, profile: &Profile) -> Option<(NodeRef, S
         return None;
     }
     let node = status::node_of(pod)?;
-    let question = StatusQuery::new(kind.clone(), pod.key.shared_namespace(), owner);
-    Some((node, question))
+    let query = StatusQuery::new(kind.clone(), pod.key.shared_namespace(), owner);
+    Some((node, query))
 }
 
 /// When a pod's annotation requires its deletion.
@@ -303,11 +303,11 @@ pub(crate) fn argo_pod(
     if !argo_pods::is_of_workflow(&pod.meta) {
         return None;
     }
-    let node = NodeQuery::about(pod).map(|question| {
-        let (fact, lost_since) = known(&question);
+    let node = NodeQuery::about(pod).map(|query| {
+        let (answer, lost_since) = known(&query);
         argo_pods::NodeView {
-            question,
-            fact,
+            query,
+            answer,
             deletion_seen,
             lost_since,
         }

@@ -108,7 +108,7 @@ impl PeriodicTask {
 
     async fn tick(&mut self) {
         let now = self.finalizer.held_objects().settle();
-        publish(&self.finalizer, &now, belayer_core::ambient::now());
+        publish(&self.finalizer, &now, belayer_core::clock::now());
         if now != self.last {
             self.queue_what_eased(&now);
             self.report_changes(&now).await;

@@ -36,10 +36,10 @@ pub enum Delay {
 impl fmt::Display for PodQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Owner(question) => question.fmt(f),
-            Self::Namespace(question) => question.fmt(f),
-            Self::Status(question) => question.fmt(f),
-            Self::Node(question) => question.fmt(f),
+            Self::Owner(query) => query.fmt(f),
+            Self::Namespace(query) => query.fmt(f),
+            Self::Status(query) => query.fmt(f),
+            Self::Node(query) => query.fmt(f),
             Self::Delay(Delay::Cleanup(_)) => f.write_str("has the delay of its cleanup expired"),
             Self::Delay(Delay::NodeLost(_)) => f.write_str("has nodeLostDelay expired"),
         }

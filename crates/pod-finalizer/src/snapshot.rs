@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::LiveAnswer;
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::Uid;
+use belayer_core::queries::LiveAnswer;
 use belayer_core::slim::ObjectMeta;
 use belayer_holds::namespace::NamespaceView;
 use belayer_holds::owner::{OwnerQuery, OwnerState};
@@ -96,9 +96,9 @@ pub struct NodeView {
     /// Which node.
     pub node: NodeRef,
     /// The query for the owner's status.
-    pub question: StatusQuery,
+    pub query: StatusQuery,
     /// The last live read.
-    pub fact: Option<LiveAnswer<StatusState>>,
+    pub answer: Option<LiveAnswer<StatusState>>,
 }
 
 /// When a pod's annotation requires its deletion.
@@ -181,11 +181,11 @@ pub enum Owner {
 #[derive(Debug, Clone)]
 pub struct OwnerView {
     /// The query for it.
-    pub question: OwnerQuery,
+    pub query: OwnerQuery,
     /// The object of that name in the informer's store.
     pub cached: CachedOwner,
     /// The last live read.
-    pub fact: Option<LiveAnswer<OwnerState>>,
+    pub answer: Option<LiveAnswer<OwnerState>>,
 }
 
 /// The owner in the informer's store.

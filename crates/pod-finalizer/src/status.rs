@@ -16,11 +16,11 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use belayer_core::executor::{Class, Executor};
-use belayer_core::facts::{LiveReader, LookError, Pace, Query};
 use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::index::PODS_BY_OWNER;
 use belayer_core::informer::Store;
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, Uid};
+use belayer_core::queries::{LiveReader, Pace, Query, ReadError};
 use belayer_core::slim::{ObjectMeta, Pod};
 
 pub use nodes::{NodeRef, Nodes};
@@ -185,8 +185,8 @@ impl StatusReader {
         }
     }
 
-    async fn status(&self, question: &StatusQuery) -> Result<StatusState, LookError> {
-        let StatusQuery { resource, key, uid } = question;
+    async fn status(&self, query: &StatusQuery) -> Result<StatusState, ReadError> {
+        let StatusQuery { resource, key, uid } = query;
         let _slot = self.slots.slot(key.shared_namespace()).await;
         let request = Request::get(resource.object_path(key)).body_limit(ANSWER_LIMIT);
         let error = match self.executor.read(&request, Class::Evidence).await {
@@ -209,16 +209,13 @@ impl StatusReader {
             | ErrorClass::Forbidden
             | ErrorClass::Invalid
             | ErrorClass::Decode => Ok(StatusState::Unreadable(error.to_string().into())),
-            _ => Err(LookError::from(&error)),
+            _ => Err(ReadError::from(&error)),
         }
     }
 }
 
 impl LiveReader<StatusQuery> for StatusReader {
-    fn look<'a>(
-        &'a self,
-        question: &'a StatusQuery,
-    ) -> BoxFuture<'a, Result<StatusState, LookError>> {
-        Box::pin(self.status(question))
+    fn read<'a>(&'a self, query: &'a StatusQuery) -> BoxFuture<'a, Result<StatusState, ReadError>> {
+        Box::pin(self.status(query))
     }
 }

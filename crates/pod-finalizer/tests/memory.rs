@@ -13,8 +13,8 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use belayer_core::executor::{Bounds, Executor, Writes};
-use belayer_core::facts::look;
 use belayer_core::object::{OwnerReference, Uid};
+use belayer_core::queries::read;
 use belayer_holds::names::FIELD_MANAGER;
 use belayer_pod_finalizer::profile::argo;
 use belayer_pod_finalizer::status::{Asked, NodeRef, StatusQuery, StatusReader, StatusState};
@@ -68,14 +68,14 @@ async fn t3_reading_a_large_workflow_takes_little_memory() {
         name: "w".into(),
         uid: Uid::new("u-1"),
     };
-    let question = StatusQuery::new(argo::workflow(), &"shop".into(), &owner);
+    let query = StatusQuery::new(argo::workflow(), &"shop".into(), &owner);
 
     let region = Region::new(ALLOCATOR);
-    let fact = look(&oracle, &question).await.unwrap();
+    let answer = read(&oracle, &query).await.unwrap();
     let allocated = region.change().bytes_allocated;
 
-    let StatusState::Read(nodes) = fact.answer() else {
-        panic!("{fact:?}");
+    let StatusState::Read(nodes) = answer.answer() else {
+        panic!("{answer:?}");
     };
     assert!(nodes.is_fulfilled(&node, &Uid::new("p-1")));
     // In all, whether at once or not. The answer itself is not copied.

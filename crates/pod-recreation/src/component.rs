@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use belayer_core::facts::Waiter;
 use belayer_core::informer::{Event, Lookup, Store, Stored};
 use belayer_core::object::{ObjectKey, OwnerReference, Uid};
+use belayer_core::queries::Waiter;
 use belayer_core::slim::{
     Continuity, Keep, Namespace, OwnerMeta, Phase, Pod, Slim as _, Transition,
 };
@@ -43,7 +43,7 @@ pub struct Parts<V: View = Cached> {
     /// The kinds of owners that some component watches.
     pub owners: OwnerStores<V>,
     /// Live reads of records and owners.
-    pub looks: V::Queries<OwnerQuery>,
+    pub owner_queries: V::Queries<OwnerQuery>,
     /// The queue of the pods' runner.
     pub pods_queue: WorkQueue<ObjectKey>,
     /// The queue of the records' runner.
@@ -428,7 +428,7 @@ fn own_record_key(pod: &Pod) -> ObjectKey {
 }
 
 /// What to ask about the record that a re-created pod names; nothing for others.
-pub fn question_about(pod: &Pod, view: &PodView) -> Option<OwnerQuery> {
+pub fn query_about(pod: &Pod, view: &PodView) -> Option<OwnerQuery> {
     let mark = view.mark.as_ref()?;
     let reference = OwnerReference {
         api_version: api::resource().api_version().into(),
@@ -478,9 +478,9 @@ impl<V: View> Component<Pod> for PodRecreation<V> {
     fn observe(&self, pod: &Stored<Pod>) -> HoldSnapshot {
         let view = self.view(pod);
         let record = self.record_of(&self.record_key(pod));
-        let look = question_about(pod, &view).map(|question| {
-            let fact = self.parts.looks.get(&question);
-            (question, fact)
+        let look = query_about(pod, &view).map(|query| {
+            let answer = self.parts.owner_queries.get(&query);
+            (query, answer)
         });
         HoldSnapshot {
             cancelled: self.is_cancelled(&view.uid),
@@ -489,7 +489,7 @@ impl<V: View> Component<Pod> for PodRecreation<V> {
             owner: self
                 .parts
                 .owners
-                .owner_of(pod, |question| self.parts.looks.get(question)),
+                .owner_of(pod, |query| self.parts.owner_queries.get(query)),
             pod: view,
             record,
             look,
@@ -500,7 +500,7 @@ impl<V: View> Component<Pod> for PodRecreation<V> {
         holds::decide(snapshot, now)
     }
 
-    fn ask(&self, question: OwnerQuery, asker: Waiter<'_>) {
-        self.parts.looks.ask(question, asker);
+    fn ask(&self, query: OwnerQuery, asker: Waiter<'_>) {
+        self.parts.owner_queries.ask(query, asker);
     }
 }

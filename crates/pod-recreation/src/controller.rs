@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 
 use belayer_controller::config::{Problem, Section};
 use belayer_controller::context::{ControllerContext, Watched, WorkerGroup, zeros};
-use belayer_controller::{Configured, Controller, Crd, Hold, Needs, Site};
+use belayer_controller::{Configured, Controller, Crd, Hold, InformerRequirements, Site};
 use belayer_core::object::Resource;
 use belayer_core::slim::{Keep, ObjectMeta, Pod};
 use belayer_core::workqueue::WorkQueue;
@@ -26,7 +26,7 @@ use crate::config::{KEY, PodRecreationConfig, Settings};
 use crate::keys::KEYS;
 use crate::record::Record;
 use crate::recreations::{self, Recreations};
-use crate::{NAME, api, crd, debug, evidence, explainer, rights};
+use crate::{NAME, api, crd, debug, evidence, explainer, permissions};
 
 /// Name of the queue of records.
 const QUEUE: &str = "recreations";
@@ -76,19 +76,23 @@ impl Configured for Settings {
                 switch: CONTROLLER.switch,
             }],
             holds: vec![(Resource::pods(), POD_RECREATION_HOLD.to_owned())],
-            ..Part::new(NAME, "ClusterRole belayer-pod-recreation", rights::rights())
+            ..Part::new(
+                NAME,
+                "ClusterRole belayer-pod-recreation",
+                permissions::permissions(),
+            )
         }]
     }
 
-    fn needs(&self) -> Needs {
-        Needs {
+    fn needs(&self) -> InformerRequirements {
+        InformerRequirements {
             pods: component::keep_of_pods(self),
             indexes: vec![|pods| {
                 pods.index(owned::RECREATION_BY_OWNER, owned::recreation_by_owner)
             }],
             namespaces: component::keep_of_namespaces(),
             reads_namespaces: true,
-            ..Needs::default()
+            ..InformerRequirements::default()
         }
     }
 
@@ -152,7 +156,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
             records: watched.store.clone(),
             namespaces: namespaces.store.clone(),
             owners: owners.stores(),
-            looks: shared.facts(owner_reader.clone(), pods.wake()),
+            owner_queries: shared.facts(owner_reader.clone(), pods.wake()),
             pods_queue: pods.queue.clone(),
             queue: queue.clone(),
         },
@@ -185,15 +189,15 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
     context.debug.add(NAME, &recreation, |it| debug::report(it));
     let workers = settings.workers;
     let pods_state = pods.watched.store.watch_state();
-    let feed = watched.into_feed();
-    context.crews.push(WorkerGroup {
+    let handle = watched.into_handle();
+    context.worker_groups.push(WorkerGroup {
         name: QUEUE,
         queue,
-        needs: vec![feed.state(), pods_state],
+        needs: vec![handle.state(), pods_state],
         start: Box::new(move || runner.work(workers)),
-        beside: vec![Box::new(|stop| recreations.run_beside(stop).boxed())],
+        background: vec![Box::new(|stop| recreations.run_in_background(stop).boxed())],
     });
     // Its kind may not be installed: the others run all the same.
-    context.optional.push(feed);
+    context.optional.push(handle);
     context.provide(&recreation);
 }

@@ -2,9 +2,9 @@
 //! EVIDENCE): a state of the pod at the version that the patch names, a state of the record that is
 //! never taken back, or a live look.
 
-use belayer_core::facts::LiveAnswer;
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::Uid;
+use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision::{self, Reach};
 use belayer_holds::owned::EndedOwner;
 use belayer_holds::owner::{GoneProof, OwnerState};
@@ -111,10 +111,10 @@ impl Intended {
     }
 }
 
-/// The proof that a record is gone, if `fact` gives it for a pod first seen at `pod_seen`.
-pub fn record_gone(fact: &LiveAnswer<OwnerState>, pod_seen: LogicalTime) -> Option<GoneProof> {
-    match fact.answer() {
-        OwnerState::Gone(proof) if fact.begun() > pod_seen => Some(proof.clone()),
+/// The proof that a record is gone, if `answer` gives it for a pod first seen at `pod_seen`.
+pub fn record_gone(answer: &LiveAnswer<OwnerState>, pod_seen: LogicalTime) -> Option<GoneProof> {
+    match answer.answer() {
+        OwnerState::Gone(proof) if answer.begun() > pod_seen => Some(proof.clone()),
         _ => None,
     }
 }

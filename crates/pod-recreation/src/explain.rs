@@ -34,7 +34,7 @@ pub(crate) fn recreation(
         owners: owners
             .map(|kind| (kind.clone(), live.optional(kind.clone(), Keep::nothing())))
             .collect(),
-        looks: live.owners(Keep::nothing()),
+        owner_queries: live.owners(Keep::nothing()),
         pods_queue: WorkQueue::new(NAME),
         queue: WorkQueue::new(NAME),
     };

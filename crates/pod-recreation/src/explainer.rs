@@ -62,7 +62,7 @@ impl Pods {
             machine: live.settled(|| recreation.observe_record(&record)).await?,
             ignored: Asked::from(recreation.is_ignored(&pod)),
         };
-        let mut explained = self.in_words(&recreation, &decision, &pod, &seen);
+        let mut explained = self.message(&recreation, &decision, &pod, &seen);
         let record = seen.machine.record.as_ref();
         if record.is_some_and(|record| record.status.finished_at.is_none()) {
             explained.notes.extend(drained(reader, &self.gate).await);
@@ -81,7 +81,7 @@ impl Pods {
         Ok(explained)
     }
 
-    fn in_words(
+    fn message(
         &self,
         recreation: &PodRecreation<Live>,
         decision: &HoldDecision,

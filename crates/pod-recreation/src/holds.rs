@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use belayer_core::facts::LiveAnswer;
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
+use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision::{Decision, Missing, Notice, Row, Severity, Write};
-use belayer_holds::owned::{OwnerEnd, OwnerSight};
+use belayer_holds::owned::{ObservedOwner, OwnerEnd};
 use belayer_holds::owner::{OwnerQuery, OwnerState};
 use jiff::Timestamp;
 
@@ -41,7 +41,7 @@ pub struct HoldSnapshot {
     /// What a live look at the record of its mark said, and what to ask for one.
     pub look: Option<(OwnerQuery, Option<LiveAnswer<OwnerState>>)>,
     /// Its controller, if that is of a kind that is watched.
-    pub owner: Option<OwnerSight>,
+    pub owner: Option<ObservedOwner>,
 }
 
 /// A user's pod, or the one that its record names: a drain may have removed its hold.
@@ -64,7 +64,7 @@ fn is_first_or_next(snapshot: &HoldSnapshot) -> bool {
 
 impl HoldSnapshot {
     fn owner_has_ended(&self) -> bool {
-        let end = self.owner.as_ref().map(OwnerSight::end);
+        let end = self.owner.as_ref().map(ObservedOwner::end);
         matches!(end, Some(OwnerEnd::Ended(_)))
     }
 }
@@ -106,10 +106,10 @@ fn unless_its_owner_ends(snapshot: &HoldSnapshot, mut decision: HoldDecision) ->
     if decision.write.is_some() || !is_known {
         return decision;
     }
-    match snapshot.owner.as_ref().map(OwnerSight::end) {
+    match snapshot.owner.as_ref().map(ObservedOwner::end) {
         Some(OwnerEnd::Ended(ended)) => release(row::OWNER_ENDS, Evidence::OwnerEnds(ended)),
-        Some(OwnerEnd::Ask { question, after }) => {
-            decision.missing.push(Missing::Answer { question, after });
+        Some(OwnerEnd::Ask { query, after }) => {
+            decision.missing.push(Missing::Answer { query, after });
             decision
         }
         Some(OwnerEnd::Lives) | None => decision,
@@ -213,17 +213,17 @@ fn successor(snapshot: &HoldSnapshot, mark: &Mark) -> HoldDecision {
 
 /// Row 4.
 fn gone(snapshot: &HoldSnapshot) -> HoldDecision {
-    let Some((question, fact)) = &snapshot.look else {
+    let Some((query, answer)) = &snapshot.look else {
         return keep("its record is not known");
     };
-    match fact {
-        Some(fact) => match record_gone(fact, snapshot.first_seen) {
+    match answer {
+        Some(answer) => match record_gone(answer, snapshot.first_seen) {
             Some(proof) => release(row::RECORD_GONE, Evidence::RecordGone(proof)),
             None => Decision::missing(
                 row::RECORD_GONE,
                 Missing::Answer {
-                    question: question.clone(),
-                    after: if fact.begun() > snapshot.first_seen {
+                    query: query.clone(),
+                    after: if answer.begun() > snapshot.first_seen {
                         RECHECK
                     } else {
                         Duration::ZERO
@@ -231,7 +231,7 @@ fn gone(snapshot: &HoldSnapshot) -> HoldDecision {
                 },
             ),
         },
-        None => Decision::ask(row::RECORD_GONE, question.clone()),
+        None => Decision::ask(row::RECORD_GONE, query.clone()),
     }
 }
 

@@ -16,10 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belayer_core::events::{EventRecorder, Regarding};
-use belayer_core::facts::Waiter;
 use belayer_core::http::RequestError;
 use belayer_core::informer::{Decoders, Stored};
 use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::queries::Waiter;
 use belayer_core::slim::Pod;
 use belayer_core::workqueue::Priority;
 use belayer_holds::decision::{Decision, Write};
@@ -90,7 +90,7 @@ impl Recreations {
 
     /// Keeps the gauge of open breakers up to date, and enqueues what has to be finished when a drain begins,
     /// until `stop` is cancelled.
-    pub async fn run_beside(self: Arc<Self>, stop: CancellationToken) {
+    pub async fn run_in_background(self: Arc<Self>, stop: CancellationToken) {
         let tell = async {
             let mut before = Holding::Unknown;
             loop {
@@ -170,8 +170,8 @@ impl Component<Record> for Recreations {
         }
     }
 
-    fn ask(&self, question: Infallible, _: Waiter<'_>) {
-        match question {}
+    fn ask(&self, query: Infallible, _: Waiter<'_>) {
+        match query {}
     }
 
     /// The pod if there is one, else the record.

@@ -57,7 +57,7 @@ impl Advice {
     pub fn on(mode: Mode, signs: Signs) -> Vec<Self> {
         let mut advice = Vec::new();
         match mode {
-            Mode::Advise | Mode::Beside => {
+            Mode::Advise | Mode::Own => {
                 if signs.bare > 0 {
                     let claims = signs.bare;
                     advice.push(match mode.adds_holds() {
@@ -71,12 +71,12 @@ impl Advice {
                     });
                 }
             }
-            Mode::Replacing if signs.foreign >= FOREIGN_LIMIT => {
+            Mode::InPlace if signs.foreign >= FOREIGN_LIMIT => {
                 advice.push(Self::TwoAtWork {
                     foreign: signs.foreign,
                 });
             }
-            Mode::Replacing => {}
+            Mode::InPlace => {}
         }
         advice
     }
@@ -148,16 +148,16 @@ mod tests {
     };
 
     #[rstest]
-    #[case::all_is_well_beside(Mode::Beside, NONE, &[])]
-    #[case::all_is_well_in_its_place(Mode::Replacing, NONE, &[])]
+    #[case::all_is_well_beside(Mode::Own, NONE, &[])]
+    #[case::all_is_well_in_its_place(Mode::InPlace, NONE, &[])]
     #[case::a18_unprotected(Mode::Advise, Signs { bare: 4, ..NONE }, &["Unprotected"])]
     #[case::a18_finalizer_left_behind(Mode::Advise, Signs { left_behind: 2, ..NONE }, &["LeftBehind"])]
-    #[case::no_controller_adds_the_finalizer(Mode::Beside, Signs { bare: 4, ..NONE }, &["Unmountable"])]
-    #[case::no_controller_removes_the_finalizer(Mode::Beside, Signs { left_behind: 2, ..NONE }, &["LeftBehind"])]
-    #[case::belayer_adds_it_itself(Mode::Replacing, Signs { bare: 4, left_behind: 2, ..NONE }, &[])]
-    #[case::two_at_work(Mode::Replacing, Signs { foreign: 3, ..NONE }, &["TwoAtWork"])]
-    #[case::one_may_be_an_accident(Mode::Replacing, Signs { foreign: 2, ..NONE }, &[])]
-    #[case::the_in_tree_controller_is_expected_beside(Mode::Beside, Signs { foreign: 9, ..NONE }, &[])]
+    #[case::no_controller_adds_the_finalizer(Mode::Own, Signs { bare: 4, ..NONE }, &["Unmountable"])]
+    #[case::no_controller_removes_the_finalizer(Mode::Own, Signs { left_behind: 2, ..NONE }, &["LeftBehind"])]
+    #[case::belayer_adds_it_itself(Mode::InPlace, Signs { bare: 4, left_behind: 2, ..NONE }, &[])]
+    #[case::two_at_work(Mode::InPlace, Signs { foreign: 3, ..NONE }, &["TwoAtWork"])]
+    #[case::one_may_be_an_accident(Mode::InPlace, Signs { foreign: 2, ..NONE }, &[])]
+    #[case::the_in_tree_controller_is_expected_beside(Mode::Own, Signs { foreign: 9, ..NONE }, &[])]
     fn advice_follows_from_signs(#[case] mode: Mode, #[case] signs: Signs, #[case] names: &[&str]) {
         let advice = Advice::on(mode, signs);
         assert_eq!(

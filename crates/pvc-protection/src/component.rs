@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::{Pace, Waiter};
 use belayer_core::index::{PODS_BY_CLAIM, claim_value};
 use belayer_core::informer::{Event, Lookup, Store, Stored};
 use belayer_core::object::ObjectKey;
+use belayer_core::queries::{Pace, Waiter};
 use belayer_core::slim::{Claim, ObjectMeta, Pod};
 use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::decision::Decision;
@@ -24,11 +24,11 @@ use crate::config::Mode;
 use crate::decide::decide;
 use crate::evidence::Evidence;
 use crate::held_objects::{Entry, HeldObjects};
-use crate::look::PodsQuery;
 use crate::owner::{self, OwnerView};
-use crate::query::ClaimQuery;
+use crate::pods_query::PodsQuery;
+use crate::query::PvcQuery;
 use crate::release_tracker::ReleaseTracker;
-use crate::snapshot::{CachedUsers, ClaimView, Hold, Snapshot};
+use crate::snapshot::{CachedUsers, Hold, PvcView, Snapshot};
 use crate::uses::{self, NAMED, Users, uses};
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
@@ -70,7 +70,7 @@ pub struct Parts<V: UsersView = Cached> {
     /// Pods: a store with the index [`PODS_BY_CLAIM`].
     pub pods: V::Pods,
     /// Live reads of the pods of namespaces, at the [`pace`] of this module.
-    pub looks: V::Queries<PodsQuery>,
+    pub pods_queries: V::Queries<PodsQuery>,
     /// Live reads of the Workflows that own PVCs, with [`owner::COMPLETED_LABEL`] kept.
     pub owners: V::Queries<OwnerQuery>,
     /// The queue of the PVC runner.
@@ -261,7 +261,7 @@ impl UsersOf for Store<Pod> {
         let mut users = Users::default();
         let mut seen = 0;
         // Whether all of them have ended matters only if a Workflow owns the PVC.
-        let all = owner::question(claim).is_some();
+        let all = owner::query(claim).is_some();
         let scanned = self.scan_index(PODS_BY_CLAIM, &value, |pod| {
             seen += 1;
             if uses(pod, claim) {
@@ -293,7 +293,7 @@ fn is_idle(pod: &Pod) -> bool {
 impl<V: UsersView> Component<Claim> for PvcProtection<V> {
     type Snapshot = Snapshot;
     type Evidence = Evidence;
-    type Query = ClaimQuery;
+    type Query = PvcQuery;
     type Step = ();
 
     fn name(&self) -> &'static str {
@@ -319,40 +319,40 @@ impl<V: UsersView> Component<Claim> for PvcProtection<V> {
 
     fn observe(&self, claim: &Stored<Claim>) -> Snapshot {
         let meta = claim.meta.clone();
-        let question = PodsQuery::new(Arc::clone(meta.key.shared_namespace()));
+        let query = PodsQuery::new(Arc::clone(meta.key.shared_namespace()));
         // The live read first, so that the store is read after the point at which it was found up to date.
-        let look = self.parts.looks.get(&question);
+        let pods_answer = self.parts.pods_queries.get(&query);
         let look_error = self
             .parts
-            .looks
-            .last_error(&question)
+            .pods_queries
+            .last_error(&query)
             .map(|error| error.to_string());
         Snapshot {
-            claim: Some(ClaimView {
+            claim: Some(PvcView {
                 mode: self.mode,
-                owner: owner::question(&meta).map(|question| OwnerView {
-                    look: self.parts.owners.get(&question),
-                    question,
+                owner: owner::query(&meta).map(|query| OwnerView {
+                    answer: self.parts.owners.get(&query),
+                    query,
                 }),
                 hold: self.hold_of(&meta),
                 deletion_seen: claim.deletion_seen,
                 cached: self.parts.pods.users_of(&meta),
-                question,
-                look,
+                query,
+                pods_answer,
                 look_error,
                 meta,
             }),
         }
     }
 
-    fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<Evidence, ClaimQuery> {
+    fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<Evidence, PvcQuery> {
         decide(snapshot, now)
     }
 
-    fn ask(&self, question: ClaimQuery, waiter: Waiter<'_>) {
-        match question {
-            ClaimQuery::Pods(question) => self.parts.looks.ask(question, waiter),
-            ClaimQuery::Owner(question) => self.parts.owners.ask(question, waiter),
+    fn ask(&self, query: PvcQuery, waiter: Waiter<'_>) {
+        match query {
+            PvcQuery::Pods(query) => self.parts.pods_queries.ask(query, waiter),
+            PvcQuery::Owner(query) => self.parts.owners.ask(query, waiter),
         }
     }
 }

@@ -26,17 +26,17 @@ pub enum Mode {
     #[default]
     Advise,
     /// By Belayer's own finalizer, beside kube-controller-manager's controller.
-    Beside,
+    Own,
     /// By Kubernetes' finalizer, in place of kube-controller-manager's controller.
-    Replacing,
+    InPlace,
 }
 
 impl Mode {
     /// The finalizer that holds PVCs. In [`Mode::Advise`], the finalizer that an earlier configuration added.
     pub fn hold(self) -> &'static str {
         match self {
-            Self::Advise | Self::Beside => PVC_PROTECTION_HOLD,
-            Self::Replacing => KUBERNETES_PVC_PROTECTION,
+            Self::Advise | Self::Own => PVC_PROTECTION_HOLD,
+            Self::InPlace => KUBERNETES_PVC_PROTECTION,
         }
     }
 
@@ -49,8 +49,8 @@ impl Mode {
     /// and its own from before; otherwise it never removes Kubernetes' finalizer.
     pub fn ours(self) -> &'static [&'static str] {
         match self {
-            Self::Advise | Self::Beside => &[PVC_PROTECTION_HOLD],
-            Self::Replacing => &[KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD],
+            Self::Advise | Self::Own => &[PVC_PROTECTION_HOLD],
+            Self::InPlace => &[KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD],
         }
     }
 
@@ -61,8 +61,8 @@ impl Mode {
     /// If no mode uses this finalizer.
     pub fn of(finalizer: &str) -> Result<Self, UnknownFinalizer> {
         match finalizer {
-            PVC_PROTECTION_HOLD => Ok(Self::Beside),
-            KUBERNETES_PVC_PROTECTION => Ok(Self::Replacing),
+            PVC_PROTECTION_HOLD => Ok(Self::Own),
+            KUBERNETES_PVC_PROTECTION => Ok(Self::InPlace),
             _ => Err(UnknownFinalizer(finalizer.to_owned())),
         }
     }
@@ -147,8 +147,8 @@ mod tests {
 
     #[rstest]
     #[case::a18_advises_if_the_finalizer_is_not_set(None, Mode::Advise)]
-    #[case(Some("belayer.dev/pvc-protection"), Mode::Beside)]
-    #[case(Some("kubernetes.io/pvc-protection"), Mode::Replacing)]
+    #[case(Some("belayer.dev/pvc-protection"), Mode::Own)]
+    #[case(Some("kubernetes.io/pvc-protection"), Mode::InPlace)]
     fn the_finalizer_determines_the_mode(#[case] finalizer: Option<&str>, #[case] mode: Mode) {
         assert_eq!(config(finalizer, None).unwrap().mode, mode);
     }
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn kubernetes_finalizer_is_removed_only_in_place_of_its_controller() {
         assert!(!Mode::Advise.ours().contains(&KUBERNETES_PVC_PROTECTION));
-        assert!(!Mode::Beside.ours().contains(&KUBERNETES_PVC_PROTECTION));
-        assert!(Mode::Replacing.ours().contains(&KUBERNETES_PVC_PROTECTION));
+        assert!(!Mode::Own.ours().contains(&KUBERNETES_PVC_PROTECTION));
+        assert!(Mode::InPlace.ours().contains(&KUBERNETES_PVC_PROTECTION));
     }
 }

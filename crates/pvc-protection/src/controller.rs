@@ -6,10 +6,10 @@ use futures::FutureExt as _;
 
 use belayer_controller::config::{Problem, Section};
 use belayer_controller::context::{ControllerContext, Watched, WorkerGroup, zeros};
-use belayer_controller::{Configured, Controller, Hold, Needs, Site};
-use belayer_core::facts::Wake;
+use belayer_controller::{Configured, Controller, Hold, InformerRequirements, Site};
 use belayer_core::index;
 use belayer_core::object::Resource;
+use belayer_core::queries::Wake;
 use belayer_core::slim::{Claim, Keep, ObjectMeta};
 use belayer_core::workqueue::WorkQueue;
 use belayer_holds::names::PVC_PROTECTION_HOLD;
@@ -18,18 +18,18 @@ use belayer_holds::runner::{self, Runner};
 use belayer_holds::selection::Selected;
 use belayer_holds::view::Cached;
 use belayer_inspect::explain::Explainer;
-use belayer_inspect::preflight::{Claims, Part, Policy};
+use belayer_inspect::preflight::{Part, Policy, PvcMode};
 
 use crate::component::{NAME, Parts, PvcProtection, pace};
 use crate::config::{KEY, Mode, PvcProtectionConfig, Settings};
 use crate::explainer;
 use crate::feeder::FairQueueFeeder;
 use crate::keys::KEYS;
-use crate::look::PodsReader;
 use crate::owner::COMPLETED_LABEL;
 use crate::periodic::PeriodicTask;
+use crate::pods_query::PodsReader;
 use crate::release_tracker::ReleaseObserver;
-use crate::{debug, evidence, rights};
+use crate::{debug, evidence, permissions};
 
 /// Name of the queue.
 const QUEUE: &str = "claims";
@@ -70,9 +70,9 @@ impl Configured for Settings {
         let own = || vec![(Resource::claims(), PVC_PROTECTION_HOLD.to_owned())];
         let (mode, policies, holds) = match self.mode {
             // The policy may exist: the gate ConfigMap disables it.
-            Mode::Advise => (Claims::Advised, Vec::new(), own()),
-            Mode::Beside => (
-                Claims::Beside,
+            Mode::Advise => (PvcMode::Advise, Vec::new(), own()),
+            Mode::Own => (
+                PvcMode::Own,
                 vec![Policy {
                     name: "belayer-claim-hold",
                     resource: Resource::claims(),
@@ -84,20 +84,24 @@ impl Configured for Settings {
                 own(),
             ),
             // The API server's own admission plugin adds that finalizer.
-            Mode::Replacing => (Claims::Replacing, Vec::new(), Vec::new()),
+            Mode::InPlace => (PvcMode::InPlace, Vec::new(), Vec::new()),
         };
         vec![Part {
             policies,
             holds,
             claims: Some(mode),
-            ..Part::new(NAME, "ClusterRole belayer-pvc-protection", rights::rights())
+            ..Part::new(
+                NAME,
+                "ClusterRole belayer-pvc-protection",
+                permissions::permissions(),
+            )
         }]
     }
 
-    fn needs(&self) -> Needs {
-        Needs {
+    fn needs(&self) -> InformerRequirements {
+        InformerRequirements {
             indexes: vec![|pods| pods.index(index::PODS_BY_CLAIM, index::claims_of_bound_pod)],
-            ..Needs::default()
+            ..InformerRequirements::default()
         }
     }
 
@@ -150,7 +154,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         Parts {
             claims: watched.store.clone(),
             pods: pods.watched.store.clone(),
-            looks: shared.facts_at(reader, Arc::clone(&wake), pace()),
+            pods_queries: shared.facts_at(reader, Arc::clone(&wake), pace()),
             owners: shared.facts(owners, wake),
             queue: queue.clone(),
         },
@@ -174,14 +178,14 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
     context.debug.add(NAME, &protection, |it| debug::report(it));
     let periodic = PeriodicTask::new(Arc::clone(&protection), shared.executor.writes());
     let pods_state = pods.watched.store.watch_state();
-    let feed = watched.into_feed();
-    context.crews.push(WorkerGroup {
+    let handle = watched.into_handle();
+    context.worker_groups.push(WorkerGroup {
         name: QUEUE,
         queue,
-        needs: vec![feed.state(), pods_state],
+        needs: vec![handle.state(), pods_state],
         start: Box::new(move || runner.work(workers)),
-        beside: vec![Box::new(|stop| periodic.run(stop).boxed())],
+        background: vec![Box::new(|stop| periodic.run(stop).boxed())],
     });
-    context.feeds.push(feed);
+    context.informers.push(handle);
     context.provide(&protection);
 }

@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::LiveAnswer;
+use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision::{Decision, Missing, Notice, Row, Severity, Write};
 use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 
 use crate::evidence::{Evidence, OwnerFinished, Unused};
-use crate::look::PodsLook;
 use crate::owner::{Finished, OwnerView};
-use crate::query::ClaimQuery;
+use crate::pods_query::PodsAnswer;
+use crate::query::PvcQuery;
 use crate::row;
-use crate::snapshot::{CachedUsers, ClaimView, Hold, Snapshot};
+use crate::snapshot::{CachedUsers, Hold, PvcView, Snapshot};
 use crate::uses::Users;
 
 /// A decision about a PVC.
-pub type ClaimDecision = Decision<Evidence, ClaimQuery>;
+pub type ClaimDecision = Decision<Evidence, PvcQuery>;
 
 /// A PVC whose deletion waits longer than this gets the Event `DeletionWaits`.
 pub const REPORT_AFTER: Duration = Duration::from_secs(5);
@@ -71,23 +71,23 @@ fn in_use(row: Row, users: &Users, since: Timestamp, now: Timestamp) -> ClaimDec
 
 /// Rule 6.
 fn owner_finished(
-    claim: &ClaimView,
+    claim: &PvcView,
     owner: &OwnerView,
     users: &Users,
     since: Timestamp,
     now: Timestamp,
 ) -> ClaimDecision {
-    let pods = || ClaimQuery::Pods(claim.question.clone());
-    let (question, after) = match owner.finished(claim.deletion_seen) {
-        None => (ClaimQuery::Owner(owner.question.clone()), Duration::ZERO),
-        Some(Finished::No) => (ClaimQuery::Owner(owner.question.clone()), OWNER_RECHECK),
-        Some(Finished::Yes) => match &claim.look {
-            Some(look) => match OwnerFinished::prove(claim, look) {
+    let pods = || PvcQuery::Pods(claim.query.clone());
+    let (query, after) = match owner.finished(claim.deletion_seen) {
+        None => (PvcQuery::Owner(owner.query.clone()), Duration::ZERO),
+        Some(Finished::No) => (PvcQuery::Owner(owner.query.clone()), OWNER_RECHECK),
+        Some(Finished::Yes) => match &claim.pods_answer {
+            Some(pods_answer) => match OwnerFinished::prove(claim, pods_answer) {
                 Some(proof) => {
                     let release = Write::Release(Evidence::OwnerFinished(proof));
                     return Decision::write(row::OWNER_FINISHED, release);
                 }
-                None if seen_by(claim, look).is_some() => (pods(), RECHECK),
+                None if seen_by(claim, pods_answer).is_some() => (pods(), RECHECK),
                 None => (pods(), Duration::ZERO),
             },
             None => (pods(), Duration::ZERO),
@@ -96,10 +96,10 @@ fn owner_finished(
     let waits = format!(
         "{}, and its Workflow {} is not known to have finished",
         waits_for(users),
-        owner.question.key().name()
+        owner.query.key().name()
     );
     let mut decision = Decision::missing(row::OWNER_FINISHED, Missing::Event(waits.clone().into()));
-    decision.missing.push(Missing::Answer { question, after });
+    decision.missing.push(Missing::Answer { query, after });
     report_wait(decision, &waits, since, now).looking_again_within(RESYNC)
 }
 
@@ -118,25 +118,29 @@ fn left_over(users: &Users) -> ClaimDecision {
 }
 
 /// Rule 4.
-fn confirm(claim: &ClaimView, since: Timestamp, now: Timestamp) -> ClaimDecision {
+fn confirm(claim: &PvcView, since: Timestamp, now: Timestamp) -> ClaimDecision {
     let proof = claim
-        .look
+        .pods_answer
         .as_ref()
-        .and_then(|look| Unused::prove(claim, look));
+        .and_then(|pods_answer| Unused::prove(claim, pods_answer));
     if let Some(proof) = proof {
         return Decision::write(row::CONFIRM, Write::Release(Evidence::Unused(proof)));
     }
-    let question = ClaimQuery::Pods(claim.question.clone());
-    if let Some(users) = claim.look.as_ref().and_then(|look| seen_by(claim, look)) {
+    let query = PvcQuery::Pods(claim.query.clone());
+    if let Some(users) = claim
+        .pods_answer
+        .as_ref()
+        .and_then(|pods_answer| seen_by(claim, pods_answer))
+    {
         let waits = waits_for(&users);
         let mut decision = Decision::missing(row::CONFIRM, Missing::Event(waits.clone().into()));
         decision.missing.push(Missing::Answer {
-            question,
+            query,
             after: RECHECK,
         });
         return report_wait(decision, &waits, since, now);
     }
-    let mut decision = Decision::ask(row::CONFIRM, question);
+    let mut decision = Decision::ask(row::CONFIRM, query);
     let Some(error) = &claim.look_error else {
         // The answer arrives before this; otherwise there is an error to report.
         return decision.looking_again_within(REPORT_AFTER);
@@ -147,12 +151,14 @@ fn confirm(claim: &ClaimView, since: Timestamp, now: Timestamp) -> ClaimDecision
 }
 
 /// The users that a live read begun after the deletion was seen has found; `None` if there are none.
-fn seen_by(claim: &ClaimView, look: &LiveAnswer<PodsLook>) -> Option<Users> {
-    let PodsLook::Listed(listed) = look.answer() else {
+fn seen_by(claim: &PvcView, pods_answer: &LiveAnswer<PodsAnswer>) -> Option<Users> {
+    let PodsAnswer::Listed(listed) = pods_answer.answer() else {
         return None;
     };
     let users = listed.users_of(&claim.meta);
-    let late = claim.deletion_seen.is_some_and(|seen| seen < look.begun());
+    let late = claim
+        .deletion_seen
+        .is_some_and(|seen| seen < pods_answer.begun());
     (late && !users.is_empty()).then_some(users)
 }
 

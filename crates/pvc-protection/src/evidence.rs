@@ -1,13 +1,13 @@
 //! Why a PVC may be released. No variant can be built without its proof (invariants EVIDENCE and
 //! IN-USE).
 
-use belayer_core::facts::LiveAnswer;
+use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision::{self, Reach};
 use belayer_holds::invariants;
 
-use crate::look::PodsLook;
 use crate::owner::Finished;
-use crate::snapshot::{CachedUsers, ClaimView};
+use crate::pods_query::PodsAnswer;
+use crate::snapshot::{CachedUsers, PvcView};
 use crate::uses::Users;
 
 /// Why a PVC is released.
@@ -51,9 +51,9 @@ enum By {
 }
 
 impl Unused {
-    /// Returns the proof if `look` provides it for `claim`.
-    pub fn prove(claim: &ClaimView, look: &LiveAnswer<PodsLook>) -> Option<Self> {
-        none_left(claim, look, Users::total).map(Self)
+    /// Returns the proof if `pods_answer` provides it for `claim`.
+    pub fn prove(claim: &PvcView, pods_answer: &LiveAnswer<PodsAnswer>) -> Option<Self> {
+        none_left(claim, pods_answer, Users::total).map(Self)
     }
 }
 
@@ -63,31 +63,31 @@ impl Unused {
 pub struct OwnerFinished(By);
 
 impl OwnerFinished {
-    /// Returns the proof if `look` and the PVC's owner provide it.
-    pub fn prove(claim: &ClaimView, look: &LiveAnswer<PodsLook>) -> Option<Self> {
+    /// Returns the proof if `pods_answer` and the PVC's owner provide it.
+    pub fn prove(claim: &PvcView, pods_answer: &LiveAnswer<PodsAnswer>) -> Option<Self> {
         let owner = claim.owner.as_ref()?;
         if owner.finished(claim.deletion_seen) != Some(Finished::Yes) {
             return None;
         }
-        none_left(claim, look, Users::running).map(Self)
+        none_left(claim, pods_answer, Users::running).map(Self)
     }
 }
 
 /// The version at which a live read begun after the deletion was seen found none of the users that `count` counts.
 fn none_left(
-    claim: &ClaimView,
-    look: &LiveAnswer<PodsLook>,
+    claim: &PvcView,
+    pods_answer: &LiveAnswer<PodsAnswer>,
     count: impl Fn(&Users) -> usize,
 ) -> Option<By> {
     // A store that has reached the version of the list is at least as new as the list.
-    let (listed, version) = match look.answer() {
-        PodsLook::Listed(listed) => (Some(listed.users_of(&claim.meta)), listed.version()),
-        PodsLook::StoreReached(version) => (None, *version),
+    let (listed, version) = match pods_answer.answer() {
+        PodsAnswer::Listed(listed) => (Some(listed.users_of(&claim.meta)), listed.version()),
+        PodsAnswer::StoreReached(version) => (None, *version),
     };
     let (by, users) = match (listed, &claim.cached) {
         (Some(users), _) if count(&users) == 0 => (By::List, 0),
         (_, CachedUsers::Known { users, as_of }) if *as_of >= version => (By::Store, count(users)),
         _ => return None,
     };
-    invariants::unused_after_deletion(claim.deletion_seen, look.begun(), users).then_some(by)
+    invariants::unused_after_deletion(claim.deletion_seen, pods_answer.begun(), users).then_some(by)
 }

@@ -5,8 +5,8 @@ use futures::FutureExt as _;
 use crate::component::{self, Parts, PvcProtection, UsersOf, UsersView};
 use crate::config::Mode;
 use crate::decide::ClaimDecision;
-use crate::look::{PodsLook, PodsQuery, PodsReader};
 use crate::owner::COMPLETED_LABEL;
+use crate::pods_query::{PodsAnswer, PodsQuery, PodsReader};
 use crate::row;
 use crate::snapshot::{CachedUsers, Hold};
 use belayer_controller::explain::{Live, LiveQueries, explained};
@@ -24,13 +24,13 @@ impl UsersView for Live {
 /// The pods of the namespace are listed once: that list is the index, and the live read beside it.
 impl UsersOf for LiveQueries<PodsQuery> {
     fn users_of(&self, claim: &ObjectMeta) -> CachedUsers {
-        let look = self.get(&PodsQuery::new(claim.key.shared_namespace().clone()));
-        match look.as_ref().map(|look| look.answer()) {
-            Some(PodsLook::Listed(listed)) => CachedUsers::Known {
+        let pods_answer = self.get(&PodsQuery::new(claim.key.shared_namespace().clone()));
+        match pods_answer.as_ref().map(|pods_answer| pods_answer.answer()) {
+            Some(PodsAnswer::Listed(listed)) => CachedUsers::Known {
                 users: listed.users_of(claim),
                 as_of: listed.version(),
             },
-            Some(PodsLook::StoreReached(_)) | None => CachedUsers::Unknown,
+            Some(PodsAnswer::StoreReached(_)) | None => CachedUsers::Unknown,
         }
     }
 }
@@ -55,7 +55,7 @@ async fn explain(mode: Mode, key: ObjectKey, reader: Reader) -> Result<Explained
     let parts = Parts {
         claims,
         pods: pods.clone(),
-        looks: pods,
+        pods_queries: pods,
         owners: live.owners(keep),
         queue: WorkQueue::new(component::NAME),
     };

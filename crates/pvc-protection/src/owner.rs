@@ -1,9 +1,9 @@
 //! The Argo Workflow that owns a PVC: when it has finished, Argo deletes the PVC and removes
 //! `kubernetes.io/pvc-protection` from it, to free the disk before the completed pods are deleted (A18).
 
-use belayer_core::facts::LiveAnswer;
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::Resource;
+use belayer_core::queries::LiveAnswer;
 use belayer_core::slim::ObjectMeta;
 use belayer_holds::owner::{OwnerQuery, OwnerState};
 
@@ -18,20 +18,20 @@ const KIND: &str = "Workflow";
 #[derive(Debug, Clone)]
 pub struct OwnerView {
     /// The query for the Workflow.
-    pub question: OwnerQuery,
+    pub query: OwnerQuery,
     /// The last answer.
-    pub look: Option<LiveAnswer<OwnerState>>,
+    pub answer: Option<LiveAnswer<OwnerState>>,
 }
 
 impl OwnerView {
     /// Whether a live read begun after `seen` shows that the workflow has finished. A workflow that is gone
     /// proves nothing here: its pods and PVCs are deleted with it.
     pub fn finished(&self, seen: Option<LogicalTime>) -> Option<Finished> {
-        let look = self.look.as_ref()?;
-        if seen.is_none_or(|seen| seen >= look.begun()) {
+        let answer = self.answer.as_ref()?;
+        if seen.is_none_or(|seen| seen >= answer.begun()) {
             return None;
         }
-        Some(match look.answer() {
+        Some(match answer.answer() {
             OwnerState::Present(meta) if meta.labels.get(COMPLETED_LABEL) == Some("true") => {
                 Finished::Yes
             }
@@ -50,7 +50,7 @@ pub enum Finished {
 }
 
 /// The query for the controller owner of a PVC, if that is an Argo Workflow.
-pub fn question(claim: &ObjectMeta) -> Option<OwnerQuery> {
+pub fn query(claim: &ObjectMeta) -> Option<OwnerQuery> {
     let owner = claim.controller.as_ref()?;
     let (group, version) = owner.api_version.split_once('/')?;
     if group != GROUP || *owner.kind != *KIND {

@@ -49,8 +49,8 @@ impl PeriodicTask {
                 "pvc-protection adds no finalizer and only reports which pods a PVC waits for; to hold PVCs, set \
                  pvcProtection.finalizer"
             ),
-            Mode::Beside => {}
-            Mode::Replacing => tracing::info!(
+            Mode::Own => {}
+            Mode::InPlace => tracing::info!(
                 "pvc-protection works in place of kube-controller-manager's \
                  persistentvolumeclaim-protection-controller, which must be off: {SWITCH_OFF}"
             ),
@@ -60,7 +60,7 @@ impl PeriodicTask {
         while ticks.next().await.is_some() {
             let held = self.protection.held_objects();
             let (counts, oldest) = (held.counts(), held.oldest_waiting());
-            held_objects::publish(NAME, counts, oldest, belayer_core::ambient::now());
+            held_objects::publish(NAME, counts, oldest, belayer_core::clock::now());
             if self.writes == Writes::Sent && next_signs <= Instant::now() {
                 next_signs = Instant::now() + SIGNS_EVERY;
                 self.advise();
@@ -69,7 +69,7 @@ impl PeriodicTask {
     }
 
     fn advise(&mut self) {
-        let signs = self.protection.signs(belayer_core::ambient::now());
+        let signs = self.protection.signs(belayer_core::clock::now());
         for advice in Advice::on(self.protection.mode(), signs) {
             let lately = |given: &Instant| given.elapsed() < REPEAT_AFTER;
             if !self.given.get(advice.name()).is_some_and(lately) {

@@ -4,22 +4,22 @@ use std::fmt;
 
 use belayer_holds::owner::OwnerQuery;
 
-use crate::look::PodsQuery;
+use crate::pods_query::PodsQuery;
 
 /// A live read that a decision about a PVC requires.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum ClaimQuery {
+pub enum PvcQuery {
     /// Which PVCs do the pods of its namespace use?
     Pods(PodsQuery),
     /// Has the Workflow that owns it finished?
     Owner(OwnerQuery),
 }
 
-impl fmt::Display for ClaimQuery {
+impl fmt::Display for PvcQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Pods(question) => question.fmt(f),
-            Self::Owner(question) => question.fmt(f),
+            Self::Pods(query) => query.fmt(f),
+            Self::Owner(query) => query.fmt(f),
         }
     }
 }

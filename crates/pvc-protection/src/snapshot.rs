@@ -2,27 +2,27 @@
 
 use jiff::Timestamp;
 
-use belayer_core::facts::LiveAnswer;
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::ResourceVersion;
+use belayer_core::queries::LiveAnswer;
 use belayer_core::slim::ObjectMeta;
 use belayer_holds::names::KUBERNETES_PVC_PROTECTION;
 
 use crate::config::Mode;
-use crate::look::{PodsLook, PodsQuery};
 use crate::owner::OwnerView;
+use crate::pods_query::{PodsAnswer, PodsQuery};
 use crate::uses::Users;
 
 /// Everything that [`crate::decide`] reads.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// The PVC; `None` if it is not in the cache.
-    pub claim: Option<ClaimView>,
+    pub claim: Option<PvcView>,
 }
 
 /// One PVC.
 #[derive(Debug, Clone)]
-pub struct ClaimView {
+pub struct PvcView {
     /// Its metadata: the name by which pods refer to it, and its owner.
     pub meta: ObjectMeta,
     /// Whether Belayer adds a finalizer to PVCs, and which.
@@ -34,16 +34,16 @@ pub struct ClaimView {
     /// The pods that use it, from the pod store.
     pub cached: CachedUsers,
     /// The query for the pods of its namespace.
-    pub question: PodsQuery,
+    pub query: PodsQuery,
     /// The last live read of the namespace's pods.
-    pub look: Option<LiveAnswer<PodsLook>>,
+    pub pods_answer: Option<LiveAnswer<PodsAnswer>>,
     /// The error of the pending live read, if it has failed so far.
     pub look_error: Option<String>,
     /// The Argo Workflow that owns it, if one does.
     pub owner: Option<OwnerView>,
 }
 
-impl ClaimView {
+impl PvcView {
     /// Its deletion timestamp.
     pub fn deleting(&self) -> Option<Timestamp> {
         self.meta.deletion_timestamp

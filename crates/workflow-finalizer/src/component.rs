@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::Waiter;
 use belayer_core::informer::{Event, Lookup, Stored};
 use belayer_core::object::{ObjectKey, OwnerReference};
+use belayer_core::queries::Waiter;
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::decision::Decision;
@@ -21,7 +21,7 @@ use crate::config::{OwnerRule, Settings};
 use crate::decide::decide;
 use crate::evidence::Evidence;
 use crate::held_objects::{HeldObjects, HeldWorkflow, Selected};
-use crate::look::{PodsQuery, PodsState};
+use crate::pods_query::{PodsQuery, PodsState};
 use crate::query::WorkflowQuery;
 use crate::snapshot::{Deletion, Held, PodsView, Selection, Snapshot, WorkflowView};
 
@@ -52,9 +52,9 @@ pub struct Parts<V: View = Cached> {
     /// Namespaces.
     pub namespaces: V::Store<Namespace>,
     /// Live lists of pods.
-    pub pod_facts: V::Queries<PodsQuery>,
+    pub pod_queries: V::Queries<PodsQuery>,
     /// Live reads of namespaces.
-    pub namespace_facts: V::Queries<NamespaceQuery>,
+    pub namespace_queries: V::Queries<NamespaceQuery>,
     /// The queue of this kind's runner.
     pub queue: WorkQueue<ObjectKey>,
     /// The queue of the pod runner.
@@ -118,7 +118,7 @@ impl<V: View> WorkflowFinalizer<V> {
         }
     }
 
-    fn pods_question(&self, workflow: &ObjectMeta) -> PodsQuery {
+    fn pods_query(&self, workflow: &ObjectMeta) -> PodsQuery {
         PodsQuery::new(
             workflow.key.clone(),
             workflow.uid.clone(),
@@ -129,7 +129,7 @@ impl<V: View> WorkflowFinalizer<V> {
     fn view(&self, workflow: &Stored<OwnerMeta>) -> WorkflowView {
         let meta = &workflow.object.0;
         let namespace = NamespaceQuery::new(meta.key.shared_namespace().clone());
-        let pods = self.pods_question(meta);
+        let pods = self.pods_query(meta);
         WorkflowView {
             held: held(meta),
             deletion: deletion(workflow),
@@ -137,16 +137,16 @@ impl<V: View> WorkflowFinalizer<V> {
             selection: self.selection(meta),
             namespace: NamespaceView {
                 cached: self.cached_namespace(meta),
-                fact: self.parts.namespace_facts.get(&namespace),
-                question: namespace,
+                answer: self.parts.namespace_queries.get(&namespace),
+                query: namespace,
             },
             pods: PodsView {
                 held: self
                     .parts
                     .pods
                     .count_by_index(HELD_BY_OWNER, meta.uid.as_str()),
-                fact: self.parts.pod_facts.get(&pods),
-                question: pods,
+                answer: self.parts.pod_queries.get(&pods),
+                query: pods,
             },
         }
     }
@@ -280,14 +280,14 @@ impl WorkflowFinalizer {
             return;
         }
         // A live list that found held pods is now outdated.
-        let question = self.pods_question(meta);
+        let query = self.pods_query(meta);
         let outdated = self
             .parts
-            .pod_facts
-            .get(&question)
-            .is_some_and(|fact| *fact.answer() == PodsState::SomeHeld);
+            .pod_queries
+            .get(&query)
+            .is_some_and(|answer| *answer.answer() == PodsState::SomeHeld);
         if outdated {
-            self.parts.pod_facts.outdate(&question);
+            self.parts.pod_queries.outdate(&query);
         }
         self.parts.queue.add(key, Priority::Release);
     }
@@ -349,14 +349,14 @@ impl<V: View> Component<OwnerMeta> for WorkflowFinalizer<V> {
         decide(snapshot, now)
     }
 
-    fn ask(&self, question: WorkflowQuery, waiter: Waiter<'_>) {
+    fn ask(&self, query: WorkflowQuery, waiter: Waiter<'_>) {
         let facts = &self.parts;
-        match question {
-            WorkflowQuery::Pods(question) => {
-                facts.pod_facts.ask(question, waiter);
+        match query {
+            WorkflowQuery::Pods(query) => {
+                facts.pod_queries.ask(query, waiter);
             }
-            WorkflowQuery::Namespace(question) => {
-                facts.namespace_facts.ask(question, waiter);
+            WorkflowQuery::Namespace(query) => {
+                facts.namespace_queries.ask(query, waiter);
             }
         }
     }

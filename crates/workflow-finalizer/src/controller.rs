@@ -9,9 +9,9 @@ use futures::future::BoxFuture;
 
 use belayer_controller::config::{Problem, Section};
 use belayer_controller::context::{BackgroundTask, ControllerContext, WorkerGroup, zeros};
-use belayer_controller::{Configured, Controller, Hold, Needs, Site};
-use belayer_core::facts::Wake;
+use belayer_controller::{Configured, Controller, Hold, InformerRequirements, Site};
 use belayer_core::object::Resource;
+use belayer_core::queries::Wake;
 use belayer_core::slim::ObjectMeta;
 use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::names;
@@ -28,9 +28,9 @@ use belayer_inspect::reader::Reader;
 use crate::component::{self, NAME, Parts, WorkflowFinalizer};
 use crate::config::{KEY, OwnerRule, Settings, WorkflowFinalizerConfig};
 use crate::keys::KEYS;
-use crate::look::PodsReader;
 use crate::periodic::PeriodicTask;
-use crate::{debug, evidence, explainer, rights};
+use crate::pods_query::PodsReader;
+use crate::{debug, evidence, explainer, permissions};
 
 /// workflow-finalizer.
 pub const CONTROLLER: Controller = Controller {
@@ -87,19 +87,19 @@ impl Configured for Settings {
             ..Part::new(
                 NAME,
                 "ClusterRole belayer-workflow-finalizer",
-                rights::rights(self),
+                permissions::permissions(self),
             )
         }]
     }
 
-    fn needs(&self) -> Needs {
-        Needs {
+    fn needs(&self) -> InformerRequirements {
+        InformerRequirements {
             indexes: vec![|pods| pods.index(owned::HELD_BY_OWNER, owned::held_by_owner)],
             namespaces: component::keep_of_namespaces(),
             reads_namespaces: true,
             owners: self.owners.iter().map(|rule| rule.kind.clone()).collect(),
             keep_of_owners: component::keep_of_owners(self),
-            ..Needs::default()
+            ..InformerRequirements::default()
         }
     }
 
@@ -152,7 +152,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         &context.shared.namespace,
     );
     let task: BackgroundTask = Box::new(|stop| periodic.run(stop).boxed());
-    context.pods.run_beside(task);
+    context.pods.run_in_background(task);
 }
 
 /// The rule for pods: pods of an owner that is being deleted or gone are released. Without it the owners would wait
@@ -178,7 +178,7 @@ fn pod_rule(settings: &Settings, context: &ControllerContext) -> OwnerEnds {
             .filter(|watched| held(&watched.resource))
             .map(|watched| (watched.resource.clone(), watched.store.clone()))
             .collect(),
-        facts: (!context.gone_owners_are_asked).then_some(facts),
+        facts: (!context.pod_finalizer_queries_owners).then_some(facts),
     })
 }
 
@@ -225,8 +225,8 @@ fn kind(
             workflows: watched.store.clone(),
             pods: pods.watched.store.clone(),
             namespaces: namespaces.store.clone(),
-            pod_facts: shared.facts(PodsReader::new(Arc::clone(&shared.executor)), wake.clone()),
-            namespace_facts: shared.facts(namespace_reader, wake),
+            pod_queries: shared.facts(PodsReader::new(Arc::clone(&shared.executor)), wake.clone()),
+            namespace_queries: shared.facts(namespace_reader, wake),
             queue: queue.clone(),
             pods_queue: pods.queue.clone(),
         },
@@ -245,13 +245,13 @@ fn kind(
     namespaces.on_event(move |event| handler.on_namespace(event));
 
     let workers = settings.workers;
-    context.crews.push(WorkerGroup {
+    context.worker_groups.push(WorkerGroup {
         name,
         queue,
         // Does not wait for the kind itself, which may not be served.
         needs: vec![pods.watched.store.watch_state()],
         start: Box::new(move || runner.work(workers)),
-        beside: Vec::new(),
+        background: Vec::new(),
     });
     Some(finalizer)
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::LiveAnswer;
+use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision::{Decision, Missing, Notice, Row, Severity, Write};
 use belayer_holds::namespace::IgnoredNamespace;
 use belayer_holds::selection::MassRelease;
 
 use crate::evidence::{Evidence, NoPodHeld, NotSelected};
-use crate::look::PodsState;
+use crate::pods_query::PodsState;
 use crate::query::WorkflowQuery;
 use crate::row;
 use crate::snapshot::{Deletion, Held, Selection, Snapshot, WorkflowView};
@@ -55,19 +55,19 @@ fn unselected(workflow: &WorkflowView, mass_release: MassRelease) -> WorkflowDec
                 .map(|meta| meta.resource_version)
                 .unwrap_or_default();
             let proof = namespace
-                .fact
+                .answer
                 .as_ref()
-                .and_then(|fact| IgnoredNamespace::prove(fact, workflow.first_seen, version));
+                .and_then(|answer| IgnoredNamespace::prove(answer, workflow.first_seen, version));
             match proof {
                 Some(proof) => NotSelected::ByNamespace(proof),
                 None => {
                     let fresh = namespace
-                        .fact
+                        .answer
                         .as_ref()
-                        .is_some_and(|fact| fact.begun() > workflow.first_seen);
-                    let question = WorkflowQuery::Namespace(namespace.question.clone());
+                        .is_some_and(|answer| answer.begun() > workflow.first_seen);
+                    let query = WorkflowQuery::Namespace(namespace.query.clone());
                     let after = if fresh { RECHECK } else { Duration::ZERO };
-                    return Decision::missing(row::UNSELECTED, Missing::Answer { question, after });
+                    return Decision::missing(row::UNSELECTED, Missing::Answer { query, after });
                 }
             }
         }
@@ -86,7 +86,7 @@ fn unselected(workflow: &WorkflowView, mass_release: MassRelease) -> WorkflowDec
             let message = format!(
                 "nothing selects this workflow any more, and the same is true of {unselected} of {held} held \
                  workflows {}: kept, because that many at once look like a mistyped selector",
-                scope.in_words()
+                scope.message()
             );
             Decision::missing(row::UNSELECTED, Missing::Event(message.into()))
         }
@@ -116,24 +116,24 @@ fn waiting(workflow: &WorkflowView, deletion: Deletion) -> WorkflowDecision {
             waiting.telling(deletion_waits(held))
         };
     }
-    let Some(fact) = pods
-        .fact
+    let Some(answer) = pods
+        .answer
         .as_ref()
-        .filter(|fact| fact.begun() > deletion.seen)
+        .filter(|answer| answer.begun() > deletion.seen)
     else {
-        let question = WorkflowQuery::Pods(pods.question.clone());
-        return Decision::ask(in_row(row::CONFIRM), question);
+        let query = WorkflowQuery::Pods(pods.query.clone());
+        return Decision::ask(in_row(row::CONFIRM), query);
     };
-    release_or_recheck(workflow, deletion, fact, in_row)
+    release_or_recheck(workflow, deletion, answer, in_row)
 }
 
 fn release_or_recheck(
     workflow: &WorkflowView,
     deletion: Deletion,
-    fact: &LiveAnswer<PodsState>,
+    answer: &LiveAnswer<PodsState>,
     in_row: impl Fn(Row) -> Row,
 ) -> WorkflowDecision {
-    if let Some(proof) = NoPodHeld::prove(fact, deletion.seen) {
+    if let Some(proof) = NoPodHeld::prove(answer, deletion.seen) {
         let evidence = Evidence::NoPodHeld(proof);
         return Decision::write(in_row(row::CONFIRM), Write::Release(evidence));
     }
@@ -141,7 +141,7 @@ fn release_or_recheck(
     let mut decision = Decision::missing(
         in_row(row::PODS_HELD),
         Missing::Answer {
-            question: WorkflowQuery::Pods(workflow.pods.question.clone()),
+            query: WorkflowQuery::Pods(workflow.pods.query.clone()),
             after: RECHECK,
         },
     );

@@ -1,11 +1,11 @@
 //! Why a workflow may be released. No variant can be built without its proof (invariant EVIDENCE).
 
-use belayer_core::facts::LiveAnswer;
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
+use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision;
 use belayer_holds::namespace::IgnoredNamespace;
 
-use crate::look::PodsState;
+use crate::pods_query::PodsState;
 
 /// Why a workflow is released.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,10 +45,10 @@ pub enum NotSelected {
 pub struct NoPodHeld(LogicalTime);
 
 impl NoPodHeld {
-    /// Returns the proof if `fact` provides it for a workflow whose deletion was seen at `deletion_seen`.
-    pub fn prove(fact: &LiveAnswer<PodsState>, deletion_seen: LogicalTime) -> Option<Self> {
-        let fresh = fact.begun() > deletion_seen;
-        (fresh && *fact.answer() == PodsState::NoneHeld).then(|| Self(fact.begun()))
+    /// Returns the proof if `answer` provides it for a workflow whose deletion was seen at `deletion_seen`.
+    pub fn prove(answer: &LiveAnswer<PodsState>, deletion_seen: LogicalTime) -> Option<Self> {
+        let fresh = answer.begun() > deletion_seen;
+        (fresh && *answer.answer() == PodsState::NoneHeld).then(|| Self(answer.begun()))
     }
 
     /// When the live read began.

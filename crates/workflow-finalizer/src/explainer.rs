@@ -5,7 +5,7 @@ use futures::FutureExt as _;
 use crate::component::{self, Parts, WorkflowFinalizer};
 use crate::config::{OwnerRule, Settings};
 use crate::evidence::Evidence;
-use crate::look::PodsReader;
+use crate::pods_query::PodsReader;
 use crate::snapshot::{Held, Selection};
 use belayer_controller::explain::{Live, explained};
 use belayer_core::object::{ObjectKey, Resource};
@@ -81,8 +81,8 @@ fn finalizer(live: &Live, settings: &Settings, rule: &OwnerRule) -> WorkflowFina
         workflows: live.store(rule.kind.clone(), component::keep_of_owners(settings)),
         pods: live.store(Resource::pods(), Keep::nothing()),
         namespaces: live.store(Resource::namespaces(), keep_of_namespaces()),
-        pod_facts: live.queries(PodsReader::new(live.executor())),
-        namespace_facts: live.namespaces(keep_of_namespaces()),
+        pod_queries: live.queries(PodsReader::new(live.executor())),
+        namespace_queries: live.namespaces(keep_of_namespaces()),
         queue: WorkQueue::new(component::NAME),
         pods_queue: WorkQueue::new(component::NAME),
     };

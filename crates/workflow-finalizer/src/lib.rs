@@ -9,10 +9,10 @@ pub mod evidence;
 mod explainer;
 pub mod held_objects;
 pub mod keys;
-pub mod look;
 pub mod periodic;
+pub mod permissions;
+pub mod pods_query;
 pub mod query;
-pub mod rights;
 pub mod row;
 pub mod snapshot;
 

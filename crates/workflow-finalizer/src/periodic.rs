@@ -60,7 +60,7 @@ impl PeriodicTask {
     }
 
     fn tick(&mut self) {
-        publish(&self.kinds, belayer_core::ambient::now());
+        publish(&self.kinds, belayer_core::clock::now());
         for (kind, before) in self.kinds.iter().zip(&mut self.kept) {
             let now = kind.held_objects().exceeded();
             if has_eased(before, &now) {
@@ -86,7 +86,7 @@ fn has_eased((cluster, namespaces): &Exceeded, now: &Exceeded) -> bool {
 }
 
 fn kept_since((cluster, namespaces): &Exceeded, now: &Exceeded, plural: &str) -> Vec<String> {
-    let in_words = |kept: &MassRelease, place: &str| match kept {
+    let message = |kept: &MassRelease, place: &str| match kept {
         MassRelease::Within => None,
         MassRelease::Exceeded {
             unselected, held, ..
@@ -96,10 +96,10 @@ fn kept_since((cluster, namespaces): &Exceeded, now: &Exceeded, plural: &str) ->
         )),
     };
     let all = (*cluster == MassRelease::Within).then_some(&now.0);
-    let all = all.and_then(|kept| in_words(kept, "in the cluster"));
+    let all = all.and_then(|kept| message(kept, "in the cluster"));
     let new = now.1.iter();
     let new = new.filter(|(name, _)| !namespaces.contains_key(*name));
-    let new = new.filter_map(|(name, kept)| in_words(kept, &format!("in namespace {name}")));
+    let new = new.filter_map(|(name, kept)| message(kept, &format!("in namespace {name}")));
     all.into_iter().chain(new.take(REPORTED)).collect()
 }
 
@@ -124,7 +124,7 @@ fn report(
         reason: names::HELD_BACK,
         message: message.into(),
     };
-    events.tell(&regarding, &notice);
+    events.record(&regarding, &notice);
 }
 
 /// Reports the held objects of all kinds as metrics.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use belayer_holds::namespace::NamespaceQuery;
 
-use crate::look::PodsQuery;
+use crate::pods_query::PodsQuery;
 
 /// A live read that a decision about a workflow requires.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -18,8 +18,8 @@ pub enum WorkflowQuery {
 impl fmt::Display for WorkflowQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Pods(question) => question.fmt(f),
-            Self::Namespace(question) => question.fmt(f),
+            Self::Pods(query) => query.fmt(f),
+            Self::Namespace(query) => query.fmt(f),
         }
     }
 }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::LiveAnswer;
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
+use belayer_core::queries::LiveAnswer;
 use belayer_holds::namespace::NamespaceView;
 use belayer_holds::selection::MassRelease;
 
-use crate::look::{PodsQuery, PodsState};
+use crate::pods_query::{PodsQuery, PodsState};
 
 /// Everything that [`crate::decide`] reads.
 #[derive(Debug, Clone)]
@@ -72,9 +72,9 @@ pub enum Selection {
 #[derive(Debug, Clone)]
 pub struct PodsView {
     /// The query for the live list of them.
-    pub question: PodsQuery,
+    pub query: PodsQuery,
     /// How many pods of its UID are held, from the index; `None` while the store is not synced.
     pub held: Option<usize>,
     /// The last live list.
-    pub fact: Option<LiveAnswer<PodsState>>,
+    pub answer: Option<LiveAnswer<PodsState>>,
 }

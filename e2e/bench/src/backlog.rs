@@ -34,7 +34,7 @@ pub(crate) fn bench() -> Bench {
 }
 
 async fn run(testbed: Testbed) -> Result<Report> {
-    let questions = testbed.size.unwrap_or(QUESTIONS);
+    let queries = testbed.size.unwrap_or(QUESTIONS);
     let plane = testbed.api_server().await?;
     let client = plane.client();
     ensure_workflow_crd(client).await?;
@@ -47,7 +47,7 @@ async fn run(testbed: Testbed) -> Result<Report> {
         };
         pod(name).of(&owner).held()
     };
-    create(client, "orphan", questions, orphan).await?;
+    create(client, "orphan", queries, orphan).await?;
     let document = serde_json::from_value(json!({
         "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
         "metadata": { "name": "lives" }, "spec": {},
@@ -65,7 +65,7 @@ async fn run(testbed: Testbed) -> Result<Report> {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let begun = (Instant::now(), Counts::read(port).await?);
-    let title = format!("{RELEASES} releases with {questions} queued live reads, at 100 a second");
+    let title = format!("{RELEASES} releases with {queries} queued live reads, at 100 a second");
     let metrics = [("p50", "ms"), ("p99", "ms"), ("worst", "ms")];
     let mut report = Report::new("backlog", title, &metrics);
     for round in 0..=testbed.rounds {

@@ -45,13 +45,13 @@ impl Cluster {
     ///
     /// # Errors
     /// When the server refuses to create them, or has not applied them in time.
-    pub async fn tenant(&self, rights: TenantPermissions) -> Result<Client> {
+    pub async fn tenant(&self, permissions: TenantPermissions) -> Result<Client> {
         if !self.can(Capability::Rbac) {
             return Ok(self.client().clone());
         }
         let roles: Api<Role> = Api::namespaced(self.client().clone(), self.namespace());
         let bindings: Api<RoleBinding> = Api::namespaced(self.client().clone(), self.namespace());
-        let role = json!({ "metadata": { "name": NAME }, "rules": [rights.rule()] });
+        let role = json!({ "metadata": { "name": NAME }, "rules": [permissions.rule()] });
         let binding = json!({
             "metadata": { "name": NAME },
             "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": NAME },
@@ -76,14 +76,14 @@ impl Cluster {
 
     /// A server applies permissions some time after they were created.
     async fn may_create_pods(&self, tenant: &Client) -> Result<()> {
-        let question: SelfSubjectAccessReview = serde_json::from_value(json!({
+        let query: SelfSubjectAccessReview = serde_json::from_value(json!({
             "spec": { "resourceAttributes": {
                 "namespace": self.namespace(), "verb": "create", "resource": "pods",
             } },
         }))?;
         let reviews: Api<SelfSubjectAccessReview> = Api::all(tenant.clone());
         eventually("the tenant has its permissions", SOON, async || {
-            let answer = reviews.create(&PostParams::default(), &question).await?;
+            let answer = reviews.create(&PostParams::default(), &query).await?;
             ensure!(
                 answer.status.is_some_and(|status| status.allowed),
                 "not allowed yet"

@@ -22,7 +22,7 @@ const SOON: Duration = Duration::from_secs(60);
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
-            "check-with-all-rights",
+            "check-with-all-permissions",
             "the RBAC permissions of deploy are all that check requires",
             all_rights,
         ),

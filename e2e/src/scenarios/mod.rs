@@ -31,13 +31,13 @@ mod node_agent;
 mod outcomes;
 mod owners;
 mod peers;
+mod permissions;
 mod quiet;
 mod recreation;
 mod recreation_beside;
 mod recreation_nodes;
 mod recreation_server;
 mod reload;
-mod rights;
 mod selector;
 mod size;
 mod start;
@@ -78,7 +78,7 @@ pub fn all() -> Vec<Scenario> {
         start::scenarios(),
         election::scenarios(),
         reload::scenarios(),
-        rights::scenarios(),
+        permissions::scenarios(),
         stuck::scenarios(),
         check::scenarios(),
         install::scenarios(),

@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn there_are_the_fifteen_causes() {
-        // The permission that is missing is a scenario of its own: it is a matter of rights.
+        // The permission that is missing is a scenario of its own: it is a matter of permissions.
         assert!(FIXTURES.len() >= 14);
     }
 }

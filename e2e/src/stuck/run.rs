@@ -23,18 +23,18 @@ pub(crate) struct Tool {
     binary: PathBuf,
     kubeconfig: PathBuf,
     /// The permissions granted to its account for this, to be removed again.
-    rights: &'static str,
+    permissions: &'static str,
     client: Client,
 }
 
 impl Tool {
     /// With permission to read everything but these resources of the core group.
     pub(crate) async fn with_rights_but(cluster: &Cluster, hidden: &[&str]) -> Result<Self> {
-        let rights = "e2e-stuck-view";
+        let permissions = "e2e-stuck-view";
         let tool = Self {
             binary: cluster.setting().belayer.clone(),
             kubeconfig: cluster.backend().belayer_kubeconfig().to_owned(),
-            rights,
+            permissions,
             client: cluster.client().clone(),
         };
         let rules = if hidden.is_empty() {
@@ -44,13 +44,13 @@ impl Tool {
         };
         tool.create(json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-            "metadata": {"name": rights}, "rules": rules,
+            "metadata": {"name": permissions}, "rules": rules,
         }))
         .await?;
         tool.create(json!({
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-            "metadata": {"name": rights},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": rights},
+            "metadata": {"name": permissions},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": permissions},
             "subjects": [{"kind": "ServiceAccount", "name": "belayer", "namespace": "belayer-system"}],
         }))
         .await?;
@@ -91,11 +91,11 @@ impl Tool {
         for kind in ["ClusterRoleBinding", "ClusterRole"] {
             let object = json!({
                 "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
-                "metadata": {"name": self.rights},
+                "metadata": {"name": self.permissions},
             });
             let object: DynamicObject = serde_json::from_value(object)?;
             api(&self.client, &object)?
-                .delete(self.rights, &DeleteParams::default())
+                .delete(self.permissions, &DeleteParams::default())
                 .await
                 .map(drop)
                 .or_else(ignore_absent)?;

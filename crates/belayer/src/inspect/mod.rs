@@ -16,7 +16,7 @@ use serde::de::IgnoredAny;
 use belayer_core::executor::Bounds;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_inspect::explain::Explanation;
-use belayer_inspect::reader::{Look, Reader};
+use belayer_inspect::reader::{ReadResult, Reader};
 use belayer_inspect::report::UnseenReason;
 use belayer_inspect::scan::Scope;
 use belayer_inspect::stuck::{InspectError, Query, explain, stuck};
@@ -175,12 +175,12 @@ fn show(screen: &Screen, explanation: &Explanation) -> Result<(), Failure> {
 /// problems. If it may not be read it may exist.
 async fn must_exist(reader: &Reader, namespace: &str) -> Result<(), Failure> {
     let key = ObjectKey::cluster(namespace);
-    let found: Look<IgnoredAny> = reader.object(&Resource::namespaces(), &key).await;
+    let found: ReadResult<IgnoredAny> = reader.object(&Resource::namespaces(), &key).await;
     match found {
-        Look::Absent => Err(Failure::Error(anyhow::anyhow!(
+        ReadResult::Absent => Err(Failure::Error(anyhow::anyhow!(
             "namespace {namespace} does not exist"
         ))),
-        Look::Found(_) | Look::Unknown(_) => Ok(()),
+        ReadResult::Found(_) | ReadResult::Unknown(_) => Ok(()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The requirements of each controller under a configuration: its permissions, kinds and policies.
 
-use belayer_holds::rights;
+use belayer_holds::permissions;
 use belayer_inspect::preflight::Part;
 
 use crate::config::Source;
@@ -17,12 +17,12 @@ pub fn parts(source: &Source, controllers: &Controllers) -> Result<Vec<Part>, Fa
         Part::new(
             "every component",
             "ClusterRole belayer-core and Role belayer-gate",
-            rights::ground(),
+            permissions::ground(),
         ),
         Part::new(
             "leader election",
             "Role belayer-leader-election",
-            rights::election(),
+            permissions::election(),
         ),
     ];
     let configured = source.configured().map_err(Failure::configuration)?;

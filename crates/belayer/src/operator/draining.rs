@@ -41,7 +41,7 @@ pub(super) fn join(
     }
     let namespace = options.namespace.clone();
     let reader = Reader::new(options.client.clone(), options.bounds);
-    context.pods.run_beside(Box::new(move |stop| {
+    context.pods.run_in_background(Box::new(move |stop| {
         async move {
             status.keep_switches(true);
             release_switched_off(off, executor, reader, namespace, stop.clone()).await;

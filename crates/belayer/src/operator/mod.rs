@@ -13,10 +13,10 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use belayer_controller::Needs;
+use belayer_controller::InformerRequirements;
 use belayer_controller::context::{
-    BackgroundTask, ControllerContext, DebugView, InformerHandle, WorkerGroup, heard_of, synced,
-    zeros,
+    BackgroundTask, ControllerContext, DebugView, InformerHandle, WorkerGroup, list_state_known,
+    synced, zeros,
 };
 use belayer_core::election::Leadership;
 use belayer_core::events::EventSender;
@@ -49,7 +49,7 @@ pub struct Operator {
     /// Informers started once those are synced: what a controller notes when it first sees an object depends on
     /// the object's namespace and owner.
     objects: Vec<InformerHandle>,
-    crews: Vec<WorkerGroup>,
+    worker_groups: Vec<WorkerGroup>,
     queues: Vec<WorkQueue<ObjectKey>>,
     started: Vec<Started>,
     vitals: Arc<Vitals>,
@@ -67,7 +67,7 @@ impl Operator {
     /// Builds everything. Starts no task.
     pub fn new(options: Options, components: Components) -> Self {
         let running = &components.running;
-        let needs: Vec<Needs> = running.iter().map(|one| one.needs()).collect();
+        let needs: Vec<InformerRequirements> = running.iter().map(|one| one.needs()).collect();
         let (mut context, sender) = ControllerContext::new(&options, &needs);
         for controller in running {
             controller.join(&mut context);
@@ -79,27 +79,30 @@ impl Operator {
             namespaces,
             owners,
             pods,
-            mut feeds,
+            informers: mut informer_handles,
             mut optional,
-            mut crews,
+            mut worker_groups,
             debug,
             ..
         } = context;
-        let namespaces = namespaces.into_feed();
+        let namespaces = namespaces.into_handle();
         let owners: Vec<InformerHandle> = owners.into_feeds().collect();
-        let (feed, group) = pods.finish();
-        feeds.insert(0, feed);
-        crews.insert(0, group);
+        let (handle, group) = pods.finish();
+        informer_handles.insert(0, handle);
+        worker_groups.insert(0, group);
 
         let (vitals, started) = health_of(
-            [&namespaces].into_iter().chain(&feeds),
+            [&namespaces].into_iter().chain(&informer_handles),
             owners.iter().chain(&optional),
-            &crews,
+            &worker_groups,
         );
-        feeds.append(&mut optional);
+        informer_handles.append(&mut optional);
         zeros::of_work(
-            [&namespaces].into_iter().chain(&owners).chain(&feeds),
-            &crews,
+            [&namespaces]
+                .into_iter()
+                .chain(&owners)
+                .chain(&informer_handles),
+            &worker_groups,
         );
         Self {
             sender,
@@ -107,9 +110,12 @@ impl Operator {
             namespaces,
             namespaces_first: needs.iter().any(|needs| needs.reads_namespaces),
             owners,
-            objects: feeds,
-            queues: crews.iter().map(|group| group.queue.clone()).collect(),
-            crews,
+            objects: informer_handles,
+            queues: worker_groups
+                .iter()
+                .map(|group| group.queue.clone())
+                .collect(),
+            worker_groups,
             started,
             vitals: Arc::new(vitals),
             debug: Arc::new(Debug(debug)),
@@ -153,10 +159,10 @@ impl Operator {
         let all_heard_of: Vec<_> = self
             .owners
             .iter()
-            .map(|feed| heard_of(feed.state()))
+            .map(|handle| list_state_known(handle.state()))
             .collect();
-        for feed in [self.namespaces].into_iter().chain(self.owners) {
-            tasks.spawn(feed.run(informers.clone()));
+        for handle in [self.namespaces].into_iter().chain(self.owners) {
+            tasks.spawn(handle.run(informers.clone()));
         }
         let grounded = async {
             if self.namespaces_first {
@@ -166,11 +172,11 @@ impl Operator {
             let _ = tokio::time::timeout(OWNERS_WITHIN, all).await;
         };
         if stop.run_until_cancelled(grounded).await.is_some() {
-            for feed in self.objects {
-                tasks.spawn(feed.run(informers.clone()));
+            for handle in self.objects {
+                tasks.spawn(handle.run(informers.clone()));
             }
-            let mut crews = JoinSet::new();
-            for (group, started) in self.crews.into_iter().zip(self.started) {
+            let mut worker_groups = JoinSet::new();
+            for (group, started) in self.worker_groups.into_iter().zip(self.started) {
                 let (leadership, turn) = (self.leadership.clone(), self.turn.clone());
                 let may_start = async move {
                     if let Some(turn) = turn {
@@ -178,9 +184,9 @@ impl Operator {
                     }
                     leadership.begun().await;
                 };
-                crews.spawn(work(group, started, may_start, stop.clone()));
+                worker_groups.spawn(work(group, started, may_start, stop.clone()));
             }
-            while crews.join_next().await.is_some() {}
+            while worker_groups.join_next().await.is_some() {}
         }
         for queue in &self.queues {
             queue.shutdown();
@@ -203,16 +209,16 @@ impl Holds for Debug {
 fn health_of<'a>(
     needed: impl Iterator<Item = &'a InformerHandle>,
     others: impl Iterator<Item = &'a InformerHandle>,
-    crews: &[WorkerGroup],
+    worker_groups: &[WorkerGroup],
 ) -> (Vitals, Vec<Started>) {
     let mut vitals = Vitals::default();
-    for feed in needed {
-        vitals.informer(feed.seen(), Needed::Yes);
+    for handle in needed {
+        vitals.informer(handle.seen(), Needed::Yes);
     }
-    for feed in others {
-        vitals.informer(feed.seen(), Needed::No);
+    for handle in others {
+        vitals.informer(handle.seen(), Needed::No);
     }
-    let started = crews
+    let started = worker_groups
         .iter()
         .map(|group| vitals.workers(group.name, group.queue.clone()))
         .collect();
@@ -228,7 +234,7 @@ async fn work(
     stop: CancellationToken,
 ) {
     // If a kind is not served there is no work for it, and the process counts as ready.
-    let all = group.needs.iter().cloned().map(heard_of);
+    let all = group.needs.iter().cloned().map(list_state_known);
     let all = futures::future::join_all(all);
     if stop.run_until_cancelled(all).await.is_none() {
         return;
@@ -245,10 +251,10 @@ async fn work(
     tracing::info!(queue = group.name, "caches synced: starting workers");
     started.have_started();
     let workers = (group.start)();
-    let mut beside = JoinSet::new();
-    for task in group.beside {
+    let mut background = JoinSet::new();
+    for task in group.background {
         let task: BackgroundTask = task;
-        beside.spawn(task(stop.clone()));
+        background.spawn(task(stop.clone()));
     }
     stop.cancelled().await;
     tracing::info!(
@@ -259,5 +265,5 @@ async fn work(
     if ended.is_err() {
         tracing::warn!(queue = group.name, "work in flight took too long: aborted");
     }
-    while beside.join_next().await.is_some() {}
+    while background.join_next().await.is_some() {}
 }

@@ -6,7 +6,7 @@ use belayer::controllers::Controllers;
 use belayer::inspect::parts;
 use belayer_core::client;
 use belayer_core::executor::Bounds;
-use belayer_holds::rights::Right;
+use belayer_holds::permissions::Permission;
 use belayer_inspect::preflight::{Authorizer, Finding, Level, Query, Ruling, Subject, check};
 use belayer_inspect::reader::Reader;
 use belayer_sandbox::{Actor, Gvr};
@@ -305,7 +305,7 @@ async fn an_unused_pvc_names_the_responsible_controller(#[case] seen: bool, #[ca
 struct Anything;
 
 impl Authorizer for Anything {
-    fn ask<'a>(&'a self, _: &'a Right, _: &'a Subject, _: &'a str) -> BoxFuture<'a, Ruling> {
+    fn ask<'a>(&'a self, _: &'a Permission, _: &'a Subject, _: &'a str) -> BoxFuture<'a, Ruling> {
         Box::pin(std::future::ready(Ruling::Granted))
     }
 }

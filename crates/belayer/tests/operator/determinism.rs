@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use belayer::operator::{Components, Operator, Options};
 use belayer_core::executor::Bounds;
-use belayer_core::{ambient, client};
+use belayer_core::{client, simulated};
 use belayer_sandbox::simulated::{KubeletConfig, NodeSpec, SimulatedControllers};
 use belayer_sandbox::{
     Answer, DeleteOptions, Fault, Gvr, Match, Sandbox, Verb, WatchEnd, WriteFilter, WriteOptions,
@@ -58,7 +58,7 @@ fn operator(sandbox: &Sandbox) -> Operator {
         .with(belayer_workflow_finalizer::Settings::default())
         .with(belayer_pod_recreation::Settings::default())
         .with(belayer_pvc_protection::Settings {
-            mode: belayer_pvc_protection::Mode::Beside,
+            mode: belayer_pvc_protection::Mode::Own,
             ..Default::default()
         });
     let client = client::in_process(sandbox.service(BELAYER));
@@ -101,7 +101,7 @@ async fn story(seed: u64) -> Sandbox {
         .controllers(controllers)
         .build();
     let clock = sandbox.cluster().clock().clone();
-    let _simulated = ambient::simulate(seed, move || clock.now());
+    let _simulated = simulated::simulate(seed, move || clock.now());
     inject_faults(&sandbox);
     let stop = CancellationToken::new();
     let profile = Profile {

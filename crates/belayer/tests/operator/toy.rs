@@ -8,15 +8,15 @@ use std::sync::Arc;
 use belayer::operator::{Components, Operator};
 use belayer_controller::config::{Key, Problem, Section};
 use belayer_controller::context::{ControllerContext, Watched, WorkerGroup};
-use belayer_controller::{Configured, Controller, Hold, Needs, Site};
+use belayer_controller::{Configured, Controller, Hold, InformerRequirements, Site};
 use belayer_core::client;
-use belayer_core::facts::Waiter;
 use belayer_core::informer::Stored;
 use belayer_core::object::Resource;
+use belayer_core::queries::Waiter;
 use belayer_core::slim::{Keep, ObjectMeta, OwnerMeta};
 use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::decision::{Decision, Evidence, Write};
-use belayer_holds::rights::{FOLLOW, Right};
+use belayer_holds::permissions::{FOLLOW, Permission};
 use belayer_holds::runner::{Change, Component, Runner};
 use belayer_holds::selection::Selected;
 use belayer_inspect::explain::Explainer;
@@ -72,12 +72,12 @@ impl Configured for Settings {
 
     fn requires(&self) -> Vec<Part> {
         let kind = Resource::config_maps();
-        let follow = Right::on(&kind, FOLLOW, "no ConfigMap is seen");
+        let follow = Permission::on(&kind, FOLLOW, "no ConfigMap is seen");
         vec![Part::new(NAME, "ClusterRole keeper", follow.collect())]
     }
 
-    fn needs(&self) -> Needs {
-        Needs::default()
+    fn needs(&self) -> InformerRequirements {
+        InformerRequirements::default()
     }
 
     fn selects(&self, _: &Resource, object: &ObjectMeta, _: bool) -> Selected {
@@ -98,16 +98,16 @@ impl Configured for Settings {
             .component(Arc::new(Keeper))
             .build();
         watched.informer().add_handler(Arc::new(runner.clone()));
-        let feed = watched.into_feed();
+        let handle = watched.into_handle();
         let workers = self.workers.unwrap_or(2);
-        context.crews.push(WorkerGroup {
+        context.worker_groups.push(WorkerGroup {
             name: "configmaps",
             queue,
-            needs: vec![feed.state()],
+            needs: vec![handle.state()],
             start: Box::new(move || runner.work(workers)),
-            beside: Vec::new(),
+            background: Vec::new(),
         });
-        context.feeds.push(feed);
+        context.informers.push(handle);
         context
             .debug
             .add(NAME, &(), |()| json!({ "finalizer": HOLD }));
@@ -169,8 +169,8 @@ impl Component<OwnerMeta> for Keeper {
         Decision::nothing(WAIT)
     }
 
-    fn ask(&self, question: Infallible, _: Waiter<'_>) {
-        match question {}
+    fn ask(&self, query: Infallible, _: Waiter<'_>) {
+        match query {}
     }
 }
 

@@ -15,7 +15,7 @@ pub fn nearest<'k>(given: &str, known: impl IntoIterator<Item = &'k str>) -> Opt
 }
 
 /// `did you mean X?`, or the list of known names.
-pub fn way_out(given: &str, known: &[&str]) -> String {
+pub fn suggestion(given: &str, known: &[&str]) -> String {
     match nearest(given, known.iter().copied()) {
         Some(known) => format!("did you mean `{known}`?"),
         None => format!("use one of {}", known.join(", ")),

@@ -169,7 +169,7 @@ fn plain(expected: &str) -> &str {
 }
 
 fn unknown(what: &str, given: &str, expected: &[&str]) -> String {
-    let suggestion = suggest::way_out(given, expected);
+    let suggestion = suggest::suggestion(given, expected);
     format!("unknown {what} `{given}`: {suggestion}")
 }
 

@@ -1,6 +1,6 @@
 //! The context in which controllers are assembled: the shared informers, queues and clients.
 
-mod feed;
+mod informer_handle;
 mod owners;
 mod pods;
 pub mod zeros;
@@ -12,13 +12,13 @@ use kube::Client;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use belayer_core::ambient;
+use belayer_core::clock;
 use belayer_core::election::Leadership;
 use belayer_core::events::{self, EventRecorder, EventSender};
 use belayer_core::executor::{Bounds, Executor, Writes};
-use belayer_core::facts::{Budget, LiveReader, LiveReads, Pace, Query, QueryCache, Wake};
 use belayer_core::informer::{Decoders, JsonDecoder};
 use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::queries::{Budget, LiveReader, LiveReads, Pace, Query, QueryCache, Wake};
 use belayer_core::slim::json::SlimJson;
 use belayer_core::slim::protobuf::SlimProtobuf;
 use belayer_core::slim::{DecodeContext, Interner, Keep, Namespace, Slim};
@@ -27,9 +27,11 @@ use belayer_holds::holding::{HoldSwitch, Holding};
 use belayer_holds::names::FIELD_MANAGER;
 use belayer_holds::runner::{self, Observer};
 
-use crate::Needs;
+use crate::InformerRequirements;
 
-pub use feed::{BackgroundTask, InformerHandle, Seen, Watched, WorkerGroup, heard_of, synced};
+pub use informer_handle::{
+    BackgroundTask, InformerHandle, Seen, Watched, WorkerGroup, list_state_known, synced,
+};
 pub use owners::Owners;
 pub use pods::Pods;
 
@@ -86,23 +88,23 @@ pub struct ControllerContext {
     /// The pods: one informer and one runner for all controllers.
     pub pods: Pods,
     /// Informers of kinds that one controller uses.
-    pub feeds: Vec<InformerHandle>,
+    pub informers: Vec<InformerHandle>,
     /// Informers whose kind may not be installed: the others do not wait for them.
     pub optional: Vec<InformerHandle>,
     /// Workers of kinds that one controller uses.
-    pub crews: Vec<WorkerGroup>,
+    pub worker_groups: Vec<WorkerGroup>,
     /// The answer of `/debug/holds`, by controller.
     pub debug: DebugView,
     /// Whether a controller releases the pods of deleted owners.
-    pub gone_owners_are_asked: bool,
+    pub pod_finalizer_queries_owners: bool,
     provided: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
 impl ControllerContext {
     /// An empty context, and the task that sends its Events.
-    pub fn new(options: &Options, needs: &[Needs]) -> (Self, EventSender) {
+    pub fn new(options: &Options, needs: &[InformerRequirements]) -> (Self, EventSender) {
         let (shared, sender) = Shared::new(options);
-        let of = |pick: fn(&Needs) -> &Keep| {
+        let of = |pick: fn(&InformerRequirements) -> &Keep| {
             needs
                 .iter()
                 .fold(Keep::nothing(), |keep, needs| keep.and(pick(needs)))
@@ -128,11 +130,11 @@ impl ControllerContext {
             namespaces,
             owners,
             pods,
-            feeds: Vec::new(),
+            informers: Vec::new(),
             optional: Vec::new(),
-            crews: Vec::new(),
+            worker_groups: Vec::new(),
             debug: DebugView::default(),
-            gone_owners_are_asked: false,
+            pod_finalizer_queries_owners: false,
             provided: Vec::new(),
         };
         (context, sender)
@@ -204,7 +206,7 @@ impl Shared {
             executor: Arc::clone(&self.executor),
             decoders: watched.decoders.clone(),
             events: self.events.clone(),
-            clock: Arc::new(ambient::now),
+            clock: Arc::new(clock::now),
             observer: Arc::clone(&self.observer),
             switch: self.switch.clone(),
         }

@@ -5,7 +5,7 @@ use belayer_core::slim::{Keep, OwnerMeta};
 use belayer_holds::owned::OwnerStores;
 
 use super::Shared;
-use super::feed::{InformerHandle, Watched};
+use super::informer_handle::{InformerHandle, Watched};
 
 /// The informers of owner kinds.
 pub struct Owners {
@@ -40,6 +40,6 @@ impl Owners {
 
     /// Converts the informers to handles that can be run.
     pub fn into_feeds(self) -> impl Iterator<Item = InformerHandle> {
-        self.kinds.into_iter().map(Watched::into_feed)
+        self.kinds.into_iter().map(Watched::into_handle)
     }
 }

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use belayer_core::facts::Wake;
 use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::queries::Wake;
 use belayer_core::slim::{Keep, Pod};
 use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::names;
 use belayer_holds::runner::{self, Component, Runner};
 
 use super::Shared;
-use super::feed::{BackgroundTask, InformerHandle, Watched, WorkerGroup};
+use super::informer_handle::{BackgroundTask, InformerHandle, Watched, WorkerGroup};
 use crate::PodIndex;
 
 /// Name of the queue.
@@ -24,7 +24,7 @@ pub struct Pods {
     pub queue: WorkQueue<ObjectKey>,
     runner: runner::Builder<Pod>,
     workers: usize,
-    beside: Vec<BackgroundTask>,
+    background: Vec<BackgroundTask>,
 }
 
 impl Pods {
@@ -47,7 +47,7 @@ impl Pods {
             queue,
             runner,
             workers: 0,
-            beside: Vec::new(),
+            background: Vec::new(),
         }
     }
 
@@ -58,8 +58,8 @@ impl Pods {
     }
 
     /// Runs `task` alongside the workers.
-    pub fn run_beside(&mut self, task: BackgroundTask) {
-        self.beside.push(task);
+    pub fn run_in_background(&mut self, task: BackgroundTask) {
+        self.background.push(task);
     }
 
     /// Enqueues pods that waited for an answer.
@@ -76,17 +76,17 @@ impl Pods {
             queue,
             runner,
             workers,
-            beside,
+            background,
         } = self;
         let runner = runner.build();
         watched.informer().add_handler(Arc::new(runner.clone()));
-        let handle = watched.into_feed();
+        let handle = watched.into_handle();
         let workers_of_pods = WorkerGroup {
             name: QUEUE,
             queue,
             needs: vec![handle.state()],
             start: Box::new(move || runner.work(workers)),
-            beside,
+            background,
         };
         (handle, workers_of_pods)
     }

@@ -3,7 +3,7 @@
 
 use belayer_metrics::{Known, KnownValues};
 
-use super::feed::{InformerHandle, WorkerGroup};
+use super::informer_handle::{InformerHandle, WorkerGroup};
 
 /// A type of live query and its possible answers.
 pub type Query = (&'static str, &'static [&'static str]);
@@ -26,16 +26,19 @@ pub fn of_component(
         .write_zeros();
     for (query, answers) in queries {
         KnownValues::new()
-            .with(Known::Question, [*query])
+            .with(Known::Query, [*query])
             .with(Known::Answer, answers.iter().copied())
             .write_zeros();
     }
 }
 
 /// The series of informers and of queues. Informers are labelled by kind, such as `Pod`.
-pub fn of_work<'a>(feeds: impl Iterator<Item = &'a InformerHandle>, crews: &[WorkerGroup]) {
+pub fn of_work<'a>(
+    informers: impl Iterator<Item = &'a InformerHandle>,
+    worker_groups: &[WorkerGroup],
+) {
     KnownValues::new()
-        .with(Known::Kind, feeds.map(InformerHandle::kind))
-        .with(Known::Queue, crews.iter().map(|crew| crew.name))
+        .with(Known::Kind, informers.map(InformerHandle::kind))
+        .with(Known::Queue, worker_groups.iter().map(|group| group.name))
         .write_zeros();
 }

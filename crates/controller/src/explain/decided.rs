@@ -40,10 +40,10 @@ pub fn explained<K: Slim, C: Component<K>>(
         },
         action,
         evidence: decision.evidence().map(str::to_owned),
-        missing: decision.missing_in_words(),
+        missing: decision.missing_messages(),
         why_not: None,
         next,
-        look_again_seconds: decision.look_again.map(|after| after.as_secs()),
+        requeue_after_seconds: decision.requeue_after.map(|after| after.as_secs()),
         notes: Vec::new(),
     }
 }

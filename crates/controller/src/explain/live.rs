@@ -13,13 +13,13 @@ use futures::FutureExt as _;
 use futures::future::{BoxFuture, try_join_all};
 use parking_lot::Mutex;
 
-use belayer_core::ambient;
+use belayer_core::clock;
 use belayer_core::executor::Executor;
-use belayer_core::facts::{LiveAnswer, LiveReader, LookError, Query, Waiter, look};
 use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::informer::{Decoders, JsonDecoder, Lookup, Reading, Stored};
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::queries::{LiveAnswer, LiveReader, Query, ReadError, Waiter, read};
 use belayer_core::slim::json::SlimJson;
 use belayer_core::slim::{DecodeContext, Interner, Keep, Slim};
 use belayer_holds::decision::Decision;
@@ -131,7 +131,7 @@ impl Live {
         object: &Stored<K>,
     ) -> Result<Observed<K, C>, String> {
         let snapshot = self.settled(|| component.observe(object)).await?;
-        let decision = C::decide(&snapshot, ambient::now());
+        let decision = C::decide(&snapshot, clock::now());
         Ok((snapshot, decision))
     }
 
@@ -332,7 +332,7 @@ impl<Q: Query> Answers<Q> for LiveQueries<Q> {
     fn get(&self, query: &Q) -> Option<LiveAnswer<Q::Answer>> {
         let reader = Arc::clone(&self.reader);
         let read = |query: Q| async move {
-            let answer = look(&*reader, &query).await;
+            let answer = read(&*reader, &query).await;
             answer.map_err(|error| error.to_string())
         };
         let due = |read| self.live.due.lock().answers.push(read);
@@ -340,7 +340,7 @@ impl<Q: Query> Answers<Q> for LiveQueries<Q> {
     }
 
     /// A read that fails ends the explanation.
-    fn last_error(&self, _: &Q) -> Option<LookError> {
+    fn last_error(&self, _: &Q) -> Option<ReadError> {
         None
     }
 

@@ -13,9 +13,9 @@ use super::leadership::{Leadership, LeaseGuard};
 use super::machine::{AcquireReason, Action, Candidate, LeaseStatus};
 use super::record::{Lease, Record, Version};
 use super::timing::Timing;
-use crate::ambient;
 use crate::http::{ErrorClass, PatchKind, Request, RequestError};
 use crate::object::{ObjectKey, Resource};
+use crate::{clock, rng};
 
 /// Requests per round: a read, a write, and both once more after a conflict.
 const REQUESTS_PER_ROUND: usize = 4;
@@ -88,7 +88,7 @@ impl ElectorHealth {
 /// A unique identity: the name of the host and a random number of 128 bits.
 pub fn identity(host: &str) -> String {
     let host = if host.is_empty() { "belayer" } else { host };
-    format!("{host}_{:016x}{:016x}", ambient::bits(), ambient::bits())
+    format!("{host}_{:016x}{:016x}", rng::bits(), rng::bits())
 }
 
 impl std::fmt::Debug for Elector {
@@ -145,7 +145,7 @@ impl Elector {
                 return lost;
             }
             self.health.beat();
-            let pause = self.candidate.pause(self.now(), ambient::unit());
+            let pause = self.candidate.pause(self.now(), rng::unit());
             let slept = resign.run_until_cancelled(tokio::time::sleep(pause)).await;
             if slept.is_none() {
                 self.resign().await;
@@ -163,11 +163,11 @@ impl Elector {
         if self.candidate.status(self.now()) == LeaseStatus::InDoubt {
             self.publish(false);
         }
-        let mut action = self.candidate.begin(self.now(), ambient::now());
+        let mut action = self.candidate.begin(self.now(), clock::now());
         for _ in 0..REQUESTS_PER_ROUND {
             action = match action {
                 Action::Read => match self.read().await {
-                    Ok(lease) => self.candidate.seen(lease, self.now(), ambient::now()),
+                    Ok(lease) => self.candidate.seen(lease, self.now(), clock::now()),
                     Err(error) => {
                         self.failed("read", &error);
                         return None;
@@ -247,7 +247,7 @@ impl Elector {
             }
             (LeaseStatus::Standby | LeaseStatus::Alone { .. } | LeaseStatus::InDoubt, _) => {
                 self.publish(true);
-                tracing::info!(lease = %self.settings.lease, why = acquire_reason.map(AcquireReason::in_words), "leading");
+                tracing::info!(lease = %self.settings.lease, why = acquire_reason.map(AcquireReason::message), "leading");
             }
         }
     }
@@ -308,7 +308,7 @@ impl Elector {
         if status == LeaseStatus::InDoubt {
             self.publish(false);
         }
-        let reason = error.in_words();
+        let reason = error.message();
         let help = match error.class() {
             ErrorClass::Forbidden => {
                 "; leader election needs the RBAC permissions get, create and patch of \
@@ -322,7 +322,7 @@ impl Elector {
         };
         // The same error is logged only once.
         if self.logged.as_deref() != Some(reason.as_str()) {
-            tracing::warn!(lease = %self.settings.lease, state = status.in_words(), "could not {verb} the lease: {reason}{help}");
+            tracing::warn!(lease = %self.settings.lease, state = status.message(), "could not {verb} the lease: {reason}{help}");
             self.logged = Some(reason);
         }
     }
@@ -340,16 +340,16 @@ impl Elector {
         for _ in 0..RESIGNATIONS {
             if self
                 .candidate
-                .resignation(self.now(), ambient::now())
+                .resignation(self.now(), clock::now())
                 .is_none()
             {
                 match self.read().await {
                     // A renewal whose response was lost has changed the version.
-                    Ok(lease) => drop(self.candidate.seen(lease, self.now(), ambient::now())),
+                    Ok(lease) => drop(self.candidate.seen(lease, self.now(), clock::now())),
                     Err(_) => break,
                 }
             }
-            let Some((record, version)) = self.candidate.resignation(self.now(), ambient::now())
+            let Some((record, version)) = self.candidate.resignation(self.now(), clock::now())
             else {
                 break;
             };

@@ -98,7 +98,7 @@ pub enum LeaseStatus {
 
 impl LeaseStatus {
     /// The status for a log line.
-    pub fn in_words(self) -> &'static str {
+    pub fn message(self) -> &'static str {
         match self {
             Self::Standby => "standby",
             Self::Leading { .. } => "leading",
@@ -133,7 +133,7 @@ pub enum AcquireReason {
 
 impl AcquireReason {
     /// The reason for a log line.
-    pub fn in_words(self) -> &'static str {
+    pub fn message(self) -> &'static str {
         match self {
             Self::Absent => "there was no lease",
             Self::GivenBack => "the previous leader gave the lease back",

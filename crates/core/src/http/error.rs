@@ -52,7 +52,7 @@ impl RequestError {
 
     /// The message with the root cause: `the connection failed: Connection refused (os error 111)`.
     /// The errors of libraries in between are left out: they name only their own types.
-    pub fn in_words(&self) -> String {
+    pub fn message(&self) -> String {
         let mut cause = std::error::Error::source(self);
         while let Some(next) = cause.and_then(std::error::Error::source) {
             cause = Some(next);
@@ -113,10 +113,10 @@ mod tests {
         let refused = io::Error::other("connection refused");
         let error = RequestError::Interrupted(Box::new(Library(refused)));
         assert_eq!(
-            error.in_words(),
+            error.message(),
             "the response was interrupted: connection refused"
         );
         let timeout = RequestError::Timeout(Duration::from_secs(3));
-        assert_eq!(timeout.in_words(), "no complete response within 3s");
+        assert_eq!(timeout.message(), "no complete response within 3s");
     }
 }

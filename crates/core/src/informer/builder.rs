@@ -232,7 +232,7 @@ impl<K: Slim> InformerBuilder<K> {
             handlers: self.handlers,
             settings: self.settings,
             store: store.clone(),
-            backoff: Backoff::new(self.seed.unwrap_or_else(crate::ambient::bits)),
+            backoff: Backoff::new(self.seed.unwrap_or_else(crate::rng::bits)),
             telemetry: Telemetry::new(&self.resource),
             failure_log: FailureLog::default(),
             resource: self.resource,

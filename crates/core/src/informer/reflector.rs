@@ -33,7 +33,7 @@ pub(super) enum Cause {
 
 impl Cause {
     /// The cause for a log line.
-    fn in_words(self) -> &'static str {
+    fn message(self) -> &'static str {
         match self {
             Self::Initial => "it is the first list",
             Self::Expired => "the server no longer has the history since the last version",
@@ -85,7 +85,7 @@ impl<K: Slim> Informer<K> {
             cause = self.watch_until_lost(stream).await;
             tracing::info!(
                 kind = self.telemetry.kind(),
-                why = cause.in_words(),
+                why = cause.message(),
                 "listing again"
             );
         }
@@ -113,7 +113,7 @@ impl<K: Slim> Informer<K> {
             return self.wait_until_served().await;
         }
         let delay = self.backoff.next(error.retry_after());
-        let reason = error.in_words();
+        let reason = error.message();
         let since = match self.store.state() {
             InformerState::Failing { since, .. } => since,
             _ => tokio::time::Instant::now(),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::moment::LogicalTime;
+use crate::logical_time::LogicalTime;
 use crate::object::ObjectKey;
 use crate::slim::Slim;
 

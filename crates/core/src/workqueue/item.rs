@@ -104,7 +104,7 @@ impl<'q, K: Key> Item<'q, K> {
     pub fn retry(mut self, backoff: Backoff) -> Duration {
         self.finish(Completion::Failed {
             backoff,
-            draw: crate::ambient::unit(),
+            draw: crate::rng::unit(),
         })
     }
 

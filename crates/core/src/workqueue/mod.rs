@@ -288,7 +288,7 @@ impl<K: Key> WorkQueue<K> {
     pub fn retry(&self, key: K, priority: Priority, backoff: Backoff) -> Duration {
         let shared = &*self.shared;
         let hash = shared.hasher.hash(&key);
-        let draw = crate::ambient::unit();
+        let draw = crate::rng::unit();
         let now = shared.clock.now();
         shared.inbox.with(|state| {
             let (delay, known) = state.retry(hash, key, priority, (backoff, draw), now);

@@ -5,9 +5,9 @@ use std::time::Duration;
 use crate::decision;
 use crate::owner::{GoneProof, OwnerDeletion, OwnerQuery, OwnerState};
 use crate::view::{Cached, Objects, View};
-use belayer_core::facts::LiveAnswer;
 use belayer_core::informer::Lookup;
 use belayer_core::object::{ObjectKey, OwnerReference, Resource};
+use belayer_core::queries::LiveAnswer;
 use belayer_core::slim::{ObjectMeta, OwnerMeta, Pod};
 
 /// A live read that proved nothing is repeated after this time.
@@ -50,15 +50,15 @@ impl<V: View> OwnerStores<V> {
         &self,
         pod: &Pod,
         answer: impl FnOnce(&OwnerQuery) -> Option<LiveAnswer<OwnerState>>,
-    ) -> Option<OwnerSight> {
+    ) -> Option<ObservedOwner> {
         let owner = pod.meta.controller.as_ref()?;
         let of_kind = |kind: &Resource| kind.kind == owner.kind && *kind.group == *owner.group();
         let (kind, store) = self.0.iter().find(|(kind, _)| of_kind(kind))?;
-        let question = OwnerQuery::new(kind.clone(), pod.meta.key.shared_namespace(), owner);
-        Some(OwnerSight {
+        let query = OwnerQuery::new(kind.clone(), pod.meta.key.shared_namespace(), owner);
+        Some(ObservedOwner {
             cached: cached(pod, owner, store),
-            fact: answer(&question),
-            question,
+            answer: answer(&query),
+            query,
         })
     }
 }
@@ -78,13 +78,13 @@ fn cached(
 
 /// What is known about a pod's owner.
 #[derive(Debug, Clone)]
-pub struct OwnerSight {
+pub struct ObservedOwner {
     /// The query about it.
-    pub question: OwnerQuery,
+    pub query: OwnerQuery,
     /// The owner itself, if the store has the object of its UID.
     pub cached: Option<ObjectMeta>,
     /// The last answer of a live read.
-    pub fact: Option<LiveAnswer<OwnerState>>,
+    pub answer: Option<LiveAnswer<OwnerState>>,
 }
 
 /// Whether an owner has ended.
@@ -97,16 +97,16 @@ pub enum OwnerEnd {
     /// Only a live read can show it.
     Ask {
         /// The query.
-        question: OwnerQuery,
+        query: OwnerQuery,
         /// Not before this time has passed.
         after: Duration,
     },
 }
 
-impl OwnerSight {
+impl ObservedOwner {
     /// Whether the owner has ended.
     pub fn end(&self) -> OwnerEnd {
-        let uid = self.question.uid();
+        let uid = self.query.uid();
         let deleting = |owner: &ObjectMeta| {
             OwnerDeletion::prove(owner, uid)
                 .map(|proof| OwnerEnd::Ended(EndedOwner::Deleting(proof)))
@@ -114,7 +114,7 @@ impl OwnerSight {
         if let Some(owner) = &self.cached {
             return deleting(owner).unwrap_or(OwnerEnd::Lives);
         }
-        let after = match self.fact.as_ref().map(LiveAnswer::answer) {
+        let after = match self.answer.as_ref().map(LiveAnswer::answer) {
             Some(OwnerState::Gone(proof)) => {
                 return OwnerEnd::Ended(EndedOwner::Gone(proof.clone()));
             }
@@ -125,8 +125,8 @@ impl OwnerSight {
             Some(OwnerState::Unknown(_)) => RECHECK,
             None => Duration::ZERO,
         };
-        let question = self.question.clone();
-        OwnerEnd::Ask { question, after }
+        let query = self.query.clone();
+        OwnerEnd::Ask { query, after }
     }
 
     /// Whether the owner is in the store and is not being deleted.
@@ -138,19 +138,19 @@ impl OwnerSight {
     #[cfg(any(test, feature = "test-util"))]
     pub fn scripted(owner: ObjectMeta, state: Option<OwnerState>) -> Self {
         let kind = Resource::new("example.com", "v1", "Run", "runs");
-        let question = OwnerQuery::about(kind, &owner);
+        let query = OwnerQuery::about(kind, &owner);
         match state {
             None => Self {
-                question,
+                query,
                 cached: Some(owner),
-                fact: None,
+                answer: None,
             },
             Some(state) => Self {
-                question,
+                query,
                 cached: None,
-                fact: Some(LiveAnswer::scripted(
+                answer: Some(LiveAnswer::scripted(
                     state,
-                    belayer_core::moment::LogicalTime::now(),
+                    belayer_core::logical_time::LogicalTime::now(),
                 )),
             },
         }

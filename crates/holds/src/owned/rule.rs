@@ -3,13 +3,13 @@
 
 use jiff::Timestamp;
 
-use super::owner::{EndedOwner, OwnerEnd, OwnerSight, OwnerStores};
+use super::owner::{EndedOwner, ObservedOwner, OwnerEnd, OwnerStores};
 use crate::decision::{Decision, Missing, Row, Rule, Write};
 use crate::names;
 use crate::owner::OwnerQuery;
 use crate::runner::{Change, Component};
-use belayer_core::facts::{QueryCache, Waiter};
 use belayer_core::informer::Stored;
+use belayer_core::queries::{QueryCache, Waiter};
 use belayer_core::slim::Pod;
 use belayer_core::workqueue::Priority;
 
@@ -43,7 +43,7 @@ pub enum Snapshot {
 /// A held pod's owner.
 #[derive(Debug, Clone)]
 pub struct Owned {
-    owner: OwnerSight,
+    owner: ObservedOwner,
     asking: Asking,
 }
 
@@ -60,8 +60,8 @@ impl OwnerEnds {
         Self(parts)
     }
 
-    fn owner(&self, pod: &Pod) -> Option<OwnerSight> {
-        let answer = |question: &OwnerQuery| self.0.facts.as_ref()?.get(question);
+    fn owner(&self, pod: &Pod) -> Option<ObservedOwner> {
+        let answer = |query: &OwnerQuery| self.0.facts.as_ref()?.get(query);
         self.0.owners.owner_of(pod, answer)
     }
 }
@@ -115,9 +115,9 @@ impl Component<Pod> for OwnerEnds {
         decide(owned)
     }
 
-    fn ask(&self, question: OwnerQuery, asker: Waiter<'_>) {
+    fn ask(&self, query: OwnerQuery, asker: Waiter<'_>) {
         if let Some(facts) = &self.0.facts {
-            facts.ask(question, asker);
+            facts.ask(query, asker);
         }
     }
 }
@@ -132,9 +132,9 @@ fn decide(owned: &Owned) -> Decision<EndedOwner, OwnerQuery> {
             };
             Decision::write(row, Write::Release(ended))
         }
-        OwnerEnd::Ask { question, after } => match owned.asking {
+        OwnerEnd::Ask { query, after } => match owned.asking {
             Asking::LeftToOthers => Decision::nothing(KEEP),
-            Asking::Allowed => Decision::missing(OWNER_GONE, Missing::Answer { question, after }),
+            Asking::Allowed => Decision::missing(OWNER_GONE, Missing::Answer { query, after }),
         },
     }
 }
@@ -146,17 +146,17 @@ mod tests {
     use super::*;
     use crate::decision::Evidence as _;
     use crate::owner::{GoneProof, OwnerState};
-    use belayer_core::facts::LiveAnswer;
-    use belayer_core::moment::LogicalTime;
+    use belayer_core::logical_time::LogicalTime;
     use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
+    use belayer_core::queries::LiveAnswer;
     use belayer_core::slim::ObjectMeta;
 
-    fn owned(cached: Option<ObjectMeta>, fact: Option<OwnerState>, asking: Asking) -> Owned {
+    fn owned(cached: Option<ObjectMeta>, answer: Option<OwnerState>, asking: Asking) -> Owned {
         let kind = Resource::new("example.com", "v1", "Run", "runs");
-        let owner = OwnerSight {
-            question: OwnerQuery::about(kind, &meta(None)),
+        let owner = ObservedOwner {
+            query: OwnerQuery::about(kind, &meta(None)),
             cached,
-            fact: fact.map(|state| LiveAnswer::scripted(state, LogicalTime::now())),
+            answer: answer.map(|state| LiveAnswer::scripted(state, LogicalTime::now())),
         };
         Owned { owner, asking }
     }
@@ -183,10 +183,10 @@ mod tests {
     #[case::an_unknown_one_proves_nothing(None, Some(OwnerState::Unknown("not served".into())), (OWNER_GONE, None))]
     fn pods_of_owners(
         #[case] cached: Option<ObjectMeta>,
-        #[case] fact: Option<OwnerState>,
+        #[case] answer: Option<OwnerState>,
         #[case] expected: (Row, Option<&str>),
     ) {
-        let decision = decide(&owned(cached, fact, Asking::Allowed));
+        let decision = decide(&owned(cached, answer, Asking::Allowed));
         let evidence = match &decision.write {
             Some(Write::Release(evidence)) => Some(evidence.name()),
             None => None,

@@ -8,7 +8,7 @@ use crate::decision::{Notice, Severity};
 use belayer_core::executor::Class;
 use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::informer::{Lookup, Reading, Stored};
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::slim::Slim;
 use belayer_core::workqueue::{Backoff, Outcome};
 
@@ -32,7 +32,7 @@ impl<K: Slim> Shared<K> {
                 self.due.lock().forget(key);
                 Next::End(Outcome::Done)
             }
-            After::Look => self.reread(object, attempt, merged.class()).await,
+            After::Read => self.reread(object, attempt, merged.class()).await,
             After::Denied => {
                 self.denied(object, merged, &error);
                 Next::End(Outcome::Retry(Backoff::DENIED))
@@ -51,7 +51,7 @@ impl<K: Slim> Shared<K> {
             return Next::End(Outcome::Retry(Backoff::CONFLICT));
         }
         let ceiling = Duration::from_millis(2 << attempt);
-        tokio::time::sleep(ceiling.mul_f64(belayer_core::ambient::unit())).await;
+        tokio::time::sleep(ceiling.mul_f64(belayer_core::rng::unit())).await;
         let slim = &object.object;
         match self.store.lookup(slim.key()) {
             Lookup::Absent => return Next::End(Outcome::Done),
@@ -111,6 +111,6 @@ impl<K: Slim> Shared<K> {
             reason,
             message: text.into(),
         };
-        self.events.tell(&self.regarding(&object.object), &notice);
+        self.events.record(&self.regarding(&object.object), &notice);
     }
 }

@@ -11,11 +11,11 @@ use jiff::Timestamp;
 use super::step::{AnyStep, StepContext, Stepped};
 use crate::decision::{Decision, Evidence, Missing, Notice, Release, Row, Write};
 use belayer_core::events::{Regarding, UNANSWERED};
-use belayer_core::facts::Waiter;
 use belayer_core::http::RequestError;
 use belayer_core::informer::Stored;
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::ObjectKey;
+use belayer_core::queries::Waiter;
 use belayer_core::slim::Slim;
 use belayer_core::workqueue::Priority;
 
@@ -173,7 +173,7 @@ pub(super) struct Considered {
     pub notices: Vec<Notice>,
     /// The object of the Events, if it is another one.
     pub regarding: Option<Regarding>,
-    pub look_again: Option<Duration>,
+    pub requeue_after: Option<Duration>,
     /// The same, exactly.
     pub due: Option<Duration>,
     /// Whether an answer that may release the object is pending.
@@ -237,7 +237,7 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
         tracing::trace!(%key, ?snapshot, row = %decision.row, "decided");
         let mut asked = Asked::No;
         for missing in std::mem::take(&mut decision.missing) {
-            if let Missing::Answer { question, after } = missing {
+            if let Missing::Answer { query, after } = missing {
                 asked = asked.max(if after.is_zero() {
                     Asked::Now
                 } else {
@@ -248,7 +248,7 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
                     observed,
                     after,
                 };
-                self.component.ask(question, asker);
+                self.component.ask(query, asker);
             }
         }
         if asked == Asked::Now && !decision.notices.is_empty() {
@@ -287,7 +287,7 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
             }),
             notices: decision.notices,
             regarding,
-            look_again: decision.look_again,
+            requeue_after: decision.requeue_after,
             due: decision.due,
             asked,
         })

@@ -172,7 +172,7 @@ mod tests {
             write: Some(write),
             notices: Vec::new(),
             regarding: None,
-            look_again: None,
+            requeue_after: None,
             due: None,
             asked: Asked::No,
         }

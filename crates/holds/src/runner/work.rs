@@ -61,7 +61,7 @@ impl<K: Slim> Shared<K> {
             Lookup::Absent => None,
             Lookup::Found(object) => Some(object),
         };
-        if self.own.park(&key, self.store.resource_version()) {
+        if self.own.must_wait_for(&key, self.store.resource_version()) {
             // The cache may have caught up since the watermark was read.
             self.free(self.own.seen(self.store.resource_version()));
             return Outcome::Done;
@@ -97,7 +97,7 @@ impl<K: Slim> Shared<K> {
                 self.notify(object, one, one.asked);
             }
         }
-        let again = considered.iter().filter_map(|one| one.look_again).min();
+        let again = considered.iter().filter_map(|one| one.requeue_after).min();
         let due = considered.iter().filter_map(|one| one.due).min();
         let asked = considered.iter().any(|one| one.asked != Asked::No);
         let end = self.later(key, again, due);
@@ -147,8 +147,8 @@ impl<K: Slim> Shared<K> {
         };
         for notice in &one.notices {
             match asked {
-                Asked::Now => self.events.tell_unless_answered(&regarding, notice),
-                Asked::Later | Asked::No => self.events.tell(&regarding, notice),
+                Asked::Now => self.events.record_unless_answered(&regarding, notice),
+                Asked::Later | Asked::No => self.events.record(&regarding, notice),
             }
         }
     }
@@ -232,7 +232,7 @@ impl<K: Slim> Shared<K> {
                     tracing::debug!(component = one.by.component, object = %key, %error, "a step failed and will be retried");
                     backoff
                 }
-                After::Over | After::Look => Backoff::CONFLICT,
+                After::Over | After::Read => Backoff::CONFLICT,
             },
         ))
     }
@@ -245,7 +245,7 @@ impl<K: Slim> Shared<K> {
                 after: again.map_or(due, |again| again.min(due)),
             },
             (Some(after), None) if after >= RESYNC => {
-                let spread = after.mul_f64(belayer_core::ambient::unit() / 4.0);
+                let spread = after.mul_f64(belayer_core::rng::unit() / 4.0);
                 self.queue
                     .add_after(key.clone(), Priority::Resync, after + spread);
                 Outcome::Done

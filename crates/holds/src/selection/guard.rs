@@ -52,7 +52,7 @@ pub enum Scope {
 
 impl Scope {
     /// The text after "held pods".
-    pub fn in_words(self) -> &'static str {
+    pub fn message(self) -> &'static str {
         match self {
             Self::Cluster => "in the cluster",
             Self::Namespace => "in this namespace",

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use crate::evidence::World;
 use crate::known_finalizers::{Entry, KNOWN_FINALIZERS};
 use crate::object::Terminating;
-use crate::reader::Look;
+use crate::reader::ReadResult;
 use crate::report::{
     API_VERSION, Cause, Group, Known, Report, Setter, Step, StuckObject, Summary, Unseen,
     UnseenReason, Verdict,
@@ -381,8 +381,8 @@ fn cross_reference(groups: &mut [Group]) {
 }
 
 /// Why a live read returned nothing, for `missing`.
-fn why<T>(read: Option<&Look<T>>) -> String {
-    read.and_then(Look::why_unknown)
+fn why<T>(read: Option<&ReadResult<T>>) -> String {
+    read.and_then(ReadResult::why_unknown)
         .unwrap_or("not read")
         .to_owned()
 }

@@ -4,13 +4,13 @@ use super::Diagnosis;
 use super::why;
 use crate::evidence::World;
 use crate::object::Terminating;
-use crate::reader::{Look, one_line};
+use crate::reader::{ReadResult, one_line};
 use crate::report::{Cause, Step, Verdict};
 
 pub(super) fn without_finalizers(object: &Terminating, world: &World) -> Diagnosis {
     let key = &object.object.key;
     let list = world.pods.get(key.namespace().unwrap_or_default());
-    let Some(pods) = list.and_then(Look::found) else {
+    let Some(pods) = list.and_then(ReadResult::found) else {
         return Diagnosis::new(Cause::Node, Verdict::Unknown)
             .missing(format!("which node the pod is on: pods: {}", why(list)));
     };
@@ -28,8 +28,8 @@ pub(super) fn without_finalizers(object: &Terminating, world: &World) -> Diagnos
 
 fn on_node(object: &Terminating, node: &str, world: &World) -> Diagnosis {
     let mut found = match world.nodes.get(node) {
-        Some(Look::Absent) => gone(object, node),
-        Some(Look::Found(state)) => match &state.ready {
+        Some(ReadResult::Absent) => gone(object, node),
+        Some(ReadResult::Found(state)) => match &state.ready {
             Some(ready) if ready.status == "True" => running(object, node),
             Some(ready) => Diagnosis::new(Cause::Node, Verdict::NodeDown)
                 .proven(format!(

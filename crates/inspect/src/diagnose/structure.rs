@@ -7,7 +7,7 @@ use super::{Diagnosis, why};
 use crate::details::Condition;
 use crate::evidence::{NamespaceState, World};
 use crate::object::{ObjectRef, Terminating};
-use crate::reader::{Look, one_line};
+use crate::reader::{ReadResult, one_line};
 use crate::report::{Cause, Step, Verdict};
 use crate::scan::{Population, Scope};
 
@@ -55,7 +55,7 @@ pub(super) fn dead_apis(world: &World) -> Vec<Diagnosis> {
 pub(super) fn namespace(object: &Terminating, world: &World, now: Timestamp) -> Vec<Diagnosis> {
     let name = object.object.key.name();
     let state = match world.namespaces.get(name) {
-        Some(Look::Found(state)) => state,
+        Some(ReadResult::Found(state)) => state,
         other => {
             return vec![
                 Diagnosis::new(Cause::NamespaceContent, Verdict::Unknown)

@@ -5,7 +5,7 @@ use belayer_core::object::Resource;
 use super::{Diagnosis, why};
 use crate::evidence::{AttachmentState, PodState, World};
 use crate::object::Terminating;
-use crate::reader::Look;
+use crate::reader::ReadResult;
 use crate::report::{Cause, Step, Verdict};
 
 /// Maximum number of pods that are listed.
@@ -20,7 +20,7 @@ pub(super) fn claim_in_use(
     let key = &object.object.key;
     let namespace = key.namespace()?;
     let list = world.pods.get(namespace);
-    let Some(pods) = list.and_then(Look::found) else {
+    let Some(pods) = list.and_then(ReadResult::found) else {
         return Some(
             Diagnosis::new(Cause::ClaimInUse, Verdict::Unknown)
                 .of(finalizer)
@@ -74,7 +74,7 @@ fn describe(namespace: &str, pod: &PodState) -> String {
 /// A volume that a PVC is bound to.
 pub(super) fn volume_bound(object: &Terminating, world: &World) -> Option<Diagnosis> {
     let volume = world.volumes.get(object.object.key.name());
-    let Some(volume) = volume.and_then(Look::found) else {
+    let Some(volume) = volume.and_then(ReadResult::found) else {
         return Some(
             Diagnosis::new(Cause::VolumeBound, Verdict::Unknown)
                 .missing(format!("whether a PVC is bound to it: {}", why(volume))),
@@ -127,7 +127,7 @@ fn attached(attachment: &AttachmentState, world: &World) -> Diagnosis {
         error,
         ..
     } = attachment;
-    let gone = matches!(world.nodes.get(node), Some(Look::Absent));
+    let gone = matches!(world.nodes.get(node), Some(ReadResult::Absent));
     let verdict = if gone {
         Verdict::NodeGone
     } else {

@@ -12,11 +12,12 @@ use crate::details::{
     ApiServiceObject, AttachmentObject, LeaseObject, NamespaceObject, NodeObject, PodObject,
     VolumeObject, WorkloadObject,
 };
-use crate::reader::{Look, Reader};
+use crate::reader::{ReadResult, Reader};
 
-pub(super) async fn namespace(reader: &Reader, name: String) -> Look<NamespaceState> {
+pub(super) async fn namespace(reader: &Reader, name: String) -> ReadResult<NamespaceState> {
     let resource = Resource::namespaces();
-    let found: Look<NamespaceObject> = reader.object(&resource, &ObjectKey::cluster(name)).await;
+    let found: ReadResult<NamespaceObject> =
+        reader.object(&resource, &ObjectKey::cluster(name)).await;
     found.map(|namespace| NamespaceState {
         finalizers: namespace.spec.finalizers.unwrap_or_default(),
         conditions: namespace
@@ -30,9 +31,9 @@ pub(super) async fn namespace(reader: &Reader, name: String) -> Look<NamespaceSt
 }
 
 /// Reads the pods of a namespace.
-pub async fn pods(reader: &Reader, namespace: String) -> Look<Vec<PodState>> {
+pub async fn pods(reader: &Reader, namespace: String) -> ReadResult<Vec<PodState>> {
     let path = Resource::pods().path(Some(&namespace));
-    let found: Look<Vec<PodObject>> = reader.all(&path).await;
+    let found: ReadResult<Vec<PodObject>> = reader.all(&path).await;
     found.map(|pods| pods.into_iter().map(pod).collect())
 }
 
@@ -57,9 +58,9 @@ fn pod(pod: PodObject) -> PodState {
     }
 }
 
-pub(super) async fn node(reader: &Reader, name: String) -> Look<NodeState> {
+pub(super) async fn node(reader: &Reader, name: String) -> ReadResult<NodeState> {
     let resource = Resource::nodes();
-    let found: Look<NodeObject> = reader.object(&resource, &ObjectKey::cluster(name)).await;
+    let found: ReadResult<NodeObject> = reader.object(&resource, &ObjectKey::cluster(name)).await;
     found.map(|node| NodeState {
         ready: node
             .status
@@ -70,9 +71,9 @@ pub(super) async fn node(reader: &Reader, name: String) -> Look<NodeState> {
     })
 }
 
-pub(super) async fn volume(reader: &Reader, name: String) -> Look<VolumeState> {
+pub(super) async fn volume(reader: &Reader, name: String) -> ReadResult<VolumeState> {
     let resource = Resource::new("", "v1", "PersistentVolume", "persistentvolumes");
-    let found: Look<VolumeObject> = reader.object(&resource, &ObjectKey::cluster(name)).await;
+    let found: ReadResult<VolumeObject> = reader.object(&resource, &ObjectKey::cluster(name)).await;
     found.map(|volume| VolumeState {
         claim: volume
             .spec
@@ -82,8 +83,8 @@ pub(super) async fn volume(reader: &Reader, name: String) -> Look<VolumeState> {
     })
 }
 
-pub(super) async fn attachments(reader: &Reader) -> Look<Vec<AttachmentState>> {
-    let found: Look<Vec<AttachmentObject>> = reader
+pub(super) async fn attachments(reader: &Reader) -> ReadResult<Vec<AttachmentState>> {
+    let found: ReadResult<Vec<AttachmentObject>> = reader
         .all("/apis/storage.k8s.io/v1/volumeattachments")
         .await;
     found.map(|all| {
@@ -108,8 +109,8 @@ pub(super) async fn attachments(reader: &Reader) -> Look<Vec<AttachmentState>> {
     })
 }
 
-pub(super) async fn dead_apis(reader: &Reader) -> Look<Vec<DeadApiService>> {
-    let found: Look<Vec<ApiServiceObject>> = reader
+pub(super) async fn dead_apis(reader: &Reader) -> ReadResult<Vec<DeadApiService>> {
+    let found: ReadResult<Vec<ApiServiceObject>> = reader
         .all("/apis/apiregistration.k8s.io/v1/apiservices")
         .await;
     found.map(|all| all.into_iter().filter_map(dead_api).collect())
@@ -133,7 +134,7 @@ fn dead_api(api: ApiServiceObject) -> Option<DeadApiService> {
     })
 }
 
-pub(super) async fn workloads(reader: &Reader) -> Look<Vec<Workload>> {
+pub(super) async fn workloads(reader: &Reader) -> ReadResult<Vec<Workload>> {
     let kinds = [
         ("deployment", "deployments"),
         ("statefulset", "statefulsets"),
@@ -147,14 +148,14 @@ pub(super) async fn workloads(reader: &Reader) -> Look<Vec<Workload>> {
     let mut all = Vec::new();
     for (kind, list) in lists {
         match list {
-            Look::Found(found) => {
+            ReadResult::Found(found) => {
                 all.extend(found.into_iter().map(|object| workload(kind, object)));
             }
-            Look::Absent => {}
-            Look::Unknown(why) => return Look::Unknown(why),
+            ReadResult::Absent => {}
+            ReadResult::Unknown(why) => return ReadResult::Unknown(why),
         }
     }
-    Look::Found(all)
+    ReadResult::Found(all)
 }
 
 fn workload(kind: &'static str, object: WorkloadObject) -> Workload {
@@ -180,10 +181,10 @@ fn workload(kind: &'static str, object: WorkloadObject) -> Workload {
     }
 }
 
-pub(crate) async fn lease(reader: &Reader, place: String) -> Look<Lease> {
+pub(crate) async fn lease(reader: &Reader, place: String) -> ReadResult<Lease> {
     let resource = Resource::leases();
     let (namespace, name) = place.split_once('/').unwrap_or(("", &place));
-    let found: Look<LeaseObject> = reader
+    let found: ReadResult<LeaseObject> = reader
         .object(&resource, &ObjectKey::new(namespace, name))
         .await;
     found.map(|lease| Lease {

@@ -5,9 +5,9 @@ use belayer_core::object::Resource;
 
 use super::state::DeadWebhook;
 use crate::details::{EndpointSlice, ServiceRef, WebhookConfiguration};
-use crate::reader::{Look, Reader};
+use crate::reader::{ReadResult, Reader};
 
-pub(super) async fn dead_webhooks(reader: &Reader) -> Look<Vec<DeadWebhook>> {
+pub(super) async fn dead_webhooks(reader: &Reader) -> ReadResult<Vec<DeadWebhook>> {
     let mut dead = Vec::new();
     for resource in [
         "validatingwebhookconfigurations",
@@ -15,9 +15,9 @@ pub(super) async fn dead_webhooks(reader: &Reader) -> Look<Vec<DeadWebhook>> {
     ] {
         let path = format!("/apis/admissionregistration.k8s.io/v1/{resource}");
         let configurations: Vec<WebhookConfiguration> = match reader.all(&path).await {
-            Look::Found(found) => found,
-            Look::Absent => continue,
-            Look::Unknown(why) => return Look::Unknown(why),
+            ReadResult::Found(found) => found,
+            ReadResult::Absent => continue,
+            ReadResult::Unknown(why) => return ReadResult::Unknown(why),
         };
         for candidate in configurations
             .into_iter()
@@ -28,7 +28,7 @@ pub(super) async fn dead_webhooks(reader: &Reader) -> Look<Vec<DeadWebhook>> {
             }
         }
     }
-    Look::Found(dead)
+    ReadResult::Found(dead)
 }
 
 /// Webhooks of a configuration with `failurePolicy: Fail` and a service in the cluster.

@@ -7,14 +7,14 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::reader::{Look, Reader, explain};
+use crate::reader::{ReadResult, Reader, explain};
 use crate::scan::METADATA_LIST;
 use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::object::Resource;
 use belayer_holds::names::{FIELD_MANAGER, KUBERNETES_PVC_PROTECTION};
 
 use super::in_tree::{self, CLAIM_CONTROLLER, InTree};
-use super::needs::Claims;
+use super::needs::PvcMode;
 use super::pvcs;
 use super::report::{About, Finding, Level};
 
@@ -112,11 +112,11 @@ fn setters_of<'a>(metadata: &'a Metadata, finalizer: &str) -> BTreeSet<&'a str> 
 }
 
 /// Whether PVCs are protected by exactly the intended controllers at time `now`.
-pub(crate) async fn claims(reader: &Reader, mode: Claims, now: Timestamp) -> Vec<Finding> {
+pub(crate) async fn claims(reader: &Reader, mode: PvcMode, now: Timestamp) -> Vec<Finding> {
     let mut findings = Vec::new();
     let in_tree = in_tree::read_flag(reader).await;
     match (&in_tree, mode) {
-        (InTree::On(pod), Claims::Replacing) => findings.push(
+        (InTree::On(pod), PvcMode::InPlace) => findings.push(
             Finding::new(
                 Level::Missing,
                 About::Finalizer,
@@ -125,7 +125,7 @@ pub(crate) async fn claims(reader: &Reader, mode: Claims, now: Timestamp) -> Vec
             )
             .fix(format!("switch it off: --controllers=*,-{CLAIM_CONTROLLER}")),
         ),
-        (InTree::Off(pod), Claims::Beside) => findings.push(
+        (InTree::Off(pod), PvcMode::Own) => findings.push(
             Finding::new(
                 Level::Missing,
                 About::Finalizer,
@@ -137,7 +137,7 @@ pub(crate) async fn claims(reader: &Reader, mode: Claims, now: Timestamp) -> Vec
             )
             .fix(format!("switch it on again, or set pvcProtection.finalizer: {KUBERNETES_PVC_PROTECTION}")),
         ),
-        (InTree::Off(pod), Claims::Advised) => findings.push(
+        (InTree::Off(pod), PvcMode::Advise) => findings.push(
             Finding::new(
                 Level::Missing,
                 About::Finalizer,
@@ -146,7 +146,7 @@ pub(crate) async fn claims(reader: &Reader, mode: Claims, now: Timestamp) -> Vec
             )
             .fix(format!("switch it on again, or set pvcProtection.finalizer: {KUBERNETES_PVC_PROTECTION}")),
         ),
-        (InTree::Unknown(why), Claims::Replacing) => findings.push(Finding::new(
+        (InTree::Unknown(why), PvcMode::InPlace) => findings.push(Finding::new(
             Level::Unknown,
             About::Finalizer,
             format!("whether {CLAIM_CONTROLLER} is switched off"),
@@ -154,7 +154,7 @@ pub(crate) async fn claims(reader: &Reader, mode: Claims, now: Timestamp) -> Vec
         )),
         _ => {}
     }
-    if mode != Claims::Replacing {
+    if mode != PvcMode::InPlace {
         let is_reported = matches!(in_tree, InTree::Off(_));
         let seen = pvcs::check(reader, now, mode).await.into_iter();
         // Stuck PVCs only prove what the flag has shown already.
@@ -167,14 +167,14 @@ pub(crate) async fn claims(reader: &Reader, mode: Claims, now: Timestamp) -> Vec
 pub(crate) async fn installations(reader: &Reader, own: &str) -> Vec<Finding> {
     let request = Request::get("/apis/apps/v1/deployments")
         .query("labelSelector", "app.kubernetes.io/name=belayer");
-    let list: Look<Value> = match reader.json(&request).await {
-        Ok(list) => Look::Found(list),
-        Err(error) => Look::Unknown(explain(&error)),
+    let list: ReadResult<Value> = match reader.json(&request).await {
+        Ok(list) => ReadResult::Found(list),
+        Err(error) => ReadResult::Unknown(explain(&error)),
     };
     let list = match list {
-        Look::Found(list) => list,
-        Look::Absent => return Vec::new(),
-        Look::Unknown(why) => {
+        ReadResult::Found(list) => list,
+        ReadResult::Absent => return Vec::new(),
+        ReadResult::Unknown(why) => {
             return vec![Finding::new(
                 Level::Unknown,
                 About::Installation,

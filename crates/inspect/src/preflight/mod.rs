@@ -14,12 +14,12 @@
 //! configuration. Nothing is changed: access reviews are creates that store nothing.
 //!
 //! ```
-//! use belayer_holds::rights::Right;
+//! use belayer_holds::permissions::Permission;
 //! use belayer_inspect::preflight::{Level, Report, Subject};
 //!
 //! // A component requires a list of permissions, each with the consequence if it is missing.
-//! let right = Right::new("", "pods", "patch", "finalizers are neither added nor removed");
-//! assert_eq!(right.to_string(), "patch pods");
+//! let permission = Permission::new("", "pods", "patch", "finalizers are neither added nor removed");
+//! assert_eq!(permission.to_string(), "patch pods");
 //!
 //! // Belayer's own ServiceAccount, with the groups that the API server adds.
 //! let account = Subject::service_account("belayer-system", "belayer");
@@ -36,10 +36,10 @@ mod in_tree;
 mod kinds;
 mod needs;
 mod node_agent;
+mod permissions;
 mod policies;
 mod pvcs;
 mod report;
-mod rights;
 mod text;
 
 use futures::StreamExt as _;
@@ -48,9 +48,9 @@ use jiff::Timestamp;
 use crate::reader::Reader;
 use belayer_core::http::RequestError;
 
-pub use needs::{Claims, Kind, Part, Policy};
+pub use needs::{Kind, Part, Policy, PvcMode};
+pub use permissions::{Authorizer, Ruling, Subject};
 pub use report::{API_VERSION, About, Finding, Level, PartReport, Report};
-pub use rights::{Authorizer, Ruling, Subject};
 pub use text::text;
 
 /// Concurrent access reviews.
@@ -84,8 +84,8 @@ pub async fn check(
     let server = reader.server_version().await?;
     let mut parts = Vec::new();
     for part in &query.parts {
-        let granted = futures::stream::iter(&part.rights)
-            .map(|right| rights::ask(authorizer, right, part, query))
+        let granted = futures::stream::iter(&part.permissions)
+            .map(|permission| permissions::ask(authorizer, permission, part, query))
             .buffered(PARALLEL)
             .collect::<Vec<_>>()
             .await;
@@ -110,8 +110,8 @@ pub async fn check(
         findings.sort_by_key(|finding| finding.level);
         parts.push(PartReport {
             name: part.name.clone(),
-            rights_needed: part.rights.len(),
-            rights_granted: part.rights.len() - refused,
+            rights_needed: part.permissions.len(),
+            rights_granted: part.permissions.len() - refused,
             findings,
         });
     }

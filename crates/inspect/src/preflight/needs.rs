@@ -1,7 +1,7 @@
 //! Requirements as data: the binary builds them from the configuration.
 
 use belayer_core::object::Resource;
-use belayer_holds::rights::Right;
+use belayer_holds::permissions::Permission;
 use belayer_holds::selection::Namespaces;
 
 /// A component, or an optional half of one.
@@ -12,7 +12,7 @@ pub struct Part {
     /// The roles of the manifests that grant its permissions.
     pub granted_by: &'static str,
     /// Its permissions.
-    pub rights: Vec<Right>,
+    pub permissions: Vec<Permission>,
     /// Kinds that the server has to serve.
     pub kinds: Vec<Kind>,
     /// Policies that add its hold at creation.
@@ -20,18 +20,22 @@ pub struct Part {
     /// Its finalizers and their kinds: no other controller should set them.
     pub holds: Vec<(Resource, String)>,
     /// How PVCs are protected, if this part protects PVCs.
-    pub claims: Option<Claims>,
+    pub claims: Option<PvcMode>,
     /// Warnings about its configuration.
     pub advice: Vec<String>,
 }
 
 impl Part {
     /// A part that requires these permissions only.
-    pub fn new(name: impl Into<String>, granted_by: &'static str, rights: Vec<Right>) -> Self {
+    pub fn new(
+        name: impl Into<String>,
+        granted_by: &'static str,
+        permissions: Vec<Permission>,
+    ) -> Self {
         Self {
             name: name.into(),
             granted_by,
-            rights,
+            permissions,
             kinds: Vec::new(),
             policies: Vec::new(),
             holds: Vec::new(),
@@ -86,11 +90,11 @@ pub struct Policy {
 
 /// How PVCs are protected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Claims {
+pub enum PvcMode {
     /// By kube-controller-manager's controller only; Belayer only reports.
-    Advised,
+    Advise,
     /// By Belayer alongside kube-controller-manager's controller, with Belayer's own finalizer.
-    Beside,
+    Own,
     /// By Belayer in place of that controller, with its finalizer.
-    Replacing,
+    InPlace,
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::reader::{Look, Reader, explain};
+use crate::reader::{ReadResult, Reader, explain};
 use belayer_core::http::{ErrorClass, Request};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::names;
@@ -228,24 +228,24 @@ async fn gate(reader: &Reader, policy: &Policy, own: &str) -> Option<Finding> {
     let key = ObjectKey::new(own, names::GATE_CONFIG_MAP);
     let place = format!("configmap {key}");
     match reader.object::<Value>(&maps, &key).await {
-        Look::Found(map)
+        ReadResult::Found(map)
             if map["data"][policy.switch] == "on" && map["data"]["mode"] != "draining" =>
         {
             None
         }
-        Look::Found(map) if map["data"]["mode"] == "draining" => Some(Finding::new(
+        ReadResult::Found(map) if map["data"]["mode"] == "draining" => Some(Finding::new(
             Level::Note,
             About::Policy,
             format!("{place}: mode is draining"),
             "no hold is added, at creation or later, until it is normal again",
         )),
-        Look::Found(_) => Some(Finding::new(
+        ReadResult::Found(_) => Some(Finding::new(
             Level::Note,
             About::Policy,
             format!("{place}: {} is not \"on\"", policy.switch),
             format!("policy {} is switched off: {NO_POLICY}", policy.name),
         )),
-        Look::Absent => Some(
+        ReadResult::Absent => Some(
             Finding::new(
                 Level::Note,
                 About::Policy,
@@ -254,7 +254,7 @@ async fn gate(reader: &Reader, policy: &Policy, own: &str) -> Option<Finding> {
             )
             .fix("apply it from the manifests"),
         ),
-        Look::Unknown(why) => Some(unknown(place, why)),
+        ReadResult::Unknown(why) => Some(unknown(place, why)),
     }
 }
 

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
 use crate::evidence::{PodState, pods};
-use crate::reader::{Look, Reader, explain};
+use crate::reader::{ReadResult, Reader, explain};
 use crate::scan::METADATA_LIST;
 use belayer_core::http::RequestError;
 use belayer_core::object::Resource;
@@ -16,7 +16,7 @@ use belayer_core::words::one_or_many;
 use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 
 use super::in_tree::CLAIM_CONTROLLER;
-use super::needs::Claims;
+use super::needs::PvcMode;
 use super::report::{About, Finding, Level};
 
 /// A PVC deleted longer ago than this would be gone if a controller removed its finalizer.
@@ -93,7 +93,7 @@ impl Relevant {
 }
 
 /// Reads every PVC, and the pods of the namespaces with waiting PVCs.
-pub(crate) async fn check(reader: &Reader, now: Timestamp, mode: Claims) -> Vec<Finding> {
+pub(crate) async fn check(reader: &Reader, now: Timestamp, mode: PvcMode) -> Vec<Finding> {
     let kind = Resource::claims();
     let unknown = |what: &str, why: String| {
         Finding::new(Level::Unknown, About::Finalizer, what.to_owned(), why)
@@ -109,14 +109,14 @@ pub(crate) async fn check(reader: &Reader, now: Timestamp, mode: Claims) -> Vec<
     let mut left = Vec::new();
     for (namespace, claims, pods) in users(reader, seen.waiting).await {
         match pods {
-            Look::Found(pods) => {
+            ReadResult::Found(pods) => {
                 let unused = claims
                     .into_iter()
                     .filter(|claim| !pods.iter().any(|pod| pod.uses(claim)));
                 left.extend(unused.map(|claim| format!("{namespace}/{claim}")));
             }
-            Look::Absent => {}
-            Look::Unknown(why) => findings.push(unknown(
+            ReadResult::Absent => {}
+            ReadResult::Unknown(why) => findings.push(unknown(
                 "whether PVCs that are being deleted are still used",
                 format!("pods of {namespace}: {why}"),
             )),
@@ -124,7 +124,7 @@ pub(crate) async fn check(reader: &Reader, now: Timestamp, mode: Claims) -> Vec<
     }
     findings.extend(left_behind(&left));
     findings.extend(bare(seen.bare));
-    if mode == Claims::Advised {
+    if mode == PvcMode::Advise {
         findings.extend(still_held(&seen.held));
     }
     findings
@@ -146,7 +146,7 @@ async fn list(reader: &Reader, kind: &Resource, now: Timestamp) -> Result<Releva
     Ok(seen)
 }
 
-type Users = (String, Vec<String>, Look<Vec<PodState>>);
+type Users = (String, Vec<String>, ReadResult<Vec<PodState>>);
 
 async fn users(reader: &Reader, waiting: BTreeMap<String, Vec<String>>) -> Vec<Users> {
     futures::stream::iter(waiting)

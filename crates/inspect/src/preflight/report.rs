@@ -53,8 +53,9 @@ pub enum Level {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum About {
-    /// A permission.
-    Right,
+    /// A permission. Serialized as `right`, as in the first release.
+    #[serde(rename = "right")]
+    Permission,
     /// A kind the server has to serve.
     Kind,
     /// An admission policy.

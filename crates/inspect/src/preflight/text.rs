@@ -69,7 +69,7 @@ fn finding(finding: &Finding, style: Style, paint: &dyn Paint, out: &mut String)
     let joint = match finding.level {
         Level::Unknown => "",
         Level::Missing | Level::Note if finding.consequence.is_empty() => "",
-        Level::Missing if finding.about == About::Right => "without it: ",
+        Level::Missing if finding.about == About::Permission => "without it: ",
         Level::Missing | Level::Note => "",
     };
     let _ = writeln!(out, "  {label}  {}", wrapped(&finding.what, width, &indent));
@@ -102,8 +102,13 @@ mod tests {
                 rights_needed: 7,
                 rights_granted: 6,
                 findings: vec![
-                    Finding::new(Level::Missing, About::Right, "patch pods", "holds stay")
-                        .fix("apply ClusterRole belayer-pod-finalizer from the manifests"),
+                    Finding::new(
+                        Level::Missing,
+                        About::Permission,
+                        "patch pods",
+                        "holds stay",
+                    )
+                    .fix("apply ClusterRole belayer-pod-finalizer from the manifests"),
                     Finding::new(
                         Level::Note,
                         About::Policy,

@@ -12,7 +12,7 @@ use belayer_holds::names;
 use super::own::{ask, leader_of};
 use super::{Component, Installation, Leader, Query, Replica};
 use crate::evidence::lease;
-use crate::reader::{Look, Reader, explain};
+use crate::reader::{ReadResult, Reader, explain};
 
 pub(super) async fn installation(
     reader: &Reader,
@@ -23,9 +23,9 @@ pub(super) async fn installation(
     let namespace = query.own_namespace.as_str();
     let leader = match &query.lease {
         Some(place) => match lease(reader, place.clone()).await {
-            Look::Found(lease) => leader_of(&lease, now),
-            Look::Absent => None,
-            Look::Unknown(why) => {
+            ReadResult::Found(lease) => leader_of(&lease, now),
+            ReadResult::Absent => None,
+            ReadResult::Unknown(why) => {
                 unknown.push(format!("which replica is the leader: lease {place}: {why}"));
                 None
             }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use crate::{
     Activity, Deadline, Effects, End, Ended, Observation, Pace, Phase, Run, Slot, Step, View, Work,
 };
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::Uid;
 use belayer_core::workqueue::Backoff;
 

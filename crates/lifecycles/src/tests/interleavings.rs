@@ -15,7 +15,7 @@ use tokio::time::Instant;
 // The names by which the gate refers to its sibling modules.
 use crate::{object, slot, step};
 
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, Uid};
 use belayer_core::workqueue::Backoff;
 use gate::{Calls, Gate, Next};

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 
 use crate::{Deadline, Effects, Ended, Observation, Pace, Phase, Slot};
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::Uid;
 use belayer_core::workqueue::Backoff;
 use line::Model;

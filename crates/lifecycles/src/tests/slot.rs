@@ -4,7 +4,7 @@ use rstest::rstest;
 use tokio::time::Instant;
 
 use crate::{Deadline, End, Ended, Observation, Pace, Slot, Step, Work};
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::Uid;
 use belayer_core::workqueue::Backoff;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use belayer_core::executor::{Class, Executor};
 use belayer_core::http::Request;
 use belayer_core::informer::{Decoders, Reading};
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{Resource, Uid};
 use belayer_core::slim::Pod;
 use hashbrown::HashMap;

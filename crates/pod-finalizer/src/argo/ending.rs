@@ -135,7 +135,7 @@ fn is_without_a_start(pod: &Pod) -> bool {
 
 impl Held {
     /// The text for messages; `pod` is the pod that [`Ending::of`] was called with.
-    pub fn in_words(self, pod: &Pod) -> Cow<'static, str> {
+    pub fn message(self, pod: &Pod) -> Cow<'static, str> {
         let words = match self {
             Self::NotDeleted => "it is not being deleted",
             Self::Running => "it is still running, so it may still succeed",

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::LiveAnswer;
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
+use belayer_core::queries::LiveAnswer;
 use belayer_core::slim::{ObjectMeta, Pod};
 
 pub use component::NeverHeld;
@@ -35,9 +35,9 @@ pub struct ArgoPod {
 #[derive(Debug, Clone)]
 pub struct NodeView {
     /// The query for the Node.
-    pub question: NodeQuery,
+    pub query: NodeQuery,
     /// The last live read.
-    pub fact: Option<LiveAnswer<NodeState>>,
+    pub answer: Option<LiveAnswer<NodeState>>,
     /// When this process first saw the pod's deletion: only a read that begins later is a proof.
     pub deletion_seen: LogicalTime,
     /// Since when the loss is known, if a release waits for `nodeLostDelay`.

@@ -7,10 +7,10 @@ use futures::future::BoxFuture;
 use serde::Deserialize;
 
 use belayer_core::executor::{Class, Executor};
-use belayer_core::facts::{LiveAnswer, LiveReader, LookError, Query};
 use belayer_core::http::{ErrorClass, Request};
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::queries::{LiveAnswer, LiveReader, Query, ReadError};
 use belayer_core::slim::{Phase, Pod};
 
 use super::containers::Containers;
@@ -90,17 +90,17 @@ enum Loss {
 }
 
 impl NodeLost {
-    /// Returns the proof if `fact` provides it for `pod`, whose deletion was first seen at `deletion_seen`.
+    /// Returns the proof if `answer` provides it for `pod`, whose deletion was first seen at `deletion_seen`.
     pub fn prove(
         pod: &Pod,
-        fact: &LiveAnswer<NodeState>,
+        answer: &LiveAnswer<NodeState>,
         deletion_seen: LogicalTime,
     ) -> Option<Self> {
         NodeQuery::about(pod)?;
-        if fact.begun() <= deletion_seen {
+        if answer.begun() <= deletion_seen {
             return None;
         }
-        match fact.answer() {
+        match answer.answer() {
             NodeState::Gone => Some(Self(Loss::Gone)),
             NodeState::OutOfService => Some(Self(Loss::OutOfService)),
             // Without Belayer a pod that is deleted by force is gone at once.
@@ -137,9 +137,9 @@ impl NodeReader {
         Self { executor }
     }
 
-    async fn node(&self, question: &NodeQuery) -> Result<NodeState, LookError> {
+    async fn node(&self, query: &NodeQuery) -> Result<NodeState, ReadError> {
         let nodes = Resource::nodes();
-        let key = ObjectKey::cluster(Arc::clone(&question.0));
+        let key = ObjectKey::cluster(Arc::clone(&query.0));
         let request = Request::get(nodes.object_path(&key));
         let error = match self.executor.read(&request, Class::Evidence).await {
             Ok(answer) => {
@@ -159,14 +159,14 @@ impl NodeReader {
             | ErrorClass::NotServed
             | ErrorClass::Invalid
             | ErrorClass::Decode => Ok(NodeState::Unknown(error.to_string().into())),
-            _ => Err(LookError::from(&error)),
+            _ => Err(ReadError::from(&error)),
         }
     }
 }
 
 impl LiveReader<NodeQuery> for NodeReader {
-    fn look<'a>(&'a self, question: &'a NodeQuery) -> BoxFuture<'a, Result<NodeState, LookError>> {
-        Box::pin(self.node(question))
+    fn read<'a>(&'a self, query: &'a NodeQuery) -> BoxFuture<'a, Result<NodeState, ReadError>> {
+        Box::pin(self.node(query))
     }
 }
 

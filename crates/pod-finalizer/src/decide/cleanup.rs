@@ -27,8 +27,8 @@ pub(super) fn decide(pod: &PodView, evidence: Evidence, now: Timestamp) -> PodDe
     }
     // A smaller delay would requeue the pod in a busy loop.
     let after = left.max(Duration::from_millis(10));
-    let question = PodQuery::Delay(Delay::Cleanup(pod.uid.clone()));
-    Decision::missing(row::CLEANUP, Missing::Answer { question, after })
+    let query = PodQuery::Delay(Delay::Cleanup(pod.uid.clone()));
+    Decision::missing(row::CLEANUP, Missing::Answer { query, after })
 }
 
 fn due(pod: &PodView, evidence: &Evidence) -> Option<CleanupView> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belayer_core::facts::LiveAnswer;
+use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision::Missing;
 use belayer_holds::owner::OwnerState;
 
@@ -19,21 +19,21 @@ pub(super) fn gone_or_deleting(pod: &PodView, reasons: &mut Reasons) -> Found {
         return None;
     };
     let OwnerView {
-        question,
+        query,
         cached,
-        fact,
+        answer,
     } = &**owner;
     if let CachedOwner::Present(meta) = cached {
-        return OwnerDeletion::prove(meta, question.uid())
+        return OwnerDeletion::prove(meta, query.uid())
             .map(|proof| (row::OWNER_DELETING, Evidence::OwnerDeleting(proof)));
     }
-    let question = PodQuery::Owner(question.clone());
-    match fact.as_ref().map(LiveAnswer::answer) {
+    let query = PodQuery::Owner(query.clone());
+    match answer.as_ref().map(LiveAnswer::answer) {
         Some(OwnerState::Gone(proof)) => {
             Some((row::OWNER_GONE, Evidence::OwnerGone(proof.clone())))
         }
         Some(OwnerState::Present(meta)) if meta.is_deleting() => {
-            OwnerDeletion::prove(meta, owner.question.uid())
+            OwnerDeletion::prove(meta, owner.query.uid())
                 .map(|proof| (row::OWNER_DELETING, Evidence::OwnerDeleting(proof)))
         }
         // The owner exists, and the cache will show it. If its kind has no cache, the read is repeated.
@@ -41,7 +41,7 @@ pub(super) fn gone_or_deleting(pod: &PodView, reasons: &mut Reasons) -> Found {
             reasons.add(
                 row::OWNER_GONE,
                 Missing::Answer {
-                    question,
+                    query,
                     after: RECHECK,
                 },
             );
@@ -51,7 +51,7 @@ pub(super) fn gone_or_deleting(pod: &PodView, reasons: &mut Reasons) -> Found {
             reasons.add(
                 row::OWNER_GONE,
                 Missing::Answer {
-                    question,
+                    query,
                     after: RECHECK,
                 },
             );
@@ -65,7 +65,7 @@ pub(super) fn gone_or_deleting(pod: &PodView, reasons: &mut Reasons) -> Found {
             reasons.add(
                 row::OWNER_GONE,
                 Missing::Answer {
-                    question,
+                    query,
                     after: Duration::ZERO,
                 },
             );
@@ -105,8 +105,8 @@ impl PodView {
 }
 
 fn finished(pod: &PodView, owner: &OwnerView, profile: &Profile, reasons: &mut Reasons) -> Found {
-    let proof = owner.fact.as_ref().and_then(|fact| {
-        Consumption::prove_owner_finished(fact, owner.question.uid(), pod.first_seen, profile)
+    let proof = owner.answer.as_ref().and_then(|answer| {
+        Consumption::prove_owner_finished(answer, owner.query.uid(), pod.first_seen, profile)
     });
     let CachedOwner::Present(cached) = &owner.cached else {
         return proof.map(|proof| (row::CONSUMED, Evidence::Consumed(proof)));
@@ -115,7 +115,7 @@ fn finished(pod: &PodView, owner: &OwnerView, profile: &Profile, reasons: &mut R
         return None;
     }
     let answer = Answer::at_hand(
-        owner.fact.as_ref(),
+        owner.answer.as_ref(),
         pod,
         |state| matches!(state, OwnerState::Present(meta) if meta.resource_version >= cached.resource_version),
     );
@@ -124,7 +124,7 @@ fn finished(pod: &PodView, owner: &OwnerView, profile: &Profile, reasons: &mut R
         _ => {
             reasons.add(
                 row::CONSUMED,
-                ask(PodQuery::Owner(owner.question.clone()), answer),
+                ask(PodQuery::Owner(owner.query.clone()), answer),
             );
             None
         }

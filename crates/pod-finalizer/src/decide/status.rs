@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belayer_core::facts::LiveAnswer;
+use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision::{Missing, Notice, Severity};
 use belayer_holds::names::RELEASE_ANNOTATION;
 
@@ -66,35 +66,35 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
     };
     let NodeView {
         node,
-        question,
-        fact,
+        query,
+        answer,
     } = view;
     let pace = Pace::of(pod);
     let ask = |reasons: &mut Reasons, after| {
-        let question = PodQuery::Status(question.clone());
-        reasons.add(row::NODE_FULFILLED, Missing::Answer { question, after });
+        let query = PodQuery::Status(query.clone());
+        reasons.add(row::NODE_FULFILLED, Missing::Answer { query, after });
     };
-    let current = |fact: &&LiveAnswer<StatusState>| {
+    let current = |answer: &&LiveAnswer<StatusState>| {
         // A live read for which this node was not requested proves nothing about it.
         let covers = |state: &StatusState| match state {
             StatusState::Read(nodes) => nodes.covers(node),
             StatusState::TooLarge(_) | StatusState::Unreadable(_) => true,
         };
-        fact.begun() > pod.first_seen && covers(fact.answer())
+        answer.begun() > pod.first_seen && covers(answer.answer())
     };
-    let Some(fact) = fact.as_ref().filter(current) else {
+    let Some(answer) = answer.as_ref().filter(current) else {
         ask(reasons, pace.first);
         return None;
     };
-    if let Some(proof) = Consumption::prove_node_fulfilled(fact, node, &pod.uid, pod.first_seen) {
+    if let Some(proof) = Consumption::prove_node_fulfilled(answer, node, &pod.uid, pod.first_seen) {
         return Some((row::NODE_FULFILLED, Evidence::Consumed(proof)));
     }
-    if let StatusState::Read(nodes) = LiveAnswer::answer(fact)
+    if let StatusState::Read(nodes) = LiveAnswer::answer(answer)
         && let Some(objection) = nodes.objection(node)
     {
         reasons.add(row::NODE_FULFILLED, Missing::Event(objection));
     }
-    match LiveAnswer::answer(fact) {
+    match LiveAnswer::answer(answer) {
         StatusState::Read(nodes) if nodes.version() >= cached.resource_version => {
             reasons.requeue_after(pace.unchanged);
         }
@@ -124,7 +124,7 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
 
 /// What the consumer of an ended or deleted pod has not shown yet, for messages; `None` if the profile reads no owner
 /// status.
-pub(super) fn in_words(pod: &PodView, profile: &Profile) -> Option<String> {
+pub(super) fn message(pod: &PodView, profile: &Profile) -> Option<String> {
     if profile.owner_status == OwnerStatus::None || !matches!(pod.owner, Owner::Known(_)) {
         return None;
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::facts::LiveAnswer;
+use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision::Missing;
 
 use super::{Found, RECHECK, Reasons, elapsed};
@@ -83,7 +83,7 @@ pub(super) fn held_because(pod: &PodView) -> Option<Cow<'static, str>> {
              holds it in both cases (`deletedWhileRunning: hold`)"
                 .into(),
         ),
-        Ending::Held(why) => Some(why.in_words(&argo.pod)),
+        Ending::Held(why) => Some(why.message(&argo.pod)),
         Ending::ByDeletion(_) => holds.then_some(
             "it was deleted before it had a result, and its profile holds such pods (`deletedWhileRunning: hold`)"
                 .into(),
@@ -107,10 +107,10 @@ pub(super) fn node_lost(pod: &PodView, now: Timestamp, reasons: &mut Reasons) ->
     if left.is_zero() {
         return Some((row::NODE_LOST, Evidence::NodeLost(proof)));
     }
-    let answer = |question, after| Missing::Answer { question, after };
+    let answer = |query, after| Missing::Answer { query, after };
     let wait = PodQuery::Delay(Delay::NodeLost(pod.uid.clone()));
     reasons.add(row::NODE_LOST, answer(wait, left));
-    let again = PodQuery::Node(view.question.clone());
+    let again = PodQuery::Node(view.query.clone());
     reasons.add(row::NODE_LOST, answer(again, RECHECK));
     let text = format!(
         "{proof}: the pod is held for another {} s (nodeLostDelay)",
@@ -128,20 +128,20 @@ pub(super) fn is_without_an_outcome(pod: &PodView) -> bool {
 }
 
 fn proof(argo: &ArgoPod, view: &NodeView) -> Option<NodeLost> {
-    NodeLost::prove(&argo.pod, view.fact.as_ref()?, view.deletion_seen)
+    NodeLost::prove(&argo.pod, view.answer.as_ref()?, view.deletion_seen)
 }
 
 fn unproven(view: &NodeView, reasons: &mut Reasons) {
-    let fact = view.fact.as_ref();
-    let current = fact.filter(|fact| fact.begun() > view.deletion_seen);
-    let question = PodQuery::Node(view.question.clone());
+    let answer = view.answer.as_ref();
+    let current = answer.filter(|answer| answer.begun() > view.deletion_seen);
+    let query = PodQuery::Node(view.query.clone());
     let state = current.map(LiveAnswer::answer);
     let after = match state {
         Some(NodeState::Unknown(_)) => RECHECK,
         Some(_) => REREAD_NODE,
         None => Duration::ZERO,
     };
-    reasons.add(row::NODE_LOST, Missing::Answer { question, after });
+    reasons.add(row::NODE_LOST, Missing::Answer { query, after });
     let says = match state {
         Some(NodeState::Ready) => {
             "its node is ready, so it is not lost: its kubelet has yet to report how the containers ended"

@@ -118,7 +118,7 @@ impl Outcomes {
                 tracing::warn!(pod = %pod.meta.key, %error, "could not record the outcome");
                 RecordState::Refused {
                     why: error.to_string().into(),
-                    at: belayer_core::ambient::now(),
+                    at: belayer_core::clock::now(),
                     pause: Backoff::DENIED.ceiling_after(self.last_pause(uid)),
                 }
             }
@@ -143,7 +143,7 @@ impl Outcomes {
                 // The kind is not served, or the name is taken: then it cannot be written either.
                 ErrorClass::NotServed | ErrorClass::Decode => RecordState::Refused {
                     why: error.to_string().into(),
-                    at: belayer_core::ambient::now(),
+                    at: belayer_core::clock::now(),
                     pause: Backoff::DENIED.first(),
                 },
                 _ => return Err(error),

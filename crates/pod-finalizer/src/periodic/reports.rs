@@ -35,7 +35,7 @@ impl PeriodicTask {
             uid: Uid::new(gate.uid),
         };
         for notice in &notices {
-            self.events.tell(&regarding, notice);
+            self.events.record(&regarding, notice);
         }
     }
 

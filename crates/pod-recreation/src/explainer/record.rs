@@ -16,7 +16,7 @@ use belayer_controller::explain::Live;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::names;
 use belayer_inspect::explain::{Action, Explained, Explainer, Row};
-use belayer_inspect::reader::{Look, Reader};
+use belayer_inspect::reader::{ReadResult, Reader};
 use belayer_inspect::report::age;
 
 /// Explains records by the state machine that the controller runs.
@@ -83,7 +83,7 @@ impl Records {
                 .collect(),
             why_not: None,
             next: explain::next(&verdict),
-            look_again_seconds: verdict.again.map(|after| after.as_secs()),
+            requeue_after_seconds: verdict.again.map(|after| after.as_secs()),
             notes: message.into_iter().collect(),
         })
     }
@@ -91,7 +91,7 @@ impl Records {
 
 /// That Belayer is drained: a re-creation that is under way stops where it is.
 pub(crate) async fn drained(reader: &Reader, gate: &ObjectKey) -> Option<String> {
-    let look: Look<Value> = reader.object(&Resource::config_maps(), gate).await;
+    let look: ReadResult<Value> = reader.object(&Resource::config_maps(), gate).await;
     (look.found()?["data"][names::GATE_MODE] == names::GATE_DRAINING).then(|| {
         format!(
             "the drain must end (belayer drain --resume): configmap {gate} says draining, and only pods that exist \

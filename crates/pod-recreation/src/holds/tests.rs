@@ -128,14 +128,14 @@ fn orphaned(snapshot: HoldSnapshot) -> HoldSnapshot {
         ..meta("run", "o-1")
     };
     HoldSnapshot {
-        owner: Some(OwnerSight::scripted(owner, None)),
+        owner: Some(ObservedOwner::scripted(owner, None)),
         ..snapshot
     }
 }
 
 fn of_owner(state: Option<OwnerState>, snapshot: HoldSnapshot) -> HoldSnapshot {
     HoldSnapshot {
-        owner: Some(OwnerSight::scripted(meta("run", "o-1"), state)),
+        owner: Some(ObservedOwner::scripted(meta("run", "o-1"), state)),
         ..snapshot
     }
 }
@@ -332,10 +332,10 @@ fn look(state: Option<OwnerState>, begun: LogicalTime) -> HoldSnapshot {
         name: "web-u-1".into(),
         uid: Uid::new("r-1"),
     };
-    let question = OwnerQuery::new(api::resource(), &"yard".into(), &reference);
-    let fact = state.map(|state| LiveAnswer::scripted(state, begun));
+    let query = OwnerQuery::new(api::resource(), &"yard".into(), &reference);
+    let answer = state.map(|state| LiveAnswer::scripted(state, begun));
     HoldSnapshot {
-        look: Some((question, fact)),
+        look: Some((query, answer)),
         ..absent(marked(1, pod()))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belayer_core::ambient;
+use belayer_core::clock;
 use belayer_core::events::Regarding;
 use belayer_core::executor::{Class, Writes};
 use belayer_core::http::{METADATA_ONLY, Request, RequestError};
@@ -108,7 +108,7 @@ impl Taking<'_> {
                     message: format!("its record cannot be written, and without one nothing is re-created: {error}")
                         .into(),
                 };
-                self.it.parts.events.tell(&regarding, &notice);
+                self.it.parts.events.record(&regarding, &notice);
                 Ok(Stepped::Retry(Backoff::DENIED))
             }
             Err(error) => Err(error),
@@ -158,7 +158,7 @@ impl Taking<'_> {
 
     /// The end that a live look at a stranger under the pod's name leads to.
     pub(super) async fn name_taken(&self, record: &Record) -> Result<Stepped, RequestError> {
-        let next = taken(record, ambient::now());
+        let next = taken(record, clock::now());
         let stepped = self.write(record, &next, Some("name_taken")).await?;
         self.tell(&name_taken_notice(record));
         Ok(stepped)
@@ -166,7 +166,7 @@ impl Taking<'_> {
 
     pub(super) fn tell(&self, notice: &Notice) {
         if let Some(regarding) = self.it.regarding(self.snapshot) {
-            self.it.parts.events.tell(&regarding, notice);
+            self.it.parts.events.record(&regarding, notice);
         }
     }
 

@@ -3,9 +3,9 @@
 //! Garbage collection takes the record away with the last of its owners; but it may be slow, and until
 //! then nothing must come back that goes again at once.
 
-use belayer_core::facts::{LookError, look};
 use belayer_core::object::{ObjectKey, Resource, Uid};
-use belayer_holds::owned::{EndedOwner, OwnerEnd, OwnerSight};
+use belayer_core::queries::{ReadError, read};
+use belayer_holds::owned::{EndedOwner, ObservedOwner, OwnerEnd};
 use belayer_holds::owner::{OwnerQuery, OwnerReader};
 use serde::Deserialize;
 use serde_json::Value;
@@ -36,7 +36,7 @@ impl Taking<'_> {
         &self,
         namespace: &str,
         spec: &Spec,
-    ) -> Result<Option<String>, LookError> {
+    ) -> Result<Option<String>, ReadError> {
         let references = spec.pod["metadata"]["ownerReferences"].as_array();
         let mut references: Vec<Reference> = references
             .into_iter()
@@ -67,7 +67,7 @@ impl Taking<'_> {
         reader: &OwnerReader,
         namespace: &str,
         reference: &Reference,
-    ) -> Result<Option<String>, LookError> {
+    ) -> Result<Option<String>, ReadError> {
         let Reference {
             api_version, kind, ..
         } = reference;
@@ -84,10 +84,10 @@ impl Taking<'_> {
             // read any object of the cluster (T7).
             return Ok(None);
         };
-        let question = OwnerQuery::at(served.resource, key, Uid::new(reference.uid.as_str()));
-        let owner = OwnerSight {
-            fact: Some(look(reader, &question).await?),
-            question,
+        let query = OwnerQuery::at(served.resource, key, Uid::new(reference.uid.as_str()));
+        let owner = ObservedOwner {
+            answer: Some(read(reader, &query).await?),
+            query,
             cached: None,
         };
         Ok(match owner.end() {

@@ -1,6 +1,6 @@
 //! The steps from the intent to the pod that takes the place of the rejected one.
 
-use belayer_core::ambient;
+use belayer_core::clock;
 use belayer_core::executor::Sent;
 use belayer_core::http::{Answer, RequestError};
 use belayer_core::object::{ObjectKey, Uid};
@@ -54,7 +54,7 @@ impl Taking<'_> {
         // Whoever could write a record could have us create any pod: it must be this very pod's.
         if record.first_uid == pod.as_str() && spec.pod != pod_to_create(&live) {
             let why = "the record does not describe the pod that was rejected";
-            let next = finished(record, Phase::Ended, why, ambient::now());
+            let next = finished(record, Phase::Ended, why, clock::now());
             return self.write(record, &next, Some("reported")).await;
         }
         match tried {
@@ -72,7 +72,7 @@ impl Taking<'_> {
         record: &Record,
         why: String,
     ) -> Result<Stepped, RequestError> {
-        let next = cut_short(record, &why, ambient::now());
+        let next = cut_short(record, &why, clock::now());
         let stepped = self.write(record, &next, Some("reported")).await?;
         let notice = Notice {
             severity: Severity::Warning,
@@ -92,7 +92,7 @@ impl Taking<'_> {
     ) -> Result<Stepped, RequestError> {
         if is_namespace_terminating(&error) {
             let why = "the namespace is being deleted";
-            let next = finished(record, Phase::Ended, why, ambient::now());
+            let next = finished(record, Phase::Ended, why, clock::now());
             return self.write(record, &next, Some("cancelled")).await;
         }
         if !is_denied(&error) {
@@ -112,7 +112,7 @@ impl Taking<'_> {
             });
         if !told {
             let mut next = record.status.clone();
-            let now = ambient::now();
+            let now = clock::now();
             next.set(
                 ConditionType::CreateDenied,
                 ConditionStatus::True,
@@ -137,7 +137,7 @@ impl Taking<'_> {
         if object["metadata"]["generation"].as_i64() > Some(1) {
             let why =
                 "the record's spec was changed, and a pod would come of it that nobody asked for";
-            let next = cut_short(record, why, ambient::now());
+            let next = cut_short(record, why, clock::now());
             self.write(record, &next, Some("reported")).await?;
             return Ok(None);
         }
@@ -168,7 +168,7 @@ impl Taking<'_> {
             Ok(None) => {}
             Ok(Some(why)) => {
                 let why = format!("not re-created: {why}");
-                let next = cut_short(record, &why, ambient::now());
+                let next = cut_short(record, &why, clock::now());
                 return self.write(record, &next, Some("cancelled")).await;
             }
             Err(error) => {

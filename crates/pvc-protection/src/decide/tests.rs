@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
 use belayer_core::slim::{ObjectMeta, Phase, Pod};
 use belayer_holds::owner::{GoneProof, OwnerState};
@@ -10,8 +10,8 @@ use rstest::rstest;
 
 use super::*;
 use crate::config::Mode;
-use crate::look::{Listed, PodsQuery};
-use crate::owner::{COMPLETED_LABEL, question};
+use crate::owner::{COMPLETED_LABEL, query};
+use crate::pods_query::{Listed, PodsQuery};
 use crate::snapshot::Hold;
 
 const NOW: i64 = 1_000_000;
@@ -28,17 +28,17 @@ fn claim() -> Snapshot {
         ResourceVersion::new(7),
     );
     Snapshot {
-        claim: Some(ClaimView {
+        claim: Some(PvcView {
             meta,
-            mode: Mode::Beside,
+            mode: Mode::Own,
             hold: Hold::Missing,
             deletion_seen: None,
             cached: CachedUsers::Known {
                 users: Users::default(),
                 as_of: ResourceVersion::new(100),
             },
-            question: PodsQuery::new("shop"),
-            look: None,
+            query: PodsQuery::new("shop"),
+            pods_answer: None,
             look_error: None,
             owner: None,
         }),
@@ -46,7 +46,7 @@ fn claim() -> Snapshot {
 }
 
 impl Snapshot {
-    fn with(mut self, change: impl FnOnce(&mut ClaimView)) -> Self {
+    fn with(mut self, change: impl FnOnce(&mut PvcView)) -> Self {
         if let Some(claim) = &mut self.claim {
             change(claim);
         }
@@ -94,14 +94,18 @@ impl Snapshot {
     fn listed_at(self, version: u64, pods: &[Pod]) -> Self {
         let mut listed = Listed::at(ResourceVersion::new(version));
         pods.iter().for_each(|pod| listed.note(pod));
-        let listed = PodsLook::Listed(Arc::new(listed));
-        self.with(|claim| claim.look = Some(LiveAnswer::scripted(listed, LogicalTime::now())))
+        let listed = PodsAnswer::Listed(Arc::new(listed));
+        self.with(|claim| {
+            claim.pods_answer = Some(LiveAnswer::scripted(listed, LogicalTime::now()))
+        })
     }
 
     /// A live read that begins now found that the store has reached this version.
     fn store_reached(self, version: u64) -> Self {
-        let reached = PodsLook::StoreReached(ResourceVersion::new(version));
-        self.with(|claim| claim.look = Some(LiveAnswer::scripted(reached, LogicalTime::now())))
+        let reached = PodsAnswer::StoreReached(ResourceVersion::new(version));
+        self.with(|claim| {
+            claim.pods_answer = Some(LiveAnswer::scripted(reached, LogicalTime::now()))
+        })
     }
 
     fn advised(self) -> Self {
@@ -136,10 +140,10 @@ impl Snapshot {
         };
         self.with(|claim| {
             claim.meta.controller = Some(Arc::new(owner));
-            let asked = question(&claim.meta);
-            claim.owner = asked.map(|question| OwnerView {
-                question,
-                look: None,
+            let asked = query(&claim.meta);
+            claim.owner = asked.map(|query| OwnerView {
+                query,
+                answer: None,
             });
         })
     }
@@ -152,7 +156,7 @@ impl Snapshot {
     fn owner_is(self, state: OwnerState) -> Self {
         self.with(|claim| {
             if let Some(owner) = &mut claim.owner {
-                owner.look = Some(LiveAnswer::scripted(state, LogicalTime::now()));
+                owner.answer = Some(LiveAnswer::scripted(state, LogicalTime::now()));
             }
         })
     }
@@ -324,7 +328,7 @@ fn a_waiting_pvc_reports_the_pods_that_use_it() {
         notice.message,
         "deletion of this PVC waits: it is used by the pods a, b, c, d, e and 2 more"
     );
-    assert_eq!(decision.look_again, Some(RESYNC));
+    assert_eq!(decision.requeue_after, Some(RESYNC));
 }
 
 #[test]
@@ -332,7 +336,7 @@ fn a_pvc_that_waits_briefly_causes_no_event() {
     let decision = decide(&claim().held().deleting_for(1).used_by(&["a"]), at(NOW));
     assert!(decision.notices.is_empty());
     assert_eq!(
-        decision.look_again,
+        decision.requeue_after,
         Some(REPORT_AFTER - Duration::from_secs(1))
     );
 }

@@ -2,7 +2,7 @@
 
 use rstest::rstest;
 
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
 use belayer_core::slim::ObjectMeta;
 use belayer_holds::names;
@@ -10,7 +10,7 @@ use belayer_holds::namespace::{NamespaceQuery, NamespaceState, NamespaceView};
 use belayer_holds::selection::Scope;
 
 use super::*;
-use crate::look::PodsQuery;
+use crate::pods_query::PodsQuery;
 use crate::snapshot::PodsView;
 
 /// The expected decision of a case.
@@ -110,7 +110,7 @@ fn a_waiting_deletion_is_reported_with_the_number_of_pods() {
             .message
             .contains("7 of its pods are released")
     );
-    assert!(decision.look_again.is_some());
+    assert!(decision.requeue_after.is_some());
 }
 
 #[test]
@@ -131,14 +131,14 @@ fn workflow() -> Case {
             first_seen: LogicalTime::now(),
             selection: Selection::Yes,
             namespace: NamespaceView {
-                question: NamespaceQuery::new("ci"),
+                query: NamespaceQuery::new("ci"),
                 cached: Some(namespace_meta()),
-                fact: None,
+                answer: None,
             },
             pods: PodsView {
-                question: PodsQuery::new(key, Uid::new("wf-1"), None),
+                query: PodsQuery::new(key, Uid::new("wf-1"), None),
                 held: Some(0),
-                fact: None,
+                answer: None,
             },
         }),
         mass_release: MassRelease::Within,
@@ -199,7 +199,7 @@ impl Case {
     fn ignored_confirmed(self) -> Self {
         let state = NamespaceState::Present(ignored_meta());
         self.with(|workflow| {
-            workflow.namespace.fact = Some(LiveAnswer::scripted(state, LogicalTime::now()));
+            workflow.namespace.answer = Some(LiveAnswer::scripted(state, LogicalTime::now()));
         })
     }
 
@@ -222,7 +222,7 @@ impl Case {
 
     fn listed(self, state: PodsState) -> Self {
         self.with(|workflow| {
-            workflow.pods.fact = Some(LiveAnswer::scripted(state, LogicalTime::now()));
+            workflow.pods.answer = Some(LiveAnswer::scripted(state, LogicalTime::now()));
         })
     }
 

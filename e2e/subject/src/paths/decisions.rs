@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, ResourceVersion, Uid};
 use belayer_core::slim::{self, ObjectMeta};
 use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, POD_RECREATION_HOLD};
@@ -80,24 +80,24 @@ fn namespace() -> NamespaceView {
         ResourceVersion::new(3),
     );
     NamespaceView {
-        question: NamespaceQuery::new(NAMESPACE),
+        query: NamespaceQuery::new(NAMESPACE),
         cached: Some(meta),
-        fact: None,
+        answer: None,
     }
 }
 
 /// A terminating PVC without users in the cache, before the live read.
 fn deleted_claim() -> claims::snapshot::Snapshot {
-    use claims::snapshot::{CachedUsers, ClaimView, Hold, Snapshot};
+    use claims::snapshot::{CachedUsers, Hold, PvcView, Snapshot};
 
     let meta = ObjectMeta {
         finalizers: Box::from([Arc::from(KUBERNETES_PVC_PROTECTION)]),
         ..deleted(meta("data-0", UID))
     };
     Snapshot {
-        claim: Some(ClaimView {
-            question: claims::look::PodsQuery::new(NAMESPACE),
-            mode: claims::Mode::Replacing,
+        claim: Some(PvcView {
+            query: claims::pods_query::PodsQuery::new(NAMESPACE),
+            mode: claims::Mode::InPlace,
             owner: None,
             hold: Hold::Present,
             deletion_seen: Some(LogicalTime::now()),
@@ -105,7 +105,7 @@ fn deleted_claim() -> claims::snapshot::Snapshot {
                 users: claims::uses::Users::default(),
                 as_of: ResourceVersion::new(9),
             },
-            look: None,
+            pods_answer: None,
             look_error: None,
             meta,
         }),
@@ -127,9 +127,9 @@ fn pod_of_deleted_workflow() -> pods::snapshot::Snapshot {
     };
     let kind = Resource::new("argoproj.io", "v1alpha1", "Workflow", "workflows");
     let owner = OwnerView {
-        question: OwnerQuery::new(kind, &NAMESPACE.into(), &owner),
+        query: OwnerQuery::new(kind, &NAMESPACE.into(), &owner),
         cached: CachedOwner::Present(deleted(meta("checkout", WORKFLOW_UID))),
-        fact: None,
+        answer: None,
     };
     let selection = Selection::By {
         profile: Arc::new(pods::profile::argo::profile()),
@@ -167,7 +167,7 @@ fn deleted_workflow() -> workflows::snapshot::Snapshot {
     use workflows::snapshot::{Deletion, Held, PodsView, Selection, Snapshot, WorkflowView};
 
     let key = ObjectKey::new(NAMESPACE, "checkout");
-    let question = workflows::look::PodsQuery::new(key, Uid::new(WORKFLOW_UID), None);
+    let query = workflows::pods_query::PodsQuery::new(key, Uid::new(WORKFLOW_UID), None);
     Snapshot {
         workflow: Some(WorkflowView {
             held: Held::Yes,
@@ -179,9 +179,9 @@ fn deleted_workflow() -> workflows::snapshot::Snapshot {
             selection: Selection::Yes,
             namespace: namespace(),
             pods: PodsView {
-                question,
+                query,
                 held: Some(17),
-                fact: None,
+                answer: None,
             },
         }),
         mass_release: MassRelease::Within,

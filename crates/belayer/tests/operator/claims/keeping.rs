@@ -272,7 +272,7 @@ async fn a_restart_while_pvcs_wait_loses_nothing() {
 #[tokio::test(start_paused = true)]
 async fn beside_the_in_tree_controller_its_finalizer_is_never_touched() {
     let shop = Shop::new();
-    let _belayer = shop.run_as(Mode::Beside);
+    let _belayer = shop.run_as(Mode::Own);
     shop.claim_with("data", protected_by_kubernetes());
     shop.all_held(&["data"]).await;
     assert_eq!(
@@ -288,7 +288,7 @@ async fn beside_the_in_tree_controller_its_finalizer_is_never_touched() {
 #[tokio::test(start_paused = true)]
 async fn in_place_its_finalizer_is_added_and_removed() {
     let shop = Shop::new();
-    let _belayer = shop.run_as(Mode::Replacing);
+    let _belayer = shop.run_as(Mode::InPlace);
     shop.claim("data");
     let held = || shop.finalizers("data") == [KUBERNETES_PVC_PROTECTION];
     eventually("it is held by Kubernetes' name", held).await;
@@ -303,13 +303,13 @@ async fn in_place_its_finalizer_is_added_and_removed() {
 #[tokio::test(start_paused = true)]
 async fn handing_over_leaves_no_hold_of_the_earlier_name() {
     let shop = Shop::new();
-    let belayer = shop.run_as(Mode::Beside);
+    let belayer = shop.run_as(Mode::Own);
     shop.claim("data");
     shop.claim("late");
     shop.all_held(&["data", "late"]).await;
     belayer.stop().await;
     shop.delete_claim("late");
-    let _belayer = shop.run_as(Mode::Replacing);
+    let _belayer = shop.run_as(Mode::InPlace);
     shop.gone("late").await;
     eventually("both names are on it", || {
         shop.finalizers("data").len() == 2
@@ -337,7 +337,7 @@ async fn foreign_finalizers_stay_where_they_are() {
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_writes_nothing() {
     let shop = Shop::new();
-    let _belayer = shop.run_with(Mode::Beside, Writes::DryRun);
+    let _belayer = shop.run_with(Mode::Own, Writes::DryRun);
     shop.claim("new");
     shop.held_claim("held");
     shop.delete_claim("held");

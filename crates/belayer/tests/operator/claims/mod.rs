@@ -74,7 +74,7 @@ impl Shop {
     }
 
     fn run(&self) -> Running {
-        self.run_as(Mode::Beside)
+        self.run_as(Mode::Own)
     }
 
     fn run_as(&self, mode: Mode) -> Running {

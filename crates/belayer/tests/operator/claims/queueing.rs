@@ -5,10 +5,10 @@ use std::sync::Arc;
 use belayer_core::client;
 use belayer_core::events;
 use belayer_core::executor::{Bounds, Executor, Writes};
-use belayer_core::facts::{LiveReader, LiveReads, LookError, Pace, QueryCache};
 use belayer_core::informer::{Decoders, Event, Handler, Informer, JsonDecoder, Stored};
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
+use belayer_core::queries::{LiveReader, LiveReads, Pace, QueryCache, ReadError};
 use belayer_core::slim::{Claim, DecodeContext, ObjectMeta, Phase, Pod};
 use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::holding::HoldSwitch;
@@ -17,7 +17,7 @@ use belayer_holds::names::PVC_PROTECTION_HOLD;
 use belayer_holds::owner::{OwnerQuery, OwnerState};
 use belayer_holds::runner::{self, Runner};
 use belayer_pvc_protection::component::{Parts, pace};
-use belayer_pvc_protection::look::{PodsLook, PodsQuery};
+use belayer_pvc_protection::pods_query::{PodsAnswer, PodsQuery};
 use belayer_pvc_protection::{Mode, PvcProtection};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
@@ -31,13 +31,13 @@ use crate::world::BELAYER;
 struct Nobody;
 
 impl LiveReader<PodsQuery> for Nobody {
-    fn look<'a>(&'a self, _: &'a PodsQuery) -> BoxFuture<'a, Result<PodsLook, LookError>> {
+    fn read<'a>(&'a self, _: &'a PodsQuery) -> BoxFuture<'a, Result<PodsAnswer, ReadError>> {
         Box::pin(std::future::pending())
     }
 }
 
 impl LiveReader<OwnerQuery> for Nobody {
-    fn look<'a>(&'a self, _: &'a OwnerQuery) -> BoxFuture<'a, Result<OwnerState, LookError>> {
+    fn read<'a>(&'a self, _: &'a OwnerQuery) -> BoxFuture<'a, Result<OwnerState, ReadError>> {
         Box::pin(std::future::pending())
     }
 }
@@ -73,11 +73,11 @@ impl Inbox {
         let queue = WorkQueue::new("claims");
         let wake = Arc::new(|_| {});
         let protection: Arc<PvcProtection> = Arc::new(PvcProtection::new(
-            Mode::Beside,
+            Mode::Own,
             Parts {
                 claims: claims.clone(),
                 pods,
-                looks: QueryCache::new(
+                pods_queries: QueryCache::new(
                     Arc::new(Nobody),
                     wake.clone(),
                     pace(),
@@ -104,7 +104,7 @@ impl Inbox {
         let (events, _) = events::recorder(Arc::clone(&executor));
         let runner = Runner::builder(runner::Parts {
             resource,
-            ours: Mode::Beside.ours(),
+            ours: Mode::Own.ours(),
             store: claims,
             queue: queue.clone(),
             executor,

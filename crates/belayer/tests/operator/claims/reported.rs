@@ -55,7 +55,7 @@ fn advice(belayer: &super::Running) -> Vec<&'static str> {
 #[tokio::test(start_paused = true)]
 async fn unsafe_configurations_are_detected() {
     let shop = Shop::new();
-    let belayer = shop.run_as(Mode::Beside);
+    let belayer = shop.run_as(Mode::Own);
     shop.claim_with("good", protected_by_kubernetes());
     shop.all_held(&["good"]).await;
     let_pass(Duration::from_secs(60)).await;
@@ -74,7 +74,7 @@ async fn unsafe_configurations_are_detected() {
 #[tokio::test(start_paused = true)]
 async fn a_second_active_controller_is_detected() {
     let shop = Shop::new();
-    let belayer = shop.run_as(Mode::Replacing);
+    let belayer = shop.run_as(Mode::InPlace);
     for n in 0..5 {
         let claim = format!("ours-{n}");
         shop.claim_with(&claim, protected_by_kubernetes());

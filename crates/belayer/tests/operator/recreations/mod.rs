@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belayer::operator::{Components, Operator};
-use belayer_core::ambient::{Simulated, simulate};
 use belayer_core::client;
+use belayer_core::simulated::{Simulated, simulate};
 use belayer_holds::names::POD_RECREATION_HOLD;
 use belayer_pod_recreation::{Settings, crd};
 use belayer_sandbox::simulated::{SimulatedController, SimulatedControllers};

@@ -9,7 +9,7 @@ use super::{Yard, uid};
 use crate::world::BELAYER;
 
 #[rstest]
-#[case::denied(Answer::forbidden("no rights"))]
+#[case::denied(Answer::forbidden("no permissions"))]
 #[case::too_large(Answer::error(belayer_sandbox::ApiError::internal(
     "etcdserver: request is too large"
 )))]

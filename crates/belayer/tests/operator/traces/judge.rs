@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::facts::QueryCache;
 use super::promises::Until;
+use super::recorded::RecordedRun;
 use super::recording::Recording;
 use super::replay::{Done, Replayed};
 
@@ -17,7 +17,7 @@ const PROMPT: Duration = Duration::from_millis(200);
 const SOON: Duration = Duration::from_secs(1);
 
 /// Errors in the hold of one pod.
-pub(super) fn pod(until: Until, facts: &QueryCache, done: &Done) -> Result<(), String> {
+pub(super) fn pod(until: Until, run: &RecordedRun, done: &Done) -> Result<(), String> {
     if until == Until::NotMade {
         return if done.made {
             Err("it was made".into())
@@ -29,9 +29,9 @@ pub(super) fn pod(until: Until, facts: &QueryCache, done: &Done) -> Result<(), S
         return Err("it was not made: its predecessor was there still".into());
     }
     if until == Until::NeverHeld {
-        return never_held(facts, done);
+        return never_held(run, done);
     }
-    held(facts.created, done)?;
+    held(run.created, done)?;
     let [(at, evidence)] = done.released[..] else {
         return Err(format!(
             "released {} times: {:?}",
@@ -42,19 +42,19 @@ pub(super) fn pod(until: Until, facts: &QueryCache, done: &Done) -> Result<(), S
     let (name, from, by) = match until {
         Until::Consumed => (
             "Consumed",
-            facts.consumed(),
-            facts.consumed_plainly().map(|at| at + SOON),
+            run.consumed(),
+            run.consumed_plainly().map(|at| at + SOON),
         ),
         Until::EndedByDeletion => {
-            let end = facts.ended_by_deletion();
+            let end = run.ended_by_deletion();
             ("EndedByDeletion", end, end.map(|end| end + PROMPT))
         }
         Until::NodeLost => {
-            let lost = facts.lost();
+            let lost = run.lost();
             ("NodeLost", lost, lost.map(|lost| lost + PROMPT))
         }
         Until::OwnerDeleting | Until::NeverHeld | Until::NotMade => {
-            let deleted = facts.owner_deleted;
+            let deleted = run.owner_deleted;
             (
                 "OwnerDeleting",
                 deleted,
@@ -73,13 +73,13 @@ pub(super) fn pod(until: Until, facts: &QueryCache, done: &Done) -> Result<(), S
     Ok(())
 }
 
-fn never_held(facts: &QueryCache, done: &Done) -> Result<(), String> {
+fn never_held(run: &RecordedRun, done: &Done) -> Result<(), String> {
     if let Some(at) = done.held {
         return Err(format!("Belayer held it at {at:?}"));
     }
     match done.released[..] {
         [] => Ok(()),
-        [(at, "NeverHeld")] if at <= facts.created + PROMPT => Ok(()),
+        [(at, "NeverHeld")] if at <= run.created + PROMPT => Ok(()),
         ref other => Err(format!("released: {other:?}")),
     }
 }

@@ -4,9 +4,9 @@
 //! Belayer. It shows when the holds end, not how the workflow would have ended: that would need a running Argo. See
 //! `e2e/fixtures/argo/README.md` for the recordings.
 
-mod facts;
 mod judge;
 mod promises;
+mod recorded;
 mod recording;
 mod replay;
 
@@ -15,8 +15,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use facts::QueryCache;
 use promises::{PROMISES, Promise};
+use recorded::RecordedRun;
 use recording::{Recording, Side};
 use replay::{Holds, Machine, replay};
 
@@ -39,8 +39,8 @@ fn broken(promise: &Promise, side: Side) -> BTreeMap<String, String> {
             note(&step, why);
         }
         for (number, (uid, until)) in pods.iter().zip(promised).enumerate() {
-            let facts = QueryCache::of(&recording, uid);
-            if let Err(why) = judge::pod(*until, &facts, &replayed.objects[uid]) {
+            let run = RecordedRun::of(&recording, uid);
+            if let Err(why) = judge::pod(*until, &run, &replayed.objects[uid]) {
                 note(&step, format!("pod {number}: {why}"));
             }
         }
@@ -101,7 +101,7 @@ fn a2_pods_of_an_existing_node_stay_held() {
     // Nodes are not watched: Belayer reads them periodically.
     const READ_AGAIN: Duration = Duration::from_secs(6);
     let recording = Recording::read("node-lost", Side::Held);
-    let lost = |uid: &String| QueryCache::of(&recording, uid).lost().unwrap();
+    let lost = |uid: &String| RecordedRun::of(&recording, uid).lost().unwrap();
     let pods: Vec<String> = recording.steps().into_values().flatten().collect();
     let removed = pods.iter().map(lost).max().unwrap() + LONGER;
     let replayed = replay(&recording, Holds::AtCreation, Machine::KeptUntil(removed));

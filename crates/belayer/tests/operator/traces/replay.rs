@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use belayer::operator::{Components, Operator, Options};
-use belayer_core::{ambient, client};
+use belayer_core::{client, simulated};
 use belayer_holds::names::{POD_STATUS_HOLD, WORKFLOW_HOLD};
 use belayer_holds::runner::{Executed, Observer, What};
 use belayer_sandbox::simulated::{SimulatedController, SimulatedControllers};
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::facts::machine_lost;
+use super::recorded::machine_lost;
 use super::recording::{Recording, Version};
 use crate::world::{BELAYER, options};
 
@@ -112,7 +112,7 @@ async fn replayed(recording: &Recording, holds: Holds, machine: Machine) -> Repl
         .controllers(controllers)
         .build();
     let clock = sandbox.cluster().clock().clone();
-    let _simulated = ambient::simulate(17, move || clock.now());
+    let _simulated = simulated::simulate(17, move || clock.now());
     let mut stage = Stage::new(sandbox.cluster().clone(), recording, holds);
     let witness = Arc::new(Witness {
         start: Instant::now(),

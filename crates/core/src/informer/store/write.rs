@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Contents, Store, Unreadable};
 use crate::informer::table::Table;
 use crate::informer::{BadObject, Change, Event, InformerState, Stored};
-use crate::moment::LogicalTime;
+use crate::logical_time::LogicalTime;
 use crate::object::ResourceVersion;
 use crate::slim::{Slim, Transition};
 

@@ -12,7 +12,7 @@ use super::{Op, RESYNC, at, uid};
 use crate::{
     Activity, Config, Deadline, Effects, End, Ended, Finished, Phase, Run, Step, View, Work,
 };
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 
 /// One customer.
 #[derive(Debug, Clone)]

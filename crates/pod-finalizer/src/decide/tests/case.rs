@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer_core::facts::LiveAnswer;
-use belayer_core::moment::LogicalTime;
+use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, ResourceVersion, Uid};
+use belayer_core::queries::LiveAnswer;
 use belayer_core::slim::{Container, ContainerKind, ContainerState, ObjectMeta, Phase, Pod};
 use belayer_core::workqueue::Backoff;
 use belayer_holds::names;
@@ -38,9 +38,9 @@ pub(crate) fn pod() -> Case {
     };
     let namespace: Arc<str> = "ci".into();
     let owner = OwnerView {
-        question: OwnerQuery::new(kind, &namespace, &reference),
+        query: OwnerQuery::new(kind, &namespace, &reference),
         cached: CachedOwner::Present(owner_meta()),
-        fact: None,
+        answer: None,
     };
     let profile = Arc::clone(Profiles::argo().iter().next().unwrap());
     Case(Snapshot {
@@ -69,9 +69,9 @@ pub(crate) fn pod() -> Case {
                 consumed: ConsumedLabel::No,
             },
             namespace: NamespaceView {
-                question: NamespaceQuery::new(namespace),
+                query: NamespaceQuery::new(namespace),
                 cached: Some(namespace_meta()),
-                fact: None,
+                answer: None,
             },
             owner: Owner::Known(Box::new(owner)),
             judges: Box::default(),
@@ -143,12 +143,14 @@ impl Case {
     }
 
     fn owner_fact(self, state: OwnerState) -> Self {
-        self.with_owner(|owner| owner.fact = Some(LiveAnswer::scripted(state, LogicalTime::now())))
+        self.with_owner(|owner| {
+            owner.answer = Some(LiveAnswer::scripted(state, LogicalTime::now()))
+        })
     }
 
     fn namespace_fact(self, meta: ObjectMeta) -> Self {
         self.with(|pod| {
-            pod.namespace.fact = Some(LiveAnswer::scripted(
+            pod.namespace.answer = Some(LiveAnswer::scripted(
                 NamespaceState::Present(meta),
                 LogicalTime::now(),
             ));
@@ -259,9 +261,9 @@ impl Case {
     fn looks_lost(self) -> Self {
         self.with(|pod| {
             let argo = pod.argo.as_mut().unwrap();
-            argo.node = NodeQuery::about(&argo.pod).map(|question| NodeOfPod {
-                question,
-                fact: None,
+            argo.node = NodeQuery::about(&argo.pod).map(|query| NodeOfPod {
+                query,
+                answer: None,
                 deletion_seen: LogicalTime::now(),
                 lost_since: None,
             });
@@ -273,7 +275,7 @@ impl Case {
     }
 
     pub(crate) fn node_is(self, state: NodeState) -> Self {
-        self.with_node(|node| node.fact = Some(LiveAnswer::scripted(state, LogicalTime::now())))
+        self.with_node(|node| node.answer = Some(LiveAnswer::scripted(state, LogicalTime::now())))
     }
 
     pub(crate) fn node_read_too_early(self) -> Self {
@@ -342,16 +344,16 @@ impl Case {
         self.with(|pod| {
             pod.node = Some(NodeView {
                 node: NodeRef::Id("node-1".into()),
-                question: StatusQuery::new(kind, &"ci".into(), &reference),
-                fact: None,
+                query: StatusQuery::new(kind, &"ci".into(), &reference),
+                answer: None,
             });
         })
     }
 
     fn status_fact(self, state: StatusState) -> Self {
         self.node_unasked().with(|pod| {
-            let fact = LiveAnswer::scripted(state, LogicalTime::now());
-            pod.node.as_mut().unwrap().fact = Some(fact);
+            let answer = LiveAnswer::scripted(state, LogicalTime::now());
+            pod.node.as_mut().unwrap().answer = Some(answer);
         })
     }
 

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn a6_an_undecided_deletion_reports_the_reason() {
     let decision = decide(&pod().held().deleting("11:59:59").0, now());
-    let says = decision.missing_in_words().join("; ");
+    let says = decision.missing_messages().join("; ");
     assert!(says.contains("may still succeed"), "{says}");
 }
 
@@ -48,7 +48,7 @@ fn an_unchanged_workflow_is_not_read_again() {
     );
     let asks = |missing: &Missing<_>| matches!(missing, Missing::Answer { .. });
     assert!(!decision.missing.iter().any(asks), "{:?}", decision.missing);
-    assert_eq!(decision.look_again, Some(Duration::from_secs(2)));
+    assert_eq!(decision.requeue_after, Some(Duration::from_secs(2)));
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn release_after_is_off_by_default_and_warns() {
         .release_after(Duration::from_secs(3900));
     let decision = decide(&early.0, now());
     assert_eq!(outcome(&decision), Expect::Keep(row::KEEP));
-    assert_eq!(decision.look_again, Some(Duration::from_secs(300)));
+    assert_eq!(decision.requeue_after, Some(Duration::from_secs(300)));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn a_waiting_deletion_is_reported_after_its_grace_period() {
     let fresh = decide(&pod().held().ended().deleting("11:59:58").0, now());
     assert!(fresh.notices.is_empty());
     assert_eq!(
-        fresh.look_again,
+        fresh.requeue_after,
         Some(REPORT_AFTER - Duration::from_secs(2))
     );
     let old = decide(&pod().held().ended().deleting("11:59:00").0, now());
@@ -128,7 +128,7 @@ fn a2_a_node_that_is_ready_is_reported_and_read_again_soon() {
 #[test]
 fn a6_a_pod_whose_order_was_not_watched_is_undecided() {
     let ended = || pod().held().ended().deleting("11:59:00");
-    let says = |case: Case| decide(&case.0, now()).missing_in_words().join("; ");
+    let says = |case: Case| decide(&case.0, now()).missing_messages().join("; ");
     let released = says(ended());
     assert!(released.contains("undecided"), "{released}");
     assert!(!released.contains("had failed before"), "{released}");

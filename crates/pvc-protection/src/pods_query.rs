@@ -13,10 +13,10 @@ use futures::future::BoxFuture;
 use hashbrown::HashMap;
 
 use belayer_core::executor::{Class, Executor};
-use belayer_core::facts::{LiveReader, LookError, Query};
 use belayer_core::http::{Request, RequestError};
 use belayer_core::informer::{Decoders, Page, Reading, Store};
 use belayer_core::object::{Resource, ResourceVersion, Uid};
+use belayer_core::queries::{LiveReader, Query, ReadError};
 use belayer_core::slim::{ObjectMeta, Pod};
 
 use crate::uses::Users;
@@ -55,7 +55,7 @@ impl fmt::Display for PodsQuery {
 
 /// The result of a live read.
 #[derive(Debug, Clone)]
-pub enum PodsLook {
+pub enum PodsAnswer {
     /// The namespace's pods were listed.
     Listed(Arc<Listed>),
     /// The pod store reached the server's version, so its index gives the answer.
@@ -63,21 +63,21 @@ pub enum PodsLook {
 }
 
 impl Query for PodsQuery {
-    type Answer = PodsLook;
+    type Answer = PodsAnswer;
 
     const NAME: &'static str = "pods";
 
-    fn outcome(answer: &PodsLook) -> &'static str {
+    fn outcome(answer: &PodsAnswer) -> &'static str {
         match answer {
-            PodsLook::Listed(_) => "listed",
-            PodsLook::StoreReached(_) => "store",
+            PodsAnswer::Listed(_) => "listed",
+            PodsAnswer::StoreReached(_) => "store",
         }
     }
 
-    fn weight(answer: &PodsLook) -> usize {
+    fn weight(answer: &PodsAnswer) -> usize {
         match answer {
-            PodsLook::Listed(listed) => listed.weight(),
-            PodsLook::StoreReached(_) => 0,
+            PodsAnswer::Listed(listed) => listed.weight(),
+            PodsAnswer::StoreReached(_) => 0,
         }
     }
 }
@@ -176,12 +176,12 @@ impl PodsReader {
         }
     }
 
-    async fn pods(&self, question: &PodsQuery) -> Result<PodsLook, LookError> {
-        let path = Resource::pods().path(Some(&question.0));
+    async fn pods(&self, query: &PodsQuery) -> Result<PodsAnswer, ReadError> {
+        let path = Resource::pods().path(Some(&query.0));
         if let Some(pods) = &self.pods
-            && let Some(look) = self.by_store(pods, &path).await?
+            && let Some(pods_answer) = self.by_store(pods, &path).await?
         {
-            return Ok(look);
+            return Ok(pods_answer);
         }
         let mut listed = Listed::at(ResourceVersion::default());
         // Starts from the first page again: the page above is older than the pages that follow.
@@ -194,23 +194,27 @@ impl PodsReader {
             token = page.continue_token.take();
             note_all(&mut listed, page)?;
             if token.is_none() {
-                return Ok(PodsLook::Listed(Arc::new(listed)));
+                return Ok(PodsAnswer::Listed(Arc::new(listed)));
             }
         }
     }
 
     /// The answer from one small request: a namespace with at most one pod, or a version that the store reaches.
-    async fn by_store(&self, pods: &Store<Pod>, path: &str) -> Result<Option<PodsLook>, LookError> {
+    async fn by_store(
+        &self,
+        pods: &Store<Pod>,
+        path: &str,
+    ) -> Result<Option<PodsAnswer>, ReadError> {
         let first = self.page(path, 1, None).await?;
         let now = first.resource_version;
         if first.continue_token.is_none() {
             let mut listed = Listed::at(now);
             note_all(&mut listed, first)?;
-            return Ok(Some(PodsLook::Listed(Arc::new(listed))));
+            return Ok(Some(PodsAnswer::Listed(Arc::new(listed))));
         }
         let more = first.remaining.unwrap_or(u64::MAX);
         let reached = more >= FEW && store_reaches(pods, now).await;
-        Ok(reached.then_some(PodsLook::StoreReached(now)))
+        Ok(reached.then_some(PodsAnswer::StoreReached(now)))
     }
 
     async fn page(
@@ -218,7 +222,7 @@ impl PodsReader {
         path: &str,
         mut limit: u32,
         token: Option<&str>,
-    ) -> Result<Page<Pod>, LookError> {
+    ) -> Result<Page<Pod>, ReadError> {
         let answer = loop {
             let request = Request::list(path, limit, token)
                 .accept(self.decoders.accept(Reading::List))
@@ -227,12 +231,12 @@ impl PodsReader {
             match self.executor.read(&request, Class::Evidence).await {
                 Ok(answer) => break answer,
                 Err(RequestError::TooLarge { .. }) if limit > 1 => limit /= 2,
-                Err(error) => return Err(LookError::from(&error)),
+                Err(error) => return Err(ReadError::from(&error)),
             }
         };
         self.decoders
             .read_page(&answer)
-            .map_err(|error| LookError::unusable(error.to_string()))
+            .map_err(|error| ReadError::unusable(error.to_string()))
     }
 }
 
@@ -243,7 +247,7 @@ async fn store_reaches(pods: &Store<Pod>, version: ResourceVersion) -> bool {
 }
 
 /// A pod that cannot be decoded may use any PVC, so the list is then not an answer.
-fn note_all(listed: &mut Listed, page: Page<Pod>) -> Result<(), LookError> {
+fn note_all(listed: &mut Listed, page: Page<Pod>) -> Result<(), ReadError> {
     for item in page.items {
         match item {
             Ok(pod) => listed.note(&pod),
@@ -251,7 +255,7 @@ fn note_all(listed: &mut Listed, page: Page<Pod>) -> Result<(), LookError> {
                 let whose = bad
                     .key
                     .map_or_else(|| "of unknown name".to_owned(), |key| key.to_string());
-                return Err(LookError::unusable(format!(
+                return Err(ReadError::unusable(format!(
                     "the pod {whose} cannot be read: {}",
                     bad.why
                 )));
@@ -262,8 +266,8 @@ fn note_all(listed: &mut Listed, page: Page<Pod>) -> Result<(), LookError> {
 }
 
 impl LiveReader<PodsQuery> for PodsReader {
-    fn look<'a>(&'a self, question: &'a PodsQuery) -> BoxFuture<'a, Result<PodsLook, LookError>> {
-        Box::pin(self.pods(question))
+    fn read<'a>(&'a self, query: &'a PodsQuery) -> BoxFuture<'a, Result<PodsAnswer, ReadError>> {
+        Box::pin(self.pods(query))
     }
 }
 

@@ -1,28 +1,28 @@
 //! RBAC permissions of pod-finalizer.
 
 use belayer_core::object::Resource;
-use belayer_holds::rights::{FOLLOW, Right};
+use belayer_holds::permissions::{FOLLOW, Permission};
 
 use crate::outcome;
 use crate::profile::{Cleanup, Profiles};
 
 /// The permissions to hold and release pods.
-pub fn rights(profiles: &Profiles) -> Vec<Right> {
+pub fn permissions(profiles: &Profiles) -> Vec<Permission> {
     let pods = Resource::pods();
-    let mut rights: Vec<Right> = Right::on(
+    let mut permissions: Vec<Permission> = Permission::on(
         &pods,
         FOLLOW,
         "pods are neither watched nor held nor released",
     )
     .collect();
-    rights.push(Right::new(
+    permissions.push(Permission::new(
         "",
         "pods",
         "patch",
         "finalizers are neither added nor removed: held pods stay held",
     ));
     if profiles.iter().any(|profile| profile.is_argo()) {
-        rights.push(Right::new(
+        permissions.push(Permission::new(
             "",
             "nodes",
             "get",
@@ -30,49 +30,49 @@ pub fn rights(profiles: &Profiles) -> Vec<Right> {
         ));
     }
     for owner in profiles.owners() {
-        rights.extend(Right::on(
+        permissions.extend(Permission::on(
             owner,
             FOLLOW,
             "pods of such owners are held, but not released when the owner finishes or is deleted",
         ));
     }
-    rights
+    permissions
 }
 
 /// The additional permissions to record outcomes; empty if no profile records them.
-pub fn rights_to_capture(profiles: &Profiles) -> Vec<Right> {
+pub fn permissions_to_capture(profiles: &Profiles) -> Vec<Permission> {
     if !profiles.capture() {
         return Vec::new();
     }
-    let mut rights: Vec<Right> = Right::on(
+    let mut permissions: Vec<Permission> = Permission::on(
         &outcome::resource(),
         &["get", "list", "watch", "create"],
         "outcomes are not recorded: pods are held until their consumer has taken the result",
     )
     .collect();
-    rights.extend(Right::on(
+    permissions.extend(Permission::on(
         &outcome::resource(),
         &["delete"],
         "expired records without an owner are not deleted",
     ));
-    rights.push(Right::new(
+    permissions.push(Permission::new(
         "",
         "nodes",
         "get",
         "outcomes of pods whose node was deleted are never final",
     ));
-    rights
+    permissions
 }
 
 /// The additional permissions to delete pods by their annotation; empty if no profile does that.
-pub fn rights_to_clean_up(profiles: &Profiles) -> Vec<Right> {
+pub fn permissions_to_clean_up(profiles: &Profiles) -> Vec<Permission> {
     if profiles
         .iter()
         .all(|profile| profile.cleanup == Cleanup::None)
     {
         return Vec::new();
     }
-    vec![Right::new(
+    vec![Permission::new(
         "",
         "pods",
         "delete",

@@ -48,13 +48,13 @@ struct Script {
 const OWN_REASON: &str = "own reason ";
 
 impl LiveReader<Ask> for Script {
-    fn look<'a>(&'a self, query: &'a Ask) -> BoxFuture<'a, Result<u32, LookError>> {
+    fn read<'a>(&'a self, query: &'a Ask) -> BoxFuture<'a, Result<u32, ReadError>> {
         Box::pin(async {
             self.reads.lock().push(Instant::now());
             tokio::time::sleep(Duration::from_secs(1)).await;
             let mut answers = self.answers.lock();
             let answer = answers.get_mut(query).and_then(VecDeque::pop_front);
-            answer.unwrap_or(Ok(0)).map_err(|retry_after| LookError {
+            answer.unwrap_or(Ok(0)).map_err(|retry_after| ReadError {
                 message: query.0.strip_prefix(OWN_REASON).unwrap_or("no").into(),
                 retry_after,
             })
@@ -503,11 +503,11 @@ async fn t3_an_outdated_or_replaced_answer_is_not_counted() {
 struct Reads(Arc<Executor>);
 
 impl LiveReader<Ask> for Reads {
-    fn look<'a>(&'a self, _: &'a Ask) -> BoxFuture<'a, Result<u32, LookError>> {
+    fn read<'a>(&'a self, _: &'a Ask) -> BoxFuture<'a, Result<u32, ReadError>> {
         Box::pin(async {
             let request = Request::get("/api/v1/nodes/n1");
             let answer = self.0.read(&request, Class::Evidence).await;
-            answer.map(|_| 0).map_err(|error| LookError::from(&error))
+            answer.map(|_| 0).map_err(|error| ReadError::from(&error))
         })
     }
 }

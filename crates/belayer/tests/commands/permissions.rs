@@ -8,7 +8,7 @@ use belayer::controllers::Controllers;
 use belayer::inspect::parts;
 use belayer_core::client;
 use belayer_core::executor::Bounds;
-use belayer_holds::rights::{Place, Right};
+use belayer_holds::permissions::{Permission, Place};
 use belayer_inspect::preflight::{About, Authorizer, Level, Part, Query, Ruling, Subject, check};
 use belayer_inspect::reader::Reader;
 use belayer_sandbox::Sandbox;
@@ -100,18 +100,18 @@ fn grants(place: Place, role: &Value) -> BTreeSet<Grant> {
     grants
 }
 
-fn grant(right: &Right) -> Grant {
-    let resource = if right.subresource.is_empty() {
-        right.resource.to_string()
+fn grant(permission: &Permission) -> Grant {
+    let resource = if permission.subresource.is_empty() {
+        permission.resource.to_string()
     } else {
-        format!("{}/{}", right.resource, right.subresource)
+        format!("{}/{}", permission.resource, permission.subresource)
     };
     (
-        right.place,
-        right.group.to_string(),
+        permission.place,
+        permission.group.to_string(),
         resource,
-        right.name.map(str::to_owned),
-        right.verb.to_owned(),
+        permission.name.map(str::to_owned),
+        permission.verb.to_owned(),
     )
 }
 
@@ -119,8 +119,8 @@ fn grant(right: &Right) -> Grant {
 struct Rules(BTreeSet<Grant>);
 
 impl Rules {
-    fn allow(&self, right: &Right) -> bool {
-        let (place, group, resource, name, verb) = grant(right);
+    fn allow(&self, permission: &Permission) -> bool {
+        let (place, group, resource, name, verb) = grant(permission);
         self.0.iter().any(|granted| {
             (granted.0 == place || granted.0 == Place::Cluster)
                 && granted.1 == group
@@ -132,8 +132,13 @@ impl Rules {
 }
 
 impl Authorizer for Rules {
-    fn ask<'a>(&'a self, right: &'a Right, _: &'a Subject, _: &'a str) -> BoxFuture<'a, Ruling> {
-        let ruling = if self.allow(right) {
+    fn ask<'a>(
+        &'a self,
+        permission: &'a Permission,
+        _: &'a Subject,
+        _: &'a str,
+    ) -> BoxFuture<'a, Ruling> {
+        let ruling = if self.allow(permission) {
             Ruling::Granted
         } else {
             Ruling::Refused
@@ -162,7 +167,7 @@ async fn missing(rules: &Rules) -> BTreeSet<(String, String)> {
         let findings = part
             .findings
             .iter()
-            .filter(|finding| finding.about == About::Right);
+            .filter(|finding| finding.about == About::Permission);
         for finding in findings {
             assert_eq!(finding.level, Level::Missing);
             assert!(!finding.consequence.is_empty(), "{}", finding.what);
@@ -177,12 +182,16 @@ async fn missing(rules: &Rules) -> BTreeSet<(String, String)> {
 fn expected(rules: &Rules) -> BTreeSet<(String, String)> {
     let mut expected = BTreeSet::new();
     for part in everything() {
-        for right in part.rights.iter().filter(|right| !rules.allow(right)) {
-            let place = match right.place {
+        for permission in part
+            .permissions
+            .iter()
+            .filter(|permission| !rules.allow(permission))
+        {
+            let place = match permission.place {
                 Place::Cluster => "",
                 Place::OwnNamespace => " in belayer-system",
             };
-            expected.insert((part.name.clone(), format!("{right}{place}")));
+            expected.insert((part.name.clone(), format!("{permission}{place}")));
         }
     }
     expected
@@ -204,7 +213,7 @@ fn the_manifests_grant_exactly_what_the_components_require() {
                     .clone(),
             );
         }
-        let needed: BTreeSet<Grant> = part.rights.iter().map(grant).collect();
+        let needed: BTreeSet<Grant> = part.permissions.iter().map(grant).collect();
         let spare: Vec<&Grant> = granted
             .difference(&needed)
             .filter(|(_, _, resource, _, verb)| {

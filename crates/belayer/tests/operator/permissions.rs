@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use belayer::operator::{Components, Operator};
 use belayer::server::Health as _;
-use belayer_core::ambient::{Simulated, simulate};
 use belayer_core::client;
 use belayer_core::logged::Log;
+use belayer_core::simulated::{Simulated, simulate};
 use belayer_holds::names::POD_RECREATION_HOLD;
-use belayer_holds::rights::{self, Right};
+use belayer_holds::permissions::{self, Permission};
 use belayer_pod_finalizer::outcome;
 use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
 use belayer_sandbox::simulated::{SimulatedController, SimulatedControllers};
@@ -74,7 +74,7 @@ impl Stage {
             .with(belayer_workflow_finalizer::Settings::default())
             .with(belayer_pod_recreation::Settings::default())
             .with(belayer_pvc_protection::Settings {
-                mode: belayer_pvc_protection::Mode::Beside,
+                mode: belayer_pvc_protection::Mode::Own,
                 ..Default::default()
             });
         let client = client::in_process(self.world.service());
@@ -82,12 +82,12 @@ impl Stage {
     }
 
     /// Denies this one request with RBAC's message.
-    fn refuse(&self, right: &Right) -> Fault {
-        let message = refusal(right);
-        let requests = Match::verb(verb(right))
-            .group(&*right.group)
-            .resource(&*right.resource)
-            .subresource(right.subresource)
+    fn refuse(&self, permission: &Permission) -> Fault {
+        let message = refusal(permission);
+        let requests = Match::verb(verb(permission))
+            .group(&*permission.group)
+            .resource(&*permission.resource)
+            .subresource(permission.subresource)
             .client(BELAYER);
         Fault::on(requests).answer(Answer::forbidden(message))
     }
@@ -222,43 +222,53 @@ fn pod_finalizer() -> Settings {
 }
 
 /// Each component with its required permissions.
-fn needs() -> Vec<(&'static str, Vec<Right>)> {
+fn needs() -> Vec<(&'static str, Vec<Permission>)> {
     let profiles = pod_finalizer().profiles;
-    let mut of_pods = belayer_pod_finalizer::rights::rights(&profiles);
-    of_pods.extend(belayer_pod_finalizer::rights::rights_to_capture(&profiles));
-    of_pods.extend(belayer_pod_finalizer::rights::rights_to_clean_up(&profiles));
-    let of_workflows = belayer_workflow_finalizer::rights::rights(&Default::default());
+    let mut of_pods = belayer_pod_finalizer::permissions::permissions(&profiles);
+    of_pods.extend(belayer_pod_finalizer::permissions::permissions_to_capture(
+        &profiles,
+    ));
+    of_pods.extend(belayer_pod_finalizer::permissions::permissions_to_clean_up(
+        &profiles,
+    ));
+    let of_workflows = belayer_workflow_finalizer::permissions::permissions(&Default::default());
     vec![
         ("pod-finalizer", of_pods),
         ("workflow-finalizer", of_workflows),
-        ("pvc-protection", belayer_pvc_protection::rights::rights()),
-        ("pod-recreation", belayer_pod_recreation::rights::rights()),
+        (
+            "pvc-protection",
+            belayer_pvc_protection::permissions::permissions(),
+        ),
+        (
+            "pod-recreation",
+            belayer_pod_recreation::permissions::permissions(),
+        ),
     ]
 }
 
 /// Removes duplicates that differ in purpose only.
-fn is_same(one: &Right, other: &Right) -> bool {
+fn is_same(one: &Permission, other: &Permission) -> bool {
     one.to_string() == other.to_string() && one.place == other.place
 }
 
 /// All permissions, each once, without those on namespaces, which everything needs.
-fn each() -> Vec<Right> {
-    let ground = rights::ground();
-    let mut each: Vec<Right> = Vec::new();
-    for right in needs().into_iter().flat_map(|(_, rights)| rights) {
+fn each() -> Vec<Permission> {
+    let ground = permissions::ground();
+    let mut each: Vec<Permission> = Vec::new();
+    for permission in needs().into_iter().flat_map(|(_, permissions)| permissions) {
         let known = each
             .iter()
             .chain(&ground)
-            .any(|known| is_same(known, &right));
+            .any(|known| is_same(known, &permission));
         if !known {
-            each.push(right);
+            each.push(permission);
         }
     }
     each
 }
 
-fn verb(right: &Right) -> Verb {
-    match right.verb {
+fn verb(permission: &Permission) -> Verb {
+    match permission.verb {
         "get" => Verb::Get,
         "list" => Verb::List,
         "watch" => Verb::Watch,
@@ -269,29 +279,33 @@ fn verb(right: &Right) -> Verb {
     }
 }
 
-fn refusal(right: &Right) -> String {
-    let resource = match right.subresource {
-        "" => right.resource.to_string(),
-        part => format!("{}/{part}", right.resource),
+fn refusal(permission: &Permission) -> String {
+    let resource = match permission.subresource {
+        "" => permission.resource.to_string(),
+        part => format!("{}/{part}", permission.resource),
     };
     format!(
         "User \"{BELAYER}\" cannot {} resource \"{resource}\" in API group \"{}\"",
-        right.verb, right.group
+        permission.verb, permission.group
     )
 }
 
 /// The effect of one missing permission.
 struct Seen {
-    right: String,
+    permission: String,
     /// Number of denied requests.
     refused: u64,
     said: bool,
     works: Vec<&'static str>,
 }
 
-async fn without(right: &Right) -> Seen {
+async fn without(permission: &Permission) -> Seen {
     let stage = Stage::new();
-    let fault = stage.world.sandbox.faults().inject(stage.refuse(right));
+    let fault = stage
+        .world
+        .sandbox
+        .faults()
+        .inject(stage.refuse(permission));
     let operator = stage.operator();
     let vitals = Arc::clone(operator.vitals());
     let stop = CancellationToken::new();
@@ -302,8 +316,8 @@ async fn without(right: &Right) -> Seen {
         done.then_some(*name)
     }));
     let works: Vec<&'static str> = done.await.into_iter().flatten().collect();
-    assert_eq!(vitals.wedged(), Vec::<String>::new(), "{right}");
-    let said = stage.warned(&refusal(right)) || stage.told(&refusal(right));
+    assert_eq!(vitals.wedged(), Vec::<String>::new(), "{permission}");
+    let said = stage.warned(&refusal(permission)) || stage.told(&refusal(permission));
     let refused = fault.hits();
     fault.remove();
     let rest = tasks
@@ -311,13 +325,13 @@ async fn without(right: &Right) -> Seen {
         .filter(|(name, _)| !works.contains(name))
         .map(|(name, task)| async move {
             let done = timeout(WORKS_AGAIN_WITHIN, task).await;
-            assert!(done.is_ok(), "{name} does not work again with {right}");
+            assert!(done.is_ok(), "{name} does not work again with {permission}");
         });
     futures::future::join_all(rest).await;
     stop.cancel();
     running.await.unwrap();
     Seen {
-        right: right.to_string(),
+        permission: permission.to_string(),
         refused,
         said,
         works,
@@ -340,18 +354,21 @@ async fn with_all_permissions_everything_works() {
 async fn a_missing_permission_is_reported_and_other_controllers_work() {
     let mut met = 0;
     let mut problems = Vec::new();
-    for right in each() {
-        let seen = without(&right).await;
-        for (component, rights) in needs() {
-            let needed = rights.iter().any(|need| is_same(need, &right));
+    for permission in each() {
+        let seen = without(&permission).await;
+        for (component, permissions) in needs() {
+            let needed = permissions.iter().any(|need| is_same(need, &permission));
             if !needed && !seen.works.contains(&component) {
-                problems.push(format!("without {}: {component} does not work", seen.right));
+                problems.push(format!(
+                    "without {}: {component} does not work",
+                    seen.permission
+                ));
             }
         }
         if seen.refused > 0 {
             met += 1;
             if !seen.said {
-                problems.push(format!("nobody says that {} is missing", seen.right));
+                problems.push(format!("nobody says that {} is missing", seen.permission));
             }
         }
     }

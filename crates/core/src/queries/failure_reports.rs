@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use super::{LookError, Query};
+use super::{Query, ReadError};
 use crate::duration;
 use crate::failure_log::{Failure, FailureLog, Recovered};
 
@@ -24,7 +24,7 @@ impl<Q: Query> FailureReports<Q> {
     }
 
     /// Records a failed read of `query`, after `before` other failures in a row.
-    pub(super) fn failed(&mut self, query: &Q, error: &LookError, before: u32) {
+    pub(super) fn failed(&mut self, query: &Q, error: &ReadError, before: u32) {
         match self.classify(query, &error.message, before) {
             Failure::First => tracing::warn!(
                 about = Q::NAME, %query, %error,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::reader::explain;
 use belayer_core::executor::{Class, Executor, Sent};
 use belayer_core::http::Request;
-use belayer_holds::rights::{Place, Right};
+use belayer_holds::permissions::{Permission, Place};
 
 use super::report::{About, Finding, Level};
 use super::{Part, Query};
@@ -64,10 +64,10 @@ pub enum Ruling {
 
 /// Checks permissions: the API server in production, a list of rules in tests.
 pub trait Authorizer: Send + Sync {
-    /// Whether `subject` has the permission `right`; `own` is Belayer's own namespace.
+    /// Whether `subject` has `permission`; `own` is Belayer's own namespace.
     fn ask<'a>(
         &'a self,
-        right: &'a Right,
+        permission: &'a Permission,
         subject: &'a Subject,
         own: &'a str,
     ) -> BoxFuture<'a, Ruling>;
@@ -77,12 +77,12 @@ pub trait Authorizer: Send + Sync {
 impl Authorizer for Executor {
     fn ask<'a>(
         &'a self,
-        right: &'a Right,
+        permission: &'a Permission,
         subject: &'a Subject,
         own: &'a str,
     ) -> BoxFuture<'a, Ruling> {
         Box::pin(async move {
-            let (path, body) = review(right, subject, own);
+            let (path, body) = review(permission, subject, own);
             let request = Request::post(path, body.to_string());
             let answer = match self.write(&request, Class::Evidence).await {
                 Ok(Sent::Applied(answer)) => answer,
@@ -128,18 +128,18 @@ struct ReviewStatus {
     evaluation_error: String,
 }
 
-fn review(right: &Right, subject: &Subject, own: &str) -> (&'static str, Value) {
-    let namespace = match right.place {
+fn review(permission: &Permission, subject: &Subject, own: &str) -> (&'static str, Value) {
+    let namespace = match permission.place {
         Place::Cluster => "",
         Place::OwnNamespace => own,
     };
     let attributes = json!({
         "namespace": namespace,
-        "verb": right.verb,
-        "group": &*right.group,
-        "resource": &*right.resource,
-        "subresource": right.subresource,
-        "name": right.name.unwrap_or_default(),
+        "verb": permission.verb,
+        "group": &*permission.group,
+        "resource": &*permission.resource,
+        "subresource": permission.subresource,
+        "name": permission.name.unwrap_or_default(),
     });
     match subject {
         Subject::Own => (
@@ -162,25 +162,25 @@ fn review(right: &Right, subject: &Subject, own: &str) -> (&'static str, Value) 
 /// A finding, unless the permission is granted.
 pub(crate) async fn ask(
     authorizer: &dyn Authorizer,
-    right: &Right,
+    permission: &Permission,
     part: &Part,
     query: &Query,
 ) -> Option<Finding> {
-    let place = match right.place {
+    let place = match permission.place {
         Place::Cluster => String::new(),
         Place::OwnNamespace => format!(" in {}", query.own_namespace),
     };
-    let what = format!("{right}{place}");
+    let what = format!("{permission}{place}");
     match authorizer
-        .ask(right, &query.subject, &query.own_namespace)
+        .ask(permission, &query.subject, &query.own_namespace)
         .await
     {
         Ruling::Granted => None,
         Ruling::Refused => {
-            let finding = Finding::new(Level::Missing, About::Right, what, right.without);
+            let finding = Finding::new(Level::Missing, About::Permission, what, permission.without);
             Some(finding.fix(format!("apply {} from the manifests", part.granted_by)))
         }
-        Ruling::Unknown(why) => Some(Finding::new(Level::Unknown, About::Right, what, why)),
+        Ruling::Unknown(why) => Some(Finding::new(Level::Unknown, About::Permission, what, why)),
     }
 }
 
@@ -190,16 +190,17 @@ mod tests {
 
     #[test]
     fn a_review_contains_all_attributes_of_a_permission() {
-        let right = Right::new("argoproj.io", "workflows", "patch", "x").subresource("status");
-        let (path, body) = review(&right, &Subject::Own, "ops");
+        let permission =
+            Permission::new("argoproj.io", "workflows", "patch", "x").subresource("status");
+        let (path, body) = review(&permission, &Subject::Own, "ops");
         assert!(path.ends_with("/selfsubjectaccessreviews"));
         let attributes = &body["spec"]["resourceAttributes"];
         assert_eq!(attributes["group"], "argoproj.io");
         assert_eq!(attributes["subresource"], "status");
         assert_eq!(attributes["namespace"], "");
-        let right = Right::new("", "configmaps", "get", "x").own(Some("belayer-gate"));
+        let permission = Permission::new("", "configmaps", "get", "x").own(Some("belayer-gate"));
         let account = Subject::service_account("ops", "belayer");
-        let (path, body) = review(&right, &account, "ops");
+        let (path, body) = review(&permission, &account, "ops");
         assert!(path.ends_with("/subjectaccessreviews"));
         assert_eq!(body["spec"]["user"], "system:serviceaccount:ops:belayer");
         assert_eq!(body["spec"]["groups"][1], "system:serviceaccounts:ops");

@@ -18,7 +18,7 @@ pub enum Place {
 
 /// One verb on one resource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Right {
+pub struct Permission {
     /// Cluster-wide or in Belayer's own namespace.
     pub place: Place,
     /// API group; empty for the core group.
@@ -35,7 +35,7 @@ pub struct Right {
     pub without: &'static str,
 }
 
-impl Right {
+impl Permission {
     /// `verb` on a resource in every namespace.
     pub fn new(group: &str, resource: &str, verb: &'static str, without: &'static str) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl Right {
 }
 
 /// `patch pods`, `patch configmaps belayer-gate`, as `kubectl auth can-i` accepts it.
-impl fmt::Display for Right {
+impl fmt::Display for Permission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.verb, self.resource)?;
         if !self.group.is_empty() {
@@ -101,34 +101,37 @@ impl fmt::Display for Right {
 pub const FOLLOW: &[&str] = &["get", "list", "watch"];
 
 /// Permissions that every component requires.
-pub fn ground() -> Vec<Right> {
+pub fn ground() -> Vec<Permission> {
     const BLIND: &str =
         "no controller starts: it is unknown which namespaces are being deleted or ignored";
     const MUTE: &str = "no Events are recorded that explain why objects wait";
     const SWITCH: &str =
         "the gate does not close if too many deletions wait, and draining is not detected";
-    let gate = || Right::new("", "configmaps", "get", SWITCH).own(Some(names::GATE_CONFIG_MAP));
+    let gate =
+        || Permission::new("", "configmaps", "get", SWITCH).own(Some(names::GATE_CONFIG_MAP));
     let namespaces = Resource::namespaces();
-    let mut rights: Vec<Right> = Right::on(&namespaces, FOLLOW, BLIND).collect();
-    rights.extend([
-        Right::new("", "events", "create", MUTE),
-        Right::new("", "events", "patch", MUTE),
-        Right::new(
+    let mut permissions: Vec<Permission> = Permission::on(&namespaces, FOLLOW, BLIND).collect();
+    permissions.extend([
+        Permission::new("", "events", "create", MUTE),
+        Permission::new("", "events", "patch", MUTE),
+        Permission::new(
             "apiextensions.k8s.io",
             "customresourcedefinitions",
             "get",
             "objects of owners whose kind was deleted stay held until the kind is served again",
         ),
     ]);
-    rights.extend(["get", "list", "watch", "update", "patch"].map(|verb| Right { verb, ..gate() }));
-    rights.push(Right::new("", "configmaps", "create", SWITCH).own(None));
-    rights
+    permissions.extend(
+        ["get", "list", "watch", "update", "patch"].map(|verb| Permission { verb, ..gate() }),
+    );
+    permissions.push(Permission::new("", "configmaps", "create", SWITCH).own(None));
+    permissions
 }
 
 /// Permissions for leader election, which ensures that only one of several replicas writes.
-pub fn election() -> Vec<Right> {
+pub fn election() -> Vec<Permission> {
     const NO_LEADER: &str = "no leader is elected: no hold is added and none is released";
-    let lease = |verb| Right::new("coordination.k8s.io", "leases", verb, NO_LEADER);
+    let lease = |verb| Permission::new("coordination.k8s.io", "leases", verb, NO_LEADER);
     vec![
         lease("get").own(Some(names::FIELD_MANAGER)),
         lease("patch").own(Some(names::FIELD_MANAGER)),
@@ -142,13 +145,13 @@ mod tests {
 
     #[test]
     fn a_permission_is_displayed_as_kubectl_accepts_it() {
-        let pods = Right::new("", "pods", "patch", "x");
+        let pods = Permission::new("", "pods", "patch", "x");
         assert_eq!(pods.to_string(), "patch pods");
         assert_eq!(pods.subresource("status").to_string(), "patch pods/status");
-        let gate = Right::new("", "configmaps", "get", "x").own(Some("belayer-gate"));
+        let gate = Permission::new("", "configmaps", "get", "x").own(Some("belayer-gate"));
         assert_eq!(gate.to_string(), "get configmaps belayer-gate");
         let workflows = Resource::new("argoproj.io", "v1alpha1", "Workflow", "workflows");
-        let follow: Vec<String> = Right::on(&workflows, FOLLOW, "x")
+        let follow: Vec<String> = Permission::on(&workflows, FOLLOW, "x")
             .map(|r| r.to_string())
             .collect();
         assert_eq!(

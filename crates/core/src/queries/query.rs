@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use crate::http::RequestError;
-use crate::moment::LogicalTime;
+use crate::logical_time::LogicalTime;
 
 /// A query that live reads answer.
 pub trait Query: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static {
@@ -30,20 +30,20 @@ pub trait Query: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static {
 /// Answers queries: by requests in production, from a script in tests.
 pub trait LiveReader<Q: Query>: Send + Sync + 'static {
     /// Reads now. Must not answer from a cache.
-    fn look<'a>(&'a self, query: &'a Q) -> BoxFuture<'a, Result<Q::Answer, LookError>>;
+    fn read<'a>(&'a self, query: &'a Q) -> BoxFuture<'a, Result<Q::Answer, ReadError>>;
 }
 
 /// A live read that gave no answer.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
-pub struct LookError {
+pub struct ReadError {
     /// What went wrong.
     pub message: String,
     /// The minimum delay that the server asked for.
     pub retry_after: Option<Duration>,
 }
 
-impl LookError {
+impl ReadError {
     /// An error for an answer that cannot be used.
     pub fn unusable(message: impl Into<String>) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl LookError {
     }
 }
 
-impl From<&RequestError> for LookError {
+impl From<&RequestError> for ReadError {
     fn from(error: &RequestError) -> Self {
         Self {
             message: error.to_string(),
@@ -92,11 +92,11 @@ impl<A> LiveAnswer<A> {
 /// # Errors
 ///
 /// If the read gave no answer.
-pub async fn look<Q: Query>(
+pub async fn read<Q: Query>(
     reader: &dyn LiveReader<Q>,
     query: &Q,
-) -> Result<LiveAnswer<Q::Answer>, LookError> {
+) -> Result<LiveAnswer<Q::Answer>, ReadError> {
     let begun = LogicalTime::now();
-    let answer = reader.look(query).await?;
+    let answer = reader.read(query).await?;
     Ok(LiveAnswer { answer, begun })
 }

@@ -54,7 +54,7 @@ impl<K: Slim> Watched<K> {
     }
 
     /// Converts it to a handle that can be run.
-    pub fn into_feed(self) -> InformerHandle {
+    pub fn into_handle(self) -> InformerHandle {
         InformerHandle {
             kind: self.resource.kind.to_string(),
             seen: Seen::new(&*self.resource.plural, &self.store),
@@ -134,7 +134,7 @@ pub struct WorkerGroup {
     /// Starts the workers.
     pub start: Box<dyn FnOnce() -> Workers<ObjectKey> + Send>,
     /// Tasks that run alongside the workers.
-    pub beside: Vec<BackgroundTask>,
+    pub background: Vec<BackgroundTask>,
 }
 
 /// A task that runs until it is cancelled.
@@ -150,7 +150,7 @@ pub async fn synced(mut state: watch::Receiver<InformerState>) {
 }
 
 /// Waits until an informer has its first list, its kind is not served, or it was stopped.
-pub async fn heard_of(mut state: watch::Receiver<InformerState>) {
+pub async fn list_state_known(mut state: watch::Receiver<InformerState>) {
     let known = |now: &InformerState| {
         matches!(
             now,

@@ -7,9 +7,9 @@ use futures::future::BoxFuture;
 use serde::Deserialize;
 
 use belayer_core::executor::{Class, Executor};
-use belayer_core::facts::{LiveReader, LookError, Query};
 use belayer_core::http::{Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource, Uid};
+use belayer_core::queries::{LiveReader, Query, ReadError};
 use belayer_holds::names;
 
 /// Pods per page.
@@ -96,17 +96,17 @@ impl PodsReader {
         Self { executor }
     }
 
-    async fn pods(&self, question: &PodsQuery) -> Result<PodsState, LookError> {
+    async fn pods(&self, query: &PodsQuery) -> Result<PodsState, ReadError> {
         let mut page: Option<String> = None;
         loop {
-            let request = question.request(page.as_deref());
+            let request = query.request(page.as_deref());
             let answer = self.executor.read(&request, Class::Evidence).await;
             let list: List = answer
                 .and_then(|answer| answer.json())
                 .and_then(List::checked)
-                .map_err(|error| LookError::from(&error))?;
+                .map_err(|error| ReadError::from(&error))?;
             let mut pods = list.items.iter().flatten();
-            if pods.any(|pod| pod.is_held_pod_of(&question.uid)) {
+            if pods.any(|pod| pod.is_held_pod_of(&query.uid)) {
                 return Ok(PodsState::SomeHeld);
             }
             match list.metadata.next.filter(|next| !next.is_empty()) {
@@ -118,8 +118,8 @@ impl PodsReader {
 }
 
 impl LiveReader<PodsQuery> for PodsReader {
-    fn look<'a>(&'a self, question: &'a PodsQuery) -> BoxFuture<'a, Result<PodsState, LookError>> {
-        Box::pin(self.pods(question))
+    fn read<'a>(&'a self, query: &'a PodsQuery) -> BoxFuture<'a, Result<PodsState, ReadError>> {
+        Box::pin(self.pods(query))
     }
 }
 
@@ -226,14 +226,14 @@ mod tests {
 
     #[test]
     fn a_name_too_long_for_a_label_lists_the_whole_namespace() {
-        let question = |name: String| {
+        let query = |name: String| {
             PodsQuery::new(
                 ObjectKey::new("ci", name),
                 Uid::new("u"),
                 Some("workflow".into()),
             )
         };
-        assert!(question("x".repeat(63)).label.is_some());
-        assert!(question("x".repeat(64)).label.is_none());
+        assert!(query("x".repeat(63)).label.is_some());
+        assert!(query("x".repeat(64)).label.is_none());
     }
 }

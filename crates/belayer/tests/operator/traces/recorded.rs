@@ -11,7 +11,7 @@ const QUARANTINE: Duration = Duration::from_secs(40);
 
 /// Events of one pod, by the clock of its recording. `None`: it did not happen.
 #[derive(Debug, Default, Clone)]
-pub(super) struct QueryCache {
+pub(super) struct RecordedRun {
     pub(super) created: Duration,
     /// The first version with a deletion timestamp.
     pub(super) deleted: Option<Duration>,
@@ -31,22 +31,22 @@ pub(super) struct QueryCache {
     pub(super) owner_deleted: Option<Duration>,
 }
 
-impl QueryCache {
+impl RecordedRun {
     pub(super) fn of(recording: &Recording, uid: &str) -> Self {
         let versions = recording.versions.iter().filter(|v| v.uid() == uid);
-        let mut facts = Self::default();
+        let mut run = Self::default();
         let mut node = None;
         for (number, pod) in versions.filter(|pod| !pod.gone).enumerate() {
             if number == 0 {
-                facts.created = pod.at;
+                run.created = pod.at;
                 node = node_id(pod).map(str::to_owned);
             }
-            facts.see_pod(pod);
+            run.see_pod(pod);
         }
         for workflow in recording.workflow() {
-            facts.see_workflow(workflow, node.as_deref());
+            run.see_workflow(workflow, node.as_deref());
         }
-        facts
+        run
     }
 
     fn see_pod(&mut self, pod: &Version) {
@@ -133,6 +133,6 @@ impl QueryCache {
 /// pod that was given up.
 pub(super) fn machine_lost(recording: &Recording) -> Option<Duration> {
     let pods = recording.steps().into_values().flatten();
-    let given_up = pods.filter_map(|uid| QueryCache::of(recording, &uid).given_up);
+    let given_up = pods.filter_map(|uid| RecordedRun::of(recording, &uid).given_up);
     given_up.min().map(|at| at.saturating_sub(QUARANTINE))
 }

@@ -23,11 +23,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
 pub use budget::{BUDGET, Budget};
-pub use query::{LiveAnswer, LiveReader, LookError, Query, look};
+pub use query::{LiveAnswer, LiveReader, Query, ReadError, read};
 pub use reads::LiveReads;
 
 use crate::executor::on_behalf_of;
-use crate::moment::LogicalTime;
+use crate::logical_time::LogicalTime;
 use crate::object::ObjectKey;
 use budget::Evict;
 use failure_reports::FailureReports;
@@ -104,7 +104,7 @@ struct Entry<A> {
     last_read: Option<Instant>,
     last_used: Instant,
     /// The error of the last read, for `explain`.
-    error: Option<LookError>,
+    error: Option<ReadError>,
     waiting: HashSet<ObjectKey>,
     /// A task is reading, or waits until it may.
     read_state: Option<ReadState>,
@@ -178,7 +178,7 @@ impl<Q: Query> QueryCache<Q> {
     }
 
     /// Returns the error of the last read of `query`; `None` if it succeeded.
-    pub fn last_error(&self, query: &Q) -> Option<LookError> {
+    pub fn last_error(&self, query: &Q) -> Option<ReadError> {
         self.shared.state.lock().entries.get(query)?.error.clone()
     }
 
@@ -271,11 +271,11 @@ impl<Q: Query> Shared<Q> {
             // The read serves all waiting keys, so it is not a child span of any of them.
             let span = tracing::debug_span!(
                 "live read",
-                belayer.question = Q::NAME,
+                belayer.query = Q::NAME,
                 belayer.about = %query,
                 belayer.answer = tracing::field::Empty,
             );
-            let look = on_behalf_of(Arc::clone(namespace), self.reader.look(&query));
+            let look = on_behalf_of(Arc::clone(namespace), self.reader.read(&query));
             let answer = look.instrument(span.clone()).await;
             let outcome = answer.as_ref().map_or("error", Q::outcome);
             span.record("belayer.answer", outcome);
@@ -308,7 +308,7 @@ impl<Q: Query> Shared<Q> {
         read_state == Some(ReadState::Planned(due))
     }
 
-    fn failed(&self, query: &Q, error: LookError, before: u32) -> Wanted {
+    fn failed(&self, query: &Q, error: ReadError, before: u32) -> Wanted {
         let mut state = self.state.lock();
         state.failure_reports.failed(query, &error, before);
         let Some(entry) = state.entries.get_mut(query) else {
@@ -446,7 +446,7 @@ impl Pace {
         // Full jitter, but never a busy loop.
         self.first_retry
             .min(ceiling)
-            .max(ceiling.mul_f64(crate::ambient::unit()))
+            .max(ceiling.mul_f64(crate::rng::unit()))
     }
 }
 

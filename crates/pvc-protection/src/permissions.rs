@@ -1,34 +1,34 @@
 //! RBAC permissions of pvc-protection.
 
 use belayer_core::object::Resource;
-use belayer_holds::rights::{FOLLOW, Right};
+use belayer_holds::permissions::{FOLLOW, Permission};
 
 /// The permissions to hold and release PVCs.
-pub fn rights() -> Vec<Right> {
+pub fn permissions() -> Vec<Permission> {
     let claims = Resource::claims();
     let pods = Resource::pods();
-    let mut rights: Vec<Right> = Right::on(
+    let mut permissions: Vec<Permission> = Permission::on(
         &claims,
         FOLLOW,
         "PVCs are neither watched nor held nor released",
     )
     .collect();
-    rights.push(Right::new(
+    permissions.push(Permission::new(
         "",
         "persistentvolumeclaims",
         "patch",
         "finalizers are neither added nor removed: held PVCs stay held, also those that an earlier version held",
     ));
-    rights.push(Right::new(
+    permissions.push(Permission::new(
         "argoproj.io",
         "workflows",
         "get",
         "a held PVC of a finished workflow is not released until its completed pods are deleted",
     ));
-    rights.extend(Right::on(
+    permissions.extend(Permission::on(
         &pods,
         FOLLOW,
         "whether a PVC is in use is unknown: no PVC is released",
     ));
-    rights
+    permissions
 }

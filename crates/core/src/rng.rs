@@ -1,0 +1,16 @@
+//! Random numbers, for jitter and generated names. A simulation replaces them by a seeded generator.
+
+/// A random number in `0..1`.
+pub fn unit() -> f64 {
+    // A double holds 53 bits exactly.
+    (bits() >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// 64 random bits.
+pub fn bits() -> u64 {
+    #[cfg(any(test, feature = "test-util"))]
+    if let Some(bits) = crate::simulated::bits() {
+        return bits;
+    }
+    rand::random()
+}
