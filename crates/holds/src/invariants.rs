@@ -25,7 +25,7 @@ pub enum Invariant {
     /// that uses it.
     InUse,
     /// Belayer's hold on a workflow is removed only after a live read, begun after its deletion, found none of its
-    /// pods with the pod-status hold.
+    /// pods with the pod-status hold, or if Argo goes on running it because of another controller's finalizer.
     Order,
     /// At most one live pod exists for one recreation record, and re-creations never exceed the
     /// budget.

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod argo;
 pub mod conflict;
 pub mod decision;
 pub mod held_objects;

@@ -15,6 +15,8 @@ use belayer_core::object::{ObjectKey, OwnerReference, Resource, Uid, path};
 use belayer_core::queries::{LiveReader, Query, ReadError};
 use belayer_core::slim::{ObjectMeta, OwnerMeta};
 
+use crate::argo;
+
 /// Query whether the object with a UID still exists. Owners are matched by UID, never by name alone.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OwnerQuery {
@@ -47,6 +49,11 @@ impl OwnerQuery {
     /// The UID.
     pub fn uid(&self) -> &Uid {
         &self.uid
+    }
+
+    /// Whether the owner is a Workflow of Argo.
+    pub fn is_about_a_workflow(&self) -> bool {
+        argo::is_workflow(&self.resource)
     }
 
     /// The kind and key of the owner.

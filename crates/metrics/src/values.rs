@@ -62,7 +62,13 @@ pub mod outcome {
 /// Pods whose result was not read.
 pub mod unread {
     /// The evidence.
-    pub const JUDGEMENTS: &[&str] = &["NeverHeld", "EndedByDeletion", "NodeLost", "Undecided"];
+    pub const JUDGEMENTS: &[&str] = &[
+        "NeverHeld",
+        "EndedByDeletion",
+        "NodeLost",
+        "EarlierRun",
+        "Undecided",
+    ];
     /// Whether the pod's profile holds pods or only observes them.
     pub const MODES: &[&str] = &["enforce", "observe"];
 }

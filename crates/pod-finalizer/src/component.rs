@@ -18,7 +18,6 @@ use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::queries::Waiter;
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Priority, WorkQueue};
-use belayer_holds::decision::Decision;
 use belayer_holds::names;
 use belayer_holds::namespace::NamespaceQuery;
 use belayer_holds::owner::OwnerQuery;
@@ -29,11 +28,11 @@ use belayer_holds::view::{Answers, Cached, View};
 use crate::NAME;
 use crate::argo::NodeQuery;
 use crate::backlog::Limits;
-use crate::decide::decide;
+use crate::decide::{PodDecision, decide};
 use crate::evidence::{Evidence, is_ignored};
 use crate::held_objects::{HeldObjects, HeldPod, Selected};
 use crate::observe::{World, admin_asked, adopted, held, judges, judging, node_of};
-use crate::outcome::{self, Outcomes};
+use crate::outcome::{self, Outcomes, Recorded};
 use crate::profile::config::Settings;
 use crate::profile::{self, Mode, Profiles};
 use crate::query::{Delay, PodQuery};
@@ -59,11 +58,12 @@ pub fn keep_of_pods(profiles: &Profiles) -> Keep {
 pub fn keep_of_owners(profiles: &Profiles) -> Keep {
     let kinds = profiles.owners();
     let labels = kinds.iter().flat_map(|kind| profiles.owner_labels(kind));
-    let expires = profiles.capture().then_some(outcome::EXPIRES_LABEL);
+    let of_records = [outcome::EXPIRES_LABEL, outcome::NOT_FINAL_LABEL];
+    let of_records = of_records.into_iter().filter(|_| profiles.capture());
     let built_in = Profiles::argo();
     Keep::nothing().labels(
         labels
-            .chain(expires)
+            .chain(of_records)
             .chain(built_in.owner_labels(&profile::argo::workflow())),
     )
 }
@@ -81,6 +81,8 @@ pub struct Parts<V: View = Cached> {
     pub namespaces: V::Store<Namespace>,
     /// One store per kind that owns pods of some profile.
     pub owners: Vec<(Resource, V::Store<OwnerMeta>)>,
+    /// PodOutcomes, if outcomes are recorded.
+    pub records: Option<V::Store<OwnerMeta>>,
     /// Live reads of owners.
     pub owner_queries: V::Queries<OwnerQuery>,
     /// Live reads of namespaces.
@@ -117,6 +119,7 @@ impl<V: View> PodFinalizer<V> {
             pods,
             namespaces,
             owners,
+            records,
             owner_queries,
             namespace_queries,
             status_queries,
@@ -128,6 +131,7 @@ impl<V: View> PodFinalizer<V> {
             profiles,
             namespaces,
             owners,
+            records,
             owner_queries,
             namespace_queries,
             status_queries,
@@ -300,17 +304,18 @@ impl PodFinalizer {
         }
     }
 
-    /// Enqueues the pods of an owner of this kind that changed.
+    /// Enqueues the pods of an owner of this kind that changed. A change of its status alone causes no event, and
+    /// another change that shows neither its end nor its deletion concerns only held pods that wait for it (A17).
     pub fn on_owner(&self, kind: &Resource, event: &Event<OwnerMeta>) {
-        let owner = match event {
-            Event::Added { object, .. } => object,
-            Event::Updated { new, .. } => new,
+        let (owner, all) = match event {
+            Event::Added { object, .. } => (object, true),
+            Event::Updated { old, new } => (new, self.may_release_all(kind, &old.object.0, new)),
             Event::Deleted { last, .. } => {
                 // An earlier live read that found the owner is outdated.
                 self.world
                     .owner_queries
                     .outdate(&OwnerQuery::about(kind.clone(), &last.object.0));
-                last
+                (last, true)
             }
             _ => return,
         };
@@ -319,8 +324,24 @@ impl PodFinalizer {
             .by_index(PODS_BY_OWNER, owner.object.0.uid.as_str())
             .unwrap_or_default()
         {
-            self.queue_if_ours(&pod, Priority::Release);
+            if all || pod.object.meta.is_deleting() || pod.object.is_ended() {
+                self.queue_if_ours(&pod, Priority::Release);
+            }
         }
+    }
+
+    /// Whether the change of an owner may release pods that run.
+    fn may_release_all(&self, kind: &Resource, old: &ObjectMeta, new: &Stored<OwnerMeta>) -> bool {
+        let new = &new.object.0;
+        let finished = |owner: &ObjectMeta| {
+            let profiles = self.world.profiles.iter();
+            let mut profiles = profiles.filter(|profile| profile.owner.as_ref() == Some(kind));
+            profiles.any(|profile| profile.is_owner_finished(&owner.labels))
+        };
+        old.uid != new.uid
+            || old.deletion_timestamp != new.deletion_timestamp
+            || new.is_deleting() && old.finalizers != new.finalizers
+            || finished(old) != finished(new)
     }
 
     /// Enqueues every selected pod that is not held, after the gate has opened.
@@ -391,7 +412,7 @@ impl<V: View> Component<Pod> for PodFinalizer<V> {
     type Snapshot = Snapshot;
     type Evidence = Evidence;
     type Query = PodQuery;
-    type Step = ();
+    type Step = Recorded;
 
     fn name(&self) -> &'static str {
         NAME
@@ -437,7 +458,7 @@ impl<V: View> Component<Pod> for PodFinalizer<V> {
         }
     }
 
-    fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<Evidence, PodQuery> {
+    fn decide(snapshot: &Snapshot, now: Timestamp) -> PodDecision {
         decide(snapshot, now)
     }
 
@@ -476,11 +497,11 @@ impl<V: View> Component<Pod> for PodFinalizer<V> {
         &'a self,
         pod: Option<&'a Stored<Pod>>,
         _: &'a Snapshot,
-        (): (),
+        which: Recorded,
         context: &'a StepContext<'a>,
     ) -> BoxFuture<'a, Result<Stepped, RequestError>> {
         match pod {
-            Some(pod) => Box::pin(self.world.outcomes.record(pod, context.executor)),
+            Some(pod) => Box::pin(self.world.outcomes.record(pod, which, context.executor)),
             None => Box::pin(std::future::ready(Ok(Stepped::Done))),
         }
     }

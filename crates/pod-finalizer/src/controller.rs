@@ -231,6 +231,10 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
     let namespace_reader =
         NamespaceReader::new(Arc::clone(&shared.executor), namespaces.decoders.clone());
     let kinds = settings.profiles.owners();
+    let records = outcome::resource();
+    let records = owners.kinds.iter().find(|kind| kind.resource == records);
+    let records = records.filter(|_| settings.profiles.capture());
+    let records = records.map(|watched| watched.store.clone());
     let owners_of_pods = || {
         let all = owners.kinds.iter();
         all.filter(|watched| kinds.contains(&watched.resource))
@@ -243,6 +247,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
             owners: owners_of_pods()
                 .map(|watched| (watched.resource.clone(), watched.store.clone()))
                 .collect(),
+            records: records.clone(),
             owner_queries: shared.facts(owner_reader, pods.wake()),
             namespace_queries: shared.facts(namespace_reader, pods.wake()),
             status_queries: shared.facts_at(
@@ -272,12 +277,9 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
     }
 
     pods.register(Arc::clone(&finalizer), settings.workers);
-    let records = outcome::resource();
-    if let Some(watched) = owners.kinds.iter().find(|kind| kind.resource == records)
-        && settings.profiles.capture()
-    {
+    if let Some(records) = records {
         let executor = Arc::clone(&shared.executor);
-        let sweeper = Sweeper::new(watched.store.clone(), executor, settings.outcome_ttl);
+        let sweeper = Sweeper::new(records, executor, settings.outcome_ttl);
         pods.run_in_background(Box::new(|stop| sweeper.run(stop).boxed()));
     }
     context.debug.add(NAME, &finalizer, |it| debug::report(it));

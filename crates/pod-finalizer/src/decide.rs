@@ -21,13 +21,14 @@ pub(crate) use missed::{is_awaited, is_missed};
 pub(crate) use unread::unread;
 
 use crate::evidence::{Evidence, NamespaceDeletion, NotSelected};
+use crate::outcome::Recorded;
 use crate::profile::Mode;
 use crate::query::PodQuery;
 use crate::row;
 use crate::snapshot::{AdminAsked, Ended, Gate, Held, MassRelease, PodView, Selection, Snapshot};
 
 /// A decision about a pod.
-pub type PodDecision = Decision<Evidence, PodQuery>;
+pub type PodDecision = Decision<Evidence, PodQuery, Recorded>;
 
 /// Delay before a live read is repeated whose answer was inconclusive.
 pub const RECHECK: Duration = Duration::from_secs(30);
@@ -57,7 +58,7 @@ pub fn decide(snapshot: &Snapshot, now: Timestamp) -> PodDecision {
 fn held(pod: &PodView, snapshot: &Snapshot, now: Timestamp) -> PodDecision {
     let decision = match weigh(pod, snapshot.mass_release, now) {
         Verdict::Release(row, evidence) => released(row, evidence, pod),
-        Verdict::Record => Decision::write(row::CAPTURE, Write::Step(())),
+        Verdict::Record(which) => Decision::write(row::CAPTURE, Write::Step(which)),
         Verdict::Keep(reasons) => keep(pod, reasons, now).looking_again_within(snapshot.resync),
     };
     match capture::refusal(pod) {
@@ -81,7 +82,7 @@ fn unheld(pod: &PodView, snapshot: &Snapshot, now: Timestamp) -> PodDecision {
         // A held pod would be released at once, so Belayer does not add its finalizer.
         Verdict::Release(_, evidence) => cleanup::decide(pod, evidence, now),
         // The pod has ended: record its outcome first, before any finalizer is added.
-        Verdict::Record => Decision::write(row::CAPTURE, Write::Step(())),
+        Verdict::Record(which) => Decision::write(row::CAPTURE, Write::Step(which)),
         // An owner that is not in the cache may be gone: a live read avoids adding and removing the finalizer.
         Verdict::Keep(reasons) if reasons.asks_now() => reasons.decision(row::ADD_HOLD),
         Verdict::Keep(_) => match (closed(snapshot.gate), profile.mode) {
@@ -185,7 +186,7 @@ fn until_release_after(pod: &PodView, waits: Duration) -> Option<Duration> {
 enum Verdict {
     Release(Row, Evidence),
     /// Rule 7: the outcome must be recorded first.
-    Record,
+    Record(Recorded),
     Keep(Reasons),
 }
 
@@ -223,24 +224,32 @@ impl Reasons {
     }
 }
 
-/// Rules 2 to 11 and 16 to 18 for a pod that is, or would be, held: the first rule whose evidence is complete.
+/// Rules 2 to 11 and 16 to 19 for a pod that is, or would be, held: the first rule whose evidence is complete.
 fn weigh(pod: &PodView, mass_release: MassRelease, now: Timestamp) -> Verdict {
     let mut reasons = Reasons::default();
+    let mut as_it_is = false;
     let found = admin_asked(pod)
         .or_else(|| namespace_terminating(pod, &mut reasons))
         .or_else(|| unselected(pod, mass_release, &mut reasons))
         .or_else(|| owner::gone_or_deleting(pod, &mut reasons));
     if found.is_none() && capture::is_due(pod, now, &mut reasons) {
-        return Verdict::Record;
+        return Verdict::Record(Recorded::IfFinal);
+    }
+    let found = found.or_else(|| {
+        owner::missing(pod)
+            .or_else(|| owner::consumed(pod, &mut reasons))
+            .or_else(|| status::node_fulfilled(pod, &mut reasons))
+            .inspect(|_| as_it_is = capture::is_not_final(pod))
+    });
+    if as_it_is {
+        return Verdict::Record(Recorded::AsItIs);
     }
     let found = found
-        .or_else(|| owner::missing(pod))
-        .or_else(|| owner::consumed(pod, &mut reasons))
-        .or_else(|| status::node_fulfilled(pod, &mut reasons))
         .or_else(|| capture::captured(pod))
         .or_else(|| unread::never_held(pod))
         .or_else(|| unread::ended_by_deletion(pod))
         .or_else(|| unread::node_lost(pod, now, &mut reasons))
+        .or_else(|| unread::earlier_run(pod))
         .or_else(|| release_after(pod, now));
     match found {
         Some((row, evidence)) => Verdict::Release(row, evidence),

@@ -1,5 +1,7 @@
 //! Why a pod may be released. No variant can be built without its proof (invariant EVIDENCE).
 
+use jiff::Timestamp;
+
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ResourceVersion, Uid};
 use belayer_core::queries::LiveAnswer;
@@ -41,6 +43,8 @@ pub enum Evidence {
     EndedByDeletion(EndedByDeletion),
     /// Rule 18: its node is lost, so that no result will be reported.
     NodeLost(NodeLost),
+    /// Rule 19: its workflow was retried, and no longer needs this pod.
+    EarlierRun(EarlierRun),
     /// The profile's `releaseAfter` expired. No evidence, but the admin's configuration; counted separately.
     ReleaseAfter,
 }
@@ -51,7 +55,7 @@ impl Evidence {
     pub(crate) fn is_unread(&self) -> bool {
         matches!(
             self,
-            Self::NeverHeld(_) | Self::EndedByDeletion(_) | Self::NodeLost(_)
+            Self::NeverHeld(_) | Self::EndedByDeletion(_) | Self::NodeLost(_) | Self::EarlierRun(_)
         )
     }
 }
@@ -70,6 +74,7 @@ impl decision::Evidence for Evidence {
             Self::NeverHeld(_) => "NeverHeld",
             Self::EndedByDeletion(_) => "EndedByDeletion",
             Self::NodeLost(_) => "NodeLost",
+            Self::EarlierRun(_) => "EarlierRun",
             Self::ReleaseAfter => "ReleaseAfter",
         }
     }
@@ -99,8 +104,31 @@ pub const EVIDENCE_NAMES: &[&str] = &[
     "NeverHeld",
     "EndedByDeletion",
     "NodeLost",
+    "EarlierRun",
     "ReleaseAfter",
 ];
+
+/// The pod belongs to an earlier run of its workflow, by a live read of the workflow's status: the workflow is
+/// unfinished and was retried after the pod was created, and no current node is the pod's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EarlierRun(ResourceVersion);
+
+impl EarlierRun {
+    /// Returns the proof if `answer` provides it for the pod of `node`, created at `created` and first seen at
+    /// `pod_seen`.
+    pub fn prove(
+        answer: &LiveAnswer<StatusState>,
+        node: &NodeRef,
+        created: Timestamp,
+        pod_seen: LogicalTime,
+    ) -> Option<Self> {
+        let StatusState::Read(nodes) = answer.answer() else {
+            return None;
+        };
+        let proven = answer.begun() > pod_seen && nodes.is_of_earlier_run(node, created);
+        proven.then(|| Self(nodes.version()))
+    }
+}
 
 /// Why no profile selects a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]

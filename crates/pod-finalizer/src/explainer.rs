@@ -76,7 +76,7 @@ impl Pods {
             finalizer.count(&live).await?;
             seen = live.decide(&finalizer, &pod).await?;
         }
-        if let Some(Write::Step(())) = seen.1.write {
+        if let Some(Write::Step(_)) = seen.1.write {
             let outcomes = &finalizer.world.outcomes;
             let read = outcomes.read_existing(&pod, &live.executor()).await;
             read.map_err(|error| error.to_string())?;
@@ -164,6 +164,7 @@ fn finalizer(
         owners: owners
             .map(|kind| (kind.clone(), live.optional(kind.clone(), keep_of_owners())))
             .collect(),
+        records: None,
         owner_queries: live.owners(keep_of_owners()),
         namespace_queries: live.namespaces(keep_of_namespaces()),
         status_queries: live.queries(StatusReader::new(live.executor(), Asked::These(nodes))),

@@ -28,6 +28,7 @@ pub const KEYS: &[Key] = &[
     Key::live("podFinalizer.profiles[].ownerFinished.labels", "label: value", "", "Labels of the owner that show that it has finished."),
     Key::live("podFinalizer.profiles[].releaseAfter", "duration, 1s or more", "", "Release a deleted pod this long after its grace period, even if its result was not taken, and even if it has not ended."),
     Key::live("podFinalizer.profiles[].ownerStatus", "none or argo", "", "The owner's status format from which Belayer reads which results were taken."),
+    Key::live("podFinalizer.profiles[].consumedWhen", "CEL expression", "", "An expression over `owner`, the object that controls the pod. Once it is true, the results of the owner's pods count as taken, such as `has(owner.status.completionTime)`. It is evaluated for pods that have ended or are being deleted. At most 1024 bytes, without nested macros; owners up to 512 KiB. Needs `owner`; not with `ownerStatus: argo`."),
     Key::live("podFinalizer.profiles[].adopt", "list of finalizers", "[]", "Finalizers of other controllers that Belayer removes together with its own."),
     Key::live("podFinalizer.profiles[].capture", "true or false", "false", "Record each outcome as a `PodOutcome`."),
     Key::live("podFinalizer.profiles[].consumer", "pod or podOutcome", "", "What the consumer reads. `podOutcome`: a pod is released once its record is written. This is the default with `capture: true` if the profile names no owner, or no label that shows that a result was taken. It is refused for Argo Workflows, which reads only pods."),

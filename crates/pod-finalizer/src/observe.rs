@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use belayer_core::informer::{Lookup, Stored};
 use belayer_core::logical_time::LogicalTime;
-use belayer_core::object::{OwnerReference, Resource};
+use belayer_core::object::{ObjectKey, OwnerReference, Resource};
 use belayer_core::queries::LiveAnswer;
 use belayer_core::slim::{Namespace, ObjectMeta, OwnerMeta, Phase, Pod};
 use belayer_holds::names;
@@ -39,6 +39,8 @@ pub(crate) struct World<V: View = Cached> {
     pub status_queries: V::Queries<StatusQuery>,
     pub node_queries: V::Queries<NodeQuery>,
     pub outcomes: Outcomes,
+    /// PodOutcomes, if outcomes are recorded.
+    pub records: Option<V::Store<OwnerMeta>>,
     /// When each delay began.
     pub due: Mutex<HashMap<Delay, Timestamp>>,
 }
@@ -67,8 +69,9 @@ impl<V: View> World<V> {
         };
         PodView {
             uid: meta.uid.clone(),
+            version: meta.resource_version,
             adopted,
-            record: self.outcomes.state(&meta.uid),
+            record: self.outcomes.state(meta, |key| self.recorded(key)),
             node,
             cleanup,
             argo: self.argo(pod),
@@ -85,6 +88,14 @@ impl<V: View> World<V> {
             namespace,
             owner,
             judges,
+        }
+    }
+
+    /// The metadata of a record in the cache.
+    fn recorded(&self, key: &ObjectKey) -> Option<ObjectMeta> {
+        match self.records.as_ref()?.lookup(key) {
+            Lookup::Found(record) => Some(record.object.0.clone()),
+            Lookup::Absent | Lookup::Unknown => None,
         }
     }
 
@@ -249,12 +260,15 @@ pub(crate) fn owning<'a>(selection: &'a Selection, judges: &'a [Judge]) -> Optio
 pub(crate) fn node_of(pod: &ObjectMeta, profile: &Profile) -> Option<(NodeRef, StatusQuery)> {
     let kind = profile.owner.as_ref()?;
     let owner = pod.controller.as_ref()?;
-    if profile.owner_status == OwnerStatus::None || !is_of_kind(owner, kind) {
+    if !is_of_kind(owner, kind) {
         return None;
     }
-    let node = status::node_of(pod)?;
     let query = StatusQuery::new(kind.clone(), pod.key.shared_namespace(), owner);
-    Some((node, query))
+    match (&profile.consumed_when, profile.owner_status) {
+        (Some(when), _) => Some((NodeRef::Owner, query.when(when.clone()))),
+        (None, OwnerStatus::Argo) => Some((status::node_of(pod)?, query)),
+        (None, OwnerStatus::None) => None,
+    }
 }
 
 /// When a pod's annotation requires its deletion.
@@ -349,6 +363,6 @@ pub(crate) fn admin_asked(pod: &ObjectMeta) -> AdminAsked {
     }
 }
 
-fn namespace_key(pod: &ObjectMeta) -> belayer_core::object::ObjectKey {
-    belayer_core::object::ObjectKey::cluster(pod.key.shared_namespace().clone())
+fn namespace_key(pod: &ObjectMeta) -> ObjectKey {
+    ObjectKey::cluster(pod.key.shared_namespace().clone())
 }

@@ -21,4 +21,5 @@ rules! {
     NEVER_HELD = 16, "never-held", "never held: an agent pod or artifact garbage collection pod of Argo Workflows";
     ENDED_BY_DELETION = 17, "ended-by-deletion", "held, and it was deleted before it had a result";
     NODE_LOST = 18, "node-lost", "held, and its release depends on whether its node is lost";
+    EARLIER_RUN = 19, "earlier-run", "held and being deleted, and it belongs to an earlier run of its workflow";
 }

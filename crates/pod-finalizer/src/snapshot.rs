@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use belayer_core::logical_time::LogicalTime;
-use belayer_core::object::Uid;
+use belayer_core::object::{ResourceVersion, Uid};
 use belayer_core::queries::LiveAnswer;
 use belayer_core::slim::ObjectMeta;
 use belayer_holds::namespace::NamespaceView;
@@ -49,6 +49,8 @@ pub enum Gate {
 pub struct PodView {
     /// Its identity.
     pub uid: Uid,
+    /// Its version.
+    pub version: ResourceVersion,
     /// Whether Belayer holds it.
     pub held: Held,
     /// Its deletion timestamp: the end of its grace period.

@@ -4,6 +4,7 @@
 //! taken. The status can be larger than 1 MB, so it is read once for all waiting pods of a workflow, and only while one
 //! waits.
 
+mod consumed_when;
 mod nodes;
 mod scan;
 mod slots;
@@ -23,6 +24,7 @@ use belayer_core::object::{ObjectKey, OwnerReference, Resource, Uid};
 use belayer_core::queries::{LiveReader, Pace, Query, ReadError};
 use belayer_core::slim::{ObjectMeta, Pod};
 
+pub use consumed_when::{ConsumedWhen, ConsumedWhenError, OWNER_LIMIT};
 pub use nodes::{NodeRef, Nodes};
 pub use unpack::{NODES_LIMIT, NODES_WITHIN};
 
@@ -56,12 +58,13 @@ pub fn pace() -> Pace {
     }
 }
 
-/// Which nodes of this workflow are fulfilled?
+/// Which nodes of this workflow are fulfilled? Or, for another kind of owner: is its expression true?
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct StatusQuery {
     resource: Resource,
     key: ObjectKey,
     uid: Uid,
+    when: Option<ConsumedWhen>,
 }
 
 impl StatusQuery {
@@ -71,17 +74,33 @@ impl StatusQuery {
             resource,
             key: ObjectKey::new(Arc::clone(namespace), Arc::clone(&owner.name)),
             uid: owner.uid.clone(),
+            when: None,
         }
+    }
+
+    /// The same for an owner that fulfils all its pods once the expression is true.
+    #[must_use]
+    pub fn when(self, when: ConsumedWhen) -> Self {
+        let when = Some(when);
+        Self { when, ..self }
     }
 }
 
 impl fmt::Display for StatusQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { resource, key, uid } = self;
-        write!(
-            f,
-            "which nodes of {resource} {key} (uid {uid}) are fulfilled"
-        )
+        let Self {
+            resource,
+            key,
+            uid,
+            when,
+        } = self;
+        match when {
+            None => write!(
+                f,
+                "which nodes of {resource} {key} (uid {uid}) are fulfilled"
+            ),
+            Some(when) => write!(f, "is {when} true for {resource} {key} (uid {uid})"),
+        }
     }
 }
 
@@ -186,13 +205,22 @@ impl StatusReader {
     }
 
     async fn status(&self, query: &StatusQuery) -> Result<StatusState, ReadError> {
-        let StatusQuery { resource, key, uid } = query;
+        let StatusQuery {
+            resource,
+            key,
+            uid,
+            when,
+        } = query;
         let _slot = self.slots.slot(key.shared_namespace()).await;
-        let request = Request::get(resource.object_path(key)).body_limit(ANSWER_LIMIT);
+        let limit = when.as_ref().map_or(ANSWER_LIMIT, |_| OWNER_LIMIT);
+        let request = Request::get(resource.object_path(key)).body_limit(limit);
         let error = match self.executor.read(&request, Class::Evidence).await {
             Ok(answer) => {
-                let asked = self.asked.nodes(uid);
-                let read = nodes::read(&answer.body, uid, asked, &self.slots.unpack).await;
+                let unpacking = &self.slots.unpack;
+                let read = match when {
+                    None => nodes::read(&answer.body, uid, self.asked.nodes(uid), unpacking).await,
+                    Some(when) => nodes::read_owner(&answer.body, uid, when, unpacking).await,
+                };
                 return Ok(read.map_or_else(StatusState::from, |nodes| {
                     StatusState::Read(Arc::new(nodes))
                 }));
@@ -200,7 +228,7 @@ impl StatusReader {
             Err(error) => error,
         };
         if let RequestError::TooLarge { limit } = error {
-            let why = format!("it is larger than {} MiB", limit >> 20);
+            let why = format!("it is larger than {} KiB", limit >> 10);
             return Ok(StatusState::TooLarge(why.into()));
         }
         match error.class() {

@@ -5,14 +5,10 @@ use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::Resource;
 use belayer_core::queries::LiveAnswer;
 use belayer_core::slim::ObjectMeta;
+use belayer_holds::argo;
 use belayer_holds::owner::{OwnerQuery, OwnerState};
 
-/// The label that Argo adds to a finished workflow, and removes when the workflow is retried. Decoders of owners
-/// must keep it.
-pub const COMPLETED_LABEL: &str = "workflows.argoproj.io/completed";
-
-const GROUP: &str = "argoproj.io";
-const KIND: &str = "Workflow";
+pub use belayer_holds::argo::COMPLETED_LABEL;
 
 /// The Workflow that is the controller owner of a PVC, and what the last live read of it showed.
 #[derive(Debug, Clone)]
@@ -32,9 +28,7 @@ impl OwnerView {
             return None;
         }
         Some(match answer.answer() {
-            OwnerState::Present(meta) if meta.labels.get(COMPLETED_LABEL) == Some("true") => {
-                Finished::Yes
-            }
+            OwnerState::Present(meta) if argo::is_completed(meta) => Finished::Yes,
             OwnerState::Present(_) | OwnerState::Gone(_) | OwnerState::Unknown(_) => Finished::No,
         })
     }
@@ -52,11 +46,11 @@ pub enum Finished {
 /// The query for the controller owner of a PVC, if that is an Argo Workflow.
 pub fn query(claim: &ObjectMeta) -> Option<OwnerQuery> {
     let owner = claim.controller.as_ref()?;
-    let (group, version) = owner.api_version.split_once('/')?;
-    if group != GROUP || *owner.kind != *KIND {
+    if !argo::is_workflow_reference(owner) {
         return None;
     }
-    let workflows = Resource::new(group, version, KIND, "workflows");
+    let (group, version) = owner.api_version.split_once('/')?;
+    let workflows = Resource::new(group, version, &owner.kind, "workflows");
     Some(OwnerQuery::new(
         workflows,
         claim.key.shared_namespace(),

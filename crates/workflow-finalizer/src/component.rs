@@ -9,6 +9,7 @@ use belayer_core::object::{ObjectKey, OwnerReference};
 use belayer_core::queries::Waiter;
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Priority, WorkQueue};
+use belayer_holds::argo;
 use belayer_holds::decision::Decision;
 use belayer_holds::names;
 use belayer_holds::namespace::{NamespaceQuery, NamespaceView, is_ignored};
@@ -17,11 +18,11 @@ use belayer_holds::runner::{Change, Component};
 use belayer_holds::selection::UnselectedBy;
 use belayer_holds::view::{Answers, Cached, Objects, View};
 
-use crate::config::{OwnerRule, Settings};
+use crate::config::{OwnerRule, Settings, Until};
 use crate::decide::decide;
-use crate::evidence::Evidence;
+use crate::evidence::{Evidence, KeptRunning};
 use crate::held_objects::{HeldObjects, HeldWorkflow, Selected};
-use crate::pods_query::{PodsQuery, PodsState};
+use crate::pods_query::PodsQuery;
 use crate::query::WorkflowQuery;
 use crate::snapshot::{Deletion, Held, PodsView, Selection, Snapshot, WorkflowView};
 
@@ -30,18 +31,18 @@ pub const NAME: &str = "workflow-finalizer";
 
 /// The labels of owners, of whatever kind, that the rules read.
 pub fn keep_of_owners(settings: &Settings) -> Keep {
-    Keep::nothing().labels(
-        settings
-            .owners
-            .iter()
-            .flat_map(|rule| rule.selector.names()),
-    )
+    let selected = settings.owners.iter();
+    let selected = selected.flat_map(|rule| rule.selector.names());
+    Keep::nothing().labels(selected.chain([argo::COMPLETED_LABEL, argo::ARCHIVING_LABEL]))
 }
 
 /// The labels of namespaces that the rules read.
 pub fn keep_of_namespaces() -> Keep {
     Keep::nothing().labels([names::IGNORE_LABEL])
 }
+
+/// If more held workflows than this are being deleted, live reads of their pods are shared by namespace.
+const MANY: usize = 10;
 
 /// The dependencies of the component.
 pub struct Parts<V: View = Cached> {
@@ -119,18 +120,32 @@ impl<V: View> WorkflowFinalizer<V> {
     }
 
     fn pods_query(&self, workflow: &ObjectMeta) -> PodsQuery {
-        PodsQuery::new(
-            workflow.key.clone(),
-            workflow.uid.clone(),
-            self.rule.pod_label.clone(),
-        )
+        let label = self.rule.pod_label.clone();
+        if self.held_objects.counts().waiting > MANY {
+            return PodsQuery::of_namespace(&workflow.key, label);
+        }
+        PodsQuery::new(workflow.key.clone(), workflow.uid.clone(), label)
     }
 
     fn view(&self, workflow: &Stored<OwnerMeta>) -> WorkflowView {
         let meta = &workflow.object.0;
         let namespace = NamespaceQuery::new(meta.key.shared_namespace().clone());
-        let pods = self.pods_query(meta);
+        let is_argo = argo::is_workflow(&self.rule.kind);
+        let query = self.pods_query(meta);
+        // The index is read after the answer: the store may have reached the version of the answer.
+        let pods = PodsView {
+            answer: self.parts.pod_queries.get(&query),
+            held: self
+                .parts
+                .pods
+                .count_by_index(HELD_BY_OWNER, meta.uid.as_str()),
+            query,
+        };
         WorkflowView {
+            uid: meta.uid.clone(),
+            pods,
+            kept_running: KeptRunning::prove(meta).filter(|_| is_argo),
+            is_to_be_archived: self.rule.until == Until::Archived && argo::is_to_be_archived(meta),
             held: held(meta),
             deletion: deletion(workflow),
             first_seen: workflow.first_seen,
@@ -139,14 +154,6 @@ impl<V: View> WorkflowFinalizer<V> {
                 cached: self.cached_namespace(meta),
                 answer: self.parts.namespace_queries.get(&namespace),
                 query: namespace,
-            },
-            pods: PodsView {
-                held: self
-                    .parts
-                    .pods
-                    .count_by_index(HELD_BY_OWNER, meta.uid.as_str()),
-                answer: self.parts.pod_queries.get(&pods),
-                query: pods,
             },
         }
     }
@@ -285,7 +292,7 @@ impl WorkflowFinalizer {
             .parts
             .pod_queries
             .get(&query)
-            .is_some_and(|answer| *answer.answer() == PodsState::SomeHeld);
+            .is_some_and(|answer| !answer.answer().shows_none_of(&meta.uid, Some(0)));
         if outdated {
             self.parts.pod_queries.outdate(&query);
         }

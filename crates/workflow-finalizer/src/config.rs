@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use belayer_core::object::Resource;
 use belayer_core::slim::Labels;
+use belayer_holds::argo;
 use belayer_holds::names::SYSTEM_NAMESPACE;
 use belayer_holds::selection::config::{
     ConfigError, KindConfig, NamespacesConfig, Path, SelectorConfig, duration, kind, namespaces,
@@ -16,9 +17,6 @@ use belayer_holds::selection::{MatchLabels, MaxUnselected, Namespaces, Selector}
 
 /// The key of the configuration file: the root of every path in an error.
 pub const KEY: &str = "workflowFinalizer";
-
-/// Label of Argo Workflows on every pod of a workflow: the workflow's name.
-pub const ARGO_WORKFLOW_LABEL: &str = "workflows.argoproj.io/workflow";
 
 const DEFAULT_WORKERS: usize = 16;
 const MAX_WORKERS: usize = 1_024;
@@ -48,16 +46,30 @@ pub struct OwnerRule {
     pub selector: Selector,
     /// The namespaces of the objects that are held.
     pub namespaces: Namespaces,
+    /// Until when a deleted object is held.
+    pub until: Until,
+}
+
+/// Until when a deleted workflow is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Until {
+    /// Until all its pods are released.
+    #[default]
+    PodsReleased,
+    /// If it has completed and Argo archives it: also until it is archived (A20).
+    Archived,
 }
 
 impl OwnerRule {
     /// All workflows of Argo Workflows.
     pub fn argo() -> Self {
         Self {
-            kind: Resource::new("argoproj.io", "v1alpha1", "Workflow", "workflows"),
-            pod_label: Some(ARGO_WORKFLOW_LABEL.into()),
+            kind: argo::workflow(),
+            pod_label: Some(argo::WORKFLOW_LABEL.into()),
             selector: Selector::default(),
             namespaces: Namespaces::default(),
+            until: Until::default(),
         }
     }
 
@@ -103,6 +115,7 @@ pub struct OwnerRuleConfig {
     pod_label: Option<String>,
     selector: Option<SelectorConfig>,
     namespaces: Option<NamespacesConfig>,
+    until: Option<Until>,
 }
 
 impl TryFrom<WorkflowFinalizerConfig> for Settings {
@@ -157,14 +170,14 @@ fn all_owners(path: &Path, configs: Vec<OwnerRuleConfig>) -> Result<Vec<OwnerRul
 }
 
 fn owner_rule(path: &Path, config: OwnerRuleConfig) -> Result<OwnerRule, ConfigError> {
-    let argo = OwnerRule::argo();
+    let default = OwnerRule::argo();
     let (kind, default_label) = match &config.owner {
         Some(config) => {
             let kind = kind(&path.key("owner"), config)?;
-            let label = argo.pod_label.filter(|_| kind == argo.kind);
+            let label = default.pod_label.filter(|_| kind == default.kind);
             (kind, label)
         }
-        None => (argo.kind, argo.pod_label),
+        None => (default.kind, default.pod_label),
     };
     let pod_label = match config.pod_label {
         Some(label) => {
@@ -174,7 +187,14 @@ fn owner_rule(path: &Path, config: OwnerRuleConfig) -> Result<OwnerRule, ConfigE
         }
         None => default_label,
     };
+    let until = config.until.unwrap_or_default();
+    if until == Until::Archived && !argo::is_workflow(&kind) {
+        return Err(path
+            .key("until")
+            .error("`archived` applies to the workflows of Argo Workflows only: remove this key"));
+    }
     Ok(OwnerRule {
+        until,
         kind,
         pod_label,
         selector: selector(&path.key("selector"), config.selector.unwrap_or_default())?,
@@ -216,7 +236,7 @@ mod tests {
         .unwrap();
         assert_eq!(
             settings.owners[0].pod_label.as_deref(),
-            Some(ARGO_WORKFLOW_LABEL)
+            Some(argo::WORKFLOW_LABEL)
         );
         assert_eq!(
             settings.owners[1].kind.to_string(),
@@ -233,6 +253,10 @@ mod tests {
     #[case(json!({"resync": "soon"}), "workflowFinalizer.resync")]
     #[case(json!({"owners": []}), "workflowFinalizer.owners")]
     #[case(json!({"owners": [{}, {}]}), "workflowFinalizer.owners[1].owner")]
+    #[case(
+        json!({"owners": [{"until": "archived", "owner": {"group": "tekton.dev", "version": "v1", "kind": "PipelineRun", "resource": "pipelineruns"}}]}),
+        "workflowFinalizer.owners[0].until"
+    )]
     #[case(json!({"owners": [{"podLabel": "a b"}]}), "workflowFinalizer.owners[0].podLabel")]
     #[case(json!({"owners": [{"namespaces": {"include": ["kube-system"]}}]}), "workflowFinalizer.owners[0].namespaces.include[0]")]
     fn an_invalid_value_names_its_key(#[case] config: Value, #[case] path: &str) {

@@ -29,7 +29,7 @@ use crate::component::{self, NAME, Parts, WorkflowFinalizer};
 use crate::config::{KEY, OwnerRule, Settings, WorkflowFinalizerConfig};
 use crate::keys::KEYS;
 use crate::periodic::PeriodicTask;
-use crate::pods_query::PodsReader;
+use crate::pods_query::{self, PodsReader};
 use crate::{debug, evidence, explainer, permissions};
 
 /// workflow-finalizer.
@@ -218,6 +218,10 @@ fn kind(
     };
     let namespace_reader =
         NamespaceReader::new(Arc::clone(&shared.executor), namespaces.decoders.clone());
+    let pods_reader = PodsReader::new(
+        Arc::clone(&shared.executor),
+        Some(pods.watched.store.clone()),
+    );
     let finalizer = Arc::new(WorkflowFinalizer::<Cached>::new(
         settings,
         rule.clone(),
@@ -225,7 +229,7 @@ fn kind(
             workflows: watched.store.clone(),
             pods: pods.watched.store.clone(),
             namespaces: namespaces.store.clone(),
-            pod_queries: shared.facts(PodsReader::new(Arc::clone(&shared.executor)), wake.clone()),
+            pod_queries: shared.facts_at(pods_reader, wake.clone(), pods_query::pace()),
             namespace_queries: shared.facts(namespace_reader, wake),
             queue: queue.clone(),
             pods_queue: pods.queue.clone(),

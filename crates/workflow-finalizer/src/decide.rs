@@ -93,8 +93,12 @@ fn unselected(workflow: &WorkflowView, mass_release: MassRelease) -> WorkflowDec
     }
 }
 
-/// Rules 4, 5 and 6.
+/// Rules 4, 5, 6, 8 and 9.
 fn waiting(workflow: &WorkflowView, deletion: Deletion) -> WorkflowDecision {
+    if let Some(proof) = &workflow.kept_running {
+        let evidence = Evidence::KeptRunning(proof.clone());
+        return Decision::write(row::KEPT_RUNNING, Write::Release(evidence));
+    }
     let ends = workflow
         .namespace
         .cached
@@ -124,6 +128,15 @@ fn waiting(workflow: &WorkflowView, deletion: Deletion) -> WorkflowDecision {
         let query = WorkflowQuery::Pods(pods.query.clone());
         return Decision::ask(in_row(row::CONFIRM), query);
     };
+    // A namespace that is being deleted does not wait for an archive.
+    if workflow.is_to_be_archived && !ends {
+        let text = "the workflow controller has not archived it yet";
+        return Decision::missing(row::ARCHIVING, Missing::Event(text.into())).telling(Notice {
+            severity: Severity::Normal,
+            reason: "DeletionWaits",
+            message: "deletion of this workflow waits until it is archived".into(),
+        });
+    }
     release_or_recheck(workflow, deletion, answer, in_row)
 }
 
@@ -133,7 +146,9 @@ fn release_or_recheck(
     answer: &LiveAnswer<PodsState>,
     in_row: impl Fn(Row) -> Row,
 ) -> WorkflowDecision {
-    if let Some(proof) = NoPodHeld::prove(answer, deletion.seen) {
+    let pods = &workflow.pods;
+    let proof = NoPodHeld::prove(answer, deletion.seen, &workflow.uid, pods.held);
+    if let Some(proof) = proof {
         let evidence = Evidence::NoPodHeld(proof);
         return Decision::write(in_row(row::CONFIRM), Write::Release(evidence));
     }

@@ -1,7 +1,12 @@
 //! Why a workflow may be released. No variant can be built without its proof (invariant EVIDENCE).
 
+use std::sync::Arc;
+
 use belayer_core::logical_time::LogicalTime;
+use belayer_core::object::Uid;
 use belayer_core::queries::LiveAnswer;
+use belayer_core::slim::ObjectMeta;
+use belayer_holds::argo;
 use belayer_holds::decision;
 use belayer_holds::namespace::IgnoredNamespace;
 
@@ -14,16 +19,19 @@ pub enum Evidence {
     Unselected(NotSelected),
     /// Rules 5 and 6: none of its pods is held by the pod-status finalizer.
     NoPodHeld(NoPodHeld),
+    /// Rule 8: another controller keeps the workflow, and Argo goes on running it.
+    KeptRunning(KeptRunning),
 }
 
 /// The names of all kinds of evidence, for metrics that start at zero.
-pub const EVIDENCE_NAMES: &[&str] = &["Unselected", "NoPodHeld"];
+pub const EVIDENCE_NAMES: &[&str] = &["Unselected", "NoPodHeld", "KeptRunning"];
 
 impl decision::Evidence for Evidence {
     fn name(&self) -> &'static str {
         match self {
             Self::Unselected(_) => "Unselected",
             Self::NoPodHeld(_) => "NoPodHeld",
+            Self::KeptRunning(_) => "KeptRunning",
         }
     }
 }
@@ -45,14 +53,45 @@ pub enum NotSelected {
 pub struct NoPodHeld(LogicalTime);
 
 impl NoPodHeld {
-    /// Returns the proof if `answer` provides it for a workflow whose deletion was seen at `deletion_seen`.
-    pub fn prove(answer: &LiveAnswer<PodsState>, deletion_seen: LogicalTime) -> Option<Self> {
+    /// Returns the proof if `answer` provides it for a workflow whose deletion was seen at
+    /// `deletion_seen`. `indexed` is the number of its held pods in the index, read after the answer.
+    pub fn prove(
+        answer: &LiveAnswer<PodsState>,
+        deletion_seen: LogicalTime,
+        workflow: &Uid,
+        indexed: Option<usize>,
+    ) -> Option<Self> {
         let fresh = answer.begun() > deletion_seen;
-        (fresh && *answer.answer() == PodsState::NoneHeld).then(|| Self(answer.begun()))
+        let none = answer.answer().shows_none_of(workflow, indexed);
+        (fresh && none).then(|| Self(answer.begun()))
     }
 
     /// When the live read began.
     pub fn begun(self) -> LogicalTime {
         self.0
+    }
+}
+
+/// The workflow, at the version that the patch names, is being deleted, unfinished and kept by a finalizer of another
+/// controller: Argo goes on running it, and its pods are held until their results are read (A16). Belayer's
+/// finalizer on the workflow would protect nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptRunning(Arc<str>);
+
+impl KeptRunning {
+    /// Returns the proof if `workflow` is such a workflow.
+    pub fn prove(workflow: &ObjectMeta) -> Option<Self> {
+        argo::kept_running_by(workflow).cloned().map(Self)
+    }
+
+    /// The finalizer that keeps it.
+    pub fn finalizer(&self) -> &str {
+        &self.0
+    }
+
+    /// A proof for tests of decisions.
+    #[cfg(test)]
+    pub(crate) fn scripted(finalizer: &str) -> Self {
+        Self(finalizer.into())
     }
 }

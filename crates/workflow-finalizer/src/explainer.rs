@@ -81,7 +81,7 @@ fn finalizer(live: &Live, settings: &Settings, rule: &OwnerRule) -> WorkflowFina
         workflows: live.store(rule.kind.clone(), component::keep_of_owners(settings)),
         pods: live.store(Resource::pods(), Keep::nothing()),
         namespaces: live.store(Resource::namespaces(), keep_of_namespaces()),
-        pod_queries: live.queries(PodsReader::new(live.executor())),
+        pod_queries: live.queries(PodsReader::new(live.executor(), None)),
         namespace_queries: live.namespaces(keep_of_namespaces()),
         queue: WorkQueue::new(component::NAME),
         pods_queue: WorkQueue::new(component::NAME),

@@ -1,15 +1,20 @@
-//! Whether any pod of a workflow is held by the pod-status finalizer, by a live list of its namespace.
+//! Live reads of the pods that are held by the pod-status finalizer: of one workflow, or, if many workflows are
+//! deleted at once, of a whole namespace for all of them together (A8).
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
+use hashbrown::HashSet;
 use serde::Deserialize;
 
 use belayer_core::executor::{Class, Executor};
 use belayer_core::http::{Request, RequestError};
-use belayer_core::object::{ObjectKey, Resource, Uid};
-use belayer_core::queries::{LiveReader, Query, ReadError};
+use belayer_core::informer::Store;
+use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
+use belayer_core::queries::{LiveReader, Pace, Query, ReadError};
+use belayer_core::slim::Pod;
 use belayer_holds::names;
 
 /// Pods per page.
@@ -18,38 +23,90 @@ const PAGE: u32 = 500;
 /// Longest label value. A longer workflow name cannot be the value of the pods' label.
 const LONGEST_LABEL_VALUE: usize = 63;
 
+/// How long the pod store may take to reach the version that the server is at. After that the pods are listed.
+const STORE_WITHIN: Duration = Duration::from_millis(250);
+
 /// Accept header for a list of metadata; a server that does not support it sends whole pods.
 const METADATA_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
-/// Whether any pod of a workflow is held by the pod-status finalizer. Pods belong to the workflow by UID; the label
-/// only narrows the list.
+/// The pods of a namespace are read at most once per second.
+pub fn pace() -> Pace {
+    Pace {
+        min_interval: Duration::from_secs(1),
+        ..Pace::default()
+    }
+}
+
+/// Whose held pods are read. Pods belong to a workflow by UID; the label only narrows a list.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct PodsQuery {
-    workflow: ObjectKey,
-    uid: Uid,
-    label: Option<Arc<str>>,
+pub enum PodsQuery {
+    /// Those of one workflow.
+    Workflow {
+        /// Namespace and name of the workflow.
+        workflow: ObjectKey,
+        /// Its UID.
+        uid: Uid,
+        /// The label of its pods whose value is its name.
+        label: Option<Arc<str>>,
+    },
+    /// Those of all workflows of a namespace.
+    Namespace {
+        /// The namespace.
+        name: Arc<str>,
+        /// A label that all pods of workflows have.
+        label: Option<Arc<str>>,
+    },
 }
 
 impl PodsQuery {
     /// The query for the pods of `workflow`, which have its name as the value of `label`, if given.
     pub fn new(workflow: ObjectKey, uid: Uid, label: Option<Arc<str>>) -> Self {
         let label = label.filter(|_| workflow.name().len() <= LONGEST_LABEL_VALUE);
-        Self {
+        Self::Workflow {
             workflow,
             uid,
             label,
         }
     }
 
+    /// The query for the pods of all workflows in the namespace of `workflow`.
+    pub fn of_namespace(workflow: &ObjectKey, label: Option<Arc<str>>) -> Self {
+        Self::Namespace {
+            name: Arc::clone(workflow.shared_namespace()),
+            label,
+        }
+    }
+
+    fn namespace(&self) -> Option<&str> {
+        match self {
+            Self::Workflow { workflow, .. } => workflow.namespace(),
+            Self::Namespace { name, .. } => Some(name),
+        }
+    }
+
+    /// A page of metadata of pods.
+    fn list(&self, limit: u32, page: Option<&str>) -> Request {
+        let path = Resource::pods().path(self.namespace());
+        Request::list(path, limit, page).accept(METADATA_LIST)
+    }
+
+    /// A page of the pods that are asked for.
     fn request(&self, page: Option<&str>) -> Request {
-        let pods = Resource::pods();
-        let request =
-            Request::list(pods.path(self.workflow.namespace()), PAGE, page).accept(METADATA_LIST);
-        match &self.label {
-            Some(label) => {
-                request.query("labelSelector", format!("{label}={}", self.workflow.name()))
-            }
+        let selector = match self {
+            Self::Workflow {
+                workflow,
+                label: Some(label),
+                ..
+            } => Some(format!("{label}={}", workflow.name())),
+            Self::Namespace {
+                label: Some(label), ..
+            } => Some(label.to_string()),
+            Self::Workflow { label: None, .. } | Self::Namespace { label: None, .. } => None,
+        };
+        let request = self.list(PAGE, page);
+        match selector {
+            Some(selector) => request.query("labelSelector", selector),
             None => request,
         }
     }
@@ -57,18 +114,40 @@ impl PodsQuery {
 
 impl fmt::Display for PodsQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { workflow, uid, .. } = self;
-        write!(f, "is any pod of {workflow} (uid {uid}) still held")
+        match self {
+            Self::Workflow { workflow, uid, .. } => {
+                write!(f, "is any pod of {workflow} (uid {uid}) still held")
+            }
+            Self::Namespace { name, .. } => {
+                write!(f, "which workflows of namespace {name} have held pods")
+            }
+        }
     }
 }
 
-/// The result of a live list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The result of a live read.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PodsState {
-    /// No pod of that UID is held.
-    NoneHeld,
-    /// At least one pod is held.
-    SomeHeld,
+    /// The UIDs of all owners of held pods, of those that were asked for.
+    HeldOf(Arc<HashSet<Uid>>),
+    /// The pod store has reached the version that the server was at: its index gives the answer.
+    StoreReached,
+}
+
+impl PodsState {
+    /// No pod of those that were asked for is held.
+    pub fn none_held() -> Self {
+        Self::HeldOf(Arc::default())
+    }
+
+    /// Whether no pod of this workflow is held; `indexed` is the number of them in the index, read after this
+    /// answer.
+    pub fn shows_none_of(&self, workflow: &Uid, indexed: Option<usize>) -> bool {
+        match self {
+            Self::HeldOf(owners) => !owners.contains(workflow),
+            Self::StoreReached => indexed == Some(0),
+        }
+    }
 }
 
 impl Query for PodsQuery {
@@ -78,8 +157,16 @@ impl Query for PodsQuery {
 
     fn outcome(answer: &PodsState) -> &'static str {
         match answer {
-            PodsState::NoneHeld => "none",
-            PodsState::SomeHeld => "some",
+            PodsState::HeldOf(owners) if owners.is_empty() => "none",
+            PodsState::HeldOf(_) => "some",
+            PodsState::StoreReached => "store",
+        }
+    }
+
+    fn weight(answer: &PodsState) -> usize {
+        match answer {
+            PodsState::HeldOf(owners) => owners.capacity() * size_of::<Uid>(),
+            PodsState::StoreReached => 0,
         }
     }
 }
@@ -88,32 +175,60 @@ impl Query for PodsQuery {
 #[derive(Debug)]
 pub struct PodsReader {
     executor: Arc<Executor>,
+    pods: Option<Store<Pod>>,
 }
 
 impl PodsReader {
-    /// Reads through `executor`.
-    pub fn new(executor: Arc<Executor>) -> Self {
-        Self { executor }
+    /// Reads through `executor`; `pods` is the informer's store, if there is an informer.
+    pub fn new(executor: Arc<Executor>, pods: Option<Store<Pod>>) -> Self {
+        Self { executor, pods }
     }
 
     async fn pods(&self, query: &PodsQuery) -> Result<PodsState, ReadError> {
-        let mut page: Option<String> = None;
-        loop {
-            let request = query.request(page.as_deref());
-            let answer = self.executor.read(&request, Class::Evidence).await;
-            let list: List = answer
-                .and_then(|answer| answer.json())
-                .and_then(List::checked)
-                .map_err(|error| ReadError::from(&error))?;
-            let mut pods = list.items.iter().flatten();
-            if pods.any(|pod| pod.is_held_pod_of(&query.uid)) {
-                return Ok(PodsState::SomeHeld);
+        match query {
+            PodsQuery::Namespace { .. } if self.store_reaches(query).await? => {
+                Ok(PodsState::StoreReached)
             }
-            match list.metadata.next.filter(|next| !next.is_empty()) {
-                Some(next) => page = Some(next),
-                None => return Ok(PodsState::NoneHeld),
+            PodsQuery::Namespace { .. } | PodsQuery::Workflow { .. } => self.listed(query).await,
+        }
+    }
+
+    /// Whether the pod store reaches the version that the server is at.
+    async fn store_reaches(&self, query: &PodsQuery) -> Result<bool, ReadError> {
+        let Some(pods) = &self.pods else {
+            return Ok(false);
+        };
+        let version = self.page(&query.list(1, None)).await?.version()?;
+        let reached = tokio::time::timeout(STORE_WITHIN, pods.wait_for(version)).await;
+        // A store that could not decode some pod does not show all held pods.
+        Ok(matches!(reached, Ok(Ok(()))) && pods.unreadable() == 0)
+    }
+
+    async fn listed(&self, query: &PodsQuery) -> Result<PodsState, ReadError> {
+        let mut owners = HashSet::new();
+        let mut next: Option<String> = None;
+        loop {
+            let page = self.page(&query.request(next.as_deref())).await?;
+            for pod in page.items.iter().flatten() {
+                owners.extend(pod.owners_if_held().filter(|owner| match query {
+                    PodsQuery::Workflow { uid, .. } => owner == uid,
+                    PodsQuery::Namespace { .. } => true,
+                }));
+            }
+            next = page.metadata.next.filter(|next| !next.is_empty());
+            let answered = matches!(query, PodsQuery::Workflow { .. }) && !owners.is_empty();
+            if next.is_none() || answered {
+                return Ok(PodsState::HeldOf(Arc::new(owners)));
             }
         }
+    }
+
+    async fn page(&self, request: &Request) -> Result<List, ReadError> {
+        let answer = self.executor.read(request, Class::Evidence).await;
+        answer
+            .and_then(|answer| answer.json())
+            .and_then(List::checked)
+            .map_err(|error| ReadError::from(&error))
     }
 }
 
@@ -144,10 +259,23 @@ impl List {
             self.kind
         )))
     }
+
+    /// The version at which the server answered.
+    fn version(&self) -> Result<ResourceVersion, ReadError> {
+        let text = &self.metadata.resource_version;
+        ResourceVersion::parse(text).ok_or_else(|| {
+            ReadError::unusable(format!(
+                "invalid resourceVersion {text:?} of a list of pods"
+            ))
+        })
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ListMeta {
+    #[serde(default)]
+    resource_version: String,
     #[serde(default, rename = "continue")]
     next: Option<String>,
 }
@@ -172,18 +300,17 @@ struct Owner {
 }
 
 impl Item {
-    fn is_held_pod_of(&self, owner: &Uid) -> bool {
+    /// The owners of the pod, if it is held.
+    fn owners_if_held(&self) -> impl Iterator<Item = Uid> {
         let Metadata {
             finalizers,
             owner_references,
         } = &self.metadata;
-        let owned = owner_references
-            .iter()
-            .flatten()
-            .any(|have| have.uid == owner.as_str());
         let mut finalizers = finalizers.iter().flatten();
         // A pod that only pod-recreation holds waits for its node, and has no result that could be lost.
-        owned && finalizers.any(|have| have == names::POD_STATUS_HOLD)
+        let held = finalizers.any(|have| have == names::POD_STATUS_HOLD);
+        let owners = owner_references.iter().flatten().filter(move |_| held);
+        owners.map(|owner| Uid::new(owner.uid.as_str()))
     }
 }
 
@@ -210,7 +337,10 @@ mod tests {
             json!({"metadata": {"finalizers": finalizers, "ownerReferences": owners}}),
         )
         .unwrap();
-        assert_eq!(item.is_held_pod_of(&Uid::new("u-1")), counts);
+        assert_eq!(
+            item.owners_if_held().any(|owner| owner.as_str() == "u-1"),
+            counts
+        );
     }
 
     #[rstest]
@@ -233,7 +363,8 @@ mod tests {
                 Some("workflow".into()),
             )
         };
-        assert!(query("x".repeat(63)).label.is_some());
-        assert!(query("x".repeat(64)).label.is_none());
+        let narrowed = |query| matches!(query, PodsQuery::Workflow { label: Some(_), .. });
+        assert!(narrowed(query("x".repeat(63))));
+        assert!(!narrowed(query("x".repeat(64))));
     }
 }

@@ -10,4 +10,6 @@ rules! {
     CONFIRM = 5, "confirm", "being deleted, held, and none of its pods is held";
     NAMESPACE_TERMINATING = 6, "namespace-terminating", "being deleted together with its namespace, and held";
     NOTHING = 7, "nothing", "no action is required";
+    KEPT_RUNNING = 8, "kept-running", "being deleted, held, and Argo goes on running it because of another controller's finalizer";
+    ARCHIVING = 9, "archiving", "being deleted, held until it is archived, and not archived yet";
 }

@@ -5,10 +5,12 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use belayer_core::logical_time::LogicalTime;
+use belayer_core::object::Uid;
 use belayer_core::queries::LiveAnswer;
 use belayer_holds::namespace::NamespaceView;
 use belayer_holds::selection::MassRelease;
 
+use crate::evidence::KeptRunning;
 use crate::pods_query::{PodsQuery, PodsState};
 
 /// Everything that [`crate::decide`] reads.
@@ -25,6 +27,8 @@ pub struct Snapshot {
 /// One workflow.
 #[derive(Debug, Clone)]
 pub struct WorkflowView {
+    /// Its identity.
+    pub uid: Uid,
     /// Whether Belayer holds it.
     pub held: Held,
     /// Its deletion, if that has begun.
@@ -37,6 +41,10 @@ pub struct WorkflowView {
     pub namespace: NamespaceView,
     /// Its pods.
     pub pods: PodsView,
+    /// Why Argo goes on running it although it is being deleted.
+    pub kept_running: Option<KeptRunning>,
+    /// Whether it is held until it is archived, and is not archived yet.
+    pub is_to_be_archived: bool,
 }
 
 /// Whether Belayer holds a workflow.

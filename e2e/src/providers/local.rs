@@ -169,12 +169,12 @@ impl Recorder for AuditLog {
         Ok(requests)
     }
 
-    fn gets(&self, resource: &str) -> Result<u64> {
+    fn count(&self, verb: &str, resource: &str) -> Result<u64> {
         let requests = self.since(Mark::default())?;
-        let gets = requests
+        let counted = requests
             .iter()
-            .filter(|request| request.verb == "get" && request.resource == resource);
-        Ok(u64::try_from(gets.count())?)
+            .filter(|request| request.verb == verb && request.resource == resource);
+        Ok(u64::try_from(counted.count())?)
     }
 }
 

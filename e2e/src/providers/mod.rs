@@ -205,9 +205,17 @@ pub trait Recorder: Send + Sync {
     /// When the record cannot be read.
     fn writes_since(&self, mark: Mark) -> Result<Vec<Request>>;
 
+    /// The total number of requests with this verb for this resource: `get` reads single objects.
+    ///
+    /// # Errors
+    /// When the record cannot be read.
+    fn count(&self, verb: &str, resource: &str) -> Result<u64>;
+
     /// The total number of GETs of single objects of this resource.
     ///
     /// # Errors
     /// When the record cannot be read.
-    fn gets(&self, resource: &str) -> Result<u64>;
+    fn gets(&self, resource: &str) -> Result<u64> {
+        self.count("get", resource)
+    }
 }

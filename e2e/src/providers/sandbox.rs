@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use belayer_sandbox::simulated::SimulatedControllers;
-use belayer_sandbox::{Faults, Listener, Outcome, Verb, Write};
+use belayer_sandbox::{Faults, Listener, Outcome, Write};
 use futures::future::BoxFuture;
 use kube::Client;
 use tempfile::TempDir;
@@ -143,12 +143,12 @@ impl Recorder for Record {
             .collect())
     }
 
-    fn gets(&self, resource: &str) -> Result<u64> {
+    fn count(&self, verb: &str, resource: &str) -> Result<u64> {
         let is_wanted = |found: &str| found.split('.').next() == Some(resource);
         let counts = self.0.requests_by(BELAYER);
         let wanted = counts
             .iter()
-            .filter(|((verb, found), _)| *verb == Verb::Get && is_wanted(found));
+            .filter(|((sent, found), _)| sent.as_str() == verb && is_wanted(found));
         Ok(wanted.map(|(_, count)| count).sum())
     }
 }

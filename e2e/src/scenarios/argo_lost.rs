@@ -17,7 +17,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 }
 
 /// A node whose status only the scenario writes.
-async fn node(cluster: &Cluster, name: &str, ready: &str) -> Result<()> {
+pub(super) async fn node(cluster: &Cluster, name: &str, ready: &str) -> Result<()> {
     let object: DynamicObject = serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "Node", "metadata": { "name": name },
         "spec": { "unschedulable": true },

@@ -7,6 +7,7 @@ mod argo_lost;
 mod argo_move;
 mod argo_nodes;
 mod argo_options;
+mod argo_workflows;
 mod check;
 mod claims;
 mod claims_advised;
@@ -66,6 +67,7 @@ pub fn all() -> Vec<Scenario> {
         argo_options::scenarios(),
         argo_move::scenarios(),
         argo_nodes::scenarios(),
+        argo_workflows::scenarios(),
         outcomes::scenarios(),
         downtime::scenarios(),
         crash::scenarios(),

@@ -207,6 +207,11 @@ fn cases() -> Vec<Case> {
             &owned,
             &format!("{owned}, ownerStatus: argo"),
         ),
+        of_profile(
+            "podFinalizer.profiles[].consumedWhen",
+            &owned,
+            &format!("{owned}, consumedWhen: 'has(owner.status.done)'"),
+        ),
         profile(
             "podFinalizer.profiles[].adopt",
             &base("adopt: [example.com/mine]"),
@@ -241,6 +246,7 @@ fn cases() -> Vec<Case> {
         owner_kind("workflowFinalizer.owners[].owner.kind", "Job", "Task"),
         owner_kind("workflowFinalizer.owners[].owner.resource", "jobs", "tasks"),
         owner("workflowFinalizer.owners[].podLabel", "", "podLabel: x"),
+        owner("workflowFinalizer.owners[].until", "", "until: archived"),
         owner(
             "workflowFinalizer.owners[].selector.matchLabels",
             "",

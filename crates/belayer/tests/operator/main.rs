@@ -10,6 +10,7 @@
 
 mod answers;
 mod argo;
+mod argo_costs;
 mod backlog;
 mod claims;
 mod determinism;

@@ -91,6 +91,8 @@ pub struct Shutdown {
     pub container_set: ContainerSet,
     /// What the store contained of the pod before its deletion.
     pub before: BeforeDeletion,
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
 }
 
 /// What the store contained of a pod when its deletion began.

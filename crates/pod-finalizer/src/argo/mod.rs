@@ -18,6 +18,7 @@ use belayer_core::slim::{ObjectMeta, Pod};
 
 pub use component::NeverHeld;
 pub use ending::{EndedByDeletion, Ending, Held};
+pub(crate) use node::read_node;
 pub use node::{NodeLost, NodeQuery, NodeReader, NodeState};
 
 use crate::profile::argo;

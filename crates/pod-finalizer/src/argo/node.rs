@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use serde::Deserialize;
 
 use belayer_core::executor::{Class, Executor};
-use belayer_core::http::{ErrorClass, Request};
+use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::queries::{LiveAnswer, LiveReader, Query, ReadError};
@@ -136,37 +136,48 @@ impl NodeReader {
     pub fn new(executor: Arc<Executor>) -> Self {
         Self { executor }
     }
+}
 
-    async fn node(&self, query: &NodeQuery) -> Result<NodeState, ReadError> {
-        let nodes = Resource::nodes();
-        let key = ObjectKey::cluster(Arc::clone(&query.0));
-        let request = Request::get(nodes.object_path(&key));
-        let error = match self.executor.read(&request, Class::Evidence).await {
-            Ok(answer) => {
-                return Ok(answer.json::<Node>().map_or_else(
-                    |error| NodeState::Unknown(error.to_string().into()),
-                    |node| node.state(),
-                ));
-            }
-            Err(error) => error,
-        };
-        if error.is_gone(&nodes, &key) {
-            return Ok(NodeState::Gone);
+/// Reads the node of this name.
+///
+/// # Errors
+///
+/// A transient error of the request.
+pub(crate) async fn read_node(
+    executor: &Executor,
+    name: &Arc<str>,
+) -> Result<NodeState, RequestError> {
+    let nodes = Resource::nodes();
+    let key = ObjectKey::cluster(Arc::clone(name));
+    let request = Request::get(nodes.object_path(&key));
+    let error = match executor.read(&request, Class::Evidence).await {
+        Ok(answer) => {
+            return Ok(answer.json::<Node>().map_or_else(
+                |error| NodeState::Unknown(error.to_string().into()),
+                |node| node.state(),
+            ));
         }
-        match error.class() {
-            ErrorClass::Forbidden
-            | ErrorClass::NotFound
-            | ErrorClass::NotServed
-            | ErrorClass::Invalid
-            | ErrorClass::Decode => Ok(NodeState::Unknown(error.to_string().into())),
-            _ => Err(ReadError::from(&error)),
-        }
+        Err(error) => error,
+    };
+    if error.is_gone(&nodes, &key) {
+        return Ok(NodeState::Gone);
+    }
+    match error.class() {
+        ErrorClass::Forbidden
+        | ErrorClass::NotFound
+        | ErrorClass::NotServed
+        | ErrorClass::Invalid
+        | ErrorClass::Decode => Ok(NodeState::Unknown(error.to_string().into())),
+        _ => Err(error),
     }
 }
 
 impl LiveReader<NodeQuery> for NodeReader {
     fn read<'a>(&'a self, query: &'a NodeQuery) -> BoxFuture<'a, Result<NodeState, ReadError>> {
-        Box::pin(self.node(query))
+        Box::pin(async move {
+            let state = read_node(&self.executor, &query.0).await;
+            state.map_err(|error| ReadError::from(&error))
+        })
     }
 }
 

@@ -1,14 +1,15 @@
 //! Rules 7 and 11: the outcome is recorded; if the consumer reads records, the pod is released.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_holds::decision::{Notice, Severity};
+use belayer_holds::decision::{Missing, Notice, Severity};
 
 use super::{Found, Reasons, elapsed, unread};
 use crate::evidence::Evidence;
-use crate::outcome::RecordState;
+use crate::outcome::{NOT_FINAL, RecordState};
 use crate::profile::{Capture, Consumer, Mode, Profile};
 use crate::row;
 use crate::snapshot::{Ended, PodView, Selection};
@@ -35,7 +36,17 @@ pub(super) fn is_due(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> bo
     }
     match &pod.record {
         RecordState::Unknown => true,
-        RecordState::Written(_) => false,
+        RecordState::Written(_) | RecordState::Incomplete => false,
+        RecordState::NotFinal { why, version, at } => {
+            let waited = elapsed(*at, now);
+            if *version != pod.version || waited >= NOT_FINAL {
+                return true;
+            }
+            reasons.requeue_after((NOT_FINAL - waited).max(Duration::from_secs(1)));
+            let why = Missing::Event(Cow::Owned(why.to_string()));
+            reasons.missing.push(why);
+            false
+        }
         RecordState::Refused { at, pause, .. } => {
             let waited = elapsed(*at, now);
             if waited >= *pause {
@@ -46,6 +57,12 @@ pub(super) fn is_due(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> bo
             false
         }
     }
+}
+
+/// Whether the outcome of an ended pod was not final, so that there is no record: a release by rules 8 to 10 writes it
+/// as it is, first (A12).
+pub(super) fn is_not_final(pod: &PodView) -> bool {
+    captures(pod).is_some() && matches!(pod.record, RecordState::NotFinal { .. })
 }
 
 /// The Event about a record that the server rejected; independent of the decision.

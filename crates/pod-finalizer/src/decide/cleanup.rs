@@ -47,6 +47,7 @@ fn due(pod: &PodView, evidence: &Evidence) -> Option<CleanupView> {
         | Evidence::NeverHeld(_)
         | Evidence::EndedByDeletion(_)
         | Evidence::NodeLost(_)
+        | Evidence::EarlierRun(_)
         | Evidence::ReleaseAfter => return None,
         Evidence::OwnerGone(_) => WorkflowEnd::Gone,
         Evidence::NoOwner | Evidence::Consumed(_) => view.workflow,

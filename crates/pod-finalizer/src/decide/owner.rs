@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use belayer_core::queries::LiveAnswer;
+use belayer_core::slim::ObjectMeta;
+use belayer_holds::argo;
 use belayer_holds::decision::Missing;
 use belayer_holds::owner::OwnerState;
 
@@ -24,18 +26,14 @@ pub(super) fn gone_or_deleting(pod: &PodView, reasons: &mut Reasons) -> Found {
         answer,
     } = &**owner;
     if let CachedOwner::Present(meta) = cached {
-        return OwnerDeletion::prove(meta, query.uid())
-            .map(|proof| (row::OWNER_DELETING, Evidence::OwnerDeleting(proof)));
+        return deleting(owner, meta, reasons);
     }
     let query = PodQuery::Owner(query.clone());
     match answer.as_ref().map(LiveAnswer::answer) {
         Some(OwnerState::Gone(proof)) => {
             Some((row::OWNER_GONE, Evidence::OwnerGone(proof.clone())))
         }
-        Some(OwnerState::Present(meta)) if meta.is_deleting() => {
-            OwnerDeletion::prove(meta, owner.query.uid())
-                .map(|proof| (row::OWNER_DELETING, Evidence::OwnerDeleting(proof)))
-        }
+        Some(OwnerState::Present(meta)) if meta.is_deleting() => deleting(owner, meta, reasons),
         // The owner exists, and the cache will show it. If its kind has no cache, the read is repeated.
         Some(OwnerState::Present(_)) => {
             reasons.add(
@@ -72,6 +70,21 @@ pub(super) fn gone_or_deleting(pod: &PodView, reasons: &mut Reasons) -> Found {
             None
         }
     }
+}
+
+/// Rule 6. It does not apply while Argo goes on running the workflow because another controller's finalizer keeps it
+/// (A16): its pods still have results that Argo reads.
+fn deleting(owner: &OwnerView, meta: &ObjectMeta, reasons: &mut Reasons) -> Found {
+    let proof = OwnerDeletion::prove(meta, owner.query.uid())?;
+    let kept = argo::kept_running_by(meta).filter(|_| owner.query.is_about_a_workflow());
+    let Some(finalizer) = kept else {
+        return Some((row::OWNER_DELETING, Evidence::OwnerDeleting(proof)));
+    };
+    let text = format!(
+        "its workflow is being deleted, but Argo goes on running it while it has the finalizer {finalizer}"
+    );
+    reasons.add(row::OWNER_DELETING, Missing::Event(text.into()));
+    None
 }
 
 /// Rule 8.

@@ -125,7 +125,13 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
 /// What the consumer of an ended or deleted pod has not shown yet, for messages; `None` if the profile reads no owner
 /// status.
 pub(super) fn message(pod: &PodView, profile: &Profile) -> Option<String> {
-    if profile.owner_status == OwnerStatus::None || !matches!(pod.owner, Owner::Known(_)) {
+    if !matches!(pod.owner, Owner::Known(_)) {
+        return None;
+    }
+    if let Some(when) = &profile.consumed_when {
+        return Some(format!("`{when}` is not true for its owner"));
+    }
+    if profile.owner_status == OwnerStatus::None {
         return None;
     }
     let Some(view) = &pod.node else {

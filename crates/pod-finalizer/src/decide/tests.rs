@@ -23,6 +23,7 @@ enum Expect {
     Nothing(Row),
     Hold(Row),
     Record(Row),
+    RecordAsItIs(Row),
     Delete(Row),
     Release(Row, &'static str),
     /// Keeps the pod, and requires a live read at once.
@@ -41,7 +42,8 @@ fn outcome(decision: &PodDecision) -> Expect {
     match &decision.write {
         Some(Write::AddHold) => Expect::Hold(row),
         Some(Write::Release(evidence)) => Expect::Release(row, evidence.name()),
-        Some(Write::Step(())) => Expect::Record(row),
+        Some(Write::Step(Recorded::IfFinal)) => Expect::Record(row),
+        Some(Write::Step(Recorded::AsItIs)) => Expect::RecordAsItIs(row),
         Some(Write::Delete(_)) => Expect::Delete(row),
         None if asks_now => Expect::Ask(row),
         None if decision.missing.is_empty() => Expect::Nothing(row),
@@ -159,6 +161,30 @@ fn outcome(decision: &PodDecision) -> Expect {
     Expect::Record(row::CAPTURE)
 )]
 #[case::row_07_a_pod_that_ended_unheld_is_recorded_as_it_is(pod().ended().captured(), Expect::Record(row::CAPTURE))]
+#[case::row_07_a12_an_outcome_that_is_not_final_blocks_no_row(
+    pod().held().ended().captured().not_final("11:59:50"),
+    Expect::Keep(row::KEEP)
+)]
+#[case::row_07_a12_it_is_checked_again(
+    pod().held().ended().captured().not_final("11:59:30"),
+    Expect::Record(row::CAPTURE)
+)]
+#[case::row_07_a12_at_once_if_the_pod_has_changed(
+    pod().held().ended().captured().not_final("11:59:50").changed(),
+    Expect::Record(row::CAPTURE)
+)]
+#[case::row_07_a12_it_is_recorded_as_it_is_before_a_release(
+    pod().held().ended().captured().not_final("11:59:50").consumed(),
+    Expect::RecordAsItIs(row::CAPTURE)
+)]
+#[case::row_07_a12_and_then_released(
+    pod().held().ended().captured().recorded_as_it_is().consumed(),
+    Expect::Release(row::CONSUMED, "Consumed")
+)]
+#[case::row_11_a12_a_record_that_is_not_final_is_no_evidence(
+    pod().held().ended().captured().read_as_record().recorded_as_it_is(),
+    Expect::Keep(row::KEEP)
+)]
 #[case::row_08_no_owner_where_one_is_required(pod().held().ownerless(), Expect::Release(row::NO_OWNER, "NoOwner"))]
 #[case::row_09_the_consumer_has_labelled_the_pod(pod().held().consumed(), Expect::Release(row::CONSUMED, "Consumed"))]
 #[case::row_09_a_finished_owner_is_confirmed(pod().held().owner_finished(), Expect::Ask(row::CONSUMED))]
@@ -406,6 +432,22 @@ fn outcome(decision: &PodDecision) -> Expect {
     pod().held().deleting("11:59:59").by_pod_gc().captured().node_is(NodeState::OutOfService),
     Expect::Release(row::NODE_LOST, "NodeLost")
 )]
+#[case::row_19_a11_its_workflow_was_retried(
+    pod().held().deleting("11:59:59").of_earlier_run(),
+    Expect::Release(row::EARLIER_RUN, "EarlierRun")
+)]
+#[case::row_19_a11_not_while_it_is_not_being_deleted(
+    pod().held().ended().of_earlier_run(),
+    Expect::Keep(row::KEEP)
+)]
+#[case::row_19_a11_a_read_begun_before_the_pod_was_seen_is_no_proof(
+    pod().held().deleting("11:59:59").of_earlier_run().seen_after_the_reads(),
+    Expect::Ask(row::NODE_FULFILLED)
+)]
+#[case::row_19_a11_leads_to_no_cleanup(
+    pod().deleting("11:59:59").of_earlier_run().gc("OnPodCompletion/0s"),
+    Expect::Nothing(row::TOO_LATE)
+)]
 #[case::adopted_alone_is_let_go_like_any_other(
     pod().adopted().consumed(),
     Expect::Release(row::CONSUMED, "Consumed")
@@ -462,6 +504,7 @@ fn a6_without_a_result_other_finalizers_stay() {
             .deleting("11:59:59")
             .by_pod_gc()
             .node_is(NodeState::Gone),
+        pod().held().adopted().deleting("11:59:59").of_earlier_run(),
     ];
     for case in cases {
         let decision = decide(&case.0, now());

@@ -1,4 +1,4 @@
-//! Rules 16 to 18: a pod of Argo Workflows that has no result to be read.
+//! Rules 16 to 19: a pod of Argo Workflows that has no result to be read.
 //!
 //! They come after all rules that depend on a consumer, remove no finalizers of other controllers, and delete
 //! nothing.
@@ -15,7 +15,7 @@ use super::{Found, RECHECK, Reasons, elapsed};
 use crate::argo::{
     ArgoPod, EndedByDeletion, Ending, Held as Because, NeverHeld, NodeLost, NodeState, NodeView,
 };
-use crate::evidence::Evidence;
+use crate::evidence::{EarlierRun, Evidence};
 use crate::profile::{DeletedWhileRunning, Profile};
 use crate::query::{Delay, PodQuery};
 use crate::row;
@@ -48,6 +48,15 @@ pub(super) fn is_never_held(pod: &PodView) -> bool {
 pub(super) fn never_held(pod: &PodView) -> Found {
     let proof = NeverHeld::prove(&argo(pod)?.pod.meta.labels)?;
     Some((row::NEVER_HELD, Evidence::NeverHeld(proof)))
+}
+
+/// Rule 19: by the status that rule 10 reads. Argo deletes the pods of an earlier run when a workflow is retried, and
+/// creates new ones under the same names once they are gone.
+pub(super) fn earlier_run(pod: &PodView) -> Found {
+    let created = argo(pod)?.pod.shutdown.as_ref()?.created?;
+    let node = pod.node.as_ref()?;
+    let proof = EarlierRun::prove(node.answer.as_ref()?, &node.node, created, pod.first_seen)?;
+    Some((row::EARLIER_RUN, Evidence::EarlierRun(proof)))
 }
 
 /// Rule 17: by the watched versions of the pod alone.

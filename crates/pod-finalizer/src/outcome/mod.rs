@@ -15,11 +15,15 @@ use belayer_core::object::{Resource, Uid};
 
 pub use build::{Built, build};
 pub use crd::crd;
-pub use record::{Captured, Outcomes, RecordState};
+pub(crate) use record::NOT_FINAL;
+pub use record::{Captured, Outcomes, RecordState, Recorded};
 pub use sweep::Sweeper;
 
 /// Label of a record without an owner: when it may be deleted, in seconds since 1970.
 pub const EXPIRES_LABEL: &str = "belayer.dev/expires";
+
+/// Label of a record that was written before the outcome was final, because other evidence released the pod.
+pub const NOT_FINAL_LABEL: &str = "belayer.dev/not-final";
 
 /// `podoutcomes.belayer.dev`.
 pub fn resource() -> Resource {

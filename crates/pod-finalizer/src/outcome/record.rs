@@ -11,20 +11,30 @@ use serde_json::json;
 
 use belayer_core::executor::{Class, Executor, Writes};
 use belayer_core::http::{ErrorClass, METADATA_ONLY, Request, RequestError};
-use belayer_core::object::{ObjectKey, OwnerReference, Resource, Uid};
-use belayer_core::slim::Pod;
+use belayer_core::object::{ObjectKey, OwnerReference, Resource, ResourceVersion, Uid};
+use belayer_core::slim::{ObjectMeta, Pod};
 use belayer_core::workqueue::Backoff;
 use belayer_holds::conflict::OnConflict;
 use belayer_holds::names;
 use belayer_holds::runner::Stepped;
 use belayer_metrics::outcome as result;
 
-use super::build::{Pod as FullPod, Running};
-use super::{EXPIRES_LABEL, PodOutcomeSpec, name_of, resource};
+use super::build::{Built, Pod as FullPod, Running};
+use super::{EXPIRES_LABEL, NOT_FINAL_LABEL, PodOutcomeSpec, name_of, resource};
 use crate::NAME;
+use crate::argo::{NodeState, read_node};
 
-/// Delay before an outcome that is not final yet is checked again.
-const NOT_FINAL: Duration = Duration::from_secs(30);
+/// Delay before an outcome that is not final yet is checked again, unless the pod changes earlier.
+pub(crate) const NOT_FINAL: Duration = Duration::from_secs(30);
+
+/// Which outcome of a pod is recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recorded {
+    /// A final one: the end of every container is known, or its node is lost.
+    IfFinal,
+    /// What is known now, because the pod is released by other evidence (A12).
+    AsItIs,
+}
 
 /// The state of a pod's record.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -32,8 +42,19 @@ pub enum RecordState {
     /// Unknown.
     #[default]
     Unknown,
-    /// It is written.
+    /// It is written, and was final.
     Written(Captured),
+    /// It is written as it was when other evidence released the pod.
+    Incomplete,
+    /// It is not written, because the outcome is not final.
+    NotFinal {
+        /// What is missing.
+        why: Arc<str>,
+        /// The version of the pod that shows that.
+        version: ResourceVersion,
+        /// When it was checked.
+        at: Timestamp,
+    },
     /// The server rejected it, and a retry will probably fail as well.
     Refused {
         /// Why.
@@ -45,7 +66,7 @@ pub enum RecordState {
     },
 }
 
-/// Proof that the record of this pod's UID exists, by a response of the API server.
+/// Proof that a record of the final outcome of this pod's UID exists, by a response of the API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Captured(Uid);
 
@@ -79,9 +100,21 @@ impl Outcomes {
         }
     }
 
-    /// The state of the record of a pod.
-    pub fn state(&self, pod: &Uid) -> RecordState {
-        self.known.lock().get(pod).cloned().unwrap_or_default()
+    /// The state of the record of a pod. `existing` returns the metadata of the record in the cache, if there is one:
+    /// after a restart it saves three requests for every ended pod (A13).
+    pub fn state(
+        &self,
+        pod: &ObjectMeta,
+        existing: impl FnOnce(&ObjectKey) -> Option<ObjectMeta>,
+    ) -> RecordState {
+        if let Some(known) = self.known.lock().get(&pod.uid) {
+            return known.clone();
+        }
+        match existing(&key(pod)) {
+            Some(record) if record.labels.get(NOT_FINAL_LABEL).is_some() => RecordState::Incomplete,
+            Some(_) => RecordState::Written(Captured(pod.uid.clone())),
+            None => RecordState::Unknown,
+        }
     }
 
     /// Removes the state of a pod that is gone.
@@ -89,12 +122,17 @@ impl Outcomes {
         self.known.lock().remove(pod);
     }
 
-    /// Writes the record of `pod`.
+    /// Writes the record of `pod`, or stores why that is not possible yet.
     ///
     /// # Errors
     ///
     /// A transient error of a request.
-    pub async fn record(&self, pod: &Pod, executor: &Executor) -> Result<Stepped, RequestError> {
+    pub async fn record(
+        &self,
+        pod: &Pod,
+        which: Recorded,
+        executor: &Executor,
+    ) -> Result<Stepped, RequestError> {
         if executor.writes() == Writes::DryRun {
             tracing::info!(pod = %pod.meta.key, "dry run: the outcome is not recorded");
             return Ok(Stepped::Later(Backoff::DENIED.cap()));
@@ -104,14 +142,22 @@ impl Outcomes {
             return Ok(Stepped::Later(NOT_FINAL));
         };
         let built = full.outcome();
-        if built.running == Running::Some && !is_node_gone(&full, executor).await? {
-            return Ok(Stepped::Later(NOT_FINAL));
-        }
         let uid = &pod.meta.uid;
-        let state = match self.write(pod, &built.spec, executor).await {
+        let missing = not_final(&full, &built, executor).await?;
+        if let (Some(why), Recorded::IfFinal) = (&missing, which) {
+            self.is_not_final(pod, why);
+            return Ok(Stepped::Settled);
+        }
+        let state = match self
+            .write(pod, &built.spec, missing.is_none(), executor)
+            .await
+        {
             Ok(result) => {
                 count(result);
-                RecordState::Written(Captured(uid.clone()))
+                match missing {
+                    None => RecordState::Written(Captured(uid.clone())),
+                    Some(_) => RecordState::Incomplete,
+                }
             }
             Err(error) if is_final(&error) => {
                 count(result::REFUSED);
@@ -128,6 +174,15 @@ impl Outcomes {
         Ok(Stepped::Settled)
     }
 
+    fn is_not_final(&self, pod: &Pod, why: &str) {
+        let state = RecordState::NotFinal {
+            why: why.into(),
+            version: pod.meta.resource_version,
+            at: belayer_core::clock::now(),
+        };
+        self.known.lock().insert(pod.meta.uid.clone(), state);
+    }
+
     /// Reads the record of `pod` without writing, for `explain`.
     pub(crate) async fn read_existing(
         &self,
@@ -138,8 +193,16 @@ impl Outcomes {
         let state = match check_existing(&resource(), pod, executor).await {
             Ok(_) => RecordState::Written(Captured(uid.clone())),
             Err(error) => match error.class() {
-                // Not written yet, or the user of `explain` may not read it.
-                ErrorClass::NotFound | ErrorClass::Forbidden => return Ok(()),
+                ErrorClass::NotFound => {
+                    if let Some(full) = full_pod(pod, executor).await?
+                        && let Some(why) = not_final(&full, &full.outcome(), executor).await?
+                    {
+                        self.is_not_final(pod, &why);
+                    }
+                    return Ok(());
+                }
+                // The user of `explain` may not read it.
+                ErrorClass::Forbidden => return Ok(()),
                 // The kind is not served, or the name is taken: then it cannot be written either.
                 ErrorClass::NotServed | ErrorClass::Decode => RecordState::Refused {
                     why: error.to_string().into(),
@@ -157,7 +220,10 @@ impl Outcomes {
     fn last_pause(&self, pod: &Uid) -> Option<Duration> {
         match self.known.lock().get(pod)? {
             RecordState::Refused { pause, .. } => Some(*pause),
-            RecordState::Unknown | RecordState::Written(_) => None,
+            RecordState::Unknown
+            | RecordState::Written(_)
+            | RecordState::Incomplete
+            | RecordState::NotFinal { .. } => None,
         }
     }
 
@@ -166,15 +232,19 @@ impl Outcomes {
         &self,
         pod: &Pod,
         spec: &PodOutcomeSpec,
+        is_final: bool,
         executor: &Executor,
     ) -> Result<&'static str, RequestError> {
         let kind = resource();
-        let body = self.document(pod, spec, Timestamp::now());
+        let mut body = self.document(pod, spec, Timestamp::now());
+        if !is_final {
+            body["metadata"]["labels"][NOT_FINAL_LABEL] = "true".into();
+        }
         let request = Request::post(kind.path(pod.meta.key.namespace()), body.to_string())
             .query("fieldManager", names::FIELD_MANAGER)
             .accept(METADATA_ONLY);
         let sent = executor.write(&request, Class::Write).await;
-        match OnConflict::LookUp.settle(sent, (&kind, &key(pod)))? {
+        match OnConflict::LookUp.settle(sent, (&kind, &key(&pod.meta)))? {
             Some(_) if spec.complete => Ok(result::WRITTEN),
             Some(_) => Ok(result::INCOMPLETE),
             None => check_existing(&kind, pod, executor).await,
@@ -231,28 +301,31 @@ async fn full_pod(pod: &Pod, executor: &Executor) -> Result<Option<FullPod>, Req
     }
 }
 
-/// Whether the node is gone, so that no kubelet will report how the containers ended. If Belayer may not read nodes,
-/// the terminal phase is used, and the record is marked as not complete.
-async fn is_node_gone(pod: &FullPod, executor: &Executor) -> Result<bool, RequestError> {
-    let Some(name) = pod.node_name() else {
-        return Ok(true);
+/// Why the outcome of a pod is not final; `None` if it is. It is final if the end of every container is known, or if
+/// the node is lost, so that no kubelet will report it.
+async fn not_final(
+    pod: &FullPod,
+    built: &Built,
+    executor: &Executor,
+) -> Result<Option<String>, RequestError> {
+    let Some(name) = pod.node_name().filter(|_| built.running == Running::Some) else {
+        return Ok(None);
     };
-    let nodes = Resource::nodes();
-    let key = ObjectKey::cluster(name);
-    let request = Request::get(nodes.object_path(&key)).accept(METADATA_ONLY);
-    match executor.read(&request, Class::Evidence).await {
-        Ok(_) => Ok(false),
-        Err(error) => match error.class() {
-            ErrorClass::NotFound | ErrorClass::Forbidden => Ok(true),
-            _ => Err(error),
-        },
-    }
+    let lost = match read_node(executor, &name.into()).await? {
+        NodeState::Gone | NodeState::OutOfService => return Ok(None),
+        NodeState::NotReady | NodeState::Ready => "its node exists".to_owned(),
+        NodeState::Unknown(why) => format!("could not check whether its node is lost: {why}"),
+    };
+    let open = built.spec.unknown_containers.join(", ");
+    Ok(Some(format!(
+        "its outcome is not final: the end of its containers {open} is not known, and {lost}"
+    )))
 }
 
 /// The key of the record of a pod.
-fn key(pod: &Pod) -> ObjectKey {
-    let namespace = pod.meta.key.shared_namespace().clone();
-    ObjectKey::new(namespace, name_of(&pod.meta.uid))
+fn key(pod: &ObjectMeta) -> ObjectKey {
+    let namespace = pod.key.shared_namespace().clone();
+    ObjectKey::new(namespace, name_of(&pod.uid))
 }
 
 /// Checks that the existing record belongs to this pod: any user could have created an object of that name.
@@ -270,7 +343,7 @@ async fn check_existing(
         #[serde(rename = "podUID")]
         pod_uid: String,
     }
-    let key = key(pod);
+    let key = key(&pod.meta);
     let request = Request::get(kind.object_path(&key));
     let existing: Existing = executor.read(&request, Class::Evidence).await?.json()?;
     if existing.spec.pod_uid == pod.meta.uid.as_str() {
@@ -301,9 +374,6 @@ fn count(result: &'static str) {
 
 #[cfg(test)]
 mod tests {
-    use belayer_core::object::ResourceVersion;
-    use belayer_core::slim::ObjectMeta;
-
     use super::*;
 
     fn pod(controller: Option<OwnerReference>) -> Pod {

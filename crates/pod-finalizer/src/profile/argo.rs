@@ -3,24 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer_core::object::OwnerReference;
+pub use belayer_holds::argo::{
+    COMPLETED_LABEL, WORKFLOW_LABEL, is_workflow, is_workflow_reference, workflow,
+};
 
 use super::{
     Capture, Cleanup, Consumer, DeletedWhileRunning, InvalidLabel, MatchLabels, Mode, Namespaces,
-    Operator, OwnerKind, OwnerStatus, Profile, Requirement, Selector,
+    Operator, OwnerStatus, Profile, Requirement, Selector,
 };
 
 /// Its name.
 pub const NAME: &str = "argo";
 
-/// Label on every pod of a workflow: the workflow's name.
-pub const WORKFLOW_LABEL: &str = "workflows.argoproj.io/workflow";
-
 /// Label on pods and workflows: which of several workflow controllers they belong to.
 pub const INSTANCE_LABEL: &str = "workflows.argoproj.io/controller-instanceid";
-
-/// Label on pods and workflows: `"true"` once the workflow controller has finished processing them.
-pub const COMPLETED_LABEL: &str = "workflows.argoproj.io/completed";
 
 /// Label on agent and artifact garbage collection pods: `agent` or `artifact-gc`. Steps do not have it.
 pub const COMPONENT_LABEL: &str = "workflows.argoproj.io/component";
@@ -30,21 +26,6 @@ pub const PHASE_LABEL: &str = "workflows.argoproj.io/phase";
 
 /// The finalizer by which Argo itself can hold its pods.
 pub const STATUS_FINALIZER: &str = "workflows.argoproj.io/status";
-
-/// The kind `Workflow`.
-pub fn workflow() -> OwnerKind {
-    OwnerKind::new("argoproj.io", "v1alpha1", "Workflow", "workflows")
-}
-
-/// Whether a kind is Argo's `Workflow`, at whatever version.
-pub fn is_workflow(kind: &OwnerKind) -> bool {
-    *kind.group == *"argoproj.io" && *kind.kind == *"Workflow"
-}
-
-/// Whether an owner reference is to Argo's `Workflow`, at whatever version.
-pub(crate) fn is_workflow_reference(owner: &OwnerReference) -> bool {
-    *owner.group() == *"argoproj.io" && *owner.kind == *"Workflow"
-}
 
 /// Holds the pods of all workflows until the workflow controller has labelled the pod or the
 /// workflow completed.
@@ -62,6 +43,7 @@ pub fn profile() -> Profile {
         owner_finished: completed(),
         release_after: None,
         owner_status: OwnerStatus::Argo,
+        consumed_when: None,
         adopt: Box::default(),
         capture: Capture::Off,
         consumer: Consumer::Pod,

@@ -12,6 +12,8 @@ use serde::Deserialize;
 
 pub use belayer_holds::selection::config::ConfigError;
 
+use crate::status::ConsumedWhen;
+
 use super::{
     Capture, Cleanup, Consumer, DeletedWhileRunning, MatchLabels, MaxUnselected, Mode, OwnerStatus,
     Profile, Profiles, ProfilesError, argo,
@@ -96,6 +98,7 @@ pub struct ProfileConfig {
     owner_finished: Option<LabelsConfig>,
     release_after: Option<String>,
     owner_status: Option<OwnerStatus>,
+    consumed_when: Option<String>,
     adopt: Option<Vec<String>>,
     capture: Option<bool>,
     consumer: Option<Consumer>,
@@ -238,6 +241,21 @@ fn profile(path: &Path, config: ProfileConfig) -> Result<Profile, ConfigError> {
         None if owner == Some(argo::workflow()) => OwnerStatus::Argo,
         None => OwnerStatus::None,
     };
+    let at = path.key("consumedWhen");
+    let consumed_when = match config.consumed_when {
+        Some(_) if owner.is_none() => {
+            return Err(at.error(
+                "needs to know which object to read: name the `owner` kind, or remove the key",
+            ));
+        }
+        Some(_) if owner_status == OwnerStatus::Argo => {
+            return Err(at.error(
+                "the status of Argo Workflows shows which results were taken: remove the key",
+            ));
+        }
+        Some(text) => Some(ConsumedWhen::parse(&text).map_err(|why| at.error(why.to_string()))?),
+        None => None,
+    };
     let adopt = adopt(&path.key("adopt"), config.adopt.unwrap_or_default())?;
     let capture = if config.capture.unwrap_or_default() {
         Capture::On
@@ -251,6 +269,7 @@ fn profile(path: &Path, config: ProfileConfig) -> Result<Profile, ConfigError> {
         .transpose()?;
     let mut profile = Profile {
         owner_status,
+        consumed_when,
         adopt,
         capture,
         consumer: Consumer::Pod,
@@ -293,7 +312,9 @@ fn consumer(
 ) -> Result<Consumer, ConfigError> {
     let records = profile.capture == Capture::On;
     let unnamed = profile.owner.is_none()
-        || (profile.consumed.is_empty() && profile.owner_finished.is_empty());
+        || (profile.consumed.is_empty()
+            && profile.owner_finished.is_empty()
+            && profile.consumed_when.is_none());
     match written {
         Some(Consumer::PodOutcome) if profile.is_argo() => Err(path.clone().error(
             "Argo Workflows reads pods, never a PodOutcome: if a pod were released because its outcome is \

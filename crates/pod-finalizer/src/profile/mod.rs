@@ -15,6 +15,8 @@ use belayer_core::object::{OwnerReference, Resource};
 use belayer_core::slim::Labels;
 use belayer_holds::names::SYSTEM_NAMESPACE;
 
+use crate::status::ConsumedWhen;
+
 pub use belayer_holds::selection::{
     InvalidLabel, MatchLabels, MaxUnselected, Namespaces, Operator, ParseMaxUnselectedError,
     Requirement, Selector,
@@ -45,6 +47,8 @@ pub struct Profile {
     pub release_after: Option<Duration>,
     /// Whether the owner's own status is read for fulfilled nodes.
     pub owner_status: OwnerStatus,
+    /// An expression over the owner that shows that the results of its pods were taken.
+    pub consumed_when: Option<ConsumedWhen>,
     /// Finalizers of other controllers that Belayer removes together with its own, on the same evidence.
     pub adopt: Box<[Arc<str>]>,
     /// Whether the outcome of its pods is recorded.

@@ -3,20 +3,28 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hashbrown::HashMap;
+use jiff::Timestamp;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::Semaphore;
 
 use belayer_core::object::{ResourceVersion, Uid};
 
 use super::Unread;
+use super::consumed_when::ConsumedWhen;
 use super::scan::{Members, Scanner};
 use super::unpack::{NODES_LIMIT, unpack};
 
 /// The message for a node whose outputs have not arrived.
 const IN_PART: &str = "its workflow has the final phase of its node, but not its outputs yet (taskResultSynced is false)";
+
+/// How much later than a pod's creation, by the API server's clock, its workflow must have been started again, by the
+/// workflow controller's clock, for the pod to belong to an earlier run (A11).
+const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
 
 /// The longest UID that is kept: the server writes 36 characters.
 const UID_LIMIT: usize = 64;
@@ -25,6 +33,8 @@ const UID_LIMIT: usize = 64;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nodes {
     version: ResourceVersion,
+    /// When its current run began; `None` if it has finished.
+    run_began: Option<Timestamp>,
     /// Each requested node, and its state.
     asked: HashMap<NodeRef, Entry>,
 }
@@ -36,12 +46,16 @@ pub enum NodeRef {
     Id(Arc<str>),
     /// By its name.
     Name(Arc<str>),
+    /// None: its owner as a whole shows whether the results of its pods were taken.
+    Owner,
 }
 
 impl fmt::Display for NodeRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Id(name) | Self::Name(name)) = self;
-        f.write_str(name)
+        match self {
+            Self::Id(name) | Self::Name(name) => f.write_str(name),
+            Self::Owner => f.write_str("owner"),
+        }
     }
 }
 
@@ -52,6 +66,19 @@ struct Entry {
     taken: Option<Taken>,
     /// The pod that the workflow controller replaces by another one, if the status names it.
     retired: Option<Uid>,
+    /// When the node began.
+    began: NodeBegan,
+}
+
+/// When a node of the current run began.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum NodeBegan {
+    /// The current run has no such node.
+    #[default]
+    Absent,
+    At(Timestamp),
+    /// The status does not show it.
+    Unknown,
 }
 
 /// How much of a node's result its workflow has, once the node has a final phase.
@@ -86,6 +113,25 @@ impl Nodes {
         }
     }
 
+    /// Whether a pod of this node that was created at `created` belongs to an earlier run of an unfinished workflow: the
+    /// current run began later, and either has no such node or began it later. The absence of the node alone
+    /// proves nothing: Argo creates a pod before it writes its node.
+    pub fn is_of_earlier_run(&self, node: &NodeRef, created: Timestamp) -> bool {
+        let retried = self.run_began.is_some_and(|began| {
+            created
+                .checked_add(CLOCKS_DIFFER)
+                .is_ok_and(|created| began > created)
+        });
+        let Some(entry) = self.asked.get(node).filter(|_| retried) else {
+            return false;
+        };
+        match entry.began {
+            NodeBegan::Absent => true,
+            NodeBegan::At(began) => began > created,
+            NodeBegan::Unknown => false,
+        }
+    }
+
     /// Why this node is no evidence for the pod, for messages; `None` if it is simply not fulfilled.
     pub fn objection(&self, node: &NodeRef) -> Option<Cow<'static, str>> {
         match self.asked.get(node)?.taken.as_ref()? {
@@ -109,15 +155,28 @@ impl Nodes {
         self.asked.capacity() * size_of::<(NodeRef, Entry)>()
     }
 
+    /// The current run began then, for tests of decisions.
+    #[cfg(test)]
+    pub(crate) fn run_since(self: Arc<Self>, began: Timestamp) -> Arc<Self> {
+        let absent = |(node, _)| (node, Entry::default());
+        Arc::new(Self {
+            version: self.version,
+            run_began: Some(began),
+            asked: self.asked.clone().into_iter().map(absent).collect(),
+        })
+    }
+
     /// Nodes for tests of decisions.
     #[cfg(test)]
     pub(crate) fn scripted(version: u64, asked: &[&str], fulfilled: &[&str]) -> Arc<Self> {
         let entry = |id: &&str| Entry {
             taken: fulfilled.contains(id).then_some(Taken::All),
-            retired: None,
+            began: NodeBegan::Unknown,
+            ..Entry::default()
         };
         Arc::new(Self {
             version: ResourceVersion::new(version),
+            run_began: None,
             asked: asked
                 .iter()
                 .map(|id| (NodeRef::Id((*id).into()), entry(id)))
@@ -150,6 +209,10 @@ struct Status<'a> {
     compressed_nodes: Option<&'a RawValue>,
     #[serde(borrow)]
     offload_node_status_version: Option<&'a RawValue>,
+    #[serde(borrow)]
+    phase: Option<&'a RawValue>,
+    #[serde(borrow)]
+    started_at: Option<&'a RawValue>,
     /// Whether the outputs of nodes have arrived, in versions of Argo whose nodes do not show that themselves.
     #[serde(borrow)]
     task_results_completion_status: Option<&'a RawValue>,
@@ -178,6 +241,13 @@ pub(super) async fn read(
             "its nodes are offloaded to a database".into(),
         ));
     }
+    let run_began = match text(status.phase).as_deref() {
+        Ok("" | "Pending" | "Running") => {
+            let began = text(status.started_at).ok();
+            began.and_then(|began| began.parse().ok())
+        }
+        Ok(_) | Err(_) => None,
+    };
     let mut table = Table::new(asked);
     let packed = text(status.compressed_nodes)?;
     if !packed.is_empty() {
@@ -192,7 +262,42 @@ pub(super) async fn read(
     }
     Ok(Nodes {
         version,
+        run_began,
         asked: table.entry(),
+    })
+}
+
+/// Evaluates the expression over an owner of this UID. It first takes a permit of `evaluating`: one owner at a time is
+/// in memory as a tree.
+///
+/// # Errors
+/// The reason why the expression has no value.
+pub(super) async fn read_owner(
+    body: &[u8],
+    uid: &Uid,
+    when: &ConsumedWhen,
+    evaluating: &Semaphore,
+) -> Result<Nodes, Unread> {
+    let _leave = evaluating.acquire().await;
+    let owner: Value = serde_json::from_slice(body)
+        .map_err(|error| Unread::Otherwise(format!("it cannot be read: {error}")))?;
+    let metadata = &owner["metadata"];
+    if metadata["uid"] != uid.as_str() {
+        return Err(Unread::Otherwise("another object has its name".into()));
+    }
+    let version = metadata["resourceVersion"].as_str();
+    let version = version.and_then(ResourceVersion::parse).unwrap_or_default();
+    let is_true = when.is_true_for(&owner).map_err(|why| {
+        Unread::Otherwise(format!("`consumedWhen` has no value for its owner: {why}"))
+    })?;
+    let entry = Entry {
+        taken: is_true.then_some(Taken::All),
+        ..Entry::default()
+    };
+    Ok(Nodes {
+        version,
+        run_began: None,
+        asked: [(NodeRef::Owner, entry)].into_iter().collect(),
     })
 }
 
@@ -223,6 +328,8 @@ struct Node<'a> {
     name: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
     phase: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    started_at: Option<Cow<'a, str>>,
     /// Whether its outputs, which come by an object of their own, have arrived.
     #[serde(default)]
     task_result_synced: Option<bool>,
@@ -240,6 +347,7 @@ enum Kept {
     Node {
         ended: bool,
         waits: bool,
+        began: Option<Timestamp>,
         synced: Option<bool>,
         captured: Option<Uid>,
         restarting: Option<Uid>,
@@ -267,6 +375,7 @@ impl Kept {
                 Some("Succeeded" | "Failed" | "Error" | "Skipped" | "Omitted")
             ),
             waits: node.phase.as_deref() == Some("Pending"),
+            began: node.started_at.and_then(|time| time.parse().ok()),
             synced: node.task_result_synced,
             captured: uid(node.captured_pod_uid),
             restarting: uid(node.restarting_pod_uid),
@@ -280,14 +389,17 @@ impl Kept {
             Self::Unreadable => Entry {
                 taken: Some(Taken::Unreadable),
                 retired: None,
+                began: NodeBegan::Unknown,
             },
             Self::Node {
                 ended,
                 waits,
+                began,
                 synced,
                 captured,
                 restarting,
             } => Entry {
+                began: began.map_or(NodeBegan::Unknown, NodeBegan::At),
                 taken: ended.then(|| match (synced.or(arrived), captured) {
                     (Some(false), _) => Taken::InPart,
                     (_, Some(uid)) => Taken::Of(uid),
@@ -326,6 +438,7 @@ impl Table {
             match node {
                 NodeRef::Id(id) => table.ids.insert(id, None),
                 NodeRef::Name(name) => table.names.insert(name, None),
+                NodeRef::Owner => None,
             };
         }
         table

@@ -10,6 +10,7 @@ use belayer_holds::namespace::{NamespaceQuery, NamespaceState, NamespaceView};
 use belayer_holds::selection::Scope;
 
 use super::*;
+use crate::evidence::KeptRunning;
 use crate::pods_query::PodsQuery;
 use crate::snapshot::PodsView;
 
@@ -60,7 +61,7 @@ const RELEASED: &str = "NoPodHeld";
 #[case::row_03_no_hold_is_added_late(workflow().deleting(), Expect::Nothing(row::NOT_HELD))]
 #[case::row_04_its_pods_go_first(workflow().held().deleting().pods(10_000), Expect::Keep(row::PODS_HELD))]
 #[case::row_04_whatever_an_earlier_list_said(
-    workflow().held().deleting().pods(1).listed(PodsState::NoneHeld),
+    workflow().held().deleting().pods(1).listed(PodsState::none_held()),
     Expect::Keep(row::PODS_HELD)
 )]
 #[case::row_05_an_empty_index_is_confirmed(workflow().held().deleting(), Expect::Ask(row::CONFIRM))]
@@ -69,15 +70,15 @@ const RELEASED: &str = "NoPodHeld";
     Expect::Ask(row::CONFIRM)
 )]
 #[case::row_05_a_list_begun_before_the_deletion_was_seen_is_no_proof(
-    workflow().held().listed(PodsState::NoneHeld).deleting(),
+    workflow().held().listed(PodsState::none_held()).deleting(),
     Expect::Ask(row::CONFIRM)
 )]
 #[case::row_05_none_found_releases(
-    workflow().held().deleting().listed(PodsState::NoneHeld),
+    workflow().held().deleting().listed(PodsState::none_held()),
     Expect::Release(row::CONFIRM, RELEASED)
 )]
 #[case::row_05_some_found_is_row_4_again(
-    workflow().held().deleting().listed(PodsState::SomeHeld),
+    workflow().held().deleting().listed(of_it()),
     Expect::Keep(row::PODS_HELD)
 )]
 #[case::row_06_pods_go_first_in_a_dying_namespace_too(
@@ -89,11 +90,39 @@ const RELEASED: &str = "NoPodHeld";
     Expect::Ask(row::NAMESPACE_TERMINATING)
 )]
 #[case::row_06_releases_as_well(
-    workflow().held().deleting().namespace_deleting().listed(PodsState::NoneHeld),
+    workflow().held().deleting().namespace_deleting().listed(PodsState::none_held()),
     Expect::Release(row::NAMESPACE_TERMINATING, RELEASED)
 )]
 #[case::row_07_a_held_workflow_is_left_alone(workflow().held(), Expect::Nothing(row::NOTHING))]
 #[case::row_07_one_not_in_the_cache(workflow().absent(), Expect::Nothing(row::NOTHING))]
+#[case::row_05_a8_a_store_that_is_up_to_date_answers_by_its_index(
+    workflow().held().deleting().listed(PodsState::StoreReached),
+    Expect::Release(row::CONFIRM, RELEASED)
+)]
+#[case::row_05_a8_a_store_that_is_not_synced_is_no_answer(
+    workflow().held().deleting().index_unknown().listed(PodsState::StoreReached),
+    Expect::Keep(row::PODS_HELD)
+)]
+#[case::row_05_a8_held_pods_of_others_do_not_matter(
+    workflow().held().deleting().listed(of("wf-2")),
+    Expect::Release(row::CONFIRM, RELEASED)
+)]
+#[case::row_08_a16_argo_goes_on_running_it(
+    workflow().held().deleting().kept_running().pods(3),
+    Expect::Release(row::KEPT_RUNNING, "KeptRunning")
+)]
+#[case::row_09_a20_it_is_not_archived_yet(
+    workflow().held().deleting().to_be_archived().listed(PodsState::none_held()),
+    Expect::Keep(row::ARCHIVING)
+)]
+#[case::row_09_a20_its_pods_go_first(
+    workflow().held().deleting().to_be_archived().pods(1),
+    Expect::Keep(row::PODS_HELD)
+)]
+#[case::row_09_a20_a_dying_namespace_does_not_wait(
+    workflow().held().deleting().to_be_archived().namespace_deleting().listed(PodsState::none_held()),
+    Expect::Release(row::NAMESPACE_TERMINATING, RELEASED)
+)]
 fn table(#[case] case: Case, #[case] expected: Expect) {
     assert_eq!(outcome(&decide(&case.0, Timestamp::UNIX_EPOCH)), expected);
 }
@@ -119,6 +148,17 @@ fn in_a_namespace_being_deleted_no_event_is_recorded() {
     assert!(decide(&case.0, Timestamp::UNIX_EPOCH).notices.is_empty());
 }
 
+/// A list with a held pod of this workflow.
+fn of(workflow: &str) -> PodsState {
+    PodsState::HeldOf(std::sync::Arc::new(
+        [Uid::new(workflow)].into_iter().collect(),
+    ))
+}
+
+fn of_it() -> PodsState {
+    of("wf-1")
+}
+
 /// A selected workflow, not held, in a namespace that is not being deleted.
 struct Case(Snapshot);
 
@@ -126,6 +166,9 @@ fn workflow() -> Case {
     let key = ObjectKey::new("ci", "build");
     Case(Snapshot {
         workflow: Some(WorkflowView {
+            uid: Uid::new("wf-1"),
+            kept_running: None,
+            is_to_be_archived: false,
             held: Held::No,
             deletion: None,
             first_seen: LogicalTime::now(),
@@ -174,6 +217,15 @@ impl Case {
 
     fn held(self) -> Self {
         self.with(|workflow| workflow.held = Held::Yes)
+    }
+
+    fn kept_running(self) -> Self {
+        let by = KeptRunning::scripted("workflows.argoproj.io/artifact-gc");
+        self.with(|workflow| workflow.kept_running = Some(by))
+    }
+
+    fn to_be_archived(self) -> Self {
+        self.with(|workflow| workflow.is_to_be_archived = true)
     }
 
     fn deleting(self) -> Self {

@@ -138,6 +138,7 @@ fn pod_of_deleted_workflow() -> pods::snapshot::Snapshot {
     Snapshot {
         pod: Some(PodView {
             uid: Uid::new(UID),
+            version: belayer_core::object::ResourceVersion::new(1),
             held: Held::Yes,
             deleting: Some(now()),
             ended: Ended::Yes,
@@ -170,6 +171,9 @@ fn deleted_workflow() -> workflows::snapshot::Snapshot {
     let query = workflows::pods_query::PodsQuery::new(key, Uid::new(WORKFLOW_UID), None);
     Snapshot {
         workflow: Some(WorkflowView {
+            uid: Uid::new(WORKFLOW_UID),
+            kept_running: None,
+            is_to_be_archived: false,
             held: Held::Yes,
             deletion: Some(Deletion {
                 since: now(),

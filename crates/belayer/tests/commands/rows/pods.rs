@@ -2,6 +2,8 @@
 
 use belayer_pod_finalizer::row;
 
+use std::time::Duration;
+
 use super::*;
 
 fn expected(row: Row, action: &'static str) -> Expected {
@@ -81,6 +83,7 @@ const CLEANUP: &str = "podFinalizer:\n  profiles:\n  - builtIn: argo\n    cleanu
 #[case::row_16_a3_an_agent_that_an_older_version_holds(releases(row::NEVER_HELD, "NeverHeld"))]
 #[case::row_17_a6_deleted_before_it_started(releases(row::ENDED_BY_DELETION, "EndedByDeletion"))]
 #[case::row_18_a2_its_node_is_lost(releases(row::NODE_LOST, "NodeLost"))]
+#[case::row_19_a11_its_workflow_was_retried(releases(row::EARLIER_RUN, "EarlierRun"))]
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_of_pod_finalizer(#[context] case: Context, #[case] expected: Expected) {
     expected.is_named(&case);
@@ -108,6 +111,10 @@ async fn pods_of_pod_finalizer(#[context] case: Context, #[case] expected: Expec
         row::OWNER_GONE => drop(stage.pod("yard", of("another", none), None)),
         row::OWNER_DELETING => {
             stage.pod("yard", of(&uid, none), None);
+            // It has completed: only its finalizer keeps it.
+            let done =
+                json!({ "metadata": { "labels": { "workflows.argoproj.io/completed": "true" } } });
+            stage.patch(&workflows(), "yard", "build", done, Subresource::None);
             stage.delete(&workflows(), Some("yard"), "build");
         }
         row::CAPTURE => {
@@ -171,10 +178,33 @@ async fn pods_of_pod_finalizer(#[context] case: Context, #[case] expected: Expec
             stage.pod("yard", of(&uid, none), Some(given_up()));
             stage.delete(&Gvr::PODS, Some("yard"), "a");
         }
+        row::EARLIER_RUN => {
+            let node = json!({ "annotations": { "workflows.argoproj.io/node-id": "build-1" } });
+            stage.pod("yard", of(&uid, node), ended());
+            let later = (jiff::Timestamp::now() + Duration::from_secs(120)).to_string();
+            let retried =
+                json!({ "status": { "phase": "Running", "startedAt": later, "nodes": {} } });
+            stage.patch(&workflows(), "yard", "build", retried, Subresource::None);
+            stage.delete(&Gvr::PODS, Some("yard"), "a");
+        }
         row => panic!("{row}"),
     }
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     stage.explain(&arguments, &expected).await;
+}
+
+/// A16: Argo goes on running a deleted workflow that has another finalizer, so its pods are held.
+#[tokio::test(flavor = "multi_thread")]
+async fn a16_explain_names_the_finalizer_that_keeps_the_workflow() {
+    let stage = Stage::new().await;
+    let uid = stage.workflow(
+        "yard",
+        json!({ "finalizers": ["workflows.argoproj.io/artifact-gc"] }),
+    );
+    stage.pod("yard", of(&uid, json!({})), None);
+    stage.delete(&workflows(), Some("yard"), "build");
+    let expected = keeps(row::OWNER_DELETING, "workflows.argoproj.io/artifact-gc");
+    stage.explain(&["pod/a", "-n", "yard"], &expected).await;
 }
 
 /// Twenty unselected objects are released at once; twenty-one may be a mistake.

@@ -19,6 +19,8 @@ fn releases(row: Row, evidence: &'static str) -> Expected {
 #[case::row_04_pods_are_still_held(expected(row::PODS_HELD, "keep", "releases its pods first").without("pods"))]
 #[case::row_05_no_pod_is_held(releases(row::CONFIRM, "NoPodHeld"))]
 #[case::row_06_with_its_namespace(releases(row::NAMESPACE_TERMINATING, "NoPodHeld"))]
+#[case::row_08_a16_argo_goes_on_running_it(releases(row::KEPT_RUNNING, "KeptRunning"))]
+#[case::row_09_a20_not_archived_yet(expected(row::ARCHIVING, "keep", "archived").without("archived"))]
 #[case::row_07_as_it_should_be(expected(row::NOTHING, "keep", "nothing, until it is deleted"))]
 #[tokio::test(flavor = "multi_thread")]
 async fn workflows_of_workflow_finalizer(#[context] case: Context, #[case] expected: Expected) {
@@ -33,17 +35,36 @@ async fn workflows_of_workflow_finalizer(#[context] case: Context, #[case] expec
     let finalizers = match row {
         row::ADD_HOLD => json!([]),
         row::NOT_HELD => json!(["example.com/keep"]),
+        row::KEPT_RUNNING => json!([
+            "belayer.dev/workflow-cleanup",
+            "workflows.argoproj.io/artifact-gc"
+        ]),
         _ => json!(["belayer.dev/workflow-cleanup"]),
     };
     let uid = stage.workflow(place, json!({ "finalizers": finalizers }));
     if row == row::PODS_HELD {
         stage.pod(place, of(&uid, json!({})), None);
     }
+    let mut arguments = vec![
+        "workflow/build".to_owned(),
+        "-n".to_owned(),
+        place.to_owned(),
+    ];
+    if row == row::ARCHIVING {
+        let labels = json!({ "metadata": { "labels": {
+            "workflows.argoproj.io/completed": "true",
+            "workflows.argoproj.io/workflow-archiving-status": "Pending",
+        } } });
+        stage.patch(&workflows(), place, "build", labels, Subresource::None);
+        arguments.push(stage.config("workflowFinalizer: {owners: [{until: archived}]}\n"));
+    }
     let deleted = [
         row::NOT_HELD,
         row::PODS_HELD,
         row::CONFIRM,
         row::NAMESPACE_TERMINATING,
+        row::KEPT_RUNNING,
+        row::ARCHIVING,
     ];
     if deleted.contains(&row) {
         stage.delete(&workflows(), Some(place), "build");
@@ -51,7 +72,6 @@ async fn workflows_of_workflow_finalizer(#[context] case: Context, #[case] expec
     if row == row::NAMESPACE_TERMINATING {
         stage.delete(&Gvr::NAMESPACES, None, "doomed");
     }
-    stage
-        .explain(&["workflow/build", "-n", place], &expected)
-        .await;
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    stage.explain(&arguments, &expected).await;
 }

@@ -139,3 +139,25 @@ fn every_recording_has_its_promise() {
         }
     }
 }
+
+/// With podGC OnPodCompletion Argo never labels a pod: only the workflow's status shows, long before the workflow ends,
+/// that its result was taken. It is released within a second of the later of its deletion and that status.
+#[test]
+fn a19_only_the_status_releases_a_pod_that_argo_does_not_label() {
+    for side in [Side::Held, Side::Free] {
+        let promise = PROMISES.iter().find(|one| one.trace == "two-steps-gc");
+        assert_eq!(broken(promise.unwrap(), side), BTreeMap::new(), "{side}");
+        let recording = Recording::read("two-steps-gc", side);
+        let pods = recording.steps().into_values().flatten();
+        let runs: Vec<RecordedRun> = pods.map(|uid| RecordedRun::of(&recording, &uid)).collect();
+        assert!(runs.iter().all(|run| run.labelled.is_none()), "{side}");
+        let early = |run: &RecordedRun| {
+            let (taken, finished) = (run.taken.unwrap(), run.finished.unwrap());
+            finished > taken.max(run.deleted.unwrap()) + Duration::from_secs(5)
+        };
+        assert!(
+            runs.iter().any(early),
+            "{side}: no pod ended long before its workflow"
+        );
+    }
+}

@@ -239,7 +239,12 @@ impl JsonStatus<'_> {
         self.ephemeral_container_statuses || containers().any(JsonContainerStatus::has_started)
     }
 
-    fn shutdown(&self, spec: &JsonSpec<'_>, interner: &Interner) -> Shutdown {
+    fn shutdown(
+        &self,
+        metadata: &JsonMeta<'_>,
+        spec: &JsonSpec<'_>,
+        interner: &Interner,
+    ) -> Shutdown {
         let init = self.init_container_statuses.iter();
         let main = self.container_statuses.iter();
         Shutdown {
@@ -250,6 +255,7 @@ impl JsonStatus<'_> {
             by_pod_gc: self.conditions.by_pod_gc,
             container_set: spec.container_set(),
             before: BeforeDeletion::default(),
+            created: metadata.created(),
         }
     }
 
@@ -328,7 +334,7 @@ impl SlimJson for Pod {
             failure,
             shutdown: meta
                 .is_deleting()
-                .then(|| Box::new(status.shutdown(spec, interner))),
+                .then(|| Box::new(status.shutdown(metadata, spec, interner))),
             unstarted: (!started && !has_ip && !status.conditions.sandbox_ready)
                 .then(|| Box::new(status.unstarted(phase))),
             meta,

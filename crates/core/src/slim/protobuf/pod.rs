@@ -64,6 +64,7 @@ impl SlimProtobuf for Pod {
                 by_pod_gc: conditions.by_pod_gc,
                 container_set: container_set(spec_bytes).unwrap_or(ContainerSet::Unknown),
                 before: BeforeDeletion::default(),
+                created: created(metadata)?,
             }))
         } else {
             None

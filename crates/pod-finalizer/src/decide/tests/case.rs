@@ -46,6 +46,7 @@ pub(crate) fn pod() -> Case {
     Case(Snapshot {
         pod: Some(PodView {
             uid: Uid::new("pod-1"),
+            version: ResourceVersion::new(10),
             adopted: Box::default(),
             record: RecordState::Unknown,
             node: None,
@@ -173,6 +174,27 @@ impl Case {
     pub(crate) fn deleting(self, time: &str) -> Self {
         let at = format!("2026-11-21T{time}Z").parse().unwrap();
         self.with(|pod| pod.deleting = Some(at)).shown_by_argo()
+    }
+
+    /// Created an hour ago; its workflow was retried five minutes ago, and has no node of it yet.
+    pub(crate) fn of_earlier_run(self) -> Self {
+        let minutes = |minutes: u64| now() - Duration::from_secs(60 * minutes);
+        let case = self.node(&[]).with_argo(|pod| {
+            if let Some(shutdown) = &mut pod.shutdown {
+                shutdown.created = Some(minutes(60));
+            }
+        });
+        case.with(|pod| {
+            let view = pod.node.as_mut().unwrap();
+            let StatusState::Read(nodes) = view.answer.as_ref().unwrap().answer() else {
+                panic!("the case has a status");
+            };
+            let nodes = Arc::clone(nodes).run_since(minutes(5));
+            view.answer = Some(LiveAnswer::scripted(
+                StatusState::Read(nodes),
+                LogicalTime::now(),
+            ));
+        })
     }
 
     fn with_argo(self, change: impl FnOnce(&mut Pod)) -> Self {
@@ -311,6 +333,25 @@ impl Case {
 
     pub(crate) fn written(self) -> Self {
         self.with(|pod| pod.record = RecordState::Written(Captured::scripted("pod-1")))
+    }
+
+    pub(crate) fn not_final(self, time: &str) -> Self {
+        let at = format!("2026-11-21T{time}Z").parse().unwrap();
+        self.with(|pod| {
+            pod.record = RecordState::NotFinal {
+                why: "main runs".into(),
+                version: pod.version,
+                at,
+            };
+        })
+    }
+
+    pub(crate) fn changed(self) -> Self {
+        self.with(|pod| pod.version = ResourceVersion::new(11))
+    }
+
+    pub(crate) fn recorded_as_it_is(self) -> Self {
+        self.with(|pod| pod.record = RecordState::Incomplete)
     }
 
     pub(crate) fn refused(self, time: &str) -> Self {

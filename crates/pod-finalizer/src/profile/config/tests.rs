@@ -177,6 +177,7 @@ fn bad_settings(#[case] config: Value, #[case] path: &str, #[case] says: &str) {
 #[case::consumed_from_the_start(json!({"consumed": {"labels": {"app": "etl"}}}), "consumed", "counts as consumed already")]
 #[case::a_bad_time(json!({"releaseAfter": "soon"}), "releaseAfter", "example: 30s")]
 #[case::no_time(json!({"releaseAfter": "0s"}), "releaseAfter", "at least 1s")]
+#[case::an_expression_without_an_owner(json!({"owner": null, "consumedWhen": "has(owner.status.x)"}), "consumedWhen", "name the `owner` kind")]
 #[case::adopting_no_finalizer(json!({"adopt": ["a"]}), "adopt[0]", "invalid finalizer")]
 #[case::adopting_kubernetes_own(json!({"adopt": ["a.io/b", "foregroundDeletion"]}), "adopt[1]", "never touched")]
 #[case::adopting_protection(json!({"adopt": ["batch.kubernetes.io/job-tracking"]}), "adopt[0]", "never touched")]

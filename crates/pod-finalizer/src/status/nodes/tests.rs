@@ -260,3 +260,32 @@ fn another_object_of_that_name_is_no_evidence() {
     let body = workflow(json!({"nodes": table()}));
     read_at_once(&body, "u-2", asked()).unwrap_err();
 }
+
+/// A11: a pod of `w-1`, created at 12:00, belongs to an earlier run of its workflow.
+#[rstest]
+#[case::retried_and_its_node_is_not_made_yet(json!({"startedAt": "2026-11-21T12:05:00Z", "nodes": {}}), true)]
+#[case::retried_and_its_node_began_again(
+    json!({"phase": "Running", "startedAt": "2026-11-21T12:05:00Z", "nodes": {"w-1": {"startedAt": "2026-11-21T12:05:01Z"}}}),
+    true
+)]
+#[case::absence_alone_proves_nothing(json!({"startedAt": "2026-11-21T11:59:00Z", "nodes": {}}), false)]
+#[case::clocks_may_differ(json!({"startedAt": "2026-11-21T12:01:00Z", "nodes": {}}), false)]
+#[case::its_node_is_kept_by_the_retry(
+    json!({"startedAt": "2026-11-21T12:05:00Z", "nodes": {"w-1": {"startedAt": "2026-11-21T11:59:59Z"}}}),
+    false
+)]
+#[case::its_node_does_not_show_when_it_began(json!({"startedAt": "2026-11-21T12:05:00Z", "nodes": {"w-1": {"startedAt": null}}}), false)]
+#[case::its_node_is_unreadable(json!({"startedAt": "2026-11-21T12:05:00Z", "nodes": {"w-1": 3}}), false)]
+#[case::a_finished_workflow(json!({"phase": "Failed", "startedAt": "2026-11-21T12:05:00Z", "nodes": {}}), false)]
+#[case::an_unknown_phase(json!({"phase": 7, "startedAt": "2026-11-21T12:05:00Z", "nodes": {}}), false)]
+#[case::an_invalid_time(json!({"startedAt": "soon", "nodes": {}}), false)]
+#[case::no_time(json!({"nodes": {}}), false)]
+fn a11_a_pod_of_an_earlier_run(#[case] status: Value, #[case] expected: bool) {
+    let nodes = read_at_once(&workflow(status), "u-1", asked()).unwrap();
+    let created = "2026-11-21T12:00:00Z".parse().unwrap();
+    let id = NodeRef::Id("w-1".into());
+    assert_eq!(nodes.is_of_earlier_run(&id, created), expected);
+    let not_asked = NodeRef::Id("w-9".into());
+    assert!(!nodes.is_of_earlier_run(&not_asked, created));
+    assert!(!nodes.is_of_earlier_run(&id, Timestamp::MAX));
+}
