@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod argo;
 mod contact;
 pub mod controller_health;
 pub mod diagnose;

@@ -17,8 +17,9 @@ use belayer_holds::owner::OwnerReader;
 use belayer_holds::runner;
 use belayer_holds::selection::Selected;
 use belayer_holds::view::Cached;
+use belayer_inspect::argo::STATUS_FINALIZER;
 use belayer_inspect::explain::Explainer;
-use belayer_inspect::preflight::{Kind, Part, Policy};
+use belayer_inspect::preflight::{AdoptsArgo, Kind, Part, Policy};
 use belayer_inspect::reader::Reader;
 
 use crate::NAME;
@@ -28,7 +29,7 @@ use crate::keys::KEYS;
 use crate::outcome::{self, Sweeper};
 use crate::periodic::{GATE_KEY, PeriodicTask};
 use crate::profile::config::{KEY, PodFinalizerConfig, Settings};
-use crate::profile::{self, Cleanup, Mode};
+use crate::profile::{self, Cleanup, Mode, Profiles};
 use crate::status::{self, Asked, StatusReader};
 use crate::{debug, evidence, explainer, permissions};
 
@@ -42,6 +43,22 @@ pub const CONTROLLER: Controller = Controller {
     switch: GATE_KEY,
     configure,
 };
+
+/// Whether any profile for Argo Workflows removes Argo's own finalizer; `None` if there is no such profile.
+fn adopts_argo(profiles: &Profiles) -> Option<AdoptsArgo> {
+    let mut of_argo = profiles
+        .iter()
+        .filter(|profile| profile.is_argo())
+        .peekable();
+    of_argo.peek()?;
+    let adopts =
+        of_argo.any(|profile| profile.adopt.iter().any(|name| **name == *STATUS_FINALIZER));
+    Some(if adopts {
+        AdoptsArgo::Yes
+    } else {
+        AdoptsArgo::No
+    })
+}
 
 fn configure(section: &Section<'_>) -> Result<Arc<dyn Configured>, Problem> {
     let settings = section.settings::<PodFinalizerConfig, Settings>()?;
@@ -137,6 +154,7 @@ fn requires(settings: &Settings) -> Vec<Part> {
     labels.dedup();
     let mut parts = vec![Part {
         advice: profiles.iter().filter_map(|one| one.advice()).collect(),
+        argo: adopts_argo(profiles),
         kinds: profiles
             .owners()
             .into_iter()

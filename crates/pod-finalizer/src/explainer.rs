@@ -1,5 +1,7 @@
 //! `belayer explain` for a pod, by pod-finalizer.
 
+mod consumer;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -85,6 +87,9 @@ impl Pods {
         let (snapshot, decision) = seen;
         let mut explained = self.message(&finalizer, &pod, &snapshot, &decision);
         explained.notes.extend(gate_unknown);
+        explained
+            .notes
+            .extend(consumer::notes(reader, &pod, &snapshot, &decision).await);
         Ok(explained)
     }
 

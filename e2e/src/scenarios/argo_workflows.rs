@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use futures::{StreamExt as _, TryStreamExt as _};
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, PropagationPolicy};
 use serde_json::json;
@@ -55,19 +56,21 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// 500 workflows with 2,000 pods on a real server, ten times as many on the sandbox.
+/// 500 workflows with 2,000 pods on a real server, twice as many on the sandbox.
 async fn many_deleted(cluster: Cluster) -> Result<()> {
-    let workflows: usize = if cluster.can(Faults) { 5_000 } else { 500 };
-    let mut made: Vec<Workflow> = Vec::with_capacity(workflows);
-    for index in 0..workflows {
-        let metadata = json!({ "finalizers": [WORKFLOW_HOLD] });
-        let name = format!("w{index}");
-        made.push(
-            cluster
-                .workflow_in(cluster.namespace(), &name, metadata)
-                .await?,
-        );
-    }
+    let workflows: usize = if cluster.can(Faults) { 1_000 } else { 500 };
+    let made: Vec<Workflow> = futures::stream::iter(0..workflows)
+        .map(|index| {
+            let (cluster, name) = (cluster.clone(), format!("w{index}"));
+            let metadata = json!({ "finalizers": [WORKFLOW_HOLD] });
+            async move {
+                let namespace = cluster.namespace();
+                cluster.workflow_in(namespace, &name, metadata).await
+            }
+        })
+        .buffer_unordered(32)
+        .try_collect()
+        .await?;
     let pods = (0..4 * workflows)
         .map(|index| pod(format!("p{index}")).of(&made[index / 4]))
         .map(|pod| pod.label(COMPLETED, "true"));
@@ -108,12 +111,14 @@ async fn earlier_run(cluster: Cluster) -> Result<()> {
         report(&cluster, name, "Failed", &containers).await?;
     }
     // As `argo retry` writes it. Argo deletes the pods of the nodes that it runs again.
-    let later = |seconds| (jiff::Timestamp::now() + Duration::from_secs(seconds)).to_string();
+    let now = jiff::Timestamp::now();
+    let later = |seconds| (now + Duration::from_secs(seconds)).to_string();
+    let before = (now - Duration::from_secs(3_600)).to_string();
     let status = json!({ "status": {
         "phase": "Running", "startedAt": later(120),
         "nodes": {
             "w-again": { "type": "Pod", "phase": "Pending", "startedAt": later(121) },
-            "w-current": { "type": "Pod", "phase": "Running", "startedAt": later(0) },
+            "w-current": { "type": "Pod", "phase": "Running", "startedAt": before },
         },
     } });
     cluster.merge_workflow("w", status).await?;

@@ -108,6 +108,7 @@ fixtures! {
     "our-workflow": "workflows with Belayer's hold: one whose pods have holds, one without",
     "our-status": "what Belayer holds in a namespace, and that it does not run",
     "our-hold": "a pod that Belayer's hold keeps",
+    "our-restored": "objects restored with Belayer's finalizers where no Belayer is installed",
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::argo;
 use crate::decision;
 use crate::owner::{GoneProof, OwnerDeletion, OwnerQuery, OwnerState};
 use crate::view::{Cached, Objects, View};
@@ -127,6 +128,18 @@ impl ObservedOwner {
         };
         let query = self.query.clone();
         OwnerEnd::Ask { query, after }
+    }
+
+    /// Whether it is a Workflow that Argo goes on running although it is being deleted: see
+    /// [`argo::kept_running_by`].
+    pub fn is_kept_running(&self) -> bool {
+        let live = match self.answer.as_ref().map(LiveAnswer::answer) {
+            Some(OwnerState::Present(owner)) => Some(owner),
+            Some(OwnerState::Gone(_) | OwnerState::Unknown(_)) | None => None,
+        };
+        let owner = self.cached.as_ref().or(live);
+        self.query.is_about_a_workflow()
+            && owner.is_some_and(|it| argo::kept_running_by(it).is_some())
     }
 
     /// Whether the owner is in the store and is not being deleted.

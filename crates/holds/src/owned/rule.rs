@@ -125,6 +125,10 @@ impl Component<Pod> for OwnerEnds {
 fn decide(owned: &Owned) -> Decision<EndedOwner, OwnerQuery> {
     match owned.owner.end() {
         OwnerEnd::Lives => Decision::nothing(KEEP),
+        // Its pods still have results that Argo reads (A16).
+        OwnerEnd::Ended(EndedOwner::Deleting(_)) if owned.owner.is_kept_running() => {
+            Decision::nothing(KEEP)
+        }
         OwnerEnd::Ended(ended) => {
             let row = match ended {
                 EndedOwner::Deleting(_) => OWNER_DELETING,

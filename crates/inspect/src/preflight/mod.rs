@@ -31,6 +31,7 @@
 //! # let _ = may_be_installed;
 //! ```
 
+mod argo;
 mod finalizers;
 mod in_tree;
 mod kinds;
@@ -48,7 +49,7 @@ use jiff::Timestamp;
 use crate::reader::Reader;
 use belayer_core::http::RequestError;
 
-pub use needs::{Kind, Part, Policy, PvcMode};
+pub use needs::{AdoptsArgo, Kind, Part, Policy, PvcMode};
 pub use permissions::{Authorizer, Ruling, Subject};
 pub use report::{API_VERSION, About, Finding, Level, PartReport, Report};
 pub use text::text;
@@ -102,6 +103,9 @@ pub async fn check(
         }
         for (kind, finalizer) in &part.holds {
             findings.extend(finalizers::others(reader, kind, finalizer).await);
+        }
+        if let Some(adopts) = part.argo {
+            findings.extend(argo::check(reader, adopts == AdoptsArgo::Yes).await);
         }
         findings.extend(part.advice.iter().map(|advice| {
             let means = "the configuration may not have the effect that you expect";

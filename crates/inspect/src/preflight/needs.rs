@@ -23,6 +23,17 @@ pub struct Part {
     pub claims: Option<PvcMode>,
     /// Warnings about its configuration.
     pub advice: Vec<String>,
+    /// Whether it holds pods of Argo Workflows, and if so, whether it also removes Argo's own finalizer.
+    pub argo: Option<AdoptsArgo>,
+}
+
+/// Whether a part removes the finalizer of Argo's workflow controller together with its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AdoptsArgo {
+    /// It does.
+    Yes,
+    /// It does not.
+    No,
 }
 
 impl Part {
@@ -41,6 +52,7 @@ impl Part {
             holds: Vec::new(),
             claims: None,
             advice: Vec::new(),
+            argo: None,
         }
     }
 }

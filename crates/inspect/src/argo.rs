@@ -1,0 +1,312 @@
+//! The workflow controllers of Argo Workflows in the cluster: which workflows each processes, and whether it holds pods
+//! by a finalizer of its own (A22).
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use belayer_core::object::{ObjectKey, Resource};
+
+use crate::reader::{ReadResult, Reader};
+
+/// The finalizer by which a workflow controller itself holds its pods.
+pub const STATUS_FINALIZER: &str = "workflows.argoproj.io/status";
+
+/// The environment variable of a workflow controller that switches its own finalizer on.
+pub const OWN_FINALIZER: &str = "ARGO_POD_STATUS_CAPTURE_FINALIZER";
+
+/// Label on workflows and pods: the ID of the workflow controller that processes them; without it the one without an ID.
+pub const INSTANCE_LABEL: &str = "workflows.argoproj.io/controller-instanceid";
+
+/// Part of the images of the workflow controller.
+const IMAGE: &str = "workflow-controller";
+
+/// Its ConfigMap, unless `--configmap` names another one.
+const CONFIG_MAP: &str = "workflow-controller-configmap";
+
+/// A Deployment of the workflow controller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkflowController {
+    /// `NAMESPACE/NAME`.
+    pub place: String,
+    /// How many of its pods are ready.
+    pub ready: i64,
+    /// Its instance ID, empty if it has none; `None` if its ConfigMap could not be read.
+    pub instance: Option<String>,
+    /// The only namespace whose workflows it processes; `None` for all.
+    pub namespace: Option<String>,
+    /// Whether it holds its pods by [`STATUS_FINALIZER`].
+    pub own_finalizer: bool,
+}
+
+impl WorkflowController {
+    /// Whether it processes workflows with this instance ID in this namespace. What is unknown may be.
+    pub fn may_process(&self, instance: &str, namespace: &str) -> bool {
+        self.instance.as_deref().is_none_or(|own| own == instance)
+            && self.namespace.as_deref().is_none_or(|own| own == namespace)
+    }
+}
+
+/// Why no workflow with this instance ID in this namespace is processed; `None` if one of the controllers may do it.
+pub fn why_not_processed(
+    controllers: &[WorkflowController],
+    instance: &str,
+    namespace: &str,
+) -> Option<String> {
+    let own = || {
+        controllers
+            .iter()
+            .filter(|one| one.may_process(instance, namespace))
+    };
+    if own().any(|one| one.ready > 0) {
+        return None;
+    }
+    let whose = match instance {
+        "" => format!("workflows without an instance ID in namespace {namespace}"),
+        id => format!("workflows with instance ID {id} in namespace {namespace}"),
+    };
+    let down: Vec<&str> = own().map(|one| one.place.as_str()).collect();
+    Some(if down.is_empty() {
+        format!("no workflow controller of this cluster processes {whose}")
+    } else {
+        format!(
+            "the workflow controller for {whose} has no ready pod: deployment {}",
+            down.join(", ")
+        )
+    })
+}
+
+/// Reads all Deployments that run the workflow controller, and their ConfigMaps.
+pub async fn controllers(reader: &Reader) -> ReadResult<Vec<WorkflowController>> {
+    let deployments = match reader.all::<Deployment>("/apis/apps/v1/deployments").await {
+        ReadResult::Found(deployments) => deployments,
+        ReadResult::Absent => Vec::new(),
+        ReadResult::Unknown(why) => return ReadResult::Unknown(format!("deployments: {why}")),
+    };
+    let mut found = Vec::new();
+    for deployment in deployments {
+        let containers = &deployment.spec.template.spec.containers;
+        let Some(container) = containers.iter().find(|one| one.image.contains(IMAGE)) else {
+            continue;
+        };
+        let namespace = &deployment.metadata.namespace;
+        let map = container.flag("configmap").unwrap_or(CONFIG_MAP);
+        let key = ObjectKey::new(namespace.as_str(), map);
+        let instance = match reader
+            .object::<ConfigMap>(&Resource::config_maps(), &key)
+            .await
+        {
+            ReadResult::Found(map) => map.instance(),
+            ReadResult::Absent => Some(String::new()),
+            ReadResult::Unknown(_) => None,
+        };
+        let one = container.has("namespaced").then(|| {
+            let managed = container.flag("managed-namespace");
+            managed.unwrap_or(namespace).to_owned()
+        });
+        let own_finalizer = container
+            .env
+            .iter()
+            .any(|one| one.name == OWN_FINALIZER && one.value == "true");
+        found.push(WorkflowController {
+            place: format!("{namespace}/{}", deployment.metadata.name),
+            ready: deployment.status.ready_replicas.unwrap_or_default(),
+            instance,
+            namespace: one,
+            own_finalizer,
+        });
+    }
+    ReadResult::Found(found)
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Deployment {
+    metadata: Metadata,
+    spec: Spec,
+    status: Status,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Metadata {
+    namespace: String,
+    name: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Spec {
+    template: Template,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Template {
+    spec: PodSpec,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct PodSpec {
+    containers: Vec<Container>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Status {
+    #[serde(rename = "readyReplicas")]
+    ready_replicas: Option<i64>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Container {
+    image: String,
+    command: Vec<String>,
+    args: Vec<String>,
+    env: Vec<Env>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Env {
+    name: String,
+    value: String,
+}
+
+impl Container {
+    fn words(&self) -> impl Iterator<Item = &str> {
+        self.command.iter().chain(&self.args).map(String::as_str)
+    }
+
+    /// Whether a flag without a value is given, or one with the value `true`.
+    fn has(&self, name: &str) -> bool {
+        let given = [format!("--{name}"), format!("--{name}=true")];
+        self.words().any(|word| given.iter().any(|one| one == word))
+    }
+
+    /// The value of a flag, given as `--name value` or `--name=value`.
+    fn flag(&self, name: &str) -> Option<&str> {
+        let flag = format!("--{name}");
+        let mut words = self.words();
+        while let Some(word) = words.next() {
+            if word == flag {
+                return words.next();
+            }
+            if let Some(value) = word
+                .strip_prefix(&flag)
+                .and_then(|rest| rest.strip_prefix('='))
+            {
+                return Some(value);
+            }
+        }
+        None
+    }
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ConfigMap {
+    data: BTreeMap<String, String>,
+}
+
+impl ConfigMap {
+    /// The instance ID, by a key of its own or in the document `config`; `None` if that cannot be read.
+    fn instance(&self) -> Option<String> {
+        #[derive(Deserialize, Default)]
+        #[serde(default)]
+        struct Config {
+            #[serde(rename = "instanceID")]
+            instance: Option<String>,
+        }
+        if let Some(own) = self.data.get("instanceID") {
+            return Some(own.trim().trim_matches('"').to_owned());
+        }
+        match self.data.get("config") {
+            None => Some(String::new()),
+            Some(text) => {
+                let config: Config = serde_saphyr::from_str(text).ok()?;
+                Some(config.instance.unwrap_or_default())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn controller(
+        ready: i64,
+        instance: Option<&str>,
+        namespace: Option<&str>,
+    ) -> WorkflowController {
+        WorkflowController {
+            place: "argo/workflow-controller".into(),
+            ready,
+            instance: instance.map(str::to_owned),
+            namespace: namespace.map(str::to_owned),
+            own_finalizer: false,
+        }
+    }
+
+    #[rstest]
+    #[case::all_namespaces(controller(1, Some(""), None), "", None)]
+    #[case::its_own(controller(1, Some("a"), Some("ci")), "a", None)]
+    #[case::an_unknown_id_may_be_the_one(controller(1, None, None), "a", None)]
+    #[case::another_id(controller(1, Some("b"), None), "a", Some("no workflow controller"))]
+    #[case::another_namespace(
+        controller(1, Some(""), Some("prod")),
+        "",
+        Some("no workflow controller")
+    )]
+    #[case::not_ready(controller(0, Some(""), None), "", Some("argo/workflow-controller"))]
+    fn a22_which_workflows_are_processed(
+        #[case] only: WorkflowController,
+        #[case] instance: &str,
+        #[case] why: Option<&str>,
+    ) {
+        let found = why_not_processed(&[only], instance, "ci");
+        assert_eq!(found.is_some(), why.is_some(), "{found:?}");
+        assert!(found.is_none_or(|text| text.contains(why.unwrap_or_default())));
+    }
+
+    #[rstest]
+    #[case::none(&[], Some(""))]
+    #[case::as_a_key(&[("instanceID", "a")], Some("a"))]
+    #[case::in_the_document(&[("config", "instanceID: a\nparallelism: 10\n")], Some("a"))]
+    #[case::a_document_without_it(&[("config", "parallelism: 10\n")], Some(""))]
+    #[case::an_unreadable_document(&[("config", "[")], None)]
+    fn a22_the_instance_id(#[case] data: &[(&str, &str)], #[case] expected: Option<&str>) {
+        let data = data
+            .iter()
+            .map(|(key, value)| ((*key).into(), (*value).into()));
+        let map = ConfigMap {
+            data: data.collect(),
+        };
+        assert_eq!(map.instance().as_deref(), expected);
+    }
+
+    #[test]
+    fn flags_are_read_in_both_forms() {
+        let container = Container {
+            command: vec!["workflow-controller".into()],
+            args: [
+                "--namespaced",
+                "--managed-namespace",
+                "ci",
+                "--configmap=mine",
+            ]
+            .map(String::from)
+            .into(),
+            ..Container::default()
+        };
+        assert!(container.has("namespaced"));
+        assert_eq!(container.flag("managed-namespace"), Some("ci"));
+        assert_eq!(container.flag("configmap"), Some("mine"));
+        assert_eq!(container.flag("loglevel"), None);
+    }
+}

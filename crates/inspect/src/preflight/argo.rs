@@ -1,0 +1,114 @@
+//! Whether Argo's workflow controllers process all workflows, and hold pods by a finalizer of their own (A22).
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use belayer_holds::argo;
+
+use super::report::{About, Finding, Level};
+use crate::argo::{
+    INSTANCE_LABEL, OWN_FINALIZER, STATUS_FINALIZER, controllers, why_not_processed,
+};
+use crate::reader::{ReadResult, Reader, explain};
+use crate::scan::METADATA_LIST;
+
+/// Maximum number of groups of workflows that are named.
+const NAMED: usize = 10;
+
+#[derive(Deserialize)]
+struct Page {
+    #[serde(default)]
+    metadata: PageMeta,
+    items: Option<Vec<Object>>,
+}
+
+#[derive(Deserialize, Default)]
+struct PageMeta {
+    #[serde(default, rename = "continue")]
+    continue_token: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Object {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    #[serde(default)]
+    namespace: String,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+}
+
+/// Reads the workflow controllers, and the metadata of all workflows. `adopts`: whether a profile removes the controllers'
+/// own finalizer together with Belayer's.
+pub(crate) async fn check(reader: &Reader, adopts: bool) -> Vec<Finding> {
+    let all = match controllers(reader).await {
+        ReadResult::Found(all) => all,
+        ReadResult::Absent => Vec::new(),
+        ReadResult::Unknown(why) => {
+            let what = "which workflow controllers run";
+            return vec![Finding::new(Level::Note, About::Finalizer, what, why)];
+        }
+    };
+    let mut findings = Vec::new();
+    for one in all.iter().filter(|one| one.own_finalizer && !adopts) {
+        let what = format!("{OWN_FINALIZER} of deployment {}", one.place);
+        let means = format!(
+            "this workflow controller holds its pods by {STATUS_FINALIZER} as well, and Belayer does not remove that \
+             finalizer: a pod that is deleted while the controller is down keeps it"
+        );
+        let fix = format!(
+            "unset the variable; until no pod has the finalizer any more, set `adopt: [{STATUS_FINALIZER}]` in the profile"
+        );
+        findings.push(Finding::new(Level::Note, About::Finalizer, what, means).fix(fix));
+    }
+    let workflows = match unfinished(reader).await {
+        ReadResult::Found(workflows) => workflows,
+        ReadResult::Absent => return findings,
+        ReadResult::Unknown(why) => {
+            let what = "whether all workflows are processed";
+            findings.push(Finding::new(Level::Note, About::Finalizer, what, why));
+            return findings;
+        }
+    };
+    let unprocessed = workflows.iter().filter_map(|((instance, namespace), count)| {
+        let why = why_not_processed(&all, instance, namespace)?;
+        let what = format!("{count} unfinished workflows in namespace {namespace}");
+        let means = format!("{why}: their pods stay held after they have ended");
+        let fix = "start the workflow controller, or delete the workflows: then their pods are released";
+        Some(Finding::new(Level::Note, About::Finalizer, what, means).fix(fix))
+    });
+    findings.extend(unprocessed.take(NAMED));
+    findings
+}
+
+/// How many workflows are not completed, by instance ID and namespace.
+async fn unfinished(reader: &Reader) -> ReadResult<BTreeMap<(String, String), usize>> {
+    let kind = argo::workflow();
+    let mut counts = BTreeMap::new();
+    let path = kind.path(None);
+    let read = reader.pages(&path, METADATA_LIST, |answer| {
+        let read = answer.json::<Page>().map(|page| {
+            for Object { metadata } in page.items.into_iter().flatten() {
+                let label = |name: &str| metadata.labels.get(name).map(String::as_str);
+                if label(argo::COMPLETED_LABEL) == Some("true") {
+                    continue;
+                }
+                let instance = label(INSTANCE_LABEL).unwrap_or_default().to_owned();
+                *counts.entry((instance, metadata.namespace)).or_default() += 1;
+            }
+            page.metadata.continue_token
+        });
+        async move { read }
+    });
+    match read.await {
+        Ok(()) => ReadResult::Found(counts),
+        Err(error) if error.class() == belayer_core::http::ErrorClass::NotServed => {
+            ReadResult::Absent
+        }
+        Err(error) => ReadResult::Unknown(format!("{kind}: {}", explain(&error))),
+    }
+}

@@ -1,0 +1,91 @@
+//! What `belayer explain` reports about the consumer of a held pod of Argo Workflows.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use belayer_core::object::ObjectKey;
+use belayer_core::slim::Pod;
+use belayer_inspect::argo::{INSTANCE_LABEL, STATUS_FINALIZER, controllers, why_not_processed};
+use belayer_inspect::reader::{ReadResult, Reader};
+use belayer_inspect::report::age;
+
+use crate::decide::PodDecision;
+use crate::profile::argo;
+use crate::snapshot::{Held, Snapshot};
+
+/// For a deleted pod of Argo Workflows that stays held: whether its workflow is processed, and since when the workflow has
+/// not changed (A21, A22).
+pub(super) async fn notes(
+    reader: &Reader,
+    pod: &Pod,
+    snapshot: &Snapshot,
+    decision: &PodDecision,
+) -> Vec<String> {
+    let waits = snapshot.pod.as_ref().is_some_and(|view| {
+        view.held == Held::Yes && view.argo.is_some() && view.deleting.is_some()
+    });
+    let Some(owner) = pod
+        .meta
+        .controller
+        .as_ref()
+        .filter(|_| waits && decision.write.is_none())
+    else {
+        return Vec::new();
+    };
+    let key = ObjectKey::new(pod.meta.key.shared_namespace().clone(), owner.name.clone());
+    let ReadResult::Found(workflow) = reader.object::<Written>(&argo::workflow(), &key).await
+    else {
+        return Vec::new();
+    };
+    let mut notes = Vec::new();
+    let labels = &workflow.metadata.labels;
+    let instance = labels.get(INSTANCE_LABEL).map_or("", String::as_str);
+    match controllers(reader).await {
+        ReadResult::Found(all) => {
+            let namespace = pod.meta.key.namespace().unwrap_or_default();
+            notes.extend(why_not_processed(&all, instance, namespace));
+        }
+        ReadResult::Absent => {}
+        ReadResult::Unknown(why) => {
+            notes.push(format!(
+                "could not check whether a workflow controller runs: {why}"
+            ));
+        }
+    }
+    let times = workflow.metadata.managed_fields.iter();
+    if let Some(last) = times.filter_map(|entry| entry.time).max() {
+        let ago = belayer_core::clock::now().duration_since(last).as_secs();
+        notes.push(format!(
+            "its workflow has not changed since {last} ({} ago)",
+            age(ago)
+        ));
+    }
+    if pod.meta.has_finalizer(STATUS_FINALIZER) {
+        notes.push(format!(
+            "it also has {STATUS_FINALIZER}, Argo's own finalizer: Belayer removes it only if the profile lists it in `adopt`"
+        ));
+    }
+    notes
+}
+
+#[derive(Deserialize)]
+struct Written {
+    metadata: WrittenMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WrittenMeta {
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    managed_fields: Vec<ManagedFields>,
+}
+
+#[derive(Deserialize)]
+struct ManagedFields {
+    #[serde(default)]
+    time: Option<Timestamp>,
+}
