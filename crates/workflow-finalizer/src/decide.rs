@@ -30,7 +30,7 @@ pub fn decide(snapshot: &Snapshot, _: Timestamp) -> WorkflowDecision {
     match (workflow.deletion, workflow.held) {
         // Selected or not: only its pods decide, so that the invariant ORDER holds.
         (Some(deletion), Held::Yes) => {
-            waiting(workflow, deletion).looking_again_within(snapshot.resync)
+            waiting(workflow, deletion).with_requeue_after(snapshot.resync)
         }
         (Some(_), Held::No) => Decision::nothing(row::NOT_HELD),
         (None, Held::Yes) => match workflow.selection {
@@ -113,7 +113,7 @@ fn waiting(workflow: &WorkflowView, deletion: Deletion) -> WorkflowDecision {
         return if ends {
             waiting
         } else {
-            waiting.telling(deletion_waits(held))
+            waiting.with_notice(deletion_waits(held))
         };
     }
     let Some(answer) = pods
