@@ -243,7 +243,7 @@ impl PodRecreation {
     }
 }
 
-/// The record that a pod's annotations name; otherwise [`own_record_key`].
+/// The record that a pod's annotations name, or the one that Belayer creates for it.
 pub fn record_key(pod: &Pod) -> ObjectKey {
     let namespace = Arc::clone(pod.meta.key.shared_namespace());
     match snapshot::origin(pod) {
