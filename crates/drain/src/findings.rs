@@ -10,7 +10,7 @@ use belayer_pod_recreation::api;
 
 use crate::decide::Why;
 use crate::passes::Pass;
-use crate::records::UnbornPod;
+use crate::records::UncreatedPod;
 use crate::release::{ObjectResult, Trouble};
 use crate::report::{Left, Reason, Refused, Report, Unseen, why_text};
 
@@ -104,13 +104,13 @@ impl Findings {
     }
 
     /// Adds pods that exist only in their records: a running Belayer creates them, or they are reported.
-    pub(crate) fn note_unborn(&mut self, unborn: Vec<UnbornPod>, pass: &mut Pass) {
-        for UnbornPod {
+    pub(crate) fn note_uncreated(&mut self, uncreated: Vec<UncreatedPod>, pass: &mut Pass) {
+        for UncreatedPod {
             key,
             pod,
             why,
             in_progress,
-        } in unborn
+        } in uncreated
         {
             if in_progress {
                 pass.unsettled += 1;

@@ -23,7 +23,7 @@ use belayer_holds::conflict::{After, OnConflict};
 use belayer_holds::names::{RECREATION_ANNOTATION, RECREATION_UID_ANNOTATION};
 use belayer_inspect::reader::{ReadResult, Reader, explain};
 use belayer_pod_recreation::api::{self, Phase};
-use belayer_pod_recreation::decide::adopt;
+use belayer_pod_recreation::decide::status_with_pod;
 use belayer_pod_recreation::record::Record;
 use belayer_pod_recreation::recreations::status_patch;
 
@@ -45,7 +45,7 @@ pub enum Recorded {
 
 /// A pod that exists only in its record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct UnbornPod {
+pub(crate) struct UncreatedPod {
     /// The record.
     pub(crate) key: ObjectKey,
     /// Name of its pod.
@@ -108,7 +108,7 @@ impl Records {
             if record.meta.is_deleting() || !record.awaits(pod) {
                 return Recorded::Yes;
             }
-            let request = status_patch(&record, &adopt(&record, pod, clock::now()));
+            let request = status_patch(&record, &status_with_pod(&record, pod, clock::now()));
             attempt += 1;
             let written = self.executor.write(&request, Class::Release);
             match self.reader.contact().asked(written).await {
@@ -141,18 +141,18 @@ impl Records {
 
     /// The pods that exist only in their records. A pod that exists already is written into its record. Empty if
     /// the kind is not served or may not be read.
-    pub(crate) async fn unborn(&self) -> Vec<UnbornPod> {
+    pub(crate) async fn uncreated(&self) -> Vec<UncreatedPod> {
         let all = self.reader.all::<Value>(&api::resource().path(None)).await;
-        let mut unborn = Vec::new();
+        let mut uncreated = Vec::new();
         for record in all.found().into_iter().flatten() {
-            if let Some(one) = self.unborn_pod(record).await {
-                unborn.push(one);
+            if let Some(one) = self.uncreated_pod(record).await {
+                uncreated.push(one);
             }
         }
-        unborn
+        uncreated
     }
 
-    async fn unborn_pod(&self, record: &Value) -> Option<UnbornPod> {
+    async fn uncreated_pod(&self, record: &Value) -> Option<UncreatedPod> {
         let text = |pointer: &str| record.pointer(pointer).and_then(Value::as_str);
         let phase = serde_json::from_value(record["status"]["phase"].clone());
         let phase = phase.ok().filter(|phase| is_under_way(*phase))?;
@@ -181,7 +181,7 @@ impl Records {
             ReadResult::Unknown(why) => format!("could not read its pod: {why}"),
         };
         let version = text("/metadata/resourceVersion").unwrap_or_default();
-        Some(UnbornPod {
+        Some(UncreatedPod {
             in_progress: self.in_progress(uid, version),
             pod: pod.to_owned(),
             key,

@@ -188,7 +188,7 @@ impl<E, Q, S> Decision<E, Q, S> {
     }
 
     /// The same decision, requeued after `delay` at the latest.
-    pub fn looking_again_within(self, delay: Duration) -> Self {
+    pub fn with_requeue_after(self, delay: Duration) -> Self {
         let requeue_after = Some(self.requeue_after.map_or(delay, |sooner| sooner.min(delay)));
         Self {
             requeue_after,
@@ -202,7 +202,7 @@ impl<E, Q, S> Decision<E, Q, S> {
     }
 
     /// The same decision with one more Event.
-    pub fn telling(mut self, notice: Notice) -> Self {
+    pub fn with_notice(mut self, notice: Notice) -> Self {
         self.notices.push(notice);
         self
     }

@@ -136,8 +136,8 @@ impl Output {
 impl fmt::Display for Output {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = String::from_utf8_lossy(&self.0);
-        let words: Vec<&str> = text.split_whitespace().collect();
-        let line: String = words
+        let parts: Vec<&str> = text.split_whitespace().collect();
+        let line: String = parts
             .join(" ")
             .chars()
             .filter(|c| !c.is_control())

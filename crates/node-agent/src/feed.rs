@@ -60,7 +60,7 @@ impl InformerHandle {
         };
         let current = pod.as_ref().map(|pod| pod.meta.uid.clone());
         self.drop_others(key, current.as_ref());
-        // Older pods first: after a start of the agent, the lifecycle of the name is theirs.
+        // Older pods first: after a start of the agent, the lifecycle of the name belongs to them.
         for record in &records {
             if record.rejected != current {
                 self.process_gone(key, record, current.as_ref());

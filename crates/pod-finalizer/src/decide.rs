@@ -59,10 +59,10 @@ fn held(pod: &PodView, snapshot: &Snapshot, now: Timestamp) -> PodDecision {
     let decision = match weigh(pod, snapshot.mass_release, now) {
         Verdict::Release(row, evidence) => released(row, evidence, pod),
         Verdict::Record(which) => Decision::write(row::CAPTURE, Write::Step(which)),
-        Verdict::Keep(reasons) => keep(pod, reasons, now).looking_again_within(snapshot.resync),
+        Verdict::Keep(reasons) => keep(pod, reasons, now).with_requeue_after(snapshot.resync),
     };
     match capture::refusal(pod) {
-        Some(notice) => decision.telling(notice),
+        Some(notice) => decision.with_notice(notice),
         None => decision,
     }
 }
@@ -124,7 +124,7 @@ fn released(row: Row, evidence: Evidence, pod: &PodView) -> PodDecision {
         Selection::By { profile, .. } => profile.release_after.unwrap_or_default(),
         Selection::None | Selection::Ignored => Duration::ZERO,
     };
-    decision.telling(Notice {
+    decision.with_notice(Notice {
         severity: Severity::Warning,
         reason: "ReleasedWithoutEvidence",
         message: format!(
@@ -157,7 +157,7 @@ fn keep(pod: &PodView, reasons: Reasons, now: Timestamp) -> PodDecision {
             "deletion waits because Belayer holds this pod: {}",
             decision.missing_messages().join("; ")
         );
-        decision = decision.telling(Notice {
+        decision = decision.with_notice(Notice {
             severity: Severity::Normal,
             reason: "DeletionWaits",
             message: message.into(),

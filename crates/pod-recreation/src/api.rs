@@ -1,4 +1,5 @@
-//! `PodRecreation`, as it stands in the API: one per chain of pods of one name.
+//! The API type `PodRecreation`, the record of a pod and its re-creations. Together these pods are a *chain*: they have
+//! the same name, and each replaces one that its node rejected.
 
 use std::time::Duration;
 
@@ -19,12 +20,12 @@ pub const KIND: &str = "PodRecreation";
 /// Lower-case plural.
 pub const PLURAL: &str = "podrecreations";
 
-/// The kind as the API serves it.
+/// The kind.
 pub fn resource() -> Resource {
     Resource::new(GROUP, VERSION, KIND, PLURAL)
 }
 
-/// What is to be done; written once, never changed.
+/// The pod to create and the policy. Immutable.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spec {
@@ -33,27 +34,27 @@ pub struct Spec {
     /// UID of the first pod, the one the user created.
     #[serde(rename = "firstUID")]
     pub first_uid: String,
-    /// The policy in force when the record was made.
+    /// The policy at the time of the record's creation.
     pub policy: Policy,
     /// The pod to create: labels, annotations, owner references and spec.
     pub pod: Value,
 }
 
-/// How often, how fast, and on what conditions a pod is re-created.
+/// How often, how fast, and under which conditions a pod is re-created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Policy {
-    /// Re-creations, not attempts in all: 3 means at most four pods.
+    /// Maximum number of re-creations: 3 means at most four pods.
     pub max_retries: u32,
     /// Pause before the first re-creation, in seconds; doubles up to five minutes.
     pub backoff_seconds: u32,
     /// Whether the node must be wiped of the rejected pod first.
     pub wipe: Wipe,
-    /// How long the wiping is waited for, in seconds.
+    /// How long Belayer waits for the wipe, in seconds.
     pub wipe_timeout_seconds: u32,
-    /// What follows when it took longer.
+    /// What happens when the wipe takes longer.
     pub on_wipe_timeout: OnWipeTimeout,
-    /// Whether a re-created pod keeps away from nodes that rejected its predecessors.
+    /// Whether re-created pods are kept away from nodes that rejected an earlier pod of the chain.
     pub avoid_rejected_node: bool,
 }
 
@@ -74,8 +75,8 @@ impl Default for Policy {
 const LONGEST_BACKOFF: Duration = Duration::from_secs(300);
 
 impl Policy {
-    /// The pause before the re-creation after `attempts` others. `spread` is from 0 to 1 and adds up
-    /// to a tenth, so that pods that were rejected together do not come back together.
+    /// The pause before a re-creation that follows `attempts` others. `spread`, from 0 to 1, adds up to a tenth, so
+    /// that pods that were rejected together are not re-created together.
     pub fn pause(&self, attempts: u32, spread: f64) -> Duration {
         let first = Duration::from_secs(self.backoff_seconds.into());
         let doubled = first.saturating_mul(2_u32.saturating_pow(attempts));
@@ -84,18 +85,18 @@ impl Policy {
     }
 }
 
-/// Whether a node must be wiped of what it keeps of a rejected pod.
+/// Whether the node agent must first remove the files of a rejected pod from its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Wipe {
-    /// Nothing is waited for.
+    /// It need not.
     #[default]
     None,
-    /// `StateWiped` must be true before the pod is deleted.
+    /// The condition `StateWiped` must be true before the pod is deleted.
     Required,
 }
 
-/// What follows when the wiping takes too long.
+/// What happens when the wipe takes too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnWipeTimeout {
@@ -106,44 +107,44 @@ pub enum OnWipeTimeout {
     Fail,
 }
 
-/// How far it has come. Only Belayer writes it, but for the condition `StateWiped`.
+/// The progress. Only the controller writes it, except the condition `StateWiped`, which the node agent writes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
-    /// Where the state machine stands.
+    /// The state of the state machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// Re-creations that were reserved: raised before each create.
+    /// Number of reserved attempts: incremented before each create.
     pub attempts: u32,
-    /// Pods of the chain that exist or existed, the first included.
+    /// Pods of the chain that exist or existed, including the first.
     pub pod_starts: u32,
-    /// Pods that were re-created.
+    /// Number of re-created pods.
     pub pod_recreated: u32,
-    /// When the rejected pod was seen gone.
+    /// When a read showed that the rejected pod does not exist any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_deletion_time: Option<Timestamp>,
-    /// The pod that was rejected last.
+    /// UID of the pod that was rejected last.
     #[serde(rename = "rejectedUID", skip_serializing_if = "Option::is_none")]
     pub rejected_uid: Option<String>,
-    /// The pod that was re-created last.
+    /// UID of the pod that was re-created last.
     #[serde(rename = "podUID", skip_serializing_if = "Option::is_none")]
     pub pod_uid: Option<String>,
     /// The node that rejected it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
-    /// Nodes that no further pod may be put on.
+    /// Nodes on which no further pod may run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub avoid_nodes: Vec<String>,
     /// Why the node rejected it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// In words: why it ended, or what is in the way.
+    /// Why the record ended, or what blocks it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When it ended; the record is kept for a while after that.
+    /// When the record ended; it is deleted some time later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
-    /// The generation of the spec that this is about.
+    /// The generation of the spec to which this status refers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Conditions, by [`ConditionType`].
@@ -151,29 +152,29 @@ pub struct Status {
     pub conditions: Vec<Condition>,
 }
 
-/// Where the state machine stands.
+/// A state of the state machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Phase {
-    /// The pod was rejected and is still there, untouched.
+    /// The pod was rejected, and is not changed.
     Rejected,
-    /// The rejected pod is to be deleted, by us.
+    /// Belayer deletes the rejected pod.
     Deleting,
-    /// It is gone; the backoff runs.
+    /// The rejected pod does not exist any more; the pause before the next attempt runs.
     Waiting,
-    /// An attempt is reserved; its pod is to be created.
+    /// An attempt is reserved; Belayer creates its pod.
     Creating,
     /// The pod was re-created and has not started yet.
     Recreated,
-    /// The pod started. The end.
+    /// Final: the pod has started.
     Started,
-    /// Every allowed re-creation was rejected. The end.
+    /// Final: every allowed re-creation was rejected.
     Exhausted,
-    /// Anything else that leaves nothing to do, told in `message`. The end.
+    /// Final: any other end; `message` gives the reason.
     Ended,
 }
 
 impl Phase {
-    /// As in the API.
+    /// Its name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Rejected => "Rejected",
@@ -187,35 +188,35 @@ impl Phase {
         }
     }
 
-    /// Whether nothing more will be re-created.
+    /// Whether the record has ended.
     pub fn is_final(self) -> bool {
         matches!(self, Self::Started | Self::Exhausted | Self::Ended)
     }
 }
 
-/// The types of conditions that Belayer knows. Others are kept as they are.
+/// The condition types that Belayer uses. Others are not changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ConditionType {
-    /// A rejected pod of the chain waits to be re-created.
+    /// A pod of the chain was rejected, and its re-creation is pending.
     PodRejected,
-    /// The node keeps nothing of the rejected pod. Set by the node agent, or where the node is gone.
+    /// The node has no files of the rejected pod. Set by the node agent, or if the node does not exist.
     StateWiped,
     /// A pod was re-created.
     Recreated,
-    /// A pod of the chain started.
+    /// A pod of the chain has started.
     Started,
-    /// The budget is used up.
+    /// The limit of re-creations is reached.
     Exhausted,
-    /// The API server refuses the pod.
+    /// The API server denies the create of the pod.
     CreateDenied,
-    /// The pod of the last attempt keeps its hold until the record names it, even during a drain: so a pod
-    /// that does not exist was never created (row R5). Earlier versions did not ensure that. A condition,
-    /// because the CRD of an earlier version would drop a field that it does not know.
+    /// The pod of the last attempt keeps its hold until the record names it, even during a drain. So if it does not
+    /// exist it was never created (R5). Earlier versions did not ensure that. It is a condition because the CRD of an
+    /// earlier version would prune an unknown field.
     HoldKept,
 }
 
 impl ConditionType {
-    /// As in the API.
+    /// Its name in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::PodRejected => "PodRejected",
@@ -229,44 +230,44 @@ impl ConditionType {
     }
 }
 
-/// One condition, of the shape that all of Kubernetes uses.
+/// A condition in the format of the Kubernetes API.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// Which: a [`ConditionType`], or somebody else's.
+    /// A [`ConditionType`], or a type of another client.
     pub r#type: String,
-    /// Whether it holds.
+    /// Whether it is true.
     pub status: ConditionStatus,
-    /// CamelCase word.
+    /// The reason, in CamelCase.
     #[serde(default)]
     pub reason: String,
-    /// In words.
+    /// The message.
     #[serde(default)]
     pub message: String,
-    /// When it last changed.
+    /// When its status last changed.
     pub last_transition_time: Timestamp,
 }
 
-/// Whether a condition holds.
+/// The status of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ConditionStatus {
-    /// It does.
+    /// It is true.
     True,
-    /// It does not.
+    /// It is false.
     False,
-    /// Nobody knows.
+    /// It is unknown.
     Unknown,
 }
 
 impl Status {
-    /// The condition of a type.
+    /// The condition of this type.
     pub fn condition(&self, wanted: ConditionType) -> Option<&Condition> {
         self.conditions
             .iter()
             .find(|condition| condition.r#type == wanted.as_str())
     }
 
-    /// Whether the condition is known to hold.
+    /// Whether the condition is true.
     pub fn is_true(&self, wanted: ConditionType) -> bool {
         self.condition(wanted)
             .is_some_and(|condition| condition.status == ConditionStatus::True)
@@ -296,8 +297,7 @@ impl Status {
     }
 }
 
-/// The API writes no fractions of seconds. Rounded down: a pause is never shorter for it by more
-/// than that second.
+/// Rounds down to whole seconds, because the API stores no fractions. That shortens a pause by less than a second.
 pub fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
@@ -305,11 +305,10 @@ pub fn whole_seconds(time: Timestamp) -> Timestamp {
 /// Longest name of an object.
 const NAME_LIMIT: usize = 253;
 
-/// Characters of the first pod's UID that stand in the name.
+/// Number of characters of the first pod's UID in the name.
 const UID_PART: usize = 8;
 
-/// The name of the record of a chain: `<pod>-<first 8 of the first pod's UID>`, the pod's part cut to
-/// fit.
+/// The name of the record of a chain: `<pod>-<first 8 characters of the first pod's UID>`. A long pod name is cut.
 pub fn record_name(pod: &str, first_uid: &str) -> String {
     let uid: String = first_uid.chars().take(UID_PART).collect();
     let room = NAME_LIMIT - UID_PART - 1;
@@ -317,7 +316,7 @@ pub fn record_name(pod: &str, first_uid: &str) -> String {
     format!("{}-{uid}", cut.trim_end_matches(['-', '.']))
 }
 
-/// Whether a record of this name can be that of a chain of pods called `pod`.
+/// Whether a record of this name can belong to a chain of pods with the name `pod`.
 pub fn is_name_for(record: &str, pod: &str) -> bool {
     let part = record.strip_prefix(&record_name(pod, ""));
     part.is_some_and(|uid| (1..=UID_PART).contains(&uid.len()))
@@ -346,7 +345,7 @@ mod tests {
     #[case::of_a_longer_name("web-a-0a1b2c3d", "web")]
     #[case::of_none("Not A Name!", "web")]
     #[case::of_no_uid("web-", "web")]
-    fn a_record_of_another_name_is_none_of_this_pod(#[case] record: &str, #[case] pod: &str) {
+    fn a_record_of_another_pod_name_does_not_match(#[case] record: &str, #[case] pod: &str) {
         assert!(!is_name_for(record, pod));
     }
 

@@ -1,20 +1,19 @@
-//! pod-recreation as a component of the pods' runner: its hold. What it notes of pods and records wakes
-//! the [rules of the records](crate::recreations), which do the rest.
+//! pod-recreation as a component of the pod runner: its hold, and the snapshots of its [records](crate::recreations).
+
+mod events;
 
 use std::sync::Arc;
 
-use belayer_core::informer::{Event, Lookup, Store, Stored};
+use belayer_core::informer::{Lookup, Store, Stored};
 use belayer_core::object::{ObjectKey, OwnerReference, Uid};
 use belayer_core::queries::Waiter;
-use belayer_core::slim::{
-    Continuity, Keep, Namespace, OwnerMeta, Phase, Pod, Slim as _, Transition,
-};
+use belayer_core::slim::{Continuity, Keep, Namespace, Phase, Pod, Slim as _, Transition};
 use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::decision::Decision;
 use belayer_holds::holding::Holding;
 use belayer_holds::names::{IGNORE_LABEL, POD_RECREATION_HOLD};
 use belayer_holds::namespace::is_ignored;
-use belayer_holds::owned::{OwnerStores, RECREATION_BY_OWNER};
+use belayer_holds::owned::OwnerStores;
 use belayer_holds::owner::OwnerQuery;
 use belayer_holds::runner::{Change, Component};
 use belayer_holds::view::{Answers, Cached, Objects, View};
@@ -25,14 +24,14 @@ use parking_lot::Mutex;
 use crate::NAME;
 use crate::api::{self, record_name};
 use crate::config::Settings;
-use crate::decide::{NamespaceSight, Snapshot};
+use crate::decide::RecordSnapshot;
 use crate::evidence::Evidence;
-use crate::holds::{self, HoldSnapshot, RecordSight};
-use crate::proof::FirstSight;
+use crate::holds::{self, HoldSnapshot, ObservedRecord};
+use crate::proof::FirstSeen;
 use crate::record::Record;
-use crate::snapshot::{self, ANNOTATIONS, Asked, Hold, PodState, PodView, Selection, Sight};
+use crate::snapshot::{self, ANNOTATIONS, ObservedPod, PodState, PodView};
 
-/// What the component stands on.
+/// The dependencies of the component.
 pub struct Parts<V: View = Cached> {
     /// All pods, with the labels and annotations of [`keep_of_pods`].
     pub pods: V::Store<Pod>,
@@ -40,48 +39,48 @@ pub struct Parts<V: View = Cached> {
     pub records: V::Store<Record>,
     /// All namespaces.
     pub namespaces: V::Store<Namespace>,
-    /// The kinds of owners that some component watches.
+    /// The kinds of owners that Belayer watches.
     pub owners: OwnerStores<V>,
     /// Live reads of records and owners.
     pub owner_queries: V::Queries<OwnerQuery>,
-    /// The queue of the pods' runner.
+    /// The queue of the pod runner.
     pub pods_queue: WorkQueue<ObjectKey>,
-    /// The queue of the records' runner.
+    /// The queue of the record runner.
     pub queue: WorkQueue<ObjectKey>,
 }
 
-/// Holds pods until they start, and knows which record belongs to which pod.
+/// Holds pods until they start, and assigns pods to records.
 pub struct PodRecreation<V: View = Cached> {
     settings: Settings,
     pub(crate) parts: Parts<V>,
     memory: Mutex<Memory>,
 }
 
-/// What is remembered of pods for as long as they exist.
+/// What this process has seen of existing pods, and what no object contains.
 #[derive(Debug, Default)]
 struct Memory {
-    /// Rejected pods that have no record yet, by the record that they are to have.
+    /// Rejected pods without a record, by the key of the record to create.
     candidates: HashMap<ObjectKey, ObjectKey>,
     /// Pods that had been rejected when they were first seen.
     first_seen_rejected: HashSet<Uid>,
-    /// First pods whose record somebody deleted before anything was done.
+    /// First pods whose record another client deleted before the record had ended.
     cancelled: HashSet<Uid>,
-    /// Pods that were rejected without their hold, and not proven never to have run.
+    /// Pods that were rejected without their hold and without the proof that no container of them ran.
     reported: HashSet<Uid>,
-    /// Pods that carry our marks and were created by somebody else.
+    /// Pods with the annotations of an attempt that Belayer did not create.
     copies: HashSet<Uid>,
-    /// The last attempt of a record, by its UID, whose pod was seen: it was created.
+    /// The last attempt whose pod was seen, by the UID of the record.
     created: HashMap<Uid, u32>,
 }
 
-/// The labels and annotations of pods that are read.
+/// The labels and annotations of pods that the rules read.
 pub fn keep_of_pods(settings: &Settings) -> Keep {
     Keep::nothing()
         .labels(settings.eligibility.labels())
         .annotations(ANNOTATIONS)
 }
 
-/// The labels of namespaces that are read.
+/// The labels of namespaces that the rules read.
 pub fn keep_of_namespaces() -> Keep {
     Keep::nothing().labels([IGNORE_LABEL])
 }
@@ -100,230 +99,60 @@ impl<V: View> PodRecreation<V> {
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
-}
 
-impl PodRecreation {
-    /// The records.
-    pub fn records(&self) -> &Store<Record> {
-        &self.parts.records
-    }
-
-    /// The queue of records.
-    pub fn queue(&self) -> &WorkQueue<ObjectKey> {
-        &self.parts.queue
-    }
-
-    /// Notes what matters of a pod and wakes its record. To be told of every event of the pods *before*
-    /// their runner is.
-    pub fn on_pod(&self, event: &Event<Pod>) {
-        match event {
-            Event::Added { object, .. } => {
-                if object.phase == Phase::Failed {
-                    let mut memory = self.memory.lock();
-                    memory.first_seen_rejected.insert(object.meta.uid.clone());
-                }
-                self.note_created(object);
-                self.wake(object);
-            }
-            Event::Updated { old, new } => {
-                self.note_created(new);
-                self.note_report(old, new);
-                self.wake(new);
-            }
-            Event::Deleted { last, .. } => {
-                self.wake(last);
-                let record = self.record_key(last);
-                let mut memory = self.memory.lock();
-                memory.first_seen_rejected.remove(&last.meta.uid);
-                memory.cancelled.remove(&last.meta.uid);
-                memory.reported.remove(&last.meta.uid);
-                memory.copies.remove(&last.meta.uid);
-                memory.candidates.remove(&record);
-            }
-            _ => {}
-        }
-    }
-
-    /// Remembers that the pod of an attempt was created.
-    fn note_created(&self, pod: &Pod) {
-        if let Some(mark) = snapshot::mark(pod).filter(|_| !self.is_copy(pod)) {
-            let mut memory = self.memory.lock();
-            let last = memory.created.entry(mark.record_uid).or_default();
-            *last = mark.attempt.max(*last);
-        }
-    }
-
-    /// Reports a pod that was rejected without its hold, because it had started and was released, or because
-    /// there is no proof that none of its containers ran. It is left alone, and nothing else reports that.
-    fn note_report(&self, old: &Pod, new: &Pod) {
-        if new.phase != Phase::Failed || old.phase == Phase::Failed {
-            return;
-        }
-        let now = self.view(new);
-        let is_rejected = matches!(now.state, PodState::Rejected(_)) && !now.is_deleting();
-        let is_left_alone = now.hold == Hold::Off && now.recreatable().is_none();
-        if is_left_alone
-            && is_rejected
-            && now.mark.is_none()
-            && now.selection == Selection::Eligible
-        {
-            self.memory.lock().reported.insert(now.uid);
-        }
-    }
-
-    /// Enqueues the pods of an owner that is being deleted or gone.
-    pub fn on_owner(&self, event: &Event<OwnerMeta>) {
-        let ends = match event {
-            Event::Added { object, .. } => Some(object).filter(|owner| owner.0.is_deleting()),
-            Event::Updated { old, new } => {
-                Some(new).filter(|new| new.0.is_deleting() && !old.0.is_deleting())
-            }
-            Event::Deleted { last, .. } => Some(last),
-            _ => None,
-        };
-        let Some(owner) = ends else {
-            return;
-        };
-        let pods = &self.parts.pods;
-        let pods = pods.by_index(RECREATION_BY_OWNER, owner.0.uid.as_str());
-        let keys = pods
-            .into_iter()
-            .flatten()
-            .map(|pod| pod.meta.key.clone())
-            .collect::<Vec<_>>();
-        self.parts.pods_queue.add_all(keys, Priority::Release);
-    }
-
-    /// Wakes the pods of a namespace that changed: whether it is ignored, or being deleted.
-    pub fn on_namespace(&self, event: &Event<Namespace>) {
-        let Some(namespace) = event.news() else {
-            return;
-        };
-        let name = namespace.object.meta.key.name();
-        self.look_at_all(|pod| pod.meta.key.namespace() == Some(name));
-    }
-
-    /// Wakes those that are held or could be. Rare enough for a look at all of them: an index would
-    /// cost every pod.
-    fn look_at_all(&self, concerned: impl Fn(&Pod) -> bool) {
-        let mut pods = Vec::new();
-        self.parts.pods.for_each(|pod| {
-            if concerned(&pod.object) {
-                pods.push(pod.clone());
-            }
-        });
-        for pod in pods {
-            let view = self.view(&pod);
-            if view.hold == Hold::On || view.selection == Selection::Eligible {
-                self.parts
-                    .pods_queue
-                    .add(pod.meta.key.clone(), Priority::Normal);
-                self.wake(&pod);
-            }
-        }
-    }
-
-    /// Wakes the pod of a record, and remembers whose record somebody deleted. The records' runner has a
-    /// handler of its own.
-    pub fn on_record(&self, event: &Event<Record>) {
-        let record = match event {
-            Event::Added { object, .. } => object,
-            Event::Updated { new, .. } => new,
-            Event::Deleted { last, .. } => {
-                self.memory.lock().created.remove(&last.meta.uid);
-                let over = last.status.phase.is_some_and(api::Phase::is_final);
-                if !over {
-                    let mut memory = self.memory.lock();
-                    memory.cancelled.insert(Uid::new(last.first_uid.as_str()));
-                }
-                last
-            }
-            // Without records no hold is added. Their kind may have been installed just now.
-            Event::Synced => return self.look_at_all(|_| true),
-            _ => return,
-        };
-        let key = pod_key(record);
-        if self.parts.pods.lookup(&key).found().is_some() {
-            self.parts.pods_queue.add(key, Priority::Normal);
-        } else if matches!(event, Event::Deleted { .. }) {
-            // Nobody is left for whom it would have to be remembered.
-            let mut memory = self.memory.lock();
-            memory
-                .cancelled
-                .remove(&Uid::new(record.first_uid.as_str()));
-        }
-    }
-}
-
-impl<V: View> PodRecreation<V> {
-    pub(crate) fn wake(&self, pod: &Stored<Pod>) {
+    /// Enqueues the record of a pod, unless there can be none.
+    pub(crate) fn enqueue_record(&self, pod: &Stored<Pod>) {
         let view = self.view(pod);
-        let held = view.hold == Hold::On;
-        if !held && view.mark.is_none() && view.selection == Selection::No {
+        if !view.held && view.origin.is_none() && !view.selected {
             return;
         }
         let key = self.record_key(pod);
         if view.is_candidate() {
             let mut memory = self.memory.lock();
             memory.candidates.insert(key.clone(), pod.meta.key.clone());
-        } else if view.state == PodState::Pending && view.mark.is_none() {
-            // A pod that waits for its node has no record.
+        } else if view.state == PodState::Pending && view.origin.is_none() {
             return;
         }
         self.parts.queue.add(key, Priority::Normal);
     }
 
-    /// A pod in this component's words.
+    /// What the rules read of a pod, including what this process has seen of it.
     pub fn view(&self, pod: &Pod) -> PodView {
         let mut view = if pod.phase == Phase::Failed {
             self.view_of_failed(pod)
         } else {
-            PodView::of(pod, &self.settings, FirstSight::Earlier)
+            PodView::of(pod, &self.settings, FirstSeen::Earlier)
         };
-        if view.mark.is_some() && self.is_copy(pod) {
-            view.mark = None;
+        if view.origin.is_some() && self.is_copy(pod) {
+            view.origin = None;
         }
-        if view.selection == Selection::Eligible && self.is_ignored(pod) {
-            return PodView {
-                selection: Selection::No,
-                ..view
-            };
-        }
+        view.selected = view.selected && !self.is_ignored(pod);
         view
     }
 
-    /// A pod that has failed, with what the store remembers of its earlier versions. A pod from a live read
-    /// has no such memory, and the store may have missed versions before it.
+    /// A failed pod, with what the store has of its earlier versions. A pod from a live read has no such history, and
+    /// the store may have missed versions before it.
     fn view_of_failed(&self, pod: &Pod) -> PodView {
         let Pod { meta, .. } = pod;
         let stored = self.parts.pods.lookup(&meta.key).found();
         let stored = stored.filter(|stored| stored.meta.uid == meta.uid);
         let first_seen_rejected = self.memory.lock().first_seen_rejected.contains(&meta.uid);
-        let sight = |unbroken: bool| match (first_seen_rejected, unbroken) {
-            (true, _) => FirstSight::Rejected,
-            (false, true) => FirstSight::Throughout,
-            (false, false) => FirstSight::Earlier,
+        let first_seen = |unbroken: bool| match (first_seen_rejected, unbroken) {
+            (true, _) => FirstSeen::Rejected,
+            (false, true) => FirstSeen::EarlierUnbroken,
+            (false, false) => FirstSeen::Earlier,
         };
         match stored {
             Some(stored) if stored.meta.resource_version == meta.resource_version => {
                 let unbroken = V::FOLLOWS && stored.continuity() == Some(Continuity::Unbroken);
-                PodView::of(&stored, &self.settings, sight(unbroken))
+                PodView::of(&stored, &self.settings, first_seen(unbroken))
             }
             Some(stored) => {
                 let mut pod = pod.clone();
                 pod.inherit(&stored, Transition::Missed);
-                PodView::of(&pod, &self.settings, sight(false))
+                PodView::of(&pod, &self.settings, first_seen(false))
             }
-            None => PodView::of(pod, &self.settings, sight(false)),
-        }
-    }
-
-    /// A pod that carries our marks and is somebody else's work: it is a pod like any other.
-    pub(crate) fn note_copy(&self, pod: &Uid, key: &ObjectKey) {
-        self.memory.lock().copies.insert(pod.clone());
-        self.parts.pods_queue.add(key.clone(), Priority::Normal);
-        if let Some(pod) = self.parts.pods.lookup(key).found() {
-            self.wake(&pod);
+            None => PodView::of(pod, &self.settings, first_seen(false)),
         }
     }
 
@@ -338,48 +167,42 @@ impl<V: View> PodRecreation<V> {
         record_key(pod)
     }
 
-    /// Whether the pod's namespace is to be left alone.
+    /// Whether the pod's namespace has the label that excludes it.
     pub(crate) fn is_ignored(&self, pod: &Pod) -> bool {
         let namespace = ObjectKey::cluster(Arc::clone(pod.meta.key.shared_namespace()));
         let found = self.parts.namespaces.lookup(&namespace).found();
         found.is_some_and(|namespace| is_ignored(&namespace.meta.labels))
     }
 
-    /// What is known for a record's next step.
-    pub fn observe_record(&self, key: &ObjectKey) -> Snapshot {
-        let record = self.parts.records.lookup(key);
-        let candidate = self.memory.lock().candidates.get(key).cloned();
-        let (record, name) = match record {
+    /// The snapshot for the next step of a record.
+    pub fn observe_record(&self, key: &ObjectKey) -> RecordSnapshot {
+        let (record, name) = match self.parts.records.lookup(key) {
             Lookup::Unknown => (None, None),
-            Lookup::Absent => (None, candidate),
+            Lookup::Absent => (None, self.candidate(key)),
             Lookup::Found(record) => {
                 let name = pod_key(&record);
                 (Some(Box::new((*record.object).clone())), Some(name))
             }
         };
         let pod = match name.map(|name| self.parts.pods.lookup(&name)) {
-            None => Sight::Absent,
-            Some(Lookup::Unknown) => Sight::Unknown,
-            Some(Lookup::Absent) => Sight::Absent,
-            Some(Lookup::Found(pod)) => Sight::Present(Box::new(self.view(&pod))),
+            Some(Lookup::Unknown) => ObservedPod::Unknown,
+            None | Some(Lookup::Absent) => ObservedPod::Absent,
+            Some(Lookup::Found(pod)) => ObservedPod::Present(Box::new(self.view(&pod))),
         };
         let cancelled = match &pod {
-            Sight::Present(pod) => self.is_cancelled(&pod.uid),
-            Sight::Unknown | Sight::Absent => Asked::No,
+            ObservedPod::Present(pod) => self.is_cancelled(&pod.uid),
+            ObservedPod::Unknown | ObservedPod::Absent => false,
         };
         let namespace = ObjectKey::cluster(Arc::clone(key.shared_namespace()));
-        let namespace = match self.parts.namespaces.lookup(&namespace) {
-            Lookup::Found(namespace) if namespace.meta.is_deleting() => NamespaceSight::Terminating,
-            _ => NamespaceSight::Active,
-        };
+        let namespace = self.parts.namespaces.lookup(&namespace).found();
         let created = record.as_deref().and_then(|record: &Record| {
             let memory = self.memory.lock();
             memory.created.get(&record.meta.uid).copied()
         });
-        Snapshot {
+        RecordSnapshot {
             record,
             pod,
-            namespace,
+            namespace_terminating: namespace.is_some_and(|found| found.meta.is_deleting()),
             cancelled,
             created,
             holding: Holding::Allowed,
@@ -387,60 +210,68 @@ impl<V: View> PodRecreation<V> {
         }
     }
 
-    /// The rejected pod that is to have this record.
+    /// The rejected pod for which this record is to be created.
     pub fn candidate(&self, record: &ObjectKey) -> Option<ObjectKey> {
         self.memory.lock().candidates.get(record).cloned()
     }
 
-    fn is_cancelled(&self, pod: &Uid) -> Asked {
-        if self.memory.lock().cancelled.contains(pod) {
-            Asked::Yes
-        } else {
-            Asked::No
-        }
+    fn is_cancelled(&self, pod: &Uid) -> bool {
+        self.memory.lock().cancelled.contains(pod)
     }
 
-    fn record_of(&self, key: &ObjectKey) -> RecordSight {
+    fn record_of(&self, key: &ObjectKey) -> ObservedRecord {
         if self.parts.records.is_not_served() {
-            return RecordSight::NotServed;
+            return ObservedRecord::NotServed;
         }
         match self.parts.records.lookup(key) {
-            Lookup::Unknown => RecordSight::Unknown,
-            Lookup::Absent => RecordSight::Absent,
-            Lookup::Found(record) => RecordSight::Found(Box::new((*record.object).clone())),
+            Lookup::Unknown => ObservedRecord::Unknown,
+            Lookup::Absent => ObservedRecord::Absent,
+            Lookup::Found(record) => ObservedRecord::Found(Box::new((*record.object).clone())),
         }
     }
 }
 
-/// The record of a pod: that of its mark, else the one that it would have as the first of a chain.
+impl PodRecreation {
+    /// The records.
+    pub fn records(&self) -> &Store<Record> {
+        &self.parts.records
+    }
+
+    /// The queue of records.
+    pub fn queue(&self) -> &WorkQueue<ObjectKey> {
+        &self.parts.queue
+    }
+}
+
+/// The record that a pod's annotations name, or the one that Belayer creates for it.
 pub fn record_key(pod: &Pod) -> ObjectKey {
     let namespace = Arc::clone(pod.meta.key.shared_namespace());
-    match snapshot::mark(pod) {
-        Some(mark) => ObjectKey::new(namespace, mark.record),
+    match snapshot::origin(pod) {
+        Some(origin) => ObjectKey::new(namespace, origin.record),
         None => own_record_key(pod),
     }
 }
 
-/// The record that a pod would have as the first of a chain.
+/// The record that Belayer creates for a pod that no attempt created.
 fn own_record_key(pod: &Pod) -> ObjectKey {
     let name = record_name(pod.meta.key.name(), pod.meta.uid.as_str());
     ObjectKey::new(Arc::clone(pod.meta.key.shared_namespace()), name)
 }
 
-/// What to ask about the record that a re-created pod names; nothing for others.
-pub fn query_about(pod: &Pod, view: &PodView) -> Option<OwnerQuery> {
-    let mark = view.mark.as_ref()?;
+/// The query for the record that a re-created pod names; `None` for other pods.
+pub fn record_query(pod: &Pod, view: &PodView) -> Option<OwnerQuery> {
+    let origin = view.origin.as_ref()?;
     let reference = OwnerReference {
         api_version: api::resource().api_version().into(),
         kind: api::KIND.into(),
-        name: Arc::clone(&mark.record),
-        uid: mark.record_uid.clone(),
+        name: Arc::clone(&origin.record),
+        uid: origin.record_uid.clone(),
     };
     let namespace = pod.meta.key.shared_namespace();
     Some(OwnerQuery::new(api::resource(), namespace, &reference))
 }
 
-/// The pods of a record.
+/// The key of a record's pods.
 pub fn pod_key(record: &Record) -> ObjectKey {
     ObjectKey::new(
         Arc::clone(record.meta.key.shared_namespace()),
@@ -463,28 +294,26 @@ impl<V: View> Component<Pod> for PodRecreation<V> {
     }
 
     fn interest(&self, change: &Change<'_, Pod>) -> Option<Priority> {
-        let pod = change.new?;
-        let view = self.view(pod);
-        match (view.hold, &view.state) {
-            (Hold::On, PodState::Pending) if !view.is_deleting() => Some(change.source.quiet()),
-            (Hold::On, _) => Some(Priority::Release),
-            (Hold::Off, _) if view.selection == Selection::Eligible && !view.is_deleting() => {
-                Some(change.source.quiet())
-            }
-            _ => None,
+        let view = self.view(change.new?);
+        let is_waiting = view.state == PodState::Pending && !view.deleting;
+        match (view.held, is_waiting) {
+            (true, true) => Some(change.source.quiet()),
+            (true, false) => Some(Priority::Release),
+            (false, _) if view.selected && !view.deleting => Some(change.source.quiet()),
+            (false, _) => None,
         }
     }
 
     fn observe(&self, pod: &Stored<Pod>) -> HoldSnapshot {
         let view = self.view(pod);
         let record = self.record_of(&self.record_key(pod));
-        let look = query_about(pod, &view).map(|query| {
+        let live_record = record_query(pod, &view).map(|query| {
             let answer = self.parts.owner_queries.get(&query);
             (query, answer)
         });
         HoldSnapshot {
             cancelled: self.is_cancelled(&view.uid),
-            to_report: Asked::from(self.memory.lock().reported.contains(&view.uid)),
+            to_report: self.memory.lock().reported.contains(&view.uid),
             first_seen: pod.first_seen,
             owner: self
                 .parts
@@ -492,7 +321,7 @@ impl<V: View> Component<Pod> for PodRecreation<V> {
                 .owner_of(pod, |query| self.parts.owner_queries.get(query)),
             pod: view,
             record,
-            look,
+            live_record,
         }
     }
 
@@ -500,7 +329,7 @@ impl<V: View> Component<Pod> for PodRecreation<V> {
         holds::decide(snapshot, now)
     }
 
-    fn ask(&self, query: OwnerQuery, asker: Waiter<'_>) {
-        self.parts.owner_queries.ask(query, asker);
+    fn ask(&self, query: OwnerQuery, waiter: Waiter<'_>) {
+        self.parts.owner_queries.ask(query, waiter);
     }
 }

@@ -1,4 +1,4 @@
-//! The key `podRecreation` of the configuration file: as written, and as checked.
+//! The key `podRecreation` of the configuration file, as parsed and as validated.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,46 +10,46 @@ pub use belayer_holds::selection::config::ConfigError;
 
 use crate::api::{OnWipeTimeout, Policy};
 use crate::eligible::{Eligibility, OwnerKind, REPLACE_THEIR_OWN, replaces_its_own};
+use crate::rate_limit::{CircuitBreaker, Rate, RateLimits};
 use crate::reason::{Class, Classes};
-use crate::storm::{Breaker, Rate, StormLimits};
 
-/// The key of the configuration file: the root of every path in an error.
+/// The key in the configuration file: the root of every path in an error.
 pub const KEY: &str = "podRecreation";
 
-/// Keys worked on at once, unless told otherwise.
+/// Default of `workers`.
 pub const DEFAULT_WORKERS: usize = 32;
 
-/// More workers than this would only wait for each other.
+/// Upper limit of `workers`: more would only wait for each other.
 const MAX_WORKERS: usize = 1_024;
 
-/// More re-creations than this are a loop.
+/// Upper limit of `maxRetries`: more would be an endless loop.
 const MAX_RETRIES: u32 = 100;
 
-/// How long a record is kept after its end, unless told otherwise.
+/// Default of `recordTtlSeconds`.
 const RECORD_TTL: Duration = Duration::from_secs(3_600);
 
-/// A create that is refused for so long is given up.
+/// Belayer gives up a create that the API server has denied for this time.
 pub const DENIED_FOR: Duration = Duration::from_secs(3_600);
 
-/// What is checked and complete.
+/// The validated settings, with defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// Keys worked on at once.
+    /// Maximum number of records, and of pods, processed concurrently.
     pub workers: usize,
-    /// Whose pods are re-created.
+    /// Which pods are re-created.
     pub eligibility: Eligibility,
-    /// The policy that new records get.
+    /// The policy of new records.
     pub policy: Policy,
-    /// Whether `owners` names workflows of Argo Workflows, and they are ignored.
-    pub argo_left_out: bool,
-    /// Kinds in `owners` that match nothing: they have no group, and the core group has no such kind.
+    /// Whether `owners` lists workflows of Argo Workflows, which are ignored.
+    pub argo_ignored: bool,
+    /// Kinds in `owners` that match no owner: they have no group, and the core group has no such kind.
     pub without_group: Vec<String>,
     /// Classes of reasons.
     pub classes: Classes,
     /// How long a record is kept after its end.
     pub record_ttl: Duration,
-    /// What holds back storms.
-    pub storm: StormLimits,
+    /// Rate limits and circuit breakers; the key `storm`.
+    pub rate_limits: RateLimits,
 }
 
 impl Default for Settings {
@@ -58,28 +58,28 @@ impl Default for Settings {
             workers: DEFAULT_WORKERS,
             eligibility: Eligibility::default(),
             policy: Policy::default(),
-            argo_left_out: false,
+            argo_ignored: false,
             without_group: Vec::new(),
             classes: Classes::default(),
             record_ttl: RECORD_TTL,
-            storm: StormLimits::default(),
+            rate_limits: RateLimits::default(),
         }
     }
 }
 
-/// The key as it is written. What is left out has its default.
+/// The key as it is written. Missing keys have their defaults.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PodRecreationConfig {
     /// See [`Settings::workers`].
     pub workers: Option<usize>,
-    /// Labels that select pods beside those that ask by annotation.
+    /// Labels that select pods in addition to those that request re-creation by annotation.
     #[serde(default)]
     pub selectors: Vec<SelectorConfig>,
-    /// Kinds of controllers whose pods are re-created, as `Kind` or `Kind.group`.
+    /// Kinds of controllers whose pods are re-created, too, as `Kind` or `Kind.group`.
     #[serde(default)]
     pub owners: Vec<String>,
-    /// Whether `owners` may name the workflows of Argo Workflows, which retries its pods itself.
+    /// Whether `owners` may list workflows of Argo Workflows, which retries its pods itself.
     #[serde(default)]
     pub allow_argo: bool,
     /// See [`Policy::max_retries`].
@@ -92,37 +92,37 @@ pub struct PodRecreationConfig {
     pub on_wipe_timeout: Option<OnWipeTimeout>,
     /// See [`Policy::avoid_rejected_node`].
     pub avoid_rejected_node: Option<bool>,
-    /// Classes of single reasons.
+    /// Classes of single reasons, which override the built-in table.
     #[serde(default)]
     pub classes: BTreeMap<String, Class>,
     /// See [`Settings::record_ttl`], in seconds.
     pub record_ttl_seconds: Option<u32>,
-    /// See [`Settings::storm`].
+    /// See [`Settings::rate_limits`].
     #[serde(default)]
-    pub storm: StormConfig,
+    pub storm: RateLimitsConfig,
 }
 
-/// Labels that select pods.
+/// A selector of pods.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SelectorConfig {
-    /// All of them must be on the pod.
+    /// The pod must have all of them.
     #[serde(default)]
     pub match_labels: BTreeMap<String, String>,
 }
 
-/// What holds back storms.
+/// The key `storm`: rate limits and circuit breakers.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct StormConfig {
-    /// Re-creations of one owner's pods.
+pub struct RateLimitsConfig {
+    /// Re-creations of pods of one owner.
     pub per_owner: Option<Rate>,
-    /// Re-creations after one node's rejections.
+    /// Re-creations of pods that one node rejected.
     pub per_node: Option<Rate>,
-    /// Re-creations in the cluster.
+    /// Re-creations in the whole cluster.
     pub cluster: Option<Rate>,
-    /// When a node that rejects again and again is given a rest.
-    pub breaker: Option<Breaker>,
+    /// The circuit breaker of each node.
+    pub breaker: Option<CircuitBreaker>,
 }
 
 fn error(key: &str, message: impl Into<String>) -> ConfigError {
@@ -153,12 +153,12 @@ impl TryFrom<PodRecreationConfig> for Settings {
         let owners = config.owners.iter().map(|name| owner(name));
         let mut owners = owners.collect::<Result<Vec<OwnerKind>, ConfigError>>()?;
         let all = owners.len();
-        // Earlier versions accepted them: an error here would stop an upgrade.
+        // Earlier versions accepted them: an error here would break an upgrade.
         owners.retain(|kind| config.allow_argo || !is_argo(kind));
-        let argo_left_out = owners.len() < all;
+        let argo_ignored = owners.len() < all;
         let without_group = owners.iter().filter(|kind| is_in_no_group(kind));
         let without_group = without_group.map(|kind| kind.kind.clone()).collect();
-        let storm = storm(&config.storm)?;
+        let rate_limits = rate_limits(&config.storm)?;
         Ok(Self {
             workers,
             eligibility: Eligibility {
@@ -181,26 +181,26 @@ impl TryFrom<PodRecreationConfig> for Settings {
                     .avoid_rejected_node
                     .unwrap_or(default.avoid_rejected_node),
             },
-            argo_left_out,
+            argo_ignored,
             without_group,
             classes: Classes::with(config.classes),
             record_ttl: config
                 .record_ttl_seconds
                 .map_or(RECORD_TTL, |seconds| Duration::from_secs(seconds.into())),
-            storm,
+            rate_limits,
         })
     }
 }
 
-/// The warning that workflows of Argo Workflows are named and ignored.
-const ARGO_LEFT_OUT: &str = "podRecreation.owners names Workflow.argoproj.io, whose pods are left alone: Argo \
-    Workflows retries them itself, and re-creating a pod under its name would interfere. Remove it, or set \
+/// The warning that listed workflows of Argo Workflows are ignored.
+const ARGO_IGNORED: &str = "podRecreation.owners lists Workflow.argoproj.io, which is ignored: Argo Workflows \
+    retries its pods itself, and a pod re-created under its name would interfere. Remove the entry, or set \
     podRecreation.allowArgo: true";
 
 impl Settings {
-    /// What is warned of, at the start and by `check`.
+    /// Warnings about the settings, logged at the start and printed by `belayer check`.
     pub fn advice(&self) -> Vec<String> {
-        let argo = self.argo_left_out.then(|| ARGO_LEFT_OUT.to_owned());
+        let argo = self.argo_ignored.then(|| ARGO_IGNORED.to_owned());
         let without_group = self.without_group.iter().map(|kind| {
             let group = if kind == "Workflow" {
                 "argoproj.io"
@@ -208,15 +208,15 @@ impl Settings {
                 "example.com"
             };
             format!(
-                "podRecreation.owners names {kind} without a group. That means a kind of Kubernetes' core group, which \
-                 has no {kind}: the entry matches no owner. Write the group, such as {kind}.{group}"
+                "podRecreation.owners lists {kind} without a group, which means the core group. That group has no \
+                 {kind}, so the entry matches no owner. Write the group, such as {kind}.{group}"
             )
         });
         argo.into_iter().chain(without_group).collect()
     }
 }
 
-/// The kinds of Kubernetes' core group that may be named as owners.
+/// The kinds of the core group that may be listed as owners.
 const CORE_KINDS: &[&str] = &[
     "ConfigMap",
     "Endpoints",
@@ -243,10 +243,10 @@ fn is_argo(kind: &OwnerKind) -> bool {
 
 fn owner(name: &str) -> Result<OwnerKind, ConfigError> {
     let (kind, group) = name.split_once('.').unwrap_or((name, ""));
-    // Without a group Kubernetes' own kind is meant.
+    // Without a group the built-in kind is meant.
     let well_known = REPLACE_THEIR_OWN.iter().any(|(_, known)| *known == kind);
     if replaces_its_own(group, kind) || (group.is_empty() && well_known) {
-        let message = format!("a {kind} replaces its own pods and cannot be named here");
+        let message = format!("a {kind} replaces its own pods and cannot be listed here");
         return Err(error("owners", message));
     }
     if kind.is_empty() || !kind.starts_with(|c: char| c.is_ascii_uppercase()) {
@@ -259,9 +259,9 @@ fn owner(name: &str) -> Result<OwnerKind, ConfigError> {
     })
 }
 
-fn storm(config: &StormConfig) -> Result<StormLimits, ConfigError> {
-    let default = StormLimits::default();
-    let limits = StormLimits {
+fn rate_limits(config: &RateLimitsConfig) -> Result<RateLimits, ConfigError> {
+    let default = RateLimits::default();
+    let limits = RateLimits {
         per_owner: config.per_owner.unwrap_or(default.per_owner),
         per_node: config.per_node.unwrap_or(default.per_node),
         cluster: config.cluster.unwrap_or(default.cluster),
@@ -318,32 +318,32 @@ mod tests {
         assert_eq!(settings.policy.on_wipe_timeout, OnWipeTimeout::Fail);
         assert!(settings.policy.avoid_rejected_node);
         assert_eq!(settings.classes.of("Custom", ""), Class::Race);
-        assert_eq!(settings.storm.per_node.burst, 3);
-        assert_eq!(settings.storm.breaker.open_seconds, 9);
+        assert_eq!(settings.rate_limits.per_node.burst, 3);
+        assert_eq!(settings.rate_limits.breaker.open_seconds, 9);
     }
 
-    /// A7: never an error, which would stop an upgrade.
+    /// A7: a warning and no error, which would break an upgrade.
     #[rstest]
     #[case("owners: [Workflow.argoproj.io, Workspace.example.com]", &["Workspace"], true)]
     #[case("owners: [Workflow.argoproj.io]\nallowArgo: true", &["Workflow"], false)]
     #[case("owners: [Workspace.example.com]", &["Workspace"], false)]
     #[case("owners: [Workflow.example.com]", &["Workflow"], false)]
-    fn a7_workflows_of_argo_are_left_out_unless_that_is_meant(
+    fn a7_workflows_of_argo_are_ignored_unless_allowed(
         #[case] yaml: &str,
         #[case] kinds: &[&str],
-        #[case] left_out: bool,
+        #[case] ignored: bool,
     ) {
         let settings = settings(yaml).unwrap();
         let owners = &settings.eligibility.owners;
         let named: Vec<&str> = owners.iter().map(|owner| &*owner.kind).collect();
-        assert_eq!((&named[..], settings.argo_left_out), (kinds, left_out));
+        assert_eq!((&named[..], settings.argo_ignored), (kinds, ignored));
     }
 
     #[rstest]
     #[case("owners: [Workflow]", Some("Workflow.argoproj.io"))]
     #[case("owners: [Workspace]", Some("Workspace.example.com"))]
     #[case("owners: [Service, Workspace.example.com]", None)]
-    fn a7_an_owner_that_matches_nothing_is_warned_of(
+    fn a7_an_owner_that_matches_nothing_causes_a_warning(
         #[case] yaml: &str,
         #[case] write: Option<&str>,
     ) {
@@ -371,7 +371,7 @@ mod tests {
         "storm: {breaker: {rejections: 0, withinSeconds: 1, openSeconds: 1}}",
         "podRecreation.storm.breaker"
     )]
-    fn what_makes_no_sense_names_its_key(#[case] yaml: &str, #[case] path: &str) {
+    fn an_invalid_value_names_its_key(#[case] yaml: &str, #[case] path: &str) {
         assert_eq!(settings(yaml).unwrap_err().path, path);
     }
 }

@@ -1,4 +1,4 @@
-//! pod-recreation as a controller: its keys, its needs, and its place among pods and records.
+//! pod-recreation as a [`Controller`]: its configuration, requirements and registration.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ use crate::{NAME, api, crd, debug, evidence, explainer, permissions};
 /// Name of the queue of records.
 const QUEUE: &str = "recreations";
 
-/// pod-recreation.
+/// The controller.
 pub const CONTROLLER: Controller = Controller {
     name: NAME,
     key: KEY,
@@ -66,7 +66,7 @@ impl Configured for Settings {
                 fix: "belayer crds | kubectl apply -f -",
                 ..Kind::optional(api::resource())
             }],
-            // Pods ask by an annotation, so that the policy has no label to mention.
+            // Pods request re-creation by an annotation: the policy does not depend on labels.
             policies: vec![Policy {
                 name: "belayer-pod-recreation-hold",
                 resource: Resource::pods(),
@@ -121,7 +121,7 @@ impl Configured for Settings {
     }
 }
 
-/// Puts pod-recreation in its place among the pods.
+/// Starts pod-recreation: its event handlers, its component of the pod runner, and the record runner.
 fn join(settings: &Settings, context: &mut ControllerContext) {
     let ControllerContext {
         shared,
@@ -173,17 +173,17 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         .component(Arc::clone(&recreations))
         .build();
 
-    let told = Arc::clone(&recreation);
-    pods.watched.on_event(move |event| told.on_pod(event));
+    let handler = Arc::clone(&recreation);
+    pods.watched.on_event(move |event| handler.on_pod(event));
     pods.register(Arc::clone(&recreation), settings.workers);
-    let told = Arc::clone(&recreation);
-    namespaces.on_event(move |event| told.on_namespace(event));
+    let handler = Arc::clone(&recreation);
+    namespaces.on_event(move |event| handler.on_namespace(event));
     for kind in &mut owners.kinds {
-        let told = Arc::clone(&recreation);
-        kind.on_event(move |event| told.on_owner(event));
+        let handler = Arc::clone(&recreation);
+        kind.on_event(move |event| handler.on_owner(event));
     }
-    let told = Arc::clone(&recreation);
-    watched.on_event(move |event| told.on_record(event));
+    let handler = Arc::clone(&recreation);
+    watched.on_event(move |event| handler.on_record(event));
     watched.informer().add_handler(Arc::new(runner.clone()));
 
     context.debug.add(NAME, &recreation, |it| debug::report(it));
@@ -197,7 +197,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         start: Box::new(move || runner.work(workers)),
         background: vec![Box::new(|stop| recreations.run_in_background(stop).boxed())],
     });
-    // Its kind may not be installed: the others run all the same.
+    // The CRD may not be installed: the other controllers run without it.
     context.optional.push(handle);
     context.provide(&recreation);
 }

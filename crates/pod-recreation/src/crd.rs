@@ -17,7 +17,7 @@ mod tests {
     }
 
     #[test]
-    fn it_defines_the_kind_that_we_use() {
+    fn it_defines_the_kind() {
         let crd = definition();
         assert_eq!(crd["metadata"]["name"], format!("{PLURAL}.{GROUP}"));
         assert_eq!(crd["spec"]["names"]["kind"], KIND);
@@ -32,7 +32,7 @@ mod tests {
         assert_eq!(manifest, YAML);
     }
 
-    /// A field that the schema does not name is pruned by the server: it would be lost in silence.
+    /// The API server prunes fields that are not in the schema.
     fn assert_named(schema: &Value, value: &Value, path: &str) {
         if schema["x-kubernetes-preserve-unknown-fields"] == true {
             return;
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_that_we_write_is_in_its_schema() {
+    fn every_field_is_in_the_schema() {
         let time = jiff::Timestamp::UNIX_EPOCH;
         let phases = [
             Phase::Rejected,

@@ -1,10 +1,10 @@
-//! What pod-recreation reports of its records, for `/debug/holds`.
+//! The part of pod-recreation in `/debug/holds`.
 
 use serde_json::{Value, json};
 
 use crate::PodRecreation;
 
-/// The re-creations that are under way.
+/// The records that have not ended.
 pub(crate) fn report(recreation: &PodRecreation) -> Value {
     let mut under_way = Vec::new();
     recreation.records().for_each(|record| {

@@ -1,10 +1,9 @@
-//! The state machine of a record: a pure function of what is known and the time. Each arrow is one
-//! write.
+//! The state machine of a record: a pure function of a snapshot and the time. Each transition is one write.
 
 mod attempt;
+mod decision;
 mod ends;
 mod rejection;
-mod verdict;
 
 use std::time::Duration;
 
@@ -17,26 +16,26 @@ use crate::api::{ConditionStatus, ConditionType, Phase, Status, whole_seconds};
 use crate::config::DENIED_FOR;
 use crate::record::Record;
 use crate::row;
-use crate::snapshot::{Asked, PodState, PodView, Selection, Sight};
+use crate::snapshot::{ObservedPod, PodState, PodView};
 
-pub use attempt::adopt;
-use attempt::{creating, take_away, waiting};
+pub use attempt::status_with_pod;
+use attempt::{creating, delete_pod, waiting};
+pub use decision::{Effect, Progress, RecordDecision, StatusWrite};
 use ends::{cancelled, cancelled_if_gone, name_taken, not_selected, reported};
-pub use ends::{cut_short, finished, name_taken_notice, taken};
-use rejection::{rejected, rejection_of};
-pub use verdict::{Effect, Leads, Step, Verdict};
+pub use ends::{ended_status, final_status, name_taken_notice, name_taken_status};
+use rejection::{rejected, rejected_status};
 
-/// All that is read about one record, or about a pod that is to have one.
+/// The input of a decision about a record, or about a rejected pod without a record.
 #[derive(Debug, Clone)]
-pub struct Snapshot {
+pub struct RecordSnapshot {
     /// The record.
     pub record: Option<Box<Record>>,
-    /// The pod under its name; without a record, the pod that is to have one.
-    pub pod: Sight,
-    /// Whether their namespace is being deleted, as far as the cache knows.
-    pub namespace: NamespaceSight,
-    /// Whether somebody deleted the pod's record before anything was done.
-    pub cancelled: Asked,
+    /// The pod with the record's pod name; without a record, the rejected pod.
+    pub pod: ObservedPod,
+    /// Whether their namespace is being deleted, as far as the cache shows.
+    pub namespace_terminating: bool,
+    /// Whether another client deleted the pod's record before it had ended.
+    pub cancelled: bool,
     /// The last attempt of the record whose pod this process has seen.
     pub created: Option<u32>,
     /// Whether holds may be added. While Belayer is draining no re-creation begins.
@@ -45,36 +44,27 @@ pub struct Snapshot {
     pub record_ttl: Duration,
 }
 
-/// The namespace of a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NamespaceSight {
-    /// Nothing is known against it.
-    Active,
-    /// Its content goes without our doing.
-    Terminating,
-}
-
-/// A store that cannot say is asked again after this time.
+/// Requeue delay while a store is not synced.
 const UNKNOWN: Duration = Duration::from_secs(5);
 
-/// How often a node that is to be wiped is looked for.
-const NODE_LOOK: Duration = Duration::from_secs(10);
+/// Interval of the reads of a node that must be wiped.
+const NODE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Decides the next step.
-pub fn decide(snapshot: &Snapshot, now: Timestamp) -> Verdict {
-    if snapshot.namespace == NamespaceSight::Terminating {
-        return Verdict::nothing();
+pub fn decide(snapshot: &RecordSnapshot, now: Timestamp) -> RecordDecision {
+    if snapshot.namespace_terminating {
+        return RecordDecision::nothing();
     }
     let pod = match &snapshot.pod {
-        Sight::Unknown => return Verdict::waits(row::NOTHING, UNKNOWN),
-        Sight::Absent => None,
-        Sight::Present(pod) => Some(&**pod),
+        ObservedPod::Unknown => return RecordDecision::waits(row::NOTHING, UNKNOWN),
+        ObservedPod::Absent => None,
+        ObservedPod::Present(pod) => Some(&**pod),
     };
     let Some(record) = snapshot.record.as_deref() else {
         return unrecorded(pod, snapshot.cancelled);
     };
     if record.meta.is_deleting() {
-        return Verdict::nothing();
+        return RecordDecision::nothing();
     }
     let Some(phase) = record.status.phase else {
         return begin(record, pod, now);
@@ -91,90 +81,92 @@ pub fn decide(snapshot: &Snapshot, now: Timestamp) -> Verdict {
     }
 }
 
-/// Step 1: the spec becomes durable.
-fn unrecorded(pod: Option<&PodView>, cancelled: Asked) -> Verdict {
+/// Step 1: creates the record, which stores the pod's spec.
+fn unrecorded(pod: Option<&PodView>, cancelled: bool) -> RecordDecision {
     match pod {
-        Some(pod) if pod.is_candidate() && cancelled == Asked::Yes => {
-            // Memory ends with the process; what the user asked for must not.
+        Some(pod) if pod.is_candidate() && cancelled => {
+            // `cancelled` is in memory only; the annotation survives a restart.
             let text = "not re-created: its record was deleted".to_owned();
             let pod = pod.uid.clone();
-            Verdict::of(row::MARK, Effect::Mark { pod, text })
+            RecordDecision::of(row::MARK, Effect::AnnotatePod { pod, text })
         }
-        Some(pod) if pod.is_candidate() => Verdict::of(
+        Some(pod) if pod.is_candidate() => RecordDecision::of(
             row::REJECTED,
             Effect::CreateRecord {
                 pod: pod.uid.clone(),
-                wipe: pod.asks.wipe,
+                wipe: pod.wipe,
             },
         ),
-        _ => Verdict::nothing(),
+        _ => RecordDecision::nothing(),
     }
 }
 
-/// Step 1: the record says what it is about.
-fn begin(record: &Record, pod: Option<&PodView>, now: Timestamp) -> Verdict {
+/// Step 1: writes the first status.
+fn begin(record: &Record, pod: Option<&PodView>, now: Timestamp) -> RecordDecision {
     match pod.filter(|pod| pod.uid.as_str() == record.first_uid) {
-        None => Verdict {
+        None => RecordDecision {
             row: row::ORPHAN,
-            ..Verdict::nothing()
+            ..RecordDecision::nothing()
         }
-        .telling(
+        .with_notice(
             Severity::Warning,
             "Ignored",
             format!(
-                "there is no pod {} with the UID {}: a record that was restored or made by hand is \
-                 ignored",
+                "ignoring this record: there is no pod {} with the UID {}. The record was restored from a backup or \
+                 created by another client",
                 record.pod_name, record.first_uid
             ),
         ),
-        Some(pod) if pod.is_deleting() => cancelled(record, "the rejected pod was deleted", now),
-        Some(pod) if pod.selection == Selection::No => not_selected(record, now),
+        Some(pod) if pod.deleting => cancelled(record, "the rejected pod was deleted", now),
+        Some(pod) if !pod.selected => not_selected(record, now),
         Some(pod) => match pod.recreatable() {
             Some(rejection) => {
-                let mut next = rejection_of(record, pod, rejection, now);
+                let mut next = rejected_status(record, pod, rejection, now);
                 next.pod_starts = 1;
                 next.observed_generation = Some(1);
-                Verdict::of(
+                RecordDecision::of(
                     row::BEGIN,
-                    Effect::Status(Step::to(next).counting("rejected")),
+                    Effect::Status(StatusWrite::of(next).counted("rejected")),
                 )
             }
-            None if pod.state == PodState::Pending => Verdict::waits(row::ORPHAN, UNKNOWN * 12),
+            None if pod.state == PodState::Pending => {
+                RecordDecision::waits(row::ORPHAN, UNKNOWN * 12)
+            }
             None => reported(record, pod, now),
         },
     }
 }
 
-/// Step 5.
-fn deleting(record: &Record, pod: Option<&PodView>, now: Timestamp) -> Verdict {
+/// Step 5: deletes the rejected pod, then waits until it does not exist.
+fn deleting(record: &Record, pod: Option<&PodView>, now: Timestamp) -> RecordDecision {
     let status = &record.status;
     let uid = status.rejected_uid.clone().unwrap_or_default();
     let mut next = status.clone();
     next.phase = Some(Phase::Waiting);
     next.pod_deletion_time = Some(whole_seconds(now));
     match pod {
-        Some(pod) if pod.uid.as_str() == uid => take_away(row::DELETE, pod),
-        Some(pod) if !is_ours(record, pod) => name_taken(record, now),
-        Some(_) => Verdict::of(row::FREE, Effect::Status(Step::to(next))),
-        None => Verdict::of(
+        Some(pod) if pod.uid.as_str() == uid => delete_pod(row::DELETE, pod),
+        Some(pod) if !is_of_record(record, pod) => name_taken(record, now),
+        Some(_) => RecordDecision::of(row::FREE, Effect::Status(StatusWrite::of(next))),
+        None => RecordDecision::of(
             row::FREE,
-            Effect::Status(Step::to(next).if_gone(Uid::new(uid))),
+            Effect::Status(StatusWrite::of(next).if_gone(Uid::new(uid))),
         ),
     }
 }
 
-/// Step 9: what becomes of the pod.
-fn recreated(record: &Record, pod: Option<&PodView>, now: Timestamp) -> Verdict {
+/// Step 9: the re-created pod starts, is rejected again, or ends.
+fn recreated(record: &Record, pod: Option<&PodView>, now: Timestamp) -> RecordDecision {
     let uid = record.status.pod_uid.clone().unwrap_or_default();
     let Some(pod) = pod.filter(|pod| pod.uid.as_str() == uid) else {
         return cancelled_if_gone(record, &uid, "the re-created pod was deleted", now);
     };
     match &pod.state {
         PodState::Started => {
-            let mut next = finished(
+            let mut next = final_status(
                 record,
                 Phase::Started,
-                "a pod of the chain has started",
+                "the re-created pod has started",
                 now,
             );
             next.set(
@@ -183,62 +175,62 @@ fn recreated(record: &Record, pod: Option<&PodView>, now: Timestamp) -> Verdict 
                 ("Started", ""),
                 now,
             );
-            Verdict::of(
+            RecordDecision::of(
                 row::POD_STARTED,
-                Effect::Status(Step::to(next).counting("started")),
+                Effect::Status(StatusWrite::of(next).counted("started")),
             )
         }
-        _ if pod.is_deleting() => cancelled(record, "the re-created pod was deleted", now),
-        PodState::Rejected(_) if pod.selection == Selection::No => not_selected(record, now),
+        _ if pod.deleting => cancelled(record, "the re-created pod was deleted", now),
+        PodState::Rejected(_) if !pod.selected => not_selected(record, now),
         PodState::Rejected(rejection) if rejection.is_recreated() => {
-            let next = rejection_of(record, pod, rejection, now);
-            Verdict::of(
+            let next = rejected_status(record, pod, rejection, now);
+            RecordDecision::of(
                 row::REJECTED_AGAIN,
-                Effect::Status(Step::to(next).counting("rejected")),
+                Effect::Status(StatusWrite::of(next).counted("rejected")),
             )
         }
         PodState::Rejected(_) | PodState::Ended => reported(record, pod, now),
-        PodState::Pending => Verdict::nothing(),
+        PodState::Pending => RecordDecision::nothing(),
     }
 }
 
-/// After the end.
-fn ended(record: &Record, pod: Option<&PodView>, ttl: Duration, now: Timestamp) -> Verdict {
+/// After the end: annotates the rejected pod, deletes a late pod of an old leader, then deletes the record.
+fn ended(record: &Record, pod: Option<&PodView>, ttl: Duration, now: Timestamp) -> RecordDecision {
     let status = &record.status;
-    let left_alone = pod.filter(|pod| {
+    let kept = pod.filter(|pod| {
         pod.uid.as_str() == record.first_uid
             && matches!(pod.state, PodState::Rejected(_))
-            && pod.asks.leave == Asked::No
-            && !pod.is_deleting()
+            && !pod.recreation_ended
+            && !pod.deleting
     });
-    if let Some(pod) = left_alone {
+    if let Some(pod) = kept {
         let text = status.message.clone().unwrap_or_default();
-        return Verdict::of(
+        return RecordDecision::of(
             row::MARK,
-            Effect::Mark {
+            Effect::AnnotatePod {
                 pod: pod.uid.clone(),
                 text,
             },
         );
     }
-    if let Some(pod) = pod.filter(|pod| is_in_vain(record, pod) && !pod.is_deleting()) {
+    if let Some(pod) = pod.filter(|pod| is_created_after_end(record, pod) && !pod.deleting) {
         let pod = pod.uid.clone();
-        return Verdict::of(row::IN_VAIN, Effect::DeletePod { pod });
+        return RecordDecision::of(row::IN_VAIN, Effect::DeletePod { pod });
     }
     let since = status.finished_at.unwrap_or(now);
-    let kept = elapsed(since, now);
-    if kept < ttl {
-        return Verdict::waits(row::NOTHING, ttl - kept);
+    let age = elapsed(since, now);
+    if age < ttl {
+        return RecordDecision::waits(row::NOTHING, ttl - age);
     }
-    Verdict::of(row::EXPIRED, Effect::DeleteRecord)
+    RecordDecision::of(row::EXPIRED, Effect::DeleteRecord)
 }
 
-/// A pod that an old leader created after its record had ended: the record knows nothing of it, and it
-/// has not started. That we created it is looked at before it is deleted.
-pub fn is_in_vain(record: &Record, pod: &PodView) -> bool {
+/// Whether an old leader created the pod after its record had ended: the record does not name it, and it has not
+/// started. Before the deletion, a live read confirms that Belayer created the pod.
+pub fn is_created_after_end(record: &Record, pod: &PodView) -> bool {
     let status = &record.status;
     let this = Some(pod.uid.as_str());
-    is_ours(record, pod)
+    is_of_record(record, pod)
         && status.pod_uid.as_deref() != this
         && status.rejected_uid.as_deref() != this
         && pod.state != PodState::Started
@@ -250,16 +242,17 @@ fn denied_too_long(status: &Status, now: Timestamp) -> Option<String> {
         .filter(|condition| condition.status == ConditionStatus::True)?;
     (elapsed(denied.last_transition_time, now) >= DENIED_FOR).then(|| {
         format!(
-            "the API server has refused the pod for an hour: {}",
+            "the API server has denied the pod for an hour: {}",
             denied.message
         )
     })
 }
 
-fn is_ours(record: &Record, pod: &PodView) -> bool {
-    pod.mark
+/// Whether an attempt of the record created the pod, by the pod's annotations.
+fn is_of_record(record: &Record, pod: &PodView) -> bool {
+    pod.origin
         .as_ref()
-        .is_some_and(|mark| mark.record_uid == record.meta.uid)
+        .is_some_and(|origin| origin.record_uid == record.meta.uid)
 }
 
 fn elapsed(since: Timestamp, now: Timestamp) -> Duration {

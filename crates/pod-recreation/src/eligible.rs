@@ -1,12 +1,12 @@
-//! Whose pods are re-created: those that ask for it, and those that the configuration selects. Never
-//! those of the kubelet itself, nor those whose owner replaces them.
+//! Which pods are re-created: those that request it by an annotation or that the configuration selects, except static
+//! pods and pods whose owner replaces them.
 
 use std::collections::BTreeMap;
 
 use belayer_core::slim::Pod;
 use belayer_holds::names::{MIRROR_ANNOTATION, RECREATE_ANNOTATION, SYSTEM_NAMESPACE};
 
-/// Kinds that replace their own pods: they can never be named in the configuration.
+/// Kinds that replace their own pods. The configuration cannot list them.
 pub const REPLACE_THEIR_OWN: &[(&str, &str)] = &[
     ("apps", "ReplicaSet"),
     ("apps", "StatefulSet"),
@@ -15,7 +15,7 @@ pub const REPLACE_THEIR_OWN: &[(&str, &str)] = &[
     ("", "ReplicationController"),
 ];
 
-/// Whether a kind of Kubernetes' own replaces its own pods, or is the kubelet's.
+/// Whether a built-in kind replaces its own pods, or owns static pods.
 pub fn replaces_its_own(group: &str, kind: &str) -> bool {
     REPLACE_THEIR_OWN.contains(&(group, kind)) || (group, kind) == ("", "Node")
 }
@@ -29,22 +29,22 @@ pub struct OwnerKind {
     pub kind: String,
 }
 
-/// What is selected.
+/// Which pods are re-created.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Eligibility {
-    /// Labels that select a pod, each map by itself; all labels of a map must be there.
+    /// Selectors: a pod matches one of them if it has all its labels.
     pub selectors: Vec<BTreeMap<String, String>>,
-    /// Controllers whose pods are eligible all the same.
+    /// Kinds of controllers whose pods are re-created, too.
     pub owners: Vec<OwnerKind>,
 }
 
 impl Eligibility {
     /// Whether `pod` is re-created if its node rejects it.
     pub fn selects(&self, pod: &Pod) -> bool {
-        let asks = pod.meta.annotations.get(RECREATE_ANNOTATION);
-        let wanted = match asks {
+        let annotation = pod.meta.annotations.get(RECREATE_ANNOTATION);
+        let requested = match annotation {
             Some("true") => true,
-            // Any other word of the user's is a no, whatever the configuration selects.
+            // Any other value means no, whatever the configuration selects.
             Some(_) => false,
             None => self.selectors.iter().any(|labels| {
                 labels
@@ -52,10 +52,10 @@ impl Eligibility {
                     .all(|(name, value)| pod.meta.labels.get(name) == Some(value))
             }),
         };
-        wanted && !self.is_barred(pod)
+        requested && !self.is_excluded(pod)
     }
 
-    fn is_barred(&self, pod: &Pod) -> bool {
+    fn is_excluded(&self, pod: &Pod) -> bool {
         if pod.meta.annotations.get(MIRROR_ANNOTATION).is_some()
             || pod.meta.key.namespace() == Some(SYSTEM_NAMESPACE)
         {
@@ -68,7 +68,7 @@ impl Eligibility {
         replaces_its_own(owner.group(), &owner.kind) || !self.owners.iter().any(named)
     }
 
-    /// The labels that it reads.
+    /// The labels that the selectors read.
     pub fn labels(&self) -> impl Iterator<Item = &String> {
         self.selectors.iter().flat_map(BTreeMap::keys)
     }
@@ -104,21 +104,21 @@ mod tests {
         })
     }
 
-    const ASKS: &[(&str, &str)] = &[(RECREATE_ANNOTATION, "true")];
+    const REQUESTED: &[(&str, &str)] = &[(RECREATE_ANNOTATION, "true")];
 
     #[rstest]
-    #[case::nothing_said(pod(&[], None), false)]
-    #[case::asks_for_it(pod(ASKS, None), true)]
-    #[case::says_no(pod(&[(RECREATE_ANNOTATION, "false")], None), false)]
-    #[case::a_mirror_of_a_static_pod(pod(&[ASKS[0], (MIRROR_ANNOTATION, "hash")], None), false)]
-    #[case::a_static_pod(pod(ASKS, Some(("v1", "Node"))), false)]
-    #[case::of_a_replica_set(pod(ASKS, Some(("apps/v1", "ReplicaSet"))), false)]
-    #[case::of_a_stateful_set(pod(ASKS, Some(("apps/v1", "StatefulSet"))), false)]
-    #[case::of_a_daemon_set(pod(ASKS, Some(("apps/v1", "DaemonSet"))), false)]
-    #[case::of_a_replication_controller(pod(ASKS, Some(("v1", "ReplicationController"))), false)]
-    #[case::of_a_job(pod(ASKS, Some(("batch/v1", "Job"))), false)]
-    #[case::of_a_kind_nobody_named(pod(ASKS, Some(("example.com/v1", "Thing"))), false)]
-    #[case::of_a_workflow(pod(ASKS, Some(("argoproj.io/v1alpha1", "Workflow"))), false)]
+    #[case::no_annotation(pod(&[], None), false)]
+    #[case::requests_it(pod(REQUESTED, None), true)]
+    #[case::declines_it(pod(&[(RECREATE_ANNOTATION, "false")], None), false)]
+    #[case::a_mirror_of_a_static_pod(pod(&[REQUESTED[0], (MIRROR_ANNOTATION, "hash")], None), false)]
+    #[case::a_static_pod(pod(REQUESTED, Some(("v1", "Node"))), false)]
+    #[case::of_a_replica_set(pod(REQUESTED, Some(("apps/v1", "ReplicaSet"))), false)]
+    #[case::of_a_stateful_set(pod(REQUESTED, Some(("apps/v1", "StatefulSet"))), false)]
+    #[case::of_a_daemon_set(pod(REQUESTED, Some(("apps/v1", "DaemonSet"))), false)]
+    #[case::of_a_replication_controller(pod(REQUESTED, Some(("v1", "ReplicationController"))), false)]
+    #[case::of_a_job(pod(REQUESTED, Some(("batch/v1", "Job"))), false)]
+    #[case::of_a_kind_that_is_not_listed(pod(REQUESTED, Some(("example.com/v1", "Thing"))), false)]
+    #[case::of_a_workflow(pod(REQUESTED, Some(("argoproj.io/v1alpha1", "Workflow"))), false)]
     fn by_annotation(#[case] pod: Pod, #[case] expected: bool) {
         assert_eq!(Eligibility::default().selects(&pod), expected);
     }
@@ -126,7 +126,7 @@ mod tests {
     #[rstest]
     #[case::selected("web", &[], true)]
     #[case::not_selected("db", &[], false)]
-    #[case::the_user_says_no("web", &[(RECREATE_ANNOTATION, "no")], false)]
+    #[case::the_user_declines_it("web", &[(RECREATE_ANNOTATION, "no")], false)]
     fn by_selector(
         #[case] value: &str,
         #[case] annotations: &[(&str, &str)],
@@ -140,16 +140,12 @@ mod tests {
     }
 
     #[rstest]
-    #[case::named("example.com/v1", "Thing", true)]
+    #[case::listed("example.com/v1", "Thing", true)]
     #[case::of_another_group("example.org/v1", "Thing", false)]
-    #[case::a_replica_set_all_the_same("apps/v1", "ReplicaSet", false)]
+    #[case::a_replica_set_although_listed("apps/v1", "ReplicaSet", false)]
     #[case::a_job_of_another_system("batch.example.com/v1", "Job", true)]
     #[case::a_job_of_kubernetes("batch/v1", "Job", false)]
-    fn an_owner_kind_that_is_named(
-        #[case] api_version: &str,
-        #[case] kind: &str,
-        #[case] expected: bool,
-    ) {
+    fn by_owner_kind(#[case] api_version: &str, #[case] kind: &str, #[case] expected: bool) {
         let owner = |group: &str, kind: &str| OwnerKind {
             group: group.into(),
             kind: kind.into(),
@@ -163,7 +159,7 @@ mod tests {
                 owner("batch", "Job"),
             ],
         };
-        let pod = pod(ASKS, Some((api_version, kind)));
+        let pod = pod(REQUESTED, Some((api_version, kind)));
         assert_eq!(eligibility.selects(&pod), expected);
     }
 }

@@ -1,6 +1,5 @@
-//! Why the recreation hold may leave a pod. No variant can be had without its proof (invariant
-//! EVIDENCE): a state of the pod at the version that the patch names, a state of the record that is
-//! never taken back, or a live look.
+//! Why the hold of pod-recreation may be removed from a pod. No variant can be built without its proof (invariant
+//! EVIDENCE): the pod's state at the version that the patch names, a final state of the record, or a live read.
 
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::Uid;
@@ -12,28 +11,28 @@ use belayer_holds::owner::{GoneProof, OwnerState};
 use crate::api::Phase;
 use crate::record::Record;
 
-/// Why the hold is taken off a pod.
+/// Why the hold is removed from a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Evidence {
-    /// Row 2: the pod carries the annotation `belayer.dev/release: "true"`.
+    /// Rule 2: the pod has the annotation `belayer.dev/release: "true"`.
     AdminAsked,
-    /// Row 4: its record is gone, by a live look begun after the pod was seen.
+    /// Rule 4: its record does not exist, by a live read begun after the pod was seen.
     RecordGone(GoneProof),
-    /// Row 5: its record has come to an end, which is final.
+    /// Rule 5: its record has ended, which is final.
     RecordEnded(Final),
-    /// Row 6: its spec is in the record, its deletion is ours, and it is being deleted.
+    /// Rule 6: its spec is stored in the record, and Belayer has deleted it.
     Recreating(Intended),
-    /// Row 7: a pod of an attempt that was given up, being deleted.
+    /// Rule 7: it is being deleted, and the attempt that created it was given up.
     Leftover,
-    /// Row 8: being deleted, and no rejection of it was recorded.
+    /// Rule 8: another client has deleted it.
     DeletedFirst,
-    /// Row 9: it has started.
+    /// Rule 9: it has started.
     Started,
-    /// Row 10: it ended otherwise.
+    /// Rule 10: it ended, and is not re-created.
     Ended,
-    /// Row 11: nothing asks for its re-creation any more.
+    /// Rule 11: it is not selected for re-creation any more.
     Unselected,
-    /// Row 13: its owner is being deleted or gone, so the pod is no longer wanted.
+    /// Rule 13: its owner is being deleted or gone.
     OwnerEnds(EndedOwner),
 }
 
@@ -70,14 +69,14 @@ impl decision::Evidence for Evidence {
 
     fn reach(&self) -> Reach {
         match self {
-            // The rejected pod never ran: there is no result that anybody could wait for.
+            // The rejected pod never ran: it has no result.
             Self::AdminAsked | Self::Recreating(_) => Reach::AllOfOurs,
             _ => Reach::OwnHold,
         }
     }
 }
 
-/// A record's end, which is never taken back, so that a cache proves it.
+/// The end of a record, which is final, so that a cached version proves it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Final(Phase);
 
@@ -88,13 +87,13 @@ impl Final {
         Some(Self(phase))
     }
 
-    /// How it ended.
+    /// The phase in which it ended.
     pub fn phase(&self) -> Phase {
         self.0
     }
 }
 
-/// The intent to delete a pod, persisted in a record that holds its spec.
+/// The intent to delete a pod, written in a record that contains its spec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intended(Uid);
 
@@ -111,7 +110,7 @@ impl Intended {
     }
 }
 
-/// The proof that a record is gone, if `answer` gives it for a pod first seen at `pod_seen`.
+/// The proof that a record does not exist, if `answer` provides it for a pod first seen at `pod_seen`.
 pub fn record_gone(answer: &LiveAnswer<OwnerState>, pod_seen: LogicalTime) -> Option<GoneProof> {
     match answer.answer() {
         OwnerState::Gone(proof) if answer.begun() > pod_seen => Some(proof.clone()),

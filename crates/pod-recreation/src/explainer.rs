@@ -1,5 +1,6 @@
-//! What pod-recreation says of a pod.
+//! `belayer explain` for a pod, by pod-recreation.
 
+pub(crate) mod observed;
 pub(crate) mod record;
 
 use std::sync::Arc;
@@ -10,10 +11,7 @@ use jiff::Timestamp;
 use crate::NAME;
 use crate::component::PodRecreation;
 use crate::config::Settings;
-use crate::explain::{self, Seen, recreation};
-use crate::explainer::record::{denied, drained};
 use crate::holds::HoldDecision;
-use crate::snapshot::{Asked, Hold};
 use belayer_controller::Site;
 use belayer_controller::explain::{Live, explained};
 use belayer_core::object::{ObjectKey, Resource};
@@ -22,12 +20,15 @@ use belayer_holds::names;
 use belayer_inspect::explain::{Action, Explained, Explainer};
 use belayer_inspect::reader::Reader;
 
-/// Explains pods by the same decisions that the controller makes: of its hold, and of its record.
+use observed::{Observed, recreation, why_not};
+use record::{denied, drained};
+
+/// Explains pods by the same decisions that the controller makes about the hold and the record.
 pub(crate) struct Pods {
     settings: Settings,
-    /// The kinds of owners that some controller watches.
+    /// The kinds of owners that Belayer watches.
     owners: Vec<Resource>,
-    /// The ConfigMap that says whether Belayer is drained.
+    /// The gate ConfigMap, which shows whether Belayer is draining.
     gate: ObjectKey,
 }
 
@@ -44,36 +45,36 @@ impl Pods {
             kinds: vec![Resource::pods()],
             explain: Box::new(move |_, key, reader| {
                 let it = Arc::clone(&it);
-                async move { it.look(&key, &reader).await }.boxed()
+                async move { it.explain(&key, &reader).await }.boxed()
             }),
         }
     }
 
-    async fn look(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
+    async fn explain(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
         let live = Live::new(reader);
         let recreation = recreation(&live, &self.settings, &self.owners);
         let pod = recreation.parts.pods.subject(key).await?;
         let (hold, decision) = live.decide(&recreation, &pod).await?;
-        // Notes the record that a rejected pod is to have.
-        recreation.wake(&pod);
+        // Stores the key of the record to create for a rejected pod.
+        recreation.enqueue_record(&pod);
         let record = recreation.record_key(&pod);
-        let seen = Seen {
+        let observed = Observed {
             hold,
-            machine: live.settled(|| recreation.observe_record(&record)).await?,
-            ignored: Asked::from(recreation.is_ignored(&pod)),
+            recreation: live.settled(|| recreation.observe_record(&record)).await?,
+            ignored: recreation.is_ignored(&pod),
         };
-        let mut explained = self.message(&recreation, &decision, &pod, &seen);
-        let record = seen.machine.record.as_ref();
+        let mut explained = self.message(&recreation, &decision, &pod, &observed);
+        let record = observed.recreation.record.as_ref();
         if record.is_some_and(|record| record.status.finished_at.is_none()) {
             explained.notes.extend(drained(reader, &self.gate).await);
         }
-        if record.is_none() && seen.only_the_leader_knows() {
+        if record.is_none() && observed.depends_on_history() {
             let namespace = self.gate.namespace().unwrap_or_default();
             explained.notes.push(format!(
-                "it was rejected without its hold: only the leader can know that no container of it ran, if it has \
-                 watched the pod since before. Then it holds the pod, or reports why not by the Event NotRecreated: \
-                 kubectl -n {} get events --field-selector=involvedObject.name={},reason=NotRecreated; kubectl -n \
-                 {namespace} get lease belayer names the leader",
+                "it was rejected without its hold: only the leader can know that no container of it ran, because it may \
+                 have watched the pod before. The leader then holds the pod, or reports by the Event NotRecreated why it \
+                 does not: kubectl -n {} get events --field-selector=involvedObject.name={},reason=NotRecreated. To find \
+                 the leader: kubectl -n {namespace} get lease belayer",
                 key.namespace().unwrap_or_default(),
                 key.name(),
             ));
@@ -86,42 +87,43 @@ impl Pods {
         recreation: &PodRecreation<Live>,
         decision: &HoldDecision,
         pod: &Pod,
-        seen: &Seen,
+        observed: &Observed,
     ) -> Explained {
         let now = Timestamp::now();
-        let held = seen.hold.pod.hold == Hold::On;
-        let record = seen.machine.record.as_ref();
-        let refused = record.and_then(|record| denied(&record.status, now));
-        let notes = seen.of_the_record(now).into_iter();
+        let held = observed.hold.pod.held;
+        let record = observed.recreation.record.as_ref();
+        let denied = record.and_then(|record| denied(&record.status, now));
+        let notes = observed.record_notes(now).into_iter();
         Explained {
-            why_not: explain::why_not(&self.settings, pod, seen),
-            notes: notes.chain(refused).collect(),
+            why_not: why_not(&self.settings, pod, observed),
+            notes: notes.chain(denied).collect(),
             ..explained(recreation, held, decision, |action| match action {
-                Action::Nothing if seen.is_made_anew() => made_anew(pod),
-                _ => waits(action),
+                Action::Nothing if observed.is_being_recreated() => being_recreated(pod),
+                _ => next(action),
             })
         }
     }
 }
 
-/// The hold is off already: the spec is safe in the record.
-fn made_anew(pod: &Pod) -> String {
-    let holds: Vec<&str> = pod.meta.finalizers.iter().map(|name| &**name).collect();
-    if holds.is_empty() {
-        return "Belayer makes it anew as soon as it is gone".to_owned();
+/// For a pod without the hold, because its spec is stored in its record.
+fn being_recreated(pod: &Pod) -> String {
+    let next = "Belayer re-creates it once it does not exist any more";
+    let finalizers: Vec<&str> = pod.meta.finalizers.iter().map(|name| &**name).collect();
+    if finalizers.is_empty() {
+        return next.to_owned();
     }
     format!(
-        "Belayer makes it anew as soon as it is gone; it is still held by {}",
-        holds.join(", ")
+        "{next}; it still has the finalizers {}",
+        finalizers.join(", ")
     )
 }
 
-fn waits(action: Action) -> String {
+fn next(action: Action) -> String {
     let next = match action {
         Action::Keep => {
-            "Belayer lets go once it has started; if its node rejects it, it is re-created first"
+            "Belayer releases the pod once it has started; if its node rejects the pod, Belayer re-creates it first"
         }
-        _ => "nothing: the pod comes and goes as if Belayer were not there",
+        _ => "nothing: Belayer does not hold this pod",
     };
     next.to_owned()
 }

@@ -1,4 +1,5 @@
-//! The table of the hold: when it comes on a pod, when it leaves. A pure function, one arm per row.
+//! The decision table of the hold: when it is added to a pod, and when it is released. A pure function of a
+//! snapshot.
 
 use std::time::Duration;
 
@@ -9,23 +10,23 @@ use belayer_holds::owned::{ObservedOwner, OwnerEnd};
 use belayer_holds::owner::{OwnerQuery, OwnerState};
 use jiff::Timestamp;
 
-use crate::api::{Phase, Status};
-use crate::decide::is_in_vain;
+use crate::api::Phase;
+use crate::decide::is_created_after_end;
 use crate::evidence::{Evidence, Final, Intended, record_gone};
 use crate::record::Record;
 use crate::row;
-use crate::snapshot::{Asked, Hold, Mark, PodState, PodView, Rejection, Selection};
+use crate::snapshot::{Origin, PodState, PodView, Rejection};
 
-/// What is decided about a pod.
+/// A decision about a pod.
 pub type HoldDecision = Decision<Evidence, OwnerQuery>;
 
-/// A look that proved nothing is repeated after this time.
+/// A live read that proved nothing is repeated after this time.
 const RECHECK: Duration = Duration::from_secs(30);
 
-/// A store that cannot say is asked again after this time.
+/// Requeue delay while a store is not synced.
 const UNKNOWN: Duration = Duration::from_secs(5);
 
-/// All that is read about a pod.
+/// The input of a decision about a pod.
 #[derive(Debug, Clone)]
 pub struct HoldSnapshot {
     /// The pod.
@@ -33,33 +34,29 @@ pub struct HoldSnapshot {
     /// When this process first saw it.
     pub first_seen: LogicalTime,
     /// Its record.
-    pub record: RecordSight,
-    /// Whether somebody deleted its record before anything was done.
-    pub cancelled: Asked,
-    /// Whether it was rejected after it had started and our hold had gone.
-    pub to_report: Asked,
-    /// What a live look at the record of its mark said, and what to ask for one.
-    pub look: Option<(OwnerQuery, Option<LiveAnswer<OwnerState>>)>,
-    /// Its controller, if that is of a kind that is watched.
+    pub record: ObservedRecord,
+    /// Whether another client deleted its record before the record had ended.
+    pub cancelled: bool,
+    /// Whether it was rejected without its hold while this process watched it, and without the proof that no
+    /// container of it ran.
+    pub to_report: bool,
+    /// The query for the record that its annotations name, and its answer, if there is one.
+    pub live_record: Option<(OwnerQuery, Option<LiveAnswer<OwnerState>>)>,
+    /// Its controller, if Belayer watches that kind.
     pub owner: Option<ObservedOwner>,
 }
 
-/// A user's pod, or the one that its record names: a drain may have removed its hold.
-fn is_first_or_next(snapshot: &HoldSnapshot) -> bool {
-    match (&snapshot.pod.mark, &snapshot.record) {
-        (None, _) => true,
-        (Some(mark), RecordSight::Found(record)) => {
-            let this = Some(snapshot.pod.uid.as_str());
-            let Status {
-                pod_uid,
-                rejected_uid,
-                ..
-            } = &record.status;
-            record.meta.uid == mark.record_uid
-                && (pod_uid.as_deref() == this || rejected_uid.as_deref() == this)
-        }
-        (Some(_), _) => false,
-    }
+/// The record of a pod.
+#[derive(Debug, Clone)]
+pub enum ObservedRecord {
+    /// The store is not synced.
+    Unknown,
+    /// The API server does not serve PodRecreations: no pod can be re-created.
+    NotServed,
+    /// The store has no such record.
+    Absent,
+    /// The record.
+    Found(Box<Record>),
 }
 
 impl HoldSnapshot {
@@ -67,43 +64,48 @@ impl HoldSnapshot {
         let end = self.owner.as_ref().map(ObservedOwner::end);
         matches!(end, Some(OwnerEnd::Ended(_)))
     }
-}
 
-/// The record of a pod.
-#[derive(Debug, Clone)]
-pub enum RecordSight {
-    /// The store cannot say.
-    Unknown,
-    /// The kind is not served: nothing can be re-created.
-    NotServed,
-    /// There is none, as of the store.
-    Absent,
-    /// There is one.
-    Found(Box<Record>),
+    /// The record whose attempt created the pod, if the store has it.
+    fn record_of_origin(&self) -> Option<&Record> {
+        match (&self.pod.origin, &self.record) {
+            (Some(origin), ObservedRecord::Found(record))
+                if record.meta.uid == origin.record_uid =>
+            {
+                Some(record)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether an attempt created the pod, and its record, which may still create another pod, does not name it.
+    fn is_unrecorded_attempt(&self) -> bool {
+        let record = self.record_of_origin();
+        record.is_some_and(|record| record.awaits(&self.pod.uid))
+    }
 }
 
 /// Decides about the hold on one pod.
 pub fn decide(snapshot: &HoldSnapshot, _now: Timestamp) -> HoldDecision {
     let pod = &snapshot.pod;
-    if pod.hold == Hold::Off {
+    if !pod.held {
         return unheld(snapshot);
     }
-    if pod.asks.release == Asked::Yes && !is_unknown_to_its_record(snapshot) {
+    if pod.release_requested && !snapshot.is_unrecorded_attempt() {
         return release(row::ADMIN_ASKED, Evidence::AdminAsked);
     }
-    let decision = match &pod.mark {
-        Some(mark) => successor(snapshot, mark),
-        None => first(snapshot),
+    let decision = match &pod.origin {
+        Some(origin) => recreated_pod(snapshot, origin),
+        None => first_pod(snapshot),
     };
-    unless_its_owner_ends(snapshot, decision)
+    unless_owner_ends(snapshot, decision)
 }
 
-/// Row 13: a pod that would be kept is released if its owner ends, because the owner may wait for it. A pod
-/// that its record does not name yet is kept: "it does not exist" must keep meaning "it was never created".
-fn unless_its_owner_ends(snapshot: &HoldSnapshot, mut decision: HoldDecision) -> HoldDecision {
-    let is_known = snapshot.pod.mark.is_none()
-        || matches!(snapshot.record, RecordSight::Found(_)) && !is_unknown_to_its_record(snapshot);
-    if decision.write.is_some() || !is_known {
+/// Rule 13: a pod that would be kept is released if its owner ends, because the owner may wait for it. A pod that its
+/// record does not name yet is kept: that a pod does not exist must still prove that it was never created.
+fn unless_owner_ends(snapshot: &HoldSnapshot, mut decision: HoldDecision) -> HoldDecision {
+    let is_recorded = snapshot.pod.origin.is_none()
+        || matches!(snapshot.record, ObservedRecord::Found(_)) && !snapshot.is_unrecorded_attempt();
+    if decision.write.is_some() || !is_recorded {
         return decision;
     }
     match snapshot.owner.as_ref().map(ObservedOwner::end) {
@@ -116,104 +118,92 @@ fn unless_its_owner_ends(snapshot: &HoldSnapshot, mut decision: HoldDecision) ->
     }
 }
 
-/// Whether an attempt created the pod, and its record, which may still create another one, does not name
-/// it.
-fn is_unknown_to_its_record(snapshot: &HoldSnapshot) -> bool {
-    match (&snapshot.pod.mark, &snapshot.record) {
-        (Some(mark), RecordSight::Found(record)) => {
-            record.meta.uid == mark.record_uid && record.awaits(&snapshot.pod.uid)
-        }
-        _ => false,
-    }
-}
-
-/// Rows 1 and 3.
+/// Rules 1 and 3.
 fn unheld(snapshot: &HoldSnapshot) -> HoldDecision {
     let pod = &snapshot.pod;
-    let eligible = pod.selection == Selection::Eligible
-        && is_first_or_next(snapshot)
-        && pod.asks.leave == Asked::No
-        && pod.asks.release == Asked::No
-        && !pod.is_deleting()
-        && snapshot.cancelled == Asked::No
-        && !matches!(snapshot.record, RecordSight::NotServed)
+    // A drain may have removed the hold of a pod that its record names.
+    let is_first_or_recorded = pod.origin.is_none()
+        || snapshot
+            .record_of_origin()
+            .is_some_and(|record| record.names(&pod.uid));
+    let is_eligible = pod.selected
+        && is_first_or_recorded
+        && !pod.recreation_ended
+        && !pod.release_requested
+        && !pod.deleting
+        && !snapshot.cancelled
+        && !matches!(snapshot.record, ObservedRecord::NotServed)
         && !snapshot.owner_has_ended();
-    // With a hold it would be released at once.
-    let over = match &snapshot.record {
-        RecordSight::Found(record) => Final::prove(record).is_some(),
-        RecordSight::Unknown | RecordSight::NotServed | RecordSight::Absent => false,
+    // After the end of its record a hold would be released at once.
+    let has_ended = match &snapshot.record {
+        ObservedRecord::Found(record) => Final::prove(record).is_some(),
+        ObservedRecord::Unknown | ObservedRecord::NotServed | ObservedRecord::Absent => false,
     };
-    if !eligible || over {
+    if !is_eligible || has_ended {
         return Decision::nothing(row::NOT_OURS);
     }
     match &pod.state {
         PodState::Pending => Decision::write(row::ADD_HOLD, Write::AddHold),
-        // It was rejected before it could be held, and no container of it ran: the hold keeps it while its
-        // spec is saved.
+        // It was rejected before it was held, and no container of it ran: the hold keeps it until its spec is stored.
         PodState::Rejected(_) if pod.recreatable().is_some() => {
             Decision::write(row::ADD_HOLD, Write::AddHold)
         }
-        PodState::Rejected(rejection) if snapshot.to_report == Asked::Yes => {
-            Decision::nothing(row::NOT_OURS).telling(not_recreated(rejection))
+        PodState::Rejected(rejection) if snapshot.to_report => {
+            Decision::nothing(row::NOT_OURS).with_notice(not_recreated(rejection))
         }
         _ => Decision::nothing(row::NOT_OURS),
     }
 }
 
-/// A pod that we created. It is let go only once its record knows of it, so that "it is not there"
-/// keeps meaning "it was never created".
-fn successor(snapshot: &HoldSnapshot, mark: &Mark) -> HoldDecision {
+/// A pod that an attempt created. It is released only once its record names it: until then, that it does not exist
+/// would prove that it was never created.
+fn recreated_pod(snapshot: &HoldSnapshot, origin: &Origin) -> HoldDecision {
     let pod = &snapshot.pod;
-    let record = match &snapshot.record {
-        RecordSight::Unknown => {
-            return keep("its record is not known yet").looking_again_within(UNKNOWN);
-        }
-        RecordSight::Found(record) if record.meta.uid == mark.record_uid => record,
-        RecordSight::Found(_) | RecordSight::Absent | RecordSight::NotServed => {
-            return gone(snapshot);
-        }
+    if matches!(snapshot.record, ObservedRecord::Unknown) {
+        return keep("its record is not known yet").with_requeue_after(UNKNOWN);
+    }
+    let Some(record) = snapshot.record_of_origin() else {
+        return without_record(snapshot);
     };
-    let status = &record.status;
-    let this = Some(pod.uid.as_str());
     if let Some(end) = Final::prove(record) {
-        return match (is_in_vain(record, pod), pod.is_deleting()) {
+        return match (is_created_after_end(record, pod), pod.deleting) {
             (false, _) => release(row::RECORD_ENDED, Evidence::RecordEnded(end)),
             (true, true) => release(row::LEFTOVER, Evidence::Leftover),
             (true, false) => {
-                keep("it was created after its record had ended, and is to be deleted")
+                keep("it was created after its record had ended, and Belayer deletes it")
             }
         };
     }
-    if pod.is_deleting()
+    if pod.deleting
         && let Some(intended) = Intended::prove(record, &pod.uid)
     {
         return release(row::RECREATING, Evidence::Recreating(intended));
     }
-    // The record knows of it: that it is gone tells the record's rules enough.
-    let known = status.pod_uid.as_deref() == this || status.rejected_uid.as_deref() == this;
-    if known && pod.is_deleting() {
+    // If the record names the pod, its state machine handles a deletion without the hold.
+    let is_recorded = record.names(&pod.uid);
+    if is_recorded && pod.deleting {
         return release(row::DELETED, Evidence::DeletedFirst);
     }
-    let given_up = match status.phase {
+    let is_given_up = match record.status.phase {
         Some(Phase::Waiting) => true,
-        Some(Phase::Creating) => mark.attempt < status.attempts,
+        Some(Phase::Creating) => origin.attempt < record.status.attempts,
         _ => false,
     };
-    if !known && given_up && pod.is_deleting() && pod.state != PodState::Started {
+    if !is_recorded && is_given_up && pod.deleting && pod.state != PodState::Started {
         return release(row::LEFTOVER, Evidence::Leftover);
     }
-    if known && pod.state == PodState::Pending && pod.selection == Selection::No {
+    if is_recorded && pod.state == PodState::Pending && !pod.selected {
         return release(row::UNSELECTED, Evidence::Unselected);
     }
-    if known && pod.state == PodState::Pending {
+    if is_recorded && pod.state == PodState::Pending {
         return keep("it has not started");
     }
-    keep("its record has not settled")
+    keep("its record is not up to date yet")
 }
 
-/// Row 4.
-fn gone(snapshot: &HoldSnapshot) -> HoldDecision {
-    let Some((query, answer)) = &snapshot.look else {
+/// Rule 4.
+fn without_record(snapshot: &HoldSnapshot) -> HoldDecision {
+    let Some((query, answer)) = &snapshot.live_record else {
         return keep("its record is not known");
     };
     match answer {
@@ -235,70 +225,66 @@ fn gone(snapshot: &HoldSnapshot) -> HoldDecision {
     }
 }
 
-/// The pod that the user created.
-fn first(snapshot: &HoldSnapshot) -> HoldDecision {
+/// A pod that no attempt created.
+fn first_pod(snapshot: &HoldSnapshot) -> HoldDecision {
     let pod = &snapshot.pod;
     match &snapshot.record {
-        RecordSight::Unknown => {
-            return keep("its record is not known yet").looking_again_within(UNKNOWN);
+        ObservedRecord::Unknown => {
+            return keep("its record is not known yet").with_requeue_after(UNKNOWN);
         }
-        RecordSight::Found(record) if record.first_uid == pod.uid.as_str() => {
-            return recorded(pod, record);
+        ObservedRecord::Found(record) if record.first_uid == pod.uid.as_str() => {
+            return first_pod_with_record(pod, record);
         }
-        RecordSight::Found(_) | RecordSight::Absent | RecordSight::NotServed => {}
+        ObservedRecord::Found(_) | ObservedRecord::Absent | ObservedRecord::NotServed => {}
     }
-    if pod.is_deleting() {
+    if pod.deleting {
         return release(row::DELETED, Evidence::DeletedFirst);
     }
     match &pod.state {
         PodState::Started => release(row::STARTED, Evidence::Started),
         PodState::Ended => release(row::ENDED, Evidence::Ended),
         PodState::Rejected(rejection) if !rejection.is_recreated() => {
-            release(row::ENDED, Evidence::Ended).telling(not_recreated(rejection))
+            release(row::ENDED, Evidence::Ended).with_notice(not_recreated(rejection))
         }
-        _ if pod.selection == Selection::No || pod.asks.leave == Asked::Yes => {
+        _ if !pod.selected || pod.recreation_ended => {
             release(row::UNSELECTED, Evidence::Unselected)
         }
-        PodState::Rejected(_) if snapshot.cancelled == Asked::Yes => {
-            keep("it is to be marked as left alone")
+        PodState::Rejected(_) if snapshot.cancelled => {
+            keep("Belayer has not annotated yet why it is not re-created")
         }
-        PodState::Rejected(_) if matches!(snapshot.record, RecordSight::NotServed) => {
-            keep("PodRecreations are not served").telling(Notice {
+        PodState::Rejected(_) if matches!(snapshot.record, ObservedRecord::NotServed) => {
+            keep("the API server does not serve PodRecreations").with_notice(Notice {
                 severity: Severity::Warning,
                 reason: "NotRecreated",
-                message:
-                    "not re-created: the API server does not serve PodRecreations; install their \
-                          definition"
-                        .into(),
+                message: "not re-created: the API server does not serve PodRecreations. Install the CRD: belayer crds \
+                          | kubectl apply -f -"
+                    .into(),
             })
         }
-        PodState::Rejected(_) => keep("its rejection is to be recorded"),
+        PodState::Rejected(_) => keep("its rejection is not recorded yet"),
         PodState::Pending => keep("it has not started"),
     }
 }
 
-/// The user's pod, once there is a record of it.
-fn recorded(pod: &PodView, record: &Record) -> HoldDecision {
+/// The first pod of a record.
+fn first_pod_with_record(pod: &PodView, record: &Record) -> HoldDecision {
     if let Some(end) = Final::prove(record) {
-        let may_go = pod.is_deleting()
-            || pod.asks.leave == Asked::Yes
-            || !matches!(pod.state, PodState::Rejected(_));
-        return if may_go {
+        let may_be_released =
+            pod.deleting || pod.recreation_ended || !matches!(pod.state, PodState::Rejected(_));
+        return if may_be_released {
             release(row::RECORD_ENDED, Evidence::RecordEnded(end))
         } else {
-            keep("it is to be marked as left alone")
+            keep("Belayer has not annotated yet why it is not re-created")
         };
     }
-    if pod.is_deleting()
-        && let Some(intended) = Intended::prove(record, &pod.uid)
-    {
-        return release(row::RECREATING, Evidence::Recreating(intended));
+    if !pod.deleting {
+        return keep("its record is not up to date yet");
     }
-    if pod.is_deleting() {
-        // Somebody else's deletion, before ours was intended: the record ends when the pod is gone.
-        return release(row::DELETED, Evidence::DeletedFirst);
+    match Intended::prove(record, &pod.uid) {
+        Some(intended) => release(row::RECREATING, Evidence::Recreating(intended)),
+        // Another client deleted it first: the record ends once the pod does not exist.
+        None => release(row::DELETED, Evidence::DeletedFirst),
     }
-    keep("its record has not settled")
 }
 
 fn not_recreated(rejection: &Rejection) -> Notice {

@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 
 pub mod api;
-pub mod carry;
 pub mod component;
 pub mod config;
 pub mod controller;
@@ -10,18 +9,18 @@ mod debug;
 pub mod decide;
 pub mod eligible;
 pub mod evidence;
-mod explain;
 mod explainer;
 pub mod holds;
 pub mod keys;
 pub mod permissions;
 pub mod proof;
+pub mod rate_limit;
 pub mod reason;
 pub mod record;
 pub mod recreations;
+pub mod replacement_pod;
 pub mod row;
 pub mod snapshot;
-pub mod storm;
 pub mod transitions;
 
 pub use component::PodRecreation;

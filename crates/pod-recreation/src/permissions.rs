@@ -1,46 +1,46 @@
-//! What this component has to be allowed.
+//! RBAC permissions of pod-recreation.
 
 use belayer_core::object::Resource;
 use belayer_holds::permissions::{FOLLOW, Permission};
 
 use crate::api;
 
-/// To hold pods, and to re-create those that their node rejected.
+/// The permissions to hold pods and to re-create those that their node rejected.
 pub fn permissions() -> Vec<Permission> {
-    const BLIND: &str = "no pod is seen, held or re-created";
-    const STUCK: &str = "holds are neither added nor taken off: what is held stays";
+    const NOT_WATCHED: &str = "no pod is watched, held or re-created";
+    const NOT_PATCHED: &str = "finalizers are neither added nor removed: held pods stay held";
     let pods = Resource::pods();
     let namespaces = Resource::namespaces();
-    let mut permissions: Vec<Permission> = Permission::on(&pods, FOLLOW, BLIND).collect();
-    permissions.extend(Permission::on(&pods, &["patch"], STUCK));
+    let mut permissions: Vec<Permission> = Permission::on(&pods, FOLLOW, NOT_WATCHED).collect();
+    permissions.extend(Permission::on(&pods, &["patch"], NOT_PATCHED));
     permissions.extend(Permission::on(
         &pods,
         &["create", "delete"],
-        "a rejected pod is recorded and not re-created",
+        "rejected pods are recorded, but not re-created",
     ));
-    permissions.extend(Permission::on(&namespaces, FOLLOW, BLIND));
+    permissions.extend(Permission::on(&namespaces, FOLLOW, NOT_WATCHED));
     permissions.push(Permission::new(
         "",
         "nodes",
         "get",
-        "a pod whose node is to be wiped first is not re-created once that node is gone",
+        "pods that wait for the wipe of a deleted node wait until wipeTimeoutSeconds",
     ));
     permissions.extend(Permission::on(
         &api::resource(),
         &["get", "list", "watch", "create"],
-        "no rejection is recorded, so nothing is re-created",
+        "rejections are not recorded, and no pod is re-created",
     ));
     permissions.extend(Permission::on(
         &api::resource(),
         &["delete"],
-        "records that have come to their end stay for ever",
+        "ended records are never deleted",
     ));
     permissions.push(
         Permission::new(
             api::GROUP,
             api::PLURAL,
             "patch",
-            "a rejection is recorded, and nothing follows",
+            "rejections are recorded, but no pod is re-created",
         )
         .subresource("status"),
     );

@@ -1,33 +1,33 @@
-//! Why a node rejects pods, in four classes.
+//! The reasons for which kubelets reject pods, in four classes.
 //!
-//! The kubelet's reasons come from its predicates, its device and topology managers and its admission
-//! handlers. What is not in the table is unknown and reported, never acted on.
+//! They come from the kubelet's predicates, its device and topology managers and its admission handlers. Pods with a
+//! reason that is not in the table are reported and never re-created.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What a reason means for the pod.
+/// The class of a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
-    /// Scheduler and node did not know the same: the pod fits elsewhere.
+    /// The scheduler decided on outdated data: the pod fits on another node.
     Race,
-    /// The node cannot take it now.
+    /// The node cannot run the pod now.
     Transient,
-    /// No node of this kind ever takes it.
+    /// No node of this kind can run the pod.
     Permanent,
     /// Not in the table.
     Unknown,
 }
 
 impl Class {
-    /// Whether a pod rejected so is re-created.
+    /// Whether a pod that was rejected for such a reason is re-created.
     pub fn is_recreated(self) -> bool {
         matches!(self, Self::Race | Self::Transient)
     }
 
-    /// As in the configuration.
+    /// Its name in the configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Race => "race",
@@ -72,16 +72,16 @@ const PERMANENT: &[&str] = &[
     "NodeName",
 ];
 
-/// What the kubelet puts before the name of a resource that it lacks.
+/// The kubelet's reason for a missing resource is this prefix and the name of the resource.
 const OUT_OF: &str = "OutOf";
 
-/// An eviction is a rejection only if the pod was refused at admission.
+/// The reason of an eviction, which is a rejection only if it happened at admission.
 const EVICTED: &str = "Evicted";
 
-/// How the message of an eviction at admission begins.
-const REJECTED: &str = "Pod was rejected";
+/// Prefix of the message of an eviction at admission.
+const REJECTED_PREFIX: &str = "Pod was rejected";
 
-/// Classes of reasons: the table, and what the configuration says otherwise.
+/// The classes of reasons: the table, overridden by the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Classes(BTreeMap<String, Class>);
 
@@ -93,7 +93,7 @@ impl Classes {
 
     /// The class of a pod's `status.reason` with its `status.message`.
     pub fn of(&self, reason: &str, message: &str) -> Class {
-        if reason == EVICTED && !message.starts_with(REJECTED) {
+        if reason == EVICTED && !message.starts_with(REJECTED_PREFIX) {
             return Class::Unknown;
         }
         if let Some(class) = self.0.get(reason) {
@@ -112,7 +112,7 @@ impl Classes {
     }
 }
 
-/// `OutOf<extended resource>`: such a name has a domain before a slash, or is one of huge pages.
+/// `OutOf<extended resource>`: the name has a domain and a slash, or is one of the huge pages.
 fn is_out_of_extended_resource(reason: &str) -> bool {
     reason
         .strip_prefix(OUT_OF)
@@ -122,7 +122,7 @@ fn is_out_of_extended_resource(reason: &str) -> bool {
 /// All values of the metric label `reason`.
 pub use belayer_metrics::recreation::REASONS as LABELS;
 
-/// A reason as a metric label: the raw string never is one.
+/// The metric label of a reason, of which there is a fixed number.
 pub fn label(reason: &str) -> &'static str {
     if is_out_of_extended_resource(reason) {
         return "OutOfExtendedResource";
@@ -214,12 +214,15 @@ mod tests {
         Class::Transient
     )]
     #[case::while_it_ran("The node was low on resource: memory.", Class::Unknown)]
-    fn an_eviction_counts_at_admission_only(#[case] message: &str, #[case] expected: Class) {
+    fn only_an_eviction_at_admission_is_a_rejection(
+        #[case] message: &str,
+        #[case] expected: Class,
+    ) {
         assert_eq!(Classes::default().of("Evicted", message), expected);
     }
 
     #[test]
-    fn the_configuration_has_the_last_word() {
+    fn the_configuration_overrides_the_table() {
         let exceptions = [
             ("NodeShutdown".to_owned(), Class::Permanent),
             ("Custom".to_owned(), Class::Race),
@@ -231,7 +234,7 @@ mod tests {
         assert_eq!(
             classes.of("Evicted", "The node was low on resource"),
             Class::Unknown,
-            "a pod that ran is none that was rejected, whatever is configured"
+            "the eviction of a running pod is no rejection, whatever is configured"
         );
     }
 }

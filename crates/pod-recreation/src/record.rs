@@ -1,5 +1,4 @@
-//! The slim record: what decisions read of a `PodRecreation`. The pod to create stays on the server;
-//! the one effect that needs it asks for it.
+//! What decisions read of a `PodRecreation`. The pod to create is not cached: the steps that need it read it.
 
 use belayer_core::object::Uid;
 use belayer_core::slim::json::{JsonMeta, SlimJson};
@@ -24,22 +23,20 @@ pub struct Record {
 }
 
 impl Record {
+    /// Whether the status names `pod` as the last pod that was re-created or rejected.
+    pub fn names(&self, pod: &Uid) -> bool {
+        let this = Some(pod.as_str());
+        self.status.pod_uid.as_deref() == this || self.status.rejected_uid.as_deref() == this
+    }
+
     /// Whether the record may still create a pod, and does not name `pod`, which one of its attempts
     /// created. Until it does, only the hold on that pod proves that it was created.
     pub fn awaits(&self, pod: &Uid) -> bool {
-        let Status {
-            phase,
-            pod_uid,
-            rejected_uid,
-            ..
-        } = &self.status;
-        let this = Some(pod.as_str());
-        let knows = pod_uid.as_deref() == this || rejected_uid.as_deref() == this;
         let may_create = matches!(
-            phase,
+            self.status.phase,
             Some(Phase::Deleting | Phase::Waiting | Phase::Creating)
         );
-        may_create && !knows
+        may_create && !self.names(pod)
     }
 }
 
@@ -53,7 +50,7 @@ impl Slim for Record {
     }
 }
 
-/// A record as it stands in the bytes.
+/// A record as the API server sends it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct JsonRecord<'a> {

@@ -1,13 +1,13 @@
-//! The records on their runner: what is decided about one becomes a step.
+//! pod-recreation as the component of the record runner, which executes the steps of the state machine.
 //!
-//! Every step is safe to take twice, late, or by somebody who only thinks that they lead: statuses are
-//! written by compare-and-swap, pods are deleted by UID after a live look at the record, and a create is
-//! preceded by a reservation and followed by another look.
+//! A step may be executed twice, late, or by a replica that is not the leader any more: statuses are written by
+//! compare-and-swap, pods are deleted by UID after a live read of the record, and before a create the attempt is
+//! reserved, and after it the record is read again.
 
+mod create;
 mod effects;
 mod owners;
 mod requests;
-mod successor;
 
 pub use requests::status_patch;
 
@@ -34,80 +34,79 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api;
 use crate::component::{PodRecreation, pod_key};
-use crate::decide::{Effect, Snapshot, decide};
+use crate::decide::{Effect, RecordSnapshot, decide};
+use crate::rate_limit::RateLimiter;
 use crate::record::Record;
-use crate::snapshot::Sight;
-use crate::storm::Storm;
+use crate::snapshot::ObservedPod;
 
-/// What the steps are taken with.
+/// The dependencies of the component.
 pub struct Parts {
-    /// Knows pods and records.
+    /// The hold, the stores and the memory.
     pub component: Arc<PodRecreation>,
-    /// Reads single pods.
+    /// Decoders of single pods.
     pub pod_decoders: Decoders<Pod>,
-    /// Reads single records.
+    /// Decoders of single records.
     pub record_decoders: Decoders<Record>,
-    /// Reads owners of pods.
+    /// Live reads of owners.
     pub owners: OwnerReader,
-    /// Tells people.
+    /// Records Events.
     pub events: EventRecorder,
-    /// Whether Belayer is drained, or leaves.
+    /// Whether holds may be added.
     pub switch: HoldSwitch,
 }
 
-/// pod-recreation as the component of the records' runner.
+/// The component of the record runner.
 pub struct Recreations {
     parts: Parts,
     records: Resource,
     pods: Resource,
-    storm: Storm,
+    rate_limiter: RateLimiter,
 }
 
-/// A step that is being taken.
-struct Taking<'a> {
+/// A step in execution.
+struct Execution<'a> {
     it: &'a Recreations,
-    snapshot: &'a Snapshot,
+    snapshot: &'a RecordSnapshot,
     context: &'a StepContext<'a>,
 }
 
-/// Whether holds may be added again is asked after this time.
+/// Requeue delay of a step that must wait until holds may be added.
 const DRAINED: Duration = Duration::from_secs(5);
 
-/// How often the number of open breakers is published, because they close with time, and the gate is checked.
-const TOLD_EVERY: Duration = Duration::from_secs(5);
+/// Interval of the gauge of open breakers, which close with time, and of the check whether a drain has begun.
+const INTERVAL: Duration = Duration::from_secs(5);
 
 impl Recreations {
-    /// The component of these parts.
+    /// The component with these dependencies.
     pub fn new(parts: Parts) -> Self {
-        let storm = Storm::new(parts.component.settings().storm);
+        let rate_limiter = RateLimiter::new(parts.component.settings().rate_limits);
         Self {
             parts,
             records: api::resource(),
             pods: Resource::pods(),
-            storm,
+            rate_limiter,
         }
     }
 
-    /// Keeps the gauge of open breakers up to date, and enqueues what has to be finished when a drain begins,
-    /// until `stop` is cancelled.
+    /// Until `stop` is cancelled: updates the gauge of open breakers, and enqueues the open records when a drain begins.
     pub async fn run_in_background(self: Arc<Self>, stop: CancellationToken) {
-        let tell = async {
+        let report = async {
             let mut before = Holding::Unknown;
             loop {
                 self.report_breakers();
                 let now = self.parts.switch.now();
                 if now == Holding::Draining && before != now {
-                    self.hurry();
+                    self.enqueue_open_records();
                 }
                 before = now;
-                tokio::time::sleep(TOLD_EVERY).await;
+                tokio::time::sleep(INTERVAL).await;
             }
         };
-        stop.run_until_cancelled(tell).await;
+        stop.run_until_cancelled(report).await;
     }
 
-    /// Enqueues the records that have not ended: a drain waits for no pause.
-    fn hurry(&self) {
+    /// Enqueues the records that have not ended: during a drain there are no pauses.
+    fn enqueue_open_records(&self) {
         let mut keys = Vec::new();
         self.parts.component.records().for_each(|record| {
             if !record.status.phase.is_some_and(api::Phase::is_final) {
@@ -118,12 +117,12 @@ impl Recreations {
     }
 
     fn report_breakers(&self) {
-        let open = self.storm.open_breakers();
+        let open = self.rate_limiter.open_breakers();
         metrics::gauge!(belayer_metrics::BREAKER_OPEN, "scope" => "node").set(open as f64);
     }
 
-    fn observe_key(&self, key: &ObjectKey) -> Snapshot {
-        Snapshot {
+    fn observe_key(&self, key: &ObjectKey) -> RecordSnapshot {
+        RecordSnapshot {
             holding: self.parts.switch.now(),
             ..self.parts.component.observe_record(key)
         }
@@ -131,7 +130,7 @@ impl Recreations {
 }
 
 impl Component<Record> for Recreations {
-    type Snapshot = Snapshot;
+    type Snapshot = RecordSnapshot;
     type Evidence = Infallible;
     type Query = Infallible;
     type Step = Effect;
@@ -148,25 +147,28 @@ impl Component<Record> for Recreations {
         Some(change.source.quiet())
     }
 
-    fn observe(&self, record: &Stored<Record>) -> Snapshot {
+    fn observe(&self, record: &Stored<Record>) -> RecordSnapshot {
         self.observe_key(&record.meta.key)
     }
 
-    fn observe_absent(&self, key: &ObjectKey) -> Option<Snapshot> {
+    fn observe_absent(&self, key: &ObjectKey) -> Option<RecordSnapshot> {
         Some(self.observe_key(key))
     }
 
-    fn decide(snapshot: &Snapshot, now: Timestamp) -> Decision<Infallible, Infallible, Effect> {
-        let verdict = decide(snapshot, now);
-        // A pod is created with our hold on it, and everything before leads there.
-        if !verdict.is_allowed(snapshot.holding) {
-            return Decision::nothing(verdict.row).looking_again_within(DRAINED);
+    fn decide(
+        snapshot: &RecordSnapshot,
+        now: Timestamp,
+    ) -> Decision<Infallible, Infallible, Effect> {
+        let decision = decide(snapshot, now);
+        // The pod is created with a hold, so while no holds may be added the steps before are not executed either.
+        if !decision.is_allowed(snapshot.holding) {
+            return Decision::nothing(decision.row).with_requeue_after(DRAINED);
         }
         Decision {
-            write: verdict.effect.map(Write::Step),
-            notices: verdict.notice.into_iter().collect(),
-            due: verdict.again,
-            ..Decision::nothing(verdict.row)
+            write: decision.effect.map(Write::Step),
+            notices: decision.notice.into_iter().collect(),
+            due: decision.again,
+            ..Decision::nothing(decision.row)
         }
     }
 
@@ -174,11 +176,11 @@ impl Component<Record> for Recreations {
         match query {}
     }
 
-    /// The pod if there is one, else the record.
-    fn regarding(&self, snapshot: &Snapshot) -> Option<Regarding> {
+    /// The pod if it exists, otherwise the record.
+    fn regarding(&self, snapshot: &RecordSnapshot) -> Option<Regarding> {
         let record = snapshot.record.as_deref()?;
         let (resource, key, uid) = match &snapshot.pod {
-            Sight::Present(pod) if is_in_chain(record, pod.uid.as_str()) => {
+            ObservedPod::Present(pod) if is_in_chain(record, pod.uid.as_str()) => {
                 (&self.pods, pod_key(record), &pod.uid)
             }
             _ => (&self.records, record.meta.key.clone(), &record.meta.uid),
@@ -193,16 +195,16 @@ impl Component<Record> for Recreations {
     fn step<'a>(
         &'a self,
         _: Option<&'a Stored<Record>>,
-        snapshot: &'a Snapshot,
+        snapshot: &'a RecordSnapshot,
         effect: Effect,
         context: &'a StepContext<'a>,
     ) -> BoxFuture<'a, Result<Stepped, RequestError>> {
-        let taking = Taking {
+        let execution = Execution {
             it: self,
             snapshot,
             context,
         };
-        taking.take(effect).boxed()
+        execution.execute(effect).boxed()
     }
 }
 

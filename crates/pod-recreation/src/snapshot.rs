@@ -1,4 +1,4 @@
-//! What decisions read: a pod in the words of this component.
+//! The input of the decisions: a pod reduced to what the rules need.
 
 use std::sync::Arc;
 
@@ -9,148 +9,96 @@ use belayer_holds::names::{
     RECREATION_ENDED_ANNOTATION, RECREATION_UID_ANNOTATION, RELEASE_ANNOTATION, WIPE_ANNOTATION,
 };
 
-use crate::api;
+use crate::api::{self, Wipe};
 use crate::config::Settings;
-use crate::proof::{FirstSight, MayHaveRun, NeverRan};
+use crate::proof::{FirstSeen, MayHaveRun, NeverRan};
 use crate::reason::Class;
 
-/// A pod under a record's name.
+/// What the store has under a pod's name.
 #[derive(Debug, Clone)]
-pub enum Sight {
-    /// The store cannot say.
+pub enum ObservedPod {
+    /// The store is not synced.
     Unknown,
-    /// There is none, as of the store.
+    /// No pod.
     Absent,
-    /// There is one.
+    /// This pod.
     Present(Box<PodView>),
 }
 
-/// A pod, as far as this component cares.
+/// What the rules read of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodView {
-    /// Identity.
+    /// Its UID.
     pub uid: Uid,
-    /// The node it is bound to.
+    /// The node to which it is bound.
     pub node: Option<Arc<str>>,
-    /// UID of its controller.
-    pub owner: Option<Uid>,
-    /// Whether deletion was asked for.
-    pub deletion: Deletion,
-    /// Whether our hold is on it.
-    pub hold: Hold,
-    /// Whether it is to be re-created if rejected.
-    pub selection: Selection,
-    /// Which attempt of which record it is.
-    pub mark: Option<Mark>,
-    /// What its annotations ask for.
-    pub asks: Asks,
-    /// How far it has come.
+    /// Whether it has a deletion timestamp.
+    pub deleting: bool,
+    /// Whether it has the finalizer of pod-recreation.
+    pub held: bool,
+    /// Whether it is re-created if its node rejects it.
+    pub selected: bool,
+    /// The attempt that created it, by its annotations.
+    pub origin: Option<Origin>,
+    /// Whether its annotation requests its release.
+    pub release_requested: bool,
+    /// Whether its node must be wiped before it is re-created, by its annotation.
+    pub wipe: Wipe,
+    /// Whether Belayer has annotated that it is not re-created.
+    pub recreation_ended: bool,
+    /// Its state.
     pub state: PodState,
 }
 
-/// Whether deletion was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Deletion {
-    /// It was.
-    Asked,
-    /// It was not.
-    No,
-}
-
-/// Whether our hold is on a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hold {
-    /// It is.
-    On,
-    /// It is not.
-    Off,
-}
-
-/// Whether a pod is to be re-created if rejected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Selection {
-    /// It is.
-    Eligible,
-    /// It is not.
-    No,
-}
-
-/// What annotations on a pod ask for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Asks {
-    /// The admin: let it go.
-    pub release: Asked,
-    /// The user: wipe its node before it is re-created.
-    pub wipe: Asked,
-    /// We, earlier: do not re-create it (any more).
-    pub leave: Asked,
-}
-
-/// Whether something was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Asked {
-    /// It was.
-    Yes,
-    /// It was not.
-    #[default]
-    No,
-}
-
-impl Asked {
-    pub(crate) fn from(yes: bool) -> Self {
-        if yes { Self::Yes } else { Self::No }
-    }
-}
-
-/// What a re-created pod says of its origin.
+/// The attempt that created a pod, by the pod's annotations.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mark {
+pub struct Origin {
     /// Name of the record.
     pub record: Arc<str>,
     /// UID of the record.
     pub record_uid: Uid,
-    /// Which attempt.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
 }
 
-/// How far a pod has come.
+/// The state of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PodState {
-    /// Not started, not ended.
+    /// Neither started nor ended.
     Pending,
-    /// A container of it has started, whatever came of it.
+    /// A container of it has started; it may have ended since.
     Started,
-    /// Failed with a reason, without a container known to have started.
+    /// Failed with a reason, and no container is known to have started.
     Rejected(Rejection),
     /// Ended in any other way.
     Ended,
 }
 
-/// A pod that failed with a reason.
+/// The rejection of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
     /// `status.reason`.
     pub reason: Arc<str>,
     /// `status.message`.
     pub message: Option<Arc<str>>,
-    /// What the reason means.
+    /// The class of the reason.
     pub class: Class,
-    /// Whether it is proven that nothing of it ran.
+    /// The proof that no container of it ran, or why there is none.
     pub never_ran: Result<NeverRan, MayHaveRun>,
 }
 
 impl Rejection {
-    /// Whether it may be re-created: the reason says so and nothing of it ever ran.
+    /// Whether the pod may be re-created: by its reason, and because no container of it ever ran.
     pub fn is_recreated(&self) -> bool {
         self.class.is_recreated() && self.never_ran.is_ok()
     }
 
-    /// Why not, in words.
+    /// Why the pod is not re-created, as text.
     pub fn objection(&self) -> String {
         match self.never_ran {
             Err(why) if self.class.is_recreated() => format!("{}: {why}", self.reason),
             _ => format!(
-                "{}: a reason of class {} is not worth another try",
+                "{}: pods rejected for a reason of class {} are not re-created",
                 self.reason,
                 self.class.as_str()
             ),
@@ -159,42 +107,24 @@ impl Rejection {
 }
 
 impl PodView {
-    /// What `pod` is to this component.
-    pub fn of(pod: &Pod, settings: &Settings, sight: FirstSight) -> Self {
+    /// What the rules read of `pod`, without what the store has of its earlier versions.
+    pub fn of(pod: &Pod, settings: &Settings, first_seen: FirstSeen) -> Self {
         let annotation = |name: &str| pod.meta.annotations.get(name);
-        let said = |name: &str| Asked::from(annotation(name) == Some("true"));
         Self {
             uid: pod.meta.uid.clone(),
             node: pod.node_name.clone(),
-            owner: pod.meta.controller.as_ref().map(|owner| owner.uid.clone()),
-            deletion: if pod.meta.is_deleting() {
-                Deletion::Asked
-            } else {
-                Deletion::No
+            deleting: pod.meta.is_deleting(),
+            held: pod.meta.has_finalizer(POD_RECREATION_HOLD),
+            selected: settings.eligibility.selects(pod),
+            origin: origin(pod),
+            release_requested: annotation(RELEASE_ANNOTATION) == Some("true"),
+            wipe: match annotation(WIPE_ANNOTATION) {
+                Some("true") => Wipe::Required,
+                _ => Wipe::None,
             },
-            hold: if pod.meta.has_finalizer(POD_RECREATION_HOLD) {
-                Hold::On
-            } else {
-                Hold::Off
-            },
-            selection: if settings.eligibility.selects(pod) {
-                Selection::Eligible
-            } else {
-                Selection::No
-            },
-            mark: mark(pod),
-            asks: Asks {
-                release: said(RELEASE_ANNOTATION),
-                wipe: said(WIPE_ANNOTATION),
-                leave: Asked::from(annotation(RECREATION_ENDED_ANNOTATION).is_some()),
-            },
-            state: state(pod, settings, sight),
+            recreation_ended: annotation(RECREATION_ENDED_ANNOTATION).is_some(),
+            state: state(pod, settings, first_seen),
         }
-    }
-
-    /// Whether deletion was asked for.
-    pub fn is_deleting(&self) -> bool {
-        self.deletion == Deletion::Asked
     }
 
     /// Its rejection, if it may be re-created.
@@ -205,19 +135,19 @@ impl PodView {
         }
     }
 
-    /// Whether a record is to be made for it.
+    /// Whether Belayer creates a record for it.
     pub fn is_candidate(&self) -> bool {
         self.recreatable().is_some()
-            && self.mark.is_none()
-            && self.selection == Selection::Eligible
-            && self.hold == Hold::On
-            && !self.is_deleting()
-            && self.asks.leave == Asked::No
-            && self.asks.release == Asked::No
+            && self.origin.is_none()
+            && self.selected
+            && self.held
+            && !self.deleting
+            && !self.recreation_ended
+            && !self.release_requested
     }
 }
 
-/// The annotations that we read.
+/// The annotations that the rules read.
 pub const ANNOTATIONS: &[&str] = &[
     belayer_holds::names::RECREATE_ANNOTATION,
     belayer_holds::names::MIRROR_ANNOTATION,
@@ -229,15 +159,15 @@ pub const ANNOTATIONS: &[&str] = &[
     WIPE_ANNOTATION,
 ];
 
-/// Which attempt of which record a pod says it is. Annotations travel: what a copy under another name
-/// says, or what its user wrote there, is no mark.
-pub fn mark(pod: &Pod) -> Option<Mark> {
+/// The attempt that created a pod, by its annotations. Users copy annotations to other pods and edit them: invalid
+/// annotations, and those whose record belongs to another pod name, are ignored.
+pub fn origin(pod: &Pod) -> Option<Origin> {
     let annotations = &pod.meta.annotations;
     let record = annotations.get(RECREATION_ANNOTATION)?;
     if !api::is_name_for(record, pod.meta.key.name()) {
         return None;
     }
-    Some(Mark {
+    Some(Origin {
         record: record.into(),
         record_uid: Uid::new(annotations.get(RECREATION_UID_ANNOTATION)?),
         attempt: annotations
@@ -247,7 +177,7 @@ pub fn mark(pod: &Pod) -> Option<Mark> {
     })
 }
 
-fn state(pod: &Pod, settings: &Settings, sight: FirstSight) -> PodState {
+fn state(pod: &Pod, settings: &Settings, first_seen: FirstSeen) -> PodState {
     if pod.started || matches!(pod.phase, Phase::Running | Phase::Succeeded) {
         return PodState::Started;
     }
@@ -262,6 +192,6 @@ fn state(pod: &Pod, settings: &Settings, sight: FirstSight) -> PodState {
         reason: Arc::clone(reason),
         message: pod.message().cloned(),
         class: settings.classes.of(reason, message),
-        never_ran: NeverRan::prove(pod, sight),
+        never_ran: NeverRan::prove(pod, first_seen),
     })
 }

@@ -1,8 +1,8 @@
-//! Every transition of a re-creation, as a declaration that [`decide`](crate::decide::decide) is checked against.
+//! The declared transitions of a record.
 //!
-//! A test compares the declaration with what `decide` does about many thousand snapshots: neither may have a
-//! transition that the other has not. Another test draws it into the README. In debug builds no status is written
-//! that is not declared.
+//! A test compares them with the results of [`decide`](crate::decide::decide) for many thousand snapshots: both have
+//! the same transitions. Another test draws them into the README. Debug builds check that every written status is a
+//! declared transition.
 
 use belayer_holds::decision::Row;
 
@@ -11,21 +11,21 @@ use crate::row;
 use Phase::{Creating, Deleting, Ended, Exhausted, Recreated, Rejected, Started, Waiting};
 use State::{In, New, NoRecord};
 
-/// Where a re-creation stands.
+/// The state of a re-creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// There is no record: not yet, or not any more.
+    /// There is no record.
     NoRecord,
-    /// The record says nothing yet.
+    /// The record has no status yet.
     New,
-    /// What the record says.
+    /// The phase of the record.
     In(Phase),
 }
 
-/// From where, by which rule, and to where. A step that leaves the record as it is leads to where it came from.
+/// Old state, rule, new state. They are the same state if the step does not change the record.
 pub type Transition = (State, Row, State);
 
-/// What follows from a decision.
+/// The transitions of decisions.
 pub const DECIDED: &[Transition] = &[
     (NoRecord, row::REJECTED, New),
     (NoRecord, row::MARK, NoRecord),
@@ -67,8 +67,8 @@ pub const DECIDED: &[Transition] = &[
     (In(Ended), row::EXPIRED, NoRecord),
 ];
 
-/// What a live read leads to that a step makes before it writes: the API server refuses the pod, its owner is gone,
-/// another pod has its name.
+/// Further transitions of steps, by the result of the live read before the write: the API server denies the pod, its
+/// owner is gone, or another pod has its name.
 pub const FOUND: &[Transition] = &[
     (In(Rejected), row::INTEND, In(Rejected)),
     (In(Rejected), row::INTEND, In(Ended)),
@@ -78,13 +78,13 @@ pub const FOUND: &[Transition] = &[
 ];
 
 impl State {
-    /// That of a record with this status.
+    /// The state of a record with this status.
     pub fn of(status: &Status) -> Self {
         status.phase.map_or(New, In)
     }
 }
 
-/// Whether some rule leads from one state to the other.
+/// Whether a rule leads from one state to the other.
 pub fn is_declared(from: State, to: State) -> bool {
     let mut all = DECIDED.iter().chain(FOUND);
     all.any(|(before, _, after)| (*before, *after) == (from, to))

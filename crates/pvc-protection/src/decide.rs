@@ -66,7 +66,7 @@ pub fn decide(snapshot: &Snapshot, now: Timestamp) -> ClaimDecision {
 fn in_use(row: Row, users: &Users, since: Timestamp, now: Timestamp) -> ClaimDecision {
     let waits = waits_for(users);
     let decision = Decision::missing(row, Missing::Event(waits.clone().into()));
-    report_wait(decision, &waits, since, now).looking_again_within(RESYNC)
+    report_wait(decision, &waits, since, now).with_requeue_after(RESYNC)
 }
 
 /// Rule 6.
@@ -100,13 +100,13 @@ fn owner_finished(
     );
     let mut decision = Decision::missing(row::OWNER_FINISHED, Missing::Event(waits.clone().into()));
     decision.missing.push(Missing::Answer { query, after });
-    report_wait(decision, &waits, since, now).looking_again_within(RESYNC)
+    report_wait(decision, &waits, since, now).with_requeue_after(RESYNC)
 }
 
 /// Rule 8. Such finalizers are removed like those of a disabled component.
 fn left_over(users: &Users) -> ClaimDecision {
     let waits = waits_for(users);
-    Decision::missing(row::LEFT_OVER, Missing::Event(waits.clone().into())).telling(Notice {
+    Decision::missing(row::LEFT_OVER, Missing::Event(waits.clone().into())).with_notice(Notice {
         severity: Severity::Normal,
         reason: "FinalizerKept",
         message: format!(
@@ -143,11 +143,11 @@ fn confirm(claim: &PvcView, since: Timestamp, now: Timestamp) -> ClaimDecision {
     let mut decision = Decision::ask(row::CONFIRM, query);
     let Some(error) = &claim.look_error else {
         // The answer arrives before this; otherwise there is an error to report.
-        return decision.looking_again_within(REPORT_AFTER);
+        return decision.with_requeue_after(REPORT_AFTER);
     };
     let waits = format!("whether a pod uses it could not be read: {error}");
     decision.missing.push(Missing::Event(waits.clone().into()));
-    report_wait(decision, &waits, since, now).looking_again_within(RESYNC)
+    report_wait(decision, &waits, since, now).with_requeue_after(RESYNC)
 }
 
 /// The users that a live read begun after the deletion was seen has found; `None` if there are none.
@@ -176,9 +176,9 @@ fn report_wait(
 ) -> ClaimDecision {
     let waited = Duration::try_from(now.duration_since(since)).unwrap_or_default();
     if waited < REPORT_AFTER {
-        return decision.looking_again_within(REPORT_AFTER - waited);
+        return decision.with_requeue_after(REPORT_AFTER - waited);
     }
-    decision.telling(Notice {
+    decision.with_notice(Notice {
         severity: Severity::Normal,
         reason: "DeletionWaits",
         message: format!("deletion of this PVC waits: {waits}").into(),

@@ -30,7 +30,7 @@ pub fn decide(snapshot: &Snapshot, _: Timestamp) -> WorkflowDecision {
     match (workflow.deletion, workflow.held) {
         // Selected or not: only its pods decide, so that the invariant ORDER holds.
         (Some(deletion), Held::Yes) => {
-            waiting(workflow, deletion).looking_again_within(snapshot.resync)
+            waiting(workflow, deletion).with_requeue_after(snapshot.resync)
         }
         (Some(_), Held::No) => Decision::nothing(row::NOT_HELD),
         (None, Held::Yes) => match workflow.selection {
@@ -117,7 +117,7 @@ fn waiting(workflow: &WorkflowView, deletion: Deletion) -> WorkflowDecision {
         return if ends {
             waiting
         } else {
-            waiting.telling(deletion_waits(held))
+            waiting.with_notice(deletion_waits(held))
         };
     }
     let Some(answer) = pods
@@ -131,11 +131,13 @@ fn waiting(workflow: &WorkflowView, deletion: Deletion) -> WorkflowDecision {
     // A namespace that is being deleted does not wait for an archive.
     if workflow.is_to_be_archived && !ends {
         let text = "the workflow controller has not archived it yet";
-        return Decision::missing(row::ARCHIVING, Missing::Event(text.into())).telling(Notice {
-            severity: Severity::Normal,
-            reason: "DeletionWaits",
-            message: "deletion of this workflow waits until it is archived".into(),
-        });
+        return Decision::missing(row::ARCHIVING, Missing::Event(text.into())).with_notice(
+            Notice {
+                severity: Severity::Normal,
+                reason: "DeletionWaits",
+                message: "deletion of this workflow waits until it is archived".into(),
+            },
+        );
     }
     release_or_recheck(workflow, deletion, answer, in_row)
 }

@@ -89,7 +89,7 @@ async fn a7_ignored_owners_are_reported() {
         .run(&["check", "--controllers=pod-recreation", &config, "-ojson"])
         .await;
     let findings = answer.json()["parts"][2]["findings"].to_string();
-    let says = "podRecreation.owners names Workflow.argoproj.io";
+    let says = "podRecreation.owners lists Workflow.argoproj.io";
     assert!(findings.contains(says), "{findings}");
 }
 
@@ -109,7 +109,7 @@ async fn a7_owners_that_select_nothing_are_reported() {
         .run(&["check", "--controllers=pod-recreation", &config, "-ojson"])
         .await;
     let findings = answer.json()["parts"][2]["findings"].to_string();
-    let says = "podRecreation.owners names Workflow without a group";
+    let says = "podRecreation.owners lists Workflow without a group";
     assert!(findings.contains(says), "{findings}");
 }
 

@@ -16,7 +16,7 @@ use crate::findings::Findings;
 use crate::holds::{is_claim, is_pod};
 use crate::passes::Pass;
 use crate::progress::Progress;
-use crate::records::UnbornPod;
+use crate::records::UncreatedPod;
 use crate::release::Releaser;
 use crate::report::{Report, Unseen};
 use crate::scan::{Found, Scanned, decoders, each, scan};
@@ -75,24 +75,24 @@ impl Drain {
             progress.handled();
         }
         // After the pods, so that their records name them by now.
-        found.note_unborn(self.unborn().await, pass);
+        found.note_uncreated(self.uncreated().await, pass);
         found.close(pass);
     }
 
     /// Pods that exist only in their records, if the purpose includes pod-recreation.
-    async fn unborn(&self) -> Vec<UnbornPod> {
-        let mut unborn = match &self.purpose {
-            Purpose::Everything(_) => self.records.unborn().await,
+    async fn uncreated(&self) -> Vec<UncreatedPod> {
+        let mut uncreated = match &self.purpose {
+            Purpose::Everything(_) => self.records.uncreated().await,
             Purpose::SwitchedOff(_, holds) if holds.contains(&POD_RECREATION_HOLD) => {
-                self.records.unborn().await
+                self.records.uncreated().await
             }
             Purpose::SwitchedOff(..) | Purpose::Unselected(_) => Vec::new(),
         };
         // No Belayer processes the records, or the run does not wait.
         if !matches!(self.purpose, Purpose::Everything(_)) || self.site.is_dry_run() {
-            unborn.iter_mut().for_each(|one| one.in_progress = false);
+            uncreated.iter_mut().for_each(|one| one.in_progress = false);
         }
-        unborn
+        uncreated
     }
 
     /// Namespaces that Belayer ignores; read only if the purpose depends on selection.

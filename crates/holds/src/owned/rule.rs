@@ -115,9 +115,9 @@ impl Component<Pod> for OwnerEnds {
         decide(owned)
     }
 
-    fn ask(&self, query: OwnerQuery, asker: Waiter<'_>) {
+    fn ask(&self, query: OwnerQuery, waiter: Waiter<'_>) {
         if let Some(facts) = &self.0.facts {
-            facts.ask(query, asker);
+            facts.ask(query, waiter);
         }
     }
 }

@@ -243,17 +243,17 @@ impl<K: Slim, C: Component<K>> AnyComponent<K> for Registered<C> {
                 } else {
                     Asked::Later
                 });
-                let asker = Waiter {
+                let waiter = Waiter {
                     key,
                     observed,
                     after,
                 };
-                self.component.ask(query, asker);
+                self.component.ask(query, waiter);
             }
         }
         if asked == Asked::Now && !decision.notices.is_empty() {
             // The Event waits for the answer, and is recorded without it if there is none in time.
-            decision = decision.looking_again_within(UNANSWERED);
+            decision = decision.with_requeue_after(UNANSWERED);
         }
         let hold = self.component.hold();
         let adopted = decision.adopted;

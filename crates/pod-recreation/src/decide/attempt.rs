@@ -1,4 +1,4 @@
-//! Steps 6 to 9: an attempt is reserved, its pod is created, and it is there.
+//! Steps 6 to 9: the attempt is reserved, its pod is created, and the record names the pod.
 
 use std::time::Duration;
 
@@ -7,34 +7,34 @@ use belayer_holds::decision::{Row, Severity};
 use belayer_holds::holding::Holding;
 use jiff::Timestamp;
 
-use super::ends::{cut_short, hold_lost, name_taken};
-use super::verdict::{Effect, Step, Verdict};
-use super::{UNKNOWN, denied_too_long, elapsed, is_ours};
+use super::decision::{Effect, RecordDecision, StatusWrite};
+use super::ends::{ended_status, hold_lost, name_taken};
+use super::{UNKNOWN, denied_too_long, elapsed, is_of_record};
 use crate::api::{ConditionStatus, ConditionType, Phase, Status};
 use crate::record::Record;
 use crate::row;
 use crate::snapshot::{PodState, PodView};
 
-/// Steps 6 and 7: the attempt is reserved.
+/// Steps 6 and 7: reserves the attempt after the pause.
 pub(super) fn waiting(
     record: &Record,
     pod: Option<&PodView>,
     holding: Holding,
     now: Timestamp,
-) -> Verdict {
+) -> RecordDecision {
     if let Some(pod) = pod {
-        return in_the_way(record, pod, now);
+        return existing_pod(record, pod, now);
     }
     let status = &record.status;
     let since = status.pod_deletion_time.unwrap_or(now);
     let pause = match holding {
-        // A drain waits for it.
+        // A drain waits for this re-creation.
         Holding::Draining => Duration::ZERO,
         _ => record.policy.pause(status.attempts, spread(record)),
     };
     let waited = elapsed(since, now);
     if waited < pause {
-        return Verdict::waits(row::BACKOFF, pause - waited);
+        return RecordDecision::waits(row::BACKOFF, pause - waited);
     }
     let mut next = status.clone();
     next.phase = Some(Phase::Creating);
@@ -48,26 +48,26 @@ pub(super) fn waiting(
         ),
         now,
     );
-    Verdict::of(
+    RecordDecision::of(
         row::RESERVE,
         Effect::Reserve {
-            step: Step::to(next),
+            step: StatusWrite::of(next),
             node: status.node_name.clone(),
         },
     )
 }
 
-/// Step 7: the pod is created. That it is not there means that it was never created: nobody takes a pod
-/// with our hold on it away. If that hold may have been removed, it proves nothing.
+/// Step 7: creates the pod. If it does not exist it was never created, because its hold keeps it until the record
+/// names it. If that hold may have been removed, its absence proves nothing.
 pub(super) fn creating(
     record: &Record,
     pod: Option<&PodView>,
     created: Option<u32>,
     now: Timestamp,
-) -> Verdict {
+) -> RecordDecision {
     let status = &record.status;
     match pod {
-        Some(pod) => in_the_way(record, pod, now),
+        Some(pod) => existing_pod(record, pod, now),
         None if created == Some(status.attempts) => {
             let why = "its pod was created, and was deleted after its hold had been removed";
             hold_lost(record, why, now)
@@ -77,12 +77,14 @@ pub(super) fn creating(
             hold_lost(record, why, now)
         }
         None => match denied_too_long(status, now) {
-            Some(since) => {
-                let next = cut_short(record, &since, now);
-                let step = Step::to(next).if_gone(Uid::new("")).counting("denied");
-                Verdict::of(row::DENIED, Effect::Status(step))
+            Some(why) => {
+                let next = ended_status(record, &why, now);
+                let step = StatusWrite::of(next)
+                    .if_gone(Uid::new(""))
+                    .counted("denied");
+                RecordDecision::of(row::DENIED, Effect::Status(step))
             }
-            None => Verdict::of(
+            None => RecordDecision::of(
                 row::CREATE,
                 Effect::CreatePod {
                     attempt: status.attempts,
@@ -92,38 +94,38 @@ pub(super) fn creating(
     }
 }
 
-/// A pod under the name while none of ours is to be there yet, or this attempt's.
-fn in_the_way(record: &Record, pod: &PodView, now: Timestamp) -> Verdict {
+/// A pod with the record's pod name exists in phase `Waiting` or `Creating`.
+fn existing_pod(record: &Record, pod: &PodView, now: Timestamp) -> RecordDecision {
     let status = &record.status;
     if status.rejected_uid.as_deref() == Some(pod.uid.as_str()) {
-        // The store is behind: its deletion was seen by a live look.
-        return Verdict::waits(row::NOTHING, UNKNOWN);
+        // The store is behind: a live read has shown that this pod does not exist.
+        return RecordDecision::waits(row::NOTHING, UNKNOWN);
     }
-    let Some(mark) = pod.mark.as_ref().filter(|_| is_ours(record, pod)) else {
+    let Some(origin) = pod.origin.as_ref().filter(|_| is_of_record(record, pod)) else {
         return name_taken(record, now);
     };
-    let this_attempt = status.phase == Some(Phase::Creating) && mark.attempt == status.attempts;
+    let this_attempt = status.phase == Some(Phase::Creating) && origin.attempt == status.attempts;
     if this_attempt || pod.state == PodState::Started {
-        return adopted(record, pod, now);
+        return pod_created(record, pod, now);
     }
-    // An old leader woke up and created it. Nothing of it ran: it goes, and the reserved attempt comes.
-    take_away(row::OLD_ATTEMPT, pod)
+    // An old leader resumed and created it. It has not started: it is deleted, and the reserved attempt follows.
+    delete_pod(row::OLD_ATTEMPT, pod)
 }
 
-/// A pod that is to go. Once it is being deleted our hold leaves, and a foreign one is waited for.
-pub(super) fn take_away(row: Row, pod: &PodView) -> Verdict {
-    if pod.is_deleting() {
-        return Verdict {
+/// Deletes a pod. While it is being deleted Belayer's hold is released, and finalizers of others are waited for.
+pub(super) fn delete_pod(row: Row, pod: &PodView) -> RecordDecision {
+    if pod.deleting {
+        return RecordDecision {
             row,
-            ..Verdict::nothing()
+            ..RecordDecision::nothing()
         };
     }
     let pod = pod.uid.clone();
-    Verdict::of(row, Effect::DeletePod { pod })
+    RecordDecision::of(row, Effect::DeletePod { pod })
 }
 
-/// The status of a record that names the pod that was created for it.
-pub fn adopt(record: &Record, pod: &Uid, now: Timestamp) -> Status {
+/// The status of a record that names the pod that its attempt created.
+pub fn status_with_pod(record: &Record, pod: &Uid, now: Timestamp) -> Status {
     let mut next = record.status.clone();
     next.phase = Some(Phase::Recreated);
     next.pod_uid = Some(pod.to_string());
@@ -157,14 +159,14 @@ fn attempt_of(record: &Record) -> String {
     format!("attempt {attempts} of {}", record.policy.max_retries)
 }
 
-/// Step 9: the pod exists. Counted once, because the write is a compare-and-swap.
-fn adopted(record: &Record, pod: &PodView, now: Timestamp) -> Verdict {
-    let next = adopt(record, &pod.uid, now);
-    Verdict::of(
+/// Step 9: the pod exists. It is counted once, because the write is a compare-and-swap.
+fn pod_created(record: &Record, pod: &PodView, now: Timestamp) -> RecordDecision {
+    let next = status_with_pod(record, &pod.uid, now);
+    RecordDecision::of(
         row::RECREATED,
-        Effect::Status(Step::to(next).counting("recreated")),
+        Effect::Status(StatusWrite::of(next).counted("recreated")),
     )
-    .telling(
+    .with_notice(
         Severity::Normal,
         "Recreated",
         format!(
@@ -174,7 +176,7 @@ fn adopted(record: &Record, pod: &PodView, now: Timestamp) -> Verdict {
     )
 }
 
-/// From 0 to 1, the same for a record at every look.
+/// From 0 to 1; constant for a record.
 fn spread(record: &Record) -> f64 {
     let uid = record.meta.uid.as_str().bytes();
     let hash = uid.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {

@@ -4,17 +4,18 @@ use belayer_core::object::Uid;
 use belayer_holds::decision::{Notice, Row, Severity};
 use jiff::Timestamp;
 
-use super::verdict::{Effect, Step, Verdict};
+use super::decision::{Effect, RecordDecision, StatusWrite};
 use crate::api::{ConditionStatus, ConditionType, Phase, Status, whole_seconds};
 use crate::record::Record;
 use crate::row;
 use crate::snapshot::{PodState, PodView};
 
-/// Every re-creation was rejected.
-pub(super) fn exhausted(record: &Record, now: Timestamp) -> Verdict {
+/// Every allowed re-creation was rejected.
+pub(super) fn exhausted(record: &Record, now: Timestamp) -> RecordDecision {
     let retries = record.policy.max_retries;
-    let why = format!("every one of {retries} re-creations was rejected");
-    let mut next = finished(record, Phase::Exhausted, &why, now);
+    let why =
+        format!("its node rejected the pod, and the limit of {retries} re-creations is reached");
+    let mut next = final_status(record, Phase::Exhausted, &why, now);
     next.set(
         ConditionType::PodRejected,
         ConditionStatus::False,
@@ -27,93 +28,114 @@ pub(super) fn exhausted(record: &Record, now: Timestamp) -> Verdict {
         ("Exhausted", &why),
         now,
     );
-    Verdict::of(
+    RecordDecision::of(
         row::EXHAUSTED,
-        Effect::Status(Step::to(next).counting("exhausted")),
+        Effect::Status(StatusWrite::of(next).counted("exhausted")),
     )
-    .telling(Severity::Warning, "RecreationExhausted", why)
+    .with_notice(Severity::Warning, "RecreationExhausted", why)
 }
 
-/// The pod is none that is re-created.
-pub(super) fn reported(record: &Record, pod: &PodView, now: Timestamp) -> Verdict {
+/// The pod may have run, or its reason is not one that is re-created.
+pub(super) fn reported(record: &Record, pod: &PodView, now: Timestamp) -> RecordDecision {
     let why = match &pod.state {
         PodState::Rejected(rejection) => format!("not re-created: {}", rejection.objection()),
-        PodState::Started => "not re-created: a container of it has started".to_owned(),
-        PodState::Pending | PodState::Ended => "not re-created: it ended otherwise".to_owned(),
+        PodState::Started => "not re-created: a container of the pod has started".to_owned(),
+        PodState::Pending | PodState::Ended => {
+            "not re-created: the pod ended without a rejection".to_owned()
+        }
     };
-    end(record, (row::REPORTED, "reported"), &why, now).telling(
+    not_recreated((row::REPORTED, "reported"), record, why, now)
+}
+
+/// The pod does not request its re-creation any more.
+pub(super) fn not_selected(record: &Record, now: Timestamp) -> RecordDecision {
+    let why = "not re-created: neither the pod nor the configuration requests it any more";
+    not_recreated((row::REPORTED, "reported"), record, why.to_owned(), now)
+}
+
+/// The end with the Event `NotRecreated`.
+fn not_recreated(
+    outcome: (Row, &'static str),
+    record: &Record,
+    why: String,
+    now: Timestamp,
+) -> RecordDecision {
+    end(record, outcome, &why, now).with_notice(Severity::Warning, "NotRecreated", why)
+}
+
+/// The node did not finish the wipe in time, and the policy is `fail`.
+pub(super) fn wipe_failed(record: &Record, now: Timestamp) -> RecordDecision {
+    let why = "the node was not wiped in time";
+    end(record, (row::WIPING, "wipe_failed"), why, now).with_notice(
         Severity::Warning,
         "NotRecreated",
-        why,
+        format!("not re-created: {why}"),
     )
 }
 
-/// Nothing asks for the pod's re-creation any more.
-pub(super) fn not_selected(record: &Record, now: Timestamp) -> Verdict {
-    let why = "not re-created: nothing selects the pod";
-    end(record, (row::REPORTED, "reported"), why, now).telling(
-        Severity::Warning,
-        "NotRecreated",
-        why.to_owned(),
-    )
-}
-
-/// The pod of the reserved attempt does not exist, and that does not prove that it was never created.
-pub(super) fn hold_lost(record: &Record, why: &str, now: Timestamp) -> Verdict {
+/// The pod of the reserved attempt does not exist, but it may have been created.
+pub(super) fn hold_lost(record: &Record, why: &str, now: Timestamp) -> RecordDecision {
     let why = format!("not re-created: {why}. A pod that may have run is never created again");
-    let step = Step::to(cut_short(record, &why, now));
-    let step = step.if_gone(Uid::new("")).counting("reported");
-    Verdict::of(row::HOLD_LOST, Effect::Status(step)).telling(
+    let step = StatusWrite::of(ended_status(record, &why, now));
+    let step = step.if_gone(Uid::new("")).counted("reported");
+    RecordDecision::of(row::HOLD_LOST, Effect::Status(step)).with_notice(
         Severity::Warning,
         "NotRecreated",
         why,
     )
 }
 
-/// Somebody wants the pod gone.
-pub(super) fn cancelled(record: &Record, why: &str, now: Timestamp) -> Verdict {
+/// Another client deleted the pod.
+pub(super) fn cancelled(record: &Record, why: &str, now: Timestamp) -> RecordDecision {
     end(record, (row::CANCELLED, "cancelled"), why, now)
 }
 
-/// The same, once a live look shows that the pod is gone.
-pub(super) fn cancelled_if_gone(record: &Record, pod: &str, why: &str, now: Timestamp) -> Verdict {
-    let next = finished(record, Phase::Ended, why, now);
-    let step = Step::to(next).if_gone(Uid::new(pod)).counting("cancelled");
-    Verdict::of(row::CANCELLED, Effect::Status(step))
+/// As [`cancelled`], once a live read shows that the pod does not exist.
+pub(super) fn cancelled_if_gone(
+    record: &Record,
+    pod: &str,
+    why: &str,
+    now: Timestamp,
+) -> RecordDecision {
+    let next = final_status(record, Phase::Ended, why, now);
+    let step = StatusWrite::of(next)
+        .if_gone(Uid::new(pod))
+        .counted("cancelled");
+    RecordDecision::of(row::CANCELLED, Effect::Status(step))
 }
 
-/// Another pod has the name.
-pub(super) fn name_taken(record: &Record, now: Timestamp) -> Verdict {
-    let why = whose_name(record);
-    Verdict {
+/// A pod that Belayer did not create has the name.
+pub(super) fn name_taken(record: &Record, now: Timestamp) -> RecordDecision {
+    let why = name_taken_message(record);
+    RecordDecision {
         notice: Some(name_taken_notice(record)),
         ..end(record, (row::CANCELLED, "name_taken"), &why, now)
     }
 }
 
-/// What is told where another pod has the name.
+/// The Event that another pod has the name.
 pub fn name_taken_notice(record: &Record) -> Notice {
     Notice {
         severity: Severity::Warning,
         reason: "NameTaken",
-        message: format!("not re-created: {}", whose_name(record)).into(),
+        message: format!("not re-created: {}", name_taken_message(record)).into(),
     }
 }
 
-/// An end that is written as it is.
+/// An end that is written without a live read.
 pub(super) fn end(
     record: &Record,
-    (row, counts): (Row, &'static str),
+    (row, outcome): (Row, &'static str),
     why: &str,
     now: Timestamp,
-) -> Verdict {
-    let next = cut_short(record, why, now);
-    Verdict::of(row, Effect::Status(Step::to(next).counting(counts)))
+) -> RecordDecision {
+    let next = ended_status(record, why, now);
+    RecordDecision::of(row, Effect::Status(StatusWrite::of(next).counted(outcome)))
 }
 
-/// The end of a record whose rejected pod is not re-created any more.
-pub fn cut_short(record: &Record, why: &str, now: Timestamp) -> Status {
-    let mut next = finished(record, Phase::Ended, why, now);
+/// The status `Ended` of a record whose rejected pod is not re-created.
+pub fn ended_status(record: &Record, why: &str, now: Timestamp) -> Status {
+    let mut next = final_status(record, Phase::Ended, why, now);
     if next.condition(ConditionType::PodRejected).is_some() {
         next.set(
             ConditionType::PodRejected,
@@ -125,17 +147,20 @@ pub fn cut_short(record: &Record, why: &str, now: Timestamp) -> Status {
     next
 }
 
-/// The end that another pod under the name leads to; for whoever learns of it by a live look.
-pub fn taken(record: &Record, now: Timestamp) -> Status {
-    finished(record, Phase::Ended, &whose_name(record), now)
+/// The status `Ended` of a record whose pod name another pod has.
+pub fn name_taken_status(record: &Record, now: Timestamp) -> Status {
+    final_status(record, Phase::Ended, &name_taken_message(record), now)
 }
 
-fn whose_name(record: &Record) -> String {
-    format!("the name {} belongs to another pod now", record.pod_name)
+fn name_taken_message(record: &Record) -> String {
+    format!(
+        "another pod, which Belayer did not create, has the name {}",
+        record.pod_name
+    )
 }
 
-/// The end that something the server said leads to.
-pub fn finished(record: &Record, phase: Phase, why: &str, now: Timestamp) -> Status {
+/// The status of a record that ends in this phase.
+pub fn final_status(record: &Record, phase: Phase, why: &str, now: Timestamp) -> Status {
     Status {
         phase: Some(phase),
         message: Some(why.to_owned()),

@@ -1,20 +1,21 @@
-//! Steps 2 to 4: what a rejection leads to, until the rejected pod may be deleted.
+//! Steps 2 to 4: from the rejection until the rejected pod may be deleted.
 
 use std::time::Duration;
 
-use belayer_holds::decision::Severity;
 use jiff::Timestamp;
 
-use super::ends::{cancelled, cancelled_if_gone, end, exhausted, not_selected, reported};
-use super::verdict::{Effect, Step, Verdict};
-use super::{NODE_LOOK, UNKNOWN, denied_too_long, elapsed};
+use super::decision::{Effect, RecordDecision, StatusWrite};
+use super::ends::{
+    cancelled, cancelled_if_gone, end, exhausted, not_selected, reported, wipe_failed,
+};
+use super::{NODE_INTERVAL, UNKNOWN, denied_too_long, elapsed};
 use crate::api::{ConditionStatus, ConditionType, OnWipeTimeout, Phase, Status, Wipe};
 use crate::record::Record;
 use crate::row;
-use crate::snapshot::{Hold, PodView, Rejection, Selection};
+use crate::snapshot::{PodView, Rejection};
 
-/// The status that a rejection leads to.
-pub(super) fn rejection_of(
+/// The status after a rejection.
+pub(super) fn rejected_status(
     record: &Record,
     pod: &PodView,
     rejection: &Rejection,
@@ -37,17 +38,17 @@ pub(super) fn rejection_of(
         next.set(
             ConditionType::StateWiped,
             ConditionStatus::False,
-            ("Waiting", "the node has not said that it is done"),
+            ("Waiting", "the node agent has not reported the wipe yet"),
             now,
         );
     }
     if record.policy.avoid_rejected_node {
-        avoid(&mut next);
+        avoid_node(&mut next);
     }
     next
 }
 
-fn avoid(status: &mut Status) {
+fn avoid_node(status: &mut Status) {
     if let Some(node) = status.node_name.clone()
         && !status.avoid_nodes.contains(&node)
     {
@@ -56,44 +57,44 @@ fn avoid(status: &mut Status) {
 }
 
 /// Steps 2 to 4.
-pub(super) fn rejected(record: &Record, pod: Option<&PodView>, now: Timestamp) -> Verdict {
+pub(super) fn rejected(record: &Record, pod: Option<&PodView>, now: Timestamp) -> RecordDecision {
     let status = &record.status;
     let Some(uid) = status.rejected_uid.as_deref() else {
         return end(
             record,
             (row::CANCELLED, "cancelled"),
-            "the status names no pod",
+            "the status names no rejected pod",
             now,
         );
     };
     let Some(pod) = pod.filter(|pod| pod.uid.as_str() == uid) else {
         return cancelled_if_gone(record, uid, "the rejected pod was deleted", now);
     };
-    if pod.is_deleting() {
+    if pod.deleting {
         return cancelled(record, "the rejected pod was deleted", now);
     }
-    if pod.selection == Selection::No {
+    if !pod.selected {
         return not_selected(record, now);
     }
     if pod.recreatable().is_none() {
         return reported(record, pod, now);
     }
-    if pod.hold == Hold::Off {
-        // No container of it ran, and a drain removed its hold: adding it again comes first.
-        return Verdict::waits(row::NOTHING, UNKNOWN);
+    if !pod.held {
+        // No container of it ran, and a drain removed its hold, which must be added again first.
+        return RecordDecision::waits(row::NOTHING, UNKNOWN);
     }
     if status.attempts >= record.policy.max_retries {
         return exhausted(record, now);
     }
-    if let Some(since) = denied_too_long(status, now) {
-        return end(record, (row::DENIED, "denied"), &since, now);
+    if let Some(why) = denied_too_long(status, now) {
+        return end(record, (row::DENIED, "denied"), &why, now);
     }
     let mut next = status.clone();
-    if record.policy.wipe == Wipe::Required && !status.is_true(ConditionType::StateWiped) {
-        match wiping(record, &mut next, now) {
-            Wiped::Wait(verdict) => return verdict,
-            Wiped::GoOn => {}
-        }
+    if record.policy.wipe == Wipe::Required
+        && !status.is_true(ConditionType::StateWiped)
+        && let Some(decision) = wiping(record, &mut next, now)
+    {
+        return decision;
     }
     next.phase = Some(Phase::Deleting);
     next.set(
@@ -102,22 +103,17 @@ pub(super) fn rejected(record: &Record, pod: Option<&PodView>, now: Timestamp) -
         ("Accepted", ""),
         now,
     );
-    Verdict::of(
+    RecordDecision::of(
         row::INTEND,
         Effect::Intend {
             pod: pod.uid.clone(),
-            step: Step::to(next),
+            step: StatusWrite::of(next),
         },
     )
 }
 
-enum Wiped {
-    Wait(Verdict),
-    GoOn,
-}
-
-/// Step 3.
-fn wiping(record: &Record, next: &mut Status, now: Timestamp) -> Wiped {
+/// Step 3: the wipe of the node. `None` if the re-creation continues without it.
+fn wiping(record: &Record, next: &mut Status, now: Timestamp) -> Option<RecordDecision> {
     let status = &record.status;
     let since = status
         .condition(ConditionType::PodRejected)
@@ -126,34 +122,24 @@ fn wiping(record: &Record, next: &mut Status, now: Timestamp) -> Wiped {
     let waited = elapsed(since, now);
     if waited < timeout {
         let left = timeout - waited;
-        let Some(node) = status.node_name.clone() else {
-            return Wiped::GoOn;
-        };
+        let node = status.node_name.clone()?;
         next.set(
             ConditionType::StateWiped,
             ConditionStatus::True,
             ("NodeGone", "the node does not exist any more"),
             now,
         );
-        let step = Step::to(next.clone());
-        return Wiped::Wait(Verdict {
-            again: Some(left.min(NODE_LOOK)),
-            ..Verdict::of(row::WIPING, Effect::LookAtNode { node, step })
+        let step = StatusWrite::of(next.clone());
+        return Some(RecordDecision {
+            again: Some(left.min(NODE_INTERVAL)),
+            ..RecordDecision::of(row::WIPING, Effect::ReadNode { node, step })
         });
     }
     match record.policy.on_wipe_timeout {
-        OnWipeTimeout::Fail => {
-            let why = "the node was not wiped in time";
-            let failed = end(record, (row::WIPING, "wipe_failed"), why, now);
-            Wiped::Wait(failed.telling(
-                Severity::Warning,
-                "NotRecreated",
-                format!("not re-created: {why}"),
-            ))
-        }
+        OnWipeTimeout::Fail => Some(wipe_failed(record, now)),
         OnWipeTimeout::Proceed => {
-            avoid(next);
-            Wiped::GoOn
+            avoid_node(next);
+            None
         }
     }
 }

@@ -1,6 +1,7 @@
-//! Rows of the state machine, in the order of its steps.
+//! The rules of the state machine, in the order of its steps.
 
 pub(crate) mod case;
+mod ran_once;
 
 use belayer_core::object::{ObjectKey, ResourceVersion};
 use belayer_core::slim::{ObjectMeta, Pod};
@@ -11,17 +12,17 @@ use rstest::rstest;
 use super::*;
 use crate::api::{Condition, ConditionStatus, ConditionType, OnWipeTimeout, Policy, Wipe};
 use crate::config::Settings;
-use crate::proof::{FirstSight, MayHaveRun, NeverRan};
+use crate::proof::{FirstSeen, MayHaveRun, NeverRan};
 use crate::reason::Class;
-use crate::snapshot::{Deletion, Hold, Mark, Rejection, Selection};
+use crate::snapshot::{Origin, Rejection};
 
 use case::*;
 
 const TTL: Duration = Duration::from_secs(3_600);
 
-/// What a verdict does, in a word or two.
-fn told(verdict: &Verdict) -> String {
-    let phase = |step: &Step| {
+/// A short text for the step of a decision.
+fn summary(decision: &RecordDecision) -> String {
+    let phase = |step: &StatusWrite| {
         let phase = format!("{:?}", step.next.phase.unwrap());
         if step.gone.is_some() {
             phase + " if gone"
@@ -29,8 +30,8 @@ fn told(verdict: &Verdict) -> String {
             phase
         }
     };
-    match &verdict.effect {
-        None if verdict.again.is_some() => "waits".to_owned(),
+    match &decision.effect {
+        None if decision.again.is_some() => "waits".to_owned(),
         None => "nothing".to_owned(),
         Some(Effect::CreateRecord { .. }) => "record".to_owned(),
         Some(Effect::Status(step)) => phase(step),
@@ -38,8 +39,8 @@ fn told(verdict: &Verdict) -> String {
         Some(Effect::Reserve { step, .. }) => format!("reserve {}", step.next.attempts),
         Some(Effect::DeletePod { pod }) => format!("delete {pod}"),
         Some(Effect::CreatePod { attempt }) => format!("create {attempt}"),
-        Some(Effect::LookAtNode { node, .. }) => format!("look at {node}"),
-        Some(Effect::Mark { .. }) => "mark".to_owned(),
+        Some(Effect::ReadNode { node, .. }) => format!("read {node}"),
+        Some(Effect::AnnotatePod { .. }) => "annotate".to_owned(),
         Some(Effect::DeleteRecord) => "delete record".to_owned(),
     }
 }
@@ -47,188 +48,200 @@ fn told(verdict: &Verdict) -> String {
 const NOW: i64 = 1_010;
 
 #[rstest]
-#[case::step_1_a_rejected_pod_gets_a_record(see(None, refused("u-1")), row::REJECTED, "record")]
-#[case::step_1_not_one_being_deleted(see(None, gone_soon(refused("u-1"))), row::NOTHING, "nothing")]
-#[case::step_1_not_one_that_may_have_run(
-    see(None, with(Class::Race, Err(MayHaveRun::StartedEarlier), pod("u-1"))),
+#[case::step_1_a_rejected_pod_gets_a_record(
+    snapshot(None, rejected_pod("u-1")),
+    row::REJECTED,
+    "record"
+)]
+#[case::step_1_not_for_a_deleted_pod(
+    snapshot(None, being_deleted(rejected_pod("u-1"))),
     row::NOTHING,
     "nothing"
 )]
-#[case::step_1_not_one_of_a_permanent_reason(
-    see(None, with(Class::Permanent, never_ran(), pod("u-1"))),
+#[case::step_1_not_for_a_pod_that_may_have_run(
+    snapshot(None, with(Class::Race, Err(MayHaveRun::StartedEarlier), pod("u-1"))),
     row::NOTHING,
     "nothing"
 )]
-#[case::step_1_not_one_of_a_chain_without_its_record(
-    see(None, marked(1, refused("u-2"))),
+#[case::step_1_not_for_a_permanent_reason(
+    snapshot(None, with(Class::Permanent, never_ran(), pod("u-1"))),
     row::NOTHING,
     "nothing"
 )]
-#[case::step_1_one_that_was_cancelled_is_told(Snapshot { cancelled: Asked::Yes, ..see(None, refused("u-1")) }, row::MARK, "mark")]
-#[case::step_1_a_record_of_a_pod_that_nothing_selects(
-    see(record(None), PodView { selection: Selection::No, ..refused("u-1") }),
+#[case::step_1_not_for_a_recreated_pod_without_its_record(
+    snapshot(None, of_attempt(1, rejected_pod("u-2"))),
+    row::NOTHING,
+    "nothing"
+)]
+#[case::step_1_a_cancelled_pod_is_annotated(RecordSnapshot { cancelled: true, ..snapshot(None, rejected_pod("u-1")) }, row::MARK, "annotate")]
+#[case::step_1_a_record_of_a_pod_that_is_not_selected(
+    snapshot(record(None), PodView { selected: false, ..rejected_pod("u-1") }),
     row::REPORTED,
     "Ended"
 )]
-#[case::step_1_the_record_begins(see(record(None), refused("u-1")), row::BEGIN, "Rejected")]
-#[case::step_1_a_restored_record_is_ignored(see(record(None), None), row::ORPHAN, "nothing")]
+#[case::step_1_the_record_begins(
+    snapshot(record(None), rejected_pod("u-1")),
+    row::BEGIN,
+    "Rejected"
+)]
+#[case::step_1_a_restored_record_is_ignored(snapshot(record(None), None), row::ORPHAN, "nothing")]
 #[case::step_1_a_record_of_another_pod_is_ignored(
-    see(record(None), refused("u-9")),
+    snapshot(record(None), rejected_pod("u-9")),
     row::ORPHAN,
     "nothing"
 )]
-#[case::step_1_deleted_meanwhile(
-    see(record(None), gone_soon(refused("u-1"))),
+#[case::step_1_a_record_of_a_deleted_pod(
+    snapshot(record(None), being_deleted(rejected_pod("u-1"))),
     row::CANCELLED,
     "Ended"
 )]
-#[case::step_2_budget_left(
-    see(attempts(2, record(Some(Phase::Rejected))), refused("u-1")),
+#[case::step_2_attempts_left(
+    snapshot(attempts(2, record(Some(Phase::Rejected))), rejected_pod("u-1")),
     row::INTEND,
     "try, Deleting"
 )]
-#[case::step_2_three_means_three(
-    see(attempts(3, record(Some(Phase::Rejected))), refused("u-1")),
+#[case::step_2_no_attempts_left(
+    snapshot(attempts(3, record(Some(Phase::Rejected))), rejected_pod("u-1")),
     row::EXHAUSTED,
     "Exhausted"
 )]
-#[case::step_3_the_node_is_to_be_wiped(
-    see(
+#[case::step_3_the_node_must_be_wiped(
+    snapshot(
         wipe(OnWipeTimeout::Fail, record(Some(Phase::Rejected))),
-        refused("u-1")
+        rejected_pod("u-1")
     ),
     row::WIPING,
-    "look at node-1"
+    "read node-1"
 )]
-#[case::step_4_somebody_elses_delete_cancels(
-    see(record(Some(Phase::Rejected)), gone_soon(refused("u-1"))),
+#[case::step_4_a_deletion_by_another_client_cancels(
+    snapshot(record(Some(Phase::Rejected)), being_deleted(rejected_pod("u-1"))),
     row::CANCELLED,
     "Ended"
 )]
-#[case::step_4_gone_by_a_live_look_only(
-    see(record(Some(Phase::Rejected)), None),
+#[case::step_4_absent_only_by_a_live_read(
+    snapshot(record(Some(Phase::Rejected)), None),
     row::CANCELLED,
     "Ended if gone"
 )]
-#[case::step_4_found_to_have_run(
-    see(record(Some(Phase::Rejected)), started(pod("u-1"))),
+#[case::step_4_it_has_run(
+    snapshot(record(Some(Phase::Rejected)), started(pod("u-1"))),
     row::REPORTED,
     "Ended"
 )]
-#[case::step_4_refused_for_an_hour(see(denied_since(NOW - 3_600, record(Some(Phase::Rejected))), refused("u-1")), row::DENIED, "Ended")]
-#[case::step_4_refused_for_less(see(denied_since(NOW - 3_599, record(Some(Phase::Rejected))), refused("u-1")), row::INTEND, "try, Deleting")]
+#[case::step_4_denied_for_an_hour(snapshot(denied_since(NOW - 3_600, record(Some(Phase::Rejected))), rejected_pod("u-1")), row::DENIED, "Ended")]
+#[case::step_4_denied_for_less_than_an_hour(snapshot(denied_since(NOW - 3_599, record(Some(Phase::Rejected))), rejected_pod("u-1")), row::INTEND, "try, Deleting")]
 #[case::step_5_it_is_deleted_by_uid(
-    see(record(Some(Phase::Deleting)), refused("u-1")),
+    snapshot(record(Some(Phase::Deleting)), rejected_pod("u-1")),
     row::DELETE,
     "delete u-1"
 )]
-#[case::step_5_foreign_finalizers_are_waited_for(
-    see(record(Some(Phase::Deleting)), gone_soon(refused("u-1"))),
+#[case::step_5_it_waits_for_finalizers_of_others(
+    snapshot(record(Some(Phase::Deleting)), being_deleted(rejected_pod("u-1"))),
     row::DELETE,
     "nothing"
 )]
 #[case::step_5_the_name_is_free(
-    see(record(Some(Phase::Deleting)), None),
+    snapshot(record(Some(Phase::Deleting)), None),
     row::FREE,
     "Waiting if gone"
 )]
-#[case::step_5_a_stranger_has_the_name(
-    see(record(Some(Phase::Deleting)), pod("u-9")),
+#[case::step_5_another_pod_has_the_name(
+    snapshot(record(Some(Phase::Deleting)), pod("u-9")),
     row::CANCELLED,
     "Ended"
 )]
-#[case::step_6_the_backoff_runs(see(deleted_at(NOW - 14, record(Some(Phase::Waiting))), None), row::BACKOFF, "waits")]
-#[case::step_7_the_attempt_is_reserved(see(deleted_at(NOW - 17, record(Some(Phase::Waiting))), None), row::RESERVE, "reserve 1")]
-#[case::step_7_a_later_pause_is_longer(see(deleted_at(NOW - 17, attempts(1, record(Some(Phase::Waiting)))), None), row::BACKOFF, "waits")]
-#[case::step_7_a_stranger_in_the_pause(
-    see(deleted_at(NOW, record(Some(Phase::Waiting))), pod("u-9")),
+#[case::step_6_the_pause_runs(snapshot(deleted_at(NOW - 14, record(Some(Phase::Waiting))), None), row::BACKOFF, "waits")]
+#[case::step_7_the_attempt_is_reserved(snapshot(deleted_at(NOW - 17, record(Some(Phase::Waiting))), None), row::RESERVE, "reserve 1")]
+#[case::step_7_a_later_pause_is_longer(snapshot(deleted_at(NOW - 17, attempts(1, record(Some(Phase::Waiting)))), None), row::BACKOFF, "waits")]
+#[case::step_7_another_pod_takes_the_name_in_the_pause(
+    snapshot(deleted_at(NOW, record(Some(Phase::Waiting))), pod("u-9")),
     row::CANCELLED,
     "Ended"
 )]
-#[case::step_7_an_old_attempt_goes(
-    see(
+#[case::step_7_the_pod_of_an_old_attempt_is_deleted(
+    snapshot(
         deleted_at(NOW, attempts(1, record(Some(Phase::Waiting)))),
-        marked(1, pod("u-9"))
+        of_attempt(1, pod("u-9"))
     ),
     row::OLD_ATTEMPT,
     "delete u-9"
 )]
-#[case::step_7_an_old_attempt_that_runs_is_taken(
-    see(
+#[case::step_7_the_pod_of_an_old_attempt_that_runs_is_kept(
+    snapshot(
         deleted_at(NOW, attempts(1, record(Some(Phase::Waiting)))),
-        started(marked(1, pod("u-9")))
+        started(of_attempt(1, pod("u-9")))
     ),
     row::RECREATED,
     "Recreated"
 )]
 #[case::step_7_the_pod_is_created(
-    see(attempts(2, record(Some(Phase::Creating))), None),
+    snapshot(attempts(2, record(Some(Phase::Creating))), None),
     row::CREATE,
     "create 2"
 )]
-#[case::step_7_not_found_by_a_slow_cache(
-    see(attempts(2, record(Some(Phase::Creating))), refused("u-1")),
+#[case::step_7_the_cache_still_has_the_rejected_pod(
+    snapshot(attempts(2, record(Some(Phase::Creating))), rejected_pod("u-1")),
     row::NOTHING,
     "waits"
 )]
-#[case::step_7_refused_for_an_hour(see(denied_since(NOW - 3_600, record(Some(Phase::Creating))), None), row::DENIED, "Ended if gone")]
-#[case::step_7_a_stranger_was_faster(
-    see(attempts(1, record(Some(Phase::Creating))), pod("u-9")),
+#[case::step_7_denied_for_an_hour(snapshot(denied_since(NOW - 3_600, record(Some(Phase::Creating))), None), row::DENIED, "Ended if gone")]
+#[case::step_7_another_pod_has_the_name(
+    snapshot(attempts(1, record(Some(Phase::Creating))), pod("u-9")),
     row::CANCELLED,
     "Ended"
 )]
-#[case::step_8_an_older_attempt_goes(
-    see(attempts(2, record(Some(Phase::Creating))), marked(1, pod("u-9"))),
+#[case::step_8_the_pod_of_an_older_attempt_is_deleted(
+    snapshot(attempts(2, record(Some(Phase::Creating))), of_attempt(1, pod("u-9"))),
     row::OLD_ATTEMPT,
     "delete u-9"
 )]
-#[case::step_8_and_is_waited_for(
-    see(
+#[case::step_8_its_deletion_is_not_complete(
+    snapshot(
         attempts(2, record(Some(Phase::Creating))),
-        gone_soon(marked(1, pod("u-9")))
+        being_deleted(of_attempt(1, pod("u-9")))
     ),
     row::OLD_ATTEMPT,
     "nothing"
 )]
-#[case::step_9_the_pod_is_there(
-    see(attempts(1, record(Some(Phase::Creating))), marked(1, pod("u-2"))),
+#[case::step_9_the_pod_exists(
+    snapshot(attempts(1, record(Some(Phase::Creating))), of_attempt(1, pod("u-2"))),
     row::RECREATED,
     "Recreated"
 )]
 #[case::step_9_nothing_to_do_until_it_starts(
-    see(
+    snapshot(
         recreated_as("u-2", record(Some(Phase::Recreated))),
-        marked(1, pod("u-2"))
+        of_attempt(1, pod("u-2"))
     ),
     row::NOTHING,
     "nothing"
 )]
 #[case::step_9_it_has_started(
-    see(
+    snapshot(
         recreated_as("u-2", record(Some(Phase::Recreated))),
-        started(marked(1, pod("u-2")))
+        started(of_attempt(1, pod("u-2")))
     ),
     row::POD_STARTED,
     "Started"
 )]
 #[case::step_9_started_and_being_deleted(
-    see(
+    snapshot(
         recreated_as("u-2", record(Some(Phase::Recreated))),
-        gone_soon(started(pod("u-2")))
+        being_deleted(started(pod("u-2")))
     ),
     row::POD_STARTED,
     "Started"
 )]
 #[case::step_9_rejected_again(
-    see(
+    snapshot(
         recreated_as("u-2", record(Some(Phase::Recreated))),
-        marked(1, refused("u-2"))
+        of_attempt(1, rejected_pod("u-2"))
     ),
     row::REJECTED_AGAIN,
     "Rejected"
 )]
-#[case::step_9_rejected_for_good(
-    see(
+#[case::step_9_rejected_for_a_permanent_reason(
+    snapshot(
         recreated_as("u-2", record(Some(Phase::Recreated))),
         with(Class::Permanent, never_ran(), pod("u-2"))
     ),
@@ -236,7 +249,7 @@ const NOW: i64 = 1_010;
     "Ended"
 )]
 #[case::step_9_it_may_have_run(
-    see(
+    snapshot(
         recreated_as("u-2", record(Some(Phase::Recreated))),
         with(Class::Race, Err(MayHaveRun::HasAddress), pod("u-2"))
     ),
@@ -244,54 +257,54 @@ const NOW: i64 = 1_010;
     "Ended"
 )]
 #[case::step_9_the_user_deletes_it(
-    see(
+    snapshot(
         recreated_as("u-2", record(Some(Phase::Recreated))),
-        gone_soon(pod("u-2"))
+        being_deleted(pod("u-2"))
     ),
     row::CANCELLED,
     "Ended"
 )]
-#[case::step_9_it_is_gone(
-    see(recreated_as("u-2", record(Some(Phase::Recreated))), None),
+#[case::step_9_it_does_not_exist(
+    snapshot(recreated_as("u-2", record(Some(Phase::Recreated))), None),
     row::CANCELLED,
     "Ended if gone"
 )]
-#[case::the_end_the_users_pod_is_told(
-    see(ended_at(NOW, record(Some(Phase::Exhausted))), refused("u-1")),
+#[case::ended_the_rejected_pod_is_annotated(
+    snapshot(ended_at(NOW, record(Some(Phase::Exhausted))), rejected_pod("u-1")),
     row::MARK,
-    "mark"
+    "annotate"
 )]
-#[case::the_end_a_pod_that_an_old_leader_created_goes(
-    see(ended_at(NOW, record(Some(Phase::Ended))), marked(2, pod("u-9"))),
+#[case::ended_a_pod_that_an_old_leader_created_is_deleted(
+    snapshot(ended_at(NOW, record(Some(Phase::Ended))), of_attempt(2, pod("u-9"))),
     row::IN_VAIN,
     "delete u-9"
 )]
-#[case::the_end_one_that_runs_stays(
-    see(
+#[case::ended_a_pod_that_runs_is_kept(
+    snapshot(
         ended_at(NOW, record(Some(Phase::Ended))),
-        started(marked(2, pod("u-9")))
+        started(of_attempt(2, pod("u-9")))
     ),
     row::NOTHING,
     "waits"
 )]
-#[case::the_end_the_pod_that_is_known_stays(
-    see(
+#[case::ended_the_pod_that_the_record_names_is_kept(
+    snapshot(
         recreated_as("u-2", ended_at(NOW, record(Some(Phase::Exhausted)))),
-        marked(2, refused("u-2"))
+        of_attempt(2, rejected_pod("u-2"))
     ),
     row::NOTHING,
     "waits"
 )]
-#[case::the_end_is_kept_for_a_while(see(ended_at(NOW - 3_599, record(Some(Phase::Started))), None), row::NOTHING, "waits")]
-#[case::the_end_of_the_record(see(ended_at(NOW - 3_600, record(Some(Phase::Started))), None), row::EXPIRED, "delete record")]
-#[case::an_unknown_pod_is_not_an_absent_one(Snapshot { pod: Sight::Unknown, ..see(attempts(1, record(Some(Phase::Creating))), None) }, row::NOTHING, "waits")]
-#[case::a_namespace_that_goes_takes_all_with_it(Snapshot { namespace: NamespaceSight::Terminating, ..see(record(Some(Phase::Creating)), None) }, row::NOTHING, "nothing")]
-fn steps(#[case] snapshot: Snapshot, #[case] row: Row, #[case] expected: &str) {
-    let verdict = decide(&snapshot, at(NOW));
-    assert_eq!((verdict.row, told(&verdict).as_str()), (row, expected));
+#[case::ended_the_record_is_kept(snapshot(ended_at(NOW - 3_599, record(Some(Phase::Started))), None), row::NOTHING, "waits")]
+#[case::ended_the_record_is_deleted(snapshot(ended_at(NOW - 3_600, record(Some(Phase::Started))), None), row::EXPIRED, "delete record")]
+#[case::an_unknown_pod_is_not_absent(RecordSnapshot { pod: ObservedPod::Unknown, ..snapshot(attempts(1, record(Some(Phase::Creating))), None) }, row::NOTHING, "waits")]
+#[case::a_terminating_namespace_ends_everything(RecordSnapshot { namespace_terminating: true, ..snapshot(record(Some(Phase::Creating)), None) }, row::NOTHING, "nothing")]
+fn steps(#[case] snapshot: RecordSnapshot, #[case] row: Row, #[case] expected: &str) {
+    let decision = decide(&snapshot, at(NOW));
+    assert_eq!((decision.row, summary(&decision).as_str()), (row, expected));
 }
 
-fn next(snapshot: &Snapshot, now: i64) -> Status {
+fn next(snapshot: &RecordSnapshot, now: i64) -> Status {
     match decide(snapshot, at(now)).effect.unwrap() {
         Effect::Status(step) | Effect::Intend { step, .. } | Effect::Reserve { step, .. } => {
             *step.next
@@ -301,7 +314,7 @@ fn next(snapshot: &Snapshot, now: i64) -> Status {
 }
 
 #[test]
-fn step_3_what_was_wiped_goes_on() {
+fn step_3_a_wiped_node_continues() {
     let mut wiped = wipe(OnWipeTimeout::Fail, record(Some(Phase::Rejected)));
     wiped.status.set(
         ConditionType::StateWiped,
@@ -309,29 +322,32 @@ fn step_3_what_was_wiped_goes_on() {
         ("Wiped", ""),
         at(NOW),
     );
-    let verdict = decide(&see(wiped, refused("u-1")), at(NOW));
-    assert_eq!(told(&verdict), "try, Deleting");
+    let decision = decide(&snapshot(wiped, rejected_pod("u-1")), at(NOW));
+    assert_eq!(summary(&decision), "try, Deleting");
 }
 
 #[rstest]
 #[case::proceed(OnWipeTimeout::Proceed, "try, Deleting")]
 #[case::fail(OnWipeTimeout::Fail, "Ended")]
-fn step_3_after_the_time_out_the_policy_decides(
+fn step_3_after_the_timeout_the_policy_decides(
     #[case] policy: OnWipeTimeout,
     #[case] expected: &str,
 ) {
-    let snapshot = see(wipe(policy, record(Some(Phase::Rejected))), refused("u-1"));
+    let snapshot = snapshot(
+        wipe(policy, record(Some(Phase::Rejected))),
+        rejected_pod("u-1"),
+    );
     let before = decide(&snapshot, at(1_119));
-    assert_eq!(told(&before), "look at node-1");
+    assert_eq!(summary(&before), "read node-1");
     let after = decide(&snapshot, at(1_120));
-    assert_eq!(told(&after), expected);
+    assert_eq!(summary(&after), expected);
     let avoided = next(&snapshot, 1_120).avoid_nodes;
     assert_eq!(avoided.is_empty(), policy == OnWipeTimeout::Fail);
 }
 
 #[test]
-fn a_reservation_counts_the_attempt_and_the_pod_is_counted_when_it_exists() {
-    let waiting = see(deleted_at(0, record(Some(Phase::Waiting))), None);
+fn a_reservation_counts_the_attempt_and_an_existing_pod_counts_as_created() {
+    let waiting = snapshot(deleted_at(0, record(Some(Phase::Waiting))), None);
     let reserved = next(&waiting, NOW);
     assert_eq!(
         (
@@ -345,7 +361,7 @@ fn a_reservation_counts_the_attempt_and_the_pod_is_counted_when_it_exists() {
         status: reserved,
         ..record(None)
     };
-    let there = next(&see(created, marked(1, pod("u-2"))), NOW);
+    let there = next(&snapshot(created, of_attempt(1, pod("u-2"))), NOW);
     assert_eq!(
         (there.attempts, there.pod_recreated, there.pod_starts),
         (1, 1, 2)
@@ -356,131 +372,12 @@ fn a_reservation_counts_the_attempt_and_the_pod_is_counted_when_it_exists() {
 }
 
 #[test]
-fn a_rejection_that_avoids_its_node_remembers_it() {
+fn a_node_to_avoid_is_stored_in_the_status() {
     let mut avoiding = recreated_as("u-2", record(Some(Phase::Recreated)));
     avoiding.policy.avoid_rejected_node = true;
     avoiding.status.avoid_nodes = vec!["node-0".into()];
-    let status = next(&see(avoiding, refused("u-2")), NOW);
+    let status = next(&snapshot(avoiding, rejected_pod("u-2")), NOW);
     assert_eq!(status.avoid_nodes, ["node-0", "node-1"]);
     assert_eq!(status.rejected_uid.as_deref(), Some("u-2"));
     assert!(status.is_true(ConditionType::PodRejected));
-}
-
-fn unheld(pod: PodView) -> PodView {
-    PodView {
-        hold: Hold::Off,
-        ..pod
-    }
-}
-
-fn unselected(pod: PodView) -> PodView {
-    PodView {
-        selection: Selection::No,
-        ..pod
-    }
-}
-
-fn reserved_before(mut record: Record) -> Record {
-    record.status.conditions.clear();
-    record
-}
-
-fn creating(attempt: u32) -> Record {
-    attempts(attempt, record(Some(Phase::Creating)))
-}
-
-fn drained(snapshot: Snapshot) -> Snapshot {
-    Snapshot {
-        holding: Holding::Draining,
-        ..snapshot
-    }
-}
-
-#[rstest]
-#[case::absent_is_never_created(see(creating(1), None), row::CREATE, "create 1")]
-#[case::its_pod_was_seen(Snapshot { created: Some(1), ..see(creating(1), None) }, row::HOLD_LOST, "Ended if gone")]
-#[case::that_of_an_earlier_attempt_was_seen(Snapshot { created: Some(1), ..see(creating(2), None) }, row::CREATE, "create 2")]
-#[case::reserved_by_an_earlier_version(
-    see(reserved_before(creating(1)), None),
-    row::HOLD_LOST,
-    "Ended if gone"
-)]
-#[case::whatever_its_age_its_pod_is_adopted(
-    see(reserved_before(creating(1)), marked(1, pod("u-2"))),
-    row::RECREATED,
-    "Recreated"
-)]
-#[case::no_pause_for_whoever_drains(
-    drained(see(deleted_at(NOW, record(Some(Phase::Waiting))), None)),
-    row::RESERVE,
-    "reserve 1"
-)]
-#[case::what_lost_its_hold_waits_for_it(
-    see(record(Some(Phase::Rejected)), unheld(refused("u-1"))),
-    row::NOTHING,
-    "waits"
-)]
-#[case::not_selected_any_more(
-    see(record(Some(Phase::Rejected)), unselected(refused("u-1"))),
-    row::REPORTED,
-    "Ended"
-)]
-#[case::not_selected_any_more_in_a_chain(
-    see(
-        recreated_as("u-2", record(Some(Phase::Recreated))),
-        unselected(marked(1, refused("u-2")))
-    ),
-    row::REPORTED,
-    "Ended"
-)]
-fn r5_a_pod_that_may_have_run_is_never_created_again(
-    #[case] snapshot: Snapshot,
-    #[case] row: Row,
-    #[case] expected: &str,
-) {
-    let verdict = decide(&snapshot, at(NOW));
-    assert_eq!((verdict.row, &*told(&verdict)), (row, expected));
-    assert_eq!(
-        verdict.row == row::HOLD_LOST
-            || verdict.row == row::REPORTED
-            || verdict.row == row::RECREATED,
-        verdict.notice.is_some()
-    );
-}
-
-#[test]
-fn r5_a_reservation_says_that_its_hold_is_kept() {
-    let waiting = see(
-        reserved_before(deleted_at(0, record(Some(Phase::Waiting)))),
-        None,
-    );
-    let Some(Effect::Reserve { step, .. }) = decide(&waiting, at(NOW)).effect else {
-        panic!("not reserved");
-    };
-    assert!(step.next.is_true(ConditionType::HoldKept));
-}
-
-/// Drained, what is in its record alone is finished, and nothing is begun.
-#[rstest]
-#[case::a_record(see(None, refused("u-1")), Leads::Begins)]
-#[case::an_intent(see(record(Some(Phase::Rejected)), refused("u-1")), Leads::Begins)]
-#[case::its_deletion(see(record(Some(Phase::Deleting)), refused("u-1")), Leads::Begins)]
-#[case::a_reservation(
-    see(deleted_at(0, record(Some(Phase::Waiting))), None),
-    Leads::Finishes
-)]
-#[case::a_create(see(creating(1), None), Leads::Finishes)]
-#[case::what_is_in_the_way(see(creating(2), marked(1, pod("u-2"))), Leads::Finishes)]
-#[case::an_adoption(see(creating(1), marked(1, pod("u-2"))), Leads::Nowhere)]
-fn r5_what_is_done_while_drained(#[case] snapshot: Snapshot, #[case] leads: Leads) {
-    let verdict = decide(&snapshot, at(NOW));
-    assert_eq!(verdict.leads(), leads);
-    for (holding, allowed) in [
-        (Holding::Allowed, true),
-        (Holding::Draining, leads != Leads::Begins),
-        (Holding::Leaving, leads == Leads::Nowhere),
-        (Holding::Unknown, leads == Leads::Nowhere),
-    ] {
-        assert_eq!(verdict.is_allowed(holding), allowed, "{holding:?}");
-    }
 }

@@ -1,4 +1,4 @@
-//! What pod-recreation says of the record of a re-creation.
+//! `belayer explain` for a PodRecreation.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::api::{ConditionType, Status};
 use crate::decide::{Effect, decide};
-use crate::explain::{self, recreation};
+use crate::explainer::observed::{next, recreation};
 use crate::{NAME, Settings, api, row};
 use belayer_controller::Site;
 use belayer_controller::explain::Live;
@@ -19,10 +19,10 @@ use belayer_inspect::explain::{Action, Explained, Explainer, Row};
 use belayer_inspect::reader::{ReadResult, Reader};
 use belayer_inspect::report::age;
 
-/// Explains records by the state machine that the controller runs.
+/// Explains records by the state machine of the controller.
 pub(crate) struct Records {
     settings: Settings,
-    /// The ConfigMap that says whether Belayer is drained.
+    /// The gate ConfigMap, which shows whether Belayer is draining.
     gate: ObjectKey,
 }
 
@@ -38,30 +38,31 @@ impl Records {
             kinds: vec![api::resource()],
             explain: Box::new(move |_, key, reader| {
                 let it = Arc::clone(&it);
-                async move { it.look(&key, &reader).await }.boxed()
+                async move { it.explain(&key, &reader).await }.boxed()
             }),
         }
     }
 
-    async fn look(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
+    async fn explain(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
         let live = Live::new(reader);
         let recreation = recreation(&live, &self.settings, &[]);
         recreation.parts.records.subject(key).await?;
         let snapshot = live.settled(|| recreation.observe_record(key)).await?;
         let now = Timestamp::now();
-        let verdict = decide(&snapshot, now);
-        let told = verdict.notice.as_ref().filter(|_| verdict.effect.is_none());
-        let status = snapshot.record.map(|record| record.status);
-        // One that was refused for too long has come to its end by that.
-        let refused = status.as_ref().filter(|_| verdict.row != row::DENIED);
-        let refused = refused.and_then(|status| denied(status, now));
-        let under_way = status
+        let decision = decide(&snapshot, now);
+        let notice = decision
+            .notice
             .as_ref()
-            .is_some_and(|status| status.finished_at.is_none());
-        let drained = if under_way {
-            drained(reader, &self.gate).await
-        } else {
-            None
+            .filter(|_| decision.effect.is_none());
+        let status = snapshot.record.map(|record| record.status);
+        // Under this rule the record ends: Belayer does not try again.
+        let denied = status
+            .as_ref()
+            .filter(|_| decision.row != row::DENIED)
+            .and_then(|status| denied(status, now));
+        let drained = match &status {
+            Some(status) if status.finished_at.is_none() => drained(reader, &self.gate).await,
+            _ => None,
         };
         let message = status.and_then(|status| status.message);
         Ok(Explained {
@@ -69,38 +70,38 @@ impl Records {
             hold: names::POD_RECREATION_HOLD,
             held: false,
             row: Row {
-                number: verdict.row.number,
-                name: verdict.row.name,
-                says: verdict.row.says.to_owned(),
+                number: decision.row.number,
+                name: decision.row.name,
+                says: decision.row.says.to_owned(),
             },
-            action: action(verdict.effect.as_ref()),
+            action: action(decision.effect.as_ref()),
             evidence: None,
-            missing: told
+            missing: notice
                 .map(|notice| notice.message.to_string())
                 .into_iter()
-                .chain(refused)
+                .chain(denied)
                 .chain(drained)
                 .collect(),
             why_not: None,
-            next: explain::next(&verdict),
-            requeue_after_seconds: verdict.again.map(|after| after.as_secs()),
+            next: next(&decision),
+            requeue_after_seconds: decision.again.map(|after| after.as_secs()),
             notes: message.into_iter().collect(),
         })
     }
 }
 
-/// That Belayer is drained: a re-creation that is under way stops where it is.
+/// The message that Belayer is draining, so that open re-creations are not continued; `None` if it is not.
 pub(crate) async fn drained(reader: &Reader, gate: &ObjectKey) -> Option<String> {
-    let look: ReadResult<Value> = reader.object(&Resource::config_maps(), gate).await;
-    (look.found()?["data"][names::GATE_MODE] == names::GATE_DRAINING).then(|| {
+    let read: ReadResult<Value> = reader.object(&Resource::config_maps(), gate).await;
+    (read.found()?["data"][names::GATE_MODE] == names::GATE_DRAINING).then(|| {
         format!(
-            "the drain must end (belayer drain --resume): configmap {gate} says draining, and only pods that exist \
-             only in their records are re-created"
+            "the drain must end (belayer drain --resume): the mode in ConfigMap {gate} is draining, so only pods that \
+             exist only in their records are re-created"
         )
     })
 }
 
-/// What the API server has against the pod that is to be created, if it refused it lately.
+/// The message of the API server, if it denies the pod to create.
 pub(crate) fn denied(status: &Status, now: Timestamp) -> Option<String> {
     if !status.is_true(ConditionType::CreateDenied) {
         return None;
@@ -108,29 +109,29 @@ pub(crate) fn denied(status: &Status, now: Timestamp) -> Option<String> {
     let condition = status.condition(ConditionType::CreateDenied)?;
     let since = now.duration_since(condition.last_transition_time);
     Some(format!(
-        "the API server has to accept the pod, which it has refused for {}: {}; it is tried again by itself, after half \
-         a minute at first and ten minutes at last, and given up when that has lasted an hour",
+        "the API server must accept the pod, which it has denied for {}: {}. Belayer tries again after 30 s, later every \
+         10 min, and gives up after an hour",
         age(since.as_secs()),
         condition.message
     ))
 }
 
-/// What is done about the record, which is the object here: much of it is done to its pod.
+/// The action of a step on the record or its pod.
 fn action(effect: Option<&Effect>) -> Action {
     match effect {
-        None | Some(Effect::LookAtNode { .. }) => Action::Nothing,
+        None | Some(Effect::ReadNode { .. }) => Action::Nothing,
         Some(Effect::CreateRecord { .. }) => Action::Record,
         Some(Effect::Status(_) | Effect::Intend { .. } | Effect::Reserve { .. }) => {
             Action::WriteStatus
         }
         Some(Effect::CreatePod { .. }) => Action::CreatePod,
         Some(Effect::DeletePod { .. }) => Action::DeletePod,
-        Some(Effect::Mark { .. }) => Action::AnnotatePod,
+        Some(Effect::AnnotatePod { .. }) => Action::AnnotatePod,
         Some(Effect::DeleteRecord) => Action::Delete,
     }
 }
 
-/// `namespace/name` of the youngest record of a pod, if there is one and it can be seen.
+/// `namespace/name` of the latest record of a pod, if there is one and it can be read.
 pub(crate) async fn of_pod(reader: &Reader, namespace: &str, pod: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Found {
@@ -150,7 +151,7 @@ pub(crate) async fn of_pod(reader: &Reader, namespace: &str, pod: &str) -> Optio
     }
     let path = api::resource().path(Some(namespace));
     let all = reader.all::<Found>(&path).await;
-    let its = all.found()?.iter().filter(|one| one.spec.pod_name == pod);
-    let youngest = its.max_by_key(|one| one.metadata.creation_timestamp)?;
-    Some(format!("{namespace}/{}", youngest.metadata.name))
+    let of_the_pod = all.found()?.iter().filter(|one| one.spec.pod_name == pod);
+    let latest = of_the_pod.max_by_key(|one| one.metadata.creation_timestamp)?;
+    Some(format!("{namespace}/{}", latest.metadata.name))
 }

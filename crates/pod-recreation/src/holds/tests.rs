@@ -1,4 +1,4 @@
-//! Rows of the table of the hold.
+//! The rules of the hold.
 
 use belayer_core::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
 use belayer_core::slim::{ObjectMeta, Pod};
@@ -9,9 +9,9 @@ use rstest::rstest;
 use super::*;
 use crate::api::{self, Policy, Status};
 use crate::config::Settings;
-use crate::proof::{FirstSight, MayHaveRun, NeverRan};
+use crate::proof::{FirstSeen, MayHaveRun, NeverRan};
 use crate::reason::Class;
-use crate::snapshot::{Asks, Deletion, Rejection};
+use crate::snapshot::Rejection;
 
 fn meta(name: &str, uid: &str) -> ObjectMeta {
     ObjectMeta::new(
@@ -24,22 +24,19 @@ fn meta(name: &str, uid: &str) -> ObjectMeta {
 fn pod() -> PodView {
     let pod = Pod::new(meta("web", "u-1"));
     PodView {
-        hold: Hold::On,
-        selection: Selection::Eligible,
-        ..PodView::of(&pod, &Settings::default(), FirstSight::Earlier)
+        held: true,
+        selected: true,
+        ..PodView::of(&pod, &Settings::default(), FirstSeen::Earlier)
     }
 }
 
 fn unheld(pod: PodView) -> PodView {
-    PodView {
-        hold: Hold::Off,
-        ..pod
-    }
+    PodView { held: false, ..pod }
 }
 
 fn deleting(pod: PodView) -> PodView {
     PodView {
-        deletion: Deletion::Asked,
+        deleting: true,
         ..pod
     }
 }
@@ -53,7 +50,7 @@ fn started(pod: PodView) -> PodView {
 
 fn unselected(pod: PodView) -> PodView {
     PodView {
-        selection: Selection::No,
+        selected: false,
         ..pod
     }
 }
@@ -63,10 +60,10 @@ fn rejected(pod: PodView) -> PodView {
         phase: belayer_core::slim::Phase::Failed,
         ..Pod::new(meta("web", "x"))
     };
-    refused(NeverRan::prove(&failed, FirstSight::Rejected), pod)
+    rejected_with(NeverRan::prove(&failed, FirstSeen::Rejected), pod)
 }
 
-fn refused(never_ran: Result<NeverRan, MayHaveRun>, pod: PodView) -> PodView {
+fn rejected_with(never_ran: Result<NeverRan, MayHaveRun>, pod: PodView) -> PodView {
     PodView {
         state: PodState::Rejected(Rejection {
             reason: "OutOfcpu".into(),
@@ -78,14 +75,24 @@ fn refused(never_ran: Result<NeverRan, MayHaveRun>, pod: PodView) -> PodView {
     }
 }
 
-fn asking(asks: Asks, pod: PodView) -> PodView {
-    PodView { asks, ..pod }
+fn release_requested(pod: PodView) -> PodView {
+    PodView {
+        release_requested: true,
+        ..pod
+    }
 }
 
-fn marked(attempt: u32, pod: PodView) -> PodView {
+fn recreation_ended(pod: PodView) -> PodView {
+    PodView {
+        recreation_ended: true,
+        ..pod
+    }
+}
+
+fn of_attempt(attempt: u32, pod: PodView) -> PodView {
     PodView {
         uid: Uid::new("u-2"),
-        mark: Some(Mark {
+        origin: Some(Origin {
             record: "web-u-1".into(),
             record_uid: Uid::new("r-1"),
             attempt,
@@ -94,8 +101,8 @@ fn marked(attempt: u32, pod: PodView) -> PodView {
     }
 }
 
-fn record(phase: Phase) -> RecordSight {
-    RecordSight::Found(Box::new(Record {
+fn record(phase: Phase) -> ObservedRecord {
+    ObservedRecord::Found(Box::new(Record {
         meta: meta("web-u-1", "r-1"),
         pod_name: "web".into(),
         first_uid: "u-1".into(),
@@ -109,20 +116,20 @@ fn record(phase: Phase) -> RecordSight {
     }))
 }
 
-fn see(pod: PodView, record: RecordSight) -> HoldSnapshot {
+fn snapshot(pod: PodView, record: ObservedRecord) -> HoldSnapshot {
     HoldSnapshot {
         pod,
         first_seen: LogicalTime::BEGINNING,
         record,
-        cancelled: Asked::No,
-        to_report: Asked::No,
-        look: None,
+        cancelled: false,
+        to_report: false,
+        live_record: None,
         owner: None,
     }
 }
 
-/// Whose owner is being deleted.
-fn orphaned(snapshot: HoldSnapshot) -> HoldSnapshot {
+/// Its owner is being deleted.
+fn owner_deleting(snapshot: HoldSnapshot) -> HoldSnapshot {
     let owner = ObjectMeta {
         deletion_timestamp: Some(Timestamp::UNIX_EPOCH),
         ..meta("run", "o-1")
@@ -140,32 +147,21 @@ fn of_owner(state: Option<OwnerState>, snapshot: HoldSnapshot) -> HoldSnapshot {
     }
 }
 
-/// A record that knows of the pod `u-2`.
-fn knowing(phase: Phase) -> RecordSight {
-    let RecordSight::Found(mut record) = record(phase) else {
-        return RecordSight::Unknown;
+/// A record whose status names the pod `u-2`.
+fn naming_the_pod(phase: Phase) -> ObservedRecord {
+    let ObservedRecord::Found(mut record) = record(phase) else {
+        return ObservedRecord::Unknown;
     };
     record.status.pod_uid = Some("u-2".into());
-    RecordSight::Found(record)
+    ObservedRecord::Found(record)
 }
 
 fn absent(pod: PodView) -> HoldSnapshot {
-    see(pod, RecordSight::Absent)
+    snapshot(pod, ObservedRecord::Absent)
 }
 
-const RELEASE: Asks = Asks {
-    release: Asked::Yes,
-    wipe: Asked::No,
-    leave: Asked::No,
-};
-const LEAVE: Asks = Asks {
-    release: Asked::No,
-    wipe: Asked::No,
-    leave: Asked::Yes,
-};
-
-/// What a decision does: the evidence, `hold`, or nothing.
-fn told(decision: &HoldDecision) -> &'static str {
+/// The write of a decision: the name of the evidence, `hold`, or empty.
+fn summary(decision: &HoldDecision) -> &'static str {
     match &decision.write {
         Some(Write::AddHold) => "hold",
         Some(Write::Release(evidence)) => evidence.name(),
@@ -178,116 +174,136 @@ fn told(decision: &HoldDecision) -> &'static str {
 #[case::row_01_not_selected(absent(unheld(unselected(pod()))), row::NOT_OURS, "")]
 #[case::row_01_started_already(absent(unheld(started(pod()))), row::NOT_OURS, "")]
 #[case::row_01_no_hold_is_added_late(absent(unheld(deleting(pod()))), row::NOT_OURS, "")]
-#[case::row_01_left_alone(absent(unheld(asking(LEAVE, rejected(pod())))), row::NOT_OURS, "")]
-#[case::row_01_its_record_is_over(see(unheld(pod()), record(Phase::Ended)), row::NOT_OURS, "")]
+#[case::row_01_its_recreation_ended(
+    absent(unheld(recreation_ended(rejected(pod())))),
+    row::NOT_OURS,
+    ""
+)]
+#[case::row_01_its_record_has_ended(
+    snapshot(unheld(pod()), record(Phase::Ended)),
+    row::NOT_OURS,
+    ""
+)]
 #[case::row_01_the_kind_is_not_served(
-    see(unheld(pod()), RecordSight::NotServed),
+    snapshot(unheld(pod()), ObservedRecord::NotServed),
     row::NOT_OURS,
     ""
 )]
 #[case::row_01_may_have_run(
-    absent(unheld(refused(Err(MayHaveRun::NotHeld), pod()))),
+    absent(unheld(rejected_with(Err(MayHaveRun::NotHeld), pod()))),
     row::NOT_OURS,
     ""
 )]
-#[case::row_02_the_admin_asked(absent(asking(RELEASE, pod())), row::ADMIN_ASKED, "AdminAsked")]
+#[case::row_02_the_admin_asked(absent(release_requested(pod())), row::ADMIN_ASKED, "AdminAsked")]
 #[case::row_03_new(absent(unheld(pod())), row::ADD_HOLD, "hold")]
 #[case::row_03_first_seen_rejected(absent(unheld(rejected(pod()))), row::ADD_HOLD, "hold")]
-#[case::row_05_a_chain_is_over(
-    see(marked(2, started(pod())), record(Phase::Started)),
+#[case::row_05_the_record_of_a_recreated_pod_has_ended(
+    snapshot(of_attempt(2, started(pod())), record(Phase::Started)),
     row::RECORD_ENDED,
     "RecordEnded"
 )]
 #[case::row_05_an_old_leaders_pod_is_deleted_first(
-    see(marked(2, pod()), record(Phase::Ended)),
+    snapshot(of_attempt(2, pod()), record(Phase::Ended)),
     row::KEEP,
     ""
 )]
 #[case::row_07_an_old_leaders_pod_after_the_end(
-    see(deleting(marked(2, pod())), record(Phase::Ended)),
+    snapshot(deleting(of_attempt(2, pod())), record(Phase::Ended)),
     row::LEFTOVER,
     "Leftover"
 )]
-#[case::row_05_first_it_is_told(see(rejected(pod()), record(Phase::Exhausted)), row::KEEP, "")]
-#[case::row_05_told(
-    see(asking(LEAVE, rejected(pod())), record(Phase::Exhausted)),
+#[case::row_05_not_before_it_is_annotated(
+    snapshot(rejected(pod()), record(Phase::Exhausted)),
+    row::KEEP,
+    ""
+)]
+#[case::row_05_annotated(
+    snapshot(recreation_ended(rejected(pod())), record(Phase::Exhausted)),
     row::RECORD_ENDED,
     "RecordEnded"
 )]
-#[case::row_06_we_deleted_it(
-    see(deleting(rejected(pod())), record(Phase::Deleting)),
+#[case::row_06_belayer_deleted_it(
+    snapshot(deleting(rejected(pod())), record(Phase::Deleting)),
     row::RECREATING,
     "Recreating"
 )]
-#[case::row_06_not_before(see(rejected(pod()), record(Phase::Deleting)), row::KEEP, "")]
+#[case::row_06_not_before_its_deletion(
+    snapshot(rejected(pod()), record(Phase::Deleting)),
+    row::KEEP,
+    ""
+)]
 #[case::row_08_deleted_before_the_intent(
-    see(deleting(rejected(pod())), record(Phase::Rejected)),
+    snapshot(deleting(rejected(pod())), record(Phase::Rejected)),
     row::DELETED,
     "DeletedFirst"
 )]
 #[case::row_07_of_an_older_attempt(
-    see(marked(1, deleting(pod())), record(Phase::Creating)),
+    snapshot(of_attempt(1, deleting(pod())), record(Phase::Creating)),
     row::LEFTOVER,
     "Leftover"
 )]
-#[case::row_07_of_this_attempt_it_is_counted_first(
-    see(marked(2, deleting(pod())), record(Phase::Creating)),
+#[case::row_07_not_of_the_current_attempt(
+    snapshot(of_attempt(2, deleting(pod())), record(Phase::Creating)),
     row::KEEP,
     ""
 )]
-#[case::row_07_running_it_is_counted_first(
-    see(marked(1, deleting(started(pod()))), record(Phase::Creating)),
+#[case::row_07_not_if_it_runs(
+    snapshot(of_attempt(1, deleting(started(pod()))), record(Phase::Creating)),
     row::KEEP,
     ""
 )]
-#[case::row_08_deleted_first(absent(deleting(pod())), row::DELETED, "DeletedFirst")]
-#[case::row_08_rejected_and_deleted_first(
+#[case::row_08_deleted_by_a_user(absent(deleting(pod())), row::DELETED, "DeletedFirst")]
+#[case::row_08_rejected_and_deleted_by_a_user(
     absent(deleting(rejected(pod()))),
     row::DELETED,
     "DeletedFirst"
 )]
 #[case::row_09_started(absent(started(pod())), row::STARTED, "Started")]
-#[case::row_09_a_chain_waits_for_its_record(
-    see(marked(2, started(pod())), record(Phase::Recreated)),
+#[case::row_09_not_before_its_record_shows_the_start(
+    snapshot(of_attempt(2, started(pod())), record(Phase::Recreated)),
     row::KEEP,
     ""
 )]
 #[case::row_10_it_may_have_run(
-    absent(refused(Err(MayHaveRun::StartedEarlier), pod())),
+    absent(rejected_with(Err(MayHaveRun::StartedEarlier), pod())),
     row::ENDED,
     "Ended"
 )]
-#[case::row_11_the_user_changed_their_mind(
-    absent(unselected(pod())),
+#[case::row_11_not_selected_any_more(absent(unselected(pod())), row::UNSELECTED, "Unselected")]
+#[case::row_11_not_before_it_is_annotated(HoldSnapshot { cancelled: true, ..absent(rejected(pod())) }, row::KEEP, "")]
+#[case::row_11_the_record_was_deleted(HoldSnapshot { cancelled: true, ..absent(rejected(recreation_ended(pod()))) }, row::UNSELECTED, "Unselected")]
+#[case::row_11_annotated_by_an_earlier_process(
+    absent(rejected(recreation_ended(pod()))),
     row::UNSELECTED,
     "Unselected"
 )]
-#[case::row_11_the_record_was_deleted_first_it_is_told(HoldSnapshot { cancelled: Asked::Yes, ..absent(rejected(pod())) }, row::KEEP, "")]
-#[case::row_11_the_record_was_deleted(HoldSnapshot { cancelled: Asked::Yes, ..absent(rejected(asking(LEAVE, pod()))) }, row::UNSELECTED, "Unselected")]
-#[case::row_11_told_by_an_earlier_process(
-    absent(rejected(asking(LEAVE, pod()))),
-    row::UNSELECTED,
-    "Unselected"
+#[case::a7_row_01_no_hold_for_a_deleted_owner(
+    owner_deleting(absent(unheld(pod()))),
+    row::NOT_OURS,
+    ""
 )]
-#[case::a7_row_01_no_hold_for_a_deleted_owner(orphaned(absent(unheld(pod()))), row::NOT_OURS, "")]
-#[case::a7_row_11_what_is_not_selected_goes_in_a_chain_too(
-    see(marked(2, unselected(pod())), knowing(Phase::Recreated)),
+#[case::a7_row_11_a_recreated_pod_is_not_selected_any_more(
+    snapshot(of_attempt(2, unselected(pod())), naming_the_pod(Phase::Recreated)),
     row::UNSELECTED,
     "Unselected"
 )]
 #[case::a7_row_13_its_owner_is_being_deleted(
-    orphaned(absent(pod())),
+    owner_deleting(absent(pod())),
     row::OWNER_ENDS,
     "OwnerDeleting"
 )]
-#[case::a7_row_13_rejected(orphaned(absent(rejected(pod()))), row::OWNER_ENDS, "OwnerDeleting")]
-#[case::a7_row_13_in_a_chain(
-    orphaned(see(marked(2, pod()), knowing(Phase::Recreated))),
+#[case::a7_row_13_rejected(
+    owner_deleting(absent(rejected(pod()))),
     row::OWNER_ENDS,
     "OwnerDeleting"
 )]
-#[case::a7_row_13_not_before_its_record_knows_of_it(
-    orphaned(see(marked(2, pod()), record(Phase::Creating))),
+#[case::a7_row_13_recreated(
+    owner_deleting(snapshot(of_attempt(2, pod()), naming_the_pod(Phase::Recreated))),
+    row::OWNER_ENDS,
+    "OwnerDeleting"
+)]
+#[case::a7_row_13_not_before_its_record_names_it(
+    owner_deleting(snapshot(of_attempt(2, pod()), record(Phase::Creating))),
     row::KEEP,
     ""
 )]
@@ -302,30 +318,40 @@ fn told(decision: &HoldDecision) -> &'static str {
     row::KEEP,
     ""
 )]
-#[case::r5_row_02_not_before_its_record_knows_of_it(
-    see(marked(2, asking(RELEASE, pod())), record(Phase::Creating)),
+#[case::r5_row_02_not_before_its_record_names_it(
+    snapshot(of_attempt(2, release_requested(pod())), record(Phase::Creating)),
     row::KEEP,
     ""
 )]
-#[case::r5_row_02_its_record_knows_of_it(
-    see(marked(2, asking(RELEASE, pod())), knowing(Phase::Recreated)),
+#[case::r5_row_02_its_record_names_it(
+    snapshot(
+        of_attempt(2, release_requested(pod())),
+        naming_the_pod(Phase::Recreated)
+    ),
     row::ADMIN_ASKED,
     "AdminAsked"
 )]
-#[case::r5_row_03_drained_and_back_in_a_chain(
-    see(unheld(marked(2, rejected(pod()))), knowing(Phase::Recreated)),
+#[case::r5_row_03_recreated_and_released_by_a_drain(
+    snapshot(
+        unheld(of_attempt(2, rejected(pod()))),
+        naming_the_pod(Phase::Recreated)
+    ),
     row::ADD_HOLD,
     "hold"
 )]
 #[case::row_12_until_it_starts(absent(pod()), row::KEEP, "")]
 #[case::row_12_until_it_is_recorded(absent(rejected(pod())), row::KEEP, "")]
-#[case::row_12_unknown_is_not_absent(see(deleting(pod()), RecordSight::Unknown), row::KEEP, "")]
+#[case::row_12_unknown_is_not_absent(
+    snapshot(deleting(pod()), ObservedRecord::Unknown),
+    row::KEEP,
+    ""
+)]
 fn rows(#[case] snapshot: HoldSnapshot, #[case] row: Row, #[case] expected: &str) {
     let decision = decide(&snapshot, Timestamp::UNIX_EPOCH);
-    assert_eq!((decision.row, told(&decision)), (row, expected));
+    assert_eq!((decision.row, summary(&decision)), (row, expected));
 }
 
-fn look(state: Option<OwnerState>, begun: LogicalTime) -> HoldSnapshot {
+fn live_record(state: Option<OwnerState>, begun: LogicalTime) -> HoldSnapshot {
     let reference = OwnerReference {
         api_version: "belayer.dev/v1alpha1".into(),
         kind: api::KIND.into(),
@@ -335,29 +361,35 @@ fn look(state: Option<OwnerState>, begun: LogicalTime) -> HoldSnapshot {
     let query = OwnerQuery::new(api::resource(), &"yard".into(), &reference);
     let answer = state.map(|state| LiveAnswer::scripted(state, begun));
     HoldSnapshot {
-        look: Some((query, answer)),
-        ..absent(marked(1, pod()))
+        live_record: Some((query, answer)),
+        ..absent(of_attempt(1, pod()))
     }
 }
 
 #[test]
-fn row_04_a_record_is_gone_by_a_live_look_only() {
+fn row_04_only_a_live_read_proves_that_a_record_is_gone() {
     let gone = || Some(OwnerState::Gone(GoneProof::scripted()));
-    let asked = decide(&look(None, LogicalTime::BEGINNING), Timestamp::UNIX_EPOCH);
+    let asked = decide(
+        &live_record(None, LogicalTime::BEGINNING),
+        Timestamp::UNIX_EPOCH,
+    );
     assert!(matches!(asked.missing[0], Missing::Answer { .. }));
-    let fresh = decide(&look(gone(), LogicalTime::now()), Timestamp::UNIX_EPOCH);
-    assert_eq!(told(&fresh), "RecordGone");
+    let fresh = decide(
+        &live_record(gone(), LogicalTime::now()),
+        Timestamp::UNIX_EPOCH,
+    );
+    assert_eq!(summary(&fresh), "RecordGone");
     let stale = HoldSnapshot {
         first_seen: LogicalTime::now(),
-        ..look(gone(), LogicalTime::BEGINNING)
+        ..live_record(gone(), LogicalTime::BEGINNING)
     };
-    assert_eq!(told(&decide(&stale, Timestamp::UNIX_EPOCH)), "");
+    assert_eq!(summary(&decide(&stale, Timestamp::UNIX_EPOCH)), "");
 }
 
 #[test]
-fn a_pod_that_is_recreated_loses_all_our_holds() {
+fn a_pod_to_recreate_loses_all_holds_of_belayer() {
     use belayer_holds::decision::Reach;
-    let snapshot = see(deleting(rejected(pod())), record(Phase::Deleting));
+    let snapshot = snapshot(deleting(rejected(pod())), record(Phase::Deleting));
     let Some(Write::Release(evidence)) = decide(&snapshot, Timestamp::UNIX_EPOCH).write else {
         panic!("not released");
     };

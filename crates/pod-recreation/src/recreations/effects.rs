@@ -1,4 +1,4 @@
-//! The steps themselves: what is decided becomes requests.
+//! Executes the steps.
 
 use std::time::Duration;
 
@@ -13,28 +13,28 @@ use belayer_holds::decision::{Notice, Severity};
 use belayer_holds::runner::{Component as _, Stepped};
 use serde_json::{Value, json};
 
-use super::Taking;
-use super::requests::{Trial, is_denied, is_namespace_terminating, is_too_large};
+use super::Execution;
+use super::requests::{CreateMode, is_denied, is_namespace_terminating, is_too_large};
 use crate::api::{KIND, Phase, Policy, Spec, Status, Wipe};
-use crate::carry::pod_to_create;
 use crate::component::pod_key;
-use crate::decide::{Effect, Step, name_taken_notice, taken};
+use crate::decide::{Effect, StatusWrite, name_taken_notice, name_taken_status};
 use crate::reason;
 use crate::record::Record;
-use crate::snapshot::{Asked, PodView};
+use crate::replacement_pod::pod_to_create;
+use crate::snapshot::PodView;
 use crate::transitions::{State, is_declared};
 
-/// What the caches do not show yet shows soon: a look after this time, should no event come.
+/// Requeue delay for changes that the caches do not show yet, in case that no event follows.
 pub(super) const SOON: Duration = Duration::from_secs(2);
 
-impl Taking<'_> {
-    /// Takes one step.
-    pub(super) async fn take(self, effect: Effect) -> Result<Stepped, RequestError> {
+impl Execution<'_> {
+    /// Executes one step.
+    pub(super) async fn execute(self, effect: Effect) -> Result<Stepped, RequestError> {
         match (effect, self.snapshot.record.as_deref()) {
             (Effect::CreateRecord { pod, wipe }, _) => self.create_record(&pod, wipe).await,
-            (Effect::Mark { pod, text }, record) => {
+            (Effect::AnnotatePod { pod, text }, record) => {
                 match record.map(pod_key).or_else(|| self.candidate()) {
-                    Some(key) => self.mark(&key, &pod, &text).await,
+                    Some(key) => self.annotate(&key, &pod, &text).await,
                     None => Ok(Stepped::Done),
                 }
             }
@@ -46,15 +46,15 @@ impl Taking<'_> {
             }
             (Effect::DeletePod { pod }, Some(record)) => self.remove(record, &pod).await,
             (Effect::CreatePod { attempt }, Some(record)) => self.create_pod(record, attempt).await,
-            (Effect::LookAtNode { node, step }, Some(record)) => {
-                self.look_at_node(record, &node, &step).await
+            (Effect::ReadNode { node, step }, Some(record)) => {
+                self.read_node(record, &node, &step).await
             }
             (Effect::DeleteRecord, Some(record)) => self.delete_record(record).await,
         }
     }
 
-    /// Step 1. The record is made of the live pod, which must still be what the cache showed.
-    async fn create_record(&self, pod: &Uid, wipe: Asked) -> Result<Stepped, RequestError> {
+    /// Step 1. The record is built from the live pod, which must still match the cached one.
+    async fn create_record(&self, pod: &Uid, wipe: Wipe) -> Result<Stepped, RequestError> {
         let key = self.context.key;
         let Some(pod_key) = self.candidate() else {
             return Ok(Stepped::Done);
@@ -66,10 +66,7 @@ impl Taking<'_> {
             return Ok(Stepped::Later(SOON));
         }
         let policy = Policy {
-            wipe: match wipe {
-                Asked::Yes => Wipe::Required,
-                Asked::No => Wipe::None,
-            },
+            wipe,
             ..self.it.parts.component.settings().policy
         };
         let spec = Spec {
@@ -85,18 +82,20 @@ impl Taking<'_> {
             "metadata": {
                 "name": key.name(),
                 "namespace": key.namespace(),
-                "ownerReferences": plain_owners(&live),
+                "ownerReferences": owners_of_record(&live),
             },
             "spec": spec,
         });
-        let created = self.create(records, key, &object, Trial::Real).await;
+        let created = self
+            .create(records, key, &object, CreateMode::Persisted)
+            .await;
         match OnConflict::LookUp.settle(created, (records, key)) {
             Ok(Some(_)) => Ok(Stepped::Done),
-            // The answer to an earlier try was lost: the record is there, or will be soon.
+            // The response to an earlier try was lost: the record exists, or will appear in the cache.
             Ok(None) => Ok(Stepped::Later(SOON)),
             Err(error) if is_namespace_terminating(&error) => Err(error),
             Err(error) if is_denied(&error) || is_too_large(&error) => {
-                tracing::warn!(pod = %pod_key, %error, "a rejection cannot be recorded and will be tried again");
+                tracing::warn!(pod = %pod_key, %error, "could not record a rejected pod; Belayer tries again");
                 let regarding = Regarding {
                     resource: self.it.pods.clone(),
                     key: pod_key,
@@ -105,7 +104,7 @@ impl Taking<'_> {
                 let notice = Notice {
                     severity: Severity::Warning,
                     reason: "RecreationDenied",
-                    message: format!("its record cannot be written, and without one nothing is re-created: {error}")
+                    message: format!("not re-created yet, because its record could not be written; Belayer tries again: {error}")
                         .into(),
                 };
                 self.it.parts.events.record(&regarding, &notice);
@@ -119,7 +118,7 @@ impl Taking<'_> {
         self.it.parts.component.candidate(self.context.key)
     }
 
-    /// The live pod, as JSON and in our words.
+    /// The live pod, as JSON and as the rules read it.
     pub(super) async fn read_pod(
         &self,
         key: &ObjectKey,
@@ -134,48 +133,48 @@ impl Taking<'_> {
         Ok(Some((live, parts.component.view(&pod))))
     }
 
-    /// A status, once what it says is proven.
-    async fn status(&self, record: &Record, step: &Step) -> Result<Stepped, RequestError> {
+    /// Writes a status, after the live read that it requires.
+    async fn status(&self, record: &Record, step: &StatusWrite) -> Result<Stepped, RequestError> {
         if let Some(gone) = &step.gone
             && let Some((_, view)) = self.read_pod(&pod_key(record)).await?
         {
             if view.uid == *gone {
                 return Ok(Stepped::Later(SOON));
             }
-            let ours = view
-                .mark
-                .is_some_and(|mark| mark.record_uid == record.meta.uid);
-            if !ours && step.next.phase == Some(Phase::Waiting) {
+            let is_of_record = view
+                .origin
+                .is_some_and(|origin| origin.record_uid == record.meta.uid);
+            if !is_of_record && step.next.phase == Some(Phase::Waiting) {
                 return self.name_taken(record).await;
             }
-            if ours && record.status.phase == Some(Phase::Creating) {
-                // The create was carried out after all: its answer was lost.
+            if is_of_record && record.status.phase == Some(Phase::Creating) {
+                // The pod was created, and the response was lost.
                 return Ok(Stepped::Later(SOON));
             }
         }
-        self.write(record, &step.next, step.counts).await
+        self.write(record, &step.next, step.outcome).await
     }
 
-    /// The end that a live look at a stranger under the pod's name leads to.
+    /// Ends the record: a live read has shown that another pod has the name.
     pub(super) async fn name_taken(&self, record: &Record) -> Result<Stepped, RequestError> {
-        let next = taken(record, clock::now());
+        let next = name_taken_status(record, clock::now());
         let stepped = self.write(record, &next, Some("name_taken")).await?;
-        self.tell(&name_taken_notice(record));
+        self.record_event(&name_taken_notice(record));
         Ok(stepped)
     }
 
-    pub(super) fn tell(&self, notice: &Notice) {
+    pub(super) fn record_event(&self, notice: &Notice) {
         if let Some(regarding) = self.it.regarding(self.snapshot) {
             self.it.parts.events.record(&regarding, notice);
         }
     }
 
-    /// Writes a status and counts what it means.
+    /// Writes a status and increments its counter.
     pub(super) async fn write(
         &self,
         record: &Record,
         next: &Status,
-        counts: Option<&'static str>,
+        outcome: Option<&'static str>,
     ) -> Result<Stepped, RequestError> {
         let (from, to) = (State::of(&record.status), State::of(next));
         debug_assert!(is_declared(from, to), "{from:?} to {to:?} is not declared");
@@ -184,7 +183,7 @@ impl Taking<'_> {
             return Ok(Stepped::Done);
         }
         tracing::info!(record = %record.meta.key, phase = next.phase.map(Phase::as_str), attempts = next.attempts, "recorded");
-        if let Some(outcome) = counts {
+        if let Some(outcome) = outcome {
             let why = next.reason.as_deref().unwrap_or_default();
             let label = reason::label(why);
             metrics::counter!(belayer_metrics::RECREATIONS, "reason" => label, "outcome" => outcome)
@@ -195,8 +194,11 @@ impl Taking<'_> {
             if outcome == "rejected"
                 && let Some(node) = &next.node_name
             {
-                if self.it.storm.rejected_by(node) {
-                    tracing::warn!(node, "the node rejects pod after pod and is given a rest");
+                if self.it.rate_limiter.count_rejection(node) {
+                    tracing::warn!(
+                        node,
+                        "the circuit breaker of the node is open: it rejected many pods, and they are re-created later"
+                    );
                 }
                 self.it.report_breakers();
             }
@@ -204,12 +206,12 @@ impl Taking<'_> {
         Ok(Stepped::Done)
     }
 
-    /// Step 3: a node that is gone counts as wiped.
-    async fn look_at_node(
+    /// Step 3: a node that does not exist counts as wiped.
+    async fn read_node(
         &self,
         record: &Record,
         node: &str,
-        step: &Step,
+        step: &StatusWrite,
     ) -> Result<Stepped, RequestError> {
         let nodes = Resource::nodes();
         let key = ObjectKey::cluster(node);
@@ -218,26 +220,31 @@ impl Taking<'_> {
         match read.await {
             Ok(_) => Ok(Stepped::Done),
             Err(error) if error.is_gone(&nodes, &key) => {
-                self.write(record, &step.next, step.counts).await
+                self.write(record, &step.next, step.outcome).await
             }
             Err(error) => Err(error),
         }
     }
 
-    async fn mark(&self, key: &ObjectKey, pod: &Uid, text: &str) -> Result<Stepped, RequestError> {
+    async fn annotate(
+        &self,
+        key: &ObjectKey,
+        pod: &Uid,
+        text: &str,
+    ) -> Result<Stepped, RequestError> {
         let Some((live, view)) = self.read_pod(key).await? else {
             return Ok(Stepped::Later(SOON));
         };
-        if view.uid == *pod && view.asks.leave == Asked::No {
-            self.mark_pod(key, &live, text).await?;
+        if view.uid == *pod && !view.recreation_ended {
+            self.annotate_pod(key, &live, text).await?;
         }
         Ok(Stepped::Later(SOON))
     }
 }
 
-/// The pod's owners own the record too, so that it goes with them; but it is no reason to wait with their
-/// deletion, which would take a right on them.
-fn plain_owners(pod: &Value) -> Vec<Value> {
+/// The owners of the pod, for the record, so that it is deleted with them. Without `blockOwnerDeletion`, which would
+/// require a permission on the owners.
+fn owners_of_record(pod: &Value) -> Vec<Value> {
     let owners = pod["metadata"]["ownerReferences"].as_array();
     let owners = owners.into_iter().flatten().cloned();
     owners

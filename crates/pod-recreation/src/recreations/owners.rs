@@ -1,7 +1,7 @@
-//! Whether whoever owns a pod still wants it: asked live before each attempt is reserved.
+//! The owners of a pod, read live before each attempt is reserved.
 //!
-//! Garbage collection takes the record away with the last of its owners; but it may be slow, and until
-//! then nothing must come back that goes again at once.
+//! Garbage collection deletes the record after its last owner, but it may be slow. Until then Belayer must not create a
+//! pod that would be deleted at once.
 
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::queries::{ReadError, read};
@@ -10,10 +10,10 @@ use belayer_holds::owner::{OwnerQuery, OwnerReader};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::Taking;
+use super::Execution;
 use crate::api::Spec;
 
-/// An owner reference as it stands in the pod to create.
+/// An owner reference of the pod to create.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Reference {
@@ -25,13 +25,13 @@ struct Reference {
     controller: bool,
 }
 
-impl Taking<'_> {
-    /// Looks at each owner, now. Returns in words which is gone or being deleted if that is its controller, or
-    /// each of them; nothing if it has none, or one of them is there, or nobody can say.
+impl Execution<'_> {
+    /// Reads the owners. Returns the reason not to re-create the pod: its controller is being deleted or gone, or all of
+    /// its owners are. `None` if it has no owner, or one that exists or cannot be determined.
     ///
     /// # Errors
     ///
-    /// When a look gave no answer that would last.
+    /// If a read failed.
     pub(super) async fn ended_owner(
         &self,
         namespace: &str,
@@ -44,7 +44,7 @@ impl Taking<'_> {
             .filter_map(|reference| serde_json::from_value(Value::clone(reference)).ok())
             .collect();
         references.sort_by_key(|reference| !reference.controller);
-        // A step that has begun does not wait for a token.
+        // A step in execution does not wait for the rate limit of queries.
         let reader = self.it.parts.owners.with(self.context.executor);
         let mut ended = None;
         for reference in &references {
@@ -54,14 +54,14 @@ impl Taking<'_> {
             ) {
                 (Some(why), true) => return Ok(Some(why)),
                 (Some(why), false) => ended = Some(why),
-                // The controller is there, or at least one owner of several.
+                // The controller exists, or at least one owner of several.
                 (None, _) => return Ok(None),
             }
         }
         Ok(ended)
     }
 
-    /// Why an owner does not count any more; nothing if it does, or if nobody can say.
+    /// Why an owner does not count; `None` if it exists or cannot be determined.
     async fn owner(
         &self,
         reader: &OwnerReader,
@@ -77,11 +77,11 @@ impl Taking<'_> {
         let name = reference.name.as_str();
         let key = if served.namespaced {
             ObjectKey::new(namespace, name)
-        } else if self.is_named(&served.resource) {
+        } else if self.is_listed(&served.resource) {
             ObjectKey::cluster(name)
         } else {
-            // A user who writes a pod also chooses the owner's name: that must not make Belayer
-            // read any object of the cluster (T7).
+            // The user who created the pod chose this name. It must not make Belayer read any cluster-scoped object
+            // (T7).
             return Ok(None);
         };
         let query = OwnerQuery::at(served.resource, key, Uid::new(reference.uid.as_str()));
@@ -97,15 +97,15 @@ impl Taking<'_> {
             OwnerEnd::Ended(EndedOwner::Deleting(_)) => {
                 Some(format!("its owner {kind} {name} is being deleted"))
             }
-            // What is not known counts as there.
+            // An unknown owner counts as existing.
             OwnerEnd::Lives | OwnerEnd::Ask { .. } => None,
         })
     }
 
-    /// Whether the configuration names a kind as one whose pods are re-created.
-    fn is_named(&self, kind: &Resource) -> bool {
+    /// Whether `owners` of the configuration lists the kind.
+    fn is_listed(&self, kind: &Resource) -> bool {
         let settings = self.it.parts.component.settings();
-        let mut named = settings.eligibility.owners.iter();
-        named.any(|have| *have.kind == *kind.kind && *have.group == *kind.group)
+        let mut listed = settings.eligibility.owners.iter();
+        listed.any(|have| *have.kind == *kind.kind && *have.group == *kind.group)
     }
 }

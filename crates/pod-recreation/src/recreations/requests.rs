@@ -1,4 +1,4 @@
-//! Single requests of a step: paths, bodies, and what their answers hold.
+//! The requests of the steps.
 
 use belayer_core::executor::{Class, Sent, version_of};
 use belayer_core::http::{Answer, ErrorClass, PatchKind, Request, RequestError};
@@ -8,12 +8,12 @@ use belayer_holds::names::{FIELD_MANAGER, RECREATION_ENDED_ANNOTATION};
 use belayer_holds::runner::Stepped;
 use serde_json::{Value, json};
 
-use super::Taking;
+use super::Execution;
 use crate::api::{self, Status};
 use crate::record::Record;
 
-impl Taking<'_> {
-    /// An object as the server has it; `None` if the server says that it does not exist.
+impl Execution<'_> {
+    /// Reads an object; `None` if it does not exist.
     pub(super) async fn live(
         &self,
         kind: &Resource,
@@ -28,7 +28,7 @@ impl Taking<'_> {
         }
     }
 
-    /// Writes a status if nobody wrote the record since.
+    /// Writes a status if the record has not changed.
     pub(super) async fn put_status(
         &self,
         record: &Record,
@@ -44,7 +44,7 @@ impl Taking<'_> {
         Ok(())
     }
 
-    /// By UID: another pod that has the name by now is out of reach.
+    /// Deletes by UID, so that another pod with the same name is never deleted.
     pub(super) async fn delete_pod(&self, key: &ObjectKey, uid: &Uid) -> Result<(), RequestError> {
         let pods = &self.it.pods;
         let deleted = self.context.executor.delete(pods, key, uid).await;
@@ -68,8 +68,8 @@ impl Taking<'_> {
         }
     }
 
-    /// Writes on a pod why it is left alone, if nobody changed it since.
-    pub(super) async fn mark_pod(
+    /// Annotates a pod with the reason why it is not re-created, if it has not changed.
+    pub(super) async fn annotate_pod(
         &self,
         key: &ObjectKey,
         live: &Value,
@@ -94,28 +94,28 @@ impl Taking<'_> {
         kind: &Resource,
         key: &ObjectKey,
         object: &Value,
-        trial: Trial,
+        mode: CreateMode,
     ) -> Result<Sent, RequestError> {
         let request = Request::post(kind.path(key.namespace()), object.to_string())
             .query("fieldManager", FIELD_MANAGER);
-        let request = match trial {
-            Trial::Real => request,
-            Trial::Rehearsal => request.query("dryRun", "All"),
+        let request = match mode {
+            CreateMode::Persisted => request,
+            CreateMode::DryRun => request.query("dryRun", "All"),
         };
         self.context.executor.write(&request, Class::Write).await
     }
 }
 
-/// Whether a create is meant.
+/// Whether a create is persisted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trial {
-    /// It is.
-    Real,
-    /// The server only says whether it would work.
-    Rehearsal,
+pub(super) enum CreateMode {
+    /// The object is created.
+    Persisted,
+    /// A server-side dry run.
+    DryRun,
 }
 
-/// The request that writes a status, unless the record has changed since.
+/// The request that writes a status if the record has not changed.
 pub fn status_patch(record: &Record, next: &Status) -> Request {
     let path = api::resource().subresource_path(&record.meta.key, "status");
     let body = json!({
@@ -123,13 +123,13 @@ pub fn status_patch(record: &Record, next: &Status) -> Request {
             "uid": record.meta.uid.as_str(),
             "resourceVersion": record.meta.resource_version.to_string(),
         },
-        "status": merged(next),
+        "status": merge_patch(next),
     });
     Request::patch(path, PatchKind::Merge, body.to_string()).query("fieldManager", FIELD_MANAGER)
 }
 
-/// A merge patch removes only what it names: fields that are to be absent are `null`.
-fn merged(status: &Status) -> Value {
+/// The status as a merge patch, in which a field to remove must be `null`.
+fn merge_patch(status: &Status) -> Value {
     let mut value = serde_json::to_value(status).unwrap_or_default();
     if let Some(fields) = value.as_object_mut() {
         for optional in [
@@ -148,20 +148,20 @@ fn merged(status: &Status) -> Value {
     value
 }
 
-/// Whether a refusal of a create stands until somebody changes something: quota, policy, webhook.
+/// Whether the API server denies a create until its configuration changes, for example by a quota, a policy or a
+/// webhook.
 pub(super) fn is_denied(error: &RequestError) -> bool {
     matches!(error.class(), ErrorClass::Forbidden | ErrorClass::Invalid)
 }
 
-/// Whether the server cannot store an object of this size: it says so itself, or passes on what etcd
-/// says, as an error of its own.
+/// Whether the object is too large: by the API server's own check, or by the error of etcd, which it passes on.
 pub(super) fn is_too_large(error: &RequestError) -> bool {
     error
         .api()
         .is_some_and(|api| api.code == 413 || api.message.contains("request is too large"))
 }
 
-/// Whether a create was refused because the namespace is being deleted.
+/// Whether a create was denied because the namespace is being deleted.
 pub(super) fn is_namespace_terminating(error: &RequestError) -> bool {
     error.api().is_some_and(|api| {
         let causes = api.details.iter().flat_map(|details| &details.causes);
@@ -176,8 +176,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_that_went_is_removed_by_the_patch() {
-        let patch = merged(&Status::default());
+    fn the_patch_removes_unset_fields() {
+        let patch = merge_patch(&Status::default());
         assert_eq!(patch["rejectedUID"], Value::Null);
         assert!(patch.as_object().unwrap().contains_key("rejectedUID"));
         assert_eq!(patch["attempts"], 0);

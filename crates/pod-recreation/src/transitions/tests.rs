@@ -13,13 +13,13 @@ use proptest::test_runner::{Config, TestRunner};
 use super::*;
 use crate::api::{ConditionStatus, ConditionType, OnWipeTimeout, Wipe};
 use crate::decide::tests::case;
-use crate::decide::{Effect, NamespaceSight, Snapshot, decide};
+use crate::decide::{Effect, RecordSnapshot, decide};
 use crate::proof::MayHaveRun;
 use crate::reason::Class;
 use crate::record::Record;
-use crate::snapshot::{Asked, Deletion, Hold, Mark, PodState, PodView, Selection, Sight};
+use crate::snapshot::{ObservedPod, Origin, PodState, PodView};
 
-/// An hour after everything that is long ago.
+/// More than an hour after the early times.
 const NOW: i64 = 10_000;
 const PHASES: [Phase; 8] = [
     Rejected, Deleting, Waiting, Creating, Recreated, Started, Exhausted, Ended,
@@ -30,7 +30,7 @@ fn sometimes<T: Clone + std::fmt::Debug + 'static>(some: &[T]) -> BoxedStrategy<
     select([None].into_iter().chain(some).collect::<Vec<_>>()).boxed()
 }
 
-fn long_ago_or_now() -> impl Strategy<Value = i64> {
+fn early_or_now() -> impl Strategy<Value = i64> {
     select(vec![0, NOW])
 }
 
@@ -42,10 +42,10 @@ prop_compose! {
         known in sometimes(&["u-1", "u-2"]),
         hold_kept in any::<bool>(),
         wiping in sometimes(&[OnWipeTimeout::Fail, OnWipeTimeout::Proceed]),
-        rejected_at in long_ago_or_now(),
+        rejected_at in early_or_now(),
         denied in sometimes(&[0, NOW]),
-        ended_at in long_ago_or_now(),
-        deleted_at in long_ago_or_now(),
+        ended_at in early_or_now(),
+        deleted_at in early_or_now(),
         deleting in prop::bool::weighted(0.02),
     ) -> Record {
         let mut record = case::attempts(attempts, case::record(phase));
@@ -88,21 +88,20 @@ prop_compose! {
     fn pods()(
         uid in select(vec!["u-1", "u-1", "u-2", "u-9"]),
         state in states(),
-        mark in sometimes(&[("r-1", 1), ("r-1", 3), ("r-9", 1)]),
-        deletion in select(vec![Deletion::No, Deletion::No, Deletion::Asked]),
-        hold in select(vec![Hold::On, Hold::On, Hold::On, Hold::Off]),
-        selection in select(vec![
-            Selection::Eligible, Selection::Eligible, Selection::Eligible, Selection::No,
-        ]),
-        leave in select(vec![Asked::No, Asked::No, Asked::Yes]),
+        origin in sometimes(&[("r-1", 1), ("r-1", 3), ("r-9", 1)]),
+        deleting in select(vec![false, false, true]),
+        held in select(vec![true, true, true, false]),
+        selected in select(vec![true, true, true, false]),
+        recreation_ended in select(vec![false, false, true]),
     ) -> PodView {
-        let mut pod = PodView { state, deletion, hold, selection, ..case::pod(uid) };
-        pod.mark = mark.map(|(record, attempt)| Mark {
+        let mut pod = PodView {
+            state, deleting, held, selected, recreation_ended, ..case::pod(uid)
+        };
+        pod.origin = origin.map(|(record, attempt)| Origin {
             record: "web-u-1".into(),
             record_uid: Uid::new(record),
             attempt,
         });
-        pod.asks.leave = leave;
         pod
     }
 }
@@ -112,14 +111,14 @@ prop_compose! {
         record in proptest::option::weighted(0.9, records()),
         pod in proptest::option::of(pods()),
         is_known in prop::bool::weighted(0.97),
-        is_active in prop::bool::weighted(0.97),
-        cancelled in select(vec![Asked::No, Asked::Yes]),
+        namespace_terminating in prop::bool::weighted(0.03),
+        cancelled in any::<bool>(),
         created in sometimes(&[1, 3]),
         holding in select(vec![Holding::Allowed, Holding::Draining]),
-    ) -> Snapshot {
-        Snapshot {
-            namespace: if is_active { NamespaceSight::Active } else { NamespaceSight::Terminating },
-            pod: if is_known { case::see(None, pod).pod } else { Sight::Unknown },
+    ) -> RecordSnapshot {
+        RecordSnapshot {
+            namespace_terminating,
+            pod: if is_known { case::snapshot(None, pod).pod } else { ObservedPod::Unknown },
             record: record.map(Box::new),
             cancelled,
             created,
@@ -129,12 +128,12 @@ prop_compose! {
     }
 }
 
-fn state(snapshot: &Snapshot) -> State {
+fn state(snapshot: &RecordSnapshot) -> State {
     let record = snapshot.record.as_deref();
     record.map_or(NoRecord, |record| State::of(&record.status))
 }
 
-/// Where an effect leads.
+/// The state after a step.
 fn target(from: State, effect: &Effect) -> State {
     match effect {
         Effect::CreateRecord { .. } => New,
@@ -142,13 +141,13 @@ fn target(from: State, effect: &Effect) -> State {
         Effect::Status(step)
         | Effect::Intend { step, .. }
         | Effect::Reserve { step, .. }
-        | Effect::LookAtNode { step, .. } => State::of(&step.next),
-        Effect::DeletePod { .. } | Effect::CreatePod { .. } | Effect::Mark { .. } => from,
+        | Effect::ReadNode { step, .. } => State::of(&step.next),
+        Effect::DeletePod { .. } | Effect::CreatePod { .. } | Effect::AnnotatePod { .. } => from,
     }
 }
 
 #[test]
-fn what_is_decided_is_declared_and_what_is_declared_is_decided() {
+fn declared_transitions_are_those_of_decide() {
     let seen = RefCell::new(vec![false; DECIDED.len()]);
     let config = Config {
         cases: 40_000,
@@ -156,30 +155,30 @@ fn what_is_decided_is_declared_and_what_is_declared_is_decided() {
         ..Config::default()
     };
     let rng = proptest::test_runner::TestRng::deterministic_rng(config.rng_algorithm);
-    let decides = TestRunner::new_with_rng(config, rng).run(&snapshots(), |snapshot| {
-        let verdict = decide(&snapshot, case::at(NOW));
-        if let Some(effect) = &verdict.effect {
+    let result = TestRunner::new_with_rng(config, rng).run(&snapshots(), |snapshot| {
+        let decision = decide(&snapshot, case::at(NOW));
+        if let Some(effect) = &decision.effect {
             let from = state(&snapshot);
-            let made = (from, verdict.row, target(from, effect));
+            let made = (from, decision.row, target(from, effect));
             let declared = DECIDED.iter().position(|one| *one == made);
             prop_assert!(declared.is_some(), "{made:?} is not declared");
             seen.borrow_mut()[declared.unwrap_or_default()] = true;
         }
         Ok(())
     });
-    decides.unwrap();
+    result.unwrap();
     let seen = seen.into_inner();
     let unseen: Vec<_> = DECIDED.iter().zip(seen).filter(|(_, seen)| !seen).collect();
     assert!(unseen.is_empty(), "never decided: {unseen:#?}");
 }
 
 #[test]
-fn an_end_is_final_and_every_create_was_reserved() {
+fn final_phases_are_never_left_and_every_create_was_reserved() {
     for (from, rule, to) in DECIDED.iter().chain(FOUND) {
         if let In(phase) = from
             && phase.is_final()
         {
-            assert!(to == from || *to == NoRecord, "{rule} leaves an end");
+            assert!(to == from || *to == NoRecord, "{rule} leaves a final phase");
         }
         if *to == In(Creating) {
             let reserved = [In(Waiting), In(Creating)].contains(from);
@@ -188,9 +187,9 @@ fn an_end_is_final_and_every_create_was_reserved() {
     }
 }
 
-/// `UPDATE_SNAPSHOTS=1 cargo test --workspace --lib -- the_drawing_of_the_transitions` draws it anew.
+/// `UPDATE_SNAPSHOTS=1 cargo test --workspace --lib -- the_drawing_of_the_transitions` updates the README.
 #[test]
-fn the_drawing_of_the_transitions_is_made_from_the_declaration() {
+fn the_drawing_of_the_transitions_matches_the_declaration() {
     const BEGIN: &str = "<!-- transitions: made from src/transitions.rs -->\n";
     const END: &str = "<!-- end of transitions -->\n";
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
@@ -201,7 +200,11 @@ fn the_drawing_of_the_transitions_is_made_from_the_declaration() {
     if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
         fs::write(&path, &wanted).unwrap();
     } else {
-        assert!(page == wanted, "the drawing in {} is old", path.display());
+        assert!(
+            page == wanted,
+            "the drawing in {} is outdated",
+            path.display()
+        );
     }
 }
 

@@ -194,33 +194,33 @@ fn deleted_workflow() -> workflows::snapshot::Snapshot {
 }
 
 /// The record of a pod that its node rejected a second time, with attempts left.
-fn record_of_rejected_pod() -> Result<recreation::decide::Snapshot> {
+fn record_of_rejected_pod() -> Result<recreation::decide::RecordSnapshot> {
     use belayer_holds::holding::Holding;
     use recreation::api::{Phase, Policy, Status};
-    use recreation::decide::{NamespaceSight, Snapshot};
-    use recreation::proof::{FirstSight, NeverRan};
+    use recreation::decide::RecordSnapshot;
+    use recreation::proof::{FirstSeen, NeverRan};
     use recreation::reason::Class;
-    use recreation::snapshot::{Asked, Hold, PodState, PodView, Rejection, Selection, Sight};
+    use recreation::snapshot::{ObservedPod, PodState, PodView, Rejection};
 
     let mut failed = slim::Pod::new(ObjectMeta {
         finalizers: Box::from([Arc::from(POD_RECREATION_HOLD)]),
         ..meta("web-0", UID)
     });
     failed.phase = slim::Phase::Failed;
-    let never_ran = NeverRan::prove(&failed, FirstSight::Rejected);
+    let never_ran = NeverRan::prove(&failed, FirstSeen::Rejected);
     never_ran.context("it may have run")?;
     let settings = recreation::Settings::default();
     let pod = PodView {
         node: Some("node-1".into()),
-        hold: Hold::On,
-        selection: Selection::Eligible,
+        held: true,
+        selected: true,
         state: PodState::Rejected(Rejection {
             reason: "OutOfcpu".into(),
             message: Some("Pod was rejected: Node didn't have enough resource: cpu".into()),
             class: Class::Race,
             never_ran,
         }),
-        ..PodView::of(&failed, &settings, FirstSight::Rejected)
+        ..PodView::of(&failed, &settings, FirstSeen::Rejected)
     };
     let record = recreation::record::Record {
         meta: meta("web-0-2a", WORKFLOW_UID),
@@ -237,11 +237,11 @@ fn record_of_rejected_pod() -> Result<recreation::decide::Snapshot> {
             ..Status::default()
         },
     };
-    Ok(Snapshot {
+    Ok(RecordSnapshot {
         record: Some(Box::new(record)),
-        pod: Sight::Present(Box::new(pod)),
-        namespace: NamespaceSight::Active,
-        cancelled: Asked::No,
+        pod: ObservedPod::Present(Box::new(pod)),
+        namespace_terminating: false,
+        cancelled: false,
         created: None,
         holding: Holding::Allowed,
         record_ttl: RESYNC,

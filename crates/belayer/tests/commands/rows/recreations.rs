@@ -1,10 +1,10 @@
-//! Pods by the table of pod-recreation's hold, and records by its state machine.
+//! The rules of pod-recreation: pods by the decision table of the hold, records by the state machine.
 
 use belayer_pod_recreation::{api, row};
 
 use super::*;
 
-fn of_the_hold(row: Row, action: &'static str) -> Expected {
+fn hold(row: Row, action: &'static str) -> Expected {
     Expected::of("pod-recreation", row, action, "")
 }
 
@@ -13,7 +13,7 @@ fn releases(row: Row, evidence: &'static str) -> Expected {
 }
 
 /// Metadata of a pod with the annotation and the hold.
-fn asks(more: Value) -> Value {
+fn metadata(more: Value) -> Value {
     let mut metadata = json!({
         "annotations": { "belayer.dev/recreate": "true" },
         "finalizers": ["belayer.dev/pod-recreation"],
@@ -24,9 +24,9 @@ fn asks(more: Value) -> Value {
     metadata
 }
 
-/// The same, for an attempt of the record `a-1`.
+/// The same for the pod of an attempt of the record `a-1`.
 fn attempt(record: &str, number: u32) -> Value {
-    asks(json!({ "annotations": {
+    metadata(json!({ "annotations": {
         "belayer.dev/recreate": "true", "belayer.dev/recreation": "a-1", "belayer.dev/recreation-uid": record,
         "belayer.dev/recreation-attempt": number.to_string(),
     } }))
@@ -72,9 +72,9 @@ fn record_of(uid: &str) -> String {
 const WORKFLOWS_TOO: &str = "podRecreation: { owners: [Workflow.argoproj.io], allowArgo: true }\n";
 
 #[rstest]
-#[case::row_01_not_belayers(of_the_hold(row::NOT_OURS, "nothing"))]
+#[case::row_01_not_belayers(hold(row::NOT_OURS, "nothing"))]
 #[case::row_02_requested_by_the_admin(releases(row::ADMIN_ASKED, "AdminAsked"))]
-#[case::row_03_to_be_held(of_the_hold(row::ADD_HOLD, "add-hold"))]
+#[case::row_03_to_be_held(hold(row::ADD_HOLD, "add-hold"))]
 #[case::row_04_its_record_is_gone(releases(row::RECORD_GONE, "RecordGone"))]
 #[case::row_05_its_record_has_ended(releases(row::RECORD_ENDED, "RecordEnded"))]
 #[case::row_06_deleted_to_be_recreated(releases(row::RECREATING, "Recreating"))]
@@ -83,7 +83,7 @@ const WORKFLOWS_TOO: &str = "podRecreation: { owners: [Workflow.argoproj.io], al
 #[case::row_09_started(releases(row::STARTED, "Started"))]
 #[case::row_10_ended(releases(row::ENDED, "Ended"))]
 #[case::row_11_not_requested_any_more(releases(row::UNSELECTED, "Unselected"))]
-#[case::row_12_kept(Expected::of("pod-recreation", row::KEEP, "keep", "lets go once it has started").without("it has not started"))]
+#[case::row_12_kept(Expected::of("pod-recreation", row::KEEP, "keep", "releases the pod once it has started").without("it has not started"))]
 #[case::row_13_its_owner_ends(releases(row::OWNER_ENDS, "OwnerGone"))]
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_of_pod_recreation(#[context] case: Context, #[case] expected: Expected) {
@@ -94,21 +94,21 @@ async fn pods_of_pod_recreation(#[context] case: Context, #[case] expected: Expe
     match expected.row {
         row::NOT_OURS => drop(stage.pod("yard", none, None)),
         row::ADMIN_ASKED => {
-            let lets = json!({ "annotations": { "belayer.dev/recreate": "true", "belayer.dev/release": "true" } });
-            stage.pod("yard", asks(lets), None);
+            let annotations = json!({ "annotations": { "belayer.dev/recreate": "true", "belayer.dev/release": "true" } });
+            stage.pod("yard", metadata(annotations), None);
         }
-        row::ADD_HOLD => drop(stage.pod("yard", asks(json!({ "finalizers": [] })), None)),
+        row::ADD_HOLD => drop(stage.pod("yard", metadata(json!({ "finalizers": [] })), None)),
         row::RECORD_GONE | row::RECORD_ENDED => {
             let record = stage.record("a-1", "first", json!({ "phase": "Started", "attempts": 1 }));
             let uid = match expected.row {
                 row::RECORD_GONE => "another",
                 _ => &record,
             };
-            // A pod that has not started would be deleted: it was created after the end.
+            // A pod that has not started would be deleted, because it was created after the end of the record.
             stage.pod("yard", attempt(uid, 1), running());
         }
         row::RECREATING => {
-            let uid = stage.pod("yard", asks(none), rejected());
+            let uid = stage.pod("yard", metadata(none), rejected());
             let status = json!({ "phase": "Deleting", "rejectedUID": uid, "attempts": 0 });
             stage.record(&record_of(&uid), &uid, status);
             stage.delete(&Gvr::PODS, Some("yard"), "a");
@@ -120,16 +120,16 @@ async fn pods_of_pod_recreation(#[context] case: Context, #[case] expected: Expe
             stage.delete(&Gvr::PODS, Some("yard"), "a");
         }
         row::DELETED => {
-            stage.pod("yard", asks(none), None);
+            stage.pod("yard", metadata(none), None);
             stage.delete(&Gvr::PODS, Some("yard"), "a");
         }
-        row::STARTED => drop(stage.pod("yard", asks(none), running())),
-        row::ENDED => drop(stage.pod("yard", asks(none), Some(json!({ "phase": "Failed" })))),
-        row::UNSELECTED => drop(stage.pod("yard", asks(json!({ "annotations": {} })), None)),
-        row::KEEP => drop(stage.pod("yard", asks(none), None)),
+        row::STARTED => drop(stage.pod("yard", metadata(none), running())),
+        row::ENDED => drop(stage.pod("yard", metadata(none), Some(json!({ "phase": "Failed" })))),
+        row::UNSELECTED => drop(stage.pod("yard", metadata(json!({ "annotations": {} })), None)),
+        row::KEEP => drop(stage.pod("yard", metadata(none), None)),
         row::OWNER_ENDS => {
             let owners = of("another", none)["ownerReferences"].take();
-            stage.pod("yard", asks(json!({ "ownerReferences": owners })), None);
+            stage.pod("yard", metadata(json!({ "ownerReferences": owners })), None);
             arguments.push(stage.config(WORKFLOWS_TOO));
         }
         row => panic!("{row}"),
@@ -156,38 +156,38 @@ enum Under {
     AttemptRejected(u32),
 }
 
-fn of_the_machine(row: Row, action: &'static str, next: &'static str) -> Expected {
+fn step(row: Row, action: &'static str, next: &'static str) -> Expected {
     Expected::of("pod-recreation", row, action, next)
 }
 
 fn writes(row: Row) -> Expected {
-    of_the_machine(row, "write-status", "writes the record's status")
+    step(row, "write-status", "writes the record's status")
 }
 
 #[rstest]
-#[case::row_20_nothing(Under::Nothing, json!({ "phase": "Ended", "finishedAt": "$now" }), of_the_machine(row::NOTHING, "nothing", "nothing to do"))]
+#[case::row_20_nothing(Under::Nothing, json!({ "phase": "Ended", "finishedAt": "$now" }), step(row::NOTHING, "nothing", "nothing to do"))]
 #[case::row_22_to_begin(Under::Rejected, Value::Null, writes(row::BEGIN))]
-#[case::row_23_restored(Under::Nothing, Value::Null, of_the_machine(row::ORPHAN, "nothing", "ignored").without("restored or made by hand"))]
+#[case::row_23_restored(Under::Nothing, Value::Null, step(row::ORPHAN, "nothing", "ignored").without("restored from a backup"))]
 #[case::row_24_exhausted(Under::Rejected, json!({ "phase": "Rejected", "attempts": 3, "rejectedUID": "$pod" }), writes(row::EXHAUSTED))]
-#[case::row_25_to_be_wiped(
+#[case::row_25_waits_for_the_wipe(
     Under::Rejected,
     json!({ "phase": "Rejected", "rejectedUID": "$pod", "nodeName": "n1", "conditions": [
         { "type": "StateWiped", "status": "False", "lastTransitionTime": "$now" },
         { "type": "PodRejected", "status": "True", "lastTransitionTime": "$now" },
     ] }),
-    of_the_machine(row::WIPING, "nothing", "looks whether the node is still there")
+    step(row::WIPING, "nothing", "checks whether the node still exists")
 )]
-#[case::row_26_tried(Under::Rejected, json!({ "phase": "Rejected", "attempts": 0, "rejectedUID": "$pod" }), of_the_machine(row::INTEND, "write-status", "tries the create"))]
-#[case::row_27_to_be_deleted(Under::Rejected, json!({ "phase": "Deleting", "rejectedUID": "$pod" }), of_the_machine(row::DELETE, "delete-pod", "deletes the pod, by its UID"))]
+#[case::row_26_to_be_tried(Under::Rejected, json!({ "phase": "Rejected", "attempts": 0, "rejectedUID": "$pod" }), step(row::INTEND, "write-status", "tries the create"))]
+#[case::row_27_to_be_deleted(Under::Rejected, json!({ "phase": "Deleting", "rejectedUID": "$pod" }), step(row::DELETE, "delete-pod", "deletes the pod, by its UID"))]
 #[case::row_28_gone(Under::Nothing, json!({ "phase": "Deleting", "rejectedUID": "gone" }), writes(row::FREE))]
-#[case::row_29_the_pause_runs(Under::Nothing, json!({ "phase": "Waiting", "attempts": 9, "podDeletionTime": "$now", "rejectedUID": "gone" }), of_the_machine(row::BACKOFF, "nothing", "the next look is in"))]
-#[case::row_30_to_be_reserved(Under::Nothing, json!({ "phase": "Waiting", "podDeletionTime": LONG_AGO, "rejectedUID": "gone" }), of_the_machine(row::RESERVE, "write-status", "reserves an attempt"))]
-#[case::row_31_to_be_created(Under::Nothing, json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone", "conditions": [{ "type": "HoldKept", "status": "True", "lastTransitionTime": LONG_AGO }] }), of_the_machine(row::CREATE, "create-pod", "creates the pod"))]
+#[case::row_29_the_pause_runs(Under::Nothing, json!({ "phase": "Waiting", "attempts": 9, "podDeletionTime": "$now", "rejectedUID": "gone" }), step(row::BACKOFF, "nothing", "checks again in"))]
+#[case::row_30_to_be_reserved(Under::Nothing, json!({ "phase": "Waiting", "podDeletionTime": LONG_AGO, "rejectedUID": "gone" }), step(row::RESERVE, "write-status", "reserves an attempt"))]
+#[case::row_31_to_be_created(Under::Nothing, json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone", "conditions": [{ "type": "HoldKept", "status": "True", "lastTransitionTime": LONG_AGO }] }), step(row::CREATE, "create-pod", "creates the pod"))]
 #[case::row_32_created(Under::Attempt(1), json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone" }), writes(row::RECREATED))]
 #[case::row_33_started(Under::AttemptRunning(1), json!({ "phase": "Recreated", "attempts": 1, "podUID": "$pod" }), writes(row::POD_STARTED))]
 #[case::row_34_rejected_again(Under::AttemptRejected(1), json!({ "phase": "Recreated", "attempts": 1, "podUID": "$pod" }), writes(row::REJECTED_AGAIN))]
 #[case::row_35_deleted_by_a_user(Under::Nothing, json!({ "phase": "Rejected", "rejectedUID": "gone" }), writes(row::CANCELLED))]
-#[case::row_36_refused_for_too_long(
+#[case::row_36_denied_for_too_long(
     Under::Nothing,
     json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone", "conditions": [
         { "type": "HoldKept", "status": "True", "lastTransitionTime": LONG_AGO },
@@ -195,11 +195,11 @@ fn writes(row: Row) -> Expected {
     ] }),
     writes(row::DENIED)
 )]
-#[case::row_37_an_old_attempt_in_the_way(Under::Attempt(1), json!({ "phase": "Creating", "attempts": 2, "rejectedUID": "gone" }), of_the_machine(row::OLD_ATTEMPT, "delete-pod", "deletes the pod, by its UID"))]
-#[case::row_38_to_be_annotated(Under::Rejected, json!({ "phase": "Ended", "message": "why", "rejectedUID": "$pod" }), of_the_machine(row::MARK, "annotate-pod", "writes on the pod why it is left alone"))]
-#[case::row_39_expired(Under::Nothing, json!({ "phase": "Ended", "finishedAt": LONG_AGO }), of_the_machine(row::EXPIRED, "delete", "deletes the record"))]
+#[case::row_37_an_old_attempt_in_the_way(Under::Attempt(1), json!({ "phase": "Creating", "attempts": 2, "rejectedUID": "gone" }), step(row::OLD_ATTEMPT, "delete-pod", "deletes the pod, by its UID"))]
+#[case::row_38_to_be_annotated(Under::Rejected, json!({ "phase": "Ended", "message": "why", "rejectedUID": "$pod" }), step(row::MARK, "annotate-pod", "annotates the pod with the reason"))]
+#[case::row_39_expired(Under::Nothing, json!({ "phase": "Ended", "finishedAt": LONG_AGO }), step(row::EXPIRED, "delete", "deletes the record"))]
 #[case::row_40_it_runs_after_all(Under::Running, json!({ "phase": "Rejected", "rejectedUID": "$pod" }), writes(row::REPORTED))]
-#[case::row_41_created_in_vain(Under::Attempt(1), json!({ "phase": "Ended", "attempts": 1, "rejectedUID": "gone", "finishedAt": "$now" }), of_the_machine(row::IN_VAIN, "delete-pod", "deletes the pod, by its UID"))]
+#[case::row_41_created_after_the_end(Under::Attempt(1), json!({ "phase": "Ended", "attempts": 1, "rejectedUID": "gone", "finishedAt": "$now" }), step(row::IN_VAIN, "delete-pod", "deletes the pod, by its UID"))]
 #[case::row_42_its_hold_may_have_been_lost(
     Under::Nothing,
     json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone" }),
@@ -227,22 +227,22 @@ async fn records_of_pod_recreation(
             "a-1".to_owned()
         }
         Under::Rejected | Under::Running => {
-            let looks = match under {
+            let status_of_pod = match under {
                 Under::Running => running(),
                 _ => rejected(),
             };
-            let pod = stage.pod("yard", asks(json!({})), looks);
+            let pod = stage.pod("yard", metadata(json!({})), status_of_pod);
             stage.record(&record_of(&pod), &pod, status(&pod));
             record_of(&pod)
         }
         Under::Attempt(number) | Under::AttemptRunning(number) | Under::AttemptRejected(number) => {
             let record = stage.record("a-1", "gone", Value::Null);
-            let looks = match under {
+            let status_of_pod = match under {
                 Under::AttemptRunning(_) => running(),
                 Under::AttemptRejected(_) => rejected(),
                 _ => None,
             };
-            let pod = stage.pod("yard", attempt(&record, number), looks);
+            let pod = stage.pod("yard", attempt(&record, number), status_of_pod);
             stage.status(&records(), "yard", "a-1", status(&pod));
             "a-1".to_owned()
         }
@@ -256,49 +256,45 @@ async fn records_of_pod_recreation(
 #[rstest]
 #[case::row_21_without_a_record(
     false,
-    "it was rejected and has no record yet: a running Belayer writes its record"
+    "the pod was rejected and has no record yet: a running Belayer writes its record"
 )]
 #[case::row_22_with_a_record_without_status(
     true,
-    "its record says nothing yet: a running Belayer writes the record's status"
+    "the record has no status yet: a running Belayer writes the record's status"
 )]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rejected_pod_shows_its_next_step(#[case] recorded: bool, #[case] says: &str) {
+async fn a_rejected_pod_shows_its_next_step(#[case] recorded: bool, #[case] text: &str) {
     let stage = Stage::new().await;
-    let uid = stage.pod("yard", asks(json!({})), rejected());
+    let uid = stage.pod("yard", metadata(json!({})), rejected());
     if recorded {
         stage.record(&record_of(&uid), &uid, Value::Null);
     }
-    let kept = Expected::of("pod-recreation", row::KEEP, "keep", "re-created first").without("");
+    let kept = Expected::of("pod-recreation", row::KEEP, "keep", "re-creates it first").without("");
     stage.explain(&["pod/a", "-n", "yard"], &kept).await;
     let answer = stage.world.run(&["explain", "pod/a", "-n", "yard"]).await;
-    assert!(answer.out.contains(says), "{}{}", answer.out, answer.err);
+    assert!(answer.out.contains(text), "{}{}", answer.out, answer.err);
 }
 
 /// The required change is shown for the pod, for its record, and for a pod that does not exist.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_denied_pod_is_explained() {
-    const REFUSED: &str = "which it has refused for";
+    const DENIED: &str = "which it has denied for";
     let stage = Stage::new().await;
     let now = jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ");
-    let refused = |phase: &str, uid: &str| {
+    let denied = |phase: &str, uid: &str| {
         json!({ "phase": phase, "attempts": 0, "rejectedUID": uid, "conditions": [{
             "type": "CreateDenied", "status": "True", "reason": "Refused",
             "message": "denied by the team's policy", "lastTransitionTime": now.to_string(),
         }] })
     };
-    let uid = stage.pod("yard", asks(json!({})), rejected());
+    let uid = stage.pod("yard", metadata(json!({})), rejected());
     let record = record_of(&uid);
-    stage.record(&record, &uid, refused("Rejected", &uid));
+    stage.record(&record, &uid, denied("Rejected", &uid));
     let named = format!("podrecreation/{record}");
     for object in ["pod/a", &named] {
         let answer = stage.world.run(&["explain", object, "-n", "yard"]).await;
         let text = answer.out.split_whitespace().collect::<Vec<_>>().join(" ");
-        for says in [
-            REFUSED,
-            "denied by the team's policy",
-            "it is tried again by itself",
-        ] {
+        for says in [DENIED, "denied by the team's policy", "Belayer tries again"] {
             assert!(
                 text.contains(says),
                 "{object}: {}{}",
@@ -318,7 +314,7 @@ async fn a_denied_pod_is_explained() {
         Subresource::None,
     );
     stage.delete(&Gvr::PODS, Some("yard"), "a");
-    stage.status(&records(), "yard", &record, refused("Waiting", &uid));
+    stage.status(&records(), "yard", &record, denied("Waiting", &uid));
     let absent = stage.world.run(&["explain", "pod/a", "-n", "yard"]).await;
     assert_eq!(absent.code, 1, "{}", absent.out);
     let says = format!(
@@ -329,22 +325,22 @@ async fn a_denied_pod_is_explained() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recreation_that_waits_for_the_end_of_a_drain_is_explained() {
-    const SAYS: &str = "the drain must end (belayer drain --resume)";
+    const MISSING: &str = "the drain must end (belayer drain --resume)";
     let stage = Stage::new().await;
     let status = json!({ "phase": "Waiting", "podDeletionTime": LONG_AGO, "rejectedUID": "gone" });
     stage.record("a-1", "gone", status);
     let explain = ["explain", "podrecreation/a-1", "-n", "yard", "-ojson"];
-    let missing = |said: &Value| said["belayer"][0]["missing"].to_string();
+    let missing = |answer: &Value| answer["belayer"][0]["missing"].to_string();
     let before = stage.world.run(&explain).await.json();
-    assert!(!missing(&before).contains(SAYS), "{before:#}");
+    assert!(!missing(&before).contains(MISSING), "{before:#}");
     let gate = json!({ "metadata": { "name": "belayer-gate" }, "data": { "mode": "draining" } });
     stage
         .world
         .create(&Gvr::CONFIGMAPS, Some("belayer-system"), gate);
     let drained = stage.world.run(&explain).await.json();
-    assert!(missing(&drained).contains(SAYS), "{drained:#}");
+    assert!(missing(&drained).contains(MISSING), "{drained:#}");
     let ended = json!({ "phase": "Ended", "finishedAt": LONG_AGO });
     stage.status(&records(), "yard", "a-1", ended);
     let ended = stage.world.run(&explain).await.json();
-    assert!(!missing(&ended).contains(SAYS), "{ended:#}");
+    assert!(!missing(&ended).contains(MISSING), "{ended:#}");
 }

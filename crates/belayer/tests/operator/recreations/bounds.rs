@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belayer_pod_recreation::Settings;
-use belayer_pod_recreation::storm::{Breaker, Rate};
+use belayer_pod_recreation::rate_limit::{CircuitBreaker, Rate};
 use belayer_sandbox::{Answer, Fault, Gvr, Match, Verb};
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use super::{Fate, RECORDS, YARD, Yard, uid};
 use crate::world::BELAYER;
 
-fn ignore(yard: &Yard, says: Value) {
-    let label = json!({ "metadata": { "labels": { "belayer.dev/ignore": says } } });
+fn ignore(yard: &Yard, value: Value) {
+    let label = json!({ "metadata": { "labels": { "belayer.dev/ignore": value } } });
     let none = belayer_sandbox::Subresource::None;
     yard.world
         .patch_in(&Gvr::NAMESPACES, None, YARD, label, none);
@@ -26,7 +26,7 @@ async fn an_ignored_namespace_is_not_touched() {
     let belayer = yard.run();
     yard.pod("web");
     yard.pass(Duration::from_secs(30)).await;
-    yard.tell("web", Fate::Rejected("OutOfcpu"));
+    yard.report("web", Fate::Rejected("OutOfcpu"));
     yard.pass(Duration::from_secs(120)).await;
     assert_eq!(yard.applied(&Gvr::PODS) + yard.applied(&RECORDS), 0);
     belayer.stop().await;
@@ -72,8 +72,8 @@ async fn a_deleted_owner_is_noticed_before_an_attempt_is_reserved() {
     yard.wait("it is given up", || yard.phase() == "Ended")
         .await;
     let status = yard.record()["status"].clone();
-    let told = status["message"].as_str().unwrap();
-    assert!(told.contains("ConfigMap owner is gone"), "{told}");
+    let message = status["message"].as_str().unwrap();
+    assert!(message.contains("ConfigMap owner is gone"), "{message}");
     assert_eq!(status["attempts"], 0);
     yard.wait_for(Duration::from_secs(600)).await;
     assert_eq!(yard.creates(), 0);
@@ -97,17 +97,17 @@ async fn a_pod_with_an_existing_owner_is_recreated() {
 
 /// The owner cannot be read: nothing is reserved, and nothing is lost.
 #[tokio::test(start_paused = true)]
-async fn an_unreadable_owner_is_waited_for() {
+async fn no_attempt_is_reserved_while_the_owner_is_unreadable() {
     let yard = Yard::new();
     let owners = config_map(&yard);
-    let looks = Match::verb(Verb::Get)
+    let reads = Match::verb(Verb::Get)
         .resource("configmaps")
         .client(BELAYER);
     let unavailable = belayer_sandbox::Answer::service_unavailable();
     yard.world
         .sandbox
         .faults()
-        .inject(Fault::on(looks).answer(unavailable));
+        .inject(Fault::on(reads).answer(unavailable));
     let belayer = yard.run();
     yard.pod_with(
         "web",
@@ -124,15 +124,15 @@ async fn an_unreadable_owner_is_waited_for() {
 
 /// Every node rejects everything: the budget is used up, then there are no more attempts.
 #[tokio::test(start_paused = true)]
-async fn a_storm_of_rejections_ends_with_the_budget() {
+async fn rejections_by_every_node_end_with_the_budget() {
     const PODS: usize = 60;
     let yard = Yard::rejecting(99);
     let mut settings = Settings::default();
-    settings.storm.per_node = Rate {
+    settings.rate_limits.per_node = Rate {
         per_second: 2.0,
         burst: 5,
     };
-    settings.storm.breaker = Breaker {
+    settings.rate_limits.breaker = CircuitBreaker {
         rejections: 20,
         within_seconds: 60,
         open_seconds: 30,
@@ -142,18 +142,21 @@ async fn a_storm_of_rejections_ends_with_the_budget() {
     for n in 0..PODS {
         yard.pod_on(&format!("web-{n}"), node.clone());
     }
-    let over = |yard: &Yard| {
+    let all_ended = |yard: &Yard| {
         let records = yard.records();
         let exhausted = |record: &&std::sync::Arc<Value>| record["status"]["phase"] == "Exhausted";
         records.iter().filter(exhausted).count() == PODS
     };
     let begun = tokio::time::Instant::now();
-    while !over(&yard) {
-        assert!(begun.elapsed() < Duration::from_secs(3_000), "not over");
+    while !all_ended(&yard) {
+        assert!(
+            begun.elapsed() < Duration::from_secs(3_000),
+            "not all records have ended"
+        );
         yard.play();
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
-    assert_eq!(yard.creates(), PODS * 3, "the budget, no more, no less");
+    assert_eq!(yard.creates(), PODS * 3, "exactly the budget");
     for record in yard.records() {
         let status = &record["status"];
         assert_eq!(
@@ -169,17 +172,17 @@ async fn a_storm_of_rejections_ends_with_the_budget() {
     let writes = yard.applied(&Gvr::PODS) + yard.applied(&RECORDS);
     yard.wait_for(Duration::from_secs(1_800)).await;
     let later = yard.applied(&Gvr::PODS) + yard.applied(&RECORDS);
-    assert_eq!(later, writes, "over and not quiet");
+    assert_eq!(later, writes, "writes after the end");
     belayer.stop().await;
 }
 
 /// The node's circuit breaker is open: its rejected pods wait until it closes.
 #[tokio::test(start_paused = true)]
-async fn while_a_breaker_is_open_everything_waits_and_nothing_is_lost() {
+async fn while_a_circuit_breaker_is_open_rejected_pods_wait() {
     let yard = Yard::rejecting(1);
     let mut settings = Settings::default();
     settings.policy.backoff_seconds = 1;
-    settings.storm.breaker = Breaker {
+    settings.rate_limits.breaker = CircuitBreaker {
         rejections: 3,
         within_seconds: 60,
         open_seconds: 300,
@@ -218,7 +221,7 @@ async fn a_cancellation_survives_a_restart(#[case] phase: &str) {
     let again = yard.run();
     yard.pass(Duration::from_secs(300)).await;
     assert_eq!(uid(&yard.find("web").unwrap()), first);
-    assert!(yard.records().is_empty(), "it was taken up again");
+    assert!(yard.records().is_empty(), "it was recorded again");
     assert_eq!(yard.creates(), 0);
     again.stop().await;
 }
@@ -233,7 +236,7 @@ async fn r5_a_pod_that_exists_only_in_its_record_is_created_during_a_drain() {
         "metadata": { "name": "belayer-gate" }, "data": { "mode": "normal" } });
     let (maps, own) = (Gvr::CONFIGMAPS, Some("belayer-system"));
     yard.world.create(&maps, own, map);
-    let turn = |mode: &str| {
+    let set_mode = |mode: &str| {
         let none = belayer_sandbox::Subresource::None;
         yard.world
             .patch_in(&maps, own, "belayer-gate", gate(mode), none);
@@ -242,7 +245,7 @@ async fn r5_a_pod_that_exists_only_in_its_record_is_created_during_a_drain() {
     yard.pod("web");
     yard.until("the pause runs", || yard.phase() == "Waiting")
         .await;
-    turn("draining");
+    set_mode("draining");
     let begun = Instant::now();
     yard.until("it runs", || yard.is_settled("web")).await;
     let pause = Duration::from_secs(12);
@@ -252,7 +255,7 @@ async fn r5_a_pod_that_exists_only_in_its_record_is_created_during_a_drain() {
     yard.pass(Duration::from_secs(600)).await;
     assert!(!yard.is_held("late"));
     assert_eq!(yard.creates(), 1);
-    turn("normal");
+    set_mode("normal");
     yard.wait("it is held", || yard.is_held("late")).await;
     belayer.stop().await;
 }
@@ -261,15 +264,15 @@ async fn r5_a_pod_that_exists_only_in_its_record_is_created_during_a_drain() {
 async fn retry_after_is_respected() {
     let yard = Yard::new();
     let belayer = yard.run();
-    let asked = Duration::from_secs(400);
+    let retry_after = Duration::from_secs(400);
     let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
-    let busy = Fault::on(creates).answer(Answer::too_many_requests(asked));
+    let busy = Fault::on(creates).answer(Answer::too_many_requests(retry_after));
     let fault = yard.world.sandbox.faults().inject(busy.times(1));
     let begun = Instant::now();
     yard.pod("web");
     yard.until("it has started", || yard.started("web") == 1)
         .await;
     assert_eq!(fault.hits(), 1);
-    assert!(begun.elapsed() >= asked, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() >= retry_after, "{:?}", begun.elapsed());
     belayer.stop().await;
 }

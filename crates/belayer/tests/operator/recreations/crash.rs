@@ -13,7 +13,7 @@ use crate::world::BELAYER;
 
 /// What happens at a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Blow {
+enum Failure {
     /// The process ends before the write is carried out.
     CrashBefore,
     /// The write is carried out and the process ends.
@@ -31,70 +31,74 @@ async fn undisturbed(rejections: usize) -> [usize; 2] {
     let yard = Yard::rejecting(rejections);
     let belayer = yard.run();
     yard.pod("web");
-    yard.until("it is settled", || over(&yard)).await;
+    yard.until("it is settled", || has_ended(&yard)).await;
     belayer.stop().await;
     KINDS.map(|(gvr, _)| yard.writes_of(&gvr).len())
 }
 
-fn over(yard: &Yard) -> bool {
+fn has_ended(yard: &Yard) -> bool {
     yard.is_settled("web") || (yard.phase() == "Exhausted" && !yard.is_held("web"))
 }
 
 /// Conditions that must hold in every case.
-fn check(yard: &Yard, rejections: usize, told: &str) {
+fn check(yard: &Yard, rejections: usize, case: &str) {
     let record = yard.record();
     let status = &record["status"];
     let number = |field: &str| status[field].as_u64().unwrap() as u32;
     let live = yard.list(&Gvr::PODS).len();
     assert!(
         invariants::one_pod(live, number("attempts"), 3),
-        "{told}: {}: {status:#}",
+        "{case}: {}: {status:#}",
         Invariant::OnePod
     );
     let ran = yard.started("web");
-    assert!(invariants::ran_once(ran), "{told}: {}", Invariant::RanOnce);
+    assert!(invariants::ran_once(ran), "{case}: {}", Invariant::RanOnce);
     let recreated = rejections.min(3);
-    assert_eq!(status["attempts"], recreated, "{told}: {status:#}");
-    assert_eq!(status["podRecreated"], recreated, "{told}: {status:#}");
-    assert_eq!(status["podStarts"], recreated + 1, "{told}: {status:#}");
-    assert_eq!(yard.creates(), recreated, "{told}: pods were created");
-    assert_eq!(yard.started("web"), usize::from(rejections <= 3), "{told}");
+    assert_eq!(status["attempts"], recreated, "{case}: {status:#}");
+    assert_eq!(status["podRecreated"], recreated, "{case}: {status:#}");
+    assert_eq!(status["podStarts"], recreated + 1, "{case}: {status:#}");
+    assert_eq!(yard.creates(), recreated, "{case}: pods were created");
+    assert_eq!(yard.started("web"), usize::from(rejections <= 3), "{case}");
 }
 
-async fn one(gvr: &str, position: u64, blow: Blow, rejections: usize) {
-    let told = format!("{blow:?} at write {position} of {gvr}");
+async fn fail_at(gvr: &str, position: u64, failure: Failure, rejections: usize) {
+    let case = format!("{failure:?} at write {position} of {gvr}");
     let yard = Yard::rejecting(rejections);
     let faults = yard.world.sandbox.faults();
     let writes = || Match::writes().resource(gvr).client(BELAYER);
-    let fault = match blow {
-        Blow::CrashBefore => Fault::on(writes()).nth(position).hang(),
-        Blow::CrashAfter | Blow::AnswerLost => Fault::on(writes()).nth(position).lose_answer(),
-        Blow::RequestLost => Fault::on(writes()).nth(position).lose_request(),
+    let fault = match failure {
+        Failure::CrashBefore => Fault::on(writes()).nth(position).hang(),
+        Failure::CrashAfter | Failure::AnswerLost => {
+            Fault::on(writes()).nth(position).lose_answer()
+        }
+        Failure::RequestLost => Fault::on(writes()).nth(position).lose_request(),
     };
     let hit = faults.inject(fault);
-    // A crashed process does nothing more.
-    let silence = (blow == Blow::CrashAfter).then(|| {
+    // A crashed process sends nothing more.
+    let silenced = (failure == Failure::CrashAfter).then(|| {
         let all = Match::writes().client(BELAYER);
         faults.inject(Fault::on(all.resource(gvr)).after(position).hang())
     });
     let belayer = yard.run();
     yard.pod("web");
-    yard.until("the write is reached", || hit.hits() == 1 || over(&yard))
-        .await;
-    assert_eq!(hit.hits(), 1, "{told}: there is no such write");
-    let belayer = match blow {
-        Blow::AnswerLost | Blow::RequestLost => belayer,
-        Blow::CrashBefore | Blow::CrashAfter => {
+    yard.until("the write is reached", || {
+        hit.hits() == 1 || has_ended(&yard)
+    })
+    .await;
+    assert_eq!(hit.hits(), 1, "{case}: there is no such write");
+    let belayer = match failure {
+        Failure::AnswerLost | Failure::RequestLost => belayer,
+        Failure::CrashBefore | Failure::CrashAfter => {
             belayer.crash();
             tokio::task::yield_now().await;
             faults.clear();
             yard.run()
         }
     };
-    drop(silence);
-    yard.until(&told, || over(&yard)).await;
+    drop(silenced);
+    yard.until(&case, || has_ended(&yard)).await;
     yard.pass(Duration::from_secs(30)).await;
-    check(&yard, rejections, &told);
+    check(&yard, rejections, &case);
     belayer.stop().await;
 }
 
@@ -102,57 +106,59 @@ async fn one(gvr: &str, position: u64, blow: Blow, rejections: usize) {
 #[tokio::test(start_paused = true)]
 async fn at_every_write(
     #[values(
-        Blow::CrashBefore,
-        Blow::CrashAfter,
-        Blow::AnswerLost,
-        Blow::RequestLost
+        Failure::CrashBefore,
+        Failure::CrashAfter,
+        Failure::AnswerLost,
+        Failure::RequestLost
     )]
-    blow: Blow,
+    failure: Failure,
     #[values(1, 2, 9)] rejections: usize,
 ) {
     let counts = undisturbed(rejections).await;
     for ((_, plural), count) in KINDS.iter().zip(counts) {
         assert!(count >= 5, "{count} writes of {plural}");
         for position in 1..=count {
-            one(plural, position as u64, blow, rejections).await;
+            fail_at(plural, position as u64, failure, rejections).await;
         }
     }
 }
 
-/// An old leader stops before a write, resumes later, and continues next to the new one.
-async fn old_leader(gvr: &str, position: u64, sleeps: Duration) {
+/// An old leader pauses before a write, resumes later, and continues while a new leader runs.
+async fn old_leader(gvr: &str, position: u64, pause: Duration) {
     const OLD: &str = "belayer-old";
-    let told = format!("asleep for {sleeps:?} before write {position} of {gvr}");
+    let case = format!("paused for {pause:?} before write {position} of {gvr}");
     let yard = Yard::rejecting(2);
     let mut settings = Settings::default();
     settings.policy.backoff_seconds = 1;
     let faults = yard.world.sandbox.faults();
     let writes = Match::writes().resource(gvr).client(OLD);
-    let hit = faults.inject(Fault::on(writes).nth(position).delay(sleeps));
+    let hit = faults.inject(Fault::on(writes).nth(position).delay(pause));
     let old = yard.run_as(OLD, settings.clone());
     yard.pod("web");
-    yard.until("the write is reached", || hit.hits() == 1 || over(&yard))
-        .await;
+    yard.until("the write is reached", || {
+        hit.hits() == 1 || has_ended(&yard)
+    })
+    .await;
     let new = yard.run_as(BELAYER, settings);
-    yard.until(&told, || over(&yard)).await;
+    yard.until(&case, || has_ended(&yard)).await;
     yard.pass(Duration::from_secs(60)).await;
     let record = yard.record();
     let status = &record["status"];
     assert!(
         status["attempts"].as_u64().unwrap() <= 3,
-        "{told}: {status:#}"
+        "{case}: {status:#}"
     );
     assert_eq!(
         yard.started("web"),
         1,
-        "{told}: it ran more than once or never"
+        "{case}: it ran more than once or never"
     );
-    assert!(yard.is_running("web"), "{told}");
+    assert!(yard.is_running("web"), "{case}");
     assert_eq!(
         status["attempts"], status["podRecreated"],
-        "{told}: {status:#}"
+        "{case}: {status:#}"
     );
-    assert!(!yard.is_held("web"), "{told}");
+    assert!(!yard.is_held("web"), "{case}");
     old.stop().await;
     new.stop().await;
 }
@@ -172,14 +178,14 @@ async fn an_old_leader_resumes(#[values(100, 1_500, 4_000, 20_000)] millis: u64)
 /// was deleted by its user: no pod may be left, whether or not the old leader lives to read again.
 #[rstest]
 #[tokio::test(start_paused = true)]
-async fn an_old_leader_creates_after_the_end(#[values("looks again", "ends at once")] then: &str) {
+async fn an_old_leader_creates_after_the_end(#[values("reads again", "ends at once")] then: &str) {
     const OLD: &str = "belayer-old";
     let yard = Yard::rejecting(1);
     let faults = yard.world.sandbox.faults();
     let creates = || Match::verb(Verb::Create).resource("pods").client(OLD);
     // The first is the server-side dry run.
-    let sleep = Duration::from_secs(15);
-    let hit = faults.inject(Fault::on(creates()).nth(2).delay(sleep));
+    let pause = Duration::from_secs(15);
+    let hit = faults.inject(Fault::on(creates()).nth(2).delay(pause));
     let mut settings = Settings::default();
     settings.policy.backoff_seconds = 1;
     let old = yard.run_as(OLD, settings.clone());
@@ -204,10 +210,13 @@ async fn an_old_leader_creates_after_the_end(#[values("looks again", "ends at on
     })
     .await;
     assert_eq!(before, 1);
-    yard.wait("its pod goes again", || yard.find("web").is_none())
+    yard.wait("its pod is deleted", || yard.find("web").is_none())
         .await;
     yard.pass(Duration::from_secs(300)).await;
-    assert!(yard.find("web").is_none(), "it came back after the end");
+    assert!(
+        yard.find("web").is_none(),
+        "it was created again after the end"
+    );
     assert_eq!(yard.started("web"), 1);
     old.crash();
     new.stop().await;

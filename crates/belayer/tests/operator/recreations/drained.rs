@@ -21,7 +21,7 @@ use super::*;
 struct Phases {
     yard: Yard,
     /// The API server denies creates of pods, for example by a quota.
-    refused: FaultHandle,
+    denied: FaultHandle,
     /// UIDs of the existing pods.
     rejected: String,
     recreated: String,
@@ -43,7 +43,7 @@ impl Yard {
     async fn reject(&self, name: &str) {
         self.pod(name);
         self.wait("it is held", || self.is_held(name)).await;
-        self.tell(name, Fate::Rejected("OutOfcpu"));
+        self.report(name, Fate::Rejected("OutOfcpu"));
     }
 
     async fn comes_to(&self, name: &str, phase: &str) {
@@ -103,8 +103,8 @@ async fn phases() -> (Phases, Running) {
     yard.reject("web-3").await;
     yard.comes_to("web-3", "Waiting").await;
     let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
-    let refused = Fault::on(creates).answer(Answer::forbidden("exceeded quota"));
-    let refused = yard.world.sandbox.faults().inject(refused);
+    let denied = Fault::on(creates).answer(Answer::forbidden("exceeded quota"));
+    let denied = yard.world.sandbox.faults().inject(denied);
     yard.comes_to("web-2", "Creating").await;
     yard.reject("web-4").await;
     yard.comes_to("web-4", "Rejected").await;
@@ -113,7 +113,7 @@ async fn phases() -> (Phases, Running) {
     let (rejected, recreated) = (uid_of("web-4"), uid_of("web-1"));
     let phases = Phases {
         yard,
-        refused,
+        denied,
         rejected,
         recreated,
     };
@@ -176,7 +176,7 @@ async fn r5_a_pod_that_exists_only_in_its_record_is_created_or_reported(#[case] 
     }
 
     // While drained, Belayer creates them, also after a restart, and starts no other re-creation.
-    phases.refused.remove();
+    phases.denied.remove();
     let belayer = match belayer {
         Some(belayer) => belayer,
         None => yard.run(),
@@ -191,7 +191,7 @@ async fn r5_a_pod_that_exists_only_in_its_record_is_created_or_reported(#[case] 
 
     // A pod that ran and was deleted meanwhile is never created again.
     for name in ["web-2", "web-3"] {
-        yard.tell(name, Fate::Runs);
+        yard.report(name, Fate::Runs);
     }
     yard.comes_to("web-2", "Started").await;
     belayer.stop().await;
@@ -226,7 +226,7 @@ async fn r5_a_pod_that_ran_after_the_drain_is_never_created_again(
     let belayer = yard.run();
     let first = yard.pod("web");
     yard.wait("it is held", || yard.is_held("web")).await;
-    yard.tell("web", Fate::Rejected("OutOfcpu"));
+    yard.report("web", Fate::Rejected("OutOfcpu"));
     yard.wait("its pod is created", || {
         yard.find("web").is_some_and(|pod| uid(&pod) != first)
     })
@@ -247,7 +247,7 @@ async fn r5_a_pod_that_ran_after_the_drain_is_never_created_again(
     let report = drain.run(&Silent).await.unwrap();
     assert_eq!(report.outcome, Drained::Clean, "{}", text::report(&report));
     assert!(!yard.is_held("web"));
-    yard.tell("web", Fate::Runs);
+    yard.report("web", Fate::Runs);
     let ended = json!({ "status": { "phase": "Succeeded" } });
     let status = belayer_sandbox::Subresource::Status;
     yard.world
@@ -257,7 +257,7 @@ async fn r5_a_pod_that_ran_after_the_drain_is_never_created_again(
     yard.drain().resume(&Silent).await.unwrap();
     let belayer = yard.run();
     yard.wait_for(Duration::from_secs(600)).await;
-    assert!(yard.find("web").is_none(), "it runs a second time");
+    assert!(yard.find("web").is_none(), "it was created a second time");
     assert_eq!(yard.creates(), 1);
     belayer.stop().await;
 }
@@ -276,12 +276,12 @@ async fn a_rejected_pod_is_released_and_recreated_after_the_drain() {
         text::report(&report)
     );
     phases.check();
-    phases.refused.remove();
+    phases.denied.remove();
     yard.drain().resume(&Silent).await.unwrap();
     yard.comes_to("web-4", "Recreated").await;
     assert_ne!(uid(&yard.find("web-4").unwrap()), phases.rejected);
     // The re-created one starts, and its record shows that.
-    yard.tell("web-1", Fate::Runs);
+    yard.report("web-1", Fate::Runs);
     yard.comes_to("web-1", "Started").await;
     yard.wait("it is released", || !yard.is_held("web-1")).await;
     belayer.stop().await;

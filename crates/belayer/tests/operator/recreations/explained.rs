@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{Fate, YARD, Yard};
 
 async fn explained(yard: &Yard) -> Explained {
-    let client = client::in_process(yard.world.sandbox.service("somebody"));
+    let client = client::in_process(yard.world.sandbox.service("user"));
     let reader = Reader::new(client, Bounds::default());
     let site = Site {
         reader: &reader,
@@ -41,18 +41,18 @@ async fn explain_covers_every_phase_of_a_pod() {
     assert!(seen.notes.is_empty());
 
     belayer.stop().await;
-    yard.tell("web", Fate::Rejected("OutOfcpu"));
-    let told = explained(&yard).await.notes.join("\n");
-    assert!(told.contains(row::REJECTED.says), "{told}");
-    assert!(told.contains("writes its record"), "{told}");
+    yard.report("web", Fate::Rejected("OutOfcpu"));
+    let notes = explained(&yard).await.notes.join("\n");
+    assert!(notes.contains(row::REJECTED.says), "{notes}");
+    assert!(notes.contains("writes its record"), "{notes}");
 
     let belayer = yard.run();
     yard.until("it runs", || yard.is_settled("web")).await;
     let seen = explained(&yard).await;
-    let told = seen.notes.join("\n");
+    let notes = seen.notes.join("\n");
     assert!(
-        told.contains("phase Started: 1 of 3 re-creations begun"),
-        "{told}"
+        notes.contains("phase Started: 1 of 3 re-creations begun"),
+        "{notes}"
     );
     let why = seen.why_not.unwrap();
     assert!(why.contains("never re-created"), "{why}");
@@ -74,11 +74,11 @@ async fn explain_reports_why_a_pod_is_not_eligible() {
 async fn a_pod_that_was_rejected_without_its_hold_may_have_run() {
     let yard = Yard::new();
     yard.pod("web");
-    yard.tell("web", Fate::Rejected("OutOfcpu"));
+    yard.report("web", Fate::Rejected("OutOfcpu"));
     let seen = explained(&yard).await;
     assert_eq!(seen.row.name, row::NOT_OURS.name);
     let why = seen.why_not.unwrap();
-    assert!(why.contains("its hold is not on it"), "{why}");
-    let told = seen.notes.join("\n");
-    assert!(told.contains("only the leader can know"), "{told}");
+    assert!(why.contains("it does not have the finalizer"), "{why}");
+    let notes = seen.notes.join("\n");
+    assert!(notes.contains("only the leader can know"), "{notes}");
 }

@@ -51,7 +51,7 @@ async fn a_record_is_deleted_after_its_ttl() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_rejected_always_is_recreated_three_times_and_then_left_alone() {
+async fn a_pod_rejected_always_is_recreated_three_times() {
     let yard = Yard::rejecting(99);
     let belayer = yard.run();
     yard.pod("web");
@@ -69,7 +69,7 @@ async fn a_pod_rejected_always_is_recreated_three_times_and_then_left_alone() {
     let writes = yard.applied(&Gvr::PODS) + yard.applied(&super::RECORDS);
     yard.pass(Duration::from_secs(1_800)).await;
     let later = yard.applied(&Gvr::PODS) + yard.applied(&super::RECORDS);
-    assert_eq!(later, writes, "exhausted and not quiet");
+    assert_eq!(later, writes, "writes after the end");
     yard.pass(Duration::from_secs(1_500)).await;
     // The record is deleted after an hour; the pod is not recorded again, also not after a restart.
     yard.until("the record is gone", || yard.records().is_empty())
@@ -95,11 +95,12 @@ async fn without_retries_the_pod_stays_and_is_annotated() {
     .await;
     let pod = yard.find("web").unwrap();
     assert_eq!(uid(&pod), first);
-    let told = &pod["metadata"]["annotations"]["belayer.dev/recreation-ended"];
+    let reason = &pod["metadata"]["annotations"]["belayer.dev/recreation-ended"];
     assert!(
-        told.as_str()
+        reason
+            .as_str()
             .is_some_and(|text| text.contains("0 re-creations")),
-        "{told}"
+        "{reason}"
     );
     yard.pass(Duration::from_secs(3_300)).await;
     yard.until("the record is gone", || yard.records().is_empty())
@@ -157,7 +158,7 @@ async fn a_pod_that_ran_and_is_rejected_after_a_restart_of_its_kubelet_is_never_
 async fn a_pod_rejected_while_belayer_was_down_is_recreated() {
     let yard = Yard::new();
     yard.pod("web");
-    yard.tell("web", Fate::Rejected("NodeAffinity"));
+    yard.report("web", Fate::Rejected("NodeAffinity"));
     yard.rejections.set(0);
     let belayer = yard.run();
     yard.until("it runs", || yard.is_settled("web")).await;
@@ -177,7 +178,7 @@ async fn pods_of_controllers_and_mirrors_are_never_touched() {
         "belayer.dev/recreate": "true", "kubernetes.io/config.mirror": "hash" } });
     yard.pod_with("mirror", mirror);
     for pod in yard.list(&Gvr::PODS) {
-        yard.tell(
+        yard.report(
             pod["metadata"]["name"].as_str().unwrap(),
             Fate::Rejected("OutOfcpu"),
         );
@@ -201,7 +202,7 @@ async fn a_pod_that_requests_a_wipe_waits_for_it() {
     wiping_pod(&yard);
     yard.until("it waits", || yard.phase() == "Rejected").await;
     yard.pass(Duration::from_secs(60)).await;
-    assert_eq!(yard.phase(), "Rejected", "nobody has wiped anything");
+    assert_eq!(yard.phase(), "Rejected", "the node is not wiped");
     let name = yard.record()["metadata"]["name"]
         .as_str()
         .unwrap()
@@ -305,12 +306,12 @@ async fn with_a_late_hold(yard: &Yard, delay: Duration) -> (Running, String) {
 async fn r1_rejected_before_its_hold_was_written_it_is_re_created() {
     let yard = Yard::new();
     let (belayer, first) = with_a_late_hold(&yard, Duration::from_secs(1)).await;
-    yard.tell("web", Fate::Rejected("OutOfcpu"));
+    yard.report("web", Fate::Rejected("OutOfcpu"));
     yard.wait("it is re-created", || {
         yard.find("web").is_some_and(|pod| uid(&pod) != first)
     })
     .await;
-    yard.tell("web", Fate::Runs);
+    yard.report("web", Fate::Runs);
     yard.wait("it is settled", || yard.is_settled("web")).await;
     assert_eq!(yard.creates(), 1);
     // The hold was added first, then the record created.
@@ -334,13 +335,16 @@ async fn r1_a_rejection_from_a_list_proves_nothing() {
     let faults = yard.world.sandbox.faults();
     let pods = || Match::watches().resource("pods").client(BELAYER);
     let cut = faults.inject(Fault::on(pods()).pause_watches());
-    yard.tell("web", Fate::Rejected("OutOfcpu"));
+    yard.report("web", Fate::Rejected("OutOfcpu"));
     faults.end_watches(&pods(), WatchEnd::Expired);
     cut.remove();
     yard.wait_for(Duration::from_secs(120)).await;
     assert_eq!(uid(&yard.find("web").unwrap()), first);
     assert_eq!((yard.creates(), yard.records().len()), (0, 0));
-    assert!(yard.world.events("NotRecreated") > 0, "nobody is told");
+    assert!(
+        yard.world.events("NotRecreated") > 0,
+        "the pod is not reported"
+    );
     belayer.stop().await;
 }
 
@@ -356,20 +360,20 @@ async fn r1_a_pod_that_ran_is_not_created_again_after_a_restart() {
             .is_some_and(|pod| pod["metadata"]["finalizers"][0] == POD_RECREATION_HOLD)
     };
     yard.wait("it is held", held).await;
-    let taken = yard.world.cluster().clock().now();
-    let start = json!({ "status": { "startTime": taken.to_string() } });
+    let accepted = yard.world.cluster().clock().now();
+    let start = json!({ "status": { "startTime": accepted.to_string() } });
     let status = |patch| {
         let pods = &Gvr::PODS;
         yard.world
             .patch_in(pods, Some(super::YARD), "web", patch, Subresource::Status);
     };
     status(start);
-    yard.tell("web", Fate::Runs);
+    yard.report("web", Fate::Runs);
     yard.wait("its hold is released", || !held()).await;
     belayer.crash();
     yard.wait_for(Duration::from_secs(5)).await;
     status(json!({ "status": { "podIP": null, "containerStatuses": null } }));
-    yard.tell("web", Fate::Rejected("NodeAffinity"));
+    yard.report("web", Fate::Rejected("NodeAffinity"));
 
     let belayer = yard.run();
     yard.wait_for(Duration::from_secs(120)).await;

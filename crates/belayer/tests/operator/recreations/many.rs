@@ -58,7 +58,7 @@ impl Yard {
             } else {
                 super::Fate::Runs
             };
-            self.tell(&name, fate);
+            self.report(&name, fate);
             self.seen.borrow_mut().push((name, super::uid(&pod), fate));
         }
     }

@@ -1,6 +1,5 @@
 //! All of pod-recreation on the embedded API server under paused time. The tests play the kubelet.
 
-mod beside;
 mod bounds;
 mod crash;
 mod drained;
@@ -9,6 +8,7 @@ mod life;
 mod many;
 mod refused;
 mod users;
+mod with_pod_finalizer;
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -231,13 +231,13 @@ impl Yard {
             } else {
                 Fate::Runs
             };
-            self.tell(&name, fate);
+            self.report(&name, fate);
             self.seen.borrow_mut().push((name, uid, fate));
         }
     }
 
     /// The kubelet writes a pod's status.
-    fn tell(&self, name: &str, fate: Fate) {
+    fn report(&self, name: &str, fate: Fate) {
         let status = match fate {
             Fate::Rejected(reason) => json!({
                 "phase": "Failed", "reason": reason,

@@ -19,7 +19,7 @@ async fn a_rejection_that_cannot_be_recorded_is_reported(#[case] answer: Answer)
     let creates = Match::verb(Verb::Create)
         .resource("podrecreations")
         .client(BELAYER);
-    let refused = yard
+    let denied = yard
         .world
         .sandbox
         .faults()
@@ -32,9 +32,9 @@ async fn a_rejection_that_cannot_be_recorded_is_reported(#[case] answer: Answer)
     .await;
     yard.pass(Duration::from_secs(600)).await;
     assert!(
-        refused.hits() < 30,
+        denied.hits() < 30,
         "tried {} times in ten minutes",
-        refused.hits()
+        denied.hits()
     );
     assert!(yard.is_held("web"));
     belayer.stop().await;
@@ -76,7 +76,10 @@ async fn a_pod_denied_by_quota_stays_and_is_recreated_later() {
     yard.world.sandbox.faults().clear();
     let deadline = tokio::time::Instant::now() + Duration::from_secs(1_200);
     while !yard.is_settled("web") {
-        assert!(tokio::time::Instant::now() < deadline, "it does not come");
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "it is not re-created"
+        );
         yard.pass(Duration::from_secs(1)).await;
     }
     belayer.stop().await;

@@ -45,7 +45,7 @@ async fn the_user_deletes_the_pod(#[case] phase: &str, #[case] created: usize) {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     tokio::time::sleep(Duration::from_secs(600)).await;
-    assert!(gone(), "it came back");
+    assert!(gone(), "it was created again");
     assert_eq!(yard.creates(), created);
     belayer.stop().await;
 }
@@ -73,10 +73,10 @@ async fn a_deletion_after_belayers_intent_cancels_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_deleted_right_after_its_creation_is_not_created_again() {
     let yard = Yard::new();
-    let looks = Match::verb(Verb::Get)
+    let reads = Match::verb(Verb::Get)
         .resource("podrecreations")
         .client(BELAYER);
-    let slow = Fault::on(looks).delay(Duration::from_secs(2));
+    let slow = Fault::on(reads).delay(Duration::from_secs(2));
     yard.world.sandbox.faults().inject(slow);
     let belayer = yard.run();
     let first = yard.pod("web");
@@ -87,10 +87,13 @@ async fn a_pod_deleted_right_after_its_creation_is_not_created_again() {
     assert_eq!(yard.phase(), "Creating", "its record does not name it yet");
     yard.delete("web");
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert!(yard.is_held("web"), "it was let go before it was known");
+    assert!(
+        yard.is_held("web"),
+        "it was released before its record named it"
+    );
     yard.wait("it is gone", || yard.find("web").is_none()).await;
     tokio::time::sleep(Duration::from_secs(600)).await;
-    assert!(yard.find("web").is_none(), "it came again");
+    assert!(yard.find("web").is_none(), "it was created again");
     assert_eq!(yard.creates(), 1);
     belayer.stop().await;
 }
@@ -99,10 +102,10 @@ async fn a_pod_deleted_right_after_its_creation_is_not_created_again() {
 #[tokio::test(start_paused = true)]
 async fn a_cancellation_before_the_deletion_keeps_the_rejected_pod() {
     let yard = Yard::new();
-    let looks = Match::verb(Verb::Get)
+    let reads = Match::verb(Verb::Get)
         .resource("podrecreations")
         .client(BELAYER);
-    let slow = Fault::on(looks).delay(Duration::from_secs(2));
+    let slow = Fault::on(reads).delay(Duration::from_secs(2));
     yard.world.sandbox.faults().inject(slow);
     let belayer = yard.run();
     let first = yard.pod("web");
@@ -120,14 +123,14 @@ async fn a_cancellation_before_the_deletion_keeps_the_rejected_pod() {
 
 /// Another controller's finalizer: the name is not free before it is removed.
 #[tokio::test(start_paused = true)]
-async fn a_foreign_finalizer_is_waited_for() {
+async fn belayer_waits_for_finalizers_of_others() {
     let yard = Yard::new();
     let belayer = yard.run();
     yard.pod("web");
     yard.wait("it is held", || yard.is_held("web")).await;
-    let theirs = |all: &[&str]| json!({ "metadata": { "finalizers": all } });
+    let finalizers = |all: &[&str]| json!({ "metadata": { "finalizers": all } });
     let none = belayer_sandbox::Subresource::None;
-    let both = theirs(&["belayer.dev/pod-recreation", "example.com/theirs"]);
+    let both = finalizers(&["belayer.dev/pod-recreation", "example.com/theirs"]);
     yard.world
         .patch_in(&Gvr::PODS, Some(YARD), "web", both, none);
     yard.pass(Duration::from_secs(300)).await;
@@ -135,7 +138,7 @@ async fn a_foreign_finalizer_is_waited_for() {
     assert!(!yard.is_held("web"));
     assert_eq!(yard.creates(), 0);
     yard.world
-        .patch_in(&Gvr::PODS, Some(YARD), "web", theirs(&[]), none);
+        .patch_in(&Gvr::PODS, Some(YARD), "web", finalizers(&[]), none);
     yard.until("it runs", || yard.is_settled("web")).await;
     belayer.stop().await;
 }
@@ -170,7 +173,7 @@ async fn the_user_cancels_by_deleting_the_record(#[case] phase: &str) {
     if phase == "Creating" {
         // The create was in flight: a read afterwards shows that the pod is not wanted any more.
         assert_eq!(yard.creates(), 1);
-        assert!(yard.find("web").is_none(), "it was created all the same");
+        assert!(yard.find("web").is_none(), "it was not deleted again");
     }
     assert!(
         yard.find("web")
@@ -187,11 +190,11 @@ async fn another_controller_takes_the_name() {
     yard.pod("web");
     yard.until("the name is free", || yard.phase() == "Waiting")
         .await;
-    let stranger = yard.pod_with("web", json!({ "annotations": {} }));
+    let other = yard.pod_with("web", json!({ "annotations": {} }));
     yard.until("it stops", || yard.phase() == "Ended").await;
     yard.pass(Duration::from_secs(120)).await;
     let pod = yard.find("web").unwrap();
-    assert_eq!(uid(&pod), stranger, "the stranger is left alone");
+    assert_eq!(uid(&pod), other, "the other pod is not changed");
     assert!(pod["metadata"]["finalizers"].is_null());
     assert_eq!(yard.creates(), 0);
     assert_eq!(yard.world.events("NameTaken"), 1);
@@ -207,26 +210,26 @@ async fn another_pod_takes_the_name_before_it_was_read_as_free() {
         "finalizers": [POD_RECREATION_HOLD, "x.example.com/f"],
     });
     yard.pod_with("web", foreign);
-    yard.until("only the foreign finalizer is left", || {
+    yard.until("only the finalizer of the other controller is left", || {
         let pod = yard.find("web").unwrap();
         yard.phase() == "Deleting" && pod["metadata"]["finalizers"] == json!(["x.example.com/f"])
     })
     .await;
     // The live read that finds the name free takes a while.
-    let looks = Match::verb(Verb::Get).resource("pods").client(BELAYER);
+    let reads = Match::verb(Verb::Get).resource("pods").client(BELAYER);
     yard.world
         .sandbox
         .faults()
-        .inject(Fault::on(looks).delay(Duration::from_secs(5)));
+        .inject(Fault::on(reads).delay(Duration::from_secs(5)));
     let freed = json!({ "metadata": { "finalizers": null } });
     yard.world
         .patch_in(&Gvr::PODS, Some(YARD), "web", freed, Subresource::None);
     yard.until("the rejected pod is gone", || yard.find("web").is_none())
         .await;
     yard.wait_for(Duration::from_secs(1)).await;
-    let stranger = yard.pod_with("web", json!({ "annotations": {} }));
+    let other = yard.pod_with("web", json!({ "annotations": {} }));
     yard.until("it stops", || yard.phase() == "Ended").await;
-    assert_eq!(uid(&yard.find("web").unwrap()), stranger);
+    assert_eq!(uid(&yard.find("web").unwrap()), other);
     yard.wait("it is reported", || yard.world.events("NameTaken") == 1)
         .await;
     belayer.stop().await;
@@ -269,8 +272,8 @@ async fn a_copy_under_another_name_is_a_pod_of_its_own() {
     let annotations = yard.find("web").unwrap()["metadata"]["annotations"].clone();
     assert!(annotations["belayer.dev/recreation"].is_string());
     yard.pod_with("web-a", json!({ "annotations": annotations }));
-    // Rejected once, like any other.
-    yard.until("the copy runs again and is let go", || {
+    // It is rejected once, like any other pod.
+    yard.until("the copy runs and is released", || {
         yard.started("web-a") == 1 && !yard.is_held("web-a")
     })
     .await;
@@ -313,7 +316,7 @@ async fn a_copy_that_replaces_a_pod_is_not_belayers() {
     let yard = Yard::new();
     let belayer = yard.run();
     yard.pod("web");
-    yard.until("the chain is over", || yard.phase() == "Started")
+    yard.until("the record has ended", || yard.phase() == "Started")
         .await;
     let annotations = yard.find("web").unwrap()["metadata"]["annotations"].clone();
     yard.delete("web");
@@ -324,7 +327,7 @@ async fn a_copy_that_replaces_a_pod_is_not_belayers() {
     let pod = yard.find("web").expect("the copy was deleted");
     assert_eq!(uid(&pod), copy);
     assert!(pod["metadata"]["deletionTimestamp"].is_null());
-    assert!(!yard.is_held("web"), "it is held for ever");
+    assert!(!yard.is_held("web"), "it stays held");
     belayer.stop().await;
 }
 

@@ -1,4 +1,4 @@
-//! Records and pods of which a case reads like its row.
+//! Records and pods for the cases.
 
 use super::*;
 
@@ -17,9 +17,9 @@ pub(crate) fn meta(name: &str, uid: &str) -> ObjectMeta {
 pub(crate) fn pod(uid: &str) -> PodView {
     let pod = Pod::new(meta("web", uid));
     PodView {
-        hold: Hold::On,
-        selection: Selection::Eligible,
-        ..PodView::of(&pod, &Settings::default(), FirstSight::Earlier)
+        held: true,
+        selected: true,
+        ..PodView::of(&pod, &Settings::default(), FirstSeen::Earlier)
     }
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn never_ran() -> Result<NeverRan, MayHaveRun> {
         phase: belayer_core::slim::Phase::Failed,
         ..Pod::new(meta("web", "x"))
     };
-    NeverRan::prove(&failed, FirstSight::Rejected)
+    NeverRan::prove(&failed, FirstSeen::Rejected)
 }
 
 pub(crate) fn with(class: Class, never_ran: Result<NeverRan, MayHaveRun>, pod: PodView) -> PodView {
@@ -44,20 +44,20 @@ pub(crate) fn with(class: Class, never_ran: Result<NeverRan, MayHaveRun>, pod: P
     }
 }
 
-pub(crate) fn refused(uid: &str) -> PodView {
+pub(crate) fn rejected_pod(uid: &str) -> PodView {
     with(Class::Race, never_ran(), pod(uid))
 }
 
-pub(crate) fn gone_soon(pod: PodView) -> PodView {
+pub(crate) fn being_deleted(pod: PodView) -> PodView {
     PodView {
-        deletion: Deletion::Asked,
+        deleting: true,
         ..pod
     }
 }
 
-pub(crate) fn marked(attempt: u32, pod: PodView) -> PodView {
+pub(crate) fn of_attempt(attempt: u32, pod: PodView) -> PodView {
     PodView {
-        mark: Some(Mark {
+        origin: Some(Origin {
             record: "web-u-1".into(),
             record_uid: Uid::new("r-1"),
             attempt,
@@ -139,15 +139,18 @@ pub(crate) fn wipe(policy: OnWipeTimeout, mut record: Record) -> Record {
     record
 }
 
-pub(crate) fn see(record: impl Into<Option<Record>>, pod: impl Into<Option<PodView>>) -> Snapshot {
-    Snapshot {
+pub(crate) fn snapshot(
+    record: impl Into<Option<Record>>,
+    pod: impl Into<Option<PodView>>,
+) -> RecordSnapshot {
+    RecordSnapshot {
         record: record.into().map(Box::new),
         pod: match pod.into() {
-            Some(pod) => Sight::Present(Box::new(pod)),
-            None => Sight::Absent,
+            Some(pod) => ObservedPod::Present(Box::new(pod)),
+            None => ObservedPod::Absent,
         },
-        namespace: NamespaceSight::Active,
-        cancelled: Asked::No,
+        namespace_terminating: false,
+        cancelled: false,
         created: None,
         holding: Holding::Allowed,
         record_ttl: TTL,

@@ -1,8 +1,7 @@
-//! What is carried over from a rejected pod to the next: what the user submitted, as far as it can be
-//! known. Everything that scheduler, admission and consumers added on the way is left behind; admission
-//! adds its part again.
+//! The pod that replaces a rejected one: what the user submitted, as far as that can be determined, without what the
+//! scheduler, admission and consumers added. Admission adds its part again.
 //!
-//! That nothing is amiss is proven by a dry-run create before the rejected pod is touched.
+//! A server-side dry run of the create shows that the result is valid before the rejected pod is deleted.
 
 mod limits;
 
@@ -12,10 +11,10 @@ use belayer_holds::names::{
 };
 use serde_json::{Map, Value, json};
 
-/// Labels by which consumers keep their books.
-const CONSUMERS_LABELS: &[&str] = &["workflows.argoproj.io/completed"];
+/// Labels that consumers write to pods.
+const CONSUMER_LABELS: &[&str] = &["workflows.argoproj.io/completed"];
 
-/// Annotations of ours, and what admission writes.
+/// Annotations that Belayer and admission write.
 const DROPPED_ANNOTATIONS: &[&str] = &[
     RECREATION_ANNOTATION,
     RECREATION_UID_ANNOTATION,
@@ -25,19 +24,19 @@ const DROPPED_ANNOTATIONS: &[&str] = &[
     limits::ANNOTATION,
 ];
 
-/// Prefix of the volume that admission injects for the service account's token.
+/// Prefix of the name of the volume that admission injects for the service account's token.
 const TOKEN_VOLUME: &str = "kube-api-access-";
 
-/// Where that volume is mounted.
+/// Mount path of that volume.
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// The pod to create, from a rejected pod as the server has it: labels, annotations, owner references
-/// and spec.
+/// The pod to create, from a rejected pod as the API server returns it: labels, annotations, owner references and
+/// spec.
 pub fn pod_to_create(rejected: &Value) -> Value {
     let mut metadata = Map::new();
     let source = &rejected["metadata"];
     for (field, dropped) in [
-        ("labels", CONSUMERS_LABELS),
+        ("labels", CONSUMER_LABELS),
         ("annotations", DROPPED_ANNOTATIONS),
     ] {
         if let Some(pairs) = source[field].as_object() {
@@ -65,7 +64,7 @@ fn spec_to_create(rejected: &Value) -> Value {
         spec.remove("nodeName");
     }
     spec.remove("ephemeralContainers");
-    // Computed from the class, and refused where they differ from what the class says by now.
+    // Computed from the class; the API server refuses values that differ from the current class.
     spec.remove("priority");
     if spec.contains_key("runtimeClassName") {
         spec.remove("overhead");
@@ -86,14 +85,14 @@ fn spec_to_create(rejected: &Value) -> Value {
     Value::Object(spec)
 }
 
-/// Whether whoever created the pod named its node. The scheduler's binding stands in no field manager's
-/// fields; a creator's choice does.
+/// Whether the creator of the pod chose its node: then a field manager owns the field. The scheduler's binding is in no
+/// manager's fields.
 fn is_bound_by_user(rejected: &Value) -> bool {
     let mut writers = writers_of_spec(rejected);
     writers.any(|entry| entry["fieldsV1"]["f:spec"].get("f:nodeName").is_some())
 }
 
-/// The entries of `managedFields` whose manager wrote something of the spec, not through a subresource.
+/// The entries of `managedFields` whose manager wrote a field of the spec, and not through a subresource.
 pub fn writers_of_spec(pod: &Value) -> impl Iterator<Item = &Value> {
     let managers = pod["metadata"]["managedFields"].as_array();
     managers.into_iter().flatten().filter(|entry| {
@@ -102,8 +101,7 @@ pub fn writers_of_spec(pod: &Value) -> impl Iterator<Item = &Value> {
     })
 }
 
-/// The volume that admission injected, and its mounts. A projected token that the user asked for has a
-/// name of its own.
+/// Removes the token volume that admission injected, and its mounts. Token volumes of users have other names.
 fn drop_token_volume(spec: &mut Map<String, Value>) {
     let Some(volumes) = spec.get_mut("volumes").and_then(Value::as_array_mut) else {
         return;
@@ -153,7 +151,7 @@ fn is_injected(volume: &Value) -> bool {
     named && sources.is_some_and(|sources| sources.iter().any(token))
 }
 
-/// What the admission plugin DefaultTolerationSeconds adds.
+/// Whether the admission plugin DefaultTolerationSeconds adds this toleration.
 fn is_default_toleration(toleration: &Value) -> bool {
     let of = |key: &str| {
         *toleration
@@ -162,8 +160,7 @@ fn is_default_toleration(toleration: &Value) -> bool {
     of("node.kubernetes.io/not-ready") || of("node.kubernetes.io/unreachable")
 }
 
-/// The server merges the values of `matchLabelKeys` into the selector beside them, and does it again at
-/// the next create; what it merged is taken out.
+/// Removes what the API server merged from `matchLabelKeys` into the selectors. It does so again at the next create.
 fn unmerge_label_keys(spec: &mut Map<String, Value>, labels: &Value) {
     let spreads = spec
         .get_mut("topologySpreadConstraints")
@@ -219,16 +216,16 @@ fn unmerge(term: &mut Value, labels: &Value) {
             }
         }
     }
-    // `null` is what indexing a missing field of a mutable value leaves behind.
+    // Indexing a missing field of a mutable value inserts `null`.
     if let Some(term) = term.as_object_mut() {
         term.retain(|_, value| !value.is_null());
     }
 }
 
-/// What a re-created pod is told apart by.
+/// What distinguishes the pod of an attempt.
 #[derive(Debug, Clone, Copy)]
 pub struct Chain<'a> {
-    /// Namespace.
+    /// The namespace.
     pub namespace: &'a str,
     /// Name of every pod of the chain.
     pub pod_name: &'a str,
@@ -236,14 +233,14 @@ pub struct Chain<'a> {
     pub record: &'a str,
     /// UID of the record.
     pub record_uid: &'a str,
-    /// Which re-creation it is, from 1.
+    /// Number of the attempt, from 1.
     pub attempt: u32,
-    /// Nodes it may not be put on.
+    /// Nodes on which it may not run.
     pub avoid_nodes: &'a [String],
 }
 
-/// The pod of an attempt: the pod to create under its name, with our hold on it.
-pub fn successor(pod: &Value, chain: Chain<'_>) -> Value {
+/// The pod of an attempt: the pod to create, with its name and Belayer's hold and annotations.
+pub fn pod_of_attempt(pod: &Value, chain: Chain<'_>) -> Value {
     let mut object = json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -257,13 +254,13 @@ pub fn successor(pod: &Value, chain: Chain<'_>) -> Value {
     metadata["annotations"][RECREATION_ANNOTATION] = chain.record.into();
     metadata["annotations"][RECREATION_UID_ANNOTATION] = chain.record_uid.into();
     metadata["annotations"][RECREATION_ATTEMPT_ANNOTATION] = chain.attempt.to_string().into();
-    keep_away(&mut object["spec"], chain.avoid_nodes);
+    exclude_nodes(&mut object["spec"], chain.avoid_nodes);
     object
 }
 
-/// The same under a name that the server makes up, for a create that is only tried.
-pub fn rehearsal(pod: &Value, chain: Chain<'_>) -> Value {
-    let mut object = successor(pod, chain);
+/// As [`pod_of_attempt`] with a generated name, for a server-side dry run while the rejected pod has the name.
+pub fn dry_run_pod(pod: &Value, chain: Chain<'_>) -> Value {
+    let mut object = pod_of_attempt(pod, chain);
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("name");
         let prefix = generated_prefix(chain.pod_name);
@@ -272,9 +269,8 @@ pub fn rehearsal(pod: &Value, chain: Chain<'_>) -> Value {
     object
 }
 
-/// What the server said of a rehearsal, as if it had been about the pod itself: the name that it made up
-/// differs every time.
-pub fn unrehearsed(message: &str, pod_name: &str) -> String {
+/// The server's message about a dry run, with the pod's name in place of the generated one, which differs every time.
+pub fn with_pod_name(message: &str, pod_name: &str) -> String {
     let prefix = format!("\"{}", generated_prefix(pod_name));
     let mut plain = String::with_capacity(message.len());
     let mut rest = message;
@@ -304,15 +300,15 @@ pub fn unrehearsed(message: &str, pod_name: &str) -> String {
     plain
 }
 
-/// Longest suffix that a server makes up.
+/// Longest suffix that the API server generates.
 const GENERATED: usize = 10;
 
 fn generated_prefix(pod_name: &str) -> String {
     format!("{}-", &pod_name[..pod_name.floor_char_boundary(200)])
 }
 
-/// Required node affinity by name. A node field takes one value per requirement.
-fn keep_away(spec: &mut Value, nodes: &[String]) {
+/// Adds a required node affinity that excludes these nodes. A requirement for a node field takes one value.
+fn exclude_nodes(spec: &mut Value, nodes: &[String]) {
     if nodes.is_empty() {
         return;
     }

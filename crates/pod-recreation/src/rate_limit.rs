@@ -1,5 +1,5 @@
-//! What holds back storms (kubernetes#108152: re-creation without end): token buckets per owner, per
-//! node and for the cluster, and a breaker per node. Everything waits, nothing is lost.
+//! Rate limits of re-creations (kubernetes#108152: endless re-creation): token buckets per owner, per node and for the
+//! cluster, and a circuit breaker per node. A limited re-creation waits; none is lost.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,43 +16,43 @@ use tokio::time::Instant;
 pub struct Rate {
     /// Re-creations per second.
     pub per_second: f64,
-    /// How many may go at once after a pause.
+    /// How many may happen at once after a pause.
     pub burst: u32,
 }
 
-/// When a node that rejects again and again is given a rest.
+/// A circuit breaker: it stops re-creations after many rejections by one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Breaker {
-    /// So many rejections ...
+pub struct CircuitBreaker {
+    /// Number of rejections within `within_seconds` that open it.
     pub rejections: u32,
-    /// ... within this time open it, in seconds ...
+    /// The period in which rejections are counted.
     pub within_seconds: u32,
-    /// ... for this time, in seconds.
+    /// How long it stays open.
     pub open_seconds: u32,
 }
 
-/// All bounds.
+/// The configured limits.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct StormLimits {
-    /// Re-creations of one owner's pods.
+pub struct RateLimits {
+    /// Re-creations of pods of one owner.
     pub per_owner: Rate,
-    /// Re-creations after one node's rejections.
+    /// Re-creations of pods that one node rejected.
     pub per_node: Rate,
-    /// Re-creations in the cluster.
+    /// Re-creations in the whole cluster.
     pub cluster: Rate,
-    /// The breaker of each node.
-    pub breaker: Breaker,
+    /// The circuit breaker of each node.
+    pub breaker: CircuitBreaker,
 }
 
-impl Default for StormLimits {
+impl Default for RateLimits {
     fn default() -> Self {
         let rate = |per_second, burst| Rate { per_second, burst };
         Self {
             per_owner: rate(5.0, 50),
             per_node: rate(5.0, 50),
             cluster: rate(50.0, 500),
-            breaker: Breaker {
+            breaker: CircuitBreaker {
                 rejections: 100,
                 within_seconds: 60,
                 open_seconds: 30,
@@ -61,13 +61,13 @@ impl Default for StormLimits {
     }
 }
 
-/// Entries that nobody used lately are swept when there are more than this.
-const REMEMBERED: usize = 10_000;
+/// Above this number of entries, those that were not used recently are removed.
+const CLEANUP_ABOVE: usize = 10_000;
 
-/// Buckets and breakers. In memory: after a restart they are full and closed.
+/// Token buckets and circuit breakers. In memory: after a restart the buckets are full and the breakers closed.
 #[derive(Debug)]
-pub struct Storm {
-    limits: StormLimits,
+pub struct RateLimiter {
+    limits: RateLimits,
     state: Mutex<State>,
 }
 
@@ -75,7 +75,7 @@ pub struct Storm {
 struct State {
     cluster: Bucket,
     owners: HashMap<Arc<str>, Bucket>,
-    nodes: HashMap<Arc<str>, Node>,
+    nodes: HashMap<Arc<str>, NodeState>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -85,7 +85,7 @@ struct Bucket {
 }
 
 #[derive(Debug)]
-struct Node {
+struct NodeState {
     bucket: Bucket,
     rejections: VecDeque<Instant>,
     open_until: Option<Instant>,
@@ -99,7 +99,7 @@ impl Bucket {
         }
     }
 
-    /// How long until there is a token; zero if there is one.
+    /// The time until there is a token; zero if there is one.
     fn wait(&mut self, rate: Rate, now: Instant) -> Duration {
         let gained = now.duration_since(self.filled).as_secs_f64() * rate.per_second;
         self.tokens = (self.tokens + gained).min(rate.burst.into());
@@ -113,9 +113,9 @@ impl Bucket {
     }
 }
 
-impl Storm {
-    /// Full buckets, closed breakers.
-    pub fn new(limits: StormLimits) -> Self {
+impl RateLimiter {
+    /// All buckets are full, all breakers closed.
+    pub fn new(limits: RateLimits) -> Self {
         let now = Instant::now();
         Self {
             limits,
@@ -127,10 +127,10 @@ impl Storm {
         }
     }
 
-    /// A node rejected a pod. Whether its breaker opened just now.
-    pub fn rejected_by(&self, node: &str) -> bool {
+    /// Counts a rejection by `node`. Returns whether its breaker opened just now.
+    pub fn count_rejection(&self, node: &str) -> bool {
         let now = Instant::now();
-        let Breaker {
+        let CircuitBreaker {
             rejections,
             within_seconds,
             open_seconds,
@@ -155,12 +155,12 @@ impl Storm {
         opens
     }
 
-    /// Lets one re-creation go, after a rejection by `node` of a pod of `owner`.
+    /// Takes the tokens for one re-creation, of a pod of `owner` that `node` rejected.
     ///
     /// # Errors
     ///
-    /// How long to wait before asking again. Nothing was taken then.
-    pub fn admit(&self, owner: Option<&str>, node: Option<&str>) -> Result<(), Duration> {
+    /// How long to wait before the next try. No token was taken then.
+    pub fn acquire(&self, owner: Option<&str>, node: Option<&str>) -> Result<(), Duration> {
         let now = Instant::now();
         let limits = self.limits;
         let mut state = self.state.lock();
@@ -192,35 +192,35 @@ impl Storm {
         Ok(())
     }
 
-    /// How many breakers are open.
+    /// The number of open breakers.
     pub fn open_breakers(&self) -> usize {
         let now = Instant::now();
         let state = self.state.lock();
-        let open = |node: &&Node| node.open_until.is_some_and(|until| until > now);
+        let open = |node: &&NodeState| node.open_until.is_some_and(|until| until > now);
         state.nodes.values().filter(open).count()
     }
 }
 
 impl State {
     fn owner(&mut self, owner: &str, rate: Rate, now: Instant) -> &mut Bucket {
-        if self.owners.len() > REMEMBERED {
-            // A bucket that has been left alone for long enough is full: it says nothing any more.
+        if self.owners.len() > CLEANUP_ABOVE {
+            // A bucket that was not used for this time is full, as a new one is.
             self.owners
-                .retain(|_, bucket| now.duration_since(bucket.filled) < refill(rate));
+                .retain(|_, bucket| now.duration_since(bucket.filled) < time_to_fill(rate));
         }
         self.owners
             .entry(owner.into())
             .or_insert_with(|| Bucket::full(rate, now))
     }
 
-    fn node(&mut self, node: &str, rate: Rate, now: Instant) -> &mut Node {
-        if self.nodes.len() > REMEMBERED {
+    fn node(&mut self, node: &str, rate: Rate, now: Instant) -> &mut NodeState {
+        if self.nodes.len() > CLEANUP_ABOVE {
             self.nodes.retain(|_, node| {
-                now.duration_since(node.bucket.filled) < refill(rate)
+                now.duration_since(node.bucket.filled) < time_to_fill(rate)
                     || node.open_until.is_some_and(|until| until > now)
             });
         }
-        self.nodes.entry(node.into()).or_insert_with(|| Node {
+        self.nodes.entry(node.into()).or_insert_with(|| NodeState {
             bucket: Bucket::full(rate, now),
             rejections: VecDeque::new(),
             open_until: None,
@@ -228,7 +228,7 @@ impl State {
     }
 }
 
-fn refill(rate: Rate) -> Duration {
+fn time_to_fill(rate: Rate) -> Duration {
     Duration::try_from_secs_f64(f64::from(rate.burst) / rate.per_second)
         .unwrap_or(Duration::from_secs(3_600))
 }
@@ -237,13 +237,13 @@ fn refill(rate: Rate) -> Duration {
 mod tests {
     use super::*;
 
-    fn limits() -> StormLimits {
+    fn limits() -> RateLimits {
         let rate = |per_second, burst| Rate { per_second, burst };
-        StormLimits {
+        RateLimits {
             per_owner: rate(1.0, 2),
             per_node: rate(1.0, 3),
             cluster: rate(1.0, 4),
-            breaker: Breaker {
+            breaker: CircuitBreaker {
                 rejections: 3,
                 within_seconds: 60,
                 open_seconds: 30,
@@ -251,53 +251,57 @@ mod tests {
         }
     }
 
-    fn admitted(storm: &Storm, owner: Option<&str>, node: Option<&str>) -> usize {
+    fn acquired(limiter: &RateLimiter, owner: Option<&str>, node: Option<&str>) -> usize {
         (0..20)
-            .take_while(|_| storm.admit(owner, node).is_ok())
+            .take_while(|_| limiter.acquire(owner, node).is_ok())
             .count()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_scope_has_a_bucket_of_its_own() {
-        assert_eq!(admitted(&Storm::new(limits()), None, None), 4);
-        assert_eq!(admitted(&Storm::new(limits()), Some("o"), None), 2);
-        assert_eq!(admitted(&Storm::new(limits()), None, Some("n")), 3);
-        let storm = Storm::new(limits());
-        assert_eq!(admitted(&storm, Some("o"), Some("n")), 2);
-        assert_eq!(admitted(&storm, Some("p"), Some("n")), 1);
-        assert_eq!(admitted(&storm, None, Some("m")), 1);
+    async fn each_scope_has_its_own_bucket() {
+        assert_eq!(acquired(&RateLimiter::new(limits()), None, None), 4);
+        assert_eq!(acquired(&RateLimiter::new(limits()), Some("o"), None), 2);
+        assert_eq!(acquired(&RateLimiter::new(limits()), None, Some("n")), 3);
+        let limiter = RateLimiter::new(limits());
+        assert_eq!(acquired(&limiter, Some("o"), Some("n")), 2);
+        assert_eq!(acquired(&limiter, Some("p"), Some("n")), 1);
+        assert_eq!(acquired(&limiter, None, Some("m")), 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_has_to_wait_gets_through_after_the_time_told() {
-        let storm = Storm::new(limits());
-        admitted(&storm, Some("o"), None);
-        let wait = storm.admit(Some("o"), None).unwrap_err();
+    async fn a_limited_recreation_succeeds_after_the_returned_time() {
+        let limiter = RateLimiter::new(limits());
+        acquired(&limiter, Some("o"), None);
+        let wait = limiter.acquire(Some("o"), None).unwrap_err();
         tokio::time::sleep(wait).await;
-        assert_eq!(storm.admit(Some("o"), None), Ok(()));
+        assert_eq!(limiter.acquire(Some("o"), None), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_node_that_rejects_again_and_again_is_given_a_rest() {
-        let storm = Storm::new(limits());
-        assert!(!storm.rejected_by("n"));
-        assert!(!storm.rejected_by("n"));
-        assert!(storm.rejected_by("n"), "the third opens the breaker");
-        assert!(!storm.rejected_by("n"), "it is open already");
-        assert_eq!(storm.open_breakers(), 1);
-        let wait = storm.admit(None, Some("n")).unwrap_err();
+    async fn many_rejections_by_one_node_open_its_circuit_breaker() {
+        let limiter = RateLimiter::new(limits());
+        assert!(!limiter.count_rejection("n"));
+        assert!(!limiter.count_rejection("n"));
+        assert!(limiter.count_rejection("n"), "the third opens the breaker");
+        assert!(!limiter.count_rejection("n"), "it is open already");
+        assert_eq!(limiter.open_breakers(), 1);
+        let wait = limiter.acquire(None, Some("n")).unwrap_err();
         assert_eq!(wait, Duration::from_secs(30));
-        assert_eq!(storm.admit(None, Some("m")), Ok(()), "others go on");
+        assert_eq!(
+            limiter.acquire(None, Some("m")),
+            Ok(()),
+            "other nodes are not limited"
+        );
         tokio::time::sleep(wait).await;
-        assert_eq!(storm.open_breakers(), 0);
-        assert_eq!(storm.admit(None, Some("n")), Ok(()));
+        assert_eq!(limiter.open_breakers(), 0);
+        assert_eq!(limiter.acquire(None, Some("n")), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn rejections_far_apart_open_nothing() {
-        let storm = Storm::new(limits());
+        let limiter = RateLimiter::new(limits());
         for _ in 0..10 {
-            assert!(!storm.rejected_by("n"));
+            assert!(!limiter.count_rejection("n"));
             tokio::time::sleep(Duration::from_secs(31)).await;
         }
     }

@@ -94,16 +94,16 @@ async fn one_patch_adds_both_holds_and_one_removes_both() {
     yard.wait_for(Duration::from_secs(5)).await;
     let first = step(&yard, owner);
     yard.wait("both hold it", || has_both(&yard)).await;
-    assert_eq!(patches(&yard, &first), 1, "one patch ties both");
+    assert_eq!(patches(&yard, &first), 1, "one patch adds both");
     bind(&yard);
-    yard.tell("step", Fate::Rejected("OutOfcpu"));
+    yard.report("step", Fate::Rejected("OutOfcpu"));
     yard.wait("it is re-created and held by both", || {
         has_both(&yard) && yard.find("step").is_some_and(|pod| uid(&pod) != first)
     })
     .await;
-    assert_eq!(patches(&yard, &first), 2, "one patch takes both off");
-    yard.tell("step", Fate::Runs);
-    yard.wait("it has started, and its result is waited for", || {
+    assert_eq!(patches(&yard, &first), 2, "one patch removes both");
+    yard.report("step", Fate::Runs);
+    yard.wait("it has started, and only pod-finalizer holds it", || {
         holds(&yard) == [POD_STATUS_HOLD]
     })
     .await;
@@ -111,10 +111,11 @@ async fn one_patch_adds_both_holds_and_one_removes_both() {
     let status = belayer_sandbox::Subresource::Status;
     yard.world
         .patch_in(&Gvr::PODS, Some(YARD), "step", ended, status);
-    let taken = json!({ "metadata": { "labels": { "workflows.argoproj.io/completed": "true" } } });
+    let consumed =
+        json!({ "metadata": { "labels": { "workflows.argoproj.io/completed": "true" } } });
     let none = belayer_sandbox::Subresource::None;
     yard.world
-        .patch_in(&Gvr::PODS, Some(YARD), "step", taken, none);
+        .patch_in(&Gvr::PODS, Some(YARD), "step", consumed, none);
     yard.wait("no hold is left", || holds(&yard).is_empty())
         .await;
     assert_eq!(yard.creates(), 1);
@@ -129,16 +130,16 @@ async fn an_exhausted_pod_is_still_held_for_its_consumer() {
     let mut last = step(&yard, owner);
     for _ in 0..4 {
         yard.wait("both hold it", || has_both(&yard)).await;
-        yard.tell("step", Fate::Rejected("OutOfcpu"));
+        yard.report("step", Fate::Rejected("OutOfcpu"));
         let before = last.clone();
-        yard.wait("the next one, or the end", || {
+        yard.wait("the next pod exists, or the record is exhausted", || {
             yard.phase() == "Exhausted"
                 || (has_both(&yard) && yard.find("step").is_some_and(|pod| uid(&pod) != before))
         })
         .await;
         last = uid(&yard.find("step").unwrap());
     }
-    yard.wait("only its result is waited for", || {
+    yard.wait("only pod-finalizer holds it", || {
         holds(&yard) == [POD_STATUS_HOLD]
     })
     .await;
@@ -159,7 +160,7 @@ async fn the_owner_is_deleted_during_the_pause() {
     let belayer = run(&yard);
     step(&yard, owner);
     yard.wait("both hold it", || has_both(&yard)).await;
-    yard.tell("step", Fate::Rejected("OutOfcpu"));
+    yard.report("step", Fate::Rejected("OutOfcpu"));
     yard.wait("the pause runs", || yard.phase() == "Waiting")
         .await;
     yard.world.delete(&WORKFLOWS, Some(YARD), "build");

@@ -1,4 +1,4 @@
-//! Field by field: what the user wrote stays, what was added on the way goes.
+//! Field by field: what the user wrote is kept, what was added later is removed.
 
 use rstest::rstest;
 
@@ -27,7 +27,7 @@ fn spec_of(spec: Value) -> Value {
 }
 
 #[test]
-fn identity_and_status_are_left_behind() {
+fn identity_and_status_are_removed() {
     let pod = pod_to_create(&rejected(json!({}), json!({})));
     assert_eq!(
         pod,
@@ -60,7 +60,7 @@ fn what_the_user_wrote_is_kept() {
 }
 
 #[test]
-fn books_of_ours_and_of_consumers_are_not_carried_over() {
+fn annotations_of_belayer_and_labels_of_consumers_are_removed() {
     let metadata = json!({
         "labels": { "workflows.argoproj.io/completed": "true", "app": "web" },
         "annotations": {
@@ -76,11 +76,11 @@ fn books_of_ours_and_of_consumers_are_not_carried_over() {
 #[rstest]
 #[case::set_by_the_scheduler(json!([]), None)]
 #[case::without_any_managed_fields(Value::Null, None)]
-#[case::named_by_the_creator(
+#[case::chosen_by_the_creator(
     json!([{ "manager": "kubectl", "fieldsV1": { "f:spec": { "f:nodeName": {} } } }]),
     Some("node-1")
 )]
-#[case::a_subresource_says_nothing(
+#[case::written_through_a_subresource(
     json!([{ "manager": "x", "subresource": "status", "fieldsV1": { "f:spec": { "f:nodeName": {} } } }]),
     None
 )]
@@ -91,7 +91,7 @@ fn the_node(#[case] managed: Value, #[case] expected: Option<&str>) {
 }
 
 #[test]
-fn the_injected_token_goes_and_a_projected_one_of_the_user_stays() {
+fn only_the_injected_token_volume_is_removed() {
     let token = |name: &str| {
         json!({ "name": name, "projected": { "sources": [
             { "serviceAccountToken": { "path": "token", "expirationSeconds": 3607 } },
@@ -120,7 +120,7 @@ fn the_injected_token_goes_and_a_projected_one_of_the_user_stays() {
 }
 
 #[test]
-fn a_volume_that_is_only_called_like_the_injected_one_stays() {
+fn a_volume_with_a_name_like_the_injected_one_is_kept() {
     let volumes = json!([
         { "name": "kube-api-access-x2b4d", "emptyDir": {} },
         { "name": "kube-api-access-longer", "projected": { "sources": [{ "serviceAccountToken": {} }] } },
@@ -129,7 +129,7 @@ fn a_volume_that_is_only_called_like_the_injected_one_stays() {
 }
 
 #[test]
-fn default_tolerations_go_and_others_of_the_same_key_stay() {
+fn only_default_tolerations_are_removed() {
     let toleration = |key: &str, seconds: u32| json!({ "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds });
     let spec = spec_of(json!({ "tolerations": [
         toleration("node.kubernetes.io/not-ready", 300),
@@ -143,7 +143,7 @@ fn default_tolerations_go_and_others_of_the_same_key_stay() {
 }
 
 #[test]
-fn ephemeral_containers_and_computed_fields_go() {
+fn ephemeral_containers_and_computed_fields_are_removed() {
     let spec = spec_of(json!({
         "ephemeralContainers": [{ "name": "debug" }], "priority": 100,
         "priorityClassName": "high", "preemptionPolicy": "PreemptLowerPriority",
@@ -159,7 +159,7 @@ fn ephemeral_containers_and_computed_fields_go() {
 }
 
 #[test]
-fn selectors_merged_from_label_keys_are_taken_apart() {
+fn expressions_merged_from_label_keys_are_removed() {
     let metadata = json!({ "labels": { "app": "web", "rev": "7" } });
     let own = json!({ "key": "app", "operator": "In", "values": ["web"] });
     let merged = json!({ "key": "rev", "operator": "In", "values": ["7"] });
@@ -191,7 +191,7 @@ fn selectors_merged_from_label_keys_are_taken_apart() {
 }
 
 #[test]
-fn a_successor_carries_our_hold_the_record_and_its_attempt() {
+fn the_pod_of_an_attempt_has_the_hold_and_names_its_record() {
     let pod = pod_to_create(&rejected(json!({ "labels": { "app": "web" } }), json!({})));
     let avoid = ["node-1".to_owned()];
     let chain = Chain {
@@ -202,7 +202,7 @@ fn a_successor_carries_our_hold_the_record_and_its_attempt() {
         attempt: 2,
         avoid_nodes: &avoid,
     };
-    let next = successor(&pod, chain);
+    let next = pod_of_attempt(&pod, chain);
     assert_eq!(
         next["metadata"],
         json!({
@@ -223,9 +223,9 @@ fn a_successor_carries_our_hold_the_record_and_its_attempt() {
     assert_eq!(
         pod_to_create(&next),
         json!({ "metadata": { "labels": { "app": "web" } }, "spec": next["spec"] }),
-        "the chain's own marks are not carried over"
+        "Belayer's annotations are removed again"
     );
-    let tried = rehearsal(&pod, chain);
+    let tried = dry_run_pod(&pod, chain);
     assert_eq!(tried["metadata"]["generateName"], "web-");
     assert!(tried["metadata"].get("name").is_none());
 }
@@ -248,12 +248,12 @@ fn a_successor_carries_our_hold_the_record_and_its_attempt() {
     "admission webhook denied the request"
 )]
 #[case::cut_off("pods \"web-x7k2p", "pods \"web-x7k2p")]
-fn a_refusal_of_a_rehearsal_names_the_pod(#[case] message: &str, #[case] expected: &str) {
-    assert_eq!(unrehearsed(message, "web"), expected);
+fn the_message_of_a_dry_run_names_the_pod(#[case] message: &str, #[case] expected: &str) {
+    assert_eq!(with_pod_name(message, "web"), expected);
 }
 
 #[test]
-fn what_a_limit_range_put_in_goes() {
+fn defaults_of_a_limit_range_are_removed() {
     let metadata = json!({ "annotations": {
         "kubernetes.io/limit-ranger": "LimitRanger plugin set: cpu request for container main",
     } });

@@ -1,28 +1,27 @@
-//! What the admission plugin LimitRanger put into a pod's containers: it writes down what, in an
-//! annotation, so that it can be taken out again. The next create gets the defaults of its own day.
+//! Removes what the admission plugin LimitRanger added to a pod's containers, which it lists in an annotation. At the
+//! next create it adds the defaults of that time.
 
 use serde_json::{Map, Value};
 
-/// Where the plugin writes what it did.
+/// The annotation that lists what the plugin added.
 pub(super) const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
-/// How what it writes begins; then parts such as `cpu, memory request for container main`, separated by
-/// semicolons.
-const BEGINS: &str = "LimitRanger plugin set: ";
+/// Prefix of its value. Parts such as `cpu, memory request for container main` follow, separated by semicolons.
+const PREFIX: &str = "LimitRanger plugin set: ";
 
-/// Takes out what `told` says was put in. What cannot be read says nothing.
-pub(super) fn undo(spec: &mut Map<String, Value>, told: &str) {
-    let Some(parts) = told.strip_prefix(BEGINS) else {
+/// Removes what `annotation` lists. Parts of another form are ignored.
+pub(super) fn undo(spec: &mut Map<String, Value>, annotation: &str) {
+    let Some(parts) = annotation.strip_prefix(PREFIX) else {
         return;
     };
     for part in parts.split("; ") {
-        if let Some(part) = Part::read(part) {
+        if let Some(part) = Part::parse(part) {
             part.undo(spec);
         }
     }
 }
 
-/// One part: some resources of one side of one container.
+/// One part: resources of one container, in its requests or its limits.
 struct Part<'a> {
     resources: Vec<&'a str>,
     /// `requests` or `limits`.
@@ -33,11 +32,11 @@ struct Part<'a> {
 }
 
 impl<'a> Part<'a> {
-    fn read(part: &'a str) -> Option<Self> {
+    fn parse(part: &'a str) -> Option<Self> {
         let sides = [(" request for ", "requests"), (" limit for ", "limits")];
-        let (resources, side, whose) = sides.into_iter().find_map(|(word, side)| {
-            let (resources, whose) = part.split_once(word)?;
-            Some((resources, side, whose))
+        let (resources, side, target) = sides.into_iter().find_map(|(separator, side)| {
+            let (resources, target) = part.split_once(separator)?;
+            Some((resources, side, target))
         })?;
         let lists = [
             ("container ", "containers"),
@@ -45,7 +44,7 @@ impl<'a> Part<'a> {
         ];
         let (list, container) = lists
             .into_iter()
-            .find_map(|(word, list)| Some((list, whose.strip_prefix(word)?)))?;
+            .find_map(|(prefix, list)| Some((list, target.strip_prefix(prefix)?)))?;
         Some(Self {
             resources: resources.split(", ").collect(),
             side,
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_plugin_put_in_goes_and_what_the_user_wrote_stays() {
+    fn only_what_the_plugin_added_is_removed() {
         let mut spec = spec();
         undo(
             &mut spec,
@@ -116,14 +115,14 @@ mod tests {
     }
 
     #[rstest]
-    #[case::nothing("")]
-    #[case::other_words("cpu request for container main")]
+    #[case::empty("")]
+    #[case::without_the_prefix("cpu request for container main")]
     #[case::no_such_container("LimitRanger plugin set: cpu request for container other")]
     #[case::no_such_side("LimitRanger plugin set: cpu request for container side")]
     #[case::cut_off("LimitRanger plugin set: cpu requ")]
-    fn what_cannot_be_read_changes_nothing(#[case] told: &str) {
+    fn an_annotation_of_another_form_changes_nothing(#[case] annotation: &str) {
         let mut changed = spec();
-        undo(&mut changed, told);
+        undo(&mut changed, annotation);
         assert_eq!(changed, spec());
     }
 }

@@ -1,4 +1,4 @@
-//! The steps from the intent to the pod that takes the place of the rejected one.
+//! The steps that delete the rejected pod and create the one that replaces it.
 
 use belayer_core::clock;
 use belayer_core::executor::Sent;
@@ -12,22 +12,24 @@ use belayer_holds::names::{FIELD_MANAGER, RECREATION_UID_ANNOTATION};
 use belayer_holds::runner::Stepped;
 use serde_json::Value;
 
-use super::Taking;
+use super::Execution;
 use super::effects::SOON;
-use super::requests::{Trial, is_denied, is_namespace_terminating};
+use super::requests::{CreateMode, is_denied, is_namespace_terminating};
 use crate::api::{ConditionStatus, ConditionType, Phase, Spec, Status};
-use crate::carry::{Chain, pod_to_create, rehearsal, successor, unrehearsed, writers_of_spec};
 use crate::component::pod_key;
-use crate::decide::{Step, cut_short, finished};
+use crate::decide::{StatusWrite, ended_status, final_status};
 use crate::record::Record;
+use crate::replacement_pod::{
+    Chain, dry_run_pod, pod_of_attempt, pod_to_create, with_pod_name, writers_of_spec,
+};
 
-impl Taking<'_> {
-    /// Step 4.
+impl Execution<'_> {
+    /// Step 4: the server-side dry run, then the intent to delete the rejected pod.
     pub(super) async fn intend(
         &self,
         record: &Record,
         pod: &Uid,
-        step: &Step,
+        step: &StatusWrite,
     ) -> Result<Stepped, RequestError> {
         let key = pod_key(record);
         let Some(spec) = self.spec(record).await? else {
@@ -37,53 +39,51 @@ impl Taking<'_> {
             && step.next.avoid_nodes.iter().any(|avoided| avoided == node)
         {
             let why = format!(
-                "not re-created: its user bound it to node {node}, where it must not go again"
+                "not re-created: its user bound it to node {node}, on which it must not run again"
             );
-            return self.contradicts_itself(record, why).await;
+            return self.not_recreated(record, why).await;
         }
-        let tried = rehearsal(&spec.pod, self.chain(record, &step.next, 0));
+        let pod_to_try = dry_run_pod(&spec.pod, self.chain(record, &step.next, 0));
         let pods = &self.it.pods;
-        let tried = self.create(pods, &key, &tried, Trial::Rehearsal).await;
-        // The last look before the intent is written: a deletion by somebody else until here cancels.
+        let tried = self
+            .create(pods, &key, &pod_to_try, CreateMode::DryRun)
+            .await;
+        // The last read before the intent is written: if another client has deleted the pod, that cancels.
         let Some((live, view)) = self.read_pod(&key).await? else {
             return Ok(Stepped::Later(SOON));
         };
-        if view.uid != *pod || view.is_deleting() || view.recreatable().is_none() {
+        if view.uid != *pod || view.deleting || view.recreatable().is_none() {
             return Ok(Stepped::Later(SOON));
         }
-        // Whoever could write a record could have us create any pod: it must be this very pod's.
+        // Otherwise a client that may write records could have Belayer create any pod.
         if record.first_uid == pod.as_str() && spec.pod != pod_to_create(&live) {
-            let why = "the record does not describe the pod that was rejected";
-            let next = finished(record, Phase::Ended, why, clock::now());
+            let why = "the record does not describe the rejected pod";
+            let next = final_status(record, Phase::Ended, why, clock::now());
             return self.write(record, &next, Some("reported")).await;
         }
         match tried {
-            Ok(_) => self.write(record, &step.next, step.counts).await,
+            Ok(_) => self.write(record, &step.next, step.outcome).await,
             Err(error) => {
-                let message = unrehearsed(&error.to_string(), &record.pod_name);
+                let message = with_pod_name(&error.to_string(), &record.pod_name);
                 self.denied(record, error, message).await
             }
         }
     }
 
-    /// The rejected pod stays as it is: what would be created in its place, its node must reject.
-    async fn contradicts_itself(
-        &self,
-        record: &Record,
-        why: String,
-    ) -> Result<Stepped, RequestError> {
-        let next = cut_short(record, &why, clock::now());
+    /// Ends the record with an Event. The rejected pod is not changed.
+    async fn not_recreated(&self, record: &Record, why: String) -> Result<Stepped, RequestError> {
+        let next = ended_status(record, &why, clock::now());
         let stepped = self.write(record, &next, Some("reported")).await?;
         let notice = Notice {
             severity: Severity::Warning,
             reason: "NotRecreated",
             message: why.into(),
         };
-        self.tell(&notice);
+        self.record_event(&notice);
         Ok(stepped)
     }
 
-    /// The server does not take the pod.
+    /// The API server refused the create.
     async fn denied(
         &self,
         record: &Record,
@@ -92,7 +92,7 @@ impl Taking<'_> {
     ) -> Result<Stepped, RequestError> {
         if is_namespace_terminating(&error) {
             let why = "the namespace is being deleted";
-            let next = finished(record, Phase::Ended, why, clock::now());
+            let next = final_status(record, Phase::Ended, why, clock::now());
             return self.write(record, &next, Some("cancelled")).await;
         }
         if !is_denied(&error) {
@@ -101,16 +101,16 @@ impl Taking<'_> {
         let notice = Notice {
             severity: Severity::Warning,
             reason: "RecreationDenied",
-            message: format!("the API server refuses the re-created pod: {message}").into(),
+            message: format!("the API server denies the re-created pod: {message}").into(),
         };
-        self.tell(&notice);
-        let told = record
+        self.record_event(&notice);
+        let is_recorded = record
             .status
             .condition(ConditionType::CreateDenied)
             .is_some_and(|condition| {
                 condition.status == ConditionStatus::True && condition.message == message
             });
-        if !told {
+        if !is_recorded {
             let mut next = record.status.clone();
             let now = clock::now();
             next.set(
@@ -124,7 +124,7 @@ impl Taking<'_> {
         Ok(Stepped::Retry(Backoff::DENIED))
     }
 
-    /// The spec of a record that still stands at the version that was decided on.
+    /// The spec of a record that still has the version of the decision.
     async fn spec(&self, record: &Record) -> Result<Option<Spec>, RequestError> {
         let Some(answer) = self.live(&self.it.records, &record.meta.key).await? else {
             return Ok(None);
@@ -133,11 +133,10 @@ impl Taking<'_> {
             return Ok(None);
         }
         let object: Value = answer.json()?;
-        // The spec of a record never changes, so that its first generation is its only one.
+        // The spec is immutable: a second generation shows that it was changed nevertheless.
         if object["metadata"]["generation"].as_i64() > Some(1) {
-            let why =
-                "the record's spec was changed, and a pod would come of it that nobody asked for";
-            let next = cut_short(record, why, clock::now());
+            let why = "the record's spec was changed, so its pod may not be the rejected one";
+            let next = ended_status(record, why, clock::now());
             self.write(record, &next, Some("reported")).await?;
             return Ok(None);
         }
@@ -153,11 +152,11 @@ impl Taking<'_> {
         })
     }
 
-    /// Step 7, the first half.
+    /// Step 7: reserves an attempt.
     pub(super) async fn reserve(
         &self,
         record: &Record,
-        step: &Step,
+        step: &StatusWrite,
         node: Option<&str>,
     ) -> Result<Stepped, RequestError> {
         let Some(spec) = self.spec(record).await? else {
@@ -168,16 +167,16 @@ impl Taking<'_> {
             Ok(None) => {}
             Ok(Some(why)) => {
                 let why = format!("not re-created: {why}");
-                let next = cut_short(record, &why, clock::now());
+                let next = ended_status(record, &why, clock::now());
                 return self.write(record, &next, Some("cancelled")).await;
             }
             Err(error) => {
-                tracing::debug!(record = %record.meta.key, %error, "an owner could not be looked at");
+                tracing::debug!(record = %record.meta.key, %error, "could not read an owner; Belayer tries again");
                 return Ok(Stepped::Retry(Backoff::ERROR));
             }
         }
         let owner = record.meta.controller.as_ref().map(|owner| &owner.uid);
-        if let Err(wait) = self.it.storm.admit(owner.map(Uid::as_str), node) {
+        if let Err(wait) = self.it.rate_limiter.acquire(owner.map(Uid::as_str), node) {
             self.it.report_breakers();
             return Ok(Stepped::Later(wait));
         }
@@ -187,10 +186,10 @@ impl Taking<'_> {
             "{}: {reserved} reserved of {budget}",
             Invariant::OnePod
         );
-        self.write(record, &step.next, step.counts).await
+        self.write(record, &step.next, step.outcome).await
     }
 
-    /// Step 5, and leftovers: by UID, and only while the record stands.
+    /// Step 5, and pods of old attempts: deletes by UID, and only if the record has not changed.
     pub(super) async fn remove(&self, record: &Record, pod: &Uid) -> Result<Stepped, RequestError> {
         let Some(answer) = self.live(&self.it.records, &record.meta.key).await? else {
             return Ok(Stepped::Later(SOON));
@@ -199,13 +198,13 @@ impl Taking<'_> {
             return Ok(Stepped::Later(SOON));
         }
         let key = pod_key(record);
-        // A pod that the record does not know is ours by its annotations, which copies have as well.
+        // The record does not name this pod: only its annotations do, which users can copy.
         if record.status.rejected_uid.as_deref() != Some(pod.as_str()) {
             let Some((live, view)) = self.read_pod(&key).await? else {
                 return Ok(Stepped::Later(SOON));
             };
-            if view.uid == *pod && !is_created_by_us(&live) {
-                tracing::info!(pod = %key, uid = %pod, "a copy of a re-created pod is its user's");
+            if view.uid == *pod && !is_created_by_belayer(&live) {
+                tracing::info!(pod = %key, uid = %pod, "ignoring pod: it has Belayer's annotations but was not created by Belayer");
                 self.it.parts.component.note_copy(pod, &key);
                 return Ok(Stepped::Later(SOON));
             }
@@ -214,7 +213,7 @@ impl Taking<'_> {
         Ok(Stepped::Later(SOON))
     }
 
-    /// Step 7, the second half, and step 8.
+    /// Steps 7 and 8: creates the pod of the attempt, then reads the record again.
     pub(super) async fn create_pod(
         &self,
         record: &Record,
@@ -224,9 +223,11 @@ impl Taking<'_> {
             return Ok(Stepped::Later(SOON));
         };
         let key = pod_key(record);
-        let object = successor(&spec.pod, self.chain(record, &record.status, attempt));
+        let object = pod_of_attempt(&spec.pod, self.chain(record, &record.status, attempt));
         let pods = &self.it.pods;
-        let created = self.create(pods, &key, &object, Trial::Real).await;
+        let created = self
+            .create(pods, &key, &object, CreateMode::Persisted)
+            .await;
         let created = match OnConflict::LookUp.settle(created, (pods, &key)) {
             Ok(Some(Sent::Applied(answer))) => answer,
             Ok(Some(Sent::DryRun)) => return Ok(Stepped::Done),
@@ -238,13 +239,13 @@ impl Taking<'_> {
         };
         let created: Value = created.json()?;
         let uid = Uid::new(created["metadata"]["uid"].as_str().unwrap_or_default());
-        // A create cannot carry a version: whether it was still wanted shows afterwards.
+        // A create has no precondition on the record, so it is checked afterwards.
         let wanted = match self.live(&self.it.records, &record.meta.key).await? {
             None => false,
             Some(answer) => self.is_wanted(record, &answer, attempt, &uid)?,
         };
         if !wanted {
-            tracing::info!(pod = %key, %uid, "created in vain: the attempt is not wanted any more");
+            tracing::info!(pod = %key, %uid, "deleting the created pod: its record has changed meanwhile");
             self.delete_pod(&key, &uid).await?;
         }
         Ok(Stepped::Later(SOON))
@@ -265,14 +266,14 @@ impl Taking<'_> {
         Ok(live.meta.uid == record.meta.uid && !live.meta.is_deleting() && (reserved || known))
     }
 
-    /// Somebody has the name: we, by an answer that was lost, or a stranger.
+    /// The name is in use: by a pod of this record whose response was lost, or by another pod.
     async fn name_in_use(&self, record: &Record, key: &ObjectKey) -> Result<Stepped, RequestError> {
         let Some((live, view)) = self.read_pod(key).await? else {
             return Ok(Stepped::Retry(Backoff::CONFLICT));
         };
-        let mark = &live["metadata"]["annotations"][RECREATION_UID_ANNOTATION];
+        let record_uid = &live["metadata"]["annotations"][RECREATION_UID_ANNOTATION];
         let was_rejected = record.status.rejected_uid.as_deref() == Some(view.uid.as_str());
-        if was_rejected || mark.as_str() == Some(record.meta.uid.as_str()) {
+        if was_rejected || record_uid.as_str() == Some(record.meta.uid.as_str()) {
             return Ok(Stepped::Later(SOON));
         }
         self.name_taken(record).await
@@ -291,11 +292,11 @@ impl Taking<'_> {
     }
 }
 
-/// Whether the spec of a pod is what we wrote: `kubectl replace --force`, or whoever applies what they
-/// exported, writes the annotations of a re-created pod as well, under a name of their own.
-fn is_created_by_us(pod: &Value) -> bool {
-    let is_noted = pod["metadata"]["managedFields"].is_array();
-    !is_noted || writers_of_spec(pod).any(|entry| entry["manager"] == FIELD_MANAGER)
+/// Whether Belayer wrote the spec of a pod. `kubectl replace --force` and clients that apply exported manifests write
+/// the annotations of a re-created pod, too, as other field managers.
+fn is_created_by_belayer(pod: &Value) -> bool {
+    let has_managers = pod["metadata"]["managedFields"].is_array();
+    !has_managers || writers_of_spec(pod).any(|entry| entry["manager"] == FIELD_MANAGER)
 }
 
 fn read_spec(object: &Value) -> Result<Spec, RequestError> {

@@ -1,0 +1,167 @@
+//! The event handlers of pod-recreation: they update its memory and enqueue pods and records.
+
+use belayer_core::informer::{Event, Stored};
+use belayer_core::object::{ObjectKey, Uid};
+use belayer_core::slim::{Namespace, OwnerMeta, Phase, Pod};
+use belayer_core::workqueue::Priority;
+use belayer_holds::owned::RECREATION_BY_OWNER;
+
+use super::{PodRecreation, pod_key};
+use crate::api;
+use crate::record::Record;
+use crate::snapshot::{self, PodState};
+
+impl PodRecreation {
+    /// Updates the memory for a pod and enqueues its record. Must be registered *before* the pod runner, which reads
+    /// the memory.
+    pub fn on_pod(&self, event: &Event<Pod>) {
+        match event {
+            Event::Added { object, .. } => {
+                if object.phase == Phase::Failed {
+                    let mut memory = self.memory.lock();
+                    memory.first_seen_rejected.insert(object.meta.uid.clone());
+                }
+                self.note_created(object);
+                self.enqueue_record(object);
+            }
+            Event::Updated { old, new } => {
+                self.note_created(new);
+                self.note_unheld_rejection(old, new);
+                self.enqueue_record(new);
+            }
+            Event::Deleted { last, .. } => {
+                self.enqueue_record(last);
+                let record = self.record_key(last);
+                let mut memory = self.memory.lock();
+                memory.first_seen_rejected.remove(&last.meta.uid);
+                memory.cancelled.remove(&last.meta.uid);
+                memory.reported.remove(&last.meta.uid);
+                memory.copies.remove(&last.meta.uid);
+                memory.candidates.remove(&record);
+            }
+            _ => {}
+        }
+    }
+
+    /// Stores that the pod of an attempt was created.
+    fn note_created(&self, pod: &Pod) {
+        if let Some(origin) = snapshot::origin(pod).filter(|_| !self.is_copy(pod)) {
+            let mut memory = self.memory.lock();
+            let last = memory.created.entry(origin.record_uid).or_default();
+            *last = origin.attempt.max(*last);
+        }
+    }
+
+    /// Stores that a pod was rejected without its hold: it had started and was released, or there is no proof that no
+    /// container of it ran. It is not re-created; the decision reports that by an Event.
+    fn note_unheld_rejection(&self, old: &Pod, new: &Pod) {
+        if new.phase != Phase::Failed || old.phase == Phase::Failed {
+            return;
+        }
+        let now = self.view(new);
+        let is_rejected = matches!(now.state, PodState::Rejected(_)) && !now.deleting;
+        if is_rejected
+            && !now.held
+            && now.recreatable().is_none()
+            && now.origin.is_none()
+            && now.selected
+        {
+            self.memory.lock().reported.insert(now.uid);
+        }
+    }
+
+    /// Enqueues the pods of an owner that is being deleted or gone.
+    pub fn on_owner(&self, event: &Event<OwnerMeta>) {
+        let ended = match event {
+            Event::Added { object, .. } => Some(object).filter(|owner| owner.0.is_deleting()),
+            Event::Updated { old, new } => {
+                Some(new).filter(|new| new.0.is_deleting() && !old.0.is_deleting())
+            }
+            Event::Deleted { last, .. } => Some(last),
+            _ => None,
+        };
+        let Some(owner) = ended else {
+            return;
+        };
+        let pods = &self.parts.pods;
+        let pods = pods.by_index(RECREATION_BY_OWNER, owner.0.uid.as_str());
+        let keys = pods
+            .into_iter()
+            .flatten()
+            .map(|pod| pod.meta.key.clone())
+            .collect::<Vec<_>>();
+        self.parts.pods_queue.add_all(keys, Priority::Release);
+    }
+
+    /// Enqueues the pods of a namespace that changed: it may be ignored, or be being deleted.
+    pub fn on_namespace(&self, event: &Event<Namespace>) {
+        let Some(namespace) = event.news() else {
+            return;
+        };
+        let name = namespace.object.meta.key.name();
+        self.enqueue_pods(|pod| pod.meta.key.namespace() == Some(name));
+    }
+
+    /// Enqueues the matching pods that are held or selected, and their records. It reads all pods: that is rare, and
+    /// an index would cost memory for every pod.
+    fn enqueue_pods(&self, matches: impl Fn(&Pod) -> bool) {
+        let mut pods = Vec::new();
+        self.parts.pods.for_each(|pod| {
+            if matches(&pod.object) {
+                pods.push(pod.clone());
+            }
+        });
+        for pod in pods {
+            let view = self.view(&pod);
+            if view.held || view.selected {
+                self.enqueue_pod(&pod);
+            }
+        }
+    }
+
+    fn enqueue_pod(&self, pod: &Stored<Pod>) {
+        let key = pod.meta.key.clone();
+        self.parts.pods_queue.add(key, Priority::Normal);
+        self.enqueue_record(pod);
+    }
+
+    /// Enqueues the pod of a record, and stores whose record another client deleted. The record runner has its own
+    /// handler.
+    pub fn on_record(&self, event: &Event<Record>) {
+        let record = match event {
+            Event::Added { object, .. } => object,
+            Event::Updated { new, .. } => new,
+            Event::Deleted { last, .. } => {
+                let mut memory = self.memory.lock();
+                memory.created.remove(&last.meta.uid);
+                if !last.status.phase.is_some_and(api::Phase::is_final) {
+                    memory.cancelled.insert(Uid::new(last.first_uid.as_str()));
+                }
+                last
+            }
+            // No hold is added without records. Their CRD may have been installed just now.
+            Event::Synced => return self.enqueue_pods(|_| true),
+            _ => return,
+        };
+        let key = pod_key(record);
+        if self.parts.pods.lookup(&key).found().is_some() {
+            self.parts.pods_queue.add(key, Priority::Normal);
+        } else if matches!(event, Event::Deleted { .. }) {
+            // The pod does not exist.
+            let mut memory = self.memory.lock();
+            memory
+                .cancelled
+                .remove(&Uid::new(record.first_uid.as_str()));
+        }
+    }
+
+    /// Stores that Belayer did not create this pod, although it has the annotations of an attempt: it is treated as any
+    /// other pod.
+    pub(crate) fn note_copy(&self, pod: &Uid, key: &ObjectKey) {
+        self.memory.lock().copies.insert(pod.clone());
+        self.parts.pods_queue.add(key.clone(), Priority::Normal);
+        if let Some(pod) = self.parts.pods.lookup(key).found() {
+            self.enqueue_record(&pod);
+        }
+    }
+}

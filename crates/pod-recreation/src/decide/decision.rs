@@ -1,0 +1,193 @@
+//! A decision about a record: the rule, at most one step, an Event, and the requeue delay.
+
+use std::time::Duration;
+
+use belayer_core::object::Uid;
+use belayer_holds::decision::{Notice, Row, Severity};
+use belayer_holds::holding::Holding;
+
+use crate::api::{Status, Wipe};
+use crate::row;
+
+/// A decision about a record.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordDecision {
+    /// The rule that matched.
+    pub row: Row,
+    /// The step: at most one persistent write.
+    pub effect: Option<Effect>,
+    /// The Event to record.
+    pub notice: Option<Notice>,
+    /// Requeue after exactly this time.
+    pub again: Option<Duration>,
+}
+
+/// One step. Each checks its conditions by live reads before it writes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Create the record of a rejected pod that has not changed.
+    CreateRecord {
+        /// The rejected pod.
+        pod: Uid,
+        /// Whether its node must be wiped first.
+        wipe: Wipe,
+    },
+    /// Write the status: compare-and-swap on the record's version.
+    Status(StatusWrite),
+    /// Try the create as a server-side dry run, then write the status.
+    Intend {
+        /// The rejected pod, which must not have changed.
+        pod: Uid,
+        /// The status if the server accepts the pod.
+        step: StatusWrite,
+    },
+    /// Reserve an attempt, once the rate limits allow it.
+    Reserve {
+        /// The status with the reserved attempt.
+        step: StatusWrite,
+        /// The node that rejected the pod, for its rate limit.
+        node: Option<String>,
+    },
+    /// Delete a pod, by UID, if the record has not changed.
+    DeletePod {
+        /// The pod.
+        pod: Uid,
+    },
+    /// Create the pod of the reserved attempt, then read the record again.
+    CreatePod {
+        /// Number of the attempt.
+        attempt: u32,
+    },
+    /// Read the node; write the status if it does not exist.
+    ReadNode {
+        /// Name of the node.
+        node: String,
+        /// The status if it does not exist.
+        step: StatusWrite,
+    },
+    /// Annotate the rejected pod with the reason why it is not re-created.
+    AnnotatePod {
+        /// The pod.
+        pod: Uid,
+        /// The reason.
+        text: String,
+    },
+    /// Delete the record.
+    DeleteRecord,
+}
+
+/// How a step advances a re-creation; decides whether it is executed while Belayer is draining.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// It begins a re-creation of a pod that still exists. A drain keeps that pod.
+    Starts,
+    /// It completes the re-creation of a pod that exists only in its record. A drain waits for that.
+    Completes,
+    /// It leads to no new pod.
+    None,
+}
+
+impl RecordDecision {
+    /// How its step advances a re-creation.
+    pub fn progress(&self) -> Progress {
+        match &self.effect {
+            Some(Effect::CreateRecord { .. } | Effect::Intend { .. }) => Progress::Starts,
+            Some(Effect::DeletePod { .. }) if self.row == row::DELETE => Progress::Starts,
+            Some(Effect::Reserve { .. } | Effect::DeletePod { .. } | Effect::CreatePod { .. }) => {
+                Progress::Completes
+            }
+            Some(
+                Effect::Status(_)
+                | Effect::ReadNode { .. }
+                | Effect::AnnotatePod { .. }
+                | Effect::DeleteRecord,
+            )
+            | None => Progress::None,
+        }
+    }
+
+    /// Whether its step may be executed.
+    pub fn is_allowed(&self, holding: Holding) -> bool {
+        match self.progress() {
+            Progress::None => true,
+            Progress::Completes => matches!(holding, Holding::Allowed | Holding::Draining),
+            Progress::Starts => holding == Holding::Allowed,
+        }
+    }
+
+    pub(super) fn nothing() -> Self {
+        Self {
+            row: row::NOTHING,
+            effect: None,
+            notice: None,
+            again: None,
+        }
+    }
+
+    pub(super) fn of(row: Row, effect: Effect) -> Self {
+        Self {
+            row,
+            effect: Some(effect),
+            ..Self::nothing()
+        }
+    }
+
+    pub(super) fn waits(row: Row, again: Duration) -> Self {
+        Self {
+            row,
+            again: Some(again),
+            ..Self::nothing()
+        }
+    }
+
+    pub(super) fn with_notice(
+        self,
+        severity: Severity,
+        reason: &'static str,
+        message: String,
+    ) -> Self {
+        Self {
+            notice: Some(Notice {
+                severity,
+                reason,
+                message: message.into(),
+            }),
+            ..self
+        }
+    }
+}
+
+/// A status to write.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StatusWrite {
+    /// The new status.
+    pub next: Box<Status>,
+    /// A pod that a live read must not find.
+    pub gone: Option<Uid>,
+    /// The label `outcome` of the counter that the write increments.
+    pub outcome: Option<&'static str>,
+}
+
+impl StatusWrite {
+    pub(super) fn of(next: Status) -> Self {
+        Self {
+            next: Box::new(next),
+            gone: None,
+            outcome: None,
+        }
+    }
+
+    pub(super) fn if_gone(self, pod: Uid) -> Self {
+        Self {
+            gone: Some(pod),
+            ..self
+        }
+    }
+
+    pub(super) fn counted(self, outcome: &'static str) -> Self {
+        Self {
+            outcome: Some(outcome),
+            ..self
+        }
+    }
+}

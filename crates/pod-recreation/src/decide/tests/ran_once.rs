@@ -1,0 +1,128 @@
+//! R5: a pod that may have run is never created again, not even by or after a drain.
+
+use super::*;
+
+fn unheld(pod: PodView) -> PodView {
+    PodView { held: false, ..pod }
+}
+
+fn unselected(pod: PodView) -> PodView {
+    PodView {
+        selected: false,
+        ..pod
+    }
+}
+
+fn reserved_before(mut record: Record) -> Record {
+    record.status.conditions.clear();
+    record
+}
+
+fn creating(attempt: u32) -> Record {
+    attempts(attempt, record(Some(Phase::Creating)))
+}
+
+fn draining(snapshot: RecordSnapshot) -> RecordSnapshot {
+    RecordSnapshot {
+        holding: Holding::Draining,
+        ..snapshot
+    }
+}
+
+#[rstest]
+#[case::an_absent_pod_was_never_created(snapshot(creating(1), None), row::CREATE, "create 1")]
+#[case::its_pod_was_seen(RecordSnapshot { created: Some(1), ..snapshot(creating(1), None) }, row::HOLD_LOST, "Ended if gone")]
+#[case::the_pod_of_an_earlier_attempt_was_seen(RecordSnapshot { created: Some(1), ..snapshot(creating(2), None) }, row::CREATE, "create 2")]
+#[case::reserved_by_an_earlier_version(
+    snapshot(reserved_before(creating(1)), None),
+    row::HOLD_LOST,
+    "Ended if gone"
+)]
+#[case::its_existing_pod_is_recorded(
+    snapshot(reserved_before(creating(1)), of_attempt(1, pod("u-2"))),
+    row::RECREATED,
+    "Recreated"
+)]
+#[case::no_pause_during_a_drain(
+    draining(snapshot(deleted_at(NOW, record(Some(Phase::Waiting))), None)),
+    row::RESERVE,
+    "reserve 1"
+)]
+#[case::a_pod_without_its_hold_waits_for_it(
+    snapshot(record(Some(Phase::Rejected)), unheld(rejected_pod("u-1"))),
+    row::NOTHING,
+    "waits"
+)]
+#[case::not_selected_any_more(
+    snapshot(record(Some(Phase::Rejected)), unselected(rejected_pod("u-1"))),
+    row::REPORTED,
+    "Ended"
+)]
+#[case::a_recreated_pod_is_not_selected_any_more(
+    snapshot(
+        recreated_as("u-2", record(Some(Phase::Recreated))),
+        unselected(of_attempt(1, rejected_pod("u-2")))
+    ),
+    row::REPORTED,
+    "Ended"
+)]
+fn r5_a_pod_that_may_have_run_is_never_created_again(
+    #[case] snapshot: RecordSnapshot,
+    #[case] row: Row,
+    #[case] expected: &str,
+) {
+    let decision = decide(&snapshot, at(NOW));
+    assert_eq!((decision.row, &*summary(&decision)), (row, expected));
+    assert_eq!(
+        decision.row == row::HOLD_LOST
+            || decision.row == row::REPORTED
+            || decision.row == row::RECREATED,
+        decision.notice.is_some()
+    );
+}
+
+#[test]
+fn r5_a_reservation_sets_the_condition_hold_kept() {
+    let waiting = snapshot(
+        reserved_before(deleted_at(0, record(Some(Phase::Waiting)))),
+        None,
+    );
+    let Some(Effect::Reserve { step, .. }) = decide(&waiting, at(NOW)).effect else {
+        panic!("not reserved");
+    };
+    assert!(step.next.is_true(ConditionType::HoldKept));
+}
+
+/// While Belayer is draining, pods that exist only in their record are created, and no re-creation begins.
+#[rstest]
+#[case::a_record(snapshot(None, rejected_pod("u-1")), Progress::Starts)]
+#[case::an_intent(
+    snapshot(record(Some(Phase::Rejected)), rejected_pod("u-1")),
+    Progress::Starts
+)]
+#[case::its_deletion(
+    snapshot(record(Some(Phase::Deleting)), rejected_pod("u-1")),
+    Progress::Starts
+)]
+#[case::a_reservation(
+    snapshot(deleted_at(0, record(Some(Phase::Waiting))), None),
+    Progress::Completes
+)]
+#[case::a_create(snapshot(creating(1), None), Progress::Completes)]
+#[case::the_pod_of_an_old_attempt(
+    snapshot(creating(2), of_attempt(1, pod("u-2"))),
+    Progress::Completes
+)]
+#[case::an_existing_pod(snapshot(creating(1), of_attempt(1, pod("u-2"))), Progress::None)]
+fn r5_steps_during_a_drain(#[case] snapshot: RecordSnapshot, #[case] progress: Progress) {
+    let decision = decide(&snapshot, at(NOW));
+    assert_eq!(decision.progress(), progress);
+    for (holding, allowed) in [
+        (Holding::Allowed, true),
+        (Holding::Draining, progress != Progress::Starts),
+        (Holding::Leaving, progress == Progress::None),
+        (Holding::Unknown, progress == Progress::None),
+    ] {
+        assert_eq!(decision.is_allowed(holding), allowed, "{holding:?}");
+    }
+}
