@@ -50,6 +50,8 @@ pub const BACKLOG_NAMESPACES: &str = "belayer_backlog_namespaces_closed";
 pub const BACKLOG_GATE: &str = "belayer_backlog_gate";
 /// Holds kept although no profile selects their object any more.
 pub const UNSELECTED_KEPT: &str = "belayer_unselected_kept";
+/// How long no owner of ended, deleted and held pods has changed.
+pub const CONSUMER_SILENT: &str = "belayer_consumer_silent_seconds";
 /// Objects of observe mode that vanished before their result was read.
 pub const OBSERVED_LOSSES: &str = "belayer_observed_losses_total";
 /// Pods whose result was not read, by evidence, mode and namespace.

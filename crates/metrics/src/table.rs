@@ -271,6 +271,14 @@ pub const ALL: &[Metric] = &[
          at once is probably a mistake.",
     ),
     metric(
+        n::CONSUMER_SILENT,
+        Gauge,
+        Seconds,
+        &[KIND],
+        "How long no owner of this kind has changed while its pods have ended, are being deleted and are held; 0 if there \
+         are no such pods. Their consumer may be down.",
+    ),
+    metric(
         n::OBSERVED_LOSSES,
         Counter,
         Count,

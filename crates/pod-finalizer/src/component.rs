@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use belayer_core::http::RequestError;
 use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
-use belayer_core::informer::{Event, Stored};
+use belayer_core::informer::{Event, Store, Stored};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::queries::Waiter;
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
@@ -247,6 +247,16 @@ impl PodFinalizer {
         } else {
             Mode::Observe
         }
+    }
+
+    /// The store of pods.
+    pub(crate) fn pods(&self) -> &Store<Pod> {
+        &self.pods
+    }
+
+    /// The stores of the kinds that own pods of some profile.
+    pub(crate) fn owner_stores(&self) -> &[(Resource, Store<OwnerMeta>)] {
+        &self.world.owners
     }
 
     /// Updates the held objects, and counts pods that were deleted before they were held. Must receive every pod

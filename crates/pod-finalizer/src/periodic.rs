@@ -3,6 +3,7 @@
 //! It opens and closes the admission policy's gate with the backlog, enqueues pods once a limit no longer applies to
 //! them, reports closed namespaces and selectors that look mistyped, and publishes metrics.
 
+mod consumers;
 mod reports;
 mod switch;
 
@@ -60,6 +61,7 @@ pub struct PeriodicTask {
     /// When the ConfigMap is read again.
     reread: Instant,
     last: ActiveLimits,
+    consumers: consumers::Consumers,
 }
 
 impl PeriodicTask {
@@ -81,6 +83,7 @@ impl PeriodicTask {
             next_try: None,
             reread: Instant::now(),
             last: ActiveLimits::default(),
+            consumers: consumers::Consumers::default(),
         }
     }
 
@@ -113,6 +116,7 @@ impl PeriodicTask {
             self.queue_what_eased(&now);
             self.report_changes(&now).await;
         }
+        self.consumers.visit(&self.finalizer, &self.events);
         self.show(&now).await;
         self.last = now;
     }

@@ -1,4 +1,5 @@
-//! What many pods of one workflow cost: a restart beside their records, and changes of their workflow.
+//! What many pods of one workflow cost: a restart beside their records, and changes of their workflow. What is reported if
+//! their consumer is silent.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use belayer_core::executor::Writes;
 use belayer_metrics::Exporter;
 use belayer_pod_finalizer::outcome::crd;
 use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
-use belayer_sandbox::{Gvr, Verb};
+use belayer_sandbox::{Gvr, ListOptions, Verb};
 use belayer_workload::WORKFLOWS;
 use serde_json::json;
 
@@ -100,4 +101,61 @@ async fn a17_a_change_of_a_workflow_enqueues_only_the_pods_that_wait_for_it() {
             .find("p0")
             .is_some_and(|pod| pod["metadata"]["namespace"] == NAMESPACE)
     );
+}
+
+fn silent(exporter: &Exporter) -> f64 {
+    let text = exporter.render();
+    let mut lines = text.lines().filter(|line| {
+        line.starts_with("belayer_consumer_silent_seconds{")
+            && line.contains("workflows.argoproj.io")
+    });
+    let line = lines.next().expect("the gauge is published");
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a21_a_silent_consumer_and_the_nodes_that_wait_are_reported() {
+    let world = World::new();
+    let (recorder, exporter) = Exporter::detached().unwrap();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let uid = world.workflow("build");
+    for name in ["waits", "ended", "runs"] {
+        let mut pod = crate::world::pod(name, "build", &uid);
+        pod["spec"]["nodeName"] = "n1".into();
+        world.create(&Gvr::PODS, Some(NAMESPACE), pod);
+    }
+    let _belayer = world.run();
+    eventually("all are held", || world.held_pods() == 3).await;
+    world.end("ended");
+    world.end("waits");
+    let_pass(Duration::from_secs(400)).await;
+    assert_eq!(world.events("HeldPodsWait"), 0, "no pod is being deleted");
+    assert!(silent(&exporter) < 1.0, "{}", silent(&exporter));
+
+    world.delete(&Gvr::PODS, Some(NAMESPACE), "waits");
+    let_pass(Duration::from_secs(400)).await;
+    let events = world
+        .cluster()
+        .list(&Gvr::EVENTS, None, &ListOptions::default());
+    let events = events.unwrap().items;
+    let mut about = events
+        .iter()
+        .filter(|event| event["reason"] == "HeldPodsWait");
+    let event = about.next().expect("an Event");
+    assert_eq!(event["involvedObject"]["kind"], "Node");
+    assert_eq!(event["involvedObject"]["name"], "n1");
+    let message = event["message"].as_str().unwrap();
+    assert!(
+        message.contains("ci/waits") && !message.contains("more"),
+        "{message}"
+    );
+    assert!(silent(&exporter) > 300.0, "{}", silent(&exporter));
+    // The workflow controller is back: a change of the status alone counts.
+    let nodes = json!({ "status": { "nodes": { "x": { "phase": "Running" } } } });
+    world.patch(&WORKFLOWS, "build", nodes);
+    let_pass(Duration::from_secs(30)).await;
+    assert!(silent(&exporter) < 31.0, "{}", silent(&exporter));
+    world.consume("waits");
+    let_pass(Duration::from_secs(30)).await;
+    assert!(silent(&exporter) < 1.0, "{}", silent(&exporter));
 }
