@@ -23,8 +23,8 @@ pub(super) const NEEDS_ACTION: u8 = 3;
 /// If the cluster cannot be reached; and, with an exit code of its own, if something requires action.
 pub async fn run_status(arguments: StatusArguments) -> Result<(), Failure> {
     let source = arguments.read.source()?;
-    let (reader, _, server) = connect(&arguments.cluster).await?;
-    let own_namespace = arguments.own.name(&Sources::from_env())?;
+    let (reader, _, server) = connect(&arguments.read.cluster).await?;
+    let own_namespace = arguments.read.own.name(&Sources::from_env())?;
     let query = Query {
         lease: lease(&source, &own_namespace)?,
         own_namespace,
