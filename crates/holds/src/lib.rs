@@ -2,6 +2,7 @@
 
 pub mod conflict;
 pub mod decision;
+pub mod gate;
 pub mod held_objects;
 pub mod holding;
 pub mod invariants;

@@ -26,7 +26,7 @@ pub struct Snapshot {
 #[derive(Debug, Clone)]
 pub struct WorkflowView {
     /// Whether Belayer holds it.
-    pub held: Held,
+    pub held: bool,
     /// Its deletion, if that has begun.
     pub deletion: Option<Deletion>,
     /// When this process first saw this UID.
@@ -37,15 +37,6 @@ pub struct WorkflowView {
     pub namespace: NamespaceView,
     /// Its pods.
     pub pods: PodsView,
-}
-
-/// Whether Belayer holds a workflow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Held {
-    /// It is.
-    Yes,
-    /// It is not.
-    No,
 }
 
 /// The deletion of a workflow.

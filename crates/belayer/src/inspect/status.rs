@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use belayer_inspect::reader::Reader;
+use belayer_inspect::reader::{Reader, explain};
 use belayer_inspect::status::{Hold, Kept, Query, Status, reported, status, text};
 
 use super::arguments::StatusArguments;
@@ -73,7 +73,7 @@ async fn query_the_cluster(
         let kept = match by {
             Some(source) => match explainers::kept(reader, source, component).await {
                 Some(Ok(count)) => Kept::Counted(u64::try_from(count).unwrap_or(u64::MAX)),
-                Some(Err(why)) => Kept::Unknown(why),
+                Some(Err(error)) => Kept::Unknown(error.to_string()),
                 None => continue,
             },
             None => match reported(reader, own_namespace, kind).await {
@@ -83,7 +83,9 @@ async fn query_the_cluster(
                      configuration"
                         .to_owned(),
                 ),
-                Err(why) => Kept::Unknown(why),
+                Err(error) => {
+                    Kept::Unknown(format!("events of {own_namespace}: {}", explain(&error)))
+                }
             },
         };
         found.note_kept(component, kept);

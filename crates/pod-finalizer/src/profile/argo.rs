@@ -6,8 +6,8 @@ use std::time::Duration;
 use belayer_core::object::OwnerReference;
 
 use super::{
-    Capture, Cleanup, Consumer, DeletedWhileRunning, InvalidLabel, MatchLabels, Mode, Namespaces,
-    Operator, OwnerKind, OwnerStatus, Profile, Requirement, Selector,
+    Cleanup, Consumer, DeletedWhileRunning, InvalidLabel, MatchLabels, Mode, Namespaces, Operator,
+    OwnerKind, OwnerStatus, Profile, Requirement, Selector,
 };
 
 /// Its name.
@@ -63,7 +63,7 @@ pub fn profile() -> Profile {
         release_after: None,
         owner_status: OwnerStatus::Argo,
         adopt: Box::default(),
-        capture: Capture::Off,
+        capture: false,
         consumer: Consumer::Pod,
         deleted_while_running: DeletedWhileRunning::Release,
         node_lost_delay: Duration::ZERO,

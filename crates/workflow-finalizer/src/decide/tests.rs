@@ -126,7 +126,7 @@ fn workflow() -> Case {
     let key = ObjectKey::new("ci", "build");
     Case(Snapshot {
         workflow: Some(WorkflowView {
-            held: Held::No,
+            held: false,
             deletion: None,
             first_seen: LogicalTime::now(),
             selection: Selection::Yes,
@@ -173,7 +173,7 @@ impl Case {
     }
 
     fn held(self) -> Self {
-        self.with(|workflow| workflow.held = Held::Yes)
+        self.with(|workflow| workflow.held = true)
     }
 
     fn deleting(self) -> Self {
