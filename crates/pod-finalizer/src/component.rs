@@ -1,6 +1,7 @@
 //! pod-finalizer as a component of the pod runner.
 
 mod losses;
+mod observe;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,13 +34,14 @@ use crate::backlog::Limits;
 use crate::decide::decide;
 use crate::evidence::{Evidence, is_ignored};
 use crate::held_objects::{HeldObjects, HeldPod};
-use crate::observe::{admin_asked, adopted, held, judges, judging, node_of, selection};
 use crate::outcome::{self, Outcomes};
 use crate::profile::config::Settings;
 use crate::profile::{self, Mode, Profiles};
 use crate::query::{Delay, PodQuery};
 use crate::snapshot::{Gate, MassRelease, Selection, Snapshot};
 use crate::status::{StatusQuery, StatusState};
+
+use observe::{admin_asked, adopted, held, judges, judging, node_of, selection};
 
 pub use losses::Lost;
 

@@ -11,10 +11,10 @@ use belayer_core::slim::Pod;
 use belayer_holds::runner;
 
 use super::PodFinalizer;
+use super::observe::held;
 use crate::NAME;
 use crate::argo::{self, Ending};
 use crate::decide::{is_awaited, is_missed, unread};
-use crate::observe::held;
 use crate::profile::Mode;
 use crate::snapshot::Selection;
 

@@ -14,9 +14,9 @@ use belayer_holds::namespace::NamespaceView;
 use belayer_holds::owner::OwnerQuery;
 use belayer_holds::view::{Answers as _, Objects as _, View};
 
+use super::PodFinalizer;
 use crate::argo::{self as argo_pods, ArgoPod, NodeQuery, NodeState};
 use crate::cleanup::{POD_GC_STRATEGY, PodEnd, PodGc, WorkflowEnd};
-use crate::component::PodFinalizer;
 use crate::evidence::is_ignored;
 use crate::profile::{Cleanup, Consumer, Mode, OwnerStatus, Profile, Profiles, argo, is_of_kind};
 use crate::query::Delay;
