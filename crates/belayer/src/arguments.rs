@@ -106,9 +106,17 @@ impl Output {
     }
 }
 
-/// The output format and the configuration that objects are judged by.
+/// The cluster, the output format and the configuration that objects are judged by.
 #[derive(Debug, Clone, Default, Args)]
 pub struct ReadArguments {
+    /// The cluster to connect to.
+    #[command(flatten)]
+    pub cluster: ClusterArguments,
+
+    /// Belayer's own namespace.
+    #[command(flatten)]
+    pub own: OwnNamespace,
+
     /// Output format
     #[arg(short, long, value_enum, value_name = "FORMAT")]
     pub output: Option<Output>,

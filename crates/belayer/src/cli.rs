@@ -187,7 +187,7 @@ mod tests {
         let cli = Cli::try_parse_from(["belayer", command, "--namespace=ops"]).unwrap();
         let own = match cli.command {
             Command::Run(arguments) => arguments.own,
-            Command::Drain(arguments) => arguments.own,
+            Command::Drain(arguments) => arguments.read.own,
             other => panic!("{other:?}"),
         };
         assert_eq!(own.own_namespace.as_deref(), Some("ops"));

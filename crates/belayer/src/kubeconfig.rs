@@ -16,19 +16,9 @@ pub struct Sources {
     /// `~/.kube/config`, if there is a home directory.
     pub home: Option<PathBuf>,
     /// Whether this is a pod with a service account.
-    pub in_cluster: InCluster,
+    pub in_cluster: bool,
     /// `$POD_NAMESPACE`.
     pub pod_namespace: Option<String>,
-}
-
-/// Whether the process runs in a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum InCluster {
-    /// Yes: `KUBERNETES_SERVICE_HOST` is set.
-    Yes,
-    /// No.
-    #[default]
-    No,
 }
 
 impl Sources {
@@ -40,10 +30,7 @@ impl Sources {
                 .filter(|path| !path.as_os_str().is_empty())
                 .collect(),
             home: std::env::home_dir().map(|home| home.join(".kube/config")),
-            in_cluster: match std::env::var_os("KUBERNETES_SERVICE_HOST") {
-                Some(_) => InCluster::Yes,
-                None => InCluster::No,
-            },
+            in_cluster: std::env::var_os("KUBERNETES_SERVICE_HOST").is_some(),
             pod_namespace: std::env::var("POD_NAMESPACE")
                 .ok()
                 .filter(|name| !name.is_empty()),
@@ -118,7 +105,7 @@ pub async fn load(
 ) -> Result<Config, KubeconfigError> {
     let (config, files) = match files(file, context, sources) {
         Some(files) => from_files(&files, context).await?,
-        None if sources.in_cluster == InCluster::Yes => {
+        None if sources.in_cluster => {
             let config = Config::incluster()
                 .map_err(|error| KubeconfigError::InCluster(with_causes(&error)))?;
             (config, "the service account".to_owned())
@@ -144,7 +131,7 @@ fn files(file: Option<&Path>, context: Option<&str>, sources: &Sources) -> Optio
     if !sources.kubeconfig.is_empty() {
         return Some(sources.kubeconfig.clone());
     }
-    if sources.in_cluster == InCluster::Yes && context.is_none() {
+    if sources.in_cluster && context.is_none() {
         return None;
     }
     sources

@@ -14,7 +14,7 @@ use belayer_core::informer::InformerBuilder;
 use belayer_core::object::Resource;
 use belayer_core::slim::{Keep, ObjectMeta, Pod};
 use belayer_holds::selection::Selected;
-use belayer_inspect::explain::Explainer;
+use belayer_inspect::explain::{ExplainError, Explainer};
 use belayer_inspect::preflight::Part;
 use belayer_inspect::reader::Reader;
 
@@ -103,8 +103,8 @@ pub trait Configured: fmt::Debug + Send + Sync {
     /// `None` if it never keeps any.
     ///
     /// # Errors
-    /// A message, if they cannot be counted.
-    fn kept<'a>(&'a self, reader: &'a Reader) -> BoxFuture<'a, Option<Result<usize, String>>> {
+    /// If the objects cannot be listed.
+    fn kept<'a>(&'a self, reader: &'a Reader) -> BoxFuture<'a, Kept> {
         let _ = reader;
         std::future::ready(None).boxed()
     }
@@ -120,6 +120,9 @@ pub trait Configured: fmt::Debug + Send + Sync {
         std::future::ready(None).boxed()
     }
 }
+
+/// See [`Configured::kept`].
+pub type Kept = Option<Result<usize, ExplainError>>;
 
 /// The finalizers of a controller on one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -29,20 +29,14 @@ struct Inner {
 #[derive(Debug, Clone, Copy)]
 struct OwnWrite {
     version: ResourceVersion,
-    waiting: Waiting,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Waiting {
-    Yes,
-    No,
+    waiting: bool,
 }
 
 impl OwnWrites {
     /// Records that the server answered a write of Belayer's to `key` with `version`.
     pub fn wrote(&self, key: &ObjectKey, version: ResourceVersion) {
         let mut inner = self.inner.lock();
-        let mut waiting = Waiting::No;
+        let mut waiting = false;
         if let Some(earlier) = inner.written.get(key).copied() {
             if earlier.version >= version {
                 return;
@@ -67,7 +61,7 @@ impl OwnWrites {
     pub fn must_wait_for(&self, key: &ObjectKey, watermark: ResourceVersion) -> bool {
         match self.inner.lock().written.get_mut(key) {
             Some(own_write) if own_write.version > watermark => {
-                own_write.waiting = Waiting::Yes;
+                own_write.waiting = true;
                 true
             }
             Some(_) | None => false,
@@ -92,7 +86,7 @@ impl OwnWrites {
             if inner
                 .written
                 .remove(&key)
-                .is_some_and(|own_write| own_write.waiting == Waiting::Yes)
+                .is_some_and(|own_write| own_write.waiting)
             {
                 ready.push(key);
             }
@@ -108,7 +102,7 @@ impl OwnWrites {
             return false;
         };
         inner.unlist(key, own_write.version);
-        own_write.waiting == Waiting::Yes
+        own_write.waiting
     }
 
     /// Removes all keys, because versions went backwards or an invalid event may have belonged to
@@ -119,7 +113,7 @@ impl OwnWrites {
         let mut ready: Vec<ObjectKey> = inner
             .written
             .drain()
-            .filter(|(_, own_write)| own_write.waiting == Waiting::Yes)
+            .filter(|(_, own_write)| own_write.waiting)
             .map(|(key, _)| key)
             .collect();
         ready.sort();

@@ -108,19 +108,9 @@ pub struct Verdict {
     /// Holds of the purpose that stay.
     pub keep: Vec<Kept>,
     /// Whether the pods must be listed before a decision.
-    pub list_pods: Needed,
+    pub list_pods: bool,
     /// Whether the pod's record must be read before a decision.
-    pub read_record: Needed,
-}
-
-/// Whether a further read is needed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Needed {
-    /// A read is needed.
-    Yes,
-    /// No read is needed.
-    #[default]
-    No,
+    pub read_record: bool,
 }
 
 /// Decides about one object.
@@ -164,7 +154,7 @@ fn one(view: &View<'_>, purpose: &Purpose, hold: &'static str, verdict: &mut Ver
     {
         match view.recorded {
             // Row 9.
-            None => return verdict.read_record = Needed::Yes,
+            None => return verdict.read_record = true,
             // Row 10.
             Some(Recorded::Unknown(why)) => {
                 return verdict.keep(hold, Why::Unrecorded(why.clone()));
@@ -182,7 +172,7 @@ fn one(view: &View<'_>, purpose: &Purpose, hold: &'static str, verdict: &mut Ver
     }
     match view.usage {
         // Row 5.
-        None => verdict.list_pods = Needed::Yes,
+        None => verdict.list_pods = true,
         Some(Usage::Unknown(why)) => verdict.keep(hold, Why::UseUnknown(why.clone())),
         // Row 6.
         Some(Usage::Listed { users, .. }) if !users.is_empty() => {
@@ -191,7 +181,7 @@ fn one(view: &View<'_>, purpose: &Purpose, hold: &'static str, verdict: &mut Ver
         // Row 7.
         Some(Usage::Listed { users, begun }) => match NoUser::prove(users, *begun, view.seen) {
             Some(proof) => verdict.release.push((hold, Evidence::Unused(proof))),
-            None => verdict.list_pods = Needed::Yes,
+            None => verdict.list_pods = true,
         },
     }
 }

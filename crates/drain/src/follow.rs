@@ -13,9 +13,8 @@ use tokio_util::sync::CancellationToken;
 use belayer_core::executor::Writes;
 use belayer_core::http::{ErrorClass, RequestError};
 use belayer_core::rng;
+use belayer_holds::gate::{GateClient, GateConfigMap};
 use belayer_holds::holding::{HoldSwitch, Holding};
-
-use crate::gate::{Gate, State};
 
 /// Time limit of one watch, in seconds.
 const WATCH_SECONDS: u64 = 240;
@@ -93,7 +92,7 @@ impl GateStatus {
     }
 
     /// Notes the state of the gate; `None` if the ConfigMap does not exist.
-    fn gate(&self, state: Option<&State>) {
+    fn gate(&self, state: Option<&GateConfigMap>) {
         let mut now = self.0.now.lock();
         let holding = match state {
             Some(state) if state.is_draining() => Holding::Draining,
@@ -128,14 +127,14 @@ impl GateStatus {
 
 /// Follows the gate for as long as a process runs.
 pub struct Follower {
-    gate: Gate,
+    gate: GateClient,
     status: GateStatus,
     switches: Switches,
 }
 
 impl Follower {
     /// Follows `gate`, updates `status`, and writes the switches of the policies of these components.
-    pub fn new(gate: Gate, status: GateStatus, switches: Switches) -> Self {
+    pub fn new(gate: GateClient, status: GateStatus, switches: Switches) -> Self {
         Self {
             gate,
             status,
@@ -206,7 +205,7 @@ impl Follower {
         Ok(version)
     }
 
-    async fn set_switches(&self, state: &State) {
+    async fn set_switches(&self, state: &GateConfigMap) {
         let change = state.to_components(&self.switches.on, &self.switches.off);
         let keeps = self.status.0.keeps_switches.load(Ordering::Relaxed);
         if !keeps || change.is_empty() || self.gate.executor().writes() == Writes::DryRun {
@@ -215,7 +214,9 @@ impl Follower {
         // A conflicting write is a change, after which this runs again.
         match self.gate.write(state, &change).await {
             Ok(()) => {
-                let switches = change.iter().map(|(key, value)| format!("{key}: {value}"));
+                let switches = change.iter();
+                let switches =
+                    switches.filter_map(|(key, value)| Some(format!("{key}: {}", (*value)?)));
                 let switches = switches.collect::<Vec<_>>().join(", ");
                 tracing::info!(switches, "wrote the switches of the admission policies");
             }
@@ -270,12 +271,9 @@ fn pause_after(failures: u32) -> Duration {
 mod tests {
     use super::*;
 
-    fn state(mode: &str) -> State {
-        serde_json::from_value::<std::collections::BTreeMap<String, String>>(
-            serde_json::json!({ "mode": mode }),
-        )
-        .map(State::with_data)
-        .unwrap()
+    fn state(mode: &str) -> GateConfigMap {
+        let gate = serde_json::json!({ "data": { "mode": mode } });
+        serde_json::from_value(gate).unwrap()
     }
 
     #[test]

@@ -3,7 +3,6 @@
 pub mod decide;
 pub mod evidence;
 pub mod follow;
-pub mod gate;
 pub mod holds;
 pub mod passes;
 pub mod progress;

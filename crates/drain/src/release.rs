@@ -13,7 +13,7 @@ use belayer_holds::decision::Evidence as _;
 use belayer_holds::release::FinalizerPatch;
 use belayer_inspect::reader::{Reader, explain};
 
-use crate::decide::{Kept, Needed, Purpose, Usage, View, decide};
+use crate::decide::{Kept, Purpose, Usage, View, decide};
 use crate::pause::pause;
 use crate::records::{Recorded, Records};
 use crate::scan::Found;
@@ -94,11 +94,11 @@ impl Releaser<'_> {
                 },
                 self.purpose,
             );
-            if verdict.list_pods == Needed::Yes {
+            if verdict.list_pods {
                 usage = Some(self.users.of(&object.meta, object.seen).await);
                 continue;
             }
-            if verdict.read_record == Needed::Yes {
+            if verdict.read_record {
                 recorded = Some(self.records.record(&object.meta).await);
                 continue;
             }

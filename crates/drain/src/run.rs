@@ -11,12 +11,12 @@ use belayer_core::executor::Executor;
 use belayer_core::http::RequestError;
 use belayer_core::object::Resource;
 use belayer_core::words::one_or_many;
+use belayer_holds::gate::GateClient;
 use belayer_inspect::kinds::discover;
 use belayer_inspect::reader::{Reader, Trouble, explain};
 
 use crate::decide::Purpose;
 use crate::findings::Findings;
-use crate::gate::Gate;
 use crate::passes::{Next, Outcome, Pass, Passes, SETTLE, outcome};
 use crate::progress::Progress;
 use crate::records::Records;
@@ -82,9 +82,9 @@ pub struct Drain {
 /// Why a run could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum DrainError {
-    /// Discovery failed.
-    #[error("cannot list the kinds that the API serves: {0}")]
-    Discovery(String),
+    /// Discovery failed. The message names the cause, so that it is not a source as well.
+    #[error("cannot list the kinds that the API serves: {}", explain(.0))]
+    Discovery(RequestError),
     /// The server did not send a usable response within the timeout.
     #[error("the API server does not answer")]
     Unreachable {
@@ -109,7 +109,7 @@ impl Drain {
         let records = Records::new(Arc::clone(&executor), reader.clone());
         Self {
             site: Site {
-                gate: Gate::new(Arc::clone(&executor), &namespace),
+                gate: GateClient::new(Arc::clone(&executor), &namespace),
                 executor,
                 reader: reader.clone(),
                 namespace,
@@ -344,7 +344,7 @@ impl Drain {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
-                Err(error) => return Err(DrainError::Discovery(explain(&error))),
+                Err(error) => return Err(DrainError::Discovery(error)),
             }
         }
     }

@@ -9,12 +9,16 @@ use serde_json::{Value, json};
 use belayer_core::executor::{Class, Executor, Writes};
 use belayer_core::http::{ErrorClass, PatchKind, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
+use belayer_holds::gate::{GateClient, GateConfigMap};
 use belayer_holds::names;
 use belayer_inspect::reader::{ReadResult, Reader, explain};
 
-use crate::gate::{DRAINED, Gate, State};
 use crate::holds;
 use crate::pause::pause;
+
+/// Annotation on Belayer's namespace: `"true"` means that no hold is left and the namespace may be deleted.
+/// The policy that guards the namespace reads it.
+const DRAINED: &str = "belayer.dev/drained";
 
 /// Label of every object that is installed with Belayer.
 const LABEL: (&str, &str) = ("app.kubernetes.io/name", "belayer");
@@ -35,7 +39,7 @@ fn definitions() -> Resource {
 pub(crate) struct Site {
     pub(crate) executor: Arc<Executor>,
     pub(crate) reader: Reader,
-    pub(crate) gate: Gate,
+    pub(crate) gate: GateClient,
     pub(crate) namespace: String,
 }
 
@@ -106,14 +110,14 @@ impl Site {
     pub(crate) async fn close_gate(&self) -> Result<GateState, RequestError> {
         let mut attempt = 0;
         loop {
-            let written = match self.send(self.gate.read()).await? {
+            let written = match self.send(self.gate.find()).await? {
                 Some(state) if state.is_draining() => return Ok(GateState::WasDraining),
                 Some(state) => {
                     let change = state.to_draining();
                     self.send(self.gate.write(&state, &change)).await
                 }
                 None => {
-                    let made = State::made_draining();
+                    let made = GateConfigMap::made_draining();
                     self.send(self.gate.create(&made)).await
                 }
             };
@@ -141,7 +145,7 @@ impl Site {
     pub(crate) async fn open_gate(&self) -> Result<Vec<(String, String)>, RequestError> {
         let mut attempt = 0;
         loop {
-            let Some(state) = self.send(self.gate.read()).await? else {
+            let Some(state) = self.send(self.gate.find()).await? else {
                 return Ok(Vec::new());
             };
             let change = state.to_normal();
@@ -222,8 +226,8 @@ impl Site {
         for (kind, key, named) in
             std::iter::once((Resource::namespaces(), namespace, named)).chain(definitions)
         {
-            if let Err(why) = self.mark_one(&kind, &key, drained).await {
-                failed.push((named, why));
+            if let Err(error) = self.mark_one(&kind, &key, drained).await {
+                failed.push((named, explain(&error)));
             }
         }
         failed
@@ -234,17 +238,16 @@ impl Site {
         kind: &Resource,
         key: &ObjectKey,
         drained: &str,
-    ) -> Result<(), String> {
+    ) -> Result<(), RequestError> {
         let body = json!({ "metadata": { "annotations": { DRAINED: drained } } });
         let request = Request::patch(kind.object_path(key), PatchKind::Merge, body.to_string())
             .query("fieldManager", names::FIELD_MANAGER);
         let written = self.executor.write(&request, Class::Write);
         match self.send(written).await {
-            Ok(_) => Ok(()),
             Err(error) if matches!(error.class(), ErrorClass::NotFound | ErrorClass::NotServed) => {
                 Ok(())
             }
-            Err(error) => Err(explain(&error)),
+            written => written.map(drop),
         }
     }
 

@@ -15,6 +15,9 @@ use belayer_pvc_protection::pods_query::Listed;
 
 use crate::decide::Usage;
 
+/// When a list of pods began, and the list.
+type PodList = (LogicalTime, Arc<Listed>);
+
 type Namespaces = Mutex<HashMap<String, Arc<tokio::sync::Mutex<Option<PodList>>>>>;
 
 /// Lists pods, one namespace at a time; concurrent callers share one list.
@@ -23,12 +26,6 @@ pub(crate) struct Users {
     decoders: Decoders<Pod>,
     /// One slot per namespace. The lock of a slot is held during a list request.
     namespaces: Namespaces,
-}
-
-#[derive(Clone)]
-struct PodList {
-    begun: LogicalTime,
-    listed: Result<Arc<Listed>, String>,
 }
 
 impl Users {
@@ -48,28 +45,26 @@ impl Users {
             Arc::clone(namespaces.entry_ref(namespace).or_default())
         };
         let mut slot = slot.lock().await;
-        let list = match &*slot {
-            Some(list) if list.begun > seen => list.clone(),
+        let (begun, listed) = match &*slot {
+            Some((begun, listed)) if *begun > seen => (*begun, Arc::clone(listed)),
             _ => {
+                // A failed list is not shared.
+                *slot = None;
                 let begun = LogicalTime::now();
-                let listed = self.list(namespace).await;
-                let list = PodList {
-                    begun,
-                    listed: listed.map(Arc::new).map_err(|error| explain(&error)),
-                };
-                // Do not share a failed list.
-                *slot = list.listed.is_ok().then(|| list.clone());
-                list
+                match self.list(namespace).await {
+                    Ok(listed) => slot.insert((begun, Arc::new(listed))).clone(),
+                    Err(error) => {
+                        let why = explain(&error);
+                        return Usage::Unknown(format!(
+                            "could not list the pods of namespace {namespace}: {why}"
+                        ));
+                    }
+                }
             }
         };
-        match list.listed {
-            Ok(listed) => Usage::Listed {
-                users: listed.users_of(claim),
-                begun: list.begun,
-            },
-            Err(why) => Usage::Unknown(format!(
-                "could not list the pods of namespace {namespace}: {why}"
-            )),
+        Usage::Listed {
+            users: listed.users_of(claim),
+            begun,
         }
     }
 

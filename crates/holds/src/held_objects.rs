@@ -3,14 +3,14 @@
 //! The numbers are updated at every event before its key is queued, so that a decision reads the numbers after its
 //! event.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use hashbrown::HashMap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use crate::selection::{Guard, MassRelease, MaxUnselected, UnselectedBy};
+use crate::selection::{Exceeded, Guard, MassRelease, MaxUnselected, UnselectedBy};
+use belayer_core::clock;
 use belayer_core::object::ObjectKey;
 
 /// What is recorded about an object.
@@ -23,33 +23,18 @@ pub trait Noted: Clone + PartialEq {
         true
     }
 
-    /// Whether the configuration selects it.
-    fn selected(&self) -> Selected {
-        Selected::Yes
+    /// Why the configuration does not select it, if it does not.
+    fn unselected(&self) -> Option<UnselectedBy> {
+        None
     }
 
-    /// The same object with an earlier value of [`selected`](Self::selected).
-    #[must_use]
-    fn with_selected(self, _: Selected) -> Self {
-        self
-    }
+    /// Replaces that reason.
+    fn set_unselected(&mut self, _: UnselectedBy) {}
 
     /// Why it counts as unselected, if it does.
-    fn unselected(&self) -> Option<UnselectedBy> {
-        match self.selected() {
-            Selected::Yes => None,
-            Selected::No(by) => Some(by),
-        }
+    fn counted(&self) -> Option<UnselectedBy> {
+        self.unselected()
     }
-}
-
-/// Whether the configuration selects a held object.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Selected {
-    /// It does.
-    Yes,
-    /// It does not, for this reason.
-    No(UnselectedBy),
 }
 
 /// The numbers.
@@ -150,13 +135,13 @@ impl<T: Noted> HeldObjects<T> {
     /// Whether an object may be released because nothing selects it.
     pub fn mass_release(&self, key: &ObjectKey) -> MassRelease {
         let mut inner = self.inner.lock();
-        let by = inner.objects.get(key).and_then(T::unselected);
+        let by = inner.objects.get(key).and_then(T::counted);
         let namespace = key.shared_namespace();
         by.map_or(MassRelease::Within, |by| inner.guard.of(namespace, by))
     }
 
-    /// What is kept although nothing selects it: over the cluster, and in each namespace that keeps its own.
-    pub fn exceeded(&self) -> (MassRelease, BTreeMap<Arc<str>, MassRelease>) {
+    /// What is kept although nothing selects it.
+    pub fn exceeded(&self) -> Exceeded {
         self.inner.lock().guard.exceeded()
     }
 
@@ -177,7 +162,7 @@ impl<T: Noted> HeldObjects<T> {
     /// The keys of held objects that nothing selects, sorted.
     pub fn unselected(&self) -> Vec<ObjectKey> {
         let all = self.list().into_iter();
-        let unselected = all.filter(|(_, it)| it.unselected().is_some());
+        let unselected = all.filter(|(_, it)| it.counted().is_some());
         unselected.map(|(key, _)| key).collect()
     }
 }
@@ -185,14 +170,17 @@ impl<T: Noted> HeldObjects<T> {
 impl<T: Noted> Inner<T> {
     fn note(&mut self, key: &ObjectKey, object: Option<T>) -> Option<T> {
         let known = self.objects.get(key);
-        let object = object.map(|now| match (known.map(T::selected), now.selected()) {
-            (Some(since @ Selected::No(_)), Selected::No(_)) => now.with_selected(since),
-            _ => now,
+        let since = known.and_then(T::unselected);
+        let object = object.map(|mut now| {
+            if let Some(since) = since.filter(|_| now.unselected().is_some()) {
+                now.set_unselected(since);
+            }
+            now
         });
         if known == object.as_ref() {
             return object;
         }
-        let held = |it: &T| it.is_held().then(|| it.unselected());
+        let held = |it: &T| it.is_held().then(|| it.counted());
         let (was, is) = (known.and_then(held), object.as_ref().and_then(held));
         if was != is {
             if let Some(by) = was {
@@ -224,15 +212,23 @@ impl<T: Noted> Inner<T> {
 }
 
 /// Publishes how many objects a controller holds, how many of them wait, and how long the oldest has waited.
-pub fn publish(
+pub fn publish<'a, T: Noted + 'a>(
     controller: &'static str,
-    counts: Counts,
-    oldest_waiting: Option<Timestamp>,
-    now: Timestamp,
+    kinds: impl IntoIterator<Item = &'a HeldObjects<T>>,
 ) {
+    let (mut held, mut waiting, mut oldest) = (0, 0, None);
+    for kind in kinds {
+        let counts = kind.counts();
+        held += counts.held;
+        waiting += counts.waiting;
+        oldest = [oldest, kind.oldest_waiting()].into_iter().flatten().min();
+    }
     let gauge = |name, value: f64| metrics::gauge!(name, "controller" => controller).set(value);
-    gauge(belayer_metrics::HOLDS, counts.held as f64);
-    gauge(belayer_metrics::WAITING, counts.waiting as f64);
-    let age = oldest_waiting.map_or(0.0, |since| now.duration_since(since).as_secs_f64());
-    gauge(belayer_metrics::OLDEST_WAITING, age.max(0.0));
+    gauge(belayer_metrics::HOLDS, held as f64);
+    gauge(belayer_metrics::WAITING, waiting as f64);
+    let age = |since| clock::now().duration_since(since).as_secs_f64();
+    gauge(
+        belayer_metrics::OLDEST_WAITING,
+        oldest.map_or(0.0, age).max(0.0),
+    );
 }

@@ -3,6 +3,7 @@
 pub mod argo;
 pub mod conflict;
 pub mod decision;
+pub mod gate;
 pub mod held_objects;
 pub mod holding;
 pub mod invariants;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 
 use crate::names;
+use crate::view::{Answers, Objects};
 use belayer_core::executor::{Class, Executor};
 use belayer_core::http::Request;
-use belayer_core::informer::{Decoders, Reading};
+use belayer_core::informer::{Decoders, Lookup, Reading};
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
 use belayer_core::queries::{LiveAnswer, LiveReader, Query, ReadError};
@@ -53,6 +54,42 @@ pub struct NamespaceView {
     pub cached: Option<ObjectMeta>,
     /// The last live read.
     pub answer: Option<LiveAnswer<NamespaceState>>,
+}
+
+impl NamespaceView {
+    /// The namespace of `object`, from these sources.
+    pub fn of(
+        object: &ObjectMeta,
+        namespaces: &impl Objects<Namespace>,
+        queries: &impl Answers<NamespaceQuery>,
+    ) -> Self {
+        let query = NamespaceQuery::new(object.key.shared_namespace().clone());
+        Self {
+            cached: cached(object, namespaces),
+            answer: queries.get(&query),
+            query,
+        }
+    }
+
+    /// Its version in the informer.
+    pub fn cached_version(&self) -> ResourceVersion {
+        let cached = self.cached.as_ref();
+        cached.map(|meta| meta.resource_version).unwrap_or_default()
+    }
+
+    /// The proof that it is ignored, for an object first seen at `seen`.
+    pub fn ignored(&self, seen: LogicalTime) -> Option<IgnoredNamespace> {
+        IgnoredNamespace::prove(self.answer.as_ref()?, seen, self.cached_version())
+    }
+}
+
+/// The namespace of `object` in the informer.
+pub fn cached(object: &ObjectMeta, namespaces: &impl Objects<Namespace>) -> Option<ObjectMeta> {
+    let key = ObjectKey::cluster(object.key.shared_namespace().clone());
+    match namespaces.lookup(&key) {
+        Lookup::Found(namespace) => Some(namespace.object.meta.clone()),
+        Lookup::Absent | Lookup::Unknown => None,
+    }
 }
 
 impl Query for NamespaceQuery {

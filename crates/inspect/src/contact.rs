@@ -60,35 +60,26 @@ impl Drop for Waiting<'_> {
 /// Why a request had no usable answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
-    reached: Reached,
+    /// Whether the server or a proxy answers, with a transient error.
+    reached: bool,
     why: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reached {
-    /// The server or a proxy answers with a transient error.
-    Yes,
-    No,
 }
 
 impl Trouble {
     /// The message, with the server's address once and the cause once.
     pub fn at(&self, address: &str) -> String {
-        match self.reached {
-            Reached::Yes => format!("{address} {}", self.why),
-            Reached::No => format!("cannot reach {address}: {}", self.why),
+        if self.reached {
+            format!("{address} {}", self.why)
+        } else {
+            format!("cannot reach {address}: {}", self.why)
         }
     }
 }
 
 impl From<&RequestError> for Trouble {
     fn from(error: &RequestError) -> Self {
-        let reached = match error.api() {
-            Some(_) => Reached::Yes,
-            None => Reached::No,
-        };
         Self {
-            reached,
+            reached: error.api().is_some(),
             why: match error.class() {
                 ErrorClass::Unauthorized => "does not accept the credentials".to_owned(),
                 ErrorClass::Forbidden => "does not allow the request".to_owned(),

@@ -72,7 +72,7 @@ pub struct World {
     pub leases: BTreeMap<String, ReadResult<Lease>>,
     /// The key in `leases` of Belayer's leader election Lease, if leader election is enabled.
     pub own_lease: Option<String>,
-    /// The explanations of Belayer's components, by UID and hold.
+    /// The explanations of Belayer's components, or why there are none, by UID and hold.
     pub ours: BTreeMap<(String, String), Result<Explained, String>>,
     /// Number of requests that were sent.
     pub requests: u64,
@@ -245,6 +245,7 @@ async fn ours(
             let kind = &object.object.kind.resource;
             let answer =
                 (explainer.explain)(kind.clone(), object.object.key.clone(), reader.clone()).await;
+            let answer = answer.map_err(|error| error.to_string());
             by_hold(object.object.uid.as_str(), explainer, answer)
         })
         .buffer_unordered(PARALLEL)

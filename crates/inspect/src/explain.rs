@@ -1,11 +1,16 @@
 //! Explanations by Belayer's own components, which the binary passes in as [`Explainer`]s.
 
+use std::sync::Arc;
+
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde::Serialize;
 
+use belayer_core::http::RequestError;
 use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::queries::ReadError;
 
-use crate::reader::Reader;
+use crate::reader::{Reader, explain};
 
 /// Belayer, as configured in the binary.
 pub struct Belayer {
@@ -26,8 +31,7 @@ pub struct Explainer {
     pub holds: &'static [&'static str],
     /// The kinds that it handles.
     pub kinds: Vec<Resource>,
-    /// Reads the object and everything its decision depends on, and decides. The error is the message of a failed
-    /// read: no decision is possible then.
+    /// Reads the object and everything its decision depends on, and decides.
     pub explain: Explain,
 }
 
@@ -35,9 +39,66 @@ pub struct Explainer {
 pub type Explain = Box<dyn Fn(Resource, ObjectKey, Reader) -> Explaining + Send + Sync>;
 
 /// A pending explanation.
-pub type Explaining = BoxFuture<'static, Result<Explained, String>>;
+pub type Explaining = BoxFuture<'static, Result<Explained, ExplainError>>;
+
+/// Why an object cannot be explained.
+#[derive(Debug, thiserror::Error)]
+pub enum ExplainError {
+    /// It does not exist.
+    #[error("{kind} {key} does not exist")]
+    Absent {
+        /// Its kind.
+        kind: Resource,
+        /// Its namespace and name.
+        key: ObjectKey,
+    },
+    /// The configuration does not mention its kind.
+    #[error("{key} has no entry for its kind")]
+    NotConfigured {
+        /// The key of the configuration.
+        key: &'static str,
+    },
+    /// The object, or another one that the decision depends on, cannot be read. The message names the cause, so that
+    /// it is not a source as well.
+    #[error("{object}: {}", explain(error))]
+    Read {
+        /// The object.
+        object: String,
+        /// The cause.
+        error: RequestError,
+    },
+    /// A live read of the decision failed.
+    #[error(transparent)]
+    Query(#[from] ReadError),
+    /// A request failed.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+}
 
 impl Explainer {
+    /// An explainer by the function `explain` of a component with this `state`.
+    pub fn new<S, F>(
+        component: &'static str,
+        holds: &'static [&'static str],
+        kinds: Vec<Resource>,
+        state: S,
+        explain: impl Fn(Arc<S>, Resource, ObjectKey, Reader) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        S: Send + Sync + 'static,
+        F: Future<Output = Result<Explained, ExplainError>> + Send + 'static,
+    {
+        let state = Arc::new(state);
+        Self {
+            component,
+            holds,
+            kinds,
+            explain: Box::new(move |kind, key, reader| {
+                explain(Arc::clone(&state), kind, key, reader).boxed()
+            }),
+        }
+    }
+
     /// Whether it handles objects of this kind.
     pub fn is_about(&self, kind: &Resource) -> bool {
         self.kinds.iter().any(|its| its.is_same_kind(kind))

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResource, APIResourceList};
+use kube::core::discovery::v2::{APIGroupDiscovery, APIResourceDiscovery, GroupVersionKind};
 use serde::Deserialize;
 
 use belayer_core::http::{Request, RequestError};
@@ -13,6 +15,9 @@ use crate::reader::{Reader, explain};
 
 const AGGREGATED: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+
+/// The scope of a kind whose objects are in namespaces.
+const NAMESPACED: &str = "Namespaced";
 
 /// Concurrent requests of unaggregated discovery.
 const PARALLEL: usize = 8;
@@ -95,7 +100,7 @@ pub async fn discover(reader: &Reader) -> Result<Discovered, RequestError> {
             .await?
             .json::<Root>()?;
         if answer.kind == "APIGroupDiscoveryList" {
-            versions.extend(answer.items.into_iter().flat_map(Aggregated::versions));
+            versions.extend(answer.items.into_iter().flat_map(aggregated));
         } else {
             versions.extend(plain(reader, answer).await);
         }
@@ -107,16 +112,7 @@ pub async fn discover(reader: &Reader) -> Result<Discovered, RequestError> {
 struct Version {
     group: String,
     version: String,
-    served: Result<Vec<Served>, String>,
-}
-
-struct Served {
-    plural: String,
-    kind: String,
-    namespaced: bool,
-    singular: String,
-    short_names: Vec<String>,
-    verbs: Vec<String>,
+    served: Result<Vec<APIResourceDiscovery>, String>,
 }
 
 /// Each resource once, in the first version that has it; the server orders versions by preference.
@@ -133,27 +129,22 @@ fn select(versions: Vec<Version>) -> Discovered {
             }
         };
         for served in served {
+            let kind = served.response_kind.and_then(|kind| kind.kind);
+            let (Some(plural), Some(kind)) = (served.resource, kind) else {
+                continue;
+            };
             let listed = served.verbs.iter().any(|verb| verb == "list");
-            if !listed || served.plural.contains('/') || is_left_out(&version.group, &served.plural)
-            {
+            if !listed || plural.contains('/') || is_left_out(&version.group, &plural) {
                 continue;
             }
-            if !seen.insert((version.group.clone(), served.plural.clone())) {
+            if !seen.insert((version.group.clone(), plural.clone())) {
                 continue;
             }
+            let singular = served.singular_resource.filter(|name| !name.is_empty());
             discovered.kinds.push(Arc::new(Kind {
-                resource: Resource::new(
-                    &version.group,
-                    &version.version,
-                    &served.kind,
-                    &served.plural,
-                ),
-                namespaced: served.namespaced,
-                singular: if served.singular.is_empty() {
-                    served.kind.to_lowercase()
-                } else {
-                    served.singular
-                },
+                resource: Resource::new(&version.group, &version.version, &kind, &plural),
+                namespaced: served.scope.as_deref() == Some(NAMESPACED),
+                singular: singular.unwrap_or_else(|| kind.to_lowercase()),
                 short_names: served.short_names,
             }));
         }
@@ -194,8 +185,8 @@ async fn plain(reader: &Reader, root: Root) -> Vec<Version> {
     futures::stream::iter(all)
         .map(|(group, version)| async move {
             let path = path::of_version(&group, &version);
-            let served = match reader.json::<Resources>(&Request::get(path)).await {
-                Ok(list) => Ok(list.resources.into_iter().map(Served::from).collect()),
+            let served = match reader.json::<APIResourceList>(&Request::get(path)).await {
+                Ok(list) => Ok(list.resources.into_iter().map(resource).collect()),
                 Err(error) => Err(explain(&error)),
             };
             Version {
@@ -209,135 +200,45 @@ async fn plain(reader: &Reader, root: Root) -> Vec<Version> {
         .await
 }
 
+/// What `/api` and `/apis` answer: a list of groups with their kinds, or only their names.
 #[derive(Deserialize)]
 struct Root {
     #[serde(default)]
     kind: String,
     #[serde(default)]
-    items: Vec<Aggregated>,
+    items: Vec<APIGroupDiscovery>,
     #[serde(default)]
     versions: Vec<String>,
     #[serde(default)]
-    groups: Vec<Group>,
+    groups: Vec<APIGroup>,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Group {
-    name: String,
-    #[serde(default)]
-    versions: Vec<GroupVersion>,
-    preferred_version: Option<GroupVersion>,
-}
-
-#[derive(Deserialize)]
-struct GroupVersion {
-    version: String,
-}
-
-#[derive(Deserialize)]
-struct Resources {
-    #[serde(default)]
-    resources: Vec<PlainResource>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PlainResource {
-    name: String,
-    #[serde(default)]
-    singular_name: String,
-    kind: String,
-    namespaced: bool,
-    #[serde(default)]
-    verbs: Vec<String>,
-    #[serde(default)]
-    short_names: Vec<String>,
-}
-
-impl From<PlainResource> for Served {
-    fn from(from: PlainResource) -> Self {
-        Self {
-            plural: from.name,
-            kind: from.kind,
-            namespaced: from.namespaced,
-            singular: from.singular_name,
-            short_names: from.short_names,
-            verbs: from.verbs,
-        }
-    }
-}
-
-#[derive(Deserialize)]
-struct Aggregated {
-    #[serde(default)]
-    metadata: AggregatedName,
-    #[serde(default)]
-    versions: Vec<AggregatedVersion>,
-}
-
-#[derive(Deserialize, Default)]
-struct AggregatedName {
-    #[serde(default)]
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct AggregatedVersion {
-    version: String,
-    #[serde(default)]
-    freshness: String,
-    #[serde(default)]
-    resources: Vec<AggregatedResource>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct AggregatedResource {
-    resource: String,
-    response_kind: Option<ResponseKind>,
-    #[serde(default)]
-    scope: String,
-    #[serde(default)]
-    singular_resource: String,
-    #[serde(default)]
-    short_names: Vec<String>,
-    #[serde(default)]
-    verbs: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct ResponseKind {
-    kind: String,
-}
-
-impl Aggregated {
-    fn versions(self) -> impl Iterator<Item = Version> {
-        let group = self.metadata.name;
-        self.versions.into_iter().map(move |version| {
-            let served = if version.freshness == "Stale" {
-                Err("the API behind it does not answer".to_owned())
-            } else {
-                Ok(version.resources.into_iter().filter_map(served).collect())
-            };
-            Version {
-                group: group.clone(),
-                version: version.version,
-                served,
-            }
-        })
-    }
-}
-
-fn served(from: AggregatedResource) -> Option<Served> {
-    Some(Served {
-        plural: from.resource,
-        kind: from.response_kind?.kind,
-        namespaced: from.scope == "Namespaced",
-        singular: from.singular_resource,
-        short_names: from.short_names,
-        verbs: from.verbs,
+fn aggregated(from: APIGroupDiscovery) -> impl Iterator<Item = Version> {
+    let group = from.metadata.and_then(|meta| meta.name).unwrap_or_default();
+    from.versions.into_iter().map(move |version| Version {
+        group: group.clone(),
+        version: version.version.unwrap_or_default(),
+        served: match version.freshness.as_deref() {
+            Some("Stale") => Err("the API behind it does not answer".to_owned()),
+            _ => Ok(version.resources),
+        },
     })
+}
+
+fn resource(from: APIResource) -> APIResourceDiscovery {
+    let kind = GroupVersionKind {
+        kind: Some(from.kind),
+        ..GroupVersionKind::default()
+    };
+    APIResourceDiscovery {
+        resource: Some(from.name),
+        response_kind: Some(kind),
+        scope: from.namespaced.then(|| NAMESPACED.to_owned()),
+        singular_resource: Some(from.singular_name),
+        verbs: from.verbs,
+        short_names: from.short_names.unwrap_or_default(),
+        ..APIResourceDiscovery::default()
+    }
 }
 
 #[cfg(test)]
@@ -382,12 +283,7 @@ mod tests {
                 "versions": [{"version": "v1", "freshness": "Stale"}]}],
         }))
         .unwrap();
-        let found = select(
-            root.items
-                .into_iter()
-                .flat_map(Aggregated::versions)
-                .collect(),
-        );
+        let found = select(root.items.into_iter().flat_map(aggregated).collect());
         assert!(found.kinds.is_empty());
         assert_eq!(found.dead[0].group_version, "metrics.example.com/v1");
     }

@@ -14,6 +14,7 @@ use belayer_core::slim::json::Text;
 use crate::kinds::{DeadApi, Discovered, Kind};
 use crate::object::{Item, ObjectRef, Terminating};
 use crate::reader::{Reader, explain};
+use crate::report::{Unseen, UnseenReason};
 
 /// Accept header for metadata-only lists.
 pub const METADATA_LIST: &str =
@@ -48,26 +49,6 @@ pub struct Silent;
 
 impl Progress for Silent {}
 
-/// A kind that could not be listed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Blind {
-    /// `secrets`, or `metrics.example.com/v1` for a whole API.
-    pub what: String,
-    /// The reason.
-    pub why: Blindness,
-    /// The error message.
-    pub message: String,
-}
-
-/// Why a kind could not be listed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Blindness {
-    /// The user may not list it.
-    NotAllowed,
-    /// The server could not list it.
-    Failed,
-}
-
 /// The objects of one kind in one namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Population {
@@ -89,7 +70,7 @@ pub struct Scan {
     /// Objects by namespace (empty for cluster-scoped kinds) and kind.
     pub population: BTreeMap<String, BTreeMap<String, Population>>,
     /// Kinds that could not be listed.
-    pub blind: Vec<Blind>,
+    pub unseen: Vec<Unseen>,
     /// Number of objects that were listed.
     pub objects: u64,
 }
@@ -133,7 +114,7 @@ pub async fn scan(
         .collect()
         .await;
     let mut scan = merge(parts);
-    scan.blind.extend(discovered.dead.iter().map(dead));
+    scan.unseen.extend(discovered.dead.iter().map(dead));
     if let Scope::Namespace(name) = scope {
         add_namespace(reader, discovered, name, &mut scan).await;
     }
@@ -141,10 +122,10 @@ pub async fn scan(
     scan
 }
 
-fn dead(api: &DeadApi) -> Blind {
-    Blind {
-        what: api.group_version.clone(),
-        why: Blindness::Failed,
+fn dead(api: &DeadApi) -> Unseen {
+    Unseen {
+        resource: api.group_version.clone(),
+        reason: UnseenReason::Failed,
         message: api.why.clone(),
     }
 }
@@ -167,11 +148,11 @@ fn merge(parts: Vec<(Arc<Kind>, Result<Part, RequestError>)>) -> Scan {
             }
             // The kind was deleted after discovery: it has no objects.
             Err(error) if error.class() == ErrorClass::NotServed => {}
-            Err(error) => scan.blind.push(Blind {
-                what: kind.name(),
-                why: match error.class() {
-                    ErrorClass::Forbidden | ErrorClass::Unauthorized => Blindness::NotAllowed,
-                    _ => Blindness::Failed,
+            Err(error) => scan.unseen.push(Unseen {
+                resource: kind.name(),
+                reason: match error.class() {
+                    ErrorClass::Forbidden | ErrorClass::Unauthorized => UnseenReason::NotAllowed,
+                    _ => UnseenReason::Failed,
                 },
                 message: explain(&error),
             }),
@@ -183,7 +164,7 @@ fn merge(parts: Vec<(Arc<Kind>, Result<Part, RequestError>)>) -> Scan {
 /// Makes the order independent of the order of the answers.
 fn sort(scan: &mut Scan) {
     scan.kinds.sort_by_key(|kind| kind.name());
-    scan.blind.sort_by(|a, b| a.what.cmp(&b.what));
+    scan.unseen.sort_by(|a, b| a.resource.cmp(&b.resource));
     let place = |object: &ObjectRef| (object.kind.name(), object.key.clone());
     scan.terminating.sort_by_key(|found| place(&found.object));
     for dependents in scan.dependents.values_mut() {

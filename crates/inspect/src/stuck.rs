@@ -45,13 +45,13 @@ pub enum InspectError {
     /// The object does not exist.
     #[error("{0} does not exist")]
     Absent(String),
-    /// The object cannot be read.
-    #[error("{object}: {why}")]
+    /// The object cannot be read. The message names the cause, so that it is not a source as well.
+    #[error("{object}: {}", message(error))]
     Unreadable {
         /// The object.
         object: String,
-        /// The error message.
-        why: String,
+        /// The cause.
+        error: RequestError,
     },
 }
 
@@ -124,14 +124,14 @@ async fn one(
         } else {
             InspectError::Unreadable {
                 object: place.clone(),
-                why: message(&error),
+                error,
             }
         }
     })?;
     let item: Item<'_> =
         serde_json::from_slice(&answer.body).map_err(|error| InspectError::Unreadable {
             object: place.clone(),
-            why: error.to_string(),
+            error: RequestError::Decode(error.to_string()),
         })?;
     let now = clock();
     let meta = &item.metadata;

@@ -19,20 +19,11 @@ pub enum PodState {
     OtherNode,
     /// The pod exists on this node.
     Here {
-        /// Whether the pod requests a wipe.
-        asks: Asks,
+        /// Whether the pod requests a wipe in case its node rejects it.
+        asks: bool,
         /// How far the pod has come.
         state: State,
     },
-}
-
-/// Whether a pod requests a wipe in case its node rejects it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asks {
-    /// It has the annotation.
-    Yes,
-    /// It does not.
-    No,
 }
 
 /// How far a pod has come.
@@ -63,13 +54,9 @@ impl PodState {
     }
 }
 
-/// Whether a pod requests a wipe.
-pub fn asks(pod: &Pod) -> Asks {
-    if pod.meta.annotations.get(WIPE_ANNOTATION) == Some("true") {
-        Asks::Yes
-    } else {
-        Asks::No
-    }
+/// Whether a pod requests a wipe in case its node rejects it.
+pub fn asks(pod: &Pod) -> bool {
+    pod.meta.annotations.get(WIPE_ANNOTATION) == Some("true")
 }
 
 /// How far a pod has come.
@@ -144,16 +131,14 @@ pub fn decide(snapshot: &Snapshot) -> Decision {
             _,
             WipeRequest::None,
             PodState::Here {
-                asks: Asks::Yes,
+                asks: true,
                 state: State::Rejected,
             },
         ) => Decision::Wait,
         (_, WipeRequest::None, _) => Decision::Finish,
         // No pod can own the directories any more.
         (_, WipeRequest::Wanted, PodState::Gone) => Decision::Wipe,
-        (_, WipeRequest::Wanted, PodState::Here { asks: Asks::No, .. }) => {
-            Decision::Refuse(NOT_ASKED)
-        }
+        (_, WipeRequest::Wanted, PodState::Here { asks: false, .. }) => Decision::Refuse(NOT_ASKED),
         (_, WipeRequest::Wanted, PodState::Here { state, .. }) => match state {
             State::Rejected | State::RejectedAndDeleted => Decision::Wipe,
             // The record is newer than this cache.
@@ -174,17 +159,11 @@ mod tests {
     const REJECTED: PodState = here(State::Rejected);
 
     const fn here(state: State) -> PodState {
-        PodState::Here {
-            asks: Asks::Yes,
-            state,
-        }
+        PodState::Here { asks: true, state }
     }
 
     const fn unasked(state: State) -> PodState {
-        PodState::Here {
-            asks: Asks::No,
-            state,
-        }
+        PodState::Here { asks: false, state }
     }
 
     #[rstest]

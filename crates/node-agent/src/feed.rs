@@ -11,7 +11,7 @@ use belayer_lifecycles::{Deadline, Identity, Known, Lifecycles, Pass, Phase};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use crate::decide::{Asks, State, asks, state};
+use crate::decide::{State, asks, state};
 use crate::place::by_uid;
 use crate::record::{Record, WipeRequest};
 use crate::uid::PodUid;
@@ -91,7 +91,7 @@ impl InformerHandle {
         let uid = &stored.meta.uid;
         let (request, _) = self.world.wipe_request(key, uid);
         let known = self.reported.lock().get(key).map(|(_, reported)| *reported);
-        if asks(stored) == Asks::No && request == WipeRequest::None && known.is_none() {
+        if !asks(stored) && request == WipeRequest::None && known.is_none() {
             return;
         }
         let Ok(path_uid) = PodUid::parse(uid.as_str()) else {
@@ -105,7 +105,7 @@ impl InformerHandle {
         if request == WipeRequest::Wanted && !self.world.is_refused(key, uid) {
             self.world.request_wipe(uid);
         }
-        let wanted = asks(stored) == Asks::Yes && request == WipeRequest::None;
+        let wanted = asks(stored) && request == WipeRequest::None;
         let now = if wanted && state(stored) == State::Alive {
             LastUpdate::Alive
         } else {

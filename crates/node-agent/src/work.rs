@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::command::{Command, RunError, Subject};
-use crate::decide::{Asks, Decision, PodState, Snapshot, State, decide};
+use crate::decide::{Decision, PodState, Snapshot, State, decide};
 use crate::host::{Host, HostError, NothingRuns, Remains};
 use crate::place::pod_of;
 use crate::record::{Record, WipeRequest};
@@ -123,7 +123,7 @@ impl Lifecycle for PodWork {
         }
         // The cache may be stale: a handler that runs for a wiped pod would create files again.
         let alive = PodState::Here {
-            asks: Asks::Yes,
+            asks: true,
             state: State::Alive,
         };
         if self.api.pod_state(&pod.key, &object.uid).await? != alive {

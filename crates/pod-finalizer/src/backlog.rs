@@ -59,14 +59,8 @@ pub struct Backlog {
     /// The pods of all namespaces, at most the limit for each.
     sum: usize,
     closed: BTreeSet<Arc<str>>,
-    all: AllOf,
-}
-
-/// Whether holds are added in any namespace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AllOf {
-    Open,
-    Closed,
+    /// Whether all namespaces are closed.
+    all_closed: bool,
 }
 
 impl Backlog {
@@ -77,7 +71,7 @@ impl Backlog {
             pods: HashMap::new(),
             sum: 0,
             closed: BTreeSet::new(),
-            all: AllOf::Open,
+            all_closed: false,
         }
     }
 
@@ -105,7 +99,7 @@ impl Backlog {
             self.closed.insert(Arc::clone(namespace));
         }
         if self.sum > cluster || self.closed.len() > MAX_CLOSED {
-            self.all = AllOf::Closed;
+            self.all_closed = true;
         }
     }
 
@@ -123,12 +117,10 @@ impl Backlog {
         }
     }
 
-    /// Takes over the gates that an earlier leader closed. They open by the same rules as those that this process closed.
-    pub fn adopt(&mut self, closed: impl IntoIterator<Item = Arc<str>>, all: Gate) {
+    /// Takes over the gates that an earlier leader closed: of these namespaces, and whether of `all`. They open by the same rules as those that this process closed.
+    pub fn adopt(&mut self, closed: impl IntoIterator<Item = Arc<str>>, all: bool) {
         self.closed.extend(closed);
-        if all == Gate::Closed {
-            self.all = AllOf::Closed;
-        }
+        self.all_closed |= all;
     }
 
     /// Opens the gates with fewer pods than half of their limit. Call it only once all pods are known.
@@ -142,24 +134,24 @@ impl Backlog {
         let few = |pods: usize, limit: usize| pods == 0 || pods < Limits::opens_below(limit);
         closed.retain(|name| !few(pods.get(name).copied().unwrap_or(0), limits.namespace));
         if few(self.sum, self.limits.cluster) && self.closed.len() <= MAX_CLOSED {
-            self.all = AllOf::Open;
+            self.all_closed = false;
         }
     }
 
     /// Whether holds are added in a namespace.
     pub fn gate(&self, namespace: &str) -> Gate {
-        match self.all {
-            AllOf::Closed => Gate::Closed,
-            AllOf::Open if self.closed.contains(namespace) => Gate::NamespaceClosed,
-            AllOf::Open => Gate::Open,
+        match self.cluster_gate() {
+            Gate::Open if self.closed.contains(namespace) => Gate::NamespaceClosed,
+            gate => gate,
         }
     }
 
     /// Whether holds are added in namespaces that are not closed by themselves.
     pub fn cluster_gate(&self) -> Gate {
-        match self.all {
-            AllOf::Closed => Gate::Closed,
-            AllOf::Open => Gate::Open,
+        if self.all_closed {
+            Gate::Closed
+        } else {
+            Gate::Open
         }
     }
 
@@ -246,14 +238,14 @@ mod tests {
     fn t4_gates_closed_before_a_restart_open_by_the_same_rule() {
         for (pods, expected) in [(25, Gate::NamespaceClosed), (24, Gate::Open)] {
             let mut backlog = backlog(100, &[("a", pods)]);
-            backlog.adopt(["a".into(), "gone".into()], Gate::Open);
+            backlog.adopt(["a".into(), "gone".into()], false);
             backlog.settle();
             assert_eq!(backlog.gate("a"), expected, "{pods}");
             assert_eq!(backlog.gate("gone"), Gate::Open, "nothing is left there");
         }
         for (pods, expected) in [(50, Gate::Closed), (49, Gate::Open)] {
             let mut backlog = backlog(100, &[("a", pods)]);
-            backlog.adopt([], Gate::Closed);
+            backlog.adopt([], true);
             backlog.settle();
             assert_eq!(backlog.cluster_gate(), expected, "{pods}");
         }
@@ -263,7 +255,7 @@ mod tests {
     fn t4_more_closed_namespaces_than_can_be_named_close_the_cluster() {
         let mut backlog = Backlog::new(Limits::of(4_000));
         let mut names = (0..=MAX_CLOSED).map(|n| Arc::from(format!("n{n:04}")));
-        backlog.adopt(names.clone().take(MAX_CLOSED), Gate::Open);
+        backlog.adopt(names.clone().take(MAX_CLOSED), false);
         assert_eq!(backlog.gate("other"), Gate::Open);
         let last = names.next_back().unwrap();
         for _ in 0..=backlog.limits().namespace {

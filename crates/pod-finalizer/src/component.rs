@@ -1,6 +1,7 @@
 //! pod-finalizer as a component of the pod runner.
 
 mod losses;
+mod observe;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,18 +9,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use hashbrown::HashMap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use belayer_core::http::RequestError;
 use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
-use belayer_core::informer::{Event, Store, Stored};
+use belayer_core::informer::{Event, Stored};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::queries::Waiter;
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::names;
-use belayer_holds::namespace::NamespaceQuery;
+use belayer_holds::namespace::{self, NamespaceQuery};
 use belayer_holds::owner::OwnerQuery;
 use belayer_holds::runner::{Change, Component, StepContext, Stepped};
 use belayer_holds::selection::UnselectedBy;
@@ -30,14 +32,15 @@ use crate::argo::NodeQuery;
 use crate::backlog::Limits;
 use crate::decide::{PodDecision, decide};
 use crate::evidence::{Evidence, is_ignored};
-use crate::held_objects::{HeldObjects, HeldPod, Selected};
-use crate::observe::{World, admin_asked, adopted, held, judges, judging, node_of};
+use crate::held_objects::{HeldObjects, HeldPod};
 use crate::outcome::{self, Outcomes, Recorded};
 use crate::profile::config::Settings;
 use crate::profile::{self, Mode, Profiles};
 use crate::query::{Delay, PodQuery};
-use crate::snapshot::{AdminAsked, Ended, Gate, Held, MassRelease, Selection, Snapshot};
+use crate::snapshot::{Gate, MassRelease, Selection, Snapshot};
 use crate::status::{StatusQuery, StatusState};
+
+use observe::{admin_asked, adopted, held, judges, judging, node_of, selection};
 
 pub use losses::Lost;
 
@@ -97,12 +100,14 @@ pub struct Parts<V: View = Cached> {
 
 /// Holds pods until their result has been taken by its consumer.
 pub struct PodFinalizer<V: View = Cached> {
-    pub(crate) world: World<V>,
-    pods: V::Store<Pod>,
+    pub(crate) profiles: Profiles,
+    pub(crate) parts: Parts<V>,
+    pub(crate) outcomes: Outcomes,
+    /// When each delay began.
+    pub(crate) due: Mutex<HashMap<Delay, Timestamp>>,
     held_objects: Arc<HeldObjects>,
     /// Whether this process has read the gates that an earlier leader closed. Before that it adds no finalizers.
     pub(crate) may_hold: AtomicBool,
-    queue: WorkQueue<ObjectKey>,
     resync: Duration,
     /// Whether any profile adopts finalizers.
     adopts: bool,
@@ -115,40 +120,17 @@ pub struct PodFinalizer<V: View = Cached> {
 impl<V: View> PodFinalizer<V> {
     /// The component with these settings.
     pub fn new(settings: &Settings, parts: Parts<V>) -> Self {
-        let Parts {
-            pods,
-            namespaces,
-            owners,
-            records,
-            owner_queries,
-            namespace_queries,
-            status_queries,
-            node_queries,
-            queue,
-        } = parts;
-        let profiles = settings.profiles.clone();
-        let world = World {
-            profiles,
-            namespaces,
-            owners,
-            records,
-            owner_queries,
-            namespace_queries,
-            status_queries,
-            node_queries,
-            outcomes: Outcomes::new(settings.outcome_ttl),
-            due: Mutex::default(),
-        };
         let held_objects = Arc::new(HeldObjects::new(
             settings.max_unselected,
             Limits::of(settings.backlog_threshold),
         ));
         Self {
-            world,
-            pods,
+            profiles: settings.profiles.clone(),
+            parts,
+            outcomes: Outcomes::new(settings.outcome_ttl),
+            due: Mutex::default(),
             held_objects,
             may_hold: AtomicBool::new(false),
-            queue,
             resync: settings.resync,
             adopts: settings
                 .profiles
@@ -174,8 +156,8 @@ impl<V: View> PodFinalizer<V> {
     }
 
     fn selection(&self, pod: &ObjectMeta) -> Selection {
-        self.world
-            .selection(pod, self.world.cached_namespace(pod).as_ref())
+        let namespace = namespace::cached(pod, &self.parts.namespaces);
+        selection(&self.profiles, pod, namespace.as_ref())
     }
 
     /// Whether the pod has a finalizer of another controller that its profile adopts.
@@ -190,17 +172,13 @@ impl<V: View> PodFinalizer<V> {
     /// Records a pod; `by` is the reason if no profile selects its labels.
     pub(crate) fn note(&self, pod: &Stored<Pod>, by: UnselectedBy) {
         let meta = &pod.object.meta;
-        let entry = (held(meta) == Held::Yes).then(|| HeldPod {
-            selected: match self.selection(meta) {
-                Selection::By { .. } => Selected::Yes,
-                Selection::None => Selected::No(by),
-                Selection::Ignored => Selected::No(UnselectedBy::Namespace),
+        let entry = held(meta).then(|| HeldPod {
+            unselected: match self.selection(meta) {
+                Selection::By { .. } => None,
+                Selection::None => Some(by),
+                Selection::Ignored => Some(UnselectedBy::Namespace),
             },
-            ended: if pod.object.is_ended() {
-                Ended::Yes
-            } else {
-                Ended::No
-            },
+            ended: pod.object.is_ended(),
             deleting: meta.deletion_timestamp,
             status_too_large: self.is_status_too_large(&pod.object),
         });
@@ -213,7 +191,7 @@ impl<V: View> PodFinalizer<V> {
         let Selection::By { .. } = selection else {
             return None;
         };
-        let judges = judges(&self.world.profiles, pod, &selection);
+        let judges = judges(&self.profiles, pod, &selection);
         let found = judging(&selection, &judges).find_map(|profile| node_of(pod, profile));
         found.map(|(_, query)| query)
     }
@@ -222,7 +200,7 @@ impl<V: View> PodFinalizer<V> {
     /// change that, so such pods must not close the backlog gate: the author of the workflow could abuse it (T3).
     fn is_status_too_large(&self, pod: &Pod) -> bool {
         let query = self.status_query(&pod.meta);
-        let answer = query.and_then(|query| self.world.status_queries.get(&query));
+        let answer = query.and_then(|query| self.parts.status_queries.get(&query));
         answer.is_some_and(|answer| matches!(answer.answer(), StatusState::TooLarge(_)))
     }
 
@@ -230,10 +208,8 @@ impl<V: View> PodFinalizer<V> {
     fn may_be_released(&self, pod: &Pod) -> bool {
         pod.meta.is_deleting()
             || pod.is_ended()
-            || admin_asked(&pod.meta) == AdminAsked::Yes
-            || self
-                .world
-                .cached_namespace(&pod.meta)
+            || admin_asked(&pod.meta)
+            || namespace::cached(&pod.meta, &self.parts.namespaces)
                 .is_some_and(|ns| ns.is_deleting() || is_ignored(&ns.labels))
     }
 }
@@ -241,22 +217,12 @@ impl<V: View> PodFinalizer<V> {
 impl PodFinalizer {
     /// `Enforce` if any profile enforces; otherwise Belayer adds no finalizers.
     pub fn mode(&self) -> Mode {
-        let mut profiles = self.world.profiles.iter();
+        let mut profiles = self.profiles.iter();
         if profiles.any(|profile| profile.mode == Mode::Enforce) {
             Mode::Enforce
         } else {
             Mode::Observe
         }
-    }
-
-    /// The store of pods.
-    pub(crate) fn pods(&self) -> &Store<Pod> {
-        &self.pods
-    }
-
-    /// The stores of the kinds that own pods of some profile.
-    pub(crate) fn owner_stores(&self) -> &[(Resource, Store<OwnerMeta>)] {
-        &self.world.owners
     }
 
     /// Updates the held objects, and counts pods that were deleted before they were held. Must receive every pod
@@ -288,8 +254,8 @@ impl PodFinalizer {
             Event::Deleted { last, .. } => {
                 let meta = &last.object.meta;
                 self.held_objects.note(&meta.key, None);
-                self.world.outcomes.remove(&meta.uid);
-                let mut due = self.world.due.lock();
+                self.outcomes.remove(&meta.uid);
+                let mut due = self.due.lock();
                 due.remove(&Delay::Cleanup(meta.uid.clone()));
                 due.remove(&Delay::NodeLost(meta.uid.clone()));
                 drop(due);
@@ -305,6 +271,7 @@ impl PodFinalizer {
             return;
         };
         for pod in self
+            .parts
             .pods
             .by_index(PODS_BY_NAMESPACE, namespace.object.meta.key.name())
             .unwrap_or_default()
@@ -322,7 +289,7 @@ impl PodFinalizer {
             Event::Updated { old, new } => (new, self.may_release_all(kind, &old.object.0, new)),
             Event::Deleted { last, .. } => {
                 // An earlier live read that found the owner is outdated.
-                self.world
+                self.parts
                     .owner_queries
                     .outdate(&OwnerQuery::about(kind.clone(), &last.object.0));
                 (last, true)
@@ -330,6 +297,7 @@ impl PodFinalizer {
             _ => return,
         };
         for pod in self
+            .parts
             .pods
             .by_index(PODS_BY_OWNER, owner.object.0.uid.as_str())
             .unwrap_or_default()
@@ -344,7 +312,7 @@ impl PodFinalizer {
     fn may_release_all(&self, kind: &Resource, old: &ObjectMeta, new: &Stored<OwnerMeta>) -> bool {
         let new = &new.object.0;
         let finished = |owner: &ObjectMeta| {
-            let profiles = self.world.profiles.iter();
+            let profiles = self.profiles.iter();
             let mut profiles = profiles.filter(|profile| profile.owner.as_ref() == Some(kind));
             profiles.any(|profile| profile.is_owner_finished(&owner.labels))
         };
@@ -356,19 +324,19 @@ impl PodFinalizer {
 
     /// Enqueues every selected pod that is not held, after the gate has opened.
     pub fn queue_unheld(&self) {
-        self.pods.for_each(|pod| self.queue_if_unheld(pod));
+        self.parts.pods.for_each(|pod| self.queue_if_unheld(pod));
     }
 
     /// Enqueues the pods of a namespace whose gate has opened.
     pub fn queue_unheld_in(&self, namespace: &str) {
-        let pods = self.pods.by_index(PODS_BY_NAMESPACE, namespace);
+        let pods = self.parts.pods.by_index(PODS_BY_NAMESPACE, namespace);
         for pod in pods.unwrap_or_default() {
             self.queue_if_unheld(&pod);
         }
     }
 
     fn queue_if_unheld(&self, pod: &Stored<Pod>) {
-        if held(&pod.object.meta) == Held::No {
+        if !held(&pod.object.meta) {
             self.queue_if_ours(pod, Priority::Normal);
         }
     }
@@ -378,17 +346,17 @@ impl PodFinalizer {
     pub fn unreadable_in(&self, namespace: &str) -> Vec<(ObjectKey, Arc<str>)> {
         let unreadable = |pod: Stored<Pod>| {
             let meta = &pod.object.meta;
-            if held(meta) == Held::No || !meta.is_deleting() {
+            if !held(meta) || !meta.is_deleting() {
                 return None;
             }
             let query = self.status_query(meta)?;
-            match self.world.status_queries.get(&query)?.answer() {
+            match self.parts.status_queries.get(&query)?.answer() {
                 StatusState::Unreadable(why) => Some((meta.key.clone(), why.clone())),
                 // A status that is too large does not count as backlog.
                 StatusState::Read(_) | StatusState::TooLarge(_) => None,
             }
         };
-        let pods = self.pods.by_index(PODS_BY_NAMESPACE, namespace);
+        let pods = self.parts.pods.by_index(PODS_BY_NAMESPACE, namespace);
         let pods = pods.unwrap_or_default().into_iter();
         pods.filter_map(unreadable).collect()
     }
@@ -396,19 +364,20 @@ impl PodFinalizer {
     /// Enqueues every held unselected pod, once their number is within the mass-release limit again.
     pub fn queue_unselected(&self) {
         for key in self.held_objects.unselected() {
-            self.queue.add(key, Priority::Release);
+            self.parts.queue.add(key, Priority::Release);
         }
     }
 
     fn queue_if_ours(&self, pod: &Stored<Pod>, unheld: Priority) {
         let meta = &pod.object.meta;
-        let priority = match held(meta) {
-            Held::Yes => Priority::Release,
-            Held::No if self.is_adopted(meta) => Priority::Release,
-            Held::No if self.is_selected(meta) => unheld,
-            Held::No => return,
+        let priority = if held(meta) || self.is_adopted(meta) {
+            Priority::Release
+        } else if self.is_selected(meta) {
+            unheld
+        } else {
+            return;
         };
-        self.queue.add(meta.key.clone(), priority);
+        self.parts.queue.add(meta.key.clone(), priority);
     }
 
     /// Adds finalizers from now on: the gates that an earlier leader closed have been read.
@@ -435,22 +404,16 @@ impl<V: View> Component<Pod> for PodFinalizer<V> {
     fn interest(&self, change: &Change<'_, Pod>) -> Option<Priority> {
         let pod = &change.new?.object;
         let quiet = change.source.quiet();
-        match held(&pod.meta) {
-            Held::Yes if self.may_be_released(pod) => Some(Priority::Release),
-            Held::Yes => Some(quiet),
-            Held::No if self.is_adopted(&pod.meta) => Some(if self.may_be_released(pod) {
-                Priority::Release
-            } else {
-                quiet
-            }),
-            Held::No if pod.meta.is_deleting() => None,
-            Held::No => self.is_selected(&pod.meta).then_some(quiet),
+        if held(&pod.meta) || self.is_adopted(&pod.meta) {
+            let soon = self.may_be_released(pod);
+            return Some(if soon { Priority::Release } else { quiet });
         }
+        (!pod.meta.is_deleting() && self.is_selected(&pod.meta)).then_some(quiet)
     }
 
     fn observe(&self, pod: &Stored<Pod>) -> Snapshot {
         let key = &pod.object.meta.key;
-        let view = self.world.view(pod);
+        let view = self.view(pod);
         if let Some(answer) = view.node.as_ref().and_then(|node| node.answer.as_ref()) {
             // The last answer about its workflow's status may have changed without an event.
             let too_large = matches!(answer.answer(), StatusState::TooLarge(_));
@@ -475,28 +438,27 @@ impl<V: View> Component<Pod> for PodFinalizer<V> {
     fn ask(&self, query: PodQuery, waiter: Waiter<'_>) {
         match query {
             PodQuery::Owner(query) => {
-                self.world.owner_queries.ask(query, waiter);
+                self.parts.owner_queries.ask(query, waiter);
             }
             PodQuery::Namespace(query) => {
-                self.world.namespace_queries.ask(query, waiter);
+                self.parts.namespace_queries.ask(query, waiter);
             }
             PodQuery::Status(query) => {
-                self.world.status_queries.ask(query, waiter);
+                self.parts.status_queries.ask(query, waiter);
             }
             PodQuery::Node(query) => {
-                self.world.node_queries.ask(query, waiter);
+                self.parts.node_queries.ask(query, waiter);
             }
             PodQuery::Delay(delay) => {
                 let priority = match delay {
                     Delay::Cleanup(_) => Priority::Normal,
                     Delay::NodeLost(_) => Priority::Release,
                 };
-                self.world
-                    .due
-                    .lock()
-                    .entry(delay)
-                    .or_insert_with(Timestamp::now);
-                self.queue
+                let mut due = self.due.lock();
+                due.entry(delay).or_insert_with(Timestamp::now);
+                drop(due);
+                self.parts
+                    .queue
                     .add_after(waiter.key.clone(), priority, waiter.after);
             }
         }
@@ -511,7 +473,7 @@ impl<V: View> Component<Pod> for PodFinalizer<V> {
         context: &'a StepContext<'a>,
     ) -> BoxFuture<'a, Result<Stepped, RequestError>> {
         match pod {
-            Some(pod) => Box::pin(self.world.outcomes.record(pod, which, context.executor)),
+            Some(pod) => Box::pin(self.outcomes.record(pod, which, context.executor)),
             None => Box::pin(std::future::ready(Ok(Stepped::Done))),
         }
     }

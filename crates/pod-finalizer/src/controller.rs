@@ -7,7 +7,9 @@ use futures::future::BoxFuture;
 
 use belayer_controller::config::{Problem, Section};
 use belayer_controller::context::{ControllerContext, zeros};
-use belayer_controller::{Configured, Controller, Crd, Gated, Hold, InformerRequirements, Site};
+use belayer_controller::{
+    Configured, Controller, Crd, Gated, Hold, InformerRequirements, Kept, Site,
+};
 use belayer_core::index;
 use belayer_core::object::Resource;
 use belayer_core::slim::ObjectMeta;
@@ -130,7 +132,7 @@ impl Configured for Settings {
         vec![explainer::Pods::explainer(self, site)]
     }
 
-    fn kept<'a>(&'a self, reader: &'a Reader) -> BoxFuture<'a, Option<Result<usize, String>>> {
+    fn kept<'a>(&'a self, reader: &'a Reader) -> BoxFuture<'a, Kept> {
         explainer::kept(reader, self).map(Some).boxed()
     }
 }

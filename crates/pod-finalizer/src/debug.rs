@@ -3,8 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::component::PodFinalizer;
-use crate::held_objects::Selected;
-use crate::snapshot::{Ended, Gate};
+use crate::snapshot::Gate;
 use belayer_holds::names;
 
 /// The pods that are held.
@@ -19,8 +18,8 @@ pub(crate) fn report(finalizer: &PodFinalizer) -> Value {
                 "namespace": key.namespace(),
                 "name": key.name(),
                 "finalizer": names::POD_STATUS_HOLD,
-                "selected": pod.selected == Selected::Yes,
-                "endedOrDeleting": pod.ended == Ended::Yes || pod.deleting.is_some(),
+                "selected": pod.unselected.is_none(),
+                "endedOrDeleting": pod.ended || pod.deleting.is_some(),
                 "deletionTimestamp": pod.deleting.map(|time| time.to_string()),
             })
         })
@@ -54,7 +53,7 @@ pub(crate) fn report(finalizer: &PodFinalizer) -> Value {
             })
         })
         .collect();
-    let kept_in: Vec<&str> = active.kept_in.keys().map(|name| &**name).collect();
+    let kept_in: Vec<&str> = active.kept.namespaces.keys().map(|name| &**name).collect();
     json!({
         "held": counts.held,
         "waiting": counts.waiting,

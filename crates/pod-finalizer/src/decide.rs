@@ -12,10 +12,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::object::ResourceVersion;
 use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision::{Decision, Missing, Notice, Row, Severity, Write};
-use belayer_holds::namespace::{IgnoredNamespace, NamespaceState, NamespaceView};
+use belayer_holds::namespace::{NamespaceState, NamespaceView};
 
 pub(crate) use missed::{is_awaited, is_missed};
 pub(crate) use unread::unread;
@@ -25,7 +24,7 @@ use crate::outcome::Recorded;
 use crate::profile::Mode;
 use crate::query::PodQuery;
 use crate::row;
-use crate::snapshot::{AdminAsked, Ended, Gate, Held, MassRelease, PodView, Selection, Snapshot};
+use crate::snapshot::{Gate, MassRelease, PodView, Selection, Snapshot};
 
 /// A decision about a pod.
 pub type PodDecision = Decision<Evidence, PodQuery, Recorded>;
@@ -42,16 +41,16 @@ pub fn decide(snapshot: &Snapshot, now: Timestamp) -> PodDecision {
         return Decision::nothing(row::NOT_OURS);
     };
     match (pod.held, pod.adopted.is_empty()) {
-        (Held::Yes, _) => held(pod, snapshot, now),
+        (true, _) => held(pod, snapshot, now),
         // Only an adopted finalizer is present: the pod is released like a held pod, and otherwise gets Belayer's
         // finalizer like any other.
-        (Held::No, false) => match weigh(pod, snapshot.mass_release, now) {
+        (false, false) => match weigh(pod, snapshot.mass_release, now) {
             Verdict::Keep(_) if pod.deleting.is_none() && !unread::is_never_held(pod) => {
                 unheld(pod, snapshot, now)
             }
             _ => held(pod, snapshot, now),
         },
-        (Held::No, true) => unheld(pod, snapshot, now),
+        (false, true) => unheld(pod, snapshot, now),
     }
 }
 
@@ -261,16 +260,13 @@ type Found = Option<(Row, Evidence)>;
 
 /// Rule 2.
 fn admin_asked(pod: &PodView) -> Found {
-    (pod.admin_asked == AdminAsked::Yes).then_some((row::ADMIN_ASKED, Evidence::AdminAsked))
+    pod.admin_asked
+        .then_some((row::ADMIN_ASKED, Evidence::AdminAsked))
 }
 
 /// Rule 3.
 fn namespace_terminating(pod: &PodView, reasons: &mut Reasons) -> Found {
-    let NamespaceView {
-        cached,
-        answer,
-        query,
-    } = &pod.namespace;
+    let NamespaceView { cached, answer, .. } = &pod.namespace;
     let proof = answer
         .as_ref()
         .and_then(|answer| NamespaceDeletion::prove(answer, pod.first_seen));
@@ -280,13 +276,8 @@ fn namespace_terminating(pod: &PodView, reasons: &mut Reasons) -> Found {
             Evidence::NamespaceTerminating(proof),
         ));
     }
-    let cached = cached.as_ref()?;
-    if cached.is_deleting() {
-        let answer = Answer::of_namespace(answer.as_ref(), pod, cached.resource_version);
-        reasons.add(
-            row::NAMESPACE_TERMINATING,
-            ask(PodQuery::Namespace(query.clone()), answer),
-        );
+    if cached.as_ref()?.is_deleting() {
+        reasons.add(row::NAMESPACE_TERMINATING, ask_namespace(pod));
     }
     None
 }
@@ -317,26 +308,11 @@ fn unselected(pod: &PodView, mass_release: MassRelease, reasons: &mut Reasons) -
 }
 
 fn prove_ignored(pod: &PodView, reasons: &mut Reasons) -> Option<NotSelected> {
-    let NamespaceView {
-        cached,
-        answer,
-        query,
-    } = &pod.namespace;
-    let version = cached
-        .as_ref()
-        .map(|meta| meta.resource_version)
-        .unwrap_or_default();
-    let proof = answer.as_ref().and_then(|answer| {
-        IgnoredNamespace::prove(answer, pod.first_seen, version).map(NotSelected::ByNamespace)
-    });
+    let proof = pod.namespace.ignored(pod.first_seen);
     if proof.is_none() {
-        let answer = Answer::of_namespace(answer.as_ref(), pod, version);
-        reasons.add(
-            row::UNSELECTED,
-            ask(PodQuery::Namespace(query.clone()), answer),
-        );
+        reasons.add(row::UNSELECTED, ask_namespace(pod));
     }
-    proof
+    proof.map(NotSelected::ByNamespace)
 }
 
 /// The profile's `releaseAfter`, off by default.
@@ -356,6 +332,15 @@ fn ask(query: PodQuery, answer: Answer) -> Missing<PodQuery> {
         Answer::Outdated => Duration::ZERO,
     };
     Missing::Answer { query, after }
+}
+
+fn ask_namespace(pod: &PodView) -> Missing<PodQuery> {
+    let view = &pod.namespace;
+    let answer = Answer::at_hand(view.answer.as_ref(), pod, |state| match state {
+        NamespaceState::Present(meta) => meta.resource_version >= view.cached_version(),
+        NamespaceState::Gone => true,
+    });
+    ask(PodQuery::Namespace(view.query.clone()), answer)
 }
 
 /// Whether the last live answer can be used for this pod.
@@ -380,17 +365,6 @@ impl Answer {
             Some(_) | None => Self::Outdated,
         }
     }
-
-    fn of_namespace(
-        answer: Option<&LiveAnswer<NamespaceState>>,
-        pod: &PodView,
-        cached: ResourceVersion,
-    ) -> Self {
-        Self::at_hand(answer, pod, |state| match state {
-            NamespaceState::Present(meta) => meta.resource_version >= cached,
-            NamespaceState::Gone => true,
-        })
-    }
 }
 
 fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
@@ -399,7 +373,7 @@ fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
 
 fn waits_for(pod: &PodView) -> Cow<'static, str> {
     match (&pod.selection, pod.ended) {
-        (Selection::By { profile, .. }, Ended::Yes) => {
+        (Selection::By { profile, .. }, true) => {
             let reader = pod.judges.first().map(|judge| &judge.profile);
             let profile = reader.unwrap_or(profile);
             let waits = format!(
@@ -411,7 +385,7 @@ fn waits_for(pod: &PodView) -> Cow<'static, str> {
                 None => waits.into(),
             }
         }
-        (Selection::By { .. }, Ended::No) => {
+        (Selection::By { .. }, false) => {
             "the pod has to end, and its consumer has to take its result".into()
         }
         (Selection::None | Selection::Ignored, _) => "the pod is not selected".into(),

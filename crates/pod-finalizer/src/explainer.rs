@@ -6,30 +6,27 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures::FutureExt as _;
-
 use crate::argo::Held::Undecided;
 use crate::argo::{Ending, NodeReader};
 use crate::component::{self, Parts, PodFinalizer};
 use crate::decide::PodDecision;
 use crate::evidence::Evidence;
-use crate::periodic::read_gate;
 use crate::profile::Profiles;
 use crate::profile::config::Settings;
 use crate::row;
-use crate::snapshot::{Held, Selection, Snapshot};
+use crate::snapshot::{Selection, Snapshot};
 use crate::status::{Asked, NodeRef, StatusReader, node_of};
 use belayer_controller::Site;
 use belayer_controller::explain::{Live, LiveStore, explained};
-use belayer_core::http::ErrorClass;
 use belayer_core::informer::Stored;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::WorkQueue;
 use belayer_holds::decision::{Missing, Write};
+use belayer_holds::gate::GateClient;
 use belayer_holds::names;
 use belayer_holds::selection::{MassRelease, Scope, UnselectedBy};
-use belayer_inspect::explain::{Action, Explained, Explainer};
+use belayer_inspect::explain::{Action, ExplainError, Explained, Explainer};
 use belayer_inspect::reader::{Reader, explain as message};
 use belayer_inspect::report::age;
 
@@ -38,13 +35,13 @@ pub(crate) struct Pods {
     settings: Settings,
     /// The note that names the source of the profiles.
     profiles_from: String,
-    /// The gate ConfigMap, in which the controller records where it adds no finalizers.
-    gate: ObjectKey,
+    /// Belayer's own namespace. In its gate ConfigMap the controller records where it adds no finalizers.
+    namespace: String,
 }
 
 impl Pods {
     pub(crate) fn explainer(settings: &Settings, site: &Site<'_>) -> Explainer {
-        let it = Arc::new(Self {
+        let it = Self {
             settings: settings.clone(),
             profiles_from: match site.config {
                 Some(path) => format!("decided by the profiles of {}", path.display()),
@@ -53,35 +50,32 @@ impl Pods {
                         .to_owned()
                 }
             },
-            gate: ObjectKey::new(site.namespace, names::GATE_CONFIG_MAP),
-        });
-        Explainer {
-            component: crate::NAME,
-            holds: &[names::POD_STATUS_HOLD],
-            kinds: vec![Resource::pods()],
-            explain: Box::new(move |_, key, reader| {
-                let it = Arc::clone(&it);
-                async move { it.explain(&key, &reader).await }.boxed()
-            }),
-        }
+            namespace: site.namespace.to_owned(),
+        };
+        let (holds, kinds) = (&[names::POD_STATUS_HOLD], vec![Resource::pods()]);
+        Explainer::new(crate::NAME, holds, kinds, it, Self::explain)
     }
 
-    async fn explain(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
-        let live = Live::new(reader);
+    async fn explain(
+        self: Arc<Self>,
+        _: Resource,
+        key: ObjectKey,
+        reader: Reader,
+    ) -> Result<Explained, ExplainError> {
+        let live = Live::new(&reader);
         let pods = pods(&live, &self.settings);
-        let pod = pods.subject(key).await?;
+        let pod = pods.subject(&key).await?;
         let nodes = node_of(&pod.meta).into_iter().collect();
         let finalizer = finalizer(&live, &self.settings, pods, nodes);
-        let gate_unknown = finalizer.read_gate(&live, &self.gate).await;
+        let gate_unknown = finalizer.read_gate(&live, &self.namespace).await;
         let mut seen = live.decide(&finalizer, &pod).await?;
         if let Some(Write::Release(Evidence::Unselected(_))) = seen.1.write {
             finalizer.count(&live).await?;
             seen = live.decide(&finalizer, &pod).await?;
         }
         if let Some(Write::Step(_)) = seen.1.write {
-            let outcomes = &finalizer.world.outcomes;
-            let read = outcomes.read_existing(&pod, &live.executor()).await;
-            read.map_err(|error| error.to_string())?;
+            let outcomes = &finalizer.outcomes;
+            outcomes.read_existing(&pod, &live.executor()).await?;
             seen = live.decide(&finalizer, &pod).await?;
         }
         let (snapshot, decision) = seen;
@@ -89,7 +83,7 @@ impl Pods {
         explained.notes.extend(gate_unknown);
         explained
             .notes
-            .extend(consumer::notes(reader, &pod, &snapshot, &decision).await);
+            .extend(consumer::notes(&reader, &pod, &snapshot, &decision).await);
         Ok(explained)
     }
 
@@ -101,7 +95,7 @@ impl Pods {
         decision: &PodDecision,
     ) -> Explained {
         let view = snapshot.pod.as_ref();
-        let held = view.is_some_and(|view| view.held == Held::Yes);
+        let held = view.is_some_and(|view| view.held);
         let why_not = view
             .and_then(|view| why_not_selected(&self.settings.profiles, &pod.meta, &view.selection));
         let mut notes = vec![self.profiles_from.clone()];
@@ -181,25 +175,26 @@ fn finalizer(
 
 impl PodFinalizer<Live> {
     /// Takes over the closed gates, as after a restart; returns a note if they could not be read.
-    async fn read_gate(&self, live: &Live, gate: &ObjectKey) -> Option<String> {
+    async fn read_gate(&self, live: &Live, namespace: &str) -> Option<String> {
         self.may_hold.store(true, Ordering::Release);
-        match read_gate(&live.executor(), gate).await {
-            Ok(gate) => self.held_objects().adopt_closed(gate.closed(), gate.gate()),
-            Err(error) if error.class() == ErrorClass::NotFound => {}
+        match GateClient::new(live.executor(), namespace).find().await {
+            Ok(gate) => {
+                self.held_objects().adopt_closed(&gate.unwrap_or_default());
+                None
+            }
             Err(error) => {
                 let why = message(&error);
-                return Some(format!(
+                Some(format!(
                     "could not read whether the backlog gate is closed: {why}"
-                ));
+                ))
             }
         }
-        None
     }
 
     /// Counts all held pods, as after a restart.
-    async fn count(&self, live: &Live) -> Result<(), String> {
-        self.world.namespaces.list().await?;
-        let keep = component::keep_of_pods(&self.world.profiles);
+    async fn count(&self, live: &Live) -> Result<(), ExplainError> {
+        self.parts.namespaces.list().await?;
+        let keep = component::keep_of_pods(&self.profiles);
         let pods: LiveStore<OwnerMeta> = live.store(Resource::pods(), keep);
         for pod in pods.list().await? {
             let meta = Arc::new(Pod::new(pod.object.0.clone()));
@@ -213,7 +208,7 @@ impl PodFinalizer<Live> {
 }
 
 /// How many unselected pods stay held with this configuration because of the mass-release limit.
-pub(crate) async fn kept(reader: &Reader, settings: &Settings) -> Result<usize, String> {
+pub(crate) async fn kept(reader: &Reader, settings: &Settings) -> Result<usize, ExplainError> {
     let live = Live::new(reader);
     let finalizer = finalizer(&live, settings, pods(&live, settings), Vec::new());
     finalizer.count(&live).await?;

@@ -12,21 +12,23 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use belayer_core::object::ObjectKey;
+use belayer_holds::gate::GateConfigMap;
 use belayer_holds::held_objects::{self, Noted};
+use belayer_holds::selection::{Exceeded, UnselectedBy};
 
 use crate::backlog::{Backlog, Limits};
 use crate::profile::MaxUnselected;
-use crate::snapshot::{Ended, Gate, MassRelease};
+use crate::snapshot::Gate;
 
-pub use belayer_holds::held_objects::{Counts, Selected};
+pub use belayer_holds::held_objects::Counts;
 
 /// The recorded state of a held pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldPod {
-    /// Whether a profile selects it; if not, rule 4 of the table releases it.
-    pub selected: Selected,
+    /// Why no profile selects it, if none does: rule 4 of the table releases it.
+    pub unselected: Option<UnselectedBy>,
     /// Whether its phase is terminal.
-    pub ended: Ended,
+    pub ended: bool,
     /// Its deletion timestamp.
     pub deleting: Option<Timestamp>,
     /// Whether the status of its owner is too large to be read: then it does not count as backlog (T3).
@@ -39,12 +41,12 @@ impl Noted for HeldPod {
         self.deleting.filter(|_| !self.status_too_large)
     }
 
-    fn selected(&self) -> Selected {
-        self.selected
+    fn unselected(&self) -> Option<UnselectedBy> {
+        self.unselected
     }
 
-    fn with_selected(self, selected: Selected) -> Self {
-        Self { selected, ..self }
+    fn set_unselected(&mut self, by: UnselectedBy) {
+        self.unselected = Some(by);
     }
 }
 
@@ -65,27 +67,14 @@ impl Deref for HeldObjects {
 }
 
 /// The limits that are exceeded now: where Belayer adds no finalizers, and where unselected pods stay held.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ActiveLimits {
     /// The backlog gate of the whole cluster.
     pub gate: Gate,
     /// The closed namespaces, with the pods that wait there.
     pub closed: BTreeMap<Arc<str>, usize>,
-    /// Whether unselected pods stay held in the whole cluster.
-    pub mass_release: MassRelease,
-    /// The namespaces in which unselected pods stay held.
-    pub kept_in: BTreeMap<Arc<str>, MassRelease>,
-}
-
-impl Default for ActiveLimits {
-    fn default() -> Self {
-        Self {
-            gate: Gate::Open,
-            closed: BTreeMap::new(),
-            mass_release: MassRelease::Within,
-            kept_in: BTreeMap::new(),
-        }
-    }
+    /// Where unselected pods stay held.
+    pub kept: Exceeded,
 }
 
 impl HeldObjects {
@@ -141,8 +130,9 @@ impl HeldObjects {
     }
 
     /// Takes over the gates that an earlier leader closed.
-    pub fn adopt_closed(&self, closed: impl IntoIterator<Item = Arc<str>>, all: Gate) {
-        self.backlog.lock().adopt(closed, all);
+    pub fn adopt_closed(&self, gate: &GateConfigMap) {
+        let all = gate.is_closed_by_backlog();
+        self.backlog.lock().adopt(gate.closed_by_backlog(), all);
     }
 
     /// Opens what may open again, and returns what is limited now. To be called once all pods are known.
@@ -154,12 +144,10 @@ impl HeldObjects {
     /// How things stand.
     pub fn active_limits(&self) -> ActiveLimits {
         let backlog = self.backlog.lock();
-        let (mass_release, kept_in) = self.pods.exceeded();
         ActiveLimits {
             gate: backlog.cluster_gate(),
             closed: backlog.closed().into_iter().collect(),
-            mass_release,
-            kept_in,
+            kept: self.pods.exceeded(),
         }
     }
 }
@@ -167,11 +155,11 @@ impl HeldObjects {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use belayer_holds::selection::UnselectedBy;
+    use crate::snapshot::MassRelease;
 
     const RUNNING: HeldPod = HeldPod {
-        selected: Selected::Yes,
-        ended: Ended::No,
+        unselected: None,
+        ended: false,
         deleting: None,
         status_too_large: false,
     };
@@ -228,7 +216,7 @@ mod tests {
     fn a5_only_what_is_being_deleted_is_backlog() {
         let held_objects = held_objects(1);
         let ended = HeldPod {
-            ended: Ended::Yes,
+            ended: true,
             ..RUNNING
         };
         for n in 0..50 {
@@ -245,7 +233,7 @@ mod tests {
     fn more_unselected_pods_than_the_limit_are_kept() {
         let held_objects = held_objects(1000);
         let unselected = HeldPod {
-            selected: Selected::No(UnselectedBy::Labels),
+            unselected: Some(UnselectedBy::Labels),
             ..RUNNING
         };
         for n in 0..20 {
@@ -277,7 +265,7 @@ mod tests {
     fn a4_why_a_pod_is_unselected_is_why_it_first_was() {
         let held_objects = held_objects(1000);
         let unselected = |by| HeldPod {
-            selected: Selected::No(by),
+            unselected: Some(by),
             ..RUNNING
         };
         held_objects.note(&key(1), Some(unselected(UnselectedBy::Configuration)));

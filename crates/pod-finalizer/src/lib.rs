@@ -11,7 +11,6 @@ pub mod evidence;
 mod explainer;
 pub mod held_objects;
 pub mod keys;
-mod observe;
 pub mod outcome;
 pub mod periodic;
 pub mod permissions;

@@ -7,30 +7,26 @@ mod consumers;
 mod reports;
 mod switch;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
-use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use belayer_core::events::EventRecorder;
-use belayer_core::executor::{Class, Executor};
-use belayer_core::http::{ErrorClass, PatchKind, Request, RequestError};
-use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::executor::Executor;
+use belayer_core::http::{ErrorClass, RequestError};
 use belayer_core::ticks::Ticks;
+use belayer_holds::gate::GateClient;
 use belayer_holds::held_objects;
 use belayer_holds::holding::HoldSwitch;
-use belayer_holds::names;
 
 use crate::NAME;
 use crate::component::PodFinalizer;
-use crate::held_objects::ActiveLimits;
-use crate::snapshot::{Gate, MassRelease};
-use switch::{GateConfigMap, Wanted};
+use crate::held_objects::{ActiveLimits, HeldObjects};
+use crate::snapshot::Gate;
+use switch::Wanted;
 
 pub use switch::{GATE_KEY, OBSERVING};
 
@@ -50,11 +46,9 @@ const REREAD: Duration = Duration::from_secs(60);
 /// Acts on the counts of held pods.
 pub struct PeriodicTask {
     finalizer: Arc<PodFinalizer>,
-    executor: Arc<Executor>,
     switch: HoldSwitch,
     events: EventRecorder,
-    /// The gate ConfigMap.
-    gate: ObjectKey,
+    gate: GateClient,
     shown: Option<Wanted>,
     /// When a failed write is tried again.
     next_try: Option<Instant>,
@@ -75,10 +69,9 @@ impl PeriodicTask {
     ) -> Self {
         Self {
             finalizer,
-            executor,
             switch,
             events,
-            gate: ObjectKey::new(namespace, names::GATE_CONFIG_MAP),
+            gate: GateClient::new(executor, namespace),
             shown: None,
             next_try: None,
             reread: Instant::now(),
@@ -92,13 +85,13 @@ impl PeriodicTask {
     pub async fn run(mut self, cancel: CancellationToken) {
         // Gates that an earlier leader closed stay closed until they may open. If the ConfigMap cannot be read, only
         // the counts decide.
-        match self.read_gate().await {
+        match self.gate.read().await {
             Ok(gate) => {
                 let held_objects = self.finalizer.held_objects();
-                held_objects.adopt_closed(gate.closed(), gate.gate());
+                held_objects.adopt_closed(&gate);
             }
             Err(error) => {
-                tracing::info!(gate = %self.gate, %error, "could not read which namespaces were closed before");
+                tracing::info!(gate = %self.gate.key(), %error, "could not read which namespaces were closed before");
             }
         }
         self.finalizer.held_objects().settle();
@@ -111,7 +104,7 @@ impl PeriodicTask {
 
     async fn tick(&mut self) {
         let now = self.finalizer.held_objects().settle();
-        publish(&self.finalizer, &now, belayer_core::clock::now());
+        publish(self.finalizer.held_objects(), &now);
         if now != self.last {
             self.queue_what_eased(&now);
             self.report_changes(&now).await;
@@ -132,13 +125,7 @@ impl PeriodicTask {
                 }
             }
         }
-        let was_kept = |before: &ActiveLimits| {
-            let over_the_cluster = before.mass_release != MassRelease::Within
-                && now.mass_release == MassRelease::Within;
-            let mut namespaces = before.kept_in.keys();
-            over_the_cluster || namespaces.any(|name| !now.kept_in.contains_key(name))
-        };
-        if was_kept(&self.last) {
+        if now.kept.has_eased_since(&self.last.kept) {
             self.finalizer.queue_unselected();
         }
     }
@@ -171,7 +158,7 @@ impl PeriodicTask {
             Err(error) => {
                 let absent = matches!(error.class(), ErrorClass::NotFound | ErrorClass::Forbidden);
                 let delay = if absent { ABSENT_RETRY } else { RETRY };
-                tracing::info!(gate = %self.gate, %error, retry_in_seconds = delay.as_secs(), "could not update the gate ConfigMap");
+                tracing::info!(gate = %self.gate.key(), %error, retry_in_seconds = delay.as_secs(), "could not update the gate ConfigMap");
                 self.next_try =
                     Some(Instant::now() + delay.max(error.retry_after().unwrap_or_default()));
             }
@@ -179,58 +166,20 @@ impl PeriodicTask {
     }
 
     async fn write_gate(&self, wanted: &Wanted) -> Result<(), RequestError> {
-        let current = self.read_gate().await?;
-        let Some(data) = current.switched(wanted, self.finalizer.mode()) else {
+        let current = self.gate.read().await?;
+        let change = wanted.change(&current, self.finalizer.mode());
+        if change.is_empty() {
             return Ok(());
-        };
-        let body = json!({
-            "metadata": { "uid": current.uid, "resourceVersion": current.resource_version },
-            "data": data,
-        });
-        let path = Resource::config_maps().object_path(&self.gate);
-        let request = Request::patch(path, PatchKind::Merge, body.to_string())
-            .query("fieldManager", names::FIELD_MANAGER);
-        self.executor.write(&request, Class::Write).await?;
-        tracing::info!(gate = %self.gate, %data, "updated the gate ConfigMap");
+        }
+        self.gate.write(&current, &change).await?;
+        tracing::info!(gate = %self.gate.key(), data = %json!(change), "updated the gate ConfigMap");
         Ok(())
     }
-
-    async fn read_gate(&self) -> Result<GateConfigMap, RequestError> {
-        read_gate(&self.executor, &self.gate).await
-    }
-}
-
-/// Reads the gate ConfigMap.
-pub(crate) async fn read_gate(
-    executor: &Executor,
-    gate: &ObjectKey,
-) -> Result<GateConfigMap, RequestError> {
-    #[derive(Deserialize)]
-    struct ConfigMap {
-        metadata: Metadata,
-        #[serde(default)]
-        data: Option<BTreeMap<String, String>>,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Metadata {
-        uid: String,
-        resource_version: String,
-    }
-    let request = Request::get(Resource::config_maps().object_path(gate));
-    let found: ConfigMap = executor.read(&request, Class::Evidence).await?.json()?;
-    Ok(GateConfigMap {
-        uid: found.metadata.uid,
-        resource_version: found.metadata.resource_version,
-        data: found.data.unwrap_or_default(),
-    })
 }
 
 /// Reports the held objects as metrics.
-fn publish(finalizer: &PodFinalizer, active: &ActiveLimits, now: Timestamp) {
-    let held_objects = finalizer.held_objects();
-    let (counts, oldest) = (held_objects.counts(), held_objects.oldest_waiting());
-    held_objects::publish(NAME, counts, oldest, now);
+fn publish(held_objects: &HeldObjects, active: &ActiveLimits) {
+    held_objects::publish(NAME, [&**held_objects]);
     let gauge = |name, value: f64| metrics::gauge!(name, "controller" => NAME).set(value);
     let all = if active.gate == Gate::Closed {
         1.0

@@ -34,9 +34,10 @@ pub struct Snapshot {
 }
 
 /// The backlog gate: closed while too many pods that are being deleted are still held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Gate {
     /// Belayer adds finalizers.
+    #[default]
     Open,
     /// Belayer adds no finalizers; releases continue.
     Closed,
@@ -52,15 +53,15 @@ pub struct PodView {
     /// Its version.
     pub version: ResourceVersion,
     /// Whether Belayer holds it.
-    pub held: Held,
+    pub held: bool,
     /// Its deletion timestamp: the end of its grace period.
     pub deleting: Option<Timestamp>,
-    /// Whether its phase is terminal.
-    pub ended: Ended,
+    /// Whether its phase is terminal: succeeded or failed.
+    pub ended: bool,
     /// When this process first saw this UID.
     pub first_seen: LogicalTime,
     /// Whether its annotation `belayer.dev/release` requires its release.
-    pub admin_asked: AdminAsked,
+    pub admin_asked: bool,
     /// Finalizers of other controllers on it that its profile adopts.
     pub adopted: Box<[Arc<str>]>,
     /// Which profile selects it.
@@ -89,7 +90,7 @@ pub struct Judge {
     /// The profile.
     pub profile: Arc<Profile>,
     /// Whether the pod's labels show that its result was taken.
-    pub consumed: ConsumedLabel,
+    pub consumed: bool,
 }
 
 /// A pod's node in its owner's status.
@@ -116,33 +117,6 @@ pub struct CleanupView {
     pub due_since: Option<Timestamp>,
 }
 
-/// Whether Belayer holds the pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Held {
-    /// It is.
-    Yes,
-    /// It is not.
-    No,
-}
-
-/// Whether the pod's phase is terminal.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
-    /// Succeeded or failed.
-    Yes,
-    /// Still to run, running, or unknown.
-    No,
-}
-
-/// Whether the pod's annotation `belayer.dev/release` requires its release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AdminAsked {
-    /// It does.
-    Yes,
-    /// It does not.
-    No,
-}
-
 /// Which profile selects a pod.
 #[derive(Debug, Clone)]
 pub enum Selection {
@@ -151,21 +125,12 @@ pub enum Selection {
         /// The profile.
         profile: Arc<Profile>,
         /// Whether the pod's labels show that its result was taken.
-        consumed: ConsumedLabel,
+        consumed: bool,
     },
     /// No profile, by labels or namespace names, or because such pods are never selected (mirror pods).
     None,
     /// No profile, because its namespace has the label `belayer.dev/ignore`.
     Ignored,
-}
-
-/// Whether the pod's own labels show that its result was taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ConsumedLabel {
-    /// They do.
-    Yes,
-    /// They do not.
-    No,
 }
 
 /// The pod's owner.

@@ -16,8 +16,9 @@ use belayer_controller::Site;
 use belayer_controller::explain::{Live, explained};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::Pod;
+use belayer_holds::gate::GateConfigMap;
 use belayer_holds::names;
-use belayer_inspect::explain::{Action, Explained, Explainer};
+use belayer_inspect::explain::{Action, ExplainError, Explained, Explainer};
 use belayer_inspect::reader::Reader;
 
 use observed::{Observed, recreation, why_not};
@@ -37,7 +38,7 @@ impl Pods {
         let it = Arc::new(Self {
             settings: settings.clone(),
             owners: site.owners.to_vec(),
-            gate: ObjectKey::new(site.namespace, names::GATE_CONFIG_MAP),
+            gate: GateConfigMap::key(site.namespace),
         });
         Explainer {
             component: NAME,
@@ -50,7 +51,7 @@ impl Pods {
         }
     }
 
-    async fn explain(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
+    async fn explain(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, ExplainError> {
         let live = Live::new(reader);
         let recreation = recreation(&live, &self.settings, &self.owners);
         let pod = recreation.parts.pods.subject(key).await?;

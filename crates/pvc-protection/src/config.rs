@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Deserialize;
 
 use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
-use belayer_holds::selection::config::Path;
+use belayer_holds::selection::config::{Path, workers};
 
 pub use belayer_holds::selection::config::ConfigError;
 
@@ -14,9 +14,6 @@ pub const KEY: &str = "pvcProtection";
 
 /// Default number of concurrent workers.
 pub const DEFAULT_WORKERS: usize = 32;
-
-/// Upper limit of workers; more would only wait for each other.
-const MAX_WORKERS: usize = 1_024;
 
 /// Whether PVCs are held, and by which finalizer: beside Kubernetes' own controller or in its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -116,12 +113,7 @@ impl TryFrom<PvcProtectionConfig> for Settings {
 
     fn try_from(config: PvcProtectionConfig) -> Result<Self, ConfigError> {
         let root = Path::root(KEY);
-        let workers = config.workers.unwrap_or(DEFAULT_WORKERS);
-        if !(1..=MAX_WORKERS).contains(&workers) {
-            return Err(root
-                .key("workers")
-                .error(format!("must be from 1 to {MAX_WORKERS}")));
-        }
+        let workers = workers(&root, config.workers.unwrap_or(DEFAULT_WORKERS))?;
         let mode = match config.finalizer.as_deref() {
             None => Mode::default(),
             Some(name) => Mode::of(name)

@@ -9,7 +9,7 @@ use belayer_holds::decision::{Decision, Missing, Notice, Row, Severity, Write};
 use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 
 use crate::evidence::{Evidence, OwnerFinished, Unused};
-use crate::owner::{Finished, OwnerView};
+use crate::owner::OwnerView;
 use crate::pods_query::PodsAnswer;
 use crate::query::PvcQuery;
 use crate::row;
@@ -80,8 +80,8 @@ fn owner_finished(
     let pods = || PvcQuery::Pods(claim.query.clone());
     let (query, after) = match owner.finished(claim.deletion_seen) {
         None => (PvcQuery::Owner(owner.query.clone()), Duration::ZERO),
-        Some(Finished::No) => (PvcQuery::Owner(owner.query.clone()), OWNER_RECHECK),
-        Some(Finished::Yes) => match &claim.pods_answer {
+        Some(false) => (PvcQuery::Owner(owner.query.clone()), OWNER_RECHECK),
+        Some(true) => match &claim.pods_answer {
             Some(pods_answer) => match OwnerFinished::prove(claim, pods_answer) {
                 Some(proof) => {
                     let release = Write::Release(Evidence::OwnerFinished(proof));

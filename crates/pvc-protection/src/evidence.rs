@@ -5,7 +5,6 @@ use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision::{self, Reach};
 use belayer_holds::invariants;
 
-use crate::owner::Finished;
 use crate::pods_query::PodsAnswer;
 use crate::snapshot::{CachedUsers, PvcView};
 use crate::uses::Users;
@@ -66,7 +65,7 @@ impl OwnerFinished {
     /// Returns the proof if `pods_answer` and the PVC's owner provide it.
     pub fn prove(claim: &PvcView, pods_answer: &LiveAnswer<PodsAnswer>) -> Option<Self> {
         let owner = claim.owner.as_ref()?;
-        if owner.finished(claim.deletion_seen) != Some(Finished::Yes) {
+        if owner.finished(claim.deletion_seen) != Some(true) {
             return None;
         }
         none_left(claim, pods_answer, Users::running).map(Self)

@@ -1,6 +1,6 @@
 //! `belayer explain` for a PVC, by pvc-protection.
 
-use futures::FutureExt as _;
+use std::sync::Arc;
 
 use crate::component::{self, Parts, PvcProtection, UsersOf, UsersView};
 use crate::config::Mode;
@@ -14,7 +14,7 @@ use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{Claim, Keep, ObjectMeta};
 use belayer_core::workqueue::WorkQueue;
 use belayer_holds::view::Answers as _;
-use belayer_inspect::explain::{Action, Explained, Explainer};
+use belayer_inspect::explain::{Action, ExplainError, Explained, Explainer};
 use belayer_inspect::reader::Reader;
 
 impl UsersView for Live {
@@ -37,15 +37,17 @@ impl UsersOf for LiveQueries<PodsQuery> {
 
 /// Explains PVCs by the same decision that the controller makes.
 pub(crate) fn explainer(mode: Mode) -> Explainer {
-    Explainer {
-        component: component::NAME,
-        holds: mode.ours(),
-        kinds: vec![Resource::claims()],
-        explain: Box::new(move |_, key, reader| explain(mode, key, reader).boxed()),
-    }
+    let kinds = vec![Resource::claims()];
+    Explainer::new(component::NAME, mode.ours(), kinds, mode, explain)
 }
 
-async fn explain(mode: Mode, key: ObjectKey, reader: Reader) -> Result<Explained, String> {
+async fn explain(
+    mode: Arc<Mode>,
+    _: Resource,
+    key: ObjectKey,
+    reader: Reader,
+) -> Result<Explained, ExplainError> {
+    let mode = *mode;
     let live = Live::new(&reader);
     let claims = live.store::<Claim>(Resource::claims(), Keep::nothing());
     let claim = claims.subject(&key).await?;

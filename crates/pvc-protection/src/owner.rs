@@ -20,27 +20,18 @@ pub struct OwnerView {
 }
 
 impl OwnerView {
-    /// Whether a live read begun after `seen` shows that the workflow has finished. A workflow that is gone
+    /// Whether a live read begun after `seen` shows that the workflow has finished; `None` without such a read. A workflow that is gone
     /// proves nothing here: its pods and PVCs are deleted with it.
-    pub fn finished(&self, seen: Option<LogicalTime>) -> Option<Finished> {
+    pub fn finished(&self, seen: Option<LogicalTime>) -> Option<bool> {
         let answer = self.answer.as_ref()?;
         if seen.is_none_or(|seen| seen >= answer.begun()) {
             return None;
         }
         Some(match answer.answer() {
-            OwnerState::Present(meta) if argo::is_completed(meta) => Finished::Yes,
-            OwnerState::Present(_) | OwnerState::Gone(_) | OwnerState::Unknown(_) => Finished::No,
+            OwnerState::Present(meta) => argo::is_completed(meta),
+            OwnerState::Gone(_) | OwnerState::Unknown(_) => false,
         })
     }
-}
-
-/// What a live read shows about a workflow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finished {
-    /// It has finished.
-    Yes,
-    /// It has not, or that cannot be known.
-    No,
 }
 
 /// The query for the controller owner of a PVC, if that is an Argo Workflow.

@@ -58,9 +58,7 @@ impl PeriodicTask {
         let mut ticks = Ticks::every(TICK, cancel);
         let mut next_signs = Instant::now();
         while ticks.next().await.is_some() {
-            let held = self.protection.held_objects();
-            let (counts, oldest) = (held.counts(), held.oldest_waiting());
-            held_objects::publish(NAME, counts, oldest, belayer_core::clock::now());
+            held_objects::publish(NAME, [self.protection.held_objects()]);
             if self.writes == Writes::Sent && next_signs <= Instant::now() {
                 next_signs = Instant::now() + SIGNS_EVERY;
                 self.advise();

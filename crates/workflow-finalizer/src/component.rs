@@ -12,7 +12,7 @@ use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::argo;
 use belayer_holds::decision::Decision;
 use belayer_holds::names;
-use belayer_holds::namespace::{NamespaceQuery, NamespaceView, is_ignored};
+use belayer_holds::namespace::{self, NamespaceQuery, NamespaceView, is_ignored};
 use belayer_holds::owned::{HELD_BY_OWNER, holding_owner};
 use belayer_holds::runner::{Change, Component};
 use belayer_holds::selection::UnselectedBy;
@@ -21,10 +21,10 @@ use belayer_holds::view::{Answers, Cached, Objects, View};
 use crate::config::{OwnerRule, Settings, Until};
 use crate::decide::decide;
 use crate::evidence::{Evidence, KeptRunning};
-use crate::held_objects::{HeldObjects, HeldWorkflow, Selected};
+use crate::held_objects::{HeldObjects, HeldWorkflow};
 use crate::pods_query::PodsQuery;
 use crate::query::WorkflowQuery;
-use crate::snapshot::{Deletion, Held, PodsView, Selection, Snapshot, WorkflowView};
+use crate::snapshot::{Deletion, PodsView, Selection, Snapshot, WorkflowView};
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
 pub const NAME: &str = "workflow-finalizer";
@@ -88,12 +88,12 @@ impl<V: View> WorkflowFinalizer<V> {
 
     /// Records a workflow; `by` is the reason if no entry selects its labels.
     pub(crate) fn note(&self, workflow: &ObjectMeta, by: UnselectedBy) {
-        let held = (held(workflow) == Held::Yes).then(|| HeldWorkflow {
+        let held = held(workflow).then(|| HeldWorkflow {
             uid: workflow.uid.clone(),
-            selected: match self.selection(workflow) {
-                Selection::Yes => Selected::Yes,
-                Selection::No => Selected::No(by),
-                Selection::Ignored => Selected::No(UnselectedBy::Namespace),
+            unselected: match self.selection(workflow) {
+                Selection::Yes => None,
+                Selection::No => Some(by),
+                Selection::Ignored => Some(UnselectedBy::Namespace),
             },
             deleting: workflow.deletion_timestamp,
         });
@@ -105,17 +105,9 @@ impl<V: View> WorkflowFinalizer<V> {
         if !self.rule.selects(&workflow.labels, namespace) {
             return Selection::No;
         }
-        match self.cached_namespace(workflow) {
+        match namespace::cached(workflow, &self.parts.namespaces) {
             Some(namespace) if is_ignored(&namespace.labels) => Selection::Ignored,
             _ => Selection::Yes,
-        }
-    }
-
-    fn cached_namespace(&self, workflow: &ObjectMeta) -> Option<ObjectMeta> {
-        let key = ObjectKey::cluster(workflow.key.shared_namespace().clone());
-        match self.parts.namespaces.lookup(&key) {
-            Lookup::Found(namespace) => Some(namespace.object.meta.clone()),
-            Lookup::Absent | Lookup::Unknown => None,
         }
     }
 
@@ -129,7 +121,6 @@ impl<V: View> WorkflowFinalizer<V> {
 
     fn view(&self, workflow: &Stored<OwnerMeta>) -> WorkflowView {
         let meta = &workflow.object.0;
-        let namespace = NamespaceQuery::new(meta.key.shared_namespace().clone());
         let is_argo = argo::is_workflow(&self.rule.kind);
         let query = self.pods_query(meta);
         // The index is read after the answer: the store may have reached the version of the answer.
@@ -150,11 +141,11 @@ impl<V: View> WorkflowFinalizer<V> {
             deletion: deletion(workflow),
             first_seen: workflow.first_seen,
             selection: self.selection(meta),
-            namespace: NamespaceView {
-                cached: self.cached_namespace(meta),
-                answer: self.parts.namespace_queries.get(&namespace),
-                query: namespace,
-            },
+            namespace: NamespaceView::of(
+                meta,
+                &self.parts.namespaces,
+                &self.parts.namespace_queries,
+            ),
         }
     }
 }
@@ -283,7 +274,7 @@ impl WorkflowFinalizer {
             return;
         };
         let meta = &workflow.object.0;
-        if meta.uid != owner.uid || !meta.is_deleting() || held(meta) == Held::No {
+        if meta.uid != owner.uid || !meta.is_deleting() || !held(meta) {
             return;
         }
         // A live list that found held pods is now outdated.
@@ -304,12 +295,8 @@ impl WorkflowFinalizer {
     }
 }
 
-fn held(workflow: &ObjectMeta) -> Held {
-    if workflow.has_finalizer(names::WORKFLOW_HOLD) {
-        Held::Yes
-    } else {
-        Held::No
-    }
+fn held(workflow: &ObjectMeta) -> bool {
+    workflow.has_finalizer(names::WORKFLOW_HOLD)
 }
 
 fn deletion(workflow: &Stored<OwnerMeta>) -> Option<Deletion> {
@@ -336,12 +323,12 @@ impl<V: View> Component<OwnerMeta> for WorkflowFinalizer<V> {
     fn interest(&self, change: &Change<'_, OwnerMeta>) -> Option<Priority> {
         let workflow = &change.new?.object.0;
         let quiet = change.source.quiet();
-        match (held(workflow), workflow.is_deleting()) {
-            (Held::Yes, true) => Some(Priority::Release),
-            (Held::No, true) => None,
-            (Held::Yes, false) => (self.selection(workflow) != Selection::Yes).then_some(quiet),
-            (Held::No, false) => (self.selection(workflow) == Selection::Yes).then_some(quiet),
+        let held = held(workflow);
+        if workflow.is_deleting() {
+            return held.then_some(Priority::Release);
         }
+        let selected = self.selection(workflow) == Selection::Yes;
+        (held != selected).then_some(quiet)
     }
 
     fn observe(&self, workflow: &Stored<OwnerMeta>) -> Snapshot {

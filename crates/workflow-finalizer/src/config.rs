@@ -11,7 +11,7 @@ use belayer_holds::argo;
 use belayer_holds::names::SYSTEM_NAMESPACE;
 use belayer_holds::selection::config::{
     ConfigError, KindConfig, NamespacesConfig, Path, SelectorConfig, duration, kind, namespaces,
-    selector,
+    selector, workers,
 };
 use belayer_holds::selection::{MatchLabels, MaxUnselected, Namespaces, Selector};
 
@@ -19,7 +19,6 @@ use belayer_holds::selection::{MatchLabels, MaxUnselected, Namespaces, Selector}
 pub const KEY: &str = "workflowFinalizer";
 
 const DEFAULT_WORKERS: usize = 16;
-const MAX_WORKERS: usize = 1_024;
 const DEFAULT_RESYNC: Duration = Duration::from_secs(60);
 
 /// The checked configuration, with defaults filled in.
@@ -124,16 +123,9 @@ impl TryFrom<WorkflowFinalizerConfig> for Settings {
     fn try_from(config: WorkflowFinalizerConfig) -> Result<Self, ConfigError> {
         let root = Path::root(KEY);
         let default = Self::default();
-        let workers = config.workers.unwrap_or(default.workers);
-        if !(1..=MAX_WORKERS).contains(&workers) {
-            return Err(root
-                .key("workers")
-                .error(format!("must be from 1 to {MAX_WORKERS}")));
-        }
-        let resync = match &config.resync {
-            Some(text) => duration(&root.key("resync"), text, Duration::from_secs(1))?,
-            None => default.resync,
-        };
+        let workers = workers(&root, config.workers.unwrap_or(default.workers))?;
+        let least = Duration::from_secs(1);
+        let resync = duration(&root.key("resync"), config.resync.as_deref(), least)?;
         let owners = match config.owners {
             Some(owners) => all_owners(&root.key("owners"), owners)?,
             None => default.owners,
@@ -141,7 +133,7 @@ impl TryFrom<WorkflowFinalizerConfig> for Settings {
         Ok(Self {
             workers,
             max_unselected: config.max_unselected.unwrap_or_default(),
-            resync,
+            resync: resync.unwrap_or(default.resync),
             owners,
         })
     }

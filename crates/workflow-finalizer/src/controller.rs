@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 
 use belayer_controller::config::{Problem, Section};
 use belayer_controller::context::{BackgroundTask, ControllerContext, WorkerGroup, zeros};
-use belayer_controller::{Configured, Controller, Hold, InformerRequirements, Site};
+use belayer_controller::{Configured, Controller, Hold, InformerRequirements, Kept, Site};
 use belayer_core::object::Resource;
 use belayer_core::queries::Wake;
 use belayer_core::slim::ObjectMeta;
@@ -120,7 +120,7 @@ impl Configured for Settings {
         vec![explainer::explainer(self)]
     }
 
-    fn kept<'a>(&'a self, reader: &'a Reader) -> BoxFuture<'a, Option<Result<usize, String>>> {
+    fn kept<'a>(&'a self, reader: &'a Reader) -> BoxFuture<'a, Kept> {
         explainer::kept(reader, self).map(Some).boxed()
     }
 }

@@ -6,14 +6,13 @@ use jiff::Timestamp;
 
 use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision::{Decision, Missing, Notice, Row, Severity, Write};
-use belayer_holds::namespace::IgnoredNamespace;
 use belayer_holds::selection::MassRelease;
 
 use crate::evidence::{Evidence, NoPodHeld, NotSelected};
 use crate::pods_query::PodsState;
 use crate::query::WorkflowQuery;
 use crate::row;
-use crate::snapshot::{Deletion, Held, Selection, Snapshot, WorkflowView};
+use crate::snapshot::{Deletion, Selection, Snapshot, WorkflowView};
 
 /// A decision about a workflow.
 pub type WorkflowDecision = Decision<Evidence, WorkflowQuery>;
@@ -29,15 +28,13 @@ pub fn decide(snapshot: &Snapshot, _: Timestamp) -> WorkflowDecision {
     };
     match (workflow.deletion, workflow.held) {
         // Selected or not: only its pods decide, so that the invariant ORDER holds.
-        (Some(deletion), Held::Yes) => {
-            waiting(workflow, deletion).with_requeue_after(snapshot.resync)
-        }
-        (Some(_), Held::No) => Decision::nothing(row::NOT_HELD),
-        (None, Held::Yes) => match workflow.selection {
+        (Some(deletion), true) => waiting(workflow, deletion).with_requeue_after(snapshot.resync),
+        (Some(_), false) => Decision::nothing(row::NOT_HELD),
+        (None, true) => match workflow.selection {
             Selection::Yes => Decision::nothing(row::NOTHING),
             Selection::No | Selection::Ignored => unselected(workflow, snapshot.mass_release),
         },
-        (None, Held::No) => match workflow.selection {
+        (None, false) => match workflow.selection {
             Selection::Yes => Decision::write(row::ADD_HOLD, Write::AddHold),
             Selection::No | Selection::Ignored => Decision::nothing(row::NOTHING),
         },
@@ -49,16 +46,7 @@ fn unselected(workflow: &WorkflowView, mass_release: MassRelease) -> WorkflowDec
     let evidence = match workflow.selection {
         Selection::Ignored => {
             let namespace = &workflow.namespace;
-            let version = namespace
-                .cached
-                .as_ref()
-                .map(|meta| meta.resource_version)
-                .unwrap_or_default();
-            let proof = namespace
-                .answer
-                .as_ref()
-                .and_then(|answer| IgnoredNamespace::prove(answer, workflow.first_seen, version));
-            match proof {
+            match namespace.ignored(workflow.first_seen) {
                 Some(proof) => NotSelected::ByNamespace(proof),
                 None => {
                     let fresh = namespace

@@ -1,12 +1,12 @@
 //! `belayer explain` for a workflow, by workflow-finalizer.
 
-use futures::FutureExt as _;
+use std::sync::Arc;
 
 use crate::component::{self, Parts, WorkflowFinalizer};
 use crate::config::{OwnerRule, Settings};
 use crate::evidence::Evidence;
 use crate::pods_query::PodsReader;
-use crate::snapshot::{Held, Selection};
+use crate::snapshot::Selection;
 use belayer_controller::explain::{Live, explained};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{Keep, ObjectMeta};
@@ -14,37 +14,29 @@ use belayer_core::workqueue::WorkQueue;
 use belayer_holds::decision::Write;
 use belayer_holds::names;
 use belayer_holds::selection::UnselectedBy;
-use belayer_inspect::explain::{Action, Explained, Explainer};
+use belayer_inspect::explain::{Action, ExplainError, Explained, Explainer};
 use belayer_inspect::reader::Reader;
 
 /// Explains workflows, of whatever kind, by the same decision that the controller makes.
 pub(crate) fn explainer(settings: &Settings) -> Explainer {
-    let settings = settings.clone();
-    Explainer {
-        component: component::NAME,
-        holds: &[names::WORKFLOW_HOLD],
-        kinds: settings
-            .owners
-            .iter()
-            .map(|rule| rule.kind.clone())
-            .collect(),
-        explain: Box::new(move |kind, key, reader| {
-            explain(settings.clone(), kind, key, reader).boxed()
-        }),
-    }
+    let kinds = settings.owners.iter().map(|rule| rule.kind.clone());
+    let (holds, kinds) = (&[names::WORKFLOW_HOLD], kinds.collect());
+    Explainer::new(component::NAME, holds, kinds, settings.clone(), explain)
 }
 
 async fn explain(
-    settings: Settings,
+    settings: Arc<Settings>,
     kind: Resource,
     key: ObjectKey,
     reader: Reader,
-) -> Result<Explained, String> {
+) -> Result<Explained, ExplainError> {
     let rule = settings
         .owners
         .iter()
         .find(|rule| rule.kind.is_same_kind(&kind))
-        .ok_or("workflowFinalizer.owners has no entry for its kind")?;
+        .ok_or(ExplainError::NotConfigured {
+            key: "workflowFinalizer.owners",
+        })?;
     let live = Live::new(&reader);
     let finalizer = finalizer(&live, &settings, rule);
     let workflow = finalizer.parts.workflows.subject(&key).await?;
@@ -56,7 +48,7 @@ async fn explain(
     let (snapshot, decision) = seen;
     let workflow = &workflow.object.0;
     let view = snapshot.workflow.as_ref();
-    let held = view.is_some_and(|view| view.held == Held::Yes);
+    let held = view.is_some_and(|view| view.held);
     Ok(Explained {
         why_not: view
             .filter(|_| !held)
@@ -90,7 +82,7 @@ fn finalizer(live: &Live, settings: &Settings, rule: &OwnerRule) -> WorkflowFina
 }
 
 /// Counts all held workflows, as after a restart.
-async fn count(finalizer: &WorkflowFinalizer<Live>) -> Result<(), String> {
+async fn count(finalizer: &WorkflowFinalizer<Live>) -> Result<(), ExplainError> {
     finalizer.parts.namespaces.list().await?;
     for workflow in finalizer.parts.workflows.list().await? {
         finalizer.note(&workflow.object.0, UnselectedBy::Configuration);
@@ -99,7 +91,7 @@ async fn count(finalizer: &WorkflowFinalizer<Live>) -> Result<(), String> {
 }
 
 /// How many unselected workflows stay held with this configuration because of the mass-release limit.
-pub(crate) async fn kept(reader: &Reader, settings: &Settings) -> Result<usize, String> {
+pub(crate) async fn kept(reader: &Reader, settings: &Settings) -> Result<usize, ExplainError> {
     let mut kept = 0;
     for rule in &settings.owners {
         let finalizer = finalizer(&Live::new(reader), settings, rule);

@@ -6,15 +6,15 @@ use belayer_core::object::Uid;
 use belayer_holds::held_objects::{self, Noted};
 use belayer_holds::selection::UnselectedBy;
 
-pub use belayer_holds::held_objects::{Counts, Selected};
+pub use belayer_holds::held_objects::Counts;
 
 /// The recorded state of a held workflow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldWorkflow {
     /// Its identity.
     pub uid: Uid,
-    /// Whether an entry of the configuration selects it; if not, rule 1 releases it.
-    pub selected: Selected,
+    /// Why no entry of the configuration selects it, if none does: rule 1 releases it.
+    pub unselected: Option<UnselectedBy>,
     /// Its deletion timestamp.
     pub deleting: Option<Timestamp>,
 }
@@ -27,20 +27,17 @@ impl Noted for HeldWorkflow {
         self.deleting
     }
 
-    fn selected(&self) -> Selected {
-        self.selected
-    }
-
-    fn with_selected(self, selected: Selected) -> Self {
-        Self { selected, ..self }
-    }
-
-    /// A workflow that is being deleted does not count as unselected: its release depends only on its pods.
     fn unselected(&self) -> Option<UnselectedBy> {
-        match (self.selected, self.deleting) {
-            (Selected::No(by), None) => Some(by),
-            _ => None,
-        }
+        self.unselected
+    }
+
+    fn set_unselected(&mut self, by: UnselectedBy) {
+        self.unselected = Some(by);
+    }
+
+    /// A workflow that is being deleted does not count: its release depends only on its pods.
+    fn counted(&self) -> Option<UnselectedBy> {
+        self.unselected.filter(|_| self.deleting.is_none())
     }
 }
 
@@ -50,10 +47,10 @@ mod tests {
     use belayer_core::object::ObjectKey;
     use belayer_holds::selection::{MassRelease, MaxUnselected};
 
-    fn held(selected: Selected, deleting: Option<i64>) -> Option<HeldWorkflow> {
+    fn held(unselected: Option<UnselectedBy>, deleting: Option<i64>) -> Option<HeldWorkflow> {
         Some(HeldWorkflow {
             uid: Uid::new("u"),
-            selected,
+            unselected,
             deleting: deleting.map(|second| Timestamp::from_second(second).unwrap()),
         })
     }
@@ -65,7 +62,7 @@ mod tests {
     #[test]
     fn more_unselected_workflows_than_the_limit_are_kept() {
         let held_objects = HeldObjects::new(MaxUnselected::default());
-        let unselected = Selected::No(UnselectedBy::Labels);
+        let unselected = Some(UnselectedBy::Labels);
         for n in 0..21 {
             assert_eq!(held_objects.kept(), 0);
             held_objects.note(&key(n), held(unselected, None));
@@ -86,10 +83,10 @@ mod tests {
     fn t4_labels_of_one_namespace_keep_no_workflow_elsewhere() {
         let held_objects = HeldObjects::new(MaxUnselected::default());
         for n in 0..500 {
-            held_objects.note(&key(n), held(Selected::No(UnselectedBy::Labels), None));
+            held_objects.note(&key(n), held(Some(UnselectedBy::Labels), None));
         }
         let other = ObjectKey::new("b", "w");
-        held_objects.note(&other, held(Selected::No(UnselectedBy::Labels), None));
+        held_objects.note(&other, held(Some(UnselectedBy::Labels), None));
         assert_eq!(held_objects.mass_release(&other), MassRelease::Within);
         assert_ne!(held_objects.mass_release(&key(1)), MassRelease::Within);
     }
@@ -97,8 +94,8 @@ mod tests {
     #[test]
     fn waiting_workflows_are_listed_oldest_first() {
         let held_objects = HeldObjects::new(MaxUnselected::default());
-        held_objects.note(&key(1), held(Selected::Yes, Some(20)));
-        held_objects.note(&key(2), held(Selected::Yes, Some(10)));
+        held_objects.note(&key(1), held(None, Some(20)));
+        held_objects.note(&key(2), held(None, Some(10)));
         let waiting: Vec<_> = held_objects
             .waiting()
             .into_iter()

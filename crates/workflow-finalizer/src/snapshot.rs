@@ -30,7 +30,7 @@ pub struct WorkflowView {
     /// Its identity.
     pub uid: Uid,
     /// Whether Belayer holds it.
-    pub held: Held,
+    pub held: bool,
     /// Its deletion, if that has begun.
     pub deletion: Option<Deletion>,
     /// When this process first saw this UID.
@@ -45,15 +45,6 @@ pub struct WorkflowView {
     pub kept_running: Option<KeptRunning>,
     /// Whether it is held until it is archived, and is not archived yet.
     pub is_to_be_archived: bool,
-}
-
-/// Whether Belayer holds a workflow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Held {
-    /// It is.
-    Yes,
-    /// It is not.
-    No,
 }
 
 /// The deletion of a workflow.

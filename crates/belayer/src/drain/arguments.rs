@@ -6,7 +6,7 @@ use clap::Args;
 
 use belayer_core::duration;
 
-use crate::arguments::{ClusterArguments, Output, OwnNamespace, ReadArguments};
+use crate::arguments::{Output, ReadArguments};
 
 /// The text below the options.
 pub(crate) const HELP: &str = "\
@@ -44,14 +44,6 @@ Exit codes:
     mut_arg("output", |output| output.value_parser(Output::of_data()))
 )]
 pub struct DrainArguments {
-    /// The cluster to connect to.
-    #[command(flatten)]
-    pub cluster: ClusterArguments,
-
-    /// Belayer's own namespace.
-    #[command(flatten)]
-    pub own: OwnNamespace,
-
     /// Report what would be done, and change nothing
     #[arg(long, conflicts_with = "resume")]
     pub dry_run: bool,
@@ -84,7 +76,7 @@ pub struct DrainArguments {
     )]
     pub concurrent_releases: u32,
 
-    /// The output format and the configuration.
+    /// The cluster, the output format and the configuration.
     #[command(flatten)]
     pub read: ReadArguments,
 }

@@ -38,9 +38,9 @@ const BURST: u32 = 200;
 /// or failed.
 pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
     let sources = Sources::from_env();
-    let namespace = arguments.own.name(&sources)?;
+    let namespace = arguments.read.own.name(&sources)?;
     let selection = selection(&arguments)?;
-    let config = arguments.cluster.find(&sources).await?;
+    let config = arguments.read.cluster.find(&sources).await?;
     let server = Server::of(&config);
     let client = belayer_core::client::connect(config).map_err(Failure::configuration)?;
     let bounds = Bounds {

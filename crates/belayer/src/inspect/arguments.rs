@@ -6,7 +6,7 @@ use clap::Args;
 
 use belayer_inspect::selector::LabelSelector;
 
-use crate::arguments::{ClusterArguments, OwnNamespace, ReadArguments, namespace};
+use crate::arguments::{ReadArguments, namespace};
 use crate::exit::Failure;
 
 /// The text below the options of `stuck`.
@@ -86,10 +86,6 @@ Exit codes:
 /// Arguments of `belayer stuck`.
 #[derive(Debug, Clone, Args)]
 pub struct StuckArguments {
-    /// The cluster to connect to.
-    #[command(flatten)]
-    pub cluster: ClusterArguments,
-
     /// Only this namespace, including its own deletion. Default: all namespaces
     #[arg(short, long, value_name = "NAME", value_parser = namespace)]
     pub namespace: Option<String>,
@@ -107,11 +103,7 @@ pub struct StuckArguments {
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = belayer_core::duration::parse)]
     pub older_than: Duration,
 
-    /// Belayer's own namespace.
-    #[command(flatten)]
-    pub own: OwnNamespace,
-
-    /// The output format and the configuration.
+    /// The cluster, the output format and the configuration.
     #[command(flatten)]
     pub read: ReadArguments,
 }
@@ -123,10 +115,6 @@ pub struct ExplainArguments {
     #[arg(required = true, num_args = 1..=2, value_name = "KIND/NAME")]
     pub object: Vec<String>,
 
-    /// The cluster to connect to.
-    #[command(flatten)]
-    pub cluster: ClusterArguments,
-
     /// Namespace of the object. Default: the context's namespace
     #[arg(short, long, value_name = "NAME", value_parser = namespace)]
     pub namespace: Option<String>,
@@ -135,11 +123,7 @@ pub struct ExplainArguments {
     #[arg(short, long)]
     pub watch: bool,
 
-    /// Belayer's own namespace.
-    #[command(flatten)]
-    pub own: OwnNamespace,
-
-    /// The output format and the configuration.
+    /// The cluster, the output format and the configuration.
     #[command(flatten)]
     pub read: ReadArguments,
 }
@@ -147,19 +131,11 @@ pub struct ExplainArguments {
 /// Arguments of `belayer status`.
 #[derive(Debug, Clone, Args)]
 pub struct StatusArguments {
-    /// The cluster to connect to.
-    #[command(flatten)]
-    pub cluster: ClusterArguments,
-
     /// Count in one namespace. Default: everywhere
     #[arg(short, long, value_name = "NAME", value_parser = namespace)]
     pub namespace: Option<String>,
 
-    /// Belayer's own namespace.
-    #[command(flatten)]
-    pub own: OwnNamespace,
-
-    /// The output format and the configuration.
+    /// The cluster, the output format and the configuration.
     #[command(flatten)]
     pub read: ReadArguments,
 }
@@ -167,10 +143,6 @@ pub struct StatusArguments {
 /// Arguments of `belayer check`.
 #[derive(Debug, Clone, Args)]
 pub struct CheckArguments {
-    /// The cluster to connect to.
-    #[command(flatten)]
-    pub cluster: ClusterArguments,
-
     /// Controllers to check for, as `belayer run` takes them
     #[arg(
         long,
@@ -203,11 +175,7 @@ pub struct CheckArguments {
     #[arg(long, value_name = "GROUP", requires = "as_user")]
     pub as_group: Vec<String>,
 
-    /// Belayer's own namespace.
-    #[command(flatten)]
-    pub own: OwnNamespace,
-
-    /// The output format and the configuration.
+    /// The cluster, the output format and the configuration.
     #[command(flatten)]
     pub read: ReadArguments,
 }

@@ -27,9 +27,9 @@ pub async fn run_check(arguments: CheckArguments) -> Result<(), Failure> {
     let controllers = Controllers::parse(&arguments.controllers)
         .map_err(|error| Failure::configuration(anyhow::anyhow!("--controllers: {error}")))?;
     let parts = parts(&source, &controllers)?;
-    let own_namespace = arguments.own.name(&Sources::from_env())?;
+    let own_namespace = arguments.read.own.name(&Sources::from_env())?;
     let subject = subject(&arguments, &own_namespace)?;
-    let (reader, _, server) = super::connect(&arguments.cluster).await?;
+    let (reader, _, server) = super::connect(&arguments.read.cluster).await?;
     // An access review is a create request, so this executor sends writes; it is used for nothing else.
     let reviewer = reviewer(&reader);
     let query = Query {
@@ -96,7 +96,7 @@ mod tests {
         let arguments = ["belayer", "check"].iter().chain(flags);
         match Cli::try_parse_from(arguments).unwrap().command {
             Command::Check(arguments) => {
-                let own = arguments.own.name(&Sources::default())?;
+                let own = arguments.read.own.name(&Sources::default())?;
                 subject(&arguments, &own).map(|subject| subject.to_string())
             }
             other => panic!("{other:?}"),

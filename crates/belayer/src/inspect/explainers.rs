@@ -49,15 +49,15 @@ pub(super) async fn kept(
     reader: &Reader,
     source: &Source,
     controller: &str,
-) -> Option<Result<usize, String>> {
+) -> Option<anyhow::Result<usize>> {
     let configured = match source.configured() {
         Ok(configured) => configured,
-        Err(error) => return Some(Err(error.to_string())),
+        Err(error) => return Some(Err(error.into())),
     };
     let one = configured
         .into_iter()
         .find(|one| one.controller().name == controller)?;
-    one.kept(reader).await
+    one.kept(reader).await.map(|kept| Ok(kept?))
 }
 
 /// `namespace/name` of the newest record of a pod that does not exist.

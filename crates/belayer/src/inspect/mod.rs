@@ -59,7 +59,7 @@ const WATCH: Duration = Duration::from_secs(2);
 ///
 /// If the cluster cannot be reached; and, with an exit code of its own, if an object is stuck.
 pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
-    let (reader, _, server) = connect(&arguments.cluster).await?;
+    let (reader, _, server) = connect(&arguments.read.cluster).await?;
     let query = Query {
         scope: match arguments.namespace.clone() {
             Some(namespace) if !arguments.all_namespaces => Scope::Namespace(namespace),
@@ -68,7 +68,7 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
         selector: arguments.selector.clone().unwrap_or_default(),
         older_than: arguments.older_than,
     };
-    let own_namespace = arguments.own.name(&Sources::from_env())?;
+    let own_namespace = arguments.read.own.name(&Sources::from_env())?;
     let belayer = explainers::belayer(&reader, arguments.read.config.as_deref(), &own_namespace)?;
     let progress = ProgressPrinter::on_stderr();
     let found = server.ask(&reader, async {
@@ -105,9 +105,9 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
 /// If the object cannot be read; and, with an exit code of its own, if it is stuck.
 pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
     let (kind, name) = arguments.object()?;
-    let (reader, current, server) = connect(&arguments.cluster).await?;
+    let (reader, current, server) = connect(&arguments.read.cluster).await?;
     let namespace = arguments.namespace.clone().unwrap_or(current);
-    let own_namespace = arguments.own.name(&Sources::from_env())?;
+    let own_namespace = arguments.read.own.name(&Sources::from_env())?;
     let belayer = explainers::belayer(&reader, arguments.read.config.as_deref(), &own_namespace)?;
     let screen = Screen::of_stdout(arguments.read.output);
     let read_object = || {

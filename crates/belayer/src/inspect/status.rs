@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use belayer_inspect::reader::Reader;
+use belayer_inspect::reader::{Reader, explain};
 use belayer_inspect::status::{Hold, Kept, Query, Status, reported, status, text};
 
 use super::arguments::StatusArguments;
@@ -23,8 +23,8 @@ pub(super) const NEEDS_ACTION: u8 = 3;
 /// If the cluster cannot be reached; and, with an exit code of its own, if something requires action.
 pub async fn run_status(arguments: StatusArguments) -> Result<(), Failure> {
     let source = arguments.read.source()?;
-    let (reader, _, server) = connect(&arguments.cluster).await?;
-    let own_namespace = arguments.own.name(&Sources::from_env())?;
+    let (reader, _, server) = connect(&arguments.read.cluster).await?;
+    let own_namespace = arguments.read.own.name(&Sources::from_env())?;
     let query = Query {
         lease: lease(&source, &own_namespace)?,
         own_namespace,
@@ -73,7 +73,7 @@ async fn query_the_cluster(
         let kept = match by {
             Some(source) => match explainers::kept(reader, source, component).await {
                 Some(Ok(count)) => Kept::Counted(u64::try_from(count).unwrap_or(u64::MAX)),
-                Some(Err(why)) => Kept::Unknown(why),
+                Some(Err(error)) => Kept::Unknown(error.to_string()),
                 None => continue,
             },
             None => match reported(reader, own_namespace, kind).await {
@@ -83,7 +83,9 @@ async fn query_the_cluster(
                      configuration"
                         .to_owned(),
                 ),
-                Err(why) => Kept::Unknown(why),
+                Err(error) => {
+                    Kept::Unknown(format!("events of {own_namespace}: {}", explain(&error)))
+                }
             },
         };
         found.note_kept(component, kept);

@@ -37,16 +37,16 @@ async fn the_current_or_the_requested_context_is_used() {
 }
 
 #[rstest]
-#[case::a_flag(Some("flag"), None, &["env"], InCluster::Yes, Some(vec!["flag"]))]
-#[case::the_variable(None, None, &["env", "more"], InCluster::Yes, Some(vec!["env", "more"]))]
-#[case::the_pod(None, None, &[], InCluster::Yes, None)]
-#[case::a_context_excludes_the_service_account(None, Some("x"), &[], InCluster::Yes, Some(vec!["/nowhere/config"]))]
-#[case::a_home_without_the_file(None, None, &[], InCluster::No, None)]
+#[case::a_flag(Some("flag"), None, &["env"], true, Some(vec!["flag"]))]
+#[case::the_variable(None, None, &["env", "more"], true, Some(vec!["env", "more"]))]
+#[case::the_pod(None, None, &[], true, None)]
+#[case::a_context_excludes_the_service_account(None, Some("x"), &[], true, Some(vec!["/nowhere/config"]))]
+#[case::a_home_without_the_file(None, None, &[], false, None)]
 fn the_first_existing_source_is_used(
     #[case] flag: Option<&str>,
     #[case] context: Option<&str>,
     #[case] variable: &[&str],
-    #[case] in_cluster: InCluster,
+    #[case] in_cluster: bool,
     #[case] expected: Option<Vec<&str>>,
 ) {
     let sources = Sources {

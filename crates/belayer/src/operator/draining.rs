@@ -9,7 +9,7 @@ use belayer_core::informer::Event;
 use belayer_core::slim::Namespace;
 use belayer_drain::evidence;
 use belayer_drain::follow::{Follower, GateStatus, Switches};
-use belayer_drain::gate::Gate;
+use belayer_holds::gate::GateClient;
 use belayer_inspect::reader::Reader;
 
 use crate::controllers::{CONTROLLERS, Components};
@@ -24,7 +24,7 @@ pub(super) fn join(
 ) -> BackgroundTask {
     let executor = Arc::clone(&context.shared.executor);
     let status = GateStatus::new(context.shared.switch.clone());
-    let gate = Gate::new(Arc::clone(&executor), &options.namespace);
+    let gate = GateClient::new(Arc::clone(&executor), &options.namespace);
     let follower = Follower::new(gate, status.clone(), switches(components));
 
     let (state, own) = (status.clone(), options.namespace.clone());

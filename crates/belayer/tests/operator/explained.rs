@@ -1,12 +1,12 @@
 //! Decisions of `explain` on live reads, for the rows that need more than the pod, its owner and its
 //! namespace.
 
-use belayer_controller::{Configured as _, Site};
+use belayer_controller::{Configured, Site};
 use belayer_core::client;
 use belayer_core::executor::Bounds;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::decision::Row;
-use belayer_inspect::explain::Explained;
+use belayer_inspect::explain::{ExplainError, Explained};
 use belayer_inspect::reader::Reader;
 use belayer_pod_finalizer::outcome::crd;
 use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
@@ -22,11 +22,20 @@ use crate::world::{NAMESPACE, World};
 const TOOL: &str = "viewer";
 
 async fn expect(world: &World, settings: &Settings, row: Row) {
-    let explained = explained(world, settings).await.unwrap();
+    let explained = explained(world, settings, pod()).await.unwrap();
     assert_eq!(explained.row.name, row.name, "{explained:?}");
 }
 
-async fn explained(world: &World, settings: &Settings) -> Result<Explained, String> {
+fn pod() -> ObjectKey {
+    ObjectKey::new(NAMESPACE, "a")
+}
+
+/// What a controller reports about a pod.
+pub(crate) async fn explained(
+    world: &World,
+    controller: &impl Configured,
+    pod: ObjectKey,
+) -> Result<Explained, ExplainError> {
     let client = client::in_process(world.sandbox.service(TOOL));
     let reader = Reader::new(client, Bounds::default());
     let site = Site {
@@ -35,9 +44,8 @@ async fn explained(world: &World, settings: &Settings) -> Result<Explained, Stri
         config: None,
         owners: &[],
     };
-    let key = ObjectKey::new(NAMESPACE, "a");
-    let explainers = settings.explainers(&site);
-    (explainers[0].explain)(Resource::pods(), key, reader.clone()).await
+    let explainers = controller.explainers(&site);
+    (explainers[0].explain)(Resource::pods(), pod, reader).await
 }
 
 fn settings(profile: &Value) -> Settings {
@@ -134,8 +142,10 @@ async fn a_read_that_fails_is_reported_at_once() {
     let no = Fault::on(no).answer(Answer::forbidden("no"));
     let _no = world.sandbox.faults().inject(no);
     let begun = tokio::time::Instant::now();
-    let error = explained(&world, &Settings::default()).await.unwrap_err();
-    assert!(error.ends_with("ci: not allowed"), "{error}");
+    let error = explained(&world, &Settings::default(), pod())
+        .await
+        .unwrap_err();
+    assert!(error.to_string().ends_with("ci: not allowed"), "{error}");
     assert!(begun.elapsed().as_secs() < 1);
 }
 
@@ -147,7 +157,9 @@ async fn owners_that_may_not_be_read_are_unknown() {
     let no = Match::verb(Verb::Get).resource("workflows").client(TOOL);
     let no = Fault::on(no).answer(Answer::forbidden("no"));
     let _no = world.sandbox.faults().inject(no);
-    let explained = explained(&world, &Settings::default()).await.unwrap();
+    let explained = explained(&world, &Settings::default(), pod())
+        .await
+        .unwrap();
     let missing = explained.missing.join("; ");
     assert!(
         missing.contains("could not check whether the owner is gone"),

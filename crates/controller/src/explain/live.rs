@@ -27,7 +27,8 @@ use belayer_holds::namespace::{NamespaceQuery, NamespaceReader};
 use belayer_holds::owner::{OwnerQuery, OwnerReader};
 use belayer_holds::runner::Component;
 use belayer_holds::view::{Answers, Objects, View};
-use belayer_inspect::reader::{Reader, explain};
+use belayer_inspect::explain::ExplainError;
+use belayer_inspect::reader::Reader;
 
 /// How often a snapshot is taken: each time, what the one before missed has been read.
 const ROUNDS: usize = 8;
@@ -46,7 +47,7 @@ struct Due {
     answers: Vec<Read>,
 }
 
-type Read = BoxFuture<'static, Result<(), String>>;
+type Read = BoxFuture<'static, Result<(), ExplainError>>;
 
 impl View for Live {
     type Store<K: Slim> = LiveStore<K>;
@@ -129,7 +130,7 @@ impl Live {
         &self,
         component: &C,
         object: &Stored<K>,
-    ) -> Result<Observed<K, C>, String> {
+    ) -> Result<Observed<K, C>, ExplainError> {
         let snapshot = self.settled(|| component.observe(object)).await?;
         let decision = C::decide(&snapshot, clock::now());
         Ok((snapshot, decision))
@@ -138,8 +139,8 @@ impl Live {
     /// The snapshot that `observe` takes once what the ones before missed has been read.
     ///
     /// # Errors
-    /// In words, as soon as a read fails: nothing can be said then.
-    pub async fn settled<S>(&self, observe: impl Fn() -> S) -> Result<S, String> {
+    /// The first read that fails.
+    pub async fn settled<S>(&self, observe: impl Fn() -> S) -> Result<S, ExplainError> {
         let mut snapshot = observe();
         for _ in 1..ROUNDS {
             let Due { objects, answers } = std::mem::take(&mut *self.due.lock());
@@ -173,7 +174,7 @@ impl<A: Clone + Eq + Hash + Send + 'static, B: Clone + Send + 'static> Memo<A, B
     /// What was read; if nothing was, `due` takes what reads it.
     fn get<F>(&self, what: &A, read: impl FnOnce(A) -> F, due: impl FnOnce(Read)) -> Option<B>
     where
-        F: Future<Output = Result<B, String>> + Send + 'static,
+        F: Future<Output = Result<B, ExplainError>> + Send + 'static,
     {
         let mut memo = self.0.lock();
         if let Some(read) = memo.get(what) {
@@ -213,19 +214,21 @@ impl<K: Slim> LiveStore<K> {
     /// The object that is to be explained. What is read after it is evidence about this very object.
     ///
     /// # Errors
-    /// In words, when it is not there or cannot be read.
-    pub async fn subject(&self, key: &ObjectKey) -> Result<Stored<K>, String> {
+    /// If it does not exist or cannot be read.
+    pub async fn subject(&self, key: &ObjectKey) -> Result<Stored<K>, ExplainError> {
         let read = self.source.read(key).await?;
         self.read.insert(key.clone(), read.clone());
-        read.found()
-            .ok_or_else(|| format!("{} {key} is gone", self.source.kind))
+        read.found().ok_or_else(|| ExplainError::Absent {
+            kind: self.source.kind.clone(),
+            key: key.clone(),
+        })
     }
 
     /// All objects, which are then known without a further read. A kind that is not served has none.
     ///
     /// # Errors
-    /// In words, when they cannot be read.
-    pub async fn list(&self) -> Result<Vec<Stored<K>>, String> {
+    /// If they cannot be read.
+    pub async fn list(&self) -> Result<Vec<Stored<K>>, ExplainError> {
         let Source {
             reader,
             decoders,
@@ -250,7 +253,8 @@ impl<K: Slim> LiveStore<K> {
             .await;
         match listed {
             Err(error) if error.class() != ErrorClass::NotServed => {
-                return Err(format!("{kind}: {}", explain(&error)));
+                let object = kind.to_string();
+                return Err(ExplainError::Read { object, error });
             }
             Ok(()) | Err(_) => {}
         }
@@ -263,32 +267,32 @@ impl<K: Slim> LiveStore<K> {
 }
 
 impl<K: Slim> Source<K> {
-    async fn read(&self, key: &ObjectKey) -> Result<Lookup<K>, String> {
+    async fn read(&self, key: &ObjectKey) -> Result<Lookup<K>, ExplainError> {
         let kind = &self.kind;
         let request =
             Request::get(kind.object_path(key)).accept(self.decoders.accept(Reading::Object));
-        let error = match self.reader.read(&request).await {
-            Ok(answer) => {
-                let object = self.decoders.read(&answer);
-                let object = object.map_err(|error| format!("{kind} {key}: {error}"))?;
+        let read = self.reader.read(&request).await.and_then(|answer| {
+            let object = self.decoders.read(&answer);
+            object.map_err(|error| RequestError::Decode(error.to_string()))
+        });
+        let error = match read {
+            Ok(object) => {
                 let seen = LogicalTime::now();
                 return Ok(Lookup::Found(Stored::fresh(Arc::new(object), seen)));
             }
             Err(error) => error,
         };
-        if error
-            .api()
-            .is_some_and(|api| api.is_not_found_naming(kind, key))
-        {
-            return Ok(Lookup::Absent);
-        }
         match error.class() {
+            _ if error.is_gone(kind, key) => Ok(Lookup::Absent),
             ErrorClass::NotServed => {
                 self.is_not_served.store(true, Ordering::Relaxed);
                 Ok(Lookup::Unknown)
             }
             ErrorClass::Forbidden if self.is_optional => Ok(Lookup::Unknown),
-            _ => Err(format!("{kind} {key}: {}", explain(&error))),
+            _ => Err(ExplainError::Read {
+                object: format!("{kind} {key}"),
+                error,
+            }),
         }
     }
 }
@@ -331,10 +335,7 @@ impl<Q: Query> Clone for LiveQueries<Q> {
 impl<Q: Query> Answers<Q> for LiveQueries<Q> {
     fn get(&self, query: &Q) -> Option<LiveAnswer<Q::Answer>> {
         let reader = Arc::clone(&self.reader);
-        let read = |query: Q| async move {
-            let answer = read(&*reader, &query).await;
-            answer.map_err(|error| error.to_string())
-        };
+        let read = |query: Q| async move { Ok(read(&*reader, &query).await?) };
         let due = |read| self.live.due.lock().answers.push(read);
         self.answers.get(query, read, due)
     }

@@ -37,18 +37,10 @@ pub struct Executor {
     client: Client,
     field_manager: &'static str,
     limits: Arc<Limits>,
-    pays: Pays,
+    /// Whether the work has begun: then its requests do not wait for a token, but are charged for.
+    has_begun: bool,
     writes: Writes,
     leadership: Leadership,
-}
-
-/// When a request takes its token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pays {
-    /// Before it is sent; it waits for the token.
-    Before,
-    /// When it is sent, without waiting: its work has begun already.
-    WhenSent,
 }
 
 /// The result of a successful write.
@@ -90,7 +82,7 @@ impl Executor {
             client,
             field_manager,
             limits: Limits::new(bounds),
-            pays: Pays::Before,
+            has_begun: false,
             writes,
             leadership: Leadership::unlimited(),
         }
@@ -109,16 +101,17 @@ impl Executor {
             client: self.client.clone(),
             field_manager: self.field_manager,
             limits: Arc::clone(&self.limits),
-            pays: Pays::WhenSent,
+            has_begun: true,
             writes: self.writes,
             leadership: self.leadership.clone(),
         }
     }
 
     async fn acquire(&self, class: Class, request: &Request) -> Permit {
-        match self.pays {
-            Pays::Before => self.limits.acquire(class, || turn::of(request)).await,
-            Pays::WhenSent => self.limits.charge(class).await,
+        if self.has_begun {
+            self.limits.charge(class).await
+        } else {
+            self.limits.acquire(class, || turn::of(request)).await
         }
     }
 

@@ -118,13 +118,6 @@ enum ReadState {
     Running,
 }
 
-/// Whether a key still waits for the answer to a query.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Wanted {
-    Yes,
-    No,
-}
-
 /// How often unused answers are dropped within [`Pace::keep`].
 const SWEEPS_PER_KEEP: u32 = 10;
 
@@ -288,7 +281,7 @@ impl<Q: Query> Shared<Q> {
                         .pace
                         .retry_in(failures)
                         .max(error.retry_after.unwrap_or_default());
-                    if self.failed(&query, error, failures) == Wanted::No {
+                    if !self.failed(&query, error, failures) {
                         return;
                     }
                     failures += 1;
@@ -308,27 +301,28 @@ impl<Q: Query> Shared<Q> {
         read_state == Some(ReadState::Planned(due))
     }
 
-    fn failed(&self, query: &Q, error: ReadError, before: u32) -> Wanted {
+    /// Records a failed read. Returns whether the answer is still wanted.
+    fn failed(&self, query: &Q, error: ReadError, before: u32) -> bool {
         let mut state = self.state.lock();
         state.failure_reports.failed(query, &error, before);
         let Some(entry) = state.entries.get_mut(query) else {
-            return Wanted::No;
+            return false;
         };
         entry.error = Some(error);
         if Instant::now().duration_since(entry.last_used) < self.pace.keep {
-            return Wanted::Yes;
+            return true;
         }
         if entry.waiting.is_empty() {
             let entry = state.entries.remove(query);
             let old = entry.and_then(|entry| entry.live);
             self.budget.replace(weight::<Q>(old.as_ref()), 0);
             state.failure_reports.remove(query);
-            return Wanted::No;
+            return false;
         }
         let waiting = entry.take_waiting();
         drop(state);
         waiting.into_iter().for_each(|key| (self.wake)(key));
-        Wanted::Yes
+        true
     }
 
     fn is_outdated(&self, query: &Q, begun: LogicalTime) -> bool {

@@ -100,7 +100,7 @@ impl World {
         (
             release.map(|(hold, why)| (*hold, why.name())).collect(),
             verdict.keep.into_iter().map(|kept| kept.hold).collect(),
-            verdict.list_pods == Needed::Yes,
+            verdict.list_pods,
         )
     }
 }
@@ -164,10 +164,7 @@ fn r5_the_record_of_a_recreated_pod_is_read_first(
     #[values(everything(), unselected(), off(&[POD, RECREATION]))] purpose: Purpose,
 ) {
     let unread = recreated(&purpose, None);
-    assert_eq!(
-        (unread.holds(), unread.read_record),
-        (vec![POD], Needed::Yes)
-    );
+    assert_eq!((unread.holds(), unread.read_record), (vec![POD], true));
     let unknown = Recorded::Unknown("answers 500".to_owned());
     let kept = recreated(&purpose, Some(&unknown));
     assert_eq!((kept.holds(), kept.keep.len()), (vec![POD], 1));

@@ -44,14 +44,8 @@ pub enum Snapshot {
 #[derive(Debug, Clone)]
 pub struct Owned {
     owner: ObservedOwner,
-    asking: Asking,
-}
-
-/// Whether this rule may read the owner.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asking {
-    Allowed,
-    LeftToOthers,
+    /// Whether this rule may read the owner.
+    may_ask: bool,
 }
 
 impl OwnerEnds {
@@ -98,12 +92,9 @@ impl Component<Pod> for OwnerEnds {
 
     fn observe(&self, pod: &Stored<Pod>) -> Snapshot {
         let owner = is_held(pod).then(|| self.owner(pod)).flatten();
-        let asking = match &self.0.facts {
-            Some(_) => Asking::Allowed,
-            None => Asking::LeftToOthers,
-        };
+        let may_ask = self.0.facts.is_some();
         match owner {
-            Some(owner) => Snapshot::Owned(Box::new(Owned { owner, asking })),
+            Some(owner) => Snapshot::Owned(Box::new(Owned { owner, may_ask })),
             None => Snapshot::NotOurs,
         }
     }
@@ -136,10 +127,10 @@ fn decide(owned: &Owned) -> Decision<EndedOwner, OwnerQuery> {
             };
             Decision::write(row, Write::Release(ended))
         }
-        OwnerEnd::Ask { query, after } => match owned.asking {
-            Asking::LeftToOthers => Decision::nothing(KEEP),
-            Asking::Allowed => Decision::missing(OWNER_GONE, Missing::Answer { query, after }),
-        },
+        OwnerEnd::Ask { .. } if !owned.may_ask => Decision::nothing(KEEP),
+        OwnerEnd::Ask { query, after } => {
+            Decision::missing(OWNER_GONE, Missing::Answer { query, after })
+        }
     }
 }
 
@@ -155,14 +146,14 @@ mod tests {
     use belayer_core::queries::LiveAnswer;
     use belayer_core::slim::ObjectMeta;
 
-    fn owned(cached: Option<ObjectMeta>, answer: Option<OwnerState>, asking: Asking) -> Owned {
+    fn owned(cached: Option<ObjectMeta>, answer: Option<OwnerState>, may_ask: bool) -> Owned {
         let kind = Resource::new("example.com", "v1", "Run", "runs");
         let owner = ObservedOwner {
             query: OwnerQuery::about(kind, &meta(None)),
             cached,
             answer: answer.map(|state| LiveAnswer::scripted(state, LogicalTime::now())),
         };
-        Owned { owner, asking }
+        Owned { owner, may_ask }
     }
 
     fn meta(deleting: Option<Timestamp>) -> ObjectMeta {
@@ -190,7 +181,7 @@ mod tests {
         #[case] answer: Option<OwnerState>,
         #[case] expected: (Row, Option<&str>),
     ) {
-        let decision = decide(&owned(cached, answer, Asking::Allowed));
+        let decision = decide(&owned(cached, answer, true));
         let evidence = match &decision.write {
             Some(Write::Release(evidence)) => Some(evidence.name()),
             None => None,
@@ -201,7 +192,7 @@ mod tests {
 
     #[test]
     fn if_another_component_reads_the_owner_this_one_does_not() {
-        let decision = decide(&owned(None, None, Asking::LeftToOthers));
+        let decision = decide(&owned(None, None, false));
         assert_eq!(decision, Decision::nothing(KEEP));
     }
 }

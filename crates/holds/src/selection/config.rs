@@ -248,7 +248,12 @@ pub fn labels(path: &Path, config: LabelsConfig) -> Result<MatchLabels, ConfigEr
 ///
 /// # Errors
 /// The invalid key, and how to fix it.
-pub fn duration(path: &Path, text: &str, least: Duration) -> Result<Duration, ConfigError> {
+pub fn duration(
+    path: &Path,
+    text: Option<&str>,
+    least: Duration,
+) -> Result<Option<Duration>, ConfigError> {
+    let Some(text) = text else { return Ok(None) };
     let duration = belayer_core::duration::parse(text)
         .map_err(|error| path.clone().error(error.to_string()))?;
     if duration < least {
@@ -257,5 +262,18 @@ pub fn duration(path: &Path, text: &str, least: Duration) -> Result<Duration, Co
             belayer_core::duration::format(least)
         )));
     }
-    Ok(duration)
+    Ok(Some(duration))
+}
+
+/// The key `workers` below `root`: how many objects a controller processes at once.
+///
+/// # Errors
+/// If the number is 0, or so high that they would only wait for each other.
+pub fn workers(root: &Path, workers: usize) -> Result<usize, ConfigError> {
+    const MAX: usize = 1_024;
+    if (1..=MAX).contains(&workers) {
+        return Ok(workers);
+    }
+    let message = format!("must be from 1 to {MAX}");
+    Err(root.key("workers").error(message))
 }

@@ -12,6 +12,9 @@ use hashbrown::HashMap;
 
 use super::MaxUnselected;
 
+/// At most this many namespaces are reported at once.
+const REPORTED: usize = 10;
+
 /// Why a held object is unselected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnselectedBy {
@@ -25,9 +28,10 @@ pub enum UnselectedBy {
 }
 
 /// Whether unselected held objects may be released for that reason alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MassRelease {
     /// Few enough objects are unselected: they are released.
+    #[default]
     Within,
     /// Too many are: they are kept until there is other evidence, or there are fewer of them, or an admin
     /// releases them.
@@ -99,11 +103,47 @@ impl Place {
     }
 }
 
-/// What is kept.
+/// Which unselected objects are kept.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Exceeded {
+    /// Over the cluster.
+    pub cluster: MassRelease,
+    /// In each namespace that keeps its own.
+    pub namespaces: BTreeMap<Arc<str>, MassRelease>,
+}
+
+impl Exceeded {
+    /// Whether objects that were kept `before` may be released now.
+    pub fn has_eased_since(&self, before: &Self) -> bool {
+        let is_kept = |name| self.namespaces.contains_key(name);
+        let over_the_cluster =
+            before.cluster != MassRelease::Within && self.cluster == MassRelease::Within;
+        over_the_cluster || !before.namespaces.keys().all(is_kept)
+    }
+
+    /// Where objects are kept that were not `before`, such as "in namespace a", with the numbers of unselected and
+    /// of held objects. Names at most ten namespaces.
+    pub fn new_since(&self, before: &Self) -> Vec<(String, usize, usize)> {
+        let cluster = (before.cluster == MassRelease::Within).then_some(self.cluster);
+        let cluster = cluster.map(|kept| ("in the cluster".to_owned(), kept));
+        let new = self.namespaces.iter();
+        let new = new.filter(|(name, _)| !before.namespaces.contains_key(*name));
+        let new = new.map(|(name, kept)| (format!("in namespace {name}"), *kept));
+        let numbers = |(place, kept)| match kept {
+            MassRelease::Within => None,
+            MassRelease::Exceeded {
+                unselected, held, ..
+            } => Some((place, unselected, held)),
+        };
+        let all = cluster.into_iter().chain(new.take(REPORTED));
+        all.filter_map(numbers).collect()
+    }
+}
+
+/// What is kept, and how many objects that are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Verdict {
-    cluster: MassRelease,
-    namespaces: BTreeMap<Arc<str>, MassRelease>,
+    exceeded: Exceeded,
     kept: usize,
 }
 
@@ -153,11 +193,11 @@ impl Guard {
 
     /// Whether an object of `namespace` may be released because it is unselected.
     pub fn of(&mut self, namespace: &str, by: UnselectedBy) -> MassRelease {
-        let verdict = self.verdict();
-        match (verdict.namespaces.get(namespace), by) {
+        let exceeded = &self.verdict().exceeded;
+        match (exceeded.namespaces.get(namespace), by) {
             (Some(kept), UnselectedBy::Configuration | UnselectedBy::Labels) => *kept,
             (None, UnselectedBy::Labels) => MassRelease::Within,
-            (_, UnselectedBy::Namespace) | (None, UnselectedBy::Configuration) => verdict.cluster,
+            (_, UnselectedBy::Namespace) | (None, UnselectedBy::Configuration) => exceeded.cluster,
         }
     }
 
@@ -166,10 +206,9 @@ impl Guard {
         self.verdict().kept
     }
 
-    /// What is kept: over the cluster, and in each namespace that keeps its own.
-    pub fn exceeded(&mut self) -> (MassRelease, BTreeMap<Arc<str>, MassRelease>) {
-        let verdict = self.verdict();
-        (verdict.cluster, verdict.namespaces.clone())
+    /// What is kept.
+    pub fn exceeded(&mut self) -> Exceeded {
+        self.verdict().exceeded.clone()
     }
 
     fn verdict(&mut self) -> &Verdict {
@@ -221,11 +260,11 @@ fn judge<'a>(
             scope: Scope::Cluster,
         }
     };
-    Verdict {
+    let exceeded = Exceeded {
         cluster,
         namespaces,
-        kept,
-    }
+    };
+    Verdict { exceeded, kept }
 }
 
 #[cfg(test)]
@@ -310,7 +349,7 @@ mod tests {
             guard.remove(&"b".into(), CONFIGURATION);
         }
         assert_eq!(guard.kept(), 0);
-        assert_eq!(guard.exceeded(), (MassRelease::Within, BTreeMap::new()));
+        assert_eq!(guard.exceeded(), Exceeded::default());
     }
 
     fn object() -> impl Strategy<Value = (u8, Option<UnselectedBy>)> {

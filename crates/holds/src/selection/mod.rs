@@ -8,7 +8,7 @@ mod labels;
 mod selector;
 mod unselected;
 
-pub use guard::{Guard, MassRelease, Scope, UnselectedBy};
+pub use guard::{Exceeded, Guard, MassRelease, Scope, UnselectedBy};
 pub use labels::{InvalidLabel, MatchLabels, is_dns_label, is_dns_subdomain};
 pub use selector::{Namespaces, Operator, Requirement, Selector};
 pub use unselected::{MaxUnselected, ParseMaxUnselectedError};

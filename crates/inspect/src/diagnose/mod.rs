@@ -16,10 +16,8 @@ use crate::known_finalizers::{Entry, KNOWN_FINALIZERS};
 use crate::object::Terminating;
 use crate::reader::ReadResult;
 use crate::report::{
-    API_VERSION, Cause, Group, Known, Report, Setter, Step, StuckObject, Summary, Unseen,
-    UnseenReason, Verdict,
+    API_VERSION, Cause, Group, Known, Report, Setter, Step, StuckObject, Summary, Unseen, Verdict,
 };
-use crate::scan::Blindness;
 
 /// Maximum number of steps reported per group; further ones are of the same kind.
 const STEPS: usize = 4;
@@ -157,7 +155,7 @@ fn summary(world: &World) -> Summary {
         kinds: world.scan.kinds.len(),
         objects: world.scan.objects,
         requests: world.requests,
-        complete: world.scan.blind.is_empty(),
+        complete: world.scan.unseen.is_empty(),
     }
 }
 
@@ -172,18 +170,11 @@ fn unseen(world: &World) -> Vec<Unseen> {
     };
     world
         .scan
-        .blind
+        .unseen
         .iter()
         // The group of its APIService has more details.
-        .filter(|blind| !has_group(&blind.what))
-        .map(|blind| Unseen {
-            resource: blind.what.clone(),
-            reason: match blind.why {
-                Blindness::NotAllowed => UnseenReason::NotAllowed,
-                Blindness::Failed => UnseenReason::Failed,
-            },
-            message: blind.message.clone(),
-        })
+        .filter(|unseen| !has_group(&unseen.resource))
+        .cloned()
         .collect()
 }
 

@@ -180,9 +180,9 @@ fn content(object: &Terminating, world: &World, now: Timestamp) -> Diagnosis {
 fn unseen_kinds(world: &World) -> Vec<String> {
     world
         .scan
-        .blind
+        .unseen
         .iter()
-        .map(|blind| blind.what.clone())
+        .map(|unseen| unseen.resource.clone())
         .collect()
 }
 

@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::reader::{ReadResult, Reader, explain};
 use belayer_core::http::{ErrorClass, Request};
 use belayer_core::object::{ObjectKey, Resource};
+use belayer_holds::gate::GateConfigMap;
 use belayer_holds::names;
 use belayer_holds::selection::config::{self, Path, SelectorConfig};
 
@@ -225,20 +226,16 @@ fn binding_findings(policy: &Policy, binding: &Value, own: &str) -> Vec<Finding>
 
 async fn gate(reader: &Reader, policy: &Policy, own: &str) -> Option<Finding> {
     let maps = Resource::config_maps();
-    let key = ObjectKey::new(own, names::GATE_CONFIG_MAP);
+    let key = GateConfigMap::key(own);
     let place = format!("configmap {key}");
-    match reader.object::<Value>(&maps, &key).await {
-        ReadResult::Found(map)
-            if map["data"][policy.switch] == "on" && map["data"]["mode"] != "draining" =>
-        {
-            None
-        }
-        ReadResult::Found(map) if map["data"]["mode"] == "draining" => Some(Finding::new(
+    match reader.object::<GateConfigMap>(&maps, &key).await {
+        ReadResult::Found(gate) if gate.is_draining() => Some(Finding::new(
             Level::Note,
             About::Policy,
             format!("{place}: mode is draining"),
             "no hold is added, at creation or later, until it is normal again",
         )),
+        ReadResult::Found(gate) if gate.is_on(policy.switch) => None,
         ReadResult::Found(_) => Some(Finding::new(
             Level::Note,
             About::Policy,

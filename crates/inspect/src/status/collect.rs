@@ -6,13 +6,15 @@ use futures::StreamExt as _;
 use jiff::Timestamp;
 
 use belayer_core::http::RequestError;
+use belayer_core::object::Resource;
 use belayer_core::words::one_or_many;
+use belayer_holds::gate::GateConfigMap;
 use belayer_holds::names;
 
 use super::count::{count, denied};
-use super::installation::{Gate, gate, installation, own};
+use super::installation::{installation, own};
 use super::{API_VERSION, Component, Installation, Numbers, Place, Query, Status, Versions};
-use crate::reader::Reader;
+use crate::reader::{Reader, explain};
 
 /// Kinds that are listed at once.
 const PARALLEL: usize = 4;
@@ -31,7 +33,8 @@ pub async fn status(
     let mut unknown = Vec::new();
     let denied = denied(reader, query.namespace.as_deref())
         .await
-        .unwrap_or_else(|why| {
+        .unwrap_or_else(|error| {
+            let why = explain(&error);
             unknown.push(format!("whether releases are denied: events: {why}"));
             HashSet::new()
         });
@@ -68,11 +71,13 @@ pub async fn status(
         }
         let places = match counted {
             Ok(places) => places,
-            Err(why) => {
+            Err(error) => {
                 component.complete = false;
                 unknown.push(format!(
-                    "what {} holds: {}: {why}",
-                    hold.component, hold.kind
+                    "what {} holds: {}: {}",
+                    hold.component,
+                    hold.kind,
+                    explain(&error)
                 ));
                 continue;
             }
@@ -91,11 +96,23 @@ pub async fn status(
     }
     let mut installation = installation(reader, query, now, &mut unknown).await;
     let mut notes = Vec::new();
-    let mut gate = gate(reader, &query.own_namespace).await;
-    notes.extend(gate.draining.take());
-    if let Some(only) = &query.namespace {
-        gate.closed.retain(|namespace, _| namespace == only);
+    let key = GateConfigMap::key(&query.own_namespace);
+    // A failed read is not reported: the switch is in its default state nearly always.
+    let gate = reader
+        .object::<GateConfigMap>(&Resource::config_maps(), &key)
+        .await;
+    let gate = gate.found().cloned().unwrap_or_default();
+    if gate.is_draining() {
+        notes.push(format!(
+            "configmap {key}: mode is draining: no hold is added until it is normal again"
+        ));
     }
+    let only = query.namespace.as_deref();
+    let closed = gate
+        .closed()
+        .filter(|(namespace, _)| only.is_none_or(|only| only == *namespace));
+    let closed: BTreeMap<&str, &str> = closed.collect();
+    let all_closed = gate.is_closed_by_backlog();
     let asked = own(reader, &mut installation, &mut components, &mut notes).await;
     let mut namespaces: Vec<Place> = namespaces
         .into_iter()
@@ -111,9 +128,9 @@ pub async fn status(
         let since = since(place);
         (since.is_none(), since, place.namespace.clone())
     });
-    let mut warnings = warnings(query, &installation, &components, &gate);
-    warnings.extend(closed_by_backlog(&gate));
-    notes.extend(closed_by_hand(&gate.closed));
+    let mut warnings = warnings(query, &installation, &components, all_closed);
+    warnings.extend(closed_by_backlog(all_closed, &closed));
+    notes.extend(closed_by_hand(&closed));
     Ok(Status {
         api_version: API_VERSION,
         kind: "Status",
@@ -125,7 +142,7 @@ pub async fn status(
         installation,
         components,
         namespaces,
-        closed_namespaces: gate.closed.into_keys().collect(),
+        closed_namespaces: closed.into_keys().map(str::to_owned).collect(),
         warnings,
         unknown,
         notes,
@@ -136,9 +153,9 @@ pub async fn status(
 /// At most this many namespaces are named.
 const NAMED: usize = 5;
 
-fn closed_by_backlog(gate: &Gate) -> Option<String> {
-    let ours: Vec<&str> = names_by(&gate.closed, |value| value == names::GATE_CLOSED_BY_BACKLOG);
-    if gate.backlog_closed {
+fn closed_by_backlog(all: bool, closed: &BTreeMap<&str, &str>) -> Option<String> {
+    let ours: Vec<&str> = names_by(closed, |value| value == names::GATE_CLOSED_BY_BACKLOG);
+    if all {
         let (above, place) = match ours.first() {
             Some(first) => {
                 let above = format!("; closed by their own backlog: {}", named(&ours));
@@ -159,7 +176,7 @@ fn closed_by_backlog(gate: &Gate) -> Option<String> {
     ))
 }
 
-fn closed_by_hand(closed: &BTreeMap<String, String>) -> Option<String> {
+fn closed_by_hand(closed: &BTreeMap<&str, &str>) -> Option<String> {
     let by_hand: Vec<&str> = names_by(closed, |value| value != names::GATE_CLOSED_BY_BACKLOG);
     (!by_hand.is_empty()).then(|| {
         format!(
@@ -170,9 +187,9 @@ fn closed_by_hand(closed: &BTreeMap<String, String>) -> Option<String> {
     })
 }
 
-fn names_by(closed: &BTreeMap<String, String>, by: impl Fn(&str) -> bool) -> Vec<&str> {
+fn names_by<'a>(closed: &BTreeMap<&'a str, &str>, by: impl Fn(&str) -> bool) -> Vec<&'a str> {
     let named = closed.iter().filter(|(_, value)| by(value));
-    named.map(|(name, _)| &**name).collect()
+    named.map(|(name, _)| *name).collect()
 }
 
 fn named(namespaces: &[&str]) -> String {
@@ -189,7 +206,7 @@ fn warnings(
     query: &Query,
     installation: &Installation,
     components: &[Component],
-    gate: &Gate,
+    all_closed: bool,
 ) -> Vec<String> {
     let mut warnings = Vec::new();
     let held: u64 = components.iter().map(|each| each.numbers.held).sum();
@@ -227,7 +244,7 @@ fn warnings(
             warnings.push(keeps(name, own.unselected_kept));
         }
         // The ConfigMap has more details and is readable without a leader.
-        if own.backlog_gate_closed && !gate.backlog_closed {
+        if own.backlog_gate_closed && !all_closed {
             warnings.push(format!(
                 "{name} adds no holds: its backlog gate is closed until enough waiting objects are released"
             ));
@@ -251,17 +268,14 @@ mod tests {
 
     #[test]
     fn t4_closed_namespaces_are_named() {
-        let closed: BTreeMap<String, String> = (0..7)
-            .map(|n| (format!("team-{n}"), "backlog".to_owned()))
-            .chain([("by-hand".to_owned(), "maintenance".to_owned())])
+        let teams: Vec<String> = (0..7).map(|n| format!("team-{n}")).collect();
+        let closed: BTreeMap<&str, &str> = teams
+            .iter()
+            .map(|team| (&**team, "backlog"))
+            .chain([("by-hand", "maintenance")])
             .collect();
-        let mut gate = Gate {
-            closed,
-            ..Gate::default()
-        };
         for all_closed in [false, true] {
-            gate.backlog_closed = all_closed;
-            let text = closed_by_backlog(&gate).unwrap();
+            let text = closed_by_backlog(all_closed, &closed).unwrap();
             assert!(
                 text.contains("namespaces team-0, team-1, team-2, team-3, team-4 and 2 more"),
                 "{text}"
@@ -270,15 +284,15 @@ mod tests {
             assert_eq!(text.contains("any pod"), all_closed, "{text}");
             assert_eq!(text.contains("not affected"), !all_closed, "{text}");
         }
-        let text = closed_by_hand(&gate.closed).unwrap();
+        let text = closed_by_hand(&closed).unwrap();
         assert!(text.contains("closed namespace by-hand in"), "{text}");
-        gate.closed.clear();
-        let text = closed_by_backlog(&gate).unwrap();
+        let none = BTreeMap::new();
+        let text = closed_by_backlog(true, &none).unwrap();
         assert!(
             text.contains("deleted; `belayer explain pod/NAME` shows"),
             "{text}"
         );
-        assert_eq!(closed_by_backlog(&Gate::default()), None);
-        assert_eq!(closed_by_hand(&BTreeMap::new()), None);
+        assert_eq!(closed_by_backlog(false, &none), None);
+        assert_eq!(closed_by_hand(&none), None);
     }
 }

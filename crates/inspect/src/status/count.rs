@@ -10,7 +10,7 @@ use belayer_core::http::{ErrorClass, RequestError};
 use super::events::events;
 use super::{Hold, Numbers, Oldest};
 use crate::object::Item;
-use crate::reader::{Reader, explain};
+use crate::reader::Reader;
 use crate::scan::METADATA_LIST;
 
 pub(super) type Places = BTreeMap<String, Numbers>;
@@ -21,7 +21,7 @@ pub(super) async fn count(
     hold: &Hold,
     namespace: Option<&str>,
     denied: &HashSet<String>,
-) -> Result<Places, String> {
+) -> Result<Places, RequestError> {
     let mut places = Places::new();
     let mut listed = list(reader, hold, namespace, denied, &mut places).await;
     // The continue token has expired (410): start again, once.
@@ -30,10 +30,9 @@ pub(super) async fn count(
         listed = list(reader, hold, namespace, denied, &mut places).await;
     }
     match listed {
-        Ok(()) => Ok(places),
         // A kind that is not installed has no objects.
         Err(error) if error.class() == ErrorClass::NotServed => Ok(Places::new()),
-        Err(error) => Err(explain(&error)),
+        listed => listed.map(|()| places),
     }
 }
 
@@ -111,7 +110,7 @@ fn note(hold: &Hold, item: &Item<'_>, denied: &HashSet<String>, places: &mut Pla
 pub(super) async fn denied(
     reader: &Reader,
     namespace: Option<&str>,
-) -> Result<HashSet<String>, String> {
+) -> Result<HashSet<String>, RequestError> {
     let denied = events(reader, namespace, "ReleaseDenied").await?;
     let uids = denied.into_iter().map(|event| event.involved_object.uid);
     Ok(uids.collect())

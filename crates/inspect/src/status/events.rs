@@ -2,10 +2,10 @@
 
 use serde::Deserialize;
 
-use belayer_core::http::Request;
+use belayer_core::http::{Request, RequestError};
 use belayer_core::object::Resource;
 
-use crate::reader::{Reader, explain};
+use crate::reader::Reader;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -31,23 +31,21 @@ pub(super) struct Involved {
 ///
 /// # Errors
 ///
-/// The error message if they cannot be listed.
+/// As [`Reader::json`].
 pub(super) async fn events(
     reader: &Reader,
     namespace: Option<&str>,
     reason: &str,
-) -> Result<Vec<Event>, String> {
+) -> Result<Vec<Event>, RequestError> {
     #[derive(Deserialize)]
     struct List {
         items: Option<Vec<Event>>,
     }
     let path = Resource::new("", "v1", "Event", "events").path(namespace);
     let request = Request::get(path).query("fieldSelector", format!("reason={reason}"));
-    let list: List = reader
-        .json(&request)
-        .await
-        .map_err(|error| explain(&error))?;
-    let mut events = list.items.ok_or("the answer is not a list")?;
+    let list: List = reader.json(&request).await?;
+    let not_a_list = || RequestError::Decode("a list without items".to_owned());
+    let mut events = list.items.ok_or_else(not_a_list)?;
     // Not every server supports the selector.
     events.retain(|event| event.reason == reason);
     Ok(events)

@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Deserialize;
 
-use belayer_core::http::Request;
-use belayer_core::object::{ObjectKey, Resource};
-use belayer_holds::names;
+use belayer_core::http::{Request, RequestError};
+use belayer_core::object::Resource;
 
 use super::own::{ask, leader_of};
 use super::{Component, Installation, Leader, Query, Replica};
@@ -34,9 +33,10 @@ pub(super) async fn installation(
     };
     let pods = match replicas(reader, namespace, leader.as_ref()).await {
         Ok(pods) => Some(pods),
-        Err(why) => {
+        Err(error) => {
             unknown.push(format!(
-                "which pods run Belayer: pods of {namespace}: {why}"
+                "which pods run Belayer: pods of {namespace}: {}",
+                explain(&error)
             ));
             None
         }
@@ -52,7 +52,7 @@ async fn replicas(
     reader: &Reader,
     namespace: &str,
     leader: Option<&Leader>,
-) -> Result<Vec<Replica>, String> {
+) -> Result<Vec<Replica>, RequestError> {
     #[derive(Deserialize)]
     struct List {
         items: Option<Vec<Pod>>,
@@ -94,13 +94,11 @@ async fn replicas(
     }
     let path = Resource::pods().path(Some(namespace));
     let request = Request::get(path).query("labelSelector", "app.kubernetes.io/name=belayer");
-    let list: List = reader
-        .json(&request)
-        .await
-        .map_err(|error| explain(&error))?;
+    let list: List = reader.json(&request).await?;
+    let not_a_list = || RequestError::Decode("a list without items".to_owned());
     let mut replicas: Vec<Replica> = list
         .items
-        .ok_or("the answer is not a list")?
+        .ok_or_else(not_a_list)?
         .into_iter()
         // The node agent has the same label and is never the leader.
         .filter(|pod| !pod.metadata.labels.contains_key("belayer.dev/node-agent"))
@@ -173,52 +171,13 @@ pub(super) async fn own(
             }
             true
         }
-        Err(why) => {
+        Err(error) => {
             notes.push(format!(
-                "no counters of pod {} (missed, kept back, gate): reading its metrics through the API server's proxy failed: {why}",
-                pod.name
+                "no counters of pod {} (missed, kept back, gate): reading its metrics through the API server's proxy failed: {}",
+                pod.name,
+                explain(&error)
             ));
             false
         }
-    }
-}
-
-/// The contents of the gate ConfigMap that a report shows.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Gate {
-    /// Why no hold is added, as text; `None` if Belayer is not drained.
-    pub(super) draining: Option<String>,
-    /// Whether the backlog closed the whole cluster.
-    pub(super) backlog_closed: bool,
-    /// Namespaces in which no hold is added to pods, with the value that gives the reason.
-    pub(super) closed: BTreeMap<String, String>,
-}
-
-/// Reads the gate ConfigMap.
-pub(super) async fn gate(reader: &Reader, namespace: &str) -> Gate {
-    #[derive(Deserialize)]
-    struct ConfigMap {
-        #[serde(default)]
-        data: BTreeMap<String, String>,
-    }
-    let maps = Resource::config_maps();
-    let key = ObjectKey::new(namespace, names::GATE_CONFIG_MAP);
-    // A failed read is not reported: the switch is in its default state nearly always.
-    let read = reader.object::<ConfigMap>(&maps, &key).await;
-    let Some(map) = read.found() else {
-        return Gate::default();
-    };
-    let is_draining = map.data.get("mode").is_some_and(|mode| mode == "draining");
-    let closed = map.data.iter().filter_map(|(key, value)| {
-        let namespace = key.strip_prefix(names::GATE_CLOSED_PREFIX)?;
-        Some((namespace.to_owned(), value.clone()))
-    });
-    Gate {
-        draining: is_draining.then(|| {
-            format!("configmap {key}: mode is draining: no hold is added until it is normal again")
-        }),
-        backlog_closed: map.data.get(names::GATE_BACKLOG).map(String::as_str)
-            == Some(names::GATE_BACKLOG_CLOSED),
-        closed: closed.collect(),
     }
 }

@@ -1,6 +1,7 @@
 //! Holds that are kept because that many unselected objects at once look like a mistake: their number if no
 //! running Belayer answered (rule A4).
 
+use belayer_core::http::RequestError;
 use belayer_holds::names;
 
 use super::Status;
@@ -47,15 +48,13 @@ impl Status {
 ///
 /// # Errors
 ///
-/// The error message if its Events cannot be listed.
+/// If its Events cannot be listed.
 pub async fn reported(
     reader: &Reader,
     own_namespace: &str,
     kind: &str,
-) -> Result<Option<String>, String> {
-    let events = events(reader, Some(own_namespace), names::HELD_BACK)
-        .await
-        .map_err(|why| format!("events of {own_namespace}: {why}"))?;
+) -> Result<Option<String>, RequestError> {
+    let events = events(reader, Some(own_namespace), names::HELD_BACK).await?;
     let of_this_kind = |event: &Event| event.involved_object.kind == kind;
     Ok(events
         .into_iter()

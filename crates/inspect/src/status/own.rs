@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::http::Request;
+use belayer_core::http::{Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_metrics::exposition::{self, Families};
 
 use super::{Leader, Own};
 use crate::controller_health::Lease;
-use crate::reader::{Reader, explain};
+use crate::reader::Reader;
 
 /// Time limit: these numbers are optional.
 const WITHIN: Duration = Duration::from_secs(5);
@@ -26,20 +26,23 @@ pub(super) struct Metrics {
 }
 
 /// Reads the metrics of a pod.
-pub(super) async fn ask(reader: &Reader, namespace: &str, pod: &str) -> Result<Metrics, String> {
+pub(super) async fn ask(
+    reader: &Reader,
+    namespace: &str,
+    pod: &str,
+) -> Result<Metrics, RequestError> {
     let port = ObjectKey::new(namespace, format!("{pod}:8080"));
     let mut path = Resource::pods().subresource_path(&port, "proxy");
     path.push_str("/metrics");
     let request = Request::get(path)
         .accept("text/plain, */*;q=0.1")
         .timeout(WITHIN);
-    let answer = reader
-        .read(&request)
-        .await
-        .map_err(|error| explain(&error))?;
+    let answer = reader.read(&request).await?;
     let text = String::from_utf8_lossy(&answer.body);
-    let families = exposition::parse(&text).map_err(|error| error.to_string())?;
-    Ok(parse(&families))
+    match exposition::parse(&text) {
+        Ok(families) => Ok(parse(&families)),
+        Err(error) => Err(RequestError::Decode(error.to_string())),
+    }
 }
 
 fn parse(families: &Families) -> Metrics {

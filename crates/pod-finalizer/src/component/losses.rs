@@ -11,12 +11,12 @@ use belayer_core::slim::Pod;
 use belayer_holds::runner;
 
 use super::PodFinalizer;
+use super::observe::held;
 use crate::NAME;
 use crate::argo::{self, Ending};
 use crate::decide::{is_awaited, is_missed, unread};
-use crate::observe::held;
 use crate::profile::Mode;
-use crate::snapshot::{ConsumedLabel, Held, Selection};
+use crate::snapshot::Selection;
 
 /// A pod of a profile in observe mode that was deleted before its result was taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl PodFinalizer {
 
     /// Counts a pod whose deletion began before it was held (rule 14).
     pub(super) fn count_missed(&self, pod: &Stored<Pod>) {
-        if is_missed(&self.world.view(pod), Timestamp::now()) {
+        if is_missed(&self.view(pod), Timestamp::now()) {
             tracing::debug!(pod = %pod.object.meta.key, "deleted before it could be held");
             metrics::counter!(belayer_metrics::MISSED_HOLDS, "controller" => NAME).increment(1);
         }
@@ -58,7 +58,7 @@ impl PodFinalizer {
     /// deletion ended it.
     pub(super) fn count_undecided(&self, pod: &Stored<Pod>) {
         let meta = &pod.object.meta;
-        let undecided = held(meta) == Held::Yes
+        let undecided = held(meta)
             && argo::is_of_workflow(meta)
             && Ending::of(&pod.object) == Ending::Held(argo::Held::Undecided);
         if undecided {
@@ -70,10 +70,10 @@ impl PodFinalizer {
     /// independently, so a pod that is garbage-collected right after its owner may be counted before the owner's
     /// deletion is seen: the count is an upper bound.
     pub(super) fn count_lost(&self, pod: &Stored<Pod>) {
-        let view = self.world.view(pod);
+        let view = self.view(pod);
         let Selection::By {
             profile,
-            consumed: ConsumedLabel::No,
+            consumed: false,
         } = &view.selection
         else {
             return;

@@ -10,15 +10,15 @@ use belayer_holds::decision::{Missing, Notice, Severity};
 use super::{Found, Reasons, elapsed, unread};
 use crate::evidence::Evidence;
 use crate::outcome::{NOT_FINAL, RecordState};
-use crate::profile::{Capture, Consumer, Mode, Profile};
+use crate::profile::{Consumer, Mode, Profile};
 use crate::row;
-use crate::snapshot::{Ended, PodView, Selection};
+use crate::snapshot::{PodView, Selection};
 
 /// The pod's profile, if it records outcomes.
 fn captures(pod: &PodView) -> Option<&Profile> {
     match &pod.selection {
         Selection::By { profile, .. } => {
-            (profile.capture == Capture::On && profile.mode == Mode::Enforce).then_some(profile)
+            (profile.capture && profile.mode == Mode::Enforce).then_some(profile)
         }
         Selection::None | Selection::Ignored => None,
     }
@@ -28,7 +28,7 @@ fn captures(pod: &PodView) -> Option<&Profile> {
 /// and checks whether the outcome of every container is final. A record that the server rejects does not prevent the
 /// rules below.
 pub(super) fn is_due(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> bool {
-    if captures(pod).is_none() || pod.ended == Ended::No {
+    if captures(pod).is_none() || !pod.ended {
         return false;
     }
     if unread::is_never_held(pod) || unread::is_without_an_outcome(pod) {

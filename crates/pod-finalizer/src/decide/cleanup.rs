@@ -11,7 +11,7 @@ use crate::cleanup::WorkflowEnd;
 use crate::evidence::Evidence;
 use crate::query::{Delay, PodQuery};
 use crate::row;
-use crate::snapshot::{CleanupView, Held, PodView};
+use crate::snapshot::{CleanupView, PodView};
 
 /// The decision about a pod that is not held and that `evidence` would release.
 pub(super) fn decide(pod: &PodView, evidence: Evidence, now: Timestamp) -> PodDecision {
@@ -33,7 +33,7 @@ pub(super) fn decide(pod: &PodView, evidence: Evidence, now: Timestamp) -> PodDe
 
 fn due(pod: &PodView, evidence: &Evidence) -> Option<CleanupView> {
     let view = pod.cleanup?;
-    if pod.held == Held::Yes {
+    if pod.held {
         return None;
     }
     let workflow = match evidence {

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::{Verdict, unread, weigh};
 use crate::profile::Mode;
-use crate::snapshot::{CachedOwner, Held, MassRelease, Owner, PodView, Selection};
+use crate::snapshot::{CachedOwner, MassRelease, Owner, PodView, Selection};
 
 /// Whether rule 13 would have held this pod before its deletion: its result is required, and no rule would have
 /// released it.
@@ -15,7 +15,7 @@ pub(crate) fn is_missed(pod: &PodView, now: Timestamp) -> bool {
     let Selection::By { profile, .. } = &pod.selection else {
         return false;
     };
-    let enforced = profile.mode == Mode::Enforce && pod.held == Held::No;
+    let enforced = profile.mode == Mode::Enforce && !pod.held;
     enforced
         && is_awaited(pod)
         && !matches!(weigh(pod, MassRelease::Within, now), Verdict::Release(..))

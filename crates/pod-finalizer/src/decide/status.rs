@@ -11,7 +11,7 @@ use crate::evidence::{Consumption, Evidence};
 use crate::profile::{OwnerStatus, Profile};
 use crate::query::PodQuery;
 use crate::row;
-use crate::snapshot::{CachedOwner, Ended, Held, NodeView, Owner, PodView};
+use crate::snapshot::{CachedOwner, NodeView, Owner, PodView};
 use crate::status::{NODE_ID, StatusState};
 
 /// A pod that has ended and is not being deleted is not urgent: the consumer gets this long to set its label before
@@ -39,10 +39,10 @@ impl Pace {
     fn of(pod: &PodView) -> Self {
         let (first, changed, unchanged) = match (pod.deleting, pod.held) {
             (Some(_), _) => (Duration::ZERO, Duration::ZERO, UNCHANGED),
-            (None, Held::Yes) => (LABEL_FIRST, LABEL_FIRST, RECHECK),
+            (None, true) => (LABEL_FIRST, LABEL_FIRST, RECHECK),
             // Rule 13 needs to know whether this rule would release the pod. Only one read: a workflow that changes
             // all the time must not delay the finalizer for ever.
-            (None, Held::No) => (Duration::ZERO, RECHECK, RECHECK),
+            (None, false) => (Duration::ZERO, RECHECK, RECHECK),
         };
         Self {
             first,
@@ -55,7 +55,7 @@ impl Pace {
 /// Rule 10. A status that is not newer than the last one read is not read again.
 pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
     let view = pod.node.as_ref()?;
-    if pod.ended == Ended::No && pod.deleting.is_none() {
+    if !pod.ended && pod.deleting.is_none() {
         return None;
     }
     let Owner::Known(owner) = &pod.owner else {

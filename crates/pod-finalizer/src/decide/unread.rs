@@ -19,7 +19,7 @@ use crate::evidence::{EarlierRun, Evidence};
 use crate::profile::{DeletedWhileRunning, Profile};
 use crate::query::{Delay, PodQuery};
 use crate::row;
-use crate::snapshot::{Ended, Held, PodView, Selection};
+use crate::snapshot::{PodView, Selection};
 
 /// Delay before a node is read again that is not known to be lost. A pod that was deleted by force waits at most this
 /// long once its node is not ready.
@@ -27,7 +27,7 @@ const REREAD_NODE: Duration = Duration::from_secs(5);
 
 /// The input of these rules. `None` if only other controllers' finalizers hold the pod.
 fn argo(pod: &PodView) -> Option<&ArgoPod> {
-    let bound_by_others = pod.held == Held::No && !pod.adopted.is_empty();
+    let bound_by_others = !pod.held && !pod.adopted.is_empty();
     pod.argo.as_ref().filter(|_| !bound_by_others)
 }
 
@@ -75,8 +75,7 @@ pub(crate) fn unread(pod: &PodView) -> Option<&'static str> {
     if profile(pod)?.deleted_while_running == DeletedWhileRunning::Hold {
         return None;
     }
-    let without_an_end = pod.ended == Ended::No;
-    let by_deletion = without_an_end || EndedByDeletion::prove(&argo.pod).is_some();
+    let by_deletion = !pod.ended || EndedByDeletion::prove(&argo.pod).is_some();
     by_deletion.then_some("EndedByDeletion")
 }
 

@@ -13,7 +13,7 @@ use belayer_inspect::report::age;
 
 use crate::decide::PodDecision;
 use crate::profile::argo;
-use crate::snapshot::{Held, Snapshot};
+use crate::snapshot::Snapshot;
 
 /// For a deleted pod of Argo Workflows that stays held: whether its workflow is processed, and since when the workflow has
 /// not changed (A21, A22).
@@ -23,9 +23,10 @@ pub(super) async fn notes(
     snapshot: &Snapshot,
     decision: &PodDecision,
 ) -> Vec<String> {
-    let waits = snapshot.pod.as_ref().is_some_and(|view| {
-        view.held == Held::Yes && view.argo.is_some() && view.deleting.is_some()
-    });
+    let waits = snapshot
+        .pod
+        .as_ref()
+        .is_some_and(|view| view.held && view.argo.is_some() && view.deleting.is_some());
     let Some(owner) = pod
         .meta
         .controller

@@ -9,15 +9,13 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use belayer_core::events::{EventRecorder, Regarding};
-use belayer_core::informer::{Lookup, Store};
+use belayer_core::informer::Lookup;
 use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
-use belayer_core::slim::OwnerMeta;
 use belayer_holds::decision::{Notice, Severity};
 
 use crate::component::PodFinalizer;
 use crate::decide::REPORT_AFTER;
 use crate::profile::is_of_kind;
-use crate::snapshot::Ended;
 
 /// How often the waiting pods are visited.
 const EVERY: Duration = Duration::from_secs(10);
@@ -50,7 +48,7 @@ impl Consumers {
         let mut on_nodes: HashMap<Arc<str>, Vec<ObjectKey>> = HashMap::new();
         let late = belayer_core::clock::now() - REPORT_AFTER;
         for (key, since) in waiting(finalizer) {
-            let Lookup::Found(pod) = finalizer.pods().lookup(&key) else {
+            let Lookup::Found(pod) = finalizer.parts.pods.lookup(&key) else {
                 continue;
             };
             let pod = &pod.object;
@@ -81,7 +79,7 @@ impl Consumers {
     }
 
     fn publish(&self, finalizer: &PodFinalizer, now: Instant) {
-        for (kind, _) in finalizer.owner_stores() {
+        for (kind, _) in &finalizer.parts.owners {
             let known = self.newest.get(kind);
             let silent = known.map_or(Duration::ZERO, |(_, since)| now.duration_since(*since));
             metrics::gauge!(belayer_metrics::CONSUMER_SILENT, "kind" => kind.to_string())
@@ -93,8 +91,7 @@ impl Consumers {
 /// The ended pods that are being deleted and held, the longest waiting first, and since when.
 fn waiting(finalizer: &PodFinalizer) -> impl Iterator<Item = (ObjectKey, Timestamp)> {
     let waiting = finalizer.held_objects().waiting().into_iter();
-    let ended =
-        waiting.filter_map(|(key, pod)| (pod.ended == Ended::Yes).then_some(key).zip(pod.deleting));
+    let ended = waiting.filter_map(|(key, pod)| pod.ended.then_some(key).zip(pod.deleting));
     ended.take(VISITED)
 }
 
@@ -104,8 +101,8 @@ fn owner_of(
     pod: &belayer_core::slim::Pod,
 ) -> Option<(Resource, ResourceVersion)> {
     let owner = pod.meta.controller.as_ref()?;
-    let stores: &[(Resource, Store<OwnerMeta>)] = finalizer.owner_stores();
-    let (kind, store) = stores.iter().find(|(kind, _)| is_of_kind(owner, kind))?;
+    let mut stores = finalizer.parts.owners.iter();
+    let (kind, store) = stores.find(|(kind, _)| is_of_kind(owner, kind))?;
     let key = ObjectKey::new(pod.meta.key.shared_namespace().clone(), owner.name.clone());
     match store.lookup(&key) {
         Lookup::Found(found) => Some((kind.clone(), found.object.0.resource_version)),

@@ -4,14 +4,15 @@
 use std::sync::Arc;
 
 use belayer_core::events::Regarding;
-use belayer_core::object::{ObjectKey, Resource, Uid};
+use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::words::one_or_many;
 use belayer_holds::decision::{Notice, Severity};
+use belayer_holds::names;
 
 use super::PeriodicTask;
 use crate::backlog::{Limits, MAX_CLOSED};
 use crate::held_objects::ActiveLimits;
-use crate::snapshot::{Gate, MassRelease};
+use crate::snapshot::Gate;
 
 /// Maximum number of namespaces reported at once; the ConfigMap and `/debug/holds` name all of them.
 const REPORTED: usize = 10;
@@ -26,13 +27,13 @@ impl PeriodicTask {
         for notice in &notices {
             tracing::warn!(reason = notice.reason, "{}", notice.message);
         }
-        let Ok(gate) = self.read_gate().await else {
+        let Ok(gate) = self.gate.read().await else {
             return;
         };
         let regarding = Regarding {
             resource: Resource::config_maps(),
-            key: self.gate.clone(),
-            uid: Uid::new(gate.uid),
+            key: self.gate.key().clone(),
+            uid: gate.uid(),
         };
         for notice in &notices {
             self.events.record(&regarding, notice);
@@ -67,14 +68,8 @@ impl PeriodicTask {
                 tracing::info!(%namespace, "backlog gate of the namespace opened");
             }
         }
-        if self.last.mass_release == MassRelease::Within {
-            notices.extend(kept(now.mass_release, "in the cluster"));
-        }
-        let kept_in = now.kept_in.iter();
-        let new = kept_in.filter(|(name, _)| !self.last.kept_in.contains_key(*name));
-        for (namespace, mass_release) in new.take(REPORTED) {
-            notices.extend(kept(*mass_release, &format!("in namespace {namespace}")));
-        }
+        let new = now.kept.new_since(&self.last.kept).into_iter();
+        notices.extend(new.map(|(place, unselected, held)| kept(&place, unselected, held)));
         notices
     }
 }
@@ -145,20 +140,14 @@ fn closed_in(
     )
 }
 
-fn kept(mass_release: MassRelease, place: &str) -> Option<Notice> {
-    let MassRelease::Exceeded {
-        unselected, held, ..
-    } = mass_release
-    else {
-        return None;
-    };
-    Some(warning(
-        "MassReleaseHeldBack",
+fn kept(place: &str, unselected: usize, held: usize) -> Notice {
+    warning(
+        names::HELD_BACK,
         format!(
             "no profile selects {unselected} of {held} held pods {place} any more; they are kept until there is other \
              evidence, because that many at once look like a mistyped selector, or an admission policy that selects \
              more than the profiles (`belayer check` compares them). If the change was intended, `belayer drain \
              --unselected` releases them"
         ),
-    ))
+    )
 }

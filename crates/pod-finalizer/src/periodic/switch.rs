@@ -2,11 +2,10 @@
 //!
 //! Every value shows which writer set it, and only that writer reverts it: values of an admin stay.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
-
+use belayer_holds::gate::{Change, GateConfigMap};
 use belayer_holds::names::{
     GATE_BACKLOG, GATE_BACKLOG_CLOSED, GATE_CLOSED_BY_BACKLOG, GATE_CLOSED_PREFIX,
 };
@@ -21,14 +20,6 @@ pub const GATE_KEY: &str = "hold";
 /// The value of [`GATE_KEY`] while all profiles only observe: then the policy must not write to pods either.
 pub const OBSERVING: &str = "observing";
 
-/// The gate ConfigMap, as it was read.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct GateConfigMap {
-    pub(super) uid: String,
-    pub(super) resource_version: String,
-    pub(super) data: BTreeMap<String, String>,
-}
-
 /// What the ConfigMap should contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted {
@@ -38,64 +29,44 @@ pub(super) struct Wanted {
     pub(super) closed: BTreeSet<Arc<str>>,
 }
 
-impl GateConfigMap {
-    /// The namespaces whose gate is closed because of their backlog.
-    pub(crate) fn closed(&self) -> BTreeSet<Arc<str>> {
-        let ours = self
-            .data
-            .iter()
-            .filter(|(_, value)| *value == GATE_CLOSED_BY_BACKLOG);
-        ours.filter_map(|(key, _)| key.strip_prefix(GATE_CLOSED_PREFIX))
-            .map(Arc::from)
-            .collect()
+impl Wanted {
+    /// The keys to change so that the policy follows the profiles and the backlog.
+    pub(super) fn change(&self, current: &GateConfigMap, profiles: Mode) -> Change {
+        let keys = self.switch(current, profiles).iter();
+        let mut change: Change = keys
+            .map(|(key, value)| ((*key).to_owned(), *value))
+            .collect();
+        let closed = current.closed_by_backlog();
+        let key = |namespace: &Arc<str>| format!("{GATE_CLOSED_PREFIX}{namespace}");
+        change.extend(
+            closed
+                .difference(&self.closed)
+                .map(|name| (key(name), None)),
+        );
+        let new = self.closed.difference(&closed).map(key);
+        // A namespace that an admin has closed already keeps that value.
+        let new = new.filter(|key| current.get(key).is_none());
+        change.extend(new.map(|key| (key, Some(GATE_CLOSED_BY_BACKLOG))));
+        change
     }
 
-    /// Whether the backlog closed the gate of the whole cluster.
-    pub(crate) fn gate(&self) -> Gate {
-        match self.data.get(GATE_BACKLOG).map(String::as_str) {
-            Some(GATE_BACKLOG_CLOSED) => Gate::Closed,
-            _ => Gate::Open,
-        }
-    }
-
-    /// The keys to change so that the policy follows the profiles and the backlog; `None` if none.
-    pub(super) fn switched(&self, wanted: &Wanted, profiles: Mode) -> Option<Value> {
-        let mut change = Map::new();
-        if let Some(switch) = self.switch(wanted.gate, profiles) {
-            change.extend(switch);
-        }
-        let now = self.closed();
-        for name in now.difference(&wanted.closed) {
-            change.insert(format!("{GATE_CLOSED_PREFIX}{name}"), Value::Null);
-        }
-        for name in wanted.closed.difference(&now) {
-            let key = format!("{GATE_CLOSED_PREFIX}{name}");
-            // An admin has closed it already: that value stays.
-            if !self.data.contains_key(&key) {
-                change.insert(key, GATE_CLOSED_BY_BACKLOG.into());
-            }
-        }
-        (!change.is_empty()).then_some(Value::Object(change))
-    }
-
-    fn switch(&self, gate: Gate, profiles: Mode) -> Option<Map<String, Value>> {
-        let value = |key: &str| self.data.get(key).map(String::as_str);
-        let (hold, backlog) = (value(GATE_KEY), value(GATE_BACKLOG));
-        let change = match (profiles, hold, gate) {
-            (Mode::Observe, Some("on"), _) => json!({ GATE_KEY: OBSERVING }),
-            (Mode::Enforce, Some(OBSERVING), _) => json!({ GATE_KEY: "on" }),
-            (Mode::Enforce, Some("on"), Gate::Closed) => {
-                json!({ GATE_KEY: "off", GATE_BACKLOG: GATE_BACKLOG_CLOSED })
-            }
-            (Mode::Observe, ..) | (Mode::Enforce, _, Gate::Closed) => return None,
-            _ if backlog != Some(GATE_BACKLOG_CLOSED) => return None,
-            (Mode::Enforce, Some("off"), _) => json!({ GATE_KEY: "on", GATE_BACKLOG: null }),
+    fn switch(
+        &self,
+        current: &GateConfigMap,
+        profiles: Mode,
+    ) -> &'static [(&'static str, Option<&'static str>)] {
+        match (profiles, current.get(GATE_KEY), self.gate) {
+            (Mode::Observe, Some("on"), _) => &[(GATE_KEY, Some(OBSERVING))],
+            (Mode::Enforce, Some(OBSERVING), _) => &[(GATE_KEY, Some("on"))],
+            (Mode::Enforce, Some("on"), Gate::Closed) => &[
+                (GATE_KEY, Some("off")),
+                (GATE_BACKLOG, Some(GATE_BACKLOG_CLOSED)),
+            ],
+            (Mode::Observe, ..) | (Mode::Enforce, _, Gate::Closed) => &[],
+            _ if !current.is_closed_by_backlog() => &[],
+            (Mode::Enforce, Some("off"), _) => &[(GATE_KEY, Some("on")), (GATE_BACKLOG, None)],
             // It was turned off with another value in the meantime.
-            (Mode::Enforce, ..) => json!({ GATE_BACKLOG: null }),
-        };
-        match change {
-            Value::Object(change) => Some(change),
-            _ => None,
+            (Mode::Enforce, ..) => &[(GATE_BACKLOG, None)],
         }
     }
 }
@@ -103,6 +74,7 @@ impl GateConfigMap {
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::backlog::Limits;
@@ -110,18 +82,17 @@ mod tests {
     use crate::profile::MaxUnselected;
 
     fn object(data: &[(&str, &str)]) -> GateConfigMap {
-        let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-        GateConfigMap {
-            data: data.iter().map(own).collect(),
-            ..GateConfigMap::default()
-        }
+        let data: Value = data.iter().copied().collect();
+        serde_json::from_value(json!({ "data": data })).unwrap()
     }
 
-    fn wanted(gate: Gate, closed: &[&str]) -> Wanted {
-        Wanted {
+    fn change(data: &[(&str, &str)], gate: Gate, closed: &[&str], mode: Mode) -> Option<Value> {
+        let wanted = Wanted {
             gate,
             closed: closed.iter().map(|name| Arc::from(*name)).collect(),
-        }
+        };
+        let change = wanted.change(&object(data), mode);
+        (!change.is_empty()).then(|| json!(change))
     }
 
     #[rstest]
@@ -138,8 +109,7 @@ mod tests {
         #[case] gate: Gate,
         #[case] expected: Option<Value>,
     ) {
-        let change = object(data).switched(&wanted(gate, &[]), Mode::Enforce);
-        assert_eq!(change, expected);
+        assert_eq!(change(data, gate, &[], Mode::Enforce), expected);
     }
 
     #[rstest]
@@ -156,8 +126,7 @@ mod tests {
         #[case] expected: Option<Value>,
     ) {
         for mode in [Mode::Enforce, Mode::Observe] {
-            let change = object(data).switched(&wanted(Gate::Open, closed), mode);
-            assert_eq!(change, expected);
+            assert_eq!(change(data, Gate::Open, closed, mode), expected);
         }
     }
 
@@ -171,7 +140,7 @@ mod tests {
         #[case] hold: &str,
         #[case] expected: Option<&str>,
     ) {
-        let written = object(&[("hold", hold)]).switched(&wanted(Gate::Open, &[]), profiles);
+        let written = change(&[("hold", hold)], Gate::Open, &[], profiles);
         assert_eq!(written, expected.map(|word| json!({ "hold": word })));
     }
 
@@ -183,7 +152,7 @@ mod tests {
     #[case::by_an_admin_for_the_policy_alone(&[("closed.a", "maintenance")], Gate::Open)]
     fn t4_the_gate_of_a_namespace(#[case] data: &[(&str, &str)], #[case] expected: Gate) {
         let held_objects = HeldObjects::new(MaxUnselected::default(), Limits::of(100));
-        held_objects.adopt_closed(object(data).closed(), object(data).gate());
+        held_objects.adopt_closed(&object(data));
         assert_eq!(held_objects.gate("a"), expected);
     }
 }

@@ -8,8 +8,8 @@ pub use belayer_holds::argo::{
 };
 
 use super::{
-    Capture, Cleanup, Consumer, DeletedWhileRunning, InvalidLabel, MatchLabels, Mode, Namespaces,
-    Operator, OwnerStatus, Profile, Requirement, Selector,
+    Cleanup, Consumer, DeletedWhileRunning, InvalidLabel, MatchLabels, Mode, Namespaces, Operator,
+    OwnerStatus, Profile, Requirement, Selector,
 };
 
 /// Its name.
@@ -45,7 +45,7 @@ pub fn profile() -> Profile {
         owner_status: OwnerStatus::Argo,
         consumed_when: None,
         adopt: Box::default(),
-        capture: Capture::Off,
+        capture: false,
         consumer: Consumer::Pod,
         deleted_while_running: DeletedWhileRunning::Release,
         node_lost_delay: Duration::ZERO,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use belayer_holds::selection::config::{
     KindConfig, LabelsConfig, NamespacesConfig, Path, SelectorConfig, duration, kind, labels,
-    namespaces, selector,
+    namespaces, selector, workers,
 };
 use belayer_holds::selection::is_dns_label;
 use serde::Deserialize;
@@ -15,8 +15,8 @@ pub use belayer_holds::selection::config::ConfigError;
 use crate::status::ConsumedWhen;
 
 use super::{
-    Capture, Cleanup, Consumer, DeletedWhileRunning, MatchLabels, MaxUnselected, Mode, OwnerStatus,
-    Profile, Profiles, ProfilesError, argo,
+    Cleanup, Consumer, DeletedWhileRunning, MatchLabels, MaxUnselected, Mode, OwnerStatus, Profile,
+    Profiles, ProfilesError, argo,
 };
 
 /// The key of the configuration file: the root of every path in an error.
@@ -24,9 +24,6 @@ pub const KEY: &str = "podFinalizer";
 
 /// Default number of concurrent workers.
 pub const DEFAULT_WORKERS: usize = 32;
-
-/// Upper limit of workers; more would only wait for each other.
-const MAX_WORKERS: usize = 1_024;
 
 /// For the whole cluster; 1,000 for one namespace.
 const DEFAULT_BACKLOG_THRESHOLD: usize = 4_000;
@@ -120,12 +117,7 @@ impl TryFrom<PodFinalizerConfig> for Settings {
     fn try_from(config: PodFinalizerConfig) -> Result<Self, ConfigError> {
         let root = Path::root(KEY);
         let default = Self::default();
-        let workers = config.workers.unwrap_or(default.workers);
-        if !(1..=MAX_WORKERS).contains(&workers) {
-            return Err(root
-                .key("workers")
-                .error(format!("must be from 1 to {MAX_WORKERS}")));
-        }
+        let workers = workers(&root, config.workers.unwrap_or(default.workers))?;
         let backlog_threshold = config
             .backlog_threshold
             .unwrap_or(default.backlog_threshold);
@@ -135,14 +127,14 @@ impl TryFrom<PodFinalizerConfig> for Settings {
                  --controllers=*,-pod-finalizer",
             ));
         }
-        let resync = match &config.resync {
-            Some(text) => duration(&root.key("resync"), text, Duration::from_secs(10))?,
-            None => default.resync,
-        };
-        let outcome_ttl = match &config.outcome_ttl {
-            Some(text) => duration(&root.key("outcomeTtl"), text, Duration::from_secs(1))?,
-            None => default.outcome_ttl,
-        };
+        let least = Duration::from_secs(10);
+        let resync = duration(&root.key("resync"), config.resync.as_deref(), least)?;
+        let least = Duration::from_secs(1);
+        let outcome_ttl = duration(
+            &root.key("outcomeTtl"),
+            config.outcome_ttl.as_deref(),
+            least,
+        )?;
         let profiles = match config.profiles {
             Some(profiles) => all_profiles(&root.key("profiles"), profiles)?,
             None => default.profiles,
@@ -152,8 +144,8 @@ impl TryFrom<PodFinalizerConfig> for Settings {
             workers,
             backlog_threshold,
             max_unselected,
-            resync,
-            outcome_ttl,
+            resync: resync.unwrap_or(default.resync),
+            outcome_ttl: outcome_ttl.unwrap_or(default.outcome_ttl),
             profiles,
         })
     }
@@ -226,10 +218,8 @@ fn profile(path: &Path, config: ProfileConfig) -> Result<Profile, ConfigError> {
             .map(|base| base.owner_finished.clone())
             .unwrap_or_default(),
     };
-    let release_after = config
-        .release_after
-        .map(|text| duration(&path.key("releaseAfter"), &text, Duration::from_secs(1)))
-        .transpose()?;
+    let (release_after, least) = (config.release_after.as_deref(), Duration::from_secs(1));
+    let release_after = duration(&path.key("releaseAfter"), release_after, least)?;
     let owner_status = match config.owner_status {
         Some(OwnerStatus::Argo) if owner.is_none() => {
             return Err(path.key("ownerStatus").error(
@@ -257,16 +247,9 @@ fn profile(path: &Path, config: ProfileConfig) -> Result<Profile, ConfigError> {
         None => None,
     };
     let adopt = adopt(&path.key("adopt"), config.adopt.unwrap_or_default())?;
-    let capture = if config.capture.unwrap_or_default() {
-        Capture::On
-    } else {
-        Capture::Off
-    };
-    let node_lost_delay = config
-        .node_lost_delay
-        .as_ref()
-        .map(|text| duration(&path.key("nodeLostDelay"), text, Duration::ZERO))
-        .transpose()?;
+    let capture = config.capture.unwrap_or_default();
+    let node_lost_delay = config.node_lost_delay.as_deref();
+    let node_lost_delay = duration(&path.key("nodeLostDelay"), node_lost_delay, Duration::ZERO)?;
     let mut profile = Profile {
         owner_status,
         consumed_when,
@@ -310,7 +293,7 @@ fn consumer(
     written: Option<Consumer>,
     profile: &Profile,
 ) -> Result<Consumer, ConfigError> {
-    let records = profile.capture == Capture::On;
+    let records = profile.capture;
     let unnamed = profile.owner.is_none()
         || (profile.consumed.is_empty()
             && profile.owner_finished.is_empty()

@@ -52,7 +52,7 @@ pub struct Profile {
     /// Finalizers of other controllers that Belayer removes together with its own, on the same evidence.
     pub adopt: Box<[Arc<str>]>,
     /// Whether the outcome of its pods is recorded.
-    pub capture: Capture,
+    pub capture: bool,
     /// What its consumer reads: the pod, or a record of its outcome.
     pub consumer: Consumer,
     /// Whether a pod of Argo Workflows that was deleted while it ran is held until Argo has read how
@@ -73,16 +73,6 @@ pub enum OwnerStatus {
     None,
     /// It is that of Argo Workflows.
     Argo,
-}
-
-/// Whether the outcome of pods is recorded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Capture {
-    /// It is not.
-    #[default]
-    Off,
-    /// It is.
-    On,
 }
 
 /// What the consumer of a profile's pods reads.
@@ -165,7 +155,7 @@ impl Profile {
 
     /// An effect that an admin may not expect, for the log and for `belayer check`.
     pub fn advice(&self) -> Option<String> {
-        (self.is_argo() && self.capture == Capture::On).then(|| {
+        (self.is_argo() && self.capture).then(|| {
             format!(
                 "profile {}: `capture: true` records outcomes and releases no pod: Argo Workflows \
                  reads pods, never a PodOutcome",
@@ -354,7 +344,7 @@ impl Profiles {
 
     /// Whether any profile records outcomes.
     pub fn capture(&self) -> bool {
-        self.iter().any(|profile| profile.capture == Capture::On)
+        self.iter().any(|profile| profile.capture)
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use futures::FutureExt as _;
 use jiff::Timestamp;
 use serde::Deserialize;
-use serde_json::Value;
 
 use crate::api::{ConditionType, Status};
 use crate::decide::{Effect, decide};
@@ -14,8 +13,9 @@ use crate::{NAME, Settings, api, row};
 use belayer_controller::Site;
 use belayer_controller::explain::Live;
 use belayer_core::object::{ObjectKey, Resource};
+use belayer_holds::gate::GateConfigMap;
 use belayer_holds::names;
-use belayer_inspect::explain::{Action, Explained, Explainer, Row};
+use belayer_inspect::explain::{Action, ExplainError, Explained, Explainer, Row};
 use belayer_inspect::reader::{ReadResult, Reader};
 use belayer_inspect::report::age;
 
@@ -30,7 +30,7 @@ impl Records {
     pub(crate) fn explainer(settings: &Settings, site: &Site<'_>) -> Explainer {
         let it = Arc::new(Self {
             settings: settings.clone(),
-            gate: ObjectKey::new(site.namespace, names::GATE_CONFIG_MAP),
+            gate: GateConfigMap::key(site.namespace),
         });
         Explainer {
             component: NAME,
@@ -43,7 +43,7 @@ impl Records {
         }
     }
 
-    async fn explain(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, String> {
+    async fn explain(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, ExplainError> {
         let live = Live::new(reader);
         let recreation = recreation(&live, &self.settings, &[]);
         recreation.parts.records.subject(key).await?;
@@ -92,8 +92,8 @@ impl Records {
 
 /// The message that Belayer is draining, so that open re-creations are not continued; `None` if it is not.
 pub(crate) async fn drained(reader: &Reader, gate: &ObjectKey) -> Option<String> {
-    let read: ReadResult<Value> = reader.object(&Resource::config_maps(), gate).await;
-    (read.found()?["data"][names::GATE_MODE] == names::GATE_DRAINING).then(|| {
+    let read: ReadResult<GateConfigMap> = reader.object(&Resource::config_maps(), gate).await;
+    read.found()?.is_draining().then(|| {
         format!(
             "the drain must end (belayer drain --resume): the mode in ConfigMap {gate} is draining, so only pods that \
              exist only in their records are re-created"

@@ -96,7 +96,7 @@ impl Snapshot {
         pods.iter().for_each(|pod| listed.note(pod));
         let listed = PodsAnswer::Listed(Arc::new(listed));
         self.with(|claim| {
-            claim.pods_answer = Some(LiveAnswer::scripted(listed, LogicalTime::now()))
+            claim.pods_answer = Some(LiveAnswer::scripted(listed, LogicalTime::now()));
         })
     }
 
@@ -104,7 +104,7 @@ impl Snapshot {
     fn store_reached(self, version: u64) -> Self {
         let reached = PodsAnswer::StoreReached(ResourceVersion::new(version));
         self.with(|claim| {
-            claim.pods_answer = Some(LiveAnswer::scripted(reached, LogicalTime::now()))
+            claim.pods_answer = Some(LiveAnswer::scripted(reached, LogicalTime::now()));
         })
     }
 

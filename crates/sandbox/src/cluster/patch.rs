@@ -13,8 +13,8 @@ use crate::address::{Actor, Gvr, ObjectKey, Subresource};
 use crate::error::{ApiError, Cause, Reason};
 use crate::kinds::{ResourceInfo, types};
 use crate::meta;
-use crate::patch::{merge, strategic};
 use crate::recorder::Verb;
+use crate::strategic;
 
 /// Maximum number of operations of one JSON patch.
 const MAX_OPERATIONS: usize = 10_000;
@@ -158,7 +158,7 @@ fn patched(
                     "error decoding patch: json: cannot unmarshal value into Go value of type map[string]interface {}",
                 ));
             }
-            merge::apply(&mut new, body);
+            json_patch::merge(&mut new, body);
         }
         Patch::Json(_) => apply_json(&mut new, body)?,
         Patch::Strategic(_) if info.custom => return Err(unsupported_strategic()),
@@ -178,7 +178,7 @@ pub(crate) fn patch_any(target: &mut Value, patch: &Patch) -> Result<(), ApiErro
     match patch {
         Patch::Json(body) => apply_json(target, body),
         Patch::Merge(body) | Patch::Strategic(body) => {
-            merge::apply(target, body);
+            json_patch::merge(target, body);
             Ok(())
         }
     }

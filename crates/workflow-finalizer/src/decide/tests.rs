@@ -169,7 +169,7 @@ fn workflow() -> Case {
             uid: Uid::new("wf-1"),
             kept_running: None,
             is_to_be_archived: false,
-            held: Held::No,
+            held: false,
             deletion: None,
             first_seen: LogicalTime::now(),
             selection: Selection::Yes,
@@ -216,7 +216,7 @@ impl Case {
     }
 
     fn held(self) -> Self {
-        self.with(|workflow| workflow.held = Held::Yes)
+        self.with(|workflow| workflow.held = true)
     }
 
     fn kept_running(self) -> Self {

@@ -114,10 +114,7 @@ fn deleted_claim() -> claims::snapshot::Snapshot {
 
 /// A terminating pod with a hold, whose workflow is terminating.
 fn pod_of_deleted_workflow() -> pods::snapshot::Snapshot {
-    use pods::snapshot::{
-        AdminAsked, CachedOwner, ConsumedLabel, Ended, Gate, Held, Owner, OwnerView, PodView,
-        Selection, Snapshot,
-    };
+    use pods::snapshot::{CachedOwner, Gate, Owner, OwnerView, PodView, Selection, Snapshot};
 
     let owner = OwnerReference {
         api_version: "argoproj.io/v1alpha1".into(),
@@ -133,17 +130,17 @@ fn pod_of_deleted_workflow() -> pods::snapshot::Snapshot {
     };
     let selection = Selection::By {
         profile: Arc::new(pods::profile::argo::profile()),
-        consumed: ConsumedLabel::No,
+        consumed: false,
     };
     Snapshot {
         pod: Some(PodView {
             uid: Uid::new(UID),
             version: belayer_core::object::ResourceVersion::new(1),
-            held: Held::Yes,
+            held: true,
             deleting: Some(now()),
-            ended: Ended::Yes,
+            ended: true,
             first_seen: LogicalTime::now(),
-            admin_asked: AdminAsked::No,
+            admin_asked: false,
             adopted: Box::default(),
             selection,
             record: pods::outcome::RecordState::Unknown,
@@ -165,7 +162,7 @@ fn pod_of_deleted_workflow() -> pods::snapshot::Snapshot {
 
 /// A terminating workflow with a hold and remaining pods.
 fn deleted_workflow() -> workflows::snapshot::Snapshot {
-    use workflows::snapshot::{Deletion, Held, PodsView, Selection, Snapshot, WorkflowView};
+    use workflows::snapshot::{Deletion, PodsView, Selection, Snapshot, WorkflowView};
 
     let key = ObjectKey::new(NAMESPACE, "checkout");
     let query = workflows::pods_query::PodsQuery::new(key, Uid::new(WORKFLOW_UID), None);
@@ -174,7 +171,7 @@ fn deleted_workflow() -> workflows::snapshot::Snapshot {
             uid: Uid::new(WORKFLOW_UID),
             kept_running: None,
             is_to_be_archived: false,
-            held: Held::Yes,
+            held: true,
             deletion: Some(Deletion {
                 since: now(),
                 seen: LogicalTime::now(),

@@ -1,30 +1,16 @@
 //! What `explain` reports about a pod, on live reads.
 
-use belayer_controller::{Configured as _, Site};
-use belayer_core::client;
-use belayer_core::executor::Bounds;
-use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::object::ObjectKey;
 use belayer_inspect::explain::Explained;
-use belayer_inspect::reader::Reader;
 use belayer_pod_recreation::{Settings, row};
 use serde_json::json;
 
 use super::{Fate, YARD, Yard};
 
 async fn explained(yard: &Yard) -> Explained {
-    let client = client::in_process(yard.world.sandbox.service("user"));
-    let reader = Reader::new(client, Bounds::default());
-    let site = Site {
-        reader: &reader,
-        namespace: "belayer-system",
-        config: None,
-        owners: &[],
-    };
     let web = ObjectKey::new(YARD, "web");
-    let explainers = Settings::default().explainers(&site);
-    (explainers[0].explain)(Resource::pods(), web, reader.clone())
-        .await
-        .unwrap()
+    let explained = crate::explained::explained(&yard.world, &Settings::default(), web).await;
+    explained.unwrap()
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,16 +11,8 @@ use crate::slim::DecodeError;
 #[derive(Debug, Clone)]
 pub struct Fields<'a> {
     rest: &'a [u8],
-    truncated: Truncated,
-}
-
-/// How a field that is longer than the bytes is handled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Truncated {
-    /// As an error: the message is damaged.
-    Refused,
-    /// The message is truncated: the available bytes are used.
-    Allowed,
+    /// Whether the message may be truncated anywhere: then a field that is longer than the bytes has the bytes there are.
+    may_be_truncated: bool,
 }
 
 /// One field of a message.
@@ -53,7 +45,7 @@ impl<'a> Fields<'a> {
     pub fn of(message: &'a [u8]) -> Self {
         Self {
             rest: message,
-            truncated: Truncated::Refused,
+            may_be_truncated: false,
         }
     }
 
@@ -61,15 +53,15 @@ impl<'a> Fields<'a> {
     pub fn of_broken(message: &'a [u8]) -> Self {
         Self {
             rest: message,
-            truncated: Truncated::Allowed,
+            may_be_truncated: true,
         }
     }
 
     fn take(&mut self, length: usize) -> Result<&'a [u8], DecodeError> {
-        let there = match self.truncated {
-            Truncated::Refused if length > self.rest.len() => return Err(truncated_message()),
-            _ => length.min(self.rest.len()),
-        };
+        if length > self.rest.len() && !self.may_be_truncated {
+            return Err(truncated_message());
+        }
+        let there = length.min(self.rest.len());
         let (taken, rest) = self.rest.split_at(there);
         self.rest = rest;
         Ok(taken)

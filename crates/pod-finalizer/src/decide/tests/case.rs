@@ -17,10 +17,9 @@ use super::now;
 use crate::argo::{ArgoPod, NodeQuery, NodeState, NodeView as NodeOfPod};
 use crate::cleanup::{PodEnd, PodGc, WorkflowEnd};
 use crate::outcome::{Captured, RecordState};
-use crate::profile::{Capture, Consumer, DeletedWhileRunning, Mode, Profile, Profiles};
+use crate::profile::{Consumer, DeletedWhileRunning, Mode, Profile, Profiles};
 use crate::snapshot::{
-    AdminAsked, CachedOwner, CleanupView, ConsumedLabel, Ended, Gate, Held, Judge, NodeView, Owner,
-    OwnerView, PodView, Selection, Snapshot,
+    CachedOwner, CleanupView, Gate, Judge, NodeView, Owner, OwnerView, PodView, Selection, Snapshot,
 };
 use crate::status::{NodeRef, Nodes, StatusQuery, StatusState};
 
@@ -60,14 +59,14 @@ pub(crate) fn pod() -> Case {
                 }),
                 node: None,
             }),
-            held: Held::No,
+            held: false,
             deleting: None,
-            ended: Ended::No,
+            ended: false,
             first_seen,
-            admin_asked: AdminAsked::No,
+            admin_asked: false,
             selection: Selection::By {
                 profile,
-                consumed: ConsumedLabel::No,
+                consumed: false,
             },
             namespace: NamespaceView {
                 query: NamespaceQuery::new(namespace),
@@ -145,7 +144,7 @@ impl Case {
 
     fn owner_fact(self, state: OwnerState) -> Self {
         self.with_owner(|owner| {
-            owner.answer = Some(LiveAnswer::scripted(state, LogicalTime::now()))
+            owner.answer = Some(LiveAnswer::scripted(state, LogicalTime::now()));
         })
     }
 
@@ -164,11 +163,11 @@ impl Case {
     }
 
     pub(crate) fn held(self) -> Self {
-        self.with(|pod| pod.held = Held::Yes)
+        self.with(|pod| pod.held = true)
     }
 
     pub(crate) fn ended(self) -> Self {
-        self.with(|pod| pod.ended = Ended::Yes).shown_by_argo()
+        self.with(|pod| pod.ended = true).shown_by_argo()
     }
 
     pub(crate) fn deleting(self, time: &str) -> Self {
@@ -206,14 +205,14 @@ impl Case {
         let view = self.0.pod.as_ref().unwrap();
         let (ended, deleting) = (view.ended, view.deleting);
         let (phase, state) = match ended {
-            Ended::Yes => (
+            true => (
                 Phase::Failed,
                 ContainerState::Terminated {
                     exit_code: 1,
                     finished: true,
                 },
             ),
-            Ended::No => (Phase::Running, ContainerState::Running),
+            false => (Phase::Running, ContainerState::Running),
         };
         let containers = ["main", "wait"]
             .map(|name| Container::new(name.into(), ContainerKind::Main, state, true));
@@ -320,7 +319,7 @@ impl Case {
     }
 
     pub(crate) fn admin_asked(self) -> Self {
-        self.with(|pod| pod.admin_asked = AdminAsked::Yes)
+        self.with(|pod| pod.admin_asked = true)
     }
 
     pub(crate) fn adopted(self) -> Self {
@@ -328,7 +327,7 @@ impl Case {
     }
 
     pub(crate) fn captured(self) -> Self {
-        self.with_profile(|profile| profile.capture = Capture::On)
+        self.with_profile(|profile| profile.capture = true)
     }
 
     pub(crate) fn written(self) -> Self {
@@ -485,7 +484,7 @@ impl Case {
     pub(crate) fn consumed(self) -> Self {
         self.with(|pod| {
             if let Selection::By { consumed, .. } = &mut pod.selection {
-                *consumed = ConsumedLabel::Yes;
+                *consumed = true;
             }
         })
     }

@@ -2,55 +2,36 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
 use jiff::Timestamp;
-use parking_lot::Mutex;
 
 use belayer_core::informer::{Lookup, Stored};
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, OwnerReference, Resource};
 use belayer_core::queries::LiveAnswer;
-use belayer_core::slim::{Namespace, ObjectMeta, OwnerMeta, Phase, Pod};
+use belayer_core::slim::{ObjectMeta, Phase, Pod};
 use belayer_holds::names;
-use belayer_holds::namespace::{NamespaceQuery, NamespaceView};
+use belayer_holds::namespace::NamespaceView;
 use belayer_holds::owner::OwnerQuery;
-use belayer_holds::view::{Answers, Cached, Objects, View};
+use belayer_holds::view::{Answers as _, Objects as _, View};
 
+use super::PodFinalizer;
 use crate::argo::{self as argo_pods, ArgoPod, NodeQuery, NodeState};
 use crate::cleanup::{POD_GC_STRATEGY, PodEnd, PodGc, WorkflowEnd};
 use crate::evidence::is_ignored;
-use crate::outcome::Outcomes;
 use crate::profile::{Cleanup, Consumer, Mode, OwnerStatus, Profile, Profiles, argo, is_of_kind};
 use crate::query::Delay;
 use crate::snapshot::{
-    AdminAsked, CachedOwner, CleanupView, ConsumedLabel, Ended, Held, Judge, NodeView, Owner,
-    OwnerView, PodView, Selection,
+    CachedOwner, CleanupView, Judge, NodeView, Owner, OwnerView, PodView, Selection,
 };
 use crate::status::{self, NodeRef, StatusQuery};
 
-/// The sources from which the snapshot of a pod is built.
-pub(crate) struct World<V: View = Cached> {
-    pub profiles: Profiles,
-    pub namespaces: V::Store<Namespace>,
-    /// One store per kind that owns pods of some profile.
-    pub owners: Vec<(Resource, V::Store<OwnerMeta>)>,
-    pub owner_queries: V::Queries<OwnerQuery>,
-    pub namespace_queries: V::Queries<NamespaceQuery>,
-    pub status_queries: V::Queries<StatusQuery>,
-    pub node_queries: V::Queries<NodeQuery>,
-    pub outcomes: Outcomes,
-    /// PodOutcomes, if outcomes are recorded.
-    pub records: Option<V::Store<OwnerMeta>>,
-    /// When each delay began.
-    pub due: Mutex<HashMap<Delay, Timestamp>>,
-}
-
-impl<V: View> World<V> {
+impl<V: View> PodFinalizer<V> {
     /// The view of a pod.
     pub(crate) fn view(&self, pod: &Stored<Pod>) -> PodView {
         let meta = &pod.object.meta;
-        let namespace = self.namespace(meta);
-        let selection = self.selection(meta, namespace.cached.as_ref());
+        let namespace =
+            NamespaceView::of(meta, &self.parts.namespaces, &self.parts.namespace_queries);
+        let selection = selection(&self.profiles, meta, namespace.cached.as_ref());
         let judges = judges(&self.profiles, meta, &selection);
         let owner = match owning(&selection, &judges) {
             Some(profile) => self.owner(meta, profile),
@@ -77,11 +58,7 @@ impl<V: View> World<V> {
             argo: self.argo(pod),
             held: held(meta),
             deleting: meta.deletion_timestamp,
-            ended: if pod.object.is_ended() {
-                Ended::Yes
-            } else {
-                Ended::No
-            },
+            ended: pod.object.is_ended(),
             first_seen: pod.first_seen,
             admin_asked: admin_asked(meta),
             selection,
@@ -93,7 +70,7 @@ impl<V: View> World<V> {
 
     /// The metadata of a record in the cache.
     fn recorded(&self, key: &ObjectKey) -> Option<ObjectMeta> {
-        match self.records.as_ref()?.lookup(key) {
+        match self.parts.records.as_ref()?.lookup(key) {
             Lookup::Found(record) => Some(record.object.0.clone()),
             Lookup::Absent | Lookup::Unknown => None,
         }
@@ -107,38 +84,15 @@ impl<V: View> World<V> {
         let deletion_seen = pod.deletion_seen.unwrap_or(pod.first_seen);
         argo_pod(&pod.object, deletion_seen, |query| {
             let delay = Delay::NodeLost(pod.object.meta.uid.clone());
-            (self.node_queries.get(query), self.due_since(&delay))
+            (self.parts.node_queries.get(query), self.due_since(&delay))
         })
-    }
-
-    /// Which profile selects a pod, by its labels and its cached namespace.
-    pub(crate) fn selection(&self, pod: &ObjectMeta, namespace: Option<&ObjectMeta>) -> Selection {
-        selection(&self.profiles, pod, namespace)
-    }
-
-    /// The pod's namespace from the cache.
-    pub(crate) fn cached_namespace(&self, pod: &ObjectMeta) -> Option<ObjectMeta> {
-        match self.namespaces.lookup(&namespace_key(pod)) {
-            Lookup::Found(namespace) => Some(namespace.object.meta.clone()),
-            Lookup::Absent | Lookup::Unknown => None,
-        }
-    }
-
-    fn namespace(&self, pod: &ObjectMeta) -> NamespaceView {
-        let query = NamespaceQuery::new(pod.key.shared_namespace().clone());
-        let answer = self.namespace_queries.get(&query);
-        NamespaceView {
-            cached: self.cached_namespace(pod),
-            answer,
-            query,
-        }
     }
 
     fn node(&self, pod: &ObjectMeta, profile: &Profile) -> Option<NodeView> {
         let (node, query) = node_of(pod, profile)?;
         Some(NodeView {
             node,
-            answer: self.status_queries.get(&query),
+            answer: self.parts.status_queries.get(&query),
             query,
         })
     }
@@ -159,9 +113,8 @@ impl<V: View> World<V> {
 
     fn owner_view(&self, pod: &ObjectMeta, owner: &OwnerReference, kind: &Resource) -> OwnerView {
         let query = OwnerQuery::new(kind.clone(), pod.key.shared_namespace(), owner);
-        let store = self
-            .owners
-            .iter()
+        let mut owners = self.parts.owners.iter();
+        let store = owners
             .find(|(stored, _)| stored == kind)
             .map(|(_, store)| store);
         let cached = match store.map(|store| store.lookup(query.key())) {
@@ -172,7 +125,7 @@ impl<V: View> World<V> {
             // Another object has that name, so the owner does not exist.
             Some(Lookup::Found(_) | Lookup::Absent) => CachedOwner::Absent,
         };
-        let answer = self.owner_queries.get(&query);
+        let answer = self.parts.owner_queries.get(&query);
         OwnerView {
             query,
             cached,
@@ -200,15 +153,7 @@ pub(crate) fn selection(
     }
     Selection::By {
         profile: profile.clone(),
-        consumed: consumed(profile, pod),
-    }
-}
-
-fn consumed(profile: &Profile, pod: &ObjectMeta) -> ConsumedLabel {
-    if profile.is_consumed(&pod.labels) {
-        ConsumedLabel::Yes
-    } else {
-        ConsumedLabel::No
+        consumed: profile.is_consumed(&pod.labels),
     }
 }
 
@@ -225,7 +170,7 @@ pub(crate) fn judges(profiles: &Profiles, pod: &ObjectMeta, selection: &Selectio
         Selection::By { profile, .. } => {
             profile.consumer == Consumer::PodOutcome && argo_pods::is_of_workflow(pod)
         }
-        Selection::None | Selection::Ignored => held(pod) == Held::Yes,
+        Selection::None | Selection::Ignored => held(pod),
     };
     if !is_judged {
         return Box::default();
@@ -233,7 +178,7 @@ pub(crate) fn judges(profiles: &Profiles, pod: &ObjectMeta, selection: &Selectio
     let judges = profiles.owning(controller).into_iter();
     judges
         .map(|profile| Judge {
-            consumed: consumed(&profile, pod),
+            consumed: profile.is_consumed(&pod.labels),
             profile,
         })
         .collect()
@@ -348,21 +293,10 @@ pub(crate) fn adopted(pod: &ObjectMeta, selection: &Selection) -> Box<[Arc<str>]
         .collect()
 }
 
-pub(crate) fn held(pod: &ObjectMeta) -> Held {
-    if pod.has_finalizer(names::POD_STATUS_HOLD) {
-        Held::Yes
-    } else {
-        Held::No
-    }
+pub(crate) fn held(pod: &ObjectMeta) -> bool {
+    pod.has_finalizer(names::POD_STATUS_HOLD)
 }
 
-pub(crate) fn admin_asked(pod: &ObjectMeta) -> AdminAsked {
-    match pod.annotations.get(names::RELEASE_ANNOTATION) {
-        Some("true") => AdminAsked::Yes,
-        _ => AdminAsked::No,
-    }
-}
-
-fn namespace_key(pod: &ObjectMeta) -> ObjectKey {
-    ObjectKey::cluster(pod.key.shared_namespace().clone())
+pub(crate) fn admin_asked(pod: &ObjectMeta) -> bool {
+    pod.annotations.get(names::RELEASE_ANNOTATION) == Some("true")
 }

@@ -1,4 +1,0 @@
-//! Patches on untyped objects.
-
-pub(crate) mod merge;
-pub(crate) mod strategic;

@@ -1,0 +1,296 @@
+//! Which crates depend on which.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::process::Command;
+
+use super::root;
+
+/// The workspace packages that each package depends on: normal dependencies, and those of tests.
+struct Edges {
+    normal: BTreeMap<String, BTreeSet<String>>,
+    dev: BTreeMap<String, BTreeSet<String>>,
+}
+
+fn edges() -> Edges {
+    let output = Command::new(env!("CARGO"))
+        .args([
+            "metadata",
+            "--no-deps",
+            "--offline",
+            "--format-version",
+            "1",
+        ])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let ours: BTreeSet<&str> = packages
+        .iter()
+        .map(|package| package["name"].as_str().unwrap())
+        .collect();
+    let of = |wanted: Option<&str>| {
+        let dependencies = |package: &serde_json::Value| {
+            let all = package["dependencies"].as_array().unwrap();
+            let fitting = all
+                .iter()
+                .filter(|dependency| dependency["kind"].as_str() == wanted);
+            let names = fitting.map(|dependency| dependency["name"].as_str().unwrap());
+            names
+                .filter(|name| ours.contains(name))
+                .map(str::to_owned)
+                .collect()
+        };
+        packages
+            .iter()
+            .map(|p| (p["name"].as_str().unwrap().to_owned(), dependencies(p)))
+            .collect()
+    };
+    Edges {
+        normal: of(None),
+        dev: of(Some("dev")),
+    }
+}
+
+/// The allowed dependencies. All others are forbidden.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("belayer-metrics", &[]),
+    ("belayer-core", &["belayer-metrics"]),
+    ("belayer-holds", &["belayer-core", "belayer-metrics"]),
+    (
+        "belayer-controller",
+        &[
+            "belayer-core",
+            "belayer-holds",
+            "belayer-inspect",
+            "belayer-metrics",
+        ],
+    ),
+    ("belayer-lifecycles", &["belayer-core", "belayer-metrics"]),
+    (
+        "belayer-pod-finalizer",
+        &[
+            "belayer-controller",
+            "belayer-core",
+            "belayer-holds",
+            "belayer-inspect",
+            "belayer-metrics",
+        ],
+    ),
+    (
+        "belayer-inspect",
+        &["belayer-core", "belayer-holds", "belayer-metrics"],
+    ),
+    // drain uses pvc-protection's definition of a PVC's users and pod-recreation's record type, whether
+    // these controllers run or not.
+    (
+        "belayer-drain",
+        &[
+            "belayer-core",
+            "belayer-holds",
+            "belayer-inspect",
+            "belayer-pod-recreation",
+            "belayer-pvc-protection",
+        ],
+    ),
+    (
+        "belayer-node-agent",
+        &[
+            "belayer-core",
+            "belayer-holds",
+            "belayer-lifecycles",
+            "belayer-metrics",
+        ],
+    ),
+    (
+        "belayer-pod-recreation",
+        &[
+            "belayer-controller",
+            "belayer-core",
+            "belayer-holds",
+            "belayer-inspect",
+            "belayer-metrics",
+        ],
+    ),
+    (
+        "belayer-pvc-protection",
+        &[
+            "belayer-controller",
+            "belayer-core",
+            "belayer-holds",
+            "belayer-inspect",
+            "belayer-metrics",
+        ],
+    ),
+    (
+        "belayer-workflow-finalizer",
+        &[
+            "belayer-controller",
+            "belayer-core",
+            "belayer-holds",
+            "belayer-inspect",
+            "belayer-metrics",
+        ],
+    ),
+    ("belayer-sandbox", &[]),
+    ("belayer-workload", &["belayer-sandbox"]),
+    (
+        "belayer",
+        &[
+            "belayer-controller",
+            "belayer-core",
+            "belayer-holds",
+            "belayer-drain",
+            "belayer-inspect",
+            "belayer-metrics",
+            "belayer-node-agent",
+            "belayer-pod-finalizer",
+            "belayer-pod-recreation",
+            "belayer-pvc-protection",
+            "belayer-workflow-finalizer",
+        ],
+    ),
+    (
+        "belayer-checker",
+        &["belayer-holds", "belayer-sandbox", "belayer-workload"],
+    ),
+    (
+        "belayer-demo",
+        &[
+            "belayer",
+            "belayer-checker",
+            "belayer-core",
+            "belayer-holds",
+            "belayer-inspect",
+            "belayer-pod-finalizer",
+            "belayer-pod-recreation",
+            "belayer-pvc-protection",
+            "belayer-sandbox",
+            "belayer-workflow-finalizer",
+            "belayer-workload",
+        ],
+    ),
+    (
+        "belayer-subject",
+        // Controllers, for the decisions whose instructions are counted.
+        &[
+            "belayer-core",
+            "belayer-holds",
+            "belayer-pod-finalizer",
+            "belayer-pod-recreation",
+            "belayer-pvc-protection",
+            "belayer-workflow-finalizer",
+        ],
+    ),
+    (
+        "belayer-e2e",
+        &["belayer-core", "belayer-holds", "belayer-sandbox"],
+    ),
+    (
+        "belayer-bench",
+        &[
+            "belayer-core",
+            "belayer-holds",
+            "belayer-e2e",
+            "belayer-metrics",
+            "belayer-subject",
+        ],
+    ),
+    ("xtask", &[]),
+];
+
+#[test]
+fn only_the_allowed_edges_between_crates_exist() {
+    let edges = edges();
+    for (package, dependencies) in &edges.normal {
+        let allowed = ALLOWED.iter().find(|(name, _)| name == package);
+        let (_, allowed) = allowed
+            .unwrap_or_else(|| panic!("{package} is new: add its allowed dependencies to ALLOWED"));
+        for dependency in dependencies {
+            assert!(
+                allowed.contains(&dependency.as_str()),
+                "{package} must not depend on {dependency}"
+            );
+        }
+    }
+    for (package, dependencies) in &edges.dev {
+        let controller_in_sandbox = package == "belayer-sandbox" && !dependencies.is_empty();
+        assert!(
+            !controller_in_sandbox,
+            "the sandbox's tests must not depend on workspace crates: {dependencies:?}"
+        );
+    }
+}
+
+/// The picture in ARCHITECTURE.md is made of the manifests: `UPDATE_SNAPSHOTS=1 cargo test --workspace --test tidy`
+/// draws it anew.
+#[test]
+fn the_diagram_of_the_crates_is_generated() {
+    const BEGIN: &str = "<!-- crates: made from the manifests -->\n";
+    const END: &str = "<!-- end of crates -->\n";
+    let path = root().join("ARCHITECTURE.md");
+    let page = fs::read_to_string(&path).unwrap();
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    let (_, after) = rest.split_once(END).unwrap();
+    let wanted = format!("{before}{BEGIN}{}{END}{after}", drawing(&edges().normal));
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        fs::write(&path, &wanted).unwrap();
+    } else {
+        assert!(
+            page == wanted,
+            "the diagram in ARCHITECTURE.md is outdated: run with UPDATE_SNAPSHOTS=1"
+        );
+    }
+}
+
+/// The diagram of dependencies, without transitive ones.
+fn drawing(edges: &BTreeMap<String, BTreeSet<String>>) -> String {
+    let short = |name: &str| match name.strip_prefix("belayer-") {
+        Some(short) => short.to_owned(),
+        None => name.to_owned(),
+    };
+    let mut text = String::from("```mermaid\ngraph TD\n");
+    for (from, direct) in edges {
+        for to in direct {
+            let others = direct.iter().filter(|other| *other != to);
+            if !others.clone().any(|other| reaches(edges, other, to)) {
+                text.push_str(&format!("  {} --> {}\n", short(from), short(to)));
+            }
+        }
+    }
+    text.push_str("```\n");
+    text
+}
+
+fn reaches(edges: &BTreeMap<String, BTreeSet<String>>, from: &str, to: &str) -> bool {
+    from == to || edges[from].iter().any(|next| reaches(edges, next, to))
+}
+
+/// The shipped binary contains no test crates.
+#[test]
+fn the_shipped_binary_contains_neither_sandbox_nor_demo() {
+    let edges = edges();
+    let mut shipped = BTreeSet::new();
+    let mut rest = vec!["belayer"];
+    while let Some(package) = rest.pop() {
+        if shipped.insert(package) {
+            rest.extend(edges.normal[package].iter().map(String::as_str));
+        }
+    }
+    assert!(shipped.contains("belayer-core"), "{shipped:?}");
+    for package in [
+        "belayer-sandbox",
+        "belayer-workload",
+        "belayer-checker",
+        "belayer-demo",
+        "belayer-subject",
+        "belayer-e2e",
+        "belayer-bench",
+    ] {
+        assert!(
+            !shipped.contains(package),
+            "belayer is built with {package}"
+        );
+    }
+}
