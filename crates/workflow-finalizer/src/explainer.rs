@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::component::{self, Parts, WorkflowFinalizer};
 use crate::config::{OwnerRule, Settings};
+use crate::decide::row;
 use crate::evidence::Evidence;
 use crate::pods_query::PodsReader;
 use crate::snapshot::Selection;
@@ -55,6 +56,9 @@ async fn explain(
             .and_then(|view| why_not_selected(workflow, view.selection)),
         ..explained(&finalizer, held, &decision, |action| {
             let next = match action {
+                Action::Keep if decision.row == row::ARCHIVING => {
+                    "Belayer releases it once the workflow controller has archived it"
+                }
                 Action::Keep if workflow.is_deleting() => {
                     "Belayer releases its pods first, before all other pods, and then the workflow"
                 }

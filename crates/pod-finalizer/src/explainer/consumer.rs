@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
 use belayer_core::object::ObjectKey;
@@ -14,6 +14,9 @@ use belayer_inspect::report::age;
 use crate::decide::PodDecision;
 use crate::profile::argo;
 use crate::snapshot::Snapshot;
+
+/// A workflow that has not changed for longer is reported: the limit of the alert `BelayerConsumerSilent`.
+const SILENCE: SignedDuration = SignedDuration::from_mins(5);
 
 /// For a deleted pod of Argo Workflows that stays held: whether its workflow is processed, and since when the workflow has
 /// not changed (A21, A22).
@@ -57,11 +60,13 @@ pub(super) async fn notes(
     }
     let times = workflow.metadata.managed_fields.iter();
     if let Some(last) = times.filter_map(|entry| entry.time).max() {
-        let ago = belayer_core::clock::now().duration_since(last).as_secs();
-        notes.push(format!(
-            "its workflow has not changed since {last} ({} ago)",
-            age(ago)
-        ));
+        let silence = belayer_core::clock::now().duration_since(last);
+        if silence > SILENCE {
+            notes.push(format!(
+                "its workflow has not changed since {last} ({} ago)",
+                age(silence.as_secs())
+            ));
+        }
     }
     if pod.meta.has_finalizer(STATUS_FINALIZER) {
         notes.push(format!(

@@ -20,7 +20,7 @@ fn releases(row: Row, evidence: &'static str) -> Expected {
 #[case::row_05_no_pod_is_held(releases(row::CONFIRM, "NoPodHeld"))]
 #[case::row_06_with_its_namespace(releases(row::NAMESPACE_TERMINATING, "NoPodHeld"))]
 #[case::row_08_a16_argo_goes_on_running_it(releases(row::KEPT_RUNNING, "KeptRunning"))]
-#[case::row_09_a20_not_archived_yet(expected(row::ARCHIVING, "keep", "archived").without("archived"))]
+#[case::row_09_a20_not_archived_yet(expected(row::ARCHIVING, "keep", "once the workflow controller has archived it").without("archived"))]
 #[case::row_07_as_it_should_be(expected(row::NOTHING, "keep", "nothing, until it is deleted"))]
 #[tokio::test(flavor = "multi_thread")]
 async fn workflows_of_workflow_finalizer(#[context] case: Context, #[case] expected: Expected) {

@@ -136,3 +136,39 @@ fn a6_a_pod_whose_order_was_not_watched_is_undecided() {
     assert!(held.contains("undecided"), "{held}");
     assert!(held.contains("deletedWhileRunning: hold"), "{held}");
 }
+
+#[test]
+fn adopted_finalizers_are_removed_only_with_a_release() {
+    let decision = decide(&pod().held().adopted().consumed().0, now());
+    assert_eq!(*decision.adopted, ["theirs.io/status".into()]);
+    let decision = decide(&pod().held().consumed().0, now());
+    assert!(decision.adopted.is_empty());
+}
+
+#[test]
+fn a6_without_a_result_other_finalizers_stay() {
+    let cases = [
+        pod().held().agent().adopted(),
+        pod()
+            .held()
+            .adopted()
+            .ended()
+            .deleting("11:59:59")
+            .by_its_deletion(),
+        pod()
+            .held()
+            .adopted()
+            .deleting("11:59:59")
+            .by_pod_gc()
+            .node_is(NodeState::Gone),
+        pod().held().adopted().deleting("11:59:59").of_earlier_run(),
+    ];
+    for case in cases {
+        let decision = decide(&case.0, now());
+        assert!(
+            matches!(decision.write, Some(Write::Release(_))),
+            "{decision:?}"
+        );
+        assert!(decision.adopted.is_empty(), "{decision:?}");
+    }
+}
