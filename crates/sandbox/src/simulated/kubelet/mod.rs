@@ -6,6 +6,7 @@
 //! does not start a pod whose PVC is missing or being deleted.
 
 mod admit;
+mod containers;
 mod decide;
 mod host;
 mod lifecycle;
@@ -22,6 +23,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+pub use self::containers::ContainerPlan;
 pub(crate) use self::host::Hosts;
 pub use self::node::NodeSpec;
 pub use self::plan::{
