@@ -45,8 +45,10 @@ pub(super) fn of_template(
         "restartPolicy": "Never",
         "initContainers": named(["init"].into_iter().chain(inits)),
         "containers": named(containers),
-        "nodeSelector": template.node_selector,
     });
+    if !template.node_selector.is_empty() {
+        pod["spec"]["nodeSelector"] = json!(template.node_selector);
+    }
     pod
 }
 

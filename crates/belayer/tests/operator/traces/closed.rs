@@ -12,6 +12,7 @@ use belayer_sandbox::{
 use belayer_workload::model::{Rules, WorkflowResult};
 use belayer_workload::{Argo, WORKFLOWS, names, namespace, workflow_crd};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::replay::belayer;
@@ -30,8 +31,6 @@ pub(super) enum Holder {
 /// How long a run is observed. Every recorded workflow had ended by then, or changed no more.
 const OBSERVED: Duration = Duration::from_secs(150);
 
-const STEP: Duration = Duration::from_millis(10);
-
 const NAMESPACE: &str = "argo";
 const MACHINE: &str = "node-0";
 const OLD_HOLD: &str = "belayer.dev/old-hold";
@@ -47,7 +46,7 @@ pub(super) fn run(script: &Script, holder: Holder, rules: Rules) -> WorkflowResu
     WorkflowResult::of(&last)
 }
 
-/// The last version of the workflow, with its pods and what Belayer left on them checked.
+/// The last version of the workflow.
 async fn last_version(script: &Script, holder: Holder, rules: Rules) -> Arc<Value> {
     let kubelet = KubeletConfig {
         nodes: vec![NodeSpec::new(MACHINE)],
@@ -70,6 +69,7 @@ async fn last_version(script: &Script, holder: Holder, rules: Rules) -> Arc<Valu
         .then(|| tokio::spawn(belayer(&sandbox, Arc::new(())).run(stop.clone())));
     // The node registers, and Belayer starts.
     tokio::time::sleep(Duration::from_secs(1)).await;
+    let mut events = cluster.subscribe(None, cluster.version());
     let argo = Argo::spawn(cluster, rules, &stop);
     let object = json!({
         "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
@@ -77,21 +77,31 @@ async fn last_version(script: &Script, holder: Holder, rules: Rules) -> Arc<Valu
     });
     create(cluster, &WORKFLOWS, Some(NAMESPACE), object);
 
-    let start = tokio::time::Instant::now();
-    let mut actions = script.actions().peekable();
+    let start = Instant::now();
+    let mut actions = script.actions();
+    let mut next = actions.next();
     let mut last = None;
-    while start.elapsed() < OBSERVED {
-        if let Some((_, action)) = actions.next_if(|(at, _)| *at <= start.elapsed()) {
-            act(action, script, &sandbox, &argo);
+    loop {
+        let until = next.map_or(OBSERVED, |(at, _)| at);
+        tokio::select! {
+            biased;
+            event = events.next() => {
+                let event = event.unwrap();
+                if event.object["kind"] == "Workflow" {
+                    last = Some(Arc::clone(&event.object));
+                }
+                if holder == Holder::Old {
+                    hold_as_before(cluster);
+                }
+            }
+            () = tokio::time::sleep_until(start + until) => {
+                let Some((_, action)) = next else {
+                    break;
+                };
+                act(action, script, &sandbox, &argo);
+                next = actions.next();
+            }
         }
-        if holder == Holder::Old {
-            hold_as_before(cluster);
-        }
-        last = cluster
-            .get(&WORKFLOWS, Some(NAMESPACE), script.trace)
-            .ok()
-            .or(last);
-        tokio::time::sleep(STEP).await;
     }
     stop.cancel();
     if let Some(belayer) = belayer {
