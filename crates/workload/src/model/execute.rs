@@ -6,18 +6,10 @@ use jiff::Timestamp;
 
 use super::node::hashed;
 use super::spec::{Step, Template};
-use super::{Kind, Node, Operation, Phase, pods};
+use super::{Caller, Kind, Node, Operation, Phase, pods};
 
 /// At a rate of creation, pods that are due within this time are created together.
 const TOGETHER: Duration = Duration::from_millis(50);
-
-/// Where a template is called.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Caller<'c> {
-    /// The key of the node of steps; empty for the entrypoint.
-    pub(super) boundary: &'c str,
-    pub(super) is_on_exit: bool,
-}
 
 impl Operation<'_> {
     /// Runs the entrypoint and what follows it.

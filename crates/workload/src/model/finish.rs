@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use belayer_sandbox::simulated::object;
 
-use super::execute::Caller;
 use super::spec::Shutdown;
-use super::{Action, Kind, Operation, Phase};
+use super::{Action, Caller, Kind, Operation, Phase};
 use crate::names;
 use crate::script::PodGc;
 

@@ -43,7 +43,8 @@ pub enum Version {
     UpTo3_6_4,
     /// 3.6.5 to 3.7.0: it fails, and the workflow finishes when the pod is gone for two minutes.
     UpTo3_7_0,
-    /// 3.7.1 to 3.7.18: it fails, and the workflow finishes ten minutes later.
+    /// 3.7.1 to 3.7.18: it fails, and the workflow finishes at the next look: the ten minutes for its outputs count from
+    /// an end that the node does not have.
     UpTo3_7_18,
     /// 4.0 to 4.1.2: it fails, and the workflow waits for the node's outputs without a limit.
     #[default]
@@ -150,6 +151,14 @@ pub fn look(rules: &Rules, observed: &Observed<'_>) -> Look {
     }
     operation.persist();
     operation.look
+}
+
+/// Where a template is called.
+#[derive(Debug, Clone, Copy)]
+struct Caller<'c> {
+    /// The key of the node of steps; empty for the entrypoint.
+    boundary: &'c str,
+    is_on_exit: bool,
 }
 
 /// One look at a workflow, while it is worked out.

@@ -4,10 +4,9 @@ use belayer_sandbox::simulated::kubelet::annotations;
 use belayer_sandbox::simulated::object;
 use serde_json::{Value, json};
 
-use super::AGENT;
-use super::execute::Caller;
 use super::node::fnv32;
 use super::spec::Template;
+use super::{AGENT, Caller};
 use crate::names;
 use crate::objects::owner_reference;
 

@@ -1,8 +1,7 @@
 //! Retries: a node whose children are the attempts.
 
-use super::execute::Caller;
 use super::spec::{Policy, Retry, Template};
-use super::{Node, Operation, Phase};
+use super::{Caller, Node, Operation, Phase};
 
 /// Texts of errors that pass: the start of those that Argo knows.
 const TRANSIENT: [&str; 4] = [

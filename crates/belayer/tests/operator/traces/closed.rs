@@ -106,6 +106,9 @@ async fn last_version(script: &Script, holder: Holder, rules: Rules) -> Arc<Valu
     stop.cancel();
     if let Some(belayer) = belayer {
         belayer.await.unwrap();
+        let mut pods = pods(cluster).into_iter();
+        let stuck = pods.find(|pod| object::is_deleting(pod));
+        assert_eq!(stuck, None, "{}: stuck in Terminating", script.trace);
     }
     last.unwrap()
 }

@@ -1,11 +1,14 @@
 //! The lifecycle of a pod's containers on a node: a state machine over time.
 
+mod containers;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use self::containers::{Stop, earlier};
 use super::plan::{RunFor, RunPlan};
 
 /// The first delay before a container restarts; it doubles up to [`LAST_BACKOFF`].
@@ -23,7 +26,7 @@ pub(super) struct Now {
 
 impl Now {
     /// The wall clock's time at an instant that is not later than now.
-    pub(super) fn wall_of(&self, instant: Instant) -> Timestamp {
+    fn wall_of(&self, instant: Instant) -> Timestamp {
         let ago = self.instant.saturating_duration_since(instant);
         self.wall.saturating_sub(ago).unwrap_or(self.wall)
     }
@@ -72,19 +75,12 @@ pub(super) enum Stage {
     Ended { last: Option<Run>, at: Timestamp },
 }
 
-/// When the containers were asked to stop, and their grace period.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stop {
-    asked: Instant,
-    grace: Duration,
-}
-
 /// The state of one pod in a node's container runtime. It exists also while the node is cut off.
 #[derive(Debug, Clone)]
 pub(super) struct Runtime {
-    pub(super) plan: RunPlan,
+    plan: RunPlan,
     policy: RestartPolicy,
-    pub(super) stop: Option<Stop>,
+    stop: Option<Stop>,
     /// Its volumes wait for a PVC: until then no container starts.
     unmounted: bool,
     pub(super) stage: Stage,
@@ -92,14 +88,6 @@ pub(super) struct Runtime {
     pub(super) restarts: u32,
     /// The containers that have ended before the others, and a failed init container.
     pub(super) ends: BTreeMap<String, Run>,
-}
-
-impl Stop {
-    /// When a container has stopped, and with which exit code.
-    pub(super) fn end(self, time: Duration, exit_code: i32) -> (Instant, i32) {
-        let code = if time > self.grace { KILLED } else { exit_code };
-        (self.asked + time.min(self.grace), code)
-    }
 }
 
 impl Runtime {
@@ -262,17 +250,6 @@ impl Runtime {
             started: now.wall_of(since),
             until,
         }
-    }
-}
-
-pub(super) fn earlier(
-    natural: Option<(Instant, i32)>,
-    stopped: Option<(Instant, i32)>,
-) -> Option<(Instant, i32)> {
-    match (natural, stopped) {
-        (Some(natural), Some(stopped)) if stopped.0 < natural.0 => Some(stopped),
-        (Some(natural), _) => Some(natural),
-        (None, stopped) => stopped,
     }
 }
 

@@ -6,7 +6,6 @@
 //! does not start a pod whose PVC is missing or being deleted.
 
 mod admit;
-mod containers;
 mod decide;
 mod host;
 mod lifecycle;
@@ -23,11 +22,11 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-pub use self::containers::ContainerPlan;
 pub(crate) use self::host::Hosts;
 pub use self::node::NodeSpec;
 pub use self::plan::{
-    KubeletScript, PodPlan, Rejection, RejectionChance, RunFor, RunPlan, annotations, fingerprint,
+    ContainerPlan, KubeletScript, PodPlan, Rejection, RejectionChance, RunFor, RunPlan,
+    annotations, fingerprint,
 };
 
 /// The actor that sets `Ready` to `Unknown` on a silent node.

@@ -1,5 +1,7 @@
 //! The plan of a pod on its node, made once, when the node first sees it.
 
+mod containers;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +10,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;
 
-use super::containers::{self, ContainerPlan};
+pub use self::containers::ContainerPlan;
 use crate::simulated::object;
 
 /// What happens to a pod that its node accepts.

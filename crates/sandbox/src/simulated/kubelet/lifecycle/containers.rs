@@ -1,65 +1,38 @@
-//! Containers with plans of their own, for pods whose containers do not all end together.
+//! The ends of containers: natural ones and stops, also of containers that do not all end together.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use serde::Deserialize;
-use serde_json::Value;
 use tokio::time::Instant;
 
-use super::lifecycle::{Now, Run, Runtime, Stop, earlier};
-use super::plan::{RunFor, RunPlan};
-use crate::simulated::object;
+use super::super::plan::RunFor;
+use super::{KILLED, Now, Run, Runtime};
 
-/// What happens to one container of a pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ContainerPlan {
-    /// How long it runs if it is not stopped.
-    pub run_for: RunFor,
-    /// Its exit code at its natural end.
-    pub exit_code: i32,
-    /// How long it takes to stop when asked to.
-    pub stop_time: Duration,
-    /// Its exit code if it is stopped early.
-    pub stop_exit_code: i32,
+/// When the containers were asked to stop, and their grace period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stop {
+    pub(super) asked: Instant,
+    pub(super) grace: Duration,
 }
 
-/// A container in the annotation; seconds are decimal.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Written {
-    run: Option<f64>,
-    exit: Option<i32>,
-    stop: Option<f64>,
-    stop_exit: Option<i32>,
+impl Stop {
+    /// When a container has stopped, and with which exit code.
+    pub(super) fn end(self, time: Duration, exit_code: i32) -> (Instant, i32) {
+        let code = if time > self.grace { KILLED } else { exit_code };
+        (self.asked + time.min(self.grace), code)
+    }
 }
 
-/// Gives each container of the pod its plan: the annotation's, completed by the plan of the pod.
-pub(super) fn apply(plan: &mut RunPlan, pod: &Value, text: &str) {
-    let written: BTreeMap<String, Written> = serde_json::from_str(text).unwrap_or_default();
-    let names = |list: &str| {
-        let containers = object::items(pod, &format!("/spec/{list}")).iter();
-        containers.filter_map(|container| object::text(container, "/name"))
-    };
-    let seconds = |number: Option<f64>| Duration::try_from_secs_f64(number?).ok();
-    plan.failing_init = names("initContainers").find_map(|name| {
-        let exit = written.get(name)?.exit?;
-        (exit != 0).then(|| (name.to_owned(), exit))
-    });
-    let default = Written::default();
-    let own = names("containers").map(|name| {
-        let written = written.get(name).unwrap_or(&default);
-        let container = ContainerPlan {
-            run_for: seconds(written.run).map_or(plan.run_for, RunFor::Time),
-            exit_code: written.exit.unwrap_or(plan.exit_code),
-            stop_time: seconds(written.stop).unwrap_or(plan.stop_time),
-            stop_exit_code: written.stop_exit.unwrap_or(plan.stop_exit_code),
-        };
-        (name.to_owned(), container)
-    });
-    let own: BTreeMap<String, ContainerPlan> = own.collect();
-    plan.containers = own;
+/// The earlier of two ends; the natural one of two at the same time.
+pub(super) fn earlier(
+    natural: Option<(Instant, i32)>,
+    stopped: Option<(Instant, i32)>,
+) -> Option<(Instant, i32)> {
+    match (natural, stopped) {
+        (Some(natural), Some(stopped)) if stopped.0 < natural.0 => Some(stopped),
+        (Some(natural), _) => Some(natural),
+        (None, stopped) => stopped,
+    }
 }
 
 impl Runtime {
@@ -110,9 +83,10 @@ impl Runtime {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use std::time::Duration;
 
-    use super::*;
+    use serde_json::{Value, json};
+
     use crate::address::Gvr;
     use crate::simulated::kubelet::annotations::{CONTAINERS, SIGNAL, START_DELAY};
     use crate::simulated::kubelet::{KubeletConfig, NodeSpec};
