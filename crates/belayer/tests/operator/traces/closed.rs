@@ -67,8 +67,8 @@ async fn last_version(script: &Script, holder: Holder, rules: Rules) -> Arc<Valu
     let stop = CancellationToken::new();
     let belayer = (holder == Holder::Belayer)
         .then(|| tokio::spawn(belayer(&sandbox, Arc::new(())).run(stop.clone())));
-    // The node registers, and Belayer starts.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    // The node registers, and Belayer starts. Times of the status are whole seconds: the workflow starts between two.
+    tokio::time::sleep(Duration::from_millis(1_137)).await;
     let mut events = cluster.subscribe(None, cluster.version());
     let argo = Argo::spawn(cluster, rules, &stop);
     let object = json!({
