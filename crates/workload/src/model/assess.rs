@@ -164,7 +164,7 @@ impl Operation<'_> {
                     );
                 }
                 None if status.pointer("/state/running").is_some() => {
-                    self.mark(child, Phase::Running, None)
+                    self.mark(child, Phase::Running, None);
                 }
                 None => self.mark(child, Phase::Pending, None),
             }

@@ -78,7 +78,7 @@ pub(super) enum Stage {
 /// The state of one pod in a node's container runtime. It exists also while the node is cut off.
 #[derive(Debug, Clone)]
 pub(super) struct Runtime {
-    plan: RunPlan,
+    plan: Box<RunPlan>,
     policy: RestartPolicy,
     stop: Option<Stop>,
     /// Its volumes wait for a PVC: until then no container starts.
@@ -94,7 +94,7 @@ impl Runtime {
     pub(super) fn accept(plan: RunPlan, policy: RestartPolicy, now: Now) -> Self {
         let until = now.instant + plan.start_delay;
         Self {
-            plan,
+            plan: Box::new(plan),
             policy,
             stop: None,
             unmounted: false,
