@@ -1,28 +1,22 @@
-//! The simulated workflow controller: creates pods, consumes their results, and can be stopped.
+//! The simulated workflow controller: looks at workflows by the model, writes what follows, and can be stopped.
+
+mod flow;
+mod writes;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
-use belayer_sandbox::simulated::{Agenda, Change, Controller, Interest, Progress, object};
-use belayer_sandbox::{
-    Actor, ApiError, Cluster, DeleteOptions, Gvr, Patch, Preconditions, Reason, Subresource,
-    WriteOptions,
-};
-use serde_json::{Map, Value, json};
+use belayer_sandbox::simulated::{self, Agenda, Change, Controller, Interest, Progress, object};
+use belayer_sandbox::{Actor, ApiError, Cluster, Gvr};
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
-use super::flow::{Act, Fate, Flow, Settle, Uid};
-use super::objects::{self, WORKFLOWS, names};
+use self::flow::{Flow, Uid, is_significant, name_of, workflow_of};
+use super::model::{self, Cleanup, Look, Observed, Rules};
+use super::objects::{WORKFLOWS, names};
 use super::{ARGO, WorkloadEvent};
-
-/// Settings of the simulated workflow controller.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ArgoConfig {
-    /// Time from a pod's end until its result is in the workflow.
-    pub persist_delay: Duration,
-}
 
 #[derive(Debug, Clone, Copy)]
 enum Command {
@@ -37,6 +31,19 @@ pub struct Argo {
 }
 
 impl Argo {
+    /// Starts a controller with these settings, as a task of the current tokio runtime. It stops for good when `cancel`
+    /// is cancelled.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    #[must_use]
+    pub fn spawn(cluster: &Cluster, rules: Rules, cancel: &CancellationToken) -> Self {
+        let (events, _) = mpsc::unbounded_channel();
+        let (controller, argo) = SimulatedArgo::new(cluster.clone(), rules, events);
+        drop(simulated::spawn(cluster, controller, cancel));
+        argo
+    }
+
     /// Stops it: it writes nothing until it is started again.
     pub fn stop(&self) {
         let _ = self.commands.send(Command::Stop);
@@ -54,15 +61,22 @@ enum Power {
     Down,
 }
 
+/// What waits to be done.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Look(Uid),
+    Clean(Uid, Cleanup),
+}
+
 pub(crate) struct SimulatedArgo {
     cluster: Cluster,
     actor: Actor,
-    config: ArgoConfig,
+    rules: Rules,
     power: Power,
     flows: BTreeMap<Uid, Flow>,
     /// Pods by their workflow's UID, for workflows that have not been seen yet.
     early: BTreeMap<Uid, BTreeMap<Uid, Arc<Value>>>,
-    agenda: Agenda<Uid>,
+    agenda: Agenda<Key>,
     events: mpsc::UnboundedSender<WorkloadEvent>,
     commands: mpsc::UnboundedReceiver<Command>,
     inbox: VecDeque<Command>,
@@ -71,14 +85,14 @@ pub(crate) struct SimulatedArgo {
 impl SimulatedArgo {
     pub(crate) fn new(
         cluster: Cluster,
-        config: ArgoConfig,
+        rules: Rules,
         events: mpsc::UnboundedSender<WorkloadEvent>,
     ) -> (Self, Argo) {
         let (sender, commands) = mpsc::unbounded_channel();
         let controller = Self {
             cluster,
             actor: Actor::new(ARGO),
-            config,
+            rules,
             power: Power::Up,
             flows: BTreeMap::new(),
             early: BTreeMap::new(),
@@ -95,7 +109,7 @@ impl SimulatedArgo {
         let _ = self.events.send(event);
     }
 
-    fn run_commands(&mut self, now: Instant) {
+    fn run_commands(&mut self) {
         while let Ok(command) = self.commands.try_recv() {
             self.inbox.push_back(command);
         }
@@ -105,37 +119,41 @@ impl SimulatedArgo {
                 (Command::Start, Power::Up) => {}
                 (Command::Start, Power::Down) => {
                     self.power = Power::Up;
-                    for (uid, flow) in &mut self.flows {
-                        flow.resume(now);
-                        self.agenda.add(Arc::clone(uid));
+                    for uid in self.flows.keys() {
+                        self.agenda.add(Key::Look(Arc::clone(uid)));
                     }
                 }
             }
         }
     }
 
+    /// The controller looks at a workflow some time after the first event since its last look.
+    fn look_later(&mut self, uid: Uid, now: Instant) {
+        self.agenda.add_at(Key::Look(uid), now + self.rules.requeue);
+    }
+
     fn observe_workflow(&mut self, change: &Change, now: Instant) {
         let (Change::Upserted(workflow) | Change::Removed(workflow)) = change;
         let uid: Uid = object::uid(workflow).into();
         if matches!(change, Change::Removed(_)) {
-            self.agenda.succeeded(&uid);
+            self.agenda.succeeded(&Key::Look(Arc::clone(&uid)));
             if self.flows.remove(&uid).is_some() {
                 let (namespace, name) = name_of(workflow);
                 self.send(WorkloadEvent::WorkflowGone { namespace, name });
             }
             return;
         }
-        match self.flows.get_mut(&uid) {
-            Some(flow) => flow.update(Arc::clone(workflow)),
-            None => {
-                self.flows
-                    .insert(Arc::clone(&uid), Flow::new(Arc::clone(workflow), now));
-                for pod in self.early.remove(&uid).unwrap_or_default().into_values() {
-                    self.observe_pod(&Change::Upserted(pod), now);
-                }
-            }
+        if let Some(flow) = self.flows.get_mut(&uid) {
+            flow.object = Arc::clone(workflow);
+            self.look_later(uid, now);
+            return;
         }
-        self.agenda.add(uid);
+        self.flows
+            .insert(Arc::clone(&uid), Flow::new(Arc::clone(workflow)));
+        for pod in self.early.remove(&uid).unwrap_or_default().into_values() {
+            self.observe_pod(&Change::Upserted(pod), now);
+        }
+        self.agenda.add(Key::Look(uid));
     }
 
     fn observe_pod(&mut self, change: &Change, now: Instant) {
@@ -143,13 +161,12 @@ impl SimulatedArgo {
         let Some(owner) = workflow_of(pod) else {
             return;
         };
-        let id = object::annotation(pod, names::NODE_ID).unwrap_or_default();
-        let pod_uid = object::uid(pod);
+        let uid: Uid = object::uid(pod).into();
         let Some(flow) = self.flows.get_mut(&owner) else {
             let early = self.early.entry(Arc::clone(&owner)).or_default();
             match change {
-                Change::Upserted(pod) => drop(early.insert(pod_uid.into(), Arc::clone(pod))),
-                Change::Removed(_) => drop(early.remove(pod_uid)),
+                Change::Upserted(pod) => drop(early.insert(uid, Arc::clone(pod))),
+                Change::Removed(_) => drop(early.remove(&uid)),
             }
             if early.is_empty() {
                 self.early.remove(&owner);
@@ -157,267 +174,91 @@ impl SimulatedArgo {
             return;
         };
         let (namespace, name) = name_of(pod);
-        let event = match change {
+        let has_result = flow.has_result_of(pod);
+        let is_step = object::annotation(pod, names::NODE_ID).is_some();
+        let mut event = None;
+        let is_news = match change {
             Change::Upserted(pod) => {
-                flow.pod_seen(pod, id, now)
-                    .map(|phase| WorkloadEvent::PodEnded {
+                flow.results.observe(pod);
+                let old = flow.pods.insert(Arc::clone(&uid), Arc::clone(pod));
+                if object::is_ended(pod) && is_step && !has_result && !flow.ended.contains_key(&uid)
+                {
+                    flow.ended.insert(uid, now);
+                    let phase = object::text(pod, "/status/phase")
+                        .unwrap_or_default()
+                        .to_owned();
+                    event = Some(WorkloadEvent::PodEnded {
                         namespace,
                         name,
                         phase,
-                    })
-            }
-            Change::Removed(_) => flow
-                .pod_gone(pod_uid, id, now)
-                .then_some(WorkloadEvent::ResultLost { namespace, name }),
-        };
-        if let Some(event) = event {
-            self.send(event);
-        }
-        self.agenda.add(owner);
-    }
-
-    fn process(&mut self, uid: &Uid, now: Instant) -> Result<(), ApiError> {
-        let Some(flow) = self.flows.get_mut(uid) else {
-            return Ok(());
-        };
-        match flow.next(now, self.config.persist_delay) {
-            Act::Wait(until) => {
-                if let Some(until) = until {
-                    self.agenda.add_at(Arc::clone(uid), until);
-                }
-                return Ok(());
-            }
-            Act::Begin => {
-                let time = self.cluster.clock().now_rfc3339();
-                let status =
-                    json!({"phase": "Running", "startedAt": time, "progress": flow.progress()});
-                let labels = json!({names::PHASE: "Running"});
-                self.patch_workflow(uid, &labels, &status)?;
-            }
-            Act::Create(numbers) => {
-                for number in numbers {
-                    self.create(uid, number)?;
-                }
-            }
-            Act::Record(numbers) => self.record(uid, &numbers, now)?,
-            Act::Settle(pods) => {
-                for (number, settle) in pods {
-                    self.settle(uid, number, settle)?;
-                }
-            }
-            Act::Finish(phase) => self.finish(uid, phase)?,
-        }
-        self.agenda.add(Arc::clone(uid));
-        Ok(())
-    }
-
-    fn create(&mut self, uid: &Uid, number: usize) -> Result<(), ApiError> {
-        let Some(flow) = self.flows.get_mut(uid) else {
-            return Ok(());
-        };
-        let (namespace, name) = name_of(&flow.object);
-        let pod = objects::pod(&flow.object, number, &flow.script.pod(&name, number));
-        let options = WriteOptions::default();
-        let created = self.cluster.create(
-            &self.actor,
-            &Gvr::PODS,
-            Some(&namespace),
-            pod.clone(),
-            &options,
-        );
-        let pod = match created {
-            Ok(pod) => pod,
-            Err(error) if error.reason == Reason::AlreadyExists => {
-                let there = self
-                    .cluster
-                    .get(&Gvr::PODS, Some(&namespace), object::name(&pod))?;
-                if workflow_of(&there).as_ref() != Some(uid) {
-                    // A pod of an earlier workflow of the same name: it has to be removed first.
-                    return Err(error);
-                }
-                there
-            }
-            Err(error) => return Err(error),
-        };
-        flow.created(number, Arc::clone(&pod));
-        let (namespace, name) = name_of(&pod);
-        self.send(WorkloadEvent::PodCreated { namespace, name });
-        Ok(())
-    }
-
-    fn record(&mut self, uid: &Uid, numbers: &[usize], now: Instant) -> Result<(), ApiError> {
-        let Some(flow) = self.flows.get_mut(uid) else {
-            return Ok(());
-        };
-        let (namespace, workflow) = name_of(&flow.object);
-        let time = self.cluster.clock().now_rfc3339();
-        let mut nodes = Map::new();
-        let mut taken = vec![];
-        for number in numbers {
-            let Some(node) = flow.nodes.get(number) else {
-                continue;
-            };
-            let id = objects::node_id(&workflow, *number);
-            let mut entry = json!({
-                "id": id, "name": format!("{workflow}.main({number})"), "type": "Pod",
-                "templateName": "main",
-            });
-            match &node.fate {
-                Fate::Running => entry["phase"] = json!("Running"),
-                Fate::Ended { phase, at } => {
-                    entry["phase"] = json!(phase);
-                    entry["finishedAt"] = json!(time);
-                    let waited = now.saturating_duration_since(*at);
-                    let name = node.pod.as_ref().map(|pod| object::name(pod).to_owned());
-                    taken.push(WorkloadEvent::ResultTaken {
-                        namespace: namespace.clone(),
-                        name: name.unwrap_or_default(),
-                        phase: phase.clone(),
-                        waited,
                     });
                 }
-                Fate::Lost { .. } => {
-                    entry["phase"] = json!("Error");
-                    entry["message"] = json!("pod deleted");
-                    entry["finishedAt"] = json!(time);
+                old.is_none_or(|old| is_significant(&old, pod))
+            }
+            Change::Removed(_) => {
+                flow.results.removed(pod);
+                flow.ended.remove(&uid);
+                let was_there = flow.pods.remove(&uid).is_some();
+                if was_there && is_step && !has_result {
+                    event = Some(WorkloadEvent::ResultLost { namespace, name });
                 }
-                Fate::Taken { .. } => continue,
+                true
             }
-            nodes.insert(id, entry);
-        }
-        self.patch_workflow(uid, &Value::Null, &json!({"nodes": nodes}))?;
-        if let Some(flow) = self.flows.get_mut(uid) {
-            flow.recorded(numbers);
-        }
-        for event in taken {
-            self.send(event);
-        }
-        Ok(())
-    }
-
-    fn settle(&mut self, uid: &Uid, number: usize, settle: Settle) -> Result<(), ApiError> {
-        let Some(flow) = self.flows.get_mut(uid) else {
-            return Ok(());
         };
-        if let Some(pod) = flow.nodes.get(&number).and_then(|node| node.pod.as_ref()) {
-            match settle_pod(&self.cluster, &self.actor, pod, settle) {
-                Err(error) if !matches!(error.code, 404 | 409) => return Err(error),
-                // Removed, or replaced by another pod of the same name: nothing to do.
-                _ => {}
-            }
+        event.into_iter().for_each(|event| self.send(event));
+        if is_news {
+            self.look_later(owner, now);
         }
-        flow.settled(number);
-        Ok(())
     }
 
-    fn finish(&mut self, uid: &Uid, phase: &str) -> Result<(), ApiError> {
+    fn process(&mut self, key: &Key, now: Instant) -> Result<(), ApiError> {
+        match key {
+            Key::Look(uid) => self.look(uid, now),
+            Key::Clean(uid, cleanup) => match self.clean(uid, cleanup) {
+                // Removed, or replaced by another pod of the same name: nothing to do.
+                Err(error) if error.code == 409 => Ok(()),
+                answer => answer,
+            },
+        }
+    }
+
+    fn look(&mut self, uid: &Uid, now: Instant) -> Result<(), ApiError> {
         let Some(flow) = self.flows.get(uid) else {
             return Ok(());
         };
-        let (namespace, name) = name_of(&flow.object);
-        let time = self.cluster.clock().now_rfc3339();
-        let status = json!({"phase": phase, "finishedAt": time, "progress": flow.progress()});
-        let labels = json!({names::PHASE: phase, names::COMPLETED: "true"});
-        self.patch_workflow(uid, &labels, &status)?;
-        if let Some(flow) = self.flows.get_mut(uid) {
-            flow.finished(phase);
-        }
-        self.send(WorkloadEvent::WorkflowFinished {
-            namespace,
-            name,
-            phase: phase.to_owned(),
-        });
-        Ok(())
-    }
-
-    /// The kind has no status subresource: labels and status are one write.
-    fn patch_workflow(
-        &mut self,
-        uid: &Uid,
-        labels: &Value,
-        status: &Value,
-    ) -> Result<(), ApiError> {
-        let Some(flow) = self.flows.get_mut(uid) else {
-            return Ok(());
+        let pods: Vec<Arc<Value>> = flow.pods.values().cloned().collect();
+        let observed = Observed {
+            workflow: &flow.object,
+            pods: &pods,
+            results: &flow.results,
+            now: self.cluster.clock().now(),
         };
-        let (namespace, name) = name_of(&flow.object);
-        let mut patch = json!({"metadata": {"uid": &**uid}, "status": status});
-        if !labels.is_null() {
-            patch["metadata"]["labels"] = labels.clone();
+        let Look {
+            pods,
+            patch,
+            cleanup,
+            delete,
+            again,
+        } = model::look(&self.rules, &observed);
+        for pod in pods {
+            self.create(uid, pod)?;
         }
-        let options = WriteOptions::default();
-        let patched = self.cluster.patch(
-            &self.actor,
-            &WORKFLOWS,
-            Some(&namespace),
-            &name,
-            Patch::Merge(patch),
-            Subresource::None,
-            &options,
-        )?;
-        flow.update(patched);
+        if let Some(patch) = patch {
+            self.patch(uid, patch, now)?;
+        }
+        for cleanup in cleanup {
+            let when = now + cleanup.after;
+            self.agenda
+                .add_at(Key::Clean(Arc::clone(uid), cleanup), when);
+        }
+        if let Some(again) = again {
+            self.agenda.add_at(Key::Look(Arc::clone(uid)), now + again);
+        }
+        if delete {
+            self.delete(uid)?;
+        }
         Ok(())
     }
-}
-
-fn settle_pod(
-    cluster: &Cluster,
-    actor: &Actor,
-    pod: &Value,
-    settle: Settle,
-) -> Result<(), ApiError> {
-    let (namespace, name) = (object::namespace(pod), object::name(pod));
-    let uid = object::uid(pod);
-    match settle {
-        Settle::Label => {
-            let patch = Patch::Merge(json!({
-                "metadata": {"uid": uid, "labels": {names::COMPLETED: "true"}},
-            }));
-            let options = WriteOptions::default();
-            cluster
-                .patch(
-                    actor,
-                    &Gvr::PODS,
-                    namespace,
-                    name,
-                    patch,
-                    Subresource::None,
-                    &options,
-                )
-                .map(drop)
-        }
-        Settle::Delete => {
-            let options = DeleteOptions {
-                preconditions: Preconditions {
-                    uid: Some(uid.to_owned()),
-                    resource_version: None,
-                },
-                ..DeleteOptions::default()
-            };
-            cluster
-                .delete(actor, &Gvr::PODS, namespace, name, &options)
-                .map(drop)
-        }
-    }
-}
-
-fn name_of(object: &Value) -> (String, String) {
-    (
-        object::namespace(object).unwrap_or_default().to_owned(),
-        object::name(object).to_owned(),
-    )
-}
-
-/// The UID of the workflow that controls the pod.
-fn workflow_of(pod: &Value) -> Option<Uid> {
-    object::items(pod, "/metadata/ownerReferences")
-        .iter()
-        .find(|owner| {
-            object::text(owner, "/kind") == Some("Workflow")
-                && owner.get("controller") == Some(&Value::Bool(true))
-        })
-        .and_then(|owner| object::text(owner, "/uid"))
-        .map(Uid::from)
 }
 
 impl Controller for SimulatedArgo {
@@ -434,22 +275,22 @@ impl Controller for SimulatedArgo {
     }
 
     fn work(&mut self, now: Instant) -> Progress {
-        self.run_commands(now);
+        self.run_commands();
         if self.power == Power::Down {
             return Progress::Idle { until: None };
         }
-        let Some(uid) = self.agenda.pop(now) else {
+        let Some(key) = self.agenda.pop(now) else {
             return Progress::Idle {
                 until: self.agenda.next_timer(),
             };
         };
-        match self.process(&uid, now) {
-            Ok(()) => self.agenda.succeeded(&uid),
+        match self.process(&key, now) {
+            Ok(()) => self.agenda.succeeded(&key),
             // Removed: the log has an event for it.
             Err(error) if error.code == 404 => {}
             Err(error) => {
                 tracing::debug!(%error, "the simulated workflow controller will retry");
-                self.agenda.retry(uid, now);
+                self.agenda.retry(key, now);
             }
         }
         Progress::Worked

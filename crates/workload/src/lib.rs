@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod argo;
-mod flow;
+pub mod model;
 mod objects;
 mod profile;
 mod script;
@@ -17,7 +17,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub use argo::{Argo, ArgoConfig};
+use self::model::Rules;
+
+pub use argo::Argo;
 pub use objects::{WORKFLOWS, names, namespace, pod, workflow, workflow_crd};
 pub use profile::{Arrival, Profile};
 pub use script::{PodGc, PodScript, WorkflowScript};
@@ -61,7 +63,7 @@ pub enum WorkloadEvent {
         namespace: String,
         /// The pod's name.
         name: String,
-        /// `Succeeded` or `Failed`.
+        /// The phase of its node: `Succeeded`, `Failed` or `Error`.
         phase: String,
         /// How long the result waited, in cluster time.
         waited: Duration,
@@ -110,10 +112,11 @@ impl Workload {
     #[must_use]
     pub fn run(cluster: &Cluster, profile: Profile, cancel: &CancellationToken) -> Self {
         let (sender, events) = mpsc::unbounded_channel();
-        let config = ArgoConfig {
-            persist_delay: profile.persist_delay,
+        let rules = Rules {
+            requeue: profile.persist_delay,
+            ..Rules::default()
         };
-        let (controller, argo) = argo::SimulatedArgo::new(cluster.clone(), config, sender.clone());
+        let (controller, argo) = argo::SimulatedArgo::new(cluster.clone(), rules, sender.clone());
         let user = User::new(cluster.clone());
         let script = user::play(user.clone(), profile, sender, cancel.clone());
         let tasks = vec![

@@ -24,6 +24,10 @@ pub mod names {
     pub const COMPLETED: &str = "workflows.argoproj.io/completed";
     /// Label of a workflow: its phase.
     pub const PHASE: &str = "workflows.argoproj.io/phase";
+    /// Label: the pod is no step of its workflow, but answers HTTP templates or deletes artifacts.
+    pub const COMPONENT: &str = "workflows.argoproj.io/component";
+    /// Label: the pod belongs to the exit handler.
+    pub const ON_EXIT: &str = "workflows.argoproj.io/on-exit";
     /// Annotation: the key of the pod's node in the workflow's `status.nodes`.
     pub const NODE_ID: &str = "workflows.argoproj.io/node-id";
     /// Annotation: the name of the pod's node.
@@ -91,9 +95,16 @@ pub(crate) fn node_id(workflow: &str, number: usize) -> String {
     format!("{workflow}-{number}")
 }
 
-/// The number of a pod, from its key.
-pub(crate) fn number_of(node_id: &str) -> Option<usize> {
-    node_id.rsplit_once('-')?.1.parse().ok()
+/// The reference to a workflow that its pods have.
+pub(crate) fn owner_reference(workflow: &Value) -> Value {
+    json!({
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "Workflow",
+        "name": object::name(workflow),
+        "uid": object::uid(workflow),
+        "controller": true,
+        "blockOwnerDeletion": true,
+    })
 }
 
 /// A pod of an existing workflow: `workflow` is the object as the API server returned it.
@@ -113,14 +124,7 @@ pub fn pod(workflow: &Value, number: usize, script: &PodScript) -> Value {
                 annotations::RUN_SECONDS: format!("{:.3}", script.life.as_secs_f64()),
                 annotations::EXIT_CODE: script.exit_code.to_string(),
             },
-            "ownerReferences": [{
-                "apiVersion": "argoproj.io/v1alpha1",
-                "kind": "Workflow",
-                "name": owner,
-                "uid": object::uid(workflow),
-                "controller": true,
-                "blockOwnerDeletion": true,
-            }],
+            "ownerReferences": [owner_reference(workflow)],
         },
         "spec": {
             "restartPolicy": "Never",

@@ -59,7 +59,7 @@ impl WorkflowScript {
             },
         });
         if let Some(strategy) = self.pod_gc.strategy() {
-            spec["podGC"] = json!({"strategy": strategy});
+            spec["podGC"] = json!({"strategy": strategy, "deleteDelayDuration": "0s"});
         }
         spec
     }
@@ -158,7 +158,7 @@ impl PodGc {
         }
     }
 
-    fn read(strategy: Option<&str>) -> Self {
+    pub(crate) fn read(strategy: Option<&str>) -> Self {
         let all = [
             Self::OnPodCompletion,
             Self::OnPodSuccess,

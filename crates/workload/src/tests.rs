@@ -154,11 +154,12 @@ async fn the_result_is_in_the_workflow_before_the_pod_is_labelled() {
     assert_eq!(
         writes,
         [
-            "argo-standin patch argoproj.io/v1alpha1/workflows argo/flow-0 applied",
             "argo-standin create v1/pods argo/flow-0-main-0 applied",
+            // The node is Pending, Running, Succeeded.
+            "argo-standin patch argoproj.io/v1alpha1/workflows argo/flow-0 applied",
+            "argo-standin patch argoproj.io/v1alpha1/workflows argo/flow-0 applied",
             "argo-standin patch argoproj.io/v1alpha1/workflows argo/flow-0 applied",
             "argo-standin patch v1/pods argo/flow-0-main-0 applied",
-            "argo-standin patch argoproj.io/v1alpha1/workflows argo/flow-0 applied",
         ]
     );
 }
@@ -190,11 +191,13 @@ async fn in_turn_a_workflow_waits_for_the_one_before() {
 
 #[tokio::test(start_paused = true)]
 async fn the_result_of_a_pod_that_is_removed_too_early_is_lost() {
+    // The controller looks after 30 seconds, when the pods run, and after 60, when they have ended.
     let mut stage = start(Profile {
         persist_delay: secs(30),
+        life: secs(40)..=secs(40),
         ..small()
     });
-    stage.pass(secs(20)).await;
+    stage.pass(secs(45)).await;
     assert_eq!(stage.tally.pods_ended, 10);
     stage
         .workload

@@ -1,7 +1,7 @@
-//! A simulated Argo workflow controller: it changes workflows and pods as Argo's documentation and its
-//! users' reports describe, at the same time as Belayer.
+//! A simulated Argo workflow controller: it does what `belayer_workload::model` says, at the same time as Belayer, with
+//! the pods that a scenario creates.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,8 +9,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use belayer_workload::model::{self, Action, Cleanup, Observed, Rules, TaskResults};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
 use serde_json::{Map, Value, json};
@@ -62,10 +64,11 @@ impl Argo {
     pub fn start(cluster: &Cluster, options: ArgoOptions) -> Self {
         let taken = Arc::new(Mutex::default());
         let (stop, mut stopped) = watch::channel(false);
-        let standin = SimulatedArgo {
+        let mut standin = SimulatedArgo {
             cluster: cluster.clone(),
             options,
             taken: Arc::clone(&taken),
+            cleanup: BTreeSet::new(),
         };
         let task = tokio::spawn(async move {
             while !*stopped.borrow_and_update() {
@@ -108,104 +111,127 @@ struct SimulatedArgo {
     cluster: Cluster,
     options: ArgoOptions,
     taken: Arc<Mutex<BTreeMap<String, String>>>,
+    cleanup: BTreeSet<Cleanup>,
 }
 
 impl SimulatedArgo {
-    async fn round(&self) -> Result<()> {
+    async fn round(&mut self) -> Result<()> {
         let all = ListParams::default();
         let workflows = self.cluster.workflows().list(&all).await?.items;
         let pods = self.cluster.pods().list(&all).await?.items;
         for workflow in &workflows {
             let own: Vec<_> = pods.iter().filter(|pod| is_owned(pod, workflow)).collect();
             if workflow.metadata.deletion_timestamp.is_none() {
-                self.take(workflow, &own).await?;
+                self.look(workflow, &own).await?;
             }
         }
-        for pod in &pods {
+        for cleanup in self.cleanup.clone() {
+            if self.clean(&cleanup).await? {
+                self.cleanup.remove(&cleanup);
+            }
+        }
+        let is_deleted = |workflow: &&DynamicObject| workflow.metadata.deletion_timestamp.is_some();
+        for pod in pods
+            .iter()
+            .filter(|pod| pod.labels().contains_key(WORKFLOW_LABEL))
+        {
             let workflow = workflows.iter().find(|workflow| is_owned(pod, workflow));
-            self.settle(pod, workflow).await?;
+            if workflow.is_none_or(|workflow| is_deleted(&workflow)) {
+                self.release(pod).await?;
+            }
         }
         Ok(())
     }
 
-    /// Writes the results of pods that have ended into their workflow.
-    async fn take(&self, workflow: &DynamicObject, pods: &[&DynamicObject]) -> Result<()> {
-        let mut nodes = Map::new();
-        let mut results = BTreeMap::new();
-        let known = lock(&self.taken).clone();
-        for pod in pods {
-            let name = pod.name_any();
-            let phase = pod.data["status"]["phase"].as_str().unwrap_or_default();
-            let (Some(id), true) = (
-                pod.annotations().get(NODE_ID),
-                matches!(phase, "Succeeded" | "Failed"),
-            ) else {
-                continue;
-            };
-            if known.contains_key(&name) {
-                continue;
-            }
-            let node = json!({ "id": id, "name": id, "type": "Pod", "phase": phase });
-            nodes.insert(id.clone(), node);
-            results.insert(name, phase.to_owned());
+    /// Looks at a workflow, and writes what has changed into it.
+    async fn look(&mut self, workflow: &DynamicObject, pods: &[&DynamicObject]) -> Result<()> {
+        let mut object = serde_json::to_value(workflow)?;
+        if self.options.deletes {
+            object["spec"]["podGC"] =
+                json!({ "strategy": "OnPodCompletion", "deleteDelayDuration": "0s" });
         }
-        if results.is_empty() {
-            return Ok(());
+        let known = nodes_of(workflow)?;
+        if !known.is_empty() {
+            object["status"]["nodes"] = json!(known);
         }
-        let status = match self.options.nodes {
-            Nodes::Plain => json!({ "nodes": nodes }),
-            Nodes::Compressed => {
-                let mut all = nodes_of(workflow)?;
-                all.extend(nodes);
-                json!({ "compressedNodes": pack(&Value::Object(all))?, "nodes": null })
-            }
+        let values = pods
+            .iter()
+            .map(|pod| Ok(Arc::new(serde_json::to_value(pod)?)));
+        let values = values.collect::<Result<Vec<Arc<Value>>>>()?;
+        let mut results = TaskResults::default();
+        values.iter().for_each(|pod| results.observe(pod));
+        let observed = Observed {
+            workflow: &object,
+            pods: &values,
+            results: &results,
+            now: Timestamp::now(),
         };
-        let patch = json!({ "metadata": { "uid": workflow.uid() }, "status": status });
-        let patched = self
-            .cluster
-            .workflows()
-            .patch(
-                &workflow.name_any(),
-                &PatchParams::default(),
-                &Patch::Merge(&patch),
-            )
+        let look = model::look(&Rules::default(), &observed);
+        let Some(mut patch) = look.patch else {
+            self.cleanup.extend(look.cleanup);
+            return Ok(());
+        };
+        let changed = patch["status"]["nodes"]
+            .as_object()
+            .cloned()
+            .unwrap_or_default();
+        if self.options.nodes == Nodes::Compressed && !changed.is_empty() {
+            let mut all = known;
+            all.extend(
+                changed
+                    .clone()
+                    .into_iter()
+                    .map(|(id, node)| (id, without_nulls(node))),
+            );
+            patch["status"]["nodes"] = Value::Null;
+            patch["status"]["compressedNodes"] = json!(pack(&Value::Object(all))?);
+        }
+        patch["metadata"]["uid"] = json!(workflow.uid());
+        let (workflows, name) = (self.cluster.workflows(), workflow.name_any());
+        let patch = Patch::Merge(&patch);
+        let patched = workflows
+            .patch(&name, &PatchParams::default(), &patch)
             .await;
         if accepted(patched)? {
-            lock(&self.taken).extend(results);
+            self.cleanup.extend(look.cleanup);
+            let phase = |id: &String| {
+                changed.get(id)?["phase"]
+                    .as_str()
+                    .filter(|phase| is_final(phase))
+            };
+            let taken = pods.iter().filter_map(|pod| {
+                let phase = phase(pod.annotations().get(NODE_ID)?)?;
+                Some((pod.name_any(), phase.to_owned()))
+            });
+            lock(&self.taken).extend(taken);
         }
         Ok(())
     }
 
-    /// Labels, releases and deletes a pod whose result was consumed; releases one whose workflow is deleted.
-    async fn settle(&self, pod: &DynamicObject, workflow: Option<&DynamicObject>) -> Result<()> {
-        let name = pod.name_any();
+    /// Labels, releases or deletes a pod whose result was read. Returns whether that is done.
+    async fn clean(&self, cleanup: &Cleanup) -> Result<bool> {
         let pods = self.cluster.pods();
-        let ends = workflow.is_none_or(|owner| owner.metadata.deletion_timestamp.is_some());
-        let taken = lock(&self.taken).contains_key(&name);
-        if !taken && !ends {
-            return Ok(());
-        }
-        let labelled = pod.labels().contains_key(COMPLETED_LABEL);
-        if self.options.labels && taken && !labelled {
+        let found = pods.get_opt(&cleanup.pod).await?;
+        let Some(pod) = found.filter(|pod| pod.uid().as_deref() == Some(&cleanup.uid)) else {
+            return Ok(true);
+        };
+        if self.options.labels && !pod.labels().contains_key(COMPLETED_LABEL) {
             let patch = json!({ "metadata": {
                 "uid": pod.uid(), "labels": { COMPLETED_LABEL: "true" },
             } });
             let patch = Patch::Merge(&patch);
-            accepted(pods.patch(&name, &PatchParams::default(), &patch).await)?;
+            if !accepted(
+                pods.patch(&cleanup.pod, &PatchParams::default(), &patch)
+                    .await,
+            )? {
+                return Ok(false);
+            }
         }
-        if pod.finalizers().iter().any(|own| own == STATUS_FINALIZER) {
-            let others = pod
-                .finalizers()
-                .iter()
-                .filter(|own| *own != STATUS_FINALIZER);
-            let others: Vec<_> = others.collect();
-            let patch = json!({ "metadata": {
-                "uid": pod.uid(), "resourceVersion": pod.resource_version(), "finalizers": others,
-            } });
-            let patch = Patch::Merge(&patch);
-            accepted(pods.patch(&name, &PatchParams::default(), &patch).await)?;
+        // A conflict, also with the label: read again in the next round.
+        if !self.release(&pod).await? {
+            return Ok(false);
         }
-        if self.options.deletes && taken && pod.metadata.deletion_timestamp.is_none() {
+        if cleanup.action == Action::Delete && pod.metadata.deletion_timestamp.is_none() {
             let how = DeleteParams {
                 preconditions: Some(Preconditions {
                     uid: pod.uid(),
@@ -213,14 +239,47 @@ impl SimulatedArgo {
                 }),
                 ..DeleteParams::default()
             };
-            match pods.delete(&name, &how).await {
+            match pods.delete(&cleanup.pod, &how).await {
                 Ok(_) => {}
                 Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
+        Ok(true)
     }
+
+    /// Removes Argo's own finalizer. Returns whether it is removed.
+    async fn release(&self, pod: &DynamicObject) -> Result<bool> {
+        let own = |finalizer: &&String| *finalizer == STATUS_FINALIZER;
+        if !pod.finalizers().iter().any(|finalizer| own(&finalizer)) {
+            return Ok(true);
+        }
+        let others: Vec<_> = pod
+            .finalizers()
+            .iter()
+            .filter(|other| !own(other))
+            .collect();
+        let patch = json!({ "metadata": {
+            "uid": pod.uid(), "resourceVersion": pod.resource_version(), "finalizers": others,
+        } });
+        let patch = Patch::Merge(&patch);
+        let pods = self.cluster.pods();
+        accepted(
+            pods.patch(&pod.name_any(), &PatchParams::default(), &patch)
+                .await,
+        )
+    }
+}
+
+fn without_nulls(mut node: Value) -> Value {
+    if let Some(fields) = node.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    node
+}
+
+fn is_final(phase: &str) -> bool {
+    matches!(phase, "Succeeded" | "Failed" | "Error")
 }
 
 fn is_owned(pod: &DynamicObject, workflow: &DynamicObject) -> bool {

@@ -185,7 +185,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "belayer-e2e",
-        &["belayer-core", "belayer-holds", "belayer-sandbox"],
+        &[
+            "belayer-core",
+            "belayer-holds",
+            "belayer-sandbox",
+            // For the model of Argo Workflows.
+            "belayer-workload",
+        ],
     ),
     (
         "belayer-bench",

@@ -1,14 +1,17 @@
 //! Replays of recorded workflows of a real Argo Workflows: what is released when.
 //!
 //! A replay repeats the recorded versions of pods and workflows at their recorded pace; nothing in it reacts to
-//! Belayer. It shows when the holds end, not how the workflow would have ended: that would need a running Argo. See
-//! `e2e/fixtures/argo/README.md` for the recordings.
+//! Belayer. It shows when the holds end, not how the workflow would have ended: `ends` shows that, with a model of
+//! Argo that reacts. See `e2e/fixtures/argo/README.md` for the recordings.
 
+mod closed;
+mod ends;
 mod judge;
 mod promises;
 mod recorded;
 mod recording;
 mod replay;
+mod scripts;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -119,7 +119,7 @@ async fn replayed(recording: &Recording, holds: Holds, machine: Machine) -> Repl
         seen: Mutex::default(),
     });
     let stop = CancellationToken::new();
-    let belayer = tokio::spawn(belayer(&sandbox, Arc::clone(&witness)).run(stop.clone()));
+    let belayer = tokio::spawn(belayer(&sandbox, witness.clone()).run(stop.clone()));
 
     let lost = match machine {
         Machine::AsRecorded => machine_lost(recording),
@@ -157,7 +157,7 @@ async fn replayed(recording: &Recording, holds: Holds, machine: Machine) -> Repl
 }
 
 /// Belayer as it runs by default.
-fn belayer(sandbox: &Sandbox, witness: Arc<Witness>) -> Operator {
+pub(super) fn belayer(sandbox: &Sandbox, observer: Arc<dyn Observer>) -> Operator {
     let components = Components::default()
         .with(belayer_pod_finalizer::Settings::default())
         .with(belayer_workflow_finalizer::Settings::default())
@@ -165,7 +165,7 @@ fn belayer(sandbox: &Sandbox, witness: Arc<Witness>) -> Operator {
         .with(belayer_pvc_protection::Settings::default());
     let client = client::in_process(sandbox.service(BELAYER));
     let options = Options {
-        observer: witness,
+        observer,
         ..options(client)
     };
     Operator::new(options, components)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::lifecycle::{Runtime, Stage};
-use super::plan::Rejection;
+use super::plan::{Rejection, annotations};
 use crate::simulated::object;
 use crate::simulated::quantity::Amount;
 
@@ -14,7 +14,7 @@ use crate::simulated::quantity::Amount;
 pub(super) enum Reported {
     Nothing,
     Starting,
-    Running { restarts: u32 },
+    Running { restarts: u32, ended: usize },
     BackingOff { restarts: u32 },
     Ended,
 }
@@ -24,7 +24,10 @@ impl Reported {
         let restarts = runtime.restarts;
         match runtime.stage {
             Stage::Starting { .. } => Self::Starting,
-            Stage::Running { .. } => Self::Running { restarts },
+            Stage::Running { .. } => Self::Running {
+                restarts,
+                ended: runtime.ends.len(),
+            },
             Stage::BackOff { .. } => Self::BackingOff { restarts },
             Stage::Ended { .. } => Self::Ended,
         }
@@ -76,7 +79,7 @@ pub(super) fn decide(pod: &Value, progress: &Progress) -> Step {
         Progress::Accepted { runtime, reported } => {
             let over = runtime.has_ended();
             if !over
-                && (deleting || ended)
+                && (deleting || ended || is_signalled(pod))
                 && let Some(stop) = new_stop(pod, runtime)
             {
                 return Step::Stop(stop);
@@ -91,6 +94,11 @@ pub(super) fn decide(pod: &Value, progress: &Progress) -> Step {
             }
         }
     }
+}
+
+/// Whether its containers are asked to stop from outside.
+fn is_signalled(pod: &Value) -> bool {
+    object::annotation(pod, annotations::SIGNAL) == Some("true")
 }
 
 /// The grace period to stop with, if the containers were not asked before or got a longer one.
@@ -184,7 +192,10 @@ mod tests {
         }
     }
 
-    const REPORTED: Reported = Reported::Running { restarts: 0 };
+    const REPORTED: Reported = Reported::Running {
+        restarts: 0,
+        ended: 0,
+    };
 
     fn stop(seconds: u64) -> Step {
         Step::Stop(Duration::from_secs(seconds))

@@ -1,10 +1,14 @@
 //! The lifecycle of a pod's containers on a node: a state machine over time.
 
+mod containers;
+
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use self::containers::{Stop, earlier};
 use super::plan::{RunFor, RunPlan};
 
 /// The first delay before a container restarts; it doubles up to [`LAST_BACKOFF`].
@@ -71,17 +75,10 @@ pub(super) enum Stage {
     Ended { last: Option<Run>, at: Timestamp },
 }
 
-/// When the containers were asked to stop, and their grace period.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stop {
-    asked: Instant,
-    grace: Duration,
-}
-
 /// The state of one pod in a node's container runtime. It exists also while the node is cut off.
 #[derive(Debug, Clone)]
 pub(super) struct Runtime {
-    plan: RunPlan,
+    plan: Box<RunPlan>,
     policy: RestartPolicy,
     stop: Option<Stop>,
     /// Its volumes wait for a PVC: until then no container starts.
@@ -89,19 +86,22 @@ pub(super) struct Runtime {
     pub(super) stage: Stage,
     pub(super) accepted: Timestamp,
     pub(super) restarts: u32,
+    /// The containers that have ended before the others, and a failed init container.
+    pub(super) ends: BTreeMap<String, Run>,
 }
 
 impl Runtime {
     pub(super) fn accept(plan: RunPlan, policy: RestartPolicy, now: Now) -> Self {
         let until = now.instant + plan.start_delay;
         Self {
-            plan,
+            plan: Box::new(plan),
             policy,
             stop: None,
             unmounted: false,
             stage: Stage::Starting { until },
             accepted: now.wall,
             restarts: 0,
+            ends: BTreeMap::new(),
         }
     }
 
@@ -152,6 +152,12 @@ impl Runtime {
         match self.stage {
             Stage::Starting { .. } if self.unmounted => None,
             Stage::Starting { until } | Stage::BackOff { until, .. } => Some(until),
+            Stage::Running { since, .. } if !self.plan.containers.is_empty() => {
+                let open = self
+                    .container_ends(since)
+                    .filter(|(name, _)| !self.ends.contains_key(*name));
+                open.filter_map(|(_, end)| Some(end?.0)).min()
+            }
             Stage::Running { until, .. } => self.end(until).map(|(when, _)| when),
             Stage::Ended { .. } => None,
         }
@@ -160,19 +166,8 @@ impl Runtime {
     /// When a run ends, and with which exit code.
     fn end(&self, natural: Option<Instant>) -> Option<(Instant, i32)> {
         let natural = natural.map(|when| (when, self.plan.exit_code));
-        let stopped = self.stop.map(|stop| {
-            let code = if self.plan.stop_time > stop.grace {
-                KILLED
-            } else {
-                self.plan.stop_exit_code
-            };
-            (stop.asked + self.plan.stop_time.min(stop.grace), code)
-        });
-        match (natural, stopped) {
-            (Some(natural), Some(stopped)) if stopped.0 < natural.0 => Some(stopped),
-            (Some(natural), _) => Some(natural),
-            (None, stopped) => stopped,
-        }
+        let stop = |stop: Stop| stop.end(self.plan.stop_time, self.plan.stop_exit_code);
+        earlier(natural, self.stop.map(stop))
     }
 
     fn next(&mut self, now: Now) -> Option<Stage> {
@@ -187,13 +182,40 @@ impl Runtime {
                 at: now.wall,
             }),
             Stage::Starting { .. } if self.unmounted => None,
-            Stage::Starting { until } => (until <= now.instant).then(|| self.run(until, now)),
+            Stage::Starting { until } if until > now.instant => None,
+            Stage::Starting { until } => Some(match self.plan.failing_init.clone() {
+                Some((name, exit_code)) => {
+                    let finished = now.wall_of(until);
+                    let started = self.accepted;
+                    self.ends.insert(
+                        name,
+                        Run {
+                            started,
+                            finished,
+                            exit_code,
+                        },
+                    );
+                    Stage::Ended {
+                        last: None,
+                        at: finished,
+                    }
+                }
+                None => self.run(until, now),
+            }),
             Stage::BackOff { until, .. } => (until <= now.instant).then(|| {
                 self.restarts = self.restarts.saturating_add(1);
                 self.run(until, now)
             }),
-            Stage::Running { started, until, .. } => {
-                let (when, exit_code) = self.end(until)?;
+            Stage::Running {
+                since,
+                started,
+                until,
+            } => {
+                let (when, exit_code) = if self.plan.containers.is_empty() {
+                    self.end(until)?
+                } else {
+                    self.end_containers(since, started, now)?
+                };
                 if when > now.instant {
                     return None;
                 }
@@ -251,7 +273,7 @@ mod tests {
             run_for,
             exit_code,
             stop_time: secs(5),
-            stop_exit_code: 143,
+            ..RunPlan::default()
         }
     }
 

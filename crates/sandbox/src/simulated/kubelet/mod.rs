@@ -25,7 +25,8 @@ use tokio::sync::mpsc;
 pub(crate) use self::host::Hosts;
 pub use self::node::NodeSpec;
 pub use self::plan::{
-    KubeletScript, PodPlan, Rejection, RejectionChance, RunFor, RunPlan, annotations, fingerprint,
+    ContainerPlan, KubeletScript, PodPlan, Rejection, RejectionChance, RunFor, RunPlan,
+    annotations, fingerprint,
 };
 
 /// The actor that sets `Ready` to `Unknown` on a silent node.

@@ -1,5 +1,8 @@
 //! The plan of a pod on its node, made once, when the node first sees it.
 
+mod containers;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +10,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;
 
+pub use self::containers::ContainerPlan;
 use crate::simulated::object;
 
 /// What happens to a pod that its node accepts.
@@ -23,6 +27,10 @@ pub struct RunPlan {
     pub stop_time: Duration,
     /// The exit code of containers that are stopped early.
     pub stop_exit_code: i32,
+    /// The plans of its containers by name, if they do not all end together.
+    pub containers: BTreeMap<String, ContainerPlan>,
+    /// The init container that fails, and its exit code.
+    pub failing_init: Option<(String, i32)>,
 }
 
 /// How long containers run if they are not stopped.
@@ -43,6 +51,8 @@ impl Default for RunPlan {
             exit_code: 0,
             stop_time: Duration::from_millis(100),
             stop_exit_code: 143,
+            containers: BTreeMap::new(),
+            failing_init: None,
         }
     }
 }
@@ -218,6 +228,11 @@ pub mod annotations {
     pub const STOP_SECONDS: &str = "sandbox.belayer.dev/stop-seconds";
     /// The exit code of containers that are stopped early.
     pub const STOP_EXIT_CODE: &str = "sandbox.belayer.dev/stop-exit-code";
+    /// The same for single containers, as JSON: `{"main": {"run": 5, "exit": 0, "stop": 1, "stopExit": 143}}`. Of an
+    /// init container only a failing exit code counts.
+    pub const CONTAINERS: &str = "sandbox.belayer.dev/containers";
+    /// `"true"`: the containers are asked to stop, as by a signal from outside; the pod is not deleted.
+    pub const SIGNAL: &str = "sandbox.belayer.dev/signal";
 }
 
 /// Makes the plans.
@@ -274,13 +289,18 @@ fn annotated(default: &RunPlan, pod: &Value) -> RunPlan {
         Some("true") => RunFor::Ever,
         _ => seconds(annotations::RUN_SECONDS).map_or(default.run_for, RunFor::Time),
     };
-    RunPlan {
+    let mut plan = RunPlan {
         start_delay: seconds(annotations::START_DELAY).unwrap_or(default.start_delay),
         run_for,
         exit_code: number(annotations::EXIT_CODE).unwrap_or(default.exit_code),
         stop_time: seconds(annotations::STOP_SECONDS).unwrap_or(default.stop_time),
         stop_exit_code: number(annotations::STOP_EXIT_CODE).unwrap_or(default.stop_exit_code),
+        ..default.clone()
+    };
+    if let Some(text) = read(annotations::CONTAINERS) {
+        containers::apply(&mut plan, pod, text);
     }
+    plan
 }
 
 fn parse_seconds(text: &str) -> Option<Duration> {

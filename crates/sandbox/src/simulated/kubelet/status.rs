@@ -161,7 +161,14 @@ fn container_statuses(pod: &Value, runtime: &Runtime) -> Vec<Value> {
                 "containerID": id,
             }})
         };
+        let own_end = runtime.ends.get(name(container));
         let (state, last) = match &runtime.stage {
+            Stage::Running { .. } | Stage::Ended { .. } if own_end.is_some() => {
+                (own_end.map(terminated).unwrap_or_default(), json!({}))
+            }
+            Stage::Ended { last: None, .. } if !runtime.ends.is_empty() => {
+                (json!({"waiting": {"reason": "PodInitializing"}}), json!({}))
+            }
             Stage::Starting { .. } => (
                 json!({"waiting": {"reason": "ContainerCreating"}}),
                 json!({}),
@@ -179,7 +186,7 @@ fn container_statuses(pod: &Value, runtime: &Runtime) -> Vec<Value> {
             } => (terminated(run), json!({})),
             Stage::Ended { last: None, .. } => (never_ran(), json!({})),
         };
-        let running = matches!(runtime.stage, Stage::Running { .. });
+        let running = matches!(runtime.stage, Stage::Running { .. }) && own_end.is_none();
         let created = !matches!(
             runtime.stage,
             Stage::Starting { .. } | Stage::Ended { last: None, .. }
@@ -209,7 +216,13 @@ fn init_container_statuses(pod: &Value, runtime: &Runtime) -> Vec<Value> {
     );
     let starting = matches!(runtime.stage, Stage::Starting { .. });
     let container = |container: &Value| {
-        let state = if ran {
+        let failed = runtime.ends.get(name(container));
+        let state = if let Some(run) = failed {
+            json!({"terminated": {
+                "exitCode": run.exit_code, "reason": "Error",
+                "startedAt": rfc3339(run.started), "finishedAt": rfc3339(run.finished),
+            }})
+        } else if ran || !runtime.ends.is_empty() {
             json!({"terminated": {
                 "exitCode": 0, "reason": "Completed",
                 "startedAt": rfc3339(runtime.accepted), "finishedAt": rfc3339(runtime.accepted),
