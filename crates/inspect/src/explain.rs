@@ -188,6 +188,9 @@ pub struct Explanation {
     pub object: Subject,
     /// The explanations of Belayer's components.
     pub belayer: Vec<Explained>,
+    /// Its held pods, if it is a workflow.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pods: Vec<HeldPod>,
     /// What blocks its deletion, as in the report of `stuck`; empty if it is not stuck.
     pub groups: Vec<crate::report::Group>,
     /// Finalizers that must be removed when it is deleted; empty if it is stuck.
@@ -196,6 +199,16 @@ pub struct Explanation {
     /// What could not be determined.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
+}
+
+/// A held pod of a workflow, and what it waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldPod {
+    /// Its name.
+    pub name: String,
+    /// The explanations of the components that hold it.
+    pub belayer: Vec<Explained>,
 }
 
 /// The object of an explanation.

@@ -1,5 +1,7 @@
 //! The two queries: all stuck objects, and what blocks one object.
 
+mod held_pods;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +10,9 @@ use jiff::Timestamp;
 
 use belayer_core::http::{METADATA_ONLY, Request, RequestError};
 use belayer_core::object::ObjectKey;
+use belayer_holds::names;
 
+use self::held_pods::held_pods;
 use crate::diagnose::{known, report};
 use crate::evidence::{Target, by_hold, gather};
 use crate::explain::{Belayer, Explained, Explanation, Finalizer, Subject};
@@ -154,6 +158,15 @@ async fn one(
             Err(why) => missing.push(format!("what {} decides: {why}", explainer.component)),
         }
     }
+    let holds_workflows = |one: &&Explained| names::OWNER_HOLDS.contains(&one.hold);
+    let pods = if belayer.iter().any(|one| holds_workflows(&one)) {
+        let its = (key, object.uid.as_str());
+        let (pods, unknown) = held_pods(reader, &kind.resource, its, config).await;
+        missing.extend(unknown);
+        pods
+    } else {
+        Vec::new()
+    };
     let groups = match terminating.clone().filter(|_| stuck) {
         Some(found) => {
             let (scan, scope) = context(reader, discovered, &found, kind).await;
@@ -207,6 +220,7 @@ async fn one(
                 .collect()
         },
         belayer,
+        pods,
         groups,
         missing,
     })

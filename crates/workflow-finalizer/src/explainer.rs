@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crate::component::{self, Parts, WorkflowFinalizer};
 use crate::config::{OwnerRule, Settings};
-use crate::decide::row;
 use crate::evidence::Evidence;
 use crate::pods_query::PodsReader;
+use crate::row;
 use crate::snapshot::Selection;
 use belayer_controller::explain::{Live, explained};
 use belayer_core::object::{ObjectKey, Resource};

@@ -2,9 +2,11 @@
 
 use std::fmt::Write as _;
 
+use belayer_core::words::one_or_many;
+
 use super::wrap::wrapped;
 use super::{Paint, Style, group};
-use crate::explain::{Action, Explained, Explanation, Subject};
+use crate::explain::{Action, Explained, Explanation, HeldPod, Subject};
 use crate::report::{Group, Verdict, age};
 
 /// The whole explanation.
@@ -21,6 +23,10 @@ pub fn explanation(
     for explained in all.iter().filter(|one| !is_irrelevant(one, all)) {
         out.push('\n');
         component(explained, style, paint, &mut out);
+    }
+    if !explanation.pods.is_empty() {
+        out.push('\n');
+        pods(&explanation.pods, style, paint, &mut out);
     }
     let is_new = |group: &&Group| !is_covered(group, &explanation.belayer);
     let shown: Vec<&Group> = explanation.groups.iter().filter(is_new).collect();
@@ -73,6 +79,27 @@ pub fn explanation(
         let _ = write!(out, "\nUnknown: {}\n", wrapped(missing, style.width, "  "));
     }
     out
+}
+
+/// The held pods of a workflow, one line or two for each component that holds one.
+fn pods(pods: &[HeldPod], style: Style, paint: &dyn Paint, out: &mut String) {
+    let count = one_or_many(pods.len(), "pod is", "pods are");
+    let _ = writeln!(out, "{} held:", paint.bold(&format!("Its {count}")));
+    for pod in pods {
+        for one in &pod.belayer {
+            let row = &one.row;
+            let waits = match one.missing.first() {
+                Some(missing) => missing.clone(),
+                None => row.says.clone(),
+            };
+            let text = format!(
+                "{} ({}, rule {}): {waits}",
+                pod.name, one.component, row.number
+            );
+            let width = style.width.saturating_sub(4);
+            let _ = writeln!(out, "  - {}", wrapped(&text, width, "    "));
+        }
+    }
 }
 
 /// Whether the component's explanation already covers this group. It does not if the group has more proof,
