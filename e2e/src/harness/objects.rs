@@ -87,11 +87,23 @@ impl PodBuilder {
     /// A pod whose controlling owner is a ConfigMap of this name and UID: its own consumer, selected by the
     /// label `app: batch`.
     #[must_use]
-    pub fn of_batch(mut self, name: &str, uid: &str) -> Self {
+    pub fn of_batch(self, name: &str, uid: &str) -> Self {
+        self.controlled_by("v1", "ConfigMap", (name, uid))
+            .label("app", "batch")
+    }
+
+    /// A pod whose controlling owner has this API version, kind, name and UID.
+    #[must_use]
+    pub fn controlled_by(
+        mut self,
+        api_version: &str,
+        kind: &str,
+        (name, uid): (&str, &str),
+    ) -> Self {
         self.owners.push(json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid, "controller": true,
+            "apiVersion": api_version, "kind": kind, "name": name, "uid": uid, "controller": true,
         }));
-        self.label("app", "batch")
+        self
     }
 
     /// With a label.

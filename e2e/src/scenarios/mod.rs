@@ -29,6 +29,7 @@ mod install;
 mod kubectl;
 mod kubelet;
 mod node_agent;
+mod other_owners;
 mod outcomes;
 mod owners;
 mod peers;
@@ -68,6 +69,7 @@ pub fn all() -> Vec<Scenario> {
         argo_move::scenarios(),
         argo_nodes::scenarios(),
         argo_workflows::scenarios(),
+        other_owners::scenarios(),
         outcomes::scenarios(),
         downtime::scenarios(),
         crash::scenarios(),

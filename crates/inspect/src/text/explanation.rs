@@ -90,6 +90,7 @@ fn pods(pods: &[HeldPod], style: Style, paint: &dyn Paint, out: &mut String) {
             let row = &one.row;
             let waits = match one.missing.first() {
                 Some(missing) => missing.clone(),
+                None if one.action == Action::Release => format!("released now: {}", row.says),
                 None => row.says.clone(),
             };
             let text = format!(

@@ -86,6 +86,8 @@ enum NodeBegan {
 enum Taken {
     /// All of it.
     All,
+    /// Unknown: `consumedWhen` has no value for the owner, for this reason.
+    NoValue(Box<str>),
     /// The result of this pod; other pods of the same node were not read.
     Of(Uid),
     /// Its phase, but not its outputs yet. If the pod is deleted now, the node fails with "pod deleted".
@@ -109,7 +111,9 @@ impl Nodes {
         match &entry.taken {
             Some(Taken::All) => true,
             Some(Taken::Of(uid)) => uid == pod,
-            Some(Taken::InPart | Taken::Unreadable) | None => entry.retired.as_ref() == Some(pod),
+            Some(Taken::InPart | Taken::Unreadable | Taken::NoValue(_)) | None => {
+                entry.retired.as_ref() == Some(pod)
+            }
         }
     }
 
@@ -141,6 +145,9 @@ impl Nodes {
                 format!("its workflow took the result of its node from another pod, uid {uid}")
                     .into(),
             ),
+            Taken::NoValue(why) => {
+                Some(format!("`consumedWhen` has no value for its owner: {why}").into())
+            }
             Taken::All => None,
         }
     }
@@ -271,7 +278,8 @@ pub(super) async fn read(
 /// in memory as a tree.
 ///
 /// # Errors
-/// The reason why the expression has no value.
+///
+/// If the owner cannot be read, or is another object.
 pub(super) async fn read_owner(
     body: &[u8],
     uid: &Uid,
@@ -287,11 +295,11 @@ pub(super) async fn read_owner(
     }
     let version = metadata["resourceVersion"].as_str();
     let version = version.and_then(ResourceVersion::parse).unwrap_or_default();
-    let is_true = when.is_true_for(&owner).map_err(|why| {
-        Unread::Otherwise(format!("`consumedWhen` has no value for its owner: {why}"))
-    })?;
     let entry = Entry {
-        taken: is_true.then_some(Taken::All),
+        taken: match when.is_true_for(&owner) {
+            Ok(is_true) => is_true.then_some(Taken::All),
+            Err(why) => Some(Taken::NoValue(why.into())),
+        },
         ..Entry::default()
     };
     Ok(Nodes {
