@@ -2,6 +2,7 @@
 //! owner of such pods has changed (A21).
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,9 +72,9 @@ impl Consumers {
         self.reported
             .retain(|_, at| now.duration_since(*at) < EVENT_AGAIN);
         for (node, pods) in on_nodes {
-            if !self.reported.contains_key(&node) {
-                record(events, &node, &pods);
-                self.reported.insert(node, now);
+            if let Entry::Vacant(place) = self.reported.entry(node) {
+                record(events, place.key(), &pods);
+                place.insert(now);
             }
         }
     }

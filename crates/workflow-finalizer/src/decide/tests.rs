@@ -112,15 +112,15 @@ const RELEASED: &str = "NoPodHeld";
     Expect::Release(row::KEPT_RUNNING, "KeptRunning")
 )]
 #[case::row_09_a20_it_is_not_archived_yet(
-    workflow().held().deleting().to_be_archived().listed(PodsState::none_held()),
+    workflow().held().deleting().awaits_archive().listed(PodsState::none_held()),
     Expect::Keep(row::ARCHIVING)
 )]
 #[case::row_09_a20_its_pods_go_first(
-    workflow().held().deleting().to_be_archived().pods(1),
+    workflow().held().deleting().awaits_archive().pods(1),
     Expect::Keep(row::PODS_HELD)
 )]
 #[case::row_09_a20_a_dying_namespace_does_not_wait(
-    workflow().held().deleting().to_be_archived().namespace_deleting().listed(PodsState::none_held()),
+    workflow().held().deleting().awaits_archive().namespace_deleting().listed(PodsState::none_held()),
     Expect::Release(row::NAMESPACE_TERMINATING, RELEASED)
 )]
 fn table(#[case] case: Case, #[case] expected: Expect) {
@@ -224,7 +224,7 @@ impl Case {
         self.with(|workflow| workflow.kept_running = Some(by))
     }
 
-    fn to_be_archived(self) -> Self {
+    fn awaits_archive(self) -> Self {
         self.with(|workflow| workflow.is_to_be_archived = true)
     }
 
