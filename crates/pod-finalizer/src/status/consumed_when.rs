@@ -13,7 +13,7 @@ use cel::common::ast::{EntryExpr, Expr};
 use cel::{Context, Program, Value};
 
 /// The longest expression, in bytes.
-const TEXT_LIMIT: usize = 1 << 10;
+pub const TEXT_LIMIT: usize = 1 << 10;
 
 /// The largest owner over which an expression is evaluated, in bytes.
 pub const OWNER_LIMIT: usize = 512 << 10;
