@@ -24,6 +24,7 @@ use crate::evidence::{Evidence, KeptRunning};
 use crate::held_objects::{HeldObjects, HeldWorkflow};
 use crate::pods_query::PodsQuery;
 use crate::query::WorkflowQuery;
+use crate::recent::Recent;
 use crate::snapshot::{Deletion, PodsView, Selection, Snapshot, WorkflowView};
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
@@ -41,7 +42,7 @@ pub fn keep_of_namespaces() -> Keep {
     Keep::nothing().labels([names::IGNORE_LABEL])
 }
 
-/// If more held workflows than this are being deleted, live reads of their pods are shared by namespace.
+/// If more held workflows than this are being deleted, or were deleted lately, live reads of their pods are shared by namespace.
 const MANY: usize = 10;
 
 /// The dependencies of the component.
@@ -68,6 +69,7 @@ pub struct WorkflowFinalizer<V: View = Cached> {
     resync: Duration,
     pub(crate) parts: Parts<V>,
     held_objects: HeldObjects,
+    deletions: Recent,
 }
 
 impl<V: View> WorkflowFinalizer<V> {
@@ -78,6 +80,7 @@ impl<V: View> WorkflowFinalizer<V> {
             resync: settings.resync,
             parts,
             held_objects: HeldObjects::new(settings.max_unselected),
+            deletions: Recent::new(),
         }
     }
 
@@ -113,7 +116,7 @@ impl<V: View> WorkflowFinalizer<V> {
 
     fn pods_query(&self, workflow: &ObjectMeta) -> PodsQuery {
         let label = self.rule.pod_label.clone();
-        if self.held_objects.counts().waiting > MANY {
+        if self.held_objects.counts().waiting > MANY || self.deletions.count() > MANY {
             return PodsQuery::of_namespace(&workflow.key, label);
         }
         PodsQuery::new(workflow.key.clone(), workflow.uid.clone(), label)
@@ -175,12 +178,14 @@ impl WorkflowFinalizer {
                 };
                 self.note(&object.object.0, by);
                 if object.object.0.is_deleting() {
+                    self.deletions.note();
                     self.raise_pods(&object.object.0);
                 }
             }
             Event::Updated { old, new } => {
                 self.note(&new.object.0, UnselectedBy::Labels);
                 if new.object.0.is_deleting() && !old.object.0.is_deleting() {
+                    self.deletions.note();
                     self.raise_pods(&new.object.0);
                 }
             }

@@ -13,6 +13,7 @@ pub mod periodic;
 pub mod permissions;
 pub mod pods_query;
 pub mod query;
+mod recent;
 pub mod row;
 pub mod snapshot;
 

@@ -8,7 +8,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
-use super::objects::{PodBuilder, WORKFLOW_HOLD, Workflow, finalizers, pod};
+use super::objects::{COMPLETED_LABEL, PodBuilder, WORKFLOW_HOLD, Workflow, finalizers, pod};
 use crate::kinds;
 use crate::wait::eventually;
 
@@ -135,6 +135,18 @@ impl Cluster {
     /// When it does not get it.
     pub async fn workflow_is_held(&self, name: &str) -> Result<()> {
         self.workflow_is_held_in(self.namespace(), name).await
+    }
+
+    /// Labels a workflow as its controller does at its end.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn workflow_has_finished(&self, name: &str) -> Result<()> {
+        let labels = json!({ "metadata": { "labels": { COMPLETED_LABEL: "true" } } });
+        let workflows = self.workflows();
+        let patch = Patch::Merge(labels);
+        let patched = workflows.patch(name, &PatchParams::default(), &patch).await;
+        patched.map(drop).context("label the workflow")
     }
 
     /// The same in another namespace.

@@ -178,6 +178,8 @@ async fn row_06(cluster: Cluster) -> Result<()> {
         .workflows()
         .delete("w", &DeleteParams::background())
         .await?;
+    // An unfinished workflow that another finalizer keeps would not release its pods (A16).
+    cluster.workflow_has_finished("w").await?;
     cluster.is_not_held("a").await?;
     released_for(&cluster, "a", "OwnerDeleting").await?;
     let owner = cluster.workflows().get("w").await?;

@@ -97,6 +97,8 @@ async fn foreign(cluster: Cluster) -> Result<()> {
     cluster
         .delete_workflow("w", PropagationPolicy::Background)
         .await?;
+    // Otherwise Argo would go on running it (A16).
+    cluster.workflow_has_finished("w").await?;
     // Other finalizers keep the workflow while the pod is released, and the pod while the workflow is released.
     cluster.is_not_held("a").await?;
     eventually("the workflow is released", SOON, async || {

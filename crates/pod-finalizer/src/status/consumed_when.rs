@@ -13,7 +13,7 @@ use cel::common::ast::{EntryExpr, Expr};
 use cel::{Context, Program, Value};
 
 /// The longest expression, in bytes.
-pub const TEXT_LIMIT: usize = 1 << 10;
+const TEXT_LIMIT: usize = 1 << 10;
 
 /// The largest owner over which an expression is evaluated, in bytes.
 pub const OWNER_LIMIT: usize = 512 << 10;
@@ -31,7 +31,7 @@ pub struct ConsumedWhen {
 /// Why an expression is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConsumedWhenError {
-    /// It has more than [`TEXT_LIMIT`] bytes.
+    /// It has more bytes than the limit of 1 KiB.
     #[error("the expression has {0} bytes; at most {TEXT_LIMIT} are accepted")]
     TooLong(usize),
     /// It is not CEL.
