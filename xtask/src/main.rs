@@ -8,6 +8,7 @@ mod cargo;
 mod control_plane;
 mod demo;
 mod e2e;
+mod image;
 mod lines;
 mod test;
 
@@ -31,6 +32,7 @@ enum Command {
     E2e(e2e::E2e),
     Bench(bench::Bench),
     ControlPlane(control_plane::ControlPlane),
+    Image(image::Image),
     Lines(lines::Lines),
 }
 
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         Command::E2e(command) => command.execute(),
         Command::Bench(command) => command.execute(),
         Command::ControlPlane(command) => command.execute(),
+        Command::Image(command) => command.execute(),
         Command::Lines(command) => command.execute(),
     };
     done.unwrap_or_else(|error| {

@@ -16,7 +16,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::control_plane::{Binaries, ControlPlane, Options, cache_dir};
+use super::run::own_belayer;
+use crate::control_plane::{Binaries, ControlPlane, NodeBinaries, Options, RealNodes, cache_dir};
 use crate::harness::eventually;
 
 const UP_DEADLINE: Duration = Duration::from_secs(150);
@@ -49,6 +50,9 @@ enum Action {
         /// Nodes with a hollow kubelet, which does not run containers
         #[arg(long, default_value_t = 1, value_name = "N")]
         nodes: usize,
+        /// Real nodes, which run containers; needs root
+        #[arg(long)]
+        real: bool,
     },
     /// Stop it and remove everything it wrote
     Down,
@@ -65,6 +69,8 @@ enum Action {
         state: PathBuf,
         #[arg(long)]
         nodes: usize,
+        #[arg(long)]
+        real: bool,
     },
 }
 
@@ -84,7 +90,7 @@ impl ControlPlaneCommand {
         let file = format!("{}.json", self.name);
         let file = cache_dir().join("control-plane").join(file);
         match self.action {
-            Action::Up { nodes } => up(&file, nodes).await,
+            Action::Up { nodes, real } => up(&file, Nodes { count: nodes, real }).await,
             Action::Down => down(&file).await,
             Action::Status => status(&file).await,
             Action::Env => env(&file),
@@ -93,12 +99,38 @@ impl ControlPlaneCommand {
                 anstream::println!("{}", binaries.dir().display());
                 Ok(())
             }
-            Action::Serve { state, nodes } => serve(&state, nodes).await,
+            Action::Serve { state, nodes, real } => {
+                serve(&state, Nodes { count: nodes, real }).await
+            }
         }
     }
 }
 
-async fn up(file: &Path, nodes: usize) -> Result<()> {
+/// The nodes of a control plane.
+#[derive(Debug, Clone, Copy)]
+struct Nodes {
+    count: usize,
+    real: bool,
+}
+
+impl Nodes {
+    /// Builds missing programs.
+    fn options(self) -> Result<Options> {
+        if !self.real {
+            return Ok(Options {
+                hollow_nodes: self.count,
+                ..Options::default()
+            });
+        }
+        Ok(Options::real(RealNodes {
+            binaries: NodeBinaries::find_or_build()?,
+            count: self.count,
+            belayer: own_belayer()?,
+        }))
+    }
+}
+
+async fn up(file: &Path, nodes: Nodes) -> Result<()> {
     let folder = file.parent().context("the state file has no folder")?;
     fs::create_dir_all(folder)?;
     // Two concurrent calls would each start one, and one of them would be orphaned.
@@ -111,6 +143,7 @@ async fn up(file: &Path, nodes: usize) -> Result<()> {
     }
     // Built in this process, so that its progress is visible.
     Binaries::find_or_build()?;
+    nodes.options()?;
     let log_path = file.with_extension("log");
     let log = File::create(&log_path)?;
     let mut server = tokio::process::Command::new(std::env::current_exe()?)
@@ -118,10 +151,11 @@ async fn up(file: &Path, nodes: usize) -> Result<()> {
             "control-plane",
             "serve",
             "--nodes",
-            &nodes.to_string(),
+            &nodes.count.to_string(),
             "--state",
         ])
         .arg(file)
+        .args(nodes.real.then_some("--real"))
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log)
@@ -193,18 +227,11 @@ fn env(file: &Path) -> Result<()> {
     Ok(())
 }
 
-async fn serve(file: &Path, nodes: usize) -> Result<()> {
+async fn serve(file: &Path, nodes: Nodes) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let binaries = Binaries::find_or_build()?;
-    let plane = ControlPlane::start(
-        &binaries,
-        &Options {
-            hollow_nodes: nodes,
-            ..Options::default()
-        },
-    )
-    .await?;
+    let plane = ControlPlane::start(&binaries, &nodes.options()?).await?;
     let state = State {
         pid: i32::try_from(std::process::id())?,
         kubeconfig: plane.admin_path().to_owned(),

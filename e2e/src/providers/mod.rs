@@ -1,4 +1,4 @@
-//! The clusters for scenarios: the sandbox, a local control plane, kind.
+//! The clusters for scenarios: the sandbox, a local control plane, the same with real nodes, kind.
 
 mod bootstrap;
 mod kind;
@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 use kube::Client;
 
 use crate::control_plane::Compactor;
-use crate::control_plane::PvcController;
+use crate::control_plane::{PvcController, RealNode};
 use crate::kubectl::Kubectl;
 use crate::peers::Peer;
 
@@ -31,6 +31,8 @@ pub use self::sandbox::Sandbox;
 pub enum Capability {
     /// Pods are bound to nodes and run by a kubelet.
     Kubelet,
+    /// At least two nodes run containers of the image under test, and can be controlled from outside.
+    RealNode,
     /// Dependents are deleted with their owners, with all three propagation policies.
     GarbageCollector,
     /// The content of a deleted namespace is deleted.
@@ -59,6 +61,7 @@ impl fmt::Display for Capability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Kubelet => "a kubelet",
+            Self::RealNode => "real nodes",
             Self::GarbageCollector => "the garbage collector",
             Self::NamespaceDeletion => "namespace deletion",
             Self::Rbac => "RBAC",
@@ -129,6 +132,11 @@ pub trait Backend: Send + Sync {
     /// Compacts old versions, if supported.
     fn compactor(&self) -> Option<Compactor> {
         None
+    }
+
+    /// The real nodes.
+    fn nodes(&self) -> &[RealNode] {
+        &[]
     }
 
     /// Starts another kubelet with its own node, which stops with the process.
