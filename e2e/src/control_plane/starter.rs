@@ -185,7 +185,7 @@ impl<'a> Starter<'a> {
         self.place = network.place()?;
         for index in 0..real.count {
             let logs = self.dir.path();
-            let node = RealNode::start(&network, &real.binaries, logs, index).await?;
+            let node = RealNode::start(self.place.clone(), &real.binaries, logs, index).await?;
             self.nodes.push(node);
         }
         self.network = Some(network);
@@ -194,7 +194,7 @@ impl<'a> Starter<'a> {
 
     async fn start_kubelets(&mut self, real: &RealNodes) -> Result<()> {
         let Images(archives) = Images::write(self.dir.path(), real)?;
-        let imports = self.nodes.iter_mut().map(|node| node.import(&archives));
+        let imports = self.nodes.iter().map(|node| node.import(&archives));
         try_join_all(imports).await?;
         for archive in archives {
             fs::remove_file(archive)?;

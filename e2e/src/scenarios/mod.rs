@@ -34,6 +34,7 @@ mod owners;
 mod peers;
 mod permissions;
 mod quiet;
+mod real;
 mod recreation;
 mod recreation_beside;
 mod recreation_nodes;
@@ -86,6 +87,7 @@ pub fn all() -> Vec<Scenario> {
         install::scenarios(),
         admission::scenarios(),
         kubelet::scenarios(),
+        real::scenarios(),
         node_agent::scenarios(),
         kubectl::scenarios(),
         peers::scenarios(),

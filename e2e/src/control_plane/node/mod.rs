@@ -3,6 +3,7 @@
 //! All nodes share the control plane's network namespace. A kubelet kills the processes of pods that it does
 //! not know, so each node has its own cgroup, and its own /var and /run.
 
+mod cgroups;
 mod files;
 mod images;
 
@@ -10,12 +11,13 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use tokio::sync::Mutex;
 
 use super::binaries::NodeBinaries;
-use super::network::{Network, node_address};
+use super::network::node_address;
 use super::place::Place;
 use super::process::Process;
 use super::program::Program;
@@ -23,6 +25,8 @@ use crate::guard::Guard;
 use crate::progress::Progress;
 use crate::wait::eventually;
 
+pub use self::cgroups::Container;
+use self::cgroups::{cgroup, create_cgroups};
 pub(super) use self::images::Images;
 pub use self::images::STEP_IMAGE;
 
@@ -32,8 +36,19 @@ const STOP_DEADLINE: Duration = Duration::from_secs(20);
 /// One cluster with real nodes at a time on a machine, as their cgroups have fixed names.
 const LOCK: &str = "/tmp/belayer-real-node.lock";
 
-/// Prefix of the nodes' cgroups.
-const CGROUP: &str = "belayer-node-";
+const OFF: &str = "the node is off";
+
+/// What a node's first process does. Kubelets and container runtimes write into /var and /run. The folder of
+/// the node agent is shared, as mounts in it have to reach the agent's container.
+const INIT: &str = "set -e
+mount -t tmpfs tmpfs /run
+mount -t tmpfs tmpfs /var
+ln -s /run /var/run
+mkdir -p /var/lib/kubelet /var/lib/cni /var/log /var/lib/workspaces /var/tmp
+mount --bind /var/lib/workspaces /var/lib/workspaces
+mount --make-shared /var/lib/workspaces
+: >READY
+exec \"$1\"";
 
 /// Removes cgroups and files once the processes in them have ended.
 const CLEAN_UP: &str = r#"
@@ -85,8 +100,15 @@ pub struct RealNode {
     dir: PathBuf,
     log_dir: PathBuf,
     binaries: NodeBinaries,
+    network: Place,
+    machine: Mutex<Option<Machine>>,
+}
+
+/// The processes of a node.
+#[derive(Debug)]
+struct Machine {
     place: Place,
-    kubelet: Mutex<Option<Process>>,
+    kubelet: Option<Process>,
     containerd: Process,
     /// The first process of its namespaces. Everything on the node dies with it.
     init: Process,
@@ -95,7 +117,7 @@ pub struct RealNode {
 impl RealNode {
     /// Starts the node's namespaces and containerd.
     pub(super) async fn start(
-        network: &Network,
+        network: Place,
         binaries: &NodeBinaries,
         logs: &Path,
         index: usize,
@@ -107,36 +129,20 @@ impl RealNode {
         let runc = binaries.path(Program::PlainRunc);
         let config = files::containerd(&dir, &runc, binaries.plugins());
         fs::write(dir.join("containerd.toml"), config)?;
-        let write =
-            |file: &str, value| fs::write(dir.join(file), serde_json::Value::to_string(&value));
+        let write = |file: &str, value: Value| fs::write(dir.join(file), value.to_string());
         write("cni/pods.conflist", files::cni(&dir, index))?;
         write("kubelet.json", files::kubelet(&dir, index, &cgroup(index)))?;
-
-        let mut init = start_init(network, &binaries.path(Program::Pause), &dir, &name)?;
-        let first = eventually("the node's namespaces exist", START_DEADLINE, async || {
-            ensure!(dir.join("ready").exists(), "not yet");
-            child_of(init.pid().context("it has exited")?)
-        });
-        let first = first.await;
-        init.check_running()?;
-        let place = Place::namespaces_of(first?);
-        let containerd = place.start(
-            "containerd",
-            &binaries.path(Program::Containerd),
-            &[format!("--config={}/containerd.toml", dir.display())],
-            &logs.join(format!("{name}-containerd.log")),
-        )?;
-        Ok(Self {
+        let node = Self {
             name,
             index,
             dir,
             log_dir: logs.to_owned(),
             binaries: binaries.clone(),
-            place,
-            kubelet: Mutex::default(),
-            containerd,
-            init,
-        })
+            network,
+            machine: Mutex::default(),
+        };
+        *node.machine.lock().await = Some(node.boot().await?);
+        Ok(node)
     }
 
     /// Its name.
@@ -145,34 +151,81 @@ impl RealNode {
         &self.name
     }
 
-    /// Imports images, as soon as containerd answers.
-    pub(super) async fn import(&mut self, archives: &[PathBuf]) -> Result<()> {
-        let socket = self.dir.join("containerd.sock");
-        let ctr = |arguments: &[&str]| {
-            let mut command = tokio::process::Command::new(self.binaries.path(Program::Ctr));
-            command
-                .arg("--address")
-                .arg(&socket)
-                .args(["--namespace", "k8s.io"])
-                .args(arguments)
-                .kill_on_drop(true);
-            command
-        };
-        let answers = eventually("containerd answers", START_DEADLINE, async || {
-            let output = ctr(&["version"]).output().await?;
-            let error = String::from_utf8_lossy(&output.stderr);
-            ensure!(output.status.success(), "{}", error.trim());
-            Ok(())
+    async fn boot(&self) -> Result<Machine> {
+        fs::remove_file(self.dir.join("ready")).ok();
+        fs::remove_dir_all(self.dir.join("state")).ok();
+        let mut init = self.start_init()?;
+        let what = "the node's namespaces exist";
+        let first = eventually(what, START_DEADLINE, async || {
+            ensure!(self.dir.join("ready").exists(), "not yet");
+            child_of(&init)
         });
-        let answers = answers.await;
-        self.containerd.check_running()?;
-        answers.with_context(|| self.containerd.log_end())?;
+        let first = first.await;
+        init.check_running()?;
+        let place = Place::namespaces_of(first?);
+        let config = format!("--config={}/containerd.toml", self.dir.display());
+        let program = self.binaries.path(Program::Containerd);
+        let containerd = place.start("containerd", &program, &[config], &self.log("containerd"))?;
+        Ok(Machine {
+            place,
+            kubelet: None,
+            containerd,
+            init,
+        })
+    }
+
+    /// Starts a process that creates the node's namespaces and mounts and then only waits, in its own process
+    /// namespace: all processes in it are killed with it.
+    fn start_init(&self) -> Result<Process> {
+        let script = INIT.replace("READY", &self.dir.join("ready").display().to_string());
+        let options = [
+            "--pid",
+            "--mount",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+            "--",
+        ];
+        let mut arguments = options.map(String::from).to_vec();
+        let pause = self.binaries.path(Program::Pause);
+        arguments.extend(["/bin/sh", "-c", &script, "init"].map(String::from));
+        arguments.push(pause.display().to_string());
+        let unshare = Path::new("unshare");
+        self.network
+            .start(&self.name, unshare, &arguments, &self.log("init"))
+    }
+
+    fn log(&self, program: &str) -> PathBuf {
+        self.log_dir.join(format!("{}-{program}.log", self.name))
+    }
+
+    /// Imports images, as soon as containerd answers.
+    pub(super) async fn import(&self, archives: &[PathBuf]) -> Result<()> {
+        let answers = eventually("containerd answers", START_DEADLINE, async || {
+            self.ctr(&["version"]).await
+        });
+        if let Err(error) = answers.await {
+            return Err(error.context(self.log_end().await));
+        }
         for archive in archives {
             let archive = archive.to_str().context("a path in another encoding")?;
-            let output = ctr(&["images", "import", archive]).output().await?;
-            let error = String::from_utf8_lossy(&output.stderr);
-            ensure!(output.status.success(), "import {archive}: {error}");
+            self.ctr(&["images", "import", archive]).await?;
         }
+        Ok(())
+    }
+
+    async fn ctr(&self, arguments: &[&str]) -> Result<()> {
+        let output = tokio::process::Command::new(self.binaries.path(Program::Ctr))
+            .arg("--address")
+            .arg(self.dir.join("containerd.sock"))
+            .args(["--namespace", "k8s.io"])
+            .args(arguments)
+            .kill_on_drop(true)
+            .output()
+            .await?;
+        let error = String::from_utf8_lossy(&output.stderr);
+        let arguments = arguments.join(" ");
+        ensure!(output.status.success(), "ctr {arguments}: {}", error.trim());
         Ok(())
     }
 
@@ -182,24 +235,22 @@ impl RealNode {
     /// When it cannot be started.
     pub async fn start_kubelet(&self) -> Result<()> {
         let dir = self.dir.display();
+        let kubeconfig = self.log_dir.join(format!("{}.kubeconfig", self.name));
         let arguments = [
             format!("--config={dir}/kubelet.json"),
-            format!(
-                "--kubeconfig={}/{}.kubeconfig",
-                self.log_dir.display(),
-                self.name
-            ),
+            format!("--kubeconfig={}", kubeconfig.display()),
             format!("--hostname-override={}", self.name),
             format!("--node-ip={}", node_address(self.index)),
             format!("--root-dir={dir}/kubelet"),
             format!("--cert-dir={dir}/certificates"),
-            format!("--node-labels=kubernetes.io/hostname={}", self.name),
             "--v=2".to_owned(),
         ];
-        let log = self.log_dir.join(format!("{}-kubelet.log", self.name));
+        let mut machine = self.machine.lock().await;
+        let machine = machine.as_mut().context(OFF)?;
         let program = self.binaries.path(Program::Kubelet);
-        let started = self.place.start("kubelet", &program, &arguments, &log)?;
-        *self.kubelet.lock().await = Some(started);
+        let log = self.log("kubelet");
+        let kubelet = machine.place.start("kubelet", &program, &arguments, &log)?;
+        machine.kubelet = Some(kubelet);
         Ok(())
     }
 
@@ -208,11 +259,10 @@ impl RealNode {
     /// # Errors
     /// When it does not end.
     pub async fn stop_kubelet(&self) -> Result<()> {
-        let Some(mut kubelet) = self.kubelet.lock().await.take() else {
-            bail!("the kubelet of {} is not running", self.name);
-        };
-        let pid = child_of(kubelet.pid().context("the kubelet has exited")?)?;
-        signal(pid, Signal::TERM)?;
+        let mut machine = self.machine.lock().await;
+        let kubelet = machine.as_mut().context(OFF)?.kubelet.take();
+        let mut kubelet = kubelet.context("the kubelet is not running")?;
+        signal(child_of(&kubelet)?, Signal::TERM)?;
         kubelet.wait(STOP_DEADLINE).await?;
         Ok(())
     }
@@ -220,40 +270,55 @@ impl RealNode {
     /// Kills everything on the node at once: kubelet, containerd and all containers.
     ///
     /// # Errors
-    /// When it has been killed already.
-    pub fn power_off(&self) -> Result<()> {
-        self.init.signal(Signal::KILL)
-    }
-
-    /// Kills all processes of a container with SIGKILL. `id` is its `containerID` without the scheme.
-    ///
-    /// # Errors
-    /// When it has none on this node.
-    pub fn kill_container(&self, id: &str) -> Result<()> {
-        let group = find_cgroup(&cgroup(self.index), id)?
-            .with_context(|| format!("no cgroup of the container {id} on {}", self.name))?;
-        let pids = fs::read_to_string(group.join("cgroup.procs"))?;
-        ensure!(!pids.is_empty(), "the container {id} has no process");
-        for pid in pids.lines() {
-            signal(pid.parse()?, Signal::KILL)?;
+    /// When the system refuses.
+    pub async fn power_off(&self) -> Result<()> {
+        if let Some(mut machine) = self.machine.lock().await.take() {
+            machine.init.kill().await?;
         }
         Ok(())
+    }
+
+    /// Starts the node again after [`RealNode::power_off`]; does nothing while it is on.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn power_on(&self) -> Result<()> {
+        if self.machine.lock().await.is_some() {
+            return Ok(());
+        }
+        let machine = self.boot().await?;
+        *self.machine.lock().await = Some(machine);
+        self.import(&[]).await?;
+        self.start_kubelet().await
+    }
+
+    /// A container on the node. `id` is its `containerID` without the scheme.
+    ///
+    /// # Errors
+    /// When it does not run on this node.
+    pub fn container(&self, id: &str) -> Result<Container> {
+        Container::find(&cgroup(self.index), id)
+            .with_context(|| format!("no container {id} on {}", self.name))
     }
 
     /// A path of the node's own file system, as seen from here.
     ///
     /// # Errors
-    /// When the node has been killed.
-    pub fn path(&self, path: &str) -> Result<PathBuf> {
-        let first = child_of(self.init.pid().context("the node has been killed")?)?;
+    /// When the node is off.
+    pub async fn path(&self, path: &str) -> Result<PathBuf> {
+        let machine = self.machine.lock().await;
+        let first = child_of(&machine.as_ref().context(OFF)?.init)?;
         Ok(PathBuf::from(format!("/proc/{first}/root{path}")))
     }
 
     /// Its programs with their process ids.
     pub(super) async fn programs(&self) -> Vec<(String, u32)> {
-        let kubelet = self.kubelet.lock().await;
-        let kubelet = kubelet.as_ref().and_then(Process::named);
-        let named = self.containerd.named().into_iter().chain(kubelet);
+        let machine = self.machine.lock().await;
+        let Some(machine) = &*machine else {
+            return Vec::new();
+        };
+        let programs = [Some(&machine.containerd), machine.kubelet.as_ref()];
+        let named = programs.into_iter().flatten().filter_map(Process::named);
         named
             .map(|(name, pid)| (format!("{} {name}", self.name), pid))
             .collect()
@@ -261,104 +326,19 @@ impl RealNode {
 
     /// The end of the logs, for an error message.
     pub(super) async fn log_end(&self) -> String {
-        let kubelet = self.kubelet.lock().await;
-        let kubelet = kubelet.as_ref().map(Process::log_end).unwrap_or_default();
-        format!("{}\n{kubelet}", self.containerd.log_end())
+        let machine = self.machine.lock().await;
+        let Some(machine) = &*machine else {
+            return format!("{} is off", self.name);
+        };
+        let logs = [Some(&machine.containerd), machine.kubelet.as_ref()];
+        let ends: Vec<_> = logs.into_iter().flatten().map(Process::log_end).collect();
+        ends.join("\n")
     }
-}
-
-/// Starts a process that creates a node's namespaces and mounts and then only waits, in its own process
-/// namespace: all processes in it are killed with it.
-fn start_init(network: &Network, pause: &Path, dir: &Path, name: &str) -> Result<Process> {
-    // Kubelets and container runtimes write into /var and /run. The folder of the node agent is shared, as
-    // mounts in it have to reach the agent's container.
-    let script = format!(
-        "set -e
-        mount -t tmpfs tmpfs /run
-        mount -t tmpfs tmpfs /var
-        ln -s /run /var/run
-        mkdir -p /var/lib/kubelet /var/lib/cni /var/log /var/lib/workspaces /var/tmp
-        mount --bind /var/lib/workspaces /var/lib/workspaces
-        mount --make-shared /var/lib/workspaces
-        : >{}/ready
-        exec {}",
-        dir.display(),
-        pause.display()
-    );
-    let options = [
-        "--pid",
-        "--mount",
-        "--fork",
-        "--kill-child",
-        "--mount-proc",
-        "--",
-    ];
-    let mut arguments = options.map(String::from).to_vec();
-    arguments.extend(["/bin/sh".into(), "-c".into(), script]);
-    let log = dir.with_extension("log");
-    network
-        .place()?
-        .start(name, Path::new("unshare"), &arguments, &log)
-}
-
-fn cgroup(index: usize) -> String {
-    format!("{CGROUP}{}", index + 1)
-}
-
-/// The folders below which cgroups are: one per hierarchy, or a single one.
-fn hierarchies() -> Result<Vec<PathBuf>> {
-    let top = PathBuf::from("/sys/fs/cgroup");
-    if top.join("cgroup.procs").exists() {
-        return Ok(vec![top]);
-    }
-    let mut found = Vec::new();
-    for entry in fs::read_dir(&top).context("list the cgroup hierarchies")? {
-        let entry = entry?;
-        // Some are links to others.
-        if entry.file_type()?.is_dir() {
-            found.push(entry.path());
-        }
-    }
-    Ok(found)
-}
-
-fn create_cgroups(name: &str) -> Result<()> {
-    for hierarchy in hierarchies()? {
-        let group = hierarchy.join(name);
-        if !group.exists() {
-            fs::create_dir(&group).with_context(|| format!("create {}", group.display()))?;
-        }
-        // A group of the cpuset hierarchy has no CPUs until some are named.
-        for file in ["cpuset.cpus", "cpuset.mems"] {
-            if hierarchy.ends_with("cpuset") {
-                fs::copy(hierarchy.join(file), group.join(file))?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The cgroup with this last name below the node's.
-fn find_cgroup(node: &str, name: &str) -> Result<Option<PathBuf>> {
-    for hierarchy in hierarchies()? {
-        let mut todo = vec![hierarchy.join(node)];
-        while let Some(folder) = todo.pop() {
-            if folder.ends_with(name) && folder.join("cgroup.procs").exists() {
-                return Ok(Some(folder));
-            }
-            let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
-            todo.extend(
-                entries
-                    .map(|entry| entry.path())
-                    .filter(|path| path.is_dir()),
-            );
-        }
-    }
-    Ok(None)
 }
 
 /// The only child of a process.
-fn child_of(pid: u32) -> Result<u32> {
+fn child_of(process: &Process) -> Result<u32> {
+    let pid = process.pid().context("it has exited")?;
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
     let child = children.split_whitespace().next();
     child
@@ -367,6 +347,6 @@ fn child_of(pid: u32) -> Result<u32> {
 }
 
 fn signal(pid: u32, signal: Signal) -> Result<()> {
-    let pid = Pid::from_raw(i32::try_from(pid)?).context("invalid process id")?;
-    kill_process(pid, signal).with_context(|| format!("signal process {}", pid.as_raw_nonzero()))
+    let raw = Pid::from_raw(i32::try_from(pid)?).context("invalid process id")?;
+    kill_process(raw, signal).with_context(|| format!("signal process {pid}"))
 }
