@@ -88,8 +88,9 @@ fn restricted(pid: u32) -> Result<()> {
 pub(super) async fn memory_limit(belayer: Installed) -> Result<()> {
     let cluster = &belayer.cluster;
     let set = "kubectl -n belayer-system set resources deployment/belayer";
+    // A replica needs about 6 MB.
     cluster
-        .sh(&format!("{set} --requests=memory=8Mi --limits=memory=8Mi"))
+        .sh(&format!("{set} --requests=memory=4Mi --limits=memory=4Mi"))
         .await?;
     eventually("the kernel kills a replica", SOON, async || {
         let replicas = belayer.replicas().await?;
