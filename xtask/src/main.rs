@@ -10,6 +10,7 @@ mod demo;
 mod e2e;
 mod image;
 mod lines;
+mod node;
 mod test;
 
 use std::process::ExitCode;
@@ -34,6 +35,7 @@ enum Command {
     ControlPlane(control_plane::ControlPlane),
     Image(image::Image),
     Lines(lines::Lines),
+    Node(node::Node),
 }
 
 fn main() -> ExitCode {
@@ -45,6 +47,7 @@ fn main() -> ExitCode {
         Command::ControlPlane(command) => command.execute(),
         Command::Image(command) => command.execute(),
         Command::Lines(command) => command.execute(),
+        Command::Node(command) => command.execute(),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

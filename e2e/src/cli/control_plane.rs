@@ -17,7 +17,9 @@ use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::run::own_belayer;
-use crate::control_plane::{Binaries, ControlPlane, NodeBinaries, Options, RealNodes, cache_dir};
+use crate::control_plane::{
+    Binaries, ControlPlane, NodeBinaries, Options, RealNodes, cache_dir, cgroups_left,
+};
 use crate::harness::eventually;
 
 const UP_DEADLINE: Duration = Duration::from_secs(150);
@@ -62,6 +64,8 @@ enum Action {
     Env,
     /// Build the programs, or print their paths
     Build,
+    /// Start real nodes, kill their owner with SIGKILL, and check that nothing is left
+    Leftovers,
     /// Run one in the foreground (started by `up`)
     #[command(hide = true)]
     Serve {
@@ -94,6 +98,7 @@ impl ControlPlaneCommand {
             Action::Down => down(&file).await,
             Action::Status => status(&file).await,
             Action::Env => env(&file),
+            Action::Leftovers => leftovers(&file.with_file_name("leftovers.json")).await,
             Action::Build => {
                 let binaries = Binaries::find_or_build()?;
                 anstream::println!("{}", binaries.dir().display());
@@ -195,6 +200,48 @@ async fn down(file: &Path) -> Result<()> {
     fs::remove_file(file).ok();
     anstream::eprintln!("down");
     Ok(())
+}
+
+/// A program that is killed, as by an impatient user, leaves nothing of its real nodes.
+async fn leftovers(file: &Path) -> Result<()> {
+    if let Err(error) = NodeBinaries::prerequisites() {
+        ensure!(!crate::is_ci(), "{error}");
+        anstream::println!("skipped: {error}");
+        return Ok(());
+    }
+    for signal in [Signal::KILL, Signal::INT] {
+        up(
+            file,
+            Nodes {
+                count: 1,
+                real: true,
+            },
+        )
+        .await?;
+        let state = State::running(file)?.context("it has exited already")?;
+        let programs = state.programs.clone();
+        ensure!(programs.len() > 4, "only {programs:?} run");
+        state.signal(signal)?;
+        eventually("nothing is left", DOWN_DEADLINE, async || {
+            for (name, pid) in &programs {
+                ensure!(!runs(*pid), "{name} (process {pid}) is running");
+            }
+            ensure!(!state.dir.exists(), "{} exists", state.dir.display());
+            let left = cgroups_left()?;
+            ensure!(left.is_empty(), "cgroups {left:?} exist");
+            Ok(())
+        })
+        .await?;
+        fs::remove_file(file).ok();
+    }
+    anstream::println!("nothing is left");
+    Ok(())
+}
+
+/// Whether a process exists and is not a zombie.
+fn runs(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 async fn status(file: &Path) -> Result<()> {

@@ -32,7 +32,7 @@ impl ProviderName {
     pub(super) fn provider(self, belayer: &Path) -> Result<Option<Box<dyn Provider>>> {
         let (name, local) = match self {
             Self::Sandbox => return Ok(Some(Box::new(Sandbox))),
-            Self::Kind => return Ok(Some(Box::new(Kind::new()?))),
+            Self::Kind => return Ok(Some(Box::new(Kind::new(belayer)?))),
             Self::Local => ("local", Binaries::find_or_build().map(Local::new)),
             Self::Node => ("node", with_nodes(belayer)),
         };
@@ -51,6 +51,30 @@ impl ProviderName {
             }
             Err(BuildError::Failed(error)) => Err(error),
         }
+    }
+}
+
+impl ProviderName {
+    /// The provider that shows most on this machine: the first that can run here. Says which and why.
+    fn of_this_machine(belayer: &Path) -> Self {
+        let why = match Kind::new(belayer) {
+            Ok(_) => return Self::Kind.said("Docker runs and kind is installed"),
+            Err(error) => format!("{error:#}"),
+        };
+        let programs = Binaries::are_available();
+        match NodeBinaries::prerequisites() {
+            Ok(()) if programs => Self::Node.said(&why),
+            Ok(()) => Self::Sandbox.said(&format!("{why}; Go is not installed")),
+            Err(error) if programs => Self::Local.said(&format!("{why}; {error}")),
+            Err(error) => Self::Sandbox.said(&format!("{why}; {error}; Go is not installed")),
+        }
+    }
+
+    fn said(self, why: &str) -> Self {
+        let name = self.to_possible_value();
+        let name = name.as_ref().map_or("", |value| value.get_name());
+        anstream::println!("provider {name}: {why}");
+        self
     }
 }
 
@@ -77,9 +101,9 @@ pub(super) fn own_belayer() -> Result<PathBuf> {
 /// Run scenarios on a provider
 #[derive(Debug, Args)]
 pub(super) struct Run {
-    /// Where to run them
-    #[arg(long, value_enum, default_value = "sandbox")]
-    provider: ProviderName,
+    /// Where to run them; by default the first of kind, node, local and sandbox that can run here
+    #[arg(long, value_enum)]
+    provider: Option<ProviderName>,
 
     /// Print the scenarios and their descriptions
     #[arg(long)]
@@ -118,7 +142,9 @@ impl Run {
             return Ok(ExitCode::SUCCESS);
         }
         let belayer = self.belayer()?;
-        let Some(provider) = self.provider.provider(&belayer)? else {
+        let provider = self.provider;
+        let provider = provider.unwrap_or_else(|| ProviderName::of_this_machine(&belayer));
+        let Some(provider) = provider.provider(&belayer)? else {
             return Ok(ExitCode::SUCCESS);
         };
         let setting = Setting {

@@ -52,6 +52,14 @@ impl Binaries {
         Ok(Self { dir })
     }
 
+    /// Whether the programs are there or can be built.
+    #[must_use]
+    pub fn are_available() -> bool {
+        std::env::var_os("KUBEBUILDER_ASSETS").is_some()
+            || Program::PLANE.iter().all(|program| program.is_built())
+            || go::is_there()
+    }
+
     fn assets(dir: PathBuf) -> Result<Self, BuildError> {
         let binaries = Self { dir };
         let lacking = Program::PLANE
@@ -154,6 +162,16 @@ impl NodeBinaries {
             kubernetes: of(Module::ControlPlane)?,
             node: of(Module::Node)?,
         })
+    }
+
+    /// The program of pods in scenarios alone, for clusters that bring their own nodes.
+    ///
+    /// # Errors
+    /// [`BuildError::Unavailable`] when it is not in the cache and cannot be built.
+    pub fn pause() -> Result<PathBuf, BuildError> {
+        let lack = "cannot build the image of pods: install Go 1.26.6 or later";
+        let dir = built(Module::Node, &[Program::Pause], lack)?;
+        Ok(dir.join(Program::Pause.file_name()))
     }
 
     /// The path of a program.

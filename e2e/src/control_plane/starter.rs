@@ -15,7 +15,7 @@ use super::certificates::Certificates;
 use super::kubeconfig::{Kubeconfig, client};
 use super::manager::{Manager, USUAL_LIMITS, usual_controllers};
 use super::network::{Network, SERVICE, node_address};
-use super::node::{Images, RealNode, RealNodes, guard};
+use super::node::{RealNode, RealNodes, guard, write_images};
 use super::options::{Options, OtherPrograms};
 use super::place::Place;
 use super::ports::free_ports;
@@ -193,7 +193,8 @@ impl<'a> Starter<'a> {
     }
 
     async fn start_kubelets(&mut self, real: &RealNodes) -> Result<()> {
-        let Images(archives) = Images::write(self.dir.path(), real)?;
+        let pause = real.binaries.path(Program::Pause);
+        let archives = write_images(self.dir.path(), &pause, &real.belayer)?;
         let imports = self.nodes.iter().map(|node| node.import(&archives));
         try_join_all(imports).await?;
         for archive in archives {

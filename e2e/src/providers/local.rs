@@ -60,6 +60,10 @@ impl Provider for Local {
         }
     }
 
+    fn made_for(&self) -> Option<Capability> {
+        self.real.as_ref().map(|_| Capability::RealNode)
+    }
+
     fn large(&self) -> usize {
         1_000
     }
@@ -107,6 +111,7 @@ impl Backend for LocalBackend {
             Capability::AdmissionPolicies,
             Capability::Recorder,
             Capability::Protobuf,
+            Capability::UnprotectedPvcs,
         ];
         if self.plane.has_controller_manager() {
             can.extend([
@@ -120,7 +125,7 @@ impl Backend for LocalBackend {
             can.push(Capability::Kubelet);
         }
         if real {
-            can.push(Capability::RealNode);
+            can.extend([Capability::RealNode, Capability::NodeControl]);
         }
         can.extend(super::of_this_machine());
         can

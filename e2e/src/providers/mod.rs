@@ -31,8 +31,10 @@ pub use self::sandbox::Sandbox;
 pub enum Capability {
     /// Pods are bound to nodes and run by a kubelet.
     Kubelet,
-    /// At least two nodes run containers of the image under test, and can be controlled from outside.
+    /// Two nodes run containers, of the image under test among others.
     RealNode,
+    /// These nodes and their containers can be killed and looked into from outside.
+    NodeControl,
     /// Dependents are deleted with their owners, with all three propagation policies.
     GarbageCollector,
     /// The content of a deleted namespace is deleted.
@@ -53,6 +55,8 @@ pub enum Capability {
     ClientGo,
     /// The scenarios run as root, so that they can mount.
     Root,
+    /// PVCs can be without the protection of kube-controller-manager.
+    UnprotectedPvcs,
     /// kube-controller-manager runs, and its PVC protection controller can be switched off.
     PvcController,
 }
@@ -62,6 +66,7 @@ impl fmt::Display for Capability {
         f.write_str(match self {
             Self::Kubelet => "a kubelet",
             Self::RealNode => "real nodes",
+            Self::NodeControl => "control of real nodes",
             Self::GarbageCollector => "the garbage collector",
             Self::NamespaceDeletion => "namespace deletion",
             Self::Rbac => "RBAC",
@@ -72,6 +77,7 @@ impl fmt::Display for Capability {
             Self::Kubectl => "kubectl",
             Self::ClientGo => "client-go (Go builds it)",
             Self::Root => "root",
+            Self::UnprotectedPvcs => "PVCs that Kubernetes does not protect",
             Self::PvcController => "kube-controller-manager's PVC protection controller",
         })
     }
@@ -93,6 +99,12 @@ pub trait Provider: Send + Sync {
 
     /// Whether each exclusive scenario gets a new cluster.
     fn clusters(&self) -> Clusters;
+
+    /// The capability for which the provider is made: unless scenarios are named, only those run that require
+    /// it.
+    fn made_for(&self) -> Option<Capability> {
+        None
+    }
 
     /// How many pods the size scenarios create.
     fn large(&self) -> usize;

@@ -12,7 +12,7 @@ use super::drain::back_to_work;
 use crate::control_plane::PvcController;
 use crate::harness::{Cluster, HOLD, PVC_HOLD, Scenario, eventually, finalizers, pod, throughout};
 use crate::kinds;
-use crate::providers::Capability::{AdmissionPolicies, Faults, Kubectl};
+use crate::providers::Capability::{AdmissionPolicies, Faults, Kubectl, UnprotectedPvcs};
 use crate::providers::{apply, manifest};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -26,7 +26,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "the commands of the documentation remove every hold with kubectl only",
             break_glass,
         )
-        .needs([Kubectl])
+        .needs([Kubectl, UnprotectedPvcs])
         .within(LONG),
         Scenario::alone(
             "namespace-guard",

@@ -8,9 +8,11 @@ use rustix::process::Signal;
 
 use super::signal;
 
+const PREFIX: &str = "belayer-node-";
+
 /// The cgroup of a node. Its pods are below it, instead of below one of the whole machine.
 pub(super) fn cgroup(index: usize) -> String {
-    format!("belayer-node-{}", index + 1)
+    format!("{PREFIX}{}", index + 1)
 }
 
 /// The folders below which cgroups are: one per hierarchy, or a single one.
@@ -45,6 +47,23 @@ pub(super) fn create_cgroups(name: &str) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The nodes' cgroups that exist.
+///
+/// # Errors
+/// When the hierarchies cannot be listed.
+pub fn cgroups_left() -> Result<Vec<PathBuf>> {
+    let mut left = Vec::new();
+    for hierarchy in hierarchies()? {
+        for entry in fs::read_dir(hierarchy)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with(PREFIX) {
+                left.push(entry.path());
+            }
+        }
+    }
+    Ok(left)
 }
 
 /// A running container.

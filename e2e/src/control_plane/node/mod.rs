@@ -25,10 +25,9 @@ use crate::guard::Guard;
 use crate::progress::Progress;
 use crate::wait::eventually;
 
-pub use self::cgroups::Container;
+pub use self::cgroups::{Container, cgroups_left};
 use self::cgroups::{cgroup, create_cgroups};
-pub(super) use self::images::Images;
-pub use self::images::STEP_IMAGE;
+pub use self::images::{STEP_IMAGE, write_images};
 
 const START_DEADLINE: Duration = Duration::from_secs(30);
 const STOP_DEADLINE: Duration = Duration::from_secs(20);

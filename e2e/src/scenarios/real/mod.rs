@@ -12,7 +12,7 @@ use anyhow::Result;
 
 use super::install;
 use crate::harness::{Installed, Scenario};
-use crate::providers::Capability::{AdmissionPolicies, Kubectl, RealNode};
+use crate::providers::Capability::{AdmissionPolicies, Kubectl, NodeControl, RealNode};
 
 pub(super) const SOON: Duration = Duration::from_secs(60);
 
@@ -22,12 +22,14 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "real-install",
             "the shipped image runs by the shipped manifests: not as root, read-only, with probes and a memory limit",
             image::runs_as_shipped,
-        ),
+        )
+        .needs([NodeControl]),
         scenario(
             "real-leader-killed",
             "the leader's container gets SIGKILL: the standby takes over, and nothing is lost",
             leader::killed,
-        ),
+        )
+        .needs([NodeControl]),
         scenario(
             "real-leader-evicted",
             "the leader is evicted: it gives the Lease back, and nothing is lost",
@@ -42,7 +44,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "real-node-lost",
             "the leader's node is lost: the standby takes over and releases the pods of that node",
             nodes::lost,
-        ),
+        )
+        .needs([NodeControl]),
         scenario(
             "real-rolling-update",
             "a rolling update under load: every pod is held and released",
@@ -62,12 +65,14 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "real-kubelet-restarted",
             "a pod that ran is rejected with NodeAffinity when its kubelet restarts, and is not re-created",
             rejections::ran_once,
-        ),
+        )
+        .needs([NodeControl]),
         scenario(
             "real-node-agent",
             "the shipped DaemonSet wipes the directory of a rejected pod, and not that of a running one",
             rejections::wiped,
-        ),
+        )
+        .needs([NodeControl]),
         scenario(
             "real-drain-job",
             "belayer drain as a Job in the cluster removes every hold",

@@ -23,14 +23,18 @@ fn recreated(name: &str) -> PodBuilder {
         .scheduled()
 }
 
-/// A pod that leaves no room for another one, which requests as much.
-fn filler(node: &str) -> PodBuilder {
-    pod(format!("filler-{node}")).on_node(node).cpu("1200m")
+/// More than half of a node's CPUs: a node has room for one pod that requests it.
+async fn most_cpus(cluster: &Cluster, node: &str) -> Result<String> {
+    let node = kinds::nodes(cluster.client()).get(node).await?;
+    let cpus = node.data["status"]["allocatable"]["cpu"].as_str();
+    let cpus: u32 = cpus.unwrap_or_default().parse().context("a node's CPUs")?;
+    Ok(format!("{}m", cpus * 600))
 }
 
-async fn fill(cluster: &Cluster, node: &str) -> Result<()> {
-    cluster.create(&filler(node)).await?;
-    in_phase(cluster, &format!("filler-{node}"), "Running").await
+async fn fill(cluster: &Cluster, node: &str, cpu: &str) -> Result<()> {
+    let name = format!("filler-{node}");
+    cluster.create(&pod(&name).on_node(node).cpu(cpu)).await?;
+    in_phase(cluster, &name, "Running").await
 }
 
 /// The pod, once it is another one than `before` and ready to be bound.
@@ -44,18 +48,25 @@ async fn successor(cluster: &Cluster, before: &DynamicObject) -> Result<DynamicO
     .await
 }
 
-fn names(belayer: &Installed) -> Vec<String> {
-    let nodes = belayer.cluster.backend().nodes().iter();
-    nodes.map(|node| node.name().to_owned()).collect()
+/// The nodes that take pods.
+async fn workers(cluster: &Cluster) -> Result<Vec<String>> {
+    let nodes = kinds::nodes(cluster.client())
+        .list(&ListParams::default())
+        .await?;
+    let workers = nodes
+        .iter()
+        .filter(|node| node.data["spec"]["taints"].is_null());
+    Ok(workers.map(|node| node.name_any()).collect())
 }
 
 pub(super) async fn no_room(belayer: Installed) -> Result<()> {
     let cluster = &belayer.cluster;
-    let nodes = names(&belayer);
+    let nodes = workers(cluster).await?;
+    let cpu = most_cpus(cluster, &nodes[0]).await?;
     for node in &nodes {
-        fill(cluster, node).await?;
+        fill(cluster, node, &cpu).await?;
     }
-    let mut web = cluster.create(&recreated("web").cpu("1200m")).await?;
+    let mut web = cluster.create(&recreated("web").cpu(&cpu)).await?;
     held(cluster, "web").await?;
     for node in &nodes {
         // As in the race: bound to a node that another pod has filled meanwhile.
@@ -144,11 +155,12 @@ pub(super) async fn wiped(belayer: Installed) -> Result<()> {
         .create(&wipe("running").on_node(node.name()))
         .await?;
     in_phase(cluster, "running", "Running").await?;
-    fill(cluster, node.name()).await?;
+    let cpu = most_cpus(cluster, node.name()).await?;
+    fill(cluster, node.name(), &cpu).await?;
     let web = cluster
         .create(
             &wipe("web")
-                .cpu("1200m")
+                .cpu(&cpu)
                 .spec(json!({ "schedulerName": "nobody" })),
         )
         .await?;
