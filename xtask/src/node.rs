@@ -63,7 +63,8 @@ fn command(action: &str) -> Command {
 /// What a person may do with it. Comments, so that all output can be evaluated by a shell.
 const TRY: &str = "\
 # kubectl get nodes
-# kubectl apply -f e2e/manifests/workflow-crd.yaml -k deploy/manifests
+# kubectl apply -f e2e/manifests/workflow-crd.yaml
+# kubectl apply -k deploy/manifests
 # kubectl -n belayer-system get pods,lease
 # kubectl -n belayer-system logs -l app.kubernetes.io/name=belayer
 # kubectl create ns try; kubectl -n try run a --image=registry.invalid/step:1 --image-pull-policy=Never --restart=Never

@@ -34,6 +34,9 @@ pub struct Written {
     pub bytes: u64,
 }
 
+/// Path and content of each file of a layout.
+type Files = Vec<(String, Vec<u8>)>;
+
 struct Blob {
     digest: String,
     bytes: Vec<u8>,
@@ -91,7 +94,7 @@ impl Image {
         Ok(written)
     }
 
-    fn layout(&self, compression: Compression) -> Result<(Vec<(String, Vec<u8>)>, Written)> {
+    fn layout(&self, compression: Compression) -> Result<(Files, Written)> {
         let plain = self.layer()?;
         let plain_digest = digest(&plain);
         let (layer, layer_type) = match compression {

@@ -15,7 +15,7 @@ use super::certificates::Certificates;
 use super::kubeconfig::{Kubeconfig, client};
 use super::manager::{Manager, USUAL_LIMITS, usual_controllers};
 use super::network::{Network, SERVICE, node_address};
-use super::node::{RealNode, RealNodes, guard, write_images};
+use super::node::{RealNode, RealNodes, guard, lock, write_images};
 use super::options::{Options, OtherPrograms};
 use super::place::Place;
 use super::ports::free_ports;
@@ -78,9 +78,11 @@ pub(super) struct Starter<'a> {
 
 impl<'a> Starter<'a> {
     pub(super) async fn start(binaries: &'a Binaries, options: &Options) -> Result<Started> {
+        let lock = options.real.as_ref().map(|_| lock()).transpose()?;
         let dir = tempfile::Builder::new()
             .prefix("belayer-control-plane-")
             .tempdir()?;
+        let guard = lock.map(|lock| guard(dir.path(), lock)).transpose()?;
         let certificates = Certificates::create(&dir.path().join("pki"))?;
         let mut starter = Self {
             binaries,
@@ -92,7 +94,7 @@ impl<'a> Starter<'a> {
             manager: None,
             place: Place::default(),
             network: None,
-            guard: None,
+            guard,
             dir,
         };
         match starter.bring_up(options).await {
@@ -179,7 +181,6 @@ impl<'a> Starter<'a> {
 
     /// Starts everything of the real nodes but their kubelets.
     async fn start_machines(&mut self, real: &RealNodes) -> Result<()> {
-        self.guard = Some(guard(self.dir.path())?);
         let pause = real.binaries.path(Program::Pause);
         let network = Network::create(self.dir.path(), &pause, real.count).await?;
         self.place = network.place()?;

@@ -38,6 +38,15 @@ pub(super) fn create_cgroups(name: &str) -> Result<()> {
         if !group.exists() {
             fs::create_dir(&group).with_context(|| format!("create {}", group.display()))?;
         }
+        // In a single hierarchy a group's children have only the controllers that it passes on.
+        if let Ok(controllers) = fs::read_to_string(group.join("cgroup.controllers")) {
+            for controller in controllers.split_whitespace() {
+                fs::write(
+                    group.join("cgroup.subtree_control"),
+                    format!("+{controller}"),
+                )?;
+            }
+        }
         // A group of the cpuset hierarchy has no CPUs until some are named.
         for file in ["cpuset.cpus", "cpuset.mems"] {
             if hierarchy.ends_with("cpuset") {

@@ -56,7 +56,7 @@ for _ in $(seq 200); do
     if [ -z "$(find /sys/fs/cgroup -maxdepth 2 -name 'belayer-node-*')" ]; then break; fi
     sleep 0.1
 done
-if [ -e "$1/keep" ]; then rm -rf "$1"/node-*; else rm -rf "$1"; fi
+if [ -e "$1/keep" ]; then rm -rf "$1/nodes"; else rm -rf "$1"; fi
 "#;
 
 /// How to start real nodes.
@@ -75,9 +75,8 @@ pub(super) fn real_node_name(index: usize) -> String {
     format!("node-{}", index + 1)
 }
 
-/// Waits for its turn, and then cleans up `dir` and what the nodes leave, at the end of this process at the
-/// latest.
-pub(super) fn guard(dir: &Path) -> Result<Guard> {
+/// Waits until no other cluster with real nodes runs on this machine.
+pub(super) fn lock() -> Result<File> {
     let lock = File::options()
         .create(true)
         .append(true)
@@ -87,6 +86,11 @@ pub(super) fn guard(dir: &Path) -> Result<Guard> {
         Progress::say("waiting for another cluster with real nodes to end");
         lock.lock().context("wait for the lock of real nodes")?;
     }
+    Ok(lock)
+}
+
+/// Cleans up `dir` and what the nodes leave, at the end of this process at the latest, and then unlocks.
+pub(super) fn guard(dir: &Path, lock: File) -> Result<Guard> {
     let dir = dir.to_str().context("a path in another encoding")?;
     Guard::start(CLEAN_UP, &[dir], Some(lock))
 }
@@ -122,7 +126,7 @@ impl RealNode {
         index: usize,
     ) -> Result<Self> {
         let name = real_node_name(index);
-        let dir = logs.join(&name);
+        let dir = logs.join("nodes").join(&name);
         fs::create_dir_all(dir.join("cni"))?;
         create_cgroups(&cgroup(index))?;
         let runc = binaries.path(Program::PlainRunc);
