@@ -1,6 +1,6 @@
 //! `cargo xtask image`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, ensure};
@@ -46,13 +46,13 @@ enum Load {
 impl Image {
     pub(crate) fn execute(self) -> Result<ExitCode> {
         let name = self.name.map_or_else(belayer_image::shipped_name, Ok)?;
-        let binary = match &self.binary {
-            Some(binary) => binary.clone(),
-            None => release_binary()?,
-        };
         let folder = root().join("target/image");
         std::fs::remove_dir_all(&folder).ok();
         std::fs::create_dir_all(&folder)?;
+        let binary = match &self.binary {
+            Some(binary) => binary.clone(),
+            None => release_binary(&folder)?,
+        };
         let image = belayer_image::belayer(&name, &binary)?;
         let written = image.write_layout(&folder.join("layout"), Compression::Gzip)?;
         let archive = folder.join("belayer.tar");
@@ -93,8 +93,8 @@ impl Image {
     }
 }
 
-/// The binary that is shipped: without demo and sandbox.
-fn release_binary() -> Result<PathBuf> {
+/// The binary that is shipped: without demo and sandbox, and in `folder` without symbols.
+fn release_binary(folder: &Path) -> Result<PathBuf> {
     let mut build = cargo();
     build.args([
         "build",
@@ -105,7 +105,14 @@ fn release_binary() -> Result<PathBuf> {
         "belayer",
     ]);
     compile(build)?;
-    let path = PathBuf::from(built("release", "belayer").get_program());
-    ensure!(path.is_file(), "{} not found", path.display());
+    let whole = built("release", "belayer");
+    let path = folder.join("belayer");
+    let status = Command::new("strip")
+        .arg("-o")
+        .arg(&path)
+        .arg(whole.get_program())
+        .status()
+        .context("start strip (Debian: apt-get install binutils)")?;
+    ensure!(status.success(), "strip failed");
     Ok(path)
 }

@@ -73,7 +73,7 @@ impl ProviderName {
     fn said(self, why: &str) -> Self {
         let name = self.to_possible_value();
         let name = name.as_ref().map_or("", |value| value.get_name());
-        anstream::println!("provider {name}: {why}");
+        anstream::println!("provider {name}, because {why}");
         self
     }
 }

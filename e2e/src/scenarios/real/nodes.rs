@@ -45,7 +45,7 @@ async fn drains(belayer: &Installed, node: &str, holder: &str) -> Result<()> {
     let cluster = &belayer.cluster;
     let drain = format!("kubectl drain {node} --force --ignore-daemonsets --delete-emptydir-data");
     let since = Instant::now();
-    let waits = cluster.sh(&format!("{drain} --timeout=25s")).await;
+    let waits = cluster.sh(&format!("{drain} --timeout=12s")).await;
     let printed = match waits {
         Ok(printed) => anyhow::bail!("the drain did not wait for the held pods: {printed}"),
         Err(error) => format!("{error:#}"),
@@ -64,7 +64,7 @@ async fn drains(belayer: &Installed, node: &str, holder: &str) -> Result<()> {
         pods.iter().map(|pod| pod.name_any()).collect()
     };
     cluster.note(format!(
-        "after 25 s the drain waits for {}; another leader after at most {:.1} s",
+        "after 12 s the drain waits for {}; another leader after at most {:.1} s",
         held.join(", "),
         took.as_secs_f64()
     ));
