@@ -33,52 +33,63 @@ pub(crate) fn fingerprint(parts: &[&str]) -> String {
         .collect()
 }
 
-/// Builds `package` of the module in `module` as the file `name` in the same folder. `tell` is called
-/// for every compiled package.
-///
-/// # Errors
-/// When the build fails; with the end of its output.
-pub(crate) fn build(
-    package: &str,
-    name: &str,
-    module: &Path,
-    linker_flags: &str,
-    tell: impl Fn(&str),
-) -> Result<()> {
-    let mut go = Command::new("go")
-        .args([
-            "build",
-            "-v",
-            "-trimpath",
-            "-mod=readonly",
-            "-ldflags",
-            linker_flags,
-        ])
-        .args(["-o", name, package])
-        .env("GOWORK", "off")
-        .env("CGO_ENABLED", "0")
-        .current_dir(module)
-        .stderr(Stdio::piped())
-        .spawn()
-        .context("start go")?;
-    let mut reported = Vec::new();
-    if let Some(stderr) = go.stderr.take() {
-        // `-v` prints each package as it is compiled; other lines are errors.
-        let mut packages = 0_usize;
-        for line in BufReader::new(stderr.take(64 << 20)).lines() {
-            let line = line?;
-            packages += 1;
-            tell(&format!("{name}: {packages} packages, {line}"));
-            reported.push(line);
+/// A Go program to build.
+pub(crate) struct Package<'a> {
+    /// The import path, or the folder in the module.
+    pub(crate) package: &'a str,
+    /// The file to write, in the module's folder.
+    pub(crate) name: &'a str,
+    /// The module's folder.
+    pub(crate) module: &'a Path,
+    pub(crate) linker_flags: &'a str,
+    /// Separated by commas.
+    pub(crate) tags: &'a str,
+    /// Whether it contains C code.
+    pub(crate) needs_c: bool,
+}
+
+impl Package<'_> {
+    /// Builds it. `tell` is called for every compiled package.
+    ///
+    /// # Errors
+    /// When the build fails; with the end of its output.
+    pub(crate) fn build(&self, tell: impl Fn(&str)) -> Result<()> {
+        let name = self.name;
+        let mut go = Command::new("go")
+            .args([
+                "build",
+                "-v",
+                "-trimpath",
+                "-mod=readonly",
+                "-buildvcs=false",
+            ])
+            .args(["-ldflags", self.linker_flags, "-tags", self.tags])
+            .args(["-o", name, self.package])
+            .env("GOWORK", "off")
+            .env("CGO_ENABLED", if self.needs_c { "1" } else { "0" })
+            .current_dir(self.module)
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("start go")?;
+        let mut reported = Vec::new();
+        if let Some(stderr) = go.stderr.take() {
+            // `-v` prints each package as it is compiled; other lines are errors.
+            let mut packages = 0_usize;
+            for line in BufReader::new(stderr.take(64 << 20)).lines() {
+                let line = line?;
+                packages += 1;
+                tell(&format!("{name}: {packages} packages, {line}"));
+                reported.push(line);
+            }
         }
+        let status = go.wait()?;
+        if !status.success() {
+            let end = reported.len().saturating_sub(20);
+            bail!(
+                "go build {name} failed ({status}):\n{}",
+                reported[end..].join("\n")
+            );
+        }
+        Ok(())
     }
-    let status = go.wait()?;
-    if !status.success() {
-        let end = reported.len().saturating_sub(20);
-        bail!(
-            "go build {name} failed ({status}):\n{}",
-            reported[end..].join("\n")
-        );
-    }
-    Ok(())
 }

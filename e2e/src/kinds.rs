@@ -68,6 +68,18 @@ pub fn namespaces(client: &Client) -> Objects {
     )
 }
 
+/// The Leases of a namespace.
+pub fn leases(client: &Client, namespace: &str) -> Objects {
+    let resource = resource("coordination.k8s.io", "v1", "Lease", "leases");
+    Api::namespaced_with(client.clone(), namespace, &resource)
+}
+
+/// The ServiceAccounts of a namespace.
+pub fn service_accounts(client: &Client, namespace: &str) -> Objects {
+    let resource = resource("", "v1", "ServiceAccount", "serviceaccounts");
+    Api::namespaced_with(client.clone(), namespace, &resource)
+}
+
 /// All nodes.
 pub fn nodes(client: &Client) -> Objects {
     Api::all_with(client.clone(), &resource("", "v1", "Node", "nodes"))

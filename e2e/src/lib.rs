@@ -11,6 +11,7 @@ pub mod cli;
 pub mod conformance;
 pub mod control_plane;
 mod go;
+mod guard;
 pub mod harness;
 pub mod kinds;
 mod kubectl;

@@ -143,13 +143,15 @@ impl Peer {
         fs::create_dir_all(module.join(&package))?;
         fs::write(module.join(&package).join("main.go"), source)?;
         let reported = |reported: &str| progress.detail(reported);
-        go::build(
-            &format!("./{package}"),
-            self.name(),
+        go::Package {
+            package: &format!("./{package}"),
+            name: self.name(),
             module,
-            "-s -w",
-            reported,
-        )
+            linker_flags: "-s -w",
+            tags: "",
+            needs_c: false,
+        }
+        .build(reported)
     }
 
     fn build_with_cargo(self, folder: &Path) -> Result<()> {

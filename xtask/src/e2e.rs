@@ -7,15 +7,16 @@ use clap::{Args, ValueEnum};
 
 use crate::cargo::{AS_TESTS, built, cargo, compile, pass_through};
 
-/// Run the end-to-end scenarios on one of three providers
+/// Run the end-to-end scenarios on one of four providers
 ///
 /// Prints one line per scenario and at the end `N passed, N failed, N skipped`. With `conformance` as
 /// the first name, runs the cases that compare a server's responses with those of kube-apiserver.
 #[derive(Debug, Args)]
 pub(crate) struct E2e {
-    /// Where to run them
-    #[arg(long, value_enum, default_value = "sandbox")]
-    provider: Provider,
+    /// Where to run them; by default the first of kind, node, local and sandbox that can run here (conformance:
+    /// the sandbox)
+    #[arg(long, value_enum)]
+    provider: Option<Provider>,
 
     /// Print the scenarios, their descriptions and requirements
     #[arg(long)]
@@ -44,7 +45,9 @@ pub(crate) enum Provider {
     Sandbox,
     /// A real kube-apiserver on this machine, without containers; needs Go or KUBEBUILDER_ASSETS
     Local,
-    /// A kind cluster; needs Docker and kind
+    /// The same with two real nodes, which run containers; needs root. Without names, only the scenarios that need them
+    Node,
+    /// A kind cluster; needs Docker and kind. Without names, only the scenarios that need real nodes
     Kind,
 }
 
@@ -53,6 +56,7 @@ impl Provider {
         match self {
             Self::Sandbox => "sandbox",
             Self::Local => "local",
+            Self::Node => "node",
             Self::Kind => "kind",
         }
     }
@@ -62,7 +66,7 @@ impl E2e {
     pub(crate) fn execute(self) -> Result<ExitCode> {
         compile(build())?;
         if let Some((_, names)) = self.names.split_first().filter(|(n, _)| *n == CONFORMANCE) {
-            let mut command = conformance(self.provider);
+            let mut command = conformance(self.provider.unwrap_or(Provider::Sandbox));
             if self.list {
                 command.arg("--list");
             }
@@ -74,7 +78,11 @@ impl E2e {
             list.args(["run", "--list"]);
             return pass_through(list);
         }
-        let mut command = scenarios(self.provider);
+        let mut command = program();
+        command.arg("run");
+        if let Some(provider) = self.provider {
+            command.args(["--provider", provider.name()]);
+        }
         command.arg(format!("--quiet-seconds={}", self.quiet_seconds));
         if let Some(pods) = self.pods {
             command.arg(format!("--pods={pods}"));
@@ -111,9 +119,16 @@ pub(crate) fn scenarios(provider: Provider) -> Command {
     command
 }
 
+/// Checks that a killed run leaves nothing of its real nodes.
+pub(crate) fn leftovers() -> Command {
+    let mut command = program();
+    command.args(["control-plane", "leftovers"]);
+    command
+}
+
 /// The package and its program.
 const PROGRAM: &str = "belayer-e2e";
 
-fn program() -> Command {
+pub(crate) fn program() -> Command {
     built("debug", PROGRAM)
 }

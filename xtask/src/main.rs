@@ -8,7 +8,9 @@ mod cargo;
 mod control_plane;
 mod demo;
 mod e2e;
+mod image;
 mod lines;
+mod node;
 mod test;
 
 use std::process::ExitCode;
@@ -31,7 +33,9 @@ enum Command {
     E2e(e2e::E2e),
     Bench(bench::Bench),
     ControlPlane(control_plane::ControlPlane),
+    Image(image::Image),
     Lines(lines::Lines),
+    Node(node::Node),
 }
 
 fn main() -> ExitCode {
@@ -41,7 +45,9 @@ fn main() -> ExitCode {
         Command::E2e(command) => command.execute(),
         Command::Bench(command) => command.execute(),
         Command::ControlPlane(command) => command.execute(),
+        Command::Image(command) => command.execute(),
         Command::Lines(command) => command.execute(),
+        Command::Node(command) => command.execute(),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

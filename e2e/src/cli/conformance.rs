@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use clap::Args;
 
-use super::run::ProviderName;
+use super::run::{ProviderName, own_belayer};
 use crate::conformance::{self, Mode, Options, Server};
 use crate::control_plane;
 use crate::control_plane::compactor_beside;
@@ -70,7 +70,7 @@ impl Conformance {
                 conformance::run(&client, compactor_beside(path), &options).await?
             }
             None => {
-                let Some(provider) = self.provider.provider()? else {
+                let Some(provider) = self.provider.provider(&own_belayer()?)? else {
                     return Ok(ExitCode::SUCCESS);
                 };
                 let backend = provider.start().await?;

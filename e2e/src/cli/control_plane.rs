@@ -16,7 +16,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::control_plane::{Binaries, ControlPlane, Options, cache_dir};
+use super::run::own_belayer;
+use crate::control_plane::{
+    Binaries, ControlPlane, NodeBinaries, Options, RealNodes, cache_dir, cgroups_left,
+};
 use crate::harness::eventually;
 
 const UP_DEADLINE: Duration = Duration::from_secs(150);
@@ -49,6 +52,9 @@ enum Action {
         /// Nodes with a hollow kubelet, which does not run containers
         #[arg(long, default_value_t = 1, value_name = "N")]
         nodes: usize,
+        /// Real nodes, which run containers; needs root
+        #[arg(long)]
+        real: bool,
     },
     /// Stop it and remove everything it wrote
     Down,
@@ -58,6 +64,8 @@ enum Action {
     Env,
     /// Build the programs, or print their paths
     Build,
+    /// Start real nodes, kill their owner with SIGKILL, and check that nothing is left
+    Leftovers,
     /// Run one in the foreground (started by `up`)
     #[command(hide = true)]
     Serve {
@@ -65,6 +73,8 @@ enum Action {
         state: PathBuf,
         #[arg(long)]
         nodes: usize,
+        #[arg(long)]
+        real: bool,
     },
 }
 
@@ -84,21 +94,48 @@ impl ControlPlaneCommand {
         let file = format!("{}.json", self.name);
         let file = cache_dir().join("control-plane").join(file);
         match self.action {
-            Action::Up { nodes } => up(&file, nodes).await,
+            Action::Up { nodes, real } => up(&file, Nodes { count: nodes, real }).await,
             Action::Down => down(&file).await,
             Action::Status => status(&file).await,
             Action::Env => env(&file),
+            Action::Leftovers => leftovers(&file.with_file_name("leftovers.json")).await,
             Action::Build => {
                 let binaries = Binaries::find_or_build()?;
                 anstream::println!("{}", binaries.dir().display());
                 Ok(())
             }
-            Action::Serve { state, nodes } => serve(&state, nodes).await,
+            Action::Serve { state, nodes, real } => {
+                serve(&state, Nodes { count: nodes, real }).await
+            }
         }
     }
 }
 
-async fn up(file: &Path, nodes: usize) -> Result<()> {
+/// The nodes of a control plane.
+#[derive(Debug, Clone, Copy)]
+struct Nodes {
+    count: usize,
+    real: bool,
+}
+
+impl Nodes {
+    /// Builds missing programs.
+    fn options(self) -> Result<Options> {
+        if !self.real {
+            return Ok(Options {
+                hollow_nodes: self.count,
+                ..Options::default()
+            });
+        }
+        Ok(Options::real(RealNodes {
+            binaries: NodeBinaries::find_or_build()?,
+            count: self.count,
+            belayer: own_belayer()?,
+        }))
+    }
+}
+
+async fn up(file: &Path, nodes: Nodes) -> Result<()> {
     let folder = file.parent().context("the state file has no folder")?;
     fs::create_dir_all(folder)?;
     // Two concurrent calls would each start one, and one of them would be orphaned.
@@ -111,6 +148,7 @@ async fn up(file: &Path, nodes: usize) -> Result<()> {
     }
     // Built in this process, so that its progress is visible.
     Binaries::find_or_build()?;
+    nodes.options()?;
     let log_path = file.with_extension("log");
     let log = File::create(&log_path)?;
     let mut server = tokio::process::Command::new(std::env::current_exe()?)
@@ -118,10 +156,11 @@ async fn up(file: &Path, nodes: usize) -> Result<()> {
             "control-plane",
             "serve",
             "--nodes",
-            &nodes.to_string(),
+            &nodes.count.to_string(),
             "--state",
         ])
         .arg(file)
+        .args(nodes.real.then_some("--real"))
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
         .stderr(log)
@@ -163,6 +202,48 @@ async fn down(file: &Path) -> Result<()> {
     Ok(())
 }
 
+/// A program that is killed, as by an impatient user, leaves nothing of its real nodes.
+async fn leftovers(file: &Path) -> Result<()> {
+    if let Err(error) = NodeBinaries::prerequisites() {
+        ensure!(!crate::is_ci(), "{error}");
+        anstream::println!("skipped: {error}");
+        return Ok(());
+    }
+    for signal in [Signal::KILL, Signal::INT] {
+        up(
+            file,
+            Nodes {
+                count: 1,
+                real: true,
+            },
+        )
+        .await?;
+        let state = State::running(file)?.context("it has exited already")?;
+        let programs = state.programs.clone();
+        ensure!(programs.len() > 4, "only {programs:?} run");
+        state.signal(signal)?;
+        eventually("nothing is left", DOWN_DEADLINE, async || {
+            for (name, pid) in &programs {
+                ensure!(!runs(*pid), "{name} (process {pid}) is running");
+            }
+            ensure!(!state.dir.exists(), "{} exists", state.dir.display());
+            let left = cgroups_left()?;
+            ensure!(left.is_empty(), "cgroups {left:?} exist");
+            Ok(())
+        })
+        .await?;
+        fs::remove_file(file).ok();
+    }
+    anstream::println!("nothing is left");
+    Ok(())
+}
+
+/// Whether a process exists and is not a zombie.
+fn runs(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
 async fn status(file: &Path) -> Result<()> {
     let Some(state) = State::running(file)? else {
         anstream::println!("down");
@@ -193,18 +274,11 @@ fn env(file: &Path) -> Result<()> {
     Ok(())
 }
 
-async fn serve(file: &Path, nodes: usize) -> Result<()> {
+async fn serve(file: &Path, nodes: Nodes) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let binaries = Binaries::find_or_build()?;
-    let plane = ControlPlane::start(
-        &binaries,
-        &Options {
-            hollow_nodes: nodes,
-            ..Options::default()
-        },
-    )
-    .await?;
+    let plane = ControlPlane::start(&binaries, &nodes.options()?).await?;
     let state = State {
         pid: i32::try_from(std::process::id())?,
         kubeconfig: plane.admin_path().to_owned(),

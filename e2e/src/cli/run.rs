@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
-use crate::control_plane::{Binaries, BuildError};
+use crate::control_plane::{Binaries, BuildError, NodeBinaries, RealNodes};
 use crate::harness::{self, Keep, RunOptions, Setting, Summary};
 use crate::providers::{Kind, Local, Provider, Sandbox};
 use crate::scenarios;
@@ -18,43 +18,92 @@ pub(super) enum ProviderName {
     Sandbox,
     /// A real kube-apiserver 1.36 on this machine, without containers
     Local,
+    /// The same with two real nodes; needs root
+    Node,
     /// A kind cluster; needs Docker and kind
     Kind,
 }
 
+/// How many nodes the provider `node` starts.
+const NODES: usize = 2;
+
 impl ProviderName {
     /// The provider; `None` if this machine lacks a prerequisite and that is not a failure.
-    pub(super) fn provider(self) -> Result<Option<Box<dyn Provider>>> {
-        Ok(match self {
-            Self::Sandbox => Some(Box::new(Sandbox)),
-            Self::Kind => Some(Box::new(Kind::new()?)),
-            Self::Local => match Binaries::find_or_build() {
-                Ok(binaries) => Some(Box::new(Local::new(binaries))),
-                Err(BuildError::Unavailable(why)) => {
-                    // A continuous integration that tests nothing must fail.
-                    ensure!(!crate::is_ci(), "{why}");
-                    anstream::println!("skip provider-local {why}");
-                    anstream::println!(
-                        "{}",
-                        Summary {
-                            skipped: 1,
-                            ..Summary::default()
-                        }
-                    );
-                    None
-                }
-                Err(BuildError::Failed(error)) => return Err(error),
-            },
-        })
+    pub(super) fn provider(self, belayer: &Path) -> Result<Option<Box<dyn Provider>>> {
+        let (name, local) = match self {
+            Self::Sandbox => return Ok(Some(Box::new(Sandbox))),
+            Self::Kind => return Ok(Some(Box::new(Kind::new(belayer)?))),
+            Self::Local => ("local", Binaries::find_or_build().map(Local::new)),
+            Self::Node => ("node", with_nodes(belayer)),
+        };
+        match local {
+            Ok(local) => Ok(Some(Box::new(local))),
+            Err(BuildError::Unavailable(why)) => {
+                // A continuous integration that tests nothing must fail.
+                ensure!(!crate::is_ci(), "{why}");
+                anstream::println!("skip provider-{name} {why}");
+                let summary = Summary {
+                    skipped: 1,
+                    ..Summary::default()
+                };
+                anstream::println!("{summary}");
+                Ok(None)
+            }
+            Err(BuildError::Failed(error)) => Err(error),
+        }
     }
+}
+
+impl ProviderName {
+    /// The provider that shows most on this machine: the first that can run here. Says which and why.
+    fn of_this_machine(belayer: &Path) -> Self {
+        let why = match Kind::new(belayer) {
+            Ok(_) => return Self::Kind.said("Docker runs and kind is installed"),
+            Err(error) => format!("{error:#}"),
+        };
+        let programs = Binaries::are_available();
+        match NodeBinaries::prerequisites() {
+            Ok(()) if programs => Self::Node.said(&why),
+            Ok(()) => Self::Sandbox.said(&format!("{why}; Go is not installed")),
+            Err(error) if programs => Self::Local.said(&format!("{why}; {error}")),
+            Err(error) => Self::Sandbox.said(&format!("{why}; {error}; Go is not installed")),
+        }
+    }
+
+    fn said(self, why: &str) -> Self {
+        let name = self.to_possible_value();
+        let name = name.as_ref().map_or("", |value| value.get_name());
+        anstream::println!("provider {name}, because {why}");
+        self
+    }
+}
+
+fn with_nodes(belayer: &Path) -> Result<Local, BuildError> {
+    let nodes = RealNodes {
+        binaries: NodeBinaries::find_or_build()?,
+        count: NODES,
+        belayer: belayer.to_owned(),
+    };
+    Ok(Local::with_nodes(Binaries::find_or_build()?, nodes))
+}
+
+/// The `belayer` binary in the folder of this program.
+pub(super) fn own_belayer() -> Result<PathBuf> {
+    let path = std::env::current_exe()?.with_file_name("belayer");
+    ensure!(
+        path.is_file(),
+        "{} not found: run `cargo build -p belayer`",
+        path.display()
+    );
+    Ok(path)
 }
 
 /// Run scenarios on a provider
 #[derive(Debug, Args)]
 pub(super) struct Run {
-    /// Where to run them
-    #[arg(long, value_enum, default_value = "sandbox")]
-    provider: ProviderName,
+    /// Where to run them; by default the first of kind, node, local and sandbox that can run here
+    #[arg(long, value_enum)]
+    provider: Option<ProviderName>,
 
     /// Print the scenarios and their descriptions
     #[arg(long)]
@@ -92,10 +141,12 @@ impl Run {
             harness::list(&scenarios::all());
             return Ok(ExitCode::SUCCESS);
         }
-        let Some(provider) = self.provider.provider()? else {
+        let belayer = self.belayer()?;
+        let provider = self.provider;
+        let provider = provider.unwrap_or_else(|| ProviderName::of_this_machine(&belayer));
+        let Some(provider) = provider.provider(&belayer)? else {
             return Ok(ExitCode::SUCCESS);
         };
-        let belayer = self.belayer()?;
         let setting = Setting {
             belayer,
             old_belayer: self.old_belayer()?,
@@ -122,16 +173,10 @@ impl Run {
     }
 
     fn belayer(&self) -> Result<PathBuf> {
-        let path = match &self.belayer {
-            Some(path) => path.clone(),
-            None => std::env::current_exe()?.with_file_name("belayer"),
-        };
-        ensure!(
-            path.is_file(),
-            "{} not found: run `cargo build -p belayer`",
-            path.display()
-        );
-        absolute(&path)
+        match &self.belayer {
+            Some(path) => absolute(path),
+            None => own_belayer(),
+        }
     }
 
     fn old_belayer(&self) -> Result<Option<PathBuf>> {

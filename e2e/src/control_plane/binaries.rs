@@ -1,4 +1,4 @@
-//! The programs of a control plane: built from the pinned manifest, or taken from `KUBEBUILDER_ASSETS`.
+//! The programs on this machine: built from the pinned modules, or taken from `KUBEBUILDER_ASSETS`.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -6,79 +6,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::cache::cache_dir;
+use super::program::{Module, Program};
 use crate::go;
 use crate::progress::Progress;
-
-const GO_MOD: &str = include_str!("../../control-plane/go.mod");
-const GO_SUM: &str = include_str!("../../control-plane/go.sum");
-/// The release that `go.mod` pins. It is set at build time, as the programs cannot determine it.
-const KUBERNETES_VERSION: &str = "1.36.3";
-
-/// A program of the control plane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Program {
-    /// The store.
-    Etcd,
-    /// The API server.
-    ApiServer,
-    /// Garbage collector, namespace deletion, node lifecycle and the like.
-    ControllerManager,
-    /// Binds pods to nodes.
-    Scheduler,
-    /// The kubelet's code with a simulated container runtime.
-    HollowKubelet,
-}
-
-impl Program {
-    /// All programs, the required ones first.
-    pub const ALL: [Self; 5] = [
-        Self::Etcd,
-        Self::ApiServer,
-        Self::ControllerManager,
-        Self::Scheduler,
-        Self::HollowKubelet,
-    ];
-
-    /// The file name, as in setup-envtest.
-    #[must_use]
-    pub const fn file_name(self) -> &'static str {
-        match self {
-            Self::Etcd => "etcd",
-            Self::ApiServer => "kube-apiserver",
-            Self::ControllerManager => "kube-controller-manager",
-            Self::Scheduler => "kube-scheduler",
-            Self::HollowKubelet => "kubemark",
-        }
-    }
-
-    /// The Go package, a `tool` of the manifest.
-    const fn package(self) -> &'static str {
-        match self {
-            Self::Etcd => "go.etcd.io/etcd/server/v3",
-            Self::ApiServer => "k8s.io/kubernetes/cmd/kube-apiserver",
-            Self::ControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
-            Self::Scheduler => "k8s.io/kubernetes/cmd/kube-scheduler",
-            Self::HollowKubelet => "k8s.io/kubernetes/cmd/kubemark",
-        }
-    }
-
-    /// Whether a cluster can run without it.
-    const fn indispensable(self) -> bool {
-        matches!(self, Self::Etcd | Self::ApiServer)
-    }
-}
-
-impl fmt::Display for Program {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.file_name())
-    }
-}
 
 /// Why a control plane cannot be started on this machine.
 #[derive(Debug)]
 pub enum BuildError {
-    /// Neither Go nor `KUBEBUILDER_ASSETS` is available: scenarios that need a control plane are skipped by name.
+    /// A prerequisite is missing: scenarios that need it are skipped by name.
     Unavailable(String),
     /// The build failed.
     Failed(anyhow::Error),
@@ -95,7 +30,7 @@ impl fmt::Display for BuildError {
 
 impl std::error::Error for BuildError {}
 
-/// A folder with the programs.
+/// A folder with the programs of a control plane.
 #[derive(Debug, Clone)]
 pub struct Binaries {
     dir: PathBuf,
@@ -111,28 +46,23 @@ impl Binaries {
         if let Some(assets) = std::env::var_os("KUBEBUILDER_ASSETS") {
             return Self::assets(PathBuf::from(assets));
         }
-        let dir = build_dir();
-        let binaries = Self { dir };
-        if Program::ALL
-            .iter()
-            .all(|program| binaries.path(*program).is_some())
-        {
-            return Ok(binaries);
-        }
-        if !go::is_there() {
-            return Err(BuildError::Unavailable(
-                "cannot start a control plane: install Go 1.26 or set KUBEBUILDER_ASSETS to a folder \
-                 with etcd and kube-apiserver"
-                    .to_owned(),
-            ));
-        }
-        build(&binaries.dir).map_err(BuildError::Failed)?;
-        Ok(binaries)
+        let lack = "cannot start a control plane: install Go 1.26 or set KUBEBUILDER_ASSETS to a folder \
+                    with etcd and kube-apiserver";
+        let dir = built(Module::ControlPlane, &Program::PLANE, lack)?;
+        Ok(Self { dir })
+    }
+
+    /// Whether the programs are there or can be built.
+    #[must_use]
+    pub fn are_available() -> bool {
+        std::env::var_os("KUBEBUILDER_ASSETS").is_some()
+            || Program::PLANE.iter().all(|program| program.is_built())
+            || go::is_there()
     }
 
     fn assets(dir: PathBuf) -> Result<Self, BuildError> {
         let binaries = Self { dir };
-        let lacking = Program::ALL
+        let lacking = Program::PLANE
             .into_iter()
             .find(|program| program.indispensable() && binaries.path(*program).is_none());
         match lacking {
@@ -167,87 +97,171 @@ impl Binaries {
     }
 }
 
-fn linker_flags() -> String {
-    let stamp = "k8s.io/component-base/version";
-    let mut parts = KUBERNETES_VERSION.split('.');
-    let major = parts.next().unwrap_or_default();
-    let minor = parts.next().unwrap_or_default();
-    format!(
-        "-s -w -X {stamp}.gitVersion=v{KUBERNETES_VERSION} -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
-    )
+/// The programs of real nodes.
+#[derive(Debug, Clone)]
+pub struct NodeBinaries {
+    kubernetes: PathBuf,
+    node: PathBuf,
 }
 
-/// One cache folder per manifest and flags: a change of either builds again, a new clone uses the cache.
-fn build_dir() -> PathBuf {
-    let short = go::fingerprint(&[GO_MOD, GO_SUM, &linker_flags()]);
-    cache_dir()
-        .join("control-plane")
-        .join(format!("{KUBERNETES_VERSION}-{short}"))
+/// Programs of the system that a real node needs, with their Debian packages.
+const TOOLS: [(&str, &str); 6] = [
+    ("unshare", "util-linux"),
+    ("nsenter", "util-linux"),
+    ("setpriv", "util-linux"),
+    ("mount", "mount"),
+    ("ip", "iproute2"),
+    ("ldd", "libc-bin"),
+];
+
+impl NodeBinaries {
+    /// Whether this machine can run a real node, apart from the programs that are built.
+    ///
+    /// # Errors
+    /// Names what is missing and how to get it.
+    pub fn prerequisites() -> Result<(), BuildError> {
+        let refuse = |why: String| {
+            Err(BuildError::Unavailable(format!(
+                "cannot start a real node: {why}"
+            )))
+        };
+        if !cfg!(target_os = "linux") {
+            return refuse("it needs Linux".to_owned());
+        }
+        if !rustix::process::geteuid().is_root() {
+            return refuse("it needs root, for namespaces, mounts and cgroups".to_owned());
+        }
+        let is_built = Program::Runc.is_built();
+        let c = (!is_built).then_some(("gcc", "gcc and libc6-dev"));
+        for (tool, package) in TOOLS.into_iter().chain(c) {
+            if !is_installed(tool) {
+                return refuse(format!(
+                    "install the program {tool} (Debian: apt-get install {package})"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// The programs in the cache, built with Go if they are missing (about three minutes on two cores, once
+    /// per machine).
+    ///
+    /// # Errors
+    /// [`BuildError::Unavailable`] when something is missing that cannot be built.
+    pub fn find_or_build() -> Result<Self, BuildError> {
+        Self::prerequisites()?;
+        let lack = "cannot start a real node: install Go 1.26.6 or later";
+        let of = |module: Module| {
+            let programs: Vec<Program> = Program::NODE
+                .into_iter()
+                .filter(|program| program.module() == module)
+                .collect();
+            built(module, &programs, lack)
+        };
+        Ok(Self {
+            kubernetes: of(Module::ControlPlane)?,
+            node: of(Module::Node)?,
+        })
+    }
+
+    /// The program of pods in scenarios alone, for clusters that bring their own nodes.
+    ///
+    /// # Errors
+    /// [`BuildError::Unavailable`] when it is not in the cache and cannot be built.
+    pub fn pause() -> Result<PathBuf, BuildError> {
+        let lack = "cannot build the image of pods: install Go 1.26.6 or later";
+        let dir = built(Module::Node, &[Program::Pause], lack)?;
+        Ok(dir.join(Program::Pause.file_name()))
+    }
+
+    /// The path of a program.
+    #[must_use]
+    pub fn path(&self, program: Program) -> PathBuf {
+        let dir = match program.module() {
+            Module::ControlPlane => &self.kubernetes,
+            Module::Node => &self.node,
+        };
+        dir.join(program.file_name())
+    }
+
+    /// The folder of the CNI plugins.
+    pub(super) fn plugins(&self) -> &Path {
+        &self.node
+    }
+}
+
+impl Program {
+    fn is_built(self) -> bool {
+        self.module().folder().join(self.file_name()).is_file()
+    }
+}
+
+/// Whether a program is in a folder of `PATH`.
+fn is_installed(program: &str) -> bool {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|folder| folder.join(program).is_file())
+}
+
+/// The folder with these programs, built if one is missing.
+fn built(module: Module, programs: &[Program], lack: &str) -> Result<PathBuf, BuildError> {
+    let dir = module.folder();
+    if programs.iter().all(|program| program.is_built()) {
+        return Ok(dir);
+    }
+    if !go::is_there() {
+        return Err(BuildError::Unavailable(lack.to_owned()));
+    }
+    build(&dir, module, programs).map_err(BuildError::Failed)?;
+    Ok(dir)
 }
 
 /// Builds missing programs in `dir`. A concurrent build waits for the first and uses its result.
-fn build(dir: &Path) -> Result<()> {
+fn build(dir: &Path, module: Module, programs: &[Program]) -> Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("create {}", dir.display()))?;
     let lock = File::create(dir.join("lock"))?;
+    let title = module.title();
     if lock.try_lock().is_err() {
-        Progress::say("waiting for another build of the control plane");
+        Progress::say(&format!("waiting for another build of {title}"));
         lock.lock().context("wait for the build lock")?;
     }
-    let module = tempfile::tempdir_in(dir).context("create a build folder")?;
-    fs::write(module.path().join("go.mod"), GO_MOD)?;
-    fs::write(module.path().join("go.sum"), GO_SUM)?;
-
-    let missing = |program: &Program| !dir.join(program.file_name()).is_file();
-    let todo: Vec<Program> = Program::ALL.into_iter().filter(missing).collect();
+    let sources = tempfile::tempdir_in(dir).context("create a build folder")?;
+    for (path, text) in module.files() {
+        let path = sources.path().join(path);
+        fs::create_dir_all(path.parent().unwrap_or(sources.path()))?;
+        fs::write(path, text)?;
+    }
+    let missing = |program: &&Program| !program.is_built();
+    let todo: Vec<&Program> = programs.iter().filter(missing).collect();
     let progress = Progress::steps(
         &format!(
-            "building Kubernetes {KUBERNETES_VERSION} (once per machine, about 7 minutes on 2 cores)"
+            "building {title} (once per machine, about {} minutes on 2 cores)",
+            module.minutes()
         ),
         todo.len(),
     );
+    let flags = module.linker_flags();
     for program in todo {
-        progress.step(program.file_name());
-        go::build(
-            program.package(),
-            program.file_name(),
-            module.path(),
-            &linker_flags(),
-            |reported| {
-                progress.detail(reported);
-            },
-        )?;
+        let name = program.file_name();
+        progress.step(name);
+        let package = go::Package {
+            package: program.package(),
+            name,
+            module: sources.path(),
+            linker_flags: &flags,
+            tags: program.tags(),
+            needs_c: program.needs_c(),
+        };
+        package.build(|reported| progress.detail(reported))?;
         // Renamed when complete, so that an interrupted build leaves no partial program.
-        let whole = module.path().join(program.file_name());
-        fs::rename(whole, dir.join(program.file_name()))?;
+        fs::rename(sources.path().join(name), dir.join(name))?;
     }
-    progress.finish(&format!(
-        "Kubernetes {KUBERNETES_VERSION} is in {}",
-        dir.display()
-    ));
+    progress.finish(&format!("{title}: in {}", dir.display()));
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_stamped_version_is_the_pinned_one() {
-        assert!(GO_MOD.contains(&format!("k8s.io/kubernetes v{KUBERNETES_VERSION} ")));
-        assert!(
-            linker_flags().ends_with("gitMajor=1 -X k8s.io/component-base/version.gitMinor=36")
-        );
-    }
-
-    #[test]
-    fn every_program_is_a_tool_of_the_manifest() {
-        for program in Program::ALL {
-            assert!(
-                GO_MOD.contains(&format!("\t{}\n", program.package())),
-                "{program}"
-            );
-        }
-    }
 
     #[test]
     fn assets_without_an_api_server_are_refused_by_name() {

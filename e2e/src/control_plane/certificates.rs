@@ -10,6 +10,8 @@ use rcgen::{
     KeyUsagePurpose, SanType,
 };
 
+use super::network::SERVICE;
+
 /// The files for the programs of a control plane.
 #[derive(Debug)]
 pub(super) struct Certificates {
@@ -17,7 +19,7 @@ pub(super) struct Certificates {
     pub(super) authority: PathBuf,
     /// The same as PEM text, to be written into kubeconfigs.
     pub(super) authority_pem: String,
-    /// The API server's certificate, for 127.0.0.1 and localhost.
+    /// The API server's certificate, for 127.0.0.1, localhost and the address of its Service.
     pub(super) server: PathBuf,
     /// The key of [`Certificates::server`].
     pub(super) server_key: PathBuf,
@@ -72,9 +74,10 @@ fn server_params() -> Result<CertificateParams> {
     params
         .distinguished_name
         .push(DnType::CommonName, "kube-apiserver");
-    params
-        .subject_alt_names
-        .push(SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)));
+    for address in [Ipv4Addr::LOCALHOST, SERVICE] {
+        let name = SanType::IpAddress(IpAddr::V4(address));
+        params.subject_alt_names.push(name);
+    }
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     Ok(params)

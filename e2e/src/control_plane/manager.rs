@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use tokio::sync::Mutex;
 
+use super::place::Place;
 use super::ports::free_ports;
 use super::process::Process;
 
@@ -15,6 +16,10 @@ const CONTROLLERS: &str = "garbage-collector-controller,namespace-controller,\
     persistentvolumeclaim-protection-controller,persistentvolume-protection-controller,\
     persistentvolume-binder-controller,statefulset-controller,\
     validatingadmissionpolicy-status-controller";
+
+/// The controllers of workloads, where pods can run.
+const WORKLOADS: &str =
+    "deployment-controller,replicaset-controller,daemonset-controller,disruption-controller";
 
 /// kube-controller-manager's PVC protection controller, one of the above.
 pub(super) const CLAIM_CONTROLLER: &str = "persistentvolumeclaim-protection-controller";
@@ -38,23 +43,38 @@ pub(super) fn usual_controllers() -> Vec<&'static str> {
 
 /// kube-controller-manager, which can be restarted with other controllers.
 pub(super) struct Manager {
+    place: Place,
     program: PathBuf,
     arguments: Vec<String>,
     log: PathBuf,
+    workloads: bool,
     /// The running process and its arguments.
     running: Mutex<Option<Process>>,
     started_with: Mutex<Vec<String>>,
 }
 
 impl Manager {
-    pub(super) fn new(program: PathBuf, arguments: Vec<String>, log: PathBuf) -> Self {
+    pub(super) fn new(
+        place: Place,
+        program: PathBuf,
+        arguments: Vec<String>,
+        log: PathBuf,
+    ) -> Self {
         Self {
+            place,
             program,
             arguments,
             log,
+            workloads: false,
             running: Mutex::default(),
             started_with: Mutex::default(),
         }
+    }
+
+    /// With the controllers of workloads.
+    pub(super) fn with_workloads(mut self) -> Self {
+        self.workloads = true;
+        self
     }
 
     /// The running process, with its id.
@@ -65,6 +85,8 @@ impl Manager {
     /// Starts it with these controllers; does nothing if it runs with them already.
     pub(super) async fn run(&self, controllers: &[&str], limits: &[String]) -> Result<()> {
         let [port] = free_ports()?;
+        let mut controllers = controllers.to_vec();
+        controllers.extend(self.workloads.then_some(WORKLOADS));
         let mut arguments = vec![format!("--controllers={}", controllers.join(","))];
         arguments.extend_from_slice(limits);
         let mut started_with = self.started_with.lock().await;
@@ -75,12 +97,10 @@ impl Manager {
         *started_with = arguments.clone();
         arguments.extend_from_slice(&self.arguments);
         arguments.push(format!("--secure-port={port}"));
-        let process = Process::start(
-            "kube-controller-manager",
-            &self.program,
-            arguments,
-            &self.log,
-        )?;
+        let name = "kube-controller-manager";
+        let process = self
+            .place
+            .start(name, &self.program, &arguments, &self.log)?;
         *self.running.lock().await = Some(process);
         Ok(())
     }

@@ -4,6 +4,9 @@
 //! the loopback address, all files are in one temporary folder, and every program is a child of the
 //! process that started it, is killed with it and is stopped by its own process id. Any number of
 //! control planes can run at the same time.
+//!
+//! With [`RealNodes`] everything runs in a network namespace of its own, pods are real containers, and only one
+//! such cluster runs on a machine at a time.
 
 mod binaries;
 mod cache;
@@ -11,21 +14,27 @@ mod certificates;
 mod compact;
 mod kubeconfig;
 mod manager;
+mod network;
+mod node;
 mod options;
 mod permissions;
+mod place;
 mod plane;
 pub mod ports;
 mod process;
+mod program;
 mod starter;
 mod users;
 
-pub use self::binaries::{Binaries, BuildError, Program};
+pub use self::binaries::{Binaries, BuildError, NodeBinaries};
 pub use self::cache::cache_dir;
 pub use self::kubeconfig::Kubeconfig;
 pub(crate) use self::kubeconfig::client;
 pub use self::manager::PvcController;
+pub use self::node::{Container, RealNode, RealNodes, STEP_IMAGE, cgroups_left, write_images};
 pub use self::options::{Options, OtherPrograms};
 pub use self::permissions::{node_agent_kubeconfig, service_account_kubeconfig};
 pub use self::plane::ControlPlane;
 pub use self::process::Process;
+pub use self::program::Program;
 pub use compact::{Compactor, compactor_beside};

@@ -1,5 +1,7 @@
 //! What to start.
 
+use super::node::RealNodes;
+
 /// What to start.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -7,6 +9,8 @@ pub struct Options {
     pub hollow_nodes: usize,
     /// The programs in addition to the API server and its store.
     pub others: OtherPrograms,
+    /// Real nodes, which run containers.
+    pub real: Option<RealNodes>,
 }
 
 /// The programs in addition to the API server and its store.
@@ -23,17 +27,29 @@ impl Default for Options {
         Self {
             hollow_nodes: 1,
             others: OtherPrograms::All,
+            real: None,
         }
     }
 }
 
 impl Options {
+    /// Real nodes only.
+    #[must_use]
+    pub fn real(nodes: RealNodes) -> Self {
+        Self {
+            hollow_nodes: 0,
+            real: Some(nodes),
+            ..Self::default()
+        }
+    }
+
     /// An API server and its store, for benchmarks.
     #[must_use]
     pub fn api_server_alone() -> Self {
         Self {
             hollow_nodes: 0,
             others: OtherPrograms::None,
+            real: None,
         }
     }
 }

@@ -8,6 +8,7 @@ use kube::Client;
 use super::binaries::Binaries;
 use super::kubeconfig::Kubeconfig;
 use super::manager::{CLAIM_CONTROLLER, Manager, PvcController, USUAL_LIMITS, usual_controllers};
+use super::node::RealNode;
 use super::options::Options;
 use super::process::Process;
 use super::starter::{Started, Starter, kubelet_arguments};
@@ -88,6 +89,12 @@ impl ControlPlane {
         self.started.hollow_nodes
     }
 
+    /// The real nodes.
+    #[must_use]
+    pub fn nodes(&self) -> &[RealNode] {
+        &self.started.nodes
+    }
+
     /// Whether garbage collection and namespace deletion work.
     #[must_use]
     pub fn has_controller_manager(&self) -> bool {
@@ -122,6 +129,9 @@ impl ControlPlane {
         let mut programs: Vec<_> = processes.filter_map(Process::named).collect();
         if let Some(manager) = &self.started.manager {
             programs.extend(manager.running().await);
+        }
+        for node in &self.started.nodes {
+            programs.extend(node.programs().await);
         }
         programs
     }
@@ -182,6 +192,7 @@ impl ControlPlane {
     /// # Errors
     /// When the system refuses to kill one.
     pub async fn stop(mut self) -> Result<()> {
+        self.started.nodes.clear();
         if let Some(manager) = &self.started.manager {
             manager.stop().await?;
         }

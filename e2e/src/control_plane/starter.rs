@@ -5,18 +5,24 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use futures::future::try_join_all;
 use kube::Client;
 use kube::api::{DynamicObject, ListParams};
 use tempfile::TempDir;
 
-use super::binaries::{Binaries, Program};
+use super::binaries::Binaries;
 use super::certificates::Certificates;
 use super::kubeconfig::{Kubeconfig, client};
 use super::manager::{Manager, USUAL_LIMITS, usual_controllers};
+use super::network::{Network, SERVICE, node_address};
+use super::node::{RealNode, RealNodes, guard, lock, write_images};
 use super::options::{Options, OtherPrograms};
+use super::place::Place;
 use super::ports::free_ports;
 use super::process::Process;
+use super::program::Program;
 use super::users::{Users, node_name};
+use crate::guard::Guard;
 use crate::kinds;
 
 /// Timeout of the whole start, on two busy cores.
@@ -37,6 +43,7 @@ rules:
 
 /// The started programs.
 pub(super) struct Started {
+    pub(super) nodes: Vec<RealNode>,
     pub(super) processes: Vec<Process>,
     pub(super) manager: Option<Manager>,
     pub(super) admin: Kubeconfig,
@@ -45,6 +52,9 @@ pub(super) struct Started {
     pub(super) has_controller_manager: bool,
     pub(super) has_scheduler: bool,
     pub(super) kubelet: Option<PathBuf>,
+    _network: Option<Network>,
+    // After all programs.
+    _guard: Option<Guard>,
     // Last, so that the files are removed after the programs that use them.
     pub(super) dir: TempDir,
 }
@@ -52,30 +62,45 @@ pub(super) struct Started {
 /// A control plane during its start.
 pub(super) struct Starter<'a> {
     binaries: &'a Binaries,
-    dir: TempDir,
     certificates: Certificates,
+    /// The API server's address, for this machine.
     server: String,
+    /// The same for the programs of the cluster.
+    inner_server: String,
+    nodes: Vec<RealNode>,
     processes: Vec<Process>,
     manager: Option<Manager>,
+    place: Place,
+    network: Option<Network>,
+    guard: Option<Guard>,
+    dir: TempDir,
 }
 
 impl<'a> Starter<'a> {
     pub(super) async fn start(binaries: &'a Binaries, options: &Options) -> Result<Started> {
+        let lock = options.real.as_ref().map(|_| lock()).transpose()?;
         let dir = tempfile::Builder::new()
             .prefix("belayer-control-plane-")
             .tempdir()?;
+        let guard = lock.map(|lock| guard(dir.path(), lock)).transpose()?;
         let certificates = Certificates::create(&dir.path().join("pki"))?;
         let mut starter = Self {
             binaries,
-            dir,
             certificates,
             server: String::new(),
+            inner_server: String::new(),
+            nodes: Vec::new(),
             processes: Vec::new(),
             manager: None,
+            place: Place::default(),
+            network: None,
+            guard,
+            dir,
         };
         match starter.bring_up(options).await {
             Ok((admin, client)) => Ok(starter.finish(admin, client, options)),
             Err(error) => {
+                fs::write(starter.dir.path().join("keep"), "")?;
                 let kept = starter.dir.keep();
                 Err(error.context(format!("the logs are in {}", kept.display())))
             }
@@ -96,20 +121,29 @@ impl<'a> Starter<'a> {
             has_controller_manager: has(Program::ControllerManager),
             has_scheduler: has(Program::Scheduler),
             kubelet: self.binaries.path(Program::HollowKubelet),
+            nodes: self.nodes,
             processes: self.processes,
             manager: self.manager,
+            _network: self.network,
+            _guard: self.guard,
             dir: self.dir,
         }
     }
 
     async fn bring_up(&mut self, options: &Options) -> Result<(Kubeconfig, Client)> {
-        let users = Users::new(options.hollow_nodes);
+        let real = options.real.as_ref();
+        let users = Users::new(options.hollow_nodes, real.map_or(0, |real| real.count));
         fs::write(self.dir.path().join("tokens.csv"), users.csv())?;
         fs::write(self.dir.path().join("audit-policy.yaml"), AUDIT_POLICY)?;
 
+        if let Some(real) = real {
+            self.start_machines(real).await?;
+        }
         let etcd = self.start_etcd()?;
-        // For compaction: next to the kubeconfig.
-        fs::write(self.dir.path().join("etcd.url"), &etcd)?;
+        if real.is_none() {
+            // For compaction: next to the kubeconfig.
+            fs::write(self.dir.path().join("etcd.url"), &etcd)?;
+        }
         self.start_api_server(&etcd)?;
         let admin = self.kubeconfig("admin");
         admin.write(&self.dir.path().join("admin.kubeconfig"))?;
@@ -117,7 +151,7 @@ impl<'a> Starter<'a> {
         self.wait_for_api_server(&client).await?;
 
         if let Some(program) = self.binaries.path(Program::ControllerManager) {
-            let manager = self.controller_manager(program)?;
+            let manager = self.controller_manager(program, real.is_some())?;
             if options.others == OtherPrograms::All {
                 let limits = USUAL_LIMITS.map(String::from);
                 manager.run(&usual_controllers(), &limits).await?;
@@ -130,13 +164,48 @@ impl<'a> Starter<'a> {
         if let Some(program) = self.binaries.path(Program::Scheduler) {
             self.start_scheduler(&program)?;
         }
+        let mut expected = 0;
         if let Some(program) = self.binaries.path(Program::HollowKubelet) {
+            expected += options.hollow_nodes;
             for index in 0..options.hollow_nodes {
                 self.start_hollow_kubelet(&program, index)?;
             }
-            self.wait_for_nodes(&client, options.hollow_nodes).await?;
         }
+        if let Some(real) = real {
+            self.start_kubelets(real).await?;
+            expected += real.count;
+        }
+        self.wait_for_nodes(&client, expected).await?;
         Ok((admin, client))
+    }
+
+    /// Starts everything of the real nodes but their kubelets.
+    async fn start_machines(&mut self, real: &RealNodes) -> Result<()> {
+        let pause = real.binaries.path(Program::Pause);
+        let network = Network::create(self.dir.path(), &pause, real.count).await?;
+        self.place = network.place()?;
+        for index in 0..real.count {
+            let logs = self.dir.path();
+            let node = RealNode::start(self.place.clone(), &real.binaries, logs, index).await?;
+            self.nodes.push(node);
+        }
+        self.network = Some(network);
+        Ok(())
+    }
+
+    async fn start_kubelets(&mut self, real: &RealNodes) -> Result<()> {
+        let pause = real.binaries.path(Program::Pause);
+        let archives = write_images(self.dir.path(), &pause, &real.belayer)?;
+        let imports = self.nodes.iter().map(|node| node.import(&archives));
+        try_join_all(imports).await?;
+        for archive in archives {
+            fs::remove_file(archive)?;
+        }
+        for node in &self.nodes {
+            self.write_kubeconfig(node.name())?;
+            node.start_kubelet().await?;
+        }
+        Ok(())
     }
 
     fn start_etcd(&mut self) -> Result<String> {
@@ -165,18 +234,46 @@ impl<'a> Starter<'a> {
     }
 
     fn start_api_server(&mut self, etcd: &str) -> Result<()> {
-        let [port] = free_ports()?;
-        self.server = format!("https://127.0.0.1:{port}");
-        let signing_key = self.certificates.service_account_key.display();
-        let public_key = self.certificates.service_account_public_key.display();
-        self.spawn(
-            &self.binaries.require(Program::ApiServer)?,
-            "kube-apiserver",
-            &[
-                format!("--etcd-servers={etcd}"),
-                format!("--secure-port={port}"),
+        let port = match &self.network {
+            None => {
+                let [port] = free_ports()?;
+                self.server = format!("https://127.0.0.1:{port}");
+                self.inner_server.clone_from(&self.server);
+                port
+            }
+            // There is no kube-proxy, which would map the port of the Service.
+            Some(network) => {
+                let outer = network.relay((SERVICE, 443).into())?;
+                self.server = format!("https://127.0.0.1:{outer}");
+                self.inner_server = format!("https://{SERVICE}");
+                443
+            }
+        };
+        // Pods on real nodes reach it, and their accounts are checked.
+        let mode = match &self.network {
+            None => vec![
                 "--bind-address=127.0.0.1".into(),
                 "--advertise-address=127.0.0.1".into(),
+                "--authorization-mode=RBAC".into(),
+                "--disable-admission-plugins=ServiceAccount".into(),
+            ],
+            Some(_) => vec![
+                // A node's name cannot be resolved.
+                "--kubelet-preferred-address-types=InternalIP".into(),
+                "--bind-address=0.0.0.0".into(),
+                format!("--advertise-address={}", node_address(0)),
+                "--authorization-mode=Node,RBAC".into(),
+                "--enable-admission-plugins=NodeRestriction".into(),
+            ],
+        };
+        let signing_key = self.certificates.service_account_key.display();
+        let public_key = self.certificates.service_account_public_key.display();
+        let program = self.binaries.require(Program::ApiServer)?;
+        let arguments: Vec<String> = mode
+            .into_iter()
+            .chain([
+                format!("--etcd-servers={etcd}"),
+                format!("--secure-port={port}"),
                 format!("--cert-dir={}", self.path("pki")),
                 format!("--tls-cert-file={}", self.certificates.server.display()),
                 format!(
@@ -188,19 +285,18 @@ impl<'a> Starter<'a> {
                 format!("--service-account-signing-key-file={signing_key}"),
                 "--service-cluster-ip-range=10.96.0.0/16".into(),
                 format!("--token-auth-file={}", self.path("tokens.csv")),
-                "--authorization-mode=RBAC".into(),
-                "--disable-admission-plugins=ServiceAccount".into(),
                 // As with kubeadm and managed clusters: system DaemonSets need it.
                 "--allow-privileged=true".into(),
                 // No Service is reachable: its endpoints would be on this machine.
                 "--endpoint-reconciler-type=none".into(),
                 format!("--audit-policy-file={}", self.path("audit-policy.yaml")),
                 format!("--audit-log-path={}", self.path("audit.log")),
-            ],
-        )
+            ])
+            .collect();
+        self.spawn(&program, "kube-apiserver", &arguments)
     }
 
-    fn controller_manager(&self, program: PathBuf) -> Result<Manager> {
+    fn controller_manager(&self, program: PathBuf, workloads: bool) -> Result<Manager> {
         let kubeconfig = self.write_kubeconfig("kube-controller-manager")?;
         let arguments = vec![
             format!("--kubeconfig={kubeconfig}"),
@@ -214,7 +310,12 @@ impl<'a> Starter<'a> {
             "--bind-address=127.0.0.1".into(),
         ];
         let log = self.dir.path().join("kube-controller-manager.log");
-        Ok(Manager::new(program, arguments, log))
+        let manager = Manager::new(self.place.clone(), program, arguments, log);
+        Ok(if workloads {
+            manager.with_workloads()
+        } else {
+            manager
+        })
     }
 
     fn start_scheduler(&mut self, program: &Path) -> Result<()> {
@@ -279,7 +380,10 @@ impl<'a> Starter<'a> {
                 process.check_running()?;
             }
             if started.elapsed() > START_DEADLINE {
-                let logs: Vec<_> = self.processes.iter().map(Process::log_end).collect();
+                let mut logs: Vec<_> = self.processes.iter().map(Process::log_end).collect();
+                for node in &self.nodes {
+                    logs.push(node.log_end().await);
+                }
                 bail!(
                     "timed out after {START_DEADLINE:?} waiting until {what}: {last}\n{}",
                     logs.join("\n")
@@ -292,7 +396,7 @@ impl<'a> Starter<'a> {
     fn spawn(&mut self, program: &Path, name: &str, arguments: &[String]) -> Result<()> {
         let log = self.dir.path().join(format!("{name}.log"));
         self.processes
-            .push(Process::start(name, program, arguments, &log)?);
+            .push(self.place.start(name, program, arguments, &log)?);
         Ok(())
     }
 
@@ -300,6 +404,7 @@ impl<'a> Starter<'a> {
         self.dir.path().join(name).display().to_string()
     }
 
+    /// For this machine.
     fn kubeconfig(&self, user: &str) -> Kubeconfig {
         Kubeconfig {
             server: self.server.clone(),
@@ -308,9 +413,14 @@ impl<'a> Starter<'a> {
         }
     }
 
+    /// For a program of the cluster.
     fn write_kubeconfig(&self, user: &str) -> Result<String> {
         let path = self.dir.path().join(format!("{user}.kubeconfig"));
-        self.kubeconfig(user).write(&path)?;
+        let config = Kubeconfig {
+            server: self.inner_server.clone(),
+            ..self.kubeconfig(user)
+        };
+        config.write(&path)?;
         Ok(path.display().to_string())
     }
 }

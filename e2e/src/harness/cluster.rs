@@ -1,6 +1,7 @@
 //! A scenario's view of its cluster.
 
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,11 +10,15 @@ use belayer_sandbox::Faults;
 use kube::Client;
 use kube::api::{DynamicObject, PostParams};
 use serde_json::{Value, json};
+use tokio::process::Command;
 
 use super::belayer::{Belayer, BelayerOptions};
 use crate::kinds;
 use crate::kubectl::Kubectl;
 use crate::providers::{Backend, Capability, Recorder};
+
+/// Timeout of a script.
+const SCRIPT_DEADLINE: Duration = Duration::from_secs(600);
 
 /// Label of a Node that a scenario made, with the scenario's namespace: removed with it.
 pub const OWN_NODE: &str = "e2e.belayer.dev/namespace";
@@ -161,6 +166,27 @@ impl Cluster {
             kubeconfig: self.0.backend.admin_kubeconfig().to_owned(),
             namespace: self.namespace().to_owned(),
         }
+    }
+
+    /// Runs a script with bash, as an admin. Returns its output.
+    ///
+    /// # Errors
+    /// When it fails (with its output) or does not exit within ten minutes.
+    pub async fn sh(&self, script: &str) -> Result<String> {
+        let output = Command::new("bash")
+            .args(["-u", "-c", script])
+            .env("KUBECONFIG", self.0.backend.admin_kubeconfig())
+            .env("KUBECACHEDIR", self.dir().join("kubectl-cache"))
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output();
+        let output = tokio::time::timeout(SCRIPT_DEADLINE, output)
+            .await
+            .context("the script did not exit in time")??;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let printed = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        ensure!(output.status.success(), "{}: {printed}", output.status);
+        Ok(printed)
     }
 
     /// A folder for the scenario's files.

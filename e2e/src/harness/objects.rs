@@ -7,6 +7,8 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
+use crate::control_plane::STEP_IMAGE;
+
 /// The pod-status hold. A literal on purpose: this name is a promise to users.
 pub const HOLD: &str = "belayer.dev/pod-status";
 
@@ -53,6 +55,9 @@ pub fn pod(name: impl Into<String>) -> PodBuilder {
         scheduler: "nobody",
         node: None,
         volumes: Vec::new(),
+        arguments: Vec::new(),
+        requests: Value::Null,
+        more: Value::Null,
     }
 }
 
@@ -67,6 +72,9 @@ pub struct PodBuilder {
     scheduler: &'static str,
     node: Option<String>,
     volumes: Vec<Value>,
+    arguments: Vec<String>,
+    requests: Value,
+    more: Value,
 }
 
 impl PodBuilder {
@@ -167,6 +175,28 @@ impl PodBuilder {
         self
     }
 
+    /// With these arguments of its program, which understands for example `exit 0` and `sleep 5`; without any
+    /// it waits for SIGTERM.
+    #[must_use]
+    pub fn runs(mut self, arguments: &str) -> Self {
+        self.arguments = arguments.split_whitespace().map(String::from).collect();
+        self
+    }
+
+    /// Requests CPUs.
+    #[must_use]
+    pub fn cpu(mut self, cpu: &str) -> Self {
+        self.requests = json!({ "cpu": cpu });
+        self
+    }
+
+    /// With further fields of the spec.
+    #[must_use]
+    pub fn spec(mut self, fields: Value) -> Self {
+        self.more = fields;
+        self
+    }
+
     /// A kubelet ignores a volume that no container mounts.
     fn mounts(&self) -> Vec<Value> {
         let mount = |volume: &Value| {
@@ -181,7 +211,7 @@ impl PodBuilder {
     /// Never in practice: the document is a valid pod.
     /// Never in practice: the document is a pod.
     pub fn build(&self) -> Result<DynamicObject> {
-        let document = json!({
+        let mut document = json!({
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {
@@ -200,10 +230,14 @@ impl PodBuilder {
                 // There is no service account whose token could be mounted.
                 "automountServiceAccountToken": false,
                 "containers": [{
-                    "name": "main", "image": "registry.invalid/step:1", "volumeMounts": self.mounts(),
+                    "name": "main", "image": STEP_IMAGE, "args": self.arguments,
+                    "resources": { "requests": self.requests }, "volumeMounts": self.mounts(),
                 }],
             },
         });
+        for (field, value) in self.more.as_object().into_iter().flatten() {
+            document["spec"][field] = value.clone();
+        }
         serde_json::from_value(document).context("a pod")
     }
 }

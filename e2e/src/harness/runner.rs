@@ -79,7 +79,7 @@ pub async fn run(
     scenarios: Vec<Scenario>,
     options: &RunOptions,
 ) -> Result<Summary> {
-    let chosen = choose(scenarios, &options.names)?;
+    let chosen = choose(scenarios, &options.names, provider.made_for())?;
     let (mut alone, shared): (Vec<_>, Vec<_>) = chosen
         .into_iter()
         .partition(|scenario| scenario.sharing == Sharing::Alone);
@@ -112,7 +112,11 @@ pub async fn run(
     outcome.close().await
 }
 
-fn choose(scenarios: Vec<Scenario>, names: &[String]) -> Result<Vec<Scenario>> {
+fn choose(
+    scenarios: Vec<Scenario>,
+    names: &[String],
+    made_for: Option<Capability>,
+) -> Result<Vec<Scenario>> {
     let mut known = BTreeSet::new();
     for scenario in &scenarios {
         ensure!(
@@ -122,7 +126,8 @@ fn choose(scenarios: Vec<Scenario>, names: &[String]) -> Result<Vec<Scenario>> {
         );
     }
     if names.is_empty() {
-        return Ok(scenarios);
+        let fits = |scenario: &Scenario| made_for.is_none_or(|need| scenario.needs.contains(&need));
+        return Ok(scenarios.into_iter().filter(fits).collect());
     }
     for name in names {
         let matches = known.iter().any(|known| known.contains(name.as_str()));
@@ -389,20 +394,28 @@ mod tests {
     #[test]
     fn without_names_all_are_chosen() {
         assert_eq!(
-            names(&choose(scenarios(), &[]).unwrap()),
+            names(&choose(scenarios(), &[], None).unwrap()),
             ["row-05-owner-gone", "kill-9"]
         );
     }
 
     #[test]
+    fn without_names_those_that_the_provider_is_made_for_are_chosen() {
+        let mut all = scenarios();
+        all.push(Scenario::alone("real", "", |_| async { Ok(()) }).needs([Capability::RealNode]));
+        let chosen = choose(all, &[], Some(Capability::RealNode)).unwrap();
+        assert_eq!(names(&chosen), ["real"]);
+    }
+
+    #[test]
     fn a_part_of_a_name_chooses() {
-        let chosen = choose(scenarios(), &["row-".into()]).unwrap();
+        let chosen = choose(scenarios(), &["row-".into()], None).unwrap();
         assert_eq!(names(&chosen), ["row-05-owner-gone"]);
     }
 
     #[test]
     fn an_unknown_name_is_refused() {
-        let refused = choose(scenarios(), &["rope".into()])
+        let refused = choose(scenarios(), &["rope".into()], None)
             .err()
             .unwrap()
             .to_string();
@@ -412,6 +425,6 @@ mod tests {
     #[test]
     fn two_of_one_name_are_refused() {
         let twice = scenarios().into_iter().chain(scenarios()).collect();
-        assert!(choose(twice, &[]).is_err());
+        assert!(choose(twice, &[], None).is_err());
     }
 }

@@ -1,39 +1,109 @@
 //! A kind cluster: real nodes in containers.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use futures::future::BoxFuture;
 use kube::Client;
+use serde_json::json;
 use tempfile::TempDir;
 
-use super::bootstrap::{belayer_kubeconfig, ensure_workflow_crd, grant_rights};
+use super::bootstrap::{apply, belayer_kubeconfig, ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Provider};
-use crate::control_plane::{self, Kubeconfig, node_agent_kubeconfig};
+use crate::control_plane::{self, Kubeconfig, NodeBinaries, node_agent_kubeconfig, write_images};
+use crate::guard::Guard;
 
-/// Creates a cluster with the `kind` program and deletes it afterwards.
+/// The image of the nodes. Belayer's MutatingAdmissionPolicies need 1.36.
+const NODE_IMAGE: &str = "kindest/node:v1.36.1";
+
+/// Creates a cluster with the `kind` program and deletes it afterwards, however this process ends.
 ///
-/// Belayer runs outside the cluster with the permissions of its ServiceAccount, as with the local control
-/// plane, because there is no image of it yet.
+/// The nodes have the image under test, for scenarios that install the shipped manifests. For the others
+/// Belayer runs outside the cluster with the permissions of its ServiceAccount, as with the local control plane.
 #[derive(Debug)]
-pub struct Kind(());
+pub struct Kind {
+    belayer: PathBuf,
+}
 
 impl Kind {
     /// The provider, if Docker is running and kind is installed.
     ///
     /// # Errors
     /// Names the one that is missing.
-    pub fn new() -> Result<Self> {
+    pub fn new(belayer: &Path) -> Result<Self> {
         if run("docker", &["info", "--format", "{{.ServerVersion}}"]).is_err() {
             bail!("the provider kind requires a running Docker: `docker info` failed");
         }
         if run("kind", &["version"]).is_err() {
             bail!("the provider kind requires the program kind, which is not installed");
         }
-        Ok(Self(()))
+        Ok(Self {
+            belayer: belayer.to_owned(),
+        })
     }
+
+    async fn create(&self) -> Result<KindBackend> {
+        let dir = tempfile::Builder::new().prefix("belayer-kind-").tempdir()?;
+        let name = format!("belayer-e2e-{}", std::process::id());
+        let admin = dir.path().join("admin.kubeconfig");
+        let config = dir.path().join("kind.json");
+        fs::write(&config, cluster_config().to_string())?;
+        let text = |path: &Path| path.display().to_string();
+        // From here on the cluster is deleted at the end.
+        let guard = Guard::start("kind delete cluster --name \"$1\"", &[&name], None)?;
+        let create = [
+            "create",
+            "cluster",
+            "--name",
+            &name,
+            "--config",
+            &text(&config),
+            "--kubeconfig",
+            &text(&admin),
+            "--wait",
+            "180s",
+        ];
+        run("kind", &create)?;
+        for archive in write_images(dir.path(), &NodeBinaries::pause()?, &self.belayer)? {
+            let load = ["load", "image-archive", "--name", &name, &text(&archive)];
+            run("kind", &load)?;
+            fs::remove_file(archive)?;
+        }
+        let client = control_plane::client(&admin).await?;
+        let version = client.apiserver_version().await?;
+        let minor: u32 = version.minor.trim_end_matches('+').parse().unwrap_or(0);
+        ensure!(
+            minor >= 36,
+            "the image {NODE_IMAGE} is Kubernetes {}, but the scenarios need 1.36",
+            version.git_version
+        );
+        let belayer = dir.path().join("belayer.kubeconfig");
+        grant_rights(&client).await?;
+        ensure_workflow_crd(&client).await?;
+        apply(&client, include_str!("../../manifests/policy-anchor.yaml")).await?;
+        let server = server_of(&admin)?;
+        belayer_kubeconfig(&client, &server, &belayer).await?;
+        Ok(KindBackend {
+            client,
+            admin,
+            belayer,
+            _cluster: guard,
+            _dir: dir,
+        })
+    }
+}
+
+/// Two nodes for pods.
+fn cluster_config() -> serde_json::Value {
+    let node = |role: &str| json!({ "role": role, "image": NODE_IMAGE });
+    json!({
+        "kind": "Cluster",
+        "apiVersion": "kind.x-k8s.io/v1alpha4",
+        "nodes": [node("control-plane"), node("worker"), node("worker")],
+    })
 }
 
 impl Provider for Kind {
@@ -45,43 +115,16 @@ impl Provider for Kind {
         Clusters::Kept(1)
     }
 
+    fn made_for(&self) -> Option<Capability> {
+        Some(Capability::RealNode)
+    }
+
     fn large(&self) -> usize {
         1_000
     }
 
     fn start(&self) -> BoxFuture<'_, Result<Arc<dyn Backend>>> {
-        Box::pin(async {
-            let dir = tempfile::Builder::new().prefix("belayer-kind-").tempdir()?;
-            let name = format!("belayer-e2e-{}", std::process::id());
-            let admin = dir.path().join("admin.kubeconfig");
-            let admin_text = admin.display().to_string();
-            let create = [
-                "create",
-                "cluster",
-                "--name",
-                &name,
-                "--kubeconfig",
-                &admin_text,
-                "--wait",
-                "180s",
-            ];
-            run("kind", &create)?;
-            // From here on the cluster is deleted on drop.
-            let cluster = Running { name };
-            let client = control_plane::client(&admin).await?;
-            let belayer = dir.path().join("belayer.kubeconfig");
-            grant_rights(&client).await?;
-            ensure_workflow_crd(&client).await?;
-            let server = server_of(&admin)?;
-            belayer_kubeconfig(&client, &server, &belayer).await?;
-            Ok(Arc::new(KindBackend {
-                client,
-                admin,
-                belayer,
-                _cluster: cluster,
-                _dir: dir,
-            }) as Arc<dyn Backend>)
-        })
+        Box::pin(async { Ok(Arc::new(self.create().await?) as Arc<dyn Backend>) })
     }
 }
 
@@ -116,7 +159,7 @@ struct KindBackend {
     admin: PathBuf,
     belayer: PathBuf,
     // Dropped in this order: the cluster, then its files.
-    _cluster: Running,
+    _cluster: Guard,
     _dir: TempDir,
 }
 
@@ -124,9 +167,11 @@ impl Backend for KindBackend {
     fn capabilities(&self) -> Vec<Capability> {
         let mut can = vec![
             Capability::Kubelet,
+            Capability::RealNode,
             Capability::GarbageCollector,
             Capability::NamespaceDeletion,
             Capability::Rbac,
+            Capability::AdmissionPolicies,
             Capability::Protobuf,
         ];
         can.extend(super::of_this_machine());
@@ -150,18 +195,6 @@ impl Backend for KindBackend {
             let server = server_of(&self.admin)?;
             node_agent_kubeconfig(&self.client, &server, node, path).await
         })
-    }
-}
-
-/// A kind cluster that is deleted when this is dropped.
-struct Running {
-    name: String,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // An error cannot be reported here.
-        let _ = run("kind", &["delete", "cluster", "--name", &self.name]);
     }
 }
 

@@ -1,4 +1,4 @@
-//! A real control plane on this machine, without containers.
+//! A real control plane on this machine, without containers or with real nodes.
 
 use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -12,31 +12,56 @@ use serde::Deserialize;
 
 use super::bootstrap::{apply, belayer_kubeconfig, ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
-use crate::control_plane::{Binaries, ControlPlane, Options, PvcController, node_agent_kubeconfig};
+use crate::control_plane::{
+    Binaries, ControlPlane, Options, PvcController, RealNode, RealNodes, node_agent_kubeconfig,
+};
 use crate::control_plane::{Compactor, compactor_beside};
 
 /// Starts control planes with these programs.
 #[derive(Debug)]
 pub struct Local {
     binaries: Binaries,
+    real: Option<RealNodes>,
 }
 
 impl Local {
     /// A provider with these programs.
     #[must_use]
     pub fn new(binaries: Binaries) -> Self {
-        Self { binaries }
+        Self {
+            binaries,
+            real: None,
+        }
+    }
+
+    /// The same with real nodes, which run containers: the provider `node`.
+    #[must_use]
+    pub fn with_nodes(binaries: Binaries, nodes: RealNodes) -> Self {
+        Self {
+            binaries,
+            real: Some(nodes),
+        }
     }
 }
 
 impl Provider for Local {
     fn name(&self) -> &'static str {
-        "local"
+        match self.real {
+            None => "local",
+            Some(_) => "node",
+        }
     }
 
     fn clusters(&self) -> Clusters {
-        // A scenario mostly waits, and a control plane needs about 700 MB.
-        Clusters::Kept(3)
+        match self.real {
+            // A scenario mostly waits, and a control plane needs about 700 MB.
+            None => Clusters::Kept(3),
+            Some(_) => Clusters::Kept(1),
+        }
+    }
+
+    fn made_for(&self) -> Option<Capability> {
+        self.real.as_ref().map(|_| Capability::RealNode)
     }
 
     fn large(&self) -> usize {
@@ -45,7 +70,11 @@ impl Provider for Local {
 
     fn start(&self) -> BoxFuture<'_, Result<Arc<dyn Backend>>> {
         Box::pin(async {
-            let plane = ControlPlane::start(&self.binaries, &Options::default()).await?;
+            let options = self
+                .real
+                .clone()
+                .map_or_else(Options::default, Options::real);
+            let plane = ControlPlane::start(&self.binaries, &options).await?;
             let backend = LocalBackend::prepare(plane).await?;
             Ok(Arc::new(backend) as Arc<dyn Backend>)
         })
@@ -82,6 +111,7 @@ impl Backend for LocalBackend {
             Capability::AdmissionPolicies,
             Capability::Recorder,
             Capability::Protobuf,
+            Capability::UnprotectedPvcs,
         ];
         if self.plane.has_controller_manager() {
             can.extend([
@@ -90,8 +120,12 @@ impl Backend for LocalBackend {
                 Capability::PvcController,
             ]);
         }
-        if self.plane.hollow_nodes() > 0 && self.plane.has_scheduler() {
+        let real = !self.plane.nodes().is_empty();
+        if (real || self.plane.hollow_nodes() > 0) && self.plane.has_scheduler() {
             can.push(Capability::Kubelet);
+        }
+        if real {
+            can.extend([Capability::RealNode, Capability::NodeControl]);
         }
         can.extend(super::of_this_machine());
         can
@@ -124,6 +158,10 @@ impl Backend for LocalBackend {
 
     fn compactor(&self) -> Option<Compactor> {
         compactor_beside(self.plane.admin_path())
+    }
+
+    fn nodes(&self) -> &[RealNode] {
+        self.plane.nodes()
     }
 
     fn start_kubelet(&self, node: &str) -> Result<crate::control_plane::Process> {

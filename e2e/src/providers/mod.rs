@@ -1,4 +1,4 @@
-//! The clusters for scenarios: the sandbox, a local control plane, kind.
+//! The clusters for scenarios: the sandbox, a local control plane, the same with real nodes, kind.
 
 mod bootstrap;
 mod kind;
@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 use kube::Client;
 
 use crate::control_plane::Compactor;
-use crate::control_plane::PvcController;
+use crate::control_plane::{PvcController, RealNode};
 use crate::kubectl::Kubectl;
 use crate::peers::Peer;
 
@@ -31,6 +31,10 @@ pub use self::sandbox::Sandbox;
 pub enum Capability {
     /// Pods are bound to nodes and run by a kubelet.
     Kubelet,
+    /// Two nodes run containers, of the image under test among others.
+    RealNode,
+    /// These nodes and their containers can be killed and looked into from outside.
+    NodeControl,
     /// Dependents are deleted with their owners, with all three propagation policies.
     GarbageCollector,
     /// The content of a deleted namespace is deleted.
@@ -51,6 +55,8 @@ pub enum Capability {
     ClientGo,
     /// The scenarios run as root, so that they can mount.
     Root,
+    /// PVCs can be without the protection of kube-controller-manager.
+    UnprotectedPvcs,
     /// kube-controller-manager runs, and its PVC protection controller can be switched off.
     PvcController,
 }
@@ -59,6 +65,8 @@ impl fmt::Display for Capability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Kubelet => "a kubelet",
+            Self::RealNode => "real nodes",
+            Self::NodeControl => "control of real nodes",
             Self::GarbageCollector => "the garbage collector",
             Self::NamespaceDeletion => "namespace deletion",
             Self::Rbac => "RBAC",
@@ -69,6 +77,7 @@ impl fmt::Display for Capability {
             Self::Kubectl => "kubectl",
             Self::ClientGo => "client-go (Go builds it)",
             Self::Root => "root",
+            Self::UnprotectedPvcs => "PVCs that Kubernetes does not protect",
             Self::PvcController => "kube-controller-manager's PVC protection controller",
         })
     }
@@ -90,6 +99,12 @@ pub trait Provider: Send + Sync {
 
     /// Whether each exclusive scenario gets a new cluster.
     fn clusters(&self) -> Clusters;
+
+    /// The capability for which the provider is made: unless scenarios are named, only those run that require
+    /// it.
+    fn made_for(&self) -> Option<Capability> {
+        None
+    }
 
     /// How many pods the size scenarios create.
     fn large(&self) -> usize;
@@ -129,6 +144,11 @@ pub trait Backend: Send + Sync {
     /// Compacts old versions, if supported.
     fn compactor(&self) -> Option<Compactor> {
         None
+    }
+
+    /// The real nodes.
+    fn nodes(&self) -> &[RealNode] {
+        &[]
     }
 
     /// Starts another kubelet with its own node, which stops with the process.

@@ -86,6 +86,7 @@ impl Backend for SandboxBackend {
             Capability::Kubelet,
             Capability::GarbageCollector,
             Capability::NamespaceDeletion,
+            Capability::UnprotectedPvcs,
             Capability::Recorder,
             Capability::Faults,
         ];

@@ -14,6 +14,7 @@ use crate::harness::{
     finalizers, pod, throughout,
 };
 use crate::kinds;
+use crate::providers::Capability::UnprotectedPvcs;
 
 const SOON: Duration = Duration::from_secs(60);
 const WINDOW: Duration = Duration::from_secs(2);
@@ -24,12 +25,14 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a18-advise-is-the-default",
             "by default a PVC gets no finalizer of Belayer's; Event, /debug/holds and metrics report what it waits for",
             by_default,
-        ),
+        )
+        .needs([UnprotectedPvcs]),
         Scenario::alone(
             "a18-upgrade-with-live-holds",
             "holds of an earlier configuration are removed, except from PVCs in use that nothing else protects",
             upgrade,
         )
+        .needs([UnprotectedPvcs])
         .within(Duration::from_secs(180)),
         Scenario::alone(
             "a18-disk-of-a-finished-workflow",

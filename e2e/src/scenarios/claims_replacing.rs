@@ -12,7 +12,7 @@ use crate::harness::{
     throughout,
 };
 use crate::kinds;
-use crate::providers::Capability::{Kubectl, Kubelet, PvcController as InTree};
+use crate::providers::Capability::{Kubectl, Kubelet, PvcController as InTree, UnprotectedPvcs};
 
 const SOON: Duration = Duration::from_secs(90);
 const WINDOW: Duration = Duration::from_secs(5);
@@ -23,13 +23,14 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "pvc-replacing-in-use",
             "in place of the in-tree controller: a PVC is kept while used, and removed afterwards",
             in_use,
-        ),
+        )
+        .needs([UnprotectedPvcs]),
         Scenario::alone(
             "pvc-replacing-kubectl-delete",
             "kubectl delete pvc waits exactly until the pod is removed",
             kubectl_delete,
         )
-        .needs([Kubectl]),
+        .needs([Kubectl, UnprotectedPvcs]),
         Scenario::alone(
             "pvc-replacing-refuses-new-pods",
             "scheduler and kubelet refuse new pods with a terminating PVC",

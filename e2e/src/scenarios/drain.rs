@@ -13,7 +13,7 @@ use crate::harness::{
     pod,
 };
 use crate::kinds;
-use crate::providers::Capability::{AdmissionPolicies, Faults};
+use crate::providers::Capability::{AdmissionPolicies, Faults, UnprotectedPvcs};
 use crate::providers::{BELAYER, apply};
 
 /// Objects with holds, of all kinds.
@@ -40,6 +40,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a PVC in use that only Belayer protects keeps its hold: listed, exit code 3, released later",
             claim_in_use,
         )
+        .needs([UnprotectedPvcs])
         .within(LONG),
         Scenario::alone(
             "drain-refused",

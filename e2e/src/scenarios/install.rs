@@ -7,8 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
-use super::uninstall::shell;
-use crate::harness::{Cluster, Scenario, eventually, finalizers, pod};
+use crate::harness::{Cluster, Scenario, eventually, finalizers, manifests, pod};
 use crate::providers::Capability::{AdmissionPolicies, Kubectl};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -35,10 +34,6 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .needs([Kubectl])
         .within(Duration::from_secs(240)),
     ]
-}
-
-fn manifests() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/manifests")
 }
 
 /// An editable copy of the manifests.
@@ -136,23 +131,21 @@ async fn applied(cluster: &Cluster) -> Result<()> {
     let home = manifests().display().to_string();
     for options in ["--dry-run=server", ""] {
         for folder in FOLDERS {
-            shell(
-                cluster,
-                &format!("kubectl apply {options} -k {home}/{folder}"),
-            )
-            .await?;
+            cluster
+                .sh(&format!("kubectl apply {options} -k {home}/{folder}"))
+                .await?;
         }
         for file in APART {
-            shell(
-                cluster,
-                &format!("kubectl apply {options} -f {home}/{file}"),
-            )
-            .await?;
+            cluster
+                .sh(&format!("kubectl apply {options} -f {home}/{file}"))
+                .await?;
         }
     }
     // Applying again changes nothing, so that GitOps tools find no difference.
     for folder in ["", "node-agent-unmount"] {
-        let again = shell(cluster, &format!("kubectl apply -k {home}/{folder}")).await?;
+        let again = cluster
+            .sh(&format!("kubectl apply -k {home}/{folder}"))
+            .await?;
         let changed: Vec<&str> = again
             .lines()
             .filter(|line| !line.ends_with(" unchanged"))
@@ -160,13 +153,7 @@ async fn applied(cluster: &Cluster) -> Result<()> {
         ensure!(changed.is_empty(), "{changed:?}");
     }
 
-    let report = check(cluster).await?;
-    let parts = report["parts"].as_array().into_iter().flatten();
-    let findings = parts.flat_map(|part| part["findings"].as_array().into_iter().flatten());
-    let bad: Vec<&Value> = findings
-        .filter(|finding| finding["level"] != "note")
-        .collect();
-    ensure!(bad.is_empty(), "{bad:?}");
+    nothing_is_missing(&check(cluster).await?)?;
     if cluster.can(AdmissionPolicies) {
         held_from_creation(cluster).await?;
     }
@@ -185,8 +172,19 @@ async fn held_from_creation(cluster: &Cluster) -> Result<()> {
     .await
 }
 
+/// The report has no error and no warning.
+pub(super) fn nothing_is_missing(report: &Value) -> Result<()> {
+    let parts = report["parts"].as_array().into_iter().flatten();
+    let findings = parts.flat_map(|part| part["findings"].as_array().into_iter().flatten());
+    let bad: Vec<&Value> = findings
+        .filter(|finding| finding["level"] != "note")
+        .collect();
+    ensure!(bad.is_empty(), "{bad:?}");
+    Ok(())
+}
+
 /// The output of `belayer check --service-account` for an admin.
-async fn check(cluster: &Cluster) -> Result<Value> {
+pub(super) async fn check(cluster: &Cluster) -> Result<Value> {
     let command = tokio::process::Command::new(&cluster.setting().belayer)
         .args(["check", "--service-account", "-o", "json"])
         .env("KUBECONFIG", cluster.backend().admin_kubeconfig())
@@ -203,7 +201,7 @@ async fn check(cluster: &Cluster) -> Result<Value> {
 }
 
 /// Removes what other scenarios on this cluster do not expect: they create the policies that they need.
-async fn removed(cluster: &Cluster) -> Result<()> {
+pub(super) async fn remove(cluster: &Cluster) -> Result<()> {
     let home = manifests().display().to_string();
     let script = format!(
         "set -e
@@ -215,7 +213,12 @@ async fn removed(cluster: &Cluster) -> Result<()> {
         kubectl delete daemonset -n belayer-node-agent --ignore-not-found belayer-node-agent
         kubectl apply -f {home}/pod-recreation-records-policy.yaml"
     );
-    shell(cluster, &script).await?;
+    cluster.sh(&script).await?;
+    Ok(())
+}
+
+async fn removed(cluster: &Cluster) -> Result<()> {
+    remove(cluster).await?;
     if !cluster.can(AdmissionPolicies) {
         return Ok(());
     }

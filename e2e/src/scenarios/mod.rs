@@ -35,6 +35,7 @@ mod owners;
 mod peers;
 mod permissions;
 mod quiet;
+mod real;
 mod recreation;
 mod recreation_beside;
 mod recreation_nodes;
@@ -88,6 +89,7 @@ pub fn all() -> Vec<Scenario> {
         install::scenarios(),
         admission::scenarios(),
         kubelet::scenarios(),
+        real::scenarios(),
         node_agent::scenarios(),
         kubectl::scenarios(),
         peers::scenarios(),

@@ -1,7 +1,6 @@
 //! Ways to remove Belayer: in the documented order, in another order, and with kubectl only.
 
 use std::path::Path;
-use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -13,7 +12,7 @@ use super::drain::back_to_work;
 use crate::control_plane::PvcController;
 use crate::harness::{Cluster, HOLD, PVC_HOLD, Scenario, eventually, finalizers, pod, throughout};
 use crate::kinds;
-use crate::providers::Capability::{AdmissionPolicies, Faults, Kubectl};
+use crate::providers::Capability::{AdmissionPolicies, Faults, Kubectl, UnprotectedPvcs};
 use crate::providers::{apply, manifest};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -27,7 +26,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "the commands of the documentation remove every hold with kubectl only",
             break_glass,
         )
-        .needs([Kubectl])
+        .needs([Kubectl, UnprotectedPvcs])
         .within(LONG),
         Scenario::alone(
             "namespace-guard",
@@ -93,7 +92,7 @@ async fn break_glass(cluster: Cluster) -> Result<()> {
     }
     cluster.bound(pod("web").claim("used")).await?;
     let before = cluster.held_objects().await?;
-    let printed = shell(&cluster, &recipe()?).await?;
+    let printed = cluster.sh(&recipe()?).await?;
     let after = cluster.held_objects().await?;
     let left: Vec<_> = after.ours.iter().collect();
     ensure!(
@@ -106,32 +105,13 @@ async fn break_glass(cluster: Cluster) -> Result<()> {
         "{printed}"
     );
     cluster.remove("web").await?;
-    let printed = shell(&cluster, &recipe()?).await?;
+    let printed = cluster.sh(&recipe()?).await?;
     ensure!(printed.contains("no hold of Belayer is left"), "{printed}");
     back_to_work(&cluster).await?;
     cluster
         .backend()
         .switch_pvc_controller(PvcController::On)
         .await
-}
-
-/// Runs a script as an admin would, and returns its output.
-pub(super) async fn shell(cluster: &Cluster, script: &str) -> Result<String> {
-    let cache = cluster.dir().join("kubectl-cache");
-    let output = tokio::process::Command::new("bash")
-        .args(["-u", "-c", script])
-        .env("KUBECONFIG", cluster.backend().admin_kubeconfig())
-        .env("KUBECACHEDIR", cache)
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = tokio::time::timeout(LONG, output)
-        .await
-        .context("the script did not exit in time")??;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    let printed = format!("{}{}", text(&output.stdout), text(&output.stderr));
-    ensure!(output.status.success(), "{}: {printed}", output.status);
-    Ok(printed)
 }
 
 async fn guarded(cluster: Cluster) -> Result<()> {
@@ -257,14 +237,12 @@ async fn delete_manifests_first(cluster: Cluster) -> Result<()> {
     cluster.create(&pod("a").of(&workflow)).await?;
     cluster.is_held("a").await?;
     let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/manifests");
-    let printed = shell(
-        &cluster,
-        &format!(
+    let printed = cluster
+        .sh(&format!(
             "kubectl delete -k {} --ignore-not-found --wait=false",
             manifests.display()
-        ),
-    )
-    .await?;
+        ))
+        .await?;
     ensure!(
         printed.contains("namespace \"belayer-system\""),
         "{printed}"

@@ -16,12 +16,12 @@ use crate::bench;
 use crate::cargo::{AS_TESTS, cargo};
 use crate::e2e::{self, Provider};
 
-/// Format, lints, docs, feature combinations, unit and doc tests, scenarios on sandbox and local
+/// Format, lints, docs, feature combinations, unit and doc tests, scenarios on sandbox, local and real nodes
 ///
 /// Every step is one line; the log of a failed one is printed. The last line is
 /// `N passed, N failed, N skipped`, and the exit code is 1 if anything failed. Without Go and
-/// without KUBEBUILDER_ASSETS the scenarios on the local control plane are skipped, by name; with
-/// CI=true that is a failure.
+/// without KUBEBUILDER_ASSETS the scenarios on the local control plane are skipped, by name, and so are
+/// those on real nodes without root; with CI=true that is a failure.
 #[derive(Debug, Args)]
 pub(crate) struct Test {
     /// For development, about a minute when warm: lints, unit tests, the main scenarios on the sandbox
@@ -82,6 +82,8 @@ fn whole() -> Result<Vec<Step>> {
             "scenarios on the local control plane",
             e2e::scenarios(Provider::Local),
         ),
+        Step::scenarios("scenarios on real nodes", e2e::scenarios(Provider::Node)),
+        Step::check("nothing is left of real nodes", e2e::leftovers()),
     ]);
     if bench::has_valgrind() {
         steps.push(Step::check("build what is counted", bench::build_subject()));

@@ -188,6 +188,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &[
             "belayer-core",
             "belayer-holds",
+            "belayer-image",
             "belayer-sandbox",
             // For the model of Argo Workflows.
             "belayer-workload",
@@ -203,7 +204,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "belayer-subject",
         ],
     ),
-    ("xtask", &[]),
+    ("belayer-image", &[]),
+    ("xtask", &["belayer-image"]),
 ];
 
 #[test]

@@ -1,0 +1,80 @@
+// Command pause waits for a signal and reaps orphans, as the sandbox container of a pod and as the first
+// process of a node. As the program of a pod it does one thing:
+//
+//	pause                 wait for SIGTERM
+//	pause sleep SECONDS   the same, but end with 0 after this time
+//	pause exit CODE       end at once
+//	pause ignore          ignore SIGTERM
+//	pause write FILE..    create these files, then wait for SIGTERM
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ends := make(chan os.Signal, 1)
+	signal.Notify(ends, syscall.SIGTERM, syscall.SIGINT)
+	children := make(chan os.Signal, 1)
+	signal.Notify(children, syscall.SIGCHLD)
+	var over <-chan time.Time
+	code := 0
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "sleep":
+			over = time.After(time.Duration(number()) * time.Second)
+		case "exit":
+			os.Exit(number())
+		case "ignore":
+			signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
+		case "write":
+			for _, file := range os.Args[2:] {
+				if err := os.WriteFile(file, []byte("left by a pod\n"), 0o644); err != nil {
+					fail(err)
+				}
+			}
+		default:
+			fail(fmt.Errorf("unknown command %q", os.Args[1]))
+		}
+	}
+	for {
+		select {
+		case <-ends:
+			os.Exit(code)
+		case <-over:
+			os.Exit(code)
+		case <-children:
+			reap()
+		}
+	}
+}
+
+func number() int {
+	if len(os.Args) != 3 {
+		fail(fmt.Errorf("%s needs one number", os.Args[1]))
+	}
+	number, err := strconv.Atoi(os.Args[2])
+	if err != nil {
+		fail(err)
+	}
+	return number
+}
+
+func reap() {
+	for {
+		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+		if err != nil || pid <= 0 {
+			return
+		}
+	}
+}
+
+func fail(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}

@@ -1,0 +1,257 @@
+//! The programs of a control plane and of real nodes, and the Go modules that pin them.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::cache::cache_dir;
+use crate::go;
+
+/// The release that `control-plane/go.mod` pins. It is set at build time, as the programs cannot determine it.
+pub(super) const KUBERNETES_VERSION: &str = "1.36.3";
+
+/// A Go module that pins programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Module {
+    ControlPlane,
+    Node,
+}
+
+impl Module {
+    /// What is built, for progress and errors.
+    pub(super) fn title(self) -> String {
+        match self {
+            Self::ControlPlane => format!("Kubernetes {KUBERNETES_VERSION}"),
+            Self::Node => "containerd, runc and CNI plugins".to_owned(),
+        }
+    }
+
+    /// How long a build takes on two cores.
+    pub(super) const fn minutes(self) -> u8 {
+        match self {
+            Self::ControlPlane => 7,
+            Self::Node => 3,
+        }
+    }
+
+    /// Path and text of each file.
+    pub(super) const fn files(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::ControlPlane => &[
+                ("go.mod", include_str!("../../control-plane/go.mod")),
+                ("go.sum", include_str!("../../control-plane/go.sum")),
+            ],
+            Self::Node => &[
+                ("go.mod", include_str!("../../node/go.mod")),
+                ("go.sum", include_str!("../../node/go.sum")),
+                (
+                    "cmd/pause/main.go",
+                    include_str!("../../node/cmd/pause/main.go"),
+                ),
+                (
+                    "cmd/runc/main.go",
+                    include_str!("../../node/cmd/runc/main.go"),
+                ),
+            ],
+        }
+    }
+
+    pub(super) fn linker_flags(self) -> String {
+        if self == Self::Node {
+            return "-s -w".to_owned();
+        }
+        let stamp = "k8s.io/component-base/version";
+        let mut parts = KUBERNETES_VERSION.split('.');
+        let major = parts.next().unwrap_or_default();
+        let minor = parts.next().unwrap_or_default();
+        format!(
+            "-s -w -X {stamp}.gitVersion=v{KUBERNETES_VERSION} -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
+        )
+    }
+
+    /// One cache folder per content: a change builds again, a new clone uses the cache.
+    pub(super) fn folder(self) -> PathBuf {
+        let flags = self.linker_flags();
+        let mut parts: Vec<&str> = self.files().iter().map(|(_, text)| *text).collect();
+        parts.push(&flags);
+        let short = go::fingerprint(&parts);
+        match self {
+            Self::ControlPlane => cache_dir()
+                .join("control-plane")
+                .join(format!("{KUBERNETES_VERSION}-{short}")),
+            Self::Node => cache_dir().join("node").join(short),
+        }
+    }
+}
+
+/// A program of the control plane or of a real node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// The store.
+    Etcd,
+    /// The API server.
+    ApiServer,
+    /// Garbage collector, namespace deletion, node lifecycle and the like.
+    ControllerManager,
+    /// Binds pods to nodes.
+    Scheduler,
+    /// The kubelet's code with a simulated container runtime.
+    HollowKubelet,
+    /// The kubelet.
+    Kubelet,
+    /// The container runtime.
+    Containerd,
+    /// Its process beside each pod.
+    Shim,
+    /// Its client, which imports images.
+    Ctr,
+    /// What creates containers.
+    Runc,
+    /// Calls runc without seccomp filters.
+    PlainRunc,
+    /// The CNI plugin for the network of pods.
+    Bridge,
+    /// The CNI plugin for a pod's loopback address.
+    Loopback,
+    /// The CNI plugin for addresses.
+    HostLocal,
+    /// Waits for SIGTERM: the program of sandbox containers and of pods in scenarios.
+    Pause,
+}
+
+impl Program {
+    /// The programs of a control plane, the required ones first.
+    pub const PLANE: [Self; 5] = [
+        Self::Etcd,
+        Self::ApiServer,
+        Self::ControllerManager,
+        Self::Scheduler,
+        Self::HollowKubelet,
+    ];
+
+    /// The programs of a real node.
+    pub const NODE: [Self; 10] = [
+        Self::Kubelet,
+        Self::Containerd,
+        Self::Shim,
+        Self::Ctr,
+        Self::Runc,
+        Self::PlainRunc,
+        Self::Bridge,
+        Self::Loopback,
+        Self::HostLocal,
+        Self::Pause,
+    ];
+
+    /// The file name, as in setup-envtest and as other programs look for it.
+    #[must_use]
+    pub const fn file_name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::ApiServer => "kube-apiserver",
+            Self::ControllerManager => "kube-controller-manager",
+            Self::Scheduler => "kube-scheduler",
+            Self::HollowKubelet => "kubemark",
+            Self::Kubelet => "kubelet",
+            Self::Containerd => "containerd",
+            Self::Shim => "containerd-shim-runc-v2",
+            Self::Ctr => "ctr",
+            Self::Runc => "runc",
+            Self::PlainRunc => "belayer-runc",
+            Self::Bridge => "bridge",
+            Self::Loopback => "loopback",
+            Self::HostLocal => "host-local",
+            Self::Pause => "belayer-pause",
+        }
+    }
+
+    pub(super) const fn module(self) -> Module {
+        match self {
+            Self::Etcd
+            | Self::ApiServer
+            | Self::ControllerManager
+            | Self::Scheduler
+            | Self::HollowKubelet
+            | Self::Kubelet => Module::ControlPlane,
+            _ => Module::Node,
+        }
+    }
+
+    /// The Go package: a `tool` of the module, or part of it.
+    pub(super) const fn package(self) -> &'static str {
+        match self {
+            Self::Etcd => "go.etcd.io/etcd/server/v3",
+            Self::ApiServer => "k8s.io/kubernetes/cmd/kube-apiserver",
+            Self::ControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
+            Self::Scheduler => "k8s.io/kubernetes/cmd/kube-scheduler",
+            Self::HollowKubelet => "k8s.io/kubernetes/cmd/kubemark",
+            Self::Kubelet => "k8s.io/kubernetes/cmd/kubelet",
+            Self::Containerd => "github.com/containerd/containerd/v2/cmd/containerd",
+            Self::Shim => "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+            Self::Ctr => "github.com/containerd/containerd/v2/cmd/ctr",
+            Self::Runc => "github.com/opencontainers/runc",
+            Self::PlainRunc => "./cmd/runc",
+            Self::Bridge => "github.com/containernetworking/plugins/plugins/main/bridge",
+            Self::Loopback => "github.com/containernetworking/plugins/plugins/main/loopback",
+            Self::HostLocal => "github.com/containernetworking/plugins/plugins/ipam/host-local",
+            Self::Pause => "./cmd/pause",
+        }
+    }
+
+    /// Build tags: snapshotters that nothing uses are left out.
+    pub(super) const fn tags(self) -> &'static str {
+        match self {
+            Self::Containerd | Self::Shim | Self::Ctr => {
+                "no_btrfs,no_zfs,no_devmapper,netgo,osusergo,static_build"
+            }
+            Self::Runc => "netgo,osusergo",
+            _ => "",
+        }
+    }
+
+    /// Whether it contains C code. In runc that enters the namespaces of a container.
+    pub(super) const fn needs_c(self) -> bool {
+        matches!(self, Self::Runc)
+    }
+
+    /// Whether a control plane can run without it.
+    pub(super) const fn indispensable(self) -> bool {
+        matches!(self, Self::Etcd | Self::ApiServer)
+    }
+}
+
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.file_name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stamped_version_is_the_pinned_one() {
+        let (_, go_mod) = Module::ControlPlane.files()[0];
+        assert!(go_mod.contains(&format!("k8s.io/kubernetes v{KUBERNETES_VERSION} ")));
+        assert!(
+            Module::ControlPlane
+                .linker_flags()
+                .ends_with("gitMajor=1 -X k8s.io/component-base/version.gitMinor=36")
+        );
+    }
+
+    #[test]
+    fn every_program_is_a_tool_of_its_module() {
+        for program in Program::PLANE.into_iter().chain(Program::NODE) {
+            let files = program.module().files();
+            let package = program.package();
+            let known = match package.strip_prefix("./") {
+                Some(own) => files
+                    .iter()
+                    .any(|(path, _)| *path == format!("{own}/main.go")),
+                None => files[0].1.contains(&format!("\t{package}\n")),
+            };
+            assert!(known, "{program}");
+        }
+    }
+}

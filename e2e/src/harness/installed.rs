@@ -1,0 +1,181 @@
+//! Belayer as a cluster runs it: the shipped manifests, the shipped image, on real nodes.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DynamicObject, EvictParams, ListParams};
+use kube::{Api, ResourceExt as _};
+
+use super::cluster::Cluster;
+use crate::control_plane::{Container, RealNode};
+use crate::kinds;
+use crate::wait::eventually;
+
+/// Belayer's namespace.
+const HOME: &str = "belayer-system";
+
+/// Timeout of a start of both replicas, and of a change of the leader, on a busy machine.
+const SOON: Duration = Duration::from_secs(90);
+
+/// The shipped manifests.
+#[must_use]
+pub fn manifests() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/manifests")
+}
+
+/// Belayer in the cluster, as pods.
+#[derive(Clone)]
+pub struct Installed {
+    /// The scenario's cluster.
+    pub cluster: Cluster,
+}
+
+impl Installed {
+    /// Applies the shipped manifests, and waits until all replicas are ready and one leads.
+    ///
+    /// # Errors
+    /// When that does not happen.
+    pub async fn install(cluster: &Cluster) -> Result<Self> {
+        for node in cluster.backend().nodes() {
+            node.power_on().await?;
+        }
+        let accounts = kinds::service_accounts(cluster.client(), cluster.namespace());
+        let what = "pods can be created in the namespace";
+        eventually(what, SOON, async || Ok(accounts.get("default").await?)).await?;
+        let installed = Self {
+            cluster: cluster.clone(),
+        };
+        let home = manifests();
+        cluster
+            .sh(&format!("kubectl apply -k {}", home.display()))
+            .await?;
+        installed.is_rolled_out().await?;
+        installed.leader().await?;
+        Ok(installed)
+    }
+
+    /// Waits until the Deployment has all replicas of its current version, and no other.
+    ///
+    /// # Errors
+    /// When it takes too long.
+    pub async fn is_rolled_out(&self) -> Result<()> {
+        self.cluster
+            .sh("kubectl -n belayer-system rollout status deployment/belayer --timeout=90s")
+            .await?;
+        eventually("two replicas are ready", SOON, async || {
+            let ready = self.replicas().await?.into_iter().filter(is_ready).count();
+            ensure!(ready == 2, "{ready} are");
+            Ok(())
+        })
+        .await
+    }
+
+    /// The pods that are not being deleted.
+    ///
+    /// # Errors
+    /// When they cannot be listed.
+    pub async fn replicas(&self) -> Result<Vec<DynamicObject>> {
+        let own = ListParams::default().labels("app.kubernetes.io/name=belayer");
+        let mut pods = self.cluster.pods_in(HOME).list(&own).await?.items;
+        pods.retain(|pod| pod.metadata.deletion_timestamp.is_none());
+        Ok(pods)
+    }
+
+    /// The identity of the leader, from the Lease; it begins with the name of its pod.
+    ///
+    /// # Errors
+    /// When there is no leader.
+    pub async fn holder(&self) -> Result<String> {
+        let lease = kinds::leases(self.cluster.client(), HOME)
+            .get("belayer")
+            .await?;
+        let holder = lease.data["spec"]["holderIdentity"].as_str();
+        let holder = holder.filter(|holder| !holder.is_empty());
+        Ok(holder.context("no replica is the leader")?.to_owned())
+    }
+
+    /// The leader's pod, once it is ready.
+    ///
+    /// # Errors
+    /// When there is none in time.
+    pub async fn leader(&self) -> Result<DynamicObject> {
+        eventually("a replica is the leader", SOON, async || {
+            let holder = self.holder().await?;
+            let name = holder.split('_').next().unwrap_or_default();
+            let pod = self.cluster.pods_in(HOME).get(name).await?;
+            ensure!(is_ready(&pod), "the leader {name} is not ready");
+            Ok(pod)
+        })
+        .await
+    }
+
+    /// Waits until another process than `holder` is the leader. Returns the time since `since`.
+    ///
+    /// # Errors
+    /// When none is in time.
+    pub async fn is_succeeded(&self, holder: &str, since: Instant) -> Result<Duration> {
+        eventually("another replica is the leader", SOON, async || {
+            let now = self.holder().await?;
+            ensure!(now != holder, "{holder} still is");
+            Ok(since.elapsed())
+        })
+        .await
+    }
+
+    /// The node of a pod.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub fn node_of(&self, pod: &DynamicObject) -> Result<&RealNode> {
+        let name = pod.data["spec"]["nodeName"].as_str().unwrap_or_default();
+        let mut nodes = self.cluster.backend().nodes().iter();
+        nodes
+            .find(|node| node.name() == name)
+            .with_context(|| format!("the pod {} is not on a node", pod.name_any()))
+    }
+
+    /// The container of a pod, on its node.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn container_of(&self, pod: &DynamicObject) -> Result<Container> {
+        let id = pod.data["status"]["containerStatuses"][0]["containerID"].as_str();
+        let id = id.and_then(|id| id.strip_prefix("containerd://"));
+        self.node_of(pod)?
+            .container(id.context("the pod has no container")?)
+    }
+
+    /// Evicts a pod of Belayer's.
+    ///
+    /// # Errors
+    /// When the server refuses.
+    pub async fn evict(&self, pod: &str) -> Result<()> {
+        let pods: Api<Pod> = Api::namespaced(self.cluster.client().clone(), HOME);
+        pods.evict(pod, &EvictParams::default()).await?;
+        Ok(())
+    }
+
+    /// Writes the logs of all replicas into the scenario's folder.
+    pub async fn save_logs(&self) {
+        let script = format!(
+            "cd {}; kubectl get pods -A -o wide >pods.txt; kubectl get events -A >events.txt
+            for pod in $(kubectl -n belayer-system get pods -o name); do
+                kubectl -n belayer-system logs $pod >${{pod#*/}}.log
+                kubectl -n belayer-system logs --previous $pod >${{pod#*/}}.previous.log
+            done; true",
+            self.cluster.dir().display()
+        );
+        // The scenario's own error is reported.
+        let _ = self.cluster.sh(&script).await;
+    }
+}
+
+fn is_ready(pod: &DynamicObject) -> bool {
+    let conditions = pod.data["status"]["conditions"].as_array();
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}

@@ -1,0 +1,106 @@
+//! What only real nodes show: the shipped image and manifests, and what happens to pods of Belayer.
+
+mod image;
+mod leader;
+mod nodes;
+mod rejections;
+
+use std::future::Future;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::install;
+use crate::harness::{Installed, Scenario};
+use crate::providers::Capability::{AdmissionPolicies, Kubectl, NodeControl, RealNode};
+
+pub(super) const SOON: Duration = Duration::from_secs(60);
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        scenario(
+            "real-install",
+            "the shipped image runs by the shipped manifests: not as root, read-only, with probes and a memory limit",
+            image::runs_as_shipped,
+        )
+        .needs([NodeControl]),
+        scenario(
+            "real-leader-killed",
+            "the leader's container gets SIGKILL: the standby takes over, and nothing is lost",
+            leader::killed,
+        )
+        .needs([NodeControl]),
+        scenario(
+            "real-leader-evicted",
+            "the leader is evicted: it gives the Lease back, and nothing is lost",
+            leader::evicted,
+        ),
+        scenario(
+            "real-node-drained",
+            "kubectl drain waits for the held pods of the node, and for nothing else",
+            nodes::drained,
+        ),
+        scenario(
+            "real-node-lost",
+            "the leader's node is lost: the standby takes over and releases the pods of that node",
+            nodes::lost,
+        )
+        .needs([NodeControl]),
+        scenario(
+            "real-rolling-update",
+            "a rolling update under load: every pod is held and released",
+            leader::updated,
+        ),
+        scenario(
+            "real-memory-limit",
+            "a replica that exceeds its memory limit is killed by the kernel; the other one works on",
+            image::memory_limit,
+        ),
+        scenario(
+            "real-node-without-room",
+            "two kubelets reject a pod with OutOfcpu; it is re-created until a node has room",
+            rejections::no_room,
+        ),
+        scenario(
+            "real-kubelet-restarted",
+            "a pod that ran is rejected with NodeAffinity when its kubelet restarts, and is not re-created",
+            rejections::ran_once,
+        )
+        .needs([NodeControl]),
+        scenario(
+            "real-node-agent",
+            "the shipped DaemonSet wipes the directory of a rejected pod, and not that of a running one",
+            rejections::wiped,
+        )
+        .needs([NodeControl]),
+        scenario(
+            "real-drain-job",
+            "belayer drain as a Job in the cluster removes every hold",
+            image::drain_job,
+        ),
+    ]
+}
+
+/// A scenario with Belayer as pods, which is removed afterwards.
+fn scenario<F>(name: &'static str, shows: &'static str, steps: fn(Installed) -> F) -> Scenario
+where
+    F: Future<Output = Result<()>> + Send + 'static,
+{
+    Scenario::alone(name, shows, move |cluster| async move {
+        let shown = match Installed::install(&cluster).await {
+            Ok(belayer) => {
+                let shown = steps(belayer.clone()).await;
+                if shown.is_err() {
+                    belayer.save_logs().await;
+                }
+                shown
+            }
+            Err(error) => Err(error.context("install Belayer")),
+        };
+        let removed = install::remove(&cluster).await;
+        shown?;
+        removed
+    })
+    .needs([RealNode, Kubectl, AdmissionPolicies])
+    .within(Duration::from_secs(300))
+}

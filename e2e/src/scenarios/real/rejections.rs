@@ -1,0 +1,198 @@
+//! Pods that real kubelets reject.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use kube::ResourceExt as _;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::SOON;
+use super::nodes::in_phase;
+use crate::harness::{Cluster, Installed, PodBuilder, eventually, finalizers, manifests, pod};
+use crate::kinds;
+use crate::scenarios::recreation::{bind, held, records};
+
+/// The first pause before a re-creation is 15 s, the next 30 s.
+const AFTER_PAUSES: Duration = Duration::from_secs(90);
+
+fn recreated(name: &str) -> PodBuilder {
+    pod(name)
+        .annotation("belayer.dev/recreate", "true")
+        .scheduled()
+}
+
+/// More than half of a node's CPUs: a node has room for one pod that requests it.
+async fn most_cpus(cluster: &Cluster, node: &str) -> Result<String> {
+    let node = kinds::nodes(cluster.client()).get(node).await?;
+    let cpus = node.data["status"]["allocatable"]["cpu"].as_str();
+    let cpus: u32 = cpus.unwrap_or_default().parse().context("a node's CPUs")?;
+    Ok(format!("{}m", cpus * 600))
+}
+
+async fn fill(cluster: &Cluster, node: &str, cpu: &str) -> Result<()> {
+    let name = format!("filler-{node}");
+    cluster.create(&pod(&name).on_node(node).cpu(cpu)).await?;
+    in_phase(cluster, &name, "Running").await
+}
+
+/// The pod, once it is another one than `before` and ready to be bound.
+async fn successor(cluster: &Cluster, before: &DynamicObject) -> Result<DynamicObject> {
+    eventually("the pod is re-created", AFTER_PAUSES, async || {
+        let pod = cluster.pods().get(&before.name_any()).await?;
+        ensure!(pod.uid() != before.uid(), "it is still the old pod");
+        ensure!(pod.data["spec"]["nodeName"].is_null(), "it has a node");
+        Ok(pod)
+    })
+    .await
+}
+
+/// The nodes that take pods.
+async fn workers(cluster: &Cluster) -> Result<Vec<String>> {
+    let nodes = kinds::nodes(cluster.client())
+        .list(&ListParams::default())
+        .await?;
+    let workers = nodes
+        .iter()
+        .filter(|node| node.data["spec"]["taints"].is_null());
+    Ok(workers.map(|node| node.name_any()).collect())
+}
+
+pub(super) async fn no_room(belayer: Installed) -> Result<()> {
+    let cluster = &belayer.cluster;
+    let nodes = workers(cluster).await?;
+    let cpu = most_cpus(cluster, &nodes[0]).await?;
+    for node in &nodes {
+        fill(cluster, node, &cpu).await?;
+    }
+    let mut web = cluster.create(&recreated("web").cpu(&cpu)).await?;
+    held(cluster, "web").await?;
+    for node in &nodes {
+        // As in the race: bound to a node that another pod has filled meanwhile.
+        bind(cluster, "web", node).await?;
+        web = successor(cluster, &web).await?;
+    }
+    cluster.delete(&format!("filler-{}", nodes[0])).await?;
+    in_phase(cluster, "web", "Running").await?;
+    let record = eventually("its record is in phase Started", SOON, async || {
+        let all = records(cluster).list(&ListParams::default()).await?;
+        let record = all.items.into_iter().next().context("no record")?;
+        let phase = &record.data["status"]["phase"];
+        ensure!(phase == "Started", "its phase is {phase}");
+        Ok(record)
+    })
+    .await?;
+    let status = &record.data["status"];
+    ensure!(
+        status["reason"] == "OutOfcpu" && status["podStarts"] == 3 && status["podRecreated"] == 2,
+        "{status}"
+    );
+    Ok(())
+}
+
+pub(super) async fn ran_once(belayer: Installed) -> Result<()> {
+    let cluster = &belayer.cluster;
+    let node = &cluster.backend().nodes()[1];
+    let room = format!("{}-room", cluster.namespace());
+    label(cluster, node.name(), &room, "yes".into()).await?;
+    let selects = json!({ "nodeSelector": { room.as_str(): "yes" }, "restartPolicy": "Always" });
+    let web = cluster.create(&recreated("web").spec(selects)).await?;
+    in_phase(cluster, "web", "Running").await?;
+    label(cluster, node.name(), &room, Value::Null).await?;
+    node.stop_kubelet().await?;
+    node.start_kubelet().await?;
+    let rejected = eventually("the kubelet rejects the pod", SOON, async || {
+        let seen = cluster.pods().get("web").await?;
+        let status = &seen.data["status"];
+        ensure!(
+            status["phase"] == "Failed" && status["reason"] == "NodeAffinity",
+            "{}: {}",
+            status["phase"],
+            status["reason"]
+        );
+        Ok(seen)
+    })
+    .await?;
+    let container = &rejected.data["status"]["containerStatuses"][0];
+    cluster.note(format!(
+        "the kubelet reports the container as {}",
+        container["state"]
+    ));
+    let uid = web.uid().context("no uid")?;
+    cluster
+        .stays_itself("web", &uid, Duration::from_secs(25))
+        .await?;
+    let seen = cluster.pods().get("web").await?;
+    ensure!(finalizers(&seen).is_empty(), "{:?}", finalizers(&seen));
+    let all = records(cluster).list(&ListParams::default()).await?;
+    ensure!(all.items.is_empty(), "there is a record of the pod");
+    Ok(())
+}
+
+async fn label(cluster: &Cluster, node: &str, label: &str, value: Value) -> Result<()> {
+    let patch = Patch::Merge(json!({ "metadata": { "labels": { label: value } } }));
+    kinds::nodes(cluster.client())
+        .patch(node, &PatchParams::default(), &patch)
+        .await?;
+    Ok(())
+}
+
+pub(super) async fn wiped(belayer: Installed) -> Result<()> {
+    let cluster = &belayer.cluster;
+    let agent = manifests().join("node-agent");
+    let rollout = "kubectl -n belayer-node-agent rollout status daemonset/belayer-node-agent";
+    cluster
+        .sh(&format!(
+            "kubectl apply -k {} && {rollout} --timeout=90s",
+            agent.display()
+        ))
+        .await?;
+    let node = &cluster.backend().nodes()[0];
+    let wipe = |name: &str| recreated(name).annotation("belayer.dev/wipe", "true");
+
+    let running = cluster
+        .create(&wipe("running").on_node(node.name()))
+        .await?;
+    in_phase(cluster, "running", "Running").await?;
+    let cpu = most_cpus(cluster, node.name()).await?;
+    fill(cluster, node.name(), &cpu).await?;
+    let web = cluster
+        .create(
+            &wipe("web")
+                .cpu(&cpu)
+                .spec(json!({ "schedulerName": "nobody" })),
+        )
+        .await?;
+    held(cluster, "web").await?;
+    let mut folders = Vec::new();
+    for pod in [&running, &web] {
+        let uid = pod.uid().context("no uid")?;
+        let folder = node.path(&format!("/var/lib/workspaces/{uid}")).await?;
+        // As a CSI driver prepares it before the kubelet admits the pod.
+        fs::create_dir_all(folder.join("cache"))?;
+        fs::write(folder.join("cache/file"), "secret")?;
+        folders.push(folder);
+    }
+    let since = std::time::Instant::now();
+    bind(cluster, "web", node.name()).await?;
+    eventually(
+        "the rejected pod's directory is removed",
+        SOON,
+        async || {
+            ensure!(!folders[1].exists(), "it exists");
+            Ok(())
+        },
+    )
+    .await?;
+    cluster.note(format!(
+        "wiped {:.1} s after the pod was bound",
+        since.elapsed().as_secs_f64()
+    ));
+    successor(cluster, &web).await?;
+    ensure!(
+        folders[0].join("cache/file").exists(),
+        "the directory of a running pod was wiped"
+    );
+    Ok(())
+}

@@ -1,0 +1,118 @@
+//! `cargo xtask image`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, ensure};
+use belayer_image::Compression;
+use clap::{Args, ValueEnum};
+
+use crate::cargo::{built, cargo, compile, root};
+
+/// The largest permitted image, compressed.
+const LIMIT: u64 = 15 << 20;
+
+/// Write Belayer's container image without a container engine
+///
+/// Builds the release binary, and writes an OCI layout and the same as an archive into target/image. The
+/// same binary gives the same digest.
+#[derive(Debug, Args)]
+pub(crate) struct Image {
+    /// The reference of the image; by default that of the shipped manifests
+    #[arg(long, value_name = "REFERENCE")]
+    name: Option<String>,
+
+    /// A `belayer` binary to pack, instead of building one
+    #[arg(long, value_name = "PATH")]
+    binary: Option<PathBuf>,
+
+    /// Import the image where pods of a node find it
+    #[arg(long, value_enum)]
+    load: Option<Load>,
+
+    /// The kind cluster to load it into
+    #[arg(long, default_value = "kind", value_name = "NAME")]
+    kind_cluster: String,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Load {
+    /// By `ctr -n k8s.io images import`, on this machine
+    Containerd,
+    /// By `kind load image-archive`
+    Kind,
+}
+
+impl Image {
+    pub(crate) fn execute(self) -> Result<ExitCode> {
+        let name = self.name.map_or_else(belayer_image::shipped_name, Ok)?;
+        let folder = root().join("target/image");
+        std::fs::remove_dir_all(&folder).ok();
+        std::fs::create_dir_all(&folder)?;
+        let binary = match &self.binary {
+            Some(binary) => binary.clone(),
+            None => release_binary(&folder)?,
+        };
+        let image = belayer_image::belayer(&name, &binary)?;
+        let written = image.write_layout(&folder.join("layout"), Compression::Gzip)?;
+        let archive = folder.join("belayer.tar");
+        image.write_archive(&archive, Compression::Gzip)?;
+        println!("{name}");
+        println!("digest   {}", written.digest);
+        println!(
+            "size     {:.1} MiB",
+            written.bytes as f64 / f64::from(1 << 20)
+        );
+        println!("layout   {}", folder.join("layout").display());
+        println!("archive  {}", archive.display());
+        ensure!(
+            self.binary.is_some() || written.bytes <= LIMIT,
+            "the image is larger than {} MiB",
+            LIMIT >> 20
+        );
+        let mut load = match self.load {
+            None => return Ok(ExitCode::SUCCESS),
+            Some(Load::Containerd) => {
+                let mut command = Command::new("ctr");
+                command.args(["--namespace", "k8s.io", "images", "import"]);
+                command
+            }
+            Some(Load::Kind) => {
+                let mut command = Command::new("kind");
+                command.args(["load", "image-archive", "--name", &self.kind_cluster]);
+                command
+            }
+        };
+        let program = load.get_program().to_string_lossy().into_owned();
+        let status = load
+            .arg(&archive)
+            .status()
+            .with_context(|| format!("start {program}"))?;
+        ensure!(status.success(), "{program} could not load the image");
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// The binary that is shipped: without demo and sandbox, and in `folder` without symbols.
+fn release_binary(folder: &Path) -> Result<PathBuf> {
+    let mut build = cargo();
+    build.args([
+        "build",
+        "--release",
+        "--package",
+        "belayer",
+        "--bin",
+        "belayer",
+    ]);
+    compile(build)?;
+    let whole = built("release", "belayer");
+    let path = folder.join("belayer");
+    let status = Command::new("strip")
+        .arg("-o")
+        .arg(&path)
+        .arg(whole.get_program())
+        .status()
+        .context("start strip (Debian: apt-get install binutils)")?;
+    ensure!(status.success(), "strip failed");
+    Ok(path)
+}
