@@ -106,6 +106,10 @@ fn by_flag(path: &str, arguments: &RunArguments, logging: &LogArguments) -> Opti
         "limits.burst" => arguments.kube_api_burst.map(|n| text(&n)),
         "limits.concurrentReleases" => arguments.concurrent_releases.map(|n| text(&n)),
         "endpoints.metricsBindAddress" => arguments.metrics_bind_address.as_ref().map(|a| text(a)),
+        "endpoints.healthProbeBindAddress" => arguments
+            .health_probe_bind_address
+            .as_ref()
+            .map(|a| text(a)),
         "endpoints.debugBindAddress" => arguments.debug_bind_address.as_ref().map(|a| text(a)),
         "logging.format" => {
             let format = logging.log_format.as_ref();

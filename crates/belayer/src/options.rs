@@ -48,6 +48,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Address of metrics and health.
     pub metrics_bind_address: BindAddress,
+    /// Address of health alone.
+    pub health_probe_bind_address: BindAddress,
     /// Address of `/debug/holds`.
     pub debug_bind_address: BindAddress,
     /// The configured controllers.
@@ -108,7 +110,7 @@ impl Settings {
         let controllers = controllers(arguments, source)?;
         let gates = gates(arguments, source)?;
         let components = components(arguments, source, &controllers, &gates)?;
-        let [metrics, debug] = source.endpoints().map_err(Failure::configuration)?;
+        let [metrics, health, debug] = source.endpoints().map_err(Failure::configuration)?;
         let dry_run = arguments.dry_run || source.config.dry_run.unwrap_or(false);
         let election = Election::resolve(&arguments.election, source, &namespace)?;
         let endpoint = |flag: &Option<BindAddress>, file: Option<BindAddress>, default| {
@@ -123,6 +125,11 @@ impl Settings {
             election: election.filter(|_| !dry_run),
             limits: limits(arguments, source)?,
             metrics_bind_address: endpoint(&arguments.metrics_bind_address, metrics, METRICS),
+            health_probe_bind_address: endpoint(
+                &arguments.health_probe_bind_address,
+                health,
+                BindAddress::Off,
+            ),
             debug_bind_address: endpoint(&arguments.debug_bind_address, debug, DEBUG),
             components,
         })

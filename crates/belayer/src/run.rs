@@ -85,6 +85,18 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
         let routes = server::public_routes(health, exporter);
         tasks.spawn(server::serve(endpoint, routes, after.clone()));
     }
+    let probes = bind(
+        &settings.health_probe_bind_address,
+        "--health-probe-bind-address",
+    );
+    if let Some(endpoint) = probes.await? {
+        let health: Arc<dyn Health> = current.clone();
+        tasks.spawn(server::serve(
+            endpoint,
+            server::probe_routes(health),
+            after.clone(),
+        ));
+    }
     if let Some(endpoint) = bind(&settings.debug_bind_address, "--debug-bind-address").await? {
         let routes = server::debug_routes(current);
         tasks.spawn(server::serve(endpoint, routes, after.clone()));

@@ -7,11 +7,12 @@
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hashbrown::HashMap;
 use jiff::Timestamp;
+use lru::LruCache;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -35,8 +36,9 @@ pub const UNANSWERED: Duration = Duration::from_secs(10);
 /// A reason whose message has changed is recorded again after this time.
 const REPEAT_CHANGED_AFTER: Duration = Duration::from_secs(5 * 60);
 
-/// The table of recorded reasons is swept when it has more entries than this.
-const REMEMBERED: usize = 16_384;
+/// How many reasons on objects are remembered. Beyond that, the one that was considered least recently may be
+/// recorded again too soon (L4).
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
 
 /// A Kubernetes Event to be recorded on an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,7 +75,7 @@ pub struct Regarding {
 #[derive(Debug, Clone)]
 pub struct EventRecorder {
     queue: mpsc::Sender<(Regarding, Notice)>,
-    recorded: Arc<Mutex<HashMap<(Uid, &'static str), Recorded>>>,
+    recorded: Arc<Mutex<LruCache<(Uid, &'static str), Recorded>>>,
 }
 
 /// The state of one reason on one object.
@@ -113,7 +115,7 @@ pub fn recorder(executor: Arc<Executor>) -> (EventRecorder, EventSender) {
     (
         EventRecorder {
             queue: sender,
-            recorded: Arc::default(),
+            recorded: remembered(),
         },
         EventSender {
             queue: receiver,
@@ -159,11 +161,8 @@ impl EventRecorder {
         let message_hash = hash(&notice.message);
         let now = Instant::now();
         let mut recorded = self.recorded.lock();
-        if recorded.len() > REMEMBERED {
-            recorded.retain(|_, recorded| now.duration_since(recorded.since()) < REPEAT_AFTER);
-        }
-        let recorded = recorded.entry((uid.clone(), notice.reason));
-        let recorded = recorded.or_insert(Recorded::Waits(now));
+        let recorded =
+            recorded.get_or_insert_mut((uid.clone(), notice.reason), || Recorded::Waits(now));
         let passed = now.duration_since(recorded.since());
         let is_due = match (*recorded, certainty) {
             (Recorded::At(_, before), Certainty::Known) if before != message_hash => {
@@ -178,6 +177,10 @@ impl EventRecorder {
         }
         is_due
     }
+}
+
+fn remembered() -> Arc<Mutex<LruCache<(Uid, &'static str), Recorded>>> {
+    Arc::new(Mutex::new(LruCache::new(REMEMBERED)))
 }
 
 impl EventSender {
@@ -282,7 +285,7 @@ mod tests {
 
     fn queue_of_notices() -> (EventRecorder, mpsc::Receiver<(Regarding, Notice)>) {
         let (queue, receiver) = mpsc::channel(8);
-        let recorded = Arc::default();
+        let recorded = remembered();
         (EventRecorder { queue, recorded }, receiver)
     }
 
@@ -310,6 +313,27 @@ mod tests {
         tokio::time::advance(REPEAT_AFTER).await;
         recorder.record(&regarding(), &notice());
         assert!(receiver.try_recv().is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn l4_the_least_recently_considered_reason_is_forgotten_first() {
+        let (recorder, mut receiver) = queue_of_notices();
+        let on = |uid: usize| Regarding {
+            uid: Uid::new(uid.to_string()),
+            ..regarding()
+        };
+        recorder.record(&on(0), &notice());
+        recorder.record(&on(1), &notice());
+        for uid in 2..=REMEMBERED.get() {
+            recorder.record(&on(0), &notice());
+            recorder.record(&on(uid), &notice());
+        }
+        while receiver.try_recv().is_ok() {}
+        assert_eq!(recorder.recorded.lock().len(), REMEMBERED.get());
+        recorder.record(&on(0), &notice());
+        assert!(receiver.try_recv().is_err(), "it is remembered");
+        recorder.record(&on(1), &notice());
+        assert!(receiver.try_recv().is_ok(), "it was forgotten");
     }
 
     #[tokio::test(start_paused = true)]

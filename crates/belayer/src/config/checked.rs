@@ -42,11 +42,11 @@ impl Source {
         })
     }
 
-    /// `endpoints.metricsBindAddress` and `endpoints.debugBindAddress`.
+    /// The addresses of `endpoints`, in the order of its keys.
     ///
     /// # Errors
     /// If one of them is not an address.
-    pub fn endpoints(&self) -> Result<[Option<BindAddress>; 2], ConfigError> {
+    pub fn endpoints(&self) -> Result<[Option<BindAddress>; 3], ConfigError> {
         let config = &self.config.endpoints;
         let read = |key: &str, text: &Option<String>| {
             let Some(text) = text else { return Ok(None) };
@@ -58,6 +58,7 @@ impl Source {
         };
         Ok([
             read("metricsBindAddress", &config.metrics_bind_address)?,
+            read("healthProbeBindAddress", &config.health_probe_bind_address)?,
             read("debugBindAddress", &config.debug_bind_address)?,
         ])
     }

@@ -24,6 +24,7 @@ const PROCESS: &[Key] = &[
     Key::live("limits.burst", "requests", "200", "Burst of such requests after a pause.").flag("--kube-api-burst"),
     Key::live("limits.concurrentReleases", "1 to 1024", "32", "Releases in flight at once.").flag("--concurrent-releases"),
     Key::restart("endpoints.metricsBindAddress", "address", ":8080", "--metrics-bind-address", "Address that serves `/metrics`, `/livez` and `/readyz`: `:8080` is port 8080 of all addresses, `0` alone is off."),
+    Key::restart("endpoints.healthProbeBindAddress", "address", "0", "--health-probe-bind-address", "Address that serves `/livez` and `/readyz` alone, so that a flood on the address of metrics does not reach the probes; `0` is off."),
     Key::restart("endpoints.debugBindAddress", "address", "127.0.0.1:8081", "--debug-bind-address", "Address that serves `/debug/holds`, which names pods; `0` is off."),
     Key::restart("logging.format", "text or json", "text", "--log-format", "Format of log lines."),
     Key::restart("logging.level", "levels", "info", "--log-level", "Log level, also per target: `info,belayer_core::informer=debug`."),

@@ -36,6 +36,7 @@ pub struct LimitsConfig {
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct EndpointsConfig {
     pub(super) metrics_bind_address: Option<String>,
+    pub(super) health_probe_bind_address: Option<String>,
     pub(super) debug_bind_address: Option<String>,
 }
 

@@ -153,6 +153,17 @@ pub struct RunArguments {
     )]
     pub metrics_bind_address: Option<BindAddress>,
 
+    /// Address that serves /livez and /readyz alone, so that a flood on the address of
+    /// metrics does not reach the probes; `0` is off [default: 0]
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        env = "BELAYER_HEALTH_PROBE_BIND_ADDRESS",
+        hide_env_values = true,
+        help_heading = "Endpoints"
+    )]
+    pub health_probe_bind_address: Option<BindAddress>,
+
     /// Address that serves /debug/holds, which names pods; `0` is off [default:
     /// 127.0.0.1:8081]
     #[arg(

@@ -1,7 +1,8 @@
 //! The endpoints: `/livez`, `/readyz` and `/metrics` on one address, `/debug/holds` on another, because it
-//! names pods.
+//! names pods, and the probes alone on a third one.
 
 mod bind;
+mod connections;
 mod routes;
 
 use std::sync::Arc;
@@ -10,10 +11,12 @@ use std::time::Duration;
 use axum::Router;
 use belayer_core::ticks::Ticks;
 use belayer_metrics::Exporter;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use self::connections::Connections;
 pub use bind::{BindAddress, BindError, Endpoint, ParseBindAddressError};
-pub use routes::{debug_routes, public_routes};
+pub use routes::{debug_routes, probe_routes, public_routes};
 
 /// Health of the process. Called on every probe, so implementations must not block.
 pub trait Health: Send + Sync + 'static {
@@ -42,21 +45,29 @@ const STOP_WITHIN: Duration = Duration::from_secs(2);
 /// Interval at which observations of histograms are folded into buckets.
 const UPKEEP: Duration = Duration::from_secs(5);
 
+/// Pause after a connection could not be accepted, for example because the process has too many open files.
+const NOT_ACCEPTED: Duration = Duration::from_secs(1);
+
 /// Serves `routes` until `stop`, and completes requests in flight.
 pub async fn serve(endpoint: Endpoint, routes: Router, stop: CancellationToken) {
-    let stopped = stop.clone().cancelled_owned();
-    let serving = axum::serve(endpoint.into_listener(), routes).with_graceful_shutdown(stopped);
-    let too_late = async {
-        stop.cancelled().await;
-        tokio::time::sleep(STOP_WITHIN).await;
-    };
-    tokio::select! {
-        served = serving.into_future() => {
-            if let Err(error) = served {
-                tracing::error!(%error, "an endpoint stopped serving");
+    let listener = endpoint.into_listener();
+    let mut connections = Connections::default();
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => connections.serve(stream, peer.ip(), routes.clone()),
+            Err(error) => {
+                tracing::debug!(%error, "could not accept a connection");
+                tokio::time::sleep(NOT_ACCEPTED).await;
             }
         }
-        () = too_late => tracing::debug!("closed an endpoint with open connections"),
+    }
+    drop(listener);
+    if timeout(STOP_WITHIN, connections.complete()).await.is_err() {
+        tracing::debug!("closed an endpoint with open connections");
     }
 }
 

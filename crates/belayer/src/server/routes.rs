@@ -1,24 +1,34 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use belayer_metrics::Exporter;
 use http::{StatusCode, header};
+use tokio::sync::Mutex;
+use tokio::task::{JoinError, spawn_blocking};
+use tokio::time::Instant;
 
 use super::{Health, Holds};
 
-/// `/livez`, `/readyz` and `/metrics`.
-pub fn public_routes(health: Arc<dyn Health>, exporter: Arc<Exporter>) -> Router {
-    let probes = Router::new()
+/// `/livez` and `/readyz`.
+pub fn probe_routes(health: Arc<dyn Health>) -> Router {
+    Router::new()
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
-        .with_state(health);
+        .with_state(health)
+}
+
+/// `/livez`, `/readyz` and `/metrics`.
+pub fn public_routes(health: Arc<dyn Health>, exporter: Arc<Exporter>) -> Router {
+    let rendered = Rendered::new(move || exporter.render());
     Router::new()
         .route("/metrics", get(metrics))
-        .with_state(exporter)
-        .merge(probes)
+        .with_state(Arc::new(rendered))
+        .merge(probe_routes(health))
 }
 
 /// `/debug/holds`.
@@ -67,13 +77,47 @@ fn text(status: StatusCode, body: String) -> Response {
         .into_response()
 }
 
-async fn metrics(State(exporter): State<Arc<Exporter>>) -> Response {
+async fn metrics(State(rendered): State<Arc<Rendered>>) -> Response {
     let content_type = "text/plain; version=0.0.4; charset=utf-8";
-    ([(header::CONTENT_TYPE, content_type)], exporter.render()).into_response()
+    match rendered.get().await {
+        Ok(body) => ([(header::CONTENT_TYPE, content_type)], body).into_response(),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+    }
+}
+
+/// Scrapes that come sooner get the same text.
+const FRESH: Duration = Duration::from_millis(200);
+
+/// A text that is rendered on a blocking thread, once for all who ask for it at the same time (T5).
+pub(super) struct Rendered {
+    render: Arc<dyn Fn() -> String + Send + Sync>,
+    last: Mutex<Option<(Instant, Bytes)>>,
+}
+
+impl Rendered {
+    pub(super) fn new(render: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        Self {
+            render: Arc::new(render),
+            last: Mutex::new(None),
+        }
+    }
+
+    pub(super) async fn get(&self) -> Result<Bytes, JoinError> {
+        let mut last = self.last.lock().await;
+        if let Some((at, body)) = &*last
+            && at.elapsed() < FRESH
+        {
+            return Ok(body.clone());
+        }
+        let render = Arc::clone(&self.render);
+        let body = Bytes::from(spawn_blocking(move || render()).await?);
+        *last = Some((Instant::now(), body.clone()));
+        Ok(body)
+    }
 }
 
 async fn debug_holds(State(holds): State<Arc<dyn Holds>>) -> Response {
-    let gathered = tokio::task::spawn_blocking(move || {
+    let gathered = spawn_blocking(move || {
         let mut text = serde_json::to_string_pretty(&holds.holds()).unwrap_or_default();
         text.push('\n');
         text

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout, timeout_at};
 use tracing::Instrument as _;
 
+use super::status::bounded_pause;
 use super::{ApiError, RequestError};
 use crate::object::path;
 
@@ -360,7 +361,7 @@ fn content_type(headers: &HeaderMap) -> String {
 /// Seconds only: the API server does not send dates.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
-    value.trim().parse().ok().map(Duration::from_secs)
+    value.trim().parse().ok().map(bounded_pause)
 }
 
 async fn read_body(mut body: Body, limit: usize) -> Result<Bytes, RequestError> {

@@ -7,6 +7,14 @@ use super::class::ErrorClass;
 use crate::object::{ObjectKey, Resource};
 use crate::slim::protobuf::MAGIC;
 
+/// The longest pause that a server may ask for.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// The pause of so many seconds that a server asks for.
+pub(super) fn bounded_pause(seconds: u64) -> Duration {
+    Duration::from_secs(seconds).min(LONGEST_PAUSE)
+}
+
 /// An error response of the API server: the HTTP status, and the `Status` object if the server sent
 /// one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +28,7 @@ pub struct ApiError {
     /// `details` of the `Status`.
     pub details: Option<Details>,
     /// How long the server asks to wait: the `Retry-After` header, else
-    /// `details.retryAfterSeconds`.
+    /// `details.retryAfterSeconds`; at most a minute, whatever the server or a proxy asks for (L3).
     pub retry_after: Option<Duration>,
     /// Whether the server sent a `Status`. The response for a path that is not served is plain
     /// text.
@@ -142,7 +150,7 @@ impl ApiError {
             reason: raw.reason,
             message: raw.message,
             details: raw.details,
-            retry_after: (seconds > 0).then(|| Duration::from_secs(u64::from(seconds))),
+            retry_after: (seconds > 0).then(|| bounded_pause(u64::from(seconds))),
             has_status: true,
         })
     }

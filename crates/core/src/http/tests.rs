@@ -104,6 +104,22 @@ async fn retry_after_is_taken_from_the_header_before_the_status() {
 }
 
 #[tokio::test]
+async fn l3_no_server_and_no_proxy_stops_belayer_for_a_day() {
+    let day = r#"{"kind":"Status","details":{"retryAfterSeconds":86400},"code":429}"#;
+    let in_header = client(move |_| {
+        let mut reply = reply(503, "from a proxy");
+        reply
+            .headers_mut()
+            .insert("retry-after", "86400".parse().unwrap());
+        reply
+    });
+    for client in [in_header, client(move |_| reply(429, day))] {
+        let error = Request::get("/x").send(&client).await.unwrap_err();
+        assert_eq!(error.retry_after(), Some(Duration::from_secs(60)));
+    }
+}
+
+#[tokio::test]
 async fn an_answer_above_the_limit_is_not_read() {
     let client = client(|_| reply(200, "0123456789"));
     let request = Request::get("/x");

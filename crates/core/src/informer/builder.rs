@@ -5,6 +5,7 @@ use std::time::Duration;
 use kube::Client;
 
 use super::backoff::Backoff;
+use super::list::LARGEST_PAGE;
 use super::table::IndexDefinition;
 use super::telemetry::Telemetry;
 use super::{Decoders, Handler, Store};
@@ -48,6 +49,10 @@ pub struct Informer<K> {
     pub(super) older_lists: u32,
     /// The number of consecutive watches that the server refused to continue.
     pub(super) refused_watches: u32,
+    /// The number of watches in a row whose version had expired, without an event in between.
+    pub(super) expired_watches: u32,
+    /// Pages do not grow beyond this, in objects.
+    pub(super) largest_page: u32,
     /// Whether this server sends bookmarks; if so, their absence is a failure.
     pub(super) bookmarks: bool,
     /// Whether the kind was not served at the last request.
@@ -238,6 +243,8 @@ impl<K: Slim> InformerBuilder<K> {
             resource: self.resource,
             older_lists: 0,
             refused_watches: 0,
+            expired_watches: 0,
+            largest_page: LARGEST_PAGE,
             bookmarks: false,
             unserved: false,
         };

@@ -12,17 +12,14 @@ use crate::slim::Slim;
 /// How many lists may be older than the store before one is accepted.
 const OLDER_LISTS: u32 = 3;
 
-/// How often paging may expire before the list is requested in one piece.
-const EXPIRED_PAGES: u32 = 3;
+/// The largest page, in objects. Pages grow while the server forgets the version of a list before its last page.
+pub(super) const LARGEST_PAGE: u32 = 10_000;
 
 /// How many consecutive streaming lists may break before one list is read in pages.
 const BROKEN_STREAMS: u32 = 3;
 
 /// The limit of a page, in bytes (T3). A larger page is requested again with half of the objects.
 const PAGE_LIMIT: usize = 32 << 20;
-
-/// The limit of a list that the server cannot return in pages, in bytes.
-const WHOLE_LIMIT: usize = 512 << 20;
 
 /// A list while it is being received.
 struct Listing<K> {
@@ -51,7 +48,6 @@ impl From<RequestError> for ListError {
 impl<K: Slim> Informer<K> {
     /// Lists until a list is complete and in the store. A streaming list continues as a watch.
     pub(super) async fn list_until_complete(&mut self, cause: Cause) -> Option<Stream<K>> {
-        let mut expired = 0;
         let mut broken = 0;
         loop {
             let mode = if broken < BROKEN_STREAMS {
@@ -61,7 +57,7 @@ impl<K: Slim> Informer<K> {
                 // short.
                 StreamingList::Never
             };
-            match self.list(mode, cause, expired).await {
+            match self.list(mode, cause).await {
                 Ok(stream) => return stream,
                 Err(ListError::NoStreaming) => {
                     tracing::info!(
@@ -77,14 +73,19 @@ impl<K: Slim> Informer<K> {
                     self.back_off(&RequestError::Decode(why)).await;
                 }
                 Err(ListError::Request(error)) => {
-                    if error.class() == ErrorClass::Gone {
-                        expired += 1;
-                    }
+                    self.settings.page_size = match &error {
+                        // The server forgot the version of the list: fewer pages take less time (L5).
+                        gone if gone.class() == ErrorClass::Gone => {
+                            (self.settings.page_size * 2).min(self.largest_page)
+                        }
+                        RequestError::TooLarge { .. } => {
+                            self.largest_page = (self.settings.page_size / 2).max(1);
+                            self.largest_page
+                        }
+                        _ => self.settings.page_size,
+                    };
                     if breaks_streams(&error) {
                         broken += 1;
-                    }
-                    if matches!(error, RequestError::TooLarge { .. }) {
-                        self.settings.page_size = (self.settings.page_size / 2).max(1);
                     }
                     self.back_off(&error).await;
                 }
@@ -96,14 +97,13 @@ impl<K: Slim> Informer<K> {
         &mut self,
         mode: StreamingList,
         cause: Cause,
-        expired: u32,
     ) -> Result<Option<Stream<K>>, ListError> {
         let (listing, stream) = match mode {
             StreamingList::Auto => {
                 let (listing, stream) = self.list_by_stream().await?;
                 (listing, Some(stream))
             }
-            StreamingList::Never => (self.list_by_pages(expired).await?, None),
+            StreamingList::Never => (self.list_by_pages().await?, None),
         };
         self.accept(listing, cause).await?;
         Ok(stream)
@@ -131,7 +131,9 @@ impl<K: Slim> Informer<K> {
         let was_complete = self.store.is_synced();
         let first = cause == Cause::Initial;
         let events = self.store.replace(staged, unreadable, version, fit);
-        self.backoff.reset();
+        if self.expired_watches == 0 {
+            self.backoff.reset();
+        }
         self.log_recovery();
         self.telemetry.contacted();
         self.telemetry.listed(cause.label(fit));
@@ -155,22 +157,16 @@ impl<K: Slim> Informer<K> {
         Ok(())
     }
 
-    async fn list_by_pages(&mut self, expired: u32) -> Result<Listing<K>, ListError> {
+    async fn list_by_pages(&mut self) -> Result<Listing<K>, ListError> {
         let mut listing = self.listing();
         let mut token: Option<String> = None;
         loop {
-            let (request, limit) = if expired < EXPIRED_PAGES {
-                let size = self.settings.page_size;
-                let page = Request::list(&self.path, size, token.as_deref());
-                (page, PAGE_LIMIT)
-            } else {
-                (Request::get(&self.path), WHOLE_LIMIT)
-            };
+            let page = Request::list(&self.path, self.settings.page_size, token.as_deref());
             let answer = self
-                .selecting(request)
+                .selecting(page)
                 .accept(self.decoders.accept(Reading::List))
                 .timeout(self.settings.page_timeout)
-                .body_limit(limit)
+                .body_limit(PAGE_LIMIT)
                 .send(&self.client)
                 .await?;
             self.telemetry.contacted();

@@ -144,7 +144,15 @@ impl<K: Slim> Informer<K> {
                 Err(error) => error,
             };
             match error.class() {
-                ErrorClass::Gone => return Cause::Expired,
+                ErrorClass::Gone => {
+                    // The list was fresh, and the server has forgotten its version already: the next one may fare
+                    // no better (L5).
+                    if self.expired_watches > 0 {
+                        self.back_off(&error).await;
+                    }
+                    self.expired_watches += 1;
+                    return Cause::Expired;
+                }
                 ErrorClass::NotServed | ErrorClass::NotFound => {
                     self.wait_until_served().await;
                     return Cause::Unserved;
@@ -239,6 +247,7 @@ impl<K: Slim> Informer<K> {
                     progressed = true;
                     lagging = None;
                     self.refused_watches = 0;
+                    self.expired_watches = 0;
                     self.backoff.reset();
                     self.log_recovery();
                 }

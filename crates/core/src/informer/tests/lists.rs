@@ -303,7 +303,7 @@ async fn the_old_objects_stay_until_the_relist_is_complete() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn expired_paging_starts_over_and_finally_requests_the_whole_list() {
+async fn l5_expired_paging_starts_over_with_larger_pages_and_never_without_a_limit() {
     let expired = || status(410, &error_status(410, "Expired"));
     let mut run = by_pages([
         page_before(5, "t", &[object("a", "u1", 3)]),
@@ -313,12 +313,43 @@ async fn expired_paging_starts_over_and_finally_requests_the_whole_list() {
         page_before(7, "t", &[object("a", "u1", 3)]),
         expired(),
         page(8, &[object("b", "u2", 4)]),
+        status(410, &error_status(410, "Expired")),
+        page(9, &[object("b", "u2", 4)]),
     ]);
-    run.expect_events(&["initial b:u2@4", "at 8", "synced"])
+    run.expect_events(&["initial b:u2@4", "at 8", "synced", "at 9", "relisted"])
         .await;
     let requests = run.server.requests();
-    assert!(requests[2].ends_with("?limit=500") && requests[4].ends_with("?limit=500"));
-    assert!(requests[6].ends_with("/workflows"), "{}", requests[6]);
+    for (request, limit) in [(2, 1000), (4, 2000), (6, 4000), (8, 4000)] {
+        let end = format!("?limit={limit}");
+        assert!(requests[request].ends_with(&end), "{}", requests[request]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn l5_a_page_size_that_was_too_large_is_not_tried_again() {
+    let large = labelled("a", "u1", 3, &"x".repeat(32 << 20));
+    let expired = || status(410, &error_status(410, "Expired"));
+    let mut run = by_pages([
+        page(7, &[large]),
+        page_before(7, "t", &[]),
+        expired(),
+        page(8, &[]),
+    ]);
+    run.expect_events(&["at 8", "synced"]).await;
+    let requests = run.server.requests();
+    assert!(requests[1].ends_with("?limit=250"), "{}", requests[1]);
+    assert!(requests[3].ends_with("?limit=250"), "{}", requests[3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn l5_a_server_that_forgets_every_version_is_not_listed_without_a_pause() {
+    let expired = || status(410, &error_status(410, "Expired"));
+    let replies = (0..12).flat_map(|round| [page(round + 5, &[]), expired()]);
+    let run = by_pages(replies);
+    run.server.asked(24).await;
+    let times = run.server.times();
+    assert_eq!(times[2], Duration::ZERO, "once at once");
+    assert!(times[23] > Duration::from_secs(10), "{times:?}");
 }
 
 #[rstest]

@@ -1,0 +1,74 @@
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpStream;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::timeout;
+
+/// How many connections are open at once, and how many of one peer. Beyond that the oldest one is closed: a probe or
+/// a scrape takes milliseconds and is never the oldest for long (T5).
+pub(super) const MOST: usize = 256;
+pub(super) const MOST_OF_A_PEER: usize = 64;
+
+/// How long a peer may take to send its request.
+const HEADERS_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long a connection may last.
+const LASTS: Duration = Duration::from_secs(30);
+
+/// Smallest buffer that hyper allows.
+const BUFFER: usize = 8192;
+
+/// The open connections of an endpoint. Each serves one request.
+#[derive(Default)]
+pub(super) struct Connections {
+    tasks: JoinSet<()>,
+    /// In the order in which they were opened.
+    open: VecDeque<(IpAddr, AbortHandle)>,
+}
+
+impl Connections {
+    /// Serves one request of `peer`.
+    pub(super) fn serve(&mut self, stream: TcpStream, peer: IpAddr, routes: Router) {
+        while self.tasks.try_join_next().is_some() {}
+        self.open.retain(|(_, task)| !task.is_finished());
+        if self.open.len() >= MOST {
+            self.close_oldest(|_| true);
+        } else if self.open.iter().filter(|(of, _)| *of == peer).count() >= MOST_OF_A_PEER {
+            self.close_oldest(|of| of == peer);
+        }
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new())
+            .header_read_timeout(HEADERS_WITHIN)
+            .keep_alive(false)
+            .max_buf_size(BUFFER);
+        let connection =
+            http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+        let task = self.tasks.spawn(async move {
+            match timeout(LASTS, connection).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::trace!(%peer, %error, "a connection failed"),
+                Err(_) => tracing::trace!(%peer, "closed a connection that lasted too long"),
+            }
+        });
+        self.open.push_back((peer, task));
+    }
+
+    fn close_oldest(&mut self, of: impl Fn(IpAddr) -> bool) {
+        if let Some(index) = self.open.iter().position(|(peer, _)| of(*peer))
+            && let Some((_, oldest)) = self.open.remove(index)
+        {
+            oldest.abort();
+        }
+    }
+
+    /// Waits until every request was answered.
+    pub(super) async fn complete(mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
