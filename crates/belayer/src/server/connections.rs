@@ -12,7 +12,7 @@ use tokio::time::timeout;
 
 /// How many connections are open at once, and how many of one peer. Beyond that the oldest one is closed: a probe or
 /// a scrape takes milliseconds and is never the oldest for long (T5).
-pub(super) const MOST: usize = 256;
+const MOST: usize = 256;
 pub(super) const MOST_OF_A_PEER: usize = 64;
 
 /// How long a peer may take to send its request.

@@ -86,7 +86,7 @@ async fn metrics(State(rendered): State<Arc<Rendered>>) -> Response {
 }
 
 /// Scrapes that come sooner get the same text.
-const FRESH: Duration = Duration::from_millis(200);
+pub(super) const FRESH: Duration = Duration::from_millis(200);
 
 /// A text that is rendered on a blocking thread, once for all who ask for it at the same time (T5).
 pub(super) struct Rendered {

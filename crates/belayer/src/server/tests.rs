@@ -1,4 +1,5 @@
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use belayer_metrics::exposition;
 use parking_lot::Mutex;
@@ -8,6 +9,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
+use super::connections::MOST_OF_A_PEER;
+use super::routes::{FRESH, Rendered};
 use super::*;
 
 #[derive(Default)]
@@ -151,4 +154,57 @@ async fn an_open_connection_does_not_delay_the_end() {
         .await
         .unwrap()
         .unwrap();
+}
+
+#[tokio::test]
+async fn t5_idle_connections_do_not_keep_others_out() {
+    let server = start(public(Arc::default())).await;
+    let mut idle = Vec::new();
+    for _ in 0..MOST_OF_A_PEER * 3 {
+        idle.push(TcpStream::connect(server.address).await.unwrap());
+    }
+    let (head, _) = ask(server.address, "GET", "/livez").await;
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    // The oldest ones were closed.
+    for stream in &mut idle[..MOST_OF_A_PEER * 2] {
+        let end = timeout(Duration::from_secs(10), stream.read_u8()).await;
+        assert!(end.unwrap().is_err());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t5_a_connection_that_sends_no_request_is_closed() {
+    let server = start(public(Arc::default())).await;
+    for sent in ["", "GET /livez HTTP/1.1\r\n"] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(sent.as_bytes()).await.unwrap();
+        let begun = tokio::time::Instant::now();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).await.unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(10), "{sent:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn t5_simultaneous_scrapes_are_rendered_once() {
+    let renders = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&renders);
+    let rendered = Rendered::new(move || {
+        let before = counted.fetch_add(1, Ordering::Relaxed);
+        format!("render {before}")
+    });
+    let all = futures::future::join_all((0..100).map(|_| rendered.get())).await;
+    assert!(all.iter().all(|text| text.as_ref().unwrap() == "render 0"));
+    assert_eq!(renders.load(Ordering::Relaxed), 1);
+    tokio::time::sleep(FRESH).await;
+    assert_eq!(rendered.get().await.unwrap(), "render 1");
+}
+
+#[tokio::test]
+async fn probes_have_an_address_of_their_own() {
+    let server = start(probe_routes(Arc::<Scripted>::default())).await;
+    let (head, _) = ask(server.address, "GET", "/readyz").await;
+    assert!(head.starts_with("http/1.1 200"), "{head}");
+    let (head, _) = ask(server.address, "GET", "/metrics").await;
+    assert!(head.starts_with("http/1.1 404"), "{head}");
 }
