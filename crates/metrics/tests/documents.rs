@@ -105,7 +105,7 @@ fn table() -> String {
             kind(metric),
             process(metric),
             labels.join("; "),
-            metric.help
+            metric.help.replace('<', "\\<")
         );
     }
     out
