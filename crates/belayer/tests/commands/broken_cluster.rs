@@ -12,7 +12,7 @@ const END: &str = "```\n<!-- end stuck -->\n";
 /// Without ages and with lines joined, which differ from run to run.
 fn normal(text: &str) -> String {
     let words = text.split_whitespace().map(|word| {
-        let number = word.trim_end_matches(|c: char| matches!(c, 's' | 'm' | 'h' | 'd'));
+        let number = word.trim_end_matches(['s', 'm', 'h', 'd']);
         let is_age = number != word && number.bytes().all(|byte| byte.is_ascii_alphanumeric());
         let is_age = is_age && number.starts_with(|c: char| c.is_ascii_digit());
         if is_age { "<age>" } else { word }
