@@ -25,7 +25,7 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N")]
     size: Option<usize>,
 
-    /// Also write the tables into docs/performance.md
+    /// Also write the tables into docs/src/contribute/performance.md
     #[arg(long)]
     docs: bool,
 
@@ -58,7 +58,7 @@ impl Bench {
             command.arg("--list");
         }
         if self.docs {
-            command.arg("--docs=docs/performance.md");
+            command.arg("--docs=docs/src/contribute/performance.md");
         }
         if self.bless {
             command.arg("--bless");

@@ -47,10 +47,7 @@ pub(crate) fn built(profile: &str, program: &str) -> Command {
 /// Runs a `cargo build` that another command needs.
 pub(crate) fn compile(mut command: Command) -> Result<()> {
     let status = command.status().context("start cargo")?;
-    ensure!(
-        status.success(),
-        "Belayer or its test programs do not compile"
-    );
+    ensure!(status.success(), "a program does not compile: see above");
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::cargo::{pass_through, run_package};
 
-/// Show Belayer on an embedded API server; takes half a minute
+/// Show Belayer on an embedded API server: half a minute, once it is compiled
 ///
 /// Options after `demo` are passed to the program: `cargo xtask demo --help` prints them.
 #[derive(Debug, Args)]

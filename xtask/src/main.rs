@@ -7,6 +7,7 @@ mod bench;
 mod cargo;
 mod control_plane;
 mod demo;
+mod docs;
 mod e2e;
 mod image;
 mod lines;
@@ -29,6 +30,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(demo::Demo),
+    Docs(docs::Docs),
     Test(test::Test),
     E2e(e2e::E2e),
     Bench(bench::Bench),
@@ -41,6 +43,7 @@ enum Command {
 fn main() -> ExitCode {
     let done: Result<ExitCode> = match Cli::parse().command {
         Command::Demo(command) => command.execute(),
+        Command::Docs(command) => command.execute(),
         Command::Test(command) => command.execute(),
         Command::E2e(command) => command.execute(),
         Command::Bench(command) => command.execute(),

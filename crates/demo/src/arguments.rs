@@ -10,8 +10,8 @@ Exit codes:
      before the checks
   2  wrong usage";
 
-/// Show Belayer in half a minute: an API server in this process, simulated
-/// users, and Belayer
+/// Show Belayer at work: an API server in this process, simulated users, and
+/// Belayer. A run takes half a minute
 #[derive(Debug, Clone, PartialEq, Parser)]
 #[command(name = "cargo xtask demo", version, max_term_width = 80, after_help = HELP)]
 pub struct Demo {

@@ -95,19 +95,19 @@ async fn the_demo_violates_no_invariant() {
         .filter(|line| line.chars().count() > 80 && !line.starts_with("export"))
         .collect();
     assert!(long.is_empty(), "too long for a terminal: {long:#?}");
-    for line in lines_of_the_readme() {
+    for line in lines_of_the_page() {
         assert!(
             printed.contains(line),
-            "the README contains {line:?}, but the output does not:\n{printed}"
+            "the page of the demo contains {line:?}, but the output does not:\n{printed}"
         );
     }
     println!("{printed}\n{:?}", begun.elapsed());
 }
 
-/// The lines of the README's excerpt that are the same in every run: titles and commands.
-fn lines_of_the_readme() -> Vec<&'static str> {
-    let readme = include_str!("../../../README.md");
-    let excerpt = readme
+/// The lines of the excerpt in docs/src/start/demo.md that are the same in every run: titles and commands.
+fn lines_of_the_page() -> Vec<&'static str> {
+    let page = include_str!("../../../docs/src/start/demo.md");
+    let excerpt = page
         .split_once("<!-- demo -->")
         .and_then(|(_, rest)| rest.split_once("<!-- end demo -->"))
         .map_or("", |(excerpt, _)| excerpt);
@@ -115,7 +115,7 @@ fn lines_of_the_readme() -> Vec<&'static str> {
         line.starts_with(|c: char| c.is_ascii_digit()) || line.trim_start().starts_with("$ ")
     };
     let lines: Vec<&str> = excerpt.lines().filter(same).collect();
-    assert!(lines.len() > 3, "the README has no excerpt of the demo");
+    assert!(lines.len() > 3, "the page has no excerpt of the demo");
     lines
 }
 

@@ -29,7 +29,7 @@ fn next_step(reason: Reason) -> &'static str {
         }
         Reason::InItsRecord => {
             "A running Belayer creates them during the drain, unless the API server denies them. Start Belayer and run\n  \
-             drain again, or save the records, which contain the pods, before you delete them (docs/uninstall.md)."
+             drain again, or save the records, which contain the pods, before you delete them (docs/src/install/uninstall.md)."
         }
     }
 }

@@ -67,17 +67,45 @@ fn label(label: &Label) -> String {
     format!("`{}` ({values})", label.name)
 }
 
+/// The process that counts a metric.
+fn process(metric: &Metric) -> &'static str {
+    let begins = |prefixes: &[&str]| prefixes.iter().any(|begin| metric.name.starts_with(begin));
+    if begins(&[
+        "belayer_wipe",
+        "belayer_workers",
+        "belayer_worker_restarts",
+        "belayer_worker_orphans",
+    ]) {
+        "node-agent"
+    } else if begins(&[
+        "workqueue_",
+        "rest_client_",
+        "process_",
+        "belayer_informer_",
+        "belayer_api_waiting",
+        "belayer_build_info",
+        "belayer_worker_panics",
+    ]) {
+        "both"
+    } else {
+        "run"
+    }
+}
+
 fn table() -> String {
-    let mut out = String::from("| metric | type | labels | meaning |\n| --- | --- | --- | --- |\n");
+    let mut out = String::from(
+        "| metric | type | process | labels | meaning |\n| --- | --- | --- | --- | --- |\n",
+    );
     for metric in ALL {
         let labels: Vec<String> = metric.labels.iter().map(label).collect();
         let _ = writeln!(
             out,
-            "| `{}` | {} | {} | {} |",
+            "| `{}` | {} | {} | {} | {} |",
             metric.name,
             kind(metric),
+            process(metric),
             labels.join("; "),
-            metric.help
+            metric.help.replace('<', "\\<")
         );
     }
     out
@@ -86,7 +114,7 @@ fn table() -> String {
 /// If this fails after a change of a metric, run it with `UPDATE_SNAPSHOTS=1` to update the table.
 #[test]
 fn the_table_in_the_docs_matches_the_code() {
-    let of = "docs/metrics.md";
+    let of = "docs/src/reference/metrics.md";
     let page = read(of);
     let (head, rest) = page.split_once(BEGIN).expect("the begin mark");
     let (_, tail) = rest.split_once(END).expect("the end mark");
@@ -298,7 +326,7 @@ fn every_panel_has_a_description_and_overlaps_no_other() {
 
 #[test]
 fn every_alert_has_a_severity_and_a_description_and_is_in_the_docs() {
-    let docs = read("docs/metrics.md");
+    let docs = read("docs/src/reference/metrics.md");
     let mut names = BTreeSet::new();
     for alert in alerts() {
         let name = alert["alert"].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! Moving from Argo's own finalizer to Belayer and back, with the commands of `docs/argo.md`.
+//! Moving from Argo's own finalizer to Belayer and back, with the commands of `docs/src/tasks/argo.md`.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "argo-there-and-back",
-            "the commands of docs/argo.md: observe, adopt Argo's finalizer, and back",
+            "the commands of docs/src/tasks/argo.md: observe, adopt Argo's finalizer, and back",
             there_and_back,
         )
         .needs([Kubectl])

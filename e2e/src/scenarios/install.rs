@@ -1,4 +1,4 @@
-//! The manifests, with the commands of `docs/install.md`: built, dry-run, applied, checked.
+//! The manifests, with the commands of `docs/src/install/install.md`: built, dry-run, applied, checked.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

@@ -14,7 +14,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "kubelet-runs-and-ends-pod",
-            "a real pod runs and is deleted, keeps its hold until its result is consumed, and is removed",
+            "a pod on a kubelet runs and is deleted, keeps its hold until its result is consumed, and is removed",
             lifecycle,
         )
         .needs([Kubelet]),

@@ -21,7 +21,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     )]
 }
 
-/// A kind that owns pods, as documented in docs/configuration-argo.md.
+/// A kind that owns pods, as documented in docs/src/tasks/other-owners.md.
 struct Kind {
     group: &'static str,
     version: &'static str,

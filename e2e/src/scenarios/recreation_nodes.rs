@@ -1,4 +1,4 @@
-//! Re-creation with real kubelets: a full node, a permanent rejection, a removed node.
+//! Re-creation with kubelets that run no containers: a full node, a permanent rejection, a removed node.
 
 use std::time::Duration;
 

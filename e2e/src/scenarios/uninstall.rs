@@ -62,7 +62,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 /// The shell blocks of the documentation's recipe, as one script.
 fn recipe() -> Result<String> {
-    let page = include_str!("../../../docs/uninstall.md");
+    let page = include_str!("../../../docs/src/install/uninstall.md");
     let (_, section) = page
         .split_once("\n## Break glass\n")
         .context("the documentation has no section Break glass")?;

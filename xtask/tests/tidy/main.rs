@@ -7,6 +7,7 @@
 )]
 
 mod crates;
+mod documents;
 mod modules;
 
 use std::collections::BTreeSet;

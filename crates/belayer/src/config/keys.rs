@@ -1,5 +1,5 @@
 //! Every key of the file: its type, its default, and when a change takes effect. The reference in
-//! `docs/configuration.md` is generated from this table, and tests compare it with the code.
+//! `docs/src/reference/configuration.md` is generated from this table, and tests compare it with the code.
 
 use std::fmt::Write as _;
 

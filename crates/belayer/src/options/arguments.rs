@@ -56,7 +56,7 @@ pub struct RunArguments {
 
     /// Objects processed at once, per controller. An object that waits for
     /// --kube-api-qps occupies no worker. Takes precedence over the configuration file
-    /// [default: 32]
+    /// [default: 32, workflow-finalizer 16]
     #[arg(
         long,
         value_name = "N",

@@ -9,7 +9,10 @@ use clap::Command;
 use clap::CommandFactory as _;
 use rstest::rstest;
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands.md");
+const PAGE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../docs/src/reference/commands.md"
+);
 
 /// The help of every visible command, by its name.
 fn helps(called: Option<&str>) -> Vec<(String, String)> {
@@ -52,7 +55,7 @@ fn the_commands_page_contains_the_help() {
     let differs = now.lines().zip(page.lines()).find(|(a, b)| a != b);
     assert!(
         now == page,
-        "docs/commands.md is not up to date ({differs:?}): run UPDATE_SNAPSHOTS=1 cargo test --workspace --test commands"
+        "docs/src/reference/commands.md is not up to date ({differs:?}): run UPDATE_SNAPSHOTS=1 cargo test --workspace --test commands"
     );
 }
 

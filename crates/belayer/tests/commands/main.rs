@@ -5,6 +5,7 @@
     reason = "a test may fail by panic"
 )]
 
+mod broken_cluster;
 mod check;
 mod claims;
 mod fixtures;
@@ -13,6 +14,13 @@ mod namespaces;
 mod permissions;
 mod polite;
 mod reach;
+#[cfg(all(
+    feature = "pod-finalizer",
+    feature = "pod-recreation",
+    feature = "pvc-protection",
+    feature = "workflow-finalizer"
+))]
+mod reference;
 mod rows;
 mod size;
 mod status;

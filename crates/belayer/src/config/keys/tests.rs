@@ -117,7 +117,8 @@ fn every_flag_in_the_table_exists() {
 fn the_page_of_the_configuration_matches_the_table() {
     const BEGIN: &str = "<!-- keys: made of the table in the code -->\n";
     const END: &str = "<!-- end of keys -->\n";
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/reference/configuration.md");
     let page = std::fs::read_to_string(&path).unwrap();
     let (before, rest) = page.split_once(BEGIN).unwrap();
     let (_, after) = rest.split_once(END).unwrap();
@@ -127,9 +128,46 @@ fn the_page_of_the_configuration_matches_the_table() {
     } else {
         assert!(
             page == wanted,
-            "docs/configuration.md differs from the table"
+            "docs/src/reference/configuration.md differs from the table"
         );
     }
+}
+
+/// Pages of the documentation, with their text.
+fn documents(folder: &Path, into: &mut Vec<(String, String)>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            documents(&path, into);
+        } else if path.extension().is_some_and(|ending| ending == "md") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            into.push((path.display().to_string(), text));
+        }
+    }
+}
+
+#[test]
+fn every_configuration_in_the_documentation_is_accepted() {
+    let mut pages = Vec::new();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    documents(&root.join("docs/src"), &mut pages);
+    let mut examples = 0;
+    for (page, text) in &pages {
+        let blocks = text
+            .split("```yaml\n")
+            .skip(1)
+            .filter_map(|rest| rest.split("```").next())
+            .filter(|block| block.starts_with("apiVersion: config.belayer.dev"));
+        for block in blocks {
+            examples += 1;
+            let source = Source::parse(Path::new("b.yaml"), block.to_owned())
+                .unwrap_or_else(|error| panic!("{page}: {error}"));
+            if let Err(error) = Settings::resolve(&arguments(), &source, &Sources::default()) {
+                panic!("{page}: {error:?}");
+            }
+        }
+    }
+    assert!(examples >= 8, "{examples}");
 }
 
 #[test]

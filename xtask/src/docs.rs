@@ -1,0 +1,68 @@
+//! `cargo xtask docs`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+use crate::cargo::{cargo, compile, root};
+
+/// The version of mdBook that builds the site.
+const MDBOOK: &str = "0.5.4";
+
+/// Check the links of all documents and build the site from docs/src
+///
+/// The first call installs a pinned mdBook with cargo into $BELAYER_CACHE, by default ~/.cache/belayer.
+#[derive(Debug, Args)]
+pub(crate) struct Docs {
+    /// Open the site in a browser
+    #[arg(long)]
+    open: bool,
+}
+
+impl Docs {
+    pub(crate) fn execute(self) -> Result<ExitCode> {
+        let mut links = cargo();
+        links.args(["test", "--workspace", "--test", "tidy", "documents::"]);
+        let checked = links.status().context("start cargo")?;
+        ensure!(checked.success(), "a document is wrong: see above");
+        let mut build = Command::new(mdbook(&cache()?)?);
+        build.arg("build").args(self.open.then_some("--open"));
+        let status = build
+            .arg(root().join("docs"))
+            .status()
+            .context("start mdbook")?;
+        ensure!(status.success(), "mdbook could not build the site");
+        println!("{}", root().join("target/book/index.html").display());
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Belayer's cache folder, as for the control plane.
+fn cache() -> Result<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let folder = set("BELAYER_CACHE")
+        .map(PathBuf::from)
+        .or_else(|| set("XDG_CACHE_HOME").map(|folder| Path::new(&folder).join("belayer")));
+    folder
+        .or_else(|| Some(std::env::home_dir()?.join(".cache/belayer")))
+        .context("no folder for the cache: set BELAYER_CACHE")
+}
+
+/// The program, installed if it is not in the cache.
+fn mdbook(cache: &Path) -> Result<PathBuf> {
+    let folder = cache.join(format!("mdbook-{MDBOOK}"));
+    let program = folder.join("bin/mdbook");
+    if program.exists() {
+        return Ok(program);
+    }
+    let mut install = cargo();
+    install
+        .args(["install", "mdbook", "--locked", "--version", MDBOOK])
+        .args(["--no-default-features", "--features", "search", "--root"])
+        .arg(folder)
+        .env_remove("CARGO_TARGET_DIR");
+    compile(install)?;
+    Ok(program)
+}
