@@ -1,10 +1,10 @@
-//! T7: a tenant invents owner names to keep a hold on a pod forever.
+//! T7: a tenant invents owner names to keep a hold on a pod forever. T9: a node reports a time that cannot be represented.
 
-use anyhow::Result;
-use kube::api::{DeleteParams, DynamicObject, PostParams};
+use anyhow::{Result, ensure};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::harness::{BelayerOptions, Cluster, HOLD, Scenario, TenantPermissions, gone};
+use crate::harness::{BelayerOptions, Cluster, HOLD, Scenario, TenantPermissions, gone, pod};
 use crate::kinds;
 
 /// Names that no object can have, and names that have to be escaped in a URL.
@@ -20,11 +20,40 @@ const NAMES: &[&str] = &[
 ];
 
 pub(super) fn scenarios() -> Vec<Scenario> {
-    vec![Scenario::alone(
-        "hostile-owner-name",
-        "whatever name a tenant gives an owner, its pods are released (T7)",
-        names,
-    )]
+    vec![
+        Scenario::alone(
+            "hostile-owner-name",
+            "whatever name a tenant gives an owner, its pods are released (T7)",
+            names,
+        ),
+        Scenario::alone(
+            "hostile-times",
+            "a pod that started at the end of the year 9999 is read, held and released (T9)",
+            times,
+        ),
+    ]
+}
+
+async fn times(cluster: Cluster) -> Result<()> {
+    let belayer = cluster.start_belayer().await?;
+    let workflow = cluster.workflow("w").await?;
+    cluster.create(&pod("a").of(&workflow)).await?;
+    cluster.is_held("a").await?;
+    cluster.finish("a", "Failed").await?;
+    let status = json!({ "status": { "startTime": "9999-12-31T23:59:59Z" } });
+    let options = PatchParams::default();
+    let patch = Patch::Merge(&status);
+    cluster.pods().patch_status("a", &options, &patch).await?;
+    cluster.belayer_has_caught_up().await?;
+    let kinds = belayer
+        .metric("belayer_informer_bad_objects_total", &[])
+        .await?;
+    ensure!(kinds.abs() < f64::EPSILON, "{kinds} objects could not be read");
+    cluster.delete("a").await?;
+    cluster.keeps_hold("a").await?;
+    cluster.consume("a").await?;
+    cluster.is_removed("a").await?;
+    belayer.stop().await
 }
 
 async fn names(cluster: Cluster) -> Result<()> {

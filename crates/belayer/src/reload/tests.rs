@@ -135,6 +135,7 @@ fn cases() -> Vec<Case> {
         plain("limits.burst", "7"),
         plain("limits.concurrentReleases", "7"),
         plain("endpoints.metricsBindAddress", "':9090'"),
+        plain("endpoints.healthProbeBindAddress", "':9091'"),
         plain("endpoints.debugBindAddress", "'0'"),
         plain("logging.format", "json"),
         plain("logging.level", "debug"),

@@ -56,7 +56,8 @@ pub struct ObjectMeta {
     pub uid: Uid,
     /// Version of the last change.
     pub resource_version: ResourceVersion,
-    /// `metadata.deletionTimestamp`: set when deletion is requested, never unset.
+    /// `metadata.deletionTimestamp`: set when deletion is requested, never unset. [`Timestamp::MAX`] if it cannot be
+    /// represented: whoever deletes a pod chooses its grace period (T9).
     pub deletion_timestamp: Option<Timestamp>,
     /// `metadata.deletionGracePeriodSeconds`, in seconds.
     pub deletion_grace_period: Option<i64>,

@@ -68,7 +68,7 @@ pub struct Pod {
 pub struct Failure {
     /// `status.message`.
     pub message: Option<Arc<str>>,
-    /// `status.startTime`: when the kubelet accepted the pod.
+    /// `status.startTime`: when the kubelet accepted the pod. [`Timestamp::MIN`] if it cannot be represented (T9).
     pub start_time: Option<Timestamp>,
     /// The kubelet's last write of the status, from `managedFields`; a heartbeat, so
     /// [`Slim::differs`] ignores it.

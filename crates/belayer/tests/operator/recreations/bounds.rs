@@ -264,7 +264,7 @@ async fn r5_a_pod_that_exists_only_in_its_record_is_created_during_a_drain() {
 async fn retry_after_is_respected() {
     let yard = Yard::new();
     let belayer = yard.run();
-    let retry_after = Duration::from_secs(400);
+    let retry_after = Duration::from_secs(50);
     let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
     let busy = Fault::on(creates).answer(Answer::too_many_requests(retry_after));
     let fault = yard.world.sandbox.faults().inject(busy.times(1));

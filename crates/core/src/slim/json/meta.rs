@@ -139,7 +139,8 @@ impl<'a> JsonMeta<'a> {
             key: ObjectKey::new(interner.intern(&self.namespace), &*self.name),
             uid: Uid::new(&*self.uid),
             resource_version: self.resource_version()?,
-            deletion_timestamp: timestamp("metadata.deletionTimestamp", &self.deletion_timestamp)?,
+            deletion_timestamp: timestamp("metadata.deletionTimestamp", &self.deletion_timestamp)
+                .unwrap_or(Some(Timestamp::MAX)),
             deletion_grace_period: self.deletion_grace_period_seconds,
             finalizers,
             controller: self
