@@ -48,7 +48,10 @@ async fn times(cluster: Cluster) -> Result<()> {
     let kinds = belayer
         .metric("belayer_informer_bad_objects_total", &[])
         .await?;
-    ensure!(kinds.abs() < f64::EPSILON, "{kinds} objects could not be read");
+    ensure!(
+        kinds.abs() < f64::EPSILON,
+        "{kinds} objects could not be read"
+    );
     cluster.delete("a").await?;
     cluster.keeps_hold("a").await?;
     cluster.consume("a").await?;

@@ -5,7 +5,6 @@ use std::time::Duration;
 use kube::Client;
 
 use super::backoff::Backoff;
-use super::list::LARGEST_PAGE;
 use super::table::IndexDefinition;
 use super::telemetry::Telemetry;
 use super::{Decoders, Handler, Store};
@@ -58,6 +57,9 @@ pub struct Informer<K> {
     /// Whether the kind was not served at the last request.
     pub(super) unserved: bool,
 }
+
+/// The largest page, in objects. Pages grow while the server forgets the version of a list before its last page.
+const LARGEST_PAGE: u32 = 10_000;
 
 /// The settings and their defaults.
 #[derive(Debug, Clone)]

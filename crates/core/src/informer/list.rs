@@ -12,9 +12,6 @@ use crate::slim::Slim;
 /// How many lists may be older than the store before one is accepted.
 const OLDER_LISTS: u32 = 3;
 
-/// The largest page, in objects. Pages grow while the server forgets the version of a list before its last page.
-pub(super) const LARGEST_PAGE: u32 = 10_000;
-
 /// How many consecutive streaming lists may break before one list is read in pages.
 const BROKEN_STREAMS: u32 = 3;
 

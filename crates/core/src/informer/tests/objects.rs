@@ -106,7 +106,6 @@ async fn the_time_at_which_a_deletion_was_seen_stays() {
 #[case::labels_of_another_type(
     r#"{"metadata":{"labels":[],"namespace":"n","name":"bad","uid":"u1","resourceVersion":"6"}}"#
 )]
-#[case::a_strange_time(r#"{"metadata":{"deletionTimestamp":"soon","namespace":"n","name":"bad","uid":"u1","resourceVersion":"6"}}"#)]
 #[case::finalizers_of_another_type(r#"{"metadata":{"finalizers":{"a":1},"namespace":"n","name":"bad","uid":"u1","resourceVersion":"6"}}"#)]
 #[tokio::test(start_paused = true)]
 async fn a_bad_object_does_not_affect_others(#[case] bad: &str) {

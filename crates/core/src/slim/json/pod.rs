@@ -311,7 +311,8 @@ impl SlimJson for Pod {
         let failure = if phase == Phase::Failed {
             Some(Box::new(Failure {
                 message: (!status.message.is_empty()).then(|| Arc::from(&*status.message)),
-                start_time: timestamp("status.startTime", &status.start_time).unwrap_or(Some(Timestamp::MIN)),
+                start_time: timestamp("status.startTime", &status.start_time)
+                    .unwrap_or(Some(Timestamp::MIN)),
                 status_written: metadata.status_written(),
                 created: metadata.created(),
             }))

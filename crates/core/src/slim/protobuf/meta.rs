@@ -46,7 +46,9 @@ pub fn meta(message: &[u8], context: &DecodeContext) -> Result<ObjectMeta, Decod
             number::UID => uid = field.text("metadata.uid")?,
             number::RESOURCE_VERSION => version = field.text("metadata.resourceVersion")?,
             number::DELETION_TIMESTAMP => {
-                deletion_timestamp = field.time("metadata.deletionTimestamp").unwrap_or(Some(Timestamp::MAX));
+                deletion_timestamp = field
+                    .time("metadata.deletionTimestamp")
+                    .unwrap_or(Some(Timestamp::MAX));
             }
             number::DELETION_GRACE_PERIOD_SECONDS => {
                 deletion_grace_period = Some(field.integer("metadata.deletionGracePeriodSeconds")?);

@@ -211,7 +211,9 @@ impl<'a> Status<'a> {
 
     fn failure(&self, metadata: &[u8]) -> Result<Failure, DecodeError> {
         let start_time = match &self.start_time {
-            Some(field) => field.time("status.startTime").unwrap_or(Some(Timestamp::MIN)),
+            Some(field) => field
+                .time("status.startTime")
+                .unwrap_or(Some(Timestamp::MIN)),
             None => None,
         };
         Ok(Failure {

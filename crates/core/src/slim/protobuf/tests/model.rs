@@ -68,7 +68,10 @@ pub(super) enum State {
 
 fn text(seconds: i64) -> String {
     let time = Timestamp::from_second(seconds);
-    time.map_or_else(|_| "14645-07-08T02:40:00Z".to_owned(), |time| time.to_string())
+    time.map_or_else(
+        |_| "14645-07-08T02:40:00Z".to_owned(),
+        |time| time.to_string(),
+    )
 }
 
 fn time(seconds: i64) -> TimeMessage {
