@@ -10,7 +10,7 @@ use belayer_metrics::Exporter;
 use http::{StatusCode, header};
 use tokio::sync::Mutex;
 use tokio::task::{JoinError, spawn_blocking};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
 use super::{Health, Holds};
 
@@ -85,12 +85,13 @@ async fn metrics(State(rendered): State<Arc<Rendered>>) -> Response {
     }
 }
 
-/// Scrapes that come sooner get the same text.
-pub(super) const FRESH: Duration = Duration::from_millis(200);
+/// The shortest time from one rendering to the next.
+const INTERVAL: Duration = Duration::from_millis(100);
 
-/// A text that is rendered on a blocking thread, once for all who ask for it at the same time (T5).
+/// A text that is rendered on a blocking thread, once for all requests that came before the rendering began (T5).
 pub(super) struct Rendered {
     render: Arc<dyn Fn() -> String + Send + Sync>,
+    /// When the last rendering began, and its result.
     last: Mutex<Option<(Instant, Bytes)>>,
 }
 
@@ -103,15 +104,18 @@ impl Rendered {
     }
 
     pub(super) async fn get(&self) -> Result<Bytes, JoinError> {
+        let arrived = Instant::now();
         let mut last = self.last.lock().await;
-        if let Some((at, body)) = &*last
-            && at.elapsed() < FRESH
-        {
-            return Ok(body.clone());
+        if let Some((began, body)) = &*last {
+            if *began >= arrived {
+                return Ok(body.clone());
+            }
+            sleep_until(*began + INTERVAL).await;
         }
+        let began = Instant::now();
         let render = Arc::clone(&self.render);
         let body = Bytes::from(spawn_blocking(move || render()).await?);
-        *last = Some((Instant::now(), body.clone()));
+        *last = Some((began, body.clone()));
         Ok(body)
     }
 }
