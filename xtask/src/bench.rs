@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::Result;
 use clap::Args;
 
-use crate::cargo::{built, cargo, compile, pass_through};
+use crate::cargo::{built, compile, pass_through, release};
 use crate::e2e;
 
 /// Measure Belayer against other implementations, in one run
@@ -72,25 +72,12 @@ const PROGRAM: &str = "belayer-bench";
 
 /// Builds Belayer, the benchmarks and their subjects in release mode.
 fn build() -> Command {
-    let mut build = cargo();
-    build.args([
-        "build",
-        "--release",
-        "--package",
-        "belayer",
-        "--package",
-        PROGRAM,
-        "--package",
-        "belayer-subject",
-    ]);
-    build
+    release(&["belayer", PROGRAM, "belayer-subject"])
 }
 
 /// Builds only the subject of the instruction counts.
 pub(crate) fn build_subject() -> Command {
-    let mut build = cargo();
-    build.args(["build", "--release", "--package", "belayer-subject"]);
-    build
+    release(&["belayer-subject"])
 }
 
 /// Checks the instruction counts of the hot paths that [`build_subject`] built against their bounds.

@@ -44,6 +44,16 @@ pub(crate) fn built(profile: &str, program: &str) -> Command {
     command
 }
 
+/// `cargo build` of these packages in release mode.
+pub(crate) fn release(packages: &[&str]) -> Command {
+    let mut build = cargo();
+    build.args(["build", "--release"]);
+    for package in packages {
+        build.args(["--package", package]);
+    }
+    build
+}
+
 /// Runs a `cargo build` that another command needs.
 pub(crate) fn compile(mut command: Command) -> Result<()> {
     let status = command.status().context("start cargo")?;

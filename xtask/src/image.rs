@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use belayer_image::Compression;
 use clap::{Args, ValueEnum};
 
-use crate::cargo::{built, cargo, compile, root};
+use crate::cargo::{built, compile, release, root};
 
 /// The largest permitted image, compressed.
 const LIMIT: u64 = 15 << 20;
@@ -95,16 +95,7 @@ impl Image {
 
 /// The binary that is shipped: without demo and sandbox, and in `folder` without symbols.
 fn release_binary(folder: &Path) -> Result<PathBuf> {
-    let mut build = cargo();
-    build.args([
-        "build",
-        "--release",
-        "--package",
-        "belayer",
-        "--bin",
-        "belayer",
-    ]);
-    compile(build)?;
+    compile(release(&["belayer"]))?;
     let whole = built("release", "belayer");
     let path = folder.join("belayer");
     let status = Command::new("strip")

@@ -80,26 +80,28 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
     let mut tasks = JoinSet::new();
     let after = CancellationToken::new();
     tasks.spawn(server::upkeep(Arc::clone(&exporter), after.clone()));
-    if let Some(endpoint) = bind(&settings.metrics_bind_address, "--metrics-bind-address").await? {
-        let health: Arc<dyn Health> = current.clone();
-        let routes = server::public_routes(health, exporter);
-        tasks.spawn(server::serve(endpoint, routes, after.clone()));
-    }
-    let probes = bind(
-        &settings.health_probe_bind_address,
-        "--health-probe-bind-address",
-    );
-    if let Some(endpoint) = probes.await? {
-        let health: Arc<dyn Health> = current.clone();
-        tasks.spawn(server::serve(
-            endpoint,
+    let health: Arc<dyn Health> = current.clone();
+    let endpoints = [
+        (
+            &settings.metrics_bind_address,
+            "--metrics-bind-address",
+            server::public_routes(Arc::clone(&health), exporter),
+        ),
+        (
+            &settings.health_probe_bind_address,
+            "--health-probe-bind-address",
             server::probe_routes(health),
-            after.clone(),
-        ));
-    }
-    if let Some(endpoint) = bind(&settings.debug_bind_address, "--debug-bind-address").await? {
-        let routes = server::debug_routes(current);
-        tasks.spawn(server::serve(endpoint, routes, after.clone()));
+        ),
+        (
+            &settings.debug_bind_address,
+            "--debug-bind-address",
+            server::debug_routes(current),
+        ),
+    ];
+    for (address, flag, routes) in endpoints {
+        if let Some(endpoint) = bind(address, flag).await? {
+            tasks.spawn(server::serve(endpoint, routes, after.clone()));
+        }
     }
     tokio::select! {
         () = supervisor.run(&stop) => {}

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use belayer_core::executor::{Bounds, Class, Executor, Writes};
@@ -164,10 +165,24 @@ impl Reader {
     /// # Errors
     ///
     /// As [`Reader::read`]. If a continue token has expired, the error has the class `Gone`.
-    pub async fn pages<F, Fut>(
+    pub async fn pages<F, Fut>(&self, path: &str, accept: &str, page: F) -> Result<(), RequestError>
+    where
+        F: FnMut(Answer) -> Fut,
+        Fut: Future<Output = Result<Option<String>, RequestError>>,
+    {
+        self.selected_pages(path, accept, None, page).await
+    }
+
+    /// Reads the objects of a collection that a label selector selects, and passes each page to `page`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::pages`].
+    pub async fn selected_pages<F, Fut>(
         &self,
         path: &str,
         accept: &str,
+        selector: Option<&str>,
         mut page: F,
     ) -> Result<(), RequestError>
     where
@@ -176,7 +191,10 @@ impl Reader {
     {
         let mut token: Option<String> = None;
         loop {
-            let request = Request::list(path, PAGE, token.as_deref()).accept(accept.to_owned());
+            let mut request = Request::list(path, PAGE, token.as_deref()).accept(accept.to_owned());
+            if let Some(selector) = selector {
+                request = request.query("labelSelector", selector);
+            }
             let answer = self.read(&request).await?;
             token = page(answer).await?.filter(|token| !token.is_empty());
             if token.is_none() {
@@ -190,9 +208,9 @@ impl Reader {
         let mut all = Vec::new();
         let read = self
             .pages(path, belayer_core::http::JSON, |answer| {
-                let read = answer.json::<Items<T>>().map(|list| {
-                    all.extend(list.items.unwrap_or_default());
-                    list.metadata.continue_token
+                let read = Page::read(&answer).map(|page: Page<T>| {
+                    all.extend(page.items.into_iter().flatten());
+                    page.metadata.continue_token
                 });
                 async move { read }
             })
@@ -204,17 +222,29 @@ impl Reader {
     }
 }
 
-#[derive(serde::Deserialize)]
-struct Items<T> {
+/// A page of a list in JSON.
+#[derive(Deserialize)]
+#[serde(bound(deserialize = "T: Deserialize<'de>"))]
+pub(crate) struct Page<T> {
     #[serde(default)]
-    metadata: ListMeta,
-    items: Option<Vec<T>>,
+    pub(crate) metadata: PageMeta,
+    /// The API server writes `null` for an empty list of metadata. Without the field the answer is not a list, and must
+    /// not count as an empty one.
+    #[serde(deserialize_with = "Option::deserialize")]
+    pub(crate) items: Option<Vec<T>>,
 }
 
-#[derive(serde::Deserialize, Default)]
-struct ListMeta {
+#[derive(Deserialize, Default)]
+pub(crate) struct PageMeta {
     #[serde(default, rename = "continue")]
-    continue_token: Option<String>,
+    pub(crate) continue_token: Option<String>,
+}
+
+impl<'a, T: Deserialize<'a>> Page<T> {
+    pub(crate) fn read(answer: &'a Answer) -> Result<Self, RequestError> {
+        serde_json::from_slice(&answer.body)
+            .map_err(|error| RequestError::Decode(error.to_string()))
+    }
 }
 
 /// How long to wait before the same request is sent again; `None` if it is not.

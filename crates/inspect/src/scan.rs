@@ -6,14 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::StreamExt as _;
 use jiff::Timestamp;
-use serde::Deserialize;
 
 use belayer_core::http::{Answer, ErrorClass, RequestError};
-use belayer_core::slim::json::Text;
 
 use crate::kinds::{DeadApi, Discovered, Kind};
 use crate::object::{Item, ObjectRef, Terminating};
-use crate::reader::{Reader, explain};
+use crate::reader::{Page, Reader, explain};
 use crate::report::{Unseen, UnseenReason};
 
 /// Accept header for metadata-only lists.
@@ -222,32 +220,13 @@ async fn list_into(
         .await
 }
 
-#[derive(Deserialize)]
-struct Page<'a> {
-    #[serde(borrow, default)]
-    metadata: PageMeta<'a>,
-    /// Without the field the answer is not a list and must not count as an empty one.
-    #[serde(borrow, deserialize_with = "Option::deserialize")]
-    items: Option<Vec<Item<'a>>>,
-}
-
-#[derive(Deserialize, Default)]
-struct PageMeta<'a> {
-    #[serde(borrow, default, rename = "continue")]
-    continue_token: Option<Text<'a>>,
-}
-
 impl Part {
     fn take(&mut self, kind: &Arc<Kind>, answer: &Answer) -> Result<Option<String>, RequestError> {
-        let page: Page<'_> = serde_json::from_slice(&answer.body)
-            .map_err(|error| RequestError::Decode(error.to_string()))?;
+        let page: Page<Item<'_>> = Page::read(answer)?;
         for item in page.items.iter().flatten() {
             self.note(kind, item);
         }
-        Ok(page
-            .metadata
-            .continue_token
-            .map(|token| (*token).to_owned()))
+        Ok(page.metadata.continue_token)
     }
 
     fn note(&mut self, kind: &Arc<Kind>, item: &Item<'_>) {

@@ -226,25 +226,27 @@ impl Reasons {
 /// Rules 2 to 11 and 16 to 19 for a pod that is, or would be, held: the first rule whose evidence is complete.
 fn weigh(pod: &PodView, mass_release: MassRelease, now: Timestamp) -> Verdict {
     let mut reasons = Reasons::default();
-    let mut as_it_is = false;
-    let found = admin_asked(pod)
+    let not_awaited = admin_asked(pod)
         .or_else(|| namespace_terminating(pod, &mut reasons))
         .or_else(|| unselected(pod, mass_release, &mut reasons))
         .or_else(|| owner::gone_or_deleting(pod, &mut reasons));
-    if found.is_none() && capture::is_due(pod, now, &mut reasons) {
+    if let Some((row, evidence)) = not_awaited {
+        return Verdict::Release(row, evidence);
+    }
+    if capture::is_due(pod, now, &mut reasons) {
         return Verdict::Record(Recorded::IfFinal);
     }
-    let found = found.or_else(|| {
-        owner::missing(pod)
-            .or_else(|| owner::consumed(pod, &mut reasons))
-            .or_else(|| status::node_fulfilled(pod, &mut reasons))
-            .inspect(|_| as_it_is = capture::is_not_final(pod))
-    });
-    if as_it_is {
-        return Verdict::Record(Recorded::AsItIs);
+    let by_consumer = owner::missing(pod)
+        .or_else(|| owner::consumed(pod, &mut reasons))
+        .or_else(|| status::node_fulfilled(pod, &mut reasons));
+    if let Some((row, evidence)) = by_consumer {
+        return if capture::is_not_final(pod) {
+            Verdict::Record(Recorded::AsItIs)
+        } else {
+            Verdict::Release(row, evidence)
+        };
     }
-    let found = found
-        .or_else(|| capture::captured(pod))
+    let found = capture::captured(pod)
         .or_else(|| unread::never_held(pod))
         .or_else(|| unread::ended_by_deletion(pod))
         .or_else(|| unread::node_lost(pod, now, &mut reasons))

@@ -16,12 +16,10 @@ use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
 use belayer_core::queries::{LiveReader, Pace, Query, ReadError};
 use belayer_core::slim::Pod;
 use belayer_holds::names;
+use belayer_holds::selection::is_label_value;
 
 /// Pods per page.
 const PAGE: u32 = 500;
-
-/// Longest label value. A longer workflow name cannot be the value of the pods' label.
-const LONGEST_LABEL_VALUE: usize = 63;
 
 /// How long the pod store may take to reach the version that the server is at. After that the pods are listed.
 const STORE_WITHIN: Duration = Duration::from_millis(250);
@@ -62,7 +60,7 @@ pub enum PodsQuery {
 impl PodsQuery {
     /// The query for the pods of `workflow`, which have its name as the value of `label`, if given.
     pub fn new(workflow: ObjectKey, uid: Uid, label: Option<Arc<str>>) -> Self {
-        let label = label.filter(|_| workflow.name().len() <= LONGEST_LABEL_VALUE);
+        let label = label.filter(|_| is_label_value(workflow.name()));
         Self::Workflow {
             workflow,
             uid,

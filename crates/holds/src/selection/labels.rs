@@ -100,7 +100,7 @@ pub(super) fn check_name(name: &str) -> Result<(), InvalidLabel> {
 }
 
 pub(super) fn check_value(name: &str, value: &str) -> Result<(), InvalidLabel> {
-    if value.is_empty() || is_token(value) {
+    if is_label_value(value) {
         return Ok(());
     }
     Err(InvalidLabel::Value {
@@ -117,6 +117,11 @@ pub fn is_dns_subdomain(text: &str) -> bool {
 /// RFC 1123 label, the form of namespace names.
 pub fn is_dns_label(text: &str) -> bool {
     is_lower_token(text, 63)
+}
+
+/// Whether a label may have this value: at most 63 characters, so not every name of an object.
+pub fn is_label_value(text: &str) -> bool {
+    text.is_empty() || is_token(text)
 }
 
 fn is_token(text: &str) -> bool {

@@ -9,7 +9,7 @@ mod selector;
 mod unselected;
 
 pub use guard::{Exceeded, Guard, MassRelease, Scope, UnselectedBy};
-pub use labels::{InvalidLabel, MatchLabels, is_dns_label, is_dns_subdomain};
+pub use labels::{InvalidLabel, MatchLabels, is_dns_label, is_dns_subdomain, is_label_value};
 pub use selector::{Namespaces, Operator, Requirement, Selector};
 pub use unselected::{MaxUnselected, ParseMaxUnselectedError};
 

@@ -10,24 +10,11 @@ use super::report::{About, Finding, Level};
 use crate::argo::{
     INSTANCE_LABEL, OWN_FINALIZER, STATUS_FINALIZER, controllers, why_not_processed,
 };
-use crate::reader::{ReadResult, Reader, explain};
+use crate::reader::{Page, ReadResult, Reader, explain};
 use crate::scan::METADATA_LIST;
 
 /// Maximum number of groups of workflows that are named.
 const NAMED: usize = 10;
-
-#[derive(Deserialize)]
-struct Page {
-    #[serde(default)]
-    metadata: PageMeta,
-    items: Option<Vec<Object>>,
-}
-
-#[derive(Deserialize, Default)]
-struct PageMeta {
-    #[serde(default, rename = "continue")]
-    continue_token: Option<String>,
-}
 
 #[derive(Deserialize)]
 struct Object {
@@ -91,7 +78,7 @@ async fn unfinished(reader: &Reader) -> ReadResult<BTreeMap<(String, String), us
     let mut counts = BTreeMap::new();
     let path = kind.path(None);
     let read = reader.pages(&path, METADATA_LIST, |answer| {
-        let read = answer.json::<Page>().map(|page| {
+        let read = Page::read(&answer).map(|page: Page<Object>| {
             for Object { metadata } in page.items.into_iter().flatten() {
                 let label = |name: &str| metadata.labels.get(name).map(String::as_str);
                 if label(argo::COMPLETED_LABEL) == Some("true") {

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
 use crate::evidence::{PodState, pods};
-use crate::reader::{ReadResult, Reader, explain};
+use crate::reader::{Page, ReadResult, Reader, explain};
 use crate::scan::METADATA_LIST;
 use belayer_core::http::RequestError;
 use belayer_core::object::Resource;
@@ -37,21 +37,6 @@ struct Relevant {
     waiting: BTreeMap<String, Vec<String>>,
     /// PVCs with Belayer's own finalizer.
     held: Vec<String>,
-}
-
-#[derive(Deserialize)]
-struct Page {
-    #[serde(default)]
-    metadata: PageMeta,
-    /// The API server writes `null` for an empty list of metadata. Without the field the answer is not a list.
-    #[serde(deserialize_with = "Option::deserialize")]
-    items: Option<Vec<Object>>,
-}
-
-#[derive(Deserialize, Default)]
-struct PageMeta {
-    #[serde(default, rename = "continue")]
-    continue_token: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -134,7 +119,7 @@ async fn list(reader: &Reader, kind: &Resource, now: Timestamp) -> Result<Releva
     let mut seen = Relevant::default();
     reader
         .pages(&kind.path(None), METADATA_LIST, |answer| {
-            let read = answer.json::<Page>().map(|page| {
+            let read = Page::read(&answer).map(|page: Page<Object>| {
                 for object in page.items.into_iter().flatten() {
                     seen.note(object.metadata, now);
                 }

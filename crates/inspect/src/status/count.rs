@@ -3,14 +3,12 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use serde::Deserialize;
-
 use belayer_core::http::{ErrorClass, RequestError};
 
 use super::events::events;
 use super::{Hold, Numbers, Oldest};
 use crate::object::Item;
-use crate::reader::Reader;
+use crate::reader::{Page, Reader};
 use crate::scan::METADATA_LIST;
 
 pub(super) type Places = BTreeMap<String, Numbers>;
@@ -46,32 +44,15 @@ async fn list(
     let path = hold.kind.path(namespace);
     reader
         .pages(&path, METADATA_LIST, |answer| {
-            let read = serde_json::from_slice::<Page<'_>>(&answer.body)
-                .map_err(|error| RequestError::Decode(error.to_string()))
-                .map(|page| {
-                    for item in page.items.iter().flatten() {
-                        note(hold, item, denied, places);
-                    }
-                    page.metadata.continue_token
-                });
+            let read = Page::read(&answer).map(|page: Page<Item<'_>>| {
+                for item in page.items.iter().flatten() {
+                    note(hold, item, denied, places);
+                }
+                page.metadata.continue_token
+            });
             async move { read }
         })
         .await
-}
-
-#[derive(Deserialize)]
-struct Page<'a> {
-    #[serde(default)]
-    metadata: PageMeta,
-    /// The API server writes `null` for an empty list of metadata. Without the field the answer is not a list.
-    #[serde(borrow, deserialize_with = "Option::deserialize")]
-    items: Option<Vec<Item<'a>>>,
-}
-
-#[derive(Deserialize, Default)]
-struct PageMeta {
-    #[serde(default, rename = "continue")]
-    continue_token: Option<String>,
 }
 
 fn note(hold: &Hold, item: &Item<'_>, denied: &HashSet<String>, places: &mut Places) {

@@ -21,7 +21,7 @@ use super::scripts::{Action, Script};
 /// Who holds the pods of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Holder {
-    Nobody,
+    None,
     /// As 9e06281 did: every pod, from its creation until its workflow has read its result, or is deleted.
     Old,
     /// The Belayer under test.

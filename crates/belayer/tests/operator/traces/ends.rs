@@ -1,11 +1,9 @@
 //! How recorded workflows end: with the holds of an older Belayer, without any, and with the Belayer under test.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use belayer_workload::model::{Rules, WorkflowResult};
 
 use super::closed::{Holder, run};
+use super::found_in_all;
 use super::recording::{Recording, Side};
 use super::scripts::{self, Script};
 
@@ -17,33 +15,16 @@ fn recorded(trace: &str, side: Side) -> WorkflowResult {
     WorkflowResult::of(&recording.workflow().last().unwrap().object)
 }
 
-/// The workflows that do not end as recorded on the side that `expected` names. Runs are independent: each processor
-/// takes the next one.
+/// The workflows that do not end as recorded on the side that `expected` names.
 fn differences(holder: Holder, expected: impl Fn(&Script) -> Side + Sync) -> Vec<String> {
-    let scripts = scripts::all();
-    let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || {
-        while let Some(script) = scripts.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let side = expected(script);
-            let (end, expected) = (
-                run(script, holder, Rules::default()),
-                recorded(script.trace, side),
-            );
-            if end != expected {
-                let text = format!("{}\n  ended:  {end}\n  {side}: {expected}", script.trace);
-                found.lock().unwrap().push(text);
-            }
-        }
-    };
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..processors {
-            scope.spawn(work);
-        }
-    });
-    let mut found = found.into_inner().unwrap();
-    found.sort_unstable();
-    found
+    found_in_all(&scripts::all(), |script| {
+        let side = expected(script);
+        let end = run(script, holder, Rules::default());
+        let expected = recorded(script.trace, side);
+        let differs = end != expected;
+        let text = || format!("{}\n  ended:  {end}\n  {side}: {expected}", script.trace);
+        differs.then(text).into_iter().collect()
+    })
 }
 
 fn assert_none(differences: &[String]) {
@@ -57,7 +38,7 @@ fn assert_none(differences: &[String]) {
 
 #[test]
 fn the_model_ends_every_workflow_as_recorded_without_belayer() {
-    assert_none(&differences(Holder::Nobody, |_| Side::Free));
+    assert_none(&differences(Holder::None, |_| Side::Free));
 }
 
 #[test]

@@ -57,21 +57,16 @@ fn broken(promise: &Promise, side: Side) -> BTreeMap<String, String> {
     broken
 }
 
-/// Errors in all recordings, by recording and step. Replays are independent: each processor takes the next
-/// one.
-fn all_broken() -> Vec<(String, String, String)> {
-    let sides = [Side::Held, Side::Free];
-    let recordings: Vec<(&Promise, Side)> = PROMISES
-        .iter()
-        .flat_map(|promise| sides.map(|side| (promise, side)))
-        .collect();
+/// What `judge` finds in all items, sorted. Items are independent: each processor takes the next one.
+fn found_in_all<T: Sync, F: Ord + Send>(
+    items: &[T],
+    judge: impl Fn(&T) -> Vec<F> + Sync,
+) -> Vec<F> {
     let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
-        while let Some((promise, side)) = recordings.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let trace = format!("{side}/{}", promise.trace);
-            let broken = broken(promise, *side).into_iter();
-            let broken = broken.map(|(step, why)| (trace.clone(), step, why));
-            found.lock().unwrap().extend(broken);
+        while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let its = judge(item);
+            found.lock().unwrap().extend(its);
         }
     };
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -89,11 +84,16 @@ fn all_broken() -> Vec<(String, String, String)> {
 /// result is lost.
 #[test]
 fn a2_a3_a6_recorded_workflows_are_released_as_promised() {
-    let broken = all_broken();
-    let faults = broken
+    let sides = [Side::Held, Side::Free];
+    let recordings: Vec<(&Promise, Side)> = PROMISES
         .iter()
-        .map(|(trace, step, why)| format!("{trace} {step}: {why}"));
-    let faults: Vec<_> = faults.collect();
+        .flat_map(|promise| sides.map(|side| (promise, side)))
+        .collect();
+    let faults = found_in_all(&recordings, |(promise, side)| {
+        let broken = broken(promise, *side).into_iter();
+        let text = |(step, why)| format!("{side}/{} {step}: {why}", promise.trace);
+        broken.map(text).collect()
+    });
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
