@@ -12,6 +12,7 @@ mod e2e;
 mod image;
 mod lines;
 mod node;
+mod simulate;
 mod test;
 
 use std::process::ExitCode;
@@ -38,6 +39,7 @@ enum Command {
     Image(image::Image),
     Lines(lines::Lines),
     Node(node::Node),
+    Simulate(simulate::Simulate),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         Command::Image(command) => command.execute(),
         Command::Lines(command) => command.execute(),
         Command::Node(command) => command.execute(),
+        Command::Simulate(command) => command.execute(),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

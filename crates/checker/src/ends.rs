@@ -9,7 +9,7 @@ use super::history::History;
 use super::objects::{describe, holds, is_deleting, text, uid, workflow_of};
 use super::reasons::Node;
 use super::rule::Part;
-use super::{BELAYER, Check, Evidence, Findings};
+use super::{BELAYER, Check, Evidence, Findings, POD_HOLD};
 
 /// The one check that is fulfilled when it sees no writes at all.
 pub(crate) const QUIET: &str = "QUIET";
@@ -23,9 +23,9 @@ pub(crate) fn results(findings: &mut Findings, history: &History) -> Check {
     for pod in history.all("Pod").filter(|pod| workflow_of(pod).is_some()) {
         match history.node_of(pod) {
             Node::Taken => findings.taken += 1,
-            Node::Open => {}
+            Node::Open | Node::Unsynced => {}
             // The result is not needed when the workflow or namespace is deleted.
-            Node::Lost if history.result_not_needed(pod).is_some() => {}
+            Node::Lost if history.release_reason(pod, POD_HOLD).is_some() => {}
             Node::Lost if history.is_by_hand(pod) => findings.by_hand += 1,
             Node::Lost if history.had_hold(uid(pod)) => {
                 broken.push(format!(
@@ -40,6 +40,7 @@ pub(crate) fn results(findings: &mut Findings, history: &History) -> Check {
         text(workflow, "/status/finishedAt").is_empty()
             && !history.is_deleted_or_in_deleted_namespace(workflow)
             && !history.is_by_hand(workflow)
+            && !history.waits_for_outputs(workflow)
     });
     broken.extend(unfinished.map(|workflow| format!("{} has not finished", describe(workflow))));
     broken.sort();

@@ -39,6 +39,8 @@ pub(crate) struct History {
     gone: HashSet<String>,
     /// The index of the first delete request in the record.
     deleted_at: HashMap<String, usize>,
+    /// Objects that a user or a controller deleted before Belayer did.
+    deleted_by_user: HashSet<String>,
     /// By name.
     deleted_namespaces: HashSet<String>,
     /// The index of the write that first added a hold of Belayer's.
@@ -47,6 +49,8 @@ pub(crate) struct History {
     ran: HashSet<String>,
     /// Pods whose main container had not ended when they were deleted.
     ended_by_deletion: HashSet<String>,
+    /// Pods whose node was removed.
+    lost_with_node: HashSet<String>,
     by_hand: HashSet<String>,
 }
 
@@ -72,6 +76,10 @@ impl History {
             self.by_hand.insert(write.uid.clone());
         }
         if matches!(write.verb, Verb::Delete | Verb::DeleteCollection) {
+            let is_first = !self.deleted_at.contains_key(&write.uid);
+            if is_first && actor != BELAYER && !actor.starts_with("kubelet/") {
+                self.deleted_by_user.insert(write.uid.clone());
+            }
             let when = self.deleted_at.entry(write.uid.clone());
             when.or_insert(write.index);
             if write.resource == Gvr::NAMESPACES {
@@ -96,8 +104,19 @@ impl History {
         }
         if is_removal(write) {
             self.gone.insert(write.uid.clone());
+            if write.resource == Gvr::NODES {
+                self.lose_pods_of(&write.key.name);
+            }
         }
         self.objects.insert(write.uid.clone(), Arc::clone(object));
+    }
+
+    fn lose_pods_of(&mut self, node: &str) {
+        let pods = self
+            .live_pods()
+            .filter(|pod| text(pod, "/spec/nodeName") == node);
+        let lost: Vec<String> = pods.map(|pod| uid(pod).to_owned()).collect();
+        self.lost_with_node.extend(lost);
     }
 
     /// The last state of an object that was written.
@@ -151,6 +170,11 @@ impl History {
         without_result && self.ended_by_deletion.contains(uid(pod))
     }
 
+    /// Whether this pod's node was removed before its main container ended.
+    pub(crate) fn was_node_lost(&self, pod: &Value) -> bool {
+        main_exit_code(pod).is_none() && self.lost_with_node.contains(uid(pod))
+    }
+
     /// Whether an actor outside the test has changed the object or its workflow, so that its state is
     /// not Belayer's responsibility.
     pub(crate) fn is_by_hand(&self, object: &Value) -> bool {
@@ -161,6 +185,11 @@ impl History {
     /// Whether this object was deleted (it may still exist).
     pub(crate) fn is_deleted(&self, uid: &str) -> bool {
         self.deleted_at.contains_key(uid)
+    }
+
+    /// Whether another actor than Belayer deleted this object first.
+    pub(crate) fn was_deleted_by_user(&self, uid: &str) -> bool {
+        self.deleted_by_user.contains(uid)
     }
 
     /// Whether this namespace was deleted (it may still exist).

@@ -1,5 +1,6 @@
 //! The reasons that permit the removal of a hold, derived from the record alone.
 
+use belayer_holds::names::RELEASE_ANNOTATION;
 use belayer_workload::names;
 use serde_json::Value;
 
@@ -13,6 +14,8 @@ const LOST: &str = "pod deleted";
 /// The reason that permits the removal of a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
+    /// The pod's annotation requests its release.
+    Requested,
     /// The pod's result is in its workflow's status.
     ResultConsumed,
     /// The workflow was deleted.
@@ -21,6 +24,8 @@ pub enum Why {
     NamespaceDeleted,
     /// The pod's deletion ended it before it had a result.
     EndedByDeletion,
+    /// The pod's node was removed before the pod had a result.
+    NodeLost,
     /// No workflow owns the pod.
     NoWorkflow,
     /// The pod has started.
@@ -35,10 +40,12 @@ impl Why {
     /// The reason as a text.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Requested => "requested by annotation",
             Self::ResultConsumed => "result consumed",
             Self::WorkflowDeleted => "workflow deleted",
             Self::NamespaceDeleted => "namespace deleted",
             Self::EndedByDeletion => "ended by its deletion",
+            Self::NodeLost => "its node was lost",
             Self::NoWorkflow => "no workflow",
             Self::Started => "pod started",
             Self::PodDeleted => "rejected pod deleted",
@@ -52,6 +59,8 @@ impl Why {
 pub(crate) enum Node {
     /// Its result was consumed.
     Taken,
+    /// It has a final phase, but Argo still waits for its outputs.
+    Unsynced,
     /// It was removed before that.
     Lost,
     /// Nothing final.
@@ -62,6 +71,11 @@ impl History {
     /// The reason that permits the removal of this hold, if there is one. ORDER and IN-USE have further
     /// conditions, which are checked separately.
     pub(crate) fn release_reason(&self, object: &Value, hold: &str) -> Option<Why> {
+        if [POD_HOLD, RECREATION_HOLD].contains(&hold)
+            && annotation(object, RELEASE_ANNOTATION) == "true"
+        {
+            return Some(Why::Requested);
+        }
         match hold {
             POD_HOLD => self.result_not_needed(object),
             RECREATION_HOLD => self.recreation_not_needed(object),
@@ -85,8 +99,10 @@ impl History {
         if self.node_of(pod) == Node::Taken {
             return Some(Why::ResultConsumed);
         }
-        self.was_ended_by_deletion(pod)
-            .then_some(Why::EndedByDeletion)
+        if self.was_ended_by_deletion(pod) {
+            return Some(Why::EndedByDeletion);
+        }
+        self.was_node_lost(pod).then_some(Why::NodeLost)
     }
 
     fn recreation_not_needed(&self, pod: &Value) -> Option<Why> {
@@ -107,11 +123,25 @@ impl History {
             .pointer("/status/nodes")
             .and_then(|nodes| nodes.get(id));
         match node {
-            Some(node) if text(node, "/message") == LOST => Node::Lost,
-            Some(node) if matches!(text(node, "/phase"), "Succeeded" | "Failed" | "Error") => {
-                Node::Taken
+            // A pod that Argo creates anew after that can still succeed; the message then stays.
+            Some(node) if text(node, "/message") == LOST && text(node, "/phase") == "Error" => {
+                Node::Lost
             }
+            Some(node) if is_final(node) && node["taskResultSynced"] == false => Node::Unsynced,
+            Some(node) if is_final(node) => Node::Taken,
             _ => Node::Open,
         }
     }
+
+    /// Whether Argo itself waits for ever for the outputs of a pod of this workflow: that of an attempt whose pod was
+    /// deleted, and made anew by Argo, and then did not run.
+    pub(crate) fn waits_for_outputs(&self, workflow: &Value) -> bool {
+        let nodes = workflow.pointer("/status/nodes").and_then(Value::as_object);
+        let mut nodes = nodes.into_iter().flat_map(|nodes| nodes.values());
+        nodes.any(|node| is_final(node) && node["taskResultSynced"] == false)
+    }
+}
+
+fn is_final(node: &Value) -> bool {
+    matches!(text(node, "/phase"), "Succeeded" | "Failed" | "Error")
 }

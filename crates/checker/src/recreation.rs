@@ -188,18 +188,43 @@ fn ran_once(step: &Step<'_>) -> Verdict {
 }
 
 /// NO-LOSS at the end: every pod that requested re-creation and was rejected before it ran has been
-/// re-created, or its budget is used up.
+/// re-created, or its budget is used up, or its user deleted it.
 pub(crate) fn lost(history: &History) -> Vec<String> {
     let wanted = history.all("Pod").filter(|pod| {
         annotation(pod, RECREATE_ANNOTATION) == "true"
             && is_rejected(pod)
             && !history.has_run(uid(pod))
             && !history.is_by_hand(pod)
+            && !history.was_deleted_by_user(uid(pod))
             && !history.is_namespace_deleted(text(pod, "/metadata/namespace"))
     });
-    let name = |pod: &Value| describe(pod);
-    wanted
-        .filter(|pod| !history.live_pods().any(|there| name(there) == name(pod)))
+    let mut lost: Vec<String> = wanted
+        .filter(|pod| !is_followed(history, pod))
         .map(|pod| format!("{} was rejected and not re-created", describe(pod)))
-        .collect()
+        .collect();
+    lost.sort();
+    lost
+}
+
+/// Whether another pod followed a rejected one, or none may follow.
+fn is_followed(history: &History, pod: &Value) -> bool {
+    let name = describe(pod);
+    if history.live_pods().any(|there| describe(there) == name) {
+        return true;
+    }
+    let attempt = |pod: &Value| {
+        let number = annotation(pod, RECREATION_ATTEMPT_ANNOTATION);
+        number.parse::<u64>().unwrap_or_default()
+    };
+    let mark = annotation(pod, RECREATION_UID_ANNOTATION);
+    let records = history
+        .all(RECORD)
+        .filter(|record| uid(record) == mark || text(record, "/spec/firstUID") == uid(pod));
+    records.into_iter().any(|record| {
+        let mut later = history.all("Pod").filter(|other| {
+            annotation(other, RECREATION_UID_ANNOTATION) == uid(record)
+                && attempt(other) > attempt(pod)
+        });
+        text(record, "/status/phase") == "Exhausted" || later.next().is_some()
+    })
 }

@@ -172,6 +172,21 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "belayer-simulator",
+        &[
+            "belayer",
+            "belayer-checker",
+            "belayer-core",
+            "belayer-holds",
+            "belayer-pod-finalizer",
+            "belayer-pod-recreation",
+            "belayer-pvc-protection",
+            "belayer-sandbox",
+            "belayer-workflow-finalizer",
+            "belayer-workload",
+        ],
+    ),
+    (
         "belayer-subject",
         // Controllers, for the decisions whose instructions are counted.
         &[
@@ -292,6 +307,7 @@ fn the_shipped_binary_contains_neither_sandbox_nor_demo() {
         "belayer-workload",
         "belayer-checker",
         "belayer-demo",
+        "belayer-simulator",
         "belayer-subject",
         "belayer-e2e",
         "belayer-bench",

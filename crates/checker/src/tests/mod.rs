@@ -120,6 +120,22 @@ fn a_deleted_owner_of_the_same_name_is_no_evidence() {
 }
 
 #[test]
+fn a_node_that_is_lost_before_the_pod_is_bound_to_it_is_no_evidence() {
+    let mut bound = pod(&[POD_HOLD]);
+    bound["spec"]["nodeName"] = json!("node-1");
+    let node = json!({"kind": "Node", "metadata": {"name": "node-1", "uid": "node-1",
+        "deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    let mut released = bound.clone();
+    released["metadata"]["finalizers"] = json!([]);
+    let script = held()
+        .deleted(&Gvr::NODES, &node)
+        .pod(&bound)
+        .belayer(&released)
+        .workflow(&taken());
+    assert_eq!(failed(&script.check_script()), ["EVIDENCE"]);
+}
+
+#[test]
 fn every_reason_is_recognised() {
     let orphan = {
         let mut pod = pod(&[POD_HOLD]);
@@ -131,7 +147,34 @@ fn every_reason_is_recognised() {
         pod
     };
     let namespace = json!({"kind": "Namespace", "metadata": {"name": "a", "uid": "n-1"}});
+    let requested = {
+        let mut pod = pod(&[POD_HOLD]);
+        pod["metadata"]["annotations"]["belayer.dev/release"] = json!("true");
+        pod
+    };
+    let bound = {
+        let mut pod = pod(&[POD_HOLD]);
+        pod["spec"]["nodeName"] = json!("node-1");
+        pod
+    };
+    let node = json!({"kind": "Node", "metadata": {"name": "node-1", "uid": "node-1",
+        "deletionTimestamp": "2026-01-01T00:00:00Z"}});
     for (script, why) in [
+        (
+            held()
+                .pod(&requested)
+                .belayer(&released_state(requested.clone()))
+                .workflow(&taken()),
+            Why::Requested,
+        ),
+        (
+            held()
+                .pod(&bound)
+                .deleted(&Gvr::NODES, &node)
+                .belayer(&released_state(bound.clone()))
+                .workflow(&taken()),
+            Why::NodeLost,
+        ),
         (
             held().workflow(&taken()).belayer(&pod(&[])),
             Why::ResultConsumed,

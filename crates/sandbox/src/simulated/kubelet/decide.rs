@@ -54,6 +54,8 @@ pub(super) enum Step {
     Nothing,
     /// Decide whether it may run here.
     Admit,
+    /// It ran on an earlier machine of this name, and its containers are not on this one: report them as ended.
+    ReportLost,
     /// It is being deleted and was never admitted: no container will run.
     GiveUp,
     /// Stop its containers within this time.
@@ -70,6 +72,9 @@ pub(super) fn decide(pod: &Value, progress: &Progress) -> Step {
     let ended = object::is_ended(pod);
     match progress {
         Progress::Settled => Step::Nothing,
+        Progress::New if has_running_container(pod) && (deleting || is_run_once(pod)) => {
+            Step::ReportLost
+        }
         Progress::New => match (ended, deleting) {
             (true, true) => Step::Remove,
             (true, false) => Step::Nothing,
@@ -94,6 +99,18 @@ pub(super) fn decide(pod: &Value, progress: &Progress) -> Step {
             }
         }
     }
+}
+
+/// Whether its status shows a container that runs.
+fn has_running_container(pod: &Value) -> bool {
+    let statuses = object::items(pod, "/status/containerStatuses");
+    statuses
+        .iter()
+        .any(|status| status.pointer("/state/running").is_some())
+}
+
+fn is_run_once(pod: &Value) -> bool {
+    object::text(pod, "/spec/restartPolicy") == Some("Never")
 }
 
 /// Whether its containers are asked to stop from outside.
@@ -148,6 +165,12 @@ mod tests {
         let mut pod = pod(phase);
         pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         pod["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+        pod
+    }
+
+    fn ran_elsewhere(phase: &str) -> Value {
+        let mut pod = deleted(phase, 0);
+        pod["status"]["containerStatuses"] = json!([{"name": "main", "state": {"running": {}}}]);
         pod
     }
 
@@ -224,6 +247,7 @@ mod tests {
         Step::Nothing
     )]
     #[case::and_only_once(deleted("Succeeded", 0), Progress::Settled, Step::Nothing)]
+    #[case::lost_containers_are_reported(ran_elsewhere("Failed"), Progress::New, Step::ReportLost)]
     #[tokio::test(start_paused = true)]
     async fn steps(#[case] pod: Value, #[case] progress: Progress, #[case] expected: Step) {
         assert_eq!(decide(&pod, &progress), expected);

@@ -88,6 +88,34 @@ pub(super) fn accepted(pod: &Value, runtime: &Runtime, place: &Place<'_>, now: T
     status
 }
 
+/// The status of a pod whose containers ran on an earlier machine of this name, with a real kubelet's texts.
+pub(super) fn lost(pod: &Value) -> Value {
+    let mut status = json!({});
+    for list in ["initContainerStatuses", "containerStatuses"] {
+        let mut containers = object::items(pod, &format!("/status/{list}")).to_vec();
+        for container in &mut containers {
+            if container.pointer("/state/running").is_some() {
+                container["ready"] = json!(false);
+                container["started"] = json!(false);
+                container["state"] = json!({"terminated": {
+                    "exitCode": 137,
+                    "reason": "ContainerStatusUnknown",
+                    "message": "The container could not be located when the pod was terminated",
+                    "startedAt": null,
+                    "finishedAt": null,
+                }});
+            }
+        }
+        if !containers.is_empty() {
+            status[list] = Value::Array(containers);
+        }
+    }
+    if !object::is_ended(pod) {
+        status["phase"] = json!("Failed");
+    }
+    status
+}
+
 fn phase(runtime: &Runtime) -> &'static str {
     match runtime.stage {
         Stage::Starting { .. } => "Pending",

@@ -63,6 +63,11 @@ impl Hosts {
                 return Ok(());
             }
             Step::Admit => self.admit(uid, now)?,
+            Step::ReportLost => {
+                let lost = status::lost(&pod.object);
+                pods::patch_status(&self.cluster, &host.actor, &pod.object, &lost)?;
+                return Ok(());
+            }
             Step::GiveUp => {
                 let mut runtime = accept(pod, host, RunPlan::default(), now);
                 runtime.stop(Duration::ZERO, now);

@@ -1,0 +1,123 @@
+//! The kinds of faults between Belayer and the API server.
+
+use std::time::Duration;
+
+use belayer_checker::BELAYER;
+use belayer_sandbox::{Answer, Fault, Match, Verb, WatchEnd};
+use rand::RngExt as _;
+use rand::rngs::StdRng;
+
+use crate::replica::ELECTION;
+
+/// A kind of fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum FaultKind {
+    /// A patch is answered with 409.
+    Conflict,
+    /// A write is carried out, and its answer is lost.
+    LostAnswer,
+    /// A request never reaches the server.
+    LostRequest,
+    /// 403, as by RBAC or a policy.
+    Forbidden,
+    /// 429 with Retry-After.
+    TooManyRequests,
+    /// 503 with Retry-After.
+    Unavailable,
+    /// 500.
+    InternalError,
+    /// 504.
+    Timeout,
+    /// Requests are slow.
+    Slow,
+    /// A request gets no answer at all.
+    Hang,
+    /// Watch events arrive late and in bursts.
+    LateEvents,
+    /// Watches break in the middle of the stream.
+    BrokenWatch,
+    /// Watches end with 410.
+    ExpiredWatch,
+    /// A watch sends a line that is not JSON.
+    Garbage,
+    /// Watches deliver nothing.
+    PausedWatches,
+    /// Live reads of owners and namespaces fail.
+    NoLiveReads,
+    /// No connection at all.
+    CutOff,
+}
+
+impl FaultKind {
+    /// All of them.
+    pub(crate) const ALL: [Self; 17] = [
+        Self::Conflict,
+        Self::LostAnswer,
+        Self::LostRequest,
+        Self::Forbidden,
+        Self::TooManyRequests,
+        Self::Unavailable,
+        Self::InternalError,
+        Self::Timeout,
+        Self::Slow,
+        Self::Hang,
+        Self::LateEvents,
+        Self::BrokenWatch,
+        Self::ExpiredWatch,
+        Self::Garbage,
+        Self::PausedWatches,
+        Self::NoLiveReads,
+        Self::CutOff,
+    ];
+
+    /// The fault for the requests of the controllers, of the leader election, or of both, with random figures.
+    pub(crate) fn draw(self, rng: &mut StdRng) -> Vec<Fault> {
+        let clients: &[&str] = match rng.random_range(0..5) {
+            0 => &[ELECTION],
+            1 => &[BELAYER, ELECTION],
+            _ => &[BELAYER],
+        };
+        clients.iter().map(|client| self.of(client, rng)).collect()
+    }
+
+    fn of(self, client: &str, rng: &mut StdRng) -> Fault {
+        let probability = rng.random_range(0.05..0.6);
+        let seconds = Duration::from_secs(rng.random_range(1..20));
+        let all = || Fault::on(Match::any().client(client));
+        let requests = || {
+            let verbs = [
+                Verb::Get,
+                Verb::List,
+                Verb::Create,
+                Verb::Patch,
+                Verb::Delete,
+            ];
+            Fault::on(Match::verbs(verbs).client(client)).probability(probability)
+        };
+        let writes = || Fault::on(Match::writes().client(client)).probability(probability);
+        let watches = || Fault::on(Match::watches().client(client));
+        let after = rng.random_range(1..30);
+        match self {
+            Self::Conflict => Fault::on(Match::verb(Verb::Patch).client(client))
+                .probability(probability)
+                .answer(Answer::conflict()),
+            Self::LostAnswer => writes().lose_answer(),
+            Self::LostRequest => requests().lose_request(),
+            Self::Forbidden => writes().answer(Answer::forbidden("not today")),
+            Self::TooManyRequests => requests().answer(Answer::too_many_requests(seconds)),
+            Self::Unavailable => requests().answer(Answer::service_unavailable_for(seconds)),
+            Self::InternalError => requests().answer(Answer::internal_error()),
+            Self::Timeout => requests().answer(Answer::timeout()),
+            Self::Slow => requests().delay(seconds / 4),
+            Self::Hang => requests().hang(),
+            Self::LateEvents => watches().jitter_events(seconds),
+            Self::BrokenWatch => watches().end_watch_after(after, WatchEnd::Break),
+            Self::ExpiredWatch => watches().end_watch_after(after, WatchEnd::Expired),
+            Self::Garbage => watches().end_watch_after(after, WatchEnd::Garbage),
+            Self::PausedWatches => watches().pause_watches(),
+            Self::NoLiveReads => Fault::on(Match::verb(Verb::Get).client(client))
+                .answer(Answer::service_unavailable()),
+            Self::CutOff => all().lose_request(),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The objects that users create besides workflows.
+
+use belayer_holds::names::RECREATE_ANNOTATION;
+use belayer_sandbox::simulated::NodeSpec;
+use serde_json::{Value, json};
+
+/// The namespaces of the workflows and of everything else.
+pub(crate) const NAMESPACES: [&str; 3] = ["ci", "lab", "shop"];
+
+/// The node that has room for two pods of [`trainer`].
+pub(crate) const SMALL: &str = "node-3";
+
+/// The node that its re-created pods are bound to.
+pub(crate) const BIG: &str = "node-1";
+
+/// The actor that binds pods to nodes that have no room for them.
+pub(crate) const BATCH: &str = "batch-scheduler";
+
+/// Two nodes that are never full, and a small one.
+pub(crate) fn nodes() -> Vec<NodeSpec> {
+    let mut nodes = NodeSpec::many(2);
+    nodes.push(NodeSpec::new(SMALL).cpu("8"));
+    nodes
+}
+
+/// A PVC.
+pub(crate) fn pvc(name: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    })
+}
+
+/// A pod that uses a PVC.
+pub(crate) fn pvc_user(name: &str, pvc: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "spec": {
+            "containers": [{"name": "main", "image": "busybox"}],
+            "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": pvc}}],
+        },
+    })
+}
+
+/// A bare pod that requests three cores and re-creation, and waits for [`BATCH`] to bind it.
+pub(crate) fn trainer(name: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "annotations": {RECREATE_ANNOTATION: "true"}},
+        "spec": {
+            "restartPolicy": "Never",
+            "schedulerName": BATCH,
+            "containers": [{"name": "main", "image": "trainer", "resources": {"requests": {"cpu": "3"}}}],
+        },
+    })
+}

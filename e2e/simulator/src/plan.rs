@@ -1,0 +1,130 @@
+//! What a seed decides.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use belayer_workload::{PodGc, Profile};
+use rand::rngs::StdRng;
+use rand::seq::{IndexedRandom as _, SliceRandom as _};
+use rand::{RngExt as _, SeedableRng as _};
+
+use crate::event::Event;
+use crate::fault::FaultKind;
+use crate::objects::NAMESPACES;
+
+/// How long events occur.
+pub(crate) const STORY: Duration = Duration::from_secs(90);
+
+/// A run, before it is carried out.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// The seed, also of all random choices during the run.
+    pub(crate) seed: u64,
+    /// The workflows.
+    pub(crate) workload: Profile,
+    /// What happens when, ordered by time. A number identifies an event in commands.
+    pub(crate) events: Vec<Planned>,
+    /// How far Belayer's wall clock is ahead of the API server's, in seconds.
+    pub(crate) skew: i64,
+    /// The ratio of pods that their node rejects at random.
+    pub(crate) rejections: f64,
+}
+
+/// One event of a plan.
+#[derive(Debug, Clone)]
+pub(crate) struct Planned {
+    /// Its number in the plan of its seed.
+    pub(crate) number: usize,
+    /// When it happens, from the start.
+    pub(crate) at: Duration,
+    /// What happens.
+    pub(crate) event: Event,
+}
+
+impl Plan {
+    /// The plan of a seed. Each seed switches a random subset of the kinds of faults and of events on, so that
+    /// runs differ in kind and not only in time.
+    pub(crate) fn of(seed: u64) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed ^ 0x5eed_0f00_d000_0000);
+        let workload = workload(seed, &mut rng);
+        let kinds = some_of(&FaultKind::ALL, 5, &mut rng);
+        let templates = some_of(&Event::ALL, 9, &mut rng);
+        let mut events = Vec::new();
+        for kind in kinds {
+            for _ in 0..rng.random_range(1..=2) {
+                let lasts = Duration::from_secs(rng.random_range(2..40));
+                events.push((moment(&mut rng), Event::Fault { kind, lasts }));
+            }
+        }
+        for template in templates {
+            for _ in 0..rng.random_range(1..=3) {
+                events.push((moment(&mut rng), template.with(rng.random())));
+            }
+        }
+        events.sort_by_key(|(at, _)| *at);
+        let numbered = events.into_iter().enumerate();
+        let events = numbered
+            .map(|(number, (at, event))| Planned { number, at, event })
+            .collect();
+        let skews = [0, 0, 0, -90, 90, -86_400, 86_400];
+        Self {
+            seed,
+            workload,
+            events,
+            skew: skews.choose(&mut rng).copied().unwrap_or_default(),
+            rejections: [0.0, 0.0, 0.1]
+                .choose(&mut rng)
+                .copied()
+                .unwrap_or_default(),
+        }
+    }
+
+    /// The plan with these events only.
+    pub(crate) fn only(mut self, numbers: &BTreeSet<usize>) -> Self {
+        self.events.retain(|event| numbers.contains(&event.number));
+        self
+    }
+
+    /// The numbers of its events.
+    pub(crate) fn numbers(&self) -> BTreeSet<usize> {
+        self.events.iter().map(|event| event.number).collect()
+    }
+}
+
+fn workload(seed: u64, rng: &mut StdRng) -> Profile {
+    let strategies = [
+        PodGc::Never,
+        PodGc::OnPodCompletion,
+        PodGc::OnPodSuccess,
+        PodGc::OnWorkflowCompletion,
+        PodGc::OnWorkflowSuccess,
+    ];
+    Profile {
+        namespaces: NAMESPACES[..rng.random_range(1..=2)]
+            .iter()
+            .map(|name| (*name).to_owned())
+            .collect(),
+        workflows: rng.random_range(1..=4),
+        pods_per_workflow: rng.random_range(1..=8),
+        pods_per_second: rng.random_range(0.5..20.0),
+        life: Duration::from_secs(1)..=Duration::from_secs(rng.random_range(2..40)),
+        failure_ratio: 0.2,
+        rejection_ratio: *[0.0, 0.0, 0.2].choose(rng).unwrap_or(&0.0),
+        persist_delay: Duration::from_millis(rng.random_range(100..3_000)),
+        pod_gc: strategies.choose(rng).copied().unwrap_or(PodGc::Never),
+        seed,
+        ..Profile::default()
+    }
+}
+
+/// At most `most` of these, in random order.
+fn some_of<T: Copy>(all: &[T], most: usize, rng: &mut StdRng) -> Vec<T> {
+    let mut all = all.to_vec();
+    all.shuffle(rng);
+    all.truncate(rng.random_range(0..=most));
+    all
+}
+
+fn moment(rng: &mut StdRng) -> Duration {
+    STORY.mul_f64(rng.random::<f64>())
+}

@@ -1,0 +1,326 @@
+//! One run, from its start to the judgement.
+
+use std::cell::RefCell;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::{Arc, Once};
+use std::time::Duration;
+
+use belayer_checker::{Evidence, Findings, check};
+use belayer_core::simulated;
+use belayer_holds::names;
+use belayer_holds::runner::Observer;
+use belayer_sandbox::simulated::{KubeletConfig, RejectionChance, SimulatedControllers};
+use belayer_sandbox::{Actor, Epoch, FaultHandle, Gvr, Sandbox, Write, WriteOptions};
+use belayer_workload::{USER, WORKFLOWS, Workload};
+use jiff::{SignedDuration, Timestamp};
+use rand::SeedableRng as _;
+use rand::rngs::StdRng;
+use serde_json::json;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::coverage::{Coverage, Rules};
+use crate::event::{Event, Stage};
+use crate::objects::{self, BATCH};
+use crate::plan::{Plan, STORY};
+use crate::replica::{ELECTION, Replica};
+
+/// How long nothing may be written in a settled cluster.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// How many such periods the cluster has to settle.
+const PATIENCE: usize = 40;
+
+/// How often the batch scheduler binds its pods.
+const BIND: Duration = Duration::from_secs(5);
+
+/// The start of every run.
+const EPOCH: i64 = 1_800_000_000;
+
+/// The result of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// Every violated invariant, as a sentence.
+    pub(crate) violations: Vec<String>,
+    /// What was reached.
+    pub(crate) coverage: Coverage,
+    /// The API server's record of all writes, one per line.
+    pub(crate) record: Vec<String>,
+}
+
+thread_local! {
+    /// Panics of the run on this thread.
+    static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Carries out a plan.
+pub(crate) fn run(plan: &Plan) -> Outcome {
+    record_panics();
+    let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build();
+        match runtime {
+            Ok(runtime) => runtime.block_on(story(plan)),
+            Err(error) => Outcome {
+                violations: vec![format!("cannot create a runtime: {error}")],
+                ..Outcome::default()
+            },
+        }
+    }));
+    let mut outcome = outcome.unwrap_or_default();
+    let panics = PANICS.with_borrow_mut(std::mem::take);
+    outcome
+        .violations
+        .extend(panics.into_iter().map(|text| format!("PANIC: {text}")));
+    outcome
+}
+
+/// A panic of any task is a violation, also one that its runtime catches.
+fn record_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        panic::set_hook(Box::new(|info| {
+            PANICS.with_borrow_mut(|panics| panics.push(info.to_string()));
+        }));
+    });
+}
+
+async fn story(plan: &Plan) -> Outcome {
+    let sandbox = sandbox(plan);
+    let clock = sandbox.cluster().clock().clone();
+    let skew = SignedDuration::from_secs(plan.skew);
+    let _simulated = simulated::simulate(plan.seed, move || {
+        let now = clock.now();
+        now.checked_add(skew).unwrap_or(now)
+    });
+    install(&sandbox);
+    let stop = CancellationToken::new();
+    let mut workload = Workload::run(sandbox.cluster(), plan.workload.clone(), &stop);
+    let argo = workload.argo().clone();
+    let drained = tokio::spawn(async move { while workload.next_event().await.is_some() {} });
+    let rules = Arc::new(Rules::default());
+    let observer: Arc<dyn Observer> = rules.clone();
+    let replicas = (1..=2)
+        .map(|number| Replica::new(number, sandbox.clone(), Arc::clone(&observer)))
+        .collect();
+    let mut stage = Stage {
+        script: plan.workload.workflow_script(),
+        sandbox,
+        argo,
+        replicas,
+        created: 0,
+    };
+    stage.carry_out(Event::Start).await;
+    let mut coverage = events(plan, &mut stage).await;
+    recover(&mut stage).await;
+    let outcome = judge(&stage).await;
+    for replica in &mut stage.replicas {
+        replica.kill();
+    }
+    stop.cancel();
+    drop(drained.await);
+    coverage.merge(rules.take());
+    coverage.merge(outcome.coverage);
+    Outcome {
+        coverage,
+        violations: outcome.violations,
+        record: outcome.record,
+    }
+}
+
+fn sandbox(plan: &Plan) -> Sandbox {
+    let rejections = (plan.rejections > 0.0).then(|| RejectionChance {
+        probability: plan.rejections,
+        reasons: vec!["OutOfcpu".to_owned(), "NodeAffinity".to_owned()],
+    });
+    let kubelet = KubeletConfig {
+        nodes: objects::nodes(),
+        rejections,
+        seed: plan.seed,
+        ..KubeletConfig::default()
+    };
+    let epoch = Timestamp::from_second(EPOCH).unwrap_or_default();
+    Sandbox::builder()
+        .seed(plan.seed)
+        .epoch(Epoch::Fixed(epoch))
+        .controllers(SimulatedControllers::all().kubelet(kubelet))
+        .build()
+}
+
+/// Creates what an admin installs before Belayer starts.
+fn install(sandbox: &Sandbox) {
+    let own = names::DEFAULT_NAMESPACE;
+    let gate = json!({"data": {"hold": "on"}, "metadata": {"name": names::GATE_CONFIG_MAP}});
+    let crd = serde_saphyr::from_str(belayer_pod_recreation::crd::YAML).unwrap_or_default();
+    let objects = [
+        (Gvr::NAMESPACES, None, json!({"metadata": {"name": own}})),
+        (Gvr::CONFIGMAPS, Some(own), gate),
+        (Gvr::CUSTOMRESOURCEDEFINITIONS, None, crd),
+    ];
+    for (gvr, namespace, object) in objects {
+        let (user, options) = (Actor::new(USER), WriteOptions::default());
+        drop(
+            sandbox
+                .cluster()
+                .create(&user, &gvr, namespace, object, &options),
+        );
+    }
+}
+
+/// What happens at a time.
+enum Due {
+    Begin(usize),
+    End(usize),
+    Bind,
+}
+
+/// Carries out the events of the plan at their times.
+async fn events(plan: &Plan, stage: &mut Stage) -> Coverage {
+    let mut coverage = Coverage::default();
+    let begun = Instant::now();
+    let mut rng = StdRng::seed_from_u64(plan.seed);
+    let mut due: Vec<(Duration, Due)> = Vec::new();
+    for (index, planned) in plan.events.iter().enumerate() {
+        due.push((planned.at, Due::Begin(index)));
+        if let Event::Fault { lasts, .. } = planned.event {
+            due.push((planned.at + lasts, Due::End(index)));
+        }
+    }
+    let binds = (1..)
+        .map(|number| BIND * number)
+        .take_while(|at| *at < STORY);
+    due.extend(binds.map(|at| (at, Due::Bind)));
+    due.sort_by_key(|(at, _)| *at);
+    let mut faults: Vec<(usize, FaultHandle)> = Vec::new();
+    for (at, due) in due {
+        tokio::time::sleep_until(begun + at).await;
+        match due {
+            Due::Bind => stage.bind_waiting(),
+            Due::Begin(index) => {
+                let event = plan.events[index].event;
+                match event {
+                    Event::Fault { kind, .. } => {
+                        for fault in kind.draw(&mut rng) {
+                            faults.push((index, stage.sandbox.faults().inject(fault)));
+                        }
+                    }
+                    event => {
+                        coverage.add(event.name(), 1);
+                        stage.carry_out(event).await;
+                    }
+                }
+            }
+            Due::End(index) => {
+                for (fault, handle) in &faults {
+                    if *fault == index {
+                        coverage.add(plan.events[index].event.name(), handle.hits());
+                        handle.remove();
+                    }
+                }
+            }
+        }
+    }
+    coverage
+}
+
+/// All faults have ended; everything that is down starts again, and users delete what would never end.
+async fn recover(stage: &mut Stage) {
+    stage.sandbox.faults().clear();
+    stage.carry_out(Event::StartArgo).await;
+    stage.carry_out(Event::ComeBack).await;
+    stage.carry_out(Event::Start).await;
+    tokio::time::sleep(QUIET).await;
+    stage.bind_waiting();
+    tokio::time::sleep(QUIET).await;
+    stage.delete_bare_objects();
+}
+
+/// Waits until the cluster has settled, and checks all invariants. A write that was refused is repeated after up to
+/// ten minutes, so that a quiet minute does not mean that nothing more happens.
+async fn judge(stage: &Stage) -> Outcome {
+    let recorder = stage.sandbox.recorder();
+    let mut findings = Findings::default();
+    let mut is_settled = false;
+    for _ in 0..PATIENCE {
+        let mark = recorder.mark();
+        tokio::time::sleep(QUIET).await;
+        let mut written = recorder.since(mark);
+        written.retain(|write| write.changed() && !is_heartbeat(write));
+        is_settled = written.is_empty();
+        if is_settled {
+            findings = findings_of(stage, &written);
+            if !findings
+                .checks
+                .iter()
+                .any(|check| check.name == "LIVENESS" && !check.broken.is_empty())
+            {
+                break;
+            }
+        } else {
+            // Pods may have been re-created in the meantime; nothing would ever end them.
+            stage.delete_bare_objects();
+        }
+    }
+    let broken = findings.checks.iter().flat_map(|check| {
+        check
+            .broken
+            .iter()
+            .map(move |how| format!("{}: {how}", check.name))
+    });
+    let mut violations: Vec<String> = broken.collect();
+    if !is_settled {
+        let minutes = QUIET.as_secs() * PATIENCE as u64 / 60;
+        violations.push(format!(
+            "SETTLED: {minutes} min after the last fault the cluster still changes"
+        ));
+    }
+    let mut coverage = Coverage::default();
+    for check in &findings.checks {
+        coverage.add(format!("invariant {}", check.name), check.seen as u64);
+    }
+    Outcome {
+        violations,
+        coverage,
+        record: recorder.writes().iter().map(line).collect(),
+    }
+}
+
+fn findings_of(stage: &Stage, written_in_quiet: &[Write]) -> Findings {
+    let kinds = [
+        Gvr::PODS,
+        WORKFLOWS,
+        Gvr::PERSISTENTVOLUMECLAIMS,
+        Gvr::NAMESPACES,
+    ];
+    let left: Vec<_> = kinds.iter().flat_map(|gvr| stage.list(gvr, None)).collect();
+    check(&Evidence {
+        writes: &stage.sandbox.recorder().writes(),
+        left: &left,
+        quiet: QUIET,
+        written_in_quiet,
+        others: &[BATCH, ELECTION],
+    })
+}
+
+/// Writes that a cluster at rest makes for ever.
+fn is_heartbeat(write: &Write) -> bool {
+    ["leases", "nodes"].contains(&&*write.resource.resource)
+}
+
+/// A write in one line, with the time since the start and the written object's status or the patch.
+fn line(write: &Write) -> String {
+    let at = write.at.as_millisecond() - EPOCH * 1_000;
+    let seconds = at as f64 / 1_000.0;
+    let body = write
+        .body
+        .as_deref()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    format!(
+        "{:>5} {seconds:>8.3}  {}  {body}",
+        write.index,
+        write.summary()
+    )
+}
