@@ -114,11 +114,9 @@ impl<K: Slim> Informer<K> {
         }
         let delay = self.backoff.next(error.retry_after());
         let reason = error.message();
-        let since = match self.store.state() {
-            InformerState::Failing { since, .. } => since,
-            _ => tokio::time::Instant::now(),
-        };
         self.log_failure(&reason, delay);
+        let since = self.failure_log.since();
+        let since = since.unwrap_or_else(tokio::time::Instant::now);
         self.store.set_state(InformerState::Failing {
             since,
             reason: reason.into(),
