@@ -66,11 +66,6 @@ impl FailureLog {
         Failure::NewCause
     }
 
-    /// Since when the operation fails, whether or not the server accepted a request in between.
-    pub(crate) fn since(&self) -> Option<Instant> {
-        self.0.as_ref().map(|failing| failing.since)
-    }
-
     /// Whether this cause was logged.
     pub(crate) fn has_logged(&self, cause: &str) -> bool {
         let mut causes = self.0.iter().flat_map(|failing| &failing.causes);
