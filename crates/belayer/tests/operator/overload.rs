@@ -70,10 +70,10 @@ async fn l2_a_storm_on_releases_delays_no_live_read() {
     world.held_pod("orphan", "gone", "gone-uid");
     world.end("orphan");
     let _belayer = world.run_with(settings(), Writes::Sent);
-    let before = world.requests(Verb::Get, "workflows");
+    let before = world.requests(Verb::Get, "workflows.argoproj.io");
     let begun = Instant::now();
     eventually("its owner is read", || {
-        world.requests(Verb::Get, "workflows") > before
+        world.requests(Verb::Get, "workflows.argoproj.io") > before
     })
     .await;
     assert!(begun.elapsed() < Duration::from_secs(1));
