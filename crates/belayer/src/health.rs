@@ -15,6 +15,9 @@ use crate::server::Health;
 /// shorter deadline.
 const WEDGED_AFTER: Duration = Duration::from_secs(600);
 
+/// A store whose watch has been down for this time is stale: the process is not ready (rules L3 and L5).
+const DOWN_AFTER: Duration = Duration::from_secs(120);
+
 /// Collects the health of queues and informers.
 #[derive(Debug, Default)]
 pub struct Vitals {
@@ -26,6 +29,21 @@ pub struct Vitals {
 struct WatchedInformer {
     seen: Seen,
     needed: Needed,
+}
+
+impl WatchedInformer {
+    /// Whether its store, which was complete, has been stale for too long. A kind that has never been listed may
+    /// not be installed, or this process may not read it.
+    fn is_down(&self) -> bool {
+        let down = match *self.seen.state.borrow() {
+            InformerState::Failing { since, .. } => since.elapsed() >= DOWN_AFTER,
+            InformerState::Starting
+            | InformerState::Synced
+            | InformerState::NotServed
+            | InformerState::Stopped => false,
+        };
+        down && (self.seen.is_synced)()
+    }
 }
 
 #[derive(Debug)]
@@ -102,12 +120,17 @@ impl Health for Vitals {
             .iter()
             .filter(|informer| informer.needed == Needed::Yes && !(informer.seen.is_synced)())
             .map(|informer| format!("informer {}", informer.seen.name));
+        let down = self
+            .informers
+            .iter()
+            .filter(|informer| informer.is_down())
+            .map(|informer| format!("watch of {}, down for 2 minutes", informer.seen.name));
         let workers = self
             .workers
             .iter()
             .filter(|workers| !workers.progress.ready.load(Ordering::Acquire))
             .map(|workers| format!("workers of {}", workers.name));
-        informers.chain(workers).collect()
+        informers.chain(down).chain(workers).collect()
     }
 
     fn wedged(&self) -> Vec<String> {

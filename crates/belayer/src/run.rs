@@ -51,6 +51,9 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
     let client = client::connect(cluster.clone())
         .context("the cluster")
         .map_err(Failure::configuration)?;
+    let watches = client::connect_apart(cluster.clone())
+        .context("the cluster")
+        .map_err(Failure::configuration)?;
     if settings.dry_run {
         tracing::info!("dry run: sending no request that changes the cluster");
     }
@@ -67,6 +70,7 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
     let mut supervisor = Supervisor {
         current: Arc::clone(&current),
         client,
+        watches,
         leadership: election.leadership.clone(),
         worker: None,
         source,
@@ -123,6 +127,7 @@ type Resolve = Box<dyn Fn(&Source) -> Result<Settings, Failure> + Send + Sync>;
 struct Supervisor {
     current: Arc<Current>,
     client: Client,
+    watches: Client,
     leadership: Leadership,
     worker: Option<Worker>,
     /// The active configuration.
@@ -151,6 +156,7 @@ impl Supervisor {
         let limits = settings.limits;
         let options = operator::Options {
             client: self.client.clone(),
+            watches: self.watches.clone(),
             namespace: settings.namespace.clone(),
             bounds: Bounds {
                 qps: f64::from(limits.qps),

@@ -4,27 +4,55 @@
 //! kube's default client repeats a request up to fifteen times on 429, 503 and 504. That hides the
 //! server's `Retry-After` from the workqueue, which does the backoff here, and occupies a worker
 //! for minutes. So the retry layer is off.
+//!
+//! A client has at most [`CONNECTIONS`] requests in flight: over HTTP/1.1 each takes a connection,
+//! and a slow server would otherwise get thousands (rule L10). Watches and the Lease use clients of
+//! their own, so that neither waits for a connection.
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use belayer_metrics::{bound_code, bound_method};
 use http::{HeaderValue, Request, Response, header};
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::MapFrame;
 use kube::client::{Body, ClientBuilder};
 use kube::{Client, Config};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
 /// User agent of every request. Servers use it as the default field manager.
 pub const USER_AGENT: &str = concat!("belayer/", env!("CARGO_PKG_VERSION"));
 
-/// Builds the client from a configuration.
+/// The highest number of requests of a client in flight, including their responses.
+pub const CONNECTIONS: usize = 64;
+
+/// How many of them only releases may use.
+const FOR_RELEASES: usize = 16;
+
+/// Builds the client from a configuration, with at most [`CONNECTIONS`] requests in flight.
 ///
 /// # Errors
 ///
 /// If the configuration cannot be used, for example because a certificate does not parse.
 pub fn connect(mut config: Config) -> Result<Client, kube::Error> {
+    config.default_retry = false;
+    Ok(ClientBuilder::try_from(config)?
+        .with_layer(&Observe)
+        .with_layer(&Connections::default())
+        .build())
+}
+
+/// The same without a limit of the requests in flight, with connections of its own: for watches,
+/// and for the Lease.
+///
+/// # Errors
+///
+/// As [`connect`].
+pub fn connect_apart(mut config: Config) -> Result<Client, kube::Error> {
     config.default_retry = false;
     Ok(ClientBuilder::try_from(config)?
         .with_layer(&Observe)
@@ -45,6 +73,94 @@ where
         .build()
 }
 
+/// How a request gets a connection; an extension of the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// A release: it also uses the connections that are kept for releases.
+    Release,
+    /// Any other request.
+    Other,
+}
+
+/// A tower layer that limits the requests in flight.
+#[derive(Debug, Clone)]
+struct Connections {
+    all: Arc<Semaphore>,
+    others: Arc<Semaphore>,
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self {
+            all: Arc::new(Semaphore::new(CONNECTIONS)),
+            others: Arc::new(Semaphore::new(CONNECTIONS - FOR_RELEASES)),
+        }
+    }
+}
+
+impl<S> Layer<S> for Connections {
+    type Service = Limited<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Limited {
+            inner,
+            connections: self.clone(),
+        }
+    }
+}
+
+/// The service that [`Connections`] creates.
+#[derive(Debug)]
+struct Limited<S> {
+    inner: S,
+    connections: Connections,
+}
+
+/// A body that keeps a permit until it is dropped.
+type Permitted<B> = MapFrame<
+    B,
+    Box<dyn FnMut(http_body::Frame<bytes::Bytes>) -> http_body::Frame<bytes::Bytes> + Send>,
+>;
+
+impl<S, R> Service<Request<Body>> for Limited<S>
+where
+    S: Service<Request<Body>, Response = Response<R>>,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+    R: http_body::Body<Data = bytes::Bytes> + Send + 'static,
+{
+    type Response = Response<Permitted<R>>;
+    type Error = S::Error;
+    type Future = Answering<Permitted<R>, S::Error>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let urgency = request.extensions().get::<Urgency>().copied();
+        let Connections { all, others } = self.connections.clone();
+        // Nothing is sent before this is polled.
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            // The semaphores are never closed, so an error cannot happen; without a permit the
+            // request would still be sent.
+            let other = match urgency {
+                Some(Urgency::Release) => None,
+                Some(Urgency::Other) | None => others.acquire_owned().await.ok(),
+            };
+            let permit = (other, all.acquire_owned().await.ok());
+            let response = answer.await?;
+            Ok(response.map(|body| {
+                body.map_frame(Box::new(move |frame| {
+                    let _until_dropped = &permit;
+                    frame
+                }) as Box<_>)
+            }))
+        })
+    }
+}
+
 /// A tower layer that counts every request under client-go's names.
 #[derive(Debug, Clone, Copy)]
 pub struct Observe;
@@ -63,7 +179,7 @@ pub struct Observed<S> {
     inner: S,
 }
 
-type Answering<R, E> = Pin<Box<dyn Future<Output = Result<R, E>> + Send>>;
+type Answering<B, E> = Pin<Box<dyn Future<Output = Result<Response<B>, E>> + Send>>;
 
 impl<S, R, B> Service<Request<B>> for Observed<S>
 where
@@ -74,7 +190,7 @@ where
 {
     type Response = S::Response;
     type Error = S::Error;
-    type Future = Answering<S::Response, S::Error>;
+    type Future = Answering<R, S::Error>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(cx)
@@ -86,8 +202,9 @@ where
             .insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
         let method = bound_method(request.method().as_str());
         let answer = self.inner.call(request);
-        let begun = Instant::now();
         let counted = async move {
+            // Without the time in which the caller waits to send it.
+            let begun = Instant::now();
             let answer = answer.await;
             let code = match &answer {
                 Ok(response) => bound_code(Some(response.status().as_u16())),
@@ -102,3 +219,6 @@ where
         Box::pin(counted)
     }
 }
+
+#[cfg(test)]
+mod tests;

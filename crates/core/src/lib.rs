@@ -2,6 +2,8 @@
 
 pub mod client;
 pub mod clock;
+#[cfg(any(test, feature = "test-util"))]
+pub mod damage;
 pub mod duration;
 pub mod election;
 pub mod events;

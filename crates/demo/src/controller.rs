@@ -142,6 +142,8 @@ impl Controller {
             let options = Options {
                 client: client::connect(self.cluster.clone())
                     .context("creating a client for Belayer")?,
+                watches: client::connect_apart(self.cluster.clone())
+                    .context("creating a client for Belayer's watches")?,
                 namespace: names::DEFAULT_NAMESPACE.to_owned(),
                 bounds: self.bounds,
                 writes: Writes::Sent,

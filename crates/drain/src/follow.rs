@@ -234,7 +234,7 @@ impl Follower {
         let watch = self.gate.watch(version, WATCH_SECONDS);
         let begun = Instant::now();
         let changed = async {
-            let mut stream = watch.open(self.gate.executor().client()).await?;
+            let mut stream = watch.open(self.gate.executor().streams()).await?;
             // The end of a watch without an event is not a failure: it has a time limit.
             if let Ok(piece) = tokio::time::timeout(SILENCE, stream.chunk()).await {
                 piece?;

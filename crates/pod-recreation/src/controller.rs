@@ -139,7 +139,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         &[zeros::OWNER],
     );
     let mut watched: Watched<Record> = Watched::new(
-        &shared.client,
+        &shared.watches,
         api::resource(),
         shared.json_decoders(),
         |builder| builder,

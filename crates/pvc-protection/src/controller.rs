@@ -132,7 +132,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
     );
     let Settings { workers, mode } = *settings;
     let mut watched: Watched<Claim> = Watched::new(
-        &shared.client,
+        &shared.watches,
         Resource::claims(),
         shared.decoders(Keep::nothing()),
         |builder| builder,

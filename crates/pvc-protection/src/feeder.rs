@@ -2,7 +2,8 @@
 //! delay the PVCs of other namespaces.
 //!
 //! All keys that wait for one live read become ready at once. They are added to a [`FairQueue`] first and moved
-//! to the work queue one namespace after the other, never many more than the workers can process.
+//! to the work queue one namespace after the other, never many more than the workers can process. Keys of other
+//! priorities do not count: PVCs that get a hold, or are only checked again, do not delay a release (rule L7).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +26,7 @@ pub struct FairQueueFeeder {
 
 struct Shared {
     queue: WorkQueue<ObjectKey>,
-    /// Maximum number of keys in the work queue.
+    /// Maximum number of releases in the work queue.
     depth: usize,
     cancel: CancellationToken,
     waiting: Mutex<Waiting>,
@@ -70,7 +71,7 @@ impl FairQueueFeeder {
 impl Shared {
     async fn feed(&self) {
         loop {
-            while self.queue.snapshot().depth.iter().sum::<usize>() >= self.depth {
+            while self.queue.snapshot().depth(Priority::Release) >= self.depth {
                 tokio::time::sleep(PAUSE).await;
             }
             let mut waiting = self.waiting.lock();
@@ -109,6 +110,25 @@ mod tests {
             item.done();
         };
         assert!(quiet < 10, "{quiet} of the hot namespace went first");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn l7_a_backlog_of_holds_does_not_delay_releases() {
+        let queue = WorkQueue::new("claims");
+        let feeder = FairQueueFeeder::new(queue.clone(), 2, CancellationToken::new());
+        let holds = |n| ObjectKey::new("hot", format!("claim-{n}"));
+        queue.add_all((0..25_000).map(holds), Priority::Normal);
+        queue.add_all((25_000..50_000).map(holds), Priority::Resync);
+        let releases: Vec<_> = (0..100)
+            .map(|n| ObjectKey::new("shop", format!("claim-{n}")))
+            .collect();
+        releases.iter().for_each(|key| feeder.add(key.clone()));
+        for released in &releases {
+            tokio::time::sleep(2 * PAUSE).await;
+            let next = queue.try_next().unwrap();
+            assert_eq!(next.key(), released);
+            next.done();
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -13,6 +13,8 @@ use crate::providers::Capability::Faults;
 
 const PODS: usize = 20;
 const SOON: Duration = Duration::from_secs(30);
+/// For hundreds of pods.
+const LATE: Duration = Duration::from_secs(90);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -52,6 +54,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             too_many_requests,
         )
         .needs([Faults]),
+        Scenario::alone(
+            "fault-429-storm",
+            "429 on every release: few requests, and all are released afterwards (L2)",
+            storm,
+        )
+        .needs([Faults])
+        .within(Duration::from_secs(180)),
         Scenario::alone(
             "fault-connection-hangs",
             "a patch that hangs does not delay others",
@@ -164,6 +173,44 @@ async fn too_many_requests(cluster: Cluster) -> Result<()> {
         "it was retried after {waited:?}"
     );
     all_released(&cluster).await?;
+    belayer.stop().await
+}
+
+async fn storm(cluster: Cluster) -> Result<()> {
+    const DUE: usize = 300;
+    const SECONDS: u64 = 10;
+    let belayer = cluster.start_belayer().await?;
+    let workflow = cluster.workflow("w").await?;
+    let pods = (0..DUE).map(|index| pod(format!("p{index}")).of(&workflow));
+    cluster.create_all(pods).await?;
+    eventually("all pods have the hold", LATE, async || {
+        let held = cluster.held_count().await?;
+        ensure!(held == DUE, "{held} have the hold");
+        Ok(())
+    })
+    .await?;
+    let refused = Fault::on(releases()).answer(Answer::too_many_requests(Duration::from_secs(1)));
+    let handle = cluster.faults()?.inject(refused);
+    for index in 0..DUE {
+        cluster.consume(&format!("p{index}")).await?;
+    }
+    eventually("the fault was applied", SOON, async || hit(&handle)).await?;
+    tokio::time::sleep(Duration::from_secs(SECONDS)).await;
+    let refused = handle.hits();
+    cluster.faults()?.clear();
+    cluster.note(format!(
+        "{refused} requests for {DUE} releases in a storm of 429"
+    ));
+    ensure!(
+        refused <= 2 * DUE as u64,
+        "{refused} requests were refused for {DUE} releases"
+    );
+    eventually("all pods are released", LATE, async || {
+        let held = cluster.held_count().await?;
+        ensure!(held == 0, "{held} have the hold");
+        Ok(())
+    })
+    .await?;
     belayer.stop().await
 }
 

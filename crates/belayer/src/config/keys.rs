@@ -22,7 +22,7 @@ const PROCESS: &[Key] = &[
     Key::restart("leaderElection.resourceNamespace", "name", "", "--leader-elect-resource-namespace", "Namespace of the Lease; Belayer's own if left out."),
     Key::live("limits.qps", "requests a second", "100", "Requests to the API server: live reads, holds, records and Events. If all of them wait, live reads get half, writes three tenths and Events the rest; unused shares are available to the others. Namespaces take turns. Releases do not count: only `concurrentReleases` and the server's 429 responses limit them. Lists and watches that fill the caches do not count either; there is one at a time per kind.").flag("--kube-api-qps"),
     Key::live("limits.burst", "requests", "200", "Burst of such requests after a pause.").flag("--kube-api-burst"),
-    Key::live("limits.concurrentReleases", "1 to 1024", "32", "Releases in flight at once.").flag("--concurrent-releases"),
+    Key::live("limits.concurrentReleases", "1 to 1024", "32", "Releases of one kind in flight at once; fewer while the API server is overloaded.").flag("--concurrent-releases"),
     Key::restart("endpoints.metricsBindAddress", "address", ":8080", "--metrics-bind-address", "Address that serves `/metrics`, `/livez` and `/readyz`: `:8080` is port 8080 of all addresses, `0` alone is off."),
     Key::restart("endpoints.healthProbeBindAddress", "address", "0", "--health-probe-bind-address", "Address that serves `/livez` and `/readyz` alone, so that a flood on the address of metrics does not reach the probes; `0` is off."),
     Key::restart("endpoints.debugBindAddress", "address", "127.0.0.1:8081", "--debug-bind-address", "Address that serves `/debug/holds`, which names pods; `0` is off."),

@@ -1,6 +1,8 @@
 use std::path::Path;
 
+use belayer_core::damage::{Edit, damaged};
 use belayer_pod_finalizer::profile::config::{KEY, PodFinalizerConfig, Settings};
+use proptest::prelude::*;
 use rstest::rstest;
 
 use super::*;
@@ -197,3 +199,41 @@ fn a_missing_file_is_named() {
     feature = "pod-recreation"
 ))]
 mod bad;
+
+/// Keys of every part of the file.
+const WHOLE: &str = "
+controllers: ['*', '-pod-recreation']
+limits: {qps: 50, burst: 100, concurrentReleases: 8}
+leaderElection: {leaseDuration: 30s, renewDeadline: 20s, retryPeriod: 4s}
+podFinalizer:
+  maxUnselected: 5%
+  backlogThreshold: 100
+  profiles:
+  - builtIn: argo
+    namespaces: {exclude: [sandbox]}
+  - name: batch
+    selector: {matchLabels: {app: etl}, matchExpressions: [{key: a, operator: In, values: [b]}]}
+    owner: {group: batch, version: v1, kind: Job, resource: jobs}
+    consumed: {labels: {done: 'yes'}}
+    releaseAfter: 1h
+";
+
+#[test]
+fn the_whole_file_is_valid() {
+    check(&format!("{HEAD}{WHOLE}")).unwrap();
+}
+
+proptest! {
+    /// A file that is nearly right is read, or the error is one line.
+    #[test]
+    fn fuzz_a_damaged_configuration_is_read_or_refused(
+        edits in prop::collection::vec(any::<Edit>(), 1..8),
+    ) {
+        let text = damaged(format!("{HEAD}{WHOLE}").as_bytes(), &edits);
+        let text = String::from_utf8_lossy(&text).into_owned();
+        if let Err(error) = Source::parse(Path::new("b.yaml"), text) {
+            let error = error.to_string();
+            prop_assert_eq!(error.lines().count(), 1, "{:?}", error);
+        }
+    }
+}

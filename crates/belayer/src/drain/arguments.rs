@@ -67,7 +67,8 @@ pub struct DrainArguments {
     #[arg(long, value_name = "NAMESPACE", conflicts_with = "resume")]
     pub except_namespace: Vec<String>,
 
-    /// Releases in flight at once
+    /// Releases of one kind in flight at once; fewer while the API server is
+    /// overloaded
     #[arg(
         long,
         value_name = "N",

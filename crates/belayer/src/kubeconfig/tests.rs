@@ -1,3 +1,5 @@
+use belayer_core::damage::{Edit, damaged};
+use proptest::prelude::*;
 use rstest::rstest;
 use tempfile::TempDir;
 
@@ -167,4 +169,35 @@ async fn invalid_text_is_an_error_without_panic(#[case] bytes: &[u8]) {
         .unwrap_err()
         .to_string();
     assert!(error.contains(&file.display().to_string()), "{error}");
+}
+
+/// A kubeconfig of each way to authenticate.
+const MANY_USERS: &str = "
+- {name: t, user: {tokenFile: /nowhere/token}}
+- {name: b, user: {username: a, password: b}}
+- {name: c, user: {client-certificate-data: LS0tLS1CRUdJTg==, client-key-data: LS0tLS1CRUdJTg==}}
+- {name: e, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: /nowhere/plugin, args: [a]}}}
+";
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// A file that is nearly right is read, or the error is one line. No credential plugin is run.
+    #[test]
+    fn fuzz_a_damaged_kubeconfig_is_read_or_refused(
+        edits in prop::collection::vec(any::<Edit>(), 1..8),
+        user in prop::sample::select(vec!["u", "t", "b", "c", "e"]),
+    ) {
+        let text = GOOD
+            .replace("contexts:\n", &format!("{}contexts:\n", MANY_USERS.trim_start()))
+            .replace("cluster: c, user: u", &format!("cluster: c, user: {user}"));
+        let dir = TempDir::new().unwrap();
+        let file = dir.path().join("config");
+        std::fs::write(&file, damaged(text.as_bytes(), &edits)).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        if let Err(error) = runtime.block_on(load(Some(&file), None, &Sources::default())) {
+            let error = error.to_string();
+            prop_assert_eq!(error.lines().count(), 1, "{:?}", error);
+        }
+    }
 }

@@ -44,8 +44,8 @@ pub struct RunArguments {
     )]
     pub kube_api_burst: Option<u32>,
 
-    /// Releases in flight at once. Nothing else limits releases but the API server's
-    /// own 429 [default: 32]
+    /// Releases of one kind in flight at once; fewer while the API server is
+    /// overloaded. Nothing else limits them [default: 32]
     #[arg(
         long,
         value_name = "N",

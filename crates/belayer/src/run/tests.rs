@@ -112,6 +112,7 @@ impl Stage {
         let mut supervisor = Supervisor {
             current: Arc::new(Current::new(None)),
             client: client(&sandbox, &patches),
+            watches: client(&sandbox, &patches),
             leadership: Leadership::unlimited(),
             worker: None,
             source,

@@ -1,16 +1,19 @@
 //! Rule L1: thousands of pending live reads delay neither releases, nor holds, nor other live reads.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use belayer::operator::{Components, Operator, Options};
 use belayer_core::client;
 use belayer_core::executor::{Bounds, Writes};
-use belayer_holds::names::POD_STATUS_HOLD;
+use belayer_holds::names::{POD_STATUS_HOLD, PVC_PROTECTION_HOLD};
 use belayer_pod_finalizer::profile::config::Settings;
-use belayer_sandbox::{Gvr, Subresource, Verb};
+use belayer_sandbox::{Gvr, ListOptions, Subresource, Verb};
 use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
 
 use crate::world::{BELAYER, NAMESPACE, World, has_hold, let_pass, options, pod, within};
 
@@ -207,5 +210,78 @@ async fn l1_a_key_without_a_token_frees_its_worker() {
     // share.
     let_pass(Duration::from_secs(3600)).await;
     assert_eq!(held(), 10);
+    stop.cancel();
+}
+
+/// Live reads under way, and the most there were.
+#[derive(Debug, Default)]
+struct Reads {
+    now: AtomicUsize,
+    most: AtomicUsize,
+    all: AtomicUsize,
+}
+
+/// The server as Belayer reaches it, if each live read takes a second.
+fn slow_reads(world: &World, reads: &Arc<Reads>) -> kube::Client {
+    let (service, reads) = (world.service(), Arc::clone(reads));
+    client::in_process(tower::service_fn(
+        move |request: http::Request<kube::client::Body>| {
+            let (service, reads) = (service.clone(), Arc::clone(&reads));
+            async move {
+                let path = request.uri().path();
+                // Of owners, and of the pods of a namespace.
+                let is_live = path.contains("/namespaces/")
+                    && (path.contains("/workflows") || path.ends_with("/pods"));
+                if request.method() == http::Method::GET && is_live {
+                    reads.all.fetch_add(1, Ordering::SeqCst);
+                    let now = reads.now.fetch_add(1, Ordering::SeqCst) + 1;
+                    reads.most.fetch_max(now, Ordering::SeqCst);
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    reads.now.fetch_sub(1, Ordering::SeqCst);
+                }
+                service.oneshot(request).await
+            }
+        },
+    ))
+}
+
+/// All live reads of all controllers share 64 places, however many tokens there are.
+#[tokio::test(start_paused = true)]
+async fn l1_at_most_64_live_reads_are_in_flight() {
+    const EACH: usize = 150;
+    let world = World::new();
+    for n in 0..EACH {
+        orphan(&world, NAMESPACE, &format!("orphan-{n}"));
+        let namespace = format!("ns-{n}");
+        world.create_namespace(&namespace);
+        let claim = json!({
+            "metadata": { "name": "data", "finalizers": [PVC_PROTECTION_HOLD] },
+            "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
+        });
+        world.create(&Gvr::PERSISTENTVOLUMECLAIMS, Some(&namespace), claim);
+        world.delete(&Gvr::PERSISTENTVOLUMECLAIMS, Some(&namespace), "data");
+    }
+    let reads = Arc::default();
+    let components =
+        Components::default()
+            .with(Settings::default())
+            .with(belayer_pvc_protection::Settings {
+                mode: belayer_pvc_protection::Mode::Own,
+                ..Default::default()
+            });
+    let operator = Operator::new(options(slow_reads(&world, &reads)), components);
+    let stop = CancellationToken::new();
+    tokio::spawn(operator.run(stop.clone()));
+    within(Duration::from_secs(60), "all are released", || {
+        let held = world.held_pods() > 0;
+        let claims =
+            world
+                .cluster()
+                .list(&Gvr::PERSISTENTVOLUMECLAIMS, None, &ListOptions::default());
+        !held && claims.unwrap().items.is_empty()
+    })
+    .await;
+    assert!(reads.all.load(Ordering::SeqCst) >= 2 * EACH);
+    assert_eq!(reads.most.load(Ordering::SeqCst), IN_FLIGHT as usize);
     stop.cancel();
 }

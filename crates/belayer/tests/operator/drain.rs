@@ -47,6 +47,31 @@ fn bindings() -> Gvr {
     )
 }
 
+/// L2: drain sends few requests to a server that refuses them, and continues afterwards.
+#[tokio::test(start_paused = true)]
+async fn l2_a_storm_of_429_costs_drain_at_most_three_requests_for_each_release() {
+    const HELD: usize = 300;
+    let world = installed();
+    let uid = world.workflow("build");
+    for n in 0..HELD {
+        world.held_pod(&format!("p-{n}"), "build", &uid);
+    }
+    let releases = Match::verb(Verb::Patch).resource("pods").client(ADMIN);
+    let busy = Answer::too_many_requests(Duration::from_secs(1));
+    let faults = world.sandbox.faults();
+    let fault = faults.inject(Fault::on(releases).answer(busy));
+    let drain = drain(&world, Writes::Sent);
+    let storm = async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        fault.remove();
+        fault.hits()
+    };
+    let (report, refused) = tokio::join!(drain.run(&Silent), storm);
+    assert_eq!(report.unwrap().outcome, Outcome::Clean);
+    assert_eq!(world.held_pods(), 0);
+    assert!((20..=70).contains(&refused), "{refused}");
+}
+
 /// A cluster with Belayer's namespace and its gate.
 fn installed() -> World {
     let world = World::new();

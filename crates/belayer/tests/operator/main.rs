@@ -17,6 +17,7 @@ mod determinism;
 mod drain;
 mod explained;
 mod limits;
+mod overload;
 mod permissions;
 mod recreations;
 mod series;

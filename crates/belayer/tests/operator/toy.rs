@@ -88,7 +88,7 @@ impl Configured for Settings {
         let shared = &context.shared;
         let keep = Keep::nothing().labels([LABEL]).annotations([DONE]);
         let mut watched: Watched<OwnerMeta> = Watched::new(
-            &shared.client,
+            &shared.watches,
             Resource::config_maps(),
             shared.decoders(keep),
             |builder| builder,

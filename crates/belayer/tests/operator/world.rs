@@ -52,6 +52,7 @@ impl Running {
 /// Belayer with these components, and without request limits.
 pub(crate) fn options(client: Client) -> Options {
     Options {
+        watches: client.clone(),
         client,
         namespace: "belayer-system".into(),
         bounds: Bounds {

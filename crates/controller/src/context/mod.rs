@@ -38,8 +38,10 @@ pub use pods::Pods;
 /// The options of a context.
 #[derive(Clone)]
 pub struct Options {
-    /// The cluster.
+    /// The cluster, for all requests but watches.
     pub client: Client,
+    /// The cluster, for watches and the lists before them: a client with connections of its own.
+    pub watches: Client,
     /// Belayer's own namespace.
     pub namespace: String,
     /// The limits of requests.
@@ -54,8 +56,8 @@ pub struct Options {
 
 /// The shared parts that belong to no kind.
 pub struct Shared {
-    /// The cluster.
-    pub client: Client,
+    /// The cluster, for informers.
+    pub watches: Client,
     /// Belayer's own namespace.
     pub namespace: String,
     /// Sends all requests but lists and watches.
@@ -110,7 +112,7 @@ impl ControllerContext {
                 .fold(Keep::nothing(), |keep, needs| keep.and(pick(needs)))
         };
         let namespaces = Watched::new(
-            &shared.client,
+            &shared.watches,
             Resource::namespaces(),
             shared.decoders(of(|needs| &needs.namespaces)),
             |builder| builder,
@@ -155,11 +157,12 @@ impl Shared {
     fn new(options: &Options) -> (Self, EventSender) {
         let client = options.client.clone();
         let executor = Executor::new(client, FIELD_MANAGER, options.bounds, options.writes)
+            .with_streams(options.watches.clone())
             .within(options.leadership.clone());
         let executor = Arc::new(executor);
         let (events, sender) = events::recorder(Arc::clone(&executor));
         let shared = Self {
-            client: options.client.clone(),
+            watches: options.watches.clone(),
             namespace: options.namespace.clone(),
             executor,
             switch: HoldSwitch::new(Holding::Unknown),

@@ -22,7 +22,7 @@ impl Owners {
         for kind in kinds {
             if watched.iter().all(|have| have.resource != kind) {
                 let decoders = shared.decoders(keep.clone());
-                watched.push(Watched::new(&shared.client, kind, decoders, |b| b));
+                watched.push(Watched::new(&shared.watches, kind, decoders, |b| b));
             }
         }
         Self {

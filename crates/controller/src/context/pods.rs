@@ -31,7 +31,7 @@ impl Pods {
     /// An informer of pods that keeps the labels and annotations in `keep` and has `indexes`.
     pub fn new(shared: &Shared, keep: Keep, indexes: &[PodIndex]) -> Self {
         let watched = Watched::new(
-            &shared.client,
+            &shared.watches,
             Resource::pods(),
             shared.decoders(keep),
             |builder| {

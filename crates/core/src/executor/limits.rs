@@ -1,7 +1,7 @@
 //! Limits the requests that Belayer sends to the API server, by class.
 //!
-//! Releases are limited only by concurrency and by the server's 429; all other requests of an
-//! executor share a token bucket. Informers do not use it: each has one list or one watch under way
+//! Releases are limited only by concurrency and by the server's 429 ([lanes](super::lanes)); all
+//! other requests of an executor share a token bucket. Informers do not use it: each has one list or one watch under way
 //! and its own backoff. client-go excludes watches from its rate limit too, and a list is a watch
 //! if the server supports streaming lists. The limits are implemented here and not in a tower layer
 //! because `kube::Client` puts a FIFO buffer in front of its service: a create that waits for a
@@ -20,9 +20,10 @@ use std::time::Duration;
 use belayer_metrics::waiting;
 use metrics::Gauge;
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::client::Urgency;
 use crate::fair_queue::FairQueue;
 use crate::object::ObjectKey;
 
@@ -58,6 +59,14 @@ impl Class {
             Self::Notice => Some(2),
         }
     }
+
+    /// How its requests get a connection.
+    pub(super) fn urgency(self) -> Urgency {
+        match self {
+            Self::Release => Urgency::Release,
+            Self::Evidence | Self::Write | Self::Notice => Urgency::Other,
+        }
+    }
 }
 
 /// The limits, as given by the flags.
@@ -67,7 +76,7 @@ pub struct Bounds {
     pub qps: f64,
     /// `--kube-api-burst`: how many requests may be sent at once after a pause.
     pub burst: u32,
-    /// `--concurrent-releases`: maximum number of releases under way.
+    /// `--concurrent-releases`: maximum number of releases of one resource under way.
     pub concurrent_releases: usize,
 }
 
@@ -79,13 +88,6 @@ impl Default for Bounds {
             concurrent_releases: 32,
         }
     }
-}
-
-/// Permission to send one request; for a release it counts until it is dropped.
-#[derive(Debug)]
-#[must_use]
-pub struct Permit {
-    _release: Option<OwnedSemaphorePermit>,
 }
 
 /// A token that was taken out of the bucket for a waiting request. If it is dropped before it is
@@ -128,7 +130,6 @@ enum Ticket {
 /// Grants permits to send requests, in shares by [`Class`].
 #[derive(Debug)]
 pub struct Limits {
-    releases: Arc<Semaphore>,
     bucket: Mutex<Bucket>,
     qps: f64,
     burst: f64,
@@ -171,9 +172,6 @@ impl Limits {
     pub fn new(bounds: Bounds) -> Arc<Self> {
         let burst = f64::from(bounds.burst.max(1));
         Arc::new(Self {
-            releases: Arc::new(Semaphore::new(
-                bounds.concurrent_releases.clamp(1, Semaphore::MAX_PERMITS),
-            )),
             bucket: Mutex::new(Bucket {
                 tokens: burst,
                 filled: Instant::now(),
@@ -198,19 +196,15 @@ impl Limits {
 
     /// Waits until a request of `class` may be sent, in the turn of its `namespace`. Cancel-safe.
     /// Not for workers: the key of a worker takes a [ticket](super::Tickets) instead.
-    pub async fn acquire(
-        self: &Arc<Self>,
-        class: Class,
-        namespace: impl FnOnce() -> Arc<str>,
-    ) -> Permit {
+    pub async fn acquire(self: &Arc<Self>, class: Class, namespace: impl FnOnce() -> Arc<str>) {
         let Some(queue) = class.queue() else {
-            return self.release().await;
+            return;
         };
         let served = {
             let mut bucket = self.bucket.lock();
             if self.is_free(&mut bucket) {
                 bucket.tokens -= 1.0;
-                return Permit { _release: None };
+                return;
             }
             let (ticket, served) = oneshot::channel();
             self.enqueue(&mut bucket, queue, &namespace(), Ticket::Task(ticket));
@@ -220,14 +214,13 @@ impl Limits {
         if let Ok(token) = served.await {
             token.spend();
         }
-        Permit { _release: None }
     }
 
-    /// A permit for work that has begun: a release waits for a slot, any other request is sent at
-    /// once and charged to the bucket, so that later requests wait instead.
-    pub(super) async fn charge(&self, class: Class) -> Permit {
+    /// For work that has begun: its request is sent at once and charged to the bucket, so that later
+    /// requests wait instead.
+    pub(super) fn charge(&self, class: Class) {
         let Some(queue) = class.queue() else {
-            return self.release().await;
+            return;
         };
         let mut bucket = self.bucket.lock();
         if self.qps.is_finite() {
@@ -236,15 +229,6 @@ impl Limits {
             if bucket.timer_runs {
                 bucket.queues[queue].position += 1.0 / SHARES[queue].0;
             }
-        }
-        Permit { _release: None }
-    }
-
-    async fn release(&self) -> Permit {
-        // The semaphore is never closed, so an error cannot happen. Without a permit the release
-        // would still be sent, limited by the number of workers.
-        Permit {
-            _release: Arc::clone(&self.releases).acquire_owned().await.ok(),
         }
     }
 

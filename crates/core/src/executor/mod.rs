@@ -1,9 +1,11 @@
-//! The executor sends all requests about single objects, with limits by class and with dry run. The
-//! caller interprets the response.
+//! The executor sends all requests about single objects, with limits by class, with dry run, and
+//! with fewer requests to a server that is overloaded. The caller interprets the response.
 
+mod lanes;
 mod limits;
 mod tickets;
 mod turn;
+mod window;
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use std::sync::Arc;
 use kube::Client;
 use serde::Deserialize;
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::election::Leadership;
 use crate::http::{
@@ -19,7 +22,8 @@ use crate::http::{
 use crate::object::{ObjectKey, Resource, ResourceVersion, Uid};
 use crate::slim::protobuf::{PROTOBUF, object_version};
 
-pub use limits::{Bounds, Class, Limits, Permit};
+use lanes::{Lane, Lanes, Slot};
+pub use limits::{Bounds, Class, Limits};
 pub use tickets::{Tickets, Work};
 pub(crate) use turn::on_behalf_of;
 
@@ -35,8 +39,11 @@ pub enum Writes {
 /// Sends requests within [`Limits`].
 pub struct Executor {
     client: Client,
+    /// For streams, which would occupy a connection of `client`.
+    streams: Client,
     field_manager: &'static str,
     limits: Arc<Limits>,
+    lanes: Arc<Lanes>,
     /// Whether the work has begun: then its requests do not wait for a token, but are charged for.
     has_begun: bool,
     writes: Writes,
@@ -79,9 +86,11 @@ impl Executor {
         writes: Writes,
     ) -> Self {
         Self {
+            streams: client.clone(),
             client,
             field_manager,
             limits: Limits::new(bounds),
+            lanes: Lanes::new(bounds.concurrent_releases),
             has_begun: false,
             writes,
             leadership: Leadership::unlimited(),
@@ -94,25 +103,50 @@ impl Executor {
         Self { leadership, ..self }
     }
 
+    /// Sets the client for components with a stream of their own; by default the executor's.
+    #[must_use]
+    pub fn with_streams(self, streams: Client) -> Self {
+        Self { streams, ..self }
+    }
+
     /// An executor with the same limits, for work that got its token from [`Tickets`]: its requests
     /// do not wait for a token.
     fn for_work_that_has_begun(&self) -> Self {
         Self {
             client: self.client.clone(),
+            streams: self.streams.clone(),
             field_manager: self.field_manager,
             limits: Arc::clone(&self.limits),
+            lanes: Arc::clone(&self.lanes),
             has_begun: true,
             writes: self.writes,
             leadership: self.leadership.clone(),
         }
     }
 
-    async fn acquire(&self, class: Class, request: &Request) -> Permit {
+    /// Waits until a request may be sent. Work that has begun has its slot and its token.
+    ///
+    /// # Errors
+    ///
+    /// A 429 while its lane is paused.
+    async fn enter(
+        &self,
+        lane: &Arc<Lane>,
+        class: Class,
+        request: &Request,
+    ) -> Result<Option<Slot>, RequestError> {
+        // Before a token is taken.
+        lane.check()?;
         if self.has_begun {
-            self.limits.charge(class).await
-        } else {
-            self.limits.acquire(class, || turn::of(request)).await
+            self.limits.charge(class);
+            return Ok(None);
         }
+        if class == Class::Release {
+            return lane.slot(|| turn::of(request)).await.map(Some);
+        }
+        self.limits.acquire(class, || turn::of(request)).await;
+        // It may have been paused in the meantime.
+        lane.check().map(|()| None)
     }
 
     /// The field manager of patches and the source of Events.
@@ -125,7 +159,12 @@ impl Executor {
         self.writes
     }
 
-    /// The client, for components with a stream of their own.
+    /// The client for components with a stream of their own.
+    pub fn streams(&self) -> &Client {
+        &self.streams
+    }
+
+    /// The client of all other requests, for components that do not need the limits.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -134,10 +173,14 @@ impl Executor {
     ///
     /// # Errors
     ///
-    /// As [`Request::send`].
+    /// As [`Request::send`]. While the server's `Retry-After` lasts, a 429 without a request.
     pub async fn read(&self, request: &Request, class: Class) -> Result<Answer, RequestError> {
-        let _permit = self.acquire(class, request).await;
-        request.send(&self.client).await
+        let lane = self.lanes.of_path(class, request.path());
+        let _slot = self.enter(&lane, class, request).await?;
+        let begun = Instant::now();
+        let answer = request.send_as(class.urgency(), &self.client).await;
+        lane.record(begun, answer.as_ref().err());
+        answer
     }
 
     /// Sends a write; waits for its turn first. Nothing is sent with `--dry-run`, nor by a replica
@@ -145,14 +188,18 @@ impl Executor {
     ///
     /// # Errors
     ///
-    /// As [`Request::send`], or [`RequestError::NotLeading`]. After a timeout or a broken
+    /// As [`Executor::read`], or [`RequestError::NotLeading`]. After a timeout or a broken
     /// connection the write may have been applied.
     pub async fn write(&self, request: &Request, class: Class) -> Result<Sent, RequestError> {
         if self.writes == Writes::DryRun {
             return Ok(Sent::DryRun);
         }
-        let _permit = self.acquire(class, request).await;
-        let answer = self.leadership.within(request.send(&self.client)).await;
+        let lane = self.lanes.of_path(class, request.path());
+        let _slot = self.enter(&lane, class, request).await?;
+        let begun = Instant::now();
+        let sent = request.send_as(class.urgency(), &self.client);
+        let answer = self.leadership.within(sent).await;
+        lane.record(begun, answer.as_ref().err());
         answer.map(Sent::Applied)
     }
 

@@ -1,4 +1,5 @@
-//! Tickets: a key of a workqueue waits for a token while its worker works on other keys.
+//! Tickets: a key of a workqueue waits for a token or for a slot while its worker works on other
+//! keys.
 
 use std::sync::{Arc, Weak};
 
@@ -6,18 +7,20 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::Executor;
+use super::lanes::{Lanes, Slot, SlotWaiter};
 use super::limits::{Class, Limits, Token, Waiter};
-use crate::object::ObjectKey;
+use crate::object::{ObjectKey, Resource};
 use crate::workqueue::{Priority, WorkQueue};
 
-/// Lets the keys of one workqueue wait for tokens without occupying a worker (rule L1).
+/// Lets the keys of one workqueue wait without occupying a worker: for tokens (rule L1), and for
+/// slots of releases (rule L2).
 ///
-/// Before a worker sends a request that takes a token, it calls [`Work::may_send`]. If there is no
-/// token, the key takes a ticket, the worker ends with
-/// [`Outcome::Waiting`](crate::workqueue::Outcome::Waiting), and the key is added to the queue
-/// again as soon as a token is reserved for it. Namespaces take turns. Work that has begun does not
-/// wait: its further requests are sent at once and charged to the bucket, so that other requests
-/// wait instead.
+/// Before a worker sends a request that takes a token, it calls [`Work::may_send`], and before a
+/// release [`Work::may_release`]. If there is no token or slot, the key takes a ticket, the worker
+/// ends with [`Outcome::Waiting`](crate::workqueue::Outcome::Waiting), and the key is added to the
+/// queue again as soon as a token or slot is reserved for it. Namespaces take turns. Work that has
+/// begun does not wait: its further requests are sent at once and charged to the bucket, so that
+/// other requests wait instead.
 #[derive(Clone)]
 pub struct Tickets {
     executor: Arc<Executor>,
@@ -26,14 +29,65 @@ pub struct Tickets {
 
 struct Shared {
     limits: Arc<Limits>,
+    lanes: Arc<Lanes>,
     queue: WorkQueue<ObjectKey>,
-    /// Keys that wait with a ticket, and keys with a reserved token until they are worked on.
-    keys: Mutex<HashMap<ObjectKey, State>>,
+    tokens: Reserved<Token>,
+    slots: Reserved<Slot>,
 }
 
-enum State {
+/// Keys that wait with a ticket, and keys with something reserved until they are worked on.
+struct Reserved<T>(Mutex<HashMap<ObjectKey, State<T>>>);
+
+enum State<T> {
     Waiting,
-    Served(Token),
+    Served(T),
+}
+
+impl<T> Default for Reserved<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T> Reserved<T> {
+    /// Takes what is reserved for `key`.
+    fn take(&self, key: &ObjectKey) -> Option<T> {
+        let mut keys = self.0.lock();
+        let Some(State::Served(_)) = keys.get(key) else {
+            return None;
+        };
+        match keys.remove(key) {
+            Some(State::Served(reserved)) => Some(reserved),
+            Some(State::Waiting) | None => None,
+        }
+    }
+
+    /// Calls `take` unless `key` has a ticket already; if that returns nothing, the key gets one by
+    /// `enqueue`.
+    fn or_wait<R>(
+        &self,
+        key: &ObjectKey,
+        take: impl FnOnce() -> Option<R>,
+        enqueue: impl FnOnce(),
+    ) -> Option<R> {
+        let mut keys = self.0.lock();
+        if keys.contains_key(key) {
+            return None;
+        }
+        let taken = take();
+        if taken.is_none() {
+            keys.insert(key.clone(), State::Waiting);
+            drop(keys);
+            enqueue();
+        }
+        taken
+    }
+
+    fn served(&self, key: ObjectKey, reserved: T) {
+        let before = self.0.lock().insert(key, State::Served(reserved));
+        // Dropping what was reserved takes a lock.
+        drop(before);
+    }
 }
 
 impl Tickets {
@@ -43,43 +97,40 @@ impl Tickets {
             executor: Arc::new(executor.for_work_that_has_begun()),
             shared: Arc::new(Shared {
                 limits: Arc::clone(&executor.limits),
+                lanes: Arc::clone(&executor.lanes),
                 queue,
-                keys: Mutex::default(),
+                tokens: Reserved::default(),
+                slots: Reserved::default(),
             }),
         }
     }
 
-    /// The executor for workers whose work [may send](Work::may_send): it never waits for a token.
+    /// The executor for workers whose work [may send](Work::may_send): it never waits for a token
+    /// or a slot.
     pub fn executor(&self) -> &Arc<Executor> {
         &self.executor
     }
 
     /// Begins the work on a key that a worker has taken.
     pub fn begin<'a>(&'a self, key: &'a ObjectKey) -> Work<'a> {
-        let mut keys = self.shared.keys.lock();
-        let served = match keys.get(key) {
-            Some(State::Served(_)) => keys.remove(key),
-            Some(State::Waiting) | None => None,
-        };
-        drop(keys);
+        let token = self.shared.tokens.take(key);
         Work {
             shared: &self.shared,
             key,
-            permission: match served {
-                Some(State::Served(token)) => Permission::Reserved(token),
-                Some(State::Waiting) | None => Permission::Unknown,
-            },
+            permission: token.map_or(Permission::Unknown, Permission::Reserved),
+            slot: self.shared.slots.take(key),
         }
     }
 }
 
 /// Work on one key. When it ends, a reserved token goes back, whether it was used or not: each
-/// request is charged when it is sent.
+/// request is charged when it is sent. The slot of a release goes back as well.
 #[must_use]
 pub struct Work<'a> {
     shared: &'a Arc<Shared>,
     key: &'a ObjectKey,
     permission: Permission,
+    slot: Option<Slot>,
 }
 
 enum Permission {
@@ -99,31 +150,53 @@ impl Work<'_> {
         self.permission = Permission::Granted;
         true
     }
+
+    /// Whether the work may release its object, which is of this kind: the requests for it are not
+    /// paused, and not too many are in flight. If not, its key has a ticket, and the work must end
+    /// with [`Outcome::Waiting`](crate::workqueue::Outcome::Waiting).
+    pub fn may_release(&mut self, kind: &Resource) -> bool {
+        let lane = self
+            .shared
+            .lanes
+            .of(Class::Release, &kind.group, &kind.plural);
+        if self.slot.is_some() && lane.is_paused() {
+            self.slot = None;
+        }
+        if self.slot.is_none() {
+            let waiter: Weak<Shared> = Arc::downgrade(self.shared);
+            self.slot = self.shared.slots.or_wait(
+                self.key,
+                || lane.free_slot(),
+                || lane.enqueue_key(self.key.clone(), waiter),
+            );
+        }
+        self.slot.is_some()
+    }
 }
 
 impl Shared {
     fn may_begin(self: &Arc<Self>, key: &ObjectKey) -> bool {
-        let mut keys = self.keys.lock();
-        if keys.contains_key(key) {
-            return false;
-        }
-        if self.limits.may_begin() {
-            return true;
-        }
-        keys.insert(key.clone(), State::Waiting);
-        drop(keys);
         let waiter: Weak<Self> = Arc::downgrade(self);
-        self.limits.enqueue_key(Class::Write, key.clone(), waiter);
-        false
+        let begun = self.tokens.or_wait(
+            key,
+            || self.limits.may_begin().then_some(()),
+            || self.limits.enqueue_key(Class::Write, key.clone(), waiter),
+        );
+        begun.is_some()
     }
 }
 
 impl Waiter for Shared {
     fn served(&self, key: ObjectKey, token: Token) {
-        let before = self.keys.lock().insert(key.clone(), State::Served(token));
-        // Dropping a token takes a lock.
-        drop(before);
+        self.tokens.served(key.clone(), token);
         self.queue.add(key, Priority::Normal);
+    }
+}
+
+impl SlotWaiter for Shared {
+    fn served(&self, key: ObjectKey, slot: Slot) {
+        self.slots.served(key.clone(), slot);
+        self.queue.add(key, Priority::Release);
     }
 }
 

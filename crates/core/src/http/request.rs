@@ -12,6 +12,7 @@ use tracing::Instrument as _;
 
 use super::status::bounded_pause;
 use super::{ApiError, RequestError};
+use crate::client::Urgency;
 use crate::object::path;
 
 /// Default deadline of a call, including the body.
@@ -185,6 +186,15 @@ impl Request {
     /// Any response that is not a success, and every failure to send the request or to read the
     /// response.
     pub async fn send(&self, client: &Client) -> Result<Answer, RequestError> {
+        self.send_as(Urgency::Other, client).await
+    }
+
+    /// The same with its urgency.
+    pub(crate) async fn send_as(
+        &self,
+        urgency: Urgency,
+        client: &Client,
+    ) -> Result<Answer, RequestError> {
         // The span is created here and not in the client, because the client sends from a task of
         // its own that has no parent span.
         let span = tracing::debug_span!(
@@ -197,17 +207,20 @@ impl Request {
             http.response.status_code = tracing::field::Empty,
             url.path = self.path.as_str(),
         );
-        let answer = self.exchange(client).instrument(span.clone()).await;
+        let answer = self
+            .exchange(urgency, client)
+            .instrument(span.clone())
+            .await;
         if !span.is_disabled() {
             record_result(&span, &answer);
         }
         answer
     }
 
-    async fn exchange(&self, client: &Client) -> Result<Answer, RequestError> {
+    async fn exchange(&self, urgency: Urgency, client: &Client) -> Result<Answer, RequestError> {
         let deadline = Instant::now() + self.timeout;
         let late = |_| RequestError::Timeout(self.timeout);
-        let response = timeout_at(deadline, self.head(client))
+        let response = timeout_at(deadline, self.head(urgency, client))
             .await
             .map_err(late)??;
         let (head, body) = response.into_parts();
@@ -227,7 +240,7 @@ impl Request {
     ///
     /// As [`Request::send`].
     pub async fn open(&self, client: &Client) -> Result<AnswerStream, RequestError> {
-        let head = timeout(self.timeout, self.head(client)).await;
+        let head = timeout(self.timeout, self.head(Urgency::Other, client)).await;
         let response = head.map_err(|_| RequestError::Timeout(self.timeout))??;
         let content_type = content_type(response.headers());
         Ok(AnswerStream {
@@ -237,8 +250,13 @@ impl Request {
     }
 
     /// Returns a successful response; reads the body of any other as an error.
-    async fn head(&self, client: &Client) -> Result<http::Response<Body>, RequestError> {
-        let request = self.build()?;
+    async fn head(
+        &self,
+        urgency: Urgency,
+        client: &Client,
+    ) -> Result<http::Response<Body>, RequestError> {
+        let mut request = self.build()?;
+        request.extensions_mut().insert(urgency);
         let sent = client.send(request).await;
         let response = sent.map_err(|error| RequestError::Connection(Box::new(error)))?;
         let status = response.status();

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
+use tokio::time::Instant;
 
 use super::backoff::Backoff;
 use super::table::IndexDefinition;
@@ -56,6 +57,10 @@ pub struct Informer<K> {
     pub(super) bookmarks: bool,
     /// Whether the kind was not served at the last request.
     pub(super) unserved: bool,
+    /// Since when no watch works, although lists may.
+    pub(super) down: Option<Instant>,
+    /// When the present watch was opened.
+    pub(super) opened: Option<Instant>,
 }
 
 /// The largest page, in objects. Pages grow while the server forgets the version of a list before its last page.
@@ -249,6 +254,8 @@ impl<K: Slim> InformerBuilder<K> {
             largest_page: LARGEST_PAGE,
             bookmarks: false,
             unserved: false,
+            down: None,
+            opened: None,
         };
         (informer, store)
     }

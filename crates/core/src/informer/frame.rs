@@ -211,6 +211,39 @@ mod tests {
     }
 
     proptest! {
+        /// Any bytes in any pieces: no frame is longer than the limit, and no more than a frame and a piece is
+        /// kept.
+        #[test]
+        fn fuzz_any_stream_is_cut_within_bounds(
+            pieces in proptest::collection::vec(
+                prop_oneof![
+                    proptest::collection::vec(any::<u8>(), 0..60),
+                    // Lengths and line ends that make sense.
+                    (0_u32..80).prop_map(|length| length.to_be_bytes().to_vec()),
+                    "[a-z\n]{0,30}".prop_map(String::into_bytes),
+                ],
+                0..40,
+            ),
+            limit in 0_usize..50,
+        ) {
+            for framing in [Framing::Lines, Framing::LengthPrefixed] {
+                let mut frames = Frames::new(framing, limit);
+                for piece in &pieces {
+                    frames.push(piece);
+                    while let Some(frame) = frames.next() {
+                        match frame {
+                            Frame::Whole(bytes) => prop_assert!(bytes.len() <= limit),
+                            Frame::TooLong(prefix) => prop_assert!(prefix.len() <= PREFIX),
+                        }
+                    }
+                    // Of an oversized frame with a length, its beginning is kept until it is long enough.
+                    let kept = limit.max(PREFIX) + 4 + piece.len();
+                    prop_assert!(frames.buffer.len() <= kept, "{}", frames.buffer.len());
+                }
+                prop_assert!(frames.rest().is_none_or(|rest| rest.len() <= limit));
+            }
+        }
+
         #[test]
         fn frames_do_not_depend_on_how_the_stream_is_split(
             frames in proptest::collection::vec("[a-z]{1,40}", 0..20),

@@ -224,6 +224,7 @@ impl<K: Slim> Informer<K> {
                 } => {
                     listing.version = resource_version;
                     self.bookmarks = true;
+                    self.opened = Some(Instant::now());
                     return Ok((listing, stream));
                 }
                 WatchEvent::Bookmark { .. } => {}

@@ -2,6 +2,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use belayer_metrics::cause;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::store::Fit;
@@ -13,6 +14,9 @@ use crate::slim::Slim;
 
 /// After this many events the task yields to others of its thread.
 const EVENTS_PER_TURN: usize = 256;
+
+/// A watch that was open for this time has worked, even if there was no event.
+const WORKS: Duration = Duration::from_secs(10);
 
 /// Why a list is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,11 +118,11 @@ impl<K: Slim> Informer<K> {
         }
         let delay = self.backoff.next(error.retry_after());
         let reason = error.message();
-        let since = match self.store.state() {
-            InformerState::Failing { since, .. } => since,
-            _ => tokio::time::Instant::now(),
-        };
         self.log_failure(&reason, delay);
+        if self.opened.take().is_some_and(|at| at.elapsed() >= WORKS) {
+            self.down = None;
+        }
+        let since = *self.down.get_or_insert_with(Instant::now);
         self.store.set_state(InformerState::Failing {
             since,
             reason: reason.into(),

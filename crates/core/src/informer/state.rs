@@ -17,7 +17,7 @@ pub enum InformerState {
     /// The server cannot be reached or refuses requests. A store that was complete keeps answering
     /// from its content.
     Failing {
-        /// The time of the first failure.
+        /// The time of the first failure since a watch worked.
         since: Instant,
         /// The message of the last error.
         reason: Arc<str>,

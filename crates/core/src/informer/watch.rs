@@ -197,6 +197,9 @@ impl<K: Slim> Informer<K> {
         let decoder = Arc::clone(self.decoders.that_reads(&answer.content_type)?);
         let limit = self.settings.frame_limit;
         self.recovered();
+        if let Watching::Since(_) = watching {
+            self.opened = Some(Instant::now());
+        }
         Ok(Stream {
             frames: Frames::new(decoder.framing(), limit),
             answer,
@@ -249,6 +252,7 @@ impl<K: Slim> Informer<K> {
                     self.refused_watches = 0;
                     self.expired_watches = 0;
                     self.backoff.reset();
+                    self.down = None;
                     self.log_recovery();
                 }
                 Progress::None => {}

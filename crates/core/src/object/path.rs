@@ -48,6 +48,23 @@ pub fn namespace(path: &str) -> Option<&str> {
     segments.next().filter(|name| !name.is_empty())
 }
 
+/// The group and the plural in the path of a request for objects; the group is empty for the core
+/// group.
+pub fn resource(path: &str) -> Option<(&str, &str)> {
+    let mut segments = path.strip_prefix('/')?.split('/');
+    let group = match segments.next()? {
+        "api" => "",
+        "apis" => segments.next()?,
+        _ => return None,
+    };
+    // The version.
+    segments.next()?;
+    let plural = segments.next()?;
+    // In a namespace, or a namespace itself.
+    let namespaced = (plural == "namespaces").then(|| segments.nth(1)).flatten();
+    Some((group, namespaced.unwrap_or(plural)))
+}
+
 /// Appends one segment, escaped.
 pub fn push(path: &mut String, segment: &str) {
     path.push('/');
@@ -109,6 +126,7 @@ fn unescaped(segment: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use rstest::rstest;
 
     use super::*;
@@ -165,6 +183,53 @@ mod tests {
         #[case] expected: Result<(), &str>,
     ) {
         assert_eq!(check(path), expected);
+    }
+
+    #[rstest]
+    #[case::of_a_namespace("/api/v1/namespaces/shop/pods/web-0", Some(("", "pods")))]
+    #[case::its_status("/api/v1/namespaces/shop/pods/web-0/status", Some(("", "pods")))]
+    #[case::a_collection("/apis/events.k8s.io/v1/namespaces/ci/events", Some(("events.k8s.io", "events")))]
+    #[case::of_all_namespaces("/api/v1/pods", Some(("", "pods")))]
+    #[case::cluster_scoped("/apis/batch/v1/things/a", Some(("batch", "things")))]
+    #[case::a_namespace("/api/v1/namespaces/shop", Some(("", "namespaces")))]
+    #[case::all("/api/v1/namespaces", Some(("", "namespaces")))]
+    #[case::a_version("/api/v1", None)]
+    #[case::no_object("/version", None)]
+    fn l2_the_resource_of_a_path(#[case] path: &str, #[case] expected: Option<(&str, &str)>) {
+        assert_eq!(resource(path), expected);
+    }
+
+    proptest! {
+        /// Whatever an owner reference and a namespace contain: a request for the object names this object of this
+        /// kind, or it is refused.
+        #[test]
+        fn fuzz_any_owner_reference_stays_in_its_place(
+            group in "(|[a-z.]{1,12}|.{0,12})",
+            plural in "([a-z]{1,12}|.{0,12})",
+            namespace in proptest::option::of("([a-z]{1,6}|.{1,12}|[./%]{1,6})"),
+            name in "([a-z-]{1,12}|.{0,16}|[./%2Ff]{0,12}|\\PC{0,12})",
+        ) {
+            let kind = Resource::new(group.as_str(), "v1", "K", plural.as_str());
+            let key = match &namespace {
+                Some(namespace) => ObjectKey::new(namespace.as_str(), name.as_str()),
+                None => ObjectKey::cluster(name.as_str()),
+            };
+            let path = kind.object_path(&key);
+            if check(&path).is_err() {
+                return Ok(());
+            }
+            prop_assert!(is_possible_name(&name), "{path}");
+            let segments: Vec<_> = path.split('/').skip(1).map(|one| unescaped(one).unwrap()).collect();
+            let mut expected = match group.as_str() {
+                "" => vec!["api", "v1"],
+                group => vec!["apis", group, "v1"],
+            };
+            if let Some(namespace) = namespace.as_deref().filter(|name| !name.is_empty()) {
+                expected.extend(["namespaces", namespace]);
+            }
+            expected.extend([plural.as_str(), name.as_str()]);
+            prop_assert_eq!(segments, expected);
+        }
     }
 
     #[test]

@@ -50,6 +50,12 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
+    /// Ready keys of this priority.
+    #[must_use]
+    pub fn depth(&self, priority: Priority) -> usize {
+        self.depth[priority.index()]
+    }
+
     /// Ready keys of all priorities.
     #[must_use]
     pub fn ready(&self) -> usize {

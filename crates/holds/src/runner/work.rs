@@ -114,10 +114,15 @@ impl<K: Slim> Shared<K> {
             }
             return Next::End(end);
         };
-        // A release needs no rate limit token. Other writes wait for one in the queue, not here, so that the worker
-        // is free for releases.
-        let is_release = matches!(planned, Planned::Write(Merged::Release { .. }));
-        if !is_release && !work.may_send() {
+        // A release needs no rate limit token, but a slot: few while the server is overloaded. Keys wait for both
+        // in a queue, not here, so that the worker is free for others.
+        let may_send = if matches!(planned, Planned::Write(Merged::Release { .. })) {
+            self.due.lock().note(key);
+            work.may_release(&self.resource)
+        } else {
+            work.may_send()
+        };
+        if !may_send {
             return Next::End(Outcome::Waiting);
         }
         let (merged, object) = match (planned, object) {
@@ -157,11 +162,7 @@ impl<K: Slim> Shared<K> {
     async fn send(&self, object: &Stored<K>, merged: &Merged) -> Result<(), RequestError> {
         let (key, uid) = (object.object.key(), object.object.uid());
         let patch = match merged {
-            Merged::Release { patch, .. } => {
-                self.due.lock().note(key);
-                patch
-            }
-            Merged::Hold { patch, .. } => patch,
+            Merged::Release { patch, .. } | Merged::Hold { patch, .. } => patch,
             // With the UID: a later object of the same name is not affected.
             Merged::Delete { .. } => {
                 let deleted = self.executor.delete(&self.resource, key, uid);

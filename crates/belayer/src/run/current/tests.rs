@@ -1,6 +1,7 @@
 //! `/livez` and `/readyz` with stuck controllers and a stuck leader election.
 
 use std::convert::Infallible;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -46,9 +47,13 @@ fn elector() -> Elector {
 }
 
 fn informer_of_pods() -> (Informer<Pod>, Seen) {
+    informer_by(silent())
+}
+
+fn informer_by(client: kube::Client) -> (Informer<Pod>, Seen) {
     let pods = Resource::new("", "v1", "Pod", "pods");
     let decoders = Decoders::new(JsonDecoder::new(DecodeContext::default()));
-    let (informer, store) = Informer::<Pod>::builder(silent(), pods, decoders).build();
+    let (informer, store) = Informer::<Pod>::builder(client, pods, decoders).build();
     let seen = Seen::new("pods", &store);
     (informer, seen)
 }
@@ -140,6 +145,121 @@ async fn a_stopped_informer_is_named() {
     stop.cancel();
     running.await.unwrap();
     assert_eq!(ask(&current, "/livez").await, wedged("informer pods"));
+}
+
+/// How a server without objects answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Answers {
+    /// Its watches last for a minute.
+    Well,
+    /// It answers each request with this status.
+    Status(u16),
+    /// It ends each watch with an error.
+    WatchErrors(&'static str),
+    /// It forgets the version of a list before the second page.
+    ForgetsPages,
+}
+
+fn server(answers: &Arc<Mutex<Answers>>) -> kube::Client {
+    let answers = Arc::clone(answers);
+    client::in_process(tower::service_fn(
+        move |request: http::Request<kube::client::Body>| {
+            let now = *answers.lock().unwrap();
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            async move { Ok::<_, Infallible>(answer(now, &query).await) }
+        },
+    ))
+}
+
+async fn answer(now: Answers, query: &str) -> http::Response<Full<bytes::Bytes>> {
+    let is_watch = query.contains("watch=true");
+    let code = match now {
+        Answers::Status(code) => code,
+        // No streaming lists.
+        _ if query.contains("sendInitialEvents") => 400,
+        Answers::ForgetsPages if query.contains("continue") || is_watch => 410,
+        _ => 200,
+    };
+    let body = match now {
+        _ if code != 200 => String::new(),
+        Answers::WatchErrors(error) if is_watch => {
+            format!("{{\"type\":\"ERROR\",\"object\":{error}}}\n")
+        }
+        _ if is_watch => {
+            tokio::time::sleep(seconds(60)).await;
+            String::new()
+        }
+        Answers::ForgetsPages => {
+            r#"{"metadata":{"resourceVersion":"6","continue":"more"},"items":[]}"#.to_owned()
+        }
+        _ => r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#.to_owned(),
+    };
+    http::Response::builder()
+        .status(code)
+        .header("content-type", "application/json")
+        .body(Full::from(body))
+        .unwrap()
+}
+
+const ERROR: &str =
+    r#"{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500}"#;
+
+#[rstest::rstest]
+#[case::l3_of_a_server_that_answers_500(Answers::Status(500), Needed::Yes)]
+#[case::l3_of_a_server_that_is_overloaded(Answers::Status(429), Needed::Yes)]
+#[case::l3_that_the_server_ends_with_an_error(Answers::WatchErrors(ERROR), Needed::Yes)]
+#[case::l3_of_a_kind_that_may_not_be_installed(Answers::Status(403), Needed::No)]
+#[case::l5_of_a_server_that_forgets_the_versions_of_lists(Answers::ForgetsPages, Needed::Yes)]
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_down_for_two_minutes_is_named(
+    #[case] fault: Answers,
+    #[case] needed: Needed,
+) {
+    let answers = Arc::new(Mutex::new(Answers::Well));
+    let (informer, seen) = informer_by(server(&answers));
+    let mut vitals = Vitals::default();
+    vitals.informer(seen, needed);
+    let current = current(None, vitals);
+    let running = tokio::spawn(informer.run(CancellationToken::new()));
+    tokio::time::sleep(seconds(3_600)).await;
+    assert_eq!(ask(&current, "/readyz").await, ok());
+    *answers.lock().unwrap() = fault;
+    // It is noticed when the present watch ends.
+    tokio::time::sleep(seconds(110)).await;
+    assert_eq!(ask(&current, "/readyz").await, ok());
+    tokio::time::sleep(seconds(180)).await;
+    let down = "not ready: watch of pods, down for 2 minutes\n";
+    for _ in 0..20 {
+        tokio::time::sleep(seconds(33)).await;
+        assert_eq!(ask(&current, "/readyz").await, (503, down.to_owned()));
+        assert_eq!(
+            ask(&current, "/livez").await,
+            ok(),
+            "a restart helps nothing"
+        );
+    }
+    *answers.lock().unwrap() = Answers::Well;
+    tokio::time::sleep(seconds(120)).await;
+    assert_eq!(ask(&current, "/readyz").await, ok());
+    running.abort();
+}
+
+#[rstest::rstest]
+#[case::needed(Needed::Yes, (503, "not ready: informer pods\n".to_owned()))]
+#[case::not_needed(Needed::No, ok())]
+#[tokio::test(start_paused = true)]
+async fn l3_a_kind_that_was_never_listed_is_not_down(
+    #[case] needed: Needed,
+    #[case] expected: (u16, String),
+) {
+    let (informer, seen) = informer_by(server(&Arc::new(Mutex::new(Answers::Status(403)))));
+    let mut vitals = Vitals::default();
+    vitals.informer(seen, needed);
+    let current = current(None, vitals);
+    let running = tokio::spawn(informer.run(CancellationToken::new()));
+    tokio::time::sleep(seconds(3_600)).await;
+    assert_eq!(ask(&current, "/readyz").await, expected);
+    running.abort();
 }
 
 #[tokio::test(start_paused = true)]

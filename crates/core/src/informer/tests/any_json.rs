@@ -4,6 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::damage::{Edit, damaged};
 use crate::informer::{Decoder, JsonDecoder, WatchEvent};
 use crate::slim::json::SlimJson;
 use crate::slim::{DecodeContext, Keep, Namespace, OwnerMeta, Pod};
@@ -37,6 +38,22 @@ proptest! {
         };
         let name = object.pointer("/metadata/name").and_then(Value::as_str);
         prop_assert!(bad.key.is_none_or(|key| Some(key.name()) == name));
+    }
+
+    /// Text that is nearly that of a pod, in a watch and in a list.
+    #[test]
+    fn fuzz_damaged_json_is_decoded_or_bad(
+        edits in proptest::collection::vec(any::<Edit>(), 1..8),
+    ) {
+        let decoder = decoder::<Pod>();
+        let frame = json!({"type": "MODIFIED", "object": whole_pod()}).to_string();
+        decoder.decode_watch_event(&damaged(frame.as_bytes(), &edits));
+        let list = json!({"metadata": {"resourceVersion": "5"}, "items": [whole_pod(), whole_pod()]});
+        let list = damaged(list.to_string().as_bytes(), &edits);
+        if let Ok(page) = decoder.decode_page(&Bytes::from(list)) {
+            prop_assert!(page.items.len() < 100);
+        }
+        let _ = decoder.decode_object(&damaged(whole_pod().to_string().as_bytes(), &edits));
     }
 
     #[test]

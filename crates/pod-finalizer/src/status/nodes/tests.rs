@@ -4,10 +4,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
+use belayer_core::damage::{Edit, damaged};
 
 fn workflow(status: Value) -> Vec<u8> {
     let workflow = json!({
@@ -288,4 +290,35 @@ fn a11_a_pod_of_an_earlier_run(#[case] status: Value, #[case] expected: bool) {
     let not_asked = NodeRef::Id("w-9".into());
     assert!(!nodes.is_of_earlier_run(&not_asked, created));
     assert!(!nodes.is_of_earlier_run(&id, Timestamp::MAX));
+}
+
+/// A status in each format that Argo writes.
+fn packed_tables() -> [Vec<u8>; 3] {
+    let decoded = |text: &str| STANDARD.decode(text.trim()).unwrap();
+    [
+        decoded(&pack(table().to_string().as_bytes())),
+        decoded(include_str!("packed/table.zstd.txt")),
+        decoded(include_str!("packed/table.brotli.txt")),
+    ]
+}
+
+proptest! {
+    /// Whatever a tenant writes into a status that looks nearly like one of Argo's.
+    #[test]
+    fn fuzz_a_damaged_status_is_read_or_refused(
+        edits in prop::collection::vec(any::<Edit>(), 1..8),
+        of_text: bool,
+    ) {
+        for packed in packed_tables() {
+            let text = if of_text {
+                let text = STANDARD.encode(&packed).into_bytes();
+                String::from_utf8_lossy(&damaged(&text, &edits)).into_owned()
+            } else {
+                STANDARD.encode(damaged(&packed, &edits))
+            };
+            let _ = read_at_once(&workflow(json!({ "compressedNodes": text })), "u-1", asked());
+        }
+        let plain = workflow(json!({ "nodes": table(), "phase": "Running" }));
+        let _ = read_at_once(&damaged(&plain, &edits), "u-1", asked());
+    }
 }

@@ -12,6 +12,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
+use crate::damage::{Edit, damaged};
 use crate::http::ApiError;
 use crate::informer::{Change, Decoder, JsonDecoder, ProtobufDecoder, WatchEvent};
 use crate::object::ResourceVersion;
@@ -293,6 +294,21 @@ proptest! {
         }
         let _ = protobuf().decode_watch_event(&bytes);
         let _ = protobuf().decode_watch_event(&bytes[..cut.index(bytes.len())]);
+    }
+
+    /// The same for whatever a fuzzer makes of an event, of a list item and of a status.
+    #[test]
+    fn fuzz_damaged_protobuf_is_decoded_or_bad(
+        model in model::any_pod(),
+        edits in proptest::collection::vec(any::<Edit>(), 1..8),
+    ) {
+        let pod = enveloped("Pod", &model.message());
+        let _ = protobuf().decode_watch_event(&damaged(&frame("MODIFIED", &pod), &edits));
+        let damaged = damaged(&pod, &edits);
+        let _ = protobuf().decode_object(&damaged);
+        let _ = Pod::from_protobuf(&damaged, &context());
+        let _ = ApiError::from_status(&damaged);
+        let _ = protobuf().decode_page(&Bytes::from(damaged));
     }
 
     /// The decoded part of a frame cannot be larger than the frame, whatever lengths it claims.

@@ -1,0 +1,160 @@
+//! L10: how many requests and connections a slow server gets.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use super::*;
+use crate::http::RequestError;
+
+/// A server that answers no request to `/slow` before it is told to.
+struct Server {
+    address: std::net::SocketAddr,
+    connections: Arc<Gauge>,
+    requests: Arc<Gauge>,
+    answers: watch::Sender<bool>,
+}
+
+/// A number, and the highest that it was.
+#[derive(Debug, Default)]
+struct Gauge {
+    now: AtomicUsize,
+    highest: AtomicUsize,
+}
+
+impl Gauge {
+    fn rise(self: &Arc<Self>) -> Counted {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.highest.fetch_max(now, Ordering::SeqCst);
+        Counted(Arc::clone(self))
+    }
+
+    fn now(&self) -> usize {
+        self.now.load(Ordering::SeqCst)
+    }
+
+    fn highest(&self) -> usize {
+        self.highest.load(Ordering::SeqCst)
+    }
+}
+
+struct Counted(Arc<Gauge>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Server {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = Self {
+            address: listener.local_addr().unwrap(),
+            connections: Arc::default(),
+            requests: Arc::default(),
+            answers: watch::Sender::new(false),
+        };
+        let (connections, requests) = (
+            Arc::clone(&server.connections),
+            Arc::clone(&server.requests),
+        );
+        let answers = server.answers.subscribe();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let connection = connections.rise();
+                let (requests, answers) = (Arc::clone(&requests), answers.clone());
+                tokio::spawn(async move {
+                    let _connection = connection;
+                    let _ = serve(stream, &requests, answers).await;
+                });
+            }
+        });
+        server
+    }
+
+    fn config(&self) -> Config {
+        Config::new(format!("http://{}", self.address).parse().unwrap())
+    }
+
+    /// Waits until so many requests are under way, and then a bit longer for others.
+    async fn until(&self, requests: usize) {
+        while self.requests.now() < requests {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn serve(
+    mut stream: TcpStream,
+    requests: &Arc<Gauge>,
+    mut answers: watch::Receiver<bool>,
+) -> std::io::Result<()> {
+    let mut head = Vec::new();
+    loop {
+        let byte = stream.read_u8().await?;
+        head.push(byte);
+        if !head.ends_with(b"\r\n\r\n") {
+            continue;
+        }
+        let _request = requests.rise();
+        if head.starts_with(b"GET /slow") {
+            let _ = answers.wait_for(|answers| *answers).await;
+        }
+        head.clear();
+        // In two pieces: a request is under way until its body has ended.
+        stream
+            .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{")
+            .await?;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        stream.write_all(b"}").await?;
+    }
+}
+
+type Sent = tokio::task::JoinHandle<Result<crate::http::Answer, RequestError>>;
+
+fn send(client: &Client, urgency: Urgency, count: usize) -> Vec<Sent> {
+    let one = |_| {
+        let client = client.clone();
+        let request = crate::http::Request::get("/slow");
+        tokio::spawn(async move { request.send_as(urgency, &client).await })
+    };
+    (0..count).map(one).collect()
+}
+
+#[tokio::test]
+async fn l10_a_slow_server_gets_at_most_64_requests_at_once() {
+    let server = Server::start().await;
+    let client = connect(server.config()).unwrap();
+    let watches = connect_apart(server.config()).unwrap();
+    let mut sent = send(&client, Urgency::Other, 300);
+    server.until(CONNECTIONS - FOR_RELEASES).await;
+    assert_eq!(server.requests.now(), CONNECTIONS - FOR_RELEASES);
+    // Releases do not wait behind the others.
+    sent.extend(send(&client, Urgency::Release, 40));
+    server.until(CONNECTIONS).await;
+    assert_eq!(server.requests.now(), CONNECTIONS);
+    assert_eq!(server.connections.now(), CONNECTIONS);
+    // Neither the Lease nor a watch waits for any of them.
+    let renewed = crate::http::Request::get("/lease").send(&watches).await;
+    assert!(renewed.is_ok(), "{renewed:?}");
+    // A request that is cancelled while it waits, or while it is under way, leaves its place.
+    for request in sent.iter().step_by(10) {
+        request.abort();
+    }
+    server.answers.send_replace(true);
+    for request in sent {
+        match request.await {
+            Ok(answer) => assert!(answer.is_ok(), "{answer:?}"),
+            Err(error) => assert!(error.is_cancelled(), "{error}"),
+        }
+    }
+    let most = (server.requests.highest(), server.connections.highest());
+    // With those of the other client.
+    assert!(most.0 <= CONNECTIONS + 1, "{most:?}");
+    assert!(most.1 <= CONNECTIONS + FOR_RELEASES, "{most:?}");
+}

@@ -1,0 +1,164 @@
+use std::convert::Infallible;
+
+use kube::client::Body;
+
+use super::*;
+use crate::executor::{Bounds, Writes};
+
+fn regarding() -> Regarding {
+    Regarding {
+        resource: Resource::pods(),
+        key: ObjectKey::new("shop", "web-0"),
+        uid: Uid::new("u-1"),
+    }
+}
+
+fn notice() -> Notice {
+    Notice {
+        severity: Severity::Warning,
+        reason: "ReleaseDenied",
+        message: "x".repeat(2000).into(),
+    }
+}
+
+fn queue_of_notices() -> (EventRecorder, mpsc::Receiver<(Regarding, Notice)>) {
+    let (queue, receiver) = mpsc::channel(8);
+    let recorded = remembered();
+    (EventRecorder { queue, recorded }, receiver)
+}
+
+#[test]
+fn an_event_names_its_object_and_fits_the_servers_limits() {
+    let request = event(&regarding(), &notice(), "manager", Timestamp::UNIX_EPOCH);
+    assert_eq!(request.path(), "/api/v1/namespaces/shop/events");
+    let body: serde_json::Value = serde_json::from_slice(request.body()).unwrap();
+    assert_eq!(body["involvedObject"]["uid"], "u-1");
+    assert_eq!(body["firstTimestamp"], "1970-01-01T00:00:00Z");
+    let message = body["message"].as_str().unwrap();
+    assert!(
+        message.len() == 1024 && message.ends_with("x …"),
+        "{message}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reason_is_not_recorded_again_too_soon() {
+    let (recorder, mut receiver) = queue_of_notices();
+    recorder.record(&regarding(), &notice());
+    recorder.record(&regarding(), &notice());
+    assert!(receiver.try_recv().is_ok());
+    assert!(receiver.try_recv().is_err());
+    tokio::time::advance(REPEAT_AFTER).await;
+    recorder.record(&regarding(), &notice());
+    assert!(receiver.try_recv().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn l4_the_least_recently_considered_reason_is_forgotten_first() {
+    let (recorder, mut receiver) = queue_of_notices();
+    let on = |uid: usize| Regarding {
+        uid: Uid::new(uid.to_string()),
+        ..regarding()
+    };
+    recorder.record(&on(0), &notice());
+    recorder.record(&on(1), &notice());
+    for uid in 2..=REMEMBERED.get() {
+        recorder.record(&on(0), &notice());
+        recorder.record(&on(uid), &notice());
+    }
+    while receiver.try_recv().is_ok() {}
+    assert_eq!(recorder.recorded.lock().len(), REMEMBERED.get());
+    recorder.record(&on(0), &notice());
+    assert!(receiver.try_recv().is_err(), "it is remembered");
+    recorder.record(&on(1), &notice());
+    assert!(receiver.try_recv().is_ok(), "it was forgotten");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_changed_message_is_recorded_sooner() {
+    let (recorder, mut receiver) = queue_of_notices();
+    let used_by = |pods: &'static str| Notice {
+        message: pods.into(),
+        ..notice()
+    };
+    recorder.record(&regarding(), &used_by("a, b"));
+    receiver.try_recv().unwrap();
+    recorder.record(&regarding(), &used_by("b"));
+    assert!(receiver.try_recv().is_err(), "too soon");
+    tokio::time::advance(REPEAT_CHANGED_AFTER).await;
+    recorder.record(&regarding(), &used_by("a, b"));
+    assert!(receiver.try_recv().is_err(), "nothing has changed");
+    recorder.record(&regarding(), &used_by("b"));
+    receiver.try_recv().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_waits_for_a_pending_answer() {
+    let (recorder, mut receiver) = queue_of_notices();
+    let recorded = |message: &'static str| Notice {
+        message: message.into(),
+        ..notice()
+    };
+    recorder.record_unless_answered(&regarding(), &recorded("to be found out"));
+    assert!(receiver.try_recv().is_err());
+    recorder.record(&regarding(), &recorded("offloaded"));
+    let (_, said) = receiver.try_recv().unwrap();
+    assert_eq!(said.message, "offloaded");
+    tokio::time::advance(UNANSWERED).await;
+    recorder.record_unless_answered(&regarding(), &recorded("to be found out"));
+    assert!(receiver.try_recv().is_err(), "it was recorded already");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_is_recorded_if_no_answer_comes() {
+    let (recorder, mut receiver) = queue_of_notices();
+    recorder.record_unless_answered(&regarding(), &notice());
+    tokio::time::advance(UNANSWERED / 2).await;
+    recorder.record_unless_answered(&regarding(), &notice());
+    assert!(receiver.try_recv().is_err());
+    tokio::time::advance(UNANSWERED / 2).await;
+    recorder.record_unless_answered(&regarding(), &notice());
+    assert!(receiver.try_recv().is_ok());
+}
+
+/// The server refuses every request for a minute.
+#[tokio::test(start_paused = true)]
+async fn l2_a_pause_does_not_drop_the_events_behind_it() {
+    let begun = Instant::now();
+    let arrived = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&arrived);
+    let service = tower::service_fn(move |_: http::Request<Body>| {
+        seen.lock().push(begun.elapsed());
+        let refused = begun.elapsed() < Duration::from_secs(60);
+        let response = http::Response::builder();
+        let response = if refused {
+            response.status(429).header("retry-after", "30")
+        } else {
+            response
+        };
+        async move { Ok::<_, Infallible>(response.body(Body::empty()).unwrap()) }
+    });
+    let client = kube::Client::new(service, "default");
+    let executor = Executor::new(client, "manager", Bounds::default(), Writes::Sent);
+    let (recorder, sender) = recorder(Arc::new(executor));
+    let cancel = CancellationToken::new();
+    tokio::spawn(sender.run(cancel.clone()));
+    for uid in 0..100 {
+        let regarding = Regarding {
+            uid: Uid::new(uid.to_string()),
+            ..regarding()
+        };
+        recorder.record(&regarding, &notice());
+    }
+    tokio::time::sleep(Duration::from_secs(50)).await;
+    // One, its second attempt after a bit more than the pause, and nothing in between.
+    assert_eq!(arrived.lock().len(), 2, "{:?}", arrived.lock());
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    let delivered = arrived
+        .lock()
+        .iter()
+        .filter(|at| at.as_secs() >= 60)
+        .count();
+    assert!(delivered >= 98, "{delivered}");
+    cancel.cancel();
+}
