@@ -24,12 +24,8 @@ pub(super) struct Clocks(HashMap<Arc<str>, (Option<SignedDuration>, Instant)>);
 impl Clocks {
     /// Whether the node was read not long ago.
     pub(super) fn knows(&self, node: &str) -> bool {
-        self.get(node).is_some()
-    }
-
-    fn get(&self, node: &str) -> Option<Option<SignedDuration>> {
-        let (ahead, read) = self.0.get(node)?;
-        (read.elapsed() < VALID_FOR).then_some(*ahead)
+        let read = self.0.get(node).map(|(_, read)| read.elapsed());
+        read.is_some_and(|age| age < VALID_FOR)
     }
 
     pub(super) fn note(&mut self, node: &Arc<str>, ahead: Option<SignedDuration>) {
@@ -52,9 +48,10 @@ impl Clocks {
         let Some(start) = failure.start_time else {
             return;
         };
-        failure.start_time = match self.get(node) {
-            Some(Some(ahead)) => start.checked_sub(ahead).ok().or(Some(start)),
-            Some(None) => Some(start),
+        // Also what was read long ago: a pod that was refused by it must not be held again.
+        failure.start_time = match self.0.get(node) {
+            Some((Some(ahead), _)) => start.checked_sub(*ahead).ok().or(Some(start)),
+            Some((None, _)) => Some(start),
             None => Some(
                 failure
                     .status_written
