@@ -126,7 +126,7 @@ pub mod recreation {
         "wipe_failed",
     ];
     /// The scopes of circuit breakers.
-    pub const SCOPES: &[&str] = &["node"];
+    pub const SCOPES: &[&str] = &["node", "namespace"];
 }
 
 /// Results of one attempt to wipe the remains of a pod from a node.

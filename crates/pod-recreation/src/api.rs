@@ -41,13 +41,16 @@ pub struct Spec {
 }
 
 /// How often, how fast, and under which conditions a pod is re-created.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Policy {
     /// Maximum number of re-creations: 3 means at most four pods.
     pub max_retries: u32,
-    /// Pause before the first re-creation, in seconds; doubles up to five minutes.
+    /// Pause before the first re-creation, in seconds.
     pub backoff_seconds: u32,
+    /// How the pause grows. Records of earlier versions do not have it; the pause of their pods grows as by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backoff: Option<Growth>,
     /// Whether the node must be wiped of the rejected pod first.
     pub wipe: Wipe,
     /// How long Belayer waits for the wipe, in seconds.
@@ -63,6 +66,7 @@ impl Default for Policy {
         Self {
             max_retries: 3,
             backoff_seconds: 15,
+            backoff: None,
             wipe: Wipe::None,
             wipe_timeout_seconds: 120,
             on_wipe_timeout: OnWipeTimeout::Proceed,
@@ -71,17 +75,39 @@ impl Default for Policy {
     }
 }
 
-/// The longest pause before a re-creation.
-const LONGEST_BACKOFF: Duration = Duration::from_secs(300);
+/// How the pause before a re-creation grows.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Growth {
+    /// By what each pause is multiplied: 1 keeps it constant.
+    pub factor: f64,
+    /// The longest pause, in seconds, without jitter.
+    pub max_seconds: u32,
+    /// The largest part of a pause that is added to it at random, from 0 to 1.
+    pub jitter: f64,
+}
+
+impl Default for Growth {
+    fn default() -> Self {
+        Self {
+            factor: 2.0,
+            max_seconds: 300,
+            jitter: 0.1,
+        }
+    }
+}
 
 impl Policy {
-    /// The pause before a re-creation that follows `attempts` others. `spread`, from 0 to 1, adds up to a tenth, so
+    /// The pause before a re-creation that follows `attempts` others. `spread`, from 0 to 1, selects the jitter, so
     /// that pods that were rejected together are not re-created together.
     pub fn pause(&self, attempts: u32, spread: f64) -> Duration {
-        let first = Duration::from_secs(self.backoff_seconds.into());
-        let doubled = first.saturating_mul(2_u32.saturating_pow(attempts));
-        let base = doubled.min(LONGEST_BACKOFF);
-        base + base.mul_f64(spread.clamp(0.0, 1.0) / 10.0)
+        let growth = self.backoff.unwrap_or_default();
+        let longest = f64::from(growth.max_seconds);
+        // A record may contain any number, and `min` also replaces one that is not a number.
+        let grown = f64::from(self.backoff_seconds) * growth.factor.powf(attempts.into());
+        let base = grown.min(longest).max(0.0);
+        let jitter = base * growth.jitter.clamp(0.0, 1.0) * spread.clamp(0.0, 1.0);
+        Duration::try_from_secs_f64(base + jitter).unwrap_or(Duration::from_secs(300))
     }
 }
 
@@ -144,6 +170,9 @@ pub struct Status {
     /// When the record ended; it is deleted some time later.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<Timestamp>,
+    /// Labels, annotations and owner references of the pod to create, if they have changed since the record was created.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_metadata: Option<Value>,
     /// The generation of the spec to which this status refers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
@@ -257,6 +286,13 @@ pub enum ConditionStatus {
     False,
     /// It is unknown.
     Unknown,
+}
+
+impl ConditionStatus {
+    /// `True` or `False`.
+    pub fn of(is_true: bool) -> Self {
+        if is_true { Self::True } else { Self::False }
+    }
 }
 
 impl Status {

@@ -1,6 +1,8 @@
 //! pod-recreation as a component of the pod runner: its hold, and the snapshots of its [records](crate::recreations).
 
+mod clocks;
 mod events;
+mod waits;
 
 use std::sync::Arc;
 
@@ -18,7 +20,7 @@ use belayer_holds::owner::OwnerQuery;
 use belayer_holds::runner::{Change, Component};
 use belayer_holds::view::{Answers, Cached, Objects, View};
 use hashbrown::{HashMap, HashSet};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
 use crate::NAME;
@@ -30,6 +32,8 @@ use crate::holds::{self, HoldSnapshot, ObservedRecord};
 use crate::proof::FirstSeen;
 use crate::record::Record;
 use crate::snapshot::{self, ANNOTATIONS, ObservedPod, PodState, PodView};
+use clocks::Clocks;
+use waits::Waits;
 
 /// The dependencies of the component.
 pub struct Parts<V: View = Cached> {
@@ -71,6 +75,10 @@ struct Memory {
     copies: HashSet<Uid>,
     /// The last attempt whose pod was seen, by the UID of the record.
     created: HashMap<Uid, u32>,
+    /// Since when records wait for the same.
+    waits: Waits,
+    /// How much the clocks of nodes differ.
+    clocks: Clocks,
 }
 
 /// The labels and annotations of pods that the rules read.
@@ -134,6 +142,12 @@ impl<V: View> PodRecreation<V> {
     /// the store may have missed versions before it.
     fn view_of_failed(&self, pod: &Pod) -> PodView {
         let Pod { meta, .. } = pod;
+        let view = |mut pod: Pod, first_seen| {
+            if let (Some(node), Some(failure)) = (&pod.node_name, &mut pod.failure) {
+                self.memory.lock().clocks.correct(node, failure);
+            }
+            PodView::of(&pod, &self.settings, first_seen)
+        };
         let stored = self.parts.pods.lookup(&meta.key).found();
         let stored = stored.filter(|stored| stored.meta.uid == meta.uid);
         let first_seen_rejected = self.memory.lock().first_seen_rejected.contains(&meta.uid);
@@ -145,15 +159,25 @@ impl<V: View> PodRecreation<V> {
         match stored {
             Some(stored) if stored.meta.resource_version == meta.resource_version => {
                 let unbroken = V::FOLLOWS && stored.continuity() == Some(Continuity::Unbroken);
-                PodView::of(&stored, &self.settings, first_seen(unbroken))
+                view(Pod::clone(&stored), first_seen(unbroken))
             }
             Some(stored) => {
                 let mut pod = pod.clone();
                 pod.inherit(&stored, Transition::Missed);
-                PodView::of(&pod, &self.settings, first_seen(false))
+                view(pod, first_seen(false))
             }
-            None => PodView::of(pod, &self.settings, first_seen(false)),
+            None => view(pod.clone(), first_seen(false)),
         }
+    }
+
+    /// Whether the clock of the node was read not long ago.
+    pub(crate) fn knows_clock(&self, node: &str) -> bool {
+        self.memory.lock().clocks.knows(node)
+    }
+
+    /// Stores how much the clock of a node is ahead; `None` if that is unknown.
+    pub(crate) fn note_clock(&self, node: &Arc<str>, ahead: Option<SignedDuration>) {
+        self.memory.lock().clocks.note(node, ahead);
     }
 
     fn is_copy(&self, pod: &Pod) -> bool {
@@ -199,9 +223,12 @@ impl<V: View> PodRecreation<V> {
             let memory = self.memory.lock();
             memory.created.get(&record.meta.uid).copied()
         });
+        let watched = record.as_deref().filter(|_| V::FOLLOWS);
+        let watched = watched.map(|record| self.memory.lock().waits.watched(record));
         RecordSnapshot {
             record,
             pod,
+            watched,
             namespace_terminating: namespace.is_some_and(|found| found.meta.is_deleting()),
             cancelled,
             created,

@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use belayer_core::duration;
 use belayer_holds::selection::config::Path;
 use serde::Deserialize;
 
 pub use belayer_holds::selection::config::ConfigError;
 
-use crate::api::{OnWipeTimeout, Policy};
+use crate::api::{Growth, OnWipeTimeout, Policy};
 use crate::eligible::{Eligibility, OwnerKind, REPLACE_THEIR_OWN, replaces_its_own};
 use crate::rate_limit::{CircuitBreaker, Rate, RateLimits};
 use crate::reason::{Class, Classes};
+use crate::replacement_pod::Carry;
 
 /// The key in the configuration file: the root of every path in an error.
 pub const KEY: &str = "podRecreation";
@@ -40,10 +42,14 @@ pub struct Settings {
     pub eligibility: Eligibility,
     /// The policy of new records.
     pub policy: Policy,
+    /// What is carried to re-created pods.
+    pub carry: Carry,
     /// Whether `owners` lists workflows of Argo Workflows, which are ignored.
     pub argo_ignored: bool,
     /// Kinds in `owners` that match no owner: they have no group, and the core group has no such kind.
     pub without_group: Vec<String>,
+    /// Whether the configuration has the deprecated key `backoffSeconds`.
+    pub backoff_deprecated: bool,
     /// Classes of reasons.
     pub classes: Classes,
     /// How long a record is kept after its end.
@@ -58,8 +64,10 @@ impl Default for Settings {
             workers: DEFAULT_WORKERS,
             eligibility: Eligibility::default(),
             policy: Policy::default(),
+            carry: Carry::default(),
             argo_ignored: false,
             without_group: Vec::new(),
+            backoff_deprecated: false,
             classes: Classes::default(),
             record_ttl: RECORD_TTL,
             rate_limits: RateLimits::default(),
@@ -84,8 +92,14 @@ pub struct PodRecreationConfig {
     pub allow_argo: bool,
     /// See [`Policy::max_retries`].
     pub max_retries: Option<u32>,
-    /// See [`Policy::backoff_seconds`].
+    /// The deprecated form of `backoff.initial`, in seconds.
     pub backoff_seconds: Option<u32>,
+    /// The pause before a re-creation.
+    #[serde(default)]
+    pub backoff: BackoffConfig,
+    /// What is carried to re-created pods.
+    #[serde(default)]
+    pub carry: CarryConfig,
     /// See [`Policy::wipe_timeout_seconds`].
     pub wipe_timeout_seconds: Option<u32>,
     /// See [`Policy::on_wipe_timeout`].
@@ -100,6 +114,35 @@ pub struct PodRecreationConfig {
     /// See [`Settings::rate_limits`].
     #[serde(default)]
     pub storm: RateLimitsConfig,
+}
+
+/// The key `backoff`: the pause before a re-creation.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BackoffConfig {
+    /// See [`Policy::backoff_seconds`].
+    pub initial: Option<String>,
+    /// See [`Growth::factor`].
+    pub factor: Option<f64>,
+    /// See [`Growth::max_seconds`].
+    pub max: Option<String>,
+    /// See [`Growth::jitter`].
+    pub jitter: Option<f64>,
+}
+
+/// The key `carry`: see [`Carry`].
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CarryConfig {
+    /// See [`Carry::managers`].
+    #[serde(default)]
+    pub managers: Vec<String>,
+    /// See [`Carry::keep`].
+    #[serde(default)]
+    pub keep: Vec<String>,
+    /// See [`Carry::drop`].
+    #[serde(default)]
+    pub drop: Vec<String>,
 }
 
 /// A selector of pods.
@@ -117,11 +160,13 @@ pub struct SelectorConfig {
 pub struct RateLimitsConfig {
     /// Re-creations of pods of one owner.
     pub per_owner: Option<Rate>,
+    /// Re-creations of pods in one namespace.
+    pub per_namespace: Option<Rate>,
     /// Re-creations of pods that one node rejected.
     pub per_node: Option<Rate>,
     /// Re-creations in the whole cluster.
     pub cluster: Option<Rate>,
-    /// The circuit breaker of each node.
+    /// The circuit breakers.
     pub breaker: Option<CircuitBreaker>,
 }
 
@@ -158,7 +203,8 @@ impl TryFrom<PodRecreationConfig> for Settings {
         let argo_ignored = owners.len() < all;
         let without_group = owners.iter().filter(|kind| is_in_no_group(kind));
         let without_group = without_group.map(|kind| kind.kind.clone()).collect();
-        let rate_limits = rate_limits(&config.storm)?;
+        let rate_limits = rate_limits(config.storm)?;
+        let (backoff_seconds, growth) = backoff(&config.backoff, config.backoff_seconds)?;
         Ok(Self {
             workers,
             eligibility: Eligibility {
@@ -171,7 +217,8 @@ impl TryFrom<PodRecreationConfig> for Settings {
             },
             policy: Policy {
                 max_retries,
-                backoff_seconds: config.backoff_seconds.unwrap_or(default.backoff_seconds),
+                backoff_seconds,
+                backoff: growth,
                 wipe: default.wipe,
                 wipe_timeout_seconds: config
                     .wipe_timeout_seconds
@@ -181,8 +228,14 @@ impl TryFrom<PodRecreationConfig> for Settings {
                     .avoid_rejected_node
                     .unwrap_or(default.avoid_rejected_node),
             },
+            carry: Carry {
+                managers: config.carry.managers,
+                keep: config.carry.keep,
+                drop: config.carry.drop,
+            },
             argo_ignored,
             without_group,
+            backoff_deprecated: config.backoff_seconds.is_some(),
             classes: Classes::with(config.classes),
             record_ttl: config
                 .record_ttl_seconds
@@ -196,6 +249,10 @@ impl TryFrom<PodRecreationConfig> for Settings {
 const ARGO_IGNORED: &str = "podRecreation.owners lists Workflow.argoproj.io, which is ignored: Argo Workflows \
     retries its pods itself, and a pod re-created under its name would interfere. Remove the entry, or set \
     podRecreation.allowArgo: true";
+
+/// The warning about a deprecated key.
+const BACKOFF_DEPRECATED: &str = "podRecreation.backoffSeconds is deprecated and will be removed: write \
+    podRecreation.backoff.initial with a unit, such as 15s";
 
 impl Settings {
     /// Warnings about the settings, logged at the start and printed by `belayer check`.
@@ -212,7 +269,13 @@ impl Settings {
                  {kind}, so the entry matches no owner. Write the group, such as {kind}.{group}"
             )
         });
-        argo.into_iter().chain(without_group).collect()
+        let deprecated = self
+            .backoff_deprecated
+            .then(|| BACKOFF_DEPRECATED.to_owned());
+        argo.into_iter()
+            .chain(without_group)
+            .chain(deprecated)
+            .collect()
     }
 }
 
@@ -259,16 +322,62 @@ fn owner(name: &str) -> Result<OwnerKind, ConfigError> {
     })
 }
 
-fn rate_limits(config: &RateLimitsConfig) -> Result<RateLimits, ConfigError> {
+/// The first pause in seconds, and how it grows if that is configured.
+fn backoff(
+    config: &BackoffConfig,
+    deprecated: Option<u32>,
+) -> Result<(u32, Option<Growth>), ConfigError> {
+    let seconds = |key: &str, text: &Option<String>| {
+        let Some(text) = text else {
+            return Ok(None);
+        };
+        let parsed = duration::parse(text).map_err(|wrong| error(key, wrong.to_string()))?;
+        u32::try_from(parsed.as_secs())
+            .map(Some)
+            .map_err(|_| error(key, format!("{text} is out of range: at most 136 years")))
+    };
+    let initial = seconds("backoff.initial", &config.initial)?;
+    if initial.is_some() && deprecated.is_some() {
+        let message = "backoffSeconds is the deprecated form of this key: remove backoffSeconds";
+        return Err(error("backoff.initial", message));
+    }
+    let first = initial.or(deprecated);
+    let first = first.unwrap_or(Policy::default().backoff_seconds);
+    let max = seconds("backoff.max", &config.max)?;
+    let default = Growth::default();
+    let growth = Growth {
+        factor: config.factor.unwrap_or(default.factor),
+        max_seconds: max.unwrap_or(default.max_seconds),
+        jitter: config.jitter.unwrap_or(default.jitter),
+    };
+    if !(1.0..=10.0).contains(&growth.factor) {
+        let message = format!("{} is out of range: from 1 to 10", growth.factor);
+        return Err(error("backoff.factor", message));
+    }
+    if !(0.0..=1.0).contains(&growth.jitter) {
+        let message = format!("{} is out of range: from 0 to 1", growth.jitter);
+        return Err(error("backoff.jitter", message));
+    }
+    // The deprecated key had no such limit.
+    if initial.is_some() && growth.max_seconds < first {
+        let message = format!("the longest pause is shorter than the first one, {first} s");
+        return Err(error("backoff.max", message));
+    }
+    Ok((first, (growth != default).then_some(growth)))
+}
+
+fn rate_limits(config: RateLimitsConfig) -> Result<RateLimits, ConfigError> {
     let default = RateLimits::default();
     let limits = RateLimits {
         per_owner: config.per_owner.unwrap_or(default.per_owner),
+        per_namespace: config.per_namespace.unwrap_or(default.per_namespace),
         per_node: config.per_node.unwrap_or(default.per_node),
         cluster: config.cluster.unwrap_or(default.cluster),
         breaker: config.breaker.unwrap_or(default.breaker),
     };
     for (key, rate) in [
         ("storm.perOwner", limits.per_owner),
+        ("storm.perNamespace", limits.per_namespace),
         ("storm.perNode", limits.per_node),
         ("storm.cluster", limits.cluster),
     ] {
@@ -283,95 +392,4 @@ fn rate_limits(config: &RateLimitsConfig) -> Result<RateLimits, ConfigError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use rstest::rstest;
-
-    use super::*;
-
-    fn settings(yaml: &str) -> Result<Settings, ConfigError> {
-        let config: PodRecreationConfig = serde_saphyr::from_str(yaml).unwrap();
-        config.try_into()
-    }
-
-    #[test]
-    fn the_defaults_are_those_of_the_documentation() {
-        let settings = settings("{}").unwrap();
-        assert_eq!(settings, Settings::default());
-        assert_eq!(settings.policy.max_retries, 3);
-        assert_eq!(settings.policy.backoff_seconds, 15);
-        assert_eq!(settings.policy.wipe_timeout_seconds, 120);
-        assert_eq!(settings.record_ttl, Duration::from_secs(3_600));
-    }
-
-    #[test]
-    fn every_key_is_read() {
-        let settings = settings(
-            "workers: 4\nselectors: [{matchLabels: {app: web}}]\nowners: [Workspace.example.com]\n\
-             maxRetries: 5\nbackoffSeconds: 1\nwipeTimeoutSeconds: 9\nonWipeTimeout: fail\n\
-             avoidRejectedNode: true\nclasses: {Custom: race}\nrecordTtlSeconds: 60\n\
-             storm: {perNode: {perSecond: 2, burst: 3}, breaker: {rejections: 7, withinSeconds: 8, openSeconds: 9}}\n",
-        )
-        .unwrap();
-        assert_eq!(settings.workers, 4);
-        assert_eq!(settings.eligibility.owners[0].group, "example.com");
-        assert_eq!(settings.policy.max_retries, 5);
-        assert_eq!(settings.policy.on_wipe_timeout, OnWipeTimeout::Fail);
-        assert!(settings.policy.avoid_rejected_node);
-        assert_eq!(settings.classes.of("Custom", ""), Class::Race);
-        assert_eq!(settings.rate_limits.per_node.burst, 3);
-        assert_eq!(settings.rate_limits.breaker.open_seconds, 9);
-    }
-
-    /// A7: a warning and no error, which would break an upgrade.
-    #[rstest]
-    #[case("owners: [Workflow.argoproj.io, Workspace.example.com]", &["Workspace"], true)]
-    #[case("owners: [Workflow.argoproj.io]\nallowArgo: true", &["Workflow"], false)]
-    #[case("owners: [Workspace.example.com]", &["Workspace"], false)]
-    #[case("owners: [Workflow.example.com]", &["Workflow"], false)]
-    fn a7_workflows_of_argo_are_ignored_unless_allowed(
-        #[case] yaml: &str,
-        #[case] kinds: &[&str],
-        #[case] ignored: bool,
-    ) {
-        let settings = settings(yaml).unwrap();
-        let owners = &settings.eligibility.owners;
-        let named: Vec<&str> = owners.iter().map(|owner| &*owner.kind).collect();
-        assert_eq!((&named[..], settings.argo_ignored), (kinds, ignored));
-    }
-
-    #[rstest]
-    #[case("owners: [Workflow]", Some("Workflow.argoproj.io"))]
-    #[case("owners: [Workspace]", Some("Workspace.example.com"))]
-    #[case("owners: [Service, Workspace.example.com]", None)]
-    fn a7_an_owner_that_matches_nothing_causes_a_warning(
-        #[case] yaml: &str,
-        #[case] write: Option<&str>,
-    ) {
-        let advice = settings(yaml).unwrap().advice();
-        assert_eq!(advice.len(), write.iter().len(), "{advice:?}");
-        for (advice, write) in advice.iter().zip(write) {
-            assert!(advice.ends_with(write), "{advice}");
-        }
-    }
-
-    #[rstest]
-    #[case("workers: 0", "podRecreation.workers")]
-    #[case("maxRetries: 1000", "podRecreation.maxRetries")]
-    #[case("selectors: [{}]", "podRecreation.selectors")]
-    #[case("owners: [ReplicaSet.apps]", "podRecreation.owners")]
-    #[case("owners: [Job]", "podRecreation.owners")]
-    #[case("owners: [Job.batch]", "podRecreation.owners")]
-    #[case("owners: [Node]", "podRecreation.owners")]
-    #[case("owners: [thing]", "podRecreation.owners")]
-    #[case(
-        "storm: {cluster: {perSecond: 0, burst: 1}}",
-        "podRecreation.storm.cluster"
-    )]
-    #[case(
-        "storm: {breaker: {rejections: 0, withinSeconds: 1, openSeconds: 1}}",
-        "podRecreation.storm.breaker"
-    )]
-    fn an_invalid_value_names_its_key(#[case] yaml: &str, #[case] path: &str) {
-        assert_eq!(settings(yaml).unwrap_err().path, path);
-    }
-}
+mod tests;

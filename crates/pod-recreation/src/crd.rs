@@ -9,7 +9,8 @@ mod tests {
 
     use super::*;
     use crate::api::{
-        Condition, ConditionStatus, GROUP, KIND, PLURAL, Phase, Policy, Spec, Status, VERSION,
+        Condition, ConditionStatus, GROUP, Growth, KIND, PLURAL, Phase, Policy, Spec, Status,
+        VERSION,
     };
 
     fn definition() -> Value {
@@ -56,7 +57,10 @@ mod tests {
                     assert!(known.iter().any(|k| k == text), "{path}: {text}");
                 }
             }
-            Value::Number(_) => assert_eq!(schema["type"], "integer", "{path}"),
+            Value::Number(number) => {
+                let r#type = if number.is_f64() { "number" } else { "integer" };
+                assert_eq!(schema["type"], r#type, "{path}");
+            }
             Value::Bool(_) => assert_eq!(schema["type"], "boolean", "{path}"),
             Value::Null => {}
         }
@@ -90,6 +94,7 @@ mod tests {
                 reason: Some("OutOfcpu".into()),
                 message: Some("m".into()),
                 finished_at: Some(time),
+                pod_metadata: Some(json!({ "labels": { "app": "web" } })),
                 observed_generation: Some(1),
                 conditions: vec![Condition {
                     r#type: "PodRejected".into(),
@@ -108,7 +113,10 @@ mod tests {
         let spec = Spec {
             pod_name: "web".into(),
             first_uid: "u".into(),
-            policy: Policy::default(),
+            policy: Policy {
+                backoff: Some(Growth::default()),
+                ..Policy::default()
+            },
             pod: json!({ "spec": {} }),
         };
         assert_named(

@@ -21,8 +21,8 @@ use crate::snapshot::{ObservedPod, PodState, PodView};
 pub use attempt::status_with_pod;
 use attempt::{creating, delete_pod, waiting};
 pub use decision::{Effect, Progress, RecordDecision, StatusWrite};
-use ends::{cancelled, cancelled_if_gone, name_taken, not_selected, reported};
-pub use ends::{ended_status, final_status, name_taken_notice, name_taken_status};
+use ends::{cancelled, cancelled_if_gone, name_taken, not_selected, pod_started, reported};
+pub use ends::{cancelled_step, name_taken_step, reported_step};
 use rejection::{rejected, rejected_status};
 
 /// The input of a decision about a record, or about a rejected pod without a record.
@@ -38,6 +38,8 @@ pub struct RecordSnapshot {
     pub cancelled: bool,
     /// The last attempt of the record whose pod this process has seen.
     pub created: Option<u32>,
+    /// How long this process has seen the record wait for the same; `None` if it does not watch the record.
+    pub watched: Option<Duration>,
     /// Whether holds may be added. While Belayer is draining no re-creation begins.
     pub holding: Holding,
     /// How long a record is kept after its end.
@@ -50,8 +52,32 @@ const UNKNOWN: Duration = Duration::from_secs(5);
 /// Interval of the reads of a node that must be wiped.
 const NODE_INTERVAL: Duration = Duration::from_secs(10);
 
+/// The time of a decision. The clock of the leader that wrote the times of a record may differ from this one, and both
+/// may jump, so what this process has seen by its monotonic clock counts too.
+#[derive(Debug, Clone, Copy)]
+struct Clock {
+    now: Timestamp,
+    watched: Option<Duration>,
+}
+
+impl Clock {
+    /// The elapsed part of a pause that began at `since`. It ends at the latest after this process has seen all of it.
+    fn paused(self, since: Timestamp) -> Duration {
+        elapsed(since, self.now).max(self.watched.unwrap_or_default())
+    }
+
+    /// How long something has been tried since `since`, before it is given up. A jump of a clock gives up nothing.
+    fn tried(self, since: Timestamp) -> Duration {
+        self.watched.unwrap_or_else(|| elapsed(since, self.now))
+    }
+}
+
 /// Decides the next step.
 pub fn decide(snapshot: &RecordSnapshot, now: Timestamp) -> RecordDecision {
+    let clock = Clock {
+        now,
+        watched: snapshot.watched,
+    };
     if snapshot.namespace_terminating {
         return RecordDecision::nothing();
     }
@@ -67,16 +93,16 @@ pub fn decide(snapshot: &RecordSnapshot, now: Timestamp) -> RecordDecision {
         return RecordDecision::nothing();
     }
     let Some(phase) = record.status.phase else {
-        return begin(record, pod, now);
+        return begin(record, pod, snapshot.record_ttl, clock);
     };
     match phase {
-        Phase::Rejected => rejected(record, pod, now),
+        Phase::Rejected => rejected(record, pod, clock),
         Phase::Deleting => deleting(record, pod, now),
-        Phase::Waiting => waiting(record, pod, snapshot.holding, now),
-        Phase::Creating => creating(record, pod, snapshot.created, now),
+        Phase::Waiting => waiting(record, pod, snapshot.holding, clock),
+        Phase::Creating => creating(record, pod, snapshot.created, clock),
         Phase::Recreated => recreated(record, pod, now),
         Phase::Started | Phase::Exhausted | Phase::Ended => {
-            ended(record, pod, snapshot.record_ttl, now)
+            ended(record, pod, snapshot.record_ttl, clock)
         }
     }
 }
@@ -102,12 +128,13 @@ fn unrecorded(pod: Option<&PodView>, cancelled: bool) -> RecordDecision {
 }
 
 /// Step 1: writes the first status.
-fn begin(record: &Record, pod: Option<&PodView>, now: Timestamp) -> RecordDecision {
+fn begin(record: &Record, pod: Option<&PodView>, ttl: Duration, clock: Clock) -> RecordDecision {
+    let now = clock.now;
+    let age = clock.paused(record.created.unwrap_or(now));
     match pod.filter(|pod| pod.uid.as_str() == record.first_uid) {
-        None => RecordDecision {
-            row: row::ORPHAN,
-            ..RecordDecision::nothing()
-        }
+        // It contains the inline values of a pod that does not exist.
+        None if age >= ttl => RecordDecision::of(row::EXPIRED, Effect::DeleteRecord),
+        None => RecordDecision::waits(row::ORPHAN, ttl - age)
         .with_notice(
             Severity::Warning,
             "Ignored",
@@ -162,24 +189,7 @@ fn recreated(record: &Record, pod: Option<&PodView>, now: Timestamp) -> RecordDe
         return cancelled_if_gone(record, &uid, "the re-created pod was deleted", now);
     };
     match &pod.state {
-        PodState::Started => {
-            let mut next = final_status(
-                record,
-                Phase::Started,
-                "the re-created pod has started",
-                now,
-            );
-            next.set(
-                ConditionType::Started,
-                ConditionStatus::True,
-                ("Started", ""),
-                now,
-            );
-            RecordDecision::of(
-                row::POD_STARTED,
-                Effect::Status(StatusWrite::of(next).counted("started")),
-            )
-        }
+        PodState::Started => pod_started(record, now),
         _ if pod.deleting => cancelled(record, "the re-created pod was deleted", now),
         PodState::Rejected(_) if !pod.selected => not_selected(record, now),
         PodState::Rejected(rejection) if rejection.is_recreated() => {
@@ -195,7 +205,7 @@ fn recreated(record: &Record, pod: Option<&PodView>, now: Timestamp) -> RecordDe
 }
 
 /// After the end: annotates the rejected pod, deletes a late pod of an old leader, then deletes the record.
-fn ended(record: &Record, pod: Option<&PodView>, ttl: Duration, now: Timestamp) -> RecordDecision {
+fn ended(record: &Record, pod: Option<&PodView>, ttl: Duration, clock: Clock) -> RecordDecision {
     let status = &record.status;
     let kept = pod.filter(|pod| {
         pod.uid.as_str() == record.first_uid
@@ -217,8 +227,7 @@ fn ended(record: &Record, pod: Option<&PodView>, ttl: Duration, now: Timestamp) 
         let pod = pod.uid.clone();
         return RecordDecision::of(row::IN_VAIN, Effect::DeletePod { pod });
     }
-    let since = status.finished_at.unwrap_or(now);
-    let age = elapsed(since, now);
+    let age = clock.paused(status.finished_at.unwrap_or(clock.now));
     if age < ttl {
         return RecordDecision::waits(row::NOTHING, ttl - age);
     }
@@ -236,11 +245,11 @@ pub fn is_created_after_end(record: &Record, pod: &PodView) -> bool {
         && pod.state != PodState::Started
 }
 
-fn denied_too_long(status: &Status, now: Timestamp) -> Option<String> {
+fn denied_too_long(status: &Status, clock: Clock) -> Option<String> {
     let denied = status
         .condition(ConditionType::CreateDenied)
         .filter(|condition| condition.status == ConditionStatus::True)?;
-    (elapsed(denied.last_transition_time, now) >= DENIED_FOR).then(|| {
+    (clock.tried(denied.last_transition_time) >= DENIED_FOR).then(|| {
         format!(
             "the API server has denied the pod for an hour: {}",
             denied.message

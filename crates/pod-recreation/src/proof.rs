@@ -5,6 +5,9 @@
 //! `status.startTime`, which the kubelet keeps across restarts: if a pod is rejected at its first admission, it is
 //! the time of the rejection.
 //!
+//! The start time is by the clock of the node and the write by that of the API server, so the start time is
+//! [corrected](crate::component) first.
+//!
 //! A kubelet without connection to the API server may run the pod without reporting it, restart, and reject the pod
 //! as if it were new. So there is no proof for a pod that was bound for a long time before its kubelet reported
 //! anything but the rejection.
@@ -19,6 +22,18 @@ const MAX_START_DELAY: SignedDuration = SignedDuration::from_secs(10);
 /// The same for a pod without its hold that was first seen rejected. Only its start time shows that it did not run; a
 /// kubelet that starts a pod, restarts and rejects it needs longer.
 const MAX_START_DELAY_UNHELD: SignedDuration = SignedDuration::from_secs(2);
+
+/// The same for [`ATTACH_LIMIT`] if every version of the pod was seen. The kubelet waits two minutes and three seconds for
+/// the volumes of a pod before it rejects it, and may wait twice. It starts no container before. The limit is shorter
+/// than the six minutes after which the volumes of a node that does not respond are detached.
+const MAX_ATTACH_DELAY: SignedDuration = SignedDuration::from_secs(300);
+
+/// The reason of a pod whose volumes cannot be attached because the node has too many.
+const ATTACH_LIMIT: &str = "VolumeAttachmentLimitExceeded";
+
+/// How much later than the write of its rejection a pod may seem to have started: the times have a resolution of a
+/// second.
+const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
 
 /// Longest time between the binding of a pod and its kubelet's first report. After that the kubelet may have run the
 /// pod without connection to the API server.
@@ -48,6 +63,11 @@ pub enum MayHaveRun {
     /// An earlier version of it showed that it had started.
     #[error("an earlier version of it showed that it had started")]
     SeenStarted,
+    /// The kubelet accepted it after it had rejected it: the times do not fit.
+    #[error(
+        "its start time is later than the write of its rejection, so the clock of its node differs too much"
+    )]
+    StartedLater,
     /// It was bound for a long time before its kubelet reported anything about it.
     #[error(
         "its kubelet reported nothing about it for more than two minutes after it was bound, and may have run it \
@@ -79,6 +99,7 @@ impl NeverRan {
     /// Why there is no proof.
     pub fn prove(pod: &Pod, first_seen: FirstSeen) -> Result<Self, MayHaveRun> {
         let longest = match (pod.meta.has_finalizer(POD_RECREATION_HOLD), first_seen) {
+            (_, FirstSeen::EarlierUnbroken) if is_attach_limit(pod) => MAX_ATTACH_DELAY,
             (true, _) | (false, FirstSeen::EarlierUnbroken) => MAX_START_DELAY,
             (false, FirstSeen::Rejected) => MAX_START_DELAY_UNHELD,
             (false, FirstSeen::Earlier) => return Err(MayHaveRun::NotHeld),
@@ -100,12 +121,20 @@ impl NeverRan {
         match (start, times.and_then(|times| times.status_written)) {
             (None, _) => Ok(Self(())),
             (Some(_), None) => Err(MayHaveRun::UnknownWrite),
-            (Some(start), Some(written)) if written.duration_since(start).abs() <= longest => {
-                Ok(Self(()))
-            }
-            (Some(_), Some(_)) => Err(MayHaveRun::StartedEarlier),
+            (Some(start), Some(written)) => match written.duration_since(start) {
+                delay if delay < -CLOCK_TOLERANCE => Err(MayHaveRun::StartedLater),
+                delay if delay > longest => Err(MayHaveRun::StartedEarlier),
+                _ => Ok(Self(())),
+            },
         }
     }
+}
+
+/// Whether the kubelet accepted the pod, reported that, and then could not attach its volumes.
+fn is_attach_limit(pod: &Pod) -> bool {
+    let unstarted = pod.unstarted.as_deref();
+    pod.reason.as_deref() == Some(ATTACH_LIMIT)
+        && unstarted.is_some_and(|unstarted| unstarted.kubelet_reported)
 }
 
 /// Whether the kubelet reported the pod within [`MAX_REPORT_DELAY`] of its binding.
@@ -187,6 +216,15 @@ mod tests {
         pod
     }
 
+    /// A pod whose volumes could not be attached: accepted at 1000, rejected at `written`.
+    fn attaching(written: i64, bound_as: Bound) -> Pod {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut pod = without_hold(bound(written, bound_as));
+        pod.reason = Some(ATTACH_LIMIT.into());
+        pod.failure.as_mut().unwrap().start_time = Some(at(1_000));
+        pod
+    }
+
     #[derive(Clone, Copy, PartialEq)]
     enum Bound {
         Seen,
@@ -197,7 +235,12 @@ mod tests {
     #[rstest]
     #[case::without_times(rejected(), FirstSeen::Earlier, Ok(()))]
     #[case::rejected_within_the_limit(times(100, Some(110)), FirstSeen::Earlier, Ok(()))]
-    #[case::clocks_differ_a_little(times(103, Some(100)), FirstSeen::Earlier, Ok(()))]
+    #[case::clocks_differ_a_little(times(102, Some(100)), FirstSeen::Earlier, Ok(()))]
+    #[case::r8_clocks_differ(
+        times(103, Some(100)),
+        FirstSeen::Earlier,
+        Err(MayHaveRun::StartedLater)
+    )]
     #[case::accepted_long_before(
         times(100, Some(111)),
         FirstSeen::Earlier,
@@ -237,6 +280,32 @@ mod tests {
         Err(MayHaveRun::NotReportedInTime)
     )]
     #[case::r1_young_and_first_seen_rejected(bound(1_030, Bound::Unseen), FirstSeen::Rejected, Ok(()))]
+    #[case::r4_its_volumes_were_not_attached(attaching(1_123, Bound::Reported), FirstSeen::EarlierUnbroken, Ok(()))]
+    #[case::r4_versions_may_be_missing(
+        attaching(1_123, Bound::Reported),
+        FirstSeen::Rejected,
+        Err(MayHaveRun::StartedEarlier)
+    )]
+    #[case::r4_its_kubelet_had_not_reported_it(
+        attaching(1_100, Bound::Seen),
+        FirstSeen::EarlierUnbroken,
+        Err(MayHaveRun::StartedEarlier)
+    )]
+    #[case::r4_its_sandbox_was_ready(
+        Pod { unstarted: None, ..attaching(1_123, Bound::Reported) },
+        FirstSeen::EarlierUnbroken,
+        Err(MayHaveRun::SeenStarted)
+    )]
+    #[case::r4_after_its_volumes_may_have_been_detached(
+        attaching(1_301, Bound::Reported),
+        FirstSeen::EarlierUnbroken,
+        Err(MayHaveRun::StartedEarlier)
+    )]
+    #[case::r4_another_reason(
+        Pod { reason: Some("NodeAffinity".into()), ..attaching(1_123, Bound::Reported) },
+        FirstSeen::EarlierUnbroken,
+        Err(MayHaveRun::StartedEarlier)
+    )]
     #[case::a_container_started(Pod { started: true, ..rejected() }, FirstSeen::Earlier, Err(MayHaveRun::ContainerStarted))]
     #[case::it_has_an_address(Pod { has_ip: true, ..rejected() }, FirstSeen::Rejected, Err(MayHaveRun::HasAddress))]
     #[case::it_has_not_failed(Pod { phase: Phase::Running, ..rejected() }, FirstSeen::Earlier, Err(MayHaveRun::ContainerStarted))]

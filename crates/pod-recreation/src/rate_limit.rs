@@ -1,7 +1,8 @@
-//! Rate limits of re-creations (kubernetes#108152: endless re-creation): token buckets per owner, per node and for the
-//! cluster, and a circuit breaker per node. A limited re-creation waits; none is lost.
+//! Rate limits of re-creations (kubernetes#108152: endless re-creation): token buckets per owner, per namespace, per node
+//! and for the cluster, and circuit breakers. A limited re-creation waits; none is lost.
 
-use std::collections::VecDeque;
+mod breaker;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,9 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::time::Instant;
+
+use breaker::Breakers;
+pub use breaker::{CircuitBreaker, Opened};
 
 /// A token bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
@@ -20,28 +24,18 @@ pub struct Rate {
     pub burst: u32,
 }
 
-/// A circuit breaker: it stops re-creations after many rejections by one node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct CircuitBreaker {
-    /// Number of rejections within `within_seconds` that open it.
-    pub rejections: u32,
-    /// The period in which rejections are counted.
-    pub within_seconds: u32,
-    /// How long it stays open.
-    pub open_seconds: u32,
-}
-
 /// The configured limits.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct RateLimits {
     /// Re-creations of pods of one owner.
     pub per_owner: Rate,
+    /// Re-creations of pods in one namespace.
+    pub per_namespace: Rate,
     /// Re-creations of pods that one node rejected.
     pub per_node: Rate,
     /// Re-creations in the whole cluster.
     pub cluster: Rate,
-    /// The circuit breaker of each node.
+    /// The circuit breakers.
     pub breaker: CircuitBreaker,
 }
 
@@ -50,12 +44,14 @@ impl Default for RateLimits {
         let rate = |per_second, burst| Rate { per_second, burst };
         Self {
             per_owner: rate(5.0, 50),
+            per_namespace: rate(25.0, 250),
             per_node: rate(5.0, 50),
             cluster: rate(50.0, 500),
             breaker: CircuitBreaker {
                 rejections: 100,
                 within_seconds: 60,
                 open_seconds: 30,
+                namespaces: Vec::new(),
             },
         }
     }
@@ -67,15 +63,23 @@ const CLEANUP_ABOVE: usize = 10_000;
 /// Token buckets and circuit breakers. In memory: after a restart the buckets are full and the breakers closed.
 #[derive(Debug)]
 pub struct RateLimiter {
-    limits: RateLimits,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    cluster: Bucket,
-    owners: HashMap<Arc<str>, Bucket>,
-    nodes: HashMap<Arc<str>, NodeState>,
+    cluster: Buckets,
+    owners: Buckets,
+    namespaces: Buckets,
+    nodes: Buckets,
+    breakers: Breakers,
+}
+
+/// The buckets of one rate.
+#[derive(Debug)]
+struct Buckets {
+    rate: Rate,
+    all: HashMap<Arc<str>, Bucket>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -84,153 +88,155 @@ struct Bucket {
     filled: Instant,
 }
 
-#[derive(Debug)]
-struct NodeState {
-    bucket: Bucket,
-    rejections: VecDeque<Instant>,
-    open_until: Option<Instant>,
+/// What a re-creation counts for.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// UID of the pod's controller.
+    pub owner: Option<&'a str>,
+    /// The node that rejected the pod.
+    pub node: Option<&'a str>,
 }
 
-impl Bucket {
-    fn full(rate: Rate, now: Instant) -> Self {
+/// The tokens for one re-creation. They are returned unless they are spent.
+#[derive(Debug)]
+#[must_use = "dropping it returns the tokens"]
+pub struct Permit<'a> {
+    limiter: &'a RateLimiter,
+    subject: Subject<'a>,
+    spent: bool,
+}
+
+impl Permit<'_> {
+    /// The re-creation begins.
+    pub fn spend(mut self) {
+        self.spent = true;
+    }
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        if !self.spent {
+            let mut state = self.limiter.state.lock();
+            state.each_bucket(self.subject, |buckets, key| buckets.give(key));
+        }
+    }
+}
+
+impl Buckets {
+    fn new(rate: Rate) -> Self {
         Self {
-            tokens: rate.burst.into(),
-            filled: now,
+            rate,
+            all: HashMap::new(),
         }
     }
 
+    fn bucket(&mut self, key: &str) -> &mut Bucket {
+        let now = Instant::now();
+        if self.all.len() > CLEANUP_ABOVE {
+            // A bucket that was not used for this time is full, as a new one is.
+            let time_to_fill = self.rate.time_for(self.rate.burst.into());
+            self.all
+                .retain(|_, bucket| now.duration_since(bucket.filled) < time_to_fill);
+        }
+        self.all.entry(key.into()).or_insert_with(|| Bucket {
+            tokens: self.rate.burst.into(),
+            filled: now,
+        })
+    }
+
     /// The time until there is a token; zero if there is one.
-    fn wait(&mut self, rate: Rate, now: Instant) -> Duration {
-        let gained = now.duration_since(self.filled).as_secs_f64() * rate.per_second;
-        self.tokens = (self.tokens + gained).min(rate.burst.into());
-        self.filled = now;
-        if self.tokens >= 1.0 {
+    fn wait(&mut self, key: &str) -> Duration {
+        let (rate, now) = (self.rate, Instant::now());
+        let bucket = self.bucket(key);
+        let gained = now.duration_since(bucket.filled).as_secs_f64() * rate.per_second;
+        bucket.tokens = (bucket.tokens + gained).min(rate.burst.into());
+        bucket.filled = now;
+        if bucket.tokens >= 1.0 {
             return Duration::ZERO;
         }
-        Duration::try_from_secs_f64((1.0 - self.tokens) / rate.per_second)
-            .unwrap_or(Duration::from_secs(60))
-            .max(Duration::from_millis(1))
+        let missing = 1.0 - bucket.tokens;
+        rate.time_for(missing).max(Duration::from_millis(1))
+    }
+
+    fn take(&mut self, key: &str) {
+        self.bucket(key).tokens -= 1.0;
+    }
+
+    fn give(&mut self, key: &str) {
+        let burst = self.rate.burst.into();
+        let bucket = self.bucket(key);
+        bucket.tokens = (bucket.tokens + 1.0).min(burst);
+    }
+}
+
+impl Rate {
+    /// How long this many tokens take.
+    fn time_for(self, tokens: f64) -> Duration {
+        Duration::try_from_secs_f64(tokens / self.per_second).unwrap_or(Duration::from_secs(3_600))
     }
 }
 
 impl RateLimiter {
     /// All buckets are full, all breakers closed.
     pub fn new(limits: RateLimits) -> Self {
-        let now = Instant::now();
         Self {
-            limits,
             state: Mutex::new(State {
-                cluster: Bucket::full(limits.cluster, now),
-                owners: HashMap::new(),
-                nodes: HashMap::new(),
+                cluster: Buckets::new(limits.cluster),
+                owners: Buckets::new(limits.per_owner),
+                namespaces: Buckets::new(limits.per_namespace),
+                nodes: Buckets::new(limits.per_node),
+                breakers: Breakers::new(limits.breaker),
             }),
         }
     }
 
-    /// Counts a rejection by `node`. Returns whether its breaker opened just now.
-    pub fn count_rejection(&self, node: &str) -> bool {
-        let now = Instant::now();
-        let CircuitBreaker {
-            rejections,
-            within_seconds,
-            open_seconds,
-        } = self.limits.breaker;
-        let mut state = self.state.lock();
-        let node = state.node(node, self.limits.per_node, now);
-        node.rejections.push_back(now);
-        let within = Duration::from_secs(within_seconds.into());
-        while node
-            .rejections
-            .front()
-            .is_some_and(|first| now.duration_since(*first) > within)
-        {
-            node.rejections.pop_front();
-        }
-        let opens = node.rejections.len() >= rejections as usize
-            && node.open_until.is_none_or(|until| until <= now);
-        if opens {
-            node.open_until = Some(now + Duration::from_secs(open_seconds.into()));
-            node.rejections.clear();
-        }
-        opens
+    /// Counts the rejection of a pod in `namespace` by `node`. Returns the breaker that opened just now.
+    pub fn count_rejection(&self, node: &str, namespace: &str) -> Option<Opened> {
+        self.state.lock().breakers.count(node, namespace)
     }
 
-    /// Takes the tokens for one re-creation, of a pod of `owner` that `node` rejected.
+    /// Takes the tokens for one re-creation.
     ///
     /// # Errors
     ///
     /// How long to wait before the next try. No token was taken then.
-    pub fn acquire(&self, owner: Option<&str>, node: Option<&str>) -> Result<(), Duration> {
-        let now = Instant::now();
-        let limits = self.limits;
+    pub fn acquire<'a>(&'a self, subject: Subject<'a>) -> Result<Permit<'a>, Duration> {
         let mut state = self.state.lock();
-        let mut wait = state.cluster.wait(limits.cluster, now);
-        if let Some(owner) = owner {
-            wait = wait.max(
-                state
-                    .owner(owner, limits.per_owner, now)
-                    .wait(limits.per_owner, now),
-            );
-        }
-        if let Some(node) = node {
-            let node = state.node(node, limits.per_node, now);
-            let open = node
-                .open_until
-                .map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
-            wait = wait.max(open).max(node.bucket.wait(limits.per_node, now));
-        }
+        let mut wait = match subject.node {
+            Some(node) => state.breakers.wait(node, subject.namespace),
+            None => Duration::ZERO,
+        };
+        state.each_bucket(subject, |buckets, key| wait = wait.max(buckets.wait(key)));
         if wait > Duration::ZERO {
             return Err(wait);
         }
-        state.cluster.tokens -= 1.0;
-        if let Some(owner) = owner {
-            state.owner(owner, limits.per_owner, now).tokens -= 1.0;
-        }
-        if let Some(node) = node {
-            state.node(node, limits.per_node, now).bucket.tokens -= 1.0;
-        }
-        Ok(())
+        state.each_bucket(subject, Buckets::take);
+        Ok(Permit {
+            limiter: self,
+            subject,
+            spent: false,
+        })
     }
 
-    /// The number of open breakers.
-    pub fn open_breakers(&self) -> usize {
-        let now = Instant::now();
-        let state = self.state.lock();
-        let open = |node: &&NodeState| node.open_until.is_some_and(|until| until > now);
-        state.nodes.values().filter(open).count()
+    /// The number of open breakers, of whole nodes and of single namespaces on nodes.
+    pub fn open_breakers(&self) -> (usize, usize) {
+        self.state.lock().breakers.open()
     }
 }
 
 impl State {
-    fn owner(&mut self, owner: &str, rate: Rate, now: Instant) -> &mut Bucket {
-        if self.owners.len() > CLEANUP_ABOVE {
-            // A bucket that was not used for this time is full, as a new one is.
-            self.owners
-                .retain(|_, bucket| now.duration_since(bucket.filled) < time_to_fill(rate));
+    fn each_bucket(&mut self, subject: Subject<'_>, mut act: impl FnMut(&mut Buckets, &str)) {
+        act(&mut self.cluster, "");
+        act(&mut self.namespaces, subject.namespace);
+        if let Some(owner) = subject.owner {
+            act(&mut self.owners, owner);
         }
-        self.owners
-            .entry(owner.into())
-            .or_insert_with(|| Bucket::full(rate, now))
-    }
-
-    fn node(&mut self, node: &str, rate: Rate, now: Instant) -> &mut NodeState {
-        if self.nodes.len() > CLEANUP_ABOVE {
-            self.nodes.retain(|_, node| {
-                now.duration_since(node.bucket.filled) < time_to_fill(rate)
-                    || node.open_until.is_some_and(|until| until > now)
-            });
+        if let Some(node) = subject.node {
+            act(&mut self.nodes, node);
         }
-        self.nodes.entry(node.into()).or_insert_with(|| NodeState {
-            bucket: Bucket::full(rate, now),
-            rejections: VecDeque::new(),
-            open_until: None,
-        })
     }
-}
-
-fn time_to_fill(rate: Rate) -> Duration {
-    Duration::try_from_secs_f64(f64::from(rate.burst) / rate.per_second)
-        .unwrap_or(Duration::from_secs(3_600))
 }
 
 #[cfg(test)]
@@ -241,68 +247,67 @@ mod tests {
         let rate = |per_second, burst| Rate { per_second, burst };
         RateLimits {
             per_owner: rate(1.0, 2),
+            per_namespace: rate(1.0, 4),
             per_node: rate(1.0, 3),
-            cluster: rate(1.0, 4),
-            breaker: CircuitBreaker {
-                rejections: 3,
-                within_seconds: 60,
-                open_seconds: 30,
-            },
+            cluster: rate(1.0, 5),
+            ..RateLimits::default()
         }
     }
 
-    fn acquired(limiter: &RateLimiter, owner: Option<&str>, node: Option<&str>) -> usize {
+    fn subject<'a>(
+        namespace: &'a str,
+        owner: Option<&'a str>,
+        node: Option<&'a str>,
+    ) -> Subject<'a> {
+        Subject {
+            namespace,
+            owner,
+            node,
+        }
+    }
+
+    fn acquired(limiter: &RateLimiter, subject: Subject<'_>) -> usize {
         (0..20)
-            .take_while(|_| limiter.acquire(owner, node).is_ok())
+            .take_while(|_| limiter.acquire(subject).map(Permit::spend).is_ok())
             .count()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_scope_has_its_own_bucket() {
-        assert_eq!(acquired(&RateLimiter::new(limits()), None, None), 4);
-        assert_eq!(acquired(&RateLimiter::new(limits()), Some("o"), None), 2);
-        assert_eq!(acquired(&RateLimiter::new(limits()), None, Some("n")), 3);
-        let limiter = RateLimiter::new(limits());
-        assert_eq!(acquired(&limiter, Some("o"), Some("n")), 2);
-        assert_eq!(acquired(&limiter, Some("p"), Some("n")), 1);
-        assert_eq!(acquired(&limiter, None, Some("m")), 1);
+    async fn t8_each_scope_has_its_own_bucket() {
+        let limiter = || RateLimiter::new(limits());
+        assert_eq!(acquired(&limiter(), subject("a", None, None)), 4);
+        assert_eq!(acquired(&limiter(), subject("a", Some("o"), None)), 2);
+        assert_eq!(acquired(&limiter(), subject("a", None, Some("n"))), 3);
+        let limiter = limiter();
+        assert_eq!(
+            acquired(&limiter, subject("a", None, None)),
+            4,
+            "bare pods share one"
+        );
+        assert_eq!(
+            acquired(&limiter, subject("b", None, None)),
+            1,
+            "what the cluster has left"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_limited_recreation_succeeds_after_the_returned_time() {
         let limiter = RateLimiter::new(limits());
-        acquired(&limiter, Some("o"), None);
-        let wait = limiter.acquire(Some("o"), None).unwrap_err();
+        let of_owner = subject("a", Some("o"), None);
+        acquired(&limiter, of_owner);
+        let wait = limiter.acquire(of_owner).unwrap_err();
         tokio::time::sleep(wait).await;
-        assert_eq!(limiter.acquire(Some("o"), None), Ok(()));
+        limiter.acquire(of_owner).unwrap().spend();
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_rejections_by_one_node_open_its_circuit_breaker() {
+    async fn l8_tokens_that_are_not_spent_are_returned() {
         let limiter = RateLimiter::new(limits());
-        assert!(!limiter.count_rejection("n"));
-        assert!(!limiter.count_rejection("n"));
-        assert!(limiter.count_rejection("n"), "the third opens the breaker");
-        assert!(!limiter.count_rejection("n"), "it is open already");
-        assert_eq!(limiter.open_breakers(), 1);
-        let wait = limiter.acquire(None, Some("n")).unwrap_err();
-        assert_eq!(wait, Duration::from_secs(30));
-        assert_eq!(
-            limiter.acquire(None, Some("m")),
-            Ok(()),
-            "other nodes are not limited"
-        );
-        tokio::time::sleep(wait).await;
-        assert_eq!(limiter.open_breakers(), 0);
-        assert_eq!(limiter.acquire(None, Some("n")), Ok(()));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn rejections_far_apart_open_nothing() {
-        let limiter = RateLimiter::new(limits());
-        for _ in 0..10 {
-            assert!(!limiter.count_rejection("n"));
-            tokio::time::sleep(Duration::from_secs(31)).await;
+        let all = subject("a", Some("o"), Some("n"));
+        for _ in 0..20 {
+            drop(limiter.acquire(all).unwrap());
         }
+        assert_eq!(acquired(&limiter, all), 2);
     }
 }

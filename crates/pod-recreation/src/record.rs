@@ -3,15 +3,18 @@
 use belayer_core::object::Uid;
 use belayer_core::slim::json::{JsonMeta, SlimJson};
 use belayer_core::slim::{DecodeContext, DecodeError, ObjectMeta, Slim};
+use jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::api::{Phase, Policy, Status};
 
 /// A `PodRecreation` without its pod.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Record {
     /// Metadata.
     pub meta: ObjectMeta,
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
     /// `spec.podName`.
     pub pod_name: String,
     /// `spec.firstUID`.
@@ -91,6 +94,7 @@ impl SlimJson for Record {
         }
         Ok(Self {
             meta: json.metadata.to_meta(context)?,
+            created: json.metadata.created(),
             pod_name: pod_name.clone(),
             first_uid: first_uid.clone(),
             policy: *policy,

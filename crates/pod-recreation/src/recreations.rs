@@ -6,6 +6,7 @@
 
 mod create;
 mod effects;
+mod node_clock;
 mod owners;
 mod requests;
 
@@ -79,7 +80,7 @@ const INTERVAL: Duration = Duration::from_secs(5);
 impl Recreations {
     /// The component with these dependencies.
     pub fn new(parts: Parts) -> Self {
-        let rate_limiter = RateLimiter::new(parts.component.settings().rate_limits);
+        let rate_limiter = RateLimiter::new(parts.component.settings().rate_limits.clone());
         Self {
             parts,
             records: api::resource(),
@@ -117,8 +118,10 @@ impl Recreations {
     }
 
     fn report_breakers(&self) {
-        let open = self.rate_limiter.open_breakers();
-        metrics::gauge!(belayer_metrics::BREAKER_OPEN, "scope" => "node").set(open as f64);
+        let (nodes, namespaces) = self.rate_limiter.open_breakers();
+        for (scope, open) in [("node", nodes), ("namespace", namespaces)] {
+            metrics::gauge!(belayer_metrics::BREAKER_OPEN, "scope" => scope).set(open as f64);
+        }
     }
 
     fn observe_key(&self, key: &ObjectKey) -> RecordSnapshot {

@@ -4,6 +4,9 @@
 //! A server-side dry run of the create shows that the result is valid before the rejected pod is deleted.
 
 mod limits;
+mod metadata;
+
+pub use metadata::{Carry, is_creator_known, metadata_to_create, owner_references};
 
 use belayer_holds::names::{
     POD_RECREATION_HOLD, RECREATION_ANNOTATION, RECREATION_ATTEMPT_ANNOTATION,
@@ -11,17 +14,13 @@ use belayer_holds::names::{
 };
 use serde_json::{Map, Value, json};
 
-/// Labels that consumers write to pods.
-const CONSUMER_LABELS: &[&str] = &["workflows.argoproj.io/completed"];
-
-/// Annotations that Belayer and admission write.
-const DROPPED_ANNOTATIONS: &[&str] = &[
+/// Annotations that Belayer writes.
+const BELAYERS: &[&str] = &[
     RECREATION_ANNOTATION,
     RECREATION_UID_ANNOTATION,
     RECREATION_ATTEMPT_ANNOTATION,
     RECREATION_ENDED_ANNOTATION,
     RELEASE_ANNOTATION,
-    limits::ANNOTATION,
 ];
 
 /// Prefix of the name of the volume that admission injects for the service account's token.
@@ -32,33 +31,25 @@ const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// The pod to create, from a rejected pod as the API server returns it: labels, annotations, owner references and
 /// spec.
-pub fn pod_to_create(rejected: &Value) -> Value {
-    let mut metadata = Map::new();
-    let source = &rejected["metadata"];
-    for (field, dropped) in [
-        ("labels", CONSUMER_LABELS),
-        ("annotations", DROPPED_ANNOTATIONS),
-    ] {
-        if let Some(pairs) = source[field].as_object() {
-            let kept = pairs
-                .iter()
-                .filter(|(name, _)| !dropped.contains(&name.as_str()));
-            let kept: Map<String, Value> = kept.map(|(n, v)| (n.clone(), v.clone())).collect();
-            if !kept.is_empty() {
-                metadata.insert(field.to_owned(), kept.into());
-            }
-        }
-    }
-    if let Some(owners) = source["ownerReferences"]
-        .as_array()
-        .filter(|o| !o.is_empty())
-    {
-        metadata.insert("ownerReferences".to_owned(), owners.clone().into());
-    }
-    json!({ "metadata": metadata, "spec": spec_to_create(rejected) })
+pub fn pod_to_create(rejected: &Value, carry: &Carry) -> Value {
+    json!({
+        "metadata": metadata_to_create(rejected, carry),
+        "spec": spec_to_create(rejected, &rejected["metadata"]["labels"]),
+    })
 }
 
-fn spec_to_create(rejected: &Value) -> Value {
+/// Whether `recorded`, a pod to create, has the spec of the rejected pod. Its metadata may have changed since. A label
+/// of `matchLabelKeys` may have changed too, so the spec is also compared with the recorded labels.
+pub fn has_spec_of(recorded: &Value, rejected: &Value) -> bool {
+    let (now, then) = (
+        &rejected["metadata"]["labels"],
+        &recorded["metadata"]["labels"],
+    );
+    let with = |labels| spec_to_create(rejected, labels) == recorded["spec"];
+    with(now) || with(then)
+}
+
+fn spec_to_create(rejected: &Value, labels: &Value) -> Value {
     let mut spec = rejected["spec"].as_object().cloned().unwrap_or_default();
     if !is_bound_by_user(rejected) {
         spec.remove("nodeName");
@@ -79,7 +70,7 @@ fn spec_to_create(rejected: &Value) -> Value {
             spec.remove("tolerations");
         }
     }
-    unmerge_label_keys(&mut spec, &rejected["metadata"]["labels"]);
+    unmerge_label_keys(&mut spec, labels);
     let defaults = &rejected["metadata"]["annotations"][limits::ANNOTATION];
     limits::undo(&mut spec, defaults.as_str().unwrap_or_default());
     Value::Object(spec)
@@ -87,7 +78,7 @@ fn spec_to_create(rejected: &Value) -> Value {
 
 /// Whether the creator of the pod chose its node: then a field manager owns the field. The scheduler's binding is in no
 /// manager's fields.
-fn is_bound_by_user(rejected: &Value) -> bool {
+pub fn is_bound_by_user(rejected: &Value) -> bool {
     let mut writers = writers_of_spec(rejected);
     writers.any(|entry| entry["fieldsV1"]["f:spec"].get("f:nodeName").is_some())
 }

@@ -32,6 +32,7 @@ pub const DECIDED: &[Transition] = &[
     (New, row::BEGIN, In(Rejected)),
     (New, row::CANCELLED, In(Ended)),
     (New, row::REPORTED, In(Ended)),
+    (New, row::EXPIRED, NoRecord),
     (In(Rejected), row::WIPING, In(Rejected)),
     (In(Rejected), row::INTEND, In(Deleting)),
     (In(Rejected), row::EXHAUSTED, In(Exhausted)),

@@ -38,6 +38,7 @@ mod quiet;
 mod real;
 mod recreation;
 mod recreation_beside;
+mod recreation_metadata;
 mod recreation_nodes;
 mod recreation_server;
 mod reload;
@@ -103,6 +104,7 @@ pub fn all() -> Vec<Scenario> {
         upgrade::scenarios(),
         recreation::scenarios(),
         recreation_beside::scenarios(),
+        recreation_metadata::scenarios(),
         recreation_nodes::scenarios(),
         recreation_server::scenarios(),
         hostile_names::scenarios(),

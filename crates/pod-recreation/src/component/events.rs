@@ -134,6 +134,7 @@ impl PodRecreation {
             Event::Deleted { last, .. } => {
                 let mut memory = self.memory.lock();
                 memory.created.remove(&last.meta.uid);
+                memory.waits.forget(&last.meta.uid);
                 if !last.status.phase.is_some_and(api::Phase::is_final) {
                     memory.cancelled.insert(Uid::new(last.first_uid.as_str()));
                 }

@@ -8,8 +8,8 @@ use belayer_holds::holding::Holding;
 use jiff::Timestamp;
 
 use super::decision::{Effect, RecordDecision, StatusWrite};
-use super::ends::{ended_status, hold_lost, name_taken};
-use super::{UNKNOWN, denied_too_long, elapsed, is_of_record};
+use super::ends::{denied, hold_lost, name_taken};
+use super::{Clock, UNKNOWN, denied_too_long, is_of_record};
 use crate::api::{ConditionStatus, ConditionType, Phase, Status};
 use crate::record::Record;
 use crate::row;
@@ -20,19 +20,19 @@ pub(super) fn waiting(
     record: &Record,
     pod: Option<&PodView>,
     holding: Holding,
-    now: Timestamp,
+    clock: Clock,
 ) -> RecordDecision {
+    let now = clock.now;
     if let Some(pod) = pod {
         return existing_pod(record, pod, now);
     }
     let status = &record.status;
-    let since = status.pod_deletion_time.unwrap_or(now);
     let pause = match holding {
         // A drain waits for this re-creation.
         Holding::Draining => Duration::ZERO,
         _ => record.policy.pause(status.attempts, spread(record)),
     };
-    let waited = elapsed(since, now);
+    let waited = clock.paused(status.pod_deletion_time.unwrap_or(now));
     if waited < pause {
         return RecordDecision::waits(row::BACKOFF, pause - waited);
     }
@@ -63,8 +63,9 @@ pub(super) fn creating(
     record: &Record,
     pod: Option<&PodView>,
     created: Option<u32>,
-    now: Timestamp,
+    clock: Clock,
 ) -> RecordDecision {
+    let now = clock.now;
     let status = &record.status;
     match pod {
         Some(pod) => existing_pod(record, pod, now),
@@ -76,14 +77,8 @@ pub(super) fn creating(
             let why = "its attempt was reserved by an earlier version, and a drain may have removed the hold of its pod since then";
             hold_lost(record, why, now)
         }
-        None => match denied_too_long(status, now) {
-            Some(why) => {
-                let next = ended_status(record, &why, now);
-                let step = StatusWrite::of(next)
-                    .if_gone(Uid::new(""))
-                    .counted("denied");
-                RecordDecision::of(row::DENIED, Effect::Status(step))
-            }
+        None => match denied_too_long(status, clock) {
+            Some(why) => denied(record, &why, now),
             None => RecordDecision::of(
                 row::CREATE,
                 Effect::CreatePod {

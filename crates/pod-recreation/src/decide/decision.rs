@@ -16,7 +16,7 @@ pub struct RecordDecision {
     pub row: Row,
     /// The step: at most one persistent write.
     pub effect: Option<Effect>,
-    /// The Event to record.
+    /// The Event to record now. That of a status is recorded after the status was written.
     pub notice: Option<Notice>,
     /// Requeue after exactly this time.
     pub again: Option<Duration>,
@@ -146,13 +146,21 @@ impl RecordDecision {
         reason: &'static str,
         message: String,
     ) -> Self {
-        Self {
-            notice: Some(Notice {
-                severity,
-                reason,
-                message: message.into(),
-            }),
-            ..self
+        let notice = Notice {
+            severity,
+            reason,
+            message: message.into(),
+        };
+        match self.effect {
+            Some(Effect::Status(step)) => Self {
+                effect: Some(Effect::Status(step.noticed(notice))),
+                ..self
+            },
+            effect => Self {
+                effect,
+                notice: Some(notice),
+                ..self
+            },
         }
     }
 }
@@ -166,14 +174,25 @@ pub struct StatusWrite {
     pub gone: Option<Uid>,
     /// The label `outcome` of the counter that the write increments.
     pub outcome: Option<&'static str>,
+    /// The Event to record after the write.
+    pub notice: Option<Notice>,
 }
 
 impl StatusWrite {
-    pub(super) fn of(next: Status) -> Self {
+    pub(crate) fn of(next: Status) -> Self {
         Self {
             next: Box::new(next),
             gone: None,
             outcome: None,
+            notice: None,
+        }
+    }
+
+    /// With the Event to record after the write.
+    pub(super) fn noticed(self, notice: Notice) -> Self {
+        Self {
+            notice: Some(notice),
+            ..self
         }
     }
 
@@ -184,7 +203,7 @@ impl StatusWrite {
         }
     }
 
-    pub(super) fn counted(self, outcome: &'static str) -> Self {
+    pub(crate) fn counted(self, outcome: &'static str) -> Self {
         Self {
             outcome: Some(outcome),
             ..self

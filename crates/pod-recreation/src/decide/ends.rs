@@ -15,19 +15,7 @@ pub(super) fn exhausted(record: &Record, now: Timestamp) -> RecordDecision {
     let retries = record.policy.max_retries;
     let why =
         format!("its node rejected the pod, and the limit of {retries} re-creations is reached");
-    let mut next = final_status(record, Phase::Exhausted, &why, now);
-    next.set(
-        ConditionType::PodRejected,
-        ConditionStatus::False,
-        ("Exhausted", ""),
-        now,
-    );
-    next.set(
-        ConditionType::Exhausted,
-        ConditionStatus::True,
-        ("Exhausted", &why),
-        now,
-    );
+    let next = final_status(record, Phase::Exhausted, &why, now);
     RecordDecision::of(
         row::EXHAUSTED,
         Effect::Status(StatusWrite::of(next).counted("exhausted")),
@@ -60,23 +48,42 @@ fn not_recreated(
     why: String,
     now: Timestamp,
 ) -> RecordDecision {
-    end(record, outcome, &why, now).with_notice(Severity::Warning, "NotRecreated", why)
+    let (row, outcome) = outcome;
+    let next = final_status(record, Phase::Ended, &why, now);
+    RecordDecision::of(row, Effect::Status(StatusWrite::of(next).counted(outcome))).with_notice(
+        Severity::Warning,
+        "NotRecreated",
+        why,
+    )
+}
+
+/// The API server has denied the pod for too long. While the record reserves an attempt, its pod must not exist.
+pub(super) fn denied(record: &Record, why: &str, now: Timestamp) -> RecordDecision {
+    let why = format!("not re-created: {why}");
+    let step = StatusWrite::of(final_status(record, Phase::Ended, &why, now)).counted("denied");
+    let is_reserved = record.status.phase == Some(Phase::Creating);
+    let step = if is_reserved {
+        step.if_gone(Uid::new(""))
+    } else {
+        step
+    };
+    RecordDecision::of(row::DENIED, Effect::Status(step)).with_notice(
+        Severity::Warning,
+        "NotRecreated",
+        why,
+    )
 }
 
 /// The node did not finish the wipe in time, and the policy is `fail`.
 pub(super) fn wipe_failed(record: &Record, now: Timestamp) -> RecordDecision {
-    let why = "the node was not wiped in time";
-    end(record, (row::WIPING, "wipe_failed"), why, now).with_notice(
-        Severity::Warning,
-        "NotRecreated",
-        format!("not re-created: {why}"),
-    )
+    let why = "not re-created: the node was not wiped in time".to_owned();
+    not_recreated((row::WIPING, "wipe_failed"), record, why, now)
 }
 
 /// The pod of the reserved attempt does not exist, but it may have been created.
 pub(super) fn hold_lost(record: &Record, why: &str, now: Timestamp) -> RecordDecision {
     let why = format!("not re-created: {why}. A pod that may have run is never created again");
-    let step = StatusWrite::of(ended_status(record, &why, now));
+    let step = StatusWrite::of(final_status(record, Phase::Ended, &why, now));
     let step = step.if_gone(Uid::new("")).counted("reported");
     RecordDecision::of(row::HOLD_LOST, Effect::Status(step)).with_notice(
         Severity::Warning,
@@ -87,7 +94,10 @@ pub(super) fn hold_lost(record: &Record, why: &str, now: Timestamp) -> RecordDec
 
 /// Another client deleted the pod.
 pub(super) fn cancelled(record: &Record, why: &str, now: Timestamp) -> RecordDecision {
-    end(record, (row::CANCELLED, "cancelled"), why, now)
+    RecordDecision::of(
+        row::CANCELLED,
+        Effect::Status(cancelled_step(record, why, now)),
+    )
 }
 
 /// As [`cancelled`], once a live read shows that the pod does not exist.
@@ -97,74 +107,85 @@ pub(super) fn cancelled_if_gone(
     why: &str,
     now: Timestamp,
 ) -> RecordDecision {
-    let next = final_status(record, Phase::Ended, why, now);
-    let step = StatusWrite::of(next)
-        .if_gone(Uid::new(pod))
-        .counted("cancelled");
+    let step = cancelled_step(record, why, now).if_gone(Uid::new(pod));
     RecordDecision::of(row::CANCELLED, Effect::Status(step))
+}
+
+/// The end of a record whose pod, owner or namespace another client deleted.
+pub fn cancelled_step(record: &Record, why: &str, now: Timestamp) -> StatusWrite {
+    let why = format!("not re-created: {why}");
+    StatusWrite::of(final_status(record, Phase::Ended, &why, now))
+        .counted("cancelled")
+        .noticed(Notice {
+            severity: Severity::Normal,
+            reason: "RecreationCancelled",
+            message: why.into(),
+        })
+}
+
+/// The end of a record whose rejected pod is not re-created.
+pub fn reported_step(record: &Record, why: &str, now: Timestamp) -> StatusWrite {
+    let why = format!("not re-created: {why}");
+    StatusWrite::of(final_status(record, Phase::Ended, &why, now))
+        .counted("reported")
+        .noticed(Notice {
+            severity: Severity::Warning,
+            reason: "NotRecreated",
+            message: why.into(),
+        })
 }
 
 /// A pod that Belayer did not create has the name.
 pub(super) fn name_taken(record: &Record, now: Timestamp) -> RecordDecision {
-    let why = name_taken_message(record);
-    RecordDecision {
-        notice: Some(name_taken_notice(record)),
-        ..end(record, (row::CANCELLED, "name_taken"), &why, now)
-    }
+    RecordDecision::of(row::CANCELLED, Effect::Status(name_taken_step(record, now)))
 }
 
-/// The Event that another pod has the name.
-pub fn name_taken_notice(record: &Record) -> Notice {
-    Notice {
-        severity: Severity::Warning,
-        reason: "NameTaken",
-        message: format!("not re-created: {}", name_taken_message(record)).into(),
-    }
-}
-
-/// An end that is written without a live read.
-pub(super) fn end(
-    record: &Record,
-    (row, outcome): (Row, &'static str),
-    why: &str,
-    now: Timestamp,
-) -> RecordDecision {
-    let next = ended_status(record, why, now);
-    RecordDecision::of(row, Effect::Status(StatusWrite::of(next).counted(outcome)))
-}
-
-/// The status `Ended` of a record whose rejected pod is not re-created.
-pub fn ended_status(record: &Record, why: &str, now: Timestamp) -> Status {
-    let mut next = final_status(record, Phase::Ended, why, now);
-    if next.condition(ConditionType::PodRejected).is_some() {
-        next.set(
-            ConditionType::PodRejected,
-            ConditionStatus::False,
-            ("Ended", why),
-            now,
-        );
-    }
-    next
-}
-
-/// The status `Ended` of a record whose pod name another pod has.
-pub fn name_taken_status(record: &Record, now: Timestamp) -> Status {
-    final_status(record, Phase::Ended, &name_taken_message(record), now)
-}
-
-fn name_taken_message(record: &Record) -> String {
-    format!(
-        "another pod, which Belayer did not create, has the name {}",
+/// The end of a record whose pod name another pod has.
+pub fn name_taken_step(record: &Record, now: Timestamp) -> StatusWrite {
+    let why = format!(
+        "not re-created: another pod, which Belayer did not create, has the name {}",
         record.pod_name
-    )
+    );
+    StatusWrite::of(final_status(record, Phase::Ended, &why, now))
+        .counted("name_taken")
+        .noticed(Notice {
+            severity: Severity::Warning,
+            reason: "NameTaken",
+            message: why.into(),
+        })
 }
 
-/// The status of a record that ends in this phase.
-pub fn final_status(record: &Record, phase: Phase, why: &str, now: Timestamp) -> Status {
-    Status {
+/// The re-created pod has started.
+pub(super) fn pod_started(record: &Record, now: Timestamp) -> RecordDecision {
+    let why = "the re-created pod has started";
+    let next = final_status(record, Phase::Started, why, now);
+    RecordDecision::of(
+        row::POD_STARTED,
+        Effect::Status(StatusWrite::of(next).counted("started")),
+    )
+    .with_notice(Severity::Normal, "RecreatedPodStarted", why.to_owned())
+}
+
+/// The status of a record that ends in this phase. Every condition about the chain has a value.
+fn final_status(record: &Record, phase: Phase, why: &str, now: Timestamp) -> Status {
+    let mut next = Status {
         phase: Some(phase),
         message: Some(why.to_owned()),
         finished_at: Some(whole_seconds(now)),
         ..record.status.clone()
+    };
+    let because = (phase.as_str(), why);
+    for (condition, is_true) in [
+        (ConditionType::PodRejected, false),
+        (ConditionType::Started, phase == Phase::Started),
+        (ConditionType::Exhausted, phase == Phase::Exhausted),
+    ] {
+        next.set(condition, ConditionStatus::of(is_true), because, now);
     }
+    for condition in [ConditionType::Recreated, ConditionType::CreateDenied] {
+        if next.condition(condition).is_none() {
+            next.set(condition, ConditionStatus::False, because, now);
+        }
+    }
+    next
 }

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 
 use super::decision::{Effect, RecordDecision, StatusWrite};
 use super::ends::{
-    cancelled, cancelled_if_gone, end, exhausted, not_selected, reported, wipe_failed,
+    cancelled, cancelled_if_gone, denied, exhausted, not_selected, reported, wipe_failed,
 };
-use super::{NODE_INTERVAL, UNKNOWN, denied_too_long, elapsed};
+use super::{Clock, NODE_INTERVAL, UNKNOWN, denied_too_long};
 use crate::api::{ConditionStatus, ConditionType, OnWipeTimeout, Phase, Status, Wipe};
 use crate::record::Record;
 use crate::row;
@@ -57,15 +57,11 @@ fn avoid_node(status: &mut Status) {
 }
 
 /// Steps 2 to 4.
-pub(super) fn rejected(record: &Record, pod: Option<&PodView>, now: Timestamp) -> RecordDecision {
+pub(super) fn rejected(record: &Record, pod: Option<&PodView>, clock: Clock) -> RecordDecision {
+    let now = clock.now;
     let status = &record.status;
     let Some(uid) = status.rejected_uid.as_deref() else {
-        return end(
-            record,
-            (row::CANCELLED, "cancelled"),
-            "the status names no rejected pod",
-            now,
-        );
+        return cancelled(record, "the status names no rejected pod", now);
     };
     let Some(pod) = pod.filter(|pod| pod.uid.as_str() == uid) else {
         return cancelled_if_gone(record, uid, "the rejected pod was deleted", now);
@@ -86,13 +82,13 @@ pub(super) fn rejected(record: &Record, pod: Option<&PodView>, now: Timestamp) -
     if status.attempts >= record.policy.max_retries {
         return exhausted(record, now);
     }
-    if let Some(why) = denied_too_long(status, now) {
-        return end(record, (row::DENIED, "denied"), &why, now);
+    if let Some(why) = denied_too_long(status, clock) {
+        return denied(record, &why, now);
     }
     let mut next = status.clone();
     if record.policy.wipe == Wipe::Required
         && !status.is_true(ConditionType::StateWiped)
-        && let Some(decision) = wiping(record, &mut next, now)
+        && let Some(decision) = wiping(record, &mut next, clock)
     {
         return decision;
     }
@@ -113,13 +109,14 @@ pub(super) fn rejected(record: &Record, pod: Option<&PodView>, now: Timestamp) -
 }
 
 /// Step 3: the wipe of the node. `None` if the re-creation continues without it.
-fn wiping(record: &Record, next: &mut Status, now: Timestamp) -> Option<RecordDecision> {
+fn wiping(record: &Record, next: &mut Status, clock: Clock) -> Option<RecordDecision> {
+    let now = clock.now;
     let status = &record.status;
     let since = status
         .condition(ConditionType::PodRejected)
         .map_or(now, |condition| condition.last_transition_time);
     let timeout = Duration::from_secs(record.policy.wipe_timeout_seconds.into());
-    let waited = elapsed(since, now);
+    let waited = clock.tried(since);
     if waited < timeout {
         let left = timeout - waited;
         let node = status.node_name.clone()?;

@@ -84,11 +84,26 @@ const NOW: i64 = 1_010;
     row::BEGIN,
     "Rejected"
 )]
-#[case::step_1_a_restored_record_is_ignored(snapshot(record(None), None), row::ORPHAN, "nothing")]
+#[case::step_1_a_restored_record_is_ignored(snapshot(record(None), None), row::ORPHAN, "waits")]
 #[case::step_1_a_record_of_another_pod_is_ignored(
     snapshot(record(None), rejected_pod("u-9")),
     row::ORPHAN,
-    "nothing"
+    "waits"
+)]
+#[case::r9_an_ignored_record_is_kept_for_its_ttl(
+    snapshot(created_at(NOW - 3_599, record(None)), None),
+    row::ORPHAN,
+    "waits"
+)]
+#[case::r9_an_ignored_record_is_deleted(
+    snapshot(created_at(NOW - 3_600, record(None)), None),
+    row::EXPIRED,
+    "delete record"
+)]
+#[case::r9_not_while_its_pod_exists(
+    snapshot(created_at(NOW - 3_600, record(None)), rejected_pod("u-1")),
+    row::BEGIN,
+    "Rejected"
 )]
 #[case::step_1_a_record_of_a_deleted_pod(
     snapshot(record(None), being_deleted(rejected_pod("u-1"))),
@@ -303,6 +318,51 @@ fn steps(#[case] snapshot: RecordSnapshot, #[case] row: Row, #[case] expected: &
     let decision = decide(&snapshot, at(NOW));
     assert_eq!((decision.row, summary(&decision).as_str()), (row, expected));
 }
+
+/// L9: the times of the record are a day ahead or behind, or this process has not seen the record for long.
+#[rstest]
+#[case::a_pause_that_begins_tomorrow(
+    14,
+    deleted_at(TOMORROW, record(Some(Phase::Waiting))),
+    row::BACKOFF
+)]
+#[case::a_pause_that_this_process_has_seen(
+    17,
+    deleted_at(TOMORROW, record(Some(Phase::Waiting))),
+    row::RESERVE
+)]
+#[case::a_pause_that_another_leader_has_seen(0, deleted_at(NOW - 17, record(Some(Phase::Waiting))), row::RESERVE)]
+#[case::denied_since_tomorrow(
+    3_599,
+    denied_since(TOMORROW, record(Some(Phase::Creating))),
+    row::CREATE
+)]
+#[case::denied_for_an_hour(
+    3_600,
+    denied_since(TOMORROW, record(Some(Phase::Creating))),
+    row::DENIED
+)]
+#[case::denied_since_yesterday(
+    60,
+    denied_since(YESTERDAY, record(Some(Phase::Creating))),
+    row::CREATE
+)]
+#[case::ended_tomorrow(3_600, ended_at(TOMORROW, record(Some(Phase::Ended))), row::EXPIRED)]
+#[case::created_tomorrow(3_600, created_at(TOMORROW, record(None)), row::EXPIRED)]
+fn l9_what_this_process_has_seen_bounds_every_wait(
+    #[case] watched: u64,
+    #[case] record: Record,
+    #[case] row: Row,
+) {
+    let snapshot = RecordSnapshot {
+        watched: Some(Duration::from_secs(watched)),
+        ..snapshot(record, None)
+    };
+    assert_eq!(decide(&snapshot, at(NOW)).row, row);
+}
+
+const TOMORROW: i64 = NOW + 86_400;
+const YESTERDAY: i64 = NOW - 86_400;
 
 fn next(snapshot: &RecordSnapshot, now: i64) -> Status {
     match decide(snapshot, at(now)).effect.unwrap() {

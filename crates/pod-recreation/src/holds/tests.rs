@@ -103,6 +103,7 @@ fn of_attempt(attempt: u32, pod: PodView) -> PodView {
 
 fn record(phase: Phase) -> ObservedRecord {
     ObservedRecord::Found(Box::new(Record {
+        created: None,
         meta: meta("web-u-1", "r-1"),
         pod_name: "web".into(),
         first_uid: "u-1".into(),

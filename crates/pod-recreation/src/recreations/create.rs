@@ -17,11 +17,16 @@ use super::effects::SOON;
 use super::requests::{CreateMode, is_denied, is_namespace_terminating};
 use crate::api::{ConditionStatus, ConditionType, Phase, Spec, Status};
 use crate::component::pod_key;
-use crate::decide::{StatusWrite, ended_status, final_status};
+use crate::decide::{StatusWrite, cancelled_step, reported_step};
+use crate::rate_limit::Subject;
 use crate::record::Record;
 use crate::replacement_pod::{
-    Chain, dry_run_pod, pod_of_attempt, pod_to_create, with_pod_name, writers_of_spec,
+    Chain, dry_run_pod, has_spec_of, metadata_to_create, pod_of_attempt, with_pod_name,
+    writers_of_spec,
 };
+
+/// How often a dry run is repeated because the metadata of the pod has changed.
+const DRY_RUNS: usize = 3;
 
 impl Execution<'_> {
     /// Step 4: the server-side dry run, then the intent to delete the rejected pod.
@@ -38,49 +43,47 @@ impl Execution<'_> {
         if let Some(node) = spec.pod["spec"]["nodeName"].as_str()
             && step.next.avoid_nodes.iter().any(|avoided| avoided == node)
         {
-            let why = format!(
-                "not re-created: its user bound it to node {node}, on which it must not run again"
-            );
-            return self.not_recreated(record, why).await;
+            let why = format!("its user bound it to node {node}, on which it must not run again");
+            let end = reported_step(record, &why, clock::now());
+            return self.write(record, &end).await;
         }
-        let pod_to_try = dry_run_pod(&spec.pod, self.chain(record, &step.next, 0));
+        self.read_clock().await?;
+        let mut next = step.clone();
         let pods = &self.it.pods;
-        let tried = self
-            .create(pods, &key, &pod_to_try, CreateMode::DryRun)
-            .await;
-        // The last read before the intent is written: if another client has deleted the pod, that cancels.
-        let Some((live, view)) = self.read_pod(&key).await? else {
-            return Ok(Stepped::Later(SOON));
-        };
-        if view.uid != *pod || view.deleting || view.recreatable().is_none() {
-            return Ok(Stepped::Later(SOON));
-        }
-        // Otherwise a client that may write records could have Belayer create any pod.
-        if record.first_uid == pod.as_str() && spec.pod != pod_to_create(&live) {
-            let why = "the record does not describe the rejected pod";
-            let next = final_status(record, Phase::Ended, why, clock::now());
-            return self.write(record, &next, Some("reported")).await;
-        }
-        match tried {
-            Ok(_) => self.write(record, &step.next, step.outcome).await,
-            Err(error) => {
-                let message = with_pod_name(&error.to_string(), &record.pod_name);
-                self.denied(record, error, message).await
+        // The metadata may change until the intent is written.
+        for _ in 0..DRY_RUNS {
+            let pod_to_create = described(&spec, &next.next);
+            let pod_to_try = dry_run_pod(&pod_to_create, self.chain(record, &next.next, 0));
+            let tried = self
+                .create(pods, &key, &pod_to_try, CreateMode::DryRun)
+                .await;
+            // The last read before the intent is written: if another client has deleted the pod, that cancels.
+            let Some((live, view)) = self.read_pod(&key).await? else {
+                return Ok(Stepped::Later(SOON));
+            };
+            if view.uid != *pod || view.deleting || view.recreatable().is_none() {
+                return Ok(Stepped::Later(SOON));
             }
+            // Otherwise a client that may write records could have Belayer create any pod.
+            if record.first_uid == pod.as_str() && !has_spec_of(&spec.pod, &live) {
+                let why = "the record does not describe the spec of the rejected pod";
+                let end = reported_step(record, why, clock::now());
+                return self.write(record, &end).await;
+            }
+            let metadata = metadata_to_create(&live, &self.it.parts.component.settings().carry);
+            if metadata != pod_to_create["metadata"] {
+                next.next.pod_metadata = Some(metadata);
+                continue;
+            }
+            return match tried {
+                Ok(_) => self.write(record, &next).await,
+                Err(error) => {
+                    let message = with_pod_name(&error.to_string(), &record.pod_name);
+                    self.denied(record, error, message).await
+                }
+            };
         }
-    }
-
-    /// Ends the record with an Event. The rejected pod is not changed.
-    async fn not_recreated(&self, record: &Record, why: String) -> Result<Stepped, RequestError> {
-        let next = ended_status(record, &why, clock::now());
-        let stepped = self.write(record, &next, Some("reported")).await?;
-        let notice = Notice {
-            severity: Severity::Warning,
-            reason: "NotRecreated",
-            message: why.into(),
-        };
-        self.record_event(&notice);
-        Ok(stepped)
+        Ok(Stepped::Later(SOON))
     }
 
     /// The API server refused the create.
@@ -91,9 +94,8 @@ impl Execution<'_> {
         message: String,
     ) -> Result<Stepped, RequestError> {
         if is_namespace_terminating(&error) {
-            let why = "the namespace is being deleted";
-            let next = final_status(record, Phase::Ended, why, clock::now());
-            return self.write(record, &next, Some("cancelled")).await;
+            let end = cancelled_step(record, "the namespace is being deleted", clock::now());
+            return self.write(record, &end).await;
         }
         if !is_denied(&error) {
             return Err(error);
@@ -119,7 +121,8 @@ impl Execution<'_> {
                 ("Refused", &message),
                 now,
             );
-            self.write(record, &next, Some("denied")).await?;
+            let step = StatusWrite::of(next).counted("denied");
+            self.write(record, &step).await?;
         }
         Ok(Stepped::Retry(Backoff::DENIED))
     }
@@ -136,8 +139,8 @@ impl Execution<'_> {
         // The spec is immutable: a second generation shows that it was changed nevertheless.
         if object["metadata"]["generation"].as_i64() > Some(1) {
             let why = "the record's spec was changed, so its pod may not be the rejected one";
-            let next = ended_status(record, why, clock::now());
-            self.write(record, &next, Some("reported")).await?;
+            let end = reported_step(record, why, clock::now());
+            self.write(record, &end).await?;
             return Ok(None);
         }
         read_spec(&object).map(Some)
@@ -159,26 +162,34 @@ impl Execution<'_> {
         step: &StatusWrite,
         node: Option<&str>,
     ) -> Result<Stepped, RequestError> {
+        let namespace = record.meta.key.namespace().unwrap_or_default();
+        // Before the reads: a re-creation that must wait sends no request.
+        let owner = record.meta.controller.as_ref().map(|owner| &owner.uid);
+        let subject = Subject {
+            namespace,
+            owner: owner.map(Uid::as_str),
+            node,
+        };
+        let permit = match self.it.rate_limiter.acquire(subject) {
+            Ok(permit) => permit,
+            Err(wait) => {
+                self.it.report_breakers();
+                return Ok(Stepped::Later(wait));
+            }
+        };
         let Some(spec) = self.spec(record).await? else {
             return Ok(Stepped::Later(SOON));
         };
-        let namespace = record.meta.key.namespace().unwrap_or_default();
         match self.ended_owner(namespace, &spec).await {
             Ok(None) => {}
             Ok(Some(why)) => {
-                let why = format!("not re-created: {why}");
-                let next = ended_status(record, &why, clock::now());
-                return self.write(record, &next, Some("cancelled")).await;
+                let end = cancelled_step(record, &why, clock::now());
+                return self.write(record, &end).await;
             }
             Err(error) => {
                 tracing::debug!(record = %record.meta.key, %error, "could not read an owner; Belayer tries again");
                 return Ok(Stepped::Retry(Backoff::ERROR));
             }
-        }
-        let owner = record.meta.controller.as_ref().map(|owner| &owner.uid);
-        if let Err(wait) = self.it.rate_limiter.acquire(owner.map(Uid::as_str), node) {
-            self.it.report_breakers();
-            return Ok(Stepped::Later(wait));
         }
         let (reserved, budget) = (step.next.attempts, record.policy.max_retries);
         debug_assert!(
@@ -186,7 +197,9 @@ impl Execution<'_> {
             "{}: {reserved} reserved of {budget}",
             Invariant::OnePod
         );
-        self.write(record, &step.next, step.outcome).await
+        let stepped = self.write(record, step).await?;
+        permit.spend();
+        Ok(stepped)
     }
 
     /// Step 5, and pods of old attempts: deletes by UID, and only if the record has not changed.
@@ -223,7 +236,8 @@ impl Execution<'_> {
             return Ok(Stepped::Later(SOON));
         };
         let key = pod_key(record);
-        let object = pod_of_attempt(&spec.pod, self.chain(record, &record.status, attempt));
+        let pod = described(&spec, &record.status);
+        let object = pod_of_attempt(&pod, self.chain(record, &record.status, attempt));
         let pods = &self.it.pods;
         let created = self
             .create(pods, &key, &object, CreateMode::Persisted)
@@ -290,6 +304,15 @@ impl Execution<'_> {
             avoid_nodes: &status.avoid_nodes,
         }
     }
+}
+
+/// The pod to create: that of the spec, with the metadata of the status if that is newer.
+fn described(spec: &Spec, status: &Status) -> Value {
+    let mut pod = spec.pod.clone();
+    if let Some(metadata) = &status.pod_metadata {
+        pod["metadata"] = metadata.clone();
+    }
+    pod
 }
 
 /// Whether Belayer wrote the spec of a pod. `kubectl replace --force` and clients that apply exported manifests write

@@ -7,7 +7,7 @@ use belayer_core::events::Regarding;
 use belayer_core::executor::{Class, Writes};
 use belayer_core::http::{METADATA_ONLY, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource, Uid};
-use belayer_core::workqueue::Backoff;
+use belayer_core::workqueue::{Backoff, Priority};
 use belayer_holds::conflict::OnConflict;
 use belayer_holds::decision::{Notice, Severity};
 use belayer_holds::runner::{Component as _, Stepped};
@@ -15,12 +15,13 @@ use serde_json::{Value, json};
 
 use super::Execution;
 use super::requests::{CreateMode, is_denied, is_namespace_terminating, is_too_large};
-use crate::api::{KIND, Phase, Policy, Spec, Status, Wipe};
+use crate::api::{KIND, Phase, Policy, Spec, Wipe};
 use crate::component::pod_key;
-use crate::decide::{Effect, StatusWrite, name_taken_notice, name_taken_status};
+use crate::decide::{Effect, StatusWrite, name_taken_step};
+use crate::rate_limit::Opened;
 use crate::reason;
 use crate::record::Record;
-use crate::replacement_pod::pod_to_create;
+use crate::replacement_pod::{is_bound_by_user, is_creator_known, owner_references, pod_to_create};
 use crate::snapshot::PodView;
 use crate::transitions::{State, is_declared};
 
@@ -59,10 +60,14 @@ impl Execution<'_> {
         let Some(pod_key) = self.candidate() else {
             return Ok(Stepped::Done);
         };
+        self.read_clock().await?;
         let Some((live, view)) = self.read_pod(&pod_key).await? else {
             return Ok(Stepped::Done);
         };
         if view.uid != *pod || !view.is_candidate() {
+            // By the clock of the node it may have run: then its hold is released and that is reported.
+            let pods = &self.it.parts.component.parts.pods_queue;
+            pods.add(pod_key, Priority::Normal);
             return Ok(Stepped::Later(SOON));
         }
         let policy = Policy {
@@ -73,7 +78,7 @@ impl Execution<'_> {
             pod_name: pod_key.name().to_owned(),
             first_uid: pod.to_string(),
             policy,
-            pod: pod_to_create(&live),
+            pod: pod_to_create(&live, &self.it.parts.component.settings().carry),
         };
         let records = &self.it.records;
         let object = json!({
@@ -82,32 +87,38 @@ impl Execution<'_> {
             "metadata": {
                 "name": key.name(),
                 "namespace": key.namespace(),
-                "ownerReferences": owners_of_record(&live),
+                // So that the record is deleted with the owners.
+                "ownerReferences": owner_references(&live),
             },
             "spec": spec,
         });
         let created = self
             .create(records, key, &object, CreateMode::Persisted)
             .await;
+        let regarding = || Regarding {
+            resource: self.it.pods.clone(),
+            key: pod_key.clone(),
+            uid: pod.clone(),
+        };
         match OnConflict::LookUp.settle(created, (records, key)) {
-            Ok(Some(_)) => Ok(Stepped::Done),
+            Ok(Some(_)) => {
+                for notice in first_notices(&live) {
+                    self.it.parts.events.record(&regarding(), &notice);
+                }
+                Ok(Stepped::Done)
+            }
             // The response to an earlier try was lost: the record exists, or will appear in the cache.
             Ok(None) => Ok(Stepped::Later(SOON)),
             Err(error) if is_namespace_terminating(&error) => Err(error),
             Err(error) if is_denied(&error) || is_too_large(&error) => {
                 tracing::warn!(pod = %pod_key, %error, "could not record a rejected pod; Belayer tries again");
-                let regarding = Regarding {
-                    resource: self.it.pods.clone(),
-                    key: pod_key,
-                    uid: pod.clone(),
-                };
                 let notice = Notice {
                     severity: Severity::Warning,
                     reason: "RecreationDenied",
                     message: format!("not re-created yet, because its record could not be written; Belayer tries again: {error}")
                         .into(),
                 };
-                self.it.parts.events.record(&regarding, &notice);
+                self.it.parts.events.record(&regarding(), &notice);
                 Ok(Stepped::Retry(Backoff::DENIED))
             }
             Err(error) => Err(error),
@@ -152,15 +163,13 @@ impl Execution<'_> {
                 return Ok(Stepped::Later(SOON));
             }
         }
-        self.write(record, &step.next, step.outcome).await
+        self.write(record, step).await
     }
 
     /// Ends the record: a live read has shown that another pod has the name.
     pub(super) async fn name_taken(&self, record: &Record) -> Result<Stepped, RequestError> {
-        let next = name_taken_status(record, clock::now());
-        let stepped = self.write(record, &next, Some("name_taken")).await?;
-        self.record_event(&name_taken_notice(record));
-        Ok(stepped)
+        let end = name_taken_step(record, clock::now());
+        self.write(record, &end).await
     }
 
     pub(super) fn record_event(&self, notice: &Notice) {
@@ -169,16 +178,19 @@ impl Execution<'_> {
         }
     }
 
-    /// Writes a status and increments its counter.
+    /// Writes a status, increments its counter and records its Event.
     pub(super) async fn write(
         &self,
         record: &Record,
-        next: &Status,
-        outcome: Option<&'static str>,
+        step: &StatusWrite,
     ) -> Result<Stepped, RequestError> {
+        let (next, outcome) = (&*step.next, step.outcome);
         let (from, to) = (State::of(&record.status), State::of(next));
         debug_assert!(is_declared(from, to), "{from:?} to {to:?} is not declared");
         self.put_status(record, next).await?;
+        if let Some(notice) = &step.notice {
+            self.record_event(notice);
+        }
         if self.context.executor.writes() == Writes::DryRun {
             return Ok(Stepped::Done);
         }
@@ -194,11 +206,18 @@ impl Execution<'_> {
             if outcome == "rejected"
                 && let Some(node) = &next.node_name
             {
-                if self.it.rate_limiter.count_rejection(node) {
-                    tracing::warn!(
+                let namespace = record.meta.key.namespace().unwrap_or_default();
+                match self.it.rate_limiter.count_rejection(node, namespace) {
+                    None => {}
+                    Some(Opened::Namespace) => tracing::warn!(
+                        node,
+                        namespace,
+                        "a circuit breaker is open: the node rejected many pods of the namespace, and they are re-created later"
+                    ),
+                    Some(Opened::Node) => tracing::warn!(
                         node,
                         "the circuit breaker of the node is open: it rejected many pods, and they are re-created later"
-                    );
+                    ),
                 }
                 self.it.report_breakers();
             }
@@ -219,9 +238,7 @@ impl Execution<'_> {
         let read = self.context.executor.read(&request, Class::Evidence);
         match read.await {
             Ok(_) => Ok(Stepped::Done),
-            Err(error) if error.is_gone(&nodes, &key) => {
-                self.write(record, &step.next, step.outcome).await
-            }
+            Err(error) if error.is_gone(&nodes, &key) => self.write(record, step).await,
             Err(error) => Err(error),
         }
     }
@@ -242,17 +259,26 @@ impl Execution<'_> {
     }
 }
 
-/// The owners of the pod, for the record, so that it is deleted with them. Without `blockOwnerDeletion`, which would
-/// require a permission on the owners.
-fn owners_of_record(pod: &Value) -> Vec<Value> {
-    let owners = pod["metadata"]["ownerReferences"].as_array();
-    let owners = owners.into_iter().flatten().cloned();
-    owners
-        .map(|mut owner| {
-            if let Some(owner) = owner.as_object_mut() {
-                owner.remove("blockOwnerDeletion");
-            }
-            owner
-        })
-        .collect()
+/// What the user should know about the replacement of a pod, at its first rejection.
+fn first_notices(pod: &Value) -> Vec<Notice> {
+    let notice = |reason, message: String| Notice {
+        severity: Severity::Normal,
+        reason,
+        message: message.into(),
+    };
+    let mut notices = Vec::new();
+    let node = pod["spec"]["nodeName"].as_str();
+    if let Some(node) = node.filter(|_| is_bound_by_user(pod)) {
+        let message = format!(
+            "its user bound it to node {node} (spec.nodeName): it is re-created on that node, which may reject it again"
+        );
+        notices.push(notice("BoundByUser", message));
+    }
+    if !is_creator_known(pod) {
+        let message = "its managedFields do not show who created it: the re-created pod has all its annotations, except \
+                       those that podRecreation.carry.drop or Belayer lists"
+            .to_owned();
+        notices.push(notice("CreatorUnknown", message));
+    }
+    notices
 }

@@ -123,29 +123,27 @@ pub fn status_patch(record: &Record, next: &Status) -> Request {
             "uid": record.meta.uid.as_str(),
             "resourceVersion": record.meta.resource_version.to_string(),
         },
-        "status": merge_patch(next),
+        "status": merge_patch(&record.status, next),
     });
     Request::patch(path, PatchKind::Merge, body.to_string()).query("fieldManager", FIELD_MANAGER)
 }
 
 /// The status as a merge patch, in which a field to remove must be `null`.
-fn merge_patch(status: &Status) -> Value {
-    let mut value = serde_json::to_value(status).unwrap_or_default();
-    if let Some(fields) = value.as_object_mut() {
-        for optional in [
-            "podDeletionTime",
-            "rejectedUID",
-            "podUID",
-            "nodeName",
-            "avoidNodes",
-            "reason",
-            "message",
-            "finishedAt",
-        ] {
-            fields.entry(optional).or_insert(Value::Null);
-        }
+fn merge_patch(before: &Status, next: &Status) -> Value {
+    let value = |status: &Status| serde_json::to_value(status).unwrap_or_default();
+    let mut patch = value(next);
+    set_removed(&value(before), &mut patch);
+    patch
+}
+
+/// Sets what only `before` has to `null`.
+fn set_removed(before: &Value, patch: &mut Value) {
+    let (Some(before), Some(patch)) = (before.as_object(), patch.as_object_mut()) else {
+        return;
+    };
+    for (name, old) in before {
+        set_removed(old, patch.entry(name.as_str()).or_insert(Value::Null));
     }
-    value
 }
 
 /// Whether the API server denies a create until its configuration changes, for example by a quota, a policy or a
@@ -177,9 +175,23 @@ mod tests {
 
     #[test]
     fn the_patch_removes_unset_fields() {
-        let patch = merge_patch(&Status::default());
+        let metadata = |labels| Some(json!({ "labels": labels }));
+        let before = Status {
+            rejected_uid: Some("u".into()),
+            pod_metadata: metadata(json!({ "a": "1", "b": "2" })),
+            ..Status::default()
+        };
+        let next = Status {
+            pod_metadata: metadata(json!({ "b": "3" })),
+            ..Status::default()
+        };
+        let patch = merge_patch(&before, &next);
         assert_eq!(patch["rejectedUID"], Value::Null);
         assert!(patch.as_object().unwrap().contains_key("rejectedUID"));
         assert_eq!(patch["attempts"], 0);
+        assert_eq!(
+            patch["podMetadata"]["labels"],
+            json!({ "a": null, "b": "3" })
+        );
     }
 }

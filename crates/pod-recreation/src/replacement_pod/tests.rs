@@ -23,12 +23,12 @@ fn rejected(metadata: Value, spec: Value) -> Value {
 }
 
 fn spec_of(spec: Value) -> Value {
-    pod_to_create(&rejected(json!({}), spec))["spec"].clone()
+    pod_to_create(&rejected(json!({}), spec), &Carry::default())["spec"].clone()
 }
 
 #[test]
 fn identity_and_status_are_removed() {
-    let pod = pod_to_create(&rejected(json!({}), json!({})));
+    let pod = pod_to_create(&rejected(json!({}), json!({})), &Carry::default());
     assert_eq!(
         pod,
         json!({
@@ -55,7 +55,7 @@ fn what_the_user_wrote_is_kept() {
         "containers": [{ "name": "main", "image": "busybox",
             "volumeMounts": [{ "name": "data", "mountPath": "/data" }] }],
     });
-    let pod = pod_to_create(&rejected(metadata.clone(), spec.clone()));
+    let pod = pod_to_create(&rejected(metadata.clone(), spec.clone()), &Carry::default());
     assert_eq!(pod, json!({ "metadata": metadata, "spec": spec }));
 }
 
@@ -69,7 +69,7 @@ fn annotations_of_belayer_and_labels_of_consumers_are_removed() {
             "belayer.dev/release": "true", "kubernetes.io/limit-ranger": "set cpu",
         },
     });
-    let pod = pod_to_create(&rejected(metadata, json!({})));
+    let pod = pod_to_create(&rejected(metadata, json!({})), &Carry::default());
     assert_eq!(pod["metadata"], json!({ "labels": { "app": "web" } }));
 }
 
@@ -86,7 +86,10 @@ fn annotations_of_belayer_and_labels_of_consumers_are_removed() {
 )]
 fn the_node(#[case] managed: Value, #[case] expected: Option<&str>) {
     let metadata = json!({ "managedFields": managed });
-    let pod = pod_to_create(&rejected(metadata, json!({ "nodeName": "node-1" })));
+    let pod = pod_to_create(
+        &rejected(metadata, json!({ "nodeName": "node-1" })),
+        &Carry::default(),
+    );
     assert_eq!(pod["spec"]["nodeName"].as_str(), expected);
 }
 
@@ -174,7 +177,7 @@ fn expressions_merged_from_label_keys_are_removed() {
                 [{ "weight": 1, "podAffinityTerm": term("mismatchLabelKeys", json!([own, unlike])) }] },
         },
     });
-    let spec = pod_to_create(&rejected(metadata, spec))["spec"].clone();
+    let spec = pod_to_create(&rejected(metadata, spec), &Carry::default())["spec"].clone();
     assert_eq!(
         spec["topologySpreadConstraints"],
         json!([term("matchLabelKeys", json!([own]))])
@@ -192,7 +195,10 @@ fn expressions_merged_from_label_keys_are_removed() {
 
 #[test]
 fn the_pod_of_an_attempt_has_the_hold_and_names_its_record() {
-    let pod = pod_to_create(&rejected(json!({ "labels": { "app": "web" } }), json!({})));
+    let pod = pod_to_create(
+        &rejected(json!({ "labels": { "app": "web" } }), json!({})),
+        &Carry::default(),
+    );
     let avoid = ["node-1".to_owned()];
     let chain = Chain {
         namespace: "shop",
@@ -221,7 +227,7 @@ fn the_pod_of_an_attempt_has_the_hold_and_names_its_record() {
         json!([{ "matchFields": [{ "key": "metadata.name", "operator": "NotIn", "values": ["node-1"] }] }])
     );
     assert_eq!(
-        pod_to_create(&next),
+        pod_to_create(&next, &Carry::default()),
         json!({ "metadata": { "labels": { "app": "web" } }, "spec": next["spec"] }),
         "Belayer's annotations are removed again"
     );
@@ -259,9 +265,34 @@ fn defaults_of_a_limit_range_are_removed() {
     } });
     let spec = json!({ "containers": [{ "name": "main", "image": "busybox",
         "resources": { "requests": { "cpu": "100m" } } }] });
-    let pod = pod_to_create(&rejected(metadata, spec));
+    let pod = pod_to_create(&rejected(metadata, spec), &Carry::default());
     assert_eq!(
         pod["spec"]["containers"],
         json!([{ "name": "main", "image": "busybox", "resources": {} }])
     );
+}
+
+/// R3: metadata may change after the record was created, the spec may not.
+#[test]
+fn r3_the_spec_is_compared_and_not_the_metadata() {
+    let constraint = |more: Value| json!([{ "topologyKey": "zone", "matchLabelKeys": ["rev"], "labelSelector": { "matchExpressions": more } }]);
+    let merged = json!([{ "key": "rev", "operator": "In", "values": ["7"] }]);
+    let spec = |more: &Value| json!({ "topologySpreadConstraints": constraint(more.clone()) });
+    let pod = |labels: Value, spec: Value| rejected(json!({ "labels": labels }), spec);
+    let recorded = pod_to_create(
+        &pod(json!({ "rev": "7" }), spec(&merged)),
+        &Carry::default(),
+    );
+    assert_eq!(recorded["spec"], spec_of(spec(&json!([]))));
+    for labels in [
+        json!({ "rev": "7" }),
+        json!({ "rev": "8", "a": "b" }),
+        json!({}),
+    ] {
+        let now = pod(labels, spec(&merged));
+        assert!(has_spec_of(&recorded, &now), "{now:#}");
+    }
+    let mut other = pod(json!({ "rev": "7" }), spec(&merged));
+    other["spec"]["containers"][0]["image"] = "another".into();
+    assert!(!has_spec_of(&recorded, &other));
 }

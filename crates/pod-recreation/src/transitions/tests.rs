@@ -13,7 +13,7 @@ use proptest::test_runner::{Config, TestRunner};
 use super::*;
 use crate::api::{ConditionStatus, ConditionType, OnWipeTimeout, Wipe};
 use crate::decide::tests::case;
-use crate::decide::{Effect, RecordSnapshot, decide};
+use crate::decide::{Effect, RecordSnapshot, StatusWrite, decide};
 use crate::proof::MayHaveRun;
 use crate::reason::Class;
 use crate::record::Record;
@@ -42,6 +42,7 @@ prop_compose! {
         known in sometimes(&["u-1", "u-2"]),
         hold_kept in any::<bool>(),
         wiping in sometimes(&[OnWipeTimeout::Fail, OnWipeTimeout::Proceed]),
+        created in early_or_now(),
         rejected_at in early_or_now(),
         denied in sometimes(&[0, NOW]),
         ended_at in early_or_now(),
@@ -50,6 +51,7 @@ prop_compose! {
     ) -> Record {
         let mut record = case::attempts(attempts, case::record(phase));
         record = case::deleted_at(deleted_at, case::ended_at(ended_at, record));
+        record.created = Some(case::at(created));
         let status = &mut record.status;
         status.rejected_uid = Some(rejected.into());
         status.pod_uid = known.map(str::to_owned);
@@ -114,6 +116,7 @@ prop_compose! {
         namespace_terminating in prop::bool::weighted(0.03),
         cancelled in any::<bool>(),
         created in sometimes(&[1, 3]),
+        watched in sometimes(&[Duration::ZERO, Duration::from_secs(10_000)]),
         holding in select(vec![Holding::Allowed, Holding::Draining]),
     ) -> RecordSnapshot {
         RecordSnapshot {
@@ -122,6 +125,7 @@ prop_compose! {
             record: record.map(Box::new),
             cancelled,
             created,
+            watched,
             holding,
             record_ttl: Duration::from_secs(3_600),
         }
@@ -146,6 +150,25 @@ fn target(from: State, effect: &Effect) -> State {
     }
 }
 
+/// R3: every end is recorded as an Event and sets every condition about the chain.
+fn check_end(step: &StatusWrite) -> Result<(), TestCaseError> {
+    if !step.next.phase.is_some_and(Phase::is_final) {
+        return Ok(());
+    }
+    prop_assert!(step.notice.is_some(), "no Event: {step:?}");
+    for condition in [
+        ConditionType::PodRejected,
+        ConditionType::Recreated,
+        ConditionType::Started,
+        ConditionType::Exhausted,
+        ConditionType::CreateDenied,
+    ] {
+        let set = step.next.condition(condition);
+        prop_assert!(set.is_some(), "{condition:?} is not set: {step:?}");
+    }
+    Ok(())
+}
+
 #[test]
 fn declared_transitions_are_those_of_decide() {
     let seen = RefCell::new(vec![false; DECIDED.len()]);
@@ -163,6 +186,9 @@ fn declared_transitions_are_those_of_decide() {
             let declared = DECIDED.iter().position(|one| *one == made);
             prop_assert!(declared.is_some(), "{made:?} is not declared");
             seen.borrow_mut()[declared.unwrap_or_default()] = true;
+            if let Effect::Status(step) = effect {
+                check_end(step)?;
+            }
         }
         Ok(())
     });

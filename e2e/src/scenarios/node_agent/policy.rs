@@ -71,6 +71,7 @@ pub(super) async fn knows_its_place(cluster: Cluster) -> Result<()> {
         json!({ "phase": "Started" }),
         json!({ "rejectedUID": "0b1a2c3d-4e5f-4071-8293-a4b5c6d7e8f9" }),
         json!({ "attempts": 0, "podStarts": 9 }),
+        json!({ "podMetadata": { "labels": { "a": "b" } } }),
         json!({ "nodeName": "elsewhere" }),
         json!({ "conditions": without_ours }),
     ] {

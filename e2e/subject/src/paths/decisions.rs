@@ -221,6 +221,7 @@ fn record_of_rejected_pod() -> Result<recreation::decide::RecordSnapshot> {
     };
     let record = recreation::record::Record {
         meta: meta("web-0-2a", WORKFLOW_UID),
+        created: None,
         pod_name: "web-0".to_owned(),
         first_uid: UID.to_owned(),
         policy: Policy::default(),
@@ -240,6 +241,7 @@ fn record_of_rejected_pod() -> Result<recreation::decide::RecordSnapshot> {
         namespace_terminating: false,
         cancelled: false,
         created: None,
+        watched: None,
         holding: Holding::Allowed,
         record_ttl: RESYNC,
     })

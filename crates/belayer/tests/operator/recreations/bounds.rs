@@ -136,6 +136,7 @@ async fn rejections_by_every_node_end_with_the_budget() {
         rejections: 20,
         within_seconds: 60,
         open_seconds: 30,
+        namespaces: Vec::new(),
     };
     let belayer = yard.run_as(BELAYER, settings);
     let node = json!({ "nodeName": "node-1" });
@@ -186,6 +187,7 @@ async fn while_a_circuit_breaker_is_open_rejected_pods_wait() {
         rejections: 3,
         within_seconds: 60,
         open_seconds: 300,
+        namespaces: Vec::new(),
     };
     let belayer = yard.run_as(BELAYER, settings);
     let node = json!({ "nodeName": "node-1" });

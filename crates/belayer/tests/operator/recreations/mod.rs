@@ -1,11 +1,13 @@
 //! All of pod-recreation on the embedded API server under paused time. The tests play the kubelet.
 
 mod bounds;
+mod clocks;
 mod crash;
 mod drained;
 mod explained;
 mod life;
 mod many;
+mod metadata;
 mod refused;
 mod users;
 mod with_pod_finalizer;

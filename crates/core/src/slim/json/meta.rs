@@ -112,7 +112,7 @@ fn status_write<'de, D: Deserializer<'de>>(deserializer: D) -> Result<StatusWrit
 
 impl<'a> JsonMeta<'a> {
     /// When it was created; `None` also if the time cannot be parsed.
-    pub(crate) fn created(&self) -> Option<Timestamp> {
+    pub fn created(&self) -> Option<Timestamp> {
         self.creation_timestamp.parse().ok()
     }
 

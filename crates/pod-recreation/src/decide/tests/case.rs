@@ -76,6 +76,7 @@ pub(crate) fn started(pod: PodView) -> PodView {
 pub(crate) fn record(phase: Option<Phase>) -> Record {
     Record {
         meta: meta("web-u-1", "r-1"),
+        created: None,
         pod_name: "web".into(),
         first_uid: "u-1".into(),
         policy: Policy::default(),
@@ -103,6 +104,11 @@ pub(crate) fn attempts(attempts: u32, mut record: Record) -> Record {
 
 pub(crate) fn recreated_as(uid: &str, mut record: Record) -> Record {
     record.status.pod_uid = Some(uid.to_owned());
+    record
+}
+
+pub(crate) fn created_at(second: i64, mut record: Record) -> Record {
+    record.created = Some(at(second));
     record
 }
 
@@ -152,6 +158,7 @@ pub(crate) fn snapshot(
         namespace_terminating: false,
         cancelled: false,
         created: None,
+        watched: None,
         holding: Holding::Allowed,
         record_ttl: TTL,
     }

@@ -73,11 +73,15 @@ fn r5_a_pod_that_may_have_run_is_never_created_again(
 ) {
     let decision = decide(&snapshot, at(NOW));
     assert_eq!((decision.row, &*summary(&decision)), (row, expected));
+    let notice = match &decision.effect {
+        Some(Effect::Status(step)) => &step.notice,
+        _ => &decision.notice,
+    };
     assert_eq!(
         decision.row == row::HOLD_LOST
             || decision.row == row::REPORTED
             || decision.row == row::RECREATED,
-        decision.notice.is_some()
+        notice.is_some()
     );
 }
 

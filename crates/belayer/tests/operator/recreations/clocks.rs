@@ -1,0 +1,157 @@
+//! L9: the clock of the leader that wrote a record differs from that of the next one, or the clock jumps.
+
+use belayer_sandbox::{Answer, Fault, Match};
+use jiff::SignedDuration;
+use rstest::rstest;
+
+use super::*;
+
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+const NONE: SignedDuration = SignedDuration::ZERO;
+
+impl Yard {
+    /// From now on the clock of Belayer differs by so much from that of the API server.
+    fn jump(&self, by: SignedDuration) -> Simulated {
+        let cluster = self.world.cluster().clone();
+        simulate(7, move || cluster.clock().now() + by)
+    }
+}
+
+#[rstest]
+#[case::the_leader_was_a_day_ahead(DAY, NONE)]
+#[case::the_leader_was_a_day_behind(-DAY, NONE)]
+#[case::it_jumps_ahead(NONE, DAY)]
+#[case::it_jumps_back(NONE, -DAY)]
+#[tokio::test(start_paused = true)]
+async fn l9_a_pause_lasts_at_most_as_long_as_configured(
+    #[case] before: SignedDuration,
+    #[case] after: SignedDuration,
+    #[values(false, true)] restarted: bool,
+) {
+    let yard = Yard::new();
+    let _before = yard.jump(before);
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("the pause runs", || yard.phase() == "Waiting")
+        .await;
+    let _after = yard.jump(after);
+    let belayer = if restarted {
+        belayer.stop().await;
+        yard.run()
+    } else {
+        belayer
+    };
+    let begun = Instant::now();
+    yard.until("it is re-created", || yard.creates() == 1).await;
+    assert!(
+        begun.elapsed() < Duration::from_secs(20),
+        "{:?}",
+        begun.elapsed()
+    );
+    yard.until("it runs", || yard.is_settled("web")).await;
+    // The record is kept for an hour.
+    yard.wait_for(Duration::from_secs(3_700)).await;
+    assert!(yard.records().is_empty(), "the record is kept longer");
+    belayer.stop().await;
+}
+
+#[rstest]
+#[case::it_jumps_ahead(DAY)]
+#[case::it_jumps_back(-DAY)]
+#[tokio::test(start_paused = true)]
+async fn l9_a_jump_gives_up_no_re_creation(#[case] by: SignedDuration) {
+    let yard = Yard::new();
+    let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
+    let denied = Fault::on(creates).answer(Answer::forbidden("exceeded quota"));
+    let denied = yard.world.sandbox.faults().inject(denied);
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("it is denied", || yard.world.events("RecreationDenied") > 0)
+        .await;
+    let _after = yard.jump(by);
+    yard.pass(Duration::from_secs(1_800)).await;
+    assert_eq!(yard.phase(), "Rejected");
+    denied.remove();
+    yard.wait("it is re-created", || yard.phase() == "Recreated")
+        .await;
+    belayer.stop().await;
+}
+
+#[rstest]
+#[case::it_jumps_back(-DAY)]
+#[case::it_jumps_ahead(DAY)]
+#[tokio::test(start_paused = true)]
+async fn l9_a_denied_pod_is_given_up_after_an_hour(#[case] by: SignedDuration) {
+    let yard = Yard::new();
+    let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
+    let denied = Fault::on(creates).answer(Answer::forbidden("exceeded quota"));
+    yard.world.sandbox.faults().inject(denied);
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("it is denied", || yard.world.events("RecreationDenied") > 0)
+        .await;
+    let _after = yard.jump(by);
+    let begun = Instant::now();
+    while yard.phase() != "Ended" {
+        assert!(
+            begun.elapsed() < Duration::from_secs(5_000),
+            "{}",
+            yard.phase()
+        );
+        yard.wait_for(Duration::from_secs(10)).await;
+    }
+    assert!(begun.elapsed() > Duration::from_secs(3_500));
+    assert_eq!(yard.world.events("NotRecreated"), 1);
+    belayer.stop().await;
+}
+
+/// R8: the clock of the node is this many seconds ahead. Its kubelet accepted the pod `ran` seconds before it rejected it.
+#[rstest]
+#[case::it_never_ran(90, 1, true)]
+#[case::it_ran_and_seems_to_be_rejected_at_once(90, 90, false)]
+#[case::the_node_does_not_show_its_clock(0, -90, false)]
+#[tokio::test(start_paused = true)]
+async fn r8_the_clock_of_the_node_is_corrected(
+    #[case] ahead: i64,
+    #[case] ran: i64,
+    #[case] re_created: bool,
+) {
+    let yard = Yard::new();
+    let cluster = yard.world.cluster().clone();
+    let now = || cluster.clock().now();
+    let text = |time: jiff::Timestamp| json!(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    let seconds = SignedDuration::from_secs;
+    if ahead > 0 {
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": { "name": "node-1", "managedFields": [{
+                "manager": "kubelet", "operation": "Update", "subresource": "status", "apiVersion": "v1",
+                "fieldsType": "FieldsV1", "fieldsV1": { "f:status": {} }, "time": text(now()) }] },
+            "status": { "conditions": [{ "type": "Ready", "status": "True",
+                "lastHeartbeatTime": text(now() + seconds(ahead)) }] },
+        });
+        yard.world.create(&Gvr::NODES, None, node);
+    }
+    let belayer = yard.run();
+    yard.pod_on("web", json!({ "nodeName": "node-1" }));
+    yard.wait("it is held", || yard.is_held("web")).await;
+    let first = uid(&yard.find("web").unwrap());
+    let started = now() + seconds(ahead) - seconds(ran);
+    let rejected = json!({ "status": {
+        "phase": "Failed", "reason": "NodeAffinity", "message": "Pod was rejected: NodeAffinity",
+        "startTime": text(started) } });
+    yard.world
+        .patch_in(&Gvr::PODS, Some(YARD), "web", rejected, Subresource::Status);
+    if re_created {
+        yard.wait("it is re-created", || yard.phase() == "Recreated")
+            .await;
+    } else {
+        yard.wait("it is reported", || yard.world.events("NotRecreated") == 1)
+            .await;
+        yard.wait_for(Duration::from_secs(120)).await;
+        assert_eq!(uid(&yard.find("web").unwrap()), first);
+        assert_eq!((yard.creates(), yard.records().len()), (0, 0));
+        assert!(!yard.is_held("web"));
+    }
+    belayer.stop().await;
+}

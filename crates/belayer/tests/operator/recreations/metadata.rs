@@ -1,0 +1,244 @@
+//! What a re-created pod has of the metadata of the rejected one.
+
+use super::*;
+use belayer_sandbox::{Fault, Match};
+
+/// The dry run takes long enough to change the pod before the intent is written.
+fn slow_dry_run(yard: &Yard) {
+    let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
+    let slow = Fault::on(creates).times(1).delay(Duration::from_secs(2));
+    yard.world.sandbox.faults().inject(slow);
+}
+
+impl Yard {
+    fn patch(&self, name: &str, patch: Value) {
+        let pods = &Gvr::PODS;
+        self.world
+            .patch_in(pods, Some(YARD), name, patch, Subresource::None);
+    }
+
+    fn message(&self, reason: &str) -> String {
+        let events = self
+            .world
+            .cluster()
+            .list(&Gvr::EVENTS, None, &ListOptions::default());
+        let events = events.unwrap().items;
+        let mut found = events.iter().filter(|event| event["reason"] == reason);
+        found
+            .next()
+            .map(|event| text(event, "/message"))
+            .unwrap_or_default()
+    }
+}
+
+/// R3: somebody labels and annotates the rejected pod after its record was created.
+#[tokio::test(start_paused = true)]
+async fn r3_metadata_that_changes_after_the_record_is_carried() {
+    let yard = Yard::new();
+    slow_dry_run(&yard);
+    let belayer = yard.run();
+    let first = yard.pod("web");
+    yard.until("it is recorded", || yard.phase() == "Rejected")
+        .await;
+    let change = json!({ "metadata": {
+        "labels": { "app": null, "tier": "front" }, "annotations": { "note": "late" } } });
+    yard.patch("web", change);
+    yard.until("it runs", || yard.is_settled("web")).await;
+    let pod = yard.find("web").unwrap();
+    assert_ne!(uid(&pod), first);
+    assert_eq!(pod["metadata"]["labels"], json!({ "tier": "front" }));
+    assert_eq!(pod["metadata"]["annotations"]["note"], "late");
+    let record = yard.record();
+    assert_eq!(
+        record["spec"]["pod"]["metadata"]["labels"],
+        json!({ "app": "web" })
+    );
+    assert_eq!(
+        record["status"]["podMetadata"]["labels"],
+        json!({ "tier": "front" })
+    );
+    assert_eq!(yard.creates(), 1);
+    belayer.stop().await;
+}
+
+/// R3: the metadata of a re-created pod changes before it is rejected too. A label that is removed stays removed.
+#[tokio::test(start_paused = true)]
+async fn r3_metadata_of_a_re_created_pod_is_carried_too() {
+    let yard = Yard::new();
+    slow_dry_run(&yard);
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("it is recorded", || yard.phase() == "Rejected")
+        .await;
+    yard.patch(
+        "web",
+        json!({ "metadata": { "labels": { "a": "1", "b": "2" } } }),
+    );
+    yard.wait("it is re-created", || yard.phase() == "Recreated")
+        .await;
+    yard.patch(
+        "web",
+        json!({ "metadata": { "labels": { "a": null, "b": "3" } } }),
+    );
+    yard.report("web", Fate::Rejected("OutOfcpu"));
+    yard.wait("it is re-created again", || {
+        yard.creates() == 2 && yard.phase() == "Recreated"
+    })
+    .await;
+    let pod = yard.find("web").unwrap();
+    assert_eq!(pod["metadata"]["labels"], json!({ "app": "web", "b": "3" }));
+    belayer.stop().await;
+}
+
+/// R3: the record is immutable, so it does not describe a pod whose spec has changed. That is reported.
+#[tokio::test(start_paused = true)]
+async fn r3_a_changed_spec_ends_the_record_with_an_event() {
+    let yard = Yard::new();
+    slow_dry_run(&yard);
+    let belayer = yard.run();
+    let first = yard.pod("web");
+    yard.until("it is recorded", || yard.phase() == "Rejected")
+        .await;
+    yard.patch(
+        "web",
+        json!({ "spec": { "containers": [{ "name": "main", "image": "other" }] } }),
+    );
+    yard.wait("it ends", || yard.phase() == "Ended").await;
+    yard.wait("it is reported", || yard.world.events("NotRecreated") == 1)
+        .await;
+    yard.wait_for(Duration::from_secs(60)).await;
+    assert_eq!(uid(&yard.find("web").unwrap()), first);
+    assert!(!yard.is_held("web"));
+    let conditions = yard.record()["status"]["conditions"].clone();
+    for name in [
+        "PodRejected",
+        "Recreated",
+        "Started",
+        "Exhausted",
+        "CreateDenied",
+    ] {
+        let all = conditions.as_array().unwrap();
+        let found = all.iter().find(|condition| condition["type"] == name);
+        assert_eq!(
+            found.map(|one| &one["status"]),
+            Some(&json!("False")),
+            "{name}"
+        );
+    }
+    belayer.stop().await;
+}
+
+/// R2: a network has written the addresses of the rejected pod.
+#[tokio::test(start_paused = true)]
+async fn r2_annotations_of_a_network_are_not_carried() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    let entry = |manager: &str, fields: Value| {
+        json!({ "manager": manager, "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+            "time": "2026-01-01T00:00:00Z", "fieldsV1": fields })
+    };
+    let by_user = json!({
+        "f:metadata": { "f:annotations": { "f:belayer.dev/recreate": {}, "f:note": {} } },
+        "f:spec": { "f:containers": { "k:{\"name\":\"main\"}": { ".": {}, "f:name": {} } } },
+    });
+    let by_network = json!({ "f:metadata": { "f:annotations": { "f:example.com/address": {} } } });
+    let pod = json!({
+        "metadata": {
+            "name": "web",
+            "annotations": { "belayer.dev/recreate": "true", "note": "mine", "example.com/address": "10.0.0.7" },
+            "managedFields": [entry("kubectl-create", by_user), entry("network", by_network)],
+        },
+        "spec": { "containers": [{ "name": "main", "image": "busybox" }] },
+    });
+    yard.world.create(&Gvr::PODS, Some(YARD), pod);
+    yard.until("it runs", || yard.is_settled("web")).await;
+    let pod = yard.find("web").unwrap();
+    let annotations = &pod["metadata"]["annotations"];
+    assert_eq!(annotations["note"], "mine");
+    assert!(
+        annotations["example.com/address"].is_null(),
+        "{annotations}"
+    );
+    assert_eq!(yard.world.events("CreatorUnknown"), 0);
+    belayer.stop().await;
+}
+
+/// R2 and R12: what the user should know is reported once, at the first rejection.
+#[tokio::test(start_paused = true)]
+async fn r12_a_pod_bound_by_its_user_is_reported_at_its_first_rejection() {
+    let yard = Yard::rejecting(2);
+    let belayer = yard.run();
+    let by_its_user = json!([{
+        "manager": "kubectl", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+        "time": "2026-01-01T00:00:00Z", "fieldsV1": { "f:spec": { "f:nodeName": {} } },
+    }]);
+    let pod = json!({
+        "metadata": {
+            "name": "web", "annotations": { "belayer.dev/recreate": "true" }, "managedFields": by_its_user,
+        },
+        "spec": { "nodeName": "fx", "containers": [{ "name": "main", "image": "busybox" }] },
+    });
+    yard.world.create(&Gvr::PODS, Some(YARD), pod);
+    yard.until("it runs", || yard.is_settled("web")).await;
+    assert_eq!(yard.find("web").unwrap()["spec"]["nodeName"], "fx");
+    let message = yard.message("BoundByUser");
+    assert!(message.contains("bound it to node fx"), "{message}");
+    let counts = ["BoundByUser", "CreatorUnknown"].map(|reason| yard.world.events(reason));
+    assert_eq!(counts, [1, 1]);
+    belayer.stop().await;
+}
+
+/// R9: the pod of a record that has no status yet does not exist. The record contains the pod's inline values.
+#[tokio::test(start_paused = true)]
+async fn r9_a_record_without_status_and_pod_is_deleted_after_its_ttl() {
+    let yard = Yard::new();
+    let first = "0a1b2c3d-0000-4000-8000-000000000001";
+    let record = json!({
+        "apiVersion": "belayer.dev/v1alpha1", "kind": "PodRecreation",
+        "metadata": { "name": "web-0a1b2c3d" },
+        "spec": { "podName": "web", "firstUID": first, "policy": {},
+            "pod": { "spec": { "containers": [{ "name": "main", "image": "busybox" }] } } },
+    });
+    yard.world.create(&RECORDS, Some(YARD), record);
+    let belayer = yard.run();
+    yard.wait_for(Duration::from_secs(3_500)).await;
+    assert_eq!(yard.records().len(), 1);
+    yard.wait("it is deleted", || yard.records().is_empty())
+        .await;
+    assert_eq!(yard.creates(), 0);
+    belayer.stop().await;
+}
+
+/// L8: a re-creation that the rate limits delay sends no request before its turn.
+#[tokio::test(start_paused = true)]
+async fn l8_a_limited_re_creation_reads_nothing() {
+    const PODS: usize = 20;
+    let yard = Yard::rejecting(1);
+    let mut settings = Settings::default();
+    settings.policy.backoff_seconds = 0;
+    settings.rate_limits.per_namespace.per_second = 0.1;
+    settings.rate_limits.per_namespace.burst = 1;
+    let belayer = yard.run_as(BELAYER, settings);
+    for n in 0..PODS {
+        yard.pod(&format!("web-{n}"));
+    }
+    yard.until("all wait", || {
+        let records = yard.records();
+        let waits = |record: &&Arc<Value>| record["status"]["phase"] == "Waiting";
+        records.iter().filter(waits).count() == PODS - 1
+    })
+    .await;
+    yard.wait_for(Duration::from_secs(5)).await;
+    let reads = || yard.world.requests(Verb::Get, "podrecreations");
+    let (before, begun) = (reads(), yard.creates());
+    yard.pass(Duration::from_secs(60)).await;
+    let begun = yard.creates() - begun;
+    let reads = reads() - before;
+    assert!((5..=7).contains(&begun), "{begun}");
+    // To reserve, to create, after the create.
+    assert!(
+        reads <= 4 * begun as u64,
+        "{reads} reads of records for {begun} re-creations"
+    );
+    belayer.stop().await;
+}

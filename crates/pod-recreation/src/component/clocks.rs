@@ -1,0 +1,62 @@
+//! How much the clocks of nodes differ from that of the API server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belayer_core::slim::Failure;
+use hashbrown::HashMap;
+use jiff::SignedDuration;
+use tokio::time::Instant;
+
+/// Clocks drift: after this time a node is read again.
+const VALID_FOR: Duration = Duration::from_secs(600);
+
+/// Above this number of entries, the invalid ones are removed.
+const CLEANUP_ABOVE: usize = 1_000;
+
+/// A smaller difference may come from the resolution of the times.
+const TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
+
+/// How much the clock of each node is ahead, and when that was read; `None` if the node does not show it.
+#[derive(Debug, Default)]
+pub(super) struct Clocks(HashMap<Arc<str>, (Option<SignedDuration>, Instant)>);
+
+impl Clocks {
+    /// Whether the node was read not long ago.
+    pub(super) fn knows(&self, node: &str) -> bool {
+        let read = self.0.get(node).map(|(_, read)| read.elapsed());
+        read.is_some_and(|age| age < VALID_FOR)
+    }
+
+    pub(super) fn note(&mut self, node: &Arc<str>, ahead: Option<SignedDuration>) {
+        if self.0.len() > CLEANUP_ABOVE {
+            self.0.retain(|_, (_, read)| read.elapsed() < VALID_FOR);
+        }
+        let ahead = ahead.map(|ahead| {
+            if ahead.abs() <= TOLERANCE {
+                SignedDuration::ZERO
+            } else {
+                ahead
+            }
+        });
+        self.0.insert(Arc::clone(node), (ahead, Instant::now()));
+    }
+
+    /// Converts the kubelet's time in a rejection to the clock of the API server. Before the node was read, a start after
+    /// the write counts as one at the write: the step that creates the record reads the node first.
+    pub(super) fn correct(&self, node: &str, failure: &mut Failure) {
+        let Some(start) = failure.start_time else {
+            return;
+        };
+        // Also what was read long ago: a pod that was refused by it must not be held again.
+        failure.start_time = match self.0.get(node) {
+            Some((Some(ahead), _)) => start.checked_sub(*ahead).ok().or(Some(start)),
+            Some((None, _)) => Some(start),
+            None => Some(
+                failure
+                    .status_written
+                    .map_or(start, |written| start.min(written)),
+            ),
+        };
+    }
+}
