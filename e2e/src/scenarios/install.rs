@@ -71,11 +71,11 @@ async fn build(cluster: Cluster) -> Result<()> {
         "{unmount}"
     );
 
-    // The result of `kustomize edit set image belayer/belayer=...`.
+    // The result of `kustomize edit set image` with the shipped name.
     let image = copy(&cluster, "with-image")?;
     edit(&image, |text| {
         format!(
-            "{text}images:\n- name: belayer/belayer\n  newName: registry.example.com/b\n  newTag: 0.1.0\n"
+            "{text}images:\n- name: registry.invalid/belayer/belayer\n  newName: registry.example.com/b\n  newTag: 0.1.0\n"
         )
     })?;
     let all = built(&cluster, &image).await?;

@@ -7,6 +7,7 @@
 )]
 
 mod crates;
+mod deploy;
 mod documents;
 mod modules;
 
