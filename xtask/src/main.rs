@@ -11,6 +11,7 @@ mod docs;
 mod e2e;
 mod image;
 mod lines;
+mod manifests;
 mod node;
 mod test;
 
@@ -37,6 +38,7 @@ enum Command {
     ControlPlane(control_plane::ControlPlane),
     Image(image::Image),
     Lines(lines::Lines),
+    Manifests(manifests::Manifests),
     Node(node::Node),
 }
 
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         Command::ControlPlane(command) => command.execute(),
         Command::Image(command) => command.execute(),
         Command::Lines(command) => command.execute(),
+        Command::Manifests(command) => command.execute(),
         Command::Node(command) => command.execute(),
     };
     done.unwrap_or_else(|error| {

@@ -114,7 +114,8 @@ async fn build(cluster: Cluster) -> Result<()> {
             .any(|line| line.strip_prefix("- ") == Some(&name))
             || APART.contains(&&*name)
             || FOLDERS.contains(&&*name)
-            || name == "kustomization.yaml";
+            || name == "kustomization.yaml"
+            || name == "replacements.yaml";
         ensure!(known, "no folder applies {name}");
     }
     Ok(())
@@ -160,8 +161,9 @@ async fn applied(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// No Belayer runs: the policies are effective.
+/// Belayer opens the gate, which is installed closed; then the policies are effective.
 async fn held_from_creation(cluster: &Cluster) -> Result<()> {
+    let belayer = cluster.start_belayer().await?;
     let workflow = cluster.workflow("w").await?;
     eventually("a pod is created with the hold", SOON, async || {
         let name = format!("a-{}", jiff::Timestamp::now().as_microsecond());
@@ -169,7 +171,8 @@ async fn held_from_creation(cluster: &Cluster) -> Result<()> {
         ensure!(!finalizers(&created).is_empty(), "no hold yet");
         Ok(())
     })
-    .await
+    .await?;
+    belayer.kill().await
 }
 
 /// The report has no error and no warning.

@@ -89,3 +89,24 @@ fn h1_the_shipped_name_cannot_be_pulled() {
         assert!(host.ends_with(".invalid"), "{file}: {image}");
     }
 }
+
+/// kubectl applies a hook as any other object: its permissions would stay.
+#[test]
+fn the_manifests_have_no_hooks() {
+    let mut seen = 0;
+    visit(&root().join("deploy/manifests"), "yaml", &mut |file| {
+        let text = fs::read_to_string(file).unwrap();
+        assert!(!text.contains("helm.sh/"), "{}", file.display());
+        seen += 1;
+    });
+    assert!(seen > 20, "{seen}");
+}
+
+#[test]
+fn the_chart_has_the_version_of_the_workspace() {
+    let chart = fs::read_to_string(root().join("deploy/charts/belayer/Chart.yaml")).unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    for key in ["version", "appVersion"] {
+        assert!(chart.contains(&format!("\n{key}: {version}\n")), "{key}");
+    }
+}
