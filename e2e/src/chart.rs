@@ -90,7 +90,8 @@ fn files(folder: &Path) -> Result<BTreeMap<PathBuf, String>> {
 
 impl Rendered {
     /// All documents as one text.
-    pub(crate) fn text(&self) -> String {
+    #[cfg(test)]
+    fn text(&self) -> String {
         self.0.values().map(String::as_str).collect()
     }
 
