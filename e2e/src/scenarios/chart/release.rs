@@ -215,7 +215,8 @@ impl Release {
         let script = format!(
             "kubectl delete clusterroles,clusterrolebindings,mutatingadmissionpolicies,mutatingadmissionpolicybindings,\
              validatingadmissionpolicies,validatingadmissionpolicybindings,flowschemas -l app.kubernetes.io/part-of=belayer
-            kubectl -n {} delete secrets -l owner=helm",
+            kubectl -n {} delete secrets -l owner=helm
+            kubectl annotate crd podrecreations.belayer.dev podoutcomes.belayer.dev belayer.dev/drained=false --overwrite",
             self.namespace
         );
         self.cluster.sh(&script).await.map(drop)
