@@ -22,7 +22,7 @@ use crate::progress::Progress;
 use crate::records::Records;
 use crate::report::{API_VERSION, NewHolds, Refused, Report, Taken, Unseen};
 use crate::selection::Selection;
-use crate::site::{GateState, Site};
+use crate::site::{GateState, Site, is_policy_kind};
 use crate::users::Users;
 
 /// Pause after the first failed discovery, doubled by each further one.
@@ -44,6 +44,8 @@ pub enum Kinds {
     Served,
     /// Only these.
     These(Vec<Resource>),
+    /// Of the kinds that the API serves, in whatever version, these and the policies that add holds.
+    Among(Vec<Resource>),
 }
 
 /// Parts that a run is built from.
@@ -336,8 +338,8 @@ impl Drain {
                         why: dead.why.clone(),
                     });
                     report.dead_apis = dead.collect();
-                    let kinds = discovered.kinds.iter();
-                    return Ok(kinds.map(|kind| kind.resource.clone()).collect());
+                    let kinds = discovered.kinds.iter().map(|kind| &kind.resource);
+                    return Ok(kinds.filter(|kind| self.covers(kind)).cloned().collect());
                 }
                 // The caller ends the run if this takes too long.
                 Err(error) if error.class().is_transient() => {
@@ -345,6 +347,18 @@ impl Drain {
                     pause = (pause * 2).min(LONGEST_PAUSE);
                 }
                 Err(error) => return Err(DrainError::Discovery(error)),
+            }
+        }
+    }
+
+    /// Whether a run lists this served kind.
+    fn covers(&self, served: &Resource) -> bool {
+        match &self.kinds {
+            Kinds::Served | Kinds::These(_) => true,
+            Kinds::Among(some) => {
+                let is =
+                    |kind: &Resource| kind.group == served.group && kind.plural == served.plural;
+                some.iter().any(is) || is_policy_kind(served)
             }
         }
     }

@@ -57,6 +57,18 @@ pub enum GateState {
     Untouched,
 }
 
+/// The kinds of policies that add holds. Bindings first: a policy without a binding has no effect.
+const POLICY_KINDS: [&str; 2] = [
+    "mutatingadmissionpolicybindings",
+    "mutatingadmissionpolicies",
+];
+
+/// Whether policies of this kind may add holds.
+pub(crate) fn is_policy_kind(kind: &Resource) -> bool {
+    *kind.group == *"admissionregistration.k8s.io"
+        && POLICY_KINDS.iter().any(|plural| *kind.plural == **plural)
+}
+
 /// An admission policy, or its binding, that adds holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Policy {
@@ -167,14 +179,8 @@ impl Site {
     /// The policies that add holds of Belayer, and their bindings, of the kinds that are served.
     pub(crate) async fn policies(&self, served: &[Resource]) -> Result<Vec<Policy>, String> {
         let mut found = Vec::new();
-        // Bindings first: a policy without a binding has no effect.
-        for plural in [
-            "mutatingadmissionpolicybindings",
-            "mutatingadmissionpolicies",
-        ] {
-            let is = |kind: &&Resource| {
-                *kind.group == *"admissionregistration.k8s.io" && *kind.plural == *plural
-            };
+        for plural in POLICY_KINDS {
+            let is = |kind: &&Resource| is_policy_kind(kind) && *kind.plural == *plural;
             let Some(kind) = served.iter().find(is) else {
                 continue;
             };

@@ -142,15 +142,16 @@ fn expressions_of(panels: &Value, into: &mut Vec<String>) {
 
 fn dashboard() -> (Value, Vec<String>) {
     let dashboard: Value =
-        serde_json::from_str(&read("deploy/observability/dashboard.json")).unwrap();
+        serde_json::from_str(&read("deploy/charts/belayer/files/dashboard.json")).unwrap();
     let mut expressions = Vec::new();
     expressions_of(&dashboard["panels"], &mut expressions);
     (dashboard, expressions)
 }
 
 fn alerts() -> Vec<Value> {
-    let rule: Value = serde_saphyr::from_str(&read("deploy/observability/alerts.yaml")).unwrap();
-    let groups = rule["spec"]["groups"].as_array().unwrap();
+    let rules: Value =
+        serde_saphyr::from_str(&read("deploy/charts/belayer/files/alerts.yaml")).unwrap();
+    let groups = rules["groups"].as_array().unwrap();
     let rules = groups
         .iter()
         .flat_map(|group| group["rules"].as_array().unwrap());

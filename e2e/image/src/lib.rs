@@ -136,21 +136,15 @@ pub fn belayer(name: &str, binary: &Path) -> Result<Image> {
     Ok(image)
 }
 
-/// The image that the shipped manifests refer to, with the registry that Kubernetes adds to a short name.
+/// The image that the shipped manifests refer to.
 ///
 /// # Errors
 /// When the Deployment has no image.
 pub fn shipped_name() -> Result<String> {
-    let image = DEPLOYMENT
-        .lines()
-        .find_map(|line| line.trim().strip_prefix("image: "))
-        .context("deploy/manifests/deployment.yaml has no image")?;
-    let registry = image.split('/').next().unwrap_or_default();
-    Ok(if registry.contains(['.', ':']) {
-        image.to_owned()
-    } else {
-        format!("docker.io/{image}")
-    })
+    let mut lines = DEPLOYMENT.lines();
+    let image = lines.find_map(|line| line.trim().strip_prefix("image: "));
+    let image = image.context("deploy/manifests/deployment.yaml has no image")?;
+    Ok(image.to_owned())
 }
 
 /// The tag of a reference.

@@ -2,6 +2,7 @@
 
 mod conformance;
 mod control_plane;
+mod manifests;
 mod run;
 
 use std::process::ExitCode;
@@ -28,6 +29,8 @@ enum Command {
     Conformance(conformance::Conformance),
     /// A real control plane on this machine, without containers
     ControlPlane(control_plane::ControlPlaneCommand),
+    /// Render deploy/manifests from the Helm chart
+    Manifests(manifests::Manifests),
 }
 
 /// Parses the arguments and runs the command.
@@ -39,6 +42,7 @@ pub async fn main() -> ExitCode {
         Command::Run(run) => run.execute().await,
         Command::Conformance(command) => command.execute().await,
         Command::ControlPlane(command) => command.execute().await.map(|()| ExitCode::SUCCESS),
+        Command::Manifests(command) => command.execute(),
     };
     done.unwrap_or_else(|error| {
         anstream::eprintln!("error: {error:#}");

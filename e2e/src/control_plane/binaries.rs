@@ -179,7 +179,7 @@ impl NodeBinaries {
     pub fn path(&self, program: Program) -> PathBuf {
         let dir = match program.module() {
             Module::ControlPlane => &self.kubernetes,
-            Module::Node => &self.node,
+            _ => &self.node,
         };
         dir.join(program.file_name())
     }
@@ -187,6 +187,43 @@ impl NodeBinaries {
     /// The folder of the CNI plugins.
     pub(super) fn plugins(&self) -> &Path {
         &self.node
+    }
+}
+
+/// Helm 3 and Helm 4.
+#[derive(Debug, Clone)]
+pub struct HelmBinaries {
+    dir: PathBuf,
+}
+
+impl HelmBinaries {
+    /// The programs in the cache, built with Go if they are missing (about five minutes on two cores, once per
+    /// machine).
+    ///
+    /// # Errors
+    /// [`BuildError::Unavailable`] when they are neither available nor can be built.
+    pub fn find_or_build() -> Result<Self, BuildError> {
+        let lack = "cannot render the chart: install Go 1.26.6 or later";
+        let dir = built(Module::Helm, &Program::HELM, lack)?;
+        Ok(Self { dir })
+    }
+
+    /// Whether they are in the cache.
+    #[must_use]
+    pub fn are_built() -> bool {
+        Program::HELM.iter().all(|program| program.is_built())
+    }
+
+    /// Whether they are there or can be built.
+    #[must_use]
+    pub fn are_available() -> bool {
+        Self::are_built() || go::is_there() || crate::is_ci()
+    }
+
+    /// The path of a version.
+    #[must_use]
+    pub fn path(&self, program: Program) -> PathBuf {
+        self.dir.join(program.file_name())
     }
 }
 

@@ -1,4 +1,4 @@
-//! The programs of a control plane and of real nodes, and the Go modules that pin them.
+//! The programs of a control plane and of real nodes, Helm, and the Go modules that pin them.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,11 +9,15 @@ use crate::go;
 /// The release that `control-plane/go.mod` pins. It is set at build time, as the programs cannot determine it.
 pub(super) const KUBERNETES_VERSION: &str = "1.36.3";
 
+/// Major version and release of each Helm that `helm/go.mod` pins, also set at build time.
+pub(super) const HELM_VERSIONS: [(u8, &str); 2] = [(3, "3.22.0"), (4, "4.3.1")];
+
 /// A Go module that pins programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Module {
     ControlPlane,
     Node,
+    Helm,
 }
 
 impl Module {
@@ -22,6 +26,7 @@ impl Module {
         match self {
             Self::ControlPlane => format!("Kubernetes {KUBERNETES_VERSION}"),
             Self::Node => "containerd, runc and CNI plugins".to_owned(),
+            Self::Helm => "Helm 3 and Helm 4".to_owned(),
         }
     }
 
@@ -30,6 +35,7 @@ impl Module {
         match self {
             Self::ControlPlane => 7,
             Self::Node => 3,
+            Self::Helm => 5,
         }
     }
 
@@ -52,12 +58,23 @@ impl Module {
                     include_str!("../../node/cmd/runc/main.go"),
                 ),
             ],
+            Self::Helm => &[
+                ("go.mod", include_str!("../../helm/go.mod")),
+                ("go.sum", include_str!("../../helm/go.sum")),
+            ],
         }
     }
 
     pub(super) fn linker_flags(self) -> String {
-        if self == Self::Node {
-            return "-s -w".to_owned();
+        match self {
+            Self::ControlPlane => {}
+            Self::Node => return "-s -w".to_owned(),
+            Self::Helm => {
+                let stamps = HELM_VERSIONS.map(|(major, version)| {
+                    format!(" -X helm.sh/helm/v{major}/internal/version.version=v{version}")
+                });
+                return format!("-s -w{}", stamps.concat());
+            }
         }
         let stamp = "k8s.io/component-base/version";
         let mut parts = KUBERNETES_VERSION.split('.');
@@ -79,11 +96,12 @@ impl Module {
                 .join("control-plane")
                 .join(format!("{KUBERNETES_VERSION}-{short}")),
             Self::Node => cache_dir().join("node").join(short),
+            Self::Helm => cache_dir().join("helm").join(short),
         }
     }
 }
 
-/// A program of the control plane or of a real node.
+/// A program of the control plane or of a real node, or a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
     /// The store.
@@ -116,9 +134,16 @@ pub enum Program {
     HostLocal,
     /// Waits for SIGTERM: the program of sandbox containers and of pods in scenarios.
     Pause,
+    /// The package manager, in the version that most clusters have.
+    Helm3,
+    /// The version that renders the manifests.
+    Helm4,
 }
 
 impl Program {
+    /// All versions of Helm.
+    pub const HELM: [Self; 2] = [Self::Helm3, Self::Helm4];
+
     /// The programs of a control plane, the required ones first.
     pub const PLANE: [Self; 5] = [
         Self::Etcd,
@@ -161,6 +186,8 @@ impl Program {
             Self::Loopback => "loopback",
             Self::HostLocal => "host-local",
             Self::Pause => "belayer-pause",
+            Self::Helm3 => "helm3",
+            Self::Helm4 => "helm4",
         }
     }
 
@@ -172,6 +199,7 @@ impl Program {
             | Self::Scheduler
             | Self::HollowKubelet
             | Self::Kubelet => Module::ControlPlane,
+            Self::Helm3 | Self::Helm4 => Module::Helm,
             _ => Module::Node,
         }
     }
@@ -194,6 +222,8 @@ impl Program {
             Self::Loopback => "github.com/containernetworking/plugins/plugins/main/loopback",
             Self::HostLocal => "github.com/containernetworking/plugins/plugins/ipam/host-local",
             Self::Pause => "./cmd/pause",
+            Self::Helm3 => "helm.sh/helm/v3/cmd/helm",
+            Self::Helm4 => "helm.sh/helm/v4/cmd/helm",
         }
     }
 
@@ -238,11 +268,16 @@ mod tests {
                 .linker_flags()
                 .ends_with("gitMajor=1 -X k8s.io/component-base/version.gitMinor=36")
         );
+        let (_, go_mod) = Module::Helm.files()[0];
+        for (major, version) in HELM_VERSIONS {
+            assert!(go_mod.contains(&format!("helm.sh/helm/v{major} v{version} ")));
+        }
     }
 
     #[test]
     fn every_program_is_a_tool_of_its_module() {
-        for program in Program::PLANE.into_iter().chain(Program::NODE) {
+        let all = Program::PLANE.into_iter().chain(Program::NODE);
+        for program in all.chain(Program::HELM) {
             let files = program.module().files();
             let package = program.package();
             let known = match package.strip_prefix("./") {

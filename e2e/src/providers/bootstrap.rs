@@ -8,6 +8,7 @@ use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use kube::{Client, ResourceExt as _};
+use serde_json::json;
 
 use crate::control_plane::{Kubeconfig, service_account_kubeconfig};
 use crate::kinds;
@@ -137,12 +138,30 @@ pub async fn ensure_workflow_crd(client: &Client) -> Result<()> {
     .await
 }
 
+/// The gate as a leader leaves it: it is installed without keys, and most scenarios of the policies run no Belayer.
+fn opened_gate() -> Result<DynamicObject> {
+    let mut gate: DynamicObject = serde_saphyr::from_str(manifest("gate-configmap")?)?;
+    gate.data["data"] = json!({
+        "hold": "on",
+        "holdClaims": "switched-off",
+        "holdRecreations": "on",
+        "holdWorkflows": "on",
+        "mode": "normal",
+    });
+    Ok(gate)
+}
+
+/// Creates the gate, opened.
+pub(crate) async fn open_gate(client: &Client) -> Result<()> {
+    apply_one(client, &opened_gate()?).await
+}
+
 /// Restores the Workflow CRD and the gate ConfigMap of a cluster that earlier scenarios used.
 ///
 /// Each Belayer writes into the gate ConfigMap which of its controllers are off.
 pub(crate) async fn restore(client: &Client) -> Result<()> {
     ensure_workflow_crd(client).await?;
-    let deployed: DynamicObject = serde_saphyr::from_str(manifest("gate-configmap")?)?;
+    let deployed = opened_gate()?;
     let maps = kinds::config_maps(client, "belayer-system");
     let name = deployed.name_any();
     let current = maps.get(&name).await?;
@@ -171,7 +190,6 @@ pub(crate) async fn grant_rights(client: &Client) -> Result<()> {
         "podoutcome-crd",
         "crd-pod-recreation",
         "pod-recreation-records-policy",
-        "gate-configmap",
         "node-agent-namespace",
         "node-agent-service-account",
         "node-agent-rbac",
@@ -179,7 +197,7 @@ pub(crate) async fn grant_rights(client: &Client) -> Result<()> {
     ] {
         apply(client, manifest(name)?).await?;
     }
-    Ok(())
+    open_gate(client).await
 }
 
 /// Writes the kubeconfig of Belayer's ServiceAccount, once it has a token.

@@ -15,12 +15,12 @@ use futures::future::BoxFuture;
 use kube::Client;
 
 use crate::control_plane::Compactor;
-use crate::control_plane::{PvcController, RealNode};
+use crate::control_plane::{HelmBinaries, PvcController, RealNode};
 use crate::kubectl::Kubectl;
 use crate::peers::Peer;
 
 pub use self::bootstrap::ensure_workflow_crd;
-pub(crate) use self::bootstrap::{apply, grant_rights, manifest, restore};
+pub(crate) use self::bootstrap::{apply, grant_rights, manifest, open_gate, restore};
 pub use self::kind::Kind;
 pub use self::local::Local;
 pub(crate) use self::sandbox::BELAYER;
@@ -51,6 +51,8 @@ pub enum Capability {
     Protobuf,
     /// kubectl is installed.
     Kubectl,
+    /// Helm 3 and Helm 4 are available.
+    Helm,
     /// Programs with client-go can be run.
     ClientGo,
     /// The scenarios run as root, so that they can mount.
@@ -75,6 +77,7 @@ impl fmt::Display for Capability {
             Self::Faults => "fault injection",
             Self::Protobuf => "protobuf",
             Self::Kubectl => "kubectl",
+            Self::Helm => "Helm (Go builds it)",
             Self::ClientGo => "client-go (Go builds it)",
             Self::Root => "root",
             Self::UnprotectedPvcs => "PVCs that Kubernetes does not protect",
@@ -170,6 +173,7 @@ fn of_this_machine() -> impl Iterator<Item = Capability> {
     [
         (rustix::process::geteuid().is_root(), Capability::Root),
         (Kubectl::is_installed(), Capability::Kubectl),
+        (HelmBinaries::are_available(), Capability::Helm),
         (Peer::Informer.is_available(), Capability::ClientGo),
     ]
     .into_iter()

@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::harness::{Cluster, HOLD, PodBuilder, Scenario, Workflow, eventually, finalizers, pod};
 use crate::kinds;
 use crate::providers::Capability::AdmissionPolicies;
-use crate::providers::{apply, manifest};
+use crate::providers::{apply, manifest, open_gate};
 
 const POLICY: &str = "belayer-pod-hold";
 const SOON: Duration = Duration::from_secs(30);
@@ -112,7 +112,7 @@ async fn obeys(cluster: &Cluster) -> Result<()> {
     maps.delete("belayer-gate", &DeleteParams::default())
         .await?;
     let without_switch = ties(cluster, &workflow, false).await;
-    apply(cluster.client(), manifest("gate-configmap")?).await?;
+    open_gate(cluster.client()).await?;
     without_switch
 }
 

@@ -8,6 +8,7 @@ mod argo_move;
 mod argo_nodes;
 mod argo_options;
 mod argo_workflows;
+mod chart;
 mod check;
 mod claims;
 mod claims_advised;
@@ -88,6 +89,7 @@ pub fn all() -> Vec<Scenario> {
         stuck::scenarios(),
         check::scenarios(),
         install::scenarios(),
+        chart::scenarios(),
         admission::scenarios(),
         kubelet::scenarios(),
         real::scenarios(),

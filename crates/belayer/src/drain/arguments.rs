@@ -16,8 +16,8 @@ only Belayer protects, the PVC keeps its finalizer and is listed. If a pod is
 only in its PodRecreation, a running Belayer creates it first; if none runs, the
 record stays and is listed.
 
-Belayer stays in draining mode until `belayer drain --resume`, or until the
-manifests are applied again. If drain is killed, start it again at any time.
+Belayer stays in draining mode until `belayer drain --resume`. If drain is
+killed, start it again at any time.
 
 Examples:
   belayer drain --dry-run            what would be removed, and what would stay
@@ -52,6 +52,11 @@ pub struct DrainArguments {
     /// running normally
     #[arg(long, conflicts_with = "resume")]
     pub unselected: bool,
+
+    /// List only the kinds that the configuration holds, instead of every kind that the
+    /// API serves; for an account that may not list everything
+    #[arg(long, conflicts_with = "resume")]
+    pub configured_kinds: bool,
 
     /// End draining mode: Belayer adds finalizers again. To restore the policies that
     /// drain removed, apply the manifests again
@@ -117,6 +122,7 @@ mod tests {
 
     #[rstest]
     #[case(&["--resume", "--dry-run"])]
+    #[case(&["--resume", "--configured-kinds"])]
     #[case(&["--resume", "--unselected"])]
     #[case(&["--resume", "--except-namespace=a"])]
     #[case(&["--timeout=0s"])]

@@ -8,6 +8,7 @@ pub mod switched_off;
 use std::sync::Arc;
 
 use belayer_core::executor::{Bounds, Executor, Writes};
+use belayer_core::object::Resource;
 use belayer_drain::decide::Purpose;
 use belayer_drain::evidence::Order;
 use belayer_drain::run::{Drain, DrainError, Kinds, Parts};
@@ -40,6 +41,7 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
     let sources = Sources::from_env();
     let namespace = arguments.read.own.name(&sources)?;
     let selection = selection(&arguments)?;
+    let kinds = kinds(&arguments)?;
     let config = arguments.read.cluster.find(&sources).await?;
     let server = Server::of(&config);
     let client = belayer_core::client::connect(config).map_err(Failure::configuration)?;
@@ -63,7 +65,7 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
         } else {
             Purpose::Everything(order)
         },
-        kinds: Kinds::Served,
+        kinds,
         selection,
         timeout: arguments.timeout,
         except_namespaces: arguments.except_namespace,
@@ -84,6 +86,18 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
         0 => Ok(()),
         code => Err(Failure::Found(code)),
     }
+}
+
+/// Every kind that can have a hold by the configuration, whichever controllers run, or every kind at all.
+fn kinds(arguments: &DrainArguments) -> Result<Kinds, Failure> {
+    if !arguments.configured_kinds {
+        return Ok(Kinds::Served);
+    }
+    let source = arguments.read.source()?;
+    let configured = source.configured().map_err(Failure::configuration)?;
+    let holds = configured.iter().flat_map(|one| one.holds());
+    let kinds = holds.map(|hold| hold.kind);
+    Ok(Kinds::Among(kinds.chain([Resource::pods()]).collect()))
 }
 
 fn selection(arguments: &DrainArguments) -> Result<Box<dyn Selection>, Failure> {

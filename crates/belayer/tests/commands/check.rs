@@ -297,6 +297,7 @@ async fn about_policies(world: &World) -> Vec<(String, String)> {
 #[case::switched_off(json!({ "mode": "normal", "hold": "off" }), Some("hold is not \"on\""))]
 #[case::not_switched(json!({ "mode": "normal" }), Some("hold is not \"on\""))]
 #[case::drained(json!({ "mode": "draining", "hold": "draining" }), Some("mode is draining"))]
+#[case::h5_as_it_is_installed(json!({}), Some("hold is not \"on\""))]
 #[case::drained_with_its_switch_on(json!({ "mode": "draining", "hold": "on" }), Some("mode is draining"))]
 #[case::without_a_gate(Value::Null, Some("does not exist"))]
 #[tokio::test(flavor = "multi_thread")]
@@ -321,7 +322,9 @@ async fn a_policy_that_is_switched_off_is_reported(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_without_its_binding_is_reported() {
     let world = World::new().await;
-    manifests(&world, &["namespace", "gate-configmap", "pod-hold-policy"]);
+    manifests(&world, &["namespace", "pod-hold-policy"]);
+    let opened = json!({ "metadata": { "name": "belayer-gate" }, "data": { "hold": "on" } });
+    world.create(&Gvr::CONFIGMAPS, Some("belayer-system"), opened);
     assert_eq!(about_policies(&world).await, []);
     let cluster = world.sandbox.cluster();
     let (actor, options) = (belayer_sandbox::Actor::new("test"), Default::default());

@@ -9,6 +9,10 @@
 //! While the mode is `draining`, no replica and no policy adds a hold. The mode stays until it is reset, also
 //! across restarts.
 //!
+//! A gate is installed without keys, so that nothing adds a finalizer before a leader removes them: the leader turns
+//! on the switches of its components. Applying the manifests again changes no key, and so neither a drain nor what an
+//! admin turned off.
+//!
 //! The value of a switch that is off names what turned it off, and only that turns it on again: `draining` the
 //! drain, `switched-off` a start without the component, `observing` pod-finalizer while all its profiles only
 //! observe, `off` the backlog gate (which notes it in another key) or an admin. The keys of closed namespaces
@@ -161,11 +165,11 @@ impl GateConfigMap {
 
     /// The keys to change so that the switches of these components are on or off. A switch that an admin or
     /// the backlog gate turned off stays off. If the mode was reset by hand, a switch that still is
-    /// `draining` is turned on.
+    /// `draining` is turned on. A gate begins without keys: its first leader opens it.
     pub fn to_components(&self, on: &[&str], off: &[&str]) -> Change {
         let up = on
             .iter()
-            .filter(|key| matches!(self.get(key), Some(SWITCHED_OFF | DRAINING)))
+            .filter(|key| matches!(self.get(key), None | Some(SWITCHED_OFF | DRAINING)))
             .map(|key| ((*key).to_owned(), ON));
         let down = off
             .iter()
@@ -262,6 +266,19 @@ mod tests {
         assert_eq!(state(data).is_draining(), draining);
     }
 
+    /// H5: installing turns nothing on before a Belayer runs. H3: nor does a drain turn on what never was.
+    #[test]
+    fn h5_an_empty_gate_is_opened_by_its_leader_and_by_nothing_else() {
+        let installed = state(&[]);
+        assert!(!installed.is_on("hold") && !installed.is_draining());
+        let opened = installed.with(&installed.to_components(&["hold"], &["holdClaims"]));
+        assert!(opened.is_on("hold") && opened.get("holdClaims").is_none());
+        let draining = installed.with(&installed.to_draining());
+        assert!(draining.is_draining() && draining.get("hold").is_none());
+        let after = draining.with(&draining.to_normal());
+        assert!(!after.is_on("hold"));
+    }
+
     #[test]
     fn switches_follow_their_components() {
         let now = state(&[
@@ -272,13 +289,20 @@ mod tests {
             ("holdTomorrow", DRAINING),
         ]);
         let change = now.to_components(
-            &["hold", "holdWorkflows", "holdRecreations", "holdTomorrow"],
+            &[
+                "hold",
+                "holdNew",
+                "holdWorkflows",
+                "holdRecreations",
+                "holdTomorrow",
+            ],
             &["holdClaims"],
         );
         assert_eq!(
             changes(&change),
             [
                 ("holdClaims", SWITCHED_OFF),
+                ("holdNew", "on"),
                 ("holdTomorrow", "on"),
                 ("holdWorkflows", "on"),
             ]

@@ -1,5 +1,7 @@
 //! The table of keys against the code: every key is in it, with its default, and nothing else is.
 
+mod schema;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 

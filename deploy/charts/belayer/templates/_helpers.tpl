@@ -1,0 +1,240 @@
+{{/* Labels of every object. */}}
+{{- define "belayer.labels" -}}
+app.kubernetes.io/name: belayer
+app.kubernetes.io/part-of: belayer
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* Labels of the objects of the node agent. */}}
+{{- define "belayer.nodeAgentLabels" -}}
+app.kubernetes.io/name: belayer-node-agent
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "belayer.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The name of Belayer's account as the API server knows it. */}}
+{{- define "belayer.account" -}}
+system:serviceaccount:{{ .Release.Namespace }}:belayer
+{{- end }}
+
+{{- define "belayer.nodeAgentAccount" -}}
+system:serviceaccount:{{ .Values.nodeAgent.namespace.name }}:belayer-node-agent
+{{- end }}
+
+{{/* By the server's version too: `helm template` knows its kinds only from --api-versions. */}}
+{{- define "belayer.serves" -}}
+{{- $root := index . 0 -}}
+{{- $wanted := index $root.Values.admissionPolicies (index . 1) -}}
+{{- $kind := printf "admissionregistration.k8s.io/v1/%s" (index . 2) -}}
+{{- $served := or ($root.Capabilities.APIVersions.Has $kind) (semverCompare (index . 3) $root.Capabilities.KubeVersion.Version) -}}
+{{- if or (eq $wanted "always") (and $served (eq $wanted "auto")) }}yes{{ end }}
+{{- end }}
+
+{{- define "belayer.mutating" -}}
+{{ include "belayer.serves" (list . "mutating" "MutatingAdmissionPolicy" ">=1.36.0-0") }}
+{{- end }}
+
+{{- define "belayer.validating" -}}
+{{ include "belayer.serves" (list . "validating" "ValidatingAdmissionPolicy" ">=1.30.0-0") }}
+{{- end }}
+
+{{/* Whether the controller of this key gets a Role: (list $ "podFinalizer"). */}}
+{{- define "belayer.hasRole" -}}
+{{- $root := index . 0 -}}
+{{- $on := (index $root.Values.controllers (index . 1)).enabled -}}
+{{- if and $root.Values.rbac.create (or $on (eq $root.Values.onDisable "drain")) }}yes{{ end }}
+{{- end }}
+
+{{/* Whether an option's Role is rendered: (list $ "outcome-capture" "capture" "true"). */}}
+{{- define "belayer.hasOption" -}}
+{{- $root := index . 0 -}}
+{{- $on := has (index . 1) $root.Values.rbac.also -}}
+{{- if $root.Values.controllers.podFinalizer.enabled -}}
+{{- range (include "belayer.profiles" $root | fromYamlArray) -}}
+{{- if eq (toString (get . (index $ 2))) (index $ 3) }}{{ $on = true }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- if and $root.Values.rbac.create $on }}yes{{ end }}
+{{- end }}
+
+{{/* The profiles of pod-finalizer, with their owners. */}}
+{{- define "belayer.profiles" -}}
+{{- $all := list -}}
+{{- $argo := dict "group" "argoproj.io" "resource" "workflows" -}}
+{{- range ((.Values.config.podFinalizer).profiles | default (list (dict "builtIn" "argo"))) -}}
+{{- $one := deepCopy . -}}
+{{- if and (eq (get . "builtIn") "argo") (not (hasKey . "owner")) }}{{ $_ := set $one "owner" $argo }}{{ end -}}
+{{- $all = append $all $one -}}
+{{- end -}}
+{{ toYaml $all }}
+{{- end }}
+
+{{/* The rules of workflow-finalizer, with their owners. */}}
+{{- define "belayer.owners" -}}
+{{- $all := list -}}
+{{- $argo := dict "group" "argoproj.io" "resource" "workflows" -}}
+{{- range ((.Values.config.workflowFinalizer).owners | default (list dict)) -}}
+{{- $one := deepCopy . -}}
+{{- if not (hasKey . "owner") }}{{ $_ := set $one "owner" $argo }}{{ end -}}
+{{- $all = append $all $one -}}
+{{- end -}}
+{{ toYaml $all }}
+{{- end }}
+
+{{/* Each kind once, as GROUP/PLURAL, of a list of objects with `owner`. */}}
+{{- define "belayer.kinds" -}}
+{{- $kinds := list -}}
+{{- range . -}}
+{{- with .owner -}}{{- $kinds = append $kinds (printf "%s/%s" (.group | default "") .resource) -}}{{- end -}}
+{{- end -}}
+{{ toYaml (uniq $kinds) }}
+{{- end }}
+
+{{/* The selector of namespaces of a policy, narrowed by `namespaces` of a profile. */}}
+{{- define "belayer.namespaceSelector" -}}
+matchExpressions:
+- key: kubernetes.io/metadata.name
+  operator: NotIn
+  values: {{ concat (list "kube-system") ((.namespaces).exclude | default list) | toJson }}
+{{- with (.namespaces).include }}
+- key: kubernetes.io/metadata.name
+  operator: In
+  values: {{ toJson . }}
+{{- end }}
+- key: belayer.dev/ignore
+  operator: NotIn
+  values: ["true"]
+{{- end }}
+
+{{/* Further selectors of a profile or rule. */}}
+{{- define "belayer.selector" -}}
+{{- range $name, $value := (.selector).matchLabels }}
+- key: {{ $name }}
+  operator: In
+  values: [{{ $value | quote }}]
+{{- end }}
+{{- range (.selector).matchExpressions }}
+- {{ toYaml . | nindent 2 | trim }}
+{{- end }}
+{{- end }}
+
+{{/* A container that needs nothing of the node. */}}
+{{- define "belayer.securityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end }}
+
+{{- define "belayer.podSecurityContext" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end }}
+
+{{/* Annotations of an object that exists only while the drain before an uninstall runs: (weight). */}}
+{{- define "belayer.drainHook" -}}
+helm.sh/hook: pre-delete
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed
+{{- end }}
+
+{{/* The same for `helm test`. */}}
+{{- define "belayer.checkHook" -}}
+helm.sh/hook: test
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed
+{{- end }}
+
+{{/* Labels of the objects of a hook: not those by which Belayer finds its own pods. (list $ "drain") */}}
+{{- define "belayer.hookLabels" -}}
+app.kubernetes.io/name: belayer-{{ index . 1 }}
+app.kubernetes.io/part-of: belayer
+{{- with (index . 0).Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/* The pod of a hook, which runs one command of the image: (list $ "drain" (list "argument")). */}}
+{{- define "belayer.hookPod" -}}
+{{- $root := index . 0 -}}
+serviceAccountName: belayer-{{ index . 1 }}
+automountServiceAccountToken: true
+restartPolicy: Never
+{{- with $root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $root.Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+securityContext:
+  {{- include "belayer.podSecurityContext" $root | nindent 2 }}
+{{- with $root.Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $root.Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+containers:
+- name: {{ index . 1 }}
+  image: {{ include "belayer.image" $root }}
+  imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+  args:
+  - {{ index . 1 }}
+  {{- toYaml (index . 2) | nindent 2 }}
+  {{- if $root.Values.config }}
+  - --config=/etc/belayer/belayer.yaml
+  {{- end }}
+  env:
+  - name: POD_NAMESPACE
+    valueFrom:
+      fieldRef:
+        fieldPath: metadata.namespace
+  {{- with $root.Values.extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+  resources:
+    {{- toYaml $root.Values.resources | nindent 4 }}
+  securityContext:
+    {{- include "belayer.securityContext" $root | nindent 4 }}
+  {{- if $root.Values.config }}
+  volumeMounts:
+  - name: config
+    mountPath: /etc/belayer
+    readOnly: true
+  {{- end }}
+{{- if $root.Values.config }}
+volumes:
+- name: config
+  configMap:
+    name: belayer-config
+{{- end }}
+{{- end }}
+
+{{/* The controllers that are enabled, as a list. */}}
+{{- define "belayer.controllers" -}}
+{{- $on := list -}}
+{{- range $key, $name := dict "podFinalizer" "pod-finalizer" "workflowFinalizer" "workflow-finalizer" "podRecreation" "pod-recreation" "pvcProtection" "pvc-protection" -}}
+{{- if (index $.Values.controllers $key).enabled }}{{ $on = append $on $name }}{{ end -}}
+{{- end -}}
+{{- if not $on }}{{ fail "no controller is enabled: see `controllers` in values.yaml" }}{{ end -}}
+{{- join "," $on -}}
+{{- end }}

@@ -1,0 +1,35 @@
+//! `belayer-e2e manifests`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::chart;
+use crate::control_plane::HelmBinaries;
+
+#[derive(Debug, Args)]
+pub(super) struct Manifests {
+    /// Write nothing; exit with 1 if a file is outdated
+    #[arg(long)]
+    check: bool,
+}
+
+impl Manifests {
+    pub(super) fn execute(self) -> Result<ExitCode> {
+        let rendered = chart::manifests(&HelmBinaries::find_or_build()?)?;
+        let outdated = rendered.outdated()?;
+        for file in &outdated {
+            anstream::println!("{}", file.display());
+        }
+        if self.check {
+            return Ok(if outdated.is_empty() {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            });
+        }
+        rendered.write()?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,92 @@
+//! The Helm chart on a real API server: install, upgrade, roll back, uninstall, and every set of controllers.
+
+mod life;
+mod release;
+mod toggles;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+
+use self::release::Release;
+use crate::control_plane::Program;
+use crate::harness::{Cluster, Scenario};
+use crate::providers::Capability::{AdmissionPolicies, Helm, Kubectl, Rbac};
+use crate::providers::grant_rights;
+
+const LONG: Duration = Duration::from_secs(600);
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::alone(
+            "chart-life-helm3",
+            "Helm 3 installs, upgrades, rolls back and uninstalls Belayer in any namespace; no hold is left",
+            |cluster| life::whole(cluster, Program::Helm3),
+        )
+        .needs([Helm, Kubectl, Rbac, AdmissionPolicies])
+        .within(LONG),
+        Scenario::alone(
+            "chart-life-helm4",
+            "the same with Helm 4",
+            |cluster| life::whole(cluster, Program::Helm4),
+        )
+        .needs([Helm, Kubectl, Rbac, AdmissionPolicies])
+        .within(LONG),
+        Scenario::alone(
+            "chart-uninstall-waits-for-pvcs",
+            "a PVC in use that only Belayer protects stops the uninstall, named; nothing is deleted",
+            life::refused,
+        )
+        .needs([Helm, Kubectl, Rbac, AdmissionPolicies])
+        .within(LONG),
+        Scenario::alone(
+            "chart-controllers",
+            "with every set of controllers check finds nothing missing, and without any one rule it does",
+            toggles::all_sets,
+        )
+        .needs([Helm, Kubectl, Rbac])
+        .within(LONG),
+        Scenario::alone(
+            "manifests-in-another-namespace",
+            "an overlay with another namespace leaves the default one nowhere, and the server accepts it",
+            another_namespace,
+        )
+        .needs([Kubectl])
+        .within(LONG),
+    ]
+}
+
+/// H2: kustomize's `namespace:` with the replacements.
+async fn another_namespace(cluster: Cluster) -> Result<()> {
+    let namespace = cluster
+        .another_namespace("ops", serde_json::json!({}))
+        .await?;
+    let folder = cluster.dir().join("overlay");
+    let manifests = crate::harness::manifests();
+    let script = format!(
+        "set -e; mkdir -p {folder}/deploy; cp -r {manifests} {folder}/deploy/manifests
+        cat >{folder}/kustomization.yaml <<END
+namespace: {namespace}
+resources: [deploy/manifests]
+replacements: [{{path: deploy/manifests/replacements.yaml}}]
+END
+        kubectl kustomize {folder} >{folder}/all.yaml
+        kubectl apply --dry-run=server -f {folder}/all.yaml >&2
+        cat {folder}/all.yaml",
+        folder = folder.display(),
+        manifests = manifests.display(),
+    );
+    let text = cluster.sh(&script).await?;
+    ensure!(!text.contains("belayer-system"), "{text}");
+    let account = format!("system:serviceaccount:{namespace}:belayer'");
+    ensure!(text.matches(&account).count() == 3, "{text}");
+    Ok(())
+}
+
+/// Restores what other scenarios on this cluster expect.
+async fn restored(cluster: &Cluster, release: &Release) -> Result<()> {
+    release.removed_by_force().await?;
+    grant_rights(cluster.client())
+        .await
+        .context("restore the RBAC permissions")
+}

@@ -1,0 +1,224 @@
+//! One release of the chart.
+
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use super::life::CONTROLLERS;
+use crate::chart::chart;
+use crate::control_plane::{HelmBinaries, Program};
+use crate::harness::{BelayerOptions, Cluster, eventually};
+use crate::kinds;
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// Longer than any hook.
+const DEADLINE: Duration = Duration::from_secs(300);
+
+/// The release `belayer` in a namespace of its own.
+pub(super) struct Release {
+    pub(super) cluster: Cluster,
+    pub(super) namespace: String,
+    helm: PathBuf,
+    /// Helm 4 does, and names fields that another client set.
+    applies_on_the_server: bool,
+}
+
+impl Release {
+    pub(super) async fn new(cluster: &Cluster, program: Program) -> Result<Self> {
+        let helm = tokio::task::spawn_blocking(HelmBinaries::find_or_build).await??;
+        let namespace = cluster.another_namespace("ops", json!({})).await?;
+        Ok(Self {
+            cluster: cluster.clone(),
+            namespace,
+            helm: helm.path(program),
+            applies_on_the_server: program == Program::Helm4,
+        })
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let home = self.cluster.dir().join("helm");
+        let mut command = Command::new(&self.helm);
+        command
+            .args(arguments)
+            .args(["--namespace", &self.namespace])
+            .env("KUBECONFIG", self.cluster.backend().admin_kubeconfig())
+            .env("HELM_CONFIG_HOME", home.join("config"))
+            .env("HELM_DATA_HOME", home.join("data"))
+            .env("HELM_CACHE_HOME", home.join("cache"))
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
+    async fn output(&self, arguments: &[&str]) -> Result<Output> {
+        let output = self.command(arguments).output();
+        let output = tokio::time::timeout(DEADLINE, output).await;
+        output
+            .with_context(|| format!("helm {} did not exit", arguments.join(" ")))?
+            .context("start helm")
+    }
+
+    /// Runs Helm, which must succeed. Returns its standard output.
+    pub(super) async fn helm(&self, arguments: &[&str]) -> Result<String> {
+        let output = self.output(arguments).await?;
+        let why = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            output.status.success(),
+            "helm {}: {why}",
+            arguments.join(" ")
+        );
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Installs or upgrades. No pods run on nodes that are not real: the harness runs Belayer.
+    pub(super) async fn applied(&self, verb: &str, values: &[&str]) -> Result<String> {
+        let chart = chart();
+        let chart = chart.to_string_lossy();
+        let mut arguments = vec![verb, "belayer", &*chart];
+        arguments.extend(["--set-string", "nodeSelector.example\\.com/never=true"]);
+        for value in values {
+            arguments.extend(["--set", value]);
+        }
+        if verb == "install" {
+            // The cluster has the Roles of the manifests, as one whose admin moves to the chart.
+            arguments.push("--take-ownership");
+            if self.applies_on_the_server {
+                arguments.push("--force-conflicts");
+            }
+        }
+        self.helm(&arguments).await
+    }
+
+    /// A kubeconfig of one of the release's accounts.
+    pub(super) async fn kubeconfig(&self, account: &str) -> Result<PathBuf> {
+        let path = self.cluster.dir().join(format!("{account}.kubeconfig"));
+        let script = format!(
+            "set -e; token=$(kubectl -n {} create token {account})
+            cp \"$KUBECONFIG\" {path}; export KUBECONFIG={path}
+            kubectl config set-credentials {account} --token=\"$token\"
+            kubectl config set-context --current --user={account}",
+            self.namespace,
+            path = path.display()
+        );
+        self.cluster.sh(&script).await?;
+        Ok(path)
+    }
+
+    /// The options with which the Deployment of the release starts Belayer.
+    pub(super) async fn options(&self) -> Result<BelayerOptions> {
+        let options = BelayerOptions::default().kubeconfig(self.kubeconfig("belayer").await?);
+        let options = options.argument(&format!("--own-namespace={}", self.namespace));
+        Ok(options.argument(CONTROLLERS))
+    }
+
+    /// The data of the gate.
+    pub(super) async fn gate(&self) -> Result<Value> {
+        let maps = kinds::config_maps(self.cluster.client(), &self.namespace);
+        Ok(maps.get("belayer-gate").await?.data["data"].clone())
+    }
+
+    /// `belayer` with the admin's kubeconfig, in the namespace of the release.
+    pub(super) async fn belayer(&self, arguments: &[&str]) -> Result<(i32, String)> {
+        let kubeconfig = self.cluster.backend().admin_kubeconfig().to_owned();
+        self.belayer_as(&kubeconfig, arguments).await
+    }
+
+    async fn belayer_as(
+        &self,
+        kubeconfig: &std::path::Path,
+        arguments: &[&str],
+    ) -> Result<(i32, String)> {
+        let output = Command::new(&self.cluster.setting().belayer)
+            .args(arguments)
+            .env("KUBECONFIG", kubeconfig)
+            .env("POD_NAMESPACE", &self.namespace)
+            .env_remove("BELAYER_CONFIG")
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output();
+        let output = tokio::time::timeout(DEADLINE, output).await??;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let code = output.status.code().context("it was killed")?;
+        Ok((
+            code,
+            format!("{}{}", text(&output.stdout), text(&output.stderr)),
+        ))
+    }
+
+    /// Runs a command that ends with the pod of a hook: with the pod's arguments and its account, as its container
+    /// would. Returns what Helm printed, whether it succeeded, and exit code and output of the hook's command.
+    pub(super) async fn with_hook(
+        &self,
+        arguments: &[&str],
+        hook: &str,
+    ) -> Result<(bool, String, i32, String)> {
+        let helm = self.command(arguments).output();
+        let both = async { tokio::try_join!(async { Ok(helm.await?) }, self.run_hook(hook)) };
+        let (helm, (code, printed)) = tokio::time::timeout(DEADLINE, both)
+            .await
+            .context("helm did not exit")??;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let reported = format!("{}{}", text(&helm.stdout), text(&helm.stderr));
+        Ok((helm.status.success(), reported, code, printed))
+    }
+
+    async fn run_hook(&self, hook: &str) -> Result<(i32, String)> {
+        let pods: Api<Pod> = Api::namespaced(self.cluster.client().clone(), &self.namespace);
+        let of_hook = ListParams::default().labels(&format!("app.kubernetes.io/name={hook}"));
+        let pod = eventually("the pod of the hook exists", SOON, async || {
+            let found = pods.list(&of_hook).await?.items.into_iter().next();
+            found.context("there is none")
+        })
+        .await?;
+        let spec = pod.spec.context("a pod without spec")?;
+        let arguments = spec.containers[0].args.clone().unwrap_or_default();
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let account = self
+            .kubeconfig(spec.service_account_name.as_deref().unwrap_or_default())
+            .await?;
+        let (code, printed) = self.belayer_as(&account, &arguments).await?;
+        let phase = if code == 0 { "Succeeded" } else { "Failed" };
+        let status = json!({ "status": { "phase": phase, "containerStatuses": [{
+            "name": spec.containers[0].name, "image": "registry.invalid/belayer:1", "imageID": "", "ready": false,
+            "restartCount": 0, "state": { "terminated": { "exitCode": code, "reason": "Ended" } },
+        }]}});
+        let name = pod.metadata.name.unwrap_or_default();
+        pods.patch_status(&name, &PatchParams::default(), &Patch::Merge(&status))
+            .await?;
+        Ok((code, printed))
+    }
+
+    /// The cluster-wide objects of the release that exist, apart from CRDs.
+    pub(super) async fn remaining(&self) -> Result<String> {
+        let listed = self.cluster.sh(
+            "kubectl get clusterroles,clusterrolebindings,mutatingadmissionpolicies,mutatingadmissionpolicybindings,\
+             validatingadmissionpolicies,validatingadmissionpolicybindings,flowschemas -o name -l app.kubernetes.io/part-of=belayer",
+        );
+        let listed = listed.await?;
+        // A Role of the harness, which the default values do not have.
+        let own = listed
+            .lines()
+            .filter(|line| !line.contains("outcome-capture"));
+        Ok(own.collect::<Vec<_>>().join("\n"))
+    }
+
+    /// Removes what a failed scenario may have left.
+    pub(super) async fn removed_by_force(&self) -> Result<()> {
+        let script = format!(
+            "kubectl delete clusterroles,clusterrolebindings,mutatingadmissionpolicies,mutatingadmissionpolicybindings,\
+             validatingadmissionpolicies,validatingadmissionpolicybindings,flowschemas -l app.kubernetes.io/part-of=belayer
+            kubectl -n {} delete secrets -l owner=helm
+            kubectl annotate crd podrecreations.belayer.dev podoutcomes.belayer.dev belayer.dev/drained=false --overwrite",
+            self.namespace
+        );
+        self.cluster.sh(&script).await.map(drop)
+    }
+}
