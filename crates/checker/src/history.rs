@@ -49,7 +49,7 @@ pub(crate) struct History {
     ran: HashSet<String>,
     /// Pods whose main container had not ended when they were deleted.
     ended_by_deletion: HashSet<String>,
-    /// Pods whose node was removed.
+    /// Pods whose node was removed, or was not ready when they were deleted by force.
     lost_with_node: HashSet<String>,
     by_hand: HashSet<String>,
 }
@@ -109,6 +109,22 @@ impl History {
             }
         }
         self.objects.insert(write.uid.clone(), Arc::clone(object));
+        match Kind::of(&write.resource) {
+            Kind::Pod if is_forced(object) => {
+                let node = text(object, "/spec/nodeName");
+                let mut nodes = self.all("Node").filter(|found| text(found, "/metadata/name") == node);
+                if nodes.any(|node| !is_ready(node)) {
+                    self.lost_with_node.insert(write.uid.clone());
+                }
+            }
+            _ if write.resource == Gvr::NODES && !is_ready(object) => {
+                let pods = self.live_pods().filter(|pod| is_forced(pod));
+                let there = pods.filter(|pod| text(pod, "/spec/nodeName") == &*write.key.name);
+                let lost: Vec<String> = there.map(|pod| uid(pod).to_owned()).collect();
+                self.lost_with_node.extend(lost);
+            }
+            _ => {}
+        }
     }
 
     fn lose_pods_of(&mut self, node: &str) {
@@ -170,7 +186,7 @@ impl History {
         without_result && self.ended_by_deletion.contains(uid(pod))
     }
 
-    /// Whether this pod's node was removed before its main container ended.
+    /// Whether this pod's node was lost before its main container ended.
     pub(crate) fn was_node_lost(&self, pod: &Value) -> bool {
         main_exit_code(pod).is_none() && self.lost_with_node.contains(uid(pod))
     }
@@ -202,4 +218,15 @@ impl History {
         self.is_deleted(uid(object))
             || self.is_namespace_deleted(text(object, "/metadata/namespace"))
     }
+}
+
+/// Whether the pod is being deleted without a grace period.
+fn is_forced(pod: &Value) -> bool {
+    is_deleting(pod) && pod["metadata"]["deletionGracePeriodSeconds"] == 0
+}
+
+fn is_ready(node: &Value) -> bool {
+    let conditions = node.pointer("/status/conditions").and_then(Value::as_array);
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
 }

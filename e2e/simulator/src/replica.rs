@@ -103,6 +103,7 @@ async fn live(
     let resign = CancellationToken::new();
     let options = Options {
         client: client(BELAYER),
+        watches: client(BELAYER),
         namespace: names::DEFAULT_NAMESPACE.to_owned(),
         bounds: Bounds::default(),
         writes: Writes::Sent,
