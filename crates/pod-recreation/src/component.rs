@@ -13,6 +13,7 @@ use belayer_holds::decision::Decision;
 use belayer_holds::holding::Holding;
 use belayer_holds::names::{IGNORE_LABEL, POD_RECREATION_HOLD};
 use belayer_holds::namespace::is_ignored;
+use belayer_holds::node_wipe::NodeWipe;
 use belayer_holds::owned::OwnerStores;
 use belayer_holds::owner::OwnerQuery;
 use belayer_holds::runner::{Change, Component};
@@ -22,9 +23,9 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::NAME;
-use crate::api::{self, record_name};
+use crate::api::{self, Wipe, record_name};
 use crate::config::Settings;
-use crate::decide::RecordSnapshot;
+use crate::decide::{ObservedWipe, RecordSnapshot};
 use crate::evidence::Evidence;
 use crate::holds::{self, HoldSnapshot, ObservedRecord};
 use crate::proof::FirstSeen;
@@ -37,6 +38,8 @@ pub struct Parts<V: View = Cached> {
     pub pods: V::Store<Pod>,
     /// All records.
     pub records: V::Store<Record>,
+    /// The wipes of all nodes.
+    pub wipes: V::Store<NodeWipe>,
     /// All namespaces.
     pub namespaces: V::Store<Namespace>,
     /// The kinds of owners that Belayer watches.
@@ -199,6 +202,9 @@ impl<V: View> PodRecreation<V> {
             let memory = self.memory.lock();
             memory.created.get(&record.meta.uid).copied()
         });
+        let wipe = record
+            .as_deref()
+            .map_or(ObservedWipe::NotRequested, |record| self.wipe_of(record));
         RecordSnapshot {
             record,
             pod,
@@ -206,7 +212,29 @@ impl<V: View> PodRecreation<V> {
             cancelled,
             created,
             holding: Holding::Allowed,
+            wipe,
             record_ttl: self.settings.record_ttl,
+        }
+    }
+
+    /// What the `NodeWipe` of the node says about the record's rejected pod.
+    fn wipe_of(&self, record: &Record) -> ObservedWipe {
+        let status = &record.status;
+        let (Wipe::Required, Some(node), Some(pod)) =
+            (record.policy.wipe, &status.node_name, &status.rejected_uid)
+        else {
+            return ObservedWipe::NotRequested;
+        };
+        if self.parts.wipes.is_not_served() {
+            return ObservedWipe::NotServed;
+        }
+        match self.parts.wipes.lookup(&ObjectKey::cluster(node.as_str())) {
+            Lookup::Unknown => ObservedWipe::Unknown,
+            Lookup::Absent => ObservedWipe::NotRequested,
+            Lookup::Found(list) => match list.wipes.get(&Uid::new(pod)) {
+                None => ObservedWipe::NotRequested,
+                Some(wipe) => ObservedWipe::Requested(wipe.report.clone()),
+            },
         }
     }
 

@@ -1,7 +1,10 @@
-//! The CustomResourceDefinition of `PodRecreation`.
+//! The CustomResourceDefinitions of `PodRecreation` and `NodeWipe`.
 
 /// The definition as YAML, ready for `kubectl apply`.
 pub const YAML: &str = include_str!("crd.yaml");
+
+/// That of `NodeWipe`.
+pub const NODE_WIPE_YAML: &str = include_str!("node-wipe-crd.yaml");
 
 #[cfg(test)]
 mod tests {
@@ -30,6 +33,8 @@ mod tests {
     fn the_manifest_is_what_the_binary_prints() {
         let manifest = include_str!("../../../deploy/manifests/crd-pod-recreation.yaml");
         assert_eq!(manifest, YAML);
+        let manifest = include_str!("../../../deploy/manifests/crd-node-wipe.yaml");
+        assert_eq!(manifest, NODE_WIPE_YAML);
     }
 
     /// The API server prunes fields that are not in the schema.

@@ -4,6 +4,7 @@ mod attempt;
 mod decision;
 mod ends;
 mod rejection;
+mod wipe;
 
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ pub use decision::{Effect, Progress, RecordDecision, StatusWrite};
 use ends::{cancelled, cancelled_if_gone, name_taken, not_selected, reported};
 pub use ends::{ended_status, final_status, name_taken_notice, name_taken_status};
 use rejection::{rejected, rejected_status};
+pub use wipe::{ObservedWipe, node_gone_status, refused_status};
 
 /// The input of a decision about a record, or about a rejected pod without a record.
 #[derive(Debug, Clone)]
@@ -40,6 +42,8 @@ pub struct RecordSnapshot {
     pub created: Option<u32>,
     /// Whether holds may be added. While Belayer is draining no re-creation begins.
     pub holding: Holding,
+    /// What the `NodeWipe` of the node says about the rejected pod.
+    pub wipe: ObservedWipe,
     /// How long a record is kept after its end.
     pub record_ttl: Duration,
 }
@@ -69,8 +73,11 @@ pub fn decide(snapshot: &RecordSnapshot, now: Timestamp) -> RecordDecision {
     let Some(phase) = record.status.phase else {
         return begin(record, pod, now);
     };
+    if let Some(decision) = wipe::report(record, &snapshot.wipe, now) {
+        return decision;
+    }
     match phase {
-        Phase::Rejected => rejected(record, pod, now),
+        Phase::Rejected => rejected(record, pod, &snapshot.wipe, now),
         Phase::Deleting => deleting(record, pod, now),
         Phase::Waiting => waiting(record, pod, snapshot.holding, now),
         Phase::Creating => creating(record, pod, snapshot.created, now),
@@ -117,8 +124,10 @@ fn begin(record: &Record, pod: Option<&PodView>, now: Timestamp) -> RecordDecisi
                 record.pod_name, record.first_uid
             ),
         ),
-        Some(pod) if pod.deleting => cancelled(record, "the rejected pod was deleted", now),
-        Some(pod) if !pod.selected => not_selected(record, now),
+        Some(pod) if pod.deleting && !wipe::comes_first(record, pod) => {
+            cancelled(record, "the rejected pod was deleted", now)
+        }
+        Some(pod) if !pod.selected && !wipe::comes_first(record, pod) => not_selected(record, now),
         Some(pod) => match pod.recreatable() {
             Some(rejection) => {
                 let mut next = rejected_status(record, pod, rejection, now);
@@ -180,8 +189,12 @@ fn recreated(record: &Record, pod: Option<&PodView>, now: Timestamp) -> RecordDe
                 Effect::Status(StatusWrite::of(next).counted("started")),
             )
         }
-        _ if pod.deleting => cancelled(record, "the re-created pod was deleted", now),
-        PodState::Rejected(_) if !pod.selected => not_selected(record, now),
+        _ if pod.deleting && !wipe::comes_first(record, pod) => {
+            cancelled(record, "the re-created pod was deleted", now)
+        }
+        PodState::Rejected(_) if !pod.selected && !wipe::comes_first(record, pod) => {
+            not_selected(record, now)
+        }
         PodState::Rejected(rejection) if rejection.is_recreated() => {
             let next = rejected_status(record, pod, rejection, now);
             RecordDecision::of(

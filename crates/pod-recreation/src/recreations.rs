@@ -8,6 +8,7 @@ mod create;
 mod effects;
 mod owners;
 mod requests;
+mod wipe;
 
 pub use requests::status_patch;
 

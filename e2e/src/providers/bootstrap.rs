@@ -27,6 +27,7 @@ pub(crate) fn manifest(name: &str) -> Result<&'static str> {
         "rbac-pod-finalizer" => include_str!("../../../deploy/manifests/rbac-pod-finalizer.yaml"),
         "rbac-pvc-protection" => include_str!("../../../deploy/manifests/rbac-pvc-protection.yaml"),
         "crd-pod-recreation" => include_str!("../../../deploy/manifests/crd-pod-recreation.yaml"),
+        "crd-node-wipe" => include_str!("../../../deploy/manifests/crd-node-wipe.yaml"),
         "pod-recreation-records-policy" => {
             include_str!("../../../deploy/manifests/pod-recreation-records-policy.yaml")
         }
@@ -60,6 +61,9 @@ pub(crate) fn manifest(name: &str) -> Result<&'static str> {
             include_str!("../../../deploy/manifests/node-agent/service-account.yaml")
         }
         "node-agent-rbac" => include_str!("../../../deploy/manifests/node-agent/rbac.yaml"),
+        "node-agent-rbac-handlers" => {
+            include_str!("../../../deploy/manifests/node-agent/rbac-handlers.yaml")
+        }
         "node-agent-policy" => include_str!("../../../deploy/manifests/node-agent/policy.yaml"),
         "node-agent-daemonset" => {
             include_str!("../../../deploy/manifests/node-agent/daemonset.yaml")
@@ -170,6 +174,7 @@ pub(crate) async fn grant_rights(client: &Client) -> Result<()> {
         "rbac-outcome-capture",
         "podoutcome-crd",
         "crd-pod-recreation",
+        "crd-node-wipe",
         "pod-recreation-records-policy",
         "gate-configmap",
         "node-agent-namespace",
@@ -220,6 +225,7 @@ mod tests {
             "rbac-pod-finalizer",
             "rbac-pod-recreation",
             "crd-pod-recreation",
+            "crd-node-wipe",
             "pod-recreation-records-policy",
             "pod-recreation-hold-policy",
             "rbac-pvc-protection",
@@ -237,6 +243,7 @@ mod tests {
             "node-agent-namespace",
             "node-agent-service-account",
             "node-agent-rbac",
+            "node-agent-rbac-handlers",
             "node-agent-policy",
             "node-agent-daemonset"
         )]

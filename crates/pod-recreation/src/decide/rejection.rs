@@ -8,6 +8,7 @@ use super::decision::{Effect, RecordDecision, StatusWrite};
 use super::ends::{
     cancelled, cancelled_if_gone, end, exhausted, not_selected, reported, wipe_failed,
 };
+use super::wipe::{self, ObservedWipe, node_gone_status};
 use super::{NODE_INTERVAL, UNKNOWN, denied_too_long, elapsed};
 use crate::api::{ConditionStatus, ConditionType, OnWipeTimeout, Phase, Status, Wipe};
 use crate::record::Record;
@@ -38,7 +39,10 @@ pub(super) fn rejected_status(
         next.set(
             ConditionType::StateWiped,
             ConditionStatus::False,
-            ("Waiting", "the node agent has not reported the wipe yet"),
+            (
+                wipe::WAITING,
+                "the node agent has not reported the wipe yet",
+            ),
             now,
         );
     }
@@ -57,7 +61,15 @@ fn avoid_node(status: &mut Status) {
 }
 
 /// Steps 2 to 4.
-pub(super) fn rejected(record: &Record, pod: Option<&PodView>, now: Timestamp) -> RecordDecision {
+pub(super) fn rejected(
+    record: &Record,
+    pod: Option<&PodView>,
+    wipe: &ObservedWipe,
+    now: Timestamp,
+) -> RecordDecision {
+    if let Some(decision) = wipe::request(record, wipe, now) {
+        return decision;
+    }
     let status = &record.status;
     let Some(uid) = status.rejected_uid.as_deref() else {
         return end(
@@ -123,13 +135,7 @@ fn wiping(record: &Record, next: &mut Status, now: Timestamp) -> Option<RecordDe
     if waited < timeout {
         let left = timeout - waited;
         let node = status.node_name.clone()?;
-        next.set(
-            ConditionType::StateWiped,
-            ConditionStatus::True,
-            ("NodeGone", "the node does not exist any more"),
-            now,
-        );
-        let step = StatusWrite::of(next.clone());
+        let step = StatusWrite::of(node_gone_status(record, now));
         return Some(RecordDecision {
             again: Some(left.min(NODE_INTERVAL)),
             ..RecordDecision::of(row::WIPING, Effect::ReadNode { node, step })

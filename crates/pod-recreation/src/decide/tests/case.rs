@@ -153,6 +153,7 @@ pub(crate) fn snapshot(
         cancelled: false,
         created: None,
         holding: Holding::Allowed,
+        wipe: ObservedWipe::Requested(None),
         record_ttl: TTL,
     }
 }
