@@ -53,6 +53,8 @@ pub(crate) fn manifest(name: &str) -> Result<&'static str> {
             include_str!("../../../deploy/manifests/namespace-guard-policy.yaml")
         }
         "pod-write-policy" => include_str!("../../../deploy/manifests/pod-write-policy.yaml"),
+        "pod-delete-policy" => include_str!("../../../deploy/manifests/pod-delete-policy.yaml"),
+        "owner-write-policy" => include_str!("../../../deploy/manifests/owner-write-policy.yaml"),
         "deployment" => include_str!("../../../deploy/manifests/deployment.yaml"),
         "node-agent-namespace" => {
             include_str!("../../../deploy/manifests/node-agent/namespace.yaml")
@@ -239,6 +241,8 @@ mod tests {
             "workflow-hold-policy",
             "namespace-guard-policy",
             "pod-write-policy",
+            "pod-delete-policy",
+            "owner-write-policy",
             "deployment",
             "node-agent-namespace",
             "node-agent-service-account",

@@ -21,6 +21,7 @@ mod election;
 mod faults;
 mod foreign;
 mod gate;
+mod hostile_account;
 mod hostile_backlog;
 mod hostile_names;
 mod hostile_status;
@@ -105,6 +106,7 @@ pub fn all() -> Vec<Scenario> {
         recreation_beside::scenarios(),
         recreation_nodes::scenarios(),
         recreation_server::scenarios(),
+        hostile_account::scenarios(),
         hostile_names::scenarios(),
         hostile_status::scenarios(),
     ]
