@@ -4,6 +4,7 @@ use belayer_core::executor::{Class, Executor};
 use belayer_core::http::{ErrorClass, PatchKind, Request, RequestError};
 use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder, Reading};
 use belayer_core::object::{ObjectKey, Resource, Uid};
+use belayer_core::rng;
 use belayer_core::slim::{DecodeContext, Pod};
 use belayer_core::workqueue::Backoff;
 use belayer_holds::names::FIELD_MANAGER;
@@ -12,6 +13,9 @@ use serde_json::{Map, Value, json};
 
 use crate::decide::{State, WipeRequest, asks, state};
 use crate::world::request;
+
+/// Attempts of a report, conflicts included.
+const TRIES: u32 = 10;
 
 /// Why a read or a report failed.
 #[derive(Debug, thiserror::Error)]
@@ -87,7 +91,8 @@ impl Api {
     }
 
     /// Writes the report about a pod, and removes those of `forgotten` pods, which have no entry any more. Does nothing if
-    /// the list does not exist.
+    /// the list does not exist. The server itself answers 409 after some conflicts of concurrent patches: the wipe and its
+    /// hooks must not be repeated for that.
     pub(crate) async fn report(
         &self,
         uid: &Uid,
@@ -98,10 +103,25 @@ impl Api {
         let body = patch(uid, report, forgotten).to_string();
         let request =
             Request::patch(path, PatchKind::Merge, body).query("fieldManager", FIELD_MANAGER);
-        match self.executor.write(&request, Class::Write).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.is_gone(&self.wipes, &self.list) => Ok(()),
-            Err(error) => Err(error.into()),
+        let mut ceiling = None;
+        for _ in 1..TRIES {
+            match self.executor.write(&request, Class::Write).await {
+                Err(error) if error.class() == ErrorClass::Conflict => {
+                    let next = Backoff::CONFLICT.ceiling_after(ceiling);
+                    ceiling = Some(next);
+                    tokio::time::sleep(Backoff::CONFLICT.delay(next, rng::unit())).await;
+                }
+                written => return self.settle(written.map(drop)),
+            }
+        }
+        let written = self.executor.write(&request, Class::Write).await;
+        self.settle(written.map(drop))
+    }
+
+    fn settle(&self, written: Result<(), RequestError>) -> Result<(), ApiError> {
+        match written {
+            Err(error) if !error.is_gone(&self.wipes, &self.list) => Err(error.into()),
+            _ => Ok(()),
         }
     }
 }

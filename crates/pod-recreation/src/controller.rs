@@ -225,7 +225,8 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
     context.worker_groups.push(WorkerGroup {
         name: WIPES,
         queue: list_queue,
-        needs: vec![lists.state(), handle.state()],
+        // Not the lists: an earlier ClusterRole does not permit them, and re-creations do not wait for them.
+        needs: vec![handle.state()],
         start: Box::new(move || list_runner.work(1)),
         background: Vec::new(),
     });

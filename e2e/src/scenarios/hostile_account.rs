@@ -47,7 +47,10 @@ async fn account(cluster: Cluster) -> Result<()> {
     }
     let shown = shown(&cluster).await;
     for (_, policy) in POLICIES {
-        for kind in ["ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"] {
+        for kind in [
+            "ValidatingAdmissionPolicyBinding",
+            "ValidatingAdmissionPolicy",
+        ] {
             remove_cluster_wide(&cluster, kind, policy).await?;
         }
     }
@@ -80,7 +83,13 @@ fn pod_of(name: &str, metadata: Value) -> Result<DynamicObject> {
         "spec": {
             "schedulerName": "nobody", "serviceAccountName": "default", "automountServiceAccountToken": false,
             "terminationGracePeriodSeconds": 1,
-            "containers": [{ "name": "main", "image": "busybox" }],
+            // As the Pod Security level restricted requires it, which is checked before the policies.
+            "securityContext": {
+                "runAsNonRoot": true, "runAsUser": 1000, "seccompProfile": { "type": "RuntimeDefault" },
+            },
+            "containers": [{ "name": "main", "image": "busybox", "securityContext": {
+                "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] },
+            } }],
         },
     });
     object["metadata"]["name"] = name.into();
@@ -191,7 +200,8 @@ impl Thief<'_> {
                 .await
         };
         for mark in ["recreation", "recreation-uid", "recreation-attempt"] {
-            let body = json!({ "metadata": { "annotations": { format!("belayer.dev/{mark}"): "x" } } });
+            let body =
+                json!({ "metadata": { "annotations": { format!("belayer.dev/{mark}"): "x" } } });
             is_refused(mark, WRITES, patch(&body).await)?;
         }
         let other = json!({ "metadata": { "finalizers": ["belayer.dev/other"] } });
