@@ -217,7 +217,7 @@ impl<V: View> PodRecreation<V> {
         }
     }
 
-    /// What the `NodeWipe` of the node says about the record's rejected pod.
+    /// The entry in the `NodeWipe` of the node for the record's rejected pod.
     fn wipe_of(&self, record: &Record) -> ObservedWipe {
         let status = &record.status;
         let (Wipe::Required, Some(node), Some(pod)) =

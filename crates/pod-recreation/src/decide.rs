@@ -42,7 +42,7 @@ pub struct RecordSnapshot {
     pub created: Option<u32>,
     /// Whether holds may be added. While Belayer is draining no re-creation begins.
     pub holding: Holding,
-    /// What the `NodeWipe` of the node says about the rejected pod.
+    /// The entry in the `NodeWipe` of the node for the rejected pod.
     pub wipe: ObservedWipe,
     /// How long a record is kept after its end.
     pub record_ttl: Duration,

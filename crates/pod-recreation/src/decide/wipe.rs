@@ -21,7 +21,7 @@ pub(super) const WAITING: &str = "Waiting";
 /// keep a pod for ever.
 const REQUEST_FOR: Duration = Duration::from_secs(60);
 
-/// What the `NodeWipe` of the node says about the rejected pod of a record.
+/// The entry in the `NodeWipe` of the node for the rejected pod of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObservedWipe {
     /// The store is not synced.

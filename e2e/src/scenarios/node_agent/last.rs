@@ -30,7 +30,7 @@ pub(super) async fn rejection(cluster: Cluster) -> Result<()> {
         Ok(())
     })
     .await?;
-    eventually("the condition of the record tells", SOON, async || {
+    eventually("the record has the report", SOON, async || {
         let status = site.record().await?.data["status"].clone();
         let message = wiped_message(&status);
         ensure!(message.contains("/mnt is a mount in use"), "{status}");

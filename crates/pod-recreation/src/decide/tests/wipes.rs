@@ -90,7 +90,7 @@ fn r6_a_rejected_pod_that_is_deleted_before_it_is_recorded_is_wiped_first() {
 #[case::started(Phase::Started)]
 #[case::exhausted(Phase::Exhausted)]
 #[case::ended(Phase::Ended)]
-fn r6_the_condition_of_the_record_tells_in_every_phase(#[case] phase: Phase) {
+fn r6_the_report_becomes_a_condition_in_every_phase(#[case] phase: Phase) {
     let record = required(record(Some(phase)));
     let left = RecordSnapshot {
         wipe: reported(WipeState::NotWiped),
