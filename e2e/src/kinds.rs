@@ -68,6 +68,29 @@ pub fn namespaces(client: &Client) -> Objects {
     )
 }
 
+/// The ClusterRoleBindings.
+pub fn cluster_role_bindings(client: &Client) -> Objects {
+    let resource = resource(
+        "rbac.authorization.k8s.io",
+        "v1",
+        "ClusterRoleBinding",
+        "clusterrolebindings",
+    );
+    Api::all_with(client.clone(), &resource)
+}
+
+/// The PodRecreations of a namespace.
+pub fn records(client: &Client, namespace: &str) -> Objects {
+    let resource = resource("belayer.dev", "v1alpha1", "PodRecreation", "podrecreations");
+    Api::namespaced_with(client.clone(), namespace, &resource)
+}
+
+/// The NodeWipes.
+pub fn node_wipes(client: &Client) -> Objects {
+    let resource = resource("belayer.dev", "v1alpha1", "NodeWipe", "nodewipes");
+    Api::all_with(client.clone(), &resource)
+}
+
 /// The Leases of a namespace.
 pub fn leases(client: &Client, namespace: &str) -> Objects {
     let resource = resource("coordination.k8s.io", "v1", "Lease", "leases");

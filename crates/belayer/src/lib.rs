@@ -185,6 +185,6 @@ mod tests {
             .map(|document| serde_saphyr::from_str::<Value>(document).unwrap())
             .map(|crd| crd["spec"]["names"]["kind"].as_str().unwrap().to_owned())
             .collect();
-        assert_eq!(kinds, ["PodOutcome", "PodRecreation"]);
+        assert_eq!(kinds, ["PodOutcome", "PodRecreation", "NodeWipe"]);
     }
 }

@@ -123,19 +123,22 @@ fn install(sandbox: &Sandbox, user: &User) -> Result<()> {
     });
     user.create(&Gvr::CONFIGMAPS, names::DEFAULT_NAMESPACE, gate)
         .context("the gate")?;
-    let records = serde_saphyr::from_str(belayer_pod_recreation::crd::YAML)
-        .context("the definition of PodRecreations")?;
-    sandbox
-        .cluster()
-        .create(
-            &Actor::new(USER),
-            &Gvr::CUSTOMRESOURCEDEFINITIONS,
-            None,
-            records,
-            &WriteOptions::default(),
-        )
-        .map(drop)
-        .context("the definition of PodRecreations")
+    for definition in [
+        belayer_pod_recreation::crd::YAML,
+        belayer_pod_recreation::crd::NODE_WIPE_YAML,
+    ] {
+        sandbox
+            .cluster()
+            .create(
+                &Actor::new(USER),
+                &Gvr::CUSTOMRESOURCEDEFINITIONS,
+                None,
+                serde_saphyr::from_str(definition).context("a definition of pod-recreation")?,
+                &WriteOptions::default(),
+            )
+            .context("a definition of pod-recreation")?;
+    }
+    Ok(())
 }
 
 /// A client configuration for the API server under Belayer's name, over loopback.

@@ -9,6 +9,7 @@ pub mod holding;
 pub mod invariants;
 pub mod names;
 pub mod namespace;
+pub mod node_wipe;
 pub mod owned;
 pub mod owner;
 pub mod permissions;

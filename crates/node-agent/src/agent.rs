@@ -1,16 +1,19 @@
-//! The node agent: two informers, one handle that feeds their objects into lifecycles, and the lifecycles.
+//! The node agent: its informers, one handle that feeds their objects into lifecycles, and the lifecycles.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use belayer_core::executor::{Bounds, Executor, Writes};
-use belayer_core::informer::{Decoders, Event, Informer, InformerState, JsonDecoder, Store};
+use belayer_core::informer::{
+    Decoders, Event, Informer, InformerState, JsonDecoder, Store, Stored,
+};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::{DecodeContext, Interner, Keep, Pod};
 use belayer_core::workqueue::{Priority, WorkQueue, Workers};
 use belayer_holds::names::FIELD_MANAGER;
 use belayer_holds::names::WIPE_ANNOTATION;
+use belayer_holds::node_wipe::{self, NodeWipe};
 use belayer_lifecycles::{Lifecycles, Options as LifecycleOptions};
 use kube::Client;
 use parking_lot::Mutex;
@@ -22,11 +25,10 @@ use crate::command::CommandError;
 use crate::config::Settings;
 use crate::feed::InformerHandle;
 use crate::host::HostError;
-use crate::record::{self, Record};
 use crate::requests::Api;
 use crate::wipe::{RootError, Wiper};
 use crate::work::PodWork;
-use crate::world::{BY_POD, BY_UID, World};
+use crate::world::World;
 
 /// Name of the agent in metrics and logs.
 pub const NAME: &str = "node-agent";
@@ -70,8 +72,8 @@ pub struct Agent {
     world: Arc<World>,
     work: PodWork,
     queue: WorkQueue<ObjectKey>,
-    pods: Informer<Pod>,
-    records: Informer<Record>,
+    pods: Option<Informer<Pod>>,
+    wipes: Informer<NodeWipe>,
 }
 
 impl fmt::Debug for Agent {
@@ -110,34 +112,34 @@ impl Agent {
         };
         let of_pods = context(Keep::nothing().annotations([WIPE_ANNOTATION]));
         let pod_decoders = Decoders::protobuf_or_json(of_pods);
-        let wake = queue.clone();
-        let (pods, pod_store) =
+        // Pods are read only to run handlers for them.
+        let watched = (!settings.handlers.is_empty()).then(|| {
+            let wake = queue.clone();
             Informer::builder(client.clone(), Resource::pods(), pod_decoders.clone())
                 .fields(format!("spec.nodeName={node}"))
-                .index(BY_UID, |pod: &Pod, show| show(pod.meta.uid.as_str()))
                 .handler(Arc::new(move |event: &Event<Pod>| {
                     enqueue_pod(event, &wake);
                 }))
-                .build();
+                .build()
+        });
+        let (pods, pod_store) = watched.unzip();
         let wake = queue.clone();
-        let (records, record_store) = Informer::builder(
+        let (wipes, wipe_store) = Informer::builder(
             client.clone(),
-            record::resource(),
+            node_wipe::resource(),
             Decoders::new(JsonDecoder::new(context(Keep::nothing()))),
         )
-        .fields(format!("status.nodeName={node}"))
-        .index(BY_POD, |record: &Record, show| {
-            show(&record.pod().to_string());
-        })
-        .handler(Arc::new(move |event: &Event<Record>| {
-            enqueue_record(event, &wake);
+        .fields(format!("metadata.name={node}"))
+        .handler(Arc::new(move |event: &Event<NodeWipe>| {
+            publish_pending(event);
+            enqueue_wipes(event, &wake);
         }))
         .build();
-        let world = Arc::new(World::new(node.clone(), pod_store, record_store));
+        let world = Arc::new(World::new(node.clone(), pod_store, wipe_store));
         let executor = Executor::new(client, FIELD_MANAGER, bounds, Writes::Sent);
         let work = PodWork {
             world: Arc::clone(&world),
-            api: Api::new(executor, pod_decoders, node),
+            api: Api::new(executor, pod_decoders, &node),
             wiper,
             host: settings.host,
             handlers: settings.handlers,
@@ -151,18 +153,18 @@ impl Agent {
             work,
             queue,
             pods,
-            records,
+            wipes,
         })
     }
 
-    /// The pods of the agent's node.
-    pub fn pods(&self) -> &Store<Pod> {
-        &self.world.pods
+    /// The pods of the agent's node; `None` without handlers.
+    pub fn pods(&self) -> Option<&Store<Pod>> {
+        self.world.pods.as_ref()
     }
 
-    /// The records of pods that this node rejected.
-    pub fn records(&self) -> &Store<Record> {
-        &self.world.records
+    /// The list of wipes of the agent's node.
+    pub fn wipes(&self) -> &Store<NodeWipe> {
+        &self.world.wipes
     }
 
     /// The queue of pod names to process.
@@ -177,12 +179,14 @@ impl Agent {
             work,
             queue,
             pods,
-            records,
+            wipes,
         } = self;
         let watching = CancellationToken::new();
         let mut tasks = JoinSet::new();
-        tasks.spawn(pods.run(watching.clone()));
-        tasks.spawn(records.run(watching.clone()));
+        if let Some(pods) = pods {
+            tasks.spawn(pods.run(watching.clone()));
+        }
+        tasks.spawn(wipes.run(watching.clone()));
         if stop
             .run_until_cancelled(wait_for_lists(&world))
             .await
@@ -211,14 +215,16 @@ impl Agent {
     }
 }
 
-/// Waits for the first list of both informers. The API server may not serve the record kind.
+/// Waits for the first list of each informer. The API server may not serve the list's kind.
 async fn wait_for_lists(world: &World) {
-    let mut pods = world.pods.watch_state();
-    let _ = pods
-        .wait_for(|state| matches!(state, InformerState::Synced | InformerState::Stopped))
-        .await;
-    let mut records = world.records.watch_state();
-    let _ = records
+    if let Some(pods) = &world.pods {
+        let mut pods = pods.watch_state();
+        let _ = pods
+            .wait_for(|state| matches!(state, InformerState::Synced | InformerState::Stopped))
+            .await;
+    }
+    let mut wipes = world.wipes.watch_state();
+    let _ = wipes
         .wait_for(|state| {
             matches!(
                 state,
@@ -238,12 +244,33 @@ fn enqueue_pod(event: &Event<Pod>, queue: &WorkQueue<ObjectKey>) {
     queue.add(pod.meta.key.clone(), Priority::Normal);
 }
 
-fn enqueue_record(event: &Event<Record>, queue: &WorkQueue<ObjectKey>) {
-    let record = match event {
-        Event::Added { object, .. } => object,
-        Event::Updated { new, .. } => new,
-        Event::Deleted { last, .. } => last,
+/// Enqueues the pods whose entry has changed.
+fn enqueue_wipes(event: &Event<NodeWipe>, queue: &WorkQueue<ObjectKey>) {
+    let (old, new) = match event {
+        Event::Added { object, .. } => (None, Some(object)),
+        Event::Updated { old, new } => (Some(old), Some(new)),
+        Event::Deleted { last, .. } => (Some(last), None),
         _ => return,
     };
-    queue.add(record.pod(), Priority::Normal);
+    for (uid, wipe) in old.into_iter().chain(new).flat_map(|list| &list.wipes) {
+        let of =
+            |list: Option<&Stored<NodeWipe>>| list.and_then(|list| list.wipes.get(uid)).cloned();
+        if of(old) != of(new) {
+            queue.add(wipe.pod.clone(), Priority::Normal);
+        }
+    }
+}
+
+/// The number of wipes that are requested and not complete, from the list itself: it is right after a restart (rule
+/// T6).
+fn publish_pending(event: &Event<NodeWipe>) {
+    let pending = match event {
+        Event::Added { object, .. } | Event::Updated { new: object, .. } => {
+            object.wipes.values().filter(|wipe| !wipe.is_done()).count()
+        }
+        Event::Deleted { .. } => 0,
+        _ => return,
+    };
+    let pending = u32::try_from(pending).unwrap_or(u32::MAX);
+    metrics::gauge!(belayer_metrics::WIPES_PENDING).set(f64::from(pending));
 }

@@ -1,4 +1,4 @@
-//! From stores to lifecycles: turns the pods and records of a name into updates of its lifecycles.
+//! From stores to lifecycles: turns the pods and wipes of a name into updates of its lifecycles.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,8 @@ use belayer_lifecycles::{Deadline, Identity, Known, Lifecycles, Pass, Phase};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-use crate::decide::{State, asks, state};
+use crate::decide::{State, WipeRequest, asks, state};
 use crate::place::by_uid;
-use crate::record::{Record, WipeRequest};
 use crate::uid::PodUid;
 use crate::work::{Pod, PodWork};
 use crate::world::World;
@@ -23,8 +22,9 @@ const UNKNOWN: Duration = Duration::from_millis(500);
 
 /// Updates the lifecycles of the node's pods, one name at a time, so that updates arrive in order.
 ///
-/// Work is serialised by the pod's name. If the record of an older pod arrives after a new pod has the
-/// name, the older pod's wipe has a key of its own; otherwise it would end the newer pod's work.
+/// Work is serialised by the pod's name, because handlers of a new pod wait for the wipe of the older one. If the request
+/// for an older pod arrives after a new pod has the name, the wipe has a key of its own; otherwise it would end the newer
+/// pod's work. Without handlers each wipe has a key of its own.
 pub(crate) struct InformerHandle {
     world: Arc<World>,
     lifecycles: Lifecycles<PodWork>,
@@ -50,20 +50,20 @@ impl InformerHandle {
     /// Updates the lifecycles of a pod name.
     pub(crate) fn process(&self, key: &ObjectKey) -> Outcome {
         let again = Outcome::Again { after: UNKNOWN };
-        let pod = match self.world.pods.lookup(key) {
+        let pod = match self.world.pod(key) {
             Lookup::Unknown => return again,
             Lookup::Absent => None,
             Lookup::Found(pod) => Some(pod),
         };
-        let Some(records) = self.world.records_of(key) else {
+        let Some(requests) = self.world.requests_of(key) else {
             return again;
         };
         let current = pod.as_ref().map(|pod| pod.meta.uid.clone());
         self.drop_others(key, current.as_ref());
         // Older pods first: after a start of the agent, the lifecycle of the name belongs to them.
-        for record in &records {
-            if record.rejected != current {
-                self.process_gone(key, record, current.as_ref());
+        for (uid, request) in requests {
+            if request == WipeRequest::Wanted && Some(&uid) != current.as_ref() {
+                self.process_gone(key, &uid, current.as_ref());
             }
         }
         if let Some(pod) = pod {
@@ -89,7 +89,7 @@ impl InformerHandle {
 
     fn process_pod(&self, key: &ObjectKey, stored: &Stored<slim::Pod>) {
         let uid = &stored.meta.uid;
-        let (request, _) = self.world.wipe_request(key, uid);
+        let request = self.world.wipe_request(uid);
         let known = self.reported.lock().get(key).map(|(_, reported)| *reported);
         if !asks(stored) && request == WipeRequest::None && known.is_none() {
             return;
@@ -102,7 +102,7 @@ impl InformerHandle {
             key: key.clone(),
             uid: path_uid,
         };
-        if request == WipeRequest::Wanted && !self.world.is_refused(key, uid) {
+        if request == WipeRequest::Wanted {
             self.world.request_wipe(uid);
         }
         let wanted = asks(stored) && request == WipeRequest::None;
@@ -125,9 +125,9 @@ impl InformerHandle {
         self.reported.lock().insert(key.clone(), (uid.clone(), now));
     }
 
-    /// Starts a wipe that a record requests for a pod whose work has ended without one.
+    /// Starts a requested wipe of a pod whose work has ended without one.
     fn revive(&self, key: &ObjectKey, uid: &Uid, request: WipeRequest, pod: Pod) {
-        if request != WipeRequest::Wanted || self.world.is_refused(key, uid) {
+        if request != WipeRequest::Wanted {
             return;
         }
         let known = self
@@ -139,17 +139,10 @@ impl InformerHandle {
         }
     }
 
-    /// Starts a wipe that a record requests for a deleted pod.
-    fn process_gone(&self, key: &ObjectKey, record: &Record, current: Option<&Uid>) {
-        let Some(uid) = &record.rejected else {
-            return;
-        };
-        let wanted = record.wipe_request_for(&self.world.node, uid) == WipeRequest::Wanted;
-        if !wanted || self.world.is_refused(key, uid) {
-            return;
-        }
+    /// Starts a requested wipe of a pod that is deleted, or not watched.
+    fn process_gone(&self, key: &ObjectKey, uid: &Uid, current: Option<&Uid>) {
         let Ok(path_uid) = PodUid::parse(uid.as_str()) else {
-            tracing::warn!(record = %record.meta.key, %uid, "ignoring record: its status.rejectedUID is not the UID of a pod");
+            tracing::warn!(pod = %key, %uid, "ignoring a requested wipe: its key is not the UID of a pod");
             return;
         };
         let pod = Pod {
@@ -157,6 +150,9 @@ impl InformerHandle {
             uid: path_uid,
         };
         self.world.request_wipe(uid);
+        if self.world.pods.is_none() {
+            return self.terminate_by_uid(key, uid, pod);
+        }
         let identity = Identity::new(key.clone(), uid.clone());
         let known = self.lifecycles.known(&identity);
         if matches!(&known, Known::Known(view) if view.phase != Phase::Finished) {

@@ -7,7 +7,6 @@ pub mod config;
 pub mod decide;
 pub mod host;
 pub mod layout;
-pub mod record;
 pub mod requests;
 pub mod uid;
 pub mod wipe;

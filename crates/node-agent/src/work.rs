@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use belayer_core::object::{ObjectKey, Uid};
 use belayer_core::workqueue::{Backoff, Priority, WorkQueue};
+use belayer_holds::node_wipe::{Report, WipeState};
 use belayer_lifecycles::{Deadline, End, Identity, Lifecycle, Synced};
 use belayer_metrics::wipe as outcome;
 use hashbrown::HashMap;
@@ -15,11 +16,10 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::command::{Command, RunError, Subject};
-use crate::decide::{Decision, PodState, Snapshot, State, decide};
+use crate::decide::{Decision, Snapshot, WipeRequest, decide};
 use crate::host::{Host, HostError, NothingRuns, Remains};
 use crate::place::pod_of;
-use crate::record::{Record, WipeRequest};
-use crate::requests::{Api, ApiError, Report, Verdict};
+use crate::requests::{Api, ApiError};
 use crate::uid::PodUid;
 use crate::wipe::{Left, Wiped, Wiper};
 use crate::world::World;
@@ -30,6 +30,10 @@ const TRY: Duration = Duration::from_secs(10);
 /// Time after its deadline when an attempt counts as hanging: a system call on a file system that does
 /// not answer cannot be interrupted.
 const HANGS_AFTER: Duration = Duration::from_secs(2);
+
+/// Limits of the CRD on a report.
+const MOST_PATHS: usize = 64;
+const LONGEST_MESSAGE: usize = 2_000;
 
 /// Backoff after an incomplete wipe.
 const LEFT: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(30));
@@ -83,8 +87,8 @@ pub(crate) enum WorkError {
     /// A request to the API server failed.
     #[error(transparent)]
     Api(#[from] ApiError),
-    /// A live read of the pod or its record differs from the stores.
-    #[error("the caches of pods and records are behind the API server")]
+    /// A live read of the list differs from the store.
+    #[error("the cache of wipes is behind the API server")]
     Behind,
     /// The agent stops.
     #[error("stopped")]
@@ -122,11 +126,7 @@ impl Lifecycle for PodWork {
             return Ok(Synced::Settled);
         }
         // The cache may be stale: a handler that runs for a wiped pod would create files again.
-        let alive = PodState::Here {
-            asks: true,
-            state: State::Alive,
-        };
-        if self.api.pod_state(&pod.key, &object.uid).await? != alive {
+        if !self.api.is_alive(&pod.key, &object.uid).await? {
             return Ok(Synced::Settled);
         }
         let places = self.wiper.places(&pod.uid);
@@ -161,15 +161,9 @@ impl Lifecycle for PodWork {
         let mut changed = self.world.follow();
         loop {
             changed.mark_unchanged();
-            let (decision, record) = self.decide(pod, &object.uid);
-            match decision {
+            match self.decide(pod, &object.uid) {
                 Decision::Finish => return Ok(()),
-                Decision::Wipe => {
-                    return self.wipe(pod, &object.uid, record.as_deref(), cancel).await;
-                }
-                Decision::Refuse(why) => {
-                    return self.refuse(pod, &object.uid, record.as_deref(), why).await;
-                }
+                Decision::Wipe => return self.wipe(pod, &object.uid, cancel).await,
                 Decision::Wait => tokio::select! {
                     _ = changed.changed() => {}
                     () = cancel.cancelled() => return Err(WorkError::Stopped),
@@ -194,7 +188,7 @@ impl Lifecycle for PodWork {
 
     fn finished(&self, object: &Identity, _: End) {
         self.world.end(&object.uid);
-        // A record may have arrived too late for this lifecycle: processing the name starts another one.
+        // A request may have arrived too late for this lifecycle: processing the name starts another one.
         if let Some(pod) = pod_of(&object.key) {
             self.queue.add(pod, Priority::Normal);
         }
@@ -202,62 +196,40 @@ impl Lifecycle for PodWork {
 }
 
 impl PodWork {
-    fn decide(&self, pod: &Pod, uid: &Uid) -> (Decision, Option<Arc<Record>>) {
-        let (request, record) = self.world.wipe_request(&pod.key, uid);
-        let snapshot = Snapshot {
-            pod: self.world.pod_state(&pod.key, uid),
-            request,
-            progress: self.world.progress(uid),
-        };
-        (decide(&snapshot), record)
-    }
-
-    /// Repeats the decision with live reads, because a removal cannot be undone. The record is read live
-    /// too: a stale store without this agent's last write would have the pod wiped a second time.
-    async fn confirm(
-        &self,
-        pod: &Pod,
-        uid: &Uid,
-        record: Option<&Record>,
-    ) -> Result<Decision, WorkError> {
-        let live = self.api.pod_state(&pod.key, uid).await?;
-        let request = match record {
-            Some(record) => self.api.wipe_request(&record.meta.key, uid).await?,
-            None => WipeRequest::None,
-        };
-        Ok(decide(&Snapshot {
-            pod: live,
-            request,
-            progress: self.world.progress(uid),
-        }))
+    fn decide(&self, pod: &Pod, uid: &Uid) -> Decision {
+        decide(&Snapshot {
+            request: self.world.wipe_request(uid),
+            request_follows: self.world.request_follows(&pod.key, uid),
+        })
     }
 
     async fn wipe(
         &self,
         pod: &Pod,
         uid: &Uid,
-        record: Option<&Record>,
         cancel: &CancellationToken,
     ) -> Result<(), WorkError> {
-        match self.confirm(pod, uid, record).await? {
-            Decision::Wipe => {}
-            Decision::Refuse(why) => return self.refuse(pod, uid, record, why).await,
-            Decision::Finish | Decision::Wait => return Err(WorkError::Behind),
+        // A removal cannot be undone, and a stale store without this agent's last report would have it repeated.
+        if self.api.wipe_request(uid).await? != WipeRequest::Wanted {
+            return Err(WorkError::Behind);
         }
         let tried = tokio::select! {
-            tried = self.try_once(pod, uid, cancel) => tried,
+            tried = self.try_once(pod, cancel) => tried,
             () = cancel.cancelled() => Err(WorkError::Stopped),
         };
-        let (label, verdict) = match &tried {
+        let (label, report) = match &tried {
             Ok(removed) => {
                 metrics::counter!(belayer_metrics::WIPE_REMOVED).increment(*removed);
-                (outcome::COMPLETE, Verdict::Wiped)
+                (
+                    outcome::COMPLETE,
+                    report(WipeState::Wiped, "Wiped", String::new()),
+                )
             }
             Err(WorkError::Stopped) => return Err(WorkError::Stopped),
             Err(error) => failure(error),
         };
         metrics::counter!(belayer_metrics::WIPE_TRIES, "state" => label).increment(1);
-        let reported = self.report(record, uid, verdict).await;
+        let reported = self.report(pod, uid, report).await;
         let removed = match (tried, reported) {
             (Ok(removed), Ok(())) => removed,
             (Ok(_), Err(error)) => return Err(error.into()),
@@ -277,54 +249,31 @@ impl PodWork {
         Ok(())
     }
 
-    async fn report(
-        &self,
-        record: Option<&Record>,
-        uid: &Uid,
-        verdict: Verdict,
-    ) -> Result<(), ApiError> {
-        let Some(record) = record else {
-            return Ok(());
-        };
+    /// Writes a report, unless the last one was the same.
+    async fn report(&self, pod: &Pod, uid: &Uid, report: Report) -> Result<(), ApiError> {
+        let places = self.wiper.places(&pod.uid);
+        let paths = places
+            .iter()
+            .map(|place| place.path().display().to_string());
         let report = Report {
-            record: record.meta.key.clone(),
-            pod: uid.clone(),
-            verdict,
+            paths: paths.take(MOST_PATHS).collect(),
+            ..report
         };
-        self.api.report(&report).await
-    }
-
-    async fn refuse(
-        &self,
-        pod: &Pod,
-        uid: &Uid,
-        record: Option<&Record>,
-        why: &'static str,
-    ) -> Result<(), WorkError> {
-        tracing::warn!(pod = %pod.key, %uid, "refusing the wipe that the pod's record requests: {why}");
-        let verdict = Verdict::Left {
-            reason: "Refused",
-            message: why.to_owned(),
-        };
-        self.report(record, uid, verdict).await?;
-        self.world.refuse(&pod.key, uid);
-        self.world.end(uid);
-        Ok(())
+        if self.world.last_report(uid).as_ref() == Some(&report) {
+            return Ok(());
+        }
+        let list = self.world.stored_list();
+        let forgotten = list.as_ref().map_or(&[][..], |list| &list.forgotten);
+        self.api.report(uid, &report, forgotten).await
     }
 
     /// One attempt; returns how many files were removed.
-    async fn try_once(
-        &self,
-        pod: &Pod,
-        uid: &Uid,
-        cancel: &CancellationToken,
-    ) -> Result<u64, WorkError> {
+    async fn try_once(&self, pod: &Pod, cancel: &CancellationToken) -> Result<u64, WorkError> {
         self.join_hanging(pod).await?;
         let Ok(_permit) = self.permits.acquire().await else {
             return Err(WorkError::Stopped);
         };
         let proof = self.prove(pod).await?;
-        self.world.begin(uid);
         let deadline = Instant::now() + TRY;
         let places = self.wiper.places(&pod.uid);
         for hook in &self.hooks {
@@ -379,12 +328,21 @@ impl PodWork {
     }
 }
 
-fn failure(error: &WorkError) -> (&'static str, Verdict) {
+fn report(state: WipeState, reason: &str, message: String) -> Report {
+    Report {
+        state,
+        reason: reason.to_owned(),
+        message: message.chars().take(LONGEST_MESSAGE).collect(),
+        paths: Vec::new(),
+    }
+}
+
+fn failure(error: &WorkError) -> (&'static str, Report) {
     let (label, reason, message) = match error {
         WorkError::Hook(error) => (outcome::HOOK, "HookFailed", error.to_string()),
         WorkError::Runs => (outcome::LEFT, "StillRuns", error.to_string()),
         WorkError::Left(left) => (outcome::LEFT, "NotComplete", left.to_string()),
         error => (outcome::LEFT, "NotComplete", error.to_string()),
     };
-    (label, Verdict::Left { reason, message })
+    (label, report(WipeState::NotWiped, reason, message))
 }

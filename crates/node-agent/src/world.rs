@@ -1,30 +1,23 @@
-//! The state of the agent: two stores, and the wipes and handlers of this process.
+//! The state of the agent: its stores, and the wipes and handlers of this process.
 
-use std::sync::Arc;
-
-use belayer_core::informer::{InformerState, Store, Stored};
+use belayer_core::informer::{InformerState, Lookup, Store, Stored};
 use belayer_core::object::{ObjectKey, Uid};
 use belayer_core::slim::Pod;
+use belayer_holds::node_wipe::{NodeWipe, Report};
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::decide::{PodState, Progress};
-use crate::record::{Record, WipeRequest};
+use crate::decide::{State, WipeRequest, asks, state};
 
-/// The index of records by namespace and name of their pod.
-pub(crate) const BY_POD: &str = "pod";
-
-/// The index of pods by UID.
-pub(crate) const BY_UID: &str = "uid";
-
-/// The pods of this node, the records, and the wipes that this process began.
+/// The list of wipes of this node, the pods of this node if there are handlers, and what this process has done.
 pub(crate) struct World {
     /// Name of this node.
     pub(crate) node: String,
-    pub(crate) pods: Store<Pod>,
-    pub(crate) records: Store<Record>,
+    /// Only if handlers are configured: wiping needs no pod.
+    pub(crate) pods: Option<Store<Pod>>,
+    pub(crate) wipes: Store<NodeWipe>,
     memory: Mutex<Memory>,
     /// Notified after each change of a store that can change a decision.
     changed: watch::Sender<()>,
@@ -32,67 +25,77 @@ pub(crate) struct World {
 
 #[derive(Debug, Default)]
 struct Memory {
-    /// Pods with a requested or started wipe, and the time of the request.
-    wanted: HashMap<Uid, Since>,
-    /// Refused wipes, by the pod name in the record: another record may still have the same pod wiped.
-    refused: HashSet<(ObjectKey, Uid)>,
+    /// Pods with a requested wipe, and when this process first saw the request.
+    wanted: HashMap<Uid, Instant>,
     /// Pods whose handlers succeeded.
     handled: HashSet<Uid>,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Since {
-    wanted: Instant,
-    progress: Progress,
-}
-
 impl World {
-    pub(crate) fn new(node: String, pods: Store<Pod>, records: Store<Record>) -> Self {
+    pub(crate) fn new(node: String, pods: Option<Store<Pod>>, wipes: Store<NodeWipe>) -> Self {
         Self {
             node,
             pods,
-            records,
+            wipes,
             memory: Mutex::default(),
             changed: watch::Sender::new(()),
         }
     }
 
-    /// State of the pod with this UID according to the pods' store.
-    pub(crate) fn pod_state(&self, key: &ObjectKey, uid: &Uid) -> PodState {
-        match self.pods.by_index(BY_UID, uid.as_str()) {
-            None => PodState::Unknown,
-            Some(found) => {
-                let pod = found.first().map(|pod| &**pod);
-                PodState::of(pod, key, uid, &self.node)
+    /// The pod of a name; absent if pods are not watched.
+    pub(crate) fn pod(&self, key: &ObjectKey) -> Lookup<Pod> {
+        match &self.pods {
+            Some(pods) => pods.lookup(key),
+            None => Lookup::Absent,
+        }
+    }
+
+    /// Whether the store has this pod, rejected and asking for a wipe.
+    pub(crate) fn request_follows(&self, key: &ObjectKey, uid: &Uid) -> bool {
+        let pod = self.pod(key).found();
+        pod.is_some_and(|pod| pod.meta.uid == *uid && asks(&pod) && state(&pod) == State::Rejected)
+    }
+
+    fn list(&self) -> Lookup<NodeWipe> {
+        if self.wipes.state() == InformerState::NotServed {
+            return Lookup::Absent;
+        }
+        self.wipes.lookup(&ObjectKey::cluster(self.node.as_str()))
+    }
+
+    /// The list of this node, if there is one.
+    pub(crate) fn stored_list(&self) -> Option<Stored<NodeWipe>> {
+        self.list().found()
+    }
+
+    /// The entries of a pod name; `None` if the store is not synced.
+    pub(crate) fn requests_of(&self, pod: &ObjectKey) -> Option<Vec<(Uid, WipeRequest)>> {
+        match self.list() {
+            Lookup::Unknown => None,
+            Lookup::Absent => Some(Vec::new()),
+            Lookup::Found(list) => {
+                let of_pod = list.wipes.iter().filter(|(_, wipe)| wipe.pod == *pod);
+                Some(
+                    of_pod
+                        .map(|(uid, _)| (uid.clone(), request(&list, uid)))
+                        .collect(),
+                )
             }
         }
     }
 
-    /// The records of a pod name; `None` if the store is not synced. Empty if the API server does not serve
-    /// the kind.
-    pub(crate) fn records_of(&self, pod: &ObjectKey) -> Option<Vec<Stored<Record>>> {
-        match self.records.by_index(BY_POD, &pod.to_string()) {
-            Some(records) => Some(records),
-            None if self.records.state() == InformerState::NotServed => Some(Vec::new()),
-            None => None,
+    /// What is requested for a pod.
+    pub(crate) fn wipe_request(&self, uid: &Uid) -> WipeRequest {
+        match self.list() {
+            Lookup::Unknown => WipeRequest::Unknown,
+            Lookup::Absent => WipeRequest::None,
+            Lookup::Found(list) => request(&list, uid),
         }
     }
 
-    /// What the records request for a pod, and the requesting record.
-    pub(crate) fn wipe_request(
-        &self,
-        pod: &ObjectKey,
-        uid: &Uid,
-    ) -> (WipeRequest, Option<Arc<Record>>) {
-        let records = self.records_of(pod).unwrap_or_default();
-        let asking = records
-            .into_iter()
-            .map(|record| (record.wipe_request_for(&self.node, uid), record))
-            .find(|(request, _)| *request != WipeRequest::None);
-        match asking {
-            Some((request, record)) => (request, Some(record.object)),
-            None => (WipeRequest::None, None),
-        }
+    /// The last report about a pod that the store has.
+    pub(crate) fn last_report(&self, uid: &Uid) -> Option<Report> {
+        self.stored_list()?.wipes.get(uid)?.report.clone()
     }
 
     /// Subscribes to changes of the stores.
@@ -107,48 +110,16 @@ impl World {
 
     /// Notes that a wipe is requested.
     pub(crate) fn request_wipe(&self, uid: &Uid) {
-        let since = Since {
-            wanted: Instant::now(),
-            progress: Progress::None,
-        };
         let mut memory = self.memory.lock();
-        memory.wanted.entry(uid.clone()).or_insert(since);
-        Self::publish(&memory);
-    }
-
-    /// Notes that a wipe begins.
-    pub(crate) fn begin(&self, uid: &Uid) {
-        self.request_wipe(uid);
-        if let Some(since) = self.memory.lock().wanted.get_mut(uid) {
-            since.progress = Progress::Begun;
-        }
-    }
-
-    /// Whether this process began the wipe of the pod.
-    pub(crate) fn progress(&self, uid: &Uid) -> Progress {
-        let memory = self.memory.lock();
-        let since = memory.wanted.get(uid);
-        since.map_or(Progress::None, |since| since.progress)
+        memory
+            .wanted
+            .entry(uid.clone())
+            .or_insert_with(Instant::now);
     }
 
     /// Removes a wipe; returns when it was first requested.
     pub(crate) fn end(&self, uid: &Uid) -> Option<Instant> {
-        let mut memory = self.memory.lock();
-        let since = memory.wanted.remove(uid);
-        Self::publish(&memory);
-        since.map(|since| since.wanted)
-    }
-
-    /// Notes that the wipe of a pod was refused.
-    pub(crate) fn refuse(&self, key: &ObjectKey, uid: &Uid) {
-        let refused = (key.clone(), uid.clone());
-        self.memory.lock().refused.insert(refused);
-    }
-
-    /// Whether the wipe of a pod was refused.
-    pub(crate) fn is_refused(&self, key: &ObjectKey, uid: &Uid) -> bool {
-        let refused = (key.clone(), uid.clone());
-        self.memory.lock().refused.contains(&refused)
+        self.memory.lock().wanted.remove(uid)
     }
 
     /// Notes that the handlers of a pod succeeded.
@@ -163,13 +134,15 @@ impl World {
 
     /// Drops everything about a pod that is deleted.
     pub(crate) fn drop_pod(&self, uid: &Uid) {
-        let mut memory = self.memory.lock();
-        memory.handled.remove(uid);
-        memory.refused.retain(|(_, refused)| refused != uid);
+        self.memory.lock().handled.remove(uid);
     }
+}
 
-    fn publish(memory: &Memory) {
-        let pending = u32::try_from(memory.wanted.len()).unwrap_or(u32::MAX);
-        metrics::gauge!(belayer_metrics::WIPES_PENDING).set(f64::from(pending));
+/// What a list requests for a pod.
+pub(crate) fn request(list: &NodeWipe, uid: &Uid) -> WipeRequest {
+    match list.wipes.get(uid) {
+        None => WipeRequest::None,
+        Some(wipe) if wipe.is_done() => WipeRequest::Done,
+        Some(_) => WipeRequest::Wanted,
     }
 }

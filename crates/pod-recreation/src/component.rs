@@ -15,6 +15,7 @@ use belayer_holds::decision::Decision;
 use belayer_holds::holding::Holding;
 use belayer_holds::names::{IGNORE_LABEL, POD_RECREATION_HOLD};
 use belayer_holds::namespace::is_ignored;
+use belayer_holds::node_wipe::NodeWipe;
 use belayer_holds::owned::OwnerStores;
 use belayer_holds::owner::OwnerQuery;
 use belayer_holds::runner::{Change, Component};
@@ -24,9 +25,9 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
 use crate::NAME;
-use crate::api::{self, record_name};
+use crate::api::{self, Wipe, record_name};
 use crate::config::Settings;
-use crate::decide::RecordSnapshot;
+use crate::decide::{ObservedWipe, RecordSnapshot};
 use crate::evidence::Evidence;
 use crate::holds::{self, HoldSnapshot, ObservedRecord};
 use crate::proof::FirstSeen;
@@ -41,6 +42,8 @@ pub struct Parts<V: View = Cached> {
     pub pods: V::Store<Pod>,
     /// All records.
     pub records: V::Store<Record>,
+    /// The wipes of all nodes.
+    pub wipes: V::Store<NodeWipe>,
     /// All namespaces.
     pub namespaces: V::Store<Namespace>,
     /// The kinds of owners that Belayer watches.
@@ -225,6 +228,9 @@ impl<V: View> PodRecreation<V> {
         });
         let watched = record.as_deref().filter(|_| V::FOLLOWS);
         let watched = watched.map(|record| self.memory.lock().waits.watched(record));
+        let wipe = record
+            .as_deref()
+            .map_or(ObservedWipe::NotRequested, |record| self.wipe_of(record));
         RecordSnapshot {
             record,
             pod,
@@ -233,7 +239,29 @@ impl<V: View> PodRecreation<V> {
             cancelled,
             created,
             holding: Holding::Allowed,
+            wipe,
             record_ttl: self.settings.record_ttl,
+        }
+    }
+
+    /// The entry in the `NodeWipe` of the node for the record's rejected pod.
+    fn wipe_of(&self, record: &Record) -> ObservedWipe {
+        let status = &record.status;
+        let (Wipe::Required, Some(node), Some(pod)) =
+            (record.policy.wipe, &status.node_name, &status.rejected_uid)
+        else {
+            return ObservedWipe::NotRequested;
+        };
+        if self.parts.wipes.is_not_served() {
+            return ObservedWipe::NotServed;
+        }
+        match self.parts.wipes.lookup(&ObjectKey::cluster(node.as_str())) {
+            Lookup::Unknown => ObservedWipe::Unknown,
+            Lookup::Absent => ObservedWipe::NotRequested,
+            Lookup::Found(list) => match list.wipes.get(&Uid::new(pod)) {
+                None => ObservedWipe::NotRequested,
+                Some(wipe) => ObservedWipe::Requested(wipe.report.clone()),
+            },
         }
     }
 

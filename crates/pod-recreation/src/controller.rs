@@ -12,6 +12,7 @@ use belayer_core::object::Resource;
 use belayer_core::slim::{Keep, ObjectMeta, Pod};
 use belayer_core::workqueue::WorkQueue;
 use belayer_holds::names::POD_RECREATION_HOLD;
+use belayer_holds::node_wipe::{self, NodeWipe};
 use belayer_holds::owned;
 use belayer_holds::owner::OwnerReader;
 use belayer_holds::runner::Runner;
@@ -26,17 +27,21 @@ use crate::config::{KEY, PodRecreationConfig, Settings};
 use crate::keys::KEYS;
 use crate::record::Record;
 use crate::recreations::{self, Recreations};
+use crate::wipes::{self, Wipes};
 use crate::{NAME, api, crd, debug, evidence, explainer, permissions};
 
 /// Name of the queue of records.
 const QUEUE: &str = "recreations";
+
+/// Name of the queue of lists of wipes.
+const WIPES: &str = "wipes";
 
 /// The controller.
 pub const CONTROLLER: Controller = Controller {
     name: NAME,
     key: KEY,
     keys: KEYS,
-    crds: &[Crd::Text(crd::YAML)],
+    crds: &[Crd::Text(crd::YAML), Crd::Text(crd::NODE_WIPE_YAML)],
     finalizer: POD_RECREATION_HOLD,
     switch: "holdRecreations",
     configure,
@@ -62,10 +67,12 @@ impl Configured for Settings {
     fn requires(&self) -> Vec<Part> {
         vec![Part {
             advice: self.advice(),
-            kinds: vec![Kind {
-                fix: "belayer crds | kubectl apply -f -",
-                ..Kind::optional(api::resource())
-            }],
+            kinds: [api::resource(), node_wipe::resource()]
+                .map(|kind| Kind {
+                    fix: "belayer crds | kubectl apply -f -",
+                    ..Kind::optional(kind)
+                })
+                .into(),
             // Pods request re-creation by an annotation: the policy does not depend on labels.
             policies: vec![Policy {
                 name: "belayer-pod-recreation-hold",
@@ -144,6 +151,12 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         shared.json_decoders(),
         |builder| builder,
     );
+    let mut lists: Watched<NodeWipe> = Watched::new(
+        &shared.client,
+        node_wipe::resource(),
+        shared.json_decoders(),
+        |builder| builder,
+    );
     let queue = WorkQueue::new(QUEUE);
     let owner_reader = OwnerReader::new(
         Arc::clone(&shared.executor),
@@ -154,6 +167,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         Parts {
             pods: pods.watched.store.clone(),
             records: watched.store.clone(),
+            wipes: lists.store.clone(),
             namespaces: namespaces.store.clone(),
             owners: owners.stores(),
             owner_queries: shared.facts(owner_reader.clone(), pods.wake()),
@@ -186,6 +200,16 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
     watched.on_event(move |event| handler.on_record(event));
     watched.informer().add_handler(Arc::new(runner.clone()));
 
+    let list_queue = WorkQueue::new(WIPES);
+    let list_runner = Runner::builder(shared.runner(&lists, &list_queue, &[]))
+        .component(Arc::new(Wipes::new(watched.store.clone())))
+        .build();
+    let changed = queue.clone();
+    lists.on_event(move |event| wipes::enqueue_records(event, &changed));
+    lists.informer().add_handler(Arc::new(list_runner.clone()));
+    let changed = list_queue.clone();
+    watched.on_event(move |event| wipes::enqueue_node(event, &changed));
+
     context.debug.add(NAME, &recreation, |it| debug::report(it));
     let workers = settings.workers;
     let pods_state = pods.watched.store.watch_state();
@@ -197,7 +221,17 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         start: Box::new(move || runner.work(workers)),
         background: vec![Box::new(|stop| recreations.run_in_background(stop).boxed())],
     });
-    // The CRD may not be installed: the other controllers run without it.
+    let lists = lists.into_handle();
+    context.worker_groups.push(WorkerGroup {
+        name: WIPES,
+        queue: list_queue,
+        // Not the lists: an earlier ClusterRole does not permit them, and re-creations do not wait for them.
+        needs: vec![handle.state()],
+        start: Box::new(move || list_runner.work(1)),
+        background: Vec::new(),
+    });
+    // The CRDs may not be installed: the other controllers run without them.
     context.optional.push(handle);
+    context.optional.push(lists);
     context.provide(&recreation);
 }

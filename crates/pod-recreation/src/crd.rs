@@ -1,7 +1,10 @@
-//! The CustomResourceDefinition of `PodRecreation`.
+//! The CustomResourceDefinitions of `PodRecreation` and `NodeWipe`.
 
 /// The definition as YAML, ready for `kubectl apply`.
 pub const YAML: &str = include_str!("crd.yaml");
+
+/// That of `NodeWipe`.
+pub const NODE_WIPE_YAML: &str = include_str!("node-wipe-crd.yaml");
 
 #[cfg(test)]
 mod tests {
@@ -29,9 +32,14 @@ mod tests {
 
     #[test]
     fn the_manifest_is_what_the_binary_prints() {
-        let manifest = include_str!("../../../deploy/manifests/crd-pod-recreation.yaml");
-        let (_, manifest) = manifest.split_once(".yaml\n").unwrap();
-        assert_eq!(manifest.trim_end(), YAML.trim_end());
+        let shipped = [
+            (include_str!("../../../deploy/manifests/crd-pod-recreation.yaml"), YAML),
+            (include_str!("../../../deploy/manifests/crd-node-wipe.yaml"), NODE_WIPE_YAML),
+        ];
+        for (manifest, yaml) in shipped {
+            let (_, manifest) = manifest.split_once(".yaml\n").unwrap();
+            assert_eq!(manifest.trim_end(), yaml.trim_end());
+        }
     }
 
     /// The API server prunes fields that are not in the schema.

@@ -4,6 +4,7 @@ mod attempt;
 mod decision;
 mod ends;
 mod rejection;
+mod wipe;
 
 use std::time::Duration;
 
@@ -24,6 +25,7 @@ pub use decision::{Effect, Progress, RecordDecision, StatusWrite};
 use ends::{cancelled, cancelled_if_gone, name_taken, not_selected, pod_started, reported};
 pub use ends::{cancelled_step, name_taken_step, reported_step};
 use rejection::{rejected, rejected_status};
+pub use wipe::{ObservedWipe, node_gone_status, refused_status};
 
 /// The input of a decision about a record, or about a rejected pod without a record.
 #[derive(Debug, Clone)]
@@ -42,6 +44,8 @@ pub struct RecordSnapshot {
     pub watched: Option<Duration>,
     /// Whether holds may be added. While Belayer is draining no re-creation begins.
     pub holding: Holding,
+    /// The entry in the `NodeWipe` of the node for the rejected pod.
+    pub wipe: ObservedWipe,
     /// How long a record is kept after its end.
     pub record_ttl: Duration,
 }
@@ -95,8 +99,11 @@ pub fn decide(snapshot: &RecordSnapshot, now: Timestamp) -> RecordDecision {
     let Some(phase) = record.status.phase else {
         return begin(record, pod, snapshot.record_ttl, clock);
     };
+    if let Some(decision) = wipe::report(record, &snapshot.wipe, now) {
+        return decision;
+    }
     match phase {
-        Phase::Rejected => rejected(record, pod, clock),
+        Phase::Rejected => rejected(record, pod, &snapshot.wipe, clock),
         Phase::Deleting => deleting(record, pod, now),
         Phase::Waiting => waiting(record, pod, snapshot.holding, clock),
         Phase::Creating => creating(record, pod, snapshot.created, clock),
@@ -144,8 +151,10 @@ fn begin(record: &Record, pod: Option<&PodView>, ttl: Duration, clock: Clock) ->
                 record.pod_name, record.first_uid
             ),
         ),
-        Some(pod) if pod.deleting => cancelled(record, "the rejected pod was deleted", now),
-        Some(pod) if !pod.selected => not_selected(record, now),
+        Some(pod) if pod.deleting && !wipe::comes_first(record, pod) => {
+            cancelled(record, "the rejected pod was deleted", now)
+        }
+        Some(pod) if !pod.selected && !wipe::comes_first(record, pod) => not_selected(record, now),
         Some(pod) => match pod.recreatable() {
             Some(rejection) => {
                 let mut next = rejected_status(record, pod, rejection, now);
@@ -190,8 +199,12 @@ fn recreated(record: &Record, pod: Option<&PodView>, now: Timestamp) -> RecordDe
     };
     match &pod.state {
         PodState::Started => pod_started(record, now),
-        _ if pod.deleting => cancelled(record, "the re-created pod was deleted", now),
-        PodState::Rejected(_) if !pod.selected => not_selected(record, now),
+        _ if pod.deleting && !wipe::comes_first(record, pod) => {
+            cancelled(record, "the re-created pod was deleted", now)
+        }
+        PodState::Rejected(_) if !pod.selected && !wipe::comes_first(record, pod) => {
+            not_selected(record, now)
+        }
         PodState::Rejected(rejection) if rejection.is_recreated() => {
             let next = rejected_status(record, pod, rejection, now);
             RecordDecision::of(

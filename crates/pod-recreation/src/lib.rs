@@ -22,6 +22,7 @@ pub mod replacement_pod;
 pub mod row;
 pub mod snapshot;
 pub mod transitions;
+pub mod wipes;
 
 pub use component::PodRecreation;
 pub use config::Settings;

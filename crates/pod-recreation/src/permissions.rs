@@ -1,6 +1,7 @@
 //! RBAC permissions of pod-recreation.
 
 use belayer_core::object::Resource;
+use belayer_holds::node_wipe;
 use belayer_holds::permissions::{FOLLOW, Permission};
 
 use crate::api;
@@ -44,5 +45,10 @@ pub fn permissions() -> Vec<Permission> {
         )
         .subresource("status"),
     );
+    permissions.extend(Permission::on(
+        &node_wipe::resource(),
+        &["get", "list", "watch", "create", "patch"],
+        "no wipe is requested from the node agents: pods that request one wait until wipeTimeoutSeconds",
+    ));
     permissions
 }

@@ -9,6 +9,7 @@ mod effects;
 mod node_clock;
 mod owners;
 mod requests;
+mod wipe;
 
 pub use requests::status_patch;
 

@@ -28,6 +28,7 @@ pub(crate) fn manifest(name: &str) -> Result<&'static str> {
         "rbac-pod-finalizer" => include_str!("../../../deploy/manifests/rbac-pod-finalizer.yaml"),
         "rbac-pvc-protection" => include_str!("../../../deploy/manifests/rbac-pvc-protection.yaml"),
         "crd-pod-recreation" => include_str!("../../../deploy/manifests/crd-pod-recreation.yaml"),
+        "crd-node-wipe" => include_str!("../../../deploy/manifests/crd-node-wipe.yaml"),
         "pod-recreation-records-policy" => {
             include_str!("../../../deploy/manifests/pod-recreation-records-policy.yaml")
         }
@@ -53,6 +54,8 @@ pub(crate) fn manifest(name: &str) -> Result<&'static str> {
             include_str!("../../../deploy/manifests/namespace-guard-policy.yaml")
         }
         "pod-write-policy" => include_str!("../../../deploy/manifests/pod-write-policy.yaml"),
+        "pod-delete-policy" => include_str!("../../../deploy/manifests/pod-delete-policy.yaml"),
+        "owner-write-policy" => include_str!("../../../deploy/manifests/owner-write-policy.yaml"),
         "deployment" => include_str!("../../../deploy/manifests/deployment.yaml"),
         "node-agent-namespace" => {
             include_str!("../../../deploy/manifests/node-agent/namespace.yaml")
@@ -61,6 +64,9 @@ pub(crate) fn manifest(name: &str) -> Result<&'static str> {
             include_str!("../../../deploy/manifests/node-agent/service-account.yaml")
         }
         "node-agent-rbac" => include_str!("../../../deploy/manifests/node-agent/rbac.yaml"),
+        "node-agent-rbac-handlers" => {
+            include_str!("../../../deploy/manifests/node-agent/rbac-handlers.yaml")
+        }
         "node-agent-policy" => include_str!("../../../deploy/manifests/node-agent/policy.yaml"),
         "node-agent-daemonset" => {
             include_str!("../../../deploy/manifests/node-agent/daemonset.yaml")
@@ -189,6 +195,7 @@ pub(crate) async fn grant_rights(client: &Client) -> Result<()> {
         "rbac-outcome-capture",
         "podoutcome-crd",
         "crd-pod-recreation",
+        "crd-node-wipe",
         "pod-recreation-records-policy",
         "node-agent-namespace",
         "node-agent-service-account",
@@ -238,6 +245,7 @@ mod tests {
             "rbac-pod-finalizer",
             "rbac-pod-recreation",
             "crd-pod-recreation",
+            "crd-node-wipe",
             "pod-recreation-records-policy",
             "pod-recreation-hold-policy",
             "rbac-pvc-protection",
@@ -251,10 +259,13 @@ mod tests {
             "workflow-hold-policy",
             "namespace-guard-policy",
             "pod-write-policy",
+            "pod-delete-policy",
+            "owner-write-policy",
             "deployment",
             "node-agent-namespace",
             "node-agent-service-account",
             "node-agent-rbac",
+            "node-agent-rbac-handlers",
             "node-agent-policy",
             "node-agent-daemonset"
         )]

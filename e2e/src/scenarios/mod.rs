@@ -22,6 +22,7 @@ mod election;
 mod faults;
 mod foreign;
 mod gate;
+mod hostile_account;
 mod hostile_backlog;
 mod hostile_names;
 mod hostile_status;
@@ -109,6 +110,7 @@ pub fn all() -> Vec<Scenario> {
         recreation_metadata::scenarios(),
         recreation_nodes::scenarios(),
         recreation_server::scenarios(),
+        hostile_account::scenarios(),
         hostile_names::scenarios(),
         hostile_status::scenarios(),
     ]

@@ -116,12 +116,16 @@ pub async fn run(options: NodeAgentOptions) -> Result<(), Failure> {
     })
     .map_err(Failure::configuration)?;
     let mut vitals = Vitals::default();
-    vitals.informer(Seen::new("pods", agent.pods()), Needed::Yes);
-    vitals.informer(Seen::new("podrecreations", agent.records()), Needed::Yes);
+    let mut kinds = vec!["NodeWipe"];
+    if let Some(pods) = agent.pods() {
+        vitals.informer(Seen::new("pods", pods), Needed::Yes);
+        kinds.push("Pod");
+    }
+    vitals.informer(Seen::new("nodewipes", agent.wipes()), Needed::Yes);
     KnownValues::new()
         .with(Known::Controller, [agent::NAME])
         .with(Known::Queue, [agent::NAME])
-        .with(Known::Kind, ["Pod", "PodRecreation"])
+        .with(Known::Kind, kinds)
         .write_zeros();
     let mut tasks = JoinSet::new();
     let after = CancellationToken::new();
@@ -133,7 +137,7 @@ pub async fn run(options: NodeAgentOptions) -> Result<(), Failure> {
         let routes = server::public_routes(Arc::new(vitals), exporter);
         tasks.spawn(server::serve(endpoint, routes, after.clone()));
     }
-    tracing::info!(node, "watching the pods of this node");
+    tracing::info!(node, "watching the wipes of this node");
     agent.run(stop).await;
     after.cancel();
     while tasks.join_next().await.is_some() {}

@@ -59,8 +59,11 @@ workflow-finalizer: 8 of 8 permissions
            that is missed
            apply it from the manifests
 
-pod-recreation: 16 of 16 permissions
+pod-recreation: 21 of 21 permissions
   note     podrecreations.belayer.dev in version v1alpha1 is not served
+           the component starts once it is served; the other components work
+           belayer crds | kubectl apply -f -
+  note     nodewipes.belayer.dev in version v1alpha1 is not served
            the component starts once it is served; the other components work
            belayer crds | kubectl apply -f -
   note     policy belayer-pod-recreation-hold does not exist

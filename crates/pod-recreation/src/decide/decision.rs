@@ -65,6 +65,13 @@ pub enum Effect {
         /// The status if it does not exist.
         step: StatusWrite,
     },
+    /// Add an entry of the rejected pod to the `NodeWipe` of its node, after live reads of the node and the pod.
+    RequestWipe {
+        /// Name of the node.
+        node: String,
+        /// The rejected pod.
+        pod: Uid,
+    },
     /// Annotate the rejected pod with the reason why it is not re-created.
     AnnotatePod {
         /// The pod.
@@ -99,6 +106,7 @@ impl RecordDecision {
             Some(
                 Effect::Status(_)
                 | Effect::ReadNode { .. }
+                | Effect::RequestWipe { .. }
                 | Effect::AnnotatePod { .. }
                 | Effect::DeleteRecord,
             )

@@ -8,6 +8,7 @@ use super::decision::{Effect, RecordDecision, StatusWrite};
 use super::ends::{
     cancelled, cancelled_if_gone, denied, exhausted, not_selected, reported, wipe_failed,
 };
+use super::wipe::{self, ObservedWipe, node_gone_status};
 use super::{Clock, NODE_INTERVAL, UNKNOWN, denied_too_long};
 use crate::api::{ConditionStatus, ConditionType, OnWipeTimeout, Phase, Status, Wipe};
 use crate::record::Record;
@@ -38,7 +39,10 @@ pub(super) fn rejected_status(
         next.set(
             ConditionType::StateWiped,
             ConditionStatus::False,
-            ("Waiting", "the node agent has not reported the wipe yet"),
+            (
+                wipe::WAITING,
+                "the node agent has not reported the wipe yet",
+            ),
             now,
         );
     }
@@ -57,8 +61,16 @@ fn avoid_node(status: &mut Status) {
 }
 
 /// Steps 2 to 4.
-pub(super) fn rejected(record: &Record, pod: Option<&PodView>, clock: Clock) -> RecordDecision {
+pub(super) fn rejected(
+    record: &Record,
+    pod: Option<&PodView>,
+    wipe: &ObservedWipe,
+    clock: Clock,
+) -> RecordDecision {
     let now = clock.now;
+    if let Some(decision) = wipe::request(record, wipe, now) {
+        return decision;
+    }
     let status = &record.status;
     let Some(uid) = status.rejected_uid.as_deref() else {
         return cancelled(record, "the status names no rejected pod", now);
@@ -120,13 +132,7 @@ fn wiping(record: &Record, next: &mut Status, clock: Clock) -> Option<RecordDeci
     if waited < timeout {
         let left = timeout - waited;
         let node = status.node_name.clone()?;
-        next.set(
-            ConditionType::StateWiped,
-            ConditionStatus::True,
-            ("NodeGone", "the node does not exist any more"),
-            now,
-        );
-        let step = StatusWrite::of(next.clone());
+        let step = StatusWrite::of(node_gone_status(record, now));
         return Some(RecordDecision {
             again: Some(left.min(NODE_INTERVAL)),
             ..RecordDecision::of(row::WIPING, Effect::ReadNode { node, step })

@@ -2,6 +2,7 @@
 
 pub(crate) mod case;
 mod ran_once;
+mod wipes;
 
 use belayer_core::object::{ObjectKey, ResourceVersion};
 use belayer_core::slim::{ObjectMeta, Pod};
@@ -40,6 +41,7 @@ fn summary(decision: &RecordDecision) -> String {
         Some(Effect::DeletePod { pod }) => format!("delete {pod}"),
         Some(Effect::CreatePod { attempt }) => format!("create {attempt}"),
         Some(Effect::ReadNode { node, .. }) => format!("read {node}"),
+        Some(Effect::RequestWipe { node, pod }) => format!("wipe {node} of {pod}"),
         Some(Effect::AnnotatePod { .. }) => "annotate".to_owned(),
         Some(Effect::DeleteRecord) => "delete record".to_owned(),
     }

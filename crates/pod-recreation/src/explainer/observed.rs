@@ -7,6 +7,7 @@ use belayer_core::workqueue::WorkQueue;
 use belayer_holds::names::{
     IGNORE_LABEL, MIRROR_ANNOTATION, RECREATE_ANNOTATION, SYSTEM_NAMESPACE,
 };
+use belayer_holds::node_wipe;
 use jiff::Timestamp;
 
 use crate::NAME;
@@ -29,6 +30,7 @@ pub(crate) fn recreation(
         pods: live.store(Resource::pods(), component::keep_of_pods(settings)),
         records: live.store(api::resource(), Keep::nothing()),
         namespaces: live.store(Resource::namespaces(), component::keep_of_namespaces()),
+        wipes: live.optional(node_wipe::resource(), Keep::nothing()),
         owners: owners
             .map(|kind| (kind.clone(), live.optional(kind.clone(), Keep::nothing())))
             .collect(),
@@ -112,6 +114,7 @@ pub(crate) fn next(decision: &RecordDecision) -> String {
         Some(Effect::DeletePod { .. }) => "deletes the pod, by its UID",
         Some(Effect::CreatePod { .. }) => "creates the pod",
         Some(Effect::ReadNode { .. }) => "checks whether the node still exists",
+        Some(Effect::RequestWipe { .. }) => "requests the wipe in the NodeWipe of the node",
         Some(Effect::AnnotatePod { .. }) => {
             "annotates the pod with the reason why it is not re-created"
         }

@@ -120,7 +120,7 @@ pub(crate) fn denied(status: &Status, now: Timestamp) -> Option<String> {
 fn action(effect: Option<&Effect>) -> Action {
     match effect {
         None | Some(Effect::ReadNode { .. }) => Action::Nothing,
-        Some(Effect::CreateRecord { .. }) => Action::Record,
+        Some(Effect::CreateRecord { .. } | Effect::RequestWipe { .. }) => Action::Record,
         Some(Effect::Status(_) | Effect::Intend { .. } | Effect::Reserve { .. }) => {
             Action::WriteStatus
         }

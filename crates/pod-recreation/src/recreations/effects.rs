@@ -50,6 +50,9 @@ impl Execution<'_> {
             (Effect::ReadNode { node, step }, Some(record)) => {
                 self.read_node(record, &node, &step).await
             }
+            (Effect::RequestWipe { node, pod }, Some(record)) => {
+                self.request_wipe(record, &node, &pod).await
+            }
             (Effect::DeleteRecord, Some(record)) => self.delete_record(record).await,
         }
     }

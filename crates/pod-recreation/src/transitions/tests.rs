@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use belayer_core::object::Uid;
 use belayer_holds::holding::Holding;
+use belayer_holds::node_wipe::{Report, WipeState};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, TestRunner};
@@ -13,7 +14,7 @@ use proptest::test_runner::{Config, TestRunner};
 use super::*;
 use crate::api::{ConditionStatus, ConditionType, OnWipeTimeout, Wipe};
 use crate::decide::tests::case;
-use crate::decide::{Effect, RecordSnapshot, StatusWrite, decide};
+use crate::decide::{Effect, ObservedWipe, RecordSnapshot, StatusWrite, decide};
 use crate::proof::MayHaveRun;
 use crate::reason::Class;
 use crate::record::Record;
@@ -48,11 +49,13 @@ prop_compose! {
         ended_at in early_or_now(),
         deleted_at in early_or_now(),
         deleting in prop::bool::weighted(0.02),
+        node in sometimes(&["node-1"]),
     ) -> Record {
         let mut record = case::attempts(attempts, case::record(phase));
         record = case::deleted_at(deleted_at, case::ended_at(ended_at, record));
         record.created = Some(case::at(created));
         let status = &mut record.status;
+        status.node_name = node.map(str::to_owned);
         status.rejected_uid = Some(rejected.into());
         status.pod_uid = known.map(str::to_owned);
         if !hold_kept {
@@ -108,6 +111,27 @@ prop_compose! {
     }
 }
 
+fn wipes() -> impl Strategy<Value = ObservedWipe> {
+    let report = |state| {
+        ObservedWipe::Requested(Some(Report {
+            state,
+            reason: "NotComplete".into(),
+            message: "/ws/u is a mount in use".into(),
+            paths: Vec::new(),
+        }))
+    };
+    select(vec![
+        ObservedWipe::Unknown,
+        ObservedWipe::NotServed,
+        ObservedWipe::NotRequested,
+        ObservedWipe::Requested(None),
+        ObservedWipe::Requested(None),
+        ObservedWipe::Requested(None),
+        report(WipeState::Wiped),
+        report(WipeState::NotWiped),
+    ])
+}
+
 prop_compose! {
     fn snapshots()(
         record in proptest::option::weighted(0.9, records()),
@@ -118,6 +142,7 @@ prop_compose! {
         created in sometimes(&[1, 3]),
         watched in sometimes(&[Duration::ZERO, Duration::from_secs(10_000)]),
         holding in select(vec![Holding::Allowed, Holding::Draining]),
+        wipe in wipes(),
     ) -> RecordSnapshot {
         RecordSnapshot {
             namespace_terminating,
@@ -127,6 +152,7 @@ prop_compose! {
             created,
             watched,
             holding,
+            wipe,
             record_ttl: Duration::from_secs(3_600),
         }
     }
@@ -146,7 +172,10 @@ fn target(from: State, effect: &Effect) -> State {
         | Effect::Intend { step, .. }
         | Effect::Reserve { step, .. }
         | Effect::ReadNode { step, .. } => State::of(&step.next),
-        Effect::DeletePod { .. } | Effect::CreatePod { .. } | Effect::AnnotatePod { .. } => from,
+        Effect::DeletePod { .. }
+        | Effect::CreatePod { .. }
+        | Effect::RequestWipe { .. }
+        | Effect::AnnotatePod { .. } => from,
     }
 }
 

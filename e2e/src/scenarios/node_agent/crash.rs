@@ -42,6 +42,7 @@ async fn appears(path: &Path) -> Result<()> {
 
 pub(super) async fn at_each_step(cluster: Cluster) -> Result<()> {
     let site = Site::new(&cluster, "one").await?;
+    site.allow_handlers().await?;
     let belayer = site.controllers(Timeout::Never).await?;
     let uid = site.pod("web").await?;
     site.leave_state(&uid)?;

@@ -2,6 +2,7 @@
 
 mod crash;
 mod hostile;
+mod last;
 mod policy;
 mod site;
 mod successors;
@@ -21,7 +22,7 @@ use crate::kinds;
 use crate::providers::Capability::{AdmissionPolicies, Kubelet, Rbac, Root};
 use site::{Busy, SOON, Site, Timeout};
 
-/// Delay of record events to a node agent.
+/// Delay of the events of lists of wipes.
 const LAG: Duration = Duration::from_millis(500);
 
 /// How many pods are wiped at the same time.
@@ -70,6 +71,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .needs([Root])
         .within(long),
         Scenario::alone(
+            "node-agent-last-rejection",
+            "the last rejected pod is wiped after its record is deleted and the agent was restarted (R6, R7)",
+            last::rejection,
+        )
+        .needs([Root])
+        .within(long),
+        Scenario::alone(
             "node-agent-wipes-200",
             "200 rejected pods of one node are wiped concurrently",
             many,
@@ -110,7 +118,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .within(long),
         Scenario::alone(
             "node-agent-knows-its-place",
-            "a compromised agent can write only the condition of its own node's pods",
+            "a compromised agent reads no pod and no record, and writes only the reports of its own node (T6)",
             policy::knows_its_place,
         )
         .needs([Rbac, AdmissionPolicies])
@@ -123,7 +131,7 @@ async fn wipes_first(cluster: Cluster) -> Result<()> {
     let belayer = site.controllers(Timeout::Never).await?;
     // Where faults can be injected, the agent gets its own report late and the pod's deletion early.
     let _fault = cluster.faults().ok().map(|faults| {
-        let records = Match::watches().resource("podrecreations");
+        let records = Match::watches().resource("nodewipes");
         faults.inject(Fault::on(records).delay_events(LAG))
     });
     let agent = site.agent().await?;

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
-use kube::core::GroupVersionKind;
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt as _};
 use rustix::mount::UnmountFlags;
 use serde_json::{Value, json};
@@ -14,6 +13,7 @@ use tempfile::TempDir;
 
 use crate::harness::{Belayer, BelayerOptions, Cluster, OWN_NODE, eventually, finalizers};
 use crate::kinds;
+use crate::providers::{apply, manifest};
 
 /// Timeout on a busy machine.
 pub(super) const SOON: Duration = Duration::from_secs(90);
@@ -124,6 +124,11 @@ impl Site {
         self.cluster.start_belayer_with(&self.agent_options()).await
     }
 
+    /// Permits the agent to read pods, which it needs for handlers only.
+    pub(super) async fn allow_handlers(&self) -> Result<()> {
+        apply(self.cluster.client(), manifest("node-agent-rbac-handlers")?).await
+    }
+
     /// Starts pod-recreation.
     pub(super) async fn controllers(&self, timeout: Timeout) -> Result<Belayer> {
         let (seconds, then) = match timeout {
@@ -134,9 +139,14 @@ impl Site {
         let config = format!(
             "podRecreation:\n  backoffSeconds: 1\n  wipeTimeoutSeconds: {seconds}\n  onWipeTimeout: {then}\n"
         );
+        self.controllers_with(&config).await
+    }
+
+    /// Starts pod-recreation with this configuration.
+    pub(super) async fn controllers_with(&self, config: &str) -> Result<Belayer> {
         let options = BelayerOptions::default()
             .argument("--controllers=pod-recreation")
-            .config(&config);
+            .config(config);
         self.cluster.start_belayer_with(&options).await
     }
 
@@ -257,10 +267,25 @@ impl Site {
     // ---- records
 
     pub(super) fn records(&self) -> Api<DynamicObject> {
-        let gvk = GroupVersionKind::gvk("belayer.dev", "v1alpha1", "PodRecreation");
-        let resource = ApiResource::from_gvk_with_plural(&gvk, "podrecreations");
-        let namespace = self.cluster.namespace();
-        Api::namespaced_with(self.cluster.client().clone(), namespace, &resource)
+        kinds::records(self.cluster.client(), self.cluster.namespace())
+    }
+
+    /// The UIDs in the list of this node.
+    pub(super) async fn listed(&self) -> Result<Vec<String>> {
+        let wipes = kinds::node_wipes(self.cluster.client());
+        let list = wipes.get_opt(&self.node).await?;
+        let entries = list.and_then(|list| list.data["spec"]["wipes"].as_object().cloned());
+        Ok(entries.into_iter().flatten().map(|(uid, _)| uid).collect())
+    }
+
+    /// Waits until the list of this node has no entry of the pod.
+    pub(super) async fn is_forgotten(&self, uid: &str) -> Result<()> {
+        eventually("its entry is removed", SOON, async || {
+            let listed = self.listed().await?;
+            ensure!(!listed.iter().any(|one| one == uid), "{listed:?}");
+            Ok(())
+        })
+        .await
     }
 
     /// The one record of the scenario.

@@ -46,6 +46,7 @@ async fn is_prepared(site: &Site, uid: &str) -> Result<()> {
 
 pub(super) async fn late_update(cluster: Cluster) -> Result<()> {
     let site = Site::new(&cluster, "one").await?;
+    site.allow_handlers().await?;
     let belayer = site.controllers(Timeout::Never).await?;
     let agent = preparing(&site).await?;
     let uid = site.pod("web").await?;
@@ -115,6 +116,7 @@ pub(super) async fn late_update(cluster: Cluster) -> Result<()> {
 
 pub(super) async fn same_name(cluster: Cluster) -> Result<()> {
     let site = Site::new(&cluster, "one").await?;
+    site.allow_handlers().await?;
     let belayer = site.controllers(Timeout::Proceed(3)).await?;
     let agent = preparing(&site).await?;
     let first = site.pod("web").await?;

@@ -3,22 +3,16 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
-use kube::core::GroupVersionKind;
-use kube::{Api, Client, ResourceExt as _};
+use kube::ResourceExt as _;
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::site::{SOON, Site, Timeout, wiped, wiped_message};
 use crate::harness::{Cluster, TenantPermissions, eventually, throughout};
+use crate::kinds;
 use crate::providers::Capability::{AdmissionPolicies, Rbac};
 
 const WINDOW: std::time::Duration = std::time::Duration::from_secs(2);
-
-fn records_as(client: Client, namespace: &str) -> Api<DynamicObject> {
-    let gvk = GroupVersionKind::gvk("belayer.dev", "v1alpha1", "PodRecreation");
-    let resource = ApiResource::from_gvk_with_plural(&gvk, "podrecreations");
-    Api::namespaced_with(client, namespace, &resource)
-}
 
 /// What the tenant writes into its record: that another tenant's pod was rejected here.
 fn lie(site: &Site, uid: &str) -> Value {
@@ -54,10 +48,10 @@ async fn victim(site: &Site, namespace: &str) -> Result<String> {
     Ok(uid)
 }
 
-/// Waits until the agent has refused, and checks that the files still exist.
+/// Waits until Belayer has refused, and checks that the files still exist.
 async fn is_refused(site: &Site, uid: &str) -> Result<()> {
     eventually(
-        "the agent reports that it does not wipe",
+        "Belayer reports that it requests no wipe",
         SOON,
         async || {
             let status = site.record().await?.data["status"].clone();
@@ -88,7 +82,6 @@ pub(super) async fn hostile_wipe(cluster: Cluster) -> Result<()> {
     site.pod("mine").await?;
     site.reject("mine").await?;
     let record = site.in_phase("Rejected").await?.name_any();
-    belayer.stop().await?;
 
     let victim = victim(&site, &other).await?;
     let options = site
@@ -98,13 +91,15 @@ pub(super) async fn hostile_wipe(cluster: Cluster) -> Result<()> {
     let params = PatchParams::default();
     let patch = Patch::Merge(lie(&site, &victim));
     if cluster.can(Rbac) && cluster.can(AdmissionPolicies) {
-        policy_refuses(&cluster, &record, &patch).await?;
+        policy_refuses(&cluster, &site.node, &record, &patch).await?;
     }
-    // A request that passes the policy, as an admin's does, is refused by the agent.
+    // A status that passes the policy, as an admin's does, is refused by Belayer.
     site.records()
         .patch_status(&record, &params, &patch)
         .await?;
     is_refused(&site, &victim).await?;
+    let listed = site.listed().await?;
+    ensure!(!listed.contains(&victim), "the victim's pod is listed");
 
     // A pod that is no longer in the API, of which a container still runs.
     let gone = "0b1a2c3d-4e5f-4071-8293-a4b5c6d7e8f9";
@@ -132,15 +127,19 @@ pub(super) async fn hostile_wipe(cluster: Cluster) -> Result<()> {
         site.dir(&victim).join("cache/file-0").exists(),
         "the victim's files were removed"
     );
-    agent.stop().await
+    agent.stop().await?;
+    belayer.stop().await
 }
 
 /// With exactly the tenant's permissions.
-async fn policy_refuses(cluster: &Cluster, record: &str, patch: &Patch<Value>) -> Result<()> {
-    let records = records_as(
-        cluster.tenant(TenantPermissions::Everything).await?,
-        cluster.namespace(),
-    );
+async fn policy_refuses(
+    cluster: &Cluster,
+    node: &str,
+    record: &str,
+    patch: &Patch<Value>,
+) -> Result<()> {
+    let tenant = cluster.tenant(TenantPermissions::Everything).await?;
+    let records = kinds::records(&tenant, cluster.namespace());
     let params = PatchParams::default();
     // Permissions for a kind are effective some time after the kind was created.
     eventually("the tenant may write its records", SOON, async || {
@@ -156,8 +155,22 @@ async fn policy_refuses(cluster: &Cluster, record: &str, patch: &Patch<Value>) -
             "refused, but: {error}"
         ),
     }
+    // The list itself: not by a tenant, and not by anybody but Belayer.
+    let entry = json!({ "namespace": "prod", "podName": "victim", "record": "x", "requestedAt": "2026-01-01T00:00:00Z" });
+    let forged = Patch::Merge(
+        json!({ "spec": { "wipes": { "0b1a2c3d-4e5f-4071-8293-a4b5c6d7e8f9": entry } } }),
+    );
+    for (client, says) in [
+        (&tenant, "forbidden"),
+        (cluster.client(), "only Belayer creates"),
+    ] {
+        let wipes = kinds::node_wipes(client);
+        let refused = wipes.patch(node, &params, &forged).await;
+        let error = refused.err().context("the list was forged")?;
+        ensure!(error.to_string().contains(says), "refused, but: {error}");
+    }
     let odd = Patch::Merge(json!({ "status": { "rejectedUID": "../../etc" } }));
-    let refused = records_as(cluster.client().clone(), cluster.namespace())
+    let refused = kinds::records(cluster.client(), cluster.namespace())
         .patch_status(record, &params, &odd)
         .await;
     let error = refused.err().context("an invalid UID was accepted")?;

@@ -32,6 +32,8 @@ const OLD_CONFIG: &str = include_str!("../../../fixtures/upgrade/config-9e06281.
 const POLICIES: &[&str] = &[
     "namespace-guard-policy",
     "pod-write-policy",
+    "pod-delete-policy",
+    "owner-write-policy",
     "pod-hold-policy",
     "pod-recreation-hold-policy",
     "claim-hold-policy",
@@ -173,7 +175,12 @@ async fn restore(cluster: &Cluster) -> Result<()> {
         ] {
             remove_policy(cluster, &format!("belayer-{name}")).await?;
         }
-        for name in ["belayer-namespace-guard", "belayer-pod-writes"] {
+        for name in [
+            "belayer-namespace-guard",
+            "belayer-pod-writes",
+            "belayer-pod-deletes",
+            "belayer-owner-writes",
+        ] {
             for kind in [
                 "ValidatingAdmissionPolicyBinding",
                 "ValidatingAdmissionPolicy",

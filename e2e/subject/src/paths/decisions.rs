@@ -236,6 +236,7 @@ fn record_of_rejected_pod() -> Result<recreation::decide::RecordSnapshot> {
         },
     };
     Ok(RecordSnapshot {
+        wipe: belayer_pod_recreation::decide::ObservedWipe::NotRequested,
         record: Some(Box::new(record)),
         pod: ObservedPod::Present(Box::new(pod)),
         namespace_terminating: false,

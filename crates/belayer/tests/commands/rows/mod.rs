@@ -146,6 +146,7 @@ impl Stage {
             "e2e/manifests/workflow-crd.yaml",
             "deploy/manifests/podoutcome-crd.yaml",
             "deploy/manifests/crd-pod-recreation.yaml",
+            "deploy/manifests/crd-node-wipe.yaml",
         ] {
             let path = format!("{}/../../{definition}", env!("CARGO_MANIFEST_DIR"));
             let text = std::fs::read_to_string(path).unwrap();

@@ -10,6 +10,7 @@ mod many;
 mod metadata;
 mod refused;
 mod users;
+mod wipes;
 mod with_pod_finalizer;
 
 use std::borrow::Cow;
@@ -94,8 +95,10 @@ impl Yard {
         let cluster = sandbox.cluster().clone();
         let time = simulate(7, move || cluster.clock().now());
         let world = World { sandbox };
-        let definition: Value = serde_saphyr::from_str(crd::YAML).unwrap();
-        world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, definition);
+        for text in [crd::YAML, crd::NODE_WIPE_YAML] {
+            let definition: Value = serde_saphyr::from_str(text).unwrap();
+            world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, definition);
+        }
         world.create_namespace(YARD);
         Self {
             world,

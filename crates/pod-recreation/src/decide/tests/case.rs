@@ -160,6 +160,7 @@ pub(crate) fn snapshot(
         created: None,
         watched: None,
         holding: Holding::Allowed,
+        wipe: ObservedWipe::Requested(None),
         record_ttl: TTL,
     }
 }

@@ -1,0 +1,144 @@
+//! The request of a wipe, and its report (rules R6, R7 and T6).
+
+use belayer_holds::node_wipe::{Report, WipeState};
+
+use super::*;
+
+fn required(record: impl Into<Option<Record>>) -> Record {
+    let mut record = wipe(OnWipeTimeout::Fail, record.into().unwrap());
+    record.status.set(
+        ConditionType::PodRejected,
+        ConditionStatus::True,
+        ("OutOfcpu", ""),
+        at(NOW),
+    );
+    record
+}
+
+fn rejected_record(attempts_made: u32) -> Record {
+    required(attempts(attempts_made, record(Some(Phase::Rejected))))
+}
+
+fn not_requested(record: Record, pod: impl Into<Option<PodView>>) -> RecordSnapshot {
+    RecordSnapshot {
+        wipe: ObservedWipe::NotRequested,
+        ..snapshot(record, pod)
+    }
+}
+
+fn reported(state: WipeState) -> ObservedWipe {
+    ObservedWipe::Requested(Some(Report {
+        state,
+        reason: "NotComplete".into(),
+        message: "/ws/u-1/mnt is a mount in use".into(),
+        paths: Vec::new(),
+    }))
+}
+
+/// Before anything else: whatever ends the record, the list has the pod.
+#[rstest]
+#[case::to_recreate(not_requested(rejected_record(0), rejected_pod("u-1")))]
+#[case::exhausted(not_requested(rejected_record(3), rejected_pod("u-1")))]
+#[case::deleted_by_its_user(not_requested(rejected_record(0), being_deleted(rejected_pod("u-1"))))]
+#[case::gone(not_requested(rejected_record(0), None))]
+#[case::not_selected(not_requested(rejected_record(0), PodView { selected: false, ..rejected_pod("u-1") }))]
+fn r6_a_wipe_is_requested_before_the_record_can_end(#[case] snapshot: RecordSnapshot) {
+    let decision = decide(&snapshot, at(NOW));
+    assert_eq!(decision.row.name, row::WIPING.name);
+    assert_eq!(summary(&decision), "wipe node-1 of u-1");
+}
+
+#[rstest]
+#[case::requested(ObservedWipe::Requested(None))]
+#[case::the_kind_is_not_served(ObservedWipe::NotServed)]
+fn r6_then_the_record_ends_at_once(#[case] wipe: ObservedWipe) {
+    let snapshot = RecordSnapshot {
+        wipe,
+        ..snapshot(rejected_record(3), rejected_pod("u-1"))
+    };
+    let decision = decide(&snapshot, at(NOW));
+    assert_eq!(decision.row.name, row::EXHAUSTED.name);
+}
+
+#[test]
+fn r6_a_request_that_is_denied_keeps_no_pod_for_ever() {
+    let decision = decide(
+        &not_requested(rejected_record(3), rejected_pod("u-1")),
+        at(NOW + 60),
+    );
+    assert_eq!(decision.row.name, row::EXHAUSTED.name);
+}
+
+#[test]
+fn r6_a_rejected_pod_that_is_deleted_before_it_is_recorded_is_wiped_first() {
+    let first = required(record(None));
+    let decision = decide(
+        &not_requested(first, being_deleted(rejected_pod("u-1"))),
+        at(NOW),
+    );
+    assert_eq!(summary(&decision), "Rejected");
+    let again = required(recreated_as("u-2", record(Some(Phase::Recreated))));
+    let decision = decide(
+        &not_requested(again, being_deleted(rejected_pod("u-2"))),
+        at(NOW),
+    );
+    assert_eq!(summary(&decision), "Rejected");
+}
+
+#[rstest]
+#[case::waiting(Phase::Waiting)]
+#[case::started(Phase::Started)]
+#[case::exhausted(Phase::Exhausted)]
+#[case::ended(Phase::Ended)]
+fn r6_the_report_becomes_a_condition_in_every_phase(#[case] phase: Phase) {
+    let record = required(record(Some(phase)));
+    let left = RecordSnapshot {
+        wipe: reported(WipeState::NotWiped),
+        ..snapshot(record.clone(), None)
+    };
+    let decision = decide(&left, at(NOW));
+    let Some(Effect::Status(step)) = decision.effect else {
+        panic!("{decision:?}");
+    };
+    assert_eq!(step.next.phase, Some(phase));
+    let condition = step.next.condition(ConditionType::StateWiped).unwrap();
+    assert_eq!(condition.message, "/ws/u-1/mnt is a mount in use");
+    assert_eq!(condition.status, ConditionStatus::False);
+
+    // It is written once, and a complete wipe is final.
+    let written = Record {
+        status: *step.next,
+        ..record
+    };
+    let same = RecordSnapshot {
+        wipe: reported(WipeState::NotWiped),
+        ..snapshot(written.clone(), None)
+    };
+    assert_ne!(decide(&same, at(NOW)).row.name, row::WIPING.name);
+    let done = RecordSnapshot {
+        wipe: reported(WipeState::Wiped),
+        ..snapshot(written, None)
+    };
+    let Some(Effect::Status(step)) = decide(&done, at(NOW)).effect else {
+        panic!("not written");
+    };
+    assert!(step.next.is_true(ConditionType::StateWiped));
+    let wiped = Record {
+        status: *step.next,
+        ..required(super::record(Some(phase)))
+    };
+    let late = RecordSnapshot {
+        wipe: reported(WipeState::NotWiped),
+        ..snapshot(wiped, None)
+    };
+    assert_ne!(decide(&late, at(NOW)).row.name, row::WIPING.name);
+}
+
+#[test]
+fn t6_an_unknown_list_is_not_an_empty_one() {
+    let snapshot = RecordSnapshot {
+        wipe: ObservedWipe::Unknown,
+        ..snapshot(rejected_record(3), rejected_pod("u-1"))
+    };
+    assert_eq!(summary(&decide(&snapshot, at(NOW))), "waits");
+}

@@ -1,0 +1,138 @@
+//! Step 3: the wipe of a rejected pod's node is requested in the `NodeWipe` of the node, and the report of the node agent
+//! becomes a condition of the record.
+
+use std::time::Duration;
+
+use belayer_core::object::Uid;
+use belayer_holds::node_wipe::{Report, WipeState};
+use jiff::Timestamp;
+
+use super::decision::{Effect, RecordDecision, StatusWrite};
+use super::{UNKNOWN, elapsed};
+use crate::api::{ConditionStatus, ConditionType, Status, Wipe};
+use crate::record::Record;
+use crate::row;
+use crate::snapshot::PodView;
+
+/// The reason of the condition `StateWiped` until the wipe is requested.
+pub(super) const WAITING: &str = "Waiting";
+
+/// How long a request is tried. After that the record continues without it: a request that the server denies must not
+/// keep a pod for ever.
+const REQUEST_FOR: Duration = Duration::from_secs(60);
+
+/// The entry in the `NodeWipe` of the node for the rejected pod of a record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ObservedWipe {
+    /// The store is not synced.
+    Unknown,
+    /// The API server does not serve the kind.
+    NotServed,
+    /// It has no entry of the pod.
+    NotRequested,
+    /// It has an entry, and perhaps a report of the node agent.
+    Requested(Option<Report>),
+}
+
+/// Whether the node must be wiped of the pod before anything else happens to the record.
+pub(super) fn comes_first(record: &Record, pod: &PodView) -> bool {
+    record.policy.wipe == Wipe::Required && pod.recreatable().is_some()
+}
+
+/// Requests the wipe, before the record can end and the hold of the pod is released. `None` if it is requested, not
+/// required, or cannot be requested.
+pub(super) fn request(
+    record: &Record,
+    wipe: &ObservedWipe,
+    now: Timestamp,
+) -> Option<RecordDecision> {
+    let status = &record.status;
+    if record.policy.wipe != Wipe::Required || !is_waiting(status) {
+        return None;
+    }
+    let since = status
+        .condition(ConditionType::PodRejected)
+        .map_or(now, |condition| condition.last_transition_time);
+    if elapsed(since, now) >= REQUEST_FOR {
+        return None;
+    }
+    let pod = Uid::new(status.rejected_uid.as_deref()?);
+    let node = status.node_name.clone()?;
+    match wipe {
+        ObservedWipe::NotServed | ObservedWipe::Requested(_) => None,
+        ObservedWipe::Unknown => Some(RecordDecision::waits(row::WIPING, UNKNOWN)),
+        ObservedWipe::NotRequested => Some(RecordDecision::of(
+            row::WIPING,
+            Effect::RequestWipe { node, pod },
+        )),
+    }
+}
+
+fn is_waiting(status: &Status) -> bool {
+    status
+        .condition(ConditionType::StateWiped)
+        .is_none_or(|condition| {
+            condition.status == ConditionStatus::False && condition.reason == WAITING
+        })
+}
+
+/// Writes the agent's report into the record, in any phase: the last rejected pod is wiped after the record's end.
+pub(super) fn report(
+    record: &Record,
+    wipe: &ObservedWipe,
+    now: Timestamp,
+) -> Option<RecordDecision> {
+    let ObservedWipe::Requested(Some(report)) = wipe else {
+        return None;
+    };
+    let (status, reason, message) = match report.state {
+        WipeState::Wiped => (
+            ConditionStatus::True,
+            "Wiped",
+            "nothing of the pod is left on the node",
+        ),
+        WipeState::NotWiped => (
+            ConditionStatus::False,
+            report.reason.as_str(),
+            report.message.as_str(),
+        ),
+    };
+    let written = record.status.condition(ConditionType::StateWiped);
+    let is_known = written.is_some_and(|old| {
+        old.status == ConditionStatus::True
+            || (old.status == status && old.reason == reason && old.message == message)
+    });
+    if is_known {
+        return None;
+    }
+    let mut next = record.status.clone();
+    next.set(ConditionType::StateWiped, status, (reason, message), now);
+    Some(RecordDecision::of(
+        row::WIPING,
+        Effect::Status(StatusWrite::of(next)),
+    ))
+}
+
+/// The status after the request was refused, for a reason that a live read has shown.
+pub fn refused_status(record: &Record, why: &str, now: Timestamp) -> Status {
+    let mut next = record.status.clone();
+    next.set(
+        ConditionType::StateWiped,
+        ConditionStatus::False,
+        ("Refused", why),
+        now,
+    );
+    next
+}
+
+/// The status if the node does not exist: nothing of the pod is left.
+pub fn node_gone_status(record: &Record, now: Timestamp) -> Status {
+    let mut next = record.status.clone();
+    next.set(
+        ConditionType::StateWiped,
+        ConditionStatus::True,
+        ("NodeGone", "the node does not exist any more"),
+        now,
+    );
+    next
+}

@@ -1,0 +1,179 @@
+//! Requests the wipe of a node: adds an entry to its `NodeWipe`, after live reads of the node and of the pod.
+
+use belayer_core::clock;
+use belayer_core::executor::Class;
+use belayer_core::http::{ErrorClass, METADATA_ONLY, PatchKind, Request, RequestError};
+use belayer_core::informer::Reading;
+use belayer_core::object::{ObjectKey, Resource, Uid};
+use belayer_core::slim::Pod;
+use belayer_core::workqueue::Backoff;
+use belayer_holds::conflict::OnConflict;
+use belayer_holds::names::FIELD_MANAGER;
+use belayer_holds::node_wipe::{self, Entry};
+use belayer_holds::runner::Stepped;
+use serde_json::{Value, json};
+
+use super::Execution;
+use super::effects::SOON;
+use super::requests::CreateMode;
+use crate::api::Wipe;
+use crate::component::pod_key;
+use crate::decide::{node_gone_status, refused_status};
+use crate::record::Record;
+
+/// Page size of a list of the node's pods.
+const PAGE: u32 = 500;
+
+/// The record names a UID that its pod never had: only a client that writes records can cause that (rule T1). The
+/// message does not name the pod that has the UID.
+const NOT_ITS_POD: &str = "the record's pod never had this UID";
+
+/// The pod is on another node.
+const NOT_HERE: &str = "the pod is not on this node";
+
+/// The pod may have run, so its files may be needed (invariant RAN-ONCE).
+const MAY_HAVE_RUN: &str = "the pod may have run";
+
+/// The pod has no wipe annotation.
+const NOT_ASKED: &str =
+    "the pod does not request a wipe: it has no annotation belayer.dev/wipe=true";
+
+impl Execution<'_> {
+    /// Step 3. The pod is identified by its UID, never by its name: it is the record's own, on this node and rejected by
+    /// its own status, or no pod of this node has that UID any more (rule T1).
+    pub(super) async fn request_wipe(
+        &self,
+        record: &Record,
+        node: &str,
+        pod: &Uid,
+    ) -> Result<Stepped, RequestError> {
+        let Some(node_uid) = self.uid_of_node(node).await? else {
+            let next = node_gone_status(record, clock::now());
+            return self.write(record, &next, None).await;
+        };
+        if let Some(why) = self.objection(record, node, pod).await? {
+            tracing::warn!(record = %record.meta.key, node, uid = %pod, "not requesting the wipe of the node: {why}");
+            let next = refused_status(record, why, clock::now());
+            return self.write(record, &next, None).await;
+        }
+        self.add_entry(record, (node, &node_uid), pod).await
+    }
+
+    /// The UID of a node; `None` if it does not exist.
+    async fn uid_of_node(&self, node: &str) -> Result<Option<Value>, RequestError> {
+        let nodes = Resource::nodes();
+        let key = ObjectKey::cluster(node);
+        let request = Request::get(nodes.object_path(&key)).accept(METADATA_ONLY);
+        match self.context.executor.read(&request, Class::Evidence).await {
+            Ok(answer) => {
+                let read: Value = answer.json()?;
+                Ok(Some(read["metadata"]["uid"].clone()))
+            }
+            Err(error) if error.is_gone(&nodes, &key) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Why the directories of the pod are not to be removed; `None` if they are.
+    async fn objection(
+        &self,
+        record: &Record,
+        node: &str,
+        pod: &Uid,
+    ) -> Result<Option<&'static str>, RequestError> {
+        let named = self.read_pod(&pod_key(record)).await?;
+        let Some((_, view)) = named.filter(|(_, view)| view.uid == *pod) else {
+            let is_there = self.is_on_node(node, pod).await?;
+            return Ok(is_there.then_some(NOT_ITS_POD));
+        };
+        Ok(if view.node.as_deref() != Some(node) {
+            Some(NOT_HERE)
+        } else if view.wipe != Wipe::Required {
+            Some(NOT_ASKED)
+        } else if view.recreatable().is_none() {
+            Some(MAY_HAVE_RUN)
+        } else {
+            None
+        })
+    }
+
+    /// Whether a pod with this UID is bound to the node, under any name. A pod that cannot be decoded is an error: it may
+    /// be the one in question.
+    async fn is_on_node(&self, node: &str, uid: &Uid) -> Result<bool, RequestError> {
+        let decoders = &self.it.parts.pod_decoders;
+        let path = self.it.pods.path(None);
+        let mut token: Option<String> = None;
+        loop {
+            let request = Request::list(path.clone(), PAGE, token.as_deref())
+                .query("fieldSelector", format!("spec.nodeName={node}"))
+                .accept(decoders.accept(Reading::List));
+            let answer = self
+                .context
+                .executor
+                .read(&request, Class::Evidence)
+                .await?;
+            let page = decoders
+                .read_page(&answer)
+                .map_err(|error| RequestError::Decode(error.to_string()))?;
+            for item in page.items {
+                let pod: Pod = item.map_err(|bad| RequestError::Decode(bad.why.to_string()))?;
+                if pod.meta.uid == *uid {
+                    return Ok(true);
+                }
+            }
+            token = page.continue_token;
+            if token.is_none() {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// A merge patch of one key, which conflicts with no other entry. The owner is the node: the garbage collector deletes
+    /// the list with it.
+    async fn add_entry(
+        &self,
+        record: &Record,
+        (node, node_uid): (&str, &Value),
+        pod: &Uid,
+    ) -> Result<Stepped, RequestError> {
+        let key = pod_key(record);
+        let entry = Entry {
+            namespace: key.namespace().unwrap_or_default().to_owned(),
+            pod_name: key.name().to_owned(),
+            record: record.meta.key.name().to_owned(),
+            requested_at: clock::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        };
+        let owner = json!([{ "apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid }]);
+        let mut object = json!({
+            "metadata": { "ownerReferences": owner },
+            "spec": { "wipes": { pod.as_str(): entry } },
+        });
+        let wipes = node_wipe::resource();
+        let name = ObjectKey::cluster(node);
+        let request = Request::patch(
+            wipes.object_path(&name),
+            PatchKind::Merge,
+            object.to_string(),
+        )
+        .query("fieldManager", FIELD_MANAGER);
+        match self.context.executor.write(&request, Class::Write).await {
+            Ok(_) => return Ok(Stepped::Later(SOON)),
+            Err(error) if error.is_gone(&wipes, &name) => {}
+            Err(error) => return Err(error),
+        }
+        object["apiVersion"] = wipes.api_version().into();
+        object["kind"] = node_wipe::KIND.into();
+        object["metadata"]["name"] = node.into();
+        let created = self
+            .create(&wipes, &name, &object, CreateMode::Persisted)
+            .await;
+        match OnConflict::LookUp.settle(created, (&wipes, &name)) {
+            Ok(_) => Ok(Stepped::Later(SOON)),
+            // Its CRD is missing: the record continues without the wipe.
+            Err(error) if error.class() == ErrorClass::NotFound => {
+                Ok(Stepped::Retry(Backoff::DENIED))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! The lists of wipes: removes the entries that are done. A record requests a wipe itself, and reads its report; see
+//! [`decide`](crate::decide).
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use belayer_core::executor::{Class, Sent, version_of};
+use belayer_core::http::{PatchKind, Request, RequestError};
+use belayer_core::informer::{Event, Lookup, Store, Stored};
+use belayer_core::object::{ObjectKey, Uid};
+use belayer_core::queries::Waiter;
+use belayer_core::workqueue::{Priority, WorkQueue};
+use belayer_holds::decision::{Decision, Write};
+use belayer_holds::names::{FIELD_MANAGER, POD_RECREATION_HOLD};
+use belayer_holds::node_wipe::{self, NodeWipe, Wipe};
+use belayer_holds::rules;
+use belayer_holds::runner::{Change, Component, StepContext, Stepped};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::api::ConditionType;
+use crate::record::Record;
+
+rules! {
+    KEEP = 1, "keep", "every wipe of the node is pending, or its report is not in its record yet";
+    FORGET = 2, "forget", "a wipe is complete and reported, or was not completed within a day";
+}
+
+/// How long a wipe is tried.
+const BOUND: Duration = Duration::from_secs(24 * 3_600);
+
+/// Delay while the store of records is not synced.
+const UNKNOWN: Duration = Duration::from_secs(5);
+
+/// The component of the runner of lists.
+pub struct Wipes {
+    records: Store<Record>,
+}
+
+/// The wipes of a node.
+#[derive(Debug, Clone, Default)]
+pub struct WipesSnapshot {
+    wipes: Vec<(Uid, Wipe, Reported)>,
+}
+
+/// Whether the record of a wipe has its report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reported {
+    /// The store is not synced.
+    Unknown,
+    /// Not yet.
+    No,
+    /// It has, or there is no record that waits for it.
+    Yes,
+}
+
+impl Wipes {
+    /// The component; `records` are all records.
+    pub fn new(records: Store<Record>) -> Self {
+        Self { records }
+    }
+
+    fn reported(&self, uid: &Uid, wipe: &Wipe) -> Reported {
+        match self.records.lookup(&record_key(wipe)) {
+            Lookup::Unknown => Reported::Unknown,
+            Lookup::Absent => Reported::Yes,
+            Lookup::Found(record) => {
+                let names_it = record.status.rejected_uid.as_deref() == Some(uid.as_str());
+                if names_it && !record.status.is_true(ConditionType::StateWiped) {
+                    Reported::No
+                } else {
+                    Reported::Yes
+                }
+            }
+        }
+    }
+}
+
+/// The key of a wipe's record.
+fn record_key(wipe: &Wipe) -> ObjectKey {
+    ObjectKey::new(
+        Arc::clone(wipe.pod.shared_namespace()),
+        Arc::clone(&wipe.record),
+    )
+}
+
+/// Enqueues the records whose wipe has changed.
+pub fn enqueue_records(event: &Event<NodeWipe>, queue: &WorkQueue<ObjectKey>) {
+    let (old, new) = match event {
+        Event::Added { object, .. } => (None, Some(object)),
+        Event::Updated { old, new } => (Some(old), Some(new)),
+        Event::Deleted { last, .. } => (Some(last), None),
+        _ => return,
+    };
+    let of = |list: Option<&Stored<NodeWipe>>, uid: &Uid| -> Option<Wipe> {
+        list.and_then(|list| list.wipes.get(uid)).cloned()
+    };
+    let all = old.into_iter().chain(new).flat_map(|list| &list.wipes);
+    let changed = all.filter(|(uid, _)| of(old, uid) != of(new, uid));
+    queue.add_all(changed.map(|(_, wipe)| record_key(wipe)), Priority::Normal);
+}
+
+/// Enqueues the list of the node that a record names, when the record changes.
+pub fn enqueue_node(event: &Event<Record>, queue: &WorkQueue<ObjectKey>) {
+    let record = match event {
+        Event::Updated { new, .. } => new,
+        Event::Deleted { last, .. } => last,
+        _ => return,
+    };
+    if let Some(node) = &record.status.node_name
+        && record.status.condition(ConditionType::StateWiped).is_some()
+    {
+        queue.add(ObjectKey::cluster(node.as_str()), Priority::Normal);
+    }
+}
+
+fn decide(snapshot: &WipesSnapshot, now: Timestamp) -> Decision<Infallible, Infallible, Vec<Uid>> {
+    let mut over = Vec::new();
+    let mut due = BOUND;
+    for (uid, wipe, reported) in &snapshot.wipes {
+        let age = wipe.requested.map_or(BOUND, |since| {
+            Duration::try_from(now.duration_since(since)).unwrap_or_default()
+        });
+        match reported {
+            _ if age >= BOUND => over.push(uid.clone()),
+            Reported::Yes if wipe.is_done() => over.push(uid.clone()),
+            Reported::Unknown => due = due.min(UNKNOWN),
+            Reported::Yes | Reported::No => due = due.min(BOUND - age),
+        }
+    }
+    if !over.is_empty() {
+        return Decision {
+            write: Some(Write::Step(over)),
+            ..Decision::nothing(FORGET)
+        };
+    }
+    Decision {
+        due: (!snapshot.wipes.is_empty()).then_some(due),
+        ..Decision::nothing(KEEP)
+    }
+}
+
+/// Removes entries. One patch of their keys conflicts with no other entry.
+async fn forget(context: &StepContext<'_>, over: &[Uid]) -> Result<Stepped, RequestError> {
+    let none = over.iter().map(|uid| (uid.to_string(), Value::Null));
+    let body = json!({ "spec": { "wipes": none.collect::<Map<_, _>>() } });
+    let wipes = node_wipe::resource();
+    let request = Request::patch(
+        wipes.object_path(context.key),
+        PatchKind::Merge,
+        body.to_string(),
+    )
+    .query("fieldManager", FIELD_MANAGER);
+    match context.executor.write(&request, Class::Write).await {
+        Ok(Sent::Applied(answer)) => {
+            if let Some(version) = version_of(&answer) {
+                context.wrote(version);
+            }
+            Ok(Stepped::Done)
+        }
+        Ok(Sent::DryRun) => Ok(Stepped::Done),
+        Err(error) if error.is_gone(&wipes, context.key) => Ok(Stepped::Done),
+        Err(error) => Err(error),
+    }
+}
+
+impl Component<NodeWipe> for Wipes {
+    type Snapshot = WipesSnapshot;
+    type Evidence = Infallible;
+    type Query = Infallible;
+    type Step = Vec<Uid>;
+
+    fn name(&self) -> &'static str {
+        crate::NAME
+    }
+
+    fn hold(&self) -> &'static str {
+        POD_RECREATION_HOLD
+    }
+
+    fn interest(&self, change: &Change<'_, NodeWipe>) -> Option<Priority> {
+        Some(change.source.quiet())
+    }
+
+    fn observe(&self, list: &Stored<NodeWipe>) -> WipesSnapshot {
+        let wipes = list.wipes.iter().map(|(uid, wipe)| {
+            let reported = self.reported(uid, wipe);
+            (uid.clone(), wipe.clone(), reported)
+        });
+        WipesSnapshot {
+            wipes: wipes.collect(),
+        }
+    }
+
+    fn decide(
+        snapshot: &WipesSnapshot,
+        now: Timestamp,
+    ) -> Decision<Infallible, Infallible, Vec<Uid>> {
+        decide(snapshot, now)
+    }
+
+    fn ask(&self, query: Infallible, _: Waiter<'_>) {
+        match query {}
+    }
+
+    fn step<'a>(
+        &'a self,
+        _: Option<&'a Stored<NodeWipe>>,
+        snapshot: &'a WipesSnapshot,
+        over: Vec<Uid>,
+        context: &'a StepContext<'a>,
+    ) -> BoxFuture<'a, Result<Stepped, RequestError>> {
+        for (uid, wipe, _) in &snapshot.wipes {
+            if over.contains(uid) && !wipe.is_done() {
+                tracing::warn!(node = context.key.name(), pod = %wipe.pod, %uid, "giving up the wipe of a rejected pod: its directories were not removed within a day");
+            }
+        }
+        async move { forget(context, &over).await }.boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belayer_holds::node_wipe::{Report, WipeState};
+    use rstest::rstest;
+
+    use super::*;
+
+    const NOW: i64 = 200_000;
+
+    fn wipe(requested: i64, state: Option<WipeState>) -> Wipe {
+        Wipe {
+            pod: ObjectKey::new("shop", "web"),
+            record: "web-1".into(),
+            requested: Timestamp::from_second(requested).ok(),
+            report: state.map(|state| Report {
+                state,
+                reason: String::new(),
+                message: String::new(),
+                paths: Vec::new(),
+            }),
+        }
+    }
+
+    const DONE: Option<WipeState> = Some(WipeState::Wiped);
+    const LEFT: Option<WipeState> = Some(WipeState::NotWiped);
+
+    #[rstest]
+    #[case::keep_a_new_entry(wipe(NOW, None), Reported::No, KEEP)]
+    #[case::keep_what_is_left(wipe(NOW - 3_600, LEFT), Reported::Yes, KEEP)]
+    #[case::keep_until_the_record_has_the_report(wipe(NOW, DONE), Reported::No, KEEP)]
+    #[case::keep_while_records_are_unknown(wipe(NOW, DONE), Reported::Unknown, KEEP)]
+    #[case::keep_after_a_jump_of_the_clock(wipe(NOW + 86_400, LEFT), Reported::Yes, KEEP)]
+    #[case::forget_a_reported_wipe(wipe(NOW, DONE), Reported::Yes, FORGET)]
+    #[case::forget_after_a_day(wipe(NOW - 86_400, LEFT), Reported::No, FORGET)]
+    #[case::forget_without_a_time(Wipe { requested: None, ..wipe(0, None) }, Reported::No, FORGET)]
+    fn r7_an_entry_stays_until_it_is_done_or_a_day_old(
+        #[case] wipe: Wipe,
+        #[case] reported: Reported,
+        #[case] expected: belayer_holds::decision::Row,
+    ) {
+        let uid = Uid::new("u-1");
+        let snapshot = WipesSnapshot {
+            wipes: vec![(uid.clone(), wipe, reported)],
+        };
+        let decision = decide(&snapshot, Timestamp::from_second(NOW).unwrap());
+        assert_eq!(decision.row.name, expected.name);
+        match decision.write {
+            Some(Write::Step(over)) => assert_eq!(over, [uid]),
+            _ => assert!(decision.due.is_some(), "it is checked again"),
+        }
+    }
+
+    #[test]
+    fn an_empty_list_needs_no_timer() {
+        let decision = decide(&WipesSnapshot::default(), Timestamp::UNIX_EPOCH);
+        assert_eq!((decision.row.name, decision.due), (KEEP.name, None));
+    }
+}

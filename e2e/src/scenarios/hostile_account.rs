@@ -1,0 +1,291 @@
+//! T2: what a client can do that has the token of Belayer's ServiceAccount, with the admission policies about its writes.
+//! Belayer itself needs nothing that they refuse.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::{Client, ResourceExt as _};
+use serde_json::{Value, json};
+
+use super::admission::remove_cluster_wide;
+use super::recreation::{held, rejection};
+use crate::harness::{Cluster, Scenario, claim, eventually, pod};
+use crate::kinds;
+use crate::providers::Capability::{AdmissionPolicies, Rbac};
+use crate::providers::{apply, manifest};
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// The manifests, and their policies.
+const POLICIES: [(&str, &str); 3] = [
+    ("pod-write-policy", "belayer-pod-writes"),
+    ("pod-delete-policy", "belayer-pod-deletes"),
+    ("owner-write-policy", "belayer-owner-writes"),
+];
+
+const WRITES: &str = "belayer-pod-writes";
+const DELETES: &str = "belayer-pod-deletes";
+const OWNERS: &str = "belayer-owner-writes";
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::alone(
+            "hostile-account",
+            "Belayer's own token creates no pod in the system's namespaces, deletes no pod that runs, and changes only \
+             finalizers (T2)",
+            account,
+        )
+        .needs([Rbac, AdmissionPolicies])
+        .within(Duration::from_secs(240)),
+    ]
+}
+
+async fn account(cluster: Cluster) -> Result<()> {
+    for (file, _) in POLICIES {
+        apply(cluster.client(), manifest(file)?).await?;
+    }
+    let shown = shown(&cluster).await;
+    for (_, policy) in POLICIES {
+        for kind in [
+            "ValidatingAdmissionPolicyBinding",
+            "ValidatingAdmissionPolicy",
+        ] {
+            remove_cluster_wide(&cluster, kind, policy).await?;
+        }
+    }
+    shown
+}
+
+async fn shown(cluster: &Cluster) -> Result<()> {
+    let token = crate::control_plane::client(cluster.backend().belayer_kubeconfig()).await?;
+    let thief = Thief {
+        cluster,
+        token: &token,
+    };
+    thief.creates().await?;
+    thief.deletes().await?;
+    thief.updates_pods().await?;
+    thief.updates_owners().await?;
+    belayer_works(cluster).await
+}
+
+/// A client with the token of Belayer's account.
+struct Thief<'a> {
+    cluster: &'a Cluster,
+    token: &'a Client,
+}
+
+/// A pod as the thief wants it.
+fn pod_of(name: &str, metadata: Value) -> Result<DynamicObject> {
+    let mut object = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+        "spec": {
+            "schedulerName": "nobody", "serviceAccountName": "default", "automountServiceAccountToken": false,
+            "terminationGracePeriodSeconds": 1,
+            // As the Pod Security level restricted requires it, which is checked before the policies.
+            "securityContext": {
+                "runAsNonRoot": true, "runAsUser": 1000, "seccompProfile": { "type": "RuntimeDefault" },
+            },
+            "containers": [{ "name": "main", "image": "busybox", "securityContext": {
+                "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] },
+            } }],
+        },
+    });
+    object["metadata"]["name"] = name.into();
+    Ok(serde_json::from_value(object)?)
+}
+
+/// The metadata of a re-created pod.
+fn marked() -> Value {
+    json!({
+        "annotations": { "belayer.dev/recreation-uid": "0b1a2c3d-4e5f-4071-8293-a4b5c6d7e8f9" },
+        "finalizers": ["belayer.dev/pod-recreation"],
+    })
+}
+
+fn is_refused<T>(what: &str, policy: &str, tried: kube::Result<T>) -> Result<()> {
+    match tried {
+        Ok(_) => bail!("{what}: allowed"),
+        Err(error) => ensure!(
+            error.to_string().contains(policy),
+            "{what}: refused, but not by {policy}: {error}"
+        ),
+    }
+    Ok(())
+}
+
+impl Thief<'_> {
+    async fn creates(&self) -> Result<()> {
+        let params = PostParams::default();
+        let ignored = json!({ "belayer.dev/ignore": "true" });
+        let ignored = self.cluster.another_namespace("ignored", ignored).await?;
+        for namespace in [
+            "kube-system",
+            "belayer-system",
+            "belayer-node-agent",
+            ignored.as_str(),
+        ] {
+            eventually("no pod can be created there", SOON, async || {
+                let made = pod_of("mine", marked())?;
+                let pods = kinds::pods(self.token, namespace);
+                // A dry run, so that nothing is left before the policy is effective.
+                let dry = PostParams {
+                    dry_run: true,
+                    ..PostParams::default()
+                };
+                is_refused(namespace, DELETES, pods.create(&dry, &made).await)
+            })
+            .await?;
+        }
+        let pods = kinds::pods(self.token, self.cluster.namespace());
+        let plain = pods.create(&params, &pod_of("plain", json!({}))?).await;
+        is_refused("a pod without the mark", DELETES, plain)
+    }
+
+    async fn deletes(&self) -> Result<()> {
+        let ours = kinds::pods(self.token, self.cluster.namespace());
+        for phase in ["Pending", "Running", "Succeeded"] {
+            let name = phase.to_lowercase();
+            self.with_status(&name, json!({}), phase).await?;
+            let deleted = ours.delete(&name, &DeleteParams::default()).await;
+            is_refused(phase, DELETES, deleted)?;
+        }
+        // Marked, but it runs.
+        self.with_status("marked", marked(), "Running").await?;
+        let deleted = ours.delete("marked", &DeleteParams::default()).await;
+        is_refused("a marked pod that runs", DELETES, deleted)?;
+        self.cluster
+            .merge("marked", json!({ "metadata": { "finalizers": null } }))
+            .await?;
+        // The two that it may delete.
+        self.with_status("failed", json!({}), "Failed").await?;
+        ours.delete("failed", &DeleteParams::default()).await?;
+        ours.create(&PostParams::default(), &pod_of("new", marked())?)
+            .await?;
+        ours.delete("new", &DeleteParams::default()).await?;
+        self.cluster
+            .merge("new", json!({ "metadata": { "finalizers": null } }))
+            .await?;
+        // Not where Belayer has nothing to do.
+        let system = self.cluster.pods_in("kube-system");
+        let name = self.cluster.namespace();
+        let admin = PostParams::default();
+        system.create(&admin, &pod_of(name, json!({}))?).await?;
+        let failed = Patch::Merge(json!({ "status": { "phase": "Failed" } }));
+        system
+            .patch_status(name, &PatchParams::default(), &failed)
+            .await?;
+        let theirs = kinds::pods(self.token, "kube-system");
+        let deleted = theirs.delete(name, &DeleteParams::default()).await;
+        system.delete(name, &DeleteParams::default()).await?;
+        is_refused("a failed pod in kube-system", DELETES, deleted)
+    }
+
+    /// Creates a pod as an admin.
+    async fn with_status(&self, name: &str, metadata: Value, phase: &str) -> Result<()> {
+        let pods = self.cluster.pods();
+        pods.create(&PostParams::default(), &pod_of(name, metadata)?)
+            .await?;
+        let status = Patch::Merge(json!({ "status": { "phase": phase } }));
+        pods.patch_status(name, &PatchParams::default(), &status)
+            .await?;
+        Ok(())
+    }
+
+    async fn updates_pods(&self) -> Result<()> {
+        let ours = kinds::pods(self.token, self.cluster.namespace());
+        let patch = async |body: &Value| {
+            ours.patch("pending", &PatchParams::default(), &Patch::Merge(body))
+                .await
+        };
+        for mark in ["recreation", "recreation-uid", "recreation-attempt"] {
+            let body =
+                json!({ "metadata": { "annotations": { format!("belayer.dev/{mark}"): "x" } } });
+            is_refused(mark, WRITES, patch(&body).await)?;
+        }
+        let other = json!({ "metadata": { "finalizers": ["belayer.dev/other"] } });
+        is_refused("a finalizer that is no hold", WRITES, patch(&other).await)?;
+        for holds in [json!(["belayer.dev/pod-recreation"]), Value::Null] {
+            patch(&json!({ "metadata": { "finalizers": holds } })).await?;
+        }
+        Ok(())
+    }
+
+    async fn updates_owners(&self) -> Result<()> {
+        let namespace = self.cluster.namespace();
+        let workflow = self.cluster.workflow("w").await?;
+        let pvcs = kinds::pvcs(self.cluster.client(), namespace);
+        pvcs.create(&PostParams::default(), &claim("data", json!({}))?)
+            .await?;
+        let workflows = kinds::workflows(self.token, namespace);
+        let claims = kinds::pvcs(self.token, namespace);
+        let theirs = "example.com/theirs";
+        for (all, name) in [(&workflows, workflow.name.as_str()), (&claims, "data")] {
+            let kept = all.get(name).await?.finalizers().to_vec();
+            let with = |more: &str| -> Value {
+                let more = kept.iter().cloned().chain([more.to_owned()]);
+                more.collect::<Vec<_>>().into()
+            };
+            let patch = async |body: &Value| {
+                all.patch(name, &PatchParams::default(), &Patch::Merge(body))
+                    .await
+            };
+            for body in [
+                json!({ "metadata": { "labels": { "a": "b" } } }),
+                json!({ "metadata": { "annotations": { "belayer.dev/release": "true" } } }),
+                json!({ "metadata": { "finalizers": with(theirs) } }),
+                json!({ "metadata": { "ownerReferences": [
+                    { "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x" } ] } }),
+                json!({ "spec": { "volumeName": "stolen", "entrypoint": "stolen" } }),
+            ] {
+                is_refused(&format!("{name}: {body}"), OWNERS, patch(&body).await)?;
+            }
+            let hold = match name {
+                "data" => "belayer.dev/pvc-protection",
+                _ => "belayer.dev/workflow-cleanup",
+            };
+            for finalizers in [with(hold), kept.clone().into()] {
+                patch(&json!({ "metadata": { "finalizers": finalizers } })).await?;
+            }
+        }
+        let status = json!({ "status": { "phase": "Succeeded" } });
+        let params = PatchParams::default();
+        let done = workflows
+            .patch(&workflow.name, &params, &Patch::Merge(&status))
+            .await;
+        is_refused("the status of a workflow", OWNERS, done)
+    }
+}
+
+/// With the policies: holds of pods and workflows, and a re-creation.
+async fn belayer_works(cluster: &Cluster) -> Result<()> {
+    let config = "podRecreation:\n  backoffSeconds: 1\n";
+    let options = crate::harness::BelayerOptions::default().config(config);
+    let belayer = cluster.start_belayer_with(&options).await?;
+    let workflow = cluster.workflow("live").await?;
+    cluster.create(&pod("step").of(&workflow)).await?;
+    cluster.is_held("step").await?;
+    cluster.finish("step", "Succeeded").await?;
+    cluster.consume("step").await?;
+    cluster.is_not_held("step").await?;
+
+    let asks = json!({ "annotations": { "belayer.dev/recreate": "true" } });
+    let first = cluster
+        .pods()
+        .create(&PostParams::default(), &pod_of("web", asks)?)
+        .await?;
+    held(cluster, "web").await?;
+    let rejected = Patch::Merge(json!({ "status": rejection() }));
+    cluster
+        .pods()
+        .patch_status("web", &PatchParams::default(), &rejected)
+        .await?;
+    eventually("it is re-created", SOON, async || {
+        let pod = cluster.pods().get("web").await.context("no pod")?;
+        ensure!(pod.uid() != first.uid(), "it is still the first pod");
+        Ok(())
+    })
+    .await?;
+    belayer.stop().await
+}
