@@ -6,15 +6,11 @@ use anyhow::{Context as _, Result, ensure};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use super::release::Release;
+use super::release::{CONTROLLERS, Release};
 use super::restored;
 use crate::control_plane::{Program, PvcController};
 use crate::harness::{Cluster, HOLD, PVC_HOLD, eventually, finalizers, pod, throughout};
 use crate::kinds;
-
-/// The controllers that the chart enables by default.
-pub(super) const CONTROLLERS: &str =
-    "--controllers=pod-finalizer,workflow-finalizer,pvc-protection";
 
 const SOON: Duration = Duration::from_secs(60);
 

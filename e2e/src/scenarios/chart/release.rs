@@ -11,11 +11,14 @@ use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
-use super::life::CONTROLLERS;
 use crate::chart::chart;
 use crate::control_plane::{HelmBinaries, Program};
 use crate::harness::{BelayerOptions, Cluster, eventually};
 use crate::kinds;
+
+/// The controllers that the chart enables by default.
+pub(super) const CONTROLLERS: &str =
+    "--controllers=pod-finalizer,workflow-finalizer,pvc-protection";
 
 const SOON: Duration = Duration::from_secs(60);
 
