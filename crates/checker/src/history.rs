@@ -112,8 +112,8 @@ impl History {
         match Kind::of(&write.resource) {
             Kind::Pod if is_forced(object) => {
                 let node = text(object, "/spec/nodeName");
-                let mut nodes = self.all("Node").filter(|found| text(found, "/metadata/name") == node);
-                if nodes.any(|node| !is_ready(node)) {
+                let is_its = |found: &&Value| text(found, "/metadata/name") == node;
+                if self.all("Node").filter(is_its).any(|node| !is_ready(node)) {
                     self.lost_with_node.insert(write.uid.clone());
                 }
             }

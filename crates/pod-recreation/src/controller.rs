@@ -152,7 +152,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         |builder| builder,
     );
     let mut lists: Watched<NodeWipe> = Watched::new(
-        &shared.client,
+        &shared.watches,
         node_wipe::resource(),
         shared.json_decoders(),
         |builder| builder,

@@ -33,8 +33,14 @@ mod tests {
     #[test]
     fn the_manifest_is_what_the_binary_prints() {
         let shipped = [
-            (include_str!("../../../deploy/manifests/crd-pod-recreation.yaml"), YAML),
-            (include_str!("../../../deploy/manifests/crd-node-wipe.yaml"), NODE_WIPE_YAML),
+            (
+                include_str!("../../../deploy/manifests/crd-pod-recreation.yaml"),
+                YAML,
+            ),
+            (
+                include_str!("../../../deploy/manifests/crd-node-wipe.yaml"),
+                NODE_WIPE_YAML,
+            ),
         ];
         for (manifest, yaml) in shipped {
             let (_, manifest) = manifest.split_once(".yaml\n").unwrap();

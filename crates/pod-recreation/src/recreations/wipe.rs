@@ -18,7 +18,7 @@ use super::effects::SOON;
 use super::requests::CreateMode;
 use crate::api::Wipe;
 use crate::component::pod_key;
-use crate::decide::{node_gone_status, refused_status};
+use crate::decide::{StatusWrite, node_gone_status, refused_status};
 use crate::record::Record;
 
 /// Page size of a list of the node's pods.
@@ -49,12 +49,12 @@ impl Execution<'_> {
     ) -> Result<Stepped, RequestError> {
         let Some(node_uid) = self.uid_of_node(node).await? else {
             let next = node_gone_status(record, clock::now());
-            return self.write(record, &next, None).await;
+            return self.write(record, &StatusWrite::of(next)).await;
         };
         if let Some(why) = self.objection(record, node, pod).await? {
             tracing::warn!(record = %record.meta.key, node, uid = %pod, "not requesting the wipe of the node: {why}");
             let next = refused_status(record, why, clock::now());
-            return self.write(record, &next, None).await;
+            return self.write(record, &StatusWrite::of(next)).await;
         }
         self.add_entry(record, (node, &node_uid), pod).await
     }
