@@ -49,6 +49,8 @@ pub(crate) struct Api {
     pods: Resource,
     wipes: Resource,
     list: ObjectKey,
+    /// One report at a time: the API server repeats patches of one object that meet, at a growing cost.
+    turn: tokio::sync::Mutex<()>,
 }
 
 impl Api {
@@ -59,6 +61,7 @@ impl Api {
             pods: Resource::pods(),
             wipes: node_wipe::resource(),
             list: ObjectKey::cluster(node),
+            turn: tokio::sync::Mutex::default(),
         }
     }
 
@@ -103,6 +106,7 @@ impl Api {
         let body = patch(uid, report, forgotten).to_string();
         let request =
             Request::patch(path, PatchKind::Merge, body).query("fieldManager", FIELD_MANAGER);
+        let _turn = self.turn.lock().await;
         let mut ceiling = None;
         for _ in 1..TRIES {
             match self.executor.write(&request, Class::Write).await {

@@ -63,6 +63,7 @@ pub struct Recreations {
     records: Resource,
     pods: Resource,
     rate_limiter: RateLimiter,
+    lists: wipe::Lists,
 }
 
 /// A step in execution.
@@ -87,6 +88,7 @@ impl Recreations {
             records: api::resource(),
             pods: Resource::pods(),
             rate_limiter,
+            lists: wipe::Lists::default(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! One run, from its start to the judgement.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Once};
 use std::time::Duration;
@@ -49,6 +49,8 @@ pub(crate) struct Outcome {
 }
 
 thread_local! {
+    /// Whether this thread carries out a run.
+    static RUNNING: Cell<bool> = const { Cell::new(false) };
     /// Panics of the run on this thread.
     static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
@@ -56,6 +58,7 @@ thread_local! {
 /// Carries out a plan.
 pub(crate) fn run(plan: &Plan) -> Outcome {
     record_panics();
+    RUNNING.set(true);
     let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
@@ -69,6 +72,7 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
             },
         }
     }));
+    RUNNING.set(false);
     let mut outcome = outcome.unwrap_or_default();
     let panics = PANICS.with_borrow_mut(std::mem::take);
     outcome
@@ -81,8 +85,13 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
 fn record_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        panic::set_hook(Box::new(|info| {
-            PANICS.with_borrow_mut(|panics| panics.push(info.to_string()));
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if RUNNING.get() {
+                PANICS.with_borrow_mut(|panics| panics.push(info.to_string()));
+            } else {
+                usual(info);
+            }
         }));
     });
 }

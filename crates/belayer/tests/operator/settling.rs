@@ -145,6 +145,28 @@ async fn disconnected_from_the_api_server() {
     .await;
 }
 
+/// Releases that failed many times are repeated soon after the server answers again: at the latest after half a minute.
+#[tokio::test(start_paused = true)]
+async fn releases_that_failed_for_minutes_follow_soon_after_the_outage() {
+    let world = World::new();
+    let _belayer = world.run();
+    let uid = world.workflow("build");
+    for n in 0..20 {
+        world.pod(&format!("a-{n}"), "build", &uid);
+    }
+    eventually("all are held", || world.held_pods() == 20).await;
+    let lost = Fault::on(Match::verb(Verb::Patch).client(BELAYER)).lose_request();
+    let lost = world.sandbox.faults().inject(lost);
+    world.delete(&WORKFLOWS, Some(NAMESPACE), "build");
+    let_pass(Duration::from_secs(600)).await;
+    assert_eq!(world.held_pods(), 20);
+    lost.remove();
+    within(Duration::from_secs(32), "all are gone", || {
+        world.pods().is_empty()
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn eight_thousand_pods_behind_one_deleted_owner_cost_one_live_look() {
     let world = World::new();

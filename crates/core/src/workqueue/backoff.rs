@@ -50,6 +50,16 @@ impl Backoff {
         }
     }
 
+    /// A lower cap.
+    #[must_use]
+    pub const fn at_most(self, cap: Duration) -> Self {
+        if cap.as_nanos() < self.cap.as_nanos() {
+            Self { cap, ..self }
+        } else {
+            self
+        }
+    }
+
     /// A minimum delay, which may exceed the cap: what the server asks for with `Retry-After`. A
     /// lower floor set before is replaced.
     #[must_use]

@@ -17,6 +17,9 @@ use super::merge::Merged;
 use super::outcome::What;
 use super::work::{IN_PLACE_RETRIES, Next};
 
+/// Longest pause before a failed release is repeated, unless the server asks for more: a deletion waits for it.
+const RELEASE_CAP: Duration = Duration::from_secs(30);
+
 impl<K: Slim> Shared<K> {
     /// Every failure has a retry class.
     pub(super) async fn failed(
@@ -39,6 +42,10 @@ impl<K: Slim> Shared<K> {
             }
             After::Retry(backoff) => {
                 tracing::debug!(object = %key, error = %error, "a write failed and will be retried");
+                let backoff = match merged.class() {
+                    Class::Release => backoff.at_most(RELEASE_CAP),
+                    _ => backoff,
+                };
                 Next::End(Outcome::Retry(backoff))
             }
         }

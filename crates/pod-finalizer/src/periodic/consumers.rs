@@ -1,8 +1,8 @@
 //! Reports what waits for a consumer: on each node the ended pods that are being deleted and still held, and how long no
 //! owner of such pods has changed (A21).
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ impl Consumers {
         }
         self.next = Some(now + EVERY);
         let mut seen: HashMap<Resource, ResourceVersion> = HashMap::new();
-        let mut on_nodes: HashMap<Arc<str>, Vec<ObjectKey>> = HashMap::new();
+        let mut on_nodes: BTreeMap<Arc<str>, Vec<ObjectKey>> = BTreeMap::new();
         let late = belayer_core::clock::now() - REPORT_AFTER;
         for (key, since) in waiting(finalizer) {
             let Lookup::Found(pod) = finalizer.parts.pods.lookup(&key) else {

@@ -1,5 +1,8 @@
 //! Requests the wipe of a node: adds an entry to its `NodeWipe`, after live reads of the node and of the pod.
 
+use std::collections::HashSet;
+use std::time::Duration;
+
 use belayer_core::clock;
 use belayer_core::executor::Class;
 use belayer_core::http::{ErrorClass, METADATA_ONLY, PatchKind, Request, RequestError};
@@ -11,6 +14,7 @@ use belayer_holds::conflict::OnConflict;
 use belayer_holds::names::FIELD_MANAGER;
 use belayer_holds::node_wipe::{self, Entry};
 use belayer_holds::runner::Stepped;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::Execution;
@@ -38,6 +42,32 @@ const MAY_HAVE_RUN: &str = "the pod may have run";
 const NOT_ASKED: &str =
     "the pod does not request a wipe: it has no annotation belayer.dev/wipe=true";
 
+/// Delay before a record tries again while another one writes to the list of its node.
+const NEXT_TURN: Duration = Duration::from_millis(50);
+
+/// The nodes whose list is being written.
+pub(super) type Lists = Mutex<HashSet<String>>;
+
+/// The right to write to the list of a node. The API server repeats patches of one object that meet, at a growing cost.
+struct Turn<'a> {
+    lists: &'a Lists,
+    node: &'a str,
+}
+
+impl<'a> Turn<'a> {
+    /// `None` while another record has it.
+    fn take(lists: &'a Lists, node: &'a str) -> Option<Self> {
+        let is_free = lists.lock().insert(node.to_owned());
+        is_free.then_some(Self { lists, node })
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.lists.lock().remove(self.node);
+    }
+}
+
 impl Execution<'_> {
     /// Step 3. The pod is identified by its UID, never by its name: it is the record's own, on this node and rejected by
     /// its own status, or no pod of this node has that UID any more (rule T1).
@@ -47,6 +77,9 @@ impl Execution<'_> {
         node: &str,
         pod: &Uid,
     ) -> Result<Stepped, RequestError> {
+        let Some(_turn) = Turn::take(&self.it.lists, node) else {
+            return Ok(Stepped::Later(NEXT_TURN));
+        };
         let Some(node_uid) = self.uid_of_node(node).await? else {
             let next = node_gone_status(record, clock::now());
             return self.write(record, &StatusWrite::of(next)).await;
@@ -175,5 +208,20 @@ impl Execution<'_> {
             }
             Err(error) => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_record_at_a_time_writes_to_the_list_of_a_node() {
+        let lists = Lists::default();
+        let first = Turn::take(&lists, "node-1").unwrap();
+        assert!(Turn::take(&lists, "node-1").is_none());
+        assert!(Turn::take(&lists, "node-2").is_some());
+        drop(first);
+        assert!(Turn::take(&lists, "node-1").is_some());
     }
 }

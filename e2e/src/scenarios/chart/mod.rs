@@ -79,7 +79,7 @@ END
     let text = cluster.sh(&script).await?;
     ensure!(!text.contains("belayer-system"), "{text}");
     let account = format!("system:serviceaccount:{namespace}:belayer'");
-    ensure!(text.matches(&account).count() == 3, "{text}");
+    ensure!(text.matches(&account).count() == 5, "{text}");
     Ok(())
 }
 
