@@ -5,6 +5,7 @@ pub mod keys;
 pub mod process;
 mod sets;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -103,10 +104,22 @@ impl fmt::Display for ConfigError {
             Place::Set => f.write_str("--set: ")?,
         }
         if let Some(key) = &self.key {
-            write!(f, "{key}: ")?;
+            write!(f, "{}: ", one_line(key))?;
         }
-        f.write_str(&self.message)
+        f.write_str(&one_line(&self.message))
     }
+}
+
+/// The text with control characters escaped: a key of the file can contain line breaks.
+fn one_line(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return text.into();
+    }
+    let escaped = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(escaped).collect()
 }
 
 impl std::error::Error for ConfigError {}

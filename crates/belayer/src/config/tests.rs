@@ -223,6 +223,14 @@ fn the_whole_file_is_valid() {
     check(&format!("{HEAD}{WHOLE}")).unwrap();
 }
 
+#[test]
+fn a_key_with_a_line_break_is_named_in_one_line() {
+    let error = check(&format!("{HEAD}\"pod\\nFinalizer\": {{}}\n")).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains(r"unknown key `pod\nFinalizer`"), "{error}");
+    assert_eq!(error.lines().count(), 1, "{error}");
+}
+
 proptest! {
     /// A file that is nearly right is read, or the error is one line.
     #[test]
