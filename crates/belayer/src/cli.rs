@@ -110,6 +110,7 @@ mod tests {
 
     use super::*;
     use crate::config::Source;
+    use crate::controllers::CONTROLLERS;
     use crate::kubeconfig::Sources;
     use crate::logging::LogFormat;
     use crate::options::Settings;
@@ -135,7 +136,10 @@ mod tests {
         let limits = settings.limits;
         assert_eq!((limits.qps, limits.burst), (100, 200));
         assert_eq!(limits.concurrent_releases, 32);
-        assert_eq!(settings.components.running.len(), built().count());
+        let running = settings.components.running.iter();
+        assert!(running.clone().all(|one| one.controller().default_on));
+        let by_default = CONTROLLERS.iter().filter(|one| one.default_on);
+        assert_eq!(running.count(), by_default.count());
         assert_eq!(settings.metrics_bind_address, BindAddress::Every(8080));
         assert_eq!(settings.debug_bind_address.to_string(), "127.0.0.1:8081");
         assert!(!settings.dry_run);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use belayer_controller::{Configured, Controller};
 use belayer_holds::names;
+use serde_json::Value;
 
 /// The controllers of this build; each has a Cargo feature of its name. Their statements about one object are
 /// merged in this order.
@@ -58,8 +59,9 @@ fn suggestion(name: &str) -> String {
 }
 
 impl Controllers {
-    /// Parses a list: `*` switches all on, `name` switches one on, `-name` switches it off. The first item about
-    /// a controller takes precedence; a controller without an item is off, unless the list contains `*`.
+    /// Parses a list: `*` switches those on that are on by default, `name` switches one on, `-name` switches it off.
+    /// The first item about a controller takes precedence; a controller without an item is off, unless the list
+    /// contains `*` and it is on by default.
     ///
     /// # Errors
     /// If an item names no controller of this build.
@@ -82,14 +84,12 @@ impl Controllers {
             }
             items.push((known, state));
         }
-        let otherwise = if list.contains(&"*") {
-            State::On
-        } else {
-            State::Off
-        };
+        let has_star = list.contains(&"*");
         let on = |controller: &&'static Controller| {
             let first = items.iter().find(|(named, _)| *named == controller.name);
-            first.map_or(otherwise, |(_, state)| *state) == State::On
+            first.map_or(has_star && controller.default_on, |(_, state)| {
+                *state == State::On
+            })
         };
         Ok(Self(CONTROLLERS.iter().copied().filter(on).collect()))
     }
@@ -97,6 +97,16 @@ impl Controllers {
     /// Whether the controller of this name runs.
     pub fn contains(&self, name: &str) -> bool {
         self.0.iter().any(|controller| controller.name == name)
+    }
+
+    /// Controllers that are off by default, and that have settings in this configuration file but do not run.
+    pub fn configured_but_off(&self, file: &Value) -> impl Iterator<Item = &'static Controller> {
+        let is_idle = |controller: &&'static Controller| {
+            !controller.default_on
+                && !self.contains(controller.name)
+                && file.get(controller.key).is_some()
+        };
+        CONTROLLERS.iter().copied().filter(is_idle)
     }
 
     /// Whether no controller runs.
@@ -183,6 +193,29 @@ mod tests {
     fn lists_are_parsed_as_in_kube_controller_manager(#[case] list: &[&str], #[case] runs: bool) {
         let controllers = Controllers::parse(list).unwrap();
         assert_eq!(controllers.contains("pod-finalizer"), runs);
+    }
+
+    #[rstest]
+    #[case::a_star_is_not_enough(&["*"], false)]
+    #[case::named(&["*", "pod-recreation"], true)]
+    #[case::named_alone(&["pod-recreation"], true)]
+    #[cfg(feature = "pod-recreation")]
+    fn pod_recreation_must_be_named(#[case] list: &[&str], #[case] runs: bool) {
+        let controllers = Controllers::parse(list).unwrap();
+        assert_eq!(controllers.contains("pod-recreation"), runs);
+    }
+
+    #[rstest]
+    #[case::configured_and_not_named(&["*"], 1)]
+    #[case::named(&["*", "pod-recreation"], 0)]
+    #[cfg(feature = "pod-recreation")]
+    fn settings_of_a_controller_that_does_not_run_are_reported(
+        #[case] list: &[&str],
+        #[case] reported: usize,
+    ) {
+        let file = serde_json::json!({ "podRecreation": {}, "podFinalizer": {} });
+        let controllers = Controllers::parse(list).unwrap();
+        assert_eq!(controllers.configured_but_off(&file).count(), reported);
     }
 
     #[rstest]

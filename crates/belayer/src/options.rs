@@ -270,22 +270,26 @@ mod tests {
         off.iter().map(|off| off.controller().finalizer).collect()
     }
 
+    const ALL: &str = "--controllers=*,pod-recreation";
+
     const HOLD_PVCS: &str = "--pvc-protection-finalizer=belayer.dev/pvc-protection";
 
     #[test]
     fn finalizers_of_controllers_that_do_not_run_are_removed() {
-        assert!(off(&[HOLD_PVCS]).is_empty());
+        assert!(off(&[HOLD_PVCS, ALL]).is_empty());
         assert_eq!(
-            off(&[HOLD_PVCS, "--controllers=*,-pvc-protection"]),
+            off(&[HOLD_PVCS, "--controllers=*,pod-recreation,-pvc-protection"]),
             [names::PVC_PROTECTION_HOLD]
         );
+        // pod-recreation is off by default.
+        assert_eq!(off(&[HOLD_PVCS]), [names::POD_RECREATION_HOLD]);
         assert!(!off(&["--controllers=pod-finalizer"]).contains(&names::POD_STATUS_HOLD));
     }
 
     /// A18: finalizers of an earlier configuration are removed although the controller runs.
     #[test]
     fn a18_pvcs_are_released_if_belayer_only_advises() {
-        assert_eq!(off(&[]), [names::PVC_PROTECTION_HOLD]);
+        assert_eq!(off(&[ALL]), [names::PVC_PROTECTION_HOLD]);
         assert!(off(&["--on-disable=keep"]).is_empty());
     }
 

@@ -13,6 +13,8 @@ use tokio_util::sync::CancellationToken;
 use belayer_core::client;
 use belayer_core::election::Leadership;
 use belayer_core::executor::{Bounds, Writes};
+use belayer_core::informer::Store;
+use belayer_core::slim::Pod;
 use belayer_metrics::Exporter;
 
 use crate::config::Source;
@@ -54,6 +56,13 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
     let watches = client::connect_apart(cluster.clone())
         .context("the cluster")
         .map_err(Failure::configuration)?;
+    for controller in settings.controllers.configured_but_off(source.value()) {
+        tracing::warn!(
+            key = controller.key,
+            "{0} is configured, but does not run: name it (--controllers=*,{0})",
+            controller.name
+        );
+    }
     if settings.dry_run {
         tracing::info!("dry run: sending no request that changes the cluster");
     }
@@ -140,6 +149,7 @@ struct Supervisor {
 struct Worker {
     stop: CancellationToken,
     ended: JoinHandle<()>,
+    pods: Store<Pod>,
 }
 
 impl Worker {
@@ -239,6 +249,9 @@ impl Supervisor {
         );
         let mut operator = self.operator(&settings);
         let turn = operator.wait_for_turn();
+        if let Some(old) = &self.worker {
+            operator.pods().take_over(&old.pods);
+        }
         let next = Current::new(None);
         next.set_operator(&operator);
         let successor = operator_parts(&operator);
@@ -283,6 +296,7 @@ fn operator_parts(operator: &Operator) -> current::Parts {
 fn start(operator: Operator) -> Worker {
     let stop = CancellationToken::new();
     Worker {
+        pods: operator.pods().clone(),
         ended: tokio::spawn(operator.run(stop.clone())),
         stop,
     }

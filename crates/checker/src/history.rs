@@ -186,9 +186,9 @@ impl History {
         without_result && self.ended_by_deletion.contains(uid(pod))
     }
 
-    /// Whether this pod's node was lost before its main container ended.
+    /// Whether this pod is being deleted after its node was lost, before its main container ended.
     pub(crate) fn was_node_lost(&self, pod: &Value) -> bool {
-        main_exit_code(pod).is_none() && self.lost_with_node.contains(uid(pod))
+        is_deleting(pod) && main_exit_code(pod).is_none() && self.lost_with_node.contains(uid(pod))
     }
 
     /// Whether an actor outside the test has changed the object or its workflow, so that its state is

@@ -28,6 +28,8 @@ pub struct Controller {
     pub name: &'static str,
     /// Its key in the configuration file.
     pub key: &'static str,
+    /// Whether `*` in `--controllers` includes it. Otherwise it must be named.
+    pub default_on: bool,
     /// All keys below that one, in the usual order of a file.
     pub keys: &'static [Key],
     /// The custom resource definitions that it needs.

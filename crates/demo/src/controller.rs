@@ -10,15 +10,14 @@ use belayer_core::client;
 use belayer_core::executor::{Bounds, Writes};
 use belayer_holds::names;
 use belayer_holds::runner::{Executed, Observer, What};
-use belayer_pod_recreation::api::Policy;
 use kube::Config;
 use parking_lot::Mutex;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::Pace;
-use belayer::operator::{Components, Operator, Options};
+use super::{Pace, setup};
+use belayer::operator::{Operator, Options};
 
 /// Timeout for a crashed or stopping process to end.
 const DEAD_WITHIN: Duration = Duration::from_secs(30);
@@ -150,7 +149,7 @@ impl Controller {
                 leadership: belayer_core::election::Leadership::unlimited(),
                 observer,
             };
-            let operator = Operator::new(options, self.components());
+            let operator = Operator::new(options, setup::components(self.backoff));
             runtime.spawn(operator.run(stop.clone()))
         };
         self.process = Some(Process {
@@ -160,26 +159,6 @@ impl Controller {
             observer: alive,
         });
         Ok(())
-    }
-
-    /// All controllers with their defaults, except that pvc-protection holds PVCs, which must be configured:
-    /// by default it only reports.
-    fn components(&self) -> Components {
-        let policy = Policy {
-            backoff_seconds: self.backoff,
-            ..Policy::default()
-        };
-        Components::default()
-            .with(belayer_pod_finalizer::Settings::default())
-            .with(belayer_workflow_finalizer::Settings::default())
-            .with(belayer_pvc_protection::Settings {
-                mode: belayer_pvc_protection::Mode::Own,
-                ..Default::default()
-            })
-            .with(belayer_pod_recreation::Settings {
-                policy,
-                ..Default::default()
-            })
     }
 
     /// Kills it at once, and waits until no part of it is left in memory.

@@ -8,6 +8,7 @@ mod objects;
 mod other_operator;
 mod output;
 mod report;
+pub mod setup;
 mod summary;
 #[cfg(test)]
 mod tests;

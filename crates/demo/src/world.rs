@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use belayer_checker::BELAYER;
-use belayer_holds::names;
 use belayer_sandbox::simulated::{KubeletConfig, RunPlan, SimulatedControllers};
 use belayer_sandbox::{
     Actor, Epoch, FaultHandle, Gvr, ListOptions, Listener, Patch, Sandbox, Subresource,
@@ -16,14 +15,14 @@ use belayer_workload::{
     Argo, PodGc, Profile, USER, User, WORKFLOWS, WorkflowScript, Workload, workflow,
 };
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::cluster_state::ClusterState;
 use super::controller::Controller;
 use super::other_operator::OtherOperator;
 use super::tracked::{Existence, Pod, Workflow, text};
-use super::{BATCH, Demo, Pace, objects};
+use super::{BATCH, Demo, Pace, objects, setup};
 
 /// The namespaces of the demo. The last one is deleted in a chapter.
 pub(super) const NAMESPACES: [&str; 4] = ["ci", "lab", "shop", "trial"];
@@ -113,34 +112,6 @@ fn sandbox(seed: u64, pace: Pace) -> Sandbox {
         .build()
 }
 
-/// Creates what an admin installs before Belayer starts.
-fn install(sandbox: &Sandbox, user: &User) -> Result<()> {
-    user.create_namespace(names::DEFAULT_NAMESPACE)
-        .context("Belayer's namespace")?;
-    let gate = json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "data": {"hold": "on"},
-        "metadata": {"name": names::GATE_CONFIG_MAP, "namespace": names::DEFAULT_NAMESPACE},
-    });
-    user.create(&Gvr::CONFIGMAPS, names::DEFAULT_NAMESPACE, gate)
-        .context("the gate")?;
-    for definition in [
-        belayer_pod_recreation::crd::YAML,
-        belayer_pod_recreation::crd::NODE_WIPE_YAML,
-    ] {
-        sandbox
-            .cluster()
-            .create(
-                &Actor::new(USER),
-                &Gvr::CUSTOMRESOURCEDEFINITIONS,
-                None,
-                serde_saphyr::from_str(definition).context("a definition of pod-recreation")?,
-                &WriteOptions::default(),
-            )
-            .context("a definition of pod-recreation")?;
-    }
-    Ok(())
-}
-
 /// A client configuration for the API server under Belayer's name, over loopback.
 async fn as_belayer(listener: &Listener) -> Result<kube::Config> {
     let kubeconfig = Kubeconfig::from_yaml(&listener.kubeconfig_for(BELAYER))?;
@@ -179,7 +150,7 @@ impl World {
         let (user, argo) = (workload.user().clone(), workload.argo().clone());
         // The demo reads the cluster itself, so the events are only drained.
         tokio::spawn(async move { while workload.next_event().await.is_some() {} });
-        install(&sandbox, &user)?;
+        setup::install(&user)?;
         let cluster = as_belayer(&listener).await?;
         let mut world = Self {
             other_operator: OtherOperator::start(sandbox.cluster(), pace, arguments.seed),

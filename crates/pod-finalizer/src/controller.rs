@@ -39,6 +39,7 @@ use crate::{debug, evidence, explainer, permissions};
 pub const CONTROLLER: Controller = Controller {
     name: NAME,
     key: KEY,
+    default_on: true,
     keys: KEYS,
     crds: &[Crd::Made(outcome::crd)],
     finalizer: names::POD_STATUS_HOLD,

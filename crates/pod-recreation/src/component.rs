@@ -9,7 +9,7 @@ use std::sync::Arc;
 use belayer_core::informer::{Lookup, Store, Stored};
 use belayer_core::object::{ObjectKey, OwnerReference, Uid};
 use belayer_core::queries::Waiter;
-use belayer_core::slim::{Continuity, Keep, Namespace, Phase, Pod, Slim as _, Transition};
+use belayer_core::slim::{Keep, Namespace, Phase, Pod, Slim as _, Transition};
 use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::decision::Decision;
 use belayer_holds::holding::Holding;
@@ -68,8 +68,6 @@ pub struct PodRecreation<V: View = Cached> {
 struct Memory {
     /// Rejected pods without a record, by the key of the record to create.
     candidates: HashMap<ObjectKey, ObjectKey>,
-    /// Pods that had been rejected when they were first seen.
-    first_seen_rejected: HashSet<Uid>,
     /// First pods whose record another client deleted before the record had ended.
     cancelled: HashSet<Uid>,
     /// Pods that were rejected without their hold and without the proof that no container of them ran.
@@ -145,32 +143,24 @@ impl<V: View> PodRecreation<V> {
     /// the store may have missed versions before it.
     fn view_of_failed(&self, pod: &Pod) -> PodView {
         let Pod { meta, .. } = pod;
-        let view = |mut pod: Pod, first_seen| {
-            if let (Some(node), Some(failure)) = (&pod.node_name, &mut pod.failure) {
-                self.memory.lock().clocks.correct(node, failure);
-            }
-            PodView::of(&pod, &self.settings, first_seen)
-        };
         let stored = self.parts.pods.lookup(&meta.key).found();
         let stored = stored.filter(|stored| stored.meta.uid == meta.uid);
-        let first_seen_rejected = self.memory.lock().first_seen_rejected.contains(&meta.uid);
-        let first_seen = |unbroken: bool| match (first_seen_rejected, unbroken) {
-            (true, _) => FirstSeen::Rejected,
-            (false, true) => FirstSeen::EarlierUnbroken,
-            (false, false) => FirstSeen::Earlier,
+        let mut pod = pod.clone();
+        let first_seen = match stored {
+            Some(stored) if V::FOLLOWS => {
+                if stored.meta.resource_version == meta.resource_version {
+                    pod = Pod::clone(&stored);
+                } else {
+                    pod.inherit(&stored, Transition::Missed);
+                }
+                FirstSeen::of(&pod)
+            }
+            _ => FirstSeen::Earlier,
         };
-        match stored {
-            Some(stored) if stored.meta.resource_version == meta.resource_version => {
-                let unbroken = V::FOLLOWS && stored.continuity() == Some(Continuity::Unbroken);
-                view(Pod::clone(&stored), first_seen(unbroken))
-            }
-            Some(stored) => {
-                let mut pod = pod.clone();
-                pod.inherit(&stored, Transition::Missed);
-                view(pod, first_seen(false))
-            }
-            None => view(pod.clone(), first_seen(false)),
+        if let (Some(node), Some(failure)) = (&pod.node_name, &mut pod.failure) {
+            self.memory.lock().clocks.correct(node, failure);
         }
+        PodView::of(&pod, &self.settings, first_seen)
     }
 
     /// Whether the clock of the node was read not long ago.

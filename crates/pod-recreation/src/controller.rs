@@ -40,6 +40,7 @@ const WIPES: &str = "wipes";
 pub const CONTROLLER: Controller = Controller {
     name: NAME,
     key: KEY,
+    default_on: false,
     keys: KEYS,
     crds: &[Crd::Text(crd::YAML), Crd::Text(crd::NODE_WIPE_YAML)],
     finalizer: POD_RECREATION_HOLD,

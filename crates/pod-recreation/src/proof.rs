@@ -91,6 +91,20 @@ pub enum FirstSeen {
     Earlier,
 }
 
+impl FirstSeen {
+    /// How the informer's store saw this pod, which has failed.
+    pub fn of(pod: &Pod) -> Self {
+        let unstarted = pod.unstarted.as_ref();
+        if unstarted.is_some_and(|of| !of.seen_before_failure) {
+            Self::Rejected
+        } else if pod.is_known_unstarted() {
+            Self::EarlierUnbroken
+        } else {
+            Self::Earlier
+        }
+    }
+}
+
 impl NeverRan {
     /// The proof for `pod`, which has failed.
     ///

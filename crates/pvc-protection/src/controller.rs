@@ -38,6 +38,7 @@ const QUEUE: &str = "claims";
 pub const CONTROLLER: Controller = Controller {
     name: NAME,
     key: KEY,
+    default_on: true,
     keys: KEYS,
     crds: &[],
     finalizer: PVC_PROTECTION_HOLD,

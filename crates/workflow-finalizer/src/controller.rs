@@ -36,6 +36,7 @@ use crate::{debug, evidence, explainer, permissions};
 pub const CONTROLLER: Controller = Controller {
     name: NAME,
     key: KEY,
+    default_on: true,
     keys: KEYS,
     crds: &[],
     finalizer: names::WORKFLOW_HOLD,

@@ -39,7 +39,15 @@ impl User {
     /// # Errors
     /// What the API server answers.
     pub fn install_workflows(&self) -> Result<(), ApiError> {
-        self.ensure(&Gvr::CUSTOMRESOURCEDEFINITIONS, objects::workflow_crd())
+        self.define(objects::workflow_crd())
+    }
+
+    /// Creates a CustomResourceDefinition, unless it exists.
+    ///
+    /// # Errors
+    /// What the API server answers.
+    pub fn define(&self, definition: Value) -> Result<(), ApiError> {
+        self.ensure(&Gvr::CUSTOMRESOURCEDEFINITIONS, definition)
     }
 
     /// Creates a namespace, unless it exists.

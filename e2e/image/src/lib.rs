@@ -52,6 +52,14 @@ impl Image {
     /// # Errors
     /// When the name has no tag, or the program or its libraries cannot be read.
     pub fn of(name: &str, program: &Path) -> Result<Self> {
+        Self::in_folder(name, "", program)
+    }
+
+    /// The same with the program in a folder, such as `bin/`.
+    ///
+    /// # Errors
+    /// As [`Image::of`].
+    pub fn in_folder(name: &str, folder: &str, program: &Path) -> Result<Self> {
         ensure!(
             tag(name).is_some(),
             "the image name {name} has no tag (example: registry.example.com/belayer:0.1.0)"
@@ -62,12 +70,12 @@ impl Image {
             .context("the program has no file name")?;
         let mut image = Self {
             name: name.to_owned(),
-            entrypoint: vec![format!("/{file_name}")],
+            entrypoint: vec![format!("/{folder}{file_name}")],
             user: "0:0".to_owned(),
             labels: BTreeMap::new(),
             files: BTreeMap::new(),
         };
-        image.copy(file_name, program);
+        image.copy(&format!("{folder}{file_name}"), program);
         for library in libraries::of(program)? {
             let inside = library.to_string_lossy().trim_start_matches('/').to_owned();
             image.copy(&inside, &library);

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer::operator::{Components, Operator, Options};
+use belayer::operator::{Operator, Options};
 use belayer_checker::BELAYER;
 use belayer_core::client;
 use belayer_core::election::{Elector, Settings, Timing, identity};
 use belayer_core::executor::{Bounds, Writes};
 use belayer_core::object::ObjectKey;
+use belayer_demo::setup;
 use belayer_holds::names;
 use belayer_holds::runner::Observer;
-use belayer_pod_recreation::api::Policy;
 use belayer_sandbox::Sandbox;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -110,7 +110,7 @@ async fn live(
         leadership,
         observer,
     };
-    let work = Operator::new(options, components()).run(stop.clone());
+    let work = Operator::new(options, setup::components(1)).run(stop.clone());
     let election = elector.run(resign.clone());
     tokio::pin!(work, election);
     tokio::select! {
@@ -121,22 +121,4 @@ async fn live(
             election.await;
         }
     }
-}
-
-/// All controllers. pvc-protection holds PVCs, which must be configured: by default it only reports.
-fn components() -> Components {
-    Components::default()
-        .with(belayer_pod_finalizer::Settings::default())
-        .with(belayer_workflow_finalizer::Settings::default())
-        .with(belayer_pvc_protection::Settings {
-            mode: belayer_pvc_protection::Mode::Own,
-            ..Default::default()
-        })
-        .with(belayer_pod_recreation::Settings {
-            policy: Policy {
-                backoff_seconds: 1,
-                ..Policy::default()
-            },
-            ..Default::default()
-        })
 }

@@ -7,15 +7,14 @@ use std::time::Duration;
 
 use belayer_checker::{Evidence, Findings, check};
 use belayer_core::simulated;
-use belayer_holds::names;
+use belayer_demo::setup;
 use belayer_holds::runner::Observer;
 use belayer_sandbox::simulated::{KubeletConfig, RejectionChance, SimulatedControllers};
-use belayer_sandbox::{Actor, Epoch, FaultHandle, Gvr, Sandbox, Write, WriteOptions};
-use belayer_workload::{USER, WORKFLOWS, Workload};
+use belayer_sandbox::{Epoch, FaultHandle, Gvr, Sandbox, Write};
+use belayer_workload::{User, WORKFLOWS, Workload};
 use jiff::{SignedDuration, Timestamp};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
-use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -48,6 +47,16 @@ pub(crate) struct Outcome {
     pub(crate) record: Vec<String>,
 }
 
+impl Outcome {
+    /// A run that could not begin.
+    fn failed(why: &str) -> Self {
+        Self {
+            violations: vec![why.to_owned()],
+            ..Self::default()
+        }
+    }
+}
+
 thread_local! {
     /// Whether this thread carries out a run.
     static RUNNING: Cell<bool> = const { Cell::new(false) };
@@ -66,10 +75,7 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
             .build();
         match runtime {
             Ok(runtime) => runtime.block_on(story(plan)),
-            Err(error) => Outcome {
-                violations: vec![format!("cannot create a runtime: {error}")],
-                ..Outcome::default()
-            },
+            Err(error) => Outcome::failed(&format!("cannot create a runtime: {error}")),
         }
     }));
     RUNNING.set(false);
@@ -104,7 +110,9 @@ async fn story(plan: &Plan) -> Outcome {
         let now = clock.now();
         now.checked_add(skew).unwrap_or(now)
     });
-    install(&sandbox);
+    if let Err(error) = setup::install(&User::new(sandbox.cluster().clone())) {
+        return Outcome::failed(&format!("cannot install Belayer: {error:#}"));
+    }
     let stop = CancellationToken::new();
     let mut workload = Workload::run(sandbox.cluster(), plan.workload.clone(), &stop);
     let argo = workload.argo().clone();
@@ -156,26 +164,6 @@ fn sandbox(plan: &Plan) -> Sandbox {
         .epoch(Epoch::Fixed(epoch))
         .controllers(SimulatedControllers::all().kubelet(kubelet))
         .build()
-}
-
-/// Creates what an admin installs before Belayer starts.
-fn install(sandbox: &Sandbox) {
-    let own = names::DEFAULT_NAMESPACE;
-    let gate = json!({"data": {"hold": "on"}, "metadata": {"name": names::GATE_CONFIG_MAP}});
-    let crd = serde_saphyr::from_str(belayer_pod_recreation::crd::YAML).unwrap_or_default();
-    let objects = [
-        (Gvr::NAMESPACES, None, json!({"metadata": {"name": own}})),
-        (Gvr::CONFIGMAPS, Some(own), gate),
-        (Gvr::CUSTOMRESOURCEDEFINITIONS, None, crd),
-    ];
-    for (gvr, namespace, object) in objects {
-        let (user, options) = (Actor::new(USER), WriteOptions::default());
-        drop(
-            sandbox
-                .cluster()
-                .create(&user, &gvr, namespace, object, &options),
-        );
-    }
 }
 
 /// What happens at a time.

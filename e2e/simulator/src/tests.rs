@@ -41,26 +41,10 @@ fn each_kind_of_event_has_its_own_name() {
     assert_eq!(names.len(), Event::ALL.len());
 }
 
-/// Runs that violate an invariant, for a reason that is known and not mended yet.
-///
-/// 72: a pod of a workflow was rejected by its node, after Argo had given up an earlier pod of the same step without
-/// its outputs, and is then deleted. Argo waits for those outputs for ever, and the pod for Argo.
-const KNOWN: [u64; 1] = [72];
-
-#[test]
-fn known_violations_are_still_there() {
-    for seed in KNOWN {
-        assert!(
-            !run(&Plan::of(seed)).violations.is_empty(),
-            "seed {seed} can be removed from the list"
-        );
-    }
-}
-
 #[rstest]
 fn no_seed_violates_an_invariant(#[values(0, 1, 2, 3)] quarter: u64) {
     let seeds = quarter * 25..(quarter + 1) * 25;
-    for seed in seeds.filter(|seed| !KNOWN.contains(seed)) {
+    for seed in seeds {
         let outcome = run(&Plan::of(seed));
         assert!(
             outcome.violations.is_empty(),

@@ -227,6 +227,41 @@ impl HelmBinaries {
     }
 }
 
+/// The controller of Argo Workflows, and what runs the steps of its workflows.
+#[derive(Debug, Clone)]
+pub struct ArgoBinaries {
+    /// `workflow-controller`.
+    pub controller: PathBuf,
+    /// `argoexec`.
+    pub executor: PathBuf,
+}
+
+impl ArgoBinaries {
+    /// Whether the user has named a folder with the programs: `BELAYER_ARGO`. They are built from a checkout of Argo
+    /// Workflows; its Go module lacks some files.
+    #[must_use]
+    pub fn are_available() -> bool {
+        std::env::var_os("BELAYER_ARGO").is_some()
+    }
+
+    /// The programs in that folder.
+    ///
+    /// # Errors
+    /// When one is not there.
+    pub fn find() -> Result<Self> {
+        let dir = std::env::var_os("BELAYER_ARGO").context("BELAYER_ARGO is not set")?;
+        let find = |name: &str| {
+            let path = Path::new(&dir).join(name);
+            path.canonicalize()
+                .with_context(|| format!("BELAYER_ARGO: {}", path.display()))
+        };
+        Ok(Self {
+            controller: find("workflow-controller")?,
+            executor: find("argoexec")?,
+        })
+    }
+}
+
 impl Program {
     fn is_built(self) -> bool {
         self.module().folder().join(self.file_name()).is_file()

@@ -26,7 +26,7 @@ mod program;
 mod starter;
 mod users;
 
-pub use self::binaries::{Binaries, BuildError, HelmBinaries, NodeBinaries};
+pub use self::binaries::{ArgoBinaries, Binaries, BuildError, HelmBinaries, NodeBinaries};
 pub use self::cache::cache_dir;
 pub use self::kubeconfig::Kubeconfig;
 pub(crate) use self::kubeconfig::client;

@@ -89,6 +89,14 @@ impl BelayerOptions {
         self
     }
 
+    /// Whether its arguments or its configuration say which controllers run; by default all do.
+    fn names_controllers(&self) -> bool {
+        let config = self.config.as_deref().unwrap_or_default();
+        let mut arguments = self.arguments.iter();
+        arguments.any(|argument| argument.starts_with("--controllers"))
+            || config.contains("\ncontrollers:")
+    }
+
     /// With this configuration file; the header is added.
     #[must_use]
     pub fn config(mut self, keys: &str) -> Self {
@@ -176,6 +184,9 @@ impl Belayer {
             arguments.push(format!("--config={}", path.display()));
         }
         arguments.extend(options.arguments.iter().cloned());
+        if options.role == Role::Controllers && !options.names_controllers() {
+            arguments.push("--controllers=*,pod-recreation".to_owned());
+        }
         let log = dir.join(format!("{name}.log"));
         let binary = options.binary.as_deref().unwrap_or(binary);
         let process = Process::start(name, binary, arguments, &log)?;
@@ -329,7 +340,7 @@ impl Belayer {
 }
 
 /// A copy of the kubeconfig with another server address.
-fn rerouted(kubeconfig: &Path, server: SocketAddr, dir: &Path) -> Result<PathBuf> {
+pub(super) fn rerouted(kubeconfig: &Path, server: SocketAddr, dir: &Path) -> Result<PathBuf> {
     let mut read = kube::config::Kubeconfig::read_from(kubeconfig)?;
     for cluster in read
         .clusters

@@ -11,6 +11,7 @@ mod outcome;
 mod pods;
 mod proxy;
 mod pvcs;
+mod real_argo;
 mod runner;
 mod scenario;
 mod tenant;
@@ -25,6 +26,7 @@ pub use self::objects::{HOLD, PodBuilder, WORKFLOW_HOLD, Workflow, claim, finali
 pub use self::outcome::Summary;
 pub use self::proxy::Proxy;
 pub use self::pvcs::{KUBERNETES_PVC_HOLD, PVC_HOLD};
+pub use self::real_argo::RealArgo;
 pub use self::runner::{Keep, RunOptions, list, run};
 pub use self::scenario::{Load, Scenario, Sharing};
 pub use self::tenant::TenantPermissions;

@@ -15,7 +15,7 @@ use futures::future::BoxFuture;
 use kube::Client;
 
 use crate::control_plane::Compactor;
-use crate::control_plane::{HelmBinaries, PvcController, RealNode};
+use crate::control_plane::{ArgoBinaries, HelmBinaries, PvcController, RealNode};
 use crate::kubectl::Kubectl;
 use crate::peers::Peer;
 
@@ -53,6 +53,8 @@ pub enum Capability {
     Kubectl,
     /// Helm 3 and Helm 4 are available.
     Helm,
+    /// The real Argo Workflows are available.
+    Argo,
     /// Programs with client-go can be run.
     ClientGo,
     /// The scenarios run as root, so that they can mount.
@@ -78,6 +80,7 @@ impl fmt::Display for Capability {
             Self::Protobuf => "protobuf",
             Self::Kubectl => "kubectl",
             Self::Helm => "Helm (Go builds it)",
+            Self::Argo => "Argo Workflows (BELAYER_ARGO names a folder with its programs)",
             Self::ClientGo => "client-go (Go builds it)",
             Self::Root => "root",
             Self::UnprotectedPvcs => "PVCs that Kubernetes does not protect",
@@ -174,6 +177,7 @@ fn of_this_machine() -> impl Iterator<Item = Capability> {
         (rustix::process::geteuid().is_root(), Capability::Root),
         (Kubectl::is_installed(), Capability::Kubectl),
         (HelmBinaries::are_available(), Capability::Helm),
+        (ArgoBinaries::are_available(), Capability::Argo),
         (Peer::Informer.is_available(), Capability::ClientGo),
     ]
     .into_iter()

@@ -11,7 +11,7 @@ use crate::controllers::CONTROLLERS;
 const PROCESS: &[Key] = &[
     Key::restart("apiVersion", "text", "", "", "`config.belayer.dev/v1alpha1`. The only required key."),
     Key::restart("kind", "text", "BelayerConfiguration", "", "`BelayerConfiguration`."),
-    Key::restart("controllers", "list of names", "[\"*\"]", "--controllers", "Controllers to run: `*` for all, `name` enables one, `-name` disables one."),
+    Key::restart("controllers", "list of names", "[\"*\"]", "--controllers", "Controllers to run: `*` for all but pod-recreation, `name` enables one, `-name` disables one."),
     Key::restart("dryRun", "true or false", "false", "--dry-run", "Decide and report, but send nothing that changes the cluster."),
     Key::restart("featureGates", "name: true or false", "{}", "--feature-gates", "Features that are not stable; `belayer version` lists them."),
     Key::restart("leaderElection.enabled", "true or false", "true", "--leader-elect", "Elect a leader among the replicas; the others stand by with warm caches."),

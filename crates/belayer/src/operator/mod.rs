@@ -20,7 +20,9 @@ use belayer_controller::context::{
 };
 use belayer_core::election::Leadership;
 use belayer_core::events::EventSender;
+use belayer_core::informer::Store;
 use belayer_core::object::ObjectKey;
+use belayer_core::slim::Pod;
 use belayer_core::workqueue::WorkQueue;
 
 use crate::health::{Needed, Started, Vitals};
@@ -49,6 +51,7 @@ pub struct Operator {
     /// Informers started once those are synced: what a controller notes when it first sees an object depends on
     /// the object's namespace and owner.
     objects: Vec<InformerHandle>,
+    pods: Store<Pod>,
     worker_groups: Vec<WorkerGroup>,
     queues: Vec<WorkQueue<ObjectKey>>,
     started: Vec<Started>,
@@ -87,6 +90,7 @@ impl Operator {
         } = context;
         let namespaces = namespaces.into_handle();
         let owners: Vec<InformerHandle> = owners.into_feeds().collect();
+        let pod_store = pods.watched.store.clone();
         let (handle, group) = pods.finish();
         informer_handles.insert(0, handle);
         worker_groups.insert(0, group);
@@ -111,6 +115,7 @@ impl Operator {
             namespaces_first: needs.iter().any(|needs| needs.reads_namespaces),
             owners,
             objects: informer_handles,
+            pods: pod_store,
             queues: worker_groups
                 .iter()
                 .map(|group| group.queue.clone())
@@ -130,6 +135,11 @@ impl Operator {
     /// while this one fills its caches.
     pub fn wait_for_turn(&mut self) -> CancellationToken {
         self.turn.get_or_insert_default().clone()
+    }
+
+    /// The pods.
+    pub fn pods(&self) -> &Store<Pod> {
+        &self.pods
     }
 
     /// Health for the endpoints.

@@ -76,7 +76,7 @@ pub struct RunArguments {
     )]
     pub dry_run: bool,
 
-    /// Controllers to run: `*` for all, `name` enables one, `-name` disables one
+    /// Controllers to run: `*` for all but pod-recreation, `name` enables one, `-name` disables one
     /// [default: *]
     #[arg(
         long,

@@ -30,7 +30,11 @@ fn everything() -> Vec<Part> {
     )
     .unwrap();
     let source = Source::load(&path).unwrap();
-    parts(&source, &Controllers::parse(&["*"]).unwrap()).unwrap()
+    parts(
+        &source,
+        &Controllers::parse(&["*", "pod-recreation"]).unwrap(),
+    )
+    .unwrap()
 }
 
 /// The grants of each role of the manifests, by kind and name.

@@ -36,6 +36,7 @@ const DONE: &str = "done";
 const CONTROLLER: Controller = Controller {
     name: NAME,
     key: "keeper",
+    default_on: true,
     keys: &[Key::live(
         "keeper.workers",
         "1 or more",

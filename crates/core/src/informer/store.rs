@@ -66,6 +66,8 @@ struct Contents<K> {
     /// Whether an object that is not in the table is absent.
     complete: bool,
     unreadable: Unreadable,
+    /// Until the first list is complete: what another informer has seen of the same objects.
+    previous: Option<Store<K>>,
 }
 
 /// Objects that exist and cannot be decoded.
@@ -115,6 +117,7 @@ impl<K: Slim> Store<K> {
             table: Table::new(definitions),
             complete: false,
             unreadable: Unreadable::default(),
+            previous: None,
         };
         Self {
             shared: Arc::new(Shared {
@@ -123,6 +126,12 @@ impl<K: Slim> Store<K> {
                 state: watch::Sender::new(InformerState::Starting),
             }),
         }
+    }
+
+    /// Lets the objects of the first list [inherit](Slim::inherit) what the informer of `previous`, which is still
+    /// running, has seen of them. Call it before the informer runs.
+    pub fn take_over(&self, previous: &Self) {
+        self.shared.contents.write().previous = Some(previous.clone());
     }
 
     /// Looks up the object of a key.

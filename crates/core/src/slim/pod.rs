@@ -176,6 +176,8 @@ pub struct Unstarted {
     pub scheduled: Option<Timestamp>,
     /// Whether a kubelet had written a status (`startTime`) into a version that had not failed.
     pub kubelet_reported: bool,
+    /// Whether a version that had not failed was in the store.
+    pub seen_before_failure: bool,
 }
 
 /// Whether the store has seen every version of an object since the first one.
@@ -232,6 +234,12 @@ impl Pod {
         Some(self.unstarted.as_ref()?.continuity)
     }
 
+    /// Whether it was seen before it failed, and every version since shows that no container has started.
+    pub fn is_known_unstarted(&self) -> bool {
+        let unstarted = self.unstarted.as_ref();
+        unstarted.is_some_and(|of| of.seen_before_failure && of.continuity == Continuity::Unbroken)
+    }
+
     /// Whether the pod has ended: its phase is terminal.
     pub fn is_ended(&self) -> bool {
         matches!(self.phase, Phase::Succeeded | Phase::Failed)
@@ -245,6 +253,7 @@ impl Default for Unstarted {
             continuity: Continuity::Unbroken,
             scheduled: None,
             kubelet_reported: false,
+            seen_before_failure: true,
         }
     }
 }
@@ -267,6 +276,7 @@ impl Unstarted {
         }
         self.scheduled = self.scheduled.or(previous.scheduled);
         self.kubelet_reported |= previous.kubelet_reported;
+        self.seen_before_failure |= previous.seen_before_failure;
     }
 }
 

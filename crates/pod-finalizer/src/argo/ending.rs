@@ -84,7 +84,8 @@ impl Ending {
         let before = pod.shutdown.as_ref().map(|of| of.before);
         let before = before.unwrap_or_default();
         if is_without_a_start(pod) && !containers.has_begun() {
-            return if pod.is_bound() && before == BeforeDeletion::Ended {
+            let had_ended = pod.is_bound() && before == BeforeDeletion::Ended;
+            return if had_ended && !pod.is_known_unstarted() {
                 Self::Held(Held::Ended)
             } else {
                 Self::by(How::NeverStarted)
@@ -122,13 +123,14 @@ impl Ending {
     }
 }
 
-/// Whether the phase, the binding and the status show that nothing has started. A pod that a kubelet rejected
-/// has ended by itself. A pod that was never bound, or of which no kubelet ever wrote a status, can only have been
-/// ended by pod garbage collection, which marks it Failed once it is being deleted.
+/// Whether the phase, the binding and the status show that nothing has started. A pod that was never bound, or of
+/// which no kubelet ever wrote a status, can only have been ended by pod garbage collection, which marks it Failed
+/// once it is being deleted. A kubelet that restarts may also reject a pod that has run, and then writes a status
+/// without containers: for a rejected pod its earlier versions are the proof.
 fn is_without_a_start(pod: &Pod) -> bool {
     match pod.phase {
         Phase::Pending => true,
-        Phase::Failed => !pod.is_bound() || !is_reported(pod),
+        Phase::Failed => !pod.is_bound() || !is_reported(pod) || pod.is_known_unstarted(),
         Phase::Running | Phase::Succeeded | Phase::Unknown => false,
     }
 }

@@ -17,10 +17,6 @@ impl PodRecreation {
     pub fn on_pod(&self, event: &Event<Pod>) {
         match event {
             Event::Added { object, .. } => {
-                if object.phase == Phase::Failed {
-                    let mut memory = self.memory.lock();
-                    memory.first_seen_rejected.insert(object.meta.uid.clone());
-                }
                 self.note_created(object);
                 self.enqueue_record(object);
             }
@@ -33,7 +29,6 @@ impl PodRecreation {
                 self.enqueue_record(last);
                 let record = self.record_key(last);
                 let mut memory = self.memory.lock();
-                memory.first_seen_rejected.remove(&last.meta.uid);
                 memory.cancelled.remove(&last.meta.uid);
                 memory.reported.remove(&last.meta.uid);
                 memory.copies.remove(&last.meta.uid);

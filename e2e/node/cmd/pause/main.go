@@ -6,6 +6,8 @@
 //	pause exit CODE       end at once
 //	pause ignore          ignore SIGTERM
 //	pause write FILE..    create these files, then wait for SIGTERM
+//	pause result FILE SECONDS CODE
+//	                      create the file, and end with this code after this time
 package main
 
 import (
@@ -27,17 +29,22 @@ func main() {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "sleep":
-			over = time.After(time.Duration(number()) * time.Second)
+			over = time.After(seconds(only()))
 		case "exit":
-			os.Exit(number())
+			os.Exit(number(only()))
 		case "ignore":
 			signal.Ignore(syscall.SIGTERM, syscall.SIGINT)
 		case "write":
 			for _, file := range os.Args[2:] {
-				if err := os.WriteFile(file, []byte("left by a pod\n"), 0o644); err != nil {
-					fail(err)
-				}
+				write(file)
 			}
+		case "result":
+			if len(os.Args) != 5 {
+				fail(fmt.Errorf("result needs a file and two numbers"))
+			}
+			write(os.Args[2])
+			over = time.After(seconds(os.Args[3]))
+			code = number(os.Args[4])
 		default:
 			fail(fmt.Errorf("unknown command %q", os.Args[1]))
 		}
@@ -54,15 +61,30 @@ func main() {
 	}
 }
 
-func number() int {
+// only is the only argument of a command.
+func only() string {
 	if len(os.Args) != 3 {
 		fail(fmt.Errorf("%s needs one number", os.Args[1]))
 	}
-	number, err := strconv.Atoi(os.Args[2])
+	return os.Args[2]
+}
+
+func number(argument string) int {
+	number, err := strconv.Atoi(argument)
 	if err != nil {
 		fail(err)
 	}
 	return number
+}
+
+func seconds(argument string) time.Duration {
+	return time.Duration(number(argument)) * time.Second
+}
+
+func write(file string) {
+	if err := os.WriteFile(file, []byte("left by a pod\n"), 0o644); err != nil {
+		fail(err)
+	}
 }
 
 func reap() {

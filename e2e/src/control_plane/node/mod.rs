@@ -203,7 +203,10 @@ impl RealNode {
     }
 
     /// Imports images, as soon as containerd answers.
-    pub(super) async fn import(&self, archives: &[PathBuf]) -> Result<()> {
+    ///
+    /// # Errors
+    /// When containerd does not answer or refuses one.
+    pub async fn import(&self, archives: &[PathBuf]) -> Result<()> {
         let answers = eventually("containerd answers", START_DEADLINE, async || {
             self.ctr(&["version"]).await
         });
@@ -293,6 +296,17 @@ impl RealNode {
         *self.machine.lock().await = Some(machine);
         self.import(&[]).await?;
         self.start_kubelet().await
+    }
+
+    /// Starts a program in the network of all nodes.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_in_network(&self, name: &str, arguments: &[String]) -> Result<Process> {
+        let (program, arguments) = arguments.split_first().context("no program")?;
+        let log = self.log_dir.join(format!("{name}.log"));
+        self.network
+            .start(name, Path::new(program), arguments, &log)
     }
 
     /// A container on the node. `id` is its `containerID` without the scheme.

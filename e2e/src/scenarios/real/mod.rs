@@ -1,5 +1,6 @@
 //! What only real nodes show: the shipped image and manifests, and what happens to pods of Belayer.
 
+mod argo;
 mod image;
 mod leader;
 mod nodes;
@@ -12,9 +13,12 @@ use anyhow::Result;
 
 use super::install;
 use crate::harness::{Installed, Scenario};
-use crate::providers::Capability::{AdmissionPolicies, Kubectl, NodeControl, RealNode};
+use crate::providers::Capability::{AdmissionPolicies, Argo, Kubectl, NodeControl, RealNode};
 
 pub(super) const SOON: Duration = Duration::from_secs(60);
+
+/// Deadline of a comparison of workflows.
+const WORKFLOWS: Duration = Duration::from_secs(900);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -78,6 +82,20 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "belayer drain as a Job in the cluster removes every hold",
             image::drain_job,
         ),
+        scenario(
+            "real-argo",
+            "workflows of the real Argo end with Belayer as without it",
+            argo::same_ends,
+        )
+        .needs([NodeControl, Argo])
+        .within(WORKFLOWS),
+        scenario(
+            "real-argo-killed",
+            "the real Argo is killed and its ended pods are deleted: no result is lost",
+            argo::results_survive,
+        )
+        .needs([NodeControl, Argo])
+        .within(WORKFLOWS),
     ]
 }
 

@@ -82,6 +82,16 @@ impl<K: Slim> Store<K> {
                 return have.clone();
             }
             object.inherit(&have.object, Transition::Missed);
+        } else if let Some(previous) = &contents.previous
+            && let Some(seen) = previous.lookup(object.key()).found()
+            && seen.uid() == object.uid()
+        {
+            let transition = if seen.resource_version() >= object.resource_version() {
+                Transition::Watched
+            } else {
+                Transition::Missed
+            };
+            object.inherit(&seen.object, transition);
         }
         // The times are set when the list is complete.
         Stored::fresh(Arc::new(object), LogicalTime::BEGINNING)
@@ -284,6 +294,7 @@ impl<K: Slim> Store<K> {
             table: staged,
             complete: true,
             unreadable,
+            previous: None,
         };
         self.shared.progress.send_modify(|progress| {
             progress.resource_version = version;

@@ -222,3 +222,47 @@ async fn a_pod_first_seen_after_its_end_proves_nothing() {
     let seen = after([page(5, &[last]), watch(&[])], 5).await;
     assert_eq!(unfinished(&seen), Vec::<&str>::new());
 }
+
+/// The pod of a store that takes over from one that has seen `earlier`, and whose first list contains `listed`.
+async fn taken_over(earlier: &[String], listed: String) -> Arc<Pod> {
+    let previous = run_to([page(5, &[]), watch(earlier)], 5 + earlier.len() as u64).await;
+    let next: Run<Pod> = start([page(9, &[listed])], |informer| {
+        informer.streaming_list(StreamingList::Never)
+    });
+    next.store.take_over(&previous.store);
+    next.store.wait_for(ResourceVersion::new(9)).await.unwrap();
+    pod_of(&next)
+}
+
+#[tokio::test(start_paused = true)]
+async fn r8_a_store_that_takes_over_keeps_what_was_seen() {
+    let earlier = [added(pending(6)), modified(rejected(7))];
+    assert!(taken_over(&earlier, rejected(7)).await.is_known_unstarted());
+    // Versions between the last one seen and the listed one are missing.
+    let later = taken_over(&earlier, rejected(8)).await;
+    assert!(!later.is_known_unstarted());
+    assert!(later.unstarted.as_deref().unwrap().seen_before_failure);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a6_a_store_that_takes_over_keeps_the_order_of_end_and_deletion() {
+    let deleting = |version, state: Value| {
+        let mut pod: Value = serde_json::from_str(&pod(
+            version,
+            &json!({ "status": { "containerStatuses": [{ "name": "main", "state": state }] } }),
+        ))
+        .unwrap();
+        pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:30Z");
+        pod.to_string()
+    };
+    let ended = deleting(8, json!({ "terminated": { "exitCode": 143 } }));
+    let earlier = [
+        added(pending(6)),
+        modified(deleting(7, json!({ "running": {} }))),
+        modified(ended.clone()),
+    ];
+    let seen = taken_over(&earlier, ended.clone()).await;
+    assert!(seen.containers()[0].unfinished_at_deletion);
+    let seen = after([page(9, &[ended])], 9).await;
+    assert!(!seen.containers()[0].unfinished_at_deletion);
+}

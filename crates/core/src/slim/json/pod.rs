@@ -264,6 +264,7 @@ impl JsonStatus<'_> {
         Unstarted {
             scheduled: timestamp("status.conditions", scheduled).unwrap_or(Some(Timestamp::MIN)),
             kubelet_reported: !self.start_time.is_empty() && phase != Phase::Failed,
+            seen_before_failure: phase != Phase::Failed,
             ..Unstarted::default()
         }
     }

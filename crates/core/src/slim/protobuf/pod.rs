@@ -73,6 +73,7 @@ impl SlimProtobuf for Pod {
             Box::new(Unstarted {
                 scheduled: conditions.scheduled,
                 kubelet_reported: status.start_time.is_some() && status.phase != Phase::Failed,
+                seen_before_failure: status.phase != Phase::Failed,
                 ..Unstarted::default()
             })
         });

@@ -7,6 +7,7 @@ use rstest::rstest;
 use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
 use belayer_core::slim::{
     BeforeDeletion, Container, ContainerKind, ContainerSet, ContainerState, Failure, ObjectMeta,
+    Unstarted,
 };
 
 use super::*;
@@ -36,6 +37,10 @@ fn pod(phase: Phase) -> Case {
     Case(Pod {
         phase,
         shutdown: Some(Box::default()),
+        unstarted: Some(Box::new(Unstarted {
+            seen_before_failure: phase != Phase::Failed,
+            ..Unstarted::default()
+        })),
         ..Pod::new(meta)
     })
 }
@@ -215,6 +220,10 @@ enum Started {
 #[case::a_native_sidecar_of_argo_had_failed(
     pod(Phase::Failed).native("supervisor", 1, Before).ended("main", 143, After).watched()
 )]
+#[case::a_kubelet_rejected_it_after_it_was_seen_pending(pod(Phase::Failed).rejected().forced().seen_pending())]
+#[case::the_same_before_its_deletion(
+    pod(Phase::Failed).rejected().forced().known(BeforeDeletion::Ended).seen_pending()
+)]
 #[case::while_it_waited_for_its_images(pod(Phase::Pending).init_waits().waits("main").waits("wait"))]
 #[case::of_argo_4_while_it_waited_for_its_image(pod(Phase::Pending).waits("main").runs("supervisor"))]
 fn a6_its_deletion_ended_it(#[case] case: Case) {
@@ -284,6 +293,12 @@ impl Case {
     /// Its status has a reason, and no time at which a kubelet took it.
     fn because(mut self, reason: &str) -> Self {
         self.0.reason = Some(reason.into());
+        self
+    }
+
+    /// An earlier version was Pending, and none since showed that a container had started.
+    fn seen_pending(mut self) -> Self {
+        self.0.unstarted.as_mut().unwrap().seen_before_failure = true;
         self
     }
 

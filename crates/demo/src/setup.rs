@@ -1,0 +1,53 @@
+//! Belayer on an embedded API server: what an admin installs, and the controllers. The demo and the simulator use it.
+
+use anyhow::{Context as _, Result};
+use belayer::operator::Components;
+use belayer_holds::names;
+use belayer_pod_recreation::api::Policy;
+use belayer_sandbox::Gvr;
+use belayer_workload::User;
+use serde_json::json;
+
+/// Creates what an admin installs before Belayer starts.
+///
+/// # Errors
+/// What the API server answers.
+pub fn install(user: &User) -> Result<()> {
+    user.create_namespace(names::DEFAULT_NAMESPACE)
+        .context("Belayer's namespace")?;
+    let gate = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "data": {"hold": "on"},
+        "metadata": {"name": names::GATE_CONFIG_MAP, "namespace": names::DEFAULT_NAMESPACE},
+    });
+    user.create(&Gvr::CONFIGMAPS, names::DEFAULT_NAMESPACE, gate)
+        .context("the gate")?;
+    for definition in [
+        belayer_pod_recreation::crd::YAML,
+        belayer_pod_recreation::crd::NODE_WIPE_YAML,
+    ] {
+        let definition = serde_saphyr::from_str(definition)?;
+        user.define(definition)
+            .context("a definition of pod-recreation")?;
+    }
+    Ok(())
+}
+
+/// All controllers with their defaults, except that pvc-protection holds PVCs, which must be configured (by default it
+/// only reports), and that a rejected pod is re-created after this time.
+pub fn components(backoff_seconds: u32) -> Components {
+    let policy = Policy {
+        backoff_seconds,
+        ..Policy::default()
+    };
+    Components::default()
+        .with(belayer_pod_finalizer::Settings::default())
+        .with(belayer_workflow_finalizer::Settings::default())
+        .with(belayer_pvc_protection::Settings {
+            mode: belayer_pvc_protection::Mode::Own,
+            ..Default::default()
+        })
+        .with(belayer_pod_recreation::Settings {
+            policy,
+            ..Default::default()
+        })
+}
