@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -11,15 +10,11 @@ use belayer_core::duration;
 use clap::{Args, ValueEnum};
 use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
-use parking_lot::Mutex;
 
 use super::run::{ProviderName, absolute, own_belayer};
 use crate::control_plane::STEP_IMAGE;
-use crate::harness::{Keep, RunOptions, Scenario, Setting, run_one};
-use crate::load::{self, Plan, Pods, Rejector, Summary};
-
-/// More than any run takes: a run ends when nothing changes.
-const DEADLINE: Duration = Duration::from_secs(24 * 3_600);
+use crate::harness::{Cluster, Setting, on_new_cluster};
+use crate::load::{self, Keep, Plan, Pods, Rejector, Summary};
 
 /// Each has room for 110 pods.
 const HOLLOW_NODES: usize = 2;
@@ -116,7 +111,7 @@ pub(super) struct Load {
     #[arg(long, default_value = "10s", value_parser = duration::parse, value_name = "DURATION")]
     settle: Duration,
 
-    /// Do not delete what the run created
+    /// Do not delete what the run created; with --provider: keep the cluster until Ctrl-C
     #[arg(long)]
     keep: bool,
 
@@ -174,14 +169,6 @@ impl Load {
         }
     }
 
-    fn keep(&self) -> load::Keep {
-        if self.keep {
-            load::Keep::All
-        } else {
-            load::Keep::Nothing
-        }
-    }
-
     async fn existing(&self) -> Result<Summary> {
         let options = KubeConfigOptions {
             context: self.context.clone(),
@@ -199,7 +186,8 @@ impl Load {
             client: client.clone(),
             namespace: self.belayer_namespace.clone(),
         };
-        load::run(&client, &self.plan(), Some(&mut leaders), self.keep()).await
+        let keep = if self.keep { Keep::All } else { Keep::Nothing };
+        load::run(&client, &self.plan(), &mut leaders, keep).await
     }
 
     /// On a new cluster; `None` if this machine lacks a prerequisite and that is not a failure.
@@ -213,33 +201,28 @@ impl Load {
         };
         let config = self.config.as_deref().map(fs::read_to_string);
         let config = config.transpose().context("read --config")?;
-        let found = Arc::new(Mutex::new(None));
-        let (plan, keep, out) = (self.plan(), self.keep(), Arc::clone(&found));
-        let scenario = Scenario::alone("load", "", move |cluster| {
-            let (plan, config, out) = (plan.clone(), config.clone(), Arc::clone(&out));
-            async move {
-                let summary = load::with_own_belayer(&cluster, plan, config, keep).await?;
-                *out.lock() = Some(summary);
-                if keep == load::Keep::All {
-                    let path = cluster.backend().admin_kubeconfig().display();
-                    anstream::eprintln!("kept until Ctrl-C: export KUBECONFIG={path}");
-                    tokio::signal::ctrl_c().await?;
-                }
-                Ok(())
-            }
-        });
-        let options = RunOptions {
-            names: Vec::new(),
-            nightly: false,
-            keep: Keep::Nothing,
-            setting: Setting {
-                belayer,
-                old_belayer: None,
-                quiet: Duration::ZERO,
-                large: self.pods,
-            },
+        let setting = Setting {
+            belayer,
+            old_belayer: None,
+            quiet: Duration::ZERO,
+            large: self.pods,
         };
-        run_one(&*provider, &scenario.within(DEADLINE), &options).await?;
-        Ok(found.lock().take())
+        let steps = async |cluster: Cluster| {
+            let plan = Plan {
+                namespaces: vec![cluster.namespace().to_owned()],
+                ..self.plan()
+            };
+            let summary = load::with_own_belayer(&cluster, &plan, config.as_deref()).await?;
+            if self.keep {
+                let path = cluster.backend().admin_kubeconfig().display();
+                anstream::eprintln!("kept until Ctrl-C: export KUBECONFIG={path}");
+                tokio::signal::ctrl_c().await?;
+            }
+            Ok(summary)
+        };
+        let name = "belayer-load";
+        on_new_cluster(&*provider, name, setting, steps)
+            .await
+            .map(Some)
     }
 }

@@ -60,11 +60,17 @@ pub fn list(scenarios: &[Scenario]) {
         } else {
             format!(" (needs {})", needs.join(", "))
         };
+        let nightly = if scenario.is_nightly {
+            " (nightly)"
+        } else {
+            ""
+        };
         anstream::println!(
-            "{:<40} {}{}",
+            "{:<40} {}{}{}",
             scenario.name.bold(),
             scenario.shows,
-            needs.dimmed()
+            needs.dimmed(),
+            nightly.dimmed()
         );
     }
 }
@@ -112,31 +118,6 @@ pub async fn run(
     let (ran, ()) = tokio::join!(lines, listen);
     ran?;
     outcome.close().await
-}
-
-/// Runs one scenario on a new cluster. Reports nothing.
-///
-/// # Errors
-/// When the cluster cannot be started, or the error of the scenario.
-pub async fn run_one(
-    provider: &dyn Provider,
-    scenario: &Scenario,
-    options: &RunOptions,
-) -> Result<()> {
-    let files = tempfile::Builder::new().prefix("belayer-e2e-").tempdir()?;
-    let backend = provider.start().await?;
-    let lacking = lacking(&*backend, scenario);
-    ensure!(
-        lacking.is_none(),
-        "{} needs {}",
-        scenario.name,
-        lacking.map(|need| need.to_string()).unwrap_or_default()
-    );
-    let report = one(scenario, backend, None, options, files.path()).await;
-    if report.result.is_err() {
-        anstream::eprintln!("logs: {}", files.keep().join(scenario.name).display());
-    }
-    report.result
 }
 
 fn choose(

@@ -40,7 +40,7 @@ pub(crate) enum Keep {
 pub(crate) async fn run(
     client: &Client,
     plan: &Plan,
-    leaders: Option<&mut (dyn Leaders + 'static)>,
+    leaders: &mut (dyn Leaders + 'static),
     keep: Keep,
 ) -> Result<Summary> {
     clean_up::namespaces(client, plan).await?;
@@ -65,29 +65,27 @@ podRecreation:
     breaker: {rejections: 1000000, withinSeconds: 60, openSeconds: 30}
 ";
 
-/// Starts Belayer on the cluster of a scenario, and runs the plan in its namespace: on real nodes the shipped manifests,
-/// else two processes with this configuration.
+/// Starts Belayer on the cluster of a scenario, and runs the plan: on real nodes the shipped manifests, else two
+/// processes with this configuration. Removes nothing.
 ///
 /// # Errors
 /// As [`run`], or when Belayer cannot be started or stopped.
 pub(crate) async fn with_own_belayer(
     cluster: &Cluster,
-    plan: Plan,
-    config: Option<String>,
-    keep: Keep,
+    plan: &Plan,
+    config: Option<&str>,
 ) -> Result<Summary> {
-    let plan = Plan {
-        namespaces: vec![cluster.namespace().to_owned()],
-        ..plan
-    };
+    let client = cluster.client();
     if cluster.can(Capability::RealNode) {
         let belayer = Installed::install(cluster).await?;
-        let mut leaders = Pods::of(&belayer);
-        return run(cluster.client(), &plan, Some(&mut leaders), keep).await;
+        return run(client, plan, &mut Pods::of(&belayer), Keep::All).await;
     }
-    let mut leaders = Processes::start(cluster, options(config.as_deref())).await?;
-    let summary = run(cluster.client(), &plan, Some(&mut leaders), keep).await?;
-    leaders.stop().await?;
+    let mut leaders = Processes::start(cluster, options(config)).await?;
+    let summary = run(client, plan, &mut leaders, Keep::All).await?;
+    // After Ctrl-C the processes have ended, too.
+    if summary.is_complete() {
+        leaders.stop().await?;
+    }
     Ok(summary)
 }
 

@@ -32,7 +32,7 @@ const COUNT: Duration = Duration::from_millis(250);
 pub(super) async fn run(
     client: &Client,
     plan: &Plan,
-    leaders: Option<&mut (dyn Leaders + 'static)>,
+    leaders: &mut (dyn Leaders + 'static),
 ) -> Result<Summary> {
     ensure!(plan.rate > 0.0, "the rate must be greater than 0");
     let nodes = Nodes::prepare(client, plan).await?;
@@ -66,11 +66,11 @@ pub(super) async fn run(
 
 /// Kills the leader again and again.
 async fn kill(
-    leaders: Option<&mut (dyn Leaders + 'static)>,
+    leaders: &mut (dyn Leaders + 'static),
     every: Option<Duration>,
     kills: mpsc::UnboundedSender<String>,
 ) -> Result<()> {
-    let (Some(leaders), Some(every)) = (leaders, every) else {
+    let Some(every) = every else {
         return std::future::pending().await;
     };
     loop {

@@ -85,6 +85,11 @@ impl Summary {
         }
     }
 
+    /// Whether all pods were created.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
     /// Whether every pod ran exactly once, or was rejected as often as is allowed.
     pub(crate) fn is_good(&self) -> bool {
         self.is_complete && self.lost + self.twice + self.never_started == 0

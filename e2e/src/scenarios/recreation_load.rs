@@ -54,7 +54,7 @@ pub(super) async fn shown(
     plan: &Plan,
     leaders: &mut (dyn Leaders + 'static),
 ) -> Result<()> {
-    let summary = load::run(cluster.client(), plan, Some(leaders), load::Keep::Nothing).await?;
+    let summary = load::run(cluster.client(), plan, leaders, load::Keep::Nothing).await?;
     ensure!(summary.is_good(), "{summary}");
     // A run in which nothing is rejected, or no leader is killed, shows nothing.
     ensure!(summary.is_telling(plan), "{summary}");
