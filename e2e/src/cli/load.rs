@@ -16,6 +16,9 @@ use crate::control_plane::STEP_IMAGE;
 use crate::harness::{Cluster, Setting, on_new_cluster};
 use crate::load::{self, Keep, Plan, Pods, Rejector, Summary};
 
+/// Of the pods, if no other is named.
+const NAMESPACE: &str = "belayer-load";
+
 /// Each has room for 110 pods.
 const HOLLOW_NODES: usize = 2;
 
@@ -65,7 +68,7 @@ pub(super) struct Load {
     /// Namespaces of the pods, used in turn; those that do not exist are created, and deleted at the end
     #[arg(
         long = "namespace",
-        default_value = "belayer-load",
+        default_value = NAMESPACE,
         value_delimiter = ',',
         value_name = "NAME"
     )]
@@ -208,11 +211,7 @@ impl Load {
             large: self.pods,
         };
         let steps = async |cluster: Cluster| {
-            let plan = Plan {
-                namespaces: vec![cluster.namespace().to_owned()],
-                ..self.plan()
-            };
-            let summary = load::with_own_belayer(&cluster, &plan, config.as_deref()).await?;
+            let summary = load::with_own_belayer(&cluster, &self.plan(), config.as_deref()).await?;
             if self.keep {
                 let path = cluster.backend().admin_kubeconfig().display();
                 anstream::eprintln!("kept until Ctrl-C: export KUBECONFIG={path}");
@@ -220,7 +219,7 @@ impl Load {
             }
             Ok(summary)
         };
-        let name = "belayer-load";
+        let name = NAMESPACE;
         on_new_cluster(&*provider, name, setting, steps)
             .await
             .map(Some)

@@ -10,8 +10,8 @@ use kube::api::DeleteParams;
 use crate::harness::{Belayer, BelayerOptions, Cluster, HOME, Installed, eventually, lease_holder};
 use crate::kinds;
 
-/// After a kill the other replica waits until the lease has expired.
-const SUCCESSION: Duration = Duration::from_secs(60);
+/// After a kill the other replica waits until the lease has expired. On an overloaded machine it may not even run yet.
+const SUCCESSION: Duration = Duration::from_secs(600);
 
 /// Replicas of Belayer, of which one leads.
 pub(crate) trait Leaders: Send {

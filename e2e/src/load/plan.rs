@@ -77,7 +77,8 @@ impl Plan {
     /// Whether the pod of this name is rejected, after so many others of its name.
     pub(super) fn is_rejected(&self, name: &str, before: usize) -> bool {
         const PARTS: u64 = 100_000;
-        let drawn = fingerprint(&format!("{name}/{before}")) % PARTS;
+        // Texts that differ only at their end have similar hashes.
+        let drawn = fingerprint(&format!("{before}/{name}")) % PARTS;
         (drawn as f64) < self.rejected * PARTS as f64
     }
 

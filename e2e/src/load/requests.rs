@@ -93,6 +93,10 @@ where
 
 fn is_temporary(error: &kube::Error) -> bool {
     match error {
+        kube::Error::Api(status) if status.code == 403 => {
+            // In a new namespace until the ServiceAccount `default` exists.
+            status.message.contains("error looking up service account")
+        }
         kube::Error::Api(status) => status.code == 429 || status.code >= 500,
         kube::Error::HyperError(_) | kube::Error::Service(_) => true,
         _ => false,
