@@ -65,6 +65,10 @@ pub(super) struct Load {
     #[arg(long, default_value_t = 10.0, value_name = "N")]
     rate: f64,
 
+    /// The most pods that use a node at a time; by default 80 % of what the nodes allow
+    #[arg(long, value_name = "N")]
+    at_once: Option<usize>,
+
     /// Namespaces of the pods, used in turn; those that do not exist are created, and deleted at the end
     #[arg(
         long = "namespace",
@@ -160,6 +164,7 @@ impl Load {
         Plan {
             pods: self.pods,
             rate: self.rate,
+            at_once: self.at_once,
             namespaces: self.namespaces.clone(),
             rejected: self.rejector,
             rejector,

@@ -74,10 +74,11 @@ impl Nodes {
         Ok(())
     }
 
-    /// How many pods of the run may exist at once.
-    pub(super) fn room(&self) -> usize {
+    /// How many pods of the run may use a node at a time.
+    pub(super) fn room(&self, plan: &Plan) -> usize {
         let room: usize = self.ready.iter().map(|node| node.room).sum();
-        (room * USED_ROOM / 100).max(1)
+        let used = room * USED_ROOM / 100;
+        plan.at_once.map_or(used, |most| most.min(used)).max(1)
     }
 
     /// The name of the node that runs the pod of this number.

@@ -29,6 +29,8 @@ pub(crate) struct Plan {
     pub(crate) pods: usize,
     /// Pods per second.
     pub(crate) rate: f64,
+    /// The most pods that use a node at a time; by default a share of the nodes' room.
+    pub(crate) at_once: Option<usize>,
     /// The namespaces, in which it creates pods in turn.
     pub(crate) namespaces: Vec<String>,
     /// The share of pods that are rejected, from 0 to 1. It applies to re-created pods, too.

@@ -129,7 +129,7 @@ impl<'a> State<'a> {
         let uncounted = self.sent.saturating_sub(self.counts.created);
         self.sent < self.plan.pods
             && self.lists > 0
-            && self.counts.live + uncounted < self.nodes.room()
+            && self.counts.live + uncounted < self.nodes.room(self.plan)
     }
 
     fn create(&mut self, work: &mut JoinSet<Result<Done>>) -> Result<()> {

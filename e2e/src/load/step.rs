@@ -52,6 +52,7 @@ mod tests {
         Plan {
             pods: 1,
             rate: 1.0,
+            at_once: None,
             namespaces: vec!["ns".into()],
             rejected,
             rejector,

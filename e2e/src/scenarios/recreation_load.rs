@@ -36,6 +36,7 @@ pub(super) fn plan(cluster: &Cluster, pods: usize, rejector: Rejector) -> Plan {
     Plan {
         pods,
         rate: 20.0,
+        at_once: None,
         namespaces: vec![cluster.namespace().to_owned()],
         rejected: 0.3,
         rejector,
