@@ -79,7 +79,7 @@ pub(super) struct Load {
     namespaces: Vec<String>,
 
     /// The share of pods that are rejected, also of those that are re-created: from 0 to 1; 0.3 without a value
-    #[arg(long, default_value_t = 0.0, default_missing_value = "0.3", num_args = 0..=1, require_equals = true, value_name = "SHARE")]
+    #[arg(long, default_value_t = 0.0, default_missing_value = "0.3", num_args = 0..=1, value_name = "SHARE")]
     rejector: f64,
 
     /// Who rejects pods; by default the kubelets with --provider node, else status
