@@ -35,12 +35,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 pub(super) fn plan(cluster: &Cluster, pods: usize, rejector: Rejector) -> Plan {
     Plan {
         pods,
-        rate: 20.0,
+        rate: 15.0,
         at_once: None,
         namespaces: vec![cluster.namespace().to_owned()],
         rejected: 0.3,
         rejector,
-        kill_leader: Some(Duration::from_secs(9)),
+        kill_leader: Some(Duration::from_secs(12)),
         max_retries: 3,
         image: STEP_IMAGE.to_owned(),
         seed: 1,
