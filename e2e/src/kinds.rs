@@ -18,6 +18,11 @@ pub fn pods(client: &Client, namespace: &str) -> Objects {
     )
 }
 
+/// The pods of all namespaces.
+pub fn all_pods(client: &Client) -> Objects {
+    Api::all_with(client.clone(), &resource("", "v1", "Pod", "pods"))
+}
+
 /// The PVCs of a namespace.
 pub fn pvcs(client: &Client, namespace: &str) -> Objects {
     let resource = resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
@@ -33,6 +38,23 @@ pub fn all_pvcs(client: &Client) -> Objects {
 /// All PVs.
 pub fn volumes(client: &Client) -> Objects {
     let resource = resource("", "v1", "PersistentVolume", "persistentvolumes");
+    Api::all_with(client.clone(), &resource)
+}
+
+/// All CSIDrivers.
+pub fn csi_drivers(client: &Client) -> Objects {
+    let resource = resource("storage.k8s.io", "v1", "CSIDriver", "csidrivers");
+    Api::all_with(client.clone(), &resource)
+}
+
+/// All VolumeAttachments.
+pub fn volume_attachments(client: &Client) -> Objects {
+    let resource = resource(
+        "storage.k8s.io",
+        "v1",
+        "VolumeAttachment",
+        "volumeattachments",
+    );
     Api::all_with(client.clone(), &resource)
 }
 

@@ -16,6 +16,7 @@ mod guard;
 pub mod harness;
 pub mod kinds;
 mod kubectl;
+mod load;
 pub mod peers;
 mod progress;
 pub mod providers;

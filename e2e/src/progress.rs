@@ -34,6 +34,38 @@ impl Progress {
         }
     }
 
+    /// Begins a task whose state is shown as a text of several lines.
+    pub(crate) fn table(title: &str) -> Self {
+        let this = Self::steps(title, 0);
+        if let (Some(bar), Ok(style)) = (
+            &this.bar,
+            ProgressStyle::with_template("{spinner} {elapsed}{msg}"),
+        ) {
+            bar.set_style(style);
+        }
+        this
+    }
+
+    /// Whether the state of the task is shown on a terminal.
+    pub(crate) fn is_terminal(&self) -> bool {
+        self.bar.is_some()
+    }
+
+    /// Prints one line above the state of the task.
+    pub(crate) fn print(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(text),
+            None => Self::say(text),
+        }
+    }
+
+    /// Removes the state of the task from the terminal.
+    pub(crate) fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+
     /// Begins the next step.
     pub(crate) fn step(&self, name: &str) {
         match &self.bar {
@@ -57,9 +89,7 @@ impl Progress {
 
     /// Ends the task.
     pub(crate) fn finish(&self, text: &str) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.clear();
         Self::say(&format!("{text} ({} s)", self.started.elapsed().as_secs()));
     }
 

@@ -11,6 +11,7 @@ mod docs;
 mod e2e;
 mod image;
 mod lines;
+mod load;
 mod manifests;
 mod node;
 mod simulate;
@@ -39,6 +40,7 @@ enum Command {
     ControlPlane(control_plane::ControlPlane),
     Image(image::Image),
     Lines(lines::Lines),
+    Load(load::Load),
     Manifests(manifests::Manifests),
     Node(node::Node),
     Simulate(simulate::Simulate),
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Command::ControlPlane(command) => command.execute(),
         Command::Image(command) => command.execute(),
         Command::Lines(command) => command.execute(),
+        Command::Load(command) => command.execute(),
         Command::Manifests(command) => command.execute(),
         Command::Node(command) => command.execute(),
         Command::Simulate(command) => command.execute(),

@@ -8,6 +8,10 @@
 //! The start time is by the clock of the node and the write by that of the API server, so the start time is
 //! [corrected](crate::component) first.
 //!
+//! An overloaded kubelet writes a rejection late: times of more than a minute were measured. If every version of the pod was
+//! seen and none has a report of its kubelet, the start time comes with the rejection itself, and the write may be late. A
+//! kubelet that had restarted could know an earlier start time only from such a report.
+//!
 //! A kubelet without connection to the API server may run the pod without reporting it, restart, and reject the pod
 //! as if it were new. So there is no proof for a pod that was bound for a long time before its kubelet reported
 //! anything but the rejection.
@@ -114,6 +118,7 @@ impl NeverRan {
     pub fn prove(pod: &Pod, first_seen: FirstSeen) -> Result<Self, MayHaveRun> {
         let longest = match (pod.meta.has_finalizer(POD_RECREATION_HOLD), first_seen) {
             (_, FirstSeen::EarlierUnbroken) if is_attach_limit(pod) => MAX_ATTACH_DELAY,
+            (_, FirstSeen::EarlierUnbroken) if is_first_report(pod) => MAX_REPORT_DELAY,
             (true, _) | (false, FirstSeen::EarlierUnbroken) => MAX_START_DELAY,
             (false, FirstSeen::Rejected) => MAX_START_DELAY_UNHELD,
             (false, FirstSeen::Earlier) => return Err(MayHaveRun::NotHeld),
@@ -149,6 +154,14 @@ fn is_attach_limit(pod: &Pod) -> bool {
     let unstarted = pod.unstarted.as_deref();
     pod.reason.as_deref() == Some(ATTACH_LIMIT)
         && unstarted.is_some_and(|unstarted| unstarted.kubelet_reported)
+}
+
+/// Whether the rejection is the first that its kubelet reported. A kubelet that runs out of attachments accepted the pod
+/// before.
+fn is_first_report(pod: &Pod) -> bool {
+    let unstarted = pod.unstarted.as_deref();
+    pod.reason.as_deref() != Some(ATTACH_LIMIT)
+        && unstarted.is_some_and(|unstarted| !unstarted.kubelet_reported)
 }
 
 /// Whether the kubelet reported the pod within [`MAX_REPORT_DELAY`] of its binding.
@@ -239,6 +252,15 @@ mod tests {
         pod
     }
 
+    /// A pod that was rejected at 1001; its kubelet wrote that at `written`.
+    fn written_late(written: i64, bound_as: Bound) -> Pod {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut pod = bound(written, bound_as);
+        pod.reason = Some("NodeAffinity".into());
+        pod.failure.as_mut().unwrap().start_time = Some(at(1_001));
+        pod
+    }
+
     #[derive(Clone, Copy, PartialEq)]
     enum Bound {
         Seen,
@@ -319,6 +341,23 @@ mod tests {
         Pod { reason: Some("NodeAffinity".into()), ..attaching(1_123, Bound::Reported) },
         FirstSeen::EarlierUnbroken,
         Err(MayHaveRun::StartedEarlier)
+    )]
+    #[case::r13_an_overloaded_kubelet_writes_late(written_late(1_071, Bound::Seen), FirstSeen::EarlierUnbroken, Ok(()))]
+    #[case::r13_without_its_hold(without_hold(written_late(1_071, Bound::Seen)), FirstSeen::EarlierUnbroken, Ok(()))]
+    #[case::r13_versions_may_be_missing(
+        written_late(1_071, Bound::Seen),
+        FirstSeen::Earlier,
+        Err(MayHaveRun::StartedEarlier)
+    )]
+    #[case::r13_its_kubelet_had_accepted_it(
+        written_late(1_071, Bound::Reported),
+        FirstSeen::EarlierUnbroken,
+        Err(MayHaveRun::StartedEarlier)
+    )]
+    #[case::r13_written_too_late(
+        written_late(1_121, Bound::Seen),
+        FirstSeen::EarlierUnbroken,
+        Err(MayHaveRun::NotReportedInTime)
     )]
     #[case::a_container_started(Pod { started: true, ..rejected() }, FirstSeen::Earlier, Err(MayHaveRun::ContainerStarted))]
     #[case::it_has_an_address(Pod { has_ip: true, ..rejected() }, FirstSeen::Rejected, Err(MayHaveRun::HasAddress))]

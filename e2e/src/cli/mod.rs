@@ -2,6 +2,7 @@
 
 mod conformance;
 mod control_plane;
+mod load;
 mod manifests;
 mod run;
 
@@ -25,6 +26,7 @@ struct Cli {
 enum Command {
     /// Run scenarios on a provider
     Run(run::Run),
+    Load(load::Load),
     /// Compare the responses of a server with recorded ones
     Conformance(conformance::Conformance),
     /// A real control plane on this machine, without containers
@@ -40,6 +42,7 @@ pub async fn main() -> ExitCode {
     let cli = Cli::parse();
     let done: Result<ExitCode> = match cli.command {
         Command::Run(run) => run.execute().await,
+        Command::Load(load) => load.execute().await,
         Command::Conformance(command) => command.execute().await,
         Command::ControlPlane(command) => command.execute().await.map(|()| ExitCode::SUCCESS),
         Command::Manifests(command) => command.execute(),

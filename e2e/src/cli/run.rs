@@ -30,10 +30,22 @@ const NODES: usize = 2;
 impl ProviderName {
     /// The provider; `None` if this machine lacks a prerequisite and that is not a failure.
     pub(super) fn provider(self, belayer: &Path) -> Result<Option<Box<dyn Provider>>> {
+        self.with_hollow_nodes(belayer, 1)
+    }
+
+    /// The same with so many nodes without containers, if the provider has such nodes.
+    pub(super) fn with_hollow_nodes(
+        self,
+        belayer: &Path,
+        count: usize,
+    ) -> Result<Option<Box<dyn Provider>>> {
         let (name, local) = match self {
             Self::Sandbox => return Ok(Some(Box::new(Sandbox))),
             Self::Kind => return Ok(Some(Box::new(Kind::new(belayer)?))),
-            Self::Local => ("local", Binaries::find_or_build().map(Local::new)),
+            Self::Local => {
+                let local = Binaries::find_or_build().map(Local::new);
+                ("local", local.map(|local| local.hollow_nodes(count)))
+            }
             Self::Node => ("node", with_nodes(belayer)),
         };
         match local {
@@ -130,6 +142,10 @@ pub(super) struct Run {
     #[arg(long, value_name = "N")]
     pods: Option<usize>,
 
+    /// Without names: those that take too long for every change, instead of all others
+    #[arg(long)]
+    nightly: bool,
+
     /// Only scenarios whose name contains one of these
     #[arg(value_name = "NAME")]
     names: Vec<String>,
@@ -160,6 +176,7 @@ impl Run {
         };
         let options = RunOptions {
             names: self.names,
+            nightly: self.nightly,
             keep,
             setting,
         };
@@ -185,7 +202,7 @@ impl Run {
 }
 
 /// Scenarios start it from other folders.
-fn absolute(path: &Path) -> Result<PathBuf> {
+pub(super) fn absolute(path: &Path) -> Result<PathBuf> {
     path.canonicalize()
         .with_context(|| format!("find {}", path.display()))
 }

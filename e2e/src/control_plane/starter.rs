@@ -426,7 +426,7 @@ impl<'a> Starter<'a> {
 }
 
 /// The arguments of a hollow kubelet.
-pub(super) fn kubelet_arguments(dir: &Path, name: &str, kubeconfig: &str) -> Result<[String; 8]> {
+pub(super) fn kubelet_arguments(dir: &Path, name: &str, kubeconfig: &str) -> Result<[String; 10]> {
     let [port, read_only_port] = free_ports()?;
     let certificates = dir.join(format!("{name}-certs"));
     Ok([
@@ -438,6 +438,9 @@ pub(super) fn kubelet_arguments(dir: &Path, name: &str, kubeconfig: &str) -> Res
         format!("--kubelet-port={port}"),
         format!("--kubelet-read-only-port={read_only_port}"),
         "--max-pods=110".into(),
+        // Its defaults would start about one pod per second.
+        "--kube-api-qps=200".into(),
+        "--kube-api-burst=400".into(),
     ])
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DynamicObject, EvictParams, ListParams};
-use kube::{Api, ResourceExt as _};
+use kube::{Api, Client, ResourceExt as _};
 
 use super::cluster::Cluster;
 use crate::control_plane::{Container, RealNode};
@@ -14,7 +14,7 @@ use crate::kinds;
 use crate::wait::eventually;
 
 /// Belayer's namespace.
-const HOME: &str = "belayer-system";
+pub const HOME: &str = "belayer-system";
 
 /// Timeout of a start of both replicas, and of a change of the leader, on a busy machine.
 const SOON: Duration = Duration::from_secs(90);
@@ -88,12 +88,7 @@ impl Installed {
     /// # Errors
     /// When there is no leader.
     pub async fn holder(&self) -> Result<String> {
-        let lease = kinds::leases(self.cluster.client(), HOME)
-            .get("belayer")
-            .await?;
-        let holder = lease.data["spec"]["holderIdentity"].as_str();
-        let holder = holder.filter(|holder| !holder.is_empty());
-        Ok(holder.context("no replica is the leader")?.to_owned())
+        lease_holder(self.cluster.client(), HOME).await
     }
 
     /// The leader's pod, once it is ready.
@@ -170,6 +165,17 @@ impl Installed {
         // The scenario's own error is reported.
         let _ = self.cluster.sh(&script).await;
     }
+}
+
+/// The identity of the leader, from the Lease in Belayer's namespace.
+///
+/// # Errors
+/// When there is no leader.
+pub async fn lease_holder(client: &Client, namespace: &str) -> Result<String> {
+    let lease = kinds::leases(client, namespace).get("belayer").await?;
+    let holder = lease.data["spec"]["holderIdentity"].as_str();
+    let holder = holder.filter(|holder| !holder.is_empty());
+    Ok(holder.context("no replica is the leader")?.to_owned())
 }
 
 fn is_ready(pod: &DynamicObject) -> bool {

@@ -34,6 +34,8 @@ const WORTH_A_CLUSTER: usize = 6;
 pub struct RunOptions {
     /// Only scenarios whose name contains one of these; all of them if there is none.
     pub names: Vec<String>,
+    /// Without names: those that are nightly, instead of all others.
+    pub nightly: bool,
     /// What to do with clusters and files of failed scenarios.
     pub keep: Keep,
     /// Settings shared by all scenarios.
@@ -58,11 +60,17 @@ pub fn list(scenarios: &[Scenario]) {
         } else {
             format!(" (needs {})", needs.join(", "))
         };
+        let nightly = if scenario.is_nightly {
+            " (nightly)"
+        } else {
+            ""
+        };
         anstream::println!(
-            "{:<40} {}{}",
+            "{:<40} {}{}{}",
             scenario.name.bold(),
             scenario.shows,
-            needs.dimmed()
+            needs.dimmed(),
+            nightly.dimmed()
         );
     }
 }
@@ -79,7 +87,7 @@ pub async fn run(
     scenarios: Vec<Scenario>,
     options: &RunOptions,
 ) -> Result<Summary> {
-    let chosen = choose(scenarios, &options.names, provider.made_for())?;
+    let chosen = choose(scenarios, options, provider.made_for())?;
     let (mut alone, shared): (Vec<_>, Vec<_>) = chosen
         .into_iter()
         .partition(|scenario| scenario.sharing == Sharing::Alone);
@@ -114,7 +122,7 @@ pub async fn run(
 
 fn choose(
     scenarios: Vec<Scenario>,
-    names: &[String],
+    options: &RunOptions,
     made_for: Option<Capability>,
 ) -> Result<Vec<Scenario>> {
     let mut known = BTreeSet::new();
@@ -125,8 +133,12 @@ fn choose(
             scenario.name
         );
     }
+    let names = &options.names;
     if names.is_empty() {
-        let fits = |scenario: &Scenario| made_for.is_none_or(|need| scenario.needs.contains(&need));
+        let fits = |scenario: &Scenario| {
+            scenario.is_nightly == options.nightly
+                && made_for.is_none_or(|need| scenario.needs.contains(&need))
+        };
         return Ok(scenarios.into_iter().filter(fits).collect());
     }
     for name in names {
@@ -377,7 +389,23 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    fn named(names: &[&str]) -> RunOptions {
+        RunOptions {
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+            nightly: false,
+            keep: Keep::Nothing,
+            setting: Setting {
+                belayer: "belayer".into(),
+                old_belayer: None,
+                quiet: Duration::ZERO,
+                large: 1,
+            },
+        }
+    }
 
     fn scenarios() -> Vec<Scenario> {
         let nothing = |_| async { Ok(()) };
@@ -394,7 +422,7 @@ mod tests {
     #[test]
     fn without_names_all_are_chosen() {
         assert_eq!(
-            names(&choose(scenarios(), &[], None).unwrap()),
+            names(&choose(scenarios(), &named(&[]), None).unwrap()),
             ["row-05-owner-gone", "kill-9"]
         );
     }
@@ -403,19 +431,38 @@ mod tests {
     fn without_names_those_that_the_provider_is_made_for_are_chosen() {
         let mut all = scenarios();
         all.push(Scenario::alone("real", "", |_| async { Ok(()) }).needs([Capability::RealNode]));
-        let chosen = choose(all, &[], Some(Capability::RealNode)).unwrap();
+        let chosen = choose(all, &named(&[]), Some(Capability::RealNode)).unwrap();
         assert_eq!(names(&chosen), ["real"]);
     }
 
     #[test]
+    fn nightly_scenarios_run_by_name_or_if_requested() {
+        let all = || {
+            let slow = Scenario::alone("slow", "", |_| async { Ok(()) }).nightly();
+            scenarios().into_iter().chain([slow]).collect()
+        };
+        let chosen = |options: &RunOptions| {
+            let chosen = choose(all(), options, None).unwrap();
+            names(&chosen).join(" ")
+        };
+        assert_eq!(chosen(&named(&[])), "row-05-owner-gone kill-9");
+        assert_eq!(chosen(&named(&["slow"])), "slow");
+        let nightly = RunOptions {
+            nightly: true,
+            ..named(&[])
+        };
+        assert_eq!(chosen(&nightly), "slow");
+    }
+
+    #[test]
     fn a_part_of_a_name_chooses() {
-        let chosen = choose(scenarios(), &["row-".into()], None).unwrap();
+        let chosen = choose(scenarios(), &named(&["row-"]), None).unwrap();
         assert_eq!(names(&chosen), ["row-05-owner-gone"]);
     }
 
     #[test]
     fn an_unknown_name_is_refused() {
-        let refused = choose(scenarios(), &["rope".into()], None)
+        let refused = choose(scenarios(), &named(&["rope"]), None)
             .err()
             .unwrap()
             .to_string();
@@ -425,6 +472,6 @@ mod tests {
     #[test]
     fn two_of_one_name_are_refused() {
         let twice = scenarios().into_iter().chain(scenarios()).collect();
-        assert!(choose(twice, &[], None).is_err());
+        assert!(choose(twice, &named(&[]), None).is_err());
     }
 }

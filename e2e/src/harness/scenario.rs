@@ -60,6 +60,7 @@ pub struct Scenario {
     pub(super) needs: Vec<Capability>,
     pub(super) deadline: Duration,
     pub(super) load: Load,
+    pub(super) is_nightly: bool,
     steps: Steps,
 }
 
@@ -80,6 +81,7 @@ impl Scenario {
             needs: Vec::new(),
             deadline: DEADLINE,
             load: Load::Light,
+            is_nightly: false,
             steps: Box::new(move |cluster| Box::pin(steps(cluster))),
         }
     }
@@ -117,6 +119,13 @@ impl Scenario {
     #[must_use]
     pub fn with_load(mut self, load: Load) -> Self {
         self.load = load;
+        self
+    }
+
+    /// Takes too long for every change: runs by name, and with `--nightly`.
+    #[must_use]
+    pub fn nightly(mut self) -> Self {
+        self.is_nightly = true;
         self
     }
 

@@ -21,7 +21,7 @@ use crate::control_plane::{Compactor, compactor_beside};
 #[derive(Debug)]
 pub struct Local {
     binaries: Binaries,
-    real: Option<RealNodes>,
+    options: Options,
 }
 
 impl Local {
@@ -30,8 +30,15 @@ impl Local {
     pub fn new(binaries: Binaries) -> Self {
         Self {
             binaries,
-            real: None,
+            options: Options::default(),
         }
+    }
+
+    /// With so many hollow nodes.
+    #[must_use]
+    pub fn hollow_nodes(mut self, count: usize) -> Self {
+        self.options.hollow_nodes = count;
+        self
     }
 
     /// The same with real nodes, which run containers: the provider `node`.
@@ -39,21 +46,21 @@ impl Local {
     pub fn with_nodes(binaries: Binaries, nodes: RealNodes) -> Self {
         Self {
             binaries,
-            real: Some(nodes),
+            options: Options::real(nodes),
         }
     }
 }
 
 impl Provider for Local {
     fn name(&self) -> &'static str {
-        match self.real {
+        match self.options.real {
             None => "local",
             Some(_) => "node",
         }
     }
 
     fn clusters(&self) -> Clusters {
-        match self.real {
+        match self.options.real {
             // A scenario mostly waits, and a control plane needs about 700 MB.
             None => Clusters::Kept(3),
             Some(_) => Clusters::Kept(1),
@@ -61,7 +68,7 @@ impl Provider for Local {
     }
 
     fn made_for(&self) -> Option<Capability> {
-        self.real.as_ref().map(|_| Capability::RealNode)
+        self.options.real.as_ref().map(|_| Capability::RealNode)
     }
 
     fn large(&self) -> usize {
@@ -70,11 +77,7 @@ impl Provider for Local {
 
     fn start(&self) -> BoxFuture<'_, Result<Arc<dyn Backend>>> {
         Box::pin(async {
-            let options = self
-                .real
-                .clone()
-                .map_or_else(Options::default, Options::real);
-            let plane = ControlPlane::start(&self.binaries, &options).await?;
+            let plane = ControlPlane::start(&self.binaries, &self.options).await?;
             let backend = LocalBackend::prepare(plane).await?;
             Ok(Arc::new(backend) as Arc<dyn Backend>)
         })

@@ -40,6 +40,7 @@ mod quiet;
 mod real;
 mod recreation;
 mod recreation_beside;
+mod recreation_load;
 mod recreation_metadata;
 mod recreation_nodes;
 mod recreation_server;
@@ -107,6 +108,7 @@ pub fn all() -> Vec<Scenario> {
         upgrade::scenarios(),
         recreation::scenarios(),
         recreation_beside::scenarios(),
+        recreation_load::scenarios(),
         recreation_metadata::scenarios(),
         recreation_nodes::scenarios(),
         recreation_server::scenarios(),

@@ -28,8 +28,8 @@ pub(crate) struct Test {
     #[arg(long)]
     quick: bool,
 
-    /// Also the large tests: 10,000 pods on the sandbox, ignored tests, and each feature of the binary
-    /// compiled without the rest of the workspace
+    /// Also the large tests: 10,000 pods on the sandbox, the slow scenarios, ignored tests, and each feature of
+    /// the binary compiled without the rest of the workspace
     #[arg(long, conflicts_with = "quick")]
     nightly: bool,
 }
@@ -117,6 +117,17 @@ fn nightly() -> Result<Vec<Step>> {
         ),
         Step::scenarios("scenarios of 10,000 pods on the sandbox", large),
     ]);
+    for (name, provider) in [
+        (
+            "nightly scenarios on the local control plane",
+            Provider::Local,
+        ),
+        ("nightly scenarios on real nodes", Provider::Node),
+    ] {
+        let mut nightly = e2e::scenarios(provider);
+        nightly.arg("--nightly");
+        steps.push(Step::scenarios(name, nightly));
+    }
     Ok(steps)
 }
 

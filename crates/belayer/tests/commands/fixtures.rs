@@ -12,6 +12,7 @@ use belayer_e2e::scenarios;
 async fn every_fixture_prints_the_expected_text() {
     let options = RunOptions {
         names: vec!["stuck-".to_owned()],
+        nightly: false,
         keep: Keep::Nothing,
         setting: Setting {
             belayer: PathBuf::from(env!("CARGO_BIN_EXE_belayer")),

@@ -153,7 +153,7 @@ fn every_reason_is_recognised() {
         pod
     };
     let bound = {
-        let mut pod = pod(&[POD_HOLD]);
+        let mut pod = deleting(pod(&[POD_HOLD]));
         pod["spec"]["nodeName"] = json!("node-1");
         pod
     };

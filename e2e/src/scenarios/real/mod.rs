@@ -1,6 +1,7 @@
 //! What only real nodes show: the shipped image and manifests, and what happens to pods of Belayer.
 
 mod argo;
+mod attach_limit;
 mod image;
 mod leader;
 mod nodes;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::install;
-use crate::harness::{Installed, Scenario};
+use crate::harness::{Installed, Load, Scenario};
 use crate::providers::Capability::{AdmissionPolicies, Argo, Kubectl, NodeControl, RealNode};
 
 pub(super) const SOON: Duration = Duration::from_secs(60);
@@ -71,6 +72,21 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             rejections::ran_once,
         )
         .needs([NodeControl]),
+        scenario(
+            "real-attach-limit",
+            "a kubelet rejects a pod after two minutes because its node has too many volumes; it is re-created",
+            attach_limit::recreated_after,
+        )
+        .within(Duration::from_secs(600))
+        .nightly(),
+        scenario(
+            "real-recreation-load",
+            "300 pods, of which kubelets reject 30 %, with kills of the leader: none is lost, none starts twice",
+            rejections::load,
+        )
+        .within(Duration::from_secs(1_800))
+        .with_load(Load::Heavy)
+        .nightly(),
         scenario(
             "real-node-agent",
             "the shipped DaemonSet wipes the directory of a rejected pod, and not that of a running one",

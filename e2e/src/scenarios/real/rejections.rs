@@ -12,12 +12,14 @@ use super::SOON;
 use super::nodes::in_phase;
 use crate::harness::{Cluster, Installed, PodBuilder, eventually, finalizers, manifests, pod};
 use crate::kinds;
+use crate::load::{self, Rejector};
 use crate::scenarios::recreation::{bind, held, records};
+use crate::scenarios::recreation_load;
 
 /// The first pause before a re-creation is 15 s, the next 30 s.
 const AFTER_PAUSES: Duration = Duration::from_secs(90);
 
-fn recreated(name: &str) -> PodBuilder {
+pub(super) fn recreated(name: &str) -> PodBuilder {
     pod(name)
         .annotation("belayer.dev/recreate", "true")
         .scheduled()
@@ -38,7 +40,7 @@ async fn fill(cluster: &Cluster, node: &str, cpu: &str) -> Result<()> {
 }
 
 /// The pod, once it is another one than `before` and ready to be bound.
-async fn successor(cluster: &Cluster, before: &DynamicObject) -> Result<DynamicObject> {
+pub(super) async fn successor(cluster: &Cluster, before: &DynamicObject) -> Result<DynamicObject> {
     eventually("the pod is re-created", AFTER_PAUSES, async || {
         let pod = cluster.pods().get(&before.name_any()).await?;
         ensure!(pod.uid() != before.uid(), "it is still the old pod");
@@ -128,6 +130,20 @@ pub(super) async fn ran_once(belayer: Installed) -> Result<()> {
     let all = records(cluster).list(&ListParams::default()).await?;
     ensure!(all.items.is_empty(), "there is a record of the pod");
     Ok(())
+}
+
+/// The kubelets reject every third pod or so; what is left of a run is judged by a watch of the pods alone.
+pub(super) async fn load(belayer: Installed) -> Result<()> {
+    let mut leaders = load::Pods::of(&belayer);
+    let plan = recreation_load::plan(&belayer.cluster, 300, Rejector::Kubelet);
+    let plan = load::Plan {
+        rate: 2.0,
+        // Two kubelets on one machine report late if they start many pods at a time.
+        at_once: Some(20),
+        kill_leader: Some(Duration::from_secs(60)),
+        ..plan
+    };
+    recreation_load::shown(&belayer.cluster, &plan, &mut leaders).await
 }
 
 async fn label(cluster: &Cluster, node: &str, label: &str, value: Value) -> Result<()> {

@@ -1,0 +1,129 @@
+//! Kills of Belayer's leader.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use futures::future::BoxFuture;
+use kube::Client;
+use kube::api::DeleteParams;
+
+use crate::harness::{Belayer, BelayerOptions, Cluster, HOME, Installed, eventually, lease_holder};
+use crate::kinds;
+
+/// After a kill the other replica waits until the lease has expired. On an overloaded machine it may not even run yet.
+const SUCCESSION: Duration = Duration::from_secs(600);
+
+/// Replicas of Belayer, of which one leads.
+pub(crate) trait Leaders: Send {
+    /// Waits until a replica leads.
+    fn led(&mut self) -> BoxFuture<'_, Result<()>>;
+
+    /// Kills the leader without warning. Returns its name.
+    fn kill(&mut self) -> BoxFuture<'_, Result<String>>;
+}
+
+/// Two processes of this machine.
+pub(crate) struct Processes {
+    cluster: Cluster,
+    options: BelayerOptions,
+    running: [(&'static str, Belayer); 2],
+}
+
+impl Processes {
+    pub(crate) async fn start(cluster: &Cluster, options: BelayerOptions) -> Result<Self> {
+        let start = async |name| {
+            let options = options.clone().replica(name);
+            Ok::<_, anyhow::Error>((name, cluster.start_belayer_with(&options).await?))
+        };
+        Ok(Self {
+            running: [start("a").await?, start("b").await?],
+            cluster: cluster.clone(),
+            options,
+        })
+    }
+
+    /// Stops both.
+    pub(crate) async fn stop(self) -> Result<()> {
+        for (_, belayer) in self.running {
+            belayer.stop().await?;
+        }
+        Ok(())
+    }
+
+    async fn leader(&self) -> Result<usize> {
+        eventually("a replica leads", SUCCESSION, async || {
+            for (at, (_, belayer)) in self.running.iter().enumerate() {
+                let own = [("name", "belayer")];
+                let leads = belayer.metric("leader_election_master_status", &own);
+                // A replica that has just started does not answer yet.
+                if leads.await.is_ok_and(|leads| leads > 0.5) {
+                    return Ok(at);
+                }
+            }
+            bail!("none does")
+        })
+        .await
+    }
+}
+
+impl Leaders for Processes {
+    fn led(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { self.leader().await.map(drop) })
+    }
+
+    fn kill(&mut self) -> BoxFuture<'_, Result<String>> {
+        Box::pin(async {
+            let at = self.leader().await?;
+            let (name, killed) = self.running.get_mut(at).context("no such replica")?;
+            let (name, options) = (*name, self.options.clone().replica(name));
+            let next = self.cluster.spawn_belayer(&options)?;
+            std::mem::replace(killed, next).kill().await?;
+            Ok(format!("replica {name}"))
+        })
+    }
+}
+
+/// The pods of an installed Belayer.
+pub(crate) struct Pods {
+    /// Of an admin.
+    pub(crate) client: Client,
+    /// Belayer's namespace.
+    pub(crate) namespace: String,
+}
+
+impl Pods {
+    pub(crate) fn of(belayer: &Installed) -> Self {
+        Self {
+            client: belayer.cluster.client().clone(),
+            namespace: HOME.to_owned(),
+        }
+    }
+
+    async fn leader(&self) -> Result<String> {
+        let pods = kinds::pods(&self.client, &self.namespace);
+        eventually("a replica leads", SUCCESSION, async || {
+            let holder = lease_holder(&self.client, &self.namespace).await?;
+            let name = holder.split('_').next().unwrap_or_default();
+            pods.get(name).await?;
+            Ok(name.to_owned())
+        })
+        .await
+    }
+}
+
+impl Leaders for Pods {
+    fn led(&mut self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { self.leader().await.map(drop) })
+    }
+
+    fn kill(&mut self) -> BoxFuture<'_, Result<String>> {
+        Box::pin(async {
+            let leader = self.leader().await?;
+            let pods = kinds::pods(&self.client, &self.namespace);
+            // Without a grace period its containers get SIGKILL.
+            let now = DeleteParams::default().grace_period(0);
+            pods.delete(&leader, &now).await?;
+            Ok(format!("pod {leader}"))
+        })
+    }
+}

@@ -1,0 +1,201 @@
+//! The result of a run.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::judge::Judge;
+use super::plan::Plan;
+
+/// How many problems are printed.
+const PRINTED: usize = 20;
+
+/// The result of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Summary {
+    created: usize,
+    rejected: usize,
+    recreated: usize,
+    ran_once: usize,
+    exhausted: usize,
+    lost: usize,
+    twice: usize,
+    never_started: usize,
+    leaders_killed: usize,
+    interruptions: usize,
+    recreation: Option<Times>,
+    duration: Duration,
+    is_complete: bool,
+    problems: Vec<String>,
+}
+
+/// The times from a rejection to the next pod.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Times {
+    p50: Duration,
+    p99: Duration,
+    longest: Duration,
+}
+
+impl Times {
+    /// `sorted` begins with the shortest.
+    fn of(sorted: &[Duration]) -> Option<Self> {
+        let at = |percent: usize| {
+            let at = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
+            sorted.get(at).copied()
+        };
+        Some(Self {
+            p50: at(50)?,
+            p99: at(99)?,
+            longest: at(100)?,
+        })
+    }
+}
+
+/// What a run knows besides the fates of its pods.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Run {
+    pub(super) duration: Duration,
+    pub(super) leaders_killed: usize,
+    /// How often the watch was interrupted so that changes may be missing.
+    pub(super) interruptions: usize,
+    /// Whether all pods were created.
+    pub(super) is_complete: bool,
+}
+
+impl Summary {
+    pub(super) fn of(judge: &Judge, run: Run) -> Self {
+        let counts = judge.counts();
+        Self {
+            created: counts.created,
+            rejected: counts.rejected,
+            recreated: counts.recreated,
+            ran_once: counts.ran_once,
+            exhausted: counts.exhausted,
+            lost: counts.missing,
+            twice: counts.twice,
+            never_started: counts.waiting,
+            leaders_killed: run.leaders_killed,
+            interruptions: run.interruptions,
+            recreation: Times::of(&judge.recreations()),
+            duration: run.duration,
+            is_complete: run.is_complete,
+            problems: judge.problems(),
+        }
+    }
+
+    /// Whether all pods were created.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Whether every pod ran exactly once, or was rejected as often as is allowed.
+    pub(crate) fn is_good(&self) -> bool {
+        self.is_complete && self.lost + self.twice + self.never_started == 0
+    }
+
+    /// Whether the run had what the plan asks for.
+    pub(crate) fn is_telling(&self, plan: &Plan) -> bool {
+        let rejects = plan.rejected == 0.0 || self.recreated > 0;
+        let kills = plan.kill_leader.is_none() || self.leaders_killed > 0;
+        rejects && kills
+    }
+
+    /// The main counts in one line.
+    pub(crate) fn line(&self) -> String {
+        let times = self.recreation.map(|times| {
+            let [p50, p99] = [times.p50, times.p99].map(|time| time.as_secs_f64());
+            format!(", re-created after {p50:.1} s (p50), {p99:.1} s (p99)")
+        });
+        format!(
+            "{} pods, {} rejected, {} re-created, {} ran once, {} exhausted, {} leaders killed{}",
+            self.created,
+            self.rejected,
+            self.recreated,
+            self.ran_once,
+            self.exhausted,
+            self.leaders_killed,
+            times.unwrap_or_default()
+        )
+    }
+
+    /// For `-o json`.
+    pub(crate) fn json(&self) -> Value {
+        let seconds =
+            |time: fn(&Times) -> Duration| self.recreation.map(|times| time(&times).as_secs_f64());
+        json!({
+            "created": self.created,
+            "rejected": self.rejected,
+            "recreated": self.recreated,
+            "ranOnce": self.ran_once,
+            "exhausted": self.exhausted,
+            "lost": self.lost,
+            "startedTwice": self.twice,
+            "neverStarted": self.never_started,
+            "leadersKilled": self.leaders_killed,
+            "watchInterruptions": self.interruptions,
+            "recreationSeconds": {
+                "p50": seconds(|times| times.p50),
+                "p99": seconds(|times| times.p99),
+                "max": seconds(|times| times.longest),
+            },
+            "durationSeconds": self.duration.as_secs_f64(),
+            "complete": self.is_complete,
+            "problems": self.problems,
+        })
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, count) in [
+            ("created", self.created),
+            ("rejected", self.rejected),
+            ("re-created", self.recreated),
+            ("ran once", self.ran_once),
+            ("exhausted", self.exhausted),
+            ("lost", self.lost),
+            ("started twice", self.twice),
+            ("never started", self.never_started),
+            ("leaders killed", self.leaders_killed),
+        ] {
+            writeln!(f, "{name:<16}{count:>8}")?;
+        }
+        if let Some(times) = self.recreation {
+            let [p50, p99, longest] =
+                [times.p50, times.p99, times.longest].map(|time| time.as_secs_f64());
+            writeln!(
+                f,
+                "re-creation after the rejection: p50 {p50:.1} s, p99 {p99:.1} s, longest {longest:.1} s"
+            )?;
+        }
+        if self.interruptions > 0 {
+            writeln!(f, "the watch was interrupted {} times", self.interruptions)?;
+        }
+        if !self.is_complete {
+            writeln!(f, "the run was stopped before all pods were created")?;
+        }
+        for problem in self.problems.iter().take(PRINTED) {
+            writeln!(f, "{problem}")?;
+        }
+        if self.problems.len() > PRINTED {
+            writeln!(f, "and {} more", self.problems.len() - PRINTED)?;
+        }
+        write!(f, "{:.0} s", self.duration.as_secs_f64())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn r13_percentiles_are_times_that_occurred() {
+        let seconds: Vec<_> = (1..=200).map(Duration::from_secs).collect();
+        let times = Times::of(&seconds).unwrap();
+        let seconds = [times.p50, times.p99, times.longest].map(|time| time.as_secs());
+        assert_eq!(seconds, [100, 198, 200]);
+        assert_eq!(Times::of(&[]), None);
+    }
+}
