@@ -169,6 +169,14 @@ impl ResourceInfo {
         types::of_kind(&self.group, version, &self.kind)
     }
 
+    /// The type of the objects of a built-in kind.
+    pub(crate) fn type_node(&self, version: &str) -> Option<&'static types::Node> {
+        if self.custom {
+            return None;
+        }
+        types::node_of_kind(&self.group, version, &self.kind)
+    }
+
     pub(crate) fn has(&self, one: Traits) -> bool {
         self.traits.has(one)
     }
