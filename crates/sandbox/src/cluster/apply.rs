@@ -45,19 +45,19 @@ impl Cluster {
         };
         let request = self.request(info, gvr, subresource, options);
         let applied = request.writer(|writer| managers.apply(&live, config, writer, conflicts));
-        let mut new = applied.map_err(|error| refusal(gvr, info, config, error))?;
-        let Some(old) = old else {
-            if !meta::uid(&new).is_empty() {
-                return Err(absent(info, key, meta::uid(&new)));
-            }
-            check_namespace(&mut new, namespace)?;
-            check_name(&new, &key.name)?;
-            return self.create_in(state, gvr, namespace, new, Some(managers), options);
-        };
+        let mut new = applied.map_err(|error| refusal(gvr, info, subresource, config, error))?;
+        if old.is_none() && !meta::uid(&new).is_empty() {
+            return Err(absent(info, key, meta::uid(&new)));
+        }
         let unknown = read_patched(info, gvr, &mut new).map_err(|why| unfit(&new, &why))?;
         let warnings = shape::judge(info, gvr, shape::unknown(unknown), options)?;
         check_namespace(&mut new, namespace)?;
         check_name(&new, &key.name)?;
+        let Some(old) = old else {
+            meta::unset(&mut new, "resourceVersion");
+            let written = self.create_in(state, gvr, namespace, new, Some(managers), options)?;
+            return Ok(written.warn(warnings));
+        };
         let written = self.apply(
             state,
             info,
@@ -100,9 +100,24 @@ fn absent(info: &ResourceInfo, key: &ObjectKey, uid: &str) -> ApiError {
     ApiError::conflict(&info.group, &info.resource, &key.name, &why)
 }
 
-fn refusal(gvr: &Gvr, info: &ResourceInfo, config: &Value, error: ApplyError) -> ApiError {
+fn refusal(
+    gvr: &Gvr,
+    info: &ResourceInfo,
+    subresource: Subresource,
+    config: &Value,
+    error: ApplyError,
+) -> ApiError {
     match error {
-        ApplyError::Conflicts(conflicts) => conflict(&conflicts),
+        ApplyError::Conflicts(mut conflicts) => {
+            if subresource == Subresource::Scale {
+                // The real server compares `Scale` objects here.
+                let own = format!(" using {}", gvr.api_version());
+                for conflict in &mut conflicts {
+                    conflict.manager = conflict.manager.replace(&own, " using autoscaling/v1");
+                }
+            }
+            conflict(&conflicts)
+        }
         ApplyError::Unfit(why) => {
             let message = format!(
                 "failed to create typed patch object ({}/{}; {}/{}, Kind={}): {why}",

@@ -86,6 +86,7 @@ impl Cluster {
         }
         self.name_it(state, &info, namespace, &mut object);
         self.fill_system_fields(&info, &gvr.version, &mut object);
+        let admitted = managed::admitted(&info, &object);
         let mut causes = prepare(&info, &mut object);
         if meta::name(&object).is_empty() {
             causes = vec![Cause::required(
@@ -117,8 +118,9 @@ impl Cluster {
         if let Some(managers) = applied {
             managed::set(&mut object, managers);
         } else {
-            let request = self.request(&info, gvr, Subresource::None, options);
-            let mut managers = sent.or(&[], Subresource::None);
+            let mut request = self.request(&info, gvr, Subresource::None, options);
+            request.admitted = admitted;
+            let mut managers = sent.or(&[], &info, Subresource::None);
             request.writer(|writer| managers.update(&json!({}), &object, writer));
             managed::set(&mut object, managers);
         }

@@ -4,8 +4,8 @@ use serde_json::{Map, Value};
 
 use super::WriteOptions;
 use crate::address::{Gvr, Subresource};
-use crate::fields::{Managers, Shape, Writer, is_entry};
-use crate::kinds::{ResourceInfo, StatusFace};
+use crate::fields::{Managers, Shape, Writer};
+use crate::kinds::{ResourceInfo, StatusFace, pod};
 use crate::meta;
 
 pub(super) const FIELD: &str = "managedFields";
@@ -41,17 +41,24 @@ pub(super) fn of(object: &Value) -> &[Value] {
 
 impl Sent {
     /// The entries that a write starts with.
-    pub(super) fn or(self, stored: &[Value], subresource: Subresource) -> Managers {
-        match self {
-            Sent::FreshStart if subresource == Subresource::None => Managers::default(),
-            Sent::Entries(entries)
-                if subresource == Subresource::None
-                    && (entries == stored || entries.iter().all(is_entry)) =>
-            {
-                Managers::new(entries)
-            }
-            _ => Managers::new(stored.to_vec()),
-        }
+    pub(super) fn or(
+        self,
+        stored: &[Value],
+        info: &ResourceInfo,
+        subresource: Subresource,
+    ) -> Managers {
+        let sent = match self {
+            // Entries can be set through the object only.
+            _ if subresource != Subresource::None => None,
+            Sent::Nothing => None,
+            Sent::FreshStart => Some(Managers::default()),
+            Sent::Entries(entries) if entries == stored => Some(Managers::new(entries)),
+            Sent::Entries(entries) => Managers::sent(&entries).map(|mut managers| {
+                managers.keep_versions(|version| info.has_api_version(version));
+                managers
+            }),
+        };
+        sent.unwrap_or_else(|| Managers::new(stored.to_vec()))
     }
 }
 
@@ -63,27 +70,44 @@ pub(super) fn set(object: &mut Value, managers: Managers) {
     }
 }
 
-/// The parts of a request that a writer borrows.
+/// The parts of a request that decide who owns what it writes.
 pub(super) struct Request<'a> {
     pub(super) info: &'a ResourceInfo,
     pub(super) gvr: &'a Gvr,
     pub(super) subresource: Subresource,
     pub(super) options: &'a WriteOptions,
     pub(super) now: String,
+    /// Fields that the server has set in the object.
+    pub(super) admitted: Vec<&'static [&'static str]>,
 }
 
 impl Request<'_> {
     /// Calls a function with the writer of the request.
     pub(super) fn writer<T>(&self, call: impl FnOnce(&Writer<'_>) -> T) -> T {
+        let ignored = ignored(self.info, self.gvr, self.subresource);
+        let ignored = [ignored, &self.admitted].concat();
         call(&Writer {
             manager: self.options.manager.as_deref().unwrap_or_default(),
             api_version: &self.gvr.api_version(),
             subresource: self.subresource.as_str(),
-            now: &self.now,
+            // As on the real server, which loses the times of these entries.
+            now: match self.subresource {
+                Subresource::Scale => "",
+                _ => &self.now,
+            },
             shape: Shape::of_kind(self.info, self.gvr),
-            ignored: ignored(self.info, self.gvr, self.subresource),
+            ignored: &ignored,
         })
     }
+}
+
+/// The absent fields of a new object that admission plugins will set.
+pub(super) fn admitted(info: &ResourceInfo, object: &Value) -> Vec<&'static [&'static str]> {
+    if !info.is(&Gvr::PODS) {
+        return Vec::new();
+    }
+    let absent = |path: &&&[&str]| meta::at(object, path).is_none();
+    pod::ADMITTED.iter().filter(absent).copied().collect()
 }
 
 /// The fields that an endpoint resets: whoever sends them does not own them.
@@ -94,6 +118,7 @@ fn ignored(
 ) -> &'static [&'static [&'static str]] {
     let face = info.status_face(&gvr.version);
     match subresource {
+        Subresource::Scale => &[],
         Subresource::None if face == StatusFace::None => &[],
         // The finalizers of a namespace have an endpoint of their own.
         Subresource::None if info.is(&Gvr::NAMESPACES) => &[&["status"], &["spec", "finalizers"]],

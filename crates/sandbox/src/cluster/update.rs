@@ -167,7 +167,7 @@ impl Cluster {
         let same = meta::same_without(old, &new, "metadata")
             && meta::same_without(&old["metadata"], &new["metadata"], managed::FIELD);
         let managers = applied.unwrap_or_else(|| {
-            let mut managers = sent.or(stored, subresource);
+            let mut managers = sent.or(stored, info, subresource);
             // An object without entries stays without.
             if !managers.is_empty() && !(same && managers.is(stored)) {
                 let request = self.request(info, gvr, subresource, options);
@@ -210,6 +210,7 @@ impl Cluster {
             subresource,
             options,
             now: self.clock().now_rfc3339(),
+            admitted: Vec::new(),
         }
     }
 
@@ -335,7 +336,7 @@ fn carry(old: &Value, new: &mut Value, field: &str) {
 fn isolate(info: &ResourceInfo, gvr: &Gvr, old: &Value, new: &mut Value, subresource: Subresource) {
     let face = info.status_face(&gvr.version);
     match subresource {
-        Subresource::None => {
+        Subresource::None | Subresource::Scale => {
             if face != StatusFace::None {
                 carry(old, new, "status");
             }

@@ -118,7 +118,7 @@ impl Managers {
             managers::subtract(entry, &change.removed.below);
         }
         if merged != *live {
-            mine["time"] = writer.now.into();
+            writer.stamp(&mut mine);
         }
         if let Some(Value::Object(owned)) = mine.get_mut("fieldsV1") {
             managers::strip(owned);

@@ -105,21 +105,20 @@ fn both(shape: Shape<'_>, old: &Value, new: &Value, change: &mut Change) {
     if old == new {
         return;
     }
-    let form = match new {
-        Value::Null => shape.form(old),
-        new => shape.form(new),
-    };
-    match (form, old, new) {
+    let (before, after) = (shape.form(old), shape.form(new));
+    match (after, old, new) {
         (Form::Map, Value::Object(old), Value::Object(new)) => maps(shape, old, new, change),
         (Form::List(list), Value::Array(old), Value::Array(new)) => lists(&list, old, new, change),
-        (_, old, new) if is_empty(old) && is_empty(new) => change.changed.own = true,
-        (Form::Map | Form::List(_), old, new) => {
-            // A value of another type counts as a change of the field itself; a null does not.
-            change.changed.own = !is_empty(old) && !is_empty(new);
+        (after, old, new) => {
+            // A change between a value and null is one of the items only.
+            let leaf =
+                |form: &Form<'_>, value: &Value| matches!(form, Form::Leaf) && !value.is_null();
+            let both_empty = is_empty(old) && is_empty(new);
+            let neither = !is_empty(old) && !is_empty(new);
+            change.changed.own = both_empty || neither || leaf(&before, old) || leaf(&after, new);
             items(shape, old, Side::Gone, change);
             items(shape, new, Side::New, change);
         }
-        _ => change.changed.own = true,
     }
 }
 

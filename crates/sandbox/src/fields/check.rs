@@ -120,7 +120,44 @@ fn shown(wanted: &str, value: &Value) -> String {
     match (wanted, value) {
         ("numeric (int or float)", Value::String(_)) => "string".into(),
         ("numeric (int or float)", Value::Bool(_)) => "bool".into(),
-        ("string", value) => format!("&value.valueUnstructured{{Value:{value}}}"),
-        (_, value) => format!("&{{{}}}", value.to_string().trim_matches('"')),
+        ("string", value) => format!("&value.valueUnstructured{{Value:{}}}", in_go_syntax(value)),
+        (_, value) => format!("&{{{}}}", in_go_words(value)),
+    }
+}
+
+/// As `%#v`.
+fn in_go_syntax(value: &Value) -> String {
+    match value {
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(in_go_syntax).collect();
+            format!("[]interface {{}}{{{}}}", items.join(", "))
+        }
+        Value::Object(map) => {
+            let fields: Vec<String> = map
+                .iter()
+                .map(|(name, value)| format!("{name:?}:{}", in_go_syntax(value)))
+                .collect();
+            format!("map[string]interface {{}}{{{}}}", fields.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+/// As `%v`.
+fn in_go_words(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(in_go_words).collect();
+            format!("[{}]", items.join(" "))
+        }
+        Value::Object(map) => {
+            let fields: Vec<String> = map
+                .iter()
+                .map(|(name, value)| format!("{name}:{}", in_go_words(value)))
+                .collect();
+            format!("map[{}]", fields.join(" "))
+        }
+        other => other.to_string(),
     }
 }

@@ -52,11 +52,11 @@ pub(crate) struct Writer<'a> {
     pub(crate) manager: &'a str,
     pub(crate) api_version: &'a str,
     pub(crate) subresource: &'a str,
-    /// RFC 3339, in seconds.
+    /// RFC 3339, in seconds. Empty for writes whose entries have no time.
     pub(crate) now: &'a str,
     pub(crate) shape: Shape<'a>,
-    /// Fields that this endpoint does not change; with all fields below them.
-    pub(crate) ignored: &'a [&'a [&'a str]],
+    /// Fields that this write does not own, with all fields below them.
+    pub(crate) ignored: &'a [&'static [&'static str]],
 }
 
 impl Writer<'_> {
@@ -88,6 +88,13 @@ impl Writer<'_> {
         }
     }
 
+    /// Sets the time of an entry.
+    pub(super) fn stamp(&self, entry: &mut Value) {
+        if !self.now.is_empty() {
+            entry["time"] = json!(self.now);
+        }
+    }
+
     pub(super) fn entry(&self, operation: Operation, fields: Set) -> Value {
         let mut entry = json!({
             "manager": self.name(),
@@ -103,13 +110,22 @@ impl Writer<'_> {
     }
 }
 
-/// Whether a value that a client sent is an entry.
-pub(crate) fn is_entry(entry: &Value) -> bool {
-    let text = |field: &str| meta::text(entry, &[field]);
-    matches!(text("operation"), "Apply" | "Update")
-        && !text("apiVersion").is_empty()
-        && text("fieldsType") == "FieldsV1"
-        && entry.get("fieldsV1").is_none_or(set::is_valid)
+/// Reads entries that a client sent; `None` if one of them is invalid.
+fn read(entries: &[Value]) -> Option<Vec<Value>> {
+    let read = |entry: &Value| {
+        let text = |field: &str| meta::text(entry, &[field]);
+        let good = matches!(text("operation"), "Apply" | "Update")
+            && !text("apiVersion").is_empty()
+            && text("fieldsType") == "FieldsV1";
+        let fields = match entry.get("fieldsV1") {
+            Some(fields) => set::read(fields)?,
+            None => Set::new(),
+        };
+        let mut entry = entry.as_object().filter(|_| good)?.clone();
+        entry.insert("fieldsV1".to_owned(), Value::Object(fields));
+        Some(Value::Object(entry))
+    };
+    entries.iter().map(read).collect()
 }
 
 /// The entries of an object.
@@ -119,6 +135,11 @@ pub(crate) struct Managers(pub(super) Vec<Value>);
 impl Managers {
     pub(crate) fn new(entries: Vec<Value>) -> Self {
         Managers(entries)
+    }
+
+    /// Entries that a client sent; `None` if one of them is invalid.
+    pub(crate) fn sent(entries: &[Value]) -> Option<Self> {
+        read(entries).map(Managers)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -153,11 +174,11 @@ impl Managers {
                     if let Some(fields) = fields_mut(entry) {
                         set::unite(fields, &owned);
                     }
-                    entry["time"] = json!(writer.now);
+                    writer.stamp(entry);
                 }
                 None => {
                     let mut entry = writer.entry(Operation::Update, owned);
-                    entry["time"] = json!(writer.now);
+                    writer.stamp(&mut entry);
                     self.0.push(entry);
                 }
             }

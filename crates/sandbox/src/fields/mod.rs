@@ -14,5 +14,5 @@ mod schema;
 mod set;
 
 pub(crate) use apply::{ApplyError, Conflict, Conflicts};
-pub(crate) use managers::{Managers, Writer, is_entry};
+pub(crate) use managers::{Managers, Writer};
 pub(crate) use schema::Shape;

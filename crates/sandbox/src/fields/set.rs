@@ -180,19 +180,24 @@ fn collect(set: &Set, prefix: &str, all: &mut Vec<String>) {
     }
 }
 
-/// Whether a value that a client sent is a set.
-pub(super) fn is_valid(value: &Value) -> bool {
-    let known = |element: &str| {
-        element == SELF
-            || ["f:", "k:", "v:", "i:"]
-                .iter()
-                .any(|kind| element.starts_with(kind))
-    };
-    let Some(set) = value.as_object() else {
-        return false;
-    };
-    set.iter()
-        .all(|(element, below)| known(element) && is_valid(below))
+/// Reads a set that a client sent; `None` if it is invalid. Elements of unknown kinds are dropped, as by the
+/// real server: they may come from a newer one.
+pub(super) fn read(value: &Value) -> Option<Set> {
+    let mut set = Set::new();
+    for (element, inner) in value.as_object()? {
+        if element == SELF {
+            set.insert(element.clone(), Value::Object(Set::new()));
+            continue;
+        }
+        if element.as_bytes().get(1) != Some(&b':') {
+            return None;
+        }
+        let below = read(inner)?;
+        if element.starts_with(['f', 'k', 'v', 'i']) {
+            set.insert(element.clone(), Value::Object(below));
+        }
+    }
+    Some(set)
 }
 
 /// Adds the named fields above the paths of a set, as `named` knows them.

@@ -68,6 +68,15 @@ pub(super) fn of_write(call: &Call) -> Result<WriteOptions, ApiError> {
             field: "fieldManager".into(),
         }));
     }
+    let printable = |c: char| c == ' ' || !(c.is_control() || c.is_whitespace());
+    if let Some((at, c)) = manager.char_indices().find(|(_, c)| !printable(*c)) {
+        let why = format!(
+            "invalid character U+{:04X} (at position {at})",
+            u32::from(c)
+        );
+        let value = format!("{manager:?}");
+        return Err(invalid(Cause::invalid("fieldManager", &value, &why)));
+    }
     let manager = match manager {
         "" => agent(&call.parts.headers),
         manager => Some(manager),
