@@ -10,7 +10,9 @@ use super::set::{Set, below, is_member, of_field};
 
 /// The object with the fields of the configuration.
 pub(super) fn merge(shape: Shape<'_>, live: &Value, config: &Value) -> Value {
-    match (shape.form(config), live, config) {
+    // A null takes the form of what it meets.
+    let form = shape.form(if config.is_null() { live } else { config });
+    match (form, live, config) {
         (Form::Map, Value::Object(live), Value::Object(config)) => {
             let mut merged = live.clone();
             for (name, value) in config {
@@ -26,7 +28,8 @@ pub(super) fn merge(shape: Shape<'_>, live: &Value, config: &Value) -> Value {
         (Form::List(list), Value::Array(live), Value::Array(config)) => {
             Value::Array(merge_lists(&list, live, config))
         }
-        (Form::List(_) | Form::Map, live, Value::Null) => live.clone(),
+        (Form::Map, Value::Object(map), Value::Null) if !map.is_empty() => live.clone(),
+        (Form::List(_), Value::Array(list), Value::Null) if !list.is_empty() => live.clone(),
         _ => config.clone(),
     }
 }

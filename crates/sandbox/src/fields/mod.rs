@@ -16,3 +16,6 @@ mod set;
 pub(crate) use apply::{ApplyError, Conflict, Conflicts};
 pub(crate) use managers::{Managers, Writer};
 pub(crate) use schema::Shape;
+
+#[cfg(test)]
+mod tests;
