@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::WriteOptions;
+use super::{Cluster, WriteOptions};
 use crate::address::{Gvr, Subresource};
 use crate::fields::{Managers, Shape, Writer};
 use crate::kinds::{ResourceInfo, StatusFace, pod};
@@ -62,6 +62,12 @@ impl Sent {
     }
 }
 
+/// Whether two states differ in nothing but their entries.
+pub(super) fn is_same(old: &Value, new: &Value) -> bool {
+    meta::same_without(old, new, "metadata")
+        && meta::same_without(&old["metadata"], &new["metadata"], FIELD)
+}
+
 /// Sets the entries of an object.
 pub(super) fn set(object: &mut Value, managers: Managers) {
     match managers.into_value() {
@@ -81,7 +87,38 @@ pub(super) struct Request<'a> {
     pub(super) admitted: Vec<&'static [&'static str]>,
 }
 
+impl Cluster {
+    /// The parts of a request that decide who owns what it writes.
+    pub(super) fn request<'a>(
+        &self,
+        info: &'a ResourceInfo,
+        gvr: &'a Gvr,
+        subresource: Subresource,
+        options: &'a WriteOptions,
+    ) -> Request<'a> {
+        Request {
+            info,
+            gvr,
+            subresource,
+            options,
+            now: self.clock().now_rfc3339(),
+            admitted: Vec::new(),
+        }
+    }
+}
+
 impl Request<'_> {
+    /// The entries after a write that changed `old` into `new`.
+    pub(super) fn updated(&self, sent: Sent, old: &Value, new: &Value) -> Managers {
+        let stored = of(old);
+        let mut managers = sent.or(stored, self.info, self.subresource);
+        // An object without entries stays without.
+        if !managers.is_empty() && !(is_same(old, new) && managers.is(stored)) {
+            self.writer(|writer| managers.update(old, new, writer));
+        }
+        managers
+    }
+
     /// Calls a function with the writer of the request.
     pub(super) fn writer<T>(&self, call: impl FnOnce(&Writer<'_>) -> T) -> T {
         let ignored = ignored(self.info, self.gvr, self.subresource);

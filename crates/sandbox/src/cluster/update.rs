@@ -163,19 +163,9 @@ impl Cluster {
                 causes,
             ));
         }
-        let stored = managed::of(old);
-        let same = meta::same_without(old, &new, "metadata")
-            && meta::same_without(&old["metadata"], &new["metadata"], managed::FIELD);
-        let managers = applied.unwrap_or_else(|| {
-            let mut managers = sent.or(stored, info, subresource);
-            // An object without entries stays without.
-            if !managers.is_empty() && !(same && managers.is(stored)) {
-                let request = self.request(info, gvr, subresource, options);
-                request.writer(|writer| managers.update(old, &new, writer));
-            }
-            managers
-        });
-        if same && managers.same_but_times(stored) {
+        let request = self.request(info, gvr, subresource, options);
+        let managers = applied.unwrap_or_else(|| request.updated(sent, old, &new));
+        if managed::is_same(old, &new) && managers.same_but_times(managed::of(old)) {
             return Ok(Written::unchanged(Arc::clone(old)));
         }
         managed::set(&mut new, managers);
@@ -194,24 +184,6 @@ impl Cluster {
             definitions::changed(state, &stored);
         }
         Ok(Written::changed(stored).warn(warnings))
-    }
-
-    /// The parts of a request that decide who owns what it writes.
-    pub(super) fn request<'a>(
-        &self,
-        info: &'a ResourceInfo,
-        gvr: &'a Gvr,
-        subresource: Subresource,
-        options: &'a WriteOptions,
-    ) -> managed::Request<'a> {
-        managed::Request {
-            info,
-            gvr,
-            subresource,
-            options,
-            now: self.clock().now_rfc3339(),
-            admitted: Vec::new(),
-        }
     }
 
     /// Removes an object from the store, with its consequences.
