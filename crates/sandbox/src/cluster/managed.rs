@@ -112,8 +112,9 @@ impl Request<'_> {
     pub(super) fn updated(&self, sent: Sent, old: &Value, new: &Value) -> Managers {
         let stored = of(old);
         let mut managers = sent.or(stored, self.info, self.subresource);
+        let unchanged = is_same(old, new) && managers.is(stored);
         // An object without entries stays without.
-        if !managers.is_empty() && !(is_same(old, new) && managers.is(stored)) {
+        if !(managers.is_empty() || unchanged) {
             self.writer(|writer| managers.update(old, new, writer));
         }
         managers

@@ -64,7 +64,7 @@ fn walk(shape: Shape<'_>, value: &Value, path: &mut String, errors: &mut Vec<Str
             for (index, value) in items.iter().enumerate() {
                 let element = format!("i:{index}");
                 inside(&element, path, errors, |path, errors| {
-                    walk(item, value, path, errors)
+                    walk(item, value, path, errors);
                 });
             }
         }
