@@ -126,6 +126,8 @@ pub enum Subresource {
     Status,
     /// `/finalize` of a namespace.
     Finalize,
+    /// `/scale` of a kind with replicas; the write changes the object's `spec.replicas`.
+    Scale,
 }
 
 impl Subresource {
@@ -135,6 +137,7 @@ impl Subresource {
             Subresource::None => "",
             Subresource::Status => "status",
             Subresource::Finalize => "finalize",
+            Subresource::Scale => "scale",
         }
     }
 }

@@ -5,6 +5,7 @@ mod clock;
 mod cluster;
 mod error;
 mod faults;
+mod fields;
 mod fixtures;
 mod http;
 mod kinds;

@@ -316,6 +316,31 @@ pub(crate) fn in_go_order(object: &Value) -> String {
     format!("{{{}}}", fields.collect::<Vec<_>>().join(","))
 }
 
+/// Whether two maps are equal except for one field.
+pub(crate) fn same_without(one: &Value, other: &Value, field: &str) -> bool {
+    let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else {
+        return one == other;
+    };
+    let fields = |map| Map::iter(map).filter(|(name, _)| *name != field);
+    fields(one).eq(fields(other))
+}
+
+/// The object without its `managedFields`.
+pub(crate) fn without_managers(object: &Value) -> Value {
+    let Some(map) = object.as_object() else {
+        return object.clone();
+    };
+    let copy = |(name, value): (&String, &Value)| match value.as_object() {
+        Some(metadata) if name == "metadata" => {
+            let kept = metadata.iter().filter(|(name, _)| *name != "managedFields");
+            let kept = kept.map(|(name, value)| (name.clone(), value.clone()));
+            (name.clone(), Value::Object(kept.collect()))
+        }
+        _ => (name.clone(), value.clone()),
+    };
+    Value::Object(map.iter().map(copy).collect())
+}
+
 /// Drops nulls below the top level, as decoding into a typed object does.
 pub(crate) fn strip_nulls(value: &mut Value) {
     match value {

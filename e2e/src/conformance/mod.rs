@@ -62,6 +62,10 @@ const THEMES: &[(&str, &str)] = themes![
     "pods",
     "kinds",
     "managed-fields",
+    "field-owners",
+    "apply",
+    "apply-conflicts",
+    "apply-custom",
     "compaction",
     "scale",
 ];

@@ -131,8 +131,7 @@ async fn setters(cluster: &Cluster) -> Result<Vec<String>> {
     Ok(setters.map(str::to_owned).collect())
 }
 
-/// Applies an object with one finalizer, or with a label only, by server-side apply; where the server does not
-/// support it, writes the resulting managedFields.
+/// Applies an object with one finalizer, or with a label only, by server-side apply.
 async fn applied(
     objects: &Api<DynamicObject>,
     name: &str,
@@ -145,34 +144,12 @@ async fn applied(
         json!({ "name": name, "finalizers": [finalizer] })
     };
     let now = objects.get(name).await?;
-    let types = now.types.clone().context("an object without a kind")?;
+    let types = now.types.context("an object without a kind")?;
     let document =
         json!({ "apiVersion": types.api_version, "kind": types.kind, "metadata": metadata });
     let by = PatchParams::apply(tool).force();
-    match objects.patch(name, &by, &Patch::Apply(&document)).await {
-        Err(kube::Error::Api(status)) if status.code == 415 => {}
-        other => return other.map(drop).context("apply"),
-    }
-    let fields = if finalizer.is_empty() {
-        json!({ "f:labels": { "f:team": {} } })
-    } else {
-        let value = format!("v:{finalizer:?}");
-        json!({ "f:finalizers": { ".": {}, (value): {} } })
-    };
-    let entry = json!({
-        "manager": tool, "operation": "Apply", "apiVersion": types.api_version,
-        "time": "2026-01-01T00:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": { "f:metadata": fields },
-    });
-    let mut entries = json!(now.metadata.managed_fields);
-    entries
-        .as_array_mut()
-        .context("an object that nobody wrote")?
-        .push(entry);
-    let noted = json!({ "metadata": { "managedFields": entries } });
-    objects
-        .patch(name, &PatchParams::default(), &Patch::Merge(&noted))
-        .await?;
-    Ok(())
+    let applied = objects.patch(name, &by, &Patch::Apply(&document)).await;
+    applied.map(drop).context("apply")
 }
 
 /// Removes one verb on one resource from a role.

@@ -60,6 +60,7 @@ pub(crate) async fn digest(client: &Client) -> Result<String> {
     let mut digest = Digest {
         schemas: &schemas,
         types: BTreeMap::new(),
+        atomic: BTreeSet::new(),
     };
     for (group, version, kind) in &wanted {
         let name = schemas.iter().find(|(name, schema)| {
@@ -84,8 +85,9 @@ pub(crate) async fn digest(client: &Client) -> Result<String> {
         })
         .collect();
     let kinds = serde_json::to_string_pretty(&kinds)?;
+    let atomic = serde_json::to_string_pretty(&digest.atomic)?;
     Ok(format!(
-        "{{\"kinds\": {kinds},\n\"types\": {{\n{}\n}}}}\n",
+        "{{\"kinds\": {kinds},\n\"atomic\": {atomic},\n\"types\": {{\n{}\n}}}}\n",
         lines?.join(",\n")
     ))
 }
@@ -115,9 +117,20 @@ fn short(name: &str) -> String {
     stripped.next().unwrap_or(name).to_owned()
 }
 
+/// A key of a list, with its default: `protocol=TCP`.
+fn with_default(item: &Value, key: &str) -> String {
+    let default = item.pointer(&format!("/properties/{key}/default"));
+    match default.and_then(Value::as_str).unwrap_or_default() {
+        "" => key.to_owned(),
+        text => format!("{key}={text}"),
+    }
+}
+
 struct Digest<'a> {
     schemas: &'a BTreeMap<String, Value>,
     types: BTreeMap<String, BTreeMap<String, String>>,
+    /// Types that server-side apply replaces as a whole.
+    atomic: BTreeSet<String>,
 }
 
 impl Digest<'_> {
@@ -132,6 +145,9 @@ impl Digest<'_> {
         let Some(schema) = self.schemas.get(name) else {
             return;
         };
+        if schema.get("x-kubernetes-map-type").and_then(Value::as_str) == Some("atomic") {
+            self.atomic.insert(key.clone());
+        }
         let mut fields = BTreeMap::new();
         let properties = schema.get("properties").and_then(Value::as_object);
         for (field, property) in properties.into_iter().flatten() {
@@ -147,6 +163,14 @@ impl Digest<'_> {
             if strategy.contains("retainKeys") {
                 node.push_str(" retain");
             }
+            if let Some(rule) = self.apply_rule(property) {
+                node.push_str(&format!(" apply:{rule}"));
+            }
+            // The mark of a struct that is no pointer: it is always there.
+            let default = property.get("default");
+            if default.is_some_and(|d| d.as_object().is_some_and(serde_json::Map::is_empty)) {
+                node.push_str(" struct");
+            }
             let required = schema.get("required").and_then(Value::as_array);
             if required.is_some_and(|required| required.iter().any(|r| r == field)) {
                 node.push_str(" !");
@@ -154,6 +178,28 @@ impl Digest<'_> {
             fields.insert(field.clone(), node);
         }
         self.types.insert(key, fields);
+    }
+
+    /// How server-side apply merges a field, where the strategy of strategic merge patches does not say it.
+    fn apply_rule(&self, property: &Value) -> Option<String> {
+        let text = |name: &str| property.get(name).and_then(Value::as_str);
+        if let Some(rule) = text("x-kubernetes-map-type") {
+            return Some(rule.to_owned());
+        }
+        let merged = text("x-kubernetes-patch-strategy").is_some_and(|s| s.contains("merge"));
+        let by = text("x-kubernetes-patch-merge-key");
+        match text("x-kubernetes-list-type")? {
+            "map" => {
+                let keys = property.get("x-kubernetes-list-map-keys")?.as_array()?;
+                let item = property.pointer("/items/allOf/0/$ref")?.as_str()?;
+                let item = self.schemas.get(item.rsplit('/').next()?)?;
+                let keys = keys.iter().filter_map(Value::as_str);
+                let keys: Vec<String> = keys.map(|key| with_default(item, key)).collect();
+                (!merged || keys.len() != 1 || by != Some(&keys[0])).then(|| keys.join(","))
+            }
+            "set" => (!merged || by.is_some()).then(|| "set".to_owned()),
+            other => merged.then(|| other.to_owned()),
+        }
     }
 
     fn node(&mut self, schema: &Value) -> String {

@@ -9,6 +9,7 @@ use super::written::Written;
 use super::{Cluster, State, WriteOptions, definitions, locate, managed, shape};
 use crate::address::{Actor, Gvr, ObjectKey, Subresource};
 use crate::error::{ApiError, Cause, Reason};
+use crate::fields::Managers;
 use crate::kinds::{
     ResourceInfo, Scope, StatusFace, Traits, crd, data, event, lease, namespace, node, pod, volume,
 };
@@ -51,7 +52,7 @@ impl Cluster {
         };
         let options = options.managed_by(actor);
         self.write(entry, |state| {
-            self.create_in(state, gvr, namespace, object, &options)
+            self.create_in(state, gvr, namespace, object, None, &options)
         })
     }
 
@@ -61,6 +62,7 @@ impl Cluster {
         gvr: &Gvr,
         namespace: Option<&str>,
         mut object: Value,
+        applied: Option<Managers>,
         options: &WriteOptions,
     ) -> Result<Written, ApiError> {
         let (info, _) = locate(state, gvr, namespace, "")?;
@@ -84,6 +86,7 @@ impl Cluster {
         }
         self.name_it(state, &info, namespace, &mut object);
         self.fill_system_fields(&info, &gvr.version, &mut object);
+        let admitted = managed::admitted(&info, &object);
         let mut causes = prepare(&info, &mut object);
         if meta::name(&object).is_empty() {
             causes = vec![Cause::required(
@@ -112,14 +115,15 @@ impl Cluster {
             ));
         }
         warnings.extend(shape::dedup_owners(&mut object));
-        let stamp = managed::Stamp {
-            manager: options.manager.as_deref().unwrap_or_default(),
-            api_version: &gvr.api_version(),
-            subresource: "",
-            now: &self.clock().now_rfc3339(),
-        };
-        managed::carry(&json!({}), &mut object, &sent);
-        managed::stamp(None, &mut object, &stamp);
+        if let Some(managers) = applied {
+            managed::set(&mut object, managers);
+        } else {
+            let mut request = self.request(&info, gvr, Subresource::None, options);
+            request.admitted = admitted;
+            let mut managers = sent.or(&[], &info, Subresource::None);
+            request.writer(|writer| managers.update(&json!({}), &object, writer));
+            managed::set(&mut object, managers);
+        }
         object["apiVersion"] = json!(info.api_version(&info.storage_version));
         if options.dry_run {
             return Ok(Written::created(Arc::new(object)).warn(warnings));

@@ -1,22 +1,14 @@
-//! `metadata.managedFields`: who wrote which fields, through which subresource, and when.
-//!
-//! One entry per manager, API version and subresource. Which fields an entry names is coarser than on a
-//! real server: a field of the top level, or of metadata, is owned as a whole.
+//! `metadata.managedFields` of a write: the entries that the client sent, and the writer.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
+use super::{Cluster, WriteOptions};
+use crate::address::{Gvr, Subresource};
+use crate::fields::{Managers, Shape, Writer};
+use crate::kinds::{ResourceInfo, StatusFace, pod};
 use crate::meta;
 
-const FIELD: &str = "managedFields";
-
-/// A write by a manager.
-pub(super) struct Stamp<'a> {
-    pub(super) manager: &'a str,
-    pub(super) api_version: &'a str,
-    pub(super) subresource: &'a str,
-    /// RFC 3339, in seconds.
-    pub(super) now: &'a str,
-}
+pub(super) const FIELD: &str = "managedFields";
 
 /// The `managedFields` that a client sent.
 pub(super) enum Sent {
@@ -25,13 +17,7 @@ pub(super) enum Sent {
     /// An empty list: all entries are removed.
     FreshStart,
     /// Entries that replace those of the stored object.
-    Entries(Value),
-}
-
-impl Sent {
-    pub(super) fn is_fresh_start(&self) -> bool {
-        matches!(self, Self::FreshStart)
-    }
+    Entries(Vec<Value>),
 }
 
 /// Removes the entries that a client sent from the object.
@@ -43,115 +29,149 @@ pub(super) fn take_sent(object: &mut Value) -> Sent {
     match entries.as_slice() {
         [] => Sent::FreshStart,
         [only] if only.as_object().is_some_and(Map::is_empty) => Sent::FreshStart,
-        all if all.iter().all(is_entry) => Sent::Entries(Value::Array(entries)),
-        _ => Sent::Nothing,
+        _ => Sent::Entries(entries),
     }
 }
 
-fn is_entry(entry: &Value) -> bool {
-    let text = |field: &str| meta::text(entry, &[field]);
-    matches!(text("operation"), "Apply" | "Update")
-        && !text("apiVersion").is_empty()
-        && text("fieldsType") == "FieldsV1"
-        && entry["fieldsV1"].is_object()
+/// The entries of a stored object.
+pub(super) fn of(object: &Value) -> &[Value] {
+    let entries = meta::at(object, &["metadata", FIELD]).and_then(Value::as_array);
+    entries.map_or(&[], Vec::as_slice)
 }
 
-/// Restores the entries that were sent, or else those of the stored object.
-pub(super) fn carry(old: &Value, new: &mut Value, sent: &Sent) {
-    let stored = meta::at(old, &["metadata", FIELD]);
-    let entries = match sent {
-        Sent::Entries(entries) => Some(entries),
-        Sent::Nothing | Sent::FreshStart => stored,
-    };
-    if let Some(entries) = entries {
-        meta::set(new, FIELD, entries.clone());
-    }
-}
-
-/// Adds an entry for a write that changed `old` into `new`.
-pub(super) fn stamp(old: Option<&Value>, new: &mut Value, stamp: &Stamp<'_>) {
-    let fields = changed(old, new);
-    if fields.is_empty() || stamp.manager.is_empty() {
-        return;
-    }
-    let entries = meta::at(new, &["metadata", FIELD]).and_then(Value::as_array);
-    let mut entries = entries.cloned().unwrap_or_default();
-    let same = |entry: &Value| {
-        meta::text(entry, &["manager"]) == stamp.manager
-            && meta::text(entry, &["subresource"]) == stamp.subresource
-            && meta::text(entry, &["apiVersion"]) == stamp.api_version
-    };
-    match entries.iter_mut().find(|entry| same(entry)) {
-        Some(entry) => {
-            entry["time"] = json!(stamp.now);
-            merge(&mut entry["fieldsV1"], fields);
-        }
-        None => {
-            let mut entry = json!({
-                "manager": stamp.manager,
-                "operation": "Update",
-                "apiVersion": stamp.api_version,
-                "time": stamp.now,
-                "fieldsType": "FieldsV1",
-                "fieldsV1": fields,
-            });
-            if !stamp.subresource.is_empty() {
-                entry["subresource"] = json!(stamp.subresource);
-            }
-            entries.push(entry);
-        }
-    }
-    entries.sort_by(|a, b| {
-        let key = |entry: &Value| {
-            ["time", "manager", "apiVersion", "subresource"]
-                .map(|f| meta::text(entry, &[f]).to_owned())
+impl Sent {
+    /// The entries that a write starts with.
+    pub(super) fn or(
+        self,
+        stored: &[Value],
+        info: &ResourceInfo,
+        subresource: Subresource,
+    ) -> Managers {
+        let sent = match self {
+            // Entries can be set through the object only.
+            _ if subresource != Subresource::None => None,
+            Sent::Nothing => None,
+            Sent::FreshStart => Some(Managers::default()),
+            Sent::Entries(entries) if entries == stored => Some(Managers::new(entries)),
+            Sent::Entries(entries) => Managers::sent(&entries).map(|mut managers| {
+                managers.keep_versions(|version| info.has_api_version(version));
+                managers
+            }),
         };
-        key(a).cmp(&key(b))
-    });
-    meta::set(new, FIELD, Value::Array(entries));
+        sent.unwrap_or_else(|| Managers::new(stored.to_vec()))
+    }
 }
 
-fn merge(had: &mut Value, fields: Map<String, Value>) {
-    let Some(had) = had.as_object_mut() else {
-        *had = Value::Object(fields);
-        return;
-    };
-    for (name, inner) in fields {
-        match (had.get_mut(&name), inner) {
-            (Some(before), Value::Object(inner)) if !inner.is_empty() => merge(before, inner),
-            (Some(_), _) => {}
-            (None, inner) => {
-                had.insert(name, inner);
-            }
+/// Whether two states differ in nothing but their entries.
+pub(super) fn is_same(old: &Value, new: &Value) -> bool {
+    meta::same_without(old, new, "metadata")
+        && meta::same_without(&old["metadata"], &new["metadata"], FIELD)
+}
+
+/// Sets the entries of an object.
+pub(super) fn set(object: &mut Value, managers: Managers) {
+    match managers.into_value() {
+        Some(entries) => meta::set(object, FIELD, entries),
+        None => meta::unset(object, FIELD),
+    }
+}
+
+/// The parts of a request that decide who owns what it writes.
+pub(super) struct Request<'a> {
+    pub(super) info: &'a ResourceInfo,
+    pub(super) gvr: &'a Gvr,
+    pub(super) subresource: Subresource,
+    pub(super) options: &'a WriteOptions,
+    pub(super) now: String,
+    /// Fields that the server has set in the object.
+    pub(super) admitted: Vec<&'static [&'static str]>,
+}
+
+impl Cluster {
+    /// The parts of a request that decide who owns what it writes.
+    pub(super) fn request<'a>(
+        &self,
+        info: &'a ResourceInfo,
+        gvr: &'a Gvr,
+        subresource: Subresource,
+        options: &'a WriteOptions,
+    ) -> Request<'a> {
+        Request {
+            info,
+            gvr,
+            subresource,
+            options,
+            now: self.clock().now_rfc3339(),
+            admitted: Vec::new(),
         }
     }
 }
 
-/// The changed fields of the top level and of metadata, in the form of `fieldsV1`.
-fn changed(old: Option<&Value>, new: &Value) -> Map<String, Value> {
-    let mut fields = Map::new();
-    for (name, value) in new.as_object().into_iter().flatten() {
-        let before = old.and_then(|old| old.get(name));
-        if before == Some(value) || matches!(name.as_str(), "apiVersion" | "kind") {
-            continue;
+impl Request<'_> {
+    /// The entries after a write that changed `old` into `new`.
+    pub(super) fn updated(&self, sent: Sent, old: &Value, new: &Value) -> Managers {
+        let stored = of(old);
+        let mut managers = sent.or(stored, self.info, self.subresource);
+        let unchanged = is_same(old, new) && managers.is(stored);
+        // An object without entries stays without.
+        if !(managers.is_empty() || unchanged) {
+            self.writer(|writer| managers.update(old, new, writer));
         }
-        if name != "metadata" {
-            fields.insert(format!("f:{name}"), json!({}));
-            continue;
-        }
-        let mut inner = Map::new();
-        for (name, value) in value.as_object().into_iter().flatten() {
-            let clients = matches!(
-                name.as_str(),
-                "labels" | "annotations" | "finalizers" | "ownerReferences" | "generateName"
-            );
-            if clients && before.and_then(|b| b.get(name)) != Some(value) {
-                inner.insert(format!("f:{name}"), json!({}));
-            }
-        }
-        if !inner.is_empty() {
-            fields.insert("f:metadata".into(), Value::Object(inner));
-        }
+        managers
     }
-    fields
+
+    /// Calls a function with the writer of the request.
+    pub(super) fn writer<T>(&self, call: impl FnOnce(&Writer<'_>) -> T) -> T {
+        let ignored = ignored(self.info, self.gvr, self.subresource);
+        let ignored = [ignored, &self.admitted].concat();
+        call(&Writer {
+            manager: self.options.manager.as_deref().unwrap_or_default(),
+            api_version: &self.gvr.api_version(),
+            subresource: self.subresource.as_str(),
+            // As on the real server, which loses the times of these entries.
+            now: match self.subresource {
+                Subresource::Scale => "",
+                _ => &self.now,
+            },
+            shape: Shape::of_kind(self.info, self.gvr),
+            ignored: &ignored,
+        })
+    }
+}
+
+/// The absent fields of a new object that admission plugins will set.
+pub(super) fn admitted(info: &ResourceInfo, object: &Value) -> Vec<&'static [&'static str]> {
+    if !info.is(&Gvr::PODS) {
+        return Vec::new();
+    }
+    let absent = |path: &&&[&str]| meta::at(object, path).is_none();
+    pod::ADMITTED.iter().filter(absent).copied().collect()
+}
+
+/// The fields that an endpoint resets: whoever sends them does not own them.
+fn ignored(
+    info: &ResourceInfo,
+    gvr: &Gvr,
+    subresource: Subresource,
+) -> &'static [&'static [&'static str]] {
+    let face = info.status_face(&gvr.version);
+    match subresource {
+        Subresource::Scale => &[],
+        Subresource::None if face == StatusFace::None => &[],
+        // The finalizers of a namespace have an endpoint of their own.
+        Subresource::None if info.is(&Gvr::NAMESPACES) => &[&["status"], &["spec", "finalizers"]],
+        Subresource::None | Subresource::Finalize => &[&["status"]],
+        Subresource::Status => match (face, info.resource.as_str()) {
+            (StatusFace::StatusOnly, _) | (_, "volumeattachments" | "apiservices") => {
+                &[&["spec"], &["metadata"]]
+            }
+            (_, "pods") => &[
+                &["spec"],
+                &["metadata", "deletionTimestamp"],
+                &["metadata", "ownerReferences"],
+            ],
+            (_, "deployments") => &[&["spec"], &["metadata", "labels"]],
+            _ => &[&["spec"]],
+        },
+    }
 }

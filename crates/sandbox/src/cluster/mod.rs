@@ -1,5 +1,6 @@
 //! The whole cluster in memory. HTTP, simulated controllers and tests all use it.
 
+mod apply;
 mod create;
 mod definitions;
 mod delete;

@@ -55,6 +55,7 @@ impl Cluster {
             Patch::Merge(body) => (Patch::Merge(Value::Null), Arc::new(body)),
             Patch::Json(body) => (Patch::Json(Value::Null), Arc::new(body)),
             Patch::Strategic(body) => (Patch::Strategic(Value::Null), Arc::new(body)),
+            Patch::Apply(body) => (Patch::Apply(Value::Null), Arc::new(body)),
         };
         let entry = Entry {
             actor,
@@ -92,6 +93,16 @@ impl Cluster {
     ) -> Result<Written, ApiError> {
         let (info, key) = locate(state, gvr, namespace, name)?;
         check_subresource(&info, gvr, subresource)?;
+        if let (Patch::Apply(_), config) = patch {
+            return self.apply_in(
+                state,
+                (&info, gvr, &key),
+                namespace,
+                config,
+                subresource,
+                options,
+            );
+        }
         let Some(old) = state.get(&info, &key).cloned() else {
             return Err(ApiError::not_found(&info.group, &info.resource, name));
         };
@@ -116,13 +127,27 @@ impl Cluster {
         check_kind(&info, gvr, &new)?;
         check_name(&new, name)?;
         check_namespace(&mut new, namespace)?;
-        let applied = self.apply(state, &info, gvr, &key, &old, new, subresource, options)?;
+        let applied = self.apply(
+            state,
+            &info,
+            gvr,
+            &key,
+            &old,
+            new,
+            None,
+            subresource,
+            options,
+        )?;
         Ok(applied.warn(warnings))
     }
 }
 
 /// Decodes the patched object like a request body; returns the unknown fields.
-fn read_patched(info: &ResourceInfo, gvr: &Gvr, new: &mut Value) -> Result<Vec<String>, String> {
+pub(super) fn read_patched(
+    info: &ResourceInfo,
+    gvr: &Gvr,
+    new: &mut Value,
+) -> Result<Vec<String>, String> {
     let unknown = match info.type_name(&gvr.version) {
         Some(name) => types::decode(name, new)?,
         None => Vec::new(),
@@ -135,7 +160,7 @@ fn read_patched(info: &ResourceInfo, gvr: &Gvr, new: &mut Value) -> Result<Vec<S
 }
 
 /// 422 of a patch whose result cannot be decoded.
-fn unfit(new: &Value, why: &str) -> ApiError {
+pub(super) fn unfit(new: &Value, why: &str) -> ApiError {
     let shown = meta::in_go_order(new);
     let cause = Cause::invalid("patch", &format!("{shown:?}"), why);
     ApiError::invalid("", "", "", vec![cause])
@@ -147,7 +172,15 @@ fn patched(
     old: &Value,
     (kind, body): (&Patch, &Value),
 ) -> Result<Value, ApiError> {
-    let mut new = old.clone();
+    // Most patches leave managedFields alone, and the entries are larger than many objects.
+    let mut new = match kind {
+        Patch::Merge(_) | Patch::Strategic(_)
+            if meta::at(body, &["metadata", "managedFields"]).is_none() =>
+        {
+            meta::without_managers(old)
+        }
+        _ => old.clone(),
+    };
     if gvr.version != info.storage_version {
         new["apiVersion"] = json!(gvr.api_version());
     }
@@ -161,6 +194,8 @@ fn patched(
             json_patch::merge(&mut new, body);
         }
         Patch::Json(_) => apply_json(&mut new, body)?,
+        // Applied elsewhere.
+        Patch::Apply(_) => {}
         Patch::Strategic(_) if info.custom => return Err(unsupported_strategic()),
         Patch::Strategic(_) => {
             let applied = strategic::apply(&mut new, body, info.type_name(&gvr.version));
@@ -177,7 +212,7 @@ fn patched(
 pub(crate) fn patch_any(target: &mut Value, patch: &Patch) -> Result<(), ApiError> {
     match patch {
         Patch::Json(body) => apply_json(target, body),
-        Patch::Merge(body) | Patch::Strategic(body) => {
+        Patch::Merge(body) | Patch::Strategic(body) | Patch::Apply(body) => {
             json_patch::merge(target, body);
             Ok(())
         }

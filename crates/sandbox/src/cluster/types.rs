@@ -15,13 +15,18 @@ pub enum Patch {
     Json(Value),
     /// Kubernetes' strategic merge patch; built-in kinds only.
     Strategic(Value),
+    /// Server-side apply: the configuration.
+    Apply(Value),
 }
 
 impl Patch {
     /// The patch's document.
     pub fn body(&self) -> &Value {
         match self {
-            Patch::Merge(body) | Patch::Json(body) | Patch::Strategic(body) => body,
+            Patch::Merge(body)
+            | Patch::Json(body)
+            | Patch::Strategic(body)
+            | Patch::Apply(body) => body,
         }
     }
 }
@@ -35,6 +40,8 @@ pub struct WriteOptions {
     pub field_validation: FieldValidation,
     /// The manager in `metadata.managedFields`; default: the actor.
     pub manager: Option<Arc<str>>,
+    /// Server-side apply takes fields over from other managers.
+    pub force: bool,
 }
 
 /// `fieldValidation` of a write.

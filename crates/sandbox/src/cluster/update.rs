@@ -10,6 +10,7 @@ use super::written::Written;
 use super::{Cluster, State, WriteOptions, definitions, locate, managed, shape};
 use crate::address::{Actor, Gvr, ObjectKey, Subresource};
 use crate::error::{ApiError, Cause, Reason};
+use crate::fields::Managers;
 use crate::kinds::{
     ResourceInfo, StatusFace, Traits, crd, data, lease, namespace, node, pod, volume,
 };
@@ -93,7 +94,7 @@ impl Cluster {
             if info.has(Traits::CREATE_ON_UPDATE) && subresource == Subresource::None {
                 meta::set(&mut object, "name", json!(name));
                 meta::unset(&mut object, "resourceVersion");
-                return self.create_in(state, gvr, namespace, object, options);
+                return self.create_in(state, gvr, namespace, object, None, options);
             }
             return Err(ApiError::not_found(&info.group, &info.resource, name));
         };
@@ -110,12 +111,22 @@ impl Cluster {
                 meta::uid(&old),
             ));
         }
-        let applied = self.apply(state, &info, gvr, &key, &old, object, subresource, options)?;
+        let applied = self.apply(
+            state,
+            &info,
+            gvr,
+            &key,
+            &old,
+            object,
+            None,
+            subresource,
+            options,
+        )?;
         Ok(applied.warn(warnings))
     }
 
     /// Checks a proposed state against the stored one and stores it, or removes the object when the
-    /// proposal removes its last finalizer.
+    /// proposal removes its last finalizer. `applied` is who owns what after a server-side apply.
     #[allow(clippy::too_many_arguments, reason = "a request has that many parts")]
     pub(super) fn apply(
         &self,
@@ -125,20 +136,20 @@ impl Cluster {
         key: &ObjectKey,
         old: &Arc<Value>,
         mut new: Value,
+        applied: Option<Managers>,
         subresource: Subresource,
         options: &WriteOptions,
     ) -> Result<Written, ApiError> {
         check_version(info, key, old, &mut new)?;
         let sent = managed::take_sent(&mut new);
-        let fresh_start = sent.is_fresh_start();
         carry_metadata(old, &mut new);
-        managed::carry(old, &mut new, &sent);
         new["apiVersion"] = json!(info.api_version(&info.storage_version));
         new["kind"] = json!(info.kind);
         if info.is(&Gvr::NAMESPACES) {
             namespace::canonicalise(&mut new);
         }
         isolate(info, gvr, old, &mut new, subresource);
+        meta::unset(&mut new, managed::FIELD);
         let twice = shape::dedup_owners(&mut new);
         settle(info, &mut new);
         count_generation(info, gvr, old, &mut new);
@@ -152,28 +163,17 @@ impl Cluster {
                 causes,
             ));
         }
+        let request = self.request(info, gvr, subresource, options);
+        let managers = applied.unwrap_or_else(|| request.updated(sent, old, &new));
+        if managed::is_same(old, &new) && managers.same_but_times(managed::of(old)) {
+            return Ok(Written::unchanged(Arc::clone(old)));
+        }
+        managed::set(&mut new, managers);
         if goes_away(info, old, &new) {
             if !options.dry_run {
                 self.remove_in(state, info, key);
             }
             return Ok(Written::removed(Arc::new(new)));
-        }
-        if fresh_start {
-            meta::unset(&mut new, "managedFields");
-        }
-        if new == **old {
-            return Ok(Written::unchanged(Arc::clone(old)));
-        }
-        // An object without managedFields stays without.
-        let noted = meta::at(old, &["metadata", "managedFields"]).is_some();
-        if noted && !fresh_start {
-            let stamp = managed::Stamp {
-                manager: options.manager.as_deref().unwrap_or_default(),
-                api_version: &gvr.api_version(),
-                subresource: subresource.as_str(),
-                now: &self.clock().now_rfc3339(),
-            };
-            managed::stamp(Some(old), &mut new, &stamp);
         }
         let warnings: Vec<String> = twice.into_iter().collect();
         if options.dry_run {
@@ -308,7 +308,7 @@ fn carry(old: &Value, new: &mut Value, field: &str) {
 fn isolate(info: &ResourceInfo, gvr: &Gvr, old: &Value, new: &mut Value, subresource: Subresource) {
     let face = info.status_face(&gvr.version);
     match subresource {
-        Subresource::None => {
+        Subresource::None | Subresource::Scale => {
             if face != StatusFace::None {
                 carry(old, new, "status");
             }
@@ -445,7 +445,7 @@ fn check_change(
     }
     // The real server validates metadata twice, and reports every error twice.
     causes.extend_from_within(..);
-    if had != has {
+    if !meta::same_without(had, has, managed::FIELD) {
         let found = validate::metadata(info, new);
         if !info.custom {
             // Errors in labels and annotations even three or four times.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::respond::{self, Answer};
-use super::{Call, openapi, resource, scale};
+use super::{Call, openapi, resource};
 use crate::address::{Gvr, Subresource};
 use crate::cluster::Cluster;
 use crate::error::ApiError;
@@ -186,7 +186,7 @@ fn entries(info: &ResourceInfo, version: &str) -> Vec<Value> {
     if info.status_face(version) != StatusFace::None {
         all.push(sub("status", &info.kind, &["get", "patch", "update"]));
     }
-    if scale::serves(info) {
+    if info.serves(version, Subresource::Scale) {
         let mut entry = sub("scale", "Scale", &["get", "patch", "update"]);
         entry["group"] = json!("autoscaling");
         entry["version"] = json!("v1");

@@ -5,12 +5,16 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Call;
+use super::negotiate::content_type;
 use crate::cluster::{DeleteOptions, FieldValidation, Preconditions, Propagation, WriteOptions};
 use crate::error::{ApiError, Cause};
 use crate::meta;
 
 /// Maximum length of a manager in `metadata.managedFields`, in bytes.
 const LONGEST_MANAGER: usize = 128;
+
+/// The media type of server-side apply.
+pub(super) const APPLY: &str = "application/apply-patch+yaml";
 
 /// The product of a user agent.
 fn agent(headers: &http::HeaderMap) -> Option<&str> {
@@ -31,6 +35,7 @@ pub(super) fn of_write(call: &Call) -> Result<WriteOptions, ApiError> {
         _ => "CreateOptions",
     };
     let query = &call.query;
+    let is_apply = content_type(&call.parts.headers) == APPLY;
     let invalid = |cause| ApiError::invalid("meta.k8s.io", kind, "", vec![cause]);
     let field_validation = match query.get("fieldValidation") {
         "" | "Warn" => FieldValidation::Warn,
@@ -46,12 +51,31 @@ pub(super) fn of_write(call: &Call) -> Result<WriteOptions, ApiError> {
         }
     };
     let manager = query.get("fieldManager");
+    let force = query.get("force");
+    if is_apply {
+        if manager.is_empty() {
+            let why = "is required for apply patch";
+            return Err(invalid(Cause::required("fieldManager", why)));
+        }
+    } else if kind == "PatchOptions" && !force.is_empty() {
+        let why = "may not be specified for non-apply patch";
+        return Err(invalid(Cause::forbidden("force", why)));
+    }
     if manager.len() > LONGEST_MANAGER {
         return Err(invalid(Cause {
             reason: "FieldValueTooLong".into(),
             message: format!("Too long: may not be more than {LONGEST_MANAGER} bytes"),
             field: "fieldManager".into(),
         }));
+    }
+    let printable = |c: char| c == ' ' || !(c.is_control() || c.is_whitespace());
+    if let Some((at, c)) = manager.char_indices().find(|(_, c)| !printable(*c)) {
+        let why = format!(
+            "invalid character U+{:04X} (at position {at})",
+            u32::from(c)
+        );
+        let value = format!("{manager:?}");
+        return Err(invalid(Cause::invalid("fieldManager", &value, &why)));
     }
     let manager = match manager {
         "" => agent(&call.parts.headers),
@@ -61,6 +85,7 @@ pub(super) fn of_write(call: &Call) -> Result<WriteOptions, ApiError> {
         dry_run: dry_run(query.get("dryRun"), kind)?,
         field_validation,
         manager: manager.map(Arc::from),
+        force: query.flag("force"),
     })
 }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::negotiate::{Form, accept};
 use super::respond::{self, Answer, Writer};
 use super::route::{ResourceRequest, verb};
-use super::{Call, Server, review, scale, watch};
+use super::{Call, Server, review, watch};
 use crate::address::{Gvr, Subresource};
 use crate::cluster::{Effect, ListOptions, Written};
 use crate::error::{ApiError, Cause};
@@ -89,7 +89,7 @@ fn answer(
         "binding" if one.is_pod() && verb == Verb::Create => one.bind(),
         "eviction" if one.is_pod() && verb == Verb::Create => one.evict(),
         "log" | "binding" | "eviction" if one.is_pod() => Err(method_not_allowed()),
-        "scale" if scale::serves(&info) => one.scale(verb),
+        "scale" if info.serves(&request.gvr.version, Subresource::Scale) => one.scale(verb),
         _ if info.custom => Err(ApiError::not_found(
             &info.group,
             &info.resource,

@@ -2,18 +2,10 @@
 
 use serde_json::{Value, json};
 
+use crate::address::Gvr;
 use crate::error::{ApiError, Cause};
 use crate::kinds::ResourceInfo;
 use crate::meta;
-
-/// Whether the kind has a `scale` subresource.
-pub(super) fn serves(info: &ResourceInfo) -> bool {
-    let scalable = matches!(
-        info.resource.as_str(),
-        "deployments" | "replicasets" | "statefulsets"
-    );
-    !info.custom && info.group == "apps" && scalable
-}
 
 /// The `Scale` of an object.
 pub(super) fn of(object: &Value) -> Value {
@@ -71,4 +63,29 @@ pub(super) fn change(name: &str, scale: &Value) -> Result<Value, ApiError> {
         }
     }
     Ok(patch)
+}
+
+/// The configuration of the object for an applied `Scale`.
+///
+/// # Errors
+/// 400 for another type.
+pub(super) fn applied(info: &ResourceInfo, gvr: &Gvr, config: &Value) -> Result<Value, ApiError> {
+    let (api_version, kind) = (
+        meta::text(config, &["apiVersion"]),
+        meta::text(config, &["kind"]),
+    );
+    if (api_version, kind) != ("autoscaling/v1", "Scale") {
+        return Err(ApiError::bad_request(format!(
+            "invalid object type: {api_version}, Kind={kind}"
+        )));
+    }
+    let mut applied = json!({
+        "apiVersion": gvr.api_version(),
+        "kind": info.kind,
+        "metadata": config.get("metadata").cloned().unwrap_or_default(),
+    });
+    if let Some(replicas) = meta::at(config, &["spec", "replicas"]) {
+        applied["spec"] = json!({"replicas": replicas});
+    }
+    Ok(applied)
 }

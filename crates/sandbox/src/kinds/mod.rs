@@ -156,6 +156,12 @@ impl ResourceInfo {
         }
     }
 
+    /// Whether a version with this `apiVersion` is served.
+    pub(crate) fn has_api_version(&self, api_version: &str) -> bool {
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        self.group == group && self.version(version).is_some()
+    }
+
     /// True when objects live in namespaces.
     pub fn namespaced(&self) -> bool {
         self.scope == Scope::Namespaced
@@ -169,6 +175,14 @@ impl ResourceInfo {
         types::of_kind(&self.group, version, &self.kind)
     }
 
+    /// The type of the objects of a built-in kind.
+    pub(crate) fn type_node(&self, version: &str) -> Option<&'static types::Node> {
+        if self.custom {
+            return None;
+        }
+        types::node_of_kind(&self.group, version, &self.kind)
+    }
+
     pub(crate) fn has(&self, one: Traits) -> bool {
         self.traits.has(one)
     }
@@ -177,6 +191,14 @@ impl ResourceInfo {
         match subresource {
             Subresource::None => true,
             Subresource::Status => self.status_face(version) != StatusFace::None,
+            Subresource::Scale => {
+                !self.custom
+                    && self.group == "apps"
+                    && matches!(
+                        self.resource.as_str(),
+                        "deployments" | "replicasets" | "statefulsets"
+                    )
+            }
             Subresource::Finalize => self.group.is_empty() && self.resource == "namespaces",
         }
     }

@@ -50,6 +50,13 @@ pub(crate) fn prepare_create(pod: &mut Value) -> Vec<Cause> {
     Vec::new()
 }
 
+/// Fields of the spec that admission plugins set: who creates a pod without them does not own them.
+pub(crate) const ADMITTED: &[&[&str]] = &[
+    &["spec", "preemptionPolicy"],
+    &["spec", "priority"],
+    &["spec", "tolerations"],
+];
+
 /// Defaults of a changed pod, before the change is checked.
 pub(crate) fn settle(pod: &mut Value) {
     default_spec(pod);
@@ -251,6 +258,34 @@ fn default_spec(pod: &mut Value) {
                 json!("/dev/termination-log"),
             );
             default(container, "terminationMessagePolicy", json!("File"));
+            default_ports(container);
+            default_requests(container);
+        }
+    }
+}
+
+fn default_ports(container: &mut Map<String, Value>) {
+    let ports = container.get_mut("ports").and_then(Value::as_array_mut);
+    for port in ports.into_iter().flatten().filter_map(Value::as_object_mut) {
+        default(port, "protocol", json!("TCP"));
+    }
+}
+
+/// A limit is also the request, if there is none.
+fn default_requests(container: &mut Map<String, Value>) {
+    let Some(resources) = container
+        .get_mut("resources")
+        .and_then(Value::as_object_mut)
+    else {
+        return;
+    };
+    let Some(Value::Object(limits)) = resources.get("limits").cloned() else {
+        return;
+    };
+    let requests = resources.entry("requests").or_insert_with(|| json!({}));
+    if let Some(requests) = requests.as_object_mut() {
+        for (name, limit) in limits {
+            requests.entry(name).or_insert(limit);
         }
     }
 }

@@ -1,18 +1,25 @@
 //! The types of the built-in kinds: their fields, and how lists are merged.
 //!
 //! `types.json` is the digest of the OpenAPI documents of Kubernetes 1.36: per type its fields, each with
-//! a node such as `text`, `[]core.v1.Container by name` or `map text`; `!` marks a field that is printed
-//! even when it is empty. `examples/digests` generates it from a server.
+//! a node such as `text`, `[]core.v1.Container by name` or `map text`. `!` marks a field that is printed
+//! even when it is empty, `struct` an object that is there even when the body omits it. `apply:` is the rule
+//! of server-side apply where the strategic merge does not imply it; `atomic` lists the types that apply
+//! replaces as a whole. `examples/digests` generates it from a server.
 
-use std::collections::BTreeMap;
+mod decode;
+mod openapi;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+
+pub(crate) use decode::{decode, zero};
+pub(crate) use openapi::schemas;
 
 /// The type of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Node {
+pub(crate) enum Node {
     Any,
     Text,
     Bytes,
@@ -38,26 +45,59 @@ pub(crate) enum Merge {
     Set,
 }
 
+/// How server-side apply merges a list, a map or an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Apply {
+    /// It is replaced as a whole, and has one owner.
+    Atomic,
+    /// Each field has its own owner.
+    Granular,
+    /// A list of primitive values, each with its own owner.
+    Set,
+    /// A list of objects that these fields identify.
+    Keys(Vec<ListKey>),
+}
+
+/// A field that identifies an item of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ListKey {
+    pub(crate) name: String,
+    /// Empty if there is none.
+    pub(crate) default: String,
+}
+
 #[derive(Debug)]
-struct Field {
-    node: Node,
+pub(crate) struct Field {
+    pub(crate) node: Node,
     merge: Merge,
+    /// `None` where the type of the value decides.
+    pub(crate) apply: Option<Apply>,
     /// Printed even when it is empty.
-    always: bool,
+    pub(crate) always: bool,
+    /// An object that is there even when the body omits it.
+    pub(crate) embedded: bool,
 }
 
 type Fields = BTreeMap<String, Field>;
 
+#[derive(Debug)]
+pub(crate) struct Type {
+    pub(crate) fields: Fields,
+    /// Server-side apply replaces it as a whole.
+    pub(crate) atomic: bool,
+}
+
 #[derive(Deserialize)]
 struct Document {
     kinds: BTreeMap<String, String>,
+    atomic: BTreeSet<String>,
     types: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 #[derive(Debug, Default)]
 struct Types {
-    kinds: BTreeMap<String, String>,
-    types: BTreeMap<String, Fields>,
+    kinds: BTreeMap<String, Node>,
+    types: BTreeMap<String, Type>,
 }
 
 fn types() -> &'static Types {
@@ -72,11 +112,19 @@ fn types() -> &'static Types {
             fields.into_iter().map(|(n, f)| (n, field(&f))).collect()
         };
         Types {
-            kinds: document.kinds,
+            kinds: document
+                .kinds
+                .into_iter()
+                .map(|(k, name)| (k, Node::Type(name)))
+                .collect(),
             types: document
                 .types
                 .into_iter()
-                .map(|(n, f)| (n, fields(f)))
+                .map(|(name, texts)| {
+                    let atomic = document.atomic.contains(&name);
+                    let fields = fields(texts);
+                    (name, Type { fields, atomic })
+                })
                 .collect(),
         }
     })
@@ -86,11 +134,21 @@ fn field(text: &str) -> Field {
     let mut field = Field {
         node: Node::Any,
         merge: Merge::Replace,
+        apply: None,
         always: false,
+        embedded: false,
     };
     let mut text = text;
     if let Some(rest) = text.strip_suffix(" !") {
         field.always = true;
+        text = rest;
+    }
+    if let Some(rest) = text.strip_suffix(" struct") {
+        field.embedded = true;
+        text = rest;
+    }
+    if let Some((rest, rule)) = text.split_once(" apply:") {
+        field.apply = Some(apply_rule(rule));
         text = rest;
     }
     text = text.strip_suffix(" retain").unwrap_or(text);
@@ -103,7 +161,30 @@ fn field(text: &str) -> Field {
         text = rest;
     }
     field.node = node(text);
+    if field.apply.is_none() {
+        field.apply = match &field.merge {
+            Merge::Replace => None,
+            Merge::By(key) => Some(apply_rule(key)),
+            Merge::Set => Some(Apply::Set),
+        };
+    }
     field
+}
+
+fn apply_rule(text: &str) -> Apply {
+    let key = |text: &str| {
+        let (name, default) = text.split_once('=').unwrap_or((text, ""));
+        ListKey {
+            name: name.to_owned(),
+            default: default.to_owned(),
+        }
+    };
+    match text {
+        "atomic" => Apply::Atomic,
+        "granular" => Apply::Granular,
+        "set" => Apply::Set,
+        keys => Apply::Keys(keys.split(',').map(key).collect()),
+    }
 }
 
 fn node(text: &str) -> Node {
@@ -129,13 +210,25 @@ fn node(text: &str) -> Node {
 
 /// The name of a built-in kind's type.
 pub(crate) fn of_kind(group: &str, version: &str, kind: &str) -> Option<&'static str> {
-    let key = format!("{group}/{version}/{kind}");
-    types().kinds.get(&key).map(String::as_str)
+    match node_of_kind(group, version, kind) {
+        Some(Node::Type(name)) => Some(name),
+        _ => None,
+    }
+}
+
+/// The same as the type of a value.
+pub(crate) fn node_of_kind(group: &str, version: &str, kind: &str) -> Option<&'static Node> {
+    types().kinds.get(&format!("{group}/{version}/{kind}"))
+}
+
+/// A built-in type.
+pub(crate) fn of_name(name: &str) -> Option<&'static Type> {
+    types().types.get(name)
 }
 
 /// How a list field of a type is merged, and the type of its items or of the nested object.
 pub(crate) fn of_field(owner: Option<&str>, name: &str) -> (Merge, Option<&'static str>) {
-    let field = owner.and_then(|owner| types().types.get(owner)?.get(name));
+    let field = owner.and_then(|owner| of_name(owner)?.fields.get(name));
     let Some(field) = field else {
         return (Merge::Replace, None);
     };
@@ -150,258 +243,10 @@ pub(crate) fn of_field(owner: Option<&str>, name: &str) -> (Merge, Option<&'stat
     (field.merge.clone(), inner)
 }
 
-/// Brings a body into the form of a typed server: without unknown fields, nulls and empty
-/// optional lists and maps. Returns the paths of the unknown fields.
-///
-/// # Errors
-/// The wrong type, with Go's error text.
-pub(crate) fn decode(owner: &'static str, value: &mut Value) -> Result<Vec<String>, String> {
-    let mut reader = Reader {
-        unknown: Vec::new(),
-        path: String::new(),
-    };
-    if let Value::Object(map) = value {
-        reader.fields(owner, map)?;
-    }
-    Ok(reader.unknown)
-}
-
-struct Reader {
-    unknown: Vec<String>,
-    path: String,
-}
-
-impl Reader {
-    fn fields(&mut self, owner: &str, map: &mut Map<String, Value>) -> Result<(), String> {
-        let Some(fields) = types().types.get(owner) else {
-            return Ok(());
-        };
-        let mut wrong = None;
-        map.retain(|name, value| {
-            let length = self.path.len();
-            if length > 0 {
-                self.path.push('.');
-            }
-            self.path.push_str(name);
-            let keep = match fields.get(name) {
-                None => {
-                    self.unknown.push(self.path.clone());
-                    false
-                }
-                // `meta::normalise` handles the nulls of metadata.
-                Some(_) if value.is_null() => false,
-                Some(field) => match self.node(owner, &field.node, value) {
-                    Ok(()) => field.always || !is_empty(&field.node, value),
-                    Err(why) => {
-                        wrong.get_or_insert(why);
-                        false
-                    }
-                },
-            };
-            self.path.truncate(length);
-            keep
-        });
-        wrong.map_or(Ok(()), Err)
-    }
-
-    fn node(&mut self, owner: &str, node: &Node, value: &mut Value) -> Result<(), String> {
-        let fits = match node {
-            Node::Any => true,
-            Node::Text => value.is_string(),
-            Node::Bytes => match value {
-                Value::String(text) => return bytes(text),
-                _ => value.is_array(),
-            },
-            Node::Time => match value {
-                Value::String(text) => return time(text),
-                _ => false,
-            },
-            Node::Integer => value.is_i64() || value.is_u64(),
-            Node::Number => value.is_number(),
-            Node::Boolean => value.is_boolean(),
-            Node::Quantity => value.is_string() || value.is_number(),
-            Node::IntOrText => value.is_string() || value.is_i64(),
-            Node::List(item) => match value {
-                Value::Array(list) => return self.list(owner, item, list),
-                _ => false,
-            },
-            Node::Map(item) => match value {
-                Value::Object(map) => return self.map(owner, item, map),
-                _ => false,
-            },
-            Node::Type(name) => match value {
-                Value::Object(map) => return self.fields(name, map),
-                _ => false,
-            },
-        };
-        if fits {
-            return Ok(());
-        }
-        let kind = owner.rsplit('.').next().unwrap_or_default();
-        let found = match value {
-            Value::Null => "null",
-            Value::Bool(_) => "bool",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        };
-        Err(format!(
-            "json: cannot unmarshal {found} into Go struct field {kind}.{} of type {}",
-            self.path,
-            go_type(node)
-        ))
-    }
-
-    fn list(&mut self, owner: &str, item: &Node, list: &mut [Value]) -> Result<(), String> {
-        for (index, value) in list.iter_mut().enumerate() {
-            if value.is_null() {
-                *value = zero(item);
-                continue;
-            }
-            let length = self.path.len();
-            self.path.push_str(&format!("[{index}]"));
-            let read = self.node(owner, item, value);
-            self.path.truncate(length);
-            read?;
-        }
-        Ok(())
-    }
-
-    fn map(
-        &mut self,
-        owner: &str,
-        item: &Node,
-        map: &mut Map<String, Value>,
-    ) -> Result<(), String> {
-        for (key, value) in map.iter_mut() {
-            if value.is_null() {
-                *value = zero(item);
-                continue;
-            }
-            let length = self.path.len();
-            self.path.push('.');
-            self.path.push_str(key);
-            let read = self.node(owner, item, value);
-            self.path.truncate(length);
-            read?;
-        }
-        Ok(())
-    }
-}
-
-fn is_empty(node: &Node, value: &Value) -> bool {
-    match (node, value) {
-        (Node::List(_), Value::Array(list)) => list.is_empty(),
-        (Node::Map(_), Value::Object(map)) => map.is_empty(),
-        _ => false,
-    }
-}
-
-/// The value that Go decodes from a null inside a list or map.
-fn zero(node: &Node) -> Value {
-    match node {
-        Node::Text | Node::Bytes => json!(""),
-        Node::Integer | Node::Number | Node::IntOrText => json!(0),
-        Node::Quantity => json!("0"),
-        Node::Boolean => json!(false),
-        Node::Type(_) => json!({}),
-        Node::Any | Node::Time | Node::List(_) | Node::Map(_) => Value::Null,
-    }
-}
-
-fn go_type(node: &Node) -> String {
-    match node {
-        Node::Any | Node::Quantity | Node::IntOrText | Node::Time => "interface {}".into(),
-        Node::Text => "string".into(),
-        Node::Bytes => "[]uint8".into(),
-        Node::Integer => "int64".into(),
-        Node::Number => "float64".into(),
-        Node::Boolean => "bool".into(),
-        Node::List(item) => format!("[]{}", go_type(item)),
-        Node::Map(item) => format!("map[string]{}", go_type(item)),
-        Node::Type(name) => {
-            let mut parts = name.rsplit('.');
-            let kind = parts.next().unwrap_or_default();
-            format!("{}.{kind}", parts.next().unwrap_or_default())
-        }
-    }
-}
-
-fn bytes(text: &str) -> Result<(), String> {
-    use base64::Engine as _;
-    let decoded = base64::engine::general_purpose::STANDARD.decode(text);
-    decoded.map_or_else(
-        |error| Err(format!("illegal base64 data: {error}")),
-        |_| Ok(()),
-    )
-}
-
-fn time(text: &str) -> Result<(), String> {
-    let read = text.parse::<jiff::Timestamp>();
-    read.map_or_else(
-        |_| {
-            Err(format!(
-                "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse"
-            ))
-        },
-        |_| Ok(()),
-    )
-}
-
-/// The OpenAPI schemas of a type and of all types that it references.
-pub(crate) fn schemas(owner: &str, out: &mut Map<String, Value>) {
-    let Some(fields) = types().types.get(owner) else {
-        return;
-    };
-    if out.contains_key(owner) {
-        return;
-    }
-    out.insert(owner.to_owned(), Value::Null);
-    let mut properties = Map::new();
-    for (name, field) in fields {
-        let mut schema = schema(&field.node, out);
-        match &field.merge {
-            Merge::Replace => {}
-            Merge::Set => schema["x-kubernetes-patch-strategy"] = json!("merge"),
-            Merge::By(key) => {
-                schema["x-kubernetes-patch-strategy"] = json!("merge");
-                schema["x-kubernetes-patch-merge-key"] = json!(key);
-            }
-        }
-        properties.insert(name.clone(), schema);
-    }
-    out.insert(
-        owner.to_owned(),
-        json!({"type": "object", "properties": properties}),
-    );
-}
-
-fn schema(node: &Node, out: &mut Map<String, Value>) -> Value {
-    match node {
-        Node::Any => json!({}),
-        Node::Text => json!({"type": "string"}),
-        Node::Bytes => json!({"type": "string", "format": "byte"}),
-        Node::Time => json!({"type": "string", "format": "date-time"}),
-        Node::Integer => json!({"type": "integer", "format": "int64"}),
-        Node::Number => json!({"type": "number"}),
-        Node::Boolean => json!({"type": "boolean"}),
-        Node::Quantity => json!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
-        Node::IntOrText => {
-            json!({"oneOf": [{"type": "integer"}, {"type": "string"}], "format": "int-or-string"})
-        }
-        Node::List(item) => json!({"type": "array", "items": schema(item, out)}),
-        Node::Map(item) => json!({"type": "object", "additionalProperties": schema(item, out)}),
-        Node::Type(name) => {
-            schemas(name, out);
-            json!({"$ref": format!("#/components/schemas/{name}")})
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -409,8 +254,8 @@ mod tests {
     fn every_referenced_type_exists() {
         let types = types();
         assert!(types.types.len() > 300);
-        for fields in types.types.values() {
-            for field in fields.values() {
+        for of in types.types.values() {
+            for field in of.fields.values() {
                 let mut node = &field.node;
                 while let Node::List(inner) | Node::Map(inner) = node {
                     node = inner;

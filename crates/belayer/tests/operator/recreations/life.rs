@@ -33,6 +33,8 @@ async fn a_pod_rejected_once_runs_under_its_name() {
     assert_eq!(status["attempts"], 1);
     assert_eq!(status["rejectedUID"], first);
     assert_eq!(yard.creates(), 1);
+    // The managedFields of the rejected pod name its creator.
+    assert_eq!(yard.world.events("CreatorUnknown"), 0);
     belayer.stop().await;
 }
 
@@ -255,9 +257,10 @@ fn wiping_pod(yard: &Yard) {
         "apiVersion": "v1", "kind": "Pod",
         "metadata": { "namespace": super::YARD, "name": "web", "annotations": {
             "belayer.dev/recreate": "true", "belayer.dev/wipe": "true" } },
-        "spec": { "nodeName": "node-1", "containers": [{ "name": "main", "image": "busybox" }] },
+        "spec": { "containers": [{ "name": "main", "image": "busybox" }] },
     });
     yard.world.create(&Gvr::PODS, Some(super::YARD), pod);
+    yard.bind("web", "node-1");
 }
 
 fn condition(yard: &Yard, name: &str) -> serde_json::Value {

@@ -26,7 +26,8 @@ use belayer_holds::names::POD_RECREATION_HOLD;
 use belayer_pod_recreation::{Settings, crd};
 use belayer_sandbox::simulated::{SimulatedController, SimulatedControllers};
 use belayer_sandbox::{
-    DeleteOptions, Gvr, ListOptions, Outcome, Sandbox, Subresource, Verb, Write,
+    Actor, DeleteOptions, Gvr, ListOptions, Outcome, Sandbox, Subresource, Verb, Write,
+    WriteOptions,
 };
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -175,6 +176,16 @@ impl Yard {
             "spec": spec,
         });
         self.world.create(&Gvr::PODS, Some(YARD), object);
+    }
+
+    /// Binds a pod as the scheduler does: nobody owns the field then. Who creates a pod with a node owns it, and the
+    /// re-created pod stays on that node.
+    fn bind(&self, name: &str, node: &str) {
+        let (scheduler, options) = (Actor::new("scheduler"), WriteOptions::default());
+        let cluster = self.world.cluster();
+        cluster
+            .bind(&scheduler, YARD, name, node, &options)
+            .unwrap();
     }
 
     fn find(&self, name: &str) -> Option<Arc<Value>> {

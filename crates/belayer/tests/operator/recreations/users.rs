@@ -287,15 +287,8 @@ async fn a_pod_bound_by_its_user_to_an_avoided_node_is_reported() {
     let mut settings = Settings::default();
     settings.policy.avoid_rejected_node = true;
     let belayer = yard.run_as(BELAYER, settings);
-    // The managedFields as the API server writes them.
-    let by_its_user = json!([{
-        "manager": "kubectl", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
-        "time": "2026-01-01T00:00:00Z", "fieldsV1": { "f:spec": { "f:nodeName": {} } },
-    }]);
     let pod = json!({
-        "metadata": {
-            "name": "web", "annotations": { "belayer.dev/recreate": "true" }, "managedFields": by_its_user,
-        },
+        "metadata": { "name": "web", "annotations": { "belayer.dev/recreate": "true" } },
         "spec": { "nodeName": "fx", "containers": [{ "name": "main", "image": "busybox" }] },
     });
     yard.world.create(&Gvr::PODS, Some(YARD), pod);

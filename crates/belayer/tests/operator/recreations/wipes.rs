@@ -44,9 +44,11 @@ fn create_pod(yard: &Yard) -> String {
         "apiVersion": "v1", "kind": "Pod",
         "metadata": { "namespace": super::YARD, "name": "web", "annotations": {
             "belayer.dev/recreate": "true", "belayer.dev/wipe": "true" } },
-        "spec": { "nodeName": NODE, "containers": [{ "name": "main", "image": "busybox" }] },
+        "spec": { "containers": [{ "name": "main", "image": "busybox" }] },
     });
-    uid(&yard.world.create(&Gvr::PODS, Some(super::YARD), pod))
+    let created = yard.world.create(&Gvr::PODS, Some(super::YARD), pod);
+    yard.bind("web", NODE);
+    uid(&created)
 }
 
 fn list(yard: &Yard) -> Option<Value> {

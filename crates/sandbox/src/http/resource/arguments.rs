@@ -152,11 +152,7 @@ impl Request<'_> {
                 return Err(crate::cluster::unsupported_strategic());
             }
             "application/strategic-merge-patch+json" => Patch::Strategic,
-            "application/apply-patch+yaml" => {
-                return Err(unsupported_media(
-                    "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json",
-                ));
-            }
+            options::APPLY => return self.applied_body(),
             _ => {
                 let message = "415: Unsupported Media Type";
                 let error = ApiError::new(415, Reason::UnsupportedMediaType, message);
@@ -166,6 +162,19 @@ impl Request<'_> {
         let body = serde_json::from_slice(&self.call.body)
             .map_err(|e| ApiError::bad_request(format!("error decoding patch: {e}")))?;
         Ok(make(body))
+    }
+
+    /// The configuration of a server-side apply: YAML, and so JSON too.
+    fn applied_body(&self) -> Result<Patch, ApiError> {
+        let why = |why: &str| ApiError::bad_request(format!("error decoding YAML: {why}"));
+        let parsed = read::yaml(&self.call.body).map_err(|error| why(&error))?;
+        match parsed.value {
+            Value::Null => Ok(Patch::Apply(json!({}))),
+            config @ Value::Object(_) => Ok(Patch::Apply(config)),
+            _ => Err(why(
+                "json: cannot unmarshal value into Go value of type map[string]interface {}",
+            )),
+        }
     }
 
     pub(super) fn delete_options(&self) -> Result<DeleteOptions, ApiError> {

@@ -47,24 +47,27 @@ impl Request<'_> {
         let (gvr, name) = (&self.request.gvr, &self.request.name);
         let found = self.server.cluster.get(gvr, self.namespace(), name)?;
         let mut wanted = scale::of(&found);
-        match verb {
+        let patch = match verb {
             Verb::Get => return Ok(respond::json(200, &wanted)),
-            Verb::Update => wanted = self.plain_body()?,
-            Verb::Patch => {
-                // Only fields in the patch are preconditions.
-                let metadata = json!({"name": name});
-                wanted["metadata"] = metadata;
-                crate::cluster::patch_any(&mut wanted, &self.patch_body()?)?;
-            }
+            Verb::Update => Patch::Merge(scale::change(name, &self.plain_body()?)?),
+            Verb::Patch => match self.patch_body()? {
+                Patch::Apply(config) => Patch::Apply(scale::applied(self.info, gvr, &config)?),
+                patch => {
+                    // Only fields in the patch are preconditions.
+                    wanted["metadata"] = json!({"name": name});
+                    crate::cluster::patch_any(&mut wanted, &patch)?;
+                    Patch::Merge(scale::change(name, &wanted)?)
+                }
+            },
             _ => return Err(method_not_allowed()),
-        }
+        };
         let written = self.server.cluster.patch_written(
             &self.call.actor,
             gvr,
             self.namespace(),
             name,
-            Patch::Merge(scale::change(name, &wanted)?),
-            Subresource::None,
+            patch,
+            Subresource::Scale,
             &self.write_options()?,
         )?;
         Ok(respond::json(200, &scale::of(&written.object)))

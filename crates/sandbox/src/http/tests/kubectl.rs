@@ -45,6 +45,13 @@ impl Kubectl {
     }
 
     async fn run(&self, line: &str, input: &str) -> String {
+        let (code, out, err) = self.outcome(line, input).await;
+        assert_eq!(code, Some(0), "{line}: {err}");
+        out
+    }
+
+    /// The exit code, and what was printed.
+    async fn outcome(&self, line: &str, input: &str) -> (Option<i32>, String, String) {
         let mut command = self.command(line);
         command
             .stdin(Stdio::piped())
@@ -57,8 +64,11 @@ impl Kubectl {
         let output = tokio::time::timeout(Duration::from_secs(60), child.wait_with_output());
         let output = output.await.unwrap().unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        assert!(output.status.success(), "{line}: {}", text(&output.stderr));
-        text(&output.stdout)
+        (
+            output.status.code(),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
     }
 }
 
@@ -169,4 +179,66 @@ async fn kubectl_follows_a_watch() {
     api.make(PODS, pod("second", None, &[])).await;
     assert!(next().await.starts_with("second"));
     child.kill().await.unwrap();
+}
+
+#[tokio::test]
+async fn kubectl_applies_on_the_server() {
+    let api = Api::new();
+    let Some(kubectl) = Kubectl::new(&api, "kubectl_applies_on_the_server").await else {
+        return;
+    };
+    let apply = "apply --server-side -f -";
+    let two = MANIFEST.replace("one", "two");
+    let applied = kubectl.run(apply, MANIFEST).await;
+    assert!(
+        applied.contains("configmap/settings serverside-applied"),
+        "{applied}"
+    );
+    assert!(
+        applied.contains("deployment.apps/web serverside-applied"),
+        "{applied}"
+    );
+    for diff in ["diff -f -", "diff --server-side -f -"] {
+        assert_eq!(kubectl.outcome(diff, MANIFEST).await.0, Some(0), "{diff}");
+        let (code, out, err) = kubectl.outcome(diff, &two).await;
+        assert_eq!(code, Some(1), "{diff}: {err}");
+        assert!(
+            out.contains("-  a: one") && out.contains("+  a: two"),
+            "{diff}: {out}"
+        );
+    }
+    let patch = "patch configmap settings --field-manager other -p {\"data\":{\"a\":\"three\"}}";
+    kubectl.run(patch, "").await;
+    let (code, _, err) = kubectl.outcome(apply, &two).await;
+    assert_eq!(code, Some(1));
+    let conflict = "Apply failed with 1 conflict: conflict with \"other\" using v1: .data.a";
+    assert!(err.contains(conflict), "{err}");
+    kubectl
+        .run("apply --server-side --force-conflicts -f -", &two)
+        .await;
+    let (_, map) = api.get(&format!("{CONFIGMAPS}/settings")).await;
+    assert_eq!(map["data"]["a"], "two");
+}
+
+#[tokio::test]
+async fn kubectl_moves_an_object_from_client_side_to_server_side_apply() {
+    let api = Api::new();
+    let Some(kubectl) = Kubectl::new(&api, "kubectl_moves_an_object").await else {
+        return;
+    };
+    kubectl.run("apply -f -", MANIFEST).await;
+    let two = MANIFEST.replace("one", "two");
+    kubectl.run("apply --server-side -f -", &two).await;
+    let (_, map) = api.get(&format!("{CONFIGMAPS}/settings")).await;
+    assert_eq!(map["data"]["a"], "two");
+    let annotation = "kubectl.kubernetes.io/last-applied-configuration";
+    let last = map["metadata"]["annotations"][annotation]
+        .as_str()
+        .unwrap_or_default();
+    assert!(last.contains("two"), "{last}");
+    // Nobody but the applier owns the fields, so that a field can be removed.
+    let without = two.replace("{a: two}", "{b: three}");
+    kubectl.run("apply --server-side -f -", &without).await;
+    let (_, map) = api.get(&format!("{CONFIGMAPS}/settings")).await;
+    assert_eq!(map["data"], json!({"b": "three"}));
 }

@@ -163,7 +163,6 @@ async fn a_write_without_a_change_sends_no_event() {
 #[case::label_number(MERGE, json!({"metadata": {"labels": {"x": 5}}}), 422)]
 #[case::renamed(MERGE, json!({"metadata": {"name": "b"}}), 400)]
 #[case::deleted_by_hand(MERGE, json!({"metadata": {"deletionTimestamp": "2020-01-01T00:00:00Z"}}), 422)]
-#[case::apply("application/apply-patch+yaml", json!({}), 415)]
 #[case::unknown_media("text/plain", json!({}), 415)]
 #[case::directive(STRATEGIC, json!({"metadata": {"$patch": "nonsense"}}), 500)]
 #[tokio::test]
