@@ -155,6 +155,7 @@ fn every_reason_is_recognised() {
     let bound = {
         let mut pod = deleting(pod(&[POD_HOLD]));
         pod["spec"]["nodeName"] = json!("node-1");
+        pod["status"]["containerStatuses"] = json!([{"name": "main", "state": {"running": {}}}]);
         pod
     };
     let node = json!({"kind": "Node", "metadata": {"name": "node-1", "uid": "node-1",

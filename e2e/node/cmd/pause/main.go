@@ -7,7 +7,7 @@
 //	pause ignore          ignore SIGTERM
 //	pause write FILE..    create these files, then wait for SIGTERM
 //	pause result FILE SECONDS CODE
-//	                      create the file, and end with this code after this time
+//	                      create the file, and end with this code after this time, or with 143 after SIGTERM
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, syscall.SIGCHLD)
 	var over <-chan time.Time
-	code := 0
+	code, interrupted := 0, 0
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
 		case "sleep":
@@ -44,7 +44,7 @@ func main() {
 			}
 			write(os.Args[2])
 			over = time.After(seconds(os.Args[3]))
-			code = number(os.Args[4])
+			code, interrupted = number(os.Args[4]), 143
 		default:
 			fail(fmt.Errorf("unknown command %q", os.Args[1]))
 		}
@@ -52,7 +52,7 @@ func main() {
 	for {
 		select {
 		case <-ends:
-			os.Exit(code)
+			os.Exit(interrupted)
 		case <-over:
 			os.Exit(code)
 		case <-children:

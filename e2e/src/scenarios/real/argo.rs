@@ -247,18 +247,21 @@ impl Side<'_> {
             .items)
     }
 
-    /// The first pod of which the status of the workflow says that it runs.
+    /// The pod of step `a`, once the status of the workflow says that it runs.
     async fn running(&self, workflow: &str) -> Result<String> {
         let workflows = self.argo.workflows(&self.namespace);
         eventually(&format!("a pod of {workflow} runs"), LONG, async || {
             let status = &workflows.get(workflow).await?.data["status"];
             let nodes = status["nodes"].as_object().context("no nodes")?;
-            let mut pods = self.pods(workflow).await?;
-            pods.sort_by_key(|pod| pod.name_any());
+            let pods = self.pods(workflow).await?;
             let is_running = |pod: &&DynamicObject| {
                 let id = pod.annotations().get("workflows.argoproj.io/node-id");
                 let node = id.and_then(|id| nodes.get(id));
-                node.is_some_and(|node| node["phase"] == "Running")
+                let is_a = |node: &Value| {
+                    let name = node["displayName"].as_str();
+                    name.is_some_and(|name| name.starts_with('a'))
+                };
+                node.is_some_and(|node| node["phase"] == "Running" && is_a(node))
                     && pod.data["status"]["phase"] == "Running"
             };
             let running = pods.iter().find(is_running);
