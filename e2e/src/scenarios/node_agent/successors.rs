@@ -147,12 +147,13 @@ pub(super) async fn same_name(cluster: Cluster) -> Result<()> {
     site.reject("web").await?;
     let third = site.successor("web", &second).await?;
     let third = third.uid().context("no uid")?;
+    site.bind("web").await?;
+    is_prepared(&site, &third).await?;
+    // A handler starts only after the wipe of earlier pods of its name, which may take longer than the re-creation waits.
     ensure!(
         !site.dir(&second).exists(),
         "the second pod's files still exist"
     );
-    site.bind("web").await?;
-    is_prepared(&site, &third).await?;
     agent.stop().await?;
     belayer.stop().await
 }
