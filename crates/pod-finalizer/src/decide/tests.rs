@@ -356,6 +356,14 @@ fn outcome(decision: &PodDecision) -> Expect {
     pod().held().ended().deleting("11:59:59").by_its_deletion().node_unasked(),
     Expect::Release(row::ENDED_BY_DELETION, "EndedByDeletion")
 )]
+#[case::row_17_a4_outside_the_guard_against_mass_release(
+    pod().held().ended().deleting("11:59:59").by_its_deletion().unselected_and_owned().mass_release(),
+    Expect::Release(row::ENDED_BY_DELETION, "EndedByDeletion")
+)]
+#[case::row_18_a4_outside_the_guard_against_mass_release(
+    pod().held().deleting("11:59:59").by_pod_gc().node_is(NodeState::OutOfService).unselected_and_owned().mass_release(),
+    Expect::Release(row::NODE_LOST, "NodeLost")
+)]
 #[case::row_17_a6_not_while_it_runs(
     pod().held().deleting("11:59:59").by_its_deletion(),
     Expect::Keep(row::KEEP)

@@ -38,6 +38,16 @@ fn profile(pod: &PodView) -> Option<&Profile> {
     }
 }
 
+/// The profile that selects the pod; if none does any more, all that apply to it (A4).
+fn judging(pod: &PodView) -> impl Iterator<Item = &Profile> {
+    let count = if profile(pod).is_some() {
+        1
+    } else {
+        usize::MAX
+    };
+    pod.judges().map(|(profile, _)| profile).take(count)
+}
+
 /// Whether Belayer never holds this pod and never records its outcome.
 pub(super) fn is_never_held(pod: &PodView) -> bool {
     let argo = pod.argo.as_ref();
@@ -61,7 +71,8 @@ pub(super) fn earlier_run(pod: &PodView) -> Found {
 
 /// Rule 17: by the watched versions of the pod alone.
 pub(super) fn ended_by_deletion(pod: &PodView) -> Found {
-    if profile(pod)?.deleted_while_running == DeletedWhileRunning::Hold {
+    let holds = |profile: &Profile| profile.deleted_while_running == DeletedWhileRunning::Hold;
+    if judging(pod).next().is_none() || judging(pod).any(holds) {
         return None;
     }
     let proof = EndedByDeletion::prove(&argo(pod)?.pod)?;
@@ -101,7 +112,7 @@ pub(super) fn held_because(pod: &PodView) -> Option<Cow<'static, str>> {
 
 /// Rule 18. The delay begins with the first proof, and there must still be a proof at its end.
 pub(super) fn node_lost(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> Found {
-    let delay = profile(pod)?.node_lost_delay;
+    let delay = judging(pod).map(|profile| profile.node_lost_delay).max()?;
     let argo = argo(pod)?;
     let view = argo.node.as_ref()?;
     let Some(proof) = proof(argo, view) else {
