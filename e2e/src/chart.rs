@@ -12,8 +12,11 @@ use crate::control_plane::{HelmBinaries, Program};
 /// Files of `deploy/manifests` that are not rendered.
 const WRITTEN_BY_HAND: [&str; 2] = ["kustomization.yaml", "replacements.yaml"];
 
+/// What a server serves, as far as the chart asks.
+pub(crate) type Server<'a> = &'a [&'a str];
+
 /// The server that the manifests are rendered for.
-const SERVER: [&str; 6] = [
+const SERVER: Server<'static> = &[
     "--kube-version",
     "1.36.0",
     "--api-versions",
@@ -45,29 +48,102 @@ pub(crate) fn manifests(helm: &HelmBinaries) -> Result<Rendered> {
     render(&helm.path(Program::Helm4), &arguments)
 }
 
+/// Options that the manifests leave out.
+const OPTIONS: &str = "networkPolicy.enabled=true,podMonitor.enabled=true,prometheusRule.enabled=true,\
+                       dashboard.enabled=true,flowSchema.enabled=true,resourceQuota.enabled=true";
+
+/// Every object that the chart can render for a version of Kubernetes such as `1.34`, with its hooks, as one text.
+///
+/// # Errors
+/// When Helm refuses the chart.
+pub(crate) fn everything(helm: &HelmBinaries, version: &str) -> Result<String> {
+    let values = deploy().join("charts/manifests.yaml");
+    let values = values.to_string_lossy();
+    let with = format!("{OPTIONS},drainOnUninstall.enabled=true");
+    let arguments = ["--values", &values, "--set", &with];
+    let version = format!("{version}.0");
+    let server: Server<'_> = &["--kube-version", &version];
+    let rendered = render_for(&helm.path(Program::Helm4), &chart(), server, &arguments)?;
+    Ok(rendered.text())
+}
+
+/// All of `deploy/manifests` as one text.
+///
+/// # Errors
+/// When a file cannot be read.
+pub(crate) fn rendered_manifests() -> Result<String> {
+    Ok(Rendered(Rendered::current()?).text())
+}
+
 /// The files of `helm template` for the release `belayer` in the namespace `belayer-system`.
 ///
 /// # Errors
 /// When Helm refuses the chart or the values.
 pub(crate) fn render(helm: &Path, arguments: &[&str]) -> Result<Rendered> {
+    render_for(helm, &chart(), SERVER, arguments)
+}
+
+/// The same of another chart or archive, for another server.
+fn render_for(
+    helm: &Path,
+    chart: &Path,
+    server: Server<'_>,
+    arguments: &[&str],
+) -> Result<Rendered> {
     let folder = tempfile::tempdir()?;
-    let output = Command::new(helm)
+    let mut template = alone(helm, folder.path());
+    template
         .args(["template", "belayer"])
-        .arg(chart())
+        .arg(chart)
         .args(["--namespace", "belayer-system"])
-        .args(SERVER)
+        .args(server)
         .args(arguments)
         .arg("--output-dir")
-        .arg(folder.path())
-        // Plugins and settings of this user do not count.
-        .env("HELM_CONFIG_HOME", folder.path().join("config"))
-        .env("HELM_DATA_HOME", folder.path().join("data"))
-        .env("HELM_CACHE_HOME", folder.path().join("cache"))
-        .output()
-        .context("start helm")?;
-    let why = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "helm template: {why}");
+        .arg(folder.path());
+    output(&mut template)?;
     Ok(Rendered(files(&folder.path().join("belayer/templates"))?))
+}
+
+/// Helm without plugins and settings of this user.
+fn alone(helm: &Path, folder: &Path) -> Command {
+    let mut command = Command::new(helm);
+    command
+        .env("HELM_CONFIG_HOME", folder.join("config"))
+        .env("HELM_DATA_HOME", folder.join("data"))
+        .env("HELM_CACHE_HOME", folder.join("cache"));
+    command
+}
+
+/// Standard output of a command that must succeed.
+fn output(helm: &mut Command) -> Result<String> {
+    let output = helm.output().context("start helm")?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (printed, why) = (text(&output.stdout), text(&output.stderr));
+    ensure!(output.status.success(), "helm: {why}{printed}");
+    Ok(printed)
+}
+
+/// Checks a packed chart: both versions of Helm find no mistake in it, and it renders what the chart's folder does.
+///
+/// # Errors
+/// When Helm refuses it, or it differs.
+pub(crate) fn check_archive(helm: &HelmBinaries, archive: &Path) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    for program in Program::HELM {
+        let helm = helm.path(program);
+        output(
+            alone(&helm, folder.path())
+                .args(["lint", "--strict"])
+                .arg(archive),
+        )?;
+        let packed = render_for(&helm, archive, SERVER, &[])?;
+        ensure!(
+            packed.0 == render(&helm, &[])?.0,
+            "{program}: the archive {} renders other objects than the chart",
+            archive.display()
+        );
+    }
+    Ok(())
 }
 
 /// All YAML files below a folder.
@@ -90,9 +166,9 @@ fn files(folder: &Path) -> Result<BTreeMap<PathBuf, String>> {
 
 impl Rendered {
     /// All documents as one text.
-    #[cfg(test)]
     fn text(&self) -> String {
-        self.0.values().map(String::as_str).collect()
+        let documents = self.0.values().map(|text| format!("---\n{text}\n"));
+        documents.collect()
     }
 
     /// The files that are rendered now.
@@ -177,22 +253,115 @@ mod tests {
         assert_eq!(lines(Program::Helm3), lines(Program::Helm4));
     }
 
+    /// A release packs the chart: an archive without one of its files is refused.
+    #[test]
+    fn the_archive_is_checked_by_both_versions_of_helm() {
+        let Some(helm) = helm() else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let pack = |name: &str, without: &str| {
+            let archive = folder.path().join(name);
+            let packed = Command::new("tar")
+                .args(["--create", "--gzip", "--exclude", without, "--file"])
+                .arg(&archive)
+                .arg("--directory")
+                .arg(deploy().join("charts"))
+                .arg("belayer")
+                .status();
+            assert!(packed.unwrap().success());
+            check_archive(&helm, &archive)
+        };
+        pack("whole.tgz", "nothing").unwrap();
+        let refused = pack("less.tgz", "rbac-core.yaml").unwrap_err();
+        assert!(refused.to_string().contains("other objects"), "{refused}");
+        assert!(pack("bad.tgz", "_helpers.tpl").is_err());
+    }
+
+    /// The policies that add holds exist from 1.36 on; what limits Belayer stays.
+    #[test]
+    fn an_older_server_gets_no_mutating_policy() {
+        let Some(helm) = helm() else { return };
+        let chart = chart();
+        let old: Server<'_> = &["--kube-version", "1.35.0"];
+        for program in Program::HELM {
+            let helm = helm.path(program);
+            let count = |server, kind: &str| {
+                let text = render_for(&helm, &chart, server, &[]).unwrap().text();
+                text.matches(&format!("\nkind: {kind}\n")).count()
+            };
+            assert_eq!(count(old, "MutatingAdmissionPolicy"), 0);
+            assert_eq!(count(old, "MutatingAdmissionPolicyBinding"), 0);
+            assert!(count(SERVER, "MutatingAdmissionPolicy") > 1);
+            let limits = count(SERVER, "ValidatingAdmissionPolicy");
+            assert_eq!(count(old, "ValidatingAdmissionPolicy"), limits);
+        }
+    }
+
+    /// A copy of the chart in which the notes are an object: `helm template` does not print them.
+    fn with_notes_as_object(folder: &Path) -> PathBuf {
+        let copied = Command::new("cp")
+            .arg("-r")
+            .arg(chart())
+            .arg(folder)
+            .status();
+        assert!(copied.unwrap().success());
+        let copy = folder.join("belayer");
+        fs::rename(copy.join("templates/NOTES.txt"), copy.join("notes.txt")).unwrap();
+        let object = "kind: Notes\nnotes: {{ tpl (.Files.Get \"notes.txt\") . | toJson }}\n";
+        fs::write(copy.join("templates/notes.yaml"), object).unwrap();
+        copy
+    }
+
+    #[test]
+    fn the_notes_tell_what_the_server_lacks() {
+        let Some(helm) = helm() else { return };
+        let folder = tempfile::tempdir().unwrap();
+        let chart = with_notes_as_object(folder.path());
+        let old: Server<'_> = &["--kube-version", "1.35.0"];
+        for program in Program::HELM {
+            let notes = |server, arguments: &[&str]| {
+                let rendered = render_for(&helm.path(program), &chart, server, arguments).unwrap();
+                rendered.0[Path::new("notes.yaml")].clone()
+            };
+            let lacks = "This server has no MutatingAdmissionPolicies (Kubernetes 1.36)";
+            assert!(notes(old, &[]).contains(lacks));
+            let whole = notes(SERVER, &[]);
+            assert!(!whole.contains(lacks), "{whole}");
+            assert!(whole.contains("does not exist. Build one"), "{whole}");
+            assert!(whole.contains("first runs `belayer drain`"), "{whole}");
+            let named = ["--set", "image.repository=registry.example.com/belayer"];
+            assert!(!notes(SERVER, &named).contains("does not exist"));
+            let by_hand = ["--set", "drainOnUninstall.enabled=false"];
+            assert!(notes(SERVER, &by_hand).contains("run `belayer drain`: it removes"));
+        }
+    }
+
+    /// Values that the chart must refuse, and what Helm says.
+    #[test]
+    fn wrong_values_are_refused_by_name() {
+        let Some(helm) = helm() else { return };
+        let off = "controllers.podFinalizer.enabled=false,controllers.workflowFinalizer.enabled=false,\
+                   controllers.pvcProtection.enabled=false";
+        for (values, named) in [
+            ("replica=3", "replica"),
+            ("config.podFinaliser.profiles=x", "podFinaliser"),
+            ("controllers.podFinaliser.enabled=true", "podFinaliser"),
+            (off, "no controller is enabled"),
+        ] {
+            for program in Program::HELM {
+                let refused = render(&helm.path(program), &["--set", values]);
+                let why = refused.err().map(|why| why.to_string()).unwrap_or_default();
+                assert!(why.contains(named), "{program} {values}: {why}");
+            }
+        }
+    }
+
     /// H2: the namespace is nowhere but in the namespace's place.
     #[test]
     fn h2_nothing_names_the_default_namespace_in_another_one() {
         let Some(helm) = helm() else { return };
         let values = deploy().join("charts/manifests.yaml");
         let values = values.to_string_lossy();
-        let everything = "networkPolicy.enabled=true,podMonitor.enabled=true,prometheusRule.enabled=true,\
-                          dashboard.enabled=true,flowSchema.enabled=true";
-        let arguments = [
-            "--namespace",
-            "ops",
-            "--values",
-            &values,
-            "--set",
-            everything,
-        ];
+        let arguments = ["--namespace", "ops", "--values", &values, "--set", OPTIONS];
         for program in Program::HELM {
             let text = render(&helm.path(program), &arguments).unwrap().text();
             assert!(!text.contains("belayer-system"), "{text}");

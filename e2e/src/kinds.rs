@@ -73,6 +73,15 @@ pub fn config_maps(client: &Client, namespace: &str) -> Objects {
     )
 }
 
+/// The gates of a namespace.
+pub fn gates(client: &Client, namespace: &str) -> Objects {
+    Api::namespaced_with(
+        client.clone(),
+        namespace,
+        &resource("belayer.dev", "v1alpha1", "Gate", "gates"),
+    )
+}
+
 /// The Events of a namespace.
 pub fn events(client: &Client, namespace: &str) -> Objects {
     Api::namespaced_with(
@@ -119,6 +128,12 @@ pub fn leases(client: &Client, namespace: &str) -> Objects {
     Api::namespaced_with(client.clone(), namespace, &resource)
 }
 
+/// The Jobs of a namespace.
+pub fn jobs(client: &Client, namespace: &str) -> Objects {
+    let resource = resource("batch", "v1", "Job", "jobs");
+    Api::namespaced_with(client.clone(), namespace, &resource)
+}
+
 /// The ServiceAccounts of a namespace.
 pub fn service_accounts(client: &Client, namespace: &str) -> Objects {
     let resource = resource("", "v1", "ServiceAccount", "serviceaccounts");
@@ -152,6 +167,37 @@ pub fn workflows(client: &Client, namespace: &str) -> Objects {
 pub fn outcomes(client: &Client, namespace: &str) -> Objects {
     let resource = resource("belayer.dev", "v1alpha1", "PodOutcome", "podoutcomes");
     Api::namespaced_with(client.clone(), namespace, &resource)
+}
+
+/// The Deployments or DaemonSets of a namespace, by kind and plural.
+pub fn workloads(client: &Client, namespace: &str, (kind, plural): (&str, &str)) -> Objects {
+    let resource = resource("apps", "v1", kind, plural);
+    Api::namespaced_with(client.clone(), namespace, &resource)
+}
+
+/// Those of all namespaces.
+pub fn all_workloads(client: &Client, (kind, plural): (&str, &str)) -> Objects {
+    Api::all_with(client.clone(), &resource("apps", "v1", kind, plural))
+}
+
+/// Admission policies and their bindings.
+pub fn policies(client: &Client) -> [Objects; 4] {
+    let of = |kind: &str, plural: &str| {
+        let resource = resource("admissionregistration.k8s.io", "v1", kind, plural);
+        Api::all_with(client.clone(), &resource)
+    };
+    [
+        of(
+            "MutatingAdmissionPolicyBinding",
+            "mutatingadmissionpolicybindings",
+        ),
+        of("MutatingAdmissionPolicy", "mutatingadmissionpolicies"),
+        of(
+            "ValidatingAdmissionPolicyBinding",
+            "validatingadmissionpolicybindings",
+        ),
+        of("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
+    ]
 }
 
 fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {

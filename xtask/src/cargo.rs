@@ -1,7 +1,7 @@
 //! Runs cargo from xtask.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
@@ -37,21 +37,38 @@ pub(crate) fn run_package(package: &str) -> Command {
 /// A program of this profile's target folder. Not by `cargo run`, which selects one package
 /// and would build it again, with the features that it has alone.
 pub(crate) fn built(profile: &str, program: &str) -> Command {
-    let us = std::env::current_exe().unwrap_or_default();
-    let target = us.ancestors().nth(2).unwrap_or(Path::new("target"));
-    let mut command = Command::new(target.join(profile).join(program));
+    let mut command = Command::new(target().join(profile).join(program));
     command.current_dir(root());
     command
 }
 
-/// `cargo build` of these packages in release mode.
+/// The target folder, in which xtask itself was built.
+pub(crate) fn target() -> PathBuf {
+    let us = std::env::current_exe().unwrap_or_default();
+    us.ancestors().nth(2).unwrap_or(Path::new("target")).into()
+}
+
+/// `cargo build` of these packages in release mode. `belayer version` names the commit.
 pub(crate) fn release(packages: &[&str]) -> Command {
     let mut build = cargo();
     build.args(["build", "--release"]);
+    if let Some(commit) = commit() {
+        build.env("BELAYER_COMMIT", commit);
+    }
     for package in packages {
         build.args(["--package", package]);
     }
     build
+}
+
+/// The commit of the work tree; `None` outside a repository.
+fn commit() -> Option<String> {
+    let mut git = Command::new("git");
+    git.args(["rev-parse", "HEAD"])
+        .current_dir(root())
+        .stderr(Stdio::null());
+    let output = git.output().ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
 }
 
 /// Runs a `cargo build` that another command needs.

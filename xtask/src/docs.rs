@@ -1,5 +1,8 @@
 //! `cargo xtask docs`.
 
+mod pictures;
+mod terminal;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -19,24 +22,48 @@ pub(crate) struct Docs {
     /// Open the site in a browser
     #[arg(long)]
     open: bool,
+
+    /// Draw the pictures again that are made of running programs, into docs/src; needs chromium
+    #[arg(long)]
+    pictures: bool,
 }
 
 impl Docs {
     pub(crate) fn execute(self) -> Result<ExitCode> {
+        if self.pictures {
+            pictures::draw()?;
+        }
         let mut links = cargo();
         links.args(["test", "--workspace", "--test", "tidy", "documents::"]);
         let checked = links.status().context("start cargo")?;
         ensure!(checked.success(), "a document is wrong: see above");
-        let mut build = Command::new(mdbook(&cache()?)?);
-        build.arg("build").args(self.open.then_some("--open"));
-        let status = build
-            .arg(root().join("docs"))
-            .status()
-            .context("start mdbook")?;
+        let mut build = build(&mdbook(&cache()?)?);
+        build.args(self.open.then_some("--open"));
+        let status = build.status().context("start mdbook")?;
         ensure!(status.success(), "mdbook could not build the site");
         println!("{}", root().join("target/book/index.html").display());
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Builds the site with the mdBook of the cache; `None` if it is not there.
+pub(crate) fn site() -> Option<Command> {
+    let program = installed(&cache().ok()?);
+    if !program.exists() {
+        return None;
+    }
+    Some(build(&program))
+}
+
+/// Builds the site. Its title has the version, so that the sites of two tags can be told apart.
+fn build(program: &Path) -> Command {
+    let mut build = Command::new(program);
+    let title = concat!("Belayer ", env!("CARGO_PKG_VERSION"));
+    build
+        .arg("build")
+        .arg(root().join("docs"))
+        .env("MDBOOK_BOOK__TITLE", title);
+    build
 }
 
 /// Belayer's cache folder, as for the control plane.
@@ -50,10 +77,17 @@ fn cache() -> Result<PathBuf> {
         .context("no folder for the cache: set BELAYER_CACHE")
 }
 
+fn folder(cache: &Path) -> PathBuf {
+    cache.join(format!("mdbook-{MDBOOK}"))
+}
+
+fn installed(cache: &Path) -> PathBuf {
+    folder(cache).join("bin/mdbook")
+}
+
 /// The program, installed if it is not in the cache.
 fn mdbook(cache: &Path) -> Result<PathBuf> {
-    let folder = cache.join(format!("mdbook-{MDBOOK}"));
-    let program = folder.join("bin/mdbook");
+    let program = installed(cache);
     if program.exists() {
         return Ok(program);
     }
@@ -61,7 +95,7 @@ fn mdbook(cache: &Path) -> Result<PathBuf> {
     install
         .args(["install", "mdbook", "--locked", "--version", MDBOOK])
         .args(["--no-default-features", "--features", "search", "--root"])
-        .arg(folder)
+        .arg(folder(cache))
         .env_remove("CARGO_TARGET_DIR");
     compile(install)?;
     Ok(program)

@@ -1,6 +1,6 @@
 //! `cargo xtask e2e`.
 
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -124,6 +124,13 @@ pub(crate) fn leftovers() -> Command {
     let mut command = program();
     command.args(["control-plane", "leftovers"]);
     command
+}
+
+/// Whether Go is installed. With `CI` set it must be.
+pub(crate) fn can_build_helm() -> bool {
+    let mut version = Command::new("go");
+    version.arg("version").stdout(Stdio::null());
+    std::env::var_os("CI").is_some() || version.status().is_ok_and(|status| status.success())
 }
 
 /// The package and its program.

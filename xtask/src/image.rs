@@ -65,11 +65,9 @@ impl Image {
         );
         println!("layout   {}", folder.join("layout").display());
         println!("archive  {}", archive.display());
-        ensure!(
-            self.binary.is_some() || written.bytes <= LIMIT,
-            "the image is larger than {} MiB",
-            LIMIT >> 20
-        );
+        if self.binary.is_none() {
+            check_size(written.bytes)?;
+        }
         let mut load = match self.load {
             None => return Ok(ExitCode::SUCCESS),
             Some(Load::Containerd) => {
@@ -93,8 +91,18 @@ impl Image {
     }
 }
 
+/// The limit is for the shipped binary: others have symbols.
+pub(crate) fn check_size(bytes: u64) -> Result<()> {
+    ensure!(
+        bytes <= LIMIT,
+        "the image has {bytes} bytes, more than {} MiB",
+        LIMIT >> 20
+    );
+    Ok(())
+}
+
 /// The binary that is shipped: without demo and sandbox, and in `folder` without symbols.
-fn release_binary(folder: &Path) -> Result<PathBuf> {
+pub(crate) fn release_binary(folder: &Path) -> Result<PathBuf> {
     compile(release(&["belayer"]))?;
     let whole = built("release", "belayer");
     let path = folder.join("belayer");
@@ -106,4 +114,16 @@ fn release_binary(folder: &Path) -> Result<PathBuf> {
         .context("start strip (Debian: apt-get install binutils)")?;
     ensure!(status.success(), "strip failed");
     Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_larger_image_is_refused() {
+        assert!(check_size(LIMIT).is_ok());
+        let refused = check_size(LIMIT + 1).unwrap_err().to_string();
+        assert!(refused.ends_with("more than 15 MiB"), "{refused}");
+    }
 }

@@ -13,7 +13,9 @@ mod image;
 mod lines;
 mod load;
 mod manifests;
+mod mutants;
 mod node;
+mod release;
 mod simulate;
 mod test;
 
@@ -42,7 +44,9 @@ enum Command {
     Lines(lines::Lines),
     Load(load::Load),
     Manifests(manifests::Manifests),
+    Mutants(mutants::Mutants),
     Node(node::Node),
+    Release(release::Release),
     Simulate(simulate::Simulate),
 }
 
@@ -58,7 +62,9 @@ fn main() -> ExitCode {
         Command::Lines(command) => command.execute(),
         Command::Load(command) => command.execute(),
         Command::Manifests(command) => command.execute(),
+        Command::Mutants(command) => command.execute(),
         Command::Node(command) => command.execute(),
+        Command::Release(command) => command.execute(),
         Command::Simulate(command) => command.execute(),
     };
     done.unwrap_or_else(|error| {

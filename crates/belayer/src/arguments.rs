@@ -1,8 +1,11 @@
 //! Arguments that several commands share: the cluster, Belayer's namespace, the output.
 
+use std::fmt::Display;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::str::FromStr;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, StringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use belayer_holds::names::DEFAULT_NAMESPACE;
@@ -86,6 +89,20 @@ pub fn namespace(name: &str) -> Result<String, String> {
     }
 }
 
+/// Parses a whole number. The error names the expected form.
+pub fn number<N>(range: RangeInclusive<N>) -> impl TypedValueParser<Value = N>
+where
+    N: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
+    StringValueParser::new().try_map(move |text| {
+        let found = text.parse().ok().filter(|number| range.contains(number));
+        found.ok_or_else(|| {
+            let (least, most) = (range.start(), range.end());
+            format!("expected a whole number from {least} to {most}")
+        })
+    })
+}
+
 /// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
@@ -95,12 +112,22 @@ pub enum Output {
     Yaml,
     /// Text that lists every object and the source of each statement
     Wide,
+    /// Only the objects, one per line, as `belayer explain` takes them
+    Name,
 }
 
 impl Output {
     /// Parses a data format, for commands whose text has only one width.
     pub fn of_data() -> impl TypedValueParser<Value = Self> {
-        let formats = [Self::Json, Self::Yaml];
+        Self::among(&[Self::Json, Self::Yaml])
+    }
+
+    /// Parses a data format or `wide`, for commands that list no objects.
+    pub fn of_text() -> impl TypedValueParser<Value = Self> {
+        Self::among(&[Self::Json, Self::Yaml, Self::Wide])
+    }
+
+    fn among(formats: &[Self]) -> impl TypedValueParser<Value = Self> {
         let formats = formats.iter().filter_map(ValueEnum::to_possible_value);
         PossibleValuesParser::new(formats).try_map(|name| Self::from_str(&name, false))
     }
@@ -118,7 +145,7 @@ pub struct ReadArguments {
     pub own: OwnNamespace,
 
     /// Output format
-    #[arg(short, long, value_enum, value_name = "FORMAT")]
+    #[arg(short, long, value_name = "FORMAT", value_parser = Output::of_text())]
     pub output: Option<Output>,
 
     /// The configuration file that Belayer runs with. It decides which objects are held

@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::complete::CompleteArguments;
 use crate::controllers::built;
 use crate::drain::DrainArguments;
 use crate::gates::Gates;
@@ -67,7 +68,7 @@ pub enum Command {
     Explain(Box<ExplainArguments>),
     /// Remove all of Belayer's finalizers from the cluster, before Belayer is
     /// uninstalled
-    #[command(after_help = crate::drain::HELP)]
+    #[command(after_help = crate::drain::HELP, visible_alias = "release-all")]
     Drain(Box<DrainArguments>),
     /// Remove the directories that rejected pods left on a node; runs on each node
     #[cfg(all(feature = "node-agent", target_os = "linux"))]
@@ -80,6 +81,9 @@ pub enum Command {
     /// Print the completion script for a shell
     #[command(after_help = crate::manual::COMPLETIONS_HELP)]
     Completions(CompletionsArguments),
+    /// Print how a command line can go on
+    #[command(name = "__complete", after_help = PRINTS, hide = true)]
+    Complete(CompleteArguments),
     /// Print or write manual pages
     #[command(after_help = PRINTS, hide = true)]
     Man(ManArguments),
@@ -87,6 +91,10 @@ pub enum Command {
     #[command(after_help = PRINTS)]
     Version,
 }
+
+/// The Kubernetes versions that Belayer is made for, as in the table of the README.
+const KUBERNETES: &str =
+    "1.30 and later; before 1.36 without the policies that add holds at creation";
 
 /// The output of `belayer version`.
 pub(crate) fn version() -> String {
@@ -97,8 +105,11 @@ pub(crate) fn version() -> String {
         controllers.join(", ")
     };
     format!(
-        "belayer {}\ncontrollers: {controllers}\nfeature gates: {}",
+        "belayer {}\ncommit: {}\nplatform: {}/{}\nkubernetes: {KUBERNETES}\ncontrollers: {controllers}\nfeature gates: {}",
         env!("CARGO_PKG_VERSION"),
+        option_env!("BELAYER_COMMIT").unwrap_or("not recorded in this build"),
+        std::env::consts::OS,
+        std::env::consts::ARCH,
         Gates::default()
     )
 }
@@ -122,6 +133,13 @@ mod tests {
             Command::Run(arguments) => Ok(*arguments),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn the_kubernetes_versions_are_those_of_the_readme() {
+        let readme = include_str!("../../../README.md");
+        assert!(readme.contains(KUBERNETES));
+        assert!(version().contains(KUBERNETES));
     }
 
     #[test]
@@ -170,6 +188,22 @@ mod tests {
     #[case::a_stray_argument(&["pods"])]
     fn invalid_arguments_are_wrong_usage(#[case] arguments: &[&str]) {
         assert_eq!(run(arguments).unwrap_err().exit_code(), 2);
+    }
+
+    #[test]
+    fn numbers_are_read() {
+        let read = run(&["--workers=7", "--concurrent-releases=8", "--kube-api-qps=9"]).unwrap();
+        assert_eq!(read.workers, Some(7));
+    }
+
+    #[rstest]
+    #[case("--workers=x", "from 1 to 1024")]
+    #[case("--workers=1025", "from 1 to 1024")]
+    #[case("--kube-api-qps=many", "from 1 to 4294967295")]
+    fn an_invalid_number_names_the_expected_form(#[case] argument: &str, #[case] form: &str) {
+        let error = run(&[argument]).unwrap_err().to_string();
+        assert!(error.contains("expected a whole number"), "{error}");
+        assert!(error.contains(form), "{error}");
     }
 
     #[test]

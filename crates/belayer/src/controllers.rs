@@ -141,13 +141,6 @@ impl Components {
         self.running.push(controller);
         self.running.sort_by_key(place);
     }
-
-    /// Whether the controller of this name runs and adds finalizers. One that only reports counts as switched
-    /// off for its admission policy and for the finalizers of an earlier configuration.
-    pub(crate) fn holds(&self, name: &str) -> bool {
-        let mut running = self.running.iter();
-        running.any(|one| one.controller().name == name && one.adds_holds())
-    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -226,7 +226,8 @@ impl Running {
 
     /// Starts the elector with a connection of its own, so that a renewal never waits behind a long list.
     pub(crate) fn start(election: &Election, cluster: kube::Config) -> Result<Self, Failure> {
-        let client = client::connect_apart(cluster).map_err(anyhow::Error::from)?;
+        let client = client::connect_apart(cluster, belayer_holds::names::USER_AGENT)
+            .map_err(anyhow::Error::from)?;
         let name = election.lease.name().to_owned();
         KnownValues::new().with(Known::Lease, [name]).write_zeros();
         let (elector, leadership) = election::Elector::new(

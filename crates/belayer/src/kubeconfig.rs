@@ -141,6 +141,14 @@ fn files(file: Option<&Path>, context: Option<&str>, sources: &Sources) -> Optio
         .map(|home| vec![home])
 }
 
+/// The names of the contexts in the files that [`load`] reads. A file that cannot be read has none.
+pub fn contexts(file: Option<&Path>, sources: &Sources) -> Vec<String> {
+    let files = files(file, None, sources).unwrap_or_default();
+    let read = files.iter().filter_map(|file| read(file).ok());
+    let contexts = read.flat_map(|kubeconfig| kubeconfig.contexts);
+    contexts.map(|context| context.name).collect()
+}
+
 async fn from_files(
     files: &[PathBuf],
     context: Option<&str>,

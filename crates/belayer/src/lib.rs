@@ -3,6 +3,7 @@
 
 pub mod arguments;
 pub mod cli;
+mod complete;
 pub mod config;
 pub mod controllers;
 pub mod drain;
@@ -101,7 +102,7 @@ fn threads() -> usize {
 
 /// The output of `belayer crds`: one YAML document per kind of this build.
 fn crds() -> anyhow::Result<String> {
-    let mut documents = Vec::new();
+    let mut documents = vec![belayer_holds::gate::CRD.to_owned()];
     for crd in controllers::CONTROLLERS.iter().flat_map(|one| one.crds) {
         documents.push(match crd {
             Crd::Text(text) => (*text).to_owned(),
@@ -114,6 +115,10 @@ fn crds() -> anyhow::Result<String> {
 async fn command(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Version | Command::Completions(_) | Command::Man(_) | Command::Crds => Ok(()),
+        Command::Complete(arguments) => {
+            complete::run(&arguments, Cli::command()).await;
+            Ok(())
+        }
         Command::Run(arguments) => {
             let source = arguments.source()?;
             let how = source.logging(&cli.logging);
@@ -170,7 +175,7 @@ mod tests {
         let manifest = include_str!("../../../deploy/manifests/podoutcome-crd.yaml");
         let deployed: Value = serde_saphyr::from_str(manifest).unwrap();
         let printed = super::crds().unwrap();
-        let outcomes = printed.split("---\n").next().unwrap();
+        let outcomes = printed.split("---\n").nth(1).unwrap();
         let printed: Value = serde_saphyr::from_str(outcomes).unwrap();
         assert_eq!(deployed, printed);
         assert_eq!(printed, belayer_pod_finalizer::outcome::crd());
@@ -185,6 +190,6 @@ mod tests {
             .map(|document| serde_saphyr::from_str::<Value>(document).unwrap())
             .map(|crd| crd["spec"]["names"]["kind"].as_str().unwrap().to_owned())
             .collect();
-        assert_eq!(kinds, ["PodOutcome", "PodRecreation", "NodeWipe"]);
+        assert_eq!(kinds, ["Gate", "PodOutcome", "PodRecreation", "NodeWipe"]);
     }
 }

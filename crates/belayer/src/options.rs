@@ -50,7 +50,7 @@ pub struct Settings {
     pub metrics_bind_address: BindAddress,
     /// Address of health alone.
     pub health_probe_bind_address: BindAddress,
-    /// Address of `/debug/holds`.
+    /// Address of the status page and `/debug/holds`.
     pub debug_bind_address: BindAddress,
     /// The configured controllers.
     pub components: Components,
@@ -70,7 +70,7 @@ pub struct Limits {
 /// Default address of metrics and health.
 const METRICS: BindAddress = BindAddress::Every(8080);
 
-/// Default address of `/debug/holds`.
+/// Default address of the status page and `/debug/holds`.
 const DEBUG: BindAddress =
     BindAddress::One(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8081)));
 
@@ -157,8 +157,12 @@ fn components(
     }
     let source = source.with_flags(&flags).map_err(Failure::configuration)?;
     let configured = source.configured().map_err(Failure::configuration)?;
+    let elsewhere = elsewhere(arguments, controllers)?;
     let mut components = Components::default();
     for one in configured {
+        if elsewhere.contains(one.controller().name) {
+            continue;
+        }
         let runs = controllers.contains(one.controller().name);
         if runs {
             allowed_by(gates, &source, &*one)?;
@@ -171,6 +175,18 @@ fn components(
         }
     }
     Ok(components)
+}
+
+/// The controllers that another process runs.
+fn elsewhere(arguments: &RunArguments, here: &Controllers) -> Result<Controllers, Failure> {
+    let wrong =
+        |message| Failure::configuration(anyhow::anyhow!("--controllers-elsewhere: {message}"));
+    let list = &arguments.controllers_elsewhere;
+    let elsewhere = Controllers::parse(list).map_err(|error| wrong(error.to_string()))?;
+    match built().find(|name| here.contains(name) && elsewhere.contains(name)) {
+        Some(name) => Err(wrong(format!("{name} runs here (--controllers)"))),
+        None => Ok(elsewhere),
+    }
 }
 
 /// Checks that a controller uses no feature that a feature gate switches off.
@@ -284,6 +300,20 @@ mod tests {
         // pod-recreation is off by default.
         assert_eq!(off(&[HOLD_PVCS]), [names::POD_RECREATION_HOLD]);
         assert!(!off(&["--controllers=pod-finalizer"]).contains(&names::POD_STATUS_HOLD));
+    }
+
+    /// T2: the process with other permissions removes them.
+    #[test]
+    fn t2_finalizers_of_controllers_that_run_elsewhere_are_left() {
+        let elsewhere = "--controllers-elsewhere=pod-recreation";
+        assert!(off(&[HOLD_PVCS, "--controllers=*", elsewhere]).is_empty());
+        let all = ["belayer", "run", ALL, elsewhere];
+        let Command::Run(arguments) = Cli::try_parse_from(all).unwrap().command else {
+            panic!("no run");
+        };
+        let settings = Settings::resolve(&arguments, &Source::default(), &Sources::default());
+        let error = settings.unwrap_err().to_string();
+        assert!(error.contains("pod-recreation runs here"), "{error}");
     }
 
     /// A18: finalizers of an earlier configuration are removed although the controller runs.

@@ -34,6 +34,11 @@ impl Server {
         }
     }
 
+    /// Its address.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     /// The failure of a command that needs the failed request.
     pub(crate) fn failed(&self, error: &RequestError) -> Failure {
         Failure::Error(anyhow::anyhow!(Trouble::from(error).at(&self.address)))

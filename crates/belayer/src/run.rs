@@ -2,11 +2,14 @@
 
 mod current;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use axum::Router;
 use kube::Client;
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -15,12 +18,14 @@ use belayer_core::election::Leadership;
 use belayer_core::executor::{Bounds, Writes};
 use belayer_core::informer::Store;
 use belayer_core::slim::Pod;
+use belayer_inspect::status;
 use belayer_metrics::Exporter;
 
 use crate::config::Source;
 use crate::election::Running;
 use crate::exit::Failure;
 use crate::gates::Gate;
+use crate::inspect::{self, status_page, status_query};
 use crate::kubeconfig::Sources;
 use crate::operator::{self, Operator};
 use crate::options::{RunOptions, Settings};
@@ -50,13 +55,15 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
         source,
     } = options;
     // With a credential plugin this reads the certificates for the first time.
-    let client = client::connect(cluster.clone())
+    let client = client::connect(cluster.clone(), belayer_holds::names::USER_AGENT)
         .context("the cluster")
         .map_err(Failure::configuration)?;
-    let watches = client::connect_apart(cluster.clone())
+    let watches = client::connect_apart(cluster.clone(), belayer_holds::names::USER_AGENT)
         .context("the cluster")
         .map_err(Failure::configuration)?;
-    for controller in settings.controllers.configured_but_off(source.value()) {
+    let idle = settings.controllers.configured_but_off(source.value());
+    let elsewhere = &arguments.controllers_elsewhere;
+    for controller in idle.filter(|idle| !elsewhere.iter().any(|name| name == idle.name)) {
         tracing::warn!(
             key = controller.key,
             "{0} is configured, but does not run: name it (--controllers=*,{0})",
@@ -76,8 +83,10 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
         None
     };
     let current = Arc::new(Current::new(election.elector.clone()));
+    let shown = watch::Sender::new(status_query(&source, settings.namespace.clone())?);
     let mut supervisor = Supervisor {
         current: Arc::clone(&current),
+        shown,
         client,
         watches,
         leadership: election.leadership.clone(),
@@ -105,16 +114,19 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
             "--health-probe-bind-address",
             server::probe_routes(health),
         ),
-        (
-            &settings.debug_bind_address,
-            "--debug-bind-address",
-            server::debug_routes(current),
-        ),
     ];
     for (address, flag, routes) in endpoints {
         if let Some(endpoint) = bind(address, flag).await? {
             tasks.spawn(server::serve(endpoint, routes, after.clone()));
         }
+    }
+    if let Some(endpoint) = bind(&settings.debug_bind_address, "--debug-bind-address").await? {
+        let (routes, reads) = supervisor.debug_endpoint(endpoint.address());
+        tasks.spawn(server::serve(endpoint, routes, after.clone()));
+        let after = after.clone();
+        tasks.spawn(async move {
+            after.run_until_cancelled(reads).await;
+        });
     }
     tokio::select! {
         () = supervisor.run(&stop) => {}
@@ -135,6 +147,8 @@ type Resolve = Box<dyn Fn(&Source) -> Result<Settings, Failure> + Send + Sync>;
 /// Runs one set of controllers after the other as the configuration changes.
 struct Supervisor {
     current: Arc<Current>,
+    /// What the status page of the debug address shows.
+    shown: watch::Sender<status::Query>,
     client: Client,
     watches: Client,
     leadership: Leadership,
@@ -162,6 +176,16 @@ impl Worker {
 }
 
 impl Supervisor {
+    /// The routes of the debug address `bound`: `/debug/holds` and the status page; and the reads of the page.
+    fn debug_endpoint(&self, bound: SocketAddr) -> (Router, impl Future<Output = ()> + use<>) {
+        let query = self.shown.subscribe();
+        let query = move || query.borrow().clone();
+        let reader = inspect::reader(self.client.clone());
+        let (page, reads) = status_page(bound, reader, query);
+        let current: Arc<Current> = Arc::clone(&self.current);
+        (server::debug_routes(current).merge(page), reads)
+    }
+
     fn operator(&self, settings: &Settings) -> Operator {
         let limits = settings.limits;
         let options = operator::Options {
@@ -179,6 +203,10 @@ impl Supervisor {
                 Writes::Sent
             },
             leadership: self.leadership.clone(),
+            lease: settings
+                .election
+                .as_ref()
+                .map(|election| election.lease.to_string()),
             observer: Arc::new(()),
         };
         Operator::new(options, settings.components.clone())
@@ -278,6 +306,8 @@ impl Supervisor {
         }
         self.current.set(successor);
         self.worker = Some(worker);
+        self.shown
+            .send_replace(status_query(&source, settings.namespace)?);
         self.source = source;
         turn.cancel();
         reloaded("applied");

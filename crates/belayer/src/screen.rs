@@ -41,6 +41,11 @@ impl Screen {
         }
     }
 
+    /// Whether only the names of objects are requested.
+    pub(crate) fn shows_names(&self) -> bool {
+        self.output == Some(Output::Name)
+    }
+
     /// Prints a result in the requested data format, or as text.
     pub(crate) fn show<T: Serialize>(
         &self,
@@ -53,7 +58,7 @@ impl Screen {
                 format!("{json}\n")
             }
             Some(Output::Yaml) => serde_saphyr::to_string(found).map_err(anyhow::Error::from)?,
-            Some(Output::Wide) | None => {
+            Some(Output::Wide | Output::Name) | None => {
                 self.text(&text(self));
                 return Ok(());
             }

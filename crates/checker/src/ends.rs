@@ -83,6 +83,39 @@ pub(crate) fn liveness(findings: &mut Findings, history: &History, left: &[Arc<V
     }
 }
 
+/// Workflows, their pods that ran, and PVCs that were created while nothing failed had a hold.
+pub(crate) fn held(history: &History, from: usize) -> Check {
+    let kinds = ["Workflow", "Pod", "PersistentVolumeClaim"];
+    let created: Vec<_> = kinds
+        .into_iter()
+        .flat_map(|kind| history.all(kind))
+        .filter(|object| history.is_created_from(uid(object), from))
+        .filter(|object| match text(object, "/kind") {
+            "Pod" => {
+                let owner = workflow_of(object);
+                history.has_run(uid(object))
+                    && owner.is_some_and(|owner| history.is_created_from(owner, from))
+            }
+            _ => true,
+        })
+        .filter(|object| !history.is_namespace_deleted(text(object, "/metadata/namespace")))
+        .collect();
+    let unheld = created
+        .iter()
+        .filter(|object| !history.had_hold(uid(object)));
+    let mut broken: Vec<String> = unheld
+        .map(|object| format!("{} had no hold although nothing failed", describe(object)))
+        .collect();
+    broken.sort();
+    Check {
+        part: Part::AllOfBelayer,
+        name: "HELD",
+        seen: created.len(),
+        kept: "objects created while nothing failed, each held".to_owned(),
+        broken,
+    }
+}
+
 /// Belayer writes nothing in a settled cluster.
 pub(crate) fn quiet(evidence: &Evidence<'_>) -> Check {
     let mut broken: Vec<String> = evidence

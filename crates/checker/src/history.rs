@@ -37,6 +37,8 @@ pub(crate) struct History {
     /// Last states, also of removed objects.
     objects: HashMap<String, Arc<Value>>,
     gone: HashSet<String>,
+    /// The index of the write that created the object.
+    created_at: HashMap<String, usize>,
     /// The index of the first delete request in the record.
     deleted_at: HashMap<String, usize>,
     /// Objects that a user or a controller deleted before Belayer did.
@@ -90,6 +92,9 @@ impl History {
             self.deleted_namespaces.remove(&*write.key.name);
         }
         let Some(object) = &write.object else { return };
+        if write.verb == Verb::Create && write.subresource.is_empty() {
+            self.created_at.insert(write.uid.clone(), write.index);
+        }
         if has_hold(object) {
             self.held.entry(write.uid.clone()).or_insert(write.index);
         }
@@ -161,6 +166,13 @@ impl History {
     /// Whether the object ever had a hold of Belayer's.
     pub(crate) fn had_hold(&self, uid: &str) -> bool {
         self.held.contains_key(uid)
+    }
+
+    /// Whether the object was created by this write or a later one.
+    pub(crate) fn is_created_from(&self, uid: &str, write: usize) -> bool {
+        self.created_at
+            .get(uid)
+            .is_some_and(|created| *created >= write)
     }
 
     /// Whether one object had a hold before another was deleted.

@@ -52,6 +52,8 @@ pub struct Evidence<'a> {
     /// Further actors of the test, in addition to Belayer, the workload's user and workflow controller, and the
     /// sandbox's own controllers. Writes of any other actor count as made by hand: see [`Findings::by_hand`].
     pub others: &'a [&'a str],
+    /// The write from which on all faults had ended and Belayer ran. What was created later must have been held.
+    pub healthy_from: Option<usize>,
 }
 
 /// One invariant and its result.
@@ -148,7 +150,9 @@ pub fn check(evidence: &Evidence<'_>) -> Findings {
     let results = ends::results(&mut findings, &history);
     let liveness = ends::liveness(&mut findings, &history, evidence.left);
     let quiet = ends::quiet(evidence);
+    let held = evidence.healthy_from.map(|from| ends::held(&history, from));
     findings.checks.extend([liveness, quiet, results]);
+    findings.checks.extend(held);
     findings
 }
 

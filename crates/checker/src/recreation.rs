@@ -65,7 +65,10 @@ fn one_pod(step: &Step<'_>) -> Verdict {
     let broken = |why: &str| Verdict::Broken(format!("{} was created {why}", describe(pod)));
     let mark = annotation(pod, RECREATION_UID_ANNOTATION);
     let Some(record) = step.history.live(mark) else {
-        return broken("without a record");
+        return match is_cancelled(step.history, pod) {
+            true => Verdict::ByHand,
+            false => broken("without a record"),
+        };
     };
     let number = |pointer| record.pointer(pointer).and_then(Value::as_u64);
     let attempt = annotation(pod, RECREATION_ATTEMPT_ANNOTATION);
@@ -111,6 +114,7 @@ fn no_loss(step: &Step<'_>) -> Verdict {
                 "{} was deleted, but its record describes another pod",
                 describe(before)
             )),
+            None if is_cancelled(step.history, before) => Verdict::ByHand,
             None => Verdict::Broken(format!("{} was deleted without a record", describe(before))),
         },
         (Kind::Record, Verb::Delete) => {
@@ -134,6 +138,7 @@ fn matches_its_user(history: &History, pod: &Value) -> Verdict {
             "{} differs from the pod that its user created",
             describe(pod)
         )),
+        None if is_cancelled(history, pod) => Verdict::ByHand,
         None => Verdict::Broken(format!(
             "{}: no record has the spec that its user wrote",
             describe(pod)
@@ -196,6 +201,7 @@ pub(crate) fn lost(history: &History) -> Vec<String> {
             && !history.has_run(uid(pod))
             && !history.is_by_hand(pod)
             && !history.was_deleted_by_user(uid(pod))
+            && !is_cancelled(history, pod)
             && !history.is_namespace_deleted(text(pod, "/metadata/namespace"))
     });
     let mut lost: Vec<String> = wanted
@@ -204,6 +210,15 @@ pub(crate) fn lost(history: &History) -> Vec<String> {
         .collect();
     lost.sort();
     lost
+}
+
+/// Whether another client deleted a record of the pod, which cancels its re-creation.
+pub(crate) fn is_cancelled(history: &History, pod: &Value) -> bool {
+    let mark = annotation(pod, RECREATION_UID_ANNOTATION);
+    let mut records = history
+        .all(RECORD)
+        .filter(|record| uid(record) == mark || text(record, "/spec/firstUID") == uid(pod));
+    records.any(|record| history.was_deleted_by_user(uid(record)))
 }
 
 /// Whether another pod followed a rejected one, or none may follow.

@@ -1,6 +1,6 @@
 //! The invariants of every single write of Belayer.
 
-use belayer_holds::names::{GATE_CONFIG_MAP, RECREATION_UID_ANNOTATION};
+use belayer_holds::names::{GATE, RECREATION_UID_ANNOTATION};
 use belayer_sandbox::{Outcome, Verb};
 use serde_json::Value;
 
@@ -76,25 +76,24 @@ fn foreign(step: &Step<'_>) -> Verdict {
     ))
 }
 
-/// Events, the gate ConfigMap of the admission policies, PodRecreation records; and pods that such a
+/// Events, the gate of the admission policies, PodRecreation records; and pods that such a
 /// record is about, which the invariants of pod-recreation cover.
 fn is_own_object(step: &Step<'_>) -> bool {
     let write = step.write;
-    let name = &*write.key.name;
+    let is_gate = write.resource.resource == "gates" && &*write.key.name == GATE;
     match (step.kind(), write.verb) {
-        (Kind::Other, Verb::Create) => write.resource.resource == "events",
-        (Kind::Other, Verb::Patch) => {
-            write.resource.resource == "configmaps" && name == GATE_CONFIG_MAP
-        }
+        (Kind::Other, Verb::Create) => is_gate || write.resource.resource == "events",
+        (Kind::Other, Verb::Patch) => is_gate,
         (Kind::Record, _) => true,
         (Kind::Pod, Verb::Create) => {
             let pod = write.object.as_deref().or(write.body.as_deref());
             // A refused create has no effect.
             pod.is_none_or(|pod| !annotation(pod, RECREATION_UID_ANNOTATION).is_empty())
         }
-        (Kind::Pod, Verb::Delete) => step
-            .before
-            .is_none_or(|pod| recreation::record_of(step.history, uid(pod)).is_some()),
+        (Kind::Pod, Verb::Delete) => step.before.is_none_or(|pod| {
+            recreation::record_of(step.history, uid(pod)).is_some()
+                || recreation::is_cancelled(step.history, pod)
+        }),
         _ => false,
     }
 }

@@ -36,7 +36,7 @@ pub struct Controller {
     pub crds: &'static [Crd],
     /// Its own finalizer.
     pub finalizer: &'static str,
-    /// The key of the gate ConfigMap that switches its admission policy.
+    /// The key of the gate that switches its admission policy.
     pub switch: &'static str,
     /// Checks its key of the configuration file. Missing keys have their default.
     pub configure: fn(&Section<'_>) -> Result<Arc<dyn Configured>, Problem>,

@@ -1,5 +1,5 @@
-//! The API client that all components share: without kube's retry layer, with Belayer's user agent
-//! and metrics.
+//! The API client that all components share: without kube's retry layer, with a user agent and
+//! client-go's metrics.
 //!
 //! kube's default client repeats a request up to fifteen times on 429, 503 and 504. That hides the
 //! server's `Retry-After` from the workqueue, which does the backoff here, and occupies a worker
@@ -24,9 +24,6 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tower::{BoxError, Layer, Service};
 
-/// User agent of every request. Servers use it as the default field manager.
-pub const USER_AGENT: &str = concat!("belayer/", env!("CARGO_PKG_VERSION"));
-
 /// The highest number of requests of a client in flight, including their responses.
 pub const CONNECTIONS: usize = 64;
 
@@ -34,14 +31,26 @@ pub const CONNECTIONS: usize = 64;
 const FOR_RELEASES: usize = 16;
 
 /// Builds the client from a configuration, with at most [`CONNECTIONS`] requests in flight.
+/// `user_agent`, such as `my-controller/1.2.0`, is sent with every request; servers use the part
+/// before the slash as the default field manager.
+///
+/// ```no_run
+/// # async fn client() -> Result<kube::Client, Box<dyn std::error::Error>> {
+/// use belayer_core::client;
+///
+/// let agent = concat!(env!("CARGO_PKG_NAME"), "/", env!("CARGO_PKG_VERSION"));
+/// let client = client::connect(kube::Config::infer().await?, agent)?;
+/// # Ok(client)
+/// # }
+/// ```
 ///
 /// # Errors
 ///
 /// If the configuration cannot be used, for example because a certificate does not parse.
-pub fn connect(mut config: Config) -> Result<Client, kube::Error> {
+pub fn connect(mut config: Config, user_agent: &str) -> Result<Client, kube::Error> {
     config.default_retry = false;
     Ok(ClientBuilder::try_from(config)?
-        .with_layer(&Observe)
+        .with_layer(&Observe::new(user_agent))
         .with_layer(&Connections::default())
         .build())
 }
@@ -52,15 +61,15 @@ pub fn connect(mut config: Config) -> Result<Client, kube::Error> {
 /// # Errors
 ///
 /// As [`connect`].
-pub fn connect_apart(mut config: Config) -> Result<Client, kube::Error> {
+pub fn connect_apart(mut config: Config, user_agent: &str) -> Result<Client, kube::Error> {
     config.default_retry = false;
     Ok(ClientBuilder::try_from(config)?
-        .with_layer(&Observe)
+        .with_layer(&Observe::new(user_agent))
         .build())
 }
 
 /// Wraps an HTTP service, such as an embedded API server, into the same client.
-pub fn in_process<S, B>(service: S) -> Client
+pub fn in_process<S, B>(service: S, user_agent: &str) -> Client
 where
     S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
     S::Future: Send + 'static,
@@ -69,7 +78,7 @@ where
     B::Error: Into<BoxError>,
 {
     ClientBuilder::new(service, "default")
-        .with_layer(&Observe)
+        .with_layer(&Observe::new(user_agent))
         .build()
 }
 
@@ -161,22 +170,37 @@ where
     }
 }
 
-/// A tower layer that counts every request under client-go's names.
-#[derive(Debug, Clone, Copy)]
-pub struct Observe;
+/// A tower layer that sets the user agent and counts every request under client-go's names.
+#[derive(Debug, Clone)]
+struct Observe {
+    /// `None` if the text cannot be a header.
+    user_agent: Option<HeaderValue>,
+}
+
+impl Observe {
+    fn new(user_agent: &str) -> Self {
+        Self {
+            user_agent: HeaderValue::from_str(user_agent).ok(),
+        }
+    }
+}
 
 impl<S> Layer<S> for Observe {
     type Service = Observed<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Observed { inner }
+        Observed {
+            inner,
+            user_agent: self.user_agent.clone(),
+        }
     }
 }
 
 /// The service that [`Observe`] creates.
 #[derive(Debug, Clone)]
-pub struct Observed<S> {
+struct Observed<S> {
     inner: S,
+    user_agent: Option<HeaderValue>,
 }
 
 type Answering<B, E> = Pin<Box<dyn Future<Output = Result<Response<B>, E>> + Send>>;
@@ -197,9 +221,10 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        request
-            .headers_mut()
-            .insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+        if let Some(agent) = &self.user_agent {
+            let headers = request.headers_mut();
+            headers.insert(header::USER_AGENT, agent.clone());
+        }
         let method = bound_method(request.method().as_str());
         let answer = self.inner.call(request);
         let counted = async move {

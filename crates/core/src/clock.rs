@@ -1,4 +1,10 @@
 //! The wall clock. A simulation replaces it.
+//!
+//! ```
+//! use belayer_core::clock;
+//!
+//! assert!(clock::now() <= clock::now());
+//! ```
 
 use jiff::Timestamp;
 

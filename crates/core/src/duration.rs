@@ -1,4 +1,13 @@
 //! Durations as they are written in configuration files and on the command line.
+//!
+//! ```
+//! use std::time::Duration;
+//! use belayer_core::duration;
+//!
+//! assert_eq!(duration::parse("1h30m"), Ok(Duration::from_secs(5400)));
+//! assert_eq!(duration::format(Duration::from_secs(5400)), "1h30m");
+//! assert!(duration::parse("90").is_err());
+//! ```
 
 use std::time::Duration;
 

@@ -1,9 +1,25 @@
 //! Kubernetes Events: messages to users, on the object that they are about.
 //!
 //! Events must never delay releases. Notices wait in a bounded queue and have the lowest priority
-//! for tokens. If the queue is full, a notice is dropped and counted. The same reason on the same
+//! for tokens. If the queue is full, a notice is dropped and counted: one of the namespace with the most
+//! notices, so that one namespace drops no Events of others (L4). The same reason on the same
 //! object is recorded only once in a while, so that a settled cluster sees no write (invariant
-//! QUIET).
+//! QUIET), and an object has at most 25 Events at once and one more every five minutes, as with client-go.
+//!
+//! The example [`runner`](https://github.com/belayer/belayer/blob/main/crates/holds/examples/runner.rs) starts a recorder.
+//!
+//! ```
+//! use belayer_core::{Notice, Severity};
+//!
+//! let notice = Notice {
+//!     severity: Severity::Warning,
+//!     reason: "NodeGone",
+//!     message: "its node does not exist".into(),
+//! };
+//! assert_eq!(notice.reason, "NodeGone");
+//! ```
+
+mod queue;
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -15,7 +31,6 @@ use jiff::Timestamp;
 use lru::LruCache;
 use parking_lot::Mutex;
 use serde_json::json;
-use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -39,6 +54,15 @@ const REPEAT_CHANGED_AFTER: Duration = Duration::from_secs(5 * 60);
 /// How many reasons on objects are remembered. Beyond that, the one that was considered least recently may be
 /// recorded again too soon (L4).
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(65_536).unwrap();
+
+/// How many Events an object may have at once.
+const BURST: u32 = 25;
+
+/// How long until an object may have one more.
+const REFILL: Duration = Duration::from_secs(5 * 60);
+
+/// How many objects are remembered for that. Beyond that, the one with the least recent Event may have a burst again.
+const SPAM_KEYS: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 
 /// A Kubernetes Event to be recorded on an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,8 +98,41 @@ pub struct Regarding {
 /// Accepts notices. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct EventRecorder {
-    queue: mpsc::Sender<(Regarding, Notice)>,
+    queue: queue::Sender,
     recorded: Arc<Mutex<LruCache<(Uid, &'static str), Recorded>>>,
+    buckets: Arc<Mutex<LruCache<Uid, Bucket>>>,
+}
+
+/// How many Events an object may have now.
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    tokens: u32,
+    /// When it had that many.
+    at: Instant,
+}
+
+impl Bucket {
+    fn full() -> Self {
+        Self {
+            tokens: BURST,
+            at: Instant::now(),
+        }
+    }
+
+    /// Takes a token, if there is one.
+    fn take(&mut self) -> bool {
+        let refilled = self.at.elapsed().as_secs() / REFILL.as_secs();
+        let refilled = u32::try_from(refilled).unwrap_or(BURST).min(BURST);
+        if self.tokens + refilled >= BURST {
+            *self = Self::full();
+        } else {
+            self.tokens += refilled;
+            self.at += REFILL * refilled;
+        }
+        let has_one = self.tokens > 0;
+        self.tokens = self.tokens.saturating_sub(1);
+        has_one
+    }
 }
 
 /// The state of one reason on one object.
@@ -105,18 +162,15 @@ enum Certainty {
 /// Sends the queued notices.
 #[derive(Debug)]
 pub struct EventSender {
-    queue: mpsc::Receiver<(Regarding, Notice)>,
+    queue: queue::Receiver,
     executor: Arc<Executor>,
 }
 
 /// Returns a recorder and the task that sends its notices.
 pub fn recorder(executor: Arc<Executor>) -> (EventRecorder, EventSender) {
-    let (sender, receiver) = mpsc::channel(QUEUE);
+    let (sender, receiver) = queue::queue(QUEUE);
     (
-        EventRecorder {
-            queue: sender,
-            recorded: remembered(),
-        },
+        EventRecorder::new(sender),
         EventSender {
             queue: receiver,
             executor,
@@ -125,7 +179,15 @@ pub fn recorder(executor: Arc<Executor>) -> (EventRecorder, EventSender) {
 }
 
 impl EventRecorder {
-    /// Records `notice`, unless it was recorded recently or the queue is full.
+    fn new(queue: queue::Sender) -> Self {
+        Self {
+            queue,
+            recorded: Arc::new(Mutex::new(LruCache::new(REMEMBERED))),
+            buckets: Arc::new(Mutex::new(LruCache::new(SPAM_KEYS))),
+        }
+    }
+
+    /// Records `notice`, unless it was recorded recently, its object has too many Events, or the queue is full.
     pub fn record(&self, regarding: &Regarding, notice: &Notice) {
         self.record_as(Certainty::Known, regarding, notice);
     }
@@ -140,6 +202,15 @@ impl EventRecorder {
         if !self.is_due(&regarding.uid, notice, certainty) {
             return;
         }
+        let mut buckets = self.buckets.lock();
+        let may = buckets
+            .get_or_insert_mut(regarding.uid.clone(), Bucket::full)
+            .take();
+        drop(buckets);
+        if !may {
+            metrics::counter!(belayer_metrics::EVENTS_DROPPED).increment(1);
+            return;
+        }
         match notice.severity {
             Severity::Normal => {
                 tracing::info!(object = %regarding.key, reason = notice.reason, "{}", notice.message);
@@ -148,11 +219,7 @@ impl EventRecorder {
                 tracing::warn!(object = %regarding.key, reason = notice.reason, "{}", notice.message);
             }
         }
-        if self
-            .queue
-            .try_send((regarding.clone(), notice.clone()))
-            .is_err()
-        {
+        if !self.queue.try_send(regarding.clone(), notice.clone()) {
             metrics::counter!(belayer_metrics::EVENTS_DROPPED).increment(1);
         }
     }
@@ -177,10 +244,6 @@ impl EventRecorder {
         }
         is_due
     }
-}
-
-fn remembered() -> Arc<Mutex<LruCache<(Uid, &'static str), Recorded>>> {
-    Arc::new(Mutex::new(LruCache::new(REMEMBERED)))
 }
 
 impl EventSender {

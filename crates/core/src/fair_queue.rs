@@ -88,6 +88,30 @@ impl<T> FairQueue<T> {
         None
     }
 
+    /// Removes the last item of the namespace with the most items. Unlike all else it costs O(n), for n namespaces.
+    pub fn pop_longest(&mut self) -> Option<T> {
+        let longest = self.items.iter().max_by_key(|(_, items)| items.len());
+        let namespace = Arc::clone(longest?.0);
+        let items = self.items.get_mut(&namespace)?;
+        let item = items.pop_back()?;
+        if items.is_empty() {
+            self.items.remove(&namespace);
+            self.order.retain(|other| *other != namespace);
+        }
+        self.len -= 1;
+        Some(item)
+    }
+
+    /// The number of namespaces with waiting items.
+    pub fn namespaces(&self) -> usize {
+        self.order.len()
+    }
+
+    /// The number of waiting items of a namespace.
+    pub fn len_of(&self, namespace: &Arc<str>) -> usize {
+        self.items.get(namespace).map_or(0, VecDeque::len)
+    }
+
     /// The number of waiting items.
     pub fn len(&self) -> usize {
         self.len
@@ -121,6 +145,18 @@ mod tests {
         assert_eq!(queue.len(), 6);
         assert_eq!(all(&mut queue), [1, 4, 5, 2, 6, 3]);
         assert!(queue.is_empty() && queue.items.is_empty() && queue.order.is_empty());
+    }
+
+    #[test]
+    fn the_longest_queue_loses_its_last_item() {
+        let mut queue = queue(&[("a", 1), ("b", 2), ("b", 3)]);
+        assert_eq!(queue.pop_longest(), Some(3));
+        assert_eq!((queue.len(), queue.namespaces()), (2, 2));
+        assert_eq!(queue.len_of(&Arc::from("b")), 1);
+        queue.pop_longest();
+        queue.pop_longest();
+        assert!(queue.is_empty() && queue.items.is_empty() && queue.order.is_empty());
+        assert_eq!(queue.pop_longest(), None);
     }
 
     #[test]

@@ -1,9 +1,22 @@
-//! After Belayer writes an object at version N, its key waits until the cache has seen N.
+//! After this process writes an object at version N, its key waits until the cache has seen N.
 //!
 //! Otherwise a stale cache would lead to the same write a second time. This is the rule of
 //! KEP-5647, applied per key. Waiting must not violate LIVENESS, so a key is also freed when its
 //! object is deleted, when a relist returns a lower version (a restored etcd), and when the event
 //! it waits for was skipped as invalid.
+//!
+//! A write that removes the last finalizer of a deleted object removes the object. The server answers it
+//! with the version before, so such a key waits until the cache no longer contains that version.
+//!
+//! ```
+//! use belayer_core::{ObjectKey, OwnWrites, ResourceVersion};
+//!
+//! let (own, key) = (OwnWrites::default(), ObjectKey::new("shop", "web-0"));
+//! own.wrote(&key, ResourceVersion::new(8));
+//! // The cache is at version 7: the key must not be decided on it.
+//! assert!(own.must_wait_for(&key, ResourceVersion::new(7)));
+//! assert_eq!(own.seen(ResourceVersion::new(8)), [key]);
+//! ```
 
 use std::collections::BTreeMap;
 
@@ -12,7 +25,7 @@ use parking_lot::Mutex;
 
 use crate::object::{ObjectKey, ResourceVersion};
 
-/// The versions of Belayer's writes that the cache has not seen yet, and the keys that wait for
+/// The versions of this process's writes that the cache has not seen yet, and the keys that wait for
 /// them.
 #[derive(Debug, Default)]
 pub struct OwnWrites {
@@ -24,6 +37,8 @@ struct Inner {
     written: HashMap<ObjectKey, OwnWrite>,
     /// The keys by version, so that a rising watermark removes the entries it has passed.
     by_version: BTreeMap<ResourceVersion, Vec<ObjectKey>>,
+    /// The last versions of objects that a write of this process's has removed.
+    removed: HashMap<ObjectKey, ResourceVersion>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -33,7 +48,7 @@ struct OwnWrite {
 }
 
 impl OwnWrites {
-    /// Records that the server answered a write of Belayer's to `key` with `version`.
+    /// Records that the server answered a write of this process's to `key` with `version`.
     pub fn wrote(&self, key: &ObjectKey, version: ResourceVersion) {
         let mut inner = self.inner.lock();
         let mut waiting = false;
@@ -68,6 +83,25 @@ impl OwnWrites {
         }
     }
 
+    /// Records that a write of this process's has removed the object, whose last version was `version`.
+    pub fn removed(&self, key: &ObjectKey, version: ResourceVersion) {
+        self.inner.lock().removed.insert(key.clone(), version);
+    }
+
+    /// Whether the cached `version` of an object is the last one of an object that a write of this process's has
+    /// removed. Its deletion will come as an event.
+    #[must_use]
+    pub fn has_removed(&self, key: &ObjectKey, version: ResourceVersion) -> bool {
+        let mut inner = self.inner.lock();
+        let Some(last) = inner.removed.get(key).copied() else {
+            return false;
+        };
+        if last != version {
+            inner.removed.remove(key);
+        }
+        last == version
+    }
+
     /// The cache has seen everything up to `watermark`. Returns the keys that waited for it.
     pub fn seen(&self, watermark: ResourceVersion) -> Vec<ObjectKey> {
         let mut inner = self.inner.lock();
@@ -98,11 +132,12 @@ impl OwnWrites {
     /// whether it was waiting.
     pub fn forget(&self, key: &ObjectKey) -> bool {
         let mut inner = self.inner.lock();
+        let was_removed = inner.removed.remove(key).is_some();
         let Some(own_write) = inner.written.remove(key) else {
-            return false;
+            return was_removed;
         };
         inner.unlist(key, own_write.version);
-        own_write.waiting
+        own_write.waiting || was_removed
     }
 
     /// Removes all keys, because versions went backwards or an invalid event may have belonged to
@@ -110,11 +145,13 @@ impl OwnWrites {
     pub fn forget_all(&self) -> Vec<ObjectKey> {
         let mut inner = self.inner.lock();
         inner.by_version.clear();
+        let removed: Vec<ObjectKey> = inner.removed.drain().map(|(key, _)| key).collect();
         let mut ready: Vec<ObjectKey> = inner
             .written
             .drain()
             .filter(|(_, own_write)| own_write.waiting)
             .map(|(key, _)| key)
+            .chain(removed)
             .collect();
         ready.sort();
         ready
@@ -122,7 +159,8 @@ impl OwnWrites {
 
     /// The number of writes that the cache has not seen yet.
     pub fn len(&self) -> usize {
-        self.inner.lock().written.len()
+        let inner = self.inner.lock();
+        inner.written.len() + inner.removed.len()
     }
 
     /// Whether the cache has seen all writes.
@@ -191,6 +229,29 @@ mod tests {
         assert!(own_write.forget(&key()));
         assert!(!own_write.forget(&key()));
         assert!(own_write.seen(v(20)).is_empty());
+    }
+
+    #[test]
+    fn a_removed_object_waits_for_its_own_event() {
+        let own_writes = OwnWrites::default();
+        own_writes.removed(&key(), v(10));
+        assert!(own_writes.seen(v(12)).is_empty());
+        assert!(own_writes.has_removed(&key(), v(10)));
+        assert!(!own_writes.has_removed(&ObjectKey::new("a", "c"), v(10)));
+        assert_eq!(own_writes.len(), 1);
+        assert!(own_writes.forget(&key()));
+        assert!(!own_writes.has_removed(&key(), v(10)));
+    }
+
+    #[test]
+    fn a_later_version_shows_that_it_was_not_removed() {
+        let own_writes = OwnWrites::default();
+        own_writes.removed(&key(), v(10));
+        assert!(!own_writes.has_removed(&key(), v(11)));
+        assert!(own_writes.is_empty());
+        own_writes.removed(&key(), v(10));
+        assert_eq!(own_writes.forget_all(), [key()]);
+        assert!(own_writes.is_empty());
     }
 
     #[test]

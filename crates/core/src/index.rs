@@ -1,4 +1,11 @@
 //! Indexes of informer stores that several components use.
+//!
+//! ```
+//! use belayer_core::index::claim_value;
+//!
+//! // `store.by_index(PODS_BY_CLAIM, ...)` lists the pods that use this PVC.
+//! assert_eq!(claim_value("shop", "data"), "shop/data");
+//! ```
 
 use crate::slim::Pod;
 
@@ -9,7 +16,9 @@ pub const PODS_BY_OWNER: &str = "owner-uid";
 pub const PODS_BY_NAMESPACE: &str = "namespace";
 
 /// Bound pods by the PVCs that they refer to, as `namespace/claim`. An unbound pod cannot use a
-/// PVC.
+/// PVC. A pod that [may use any](Pod::may_use_any_claim) is listed under [`ANY_CLAIM`].
+///
+/// [`ANY_CLAIM`]: crate::slim::ANY_CLAIM
 pub const PODS_BY_CLAIM: &str = "claim";
 
 /// Emits the values of [`PODS_BY_CLAIM`].

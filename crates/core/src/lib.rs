@@ -27,3 +27,26 @@ pub mod ticks;
 pub mod watch;
 pub mod words;
 pub mod workqueue;
+
+pub use election::{
+    Elector, ElectorHealth, Ended as ElectionEnded, Leadership, LeaseGuard,
+    Settings as ElectionSettings, Timing,
+};
+pub use events::{EventRecorder, EventSender, Notice, Regarding, Severity};
+pub use executor::{Bounds, Class, Executor, Patched, Sent, Writes};
+pub use fair_queue::FairQueue;
+pub use freshness::OwnWrites;
+pub use http::{Answer, ApiError, ErrorClass, PatchKind, Request, RequestError};
+pub use informer::{
+    Decoder, Decoders, Event, Handler, Informer, InformerBuilder, InformerState, JsonDecoder,
+    Lookup, ProtobufDecoder, Scope, Store, Stored, WaitError,
+};
+pub use logical_time::LogicalTime;
+pub use object::{ObjectKey, OwnerReference, Resource, ResourceVersion, Uid};
+pub use queries::{
+    LiveAnswer, LiveReader, LiveReads, Pace, Query, QueryCache, ReadError, Waiter, Wake,
+};
+pub use slim::json::{JsonMeta, SlimJson};
+pub use slim::protobuf::{Fields, SlimProtobuf};
+pub use slim::{DecodeContext, DecodeError, Interner, Keep, ObjectMeta, OwnerMeta, Slim};
+pub use workqueue::{Backoff, Item, Outcome, Priority, WorkQueue, Workers};

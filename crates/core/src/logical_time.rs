@@ -1,4 +1,12 @@
 //! A logical clock: the order of events within this process.
+//!
+//! ```
+//! use belayer_core::LogicalTime;
+//!
+//! let seen = LogicalTime::now();
+//! let read_begun = LogicalTime::now();
+//! assert!(read_begun > seen, "the read is evidence about what was seen");
+//! ```
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

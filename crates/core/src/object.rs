@@ -1,4 +1,14 @@
 //! The identity of an object: key, UID, resourceVersion, kind, owner.
+//!
+//! ```
+//! use belayer_core::{ObjectKey, Resource};
+//!
+//! let key = ObjectKey::new("shop", "web-0");
+//! assert_eq!(key.to_string(), "shop/web-0");
+//! let deployments = Resource::new("apps", "v1", "Deployment", "deployments");
+//! assert_eq!(deployments.object_path(&key), "/apis/apps/v1/namespaces/shop/deployments/web-0");
+//! assert_eq!(deployments.api_version(), "apps/v1");
+//! ```
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,10 @@
 //! Random numbers, for jitter and generated names. A simulation replaces them by a seeded generator.
+//!
+//! ```
+//! use belayer_core::rng;
+//!
+//! assert!((0.0..1.0).contains(&rng::unit()));
+//! ```
 
 /// A random number in `0..1`.
 pub fn unit() -> f64 {

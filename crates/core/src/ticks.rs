@@ -1,4 +1,20 @@
 //! A periodic timer that ends with a cancellation token.
+//!
+//! ```
+//! use std::time::Duration;
+//! use belayer_core::ticks::Ticks;
+//! use tokio_util::sync::CancellationToken;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let stop = CancellationToken::new();
+//! let mut ticks = Ticks::every(Duration::from_secs(60), stop.clone());
+//! while ticks.next().await.is_some() {
+//!     println!("once a minute, the first time at once");
+//!     stop.cancel();
+//! }
+//! # }
+//! ```
 
 use std::time::Duration;
 

@@ -3,6 +3,18 @@
 //!
 //! Tokio wakes them in random order, so two tasks that wait for one informer would continue in a
 //! different order in each run of a simulation.
+//!
+//! ```
+//! use belayer_core::watch;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let sender = watch::Sender::new(0);
+//! let mut receiver = sender.subscribe();
+//! sender.send_modify(|value| *value += 1);
+//! assert_eq!(receiver.wait_for(|value| *value > 0).await, Ok(1));
+//! # }
+//! ```
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,10 @@
 //! Numbers with nouns in messages.
+//!
+//! ```
+//! use belayer_core::words::one_or_many;
+//!
+//! assert_eq!(one_or_many(2, "pod", "pods"), "2 pods");
+//! ```
 
 use std::fmt::Display;
 

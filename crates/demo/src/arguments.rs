@@ -1,5 +1,6 @@
 //! The command line.
 
+use belayer::arguments::number;
 use clap::Parser;
 
 /// The help text below the options.
@@ -20,7 +21,7 @@ pub struct Demo {
     pub speed: f64,
 
     /// Seed of the workload
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = number(0..=u64::MAX))]
     pub seed: u64,
 
     /// Keep the API server running after the end, until Ctrl-C
@@ -28,14 +29,14 @@ pub struct Demo {
     pub keep_running: bool,
 
     /// Port of the API server on 127.0.0.1; 0 picks a free one
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = number(0..=u16::MAX))]
     pub port: u16,
 }
 
 fn speed(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(speed) if (0.1..=1_000.0).contains(&speed) => Ok(speed),
-        _ => Err("must be a number from 0.1 to 1000".to_owned()),
+        _ => Err("expected a number from 0.1 to 1000".to_owned()),
     }
 }
 
@@ -54,5 +55,18 @@ mod tests {
     fn an_invalid_speed_is_refused(#[case] speed: &str) {
         let speed = format!("--speed={speed}");
         assert!(Demo::try_parse_from(["demo", &speed]).is_err());
+    }
+
+    #[rstest]
+    #[case("--seed=x")]
+    #[case("--seed=-1")]
+    #[case("--port=65536")]
+    fn an_invalid_number_names_the_expected_form(#[case] argument: &str) {
+        let error = Demo::try_parse_from(["demo", argument]).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.contains("expected a whole number from 0 to "),
+            "{text}"
+        );
     }
 }

@@ -139,14 +139,15 @@ impl Controller {
             // The client starts tasks when it is created.
             let _inside = runtime.enter();
             let options = Options {
-                client: client::connect(self.cluster.clone())
+                client: client::connect(self.cluster.clone(), names::USER_AGENT)
                     .context("creating a client for Belayer")?,
-                watches: client::connect_apart(self.cluster.clone())
+                watches: client::connect_apart(self.cluster.clone(), names::USER_AGENT)
                     .context("creating a client for Belayer's watches")?,
                 namespace: names::DEFAULT_NAMESPACE.to_owned(),
                 bounds: self.bounds,
                 writes: Writes::Sent,
                 leadership: belayer_core::election::Leadership::unlimited(),
+                lease: None,
                 observer,
             };
             let operator = Operator::new(options, setup::components(self.backoff));

@@ -4,9 +4,7 @@ use anyhow::{Context as _, Result};
 use belayer::operator::Components;
 use belayer_holds::names;
 use belayer_pod_recreation::api::Policy;
-use belayer_sandbox::Gvr;
 use belayer_workload::User;
-use serde_json::json;
 
 /// Creates what an admin installs before Belayer starts.
 ///
@@ -15,19 +13,13 @@ use serde_json::json;
 pub fn install(user: &User) -> Result<()> {
     user.create_namespace(names::DEFAULT_NAMESPACE)
         .context("Belayer's namespace")?;
-    let gate = json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "data": {"hold": "on"},
-        "metadata": {"name": names::GATE_CONFIG_MAP, "namespace": names::DEFAULT_NAMESPACE},
-    });
-    user.create(&Gvr::CONFIGMAPS, names::DEFAULT_NAMESPACE, gate)
-        .context("the gate")?;
     for definition in [
+        belayer_holds::gate::CRD,
         belayer_pod_recreation::crd::YAML,
         belayer_pod_recreation::crd::NODE_WIPE_YAML,
     ] {
         let definition = serde_saphyr::from_str(definition)?;
-        user.define(definition)
-            .context("a definition of pod-recreation")?;
+        user.define(definition).context("a definition")?;
     }
     Ok(())
 }

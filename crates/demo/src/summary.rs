@@ -74,6 +74,7 @@ pub(super) async fn summarise(
         quiet,
         written_in_quiet: &written_in_quiet,
         others: &[OTHER_OPERATOR, BATCH],
+        healthy_from: None,
     });
     let chapters = chapters_check([trouble, settled.err(), still.err()], &findings);
     findings.checks.insert(0, chapters);

@@ -1,20 +1,22 @@
 //! How running controllers follow the gate: after every change and every failed watch they read the whole
-//! ConfigMap again.
+//! gate again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OnceCell};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use belayer_core::executor::Writes;
 use belayer_core::http::{ErrorClass, RequestError};
 use belayer_core::rng;
-use belayer_holds::gate::{GateClient, GateConfigMap};
+use belayer_holds::gate::{Adopted, Change, GateClient, GateObject};
 use belayer_holds::holding::{HoldSwitch, Holding};
+
+use crate::opening::{self, Switch, User};
 
 /// Time limit of one watch, in seconds.
 const WATCH_SECONDS: u64 = 240;
@@ -25,22 +27,27 @@ const SILENCE: Duration = Duration::from_secs(WATCH_SECONDS + 30);
 /// Pause after the first failure, doubled by each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// A watch that ends sooner is broken, or the ConfigMap changes often.
+/// A watch that ends sooner is broken, or the gate changes often.
 const SHORT: Duration = Duration::from_secs(1);
 
 /// Longest pause between failed reads.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
+/// Time limit of a watch while a switch may not be turned on: the reviews are repeated after it.
+const REVIEW_SECONDS: u64 = 20;
+
 /// The switches of the admission policies of this process's components.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Switches {
     /// Of running components.
-    pub on: Vec<&'static str>,
+    pub on: Vec<Switch>,
     /// Of components that were switched off.
     pub off: Vec<&'static str>,
+    /// The Lease with which this process leads, if there is an election.
+    pub lease: Option<String>,
 }
 
-/// State of the gate ConfigMap and of Belayer's namespace. Cheap to clone.
+/// State of the gate and of Belayer's namespace. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct GateStatus(Arc<Inner>);
 
@@ -57,6 +64,8 @@ struct Inner {
 struct Now {
     /// State of the gate; `None` before the first read.
     gate: Option<Holding>,
+    /// Belayer's namespace exists.
+    is_home: bool,
     /// Belayer's namespace is being deleted, and with it the RBAC permissions to remove finalizers.
     ends: bool,
 }
@@ -88,11 +97,14 @@ impl GateStatus {
             );
         }
         now.ends = ends;
+        if !std::mem::replace(&mut now.is_home, true) {
+            self.0.reread.notify_one();
+        }
         self.update_switch(&now);
     }
 
-    /// Notes the state of the gate; `None` if the ConfigMap does not exist.
-    fn gate(&self, state: Option<&GateConfigMap>) {
+    /// Notes the state of the gate; `None` if the gate does not exist.
+    fn gate(&self, state: Option<&GateObject>) {
         let mut now = self.0.now.lock();
         let holding = match state {
             Some(state) if state.is_draining() => Holding::Draining,
@@ -115,6 +127,12 @@ impl GateStatus {
         self.update_switch(&now);
     }
 
+    /// Whether a gate can be created.
+    fn has_home(&self) -> bool {
+        let now = self.0.now.lock();
+        now.is_home && !now.ends
+    }
+
     fn update_switch(&self, now: &Now) {
         let to = match (now.ends, now.gate) {
             (true, _) => Holding::Leaving,
@@ -130,6 +148,9 @@ pub struct Follower {
     gate: GateClient,
     status: GateStatus,
     switches: Switches,
+    user: OnceCell<User>,
+    /// The last logged reason to leave a switch off, so that each is logged once.
+    obstacle: Mutex<Option<String>>,
 }
 
 impl Follower {
@@ -139,6 +160,8 @@ impl Follower {
             gate,
             status,
             switches,
+            user: OnceCell::new(),
+            obstacle: Mutex::default(),
         }
     }
 
@@ -153,7 +176,7 @@ impl Follower {
         let mut logged: Option<String> = None;
         loop {
             let waited = match self.reread().await {
-                Ok(version) => self.wait_for_change(&version).await,
+                Ok((version, seconds)) => self.wait_for_change(&version, seconds).await,
                 Err(error) => Err(error),
             };
             let pause = match waited {
@@ -187,51 +210,107 @@ impl Follower {
 
     fn log(&self, error: &RequestError) {
         let gate = self.gate.key();
-        if error.class() == ErrorClass::Forbidden {
-            tracing::warn!(%gate, error = error.message(), "no permission to read the gate ConfigMap: no hold is added until it \
+        if error.class() == ErrorClass::NotServed {
+            tracing::warn!(%gate, "the API server does not serve Gates, so that the admission policies add no hold and \
+                `belayer drain` cannot stop this process: install the CRD (belayer crds | kubectl apply -f -)");
+        } else if error.class() == ErrorClass::Forbidden {
+            tracing::warn!(%gate, error = error.message(), "no permission to read the gate: no hold is added until it \
                 shows that Belayer is not drained; grant the Role belayer-gate");
         } else {
-            tracing::info!(%gate, error = error.message(), "cannot read or watch the gate ConfigMap; retrying");
+            tracing::info!(%gate, error = error.message(), "cannot read or watch the gate; retrying");
         }
     }
 
-    /// Reads the gate, applies it, and returns the version to watch from.
-    async fn reread(&self) -> Result<String, RequestError> {
-        let (state, version) = self.gate.list().await?;
+    /// Reads the gate, applies it, and returns the version to watch from and the time limit of the watch.
+    async fn reread(&self) -> Result<(String, u64), RequestError> {
+        let (state, version) = match self.gate.list().await {
+            Err(error) if error.class() == ErrorClass::NotServed => {
+                self.status.gate(None);
+                return Err(error);
+            }
+            read => read?,
+        };
         self.status.gate(state.as_ref());
-        if let Some(state) = state.filter(|state| !state.is_draining()) {
-            self.set_switches(&state).await;
-        }
-        Ok(version)
-    }
-
-    async fn set_switches(&self, state: &GateConfigMap) {
-        let change = state.to_components(&self.switches.on, &self.switches.off);
         let keeps = self.status.0.keeps_switches.load(Ordering::Relaxed);
-        if !keeps || change.is_empty() || self.gate.executor().writes() == Writes::DryRun {
-            return;
+        if !keeps || self.gate.executor().writes() == Writes::DryRun {
+            return Ok((version, WATCH_SECONDS));
         }
         // A conflicting write is a change, after which this runs again.
-        match self.gate.write(state, &change).await {
-            Ok(()) => {
-                let switches = change.iter();
-                let switches =
-                    switches.filter_map(|(key, value)| Some(format!("{key}: {}", (*value)?)));
-                let switches = switches.collect::<Vec<_>>().join(", ");
-                tracing::info!(switches, "wrote the switches of the admission policies");
-            }
+        match self.keep(state).await {
+            Ok(Kept::Whole) => Ok((version, WATCH_SECONDS)),
+            Ok(Kept::Closed) => Ok((version, REVIEW_SECONDS)),
             Err(error) => {
-                tracing::info!(
-                    error = error.message(),
-                    "could not write the switches of the admission policies"
-                );
+                tracing::info!(error = error.message(), "could not write the gate");
+                Ok((version, REVIEW_SECONDS))
             }
         }
+    }
+
+    /// Creates the gate, owns it, and sets its switches.
+    async fn keep(&self, state: Option<GateObject>) -> Result<Kept, RequestError> {
+        if state.is_none() && !self.status.has_home() {
+            return Ok(Kept::Whole);
+        }
+        let executor = self.gate.executor();
+        let user = self.user.get_or_try_init(|| User::find(executor)).await?;
+        let account = user.account(self.gate.key().namespace().unwrap_or_default());
+        let Some(state) = state else {
+            self.gate.create(&Change::new(), account.as_ref()).await?;
+            tracing::info!(gate = %self.gate.key(), "created the gate");
+            return Ok(Kept::Whole);
+        };
+        if let Some(account) = &account
+            && self.gate.adopt(&state, account).await? == Adopted::Now
+        {
+            return Ok(Kept::Whole);
+        }
+        if state.is_draining() {
+            return Ok(Kept::Whole);
+        }
+        self.set_switches(&state, user).await
+    }
+
+    async fn set_switches(&self, state: &GateObject, user: &User) -> Result<Kept, RequestError> {
+        let mut on = Vec::new();
+        let mut kept = Kept::Whole;
+        for switch in &self.switches.on {
+            match self.obstacle(state, user, switch).await {
+                None => on.push(switch.key),
+                Some(why) => {
+                    kept = Kept::Closed;
+                    let why = format!("{}: {why}", switch.key);
+                    let mut logged = self.obstacle.lock();
+                    if logged.as_ref() != Some(&why) {
+                        tracing::warn!("the switch of an admission policy stays off: {why}");
+                        *logged = Some(why);
+                    }
+                }
+            }
+        }
+        let change = state.to_components(&on, &self.switches.off, self.switches.lease.as_deref());
+        if change.is_empty() {
+            return Ok(kept);
+        }
+        self.gate.write(state, &change).await?;
+        let switches = change.iter();
+        let switches =
+            switches.filter_map(|(key, value)| Some(format!("{key}: {}", value.as_deref()?)));
+        let switches = switches.collect::<Vec<_>>().join(", ");
+        tracing::info!(switches, "wrote the switches of the admission policies");
+        Ok(kept)
+    }
+
+    /// Why a switch that is off must stay off.
+    async fn obstacle(&self, state: &GateObject, user: &User, switch: &Switch) -> Option<String> {
+        let mut closed = state.closed_switches([switch.key].into_iter());
+        closed.next()?;
+        let namespace = self.gate.key().namespace().unwrap_or_default();
+        opening::obstacle(self.gate.executor(), user, switch, namespace).await
     }
 
     /// Returns after a change or the end of the watch.
-    async fn wait_for_change(&self, version: &str) -> Result<Waited, RequestError> {
-        let watch = self.gate.watch(version, WATCH_SECONDS);
+    async fn wait_for_change(&self, version: &str, seconds: u64) -> Result<Waited, RequestError> {
+        let watch = self.gate.watch(version, seconds);
         let begun = Instant::now();
         let changed = async {
             let mut stream = watch.open(self.gate.executor().streams()).await?;
@@ -254,6 +333,15 @@ impl Follower {
     }
 }
 
+/// The result of [`Follower::keep`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// The gate is as it should be, or it was changed and is read again.
+    Whole,
+    /// A switch stays off until a review is positive.
+    Closed,
+}
+
 /// How long a watch lasted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Waited {
@@ -271,7 +359,7 @@ fn pause_after(failures: u32) -> Duration {
 mod tests {
     use super::*;
 
-    fn state(mode: &str) -> GateConfigMap {
+    fn state(mode: &str) -> GateObject {
         let gate = serde_json::json!({ "data": { "mode": mode } });
         serde_json::from_value(gate).unwrap()
     }
@@ -284,7 +372,7 @@ mod tests {
         assert_eq!(
             switch.now(),
             Holding::Unknown,
-            "the namespace does not tell the gate's mode"
+            "the state of the namespace does not determine the gate's mode"
         );
         status.gate(None);
         assert_eq!(

@@ -4,6 +4,7 @@ pub mod decide;
 pub mod evidence;
 pub mod follow;
 pub mod holds;
+pub mod opening;
 pub mod passes;
 pub mod progress;
 pub mod report;

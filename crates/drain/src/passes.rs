@@ -59,6 +59,7 @@ pub enum Next {
 
 /// Result of a run. The exit codes are documented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// No hold of the purpose is left.

@@ -20,7 +20,9 @@ use belayer_core::informer::{Decoders, JsonDecoder};
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::slim::{DecodeContext, ObjectMeta};
 use belayer_holds::conflict::{After, OnConflict};
-use belayer_holds::names::{RECREATION_ANNOTATION, RECREATION_UID_ANNOTATION};
+use belayer_holds::names::{
+    RECREATION_ANNOTATION, RECREATION_ATTEMPT_ANNOTATION, RECREATION_UID_ANNOTATION,
+};
 use belayer_inspect::reader::{ReadResult, Reader, explain};
 use belayer_pod_recreation::api::{self, Phase};
 use belayer_pod_recreation::decide::status_with_pod;
@@ -56,6 +58,26 @@ pub(crate) struct UncreatedPod {
     pub(crate) in_progress: bool,
 }
 
+/// A pod that an attempt created, by its annotations.
+struct AttemptPod {
+    uid: Uid,
+    attempt: Option<u32>,
+    deleting: bool,
+}
+
+impl AttemptPod {
+    /// Whether Belayer deletes it because a later attempt replaces it. The record must not name it: its deletion
+    /// would count as one by the user, and end the re-creation. The running Belayer releases it, unless it has started.
+    fn is_given_up(&self, phase: Option<Phase>, attempts: u32) -> bool {
+        let is_current = phase == Some(Phase::Creating) && self.attempt == Some(attempts);
+        self.deleting && !is_current
+    }
+}
+
+/// Why the pod of an earlier attempt is not written into its record.
+const GIVEN_UP: &str =
+    "the pod of an earlier attempt is being deleted, which only a running Belayer completes";
+
 /// The records of re-creations.
 pub(crate) struct Records {
     executor: Arc<Executor>,
@@ -85,10 +107,16 @@ impl Records {
             return Recorded::Yes;
         };
         let key = ObjectKey::new(pod.key.shared_namespace().clone(), name);
-        self.write(&key, &Uid::new(uid), &pod.uid).await
+        let attempt = annotation(RECREATION_ATTEMPT_ANNOTATION).and_then(|text| text.parse().ok());
+        let pod = AttemptPod {
+            uid: pod.uid.clone(),
+            attempt,
+            deleting: pod.is_deleting(),
+        };
+        self.write(&key, &Uid::new(uid), &pod).await
     }
 
-    async fn write(&self, key: &ObjectKey, uid: &Uid, pod: &Uid) -> Recorded {
+    async fn write(&self, key: &ObjectKey, uid: &Uid, pod: &AttemptPod) -> Recorded {
         let unknown = |error: &RequestError| {
             let why = explain(error);
             Recorded::Unknown(format!(
@@ -105,15 +133,19 @@ impl Records {
                 Ok(_) => return Recorded::Yes,
                 Err(error) => return unknown(&error),
             };
-            if record.meta.is_deleting() || !record.awaits(pod) {
+            if record.meta.is_deleting() || !record.awaits(&pod.uid) {
                 return Recorded::Yes;
             }
-            let request = status_patch(&record, &status_with_pod(&record, pod, clock::now()));
+            if pod.is_given_up(record.status.phase, record.status.attempts) {
+                return Recorded::Unknown(format!("{GIVEN_UP}; its record is {key}"));
+            }
+            let next = status_with_pod(&record, &pod.uid, clock::now());
+            let request = status_patch(&record, &next);
             attempt += 1;
             let written = self.executor.write(&request, Class::Release);
             match self.reader.contact().asked(written).await {
                 Ok(_) => {
-                    tracing::info!(record = %key, %pod, "wrote the pod into its record");
+                    tracing::info!(record = %key, pod = %pod.uid, "wrote the pod into its record");
                     return Recorded::Yes;
                 }
                 Err(error) if changed(&error) && attempt < ATTEMPTS => {}
@@ -168,15 +200,28 @@ impl Records {
             .await;
         let why = match found {
             ReadResult::Absent => cause(phase, record),
+            ReadResult::Found(rejected) if is_being_replaced(phase, record, &rejected) => {
+                let finalizers = &rejected["metadata"]["finalizers"];
+                format!("its rejected pod is being deleted and has the finalizers {finalizers}")
+            }
             ReadResult::Found(pod) => {
                 let annotations = &pod["metadata"]["annotations"];
-                let of_the_pod = pod["metadata"]["uid"].as_str().map(Uid::new);
-                if let Some(pod) = of_the_pod
-                    && annotations[RECREATION_UID_ANNOTATION] == uid
-                {
+                let of_the_pod = pod["metadata"]["uid"].as_str();
+                let of_the_pod =
+                    of_the_pod.filter(|_| annotations[RECREATION_UID_ANNOTATION] == uid)?;
+                let attempt = annotations[RECREATION_ATTEMPT_ANNOTATION].as_str();
+                let pod = AttemptPod {
+                    uid: Uid::new(of_the_pod),
+                    attempt: attempt.and_then(|text| text.parse().ok()),
+                    deleting: !pod["metadata"]["deletionTimestamp"].is_null(),
+                };
+                let attempts = record["status"]["attempts"].as_u64();
+                let attempts = attempts.and_then(|count| u32::try_from(count).ok());
+                if !pod.is_given_up(Some(phase), attempts.unwrap_or_default()) {
                     self.write(&key, &Uid::new(uid), &pod).await;
+                    return None;
                 }
-                return None;
+                GIVEN_UP.to_owned()
             }
             ReadResult::Unknown(why) => format!("could not read its pod: {why}"),
         };
@@ -203,6 +248,13 @@ impl Records {
     }
 }
 
+/// Whether Belayer has deleted this pod to create it again: once it is gone, it exists only in its record.
+fn is_being_replaced(phase: Phase, record: &Value, pod: &Value) -> bool {
+    phase == Phase::Deleting
+        && pod["metadata"]["uid"] == record["status"]["rejectedUID"]
+        && !pod["metadata"]["deletionTimestamp"].is_null()
+}
+
 fn is_under_way(phase: Phase) -> bool {
     matches!(phase, Phase::Deleting | Phase::Waiting | Phase::Creating)
 }
@@ -216,5 +268,31 @@ fn cause(phase: Phase, record: &Value) -> String {
     match denied.and_then(|denied| denied["message"].as_str()) {
         Some(message) => format!("the API server denies it: {message}"),
         None => format!("its record is in phase {phase:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::an_earlier_attempt(Phase::Creating, 1, true, true)]
+    #[case::before_the_next_attempt(Phase::Waiting, 2, true, true)]
+    #[case::it_is_not_deleted(Phase::Creating, 1, false, false)]
+    #[case::the_current_attempt_may_have_run(Phase::Creating, 2, true, false)]
+    fn a_deleted_pod_of_an_earlier_attempt_does_not_end_the_re_creation(
+        #[case] phase: Phase,
+        #[case] attempt: u32,
+        #[case] deleting: bool,
+        #[case] is_given_up: bool,
+    ) {
+        let pod = AttemptPod {
+            uid: Uid::new("u-2"),
+            attempt: Some(attempt),
+            deleting,
+        };
+        assert_eq!(pod.is_given_up(Some(phase), 2), is_given_up);
     }
 }

@@ -15,6 +15,7 @@ pub const API_VERSION: &str = "drain.belayer.dev/v1alpha1";
 
 /// The result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// [`API_VERSION`].
@@ -23,6 +24,7 @@ pub struct Report {
     pub kind: &'static str,
     /// What was removed, or would be in a dry run.
     #[serde(flatten)]
+    #[cfg_attr(test, schemars(with = "Shown<'static>"))]
     pub taken: Taken,
     /// Result as one word.
     pub outcome: Outcome,
@@ -63,6 +65,7 @@ pub struct Report {
 
 /// Holds that a client keeps adding.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NewHolds {
     /// The number of the pass, from 1, since which only new holds were found.
@@ -97,53 +100,58 @@ pub struct Taken {
 /// Number of holds, by name and evidence.
 pub type Holds = BTreeMap<String, BTreeMap<&'static str, u64>>;
 
+/// [`Taken`] as it is in JSON.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(untagged, rename_all_fields = "camelCase")]
+enum Shown<'a> {
+    /// What was removed.
+    Done {
+        dry_run: bool,
+        policies_removed: &'a [String],
+        objects_released: u64,
+        released: &'a Holds,
+    },
+    /// What would be removed: a dry run.
+    Planned {
+        dry_run: bool,
+        policies_to_remove: &'a [String],
+        objects_to_release: u64,
+        to_release: &'a Holds,
+    },
+}
+
 impl Serialize for Taken {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Done<'a> {
-            dry_run: bool,
-            policies_removed: &'a [String],
-            objects_released: u64,
-            released: &'a Holds,
-        }
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Planned<'a> {
-            dry_run: bool,
-            policies_to_remove: &'a [String],
-            objects_to_release: u64,
-            to_release: &'a Holds,
-        }
         let Self {
             dry_run,
-            policies,
+            ref policies,
             objects,
-            holds,
+            ref holds,
             uids: _,
-        } = self;
-        if *dry_run {
-            Planned {
-                dry_run: *dry_run,
+        } = *self;
+        let shown = if dry_run {
+            Shown::Planned {
+                dry_run,
                 policies_to_remove: policies,
-                objects_to_release: *objects,
+                objects_to_release: objects,
                 to_release: holds,
             }
-            .serialize(serializer)
         } else {
-            Done {
-                dry_run: *dry_run,
+            Shown::Done {
+                dry_run,
                 policies_removed: policies,
-                objects_released: *objects,
+                objects_released: objects,
                 released: holds,
             }
-            .serialize(serializer)
-        }
+        };
+        shown.serialize(serializer)
     }
 }
 
 /// A hold that stays.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Left {
     /// Reason as one word.
@@ -162,6 +170,7 @@ pub struct Left {
 
 /// Why a hold stays, as one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
     /// A PVC in use that only Belayer protects.
@@ -201,6 +210,7 @@ pub(crate) fn why_text(why: &Why) -> String {
 
 /// A request that failed or was denied.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Refused {
     /// `shop/pods/web-0`, or a step.
@@ -213,10 +223,38 @@ pub struct Refused {
 
 /// A kind or an object that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Unseen {
     /// `secrets`, or an object.
     pub what: String,
     /// Reason.
     pub why: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use schemars::generate::SchemaSettings;
+
+    use super::*;
+
+    /// `UPDATE_SNAPSHOTS=1` writes it again.
+    #[test]
+    fn the_json_schema_matches_the_types() {
+        let generator = SchemaSettings::draft2020_12().for_serialize();
+        let schema = generator.into_generator().into_root_schema_for::<Report>();
+        let mut schema = schema.to_value();
+        schema["$id"] = API_VERSION.into();
+        let schema = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("schema/drain.json");
+        let now = std::fs::read_to_string(&file).unwrap_or_default();
+        if now != schema && std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, schema).unwrap();
+            return;
+        }
+        assert!(now == schema, "{} is outdated", file.display());
+    }
 }

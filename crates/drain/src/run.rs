@@ -31,6 +31,9 @@ const DISCOVERY_PAUSE: Duration = Duration::from_millis(500);
 /// Longest pause between discoveries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
 
+/// Pause after the last change, so that an uninstall that follows does not meet a policy that was deleted.
+const NOTICED: Duration = Duration::from_secs(2);
+
 /// Time without any response after which the server is reported.
 const FIRST_ANSWER: Duration = Duration::from_millis(1500);
 
@@ -146,22 +149,10 @@ impl Drain {
         }
         tokio::select! {
             biased;
-            ended = self.end_draining() => ended,
+            ended = self.site.open_gate() => ended,
             () = tokio::time::sleep(self.timeout) => Err(RequestError::Timeout(self.timeout)),
             () = self.report_silence(progress) => Err(RequestError::Timeout(self.timeout)),
         }
-    }
-
-    async fn end_draining(&self) -> Result<Vec<(String, String)>, RequestError> {
-        // The namespace first: once holds are added again it must be guarded against deletion.
-        for (what, why) in self.site.mark("false").await {
-            tracing::warn!(
-                what,
-                why,
-                "could not reset the annotation belayer.dev/drained"
-            );
-        }
-        self.site.open_gate().await
     }
 
     /// Runs to the end, or until there is no progress for the timeout.
@@ -389,7 +380,7 @@ impl Drain {
                 }
                 Err(error) => found
                     .refused
-                    .push(refused("set the gate ConfigMap to draining", &error)),
+                    .push(refused("set the gate to draining", &error)),
             }
         }
         let policies = match self.site.policies(kinds).await {
@@ -439,14 +430,23 @@ impl Drain {
         if !self.is_everything() || report.taken.dry_run {
             return;
         }
-        if report.outcome != Outcome::Clean || report.gate == GateState::NoNamespace {
+        let is_marked = matches!(report.gate, GateState::Draining | GateState::WasDraining);
+        if report.outcome != Outcome::Clean || !is_marked {
             return;
         }
-        for (what, why) in self.site.mark("true").await {
-            report.notes.push(format!(
-                "could not annotate {what} with belayer.dev/drained=true: {why}; its guard policy still denies its \
-                 deletion"
-            ));
+        let unguarded = async {
+            self.site.mark().await?;
+            self.site.remove_guard().await
+        };
+        match unguarded.await {
+            // The API servers notice it late.
+            Ok(true) => tokio::time::sleep(NOTICED).await,
+            Ok(false) => {}
+            Err(error) => report.notes.push(format!(
+                "could not end the guard of Belayer's namespace and CRDs: {}; the policy belayer-namespace-guard may \
+                 still deny their deletion",
+                explain(&error)
+            )),
         }
     }
 }
@@ -465,16 +465,20 @@ fn in_excepted(report: &Report, objects: u64) -> Option<String> {
 
 fn gate_text(gate: GateState, key: &str) -> String {
     match gate {
-        GateState::WasDraining => format!("gate ConfigMap {key}: mode was draining already"),
+        GateState::WasDraining => format!("gate {key}: mode was draining already"),
         GateState::Draining => {
             format!(
-                "gate ConfigMap {key}: set mode to draining; no replica and no policy adds a hold any more"
+                "gate {key}: set mode to draining; no replica and no policy adds a hold any more"
             )
         }
         GateState::NoNamespace => {
-            "Belayer's namespace does not exist: no gate ConfigMap to set".to_owned()
+            "Belayer's namespace does not exist: no gate to set".to_owned()
         }
-        GateState::Untouched => format!("gate ConfigMap {key}: not changed"),
+        GateState::NotServed => {
+            "the API server does not serve Gates, so drain cannot stop a running Belayer; delete its Deployments"
+                .to_owned()
+        }
+        GateState::Untouched => format!("gate {key}: not changed"),
     }
 }
 

@@ -1,39 +1,28 @@
-//! Belayer's other objects in a cluster: the gate, the policies that add holds, the namespace, the CRDs.
+//! Belayer's other objects in a cluster: the gate, the policies that add holds, the namespace.
 
 use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use belayer_core::executor::{Class, Executor, Writes};
-use belayer_core::http::{ErrorClass, PatchKind, Request, RequestError};
+use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_holds::gate::{GateClient, GateConfigMap};
-use belayer_holds::names;
-use belayer_inspect::reader::{ReadResult, Reader, explain};
+use belayer_holds::gate::{Account, GateClient, GateObject};
+use belayer_inspect::reader::{ReadResult, Reader};
 
 use crate::holds;
 use crate::pause::pause;
 
-/// Annotation on Belayer's namespace: `"true"` means that no hold is left and the namespace may be deleted.
-/// The policy that guards the namespace reads it.
-const DRAINED: &str = "belayer.dev/drained";
+/// The account of the chart and the manifests, which owns the gate.
+const ACCOUNT: &str = "belayer";
+
+/// The binding of the policy that guards Belayer's namespace and CRDs.
+const GUARD: &str = "belayer-namespace-guard";
 
 /// Label of every object that is installed with Belayer.
 const LABEL: (&str, &str) = ("app.kubernetes.io/name", "belayer");
-
-/// Belayer's CRDs. Deleting one deletes its objects, also records of pods that are not created yet.
-const DEFINITIONS: &[&str] = &["podoutcomes.belayer.dev", "podrecreations.belayer.dev"];
-
-fn definitions() -> Resource {
-    Resource::new(
-        "apiextensions.k8s.io",
-        "v1",
-        "CustomResourceDefinition",
-        "customresourcedefinitions",
-    )
-}
 
 /// Belayer's objects in the cluster besides holds.
 pub(crate) struct Site {
@@ -45,6 +34,7 @@ pub(crate) struct Site {
 
 /// State of the gate after a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum GateState {
     /// Its mode was `draining` already.
@@ -53,6 +43,8 @@ pub enum GateState {
     Draining,
     /// Belayer's namespace does not exist, so no replica can read a gate.
     NoNamespace,
+    /// The API server does not serve the kind, so no replica can read a gate.
+    NotServed,
     /// The run did not change it.
     Untouched,
 }
@@ -129,8 +121,9 @@ impl Site {
                     self.send(self.gate.write(&state, &change)).await
                 }
                 None => {
-                    let made = GateConfigMap::made_draining();
-                    self.send(self.gate.create(&made)).await
+                    let made = GateObject::made_draining();
+                    let owner = self.account().await;
+                    self.send(self.gate.create(&made, owner.as_ref())).await
                 }
             };
             let error = match written {
@@ -144,6 +137,7 @@ impl Site {
                     tokio::time::sleep(pause(attempt)).await;
                 }
                 ErrorClass::NotFound => return Ok(GateState::NoNamespace),
+                ErrorClass::NotServed => return Ok(GateState::NotServed),
                 // The namespace is being deleted: no object can be created in it.
                 ErrorClass::Forbidden if is_terminating(&error) => {
                     return Ok(GateState::NoNamespace);
@@ -151,6 +145,48 @@ impl Site {
                 _ => return Err(error),
             }
         }
+    }
+
+    /// Belayer's account, with which the gate is deleted. Without it the gate stays after an uninstall.
+    async fn account(&self) -> Option<Account> {
+        let kind = Resource::new("", "v1", "ServiceAccount", "serviceaccounts");
+        let key = ObjectKey::new(&*self.namespace, ACCOUNT);
+        let read: ReadResult<Value> = self.reader.object(&kind, &key).await;
+        let uid = read.found()?["metadata"]["uid"].as_str()?;
+        Some(Account::new(ACCOUNT, uid))
+    }
+
+    /// Notes in the gate that no hold is left, so that the namespace and the CRDs may be deleted.
+    pub(crate) async fn mark(&self) -> Result<(), RequestError> {
+        let mut attempt = 0;
+        loop {
+            let Some(state) = self.send(self.gate.find()).await? else {
+                return Ok(());
+            };
+            let change = state.to_drained();
+            if change.is_empty() || !state.is_draining() {
+                return Ok(());
+            }
+            match self.send(self.gate.write(&state, &change)).await {
+                Err(error) if error.class() == ErrorClass::Conflict => {
+                    attempt += 1;
+                    tokio::time::sleep(pause(attempt)).await;
+                }
+                written => return written,
+            }
+        }
+    }
+
+    /// Deletes the binding of the policy that guards the namespace and the CRDs. With the first of them its parameter is
+    /// deleted, and then it would deny the deletion of the others. Returns whether there was one.
+    pub(crate) async fn remove_guard(&self) -> Result<bool, RequestError> {
+        let kind = Resource::new(
+            "admissionregistration.k8s.io",
+            "v1",
+            "ValidatingAdmissionPolicyBinding",
+            "validatingadmissionpolicybindings",
+        );
+        self.delete(&kind, GUARD).await
     }
 
     /// Sets the gate to normal. Returns the switches that stay off, because they were off before.
@@ -205,55 +241,20 @@ impl Site {
 
     /// Deletes a policy.
     pub(crate) async fn remove(&self, policy: &Policy) -> Result<(), RequestError> {
-        let path = policy.kind.object_path(&ObjectKey::cluster(&*policy.name));
+        self.delete(&policy.kind, &policy.name).await.map(drop)
+    }
+
+    /// Deletes a cluster-scoped object. Returns whether it existed.
+    async fn delete(&self, kind: &Resource, name: &str) -> Result<bool, RequestError> {
+        let path = kind.object_path(&ObjectKey::cluster(name));
         let request = Request::delete(path, r#"{"apiVersion":"v1","kind":"DeleteOptions"}"#);
         let written = self.executor.write(&request, Class::Write);
         match self.send(written).await {
-            Ok(_) => Ok(()),
-            Err(error) if error.class() == ErrorClass::NotFound => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Annotates the guarded objects, Belayer's namespace and its CRDs, with whether they may be deleted. Skips
-    /// what does not exist. Returns the failures with their causes.
-    pub(crate) async fn mark(&self, drained: &str) -> Vec<(String, String)> {
-        let namespace = ObjectKey::cluster(&*self.namespace);
-        let named = format!("namespace {}", self.namespace);
-        let mut failed = Vec::new();
-        let definitions = DEFINITIONS.iter().map(|name| {
-            let key = ObjectKey::cluster(*name);
-            (
-                definitions(),
-                key,
-                format!("customresourcedefinition {name}"),
-            )
-        });
-        for (kind, key, named) in
-            std::iter::once((Resource::namespaces(), namespace, named)).chain(definitions)
-        {
-            if let Err(error) = self.mark_one(&kind, &key, drained).await {
-                failed.push((named, explain(&error)));
-            }
-        }
-        failed
-    }
-
-    async fn mark_one(
-        &self,
-        kind: &Resource,
-        key: &ObjectKey,
-        drained: &str,
-    ) -> Result<(), RequestError> {
-        let body = json!({ "metadata": { "annotations": { DRAINED: drained } } });
-        let request = Request::patch(kind.object_path(key), PatchKind::Merge, body.to_string())
-            .query("fieldManager", names::FIELD_MANAGER);
-        let written = self.executor.write(&request, Class::Write);
-        match self.send(written).await {
+            Ok(_) => Ok(true),
             Err(error) if matches!(error.class(), ErrorClass::NotFound | ErrorClass::NotServed) => {
-                Ok(())
+                Ok(false)
             }
-            written => written.map(drop),
+            Err(error) => Err(error),
         }
     }
 
@@ -294,6 +295,7 @@ fn is_terminating(error: &RequestError) -> bool {
 mod tests {
     use super::*;
     use rstest::rstest;
+    use serde_json::json;
 
     #[rstest]
     #[case::belayers(json!({"app.kubernetes.io/name": "belayer"}), "belayer.dev/pod-status", (true, true))]

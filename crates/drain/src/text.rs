@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use belayer_core::words::one_or_many;
 
 use crate::passes::Outcome;
-use crate::report::{Left, NewHolds, Reason, Refused, Report};
+use crate::report::{GateState, Left, NewHolds, Reason, Refused, Report};
 
 /// Objects named per reason; `-o json` lists all.
 const NAMED: usize = 10;
@@ -85,7 +85,21 @@ pub fn report(report: &Report) -> String {
         let _ = writeln!(text, "Note: {note}");
     }
     let _ = writeln!(text, "{}", verdict(report));
+    way_back(report, &mut text);
     text
+}
+
+/// How an admin ends a drain that is not complete.
+fn way_back(report: &Report, text: &mut String) {
+    let is_draining = matches!(report.gate, GateState::Draining | GateState::WasDraining);
+    if report.taken.dry_run || report.outcome == Outcome::Clean || !is_draining {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "Belayer stays in draining mode. To end it without a complete drain, run `belayer drain --resume`, and restore the\n  \
+         admission policies with `helm upgrade` or `kubectl apply`."
+    );
 }
 
 fn policies(report: &Report, text: &mut String) {

@@ -1,6 +1,9 @@
 //! Names that several components share. A finalizer, label or annotation is Belayer's only if it is listed
 //! here (invariant FOREIGN).
 
+/// User agent of every request. Servers use it as the default field manager.
+pub const USER_AGENT: &str = concat!("belayer/", env!("CARGO_PKG_VERSION"));
+
 /// The hold of pod-finalizer on pods, one for all profiles.
 pub const POD_STATUS_HOLD: &str = "belayer.dev/pod-status";
 
@@ -36,6 +39,9 @@ pub const PVC_PROTECTION_HOLD: &str = "belayer.dev/pvc-protection";
 /// The kubelet mounts a PVC that is being deleted only while it has this finalizer.
 pub const KUBERNETES_PVC_PROTECTION: &str = "kubernetes.io/pvc-protection";
 
+/// The finalizers that pvc-protection adds to PVCs, by its configuration.
+pub const PVC_HOLDS: &[&str] = &[PVC_PROTECTION_HOLD, KUBERNETES_PVC_PROTECTION];
+
 /// The hold of workflow-finalizer on workflows of any kind.
 pub const WORKFLOW_HOLD: &str = "belayer.dev/workflow-cleanup";
 
@@ -57,29 +63,39 @@ pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// Belayer's default namespace.
 pub const DEFAULT_NAMESPACE: &str = "belayer-system";
 
-/// The ConfigMap that is the parameter of the admission policies.
-pub const GATE_CONFIG_MAP: &str = "belayer-gate";
+/// The Gate that is the parameter of the admission policies.
+pub const GATE: &str = "belayer-gate";
 
-/// The key of that ConfigMap that says whether Belayer is drained.
+/// The key of that Gate that says whether Belayer is draining.
 pub const GATE_MODE: &str = "mode";
 
 /// The value of [`GATE_MODE`] that stops new holds.
 pub const GATE_DRAINING: &str = "draining";
 
-/// The prefix of the keys of that ConfigMap that close single namespaces; the namespace's name follows. No
+/// The key of that Gate with which a drain that left no hold lets Belayer's namespace and CRDs be deleted; value
+/// `"true"`. It counts only while the mode is [`GATE_DRAINING`].
+pub const GATE_DRAINED: &str = "drained";
+
+/// The prefix of the keys of that Gate that name, for a switch, the Lease of the leader that turned it on.
+pub const GATE_LEASE_PREFIX: &str = "lease.";
+
+/// The policies that limit what Belayer's account writes: of pods, and of the other kinds that it holds.
+pub const WRITE_POLICIES: [&str; 2] = ["belayer-pod-writes", "belayer-owner-writes"];
+
+/// The prefix of the keys of that Gate that close single namespaces; the namespace's name follows. No
 /// hold is added to pods there.
 pub const GATE_CLOSED_PREFIX: &str = "closed.";
 
 /// The value of such a key if the backlog closed the namespace; any other value was set by an admin.
 pub const GATE_CLOSED_BY_BACKLOG: &str = "backlog";
 
-/// The key of that ConfigMap with which the backlog closes the whole cluster: no hold is added to any pod.
+/// The key of that Gate with which the backlog closes the whole cluster: no hold is added to any pod.
 pub const GATE_BACKLOG: &str = "backlog";
 
 /// The value of [`GATE_BACKLOG`] while it is closed.
 pub const GATE_BACKLOG_CLOSED: &str = "closed";
 
-/// Reason of the Event on that ConfigMap, or on Belayer's own namespace, that too many objects are unselected and
+/// Reason of the Event on that Gate, or on Belayer's own namespace, that too many objects are unselected and
 /// are therefore not released.
 pub const HELD_BACK: &str = "MassReleaseHeldBack";
 

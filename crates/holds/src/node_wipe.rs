@@ -19,6 +19,9 @@ pub const KIND: &str = "NodeWipe";
 /// Lower-case plural.
 pub const PLURAL: &str = "nodewipes";
 
+/// Most wipes of one node, by the schema of the kind.
+pub const MAX_WIPES: usize = 1_000;
+
 /// The kind.
 pub fn resource() -> Resource {
     Resource::new("belayer.dev", "v1alpha1", KIND, PLURAL)

@@ -28,7 +28,7 @@ pub struct Permission {
     /// `status`, or empty for the resource itself.
     pub subresource: &'static str,
     /// The only object it covers; `None` for all.
-    pub name: Option<&'static str>,
+    pub name: Option<Arc<str>>,
     /// `get`, `list`, `watch`, `create`, `update`, `patch` or `delete`.
     pub verb: &'static str,
     /// The consequence if it is missing; printed after "without it: ".
@@ -62,10 +62,10 @@ impl Permission {
 
     /// Restricts it to Belayer's own namespace, and to one object if `name` is given.
     #[must_use]
-    pub fn own(self, name: Option<&'static str>) -> Self {
+    pub fn own(self, name: Option<&str>) -> Self {
         Self {
             place: Place::OwnNamespace,
-            name,
+            name: name.map(Arc::from),
             ..self
         }
     }
@@ -80,7 +80,7 @@ impl Permission {
     }
 }
 
-/// `patch pods`, `patch configmaps belayer-gate`, as `kubectl auth can-i` accepts it.
+/// `patch pods`, `patch gates.belayer.dev belayer-gate`, as `kubectl auth can-i` accepts it.
 impl fmt::Display for Permission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.verb, self.resource)?;
@@ -90,7 +90,7 @@ impl fmt::Display for Permission {
         if !self.subresource.is_empty() {
             write!(f, "/{}", self.subresource)?;
         }
-        match self.name {
+        match &self.name {
             Some(name) => write!(f, " {name}"),
             None => Ok(()),
         }
@@ -107,8 +107,19 @@ pub fn ground() -> Vec<Permission> {
     const MUTE: &str = "no Events are recorded that explain why objects wait";
     const SWITCH: &str =
         "the gate does not close if too many deletions wait, and draining is not detected";
-    let gate =
-        || Permission::new("", "configmaps", "get", SWITCH).own(Some(names::GATE_CONFIG_MAP));
+    const CLOSED: &str = "the admission policies add no hold: the gate opens only if the policy that limits Belayer's writes \
+                          names its account";
+    let kind = crate::gate::resource();
+    let gate = |verb| Permission::new(&kind.group, &kind.plural, verb, SWITCH);
+    let limits = |name| Permission {
+        name: Some(Arc::from(name)),
+        ..Permission::new(
+            "admissionregistration.k8s.io",
+            "validatingadmissionpolicies",
+            "get",
+            CLOSED,
+        )
+    };
     let namespaces = Resource::namespaces();
     let mut permissions: Vec<Permission> = Permission::on(&namespaces, FOLLOW, BLIND).collect();
     permissions.extend([
@@ -121,21 +132,21 @@ pub fn ground() -> Vec<Permission> {
             "objects of owners whose kind was deleted stay held until the kind is served again",
         ),
     ]);
-    permissions.extend(
-        ["get", "list", "watch", "update", "patch"].map(|verb| Permission { verb, ..gate() }),
-    );
-    permissions.push(Permission::new("", "configmaps", "create", SWITCH).own(None));
+    permissions
+        .extend(["get", "list", "watch", "patch"].map(|verb| gate(verb).own(Some(names::GATE))));
+    permissions.push(gate("create").own(None));
+    permissions.extend(names::WRITE_POLICIES.map(limits));
     permissions
 }
 
-/// Permissions for leader election, which ensures that only one of several replicas writes.
-pub fn election() -> Vec<Permission> {
+/// Permissions for leader election by this Lease, which ensures that only one of several replicas writes.
+pub fn election(lease: &str) -> Vec<Permission> {
     const NO_LEADER: &str = "no leader is elected: no hold is added and none is released";
-    let lease = |verb| Permission::new("coordination.k8s.io", "leases", verb, NO_LEADER);
+    let permission = |verb| Permission::new("coordination.k8s.io", "leases", verb, NO_LEADER);
     vec![
-        lease("get").own(Some(names::FIELD_MANAGER)),
-        lease("patch").own(Some(names::FIELD_MANAGER)),
-        lease("create").own(None),
+        permission("get").own(Some(lease)),
+        permission("patch").own(Some(lease)),
+        permission("create").own(None),
     ]
 }
 
@@ -148,8 +159,8 @@ mod tests {
         let pods = Permission::new("", "pods", "patch", "x");
         assert_eq!(pods.to_string(), "patch pods");
         assert_eq!(pods.subresource("status").to_string(), "patch pods/status");
-        let gate = Permission::new("", "configmaps", "get", "x").own(Some("belayer-gate"));
-        assert_eq!(gate.to_string(), "get configmaps belayer-gate");
+        let gate = Permission::new("belayer.dev", "gates", "get", "x").own(Some("belayer-gate"));
+        assert_eq!(gate.to_string(), "get gates.belayer.dev belayer-gate");
         let workflows = Resource::new("argoproj.io", "v1alpha1", "Workflow", "workflows");
         let follow: Vec<String> = Permission::on(&workflows, FOLLOW, "x")
             .map(|r| r.to_string())

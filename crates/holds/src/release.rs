@@ -15,6 +15,7 @@ use belayer_core::slim::ObjectMeta;
 pub struct FinalizerPatch {
     body: Vec<u8>,
     finalizers: Vec<String>,
+    is_complete: bool,
 }
 
 impl FinalizerPatch {
@@ -78,7 +79,14 @@ impl FinalizerPatch {
             // Strings and lists of strings can always be serialised.
             body: serde_json::to_vec(&body).unwrap_or_default(),
             finalizers: finalizers.iter().map(ToString::to_string).collect(),
+            is_complete: !object.is_shortened(),
         }
+    }
+
+    /// Whether it names all finalizers that stay. If not, the object must be read live for the patch: a store does not
+    /// keep all finalizers of an object that has very many (T3).
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
     }
 
     /// The JSON to send as `application/merge-patch+json`.

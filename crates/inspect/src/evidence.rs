@@ -5,12 +5,13 @@ mod state;
 mod webhooks;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use futures::StreamExt as _;
 
 use crate::controller_health::{Lease, Workload};
 use crate::explain::{Explained, Explainer};
-use crate::known_finalizers::KNOWN_FINALIZERS;
+use crate::known_finalizers::KnownFinalizers;
 use crate::object::Terminating;
 use crate::reader::{ReadResult, Reader};
 use crate::scan::{Scan, Scope};
@@ -39,6 +40,8 @@ pub struct Target {
     pub scope: Scope,
     /// `namespace/name` of Belayer's leader election Lease, if leader election is enabled.
     pub own_lease: Option<String>,
+    /// The known finalizers.
+    pub known: Arc<KnownFinalizers>,
 }
 
 /// The complete input of a report: owned, no further I/O.
@@ -74,6 +77,8 @@ pub struct World {
     pub own_lease: Option<String>,
     /// The explanations of Belayer's components, or why there are none, by UID and hold.
     pub ours: BTreeMap<(String, String), Result<Explained, String>>,
+    /// The known finalizers.
+    pub known: Arc<KnownFinalizers>,
     /// Number of requests that were sent.
     pub requests: u64,
 }
@@ -90,6 +95,7 @@ pub async fn gather(
         within_grace,
         scope,
         own_lease,
+        known,
     } = target;
     let is = |object: &Terminating, plural: &str| {
         object.object.kind.resource.group.is_empty()
@@ -125,7 +131,7 @@ pub async fn gather(
         dead_apis(reader),
         when(any, dead_webhooks(reader)),
         when(any, workloads(reader)),
-        leases(reader, &stuck, own_lease.as_ref().filter(|_| any)),
+        leases(reader, &known, &stuck, own_lease.as_ref().filter(|_| any)),
     );
     let node_names = relevant_nodes(&stuck, &pods, &attachments);
     let nodes = each(node_names, |name| node(reader, name)).await;
@@ -146,6 +152,7 @@ pub async fn gather(
         leases,
         own_lease,
         ours,
+        known,
         requests: reader.requests(),
     }
 }
@@ -200,6 +207,7 @@ fn relevant_nodes(
 /// The Leases of the known controllers of these objects' finalizers, and Belayer's own.
 async fn leases(
     reader: &Reader,
+    known: &KnownFinalizers,
     stuck: &[Terminating],
     own: Option<&String>,
 ) -> BTreeMap<String, ReadResult<Lease>> {
@@ -210,7 +218,7 @@ async fn leases(
         .collect();
     let places: BTreeSet<String> = finalizers
         .into_iter()
-        .filter_map(|finalizer| KNOWN_FINALIZERS.find(finalizer))
+        .filter_map(|finalizer| known.find(finalizer))
         .flat_map(|entry| &entry.controllers)
         .filter_map(|controller| {
             let lease = controller.lease.as_ref()?;

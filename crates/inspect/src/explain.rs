@@ -10,14 +10,18 @@ use belayer_core::http::RequestError;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::queries::ReadError;
 
+use crate::known_finalizers::KnownFinalizers;
 use crate::reader::{Reader, explain};
 
-/// Belayer, as configured in the binary.
+/// Belayer, as configured in the binary, and the known finalizers. By default no Belayer is asked.
+#[derive(Default)]
 pub struct Belayer {
     /// Its components.
     pub explainers: Vec<Explainer>,
     /// `namespace/name` of its leader election Lease, if leader election is enabled.
     pub lease: Option<String>,
+    /// The known finalizers.
+    pub known: Arc<KnownFinalizers>,
 }
 
 /// Explains the holds of one component: live reads, its own decision, the matching rule and what is missing.
@@ -107,6 +111,7 @@ impl Explainer {
 
 /// The explanation of one component.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Explained {
     /// Name of the component.
@@ -140,6 +145,7 @@ pub struct Explained {
 
 /// A rule of a decision table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Row {
     /// Its number.
@@ -152,6 +158,7 @@ pub struct Row {
 
 /// What Belayer does with an object now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
     /// Nothing.
@@ -178,6 +185,7 @@ pub enum Action {
 
 /// The output of `explain` for one object: the documented form of its `-o json` and `-o yaml`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     /// [`API_VERSION`](crate::report::API_VERSION).
@@ -203,6 +211,7 @@ pub struct Explanation {
 
 /// A held pod of a workflow, and what it waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HeldPod {
     /// Its name.
@@ -213,6 +222,7 @@ pub struct HeldPod {
 
 /// The object of an explanation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Subject {
     /// `v1`.
@@ -230,6 +240,7 @@ pub struct Subject {
     pub uid: String,
     /// End of its grace period; absent if it is not being deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<crate::report::Time>"))]
     pub deletion_timestamp: Option<jiff::Timestamp>,
     /// Whether it is past its grace period.
     pub stuck: bool,
@@ -237,6 +248,7 @@ pub struct Subject {
 
 /// A finalizer of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Finalizer {
     /// Its name.

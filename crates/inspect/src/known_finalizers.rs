@@ -7,15 +7,27 @@ use serde::Deserialize;
 /// The known finalizers of this build.
 pub static KNOWN_FINALIZERS: LazyLock<KnownFinalizers> = LazyLock::new(|| {
     // A test checks that the file can be parsed; a file that cannot be parsed counts as empty.
-    serde_saphyr::from_str(include_str!("known_finalizers/finalizers.yaml")).unwrap_or_default()
+    let entries = serde_saphyr::from_str(include_str!("known_finalizers/finalizers.yaml"));
+    KnownFinalizers(entries.unwrap_or_default())
 });
 
 /// Prefix of the owner of Belayer's own entries; the component's name follows.
 const OURS: &str = "Belayer ";
 
-/// Known finalizers.
-#[derive(Debug, Clone, Default, Deserialize)]
+/// Known finalizers; by default those of this build.
+#[derive(Debug, Clone)]
 pub struct KnownFinalizers(Vec<Entry>);
+
+/// The text is not a list of entries.
+#[derive(Debug, thiserror::Error)]
+#[error("invalid list of known finalizers: {0}")]
+pub struct InvalidEntries(serde_saphyr::Error);
+
+impl Default for KnownFinalizers {
+    fn default() -> Self {
+        KNOWN_FINALIZERS.clone()
+    }
+}
 
 /// One known finalizer, or a family of them.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -76,6 +88,45 @@ pub enum Matching {
 }
 
 impl KnownFinalizers {
+    /// Adds the entries of another project. An entry replaces one of the same finalizer.
+    #[must_use]
+    pub fn with(self, entries: impl IntoIterator<Item = Entry>) -> Self {
+        let mut all: Vec<Entry> = entries.into_iter().collect();
+        all.extend(self.0);
+        Self(all)
+    }
+
+    /// Adds entries from YAML, in the form of this crate's own
+    /// [file](https://github.com/belayer/belayer/blob/main/crates/inspect/src/known_finalizers/finalizers.yaml).
+    ///
+    /// ```
+    /// use belayer_inspect::known_finalizers::KnownFinalizers;
+    ///
+    /// let known = KnownFinalizers::default().with_yaml(
+    ///     "
+    /// - finalizer: shop.example.com/invoices
+    ///   owner: invoice-operator
+    ///   guards: invoices that were not sent
+    ///   lost: those invoices
+    ///   hosted: false
+    ///   controllers: [{name: invoice-operator, namespace: shop}]
+    ///   images: [invoice-operator]
+    ///   source: https://shop.example.com/docs
+    /// ",
+    /// )?;
+    /// let entry = known.find("shop.example.com/invoices").expect("it was added");
+    /// assert_eq!(entry.lost, "those invoices");
+    /// # Ok::<(), belayer_inspect::known_finalizers::InvalidEntries>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the text is not a list of entries.
+    pub fn with_yaml(self, entries: &str) -> Result<Self, InvalidEntries> {
+        let entries: Vec<Entry> = serde_saphyr::from_str(entries).map_err(InvalidEntries)?;
+        Ok(self.with(entries))
+    }
+
     /// The entry of a finalizer; an exact name takes precedence over a pattern.
     pub fn find(&self, finalizer: &str) -> Option<&Entry> {
         let exact = self.0.iter().find(|entry| entry.finalizer == finalizer);
@@ -154,7 +205,8 @@ mod tests {
     use rstest::rstest;
 
     fn known() -> KnownFinalizers {
-        serde_saphyr::from_str(include_str!("known_finalizers/finalizers.yaml")).unwrap()
+        let entries = serde_saphyr::from_str(include_str!("known_finalizers/finalizers.yaml"));
+        KnownFinalizers(entries.unwrap())
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub mod controller_health;
 pub mod diagnose;
 pub mod evidence;
 pub mod explain;
+mod inspector;
 pub mod kinds;
 pub mod known_finalizers;
 pub mod object;
@@ -13,6 +14,8 @@ pub mod preflight;
 pub mod reader;
 pub mod report;
 pub mod scan;
+#[cfg(test)]
+mod schemas;
 pub mod selector;
 pub mod status;
 pub mod stuck;
@@ -20,6 +23,10 @@ pub mod text;
 
 mod details;
 
-pub use explain::{Explained, Explainer};
+pub use explain::{Explained, Explainer, Explanation};
+pub use inspector::Inspector;
+pub use known_finalizers::{KNOWN_FINALIZERS, KnownFinalizers};
 pub use reader::{ReadResult, Reader};
-pub use report::Report;
+pub use report::{Cause, Group, Report, Step, StuckObject, Verdict};
+pub use scan::Scope;
+pub use stuck::{InspectError, Query};

@@ -8,6 +8,7 @@ pub const API_VERSION: &str = "inspect.belayer.dev/v1alpha1";
 
 /// All objects stuck in Terminating, grouped by cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// [`API_VERSION`].
@@ -24,6 +25,7 @@ pub struct Report {
 
 /// Totals of a report.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Summary {
     /// Stuck objects.
@@ -42,6 +44,7 @@ pub struct Summary {
 
 /// Objects with the same cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Group {
     /// Its number in the report, from 1.
@@ -71,6 +74,7 @@ pub struct Group {
 
 /// Why an object is not deleted yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// An API that does not answer: no namespace can be deleted.
@@ -101,6 +105,7 @@ pub enum Cause {
 
 /// The state of a cause. Every verdict but `unknown` is proven by the group's `proof`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The API behind an APIService is down.
@@ -145,6 +150,7 @@ impl Verdict {
 
 /// Facts about a known finalizer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Known {
     /// Its controller.
@@ -159,6 +165,7 @@ pub struct Known {
 
 /// A step, optionally with a command to copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
     /// What to do, and its effect.
@@ -188,6 +195,7 @@ impl Step {
 
 /// A stuck object.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct StuckObject {
     /// `apps/v1`.
@@ -204,6 +212,7 @@ pub struct StuckObject {
     /// Its UID.
     pub uid: String,
     /// When its grace period ended.
+    #[cfg_attr(test, schemars(with = "Time"))]
     pub deletion_timestamp: Timestamp,
     /// Time since then, in seconds.
     pub age_seconds: i64,
@@ -231,17 +240,20 @@ impl StuckObject {
 
 /// The manager that set a finalizer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Setter {
     /// The field manager.
     pub manager: String,
     /// When.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<Time>"))]
     pub time: Option<Timestamp>,
 }
 
 /// A kind or API that could not be listed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Unseen {
     /// A kind, or an API.
@@ -254,6 +266,7 @@ pub struct Unseen {
 
 /// Why a kind or API could not be listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum UnseenReason {
     /// Permission is missing.
@@ -274,6 +287,13 @@ pub fn age(seconds: i64) -> String {
         () => format!("{days}d"),
     }
 }
+
+/// RFC 3339.
+#[cfg(test)]
+#[derive(schemars::JsonSchema)]
+#[schemars(inline, extend("format" = "date-time"))]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(crate) struct Time(String);
 
 #[cfg(test)]
 mod tests {

@@ -7,16 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures::StreamExt as _;
 use jiff::Timestamp;
 
-use belayer_core::http::{Answer, ErrorClass, RequestError};
+use belayer_core::http::{Answer, ErrorClass, METADATA_ONLY_LIST, RequestError};
 
 use crate::kinds::{DeadApi, Discovered, Kind};
 use crate::object::{Item, ObjectRef, Terminating};
 use crate::reader::{Page, Reader, explain};
 use crate::report::{Unseen, UnseenReason};
-
-/// Accept header for metadata-only lists.
-pub const METADATA_LIST: &str =
-    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// Kinds that are listed concurrently.
 const PARALLEL: usize = 8;
@@ -25,9 +21,10 @@ const PARALLEL: usize = 8;
 const SAMPLES: usize = 3;
 
 /// The namespaces to read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Scope {
     /// The whole cluster.
+    #[default]
     Cluster,
     /// One namespace, and the namespace itself.
     Namespace(String),
@@ -213,7 +210,7 @@ async fn list_into(
     part: &mut Part,
 ) -> Result<(), RequestError> {
     reader
-        .pages(path, METADATA_LIST, |answer| {
+        .pages(path, METADATA_ONLY_LIST, |answer| {
             let read = part.take(kind, &answer);
             async move { read }
         })

@@ -17,15 +17,14 @@ use crate::diagnose::{known, report};
 use crate::evidence::{Target, by_hold, gather};
 use crate::explain::{Belayer, Explained, Explanation, Finalizer, Subject};
 use crate::kinds::{Discovered, Kind, discover};
-use crate::known_finalizers::KNOWN_FINALIZERS;
 use crate::object::Item;
 use crate::reader::{Reader, explain as message};
 use crate::report::{API_VERSION, Report};
 use crate::scan::{Progress, Scan, Scope, Silent, scan};
 use crate::selector::LabelSelector;
 
-/// What to report.
-#[derive(Debug, Clone)]
+/// What to report; by default all stuck objects of the cluster.
+#[derive(Debug, Clone, Default)]
 pub struct Query {
     /// The namespaces to read.
     pub scope: Scope,
@@ -83,6 +82,7 @@ pub async fn stuck(
         stuck,
         scope: query.scope.clone(),
         own_lease: belayer.lease.clone(),
+        known: Arc::clone(&belayer.known),
     };
     let world = gather(reader, scan, target, &belayer.explainers).await;
     Ok(report(&world, now))
@@ -175,6 +175,7 @@ async fn one(
                 within_grace: 0,
                 scope,
                 own_lease: config.lease.clone(),
+                known: Arc::clone(&config.known),
             };
             let mut world = gather(reader, scan, target, &[]).await;
             world.ours = ours;
@@ -193,8 +194,8 @@ async fn one(
             .iter()
             .find(is_its)
             .map(|explained| explained.component);
-        let ours = component.and_then(|component| KNOWN_FINALIZERS.of_component(component));
-        ours.or_else(|| KNOWN_FINALIZERS.find(name))
+        let ours = component.and_then(|component| config.known.of_component(component));
+        ours.or_else(|| config.known.find(name))
     };
     Ok(Explanation {
         api_version: API_VERSION,

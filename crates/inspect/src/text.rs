@@ -3,6 +3,7 @@
 mod explanation;
 mod wrap;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::report::{Group, Report, Step, StuckObject, UnseenReason, Verdict, age};
@@ -65,6 +66,23 @@ impl Paint for Plain {
     fn dim(&self, text: &str) -> String {
         text.to_owned()
     }
+}
+
+/// The objects of the report, one per line, as `belayer explain` takes them: `pods/web-0 -n shop`.
+pub fn names(report: &Report) -> String {
+    let mut seen = BTreeSet::new();
+    let mut out = String::new();
+    for object in report.groups.iter().flat_map(|group| &group.objects) {
+        if !seen.insert(&object.uid) {
+            continue;
+        }
+        let _ = write!(out, "{}/{}", object.resource, object.name);
+        if !object.namespace.is_empty() {
+            let _ = write!(out, " -n {}", object.namespace);
+        }
+        out.push('\n');
+    }
+    out
 }
 
 /// The whole report.

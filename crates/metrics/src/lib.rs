@@ -6,6 +6,7 @@ pub mod exposition;
 mod buckets;
 mod exporter;
 mod names;
+mod stability;
 mod table;
 mod values;
 mod zeros;
@@ -13,6 +14,7 @@ mod zeros;
 pub use exporter::{Exporter, InstallError};
 pub use metrics::Unit;
 pub use names::*;
+pub use stability::Stability;
 pub use table::{ALL, Kind, Known, Label, Metric, Values, describe_all};
 pub use values::{
     NAMESPACES, bound_code, bound_method, bound_namespace, cause, config, lifecycle, outcome,

@@ -275,8 +275,8 @@ pub const ALL: &[Metric] = &[
         Gauge,
         Seconds,
         &[KIND],
-        "How long no owner of this kind has changed while its pods have ended, are being deleted and are held; 0 if there \
-         are no such pods. Their consumer may be down.",
+        "How long no owner of this kind has changed in one namespace while pods of such owners there have ended, are being \
+         deleted and are held: the longest time of all namespaces; 0 if there are no such pods. Their consumer may be down.",
     ),
     metric(
         n::OBSERVED_LOSSES,
@@ -313,7 +313,7 @@ pub const ALL: &[Metric] = &[
         Count,
         &[CONTROLLER, fixed("result", outcome::ALL)],
         "Records of pods' outcomes: written, already written, incomplete because the node is \
-         lost, or refused by the API server.",
+         lost or the pod was released before its end, or refused by the API server.",
     ),
     metric(
         n::PODS_REMAINING,

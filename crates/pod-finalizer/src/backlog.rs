@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 use crate::snapshot::Gate;
 
 /// At most this many namespaces are closed one by one; with more of them all are closed. This limits the
-/// size of the gate ConfigMap.
+/// size of the gate.
 pub const MAX_CLOSED: usize = 1_000;
 
 /// The limit of a namespace is a quarter of the cluster's limit.

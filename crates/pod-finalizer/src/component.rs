@@ -9,14 +9,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use jiff::Timestamp;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use belayer_core::http::RequestError;
 use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
 use belayer_core::informer::{Event, Stored};
-use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::logical_time::LogicalTime;
+use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::queries::Waiter;
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Priority, WorkQueue};
@@ -55,6 +57,7 @@ pub fn keep_of_pods(profiles: &Profiles) -> Keep {
                 .chain(profiles.pod_annotations())
                 .chain(built_in.pod_annotations()),
         )
+        .finalizers(profiles.adopted())
 }
 
 /// The labels of owners, of whatever kind, that the rules read.
@@ -74,6 +77,28 @@ pub fn keep_of_owners(profiles: &Profiles) -> Keep {
 /// The labels of namespaces that the rules read.
 pub fn keep_of_namespaces() -> Keep {
     Keep::nothing().labels([names::IGNORE_LABEL])
+}
+
+/// A delay of a pod.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Waits {
+    /// When this process first looked, by its monotonic clock: a jump of the wall clock ends no delay (L9).
+    since: Instant,
+    /// How long the pod had waited before, by the wall clock.
+    before: Duration,
+}
+
+impl Waits {
+    fn begin() -> Self {
+        Self::begin_after(Duration::ZERO)
+    }
+
+    fn begin_after(before: Duration) -> Self {
+        Self {
+            since: Instant::now(),
+            before,
+        }
+    }
 }
 
 /// The dependencies of the component.
@@ -104,7 +129,11 @@ pub struct PodFinalizer<V: View = Cached> {
     pub(crate) parts: Parts<V>,
     pub(crate) outcomes: Outcomes,
     /// When each delay began.
-    pub(crate) due: Mutex<HashMap<Delay, Timestamp>>,
+    pub(crate) due: Mutex<HashMap<Delay, Waits>>,
+    /// When each pod was first observed as one whose node may be lost.
+    suspected: Mutex<HashMap<Uid, LogicalTime>>,
+    /// The pods that were counted as undecided.
+    undecided: Mutex<HashSet<Uid>>,
     held_objects: Arc<HeldObjects>,
     /// Whether this process has read the gates that an earlier leader closed. Before that it adds no finalizers.
     pub(crate) may_hold: AtomicBool,
@@ -129,6 +158,8 @@ impl<V: View> PodFinalizer<V> {
             parts,
             outcomes: Outcomes::new(settings.outcome_ttl),
             due: Mutex::default(),
+            suspected: Mutex::default(),
+            undecided: Mutex::default(),
             held_objects,
             may_hold: AtomicBool::new(false),
             resync: settings.resync,
@@ -238,7 +269,6 @@ impl PodFinalizer {
                         UnselectedBy::Labels
                     },
                 );
-                self.count_undecided(object);
             }
             Event::Updated { old, new } => {
                 self.note(new, UnselectedBy::Labels);
@@ -246,9 +276,6 @@ impl PodFinalizer {
                 let known = before.is_deleting() && self.is_selected(before);
                 if new.object.meta.is_deleting() && !known {
                     self.count_missed(new);
-                }
-                if !before.is_deleting() {
-                    self.count_undecided(new);
                 }
             }
             Event::Deleted { last, .. } => {
@@ -258,8 +285,11 @@ impl PodFinalizer {
                 let mut due = self.due.lock();
                 due.remove(&Delay::Cleanup(meta.uid.clone()));
                 due.remove(&Delay::NodeLost(meta.uid.clone()));
+                due.remove(&Delay::ReleaseAfter(meta.uid.clone()));
                 drop(due);
                 self.count_lost(last);
+                self.suspected.lock().remove(&meta.uid);
+                self.undecided.lock().remove(&meta.uid);
             }
             _ => {}
         }
@@ -286,6 +316,9 @@ impl PodFinalizer {
     pub fn on_owner(&self, kind: &Resource, event: &Event<OwnerMeta>) {
         let (owner, all) = match event {
             Event::Added { object, .. } => (object, true),
+            Event::Updated { old, new } if !new.object.0.differs(&old.object.0) => {
+                return self.on_status_of(new);
+            }
             Event::Updated { old, new } => (new, self.may_release_all(kind, &old.object.0, new)),
             Event::Deleted { last, .. } => {
                 // An earlier live read that found the owner is outdated.
@@ -304,6 +337,21 @@ impl PodFinalizer {
         {
             if all || pod.object.meta.is_deleting() || pod.object.is_ended() {
                 self.queue_if_ours(&pod, Priority::Release);
+            }
+        }
+    }
+
+    /// Enqueues the pods whose deletion waits for the status of this owner, which may have changed (A19). Pods that have
+    /// ended and are not being deleted are not urgent (A17).
+    fn on_status_of(&self, owner: &Stored<OwnerMeta>) {
+        let pods = self
+            .parts
+            .pods
+            .by_index(PODS_BY_OWNER, owner.object.0.uid.as_str());
+        for pod in pods.unwrap_or_default() {
+            let meta = &pod.object.meta;
+            if meta.is_deleting() && (held(meta) || self.is_adopted(meta)) {
+                self.parts.queue.add(meta.key.clone(), Priority::Release);
             }
         }
     }
@@ -413,6 +461,7 @@ impl<V: View> Component<Pod> for PodFinalizer<V> {
 
     fn observe(&self, pod: &Stored<Pod>) -> Snapshot {
         let key = &pod.object.meta.key;
+        self.count_undecided(pod);
         let view = self.view(pod);
         if let Some(answer) = view.node.as_ref().and_then(|node| node.answer.as_ref()) {
             // The last answer about its workflow's status may have changed without an event.
@@ -452,10 +501,10 @@ impl<V: View> Component<Pod> for PodFinalizer<V> {
             PodQuery::Delay(delay) => {
                 let priority = match delay {
                     Delay::Cleanup(_) => Priority::Normal,
-                    Delay::NodeLost(_) => Priority::Release,
+                    Delay::NodeLost(_) | Delay::ReleaseAfter(_) => Priority::Release,
                 };
                 let mut due = self.due.lock();
-                due.entry(delay).or_insert_with(Timestamp::now);
+                due.entry(delay).or_insert_with(Waits::begin);
                 drop(due);
                 self.parts
                     .queue

@@ -19,12 +19,13 @@ use belayer_holds::namespace::{NamespaceState, NamespaceView};
 pub(crate) use missed::{is_awaited, is_missed};
 pub(crate) use unread::unread;
 
+use crate::SETTLE;
 use crate::evidence::{Evidence, NamespaceDeletion, NotSelected};
 use crate::outcome::Recorded;
 use crate::profile::Mode;
 use crate::query::PodQuery;
 use crate::row;
-use crate::snapshot::{Gate, MassRelease, PodView, Selection, Snapshot};
+use crate::snapshot::{Gate, MassRelease, PodView, Selection, Snapshot, Watched};
 
 /// A decision about a pod.
 pub type PodDecision = Decision<Evidence, PodQuery, Recorded>;
@@ -79,7 +80,7 @@ fn unheld(pod: &PodView, snapshot: &Snapshot, now: Timestamp) -> PodDecision {
     }
     match weigh(pod, snapshot.mass_release, now) {
         // A held pod would be released at once, so Belayer does not add its finalizer.
-        Verdict::Release(_, evidence) => cleanup::decide(pod, evidence, now),
+        Verdict::Release(_, evidence) => cleanup::decide(pod, evidence),
         // The pod has ended: record its outcome first, before any finalizer is added.
         Verdict::Record(which) => Decision::write(row::CAPTURE, Write::Step(which)),
         // An owner that is not in the cache may be gone: a live read avoids adding and removing the finalizer.
@@ -176,7 +177,7 @@ fn until_release_after(pod: &PodView, waits: Duration) -> Option<Duration> {
     match &pod.selection {
         Selection::By { profile, .. } => profile
             .release_after
-            .map(|limit| limit.saturating_sub(waits)),
+            .map(|limit| until_limit(pod, limit, waits)),
         Selection::None | Selection::Ignored => None,
     }
 }
@@ -236,23 +237,19 @@ fn weigh(pod: &PodView, mass_release: MassRelease, now: Timestamp) -> Verdict {
     if capture::is_due(pod, now, &mut reasons) {
         return Verdict::Record(Recorded::IfFinal);
     }
-    let by_consumer = owner::missing(pod)
+    let found = owner::missing(pod)
         .or_else(|| owner::consumed(pod, &mut reasons))
-        .or_else(|| status::node_fulfilled(pod, &mut reasons));
-    if let Some((row, evidence)) = by_consumer {
-        return if capture::is_not_final(pod) {
-            Verdict::Record(Recorded::AsItIs)
-        } else {
-            Verdict::Release(row, evidence)
-        };
-    }
-    let found = capture::captured(pod)
+        .or_else(|| status::node_fulfilled(pod, &mut reasons))
+        .or_else(|| capture::captured(pod))
         .or_else(|| unread::never_held(pod))
         .or_else(|| unread::ended_by_deletion(pod))
-        .or_else(|| unread::node_lost(pod, now, &mut reasons))
+        .or_else(|| unread::node_lost(pod, &mut reasons))
         .or_else(|| unread::earlier_run(pod))
         .or_else(|| release_after(pod, now));
     match found {
+        Some((_, evidence)) if capture::comes_first(pod, &evidence) => {
+            Verdict::Record(Recorded::AsItIs)
+        }
         Some((row, evidence)) => Verdict::Release(row, evidence),
         None => Verdict::Keep(reasons),
     }
@@ -317,14 +314,28 @@ fn prove_ignored(pod: &PodView, reasons: &mut Reasons) -> Option<NotSelected> {
     proof.map(NotSelected::ByNamespace)
 }
 
+/// How long until `releaseAfter` ends. By the wall clock, but a jump of it ends nothing and delays nothing beyond the
+/// limit: the pod waits at most `limit` after this process first saw it wait, and at least as long as the process's
+/// own clock shows (L9).
+fn until_limit(pod: &PodView, limit: Duration, waits: Duration) -> Duration {
+    let Some(Watched { waited, before }) = pod.watched else {
+        return limit.saturating_sub(waits);
+    };
+    let shown = waits.min(before + waited);
+    let left = limit.saturating_sub(shown);
+    let settles = limit.min(SETTLE).saturating_sub(waited);
+    left.max(settles).min(limit.saturating_sub(waited))
+}
+
 /// The profile's `releaseAfter`, off by default.
 fn release_after(pod: &PodView, now: Timestamp) -> Found {
     let Selection::By { profile, .. } = &pod.selection else {
         return None;
     };
     let limit = profile.release_after?;
-    let waits = elapsed(pod.deleting?, now);
-    (waits >= limit).then_some((row::KEEP, Evidence::ReleaseAfter))
+    let left = until_limit(pod, limit, elapsed(pod.deleting?, now));
+    left.is_zero()
+        .then_some((row::KEEP, Evidence::ReleaseAfter))
 }
 
 /// Requests a live read: at once, or after [`RECHECK`] if the last answer is current but inconclusive.

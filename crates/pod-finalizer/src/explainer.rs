@@ -35,7 +35,7 @@ pub(crate) struct Pods {
     settings: Settings,
     /// The note that names the source of the profiles.
     profiles_from: String,
-    /// Belayer's own namespace. In its gate ConfigMap the controller records where it adds no finalizers.
+    /// Belayer's own namespace. In its gate the controller records where it adds no finalizers.
     namespace: String,
 }
 

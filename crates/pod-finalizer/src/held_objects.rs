@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use belayer_core::object::ObjectKey;
-use belayer_holds::gate::GateConfigMap;
+use belayer_holds::gate::GateObject;
 use belayer_holds::held_objects::{self, Noted};
 use belayer_holds::selection::{Exceeded, UnselectedBy};
 
@@ -130,7 +130,7 @@ impl HeldObjects {
     }
 
     /// Takes over the gates that an earlier leader closed.
-    pub fn adopt_closed(&self, gate: &GateConfigMap) {
+    pub fn adopt_closed(&self, gate: &GateObject) {
         let all = gate.is_closed_by_backlog();
         self.backlog.lock().adopt(gate.closed_by_backlog(), all);
     }

@@ -13,7 +13,7 @@ pub const KEYS: &[Key] = &[
     Key::live("podFinalizer.profiles", "list", "[{builtIn: argo}]", "Which pods are held, for which consumer, and until when. The first profile that selects a pod applies."),
     Key::live("podFinalizer.profiles[].builtIn", "argo", "", "The built-in profile that this profile is based on. The other keys replace its values, except `selector`, which narrows its selector."),
     Key::live("podFinalizer.profiles[].name", "name", "", "Its name in Events and logs; required without `builtIn`."),
-    Key::live("podFinalizer.profiles[].mode", "enforce or observe", "enforce", "`observe` decides and reports, and writes nothing."),
+    Key::live("podFinalizer.profiles[].mode", "enforce or observe", "enforce", "`observe` decides and reports: it adds no finalizer, deletes nothing and records nothing. Holds that are there already are still removed on evidence."),
     Key::live("podFinalizer.profiles[].selector.matchLabels", "label: value", "{}", "Labels of the pods that are held."),
     Key::live("podFinalizer.profiles[].selector.matchExpressions[].key", "label", "", "A label of the pods that are held."),
     Key::live("podFinalizer.profiles[].selector.matchExpressions[].operator", "In, NotIn, Exists or DoesNotExist", "", "The condition on the label."),

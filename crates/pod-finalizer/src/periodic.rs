@@ -33,13 +33,13 @@ pub use switch::{GATE_KEY, OBSERVING};
 /// How often the counts are checked. This only reads a few counters.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Delay before a failed write of the gate ConfigMap is retried.
+/// Delay before a failed write of the gate is retried.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Delay before a retry if the gate ConfigMap does not exist or access is forbidden.
-const ABSENT_RETRY: Duration = Duration::from_secs(300);
+/// Delay before a retry if access to the gate is forbidden.
+const FORBIDDEN_RETRY: Duration = Duration::from_secs(300);
 
-/// While a gate is closed, the ConfigMap is read again after this time. If its data was replaced in the meantime, the
+/// While a gate is closed, the gate is read again after this time. If its data was replaced in the meantime, the
 /// policy adds finalizers although the gate is closed.
 const REREAD: Duration = Duration::from_secs(60);
 
@@ -52,14 +52,14 @@ pub struct PeriodicTask {
     shown: Option<Wanted>,
     /// When a failed write is tried again.
     next_try: Option<Instant>,
-    /// When the ConfigMap is read again.
+    /// When the gate is read again.
     reread: Instant,
     last: ActiveLimits,
     consumers: consumers::Consumers,
 }
 
 impl PeriodicTask {
-    /// Creates the task for `finalizer`. The gate ConfigMap is in Belayer's own `namespace`.
+    /// Creates the task for `finalizer`. The gate is in Belayer's own `namespace`.
     pub fn new(
         finalizer: Arc<PodFinalizer>,
         executor: Arc<Executor>,
@@ -83,7 +83,7 @@ impl PeriodicTask {
     /// Runs until `cancel` is cancelled. Start it once the informers are synced: before that the counts are
     /// incomplete.
     pub async fn run(mut self, cancel: CancellationToken) {
-        // Gates that an earlier leader closed stay closed until they may open. If the ConfigMap cannot be read, only
+        // Gates that an earlier leader closed stay closed until they may open. If the gate cannot be read, only
         // the counts decide.
         match self.gate.read().await {
             Ok(gate) => {
@@ -130,9 +130,9 @@ impl PeriodicTask {
         }
     }
 
-    /// Writes the desired state to the gate ConfigMap, unless it contains that state already.
+    /// Writes the desired state to the gate, unless it contains that state already.
     async fn show(&mut self, now: &ActiveLimits) {
-        // While Belayer is being drained, the drain owns the ConfigMap; afterwards it is read again.
+        // While Belayer is being drained, the drain owns the gate; afterwards it is read again.
         if !self.switch.allows() {
             self.shown = None;
             return;
@@ -156,9 +156,11 @@ impl PeriodicTask {
                 self.reread = Instant::now() + REREAD;
             }
             Err(error) => {
-                let absent = matches!(error.class(), ErrorClass::NotFound | ErrorClass::Forbidden);
-                let delay = if absent { ABSENT_RETRY } else { RETRY };
-                tracing::info!(gate = %self.gate.key(), %error, retry_in_seconds = delay.as_secs(), "could not update the gate ConfigMap");
+                let delay = match error.class() {
+                    ErrorClass::Forbidden => FORBIDDEN_RETRY,
+                    _ => RETRY,
+                };
+                tracing::info!(gate = %self.gate.key(), %error, retry_in_seconds = delay.as_secs(), "could not update the gate");
                 self.next_try =
                     Some(Instant::now() + delay.max(error.retry_after().unwrap_or_default()));
             }
@@ -172,7 +174,7 @@ impl PeriodicTask {
             return Ok(());
         }
         self.gate.write(&current, &change).await?;
-        tracing::info!(gate = %self.gate.key(), data = %json!(change), "updated the gate ConfigMap");
+        tracing::info!(gate = %self.gate.key(), data = %json!(change), "updated the gate");
         Ok(())
     }
 }

@@ -31,6 +31,8 @@ pub enum Delay {
     Cleanup(Uid),
     /// Its release after the loss of its node: `nodeLostDelay`.
     NodeLost(Uid),
+    /// Its release after its deletion: `releaseAfter`.
+    ReleaseAfter(Uid),
 }
 
 impl fmt::Display for PodQuery {
@@ -42,6 +44,7 @@ impl fmt::Display for PodQuery {
             Self::Node(query) => query.fmt(f),
             Self::Delay(Delay::Cleanup(_)) => f.write_str("has the delay of its cleanup expired"),
             Self::Delay(Delay::NodeLost(_)) => f.write_str("has nodeLostDelay expired"),
+            Self::Delay(Delay::ReleaseAfter(_)) => f.write_str("has releaseAfter expired"),
         }
     }
 }

@@ -9,7 +9,7 @@ rules! {
     UNSELECTED = 4, "unselected", "held, and no profile selects it any more";
     OWNER_GONE = 5, "owner-gone", "held, and its owner is gone";
     OWNER_DELETING = 6, "owner-deleting", "held, and its owner is being deleted";
-    CAPTURE = 7, "capture", "held, its outcome is final, and its PodOutcome is not written yet";
+    CAPTURE = 7, "capture", "held, its profile records outcomes, and its PodOutcome is not written yet";
     NO_OWNER = 8, "no-owner", "held, and it has no owner where its profile requires one";
     CONSUMED = 9, "consumed", "held, and its consumer has taken the result";
     NODE_FULFILLED = 10, "node-fulfilled", "held, ended or being deleted, and released if its owner's status shows its node as fulfilled";

@@ -45,6 +45,15 @@ pub enum Gate {
     NamespaceClosed,
 }
 
+/// How long a process has seen a deletion wait, by its monotonic clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Watched {
+    /// Since it first looked.
+    pub waited: Duration,
+    /// How long the deletion had waited before, by the wall clock at the first look.
+    pub before: Duration,
+}
+
 /// One pod.
 #[derive(Debug, Clone)]
 pub struct PodView {
@@ -56,6 +65,8 @@ pub struct PodView {
     pub held: bool,
     /// Its deletion timestamp: the end of its grace period.
     pub deleting: Option<Timestamp>,
+    /// How long this process has seen it wait for `releaseAfter`; `None` if it is not watched for that.
+    pub watched: Option<Watched>,
     /// Whether its phase is terminal: succeeded or failed.
     pub ended: bool,
     /// When this process first saw this UID.
@@ -113,8 +124,8 @@ pub struct CleanupView {
     pub pod: PodEnd,
     /// How its workflow ended, by the workflow's labels in the cache. Only the decision detects a workflow that is gone.
     pub workflow: WorkflowEnd,
-    /// Since when its deletion is due, before the delay.
-    pub due_since: Option<Timestamp>,
+    /// How long this process has known that its deletion is due, before the delay.
+    pub due_for: Option<Duration>,
 }
 
 /// Which profile selects a pod.

@@ -157,8 +157,12 @@ impl<V: View> PodRecreation<V> {
             }
             _ => FirstSeen::Earlier,
         };
+        // A rejection without the hold that was not observed is not recorded: nothing reads the node.
+        let is_known =
+            pod.meta.has_finalizer(POD_RECREATION_HOLD) || first_seen == FirstSeen::EarlierUnbroken;
         if let (Some(node), Some(failure)) = (&pod.node_name, &mut pod.failure) {
-            self.memory.lock().clocks.correct(node, failure);
+            let memory = self.memory.lock();
+            memory.clocks.correct(node, failure, V::FOLLOWS && is_known);
         }
         PodView::of(&pod, &self.settings, first_seen)
     }
@@ -171,6 +175,11 @@ impl<V: View> PodRecreation<V> {
     /// Stores how much the clock of a node is ahead; `None` if that is unknown.
     pub(crate) fn note_clock(&self, node: &Arc<str>, ahead: Option<SignedDuration>) {
         self.memory.lock().clocks.note(node, ahead);
+    }
+
+    /// Counts the time anew for which the record has waited.
+    pub(crate) fn restart_wait(&self, record: &Uid) {
+        self.memory.lock().waits.forget(record);
     }
 
     fn is_copy(&self, pod: &Pod) -> bool {

@@ -28,7 +28,7 @@ use crate::keys::KEYS;
 use crate::record::Record;
 use crate::recreations::{self, Recreations};
 use crate::wipes::{self, Wipes};
-use crate::{NAME, api, crd, debug, evidence, explainer, permissions};
+use crate::{NAME, SWITCH, api, crd, debug, evidence, explainer, permissions};
 
 /// Name of the queue of records.
 const QUEUE: &str = "recreations";
@@ -44,7 +44,7 @@ pub const CONTROLLER: Controller = Controller {
     keys: KEYS,
     crds: &[Crd::Text(crd::YAML), Crd::Text(crd::NODE_WIPE_YAML)],
     finalizer: POD_RECREATION_HOLD,
-    switch: "holdRecreations",
+    switch: SWITCH,
     configure,
 };
 

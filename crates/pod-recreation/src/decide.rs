@@ -182,9 +182,9 @@ fn deleting(record: &Record, pod: Option<&PodView>, now: Timestamp) -> RecordDec
     next.pod_deletion_time = Some(whole_seconds(now));
     match pod {
         Some(pod) if pod.uid.as_str() == uid => delete_pod(row::DELETE, pod),
+        Some(pod) if is_of_the_past(record, pod) => RecordDecision::waits(row::NOTHING, UNKNOWN),
         Some(pod) if !is_of_record(record, pod) => name_taken(record, now),
-        Some(_) => RecordDecision::of(row::FREE, Effect::Status(StatusWrite::of(next))),
-        None => RecordDecision::of(
+        _ => RecordDecision::of(
             row::FREE,
             Effect::Status(StatusWrite::of(next).if_gone(Uid::new(uid))),
         ),
@@ -205,12 +205,16 @@ fn recreated(record: &Record, pod: Option<&PodView>, now: Timestamp) -> RecordDe
         PodState::Rejected(_) if !pod.selected && !wipe::comes_first(record, pod) => {
             not_selected(record, now)
         }
-        PodState::Rejected(rejection) if rejection.is_recreated() => {
-            let next = rejected_status(record, pod, rejection, now);
-            RecordDecision::of(
-                row::REJECTED_AGAIN,
-                Effect::Status(StatusWrite::of(next).counted("rejected")),
-            )
+        PodState::Rejected(rejection)
+            if rejection.is_recreated() || wipe::comes_first(record, pod) =>
+        {
+            let next = StatusWrite::of(rejected_status(record, pod, rejection, now));
+            let step = if rejection.is_recreated() {
+                next.counted("rejected")
+            } else {
+                next
+            };
+            RecordDecision::of(row::REJECTED_AGAIN, Effect::Status(step))
         }
         PodState::Rejected(_) | PodState::Ended => reported(record, pod, now),
         PodState::Pending => RecordDecision::nothing(),
@@ -275,6 +279,12 @@ fn is_of_record(record: &Record, pod: &PodView) -> bool {
     pod.origin
         .as_ref()
         .is_some_and(|origin| origin.record_uid == record.meta.uid)
+}
+
+/// Whether the store is behind the record, which says that this pod was deleted.
+fn is_of_the_past(record: &Record, pod: &PodView) -> bool {
+    let this = pod.uid.as_str();
+    record.first_uid == this || record.status.rejected_uid.as_deref() == Some(this)
 }
 
 fn elapsed(since: Timestamp, now: Timestamp) -> Duration {

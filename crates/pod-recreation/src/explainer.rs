@@ -16,20 +16,20 @@ use belayer_controller::Site;
 use belayer_controller::explain::{Live, explained};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::Pod;
-use belayer_holds::gate::GateConfigMap;
+use belayer_holds::gate::GateObject;
 use belayer_holds::names;
 use belayer_inspect::explain::{Action, ExplainError, Explained, Explainer};
 use belayer_inspect::reader::Reader;
 
 use observed::{Observed, recreation, why_not};
-use record::{denied, drained};
+use record::{denied, drained, lease};
 
 /// Explains pods by the same decisions that the controller makes about the hold and the record.
 pub(crate) struct Pods {
     settings: Settings,
     /// The kinds of owners that Belayer watches.
     owners: Vec<Resource>,
-    /// The gate ConfigMap, which shows whether Belayer is draining.
+    /// The gate, which shows whether Belayer is draining.
     gate: ObjectKey,
 }
 
@@ -38,7 +38,7 @@ impl Pods {
         let it = Arc::new(Self {
             settings: settings.clone(),
             owners: site.owners.to_vec(),
-            gate: GateConfigMap::key(site.namespace),
+            gate: GateObject::key(site.namespace),
         });
         Explainer {
             component: NAME,
@@ -71,11 +71,12 @@ impl Pods {
         }
         if record.is_none() && observed.depends_on_history() {
             let namespace = self.gate.namespace().unwrap_or_default();
+            let lease = lease(reader, &self.gate).await;
             explained.notes.push(format!(
                 "it was rejected without its hold: only the leader can know that no container of it ran, because it may \
                  have watched the pod before. The leader then holds the pod, or reports by the Event NotRecreated why it \
                  does not: kubectl -n {} get events --field-selector=involvedObject.name={},reason=NotRecreated. To find \
-                 the leader: kubectl -n {namespace} get lease belayer",
+                 the leader: kubectl -n {namespace} get lease {lease}",
                 key.namespace().unwrap_or_default(),
                 key.name(),
             ));

@@ -77,6 +77,17 @@ impl HoldSnapshot {
         }
     }
 
+    /// Whether its record has its rejection and nothing refutes that.
+    fn is_recorded_rejection(&self) -> bool {
+        let ObservedRecord::Found(record) = &self.record else {
+            return false;
+        };
+        let status = &record.status;
+        status.phase == Some(Phase::Rejected)
+            && status.rejected_uid.as_deref() == Some(self.pod.uid.as_str())
+            && self.pod.recorded_rejection().is_some()
+    }
+
     /// Whether an attempt created the pod, and its record, which may still create another pod, does not name it.
     fn is_unrecorded_attempt(&self) -> bool {
         let record = self.record_of_origin();
@@ -145,7 +156,9 @@ fn unheld(snapshot: &HoldSnapshot) -> HoldDecision {
     match &pod.state {
         PodState::Pending => Decision::write(row::ADD_HOLD, Write::AddHold),
         // It was rejected before it was held, and no container of it ran: the hold keeps it until its spec is stored.
-        PodState::Rejected(_) if pod.recreatable().is_some() => {
+        PodState::Rejected(_)
+            if pod.recreatable().is_some() || snapshot.is_recorded_rejection() =>
+        {
             Decision::write(row::ADD_HOLD, Write::AddHold)
         }
         PodState::Rejected(rejection) if snapshot.to_report => {

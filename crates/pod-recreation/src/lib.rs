@@ -30,3 +30,6 @@ pub use controller::CONTROLLER;
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
 pub const NAME: &str = "pod-recreation";
+
+/// The key of the gate that switches its holds on and off.
+pub(crate) const SWITCH: &str = "holdRecreations";

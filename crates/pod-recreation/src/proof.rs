@@ -64,6 +64,9 @@ pub enum MayHaveRun {
     /// The kubelet accepted it long before it rejected it.
     #[error("the kubelet accepted it long before it rejected it")]
     StartedEarlier,
+    /// A container of it has ended, and it is unknown whether it had started.
+    #[error("a container of it has ended, and may have started before")]
+    ContainerEnded,
     /// An earlier version of it showed that it had started.
     #[error("an earlier version of it showed that it had started")]
     SeenStarted,
@@ -81,6 +84,19 @@ pub enum MayHaveRun {
     /// It has a start time, and no managed field shows when the status was written.
     #[error("the time at which its rejection was written is unknown")]
     UnknownWrite,
+}
+
+impl MayHaveRun {
+    /// Whether this proves that it ran, or that a container of it was created. Otherwise only the proof is missing.
+    ///
+    /// Once a record has its rejection, only this counts: a pod that has failed is never started again, but its
+    /// kubelet, after a restart or a change of the pod, may write its status anew.
+    pub fn is_start(self) -> bool {
+        matches!(
+            self,
+            Self::ContainerStarted | Self::HasAddress | Self::SeenStarted
+        )
+    }
 }
 
 /// Whether this process saw the pod before its rejection.
@@ -116,14 +132,11 @@ impl NeverRan {
     ///
     /// Why there is no proof.
     pub fn prove(pod: &Pod, first_seen: FirstSeen) -> Result<Self, MayHaveRun> {
-        let longest = match (pod.meta.has_finalizer(POD_RECREATION_HOLD), first_seen) {
-            (_, FirstSeen::EarlierUnbroken) if is_attach_limit(pod) => MAX_ATTACH_DELAY,
-            (_, FirstSeen::EarlierUnbroken) if is_first_report(pod) => MAX_REPORT_DELAY,
-            (true, _) | (false, FirstSeen::EarlierUnbroken) => MAX_START_DELAY,
-            (false, FirstSeen::Rejected) => MAX_START_DELAY_UNHELD,
-            (false, FirstSeen::Earlier) => return Err(MayHaveRun::NotHeld),
-        };
         if pod.started || pod.phase != Phase::Failed {
+            return Err(MayHaveRun::ContainerStarted);
+        }
+        let failure = pod.failure.as_deref();
+        if failure.is_some_and(|failure| failure.has_container_id) {
             return Err(MayHaveRun::ContainerStarted);
         }
         if pod.has_ip {
@@ -132,12 +145,23 @@ impl NeverRan {
         if pod.unstarted.is_none() {
             return Err(MayHaveRun::SeenStarted);
         }
+        let longest = match (pod.meta.has_finalizer(POD_RECREATION_HOLD), first_seen) {
+            (_, FirstSeen::EarlierUnbroken) if is_attach_limit(pod) => MAX_ATTACH_DELAY,
+            (_, FirstSeen::EarlierUnbroken) if is_first_report(pod) => MAX_REPORT_DELAY,
+            (true, _) | (false, FirstSeen::EarlierUnbroken) => MAX_START_DELAY,
+            (false, FirstSeen::Rejected) => MAX_START_DELAY_UNHELD,
+            (false, FirstSeen::Earlier) => return Err(MayHaveRun::NotHeld),
+        };
+        // The kubelet writes such states also for containers of a rejected pod that is being deleted.
+        let has_container = failure.is_some_and(|failure| failure.has_container);
+        if has_container && !pod.meta.is_deleting() {
+            return Err(MayHaveRun::ContainerEnded);
+        }
         if !is_reported_in_time(pod) {
             return Err(MayHaveRun::NotReportedInTime);
         }
-        let times = pod.failure.as_ref();
-        let start = times.and_then(|times| times.start_time);
-        match (start, times.and_then(|times| times.status_written)) {
+        let start = failure.and_then(|times| times.start_time);
+        match (start, failure.and_then(|times| times.status_written)) {
             (None, _) => Ok(Self(())),
             (Some(_), None) => Err(MayHaveRun::UnknownWrite),
             (Some(start), Some(written)) => match written.duration_since(start) {
@@ -261,6 +285,14 @@ mod tests {
         pod
     }
 
+    fn with_container(has_id: bool) -> Pod {
+        let mut pod = times(100, Some(100));
+        let failure = pod.failure.as_mut().unwrap();
+        failure.has_container = true;
+        failure.has_container_id = has_id;
+        pod
+    }
+
     #[derive(Clone, Copy, PartialEq)]
     enum Bound {
         Seen,
@@ -360,6 +392,16 @@ mod tests {
         Err(MayHaveRun::NotReportedInTime)
     )]
     #[case::a_container_started(Pod { started: true, ..rejected() }, FirstSeen::Earlier, Err(MayHaveRun::ContainerStarted))]
+    #[case::a_container_has_ended(
+        with_container(false),
+        FirstSeen::Earlier,
+        Err(MayHaveRun::ContainerEnded)
+    )]
+    #[case::a_container_has_an_id(
+        with_container(true),
+        FirstSeen::Earlier,
+        Err(MayHaveRun::ContainerStarted)
+    )]
     #[case::it_has_an_address(Pod { has_ip: true, ..rejected() }, FirstSeen::Rejected, Err(MayHaveRun::HasAddress))]
     #[case::it_has_not_failed(Pod { phase: Phase::Running, ..rejected() }, FirstSeen::Earlier, Err(MayHaveRun::ContainerStarted))]
     fn never_ran(

@@ -93,6 +93,11 @@ impl Rejection {
         self.class.is_recreated() && self.never_ran.is_ok()
     }
 
+    /// Whether it shows that a container started. Only that refutes a rejection that a record has.
+    pub fn shows_start(&self) -> bool {
+        self.never_ran.is_err_and(MayHaveRun::is_start)
+    }
+
     /// Why the pod is not re-created, as text.
     pub fn objection(&self) -> String {
         match self.never_ran {
@@ -131,6 +136,14 @@ impl PodView {
     pub fn recreatable(&self) -> Option<&Rejection> {
         match &self.state {
             PodState::Rejected(rejection) if rejection.is_recreated() => Some(rejection),
+            _ => None,
+        }
+    }
+
+    /// Its rejection, which was proven and which a record has, if nothing refutes it.
+    pub fn recorded_rejection(&self) -> Option<&Rejection> {
+        match &self.state {
+            PodState::Rejected(rejection) if !rejection.shows_start() => Some(rejection),
             _ => None,
         }
     }

@@ -10,7 +10,7 @@ use belayer_core::index::{PODS_BY_CLAIM, claim_value};
 use belayer_core::informer::{Event, Lookup, Store, Stored};
 use belayer_core::object::ObjectKey;
 use belayer_core::queries::{Pace, Waiter};
-use belayer_core::slim::{Claim, ObjectMeta, Pod};
+use belayer_core::slim::{ANY_CLAIM, Claim, ObjectMeta, Pod};
 use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::decision::Decision;
 use belayer_holds::held_objects::Noted as _;
@@ -217,6 +217,15 @@ impl PvcProtection {
 
     /// Only waiting PVCs are enqueued. A PVC whose deletion was not seen yet is enqueued by that event.
     fn queue_claims_of(&self, pod: &Stored<Pod>) {
+        if pod.may_use_any_claim() {
+            let namespace = pod.meta.key.namespace();
+            let mut waiting = self.held_objects.waiting();
+            waiting.retain(|(key, _)| key.namespace() == namespace);
+            for (key, _) in waiting {
+                self.parts.queue.add(key, Priority::Release);
+            }
+            return;
+        }
         for claim in uses::claims_of(pod) {
             let namespace = pod.meta.key.shared_namespace();
             let key = ObjectKey::new(Arc::clone(namespace), Arc::clone(claim));
@@ -257,7 +266,8 @@ impl UsersOf for Store<Pod> {
     /// as new as the version.
     fn users_of(&self, claim: &ObjectMeta) -> CachedUsers {
         let as_of = self.resource_version();
-        let value = claim_value(claim.key.namespace().unwrap_or_default(), claim.key.name());
+        let namespace = claim.key.namespace().unwrap_or_default();
+        let value = claim_value(namespace, claim.key.name());
         let mut users = Users::default();
         let mut seen = 0;
         // Whether all of them have ended matters only if a Workflow owns the PVC.
@@ -273,7 +283,13 @@ impl UsersOf for Store<Pod> {
                 ControlFlow::Continue(())
             }
         });
-        if scanned.is_none() || (users.is_empty() && self.unreadable() > 0) {
+        let any = self.scan_index(PODS_BY_CLAIM, &claim_value(namespace, ANY_CLAIM), |pod| {
+            if uses(pod, claim) {
+                users.note_pod(pod);
+            }
+            ControlFlow::Continue(())
+        });
+        if scanned.is_none() || any.is_none() || (users.is_empty() && self.unreadable() > 0) {
             return CachedUsers::Unknown;
         }
         if users.running() > 0 && users.total() >= NAMED {

@@ -70,7 +70,7 @@ impl Configured for Settings {
     fn requires(&self) -> Vec<Part> {
         let own = || vec![(Resource::claims(), PVC_PROTECTION_HOLD.to_owned())];
         let (mode, policies, holds) = match self.mode {
-            // The policy may exist: the gate ConfigMap disables it.
+            // The policy may exist: the gate disables it.
             Mode::Advise => (PvcMode::Advise, Vec::new(), own()),
             Mode::Own => (
                 PvcMode::Own,

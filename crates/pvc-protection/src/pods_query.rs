@@ -19,7 +19,7 @@ use belayer_core::object::{Resource, ResourceVersion, Uid};
 use belayer_core::queries::{LiveReader, Query, ReadError};
 use belayer_core::slim::{ObjectMeta, Pod};
 
-use crate::uses::Users;
+use crate::uses::{Users, has_ended};
 
 /// How long the pod store may take to reach the version that the server is at.
 pub const STORE_WITHIN: Duration = Duration::from_millis(250);
@@ -87,6 +87,17 @@ impl Query for PodsQuery {
 pub struct Listed {
     version: ResourceVersion,
     by_name: HashMap<Arc<str>, UsersOfName>,
+    /// Pods that may use any PVC of the namespace, with their UIDs if they are shut down.
+    of_any: Vec<AnyUser>,
+}
+
+/// A pod that may use any PVC of its namespace.
+#[derive(Debug)]
+struct AnyUser {
+    name: Arc<str>,
+    uid: Uid,
+    has_ended: bool,
+    is_shut_down: bool,
 }
 
 /// The users of PVCs of one name.
@@ -104,6 +115,7 @@ impl Listed {
         Self {
             version,
             by_name: HashMap::new(),
+            of_any: Vec::new(),
         }
     }
 
@@ -114,9 +126,16 @@ impl Listed {
 
     /// Approximate size in bytes.
     fn weight(&self) -> usize {
-        let ephemeral = self.by_name.values().map(|users| users.ephemeral.len());
-        let ephemeral = ephemeral.sum::<usize>() * size_of::<(Uid, Arc<str>)>();
-        self.by_name.capacity() * size_of::<(Arc<str>, UsersOfName)>() + ephemeral
+        let claims = self.by_name.iter().map(|(claim, users)| {
+            let ephemeral = users.ephemeral.iter();
+            let ephemeral = ephemeral.map(|(_, pod)| shared(pod) + size_of::<(Uid, Arc<str>)>());
+            shared(claim) + users.plain.weight() + ephemeral.sum::<usize>()
+        });
+        let of_any = self.of_any.iter();
+        let of_any = of_any.map(|user| shared(&user.name) + size_of::<AnyUser>());
+        self.by_name.capacity() * size_of::<(Arc<str>, UsersOfName)>()
+            + claims.sum::<usize>()
+            + of_any.sum::<usize>()
     }
 
     /// Adds one pod.
@@ -125,6 +144,15 @@ impl Listed {
             return;
         }
         let name = pod.meta.key.name();
+        if pod.may_use_any_claim() {
+            self.of_any.push(AnyUser {
+                name: name.into(),
+                uid: pod.meta.uid.clone(),
+                has_ended: has_ended(pod),
+                is_shut_down: pod.is_shut_down(),
+            });
+            return;
+        }
         for claim in &pod.claims {
             self.by_name
                 .entry_ref(claim)
@@ -144,18 +172,28 @@ impl Listed {
 
     /// The pods that use this PVC.
     pub fn users_of(&self, claim: &ObjectMeta) -> Users {
-        let Some(users) = self.by_name.get(claim.key.name()) else {
-            return Users::default();
-        };
-        let mut all = users.plain.clone();
         let owner = claim.controller.as_ref().map(|owner| &owner.uid);
-        for (uid, pod) in &users.ephemeral {
-            if Some(uid) == owner {
-                all.note(pod);
+        let mut all = Users::default();
+        if let Some(users) = self.by_name.get(claim.key.name()) {
+            all = users.plain.clone();
+            for (uid, pod) in &users.ephemeral {
+                if Some(uid) == owner {
+                    all.note(pod);
+                }
+            }
+        }
+        for user in &self.of_any {
+            if !(user.is_shut_down && Some(&user.uid) == owner) {
+                all.note_one(&user.name, user.has_ended);
             }
         }
         all
     }
+}
+
+/// The approximate size of the allocation of a shared name.
+fn shared(name: &str) -> usize {
+    name.len() + 2 * size_of::<usize>()
 }
 
 /// Answers [`PodsQuery`]s.
@@ -275,7 +313,7 @@ impl LiveReader<PodsQuery> for PodsReader {
 mod tests {
     use belayer_core::informer::BadObject;
     use belayer_core::object::{ObjectKey, OwnerReference};
-    use belayer_core::slim::DecodeError;
+    use belayer_core::slim::{ANY_CLAIM, DecodeError};
 
     use super::*;
 
@@ -302,6 +340,9 @@ mod tests {
         let mut shut_down = pod("d", &["data"], &["d-scratch"]);
         shut_down.meta.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH);
         shut_down.meta.deletion_grace_period = Some(0);
+        let mut shut_down_any = pod("e", &[ANY_CLAIM], &[]);
+        shut_down_any.meta.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH);
+        shut_down_any.meta.deletion_grace_period = Some(0);
         let pods = [
             pod("a", &["data"], &[]),
             pod("b", &["other"], &["b-scratch"]),
@@ -310,6 +351,7 @@ mod tests {
                 ..pod("c", &["data"], &["c-scratch"])
             },
             shut_down,
+            shut_down_any,
         ];
         let mut listed = Listed::at(ResourceVersion::new(1));
         pods.iter().for_each(|pod| listed.note(pod));
@@ -321,7 +363,7 @@ mod tests {
             "c-scratch",
             "d-scratch",
         ] {
-            for owner in [None, Some("b"), Some("c"), Some("d")] {
+            for owner in [None, Some("b"), Some("c"), Some("d"), Some("e")] {
                 let mut claim = meta(name, "claim");
                 claim.controller = owner.map(|owner| {
                     Arc::new(OwnerReference {
@@ -339,6 +381,31 @@ mod tests {
                 assert_eq!(listed.users_of(&claim), by_rule, "{name} of {owner:?}");
             }
         }
+    }
+
+    #[test]
+    fn t3_a_pod_with_very_many_pvcs_may_use_any() {
+        let mut listed = Listed::at(ResourceVersion::new(1));
+        listed.note(&pod("a", &[ANY_CLAIM], &[]));
+        assert_eq!(listed.users_of(&meta("data", "claim")).total(), 1);
+    }
+
+    #[test]
+    fn t3_the_names_in_a_list_are_weighed() {
+        let mut listed = Listed::at(ResourceVersion::new(1));
+        let empty = listed.weight();
+        let long = "x".repeat(200);
+        for n in 0..100 {
+            let pod_name = format!("{long}-{n}");
+            let (claim, scratch) = (format!("claim-{long}-{n}"), format!("{pod_name}-scratch"));
+            listed.note(&pod(&pod_name, &[claim.as_str()], &[scratch.as_str()]));
+        }
+        // Each pod's name twice, and two names of PVCs.
+        assert!(
+            listed.weight() - empty > 100 * 4 * 200,
+            "{}",
+            listed.weight()
+        );
     }
 
     #[test]

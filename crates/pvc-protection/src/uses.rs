@@ -7,6 +7,8 @@
 //! The PVC of a generic ephemeral volume is named `<pod>-<volume>`. Another PVC may have the same name, so the pod
 //! uses it only if the pod, by UID, is its controller owner. Such a PVC is deleted with its pod, so a pod that is
 //! shut down (deleted, grace period over) does not count as a user; otherwise each would wait for the other.
+//!
+//! Of a pod with very many PVCs the names are not kept (T3). It counts as a user of every PVC of its namespace.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,6 +23,9 @@ pub fn uses(pod: &Pod, claim: &ObjectMeta) -> bool {
     if !pod.is_bound() || pod.meta.key.namespace() != claim.key.namespace() {
         return false;
     }
+    if pod.may_use_any_claim() {
+        return !(pod.is_shut_down() && is_made_for(pod, claim));
+    }
     let named = |names: &[Arc<str>]| names.iter().any(|name| **name == *claim.key.name());
     named(&pod.claims)
         || (named(&pod.ephemeral_claims) && !pod.is_shut_down() && is_made_for(pod, claim))
@@ -33,7 +38,7 @@ fn is_made_for(pod: &Pod, claim: &ObjectMeta) -> bool {
         .is_some_and(|owner| owner.uid == pod.meta.uid)
 }
 
-/// The names of all PVCs that a pod refers to, including those of its ephemeral volumes.
+/// The names of the PVCs that a pod refers to, including those of its ephemeral volumes.
 pub fn claims_of(pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
     pod.claims.iter().chain(&pod.ephemeral_claims)
 }
@@ -73,8 +78,13 @@ impl Users {
 
     /// Adds a pod, and counts whether it has ended.
     pub fn note_pod(&mut self, pod: &Pod) {
-        self.note(pod.meta.key.name());
-        self.ended += usize::from(has_ended(pod));
+        self.note_one(pod.meta.key.name(), has_ended(pod));
+    }
+
+    /// Adds a pod by name, and whether it has ended.
+    pub fn note_one(&mut self, pod: &str, has_ended: bool) {
+        self.note(pod);
+        self.ended += usize::from(has_ended);
     }
 
     /// Adds `more` pods without names, of which it is unknown whether they have ended.
@@ -85,6 +95,12 @@ impl Users {
     /// Up to [`NAMED`] of their names, in no particular order.
     pub fn named(&self) -> &[Arc<str>] {
         &self.named
+    }
+
+    /// The approximate size in bytes, without its own `size_of`.
+    pub fn weight(&self) -> usize {
+        let names = self.named.iter().map(|name| name.len());
+        names.sum::<usize>() + self.named.capacity() * size_of::<(Arc<str>, Arc<str>)>()
     }
 
     /// How many there are.

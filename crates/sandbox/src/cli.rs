@@ -41,7 +41,7 @@ pub(crate) struct Serve {
     #[arg(long, default_value_t = 0)]
     pub(crate) port: u16,
 
-    /// Where to write the kubeconfig; a file that is not ours is left alone
+    /// Where to write the kubeconfig. An existing file of another program is not overwritten
     #[arg(long, value_name = "FILE", default_value = "sandbox.kubeconfig")]
     pub(crate) kubeconfig: PathBuf,
 
@@ -54,10 +54,10 @@ pub(crate) struct Serve {
     pub(crate) faults: Option<PathBuf>,
 
     /// Seed of UIDs, generated names and random choices (default: random)
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = seed)]
     pub(crate) seed: Option<u64>,
 
-    /// Simulated controllers to run, separated by commas (default: all)
+    /// Simulated controllers to run, separated by commas (default: all of them)
     #[arg(
         long = "companions",
         value_name = "LIST",
@@ -83,6 +83,11 @@ pub(crate) struct Serve {
     /// Simulated nodes, node-1 to node-N
     #[arg(long, value_name = "N", default_value_t = 3)]
     pub(crate) nodes: usize,
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_| format!("expected a whole number from 0 to {}", u64::MAX))
 }
 
 /// The name of a simulated controller.
@@ -179,6 +184,16 @@ mod tests {
         for line in texts.iter().flat_map(|text| text.lines()) {
             assert!(line.chars().count() <= 100, "{line}");
         }
+    }
+
+    #[test]
+    fn an_invalid_seed_names_the_expected_form() {
+        let line = ["belayer-sandbox", "serve", "--seed=x"];
+        let error = Arguments::try_parse_from(line).unwrap_err().to_string();
+        assert!(
+            error.contains("expected a whole number from 0 to"),
+            "{error}"
+        );
     }
 
     #[rstest]

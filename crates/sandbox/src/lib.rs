@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
+#![doc = include_str!("../LIMITS.md")]
 
+mod access;
 mod address;
 mod clock;
 mod cluster;
@@ -21,6 +23,7 @@ mod validate;
 mod wait;
 mod wire;
 
+pub use access::Authorization;
 pub use address::{Actor, Gvr, ObjectKey, Subresource};
 pub use clock::{Clock, Epoch, SharedRng, rfc3339};
 pub use cluster::{

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::Authorization;
 use crate::address::Actor;
 use crate::clock::{Clock, Epoch, SharedRng};
 use crate::cluster::Cluster;
@@ -45,6 +46,7 @@ pub struct SandboxBuilder {
     log_limit: usize,
     recording: Recording,
     controllers: SimulatedControllers,
+    authorization: Authorization,
 }
 
 impl Sandbox {
@@ -56,6 +58,7 @@ impl Sandbox {
             log_limit: DEFAULT_LOG_LIMIT,
             recording: Recording::Everything,
             controllers: SimulatedControllers::none(),
+            authorization: Authorization::AllowAll,
         }
     }
 
@@ -172,6 +175,26 @@ impl SandboxBuilder {
         self
     }
 
+    /// Whether requests need permissions (default: everything is allowed).
+    ///
+    /// ```
+    /// use belayer_sandbox::{Authorization, Sandbox};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let sandbox = Sandbox::builder().authorization(Authorization::Rbac).build();
+    /// // The manifests of the operator: its ServiceAccount, roles and bindings.
+    /// sandbox.load_yaml("{apiVersion: v1, kind: ServiceAccount, metadata: {name: operator, namespace: default}}")?;
+    /// // A missing rule gives this client a 403 that names the verb and the resource.
+    /// let service = sandbox.service("system:serviceaccount:default:operator");
+    /// # drop(service);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn authorization(mut self, authorization: Authorization) -> Self {
+        self.authorization = authorization;
+        self
+    }
+
     /// Builds the sandbox and starts its simulated controllers. The clock starts now.
     ///
     /// # Panics
@@ -193,6 +216,7 @@ impl SandboxBuilder {
         let server = Server {
             cluster,
             faults,
+            authorization: self.authorization,
             _controllers: stop.drop_guard(),
         };
         Sandbox {

@@ -1,5 +1,6 @@
 //! workflow-finalizer as a component of the runner of one owner kind.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -24,7 +25,6 @@ use crate::evidence::{Evidence, KeptRunning};
 use crate::held_objects::{HeldObjects, HeldWorkflow};
 use crate::pods_query::PodsQuery;
 use crate::query::WorkflowQuery;
-use crate::recent::Recent;
 use crate::snapshot::{Deletion, PodsView, Selection, Snapshot, WorkflowView};
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
@@ -41,9 +41,6 @@ pub fn keep_of_owners(settings: &Settings) -> Keep {
 pub fn keep_of_namespaces() -> Keep {
     Keep::nothing().labels([names::IGNORE_LABEL])
 }
-
-/// If more held workflows than this are being deleted, or were deleted lately, live reads of their pods are shared by namespace.
-const MANY: usize = 10;
 
 /// The dependencies of the component.
 pub struct Parts<V: View = Cached> {
@@ -69,7 +66,6 @@ pub struct WorkflowFinalizer<V: View = Cached> {
     resync: Duration,
     pub(crate) parts: Parts<V>,
     held_objects: HeldObjects,
-    deletions: Recent,
 }
 
 impl<V: View> WorkflowFinalizer<V> {
@@ -80,7 +76,6 @@ impl<V: View> WorkflowFinalizer<V> {
             resync: settings.resync,
             parts,
             held_objects: HeldObjects::new(settings.max_unselected),
-            deletions: Recent::new(),
         }
     }
 
@@ -115,11 +110,8 @@ impl<V: View> WorkflowFinalizer<V> {
     }
 
     fn pods_query(&self, workflow: &ObjectMeta) -> PodsQuery {
-        let label = self.rule.pod_label.clone();
-        if self.held_objects.counts().waiting > MANY || self.deletions.count() > MANY {
-            return PodsQuery::of_namespace(&workflow.key, label);
-        }
-        PodsQuery::new(workflow.key.clone(), workflow.uid.clone(), label)
+        let namespace = Arc::clone(workflow.key.shared_namespace());
+        PodsQuery::new(namespace, self.rule.pod_label.clone())
     }
 
     fn view(&self, workflow: &Stored<OwnerMeta>) -> WorkflowView {
@@ -178,14 +170,12 @@ impl WorkflowFinalizer {
                 };
                 self.note(&object.object.0, by);
                 if object.object.0.is_deleting() {
-                    self.deletions.note();
                     self.raise_pods(&object.object.0);
                 }
             }
             Event::Updated { old, new } => {
                 self.note(&new.object.0, UnselectedBy::Labels);
                 if new.object.0.is_deleting() && !old.object.0.is_deleting() {
-                    self.deletions.note();
                     self.raise_pods(&new.object.0);
                 }
             }

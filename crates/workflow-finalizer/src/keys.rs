@@ -13,7 +13,7 @@ pub const KEYS: &[Key] = &[
     Key::live("workflowFinalizer.owners[].owner.version", "API version", "", "Version of that kind."),
     Key::live("workflowFinalizer.owners[].owner.kind", "kind", "", "The kind, such as `Workflow`."),
     Key::live("workflowFinalizer.owners[].owner.resource", "plural", "", "Its lower-case plural, such as `workflows`."),
-    Key::live("workflowFinalizer.owners[].podLabel", "label", "", "The pod label whose value is the name of the owner. With it, Belayer lists only the pods of the owner instead of the whole namespace."),
+    Key::live("workflowFinalizer.owners[].podLabel", "label", "", "The pod label whose value is the name of the owner. With it, Belayer lists only the pods with this label instead of all pods of the namespace."),
     Key::live("workflowFinalizer.owners[].until", "podsReleased or archived", "podsReleased", "`archived` holds a deleted workflow of Argo that has completed also until Argo has archived it, as its label `workflows.argoproj.io/workflow-archiving-status` shows. If its namespace is deleted, Belayer does not wait for that."),
     Key::live("workflowFinalizer.owners[].selector.matchLabels", "label: value", "{}", "Labels of the objects that are held."),
     Key::live("workflowFinalizer.owners[].selector.matchExpressions[].key", "label", "", "A label of the objects that are held."),

@@ -13,7 +13,6 @@ pub mod periodic;
 pub mod permissions;
 pub mod pods_query;
 pub mod query;
-mod recent;
 pub mod row;
 pub mod snapshot;
 

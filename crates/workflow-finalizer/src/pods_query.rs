@@ -1,5 +1,5 @@
-//! Live reads of the pods that are held by the pod-status finalizer: of one workflow, or, if many workflows are
-//! deleted at once, of a whole namespace for all of them together (A8).
+//! Live reads of the pods of a namespace that are held by the pod-status finalizer, for all its deleted workflows
+//! together (A8).
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,23 +10,22 @@ use hashbrown::HashSet;
 use serde::Deserialize;
 
 use belayer_core::executor::{Class, Executor};
-use belayer_core::http::{Request, RequestError};
+use belayer_core::http::{METADATA_ONLY_LIST, Request, RequestError};
 use belayer_core::informer::Store;
-use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
+use belayer_core::object::{Resource, ResourceVersion, Uid};
 use belayer_core::queries::{LiveReader, Pace, Query, ReadError};
 use belayer_core::slim::Pod;
 use belayer_holds::names;
-use belayer_holds::selection::is_label_value;
 
 /// Pods per page.
 const PAGE: u32 = 500;
 
+/// Pods of the first page: if the namespace has no more, it is the whole answer, and the store need not be waited for. A
+/// store of pods that do not change never reaches the version of a server on which other kinds change.
+const FIRST_PAGE: u32 = 100;
+
 /// How long the pod store may take to reach the version that the server is at. After that the pods are listed.
 const STORE_WITHIN: Duration = Duration::from_millis(250);
-
-/// Accept header for a list of metadata; a server that does not support it sends whole pods.
-const METADATA_LIST: &str =
-    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// The pods of a namespace are read at most once per second.
 pub fn pace() -> Pace {
@@ -36,75 +35,31 @@ pub fn pace() -> Pace {
     }
 }
 
-/// Whose held pods are read. Pods belong to a workflow by UID; the label only narrows a list.
+/// Which workflows of a namespace have held pods. Pods belong to a workflow by UID; the label only narrows a list.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum PodsQuery {
-    /// Those of one workflow.
-    Workflow {
-        /// Namespace and name of the workflow.
-        workflow: ObjectKey,
-        /// Its UID.
-        uid: Uid,
-        /// The label of its pods whose value is its name.
-        label: Option<Arc<str>>,
-    },
-    /// Those of all workflows of a namespace.
-    Namespace {
-        /// The namespace.
-        name: Arc<str>,
-        /// A label that all pods of workflows have.
-        label: Option<Arc<str>>,
-    },
+pub struct PodsQuery {
+    namespace: Arc<str>,
+    /// A label that all pods of workflows have.
+    label: Option<Arc<str>>,
 }
 
 impl PodsQuery {
-    /// The query for the pods of `workflow`, which have its name as the value of `label`, if given.
-    pub fn new(workflow: ObjectKey, uid: Uid, label: Option<Arc<str>>) -> Self {
-        let label = label.filter(|_| is_label_value(workflow.name()));
-        Self::Workflow {
-            workflow,
-            uid,
-            label,
-        }
-    }
-
-    /// The query for the pods of all workflows in the namespace of `workflow`.
-    pub fn of_namespace(workflow: &ObjectKey, label: Option<Arc<str>>) -> Self {
-        Self::Namespace {
-            name: Arc::clone(workflow.shared_namespace()),
-            label,
-        }
-    }
-
-    fn namespace(&self) -> Option<&str> {
-        match self {
-            Self::Workflow { workflow, .. } => workflow.namespace(),
-            Self::Namespace { name, .. } => Some(name),
-        }
+    /// The query for this namespace.
+    pub fn new(namespace: Arc<str>, label: Option<Arc<str>>) -> Self {
+        Self { namespace, label }
     }
 
     /// A page of metadata of pods.
     fn list(&self, limit: u32, page: Option<&str>) -> Request {
-        let path = Resource::pods().path(self.namespace());
-        Request::list(path, limit, page).accept(METADATA_LIST)
+        let path = Resource::pods().path(Some(&self.namespace));
+        Request::list(path, limit, page).accept(METADATA_ONLY_LIST)
     }
 
-    /// A page of the pods that are asked for.
+    /// A page of the pods of workflows.
     fn request(&self, page: Option<&str>) -> Request {
-        let selector = match self {
-            Self::Workflow {
-                workflow,
-                label: Some(label),
-                ..
-            } => Some(format!("{label}={}", workflow.name())),
-            Self::Namespace {
-                label: Some(label), ..
-            } => Some(label.to_string()),
-            Self::Workflow { label: None, .. } | Self::Namespace { label: None, .. } => None,
-        };
         let request = self.list(PAGE, page);
-        match selector {
-            Some(selector) => request.query("labelSelector", selector),
+        match &self.label {
+            Some(label) => request.query("labelSelector", label.to_string()),
             None => request,
         }
     }
@@ -112,28 +67,25 @@ impl PodsQuery {
 
 impl fmt::Display for PodsQuery {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Workflow { workflow, uid, .. } => {
-                write!(f, "is any pod of {workflow} (uid {uid}) still held")
-            }
-            Self::Namespace { name, .. } => {
-                write!(f, "which workflows of namespace {name} have held pods")
-            }
-        }
+        write!(
+            f,
+            "which workflows of namespace {} have held pods",
+            self.namespace
+        )
     }
 }
 
 /// The result of a live read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PodsState {
-    /// The UIDs of all owners of held pods, of those that were asked for.
+    /// The UIDs of all owners of held pods.
     HeldOf(Arc<HashSet<Uid>>),
     /// The pod store has reached the version that the server was at: its index gives the answer.
     StoreReached,
 }
 
 impl PodsState {
-    /// No pod of those that were asked for is held.
+    /// No pod is held.
     pub fn none_held() -> Self {
         Self::HeldOf(Arc::default())
     }
@@ -183,23 +135,16 @@ impl PodsReader {
     }
 
     async fn pods(&self, query: &PodsQuery) -> Result<PodsState, ReadError> {
-        match query {
-            PodsQuery::Namespace { .. } if self.store_reaches(query).await? => {
-                Ok(PodsState::StoreReached)
+        if let Some(pods) = &self.pods {
+            let first = self.page(&query.list(FIRST_PAGE, None)).await?;
+            if first.next().is_none() {
+                return Ok(PodsState::HeldOf(Arc::new(first.owners().collect())));
             }
-            PodsQuery::Namespace { .. } | PodsQuery::Workflow { .. } => self.listed(query).await,
+            if is_reached(pods, first.version()?).await {
+                return Ok(PodsState::StoreReached);
+            }
         }
-    }
-
-    /// Whether the pod store reaches the version that the server is at.
-    async fn store_reaches(&self, query: &PodsQuery) -> Result<bool, ReadError> {
-        let Some(pods) = &self.pods else {
-            return Ok(false);
-        };
-        let version = self.page(&query.list(1, None)).await?.version()?;
-        let reached = tokio::time::timeout(STORE_WITHIN, pods.wait_for(version)).await;
-        // A store that could not decode some pod does not show all held pods.
-        Ok(matches!(reached, Ok(Ok(()))) && pods.unreadable() == 0)
+        self.listed(query).await
     }
 
     async fn listed(&self, query: &PodsQuery) -> Result<PodsState, ReadError> {
@@ -207,15 +152,9 @@ impl PodsReader {
         let mut next: Option<String> = None;
         loop {
             let page = self.page(&query.request(next.as_deref())).await?;
-            for pod in page.items.iter().flatten() {
-                owners.extend(pod.owners_if_held().filter(|owner| match query {
-                    PodsQuery::Workflow { uid, .. } => owner == uid,
-                    PodsQuery::Namespace { .. } => true,
-                }));
-            }
-            next = page.metadata.next.filter(|next| !next.is_empty());
-            let answered = matches!(query, PodsQuery::Workflow { .. }) && !owners.is_empty();
-            if next.is_none() || answered {
+            owners.extend(page.owners());
+            next = page.next().map(str::to_owned);
+            if next.is_none() {
                 return Ok(PodsState::HeldOf(Arc::new(owners)));
             }
         }
@@ -228,6 +167,13 @@ impl PodsReader {
             .and_then(List::checked)
             .map_err(|error| ReadError::from(&error))
     }
+}
+
+/// Whether the pod store reaches this version of the server soon.
+async fn is_reached(pods: &Store<Pod>, version: ResourceVersion) -> bool {
+    let reached = tokio::time::timeout(STORE_WITHIN, pods.wait_for(version)).await;
+    // A store that could not decode some pod does not show all held pods.
+    matches!(reached, Ok(Ok(()))) && pods.unreadable() == 0
 }
 
 impl LiveReader<PodsQuery> for PodsReader {
@@ -256,6 +202,19 @@ impl List {
             "expected a list of pods, got kind {:?}",
             self.kind
         )))
+    }
+
+    /// The owners of the held pods of this page.
+    fn owners(&self) -> impl Iterator<Item = Uid> {
+        self.items.iter().flatten().flat_map(Item::owners_if_held)
+    }
+
+    /// The token of the next page, if there is one.
+    fn next(&self) -> Option<&str> {
+        self.metadata
+            .next
+            .as_deref()
+            .filter(|next| !next.is_empty())
     }
 
     /// The version at which the server answered.
@@ -350,19 +309,5 @@ mod tests {
     fn only_a_list_is_accepted(#[case] body: serde_json::Value, #[case] is: bool) {
         let read = serde_json::from_value::<List>(body);
         assert_eq!(read.is_ok_and(|list| list.checked().is_ok()), is);
-    }
-
-    #[test]
-    fn a_name_too_long_for_a_label_lists_the_whole_namespace() {
-        let query = |name: String| {
-            PodsQuery::new(
-                ObjectKey::new("ci", name),
-                Uid::new("u"),
-                Some("workflow".into()),
-            )
-        };
-        let narrowed = |query| matches!(query, PodsQuery::Workflow { label: Some(_), .. });
-        assert!(narrowed(query("x".repeat(63))));
-        assert!(!narrowed(query("x".repeat(64))));
     }
 }

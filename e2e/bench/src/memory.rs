@@ -60,8 +60,8 @@ async fn run(testbed: Testbed) -> Result<Report> {
         at_most: 1.05,
     });
     report.note(
-        "every pod has a controller shared with nine others, a hold of ours, and one in five a \
-         claim; the indexes are those of all components",
+        "every pod has a controller shared with nine others and a finalizer of Belayer, and one in \
+         five uses a PVC; the indexes are those of all components",
     );
     Ok(report)
 }

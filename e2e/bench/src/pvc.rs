@@ -32,7 +32,7 @@ const IN_TREE: &str = "kube-controller-manager";
 pub(crate) fn bench() -> Bench {
     Bench {
         name: "pvc",
-        about: "deleting claims that nothing uses, there at the start: Belayer from process start, \
+        about: "deleted PVCs that no pod uses, there at the start: Belayer from process start, \
                 against kube-controller-manager's own controller and raw parallel PATCHes",
         run: |testbed| run(testbed).boxed(),
     }
@@ -49,7 +49,7 @@ async fn run(testbed: Testbed) -> Result<Report> {
             .create(&PostParams::default(), &document)
             .await?;
     }
-    let title = format!("{claims} deleting, unused claims in {NAMESPACES} namespaces");
+    let title = format!("{claims} unused PVCs that are being deleted, in {NAMESPACES} namespaces");
     let metrics = [
         ("wall", "s"),
         ("CPU", "s"),

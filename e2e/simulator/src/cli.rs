@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use belayer::arguments::number;
 use clap::Parser;
 
 use crate::coverage::Coverage;
@@ -21,15 +22,15 @@ use crate::shrink::shrink;
 #[command(name = "belayer-simulator", bin_name = "cargo xtask simulate", version)]
 pub(crate) struct Simulate {
     /// How many seeds
-    #[arg(long, default_value_t = 1_000, value_name = "N")]
+    #[arg(long, default_value_t = 1_000, value_name = "N", value_parser = number(0..=u64::MAX))]
     seeds: u64,
 
     /// The first seed
-    #[arg(long, default_value_t = 0, value_name = "SEED")]
+    #[arg(long, default_value_t = 0, value_name = "SEED", value_parser = number(0..=u64::MAX))]
     first: u64,
 
     /// Run only this seed, and print its events
-    #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "first"])]
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "first"], value_parser = number(0..=u64::MAX))]
     seed: Option<u64>,
 
     /// With --seed: only these events, by number

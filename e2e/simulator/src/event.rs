@@ -1,5 +1,7 @@
 //! What users, admins, machines and networks do during a run.
 
+pub(crate) mod tenant;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::fault::FaultKind;
 use crate::objects::{self, BATCH, BIG, NAMESPACES, SMALL};
-use crate::replica::Replica;
+use crate::replica::{Controllers, Replica};
 
 /// Something that happens in a run. A number chooses among the objects, nodes or replicas that exist then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +50,10 @@ pub(crate) enum Event {
     KillAll,
     /// Replicas that are down start.
     Start,
+    /// An admin switches controllers on and off, and restarts the replicas one after the other.
+    Reconfigure(u64),
+    /// A tenant changes or deletes something that it should not touch.
+    Meddle(u64),
 }
 
 /// Something that a user does.
@@ -99,8 +105,8 @@ const ACTIONS: [UserAction; 13] = [
 
 impl Event {
     /// All but the faults.
-    pub(crate) const ALL: [Self; 23] = {
-        let mut all = [Self::StopArgo; 23];
+    pub(crate) const ALL: [Self; 25] = {
+        let mut all = [Self::StopArgo; 25];
         let mut index = 0;
         while index < ACTIONS.len() {
             all[index] = Self::User(ACTIONS[index], 0);
@@ -117,6 +123,8 @@ impl Event {
             Self::Stop(0),
             Self::KillAll,
             Self::Start,
+            Self::Reconfigure(0),
+            Self::Meddle(0),
         ];
         let mut other = 0;
         while other < others.len() {
@@ -135,6 +143,8 @@ impl Event {
             Self::RestartKubelet(_) => Self::RestartKubelet(choice),
             Self::Kill(_) => Self::Kill(choice),
             Self::Stop(_) => Self::Stop(choice),
+            Self::Reconfigure(_) => Self::Reconfigure(choice),
+            Self::Meddle(_) => Self::Meddle(choice),
             other => other,
         }
     }
@@ -189,6 +199,15 @@ impl Stage {
             Event::Stop(choice) => self.replica(choice).stop().await,
             Event::KillAll => self.replicas.iter_mut().for_each(Replica::kill),
             Event::Start => self.replicas.iter_mut().for_each(Replica::start),
+            Event::Reconfigure(choice) => self.reconfigure(Controllers::some(choice)).await,
+            Event::Meddle(choice) => tenant::meddle(self, choice),
+        }
+    }
+
+    /// Restarts the replicas that run, one after the other, with these controllers.
+    pub(crate) async fn reconfigure(&mut self, controllers: Controllers) {
+        for replica in &mut self.replicas {
+            replica.configure(controllers).await;
         }
     }
 
@@ -197,7 +216,7 @@ impl Stage {
         &mut self.replicas[index]
     }
 
-    fn cluster(&self) -> &Cluster {
+    pub(crate) fn cluster(&self) -> &Cluster {
         self.sandbox.cluster()
     }
 
@@ -291,6 +310,15 @@ impl Stage {
         }
     }
 
+    /// A workflow, a PVC and pods that do not all fit, in each namespace.
+    pub(crate) fn create_in_healthy_cluster(&mut self) {
+        for choice in 0..NAMESPACES.len() as u64 {
+            self.act(UserAction::CreateWorkflow, choice);
+            self.act(UserAction::UsePvc, choice);
+            self.act(UserAction::Overcommit, choice);
+        }
+    }
+
     /// Deletes everything that would otherwise run or wait for ever.
     pub(crate) fn delete_bare_objects(&self) {
         for pod in self.list(&Gvr::PODS, None) {
@@ -379,7 +407,7 @@ impl Stage {
         }
     }
 
-    fn choose(&self, gvr: &Gvr, choice: u64) -> Option<Arc<Value>> {
+    pub(crate) fn choose(&self, gvr: &Gvr, choice: u64) -> Option<Arc<Value>> {
         let mut all = self.list(gvr, None);
         all.retain(|object| {
             key(object).is_some_and(|(namespace, _)| namespace != DEFAULT_NAMESPACE)

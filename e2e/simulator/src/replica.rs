@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer::operator::{Operator, Options};
+use belayer::operator::{Components, Operator, Options};
 use belayer_checker::BELAYER;
 use belayer_core::client;
 use belayer_core::election::{Elector, Settings, Timing, identity};
@@ -25,11 +25,36 @@ pub(crate) const ELECTION: &str = "belayer-election";
 /// Name of the Lease.
 const LEASE: &str = "belayer";
 
+/// Which controllers run, by bits: pod-finalizer, workflow-finalizer, pvc-protection, pod-recreation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Controllers(u8);
+
+impl Controllers {
+    /// All of them.
+    pub(crate) const ALL: Self = Self(0b1111);
+
+    /// Some of them.
+    pub(crate) fn some(choice: u64) -> Self {
+        Self((choice % 16) as u8)
+    }
+
+    fn components(self) -> Components {
+        let mut components = setup::components(1);
+        let mut number = 0;
+        components.running.retain(|_| {
+            number += 1;
+            self.0 & (1 << (number - 1)) != 0
+        });
+        components
+    }
+}
+
 /// A replica. While it is down, nothing of it runs.
 pub(crate) struct Replica {
     name: String,
     sandbox: Sandbox,
     observer: Arc<dyn Observer>,
+    controllers: Controllers,
     process: Option<Process>,
 }
 
@@ -46,6 +71,7 @@ impl Replica {
             name: format!("belayer-{number}"),
             sandbox,
             observer,
+            controllers: Controllers::ALL,
             process: None,
         }
     }
@@ -58,15 +84,26 @@ impl Replica {
         let stop = CancellationToken::new();
         let (name, sandbox) = (self.name.clone(), self.sandbox.clone());
         let (observer, stopped) = (Arc::clone(&self.observer), stop.clone());
+        let controllers = self.controllers;
         let task = tokio::spawn(async move {
             while !stopped.is_cancelled() {
-                live(&name, &sandbox, Arc::clone(&observer), &stopped).await;
+                let components = controllers.components();
+                live(&name, &sandbox, components, Arc::clone(&observer), &stopped).await;
                 let _ = stopped
                     .run_until_cancelled(tokio::time::sleep(RESTART))
                     .await;
             }
         });
         self.process = Some(Process { stop, task });
+    }
+
+    /// Restarts it with these controllers, if it runs; else it starts with them later.
+    pub(crate) async fn configure(&mut self, controllers: Controllers) {
+        self.controllers = controllers;
+        if self.process.is_some() {
+            self.stop().await;
+            self.start();
+        }
     }
 
     /// Kills it in the middle of whatever it does.
@@ -89,10 +126,11 @@ impl Replica {
 async fn live(
     name: &str,
     sandbox: &Sandbox,
+    components: Components,
     observer: Arc<dyn Observer>,
     stop: &CancellationToken,
 ) {
-    let client = |actor: &str| client::in_process(sandbox.service(actor));
+    let client = |actor: &str| client::in_process(sandbox.service(actor), names::USER_AGENT);
     let settings = Settings {
         lease: ObjectKey::new(names::DEFAULT_NAMESPACE, LEASE),
         identity: identity(name),
@@ -108,9 +146,10 @@ async fn live(
         bounds: Bounds::default(),
         writes: Writes::Sent,
         leadership,
+        lease: None,
         observer,
     };
-    let work = Operator::new(options, setup::components(1)).run(stop.clone());
+    let work = Operator::new(options, components).run(stop.clone());
     let election = elector.run(resign.clone());
     tokio::pin!(work, election);
     tokio::select! {

@@ -19,13 +19,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::coverage::{Coverage, Rules};
-use crate::event::{Event, Stage};
+use crate::event::{Event, Stage, tenant};
 use crate::objects::{self, BATCH};
 use crate::plan::{Plan, STORY};
-use crate::replica::{ELECTION, Replica};
+use crate::replica::{Controllers, ELECTION, Replica};
 
 /// How long nothing may be written in a settled cluster.
 const QUIET: Duration = Duration::from_secs(60);
+
+/// How long after the last fault Belayer needs until it serves every request at once: the longest pause before it repeats a
+/// failed list or watch, and an election.
+const RECOVERY: Duration = Duration::from_secs(120);
 
 /// How many such periods the cluster has to settle.
 const PATIENCE: usize = 40;
@@ -131,8 +135,8 @@ async fn story(plan: &Plan) -> Outcome {
     };
     stage.carry_out(Event::Start).await;
     let mut coverage = events(plan, &mut stage).await;
-    recover(&mut stage).await;
-    let outcome = judge(&stage).await;
+    let healthy_from = recover(&mut stage).await;
+    let outcome = judge(&stage, healthy_from).await;
     for replica in &mut stage.replicas {
         replica.kill();
     }
@@ -222,21 +226,31 @@ async fn events(plan: &Plan, stage: &mut Stage) -> Coverage {
     coverage
 }
 
-/// All faults have ended; everything that is down starts again, and users delete what would never end.
-async fn recover(stage: &mut Stage) {
+/// All faults have ended; everything that is down starts again, users create objects that a healthy cluster must serve, and
+/// delete what would never end. Returns the first write of the healthy cluster.
+async fn recover(stage: &mut Stage) -> usize {
     stage.sandbox.faults().clear();
     stage.carry_out(Event::StartArgo).await;
     stage.carry_out(Event::ComeBack).await;
+    tenant::clean_up(stage);
+    stage.reconfigure(Controllers::ALL).await;
     stage.carry_out(Event::Start).await;
+    tokio::time::sleep(RECOVERY).await;
+    stage.bind_waiting();
+    let healthy_from = stage.sandbox.recorder().writes().len();
+    stage.create_in_healthy_cluster();
+    tokio::time::sleep(BIND).await;
+    stage.bind_waiting();
     tokio::time::sleep(QUIET).await;
     stage.bind_waiting();
     tokio::time::sleep(QUIET).await;
     stage.delete_bare_objects();
+    healthy_from
 }
 
 /// Waits until the cluster has settled, and checks all invariants. A write that was refused is repeated after up to
 /// ten minutes, so that a quiet minute does not mean that nothing more happens.
-async fn judge(stage: &Stage) -> Outcome {
+async fn judge(stage: &Stage, healthy_from: usize) -> Outcome {
     let recorder = stage.sandbox.recorder();
     let mut findings = Findings::default();
     let mut is_settled = false;
@@ -247,7 +261,7 @@ async fn judge(stage: &Stage) -> Outcome {
         written.retain(|write| write.changed() && !is_heartbeat(write));
         is_settled = written.is_empty();
         if is_settled {
-            findings = findings_of(stage, &written);
+            findings = findings_of(stage, &written, healthy_from);
             if !findings
                 .checks
                 .iter()
@@ -284,7 +298,7 @@ async fn judge(stage: &Stage) -> Outcome {
     }
 }
 
-fn findings_of(stage: &Stage, written_in_quiet: &[Write]) -> Findings {
+fn findings_of(stage: &Stage, written_in_quiet: &[Write], healthy_from: usize) -> Findings {
     let kinds = [
         Gvr::PODS,
         WORKFLOWS,
@@ -298,6 +312,7 @@ fn findings_of(stage: &Stage, written_in_quiet: &[Write]) -> Findings {
         quiet: QUIET,
         written_in_quiet,
         others: &[BATCH, ELECTION],
+        healthy_from: Some(healthy_from),
     })
 }
 

@@ -5,6 +5,8 @@
 //! with it. `down` ends it by the recorded process id, after checking that this id still belongs to the
 //! process that `up` started.
 
+mod leftovers;
+
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -16,9 +18,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
+use self::leftovers::leftovers;
 use super::run::own_belayer;
 use crate::control_plane::{
-    Binaries, ControlPlane, NodeBinaries, Options, RealNodes, cache_dir, cgroups_left,
+    Binaries, ControlPlane, NodeBinaries, Options, RealNodes, cache_dir, lock_nodes,
 };
 use crate::harness::eventually;
 
@@ -64,7 +67,7 @@ enum Action {
     Env,
     /// Build the programs, or print their paths
     Build,
-    /// Start real nodes, kill their owner with SIGKILL, and check that nothing is left
+    /// Check that no run of real nodes left anything, also one that is ended by a signal
     Leftovers,
     /// Run one in the foreground (started by `up`)
     #[command(hide = true)]
@@ -87,6 +90,9 @@ struct State {
     dir: PathBuf,
     /// Name and process id of each program.
     programs: Vec<(String, u32)>,
+    /// How long the start took.
+    #[serde(default)]
+    ready_after_seconds: f64,
 }
 
 impl ControlPlaneCommand {
@@ -149,6 +155,10 @@ async fn up(file: &Path, nodes: Nodes) -> Result<()> {
     // Built in this process, so that its progress is visible.
     Binaries::find_or_build()?;
     nodes.options()?;
+    if nodes.real {
+        // In this process, so that one sees why it waits, and before the deadline begins.
+        drop(lock_nodes()?);
+    }
     let log_path = file.with_extension("log");
     let log = File::create(&log_path)?;
     let mut server = tokio::process::Command::new(std::env::current_exe()?)
@@ -172,12 +182,20 @@ async fn up(file: &Path, nodes: Nodes) -> Result<()> {
         State::read(file)?.context("the control plane is starting")
     });
     let state = tokio::select! {
-        state = up => state?,
+        state = up => match state {
+            Ok(state) => state,
+            Err(error) => {
+                // Otherwise it would stay behind as an orphan.
+                server.kill().await?;
+                return Err(error);
+            }
+        },
         status = server.wait() => {
             let log = fs::read_to_string(&log_path).unwrap_or_default();
             bail!("the control plane exited with {}\n{log}", status?);
         }
     };
+    anstream::eprintln!("ready after {:.1} s", state.ready_after_seconds);
     state.print_env();
     Ok(())
 }
@@ -200,48 +218,6 @@ async fn down(file: &Path) -> Result<()> {
     fs::remove_file(file).ok();
     anstream::eprintln!("down");
     Ok(())
-}
-
-/// A program that is killed, as by an impatient user, leaves nothing of its real nodes.
-async fn leftovers(file: &Path) -> Result<()> {
-    if let Err(error) = NodeBinaries::prerequisites() {
-        ensure!(!crate::is_ci(), "{error}");
-        anstream::println!("skipped: {error}");
-        return Ok(());
-    }
-    for signal in [Signal::KILL, Signal::INT] {
-        up(
-            file,
-            Nodes {
-                count: 1,
-                real: true,
-            },
-        )
-        .await?;
-        let state = State::running(file)?.context("it has exited already")?;
-        let programs = state.programs.clone();
-        ensure!(programs.len() > 4, "only {programs:?} run");
-        state.signal(signal)?;
-        eventually("nothing is left", DOWN_DEADLINE, async || {
-            for (name, pid) in &programs {
-                ensure!(!runs(*pid), "{name} (process {pid}) is running");
-            }
-            ensure!(!state.dir.exists(), "{} exists", state.dir.display());
-            let left = cgroups_left()?;
-            ensure!(left.is_empty(), "cgroups {left:?} exist");
-            Ok(())
-        })
-        .await?;
-        fs::remove_file(file).ok();
-    }
-    anstream::println!("nothing is left");
-    Ok(())
-}
-
-/// Whether a process exists and is not a zombie.
-fn runs(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
-    stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 async fn status(file: &Path) -> Result<()> {
@@ -284,6 +260,7 @@ async fn serve(file: &Path, nodes: Nodes) -> Result<()> {
         kubeconfig: plane.admin_path().to_owned(),
         dir: plane.dir().to_owned(),
         programs: plane.programs().await,
+        ready_after_seconds: plane.started_in().as_secs_f64(),
     };
     state.write(file)?;
     tokio::select! {

@@ -1,5 +1,6 @@
-//! `belayer-e2e manifests`.
+//! `belayer-e2e manifests` and `belayer-e2e chart-archive`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -30,6 +31,19 @@ impl Manifests {
             });
         }
         rendered.write()?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ChartArchive {
+    /// The packed chart
+    archive: PathBuf,
+}
+
+impl ChartArchive {
+    pub(super) fn execute(&self) -> Result<ExitCode> {
+        chart::check_archive(&HelmBinaries::find_or_build()?, &self.archive)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -33,6 +33,8 @@ enum Command {
     ControlPlane(control_plane::ControlPlaneCommand),
     /// Render deploy/manifests from the Helm chart
     Manifests(manifests::Manifests),
+    /// Check that Helm 3 and 4 accept a packed chart and render it as the chart of this repository
+    ChartArchive(manifests::ChartArchive),
 }
 
 /// Parses the arguments and runs the command.
@@ -46,6 +48,7 @@ pub async fn main() -> ExitCode {
         Command::Conformance(command) => command.execute().await,
         Command::ControlPlane(command) => command.execute().await.map(|()| ExitCode::SUCCESS),
         Command::Manifests(command) => command.execute(),
+        Command::ChartArchive(command) => command.execute(),
     };
     done.unwrap_or_else(|error| {
         anstream::eprintln!("error: {error:#}");

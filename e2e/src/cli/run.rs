@@ -66,27 +66,44 @@ impl ProviderName {
     }
 }
 
-impl ProviderName {
-    /// The provider that shows most on this machine: the first that can run here. Says which and why.
-    fn of_this_machine(belayer: &Path) -> Self {
-        let why = match Kind::new(belayer) {
-            Ok(_) => return Self::Kind.said("Docker runs and kind is installed"),
-            Err(error) => format!("{error:#}"),
-        };
-        let programs = Binaries::are_available();
-        match NodeBinaries::prerequisites() {
-            Ok(()) if programs => Self::Node.said(&why),
-            Ok(()) => Self::Sandbox.said(&format!("{why}; Go is not installed")),
-            Err(error) if programs => Self::Local.said(&format!("{why}; {error}")),
-            Err(error) => Self::Sandbox.said(&format!("{why}; {error}; Go is not installed")),
+/// What decides about the default provider.
+#[derive(Debug)]
+struct Machine {
+    /// Whether kind can run here, or why not.
+    kind: Result<(), String>,
+    /// The same for real nodes.
+    nodes: Result<(), String>,
+    /// Whether there is a control plane, or Go to build it.
+    has_control_plane: bool,
+}
+
+impl Machine {
+    fn this(belayer: &Path) -> Self {
+        Self {
+            kind: Kind::new(belayer)
+                .map(drop)
+                .map_err(|error| format!("{error:#}")),
+            nodes: NodeBinaries::prerequisites().map_err(|error| error.to_string()),
+            has_control_plane: Binaries::are_available(),
         }
     }
 
-    fn said(self, why: &str) -> Self {
-        let name = self.to_possible_value();
-        let name = name.as_ref().map_or("", |value| value.get_name());
-        anstream::println!("provider {name}, because {why}");
-        self
+    /// The provider that shows most: the first that can run. Also says why.
+    fn default_provider(&self) -> (ProviderName, String) {
+        let Err(why) = &self.kind else {
+            let why = "Docker runs and kind is installed".to_owned();
+            return (ProviderName::Kind, why);
+        };
+        let without_go = "Go is not installed";
+        match (&self.nodes, self.has_control_plane) {
+            (Ok(()), true) => (ProviderName::Node, why.clone()),
+            (Ok(()), false) => (ProviderName::Sandbox, format!("{why}; {without_go}")),
+            (Err(error), true) => (ProviderName::Local, format!("{why}; {error}")),
+            (Err(error), false) => (
+                ProviderName::Sandbox,
+                format!("{why}; {error}; {without_go}"),
+            ),
+        }
     }
 }
 
@@ -158,9 +175,14 @@ impl Run {
             return Ok(ExitCode::SUCCESS);
         }
         let belayer = self.belayer()?;
-        let provider = self.provider;
-        let provider = provider.unwrap_or_else(|| ProviderName::of_this_machine(&belayer));
-        let Some(provider) = provider.provider(&belayer)? else {
+        let (name, why) = match self.provider {
+            Some(name) => (name, None),
+            None => {
+                let (name, why) = Machine::this(&belayer).default_provider();
+                (name, Some(why))
+            }
+        };
+        let Some(provider) = name.provider(&belayer)? else {
             return Ok(ExitCode::SUCCESS);
         };
         let setting = Setting {
@@ -180,7 +202,12 @@ impl Run {
             keep,
             setting,
         };
-        let summary = harness::run(&*provider, scenarios::all(), &options).await?;
+        let all = scenarios::all();
+        if let Some(why) = why {
+            let count = harness::count(&all, &options, provider.made_for());
+            anstream::println!("{}", chosen(provider.name(), &why, count));
+        }
+        let summary = harness::run(&*provider, all, &options).await?;
         anstream::println!("{summary}");
         Ok(if summary.failed == 0 {
             ExitCode::SUCCESS
@@ -201,8 +228,69 @@ impl Run {
     }
 }
 
+/// The line about the default provider. `count` is how many scenarios it runs, and of how many.
+fn chosen(provider: &str, why: &str, (some, all): (usize, usize)) -> String {
+    let others = if some < all {
+        format!(": {some} of {all} scenarios; others: --provider local")
+    } else {
+        String::new()
+    };
+    format!("provider {provider}, because {why}{others}")
+}
+
 /// Scenarios start it from other folders.
 pub(super) fn absolute(path: &Path) -> Result<PathBuf> {
     path.canonicalize()
         .with_context(|| format!("find {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn no(why: &str) -> Result<(), String> {
+        Err(why.to_owned())
+    }
+
+    #[rstest]
+    #[case::kind(Ok(()), Ok(()), true, "kind", "Docker runs and kind is installed")]
+    #[case::nodes(no("no Docker"), Ok(()), true, "node", "no Docker")]
+    #[case::not_root(no("no Docker"), no("no root"), true, "local", "no Docker; no root")]
+    #[case::no_go(no("no Docker"), Ok(()), false, "sandbox", "no Docker; Go is not installed")]
+    #[case::nothing(
+        no("no Docker"),
+        no("no root"),
+        false,
+        "sandbox",
+        "no Docker; no root; Go is not installed"
+    )]
+    fn the_default_is_what_shows_most(
+        #[case] kind: Result<(), String>,
+        #[case] nodes: Result<(), String>,
+        #[case] has_control_plane: bool,
+        #[case] expected: &str,
+        #[case] because: &str,
+    ) {
+        let machine = Machine {
+            kind,
+            nodes,
+            has_control_plane,
+        };
+        let (name, why) = machine.default_provider();
+        let value = name.to_possible_value().unwrap();
+        assert_eq!((value.get_name(), &*why), (expected, because));
+    }
+
+    #[test]
+    fn a_provider_that_runs_a_part_says_so() {
+        assert_eq!(
+            chosen("node", "no Docker", (17, 260)),
+            "provider node, because no Docker: 17 of 260 scenarios; others: --provider local"
+        );
+        assert_eq!(
+            chosen("local", "no root", (260, 260)),
+            "provider local, because no root"
+        );
+    }
 }

@@ -269,7 +269,7 @@ impl Program {
 }
 
 /// Whether a program is in a folder of `PATH`.
-fn is_installed(program: &str) -> bool {
+pub(crate) fn is_installed(program: &str) -> bool {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&folders).any(|folder| folder.join(program).is_file())
 }

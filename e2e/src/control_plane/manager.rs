@@ -15,7 +15,7 @@ const CONTROLLERS: &str = "garbage-collector-controller,namespace-controller,\
     taint-eviction-controller,pod-garbage-collector-controller,job-controller,\
     persistentvolumeclaim-protection-controller,persistentvolume-protection-controller,\
     persistentvolume-binder-controller,statefulset-controller,\
-    validatingadmissionpolicy-status-controller";
+    validatingadmissionpolicy-status-controller,clusterrole-aggregation-controller";
 
 /// The controllers of workloads, where pods can run.
 const WORKLOADS: &str =

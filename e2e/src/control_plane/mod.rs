@@ -26,12 +26,16 @@ mod program;
 mod starter;
 mod users;
 
+pub(crate) use self::binaries::is_installed;
 pub use self::binaries::{ArgoBinaries, Binaries, BuildError, HelmBinaries, NodeBinaries};
 pub use self::cache::cache_dir;
 pub use self::kubeconfig::Kubeconfig;
 pub(crate) use self::kubeconfig::client;
 pub use self::manager::PvcController;
-pub use self::node::{Container, RealNode, RealNodes, STEP_IMAGE, cgroups_left, write_images};
+pub use self::node::{
+    Container, RealNode, RealNodes, STEP_IMAGE, cgroups_left, lock as lock_nodes,
+    processes_of_nodes, write_images,
+};
 pub use self::options::{Options, OtherPrograms};
 pub use self::permissions::{node_agent_kubeconfig, service_account_kubeconfig};
 pub use self::plane::ControlPlane;

@@ -1,6 +1,7 @@
 //! A control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelets.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use kube::Client;
@@ -51,6 +52,12 @@ impl ControlPlane {
             audit_log: started.dir.path().join("audit.log"),
             started,
         }
+    }
+
+    /// How long the start took until everything was ready.
+    #[must_use]
+    pub fn started_in(&self) -> Duration {
+        self.started.took
     }
 
     /// A client with all permissions.

@@ -24,6 +24,7 @@ use super::program::Program;
 use super::users::{Users, node_name};
 use crate::guard::Guard;
 use crate::kinds;
+use crate::progress::Progress;
 
 /// Timeout of the whole start, on two busy cores.
 const START_DEADLINE: Duration = Duration::from_secs(120);
@@ -43,6 +44,8 @@ rules:
 
 /// The started programs.
 pub(super) struct Started {
+    /// How long it took until everything was ready.
+    pub(super) took: Duration,
     pub(super) nodes: Vec<RealNode>,
     pub(super) processes: Vec<Process>,
     pub(super) manager: Option<Manager>,
@@ -79,6 +82,7 @@ pub(super) struct Starter<'a> {
 impl<'a> Starter<'a> {
     pub(super) async fn start(binaries: &'a Binaries, options: &Options) -> Result<Started> {
         let lock = options.real.as_ref().map(|_| lock()).transpose()?;
+        let since = Instant::now();
         let dir = tempfile::Builder::new()
             .prefix("belayer-control-plane-")
             .tempdir()?;
@@ -98,7 +102,16 @@ impl<'a> Starter<'a> {
             dir,
         };
         match starter.bring_up(options).await {
-            Ok((admin, client)) => Ok(starter.finish(admin, client, options)),
+            Ok((admin, client)) => {
+                let took = since.elapsed();
+                if options.real.is_some() {
+                    Progress::say(&format!(
+                        "the nodes are ready after {:.1} s",
+                        took.as_secs_f64()
+                    ));
+                }
+                Ok(starter.finish(admin, client, options, took))
+            }
             Err(error) => {
                 fs::write(starter.dir.path().join("keep"), "")?;
                 let kept = starter.dir.keep();
@@ -107,10 +120,17 @@ impl<'a> Starter<'a> {
         }
     }
 
-    fn finish(self, admin: Kubeconfig, client: Client, options: &Options) -> Started {
+    fn finish(
+        self,
+        admin: Kubeconfig,
+        client: Client,
+        options: &Options,
+        took: Duration,
+    ) -> Started {
         let all = options.others == OtherPrograms::All;
         let has = |program| all && self.binaries.path(program).is_some();
         Started {
+            took,
             admin,
             client,
             hollow_nodes: if has(Program::HollowKubelet) {

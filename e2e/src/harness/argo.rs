@@ -2,16 +2,11 @@
 //! the pods that a scenario creates.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use anyhow::{Context, Result};
 use belayer_workload::model::{self, Action, Cleanup, Observed, Rules, TaskResults};
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Preconditions};
@@ -21,6 +16,7 @@ use tokio::task::JoinHandle;
 
 use super::cluster::Cluster;
 use super::objects::{COMPLETED_LABEL, WORKFLOW_LABEL};
+use super::packed::Packing;
 
 /// The finalizer by which Argo itself can hold its pods.
 pub(crate) const STATUS_FINALIZER: &str = "workflows.argoproj.io/status";
@@ -37,7 +33,7 @@ pub enum Nodes {
     #[default]
     Plain,
     /// In `status.compressedNodes`, as Argo does with large workflows.
-    Compressed,
+    Compressed(Packing),
 }
 
 /// Settings of the simulated controller.
@@ -150,7 +146,11 @@ impl SimulatedArgo {
             object["spec"]["podGC"] =
                 json!({ "strategy": "OnPodCompletion", "deleteDelayDuration": "0s" });
         }
-        let known = nodes_of(workflow)?;
+        let packed = workflow.data["status"]["compressedNodes"].as_str();
+        let known = match (self.options.nodes, packed) {
+            (Nodes::Compressed(packing), Some(packed)) => packing.unpack(packed)?,
+            _ => Map::new(),
+        };
         if !known.is_empty() {
             object["status"]["nodes"] = json!(known);
         }
@@ -175,7 +175,7 @@ impl SimulatedArgo {
             .as_object()
             .cloned()
             .unwrap_or_default();
-        if self.options.nodes == Nodes::Compressed && !changed.is_empty() {
+        if let (Nodes::Compressed(packing), false) = (self.options.nodes, changed.is_empty()) {
             let mut all = known;
             all.extend(
                 changed
@@ -184,7 +184,7 @@ impl SimulatedArgo {
                     .map(|(id, node)| (id, without_nulls(node))),
             );
             patch["status"]["nodes"] = Value::Null;
-            patch["status"]["compressedNodes"] = json!(pack(&Value::Object(all))?);
+            patch["status"]["compressedNodes"] = json!(packing.pack(&Value::Object(all))?);
         }
         patch["metadata"]["uid"] = json!(workflow.uid());
         let (workflows, name) = (self.cluster.workflows(), workflow.name_any());
@@ -296,24 +296,6 @@ fn accepted(answer: kube::Result<DynamicObject>) -> Result<bool> {
         Ok(_) => Ok(true),
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 422) => Ok(false),
         Err(error) => Err(error).context("a write of the simulated Argo controller"),
-    }
-}
-
-/// gzip in base64.
-pub(crate) fn pack(nodes: &Value) -> Result<String> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    encoder.write_all(nodes.to_string().as_bytes())?;
-    Ok(STANDARD.encode(encoder.finish()?))
-}
-
-fn nodes_of(workflow: &DynamicObject) -> Result<Map<String, Value>> {
-    let Some(packed) = workflow.data["status"]["compressedNodes"].as_str() else {
-        return Ok(Map::new());
-    };
-    let bytes = STANDARD.decode(packed)?;
-    match serde_json::from_reader(flate2::read::GzDecoder::new(&*bytes))? {
-        Value::Object(nodes) => Ok(nodes),
-        other => bail!("invalid nodes: {other}"),
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use belayer_sandbox::Faults;
 use kube::Client;
 use kube::api::{DynamicObject, PostParams};
@@ -16,12 +16,12 @@ use super::belayer::{Belayer, BelayerOptions};
 use crate::kinds;
 use crate::kubectl::Kubectl;
 use crate::providers::{Backend, Capability, Recorder};
+use crate::wait::eventually;
+
+pub use crate::providers::OWN_NODE;
 
 /// Timeout of a script.
 const SCRIPT_DEADLINE: Duration = Duration::from_secs(600);
-
-/// Label of a Node that a scenario made, with the scenario's namespace: removed with it.
-pub const OWN_NODE: &str = "e2e.belayer.dev/namespace";
 
 /// What all scenarios of a run have in common.
 #[derive(Debug, Clone)]
@@ -36,6 +36,19 @@ pub struct Setting {
     pub large: usize,
 }
 
+/// The Belayer of scenarios that share one.
+pub(super) enum Shared {
+    /// An exclusive scenario starts its own.
+    None,
+    /// A process of the harness.
+    Process(Arc<Belayer>),
+    /// Pods of the shipped manifests.
+    Pods,
+}
+
+/// How long a new namespace may need until pods can be created in it.
+const NAMESPACE: Duration = Duration::from_secs(60);
+
 /// One scenario's view of a cluster, with its own namespace.
 #[derive(Clone)]
 pub struct Cluster(Arc<Inner>);
@@ -46,7 +59,7 @@ struct Inner {
     namespace: String,
     /// Folder of the logs of this scenario's Belayers.
     dir: PathBuf,
-    shared: Option<Arc<Belayer>>,
+    shared: Shared,
     more_namespaces: Mutex<Vec<String>>,
     notes: Mutex<Vec<String>>,
 }
@@ -55,7 +68,7 @@ impl Cluster {
     pub(super) async fn new(
         backend: Arc<dyn Backend>,
         setting: Setting,
-        shared: Option<Arc<Belayer>>,
+        shared: Shared,
         namespace: &str,
         dir: PathBuf,
     ) -> Result<Self> {
@@ -71,6 +84,13 @@ impl Cluster {
         }));
         cluster.create_namespace(namespace, json!({})).await?;
         Ok(cluster)
+    }
+
+    /// Another scenario's view of the same cluster, in which Belayer runs as pods.
+    pub(super) async fn beside(&self, name: &str) -> Result<Self> {
+        let (backend, setting) = (Arc::clone(&self.0.backend), self.0.setting.clone());
+        let dir = self.dir().join(name);
+        Self::new(backend, setting, Shared::Pods, &format!("e2e-{name}"), dir).await
     }
 
     // ---- the cluster itself
@@ -116,6 +136,15 @@ impl Cluster {
         api.create(&PostParams::default(), &namespace)
             .await
             .context("create a namespace")?;
+        if !self.can(Capability::RealNode) {
+            return Ok(());
+        }
+        let accounts = kinds::service_accounts(self.client(), name);
+        let what = "pods can be created in the namespace";
+        eventually(what, NAMESPACE, async || {
+            Ok(accounts.get("default").await?)
+        })
+        .await?;
         Ok(())
     }
 
@@ -209,12 +238,25 @@ impl Cluster {
     /// The Belayer of the shared scenarios.
     ///
     /// # Errors
-    /// In an exclusive scenario.
+    /// In an exclusive scenario, and where Belayer runs as pods.
     pub fn shared_belayer(&self) -> Result<&Belayer> {
-        self.0
-            .shared
-            .as_deref()
-            .context("an exclusive scenario has to start its own Belayer")
+        match &self.0.shared {
+            Shared::Process(belayer) => Ok(belayer),
+            Shared::Pods => bail!("Belayer is no process of the harness"),
+            Shared::None => bail!("an exclusive scenario has to start its own Belayer"),
+        }
+    }
+
+    /// The log of the Belayer of the shared scenarios, which contains the evidence of releases; `None` where it runs as
+    /// pods, which log less.
+    ///
+    /// # Errors
+    /// In an exclusive scenario, or when the log cannot be read.
+    pub fn shared_log(&self) -> Result<Option<String>> {
+        match &self.0.shared {
+            Shared::Pods => Ok(None),
+            Shared::None | Shared::Process(_) => self.shared_belayer()?.log().map(Some),
+        }
     }
 
     /// Starts a Belayer with the default configuration and waits until it is ready.
@@ -241,7 +283,7 @@ impl Cluster {
     /// When the binary cannot be started.
     pub fn spawn_belayer(&self, options: &BelayerOptions) -> Result<Belayer> {
         ensure!(
-            self.0.shared.is_none(),
+            matches!(self.0.shared, Shared::None),
             "a shared scenario must not start a second Belayer"
         );
         let kubeconfig = self.0.backend.belayer_kubeconfig();

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use futures::StreamExt as _;
 use kube::ResourceExt as _;
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
+use kube::discovery::{ApiGroup, Discovery, verbs};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
@@ -16,6 +17,7 @@ use super::cluster::Cluster;
 use super::objects::{HOLD, WORKFLOW_HOLD, Workflow, claim, pod};
 use super::pvcs::{KUBERNETES_PVC_HOLD, PVC_HOLD};
 use crate::kinds;
+use crate::wait::eventually;
 
 /// Prefix of Belayer's holds. A literal on purpose: this name is a promise to users.
 pub const OURS: &str = "belayer.dev/";
@@ -206,6 +208,44 @@ impl Cluster {
             }
         }
         Ok(held_objects)
+    }
+
+    /// Requires that no object of any kind, in any namespace, has a finalizer of Belayer.
+    ///
+    /// # Errors
+    /// With the objects that have one, or if a kind cannot be listed.
+    pub async fn nothing_is_held(&self) -> Result<()> {
+        let discovery = eventually("all kinds are known", DEADLINE, async || {
+            // A group whose CRDs are being deleted is listed, and not served.
+            Ok(Discovery::new(self.client().clone()).run().await?)
+        })
+        .await?;
+        let kinds = discovery.groups().flat_map(ApiGroup::recommended_resources);
+        let listed = kinds.filter(|(_, can)| can.supports_operation(verbs::LIST));
+        let mut left = Vec::new();
+        for (kind, _) in listed {
+            let objects: Api<DynamicObject> = Api::all_with(self.client().clone(), &kind);
+            let all = eventually("a kind is listed", DEADLINE, async || {
+                match objects.list_metadata(&ListParams::default()).await {
+                    Ok(all) => Ok(all.items),
+                    // Some kinds are being deleted.
+                    Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+                    // A server that has just learnt a kind asks to wait.
+                    Err(error) => Err(error).with_context(|| kind.plural.clone()),
+                }
+            })
+            .await?;
+            let held = all.iter().filter(|object| {
+                let mut names = object.finalizers().iter();
+                names.any(|name| name.starts_with(OURS))
+            });
+            left.extend(held.map(|object| {
+                let namespace = object.namespace().unwrap_or_default();
+                format!("{} {namespace}/{}", kind.plural, object.name_any())
+            }));
+        }
+        ensure!(left.is_empty(), "holds are left: {left:?}");
+        Ok(())
     }
 
     fn kinds(&self) -> Vec<(&'static str, Api<DynamicObject>)> {

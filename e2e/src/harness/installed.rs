@@ -4,11 +4,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use futures::{FutureExt as _, StreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DynamicObject, EvictParams, ListParams};
 use kube::{Api, Client, ResourceExt as _};
 
+use super::belayer::sum;
 use super::cluster::Cluster;
+use super::scenario::Scenario;
 use crate::control_plane::{Container, RealNode};
 use crate::kinds;
 use crate::wait::eventually;
@@ -18,6 +21,9 @@ pub const HOME: &str = "belayer-system";
 
 /// Timeout of a start of both replicas, and of a change of the leader, on a busy machine.
 const SOON: Duration = Duration::from_secs(90);
+
+/// How many shared scenarios run at the same time.
+const AT_ONCE: usize = 8;
 
 /// The shipped manifests.
 #[must_use]
@@ -41,9 +47,6 @@ impl Installed {
         for node in cluster.backend().nodes() {
             node.power_on().await?;
         }
-        let accounts = kinds::service_accounts(cluster.client(), cluster.namespace());
-        let what = "pods can be created in the namespace";
-        eventually(what, SOON, async || Ok(accounts.get("default").await?)).await?;
         let installed = Self {
             cluster: cluster.clone(),
         };
@@ -62,7 +65,9 @@ impl Installed {
     /// When it takes too long.
     pub async fn is_rolled_out(&self) -> Result<()> {
         self.cluster
-            .sh("kubectl -n belayer-system rollout status deployment/belayer --timeout=90s")
+            .sh("for name in belayer belayer-pod-recreation; do
+                kubectl -n belayer-system rollout status deployment/$name --timeout=90s || exit 1
+            done")
             .await?;
         eventually("two replicas are ready", SOON, async || {
             let ready = self.replicas().await?.into_iter().filter(is_ready).count();
@@ -142,6 +147,18 @@ impl Installed {
             .container(id.context("the pod has no container")?)
     }
 
+    /// The sum of the series of the leader's metric with these labels; zero if there is none.
+    ///
+    /// # Errors
+    /// When the leader cannot be reached.
+    pub async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Result<f64> {
+        let leader = self.leader().await?.name_any();
+        let path = format!("/api/v1/namespaces/{HOME}/pods/{leader}:8080/proxy/metrics");
+        let request = http::Request::get(path).body(Vec::new())?;
+        let text = self.cluster.client().request_text(request).await?;
+        Ok(sum(&text, name, labels))
+    }
+
     /// Evicts a pod of Belayer's.
     ///
     /// # Errors
@@ -152,19 +169,56 @@ impl Installed {
         Ok(())
     }
 
+    /// Runs shared scenarios with these pods, each in its own namespace, and cleans up after each.
+    ///
+    /// # Errors
+    /// Names those that fail.
+    pub async fn run(&self, scenarios: &[Scenario]) -> Result<()> {
+        let runs: Vec<_> = scenarios
+            .iter()
+            .map(|scenario| self.run_one(scenario).boxed())
+            .collect();
+        let results: Vec<Result<()>> = futures::stream::iter(runs)
+            .buffer_unordered(AT_ONCE)
+            .collect()
+            .await;
+        let failed = results.into_iter().filter_map(Result::err);
+        let failed: Vec<String> = failed.map(|error| format!("{error:#}")).collect();
+        ensure!(failed.is_empty(), "{}", failed.join("\n"));
+        Ok(())
+    }
+
+    async fn run_one(&self, scenario: &Scenario) -> Result<()> {
+        self.ran(scenario).await.context(scenario.name)
+    }
+
+    async fn ran(&self, scenario: &Scenario) -> Result<()> {
+        let cluster = self.cluster.beside(scenario.name).await?;
+        let steps = scenario.run(cluster.clone());
+        let result = tokio::time::timeout(scenario.deadline, steps).await;
+        let cleaned = cluster.clean_up().await;
+        result.context("it timed out")??;
+        cleaned.context("clean up")
+    }
+
     /// Writes the logs of all replicas into the scenario's folder.
     pub async fn save_logs(&self) {
-        let script = format!(
-            "cd {}; kubectl get pods -A -o wide >pods.txt; kubectl get events -A >events.txt
-            for pod in $(kubectl -n belayer-system get pods -o name); do
-                kubectl -n belayer-system logs $pod >${{pod#*/}}.log
-                kubectl -n belayer-system logs --previous $pod >${{pod#*/}}.previous.log
-            done; true",
-            self.cluster.dir().display()
-        );
-        // The scenario's own error is reported.
-        let _ = self.cluster.sh(&script).await;
+        save_logs(&self.cluster, HOME).await;
     }
+}
+
+/// Writes the logs of all pods of a namespace, and what the cluster has of pods and Events, into the scenario's folder.
+pub async fn save_logs(cluster: &Cluster, namespace: &str) {
+    let script = format!(
+        "cd {}; kubectl get pods -A -o wide >pods.txt; kubectl get events -A >events.txt
+        for pod in $(kubectl -n {namespace} get pods -o name); do
+            kubectl -n {namespace} logs $pod >${{pod#*/}}.log
+            kubectl -n {namespace} logs --previous $pod >${{pod#*/}}.previous.log
+        done; true",
+        cluster.dir().display()
+    );
+    // The scenario's own error is reported.
+    let _ = cluster.sh(&script).await;
 }
 
 /// The identity of the leader, from the Lease in Belayer's namespace.

@@ -4,7 +4,7 @@ use std::future::Future;
 
 use anyhow::Result;
 
-use super::cluster::{Cluster, Setting};
+use super::cluster::{Cluster, Setting, Shared};
 use crate::providers::Provider;
 
 /// Runs steps on a new cluster, outside of a scenario. Nothing is cleaned up, as the cluster ends with the steps.
@@ -23,7 +23,7 @@ where
     let files = tempfile::Builder::new().prefix("belayer-e2e-").tempdir()?;
     let backend = provider.start().await?;
     let dir = files.path().to_owned();
-    let cluster = Cluster::new(backend, setting, None, name, dir).await?;
+    let cluster = Cluster::new(backend, setting, Shared::None, name, dir).await?;
     let done = steps(cluster).await;
     if done.is_err() {
         anstream::eprintln!("logs: {}", files.keep().display());

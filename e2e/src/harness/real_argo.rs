@@ -223,4 +223,11 @@ rules:
 - apiGroups: [argoproj.io]
   resources: [workflowtaskresults]
   verbs: [create, patch]
+# For agent pods.
+- apiGroups: [argoproj.io]
+  resources: [workflowtasksets]
+  verbs: [list, watch]
+- apiGroups: [argoproj.io]
+  resources: [workflowtasksets/status]
+  verbs: [patch]
 ";

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use super::belayer::{Belayer, BelayerOptions};
-use super::cluster::{Cluster, Setting};
+use super::cluster::{Cluster, Setting, Shared};
 use super::outcome::{Outcome, Report, Reported, Summary};
 use super::scenario::{Load, Scenario, Sharing};
 use crate::providers::{Backend, Capability, Clusters, Provider, restore};
@@ -88,24 +88,34 @@ pub async fn run(
     options: &RunOptions,
 ) -> Result<Summary> {
     let chosen = choose(scenarios, options, provider.made_for())?;
-    let (mut alone, shared): (Vec<_>, Vec<_>) = chosen
-        .into_iter()
-        .partition(|scenario| scenario.sharing == Sharing::Alone);
-    alone.sort_by_key(|scenario| Reverse(scenario.deadline));
     let files = tempfile::Builder::new()
         .prefix("belayer-e2e-")
         .tempdir()?
         .keep();
+    run_in(&files, provider, chosen, options).await
+}
+
+/// The same with its files in this folder, which is removed if no scenario fails.
+async fn run_in(
+    files: &Path,
+    provider: &dyn Provider,
+    scenarios: Vec<Scenario>,
+    options: &RunOptions,
+) -> Result<Summary> {
+    let (mut alone, shared): (Vec<_>, Vec<_>) = scenarios
+        .into_iter()
+        .partition(|scenario| scenario.sharing == Sharing::Alone);
+    alone.sort_by_key(|scenario| Reverse(scenario.deadline));
     let (reports, mut reported) = mpsc::unbounded_channel();
     let run = Run {
         provider,
         options,
-        files: &files,
+        files,
         reports,
         waiting: Mutex::new(alone.iter().collect()),
         machine: Semaphore::new(Load::ALL),
     };
-    let mut outcome = Outcome::new(&files);
+    let mut outcome = Outcome::new(files);
     let lines = async move {
         let run = run;
         run.lines(&shared).await
@@ -118,6 +128,37 @@ pub async fn run(
     let (ran, ()) = tokio::join!(lines, listen);
     ran?;
     outcome.close().await
+}
+
+/// How many scenarios a provider runs of those that the options select on every provider, and how many these are.
+#[must_use]
+pub fn count(
+    scenarios: &[Scenario],
+    options: &RunOptions,
+    made_for: Option<Capability>,
+) -> (usize, usize) {
+    let of = |made_for| {
+        let all = scenarios.iter();
+        if options.names.is_empty() {
+            all.filter(|scenario| fits(scenario, options, made_for))
+                .count()
+        } else {
+            all.filter(|scenario| is_named(scenario, &options.names))
+                .count()
+        }
+    };
+    (of(made_for), of(None))
+}
+
+/// Whether it runs without names.
+fn fits(scenario: &Scenario, options: &RunOptions, made_for: Option<Capability>) -> bool {
+    scenario.is_nightly == options.nightly
+        && made_for.is_none_or(|need| scenario.needs.contains(&need))
+}
+
+fn is_named(scenario: &Scenario, names: &[String]) -> bool {
+    let mut names = names.iter();
+    names.any(|name| scenario.name.contains(name.as_str()))
 }
 
 fn choose(
@@ -135,21 +176,14 @@ fn choose(
     }
     let names = &options.names;
     if names.is_empty() {
-        let fits = |scenario: &Scenario| {
-            scenario.is_nightly == options.nightly
-                && made_for.is_none_or(|need| scenario.needs.contains(&need))
-        };
+        let fits = |scenario: &Scenario| fits(scenario, options, made_for);
         return Ok(scenarios.into_iter().filter(fits).collect());
     }
     for name in names {
         let matches = known.iter().any(|known| known.contains(name.as_str()));
         ensure!(matches, "no scenario matches {name} (see --list)");
     }
-    let wanted = |scenario: &Scenario| {
-        names
-            .iter()
-            .any(|name| scenario.name.contains(name.as_str()))
-    };
+    let wanted = |scenario: &Scenario| is_named(scenario, names);
     Ok(scenarios.into_iter().filter(wanted).collect())
 }
 
@@ -284,9 +318,13 @@ impl<'a> Run<'a> {
                 None => self.provider.start().await?,
             };
             if !self.skips(&*backend, scenario) {
-                restore(backend.client()).await?;
-                let here = Arc::clone(&backend);
-                let report = one(scenario, here, None, self.options, self.files).await;
+                let report = match restore(&*backend).await {
+                    Ok(()) => {
+                        let here = Arc::clone(&backend);
+                        one(scenario, here, None, self.options, self.files).await
+                    }
+                    Err(error) => Report::failed(scenario.name, error.context("before it")),
+                };
                 let is_kept = report.cluster.is_some();
                 self.report(Reported::Done(report));
                 if is_kept {
@@ -337,6 +375,7 @@ async fn one(
     let name = scenario.name;
     let dir = files.join(name);
     let namespace = format!("e2e-{name}");
+    let shared = shared.map_or(Shared::None, Shared::Process);
     let cluster =
         match Cluster::new(backend, options.setting.clone(), shared, &namespace, dir).await {
             Ok(cluster) => cluster,
@@ -368,6 +407,10 @@ async fn one(
             cluster: Some(cluster),
         };
     }
+    if result.is_err() && scenario.sharing == Sharing::Alone {
+        // What it left could keep its objects. If this fails, it fails again before the next scenario.
+        let _ = restore(cluster.backend()).await;
+    }
     let result = match (result, cluster.clean_up().await) {
         (Ok(()), Err(error)) => Err(error.context("clean up")),
         (result, _) => result,
@@ -391,7 +434,80 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 mod tests {
     use std::time::Duration;
 
+    use anyhow::bail;
+    use futures::future::BoxFuture;
+    use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+    use serde_json::json;
+
     use super::*;
+    use crate::harness::pod;
+    use crate::kinds;
+    use crate::providers::Sandbox;
+
+    /// One cluster for all scenarios, as with the providers whose clusters take long to start.
+    struct KeptSandbox;
+
+    impl Provider for KeptSandbox {
+        fn name(&self) -> &'static str {
+            "sandbox"
+        }
+
+        fn clusters(&self) -> Clusters {
+            Clusters::Kept(1)
+        }
+
+        fn large(&self) -> usize {
+            1
+        }
+
+        fn start(&self) -> BoxFuture<'_, Result<Arc<dyn Backend>>> {
+            Box::pin(async { Sandbox.start().await })
+        }
+    }
+
+    const NODE: &str = "worker";
+
+    async fn fails_amid_a_drain(cluster: Cluster) -> Result<()> {
+        let node: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": { "name": NODE, "labels": { "e2e-room": "yes" } },
+        }))?;
+        let nodes = kinds::nodes(cluster.client());
+        nodes.create(&PostParams::default(), &node).await?;
+        cluster.create(&pod("a").held().on_node(NODE)).await?;
+        let taint = json!({ "key": "e2e.belayer.dev/evict", "effect": "NoExecute" });
+        let drained = json!({ "spec": { "unschedulable": true, "taints": [taint] } });
+        nodes
+            .patch(NODE, &PatchParams::default(), &Patch::Merge(drained))
+            .await?;
+        cluster.delete("a").await?;
+        bail!("the drain does not end")
+    }
+
+    async fn finds_all_as_it_was(cluster: Cluster) -> Result<()> {
+        let node = kinds::nodes(cluster.client()).get(NODE).await?;
+        let spec = &node.data["spec"];
+        ensure!(spec["unschedulable"].is_null(), "{spec}");
+        ensure!(
+            spec["taints"].as_array().is_none_or(Vec::is_empty),
+            "{spec}"
+        );
+        ensure!(node.metadata.labels.is_none_or(|all| all.is_empty()));
+        cluster.nothing_is_held().await
+    }
+
+    #[tokio::test]
+    async fn a_scenario_that_fails_amid_a_drain_does_not_fail_the_next_one() {
+        // The longest deadline comes first.
+        let all = vec![
+            Scenario::alone("next", "", finds_all_as_it_was).within(Duration::from_secs(59)),
+            Scenario::alone("drain", "", fails_amid_a_drain).within(Duration::from_secs(60)),
+        ];
+        let files = tempfile::tempdir().unwrap();
+        let options = named(&[]);
+        let run = run_in(files.path(), &KeptSandbox, all, &options);
+        let summary = run.await.unwrap();
+        assert_eq!((summary.passed, summary.failed), (1, 1));
+    }
 
     fn named(names: &[&str]) -> RunOptions {
         RunOptions {
@@ -431,7 +547,10 @@ mod tests {
     fn without_names_those_that_the_provider_is_made_for_are_chosen() {
         let mut all = scenarios();
         all.push(Scenario::alone("real", "", |_| async { Ok(()) }).needs([Capability::RealNode]));
-        let chosen = choose(all, &named(&[]), Some(Capability::RealNode)).unwrap();
+        let real = Some(Capability::RealNode);
+        assert_eq!(count(&all, &named(&[]), real), (1, 3));
+        assert_eq!(count(&all, &named(&["kill"]), real), (1, 1));
+        let chosen = choose(all, &named(&[]), real).unwrap();
         assert_eq!(names(&chosen), ["real"]);
     }
 

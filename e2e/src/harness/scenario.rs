@@ -135,6 +135,12 @@ impl Scenario {
         self.name
     }
 
+    /// Whether it can share its cluster and its Belayer.
+    #[must_use]
+    pub fn sharing(&self) -> Sharing {
+        self.sharing
+    }
+
     pub(super) fn run(&self, cluster: Cluster) -> BoxFuture<'static, Result<()>> {
         (self.steps)(cluster)
     }

@@ -16,11 +16,21 @@ use crate::wait::eventually;
 
 const WORKFLOW_CRD: &str = include_str!("../../manifests/workflow-crd.yaml");
 
-/// A file of `deploy/manifests`, by name.
+/// A file of `deploy/manifests`, by name, with one account for all controllers: most scenarios run them in one process.
 ///
 /// # Errors
 /// When there is no such file.
-pub(crate) fn manifest(name: &str) -> Result<&'static str> {
+pub(crate) fn manifest(name: &str) -> Result<String> {
+    let text = shipped(name)?;
+    let text = text.replace(":belayer-pod-recreation'", ":belayer'");
+    Ok(text.replace(
+        "- kind: ServiceAccount\n  name: belayer-pod-recreation\n",
+        "- kind: ServiceAccount\n  name: belayer\n",
+    ))
+}
+
+/// A file of `deploy/manifests`, by name.
+fn shipped(name: &str) -> Result<&'static str> {
     Ok(match name {
         "namespace" => include_str!("../../../deploy/manifests/namespace.yaml"),
         "service-account" => include_str!("../../../deploy/manifests/service-account.yaml"),
@@ -48,7 +58,7 @@ pub(crate) fn manifest(name: &str) -> Result<&'static str> {
         "workflow-hold-policy" => {
             include_str!("../../../deploy/manifests/workflow-hold-policy.yaml")
         }
-        "gate-configmap" => include_str!("../../../deploy/manifests/gate-configmap.yaml"),
+        "crd-gate" => include_str!("../../../deploy/manifests/crd-gate.yaml"),
         "pod-hold-policy" => include_str!("../../../deploy/manifests/pod-hold-policy.yaml"),
         "namespace-guard-policy" => {
             include_str!("../../../deploy/manifests/namespace-guard-policy.yaml")
@@ -144,45 +154,31 @@ pub async fn ensure_workflow_crd(client: &Client) -> Result<()> {
     .await
 }
 
-/// The gate as a leader leaves it: it is installed without keys, and most scenarios of the policies run no Belayer.
-fn opened_gate() -> Result<DynamicObject> {
-    let mut gate: DynamicObject = serde_saphyr::from_str(manifest("gate-configmap")?)?;
-    gate.data["data"] = json!({
-        "hold": "on",
-        "holdClaims": "switched-off",
-        "holdRecreations": "on",
-        "holdWorkflows": "on",
-        "mode": "normal",
-    });
-    Ok(gate)
+/// The gate as a leader leaves it: no manifest contains it, and most scenarios of the policies run no Belayer.
+pub(super) fn opened_gate() -> Result<DynamicObject> {
+    Ok(serde_json::from_value(json!({
+        "apiVersion": "belayer.dev/v1alpha1", "kind": "Gate",
+        "metadata": { "name": "belayer-gate", "namespace": "belayer-system" },
+        "data": {
+            "hold": "on",
+            "holdClaims": "switched-off",
+            "holdRecreations": "on",
+            "holdWorkflows": "on",
+            "mode": "normal",
+        },
+    }))?)
 }
 
-/// Creates the gate, opened.
+/// Creates the gate, opened, once its kind is served.
 pub(crate) async fn open_gate(client: &Client) -> Result<()> {
-    apply_one(client, &opened_gate()?).await
+    let gate = opened_gate()?;
+    eventually("the gate exists", Duration::from_secs(60), async || {
+        apply_one(client, &gate).await
+    })
+    .await
 }
 
-/// Restores the Workflow CRD and the gate ConfigMap of a cluster that earlier scenarios used.
-///
-/// Each Belayer writes into the gate ConfigMap which of its controllers are off.
-pub(crate) async fn restore(client: &Client) -> Result<()> {
-    ensure_workflow_crd(client).await?;
-    let deployed = opened_gate()?;
-    let maps = kinds::config_maps(client, "belayer-system");
-    let name = deployed.name_any();
-    let current = maps.get(&name).await?;
-    if current.data["data"] == deployed.data["data"] {
-        return Ok(());
-    }
-    let mut restored = deployed;
-    restored.metadata.resource_version = current.metadata.resource_version;
-    maps.replace(&name, &PostParams::default(), &restored)
-        .await
-        .context("restore the gate ConfigMap")?;
-    Ok(())
-}
-
-/// Creates Belayer's namespace, account, RBAC permissions and gate ConfigMap, as in `deploy`.
+/// Creates Belayer's namespace, account, RBAC permissions and gate, as in `deploy`.
 pub(crate) async fn grant_rights(client: &Client) -> Result<()> {
     for name in [
         "namespace",
@@ -193,6 +189,7 @@ pub(crate) async fn grant_rights(client: &Client) -> Result<()> {
         "rbac-pvc-protection",
         "rbac-workflow-finalizer",
         "rbac-outcome-capture",
+        "crd-gate",
         "podoutcome-crd",
         "crd-pod-recreation",
         "crd-node-wipe",
@@ -202,7 +199,7 @@ pub(crate) async fn grant_rights(client: &Client) -> Result<()> {
         "node-agent-rbac",
         "node-agent-policy",
     ] {
-        apply(client, manifest(name)?).await?;
+        apply(client, &manifest(name)?).await?;
     }
     open_gate(client).await
 }
@@ -254,7 +251,7 @@ mod tests {
             "rbac-outcome-capture",
             "rbac-pod-cleanup",
             "podoutcome-crd",
-            "gate-configmap",
+            "crd-gate",
             "pod-hold-policy",
             "workflow-hold-policy",
             "namespace-guard-policy",
@@ -272,7 +269,7 @@ mod tests {
         name: &str,
     ) {
         let objects: Vec<DynamicObject> =
-            serde_saphyr::from_multiple(manifest(name).unwrap()).unwrap();
+            serde_saphyr::from_multiple(&manifest(name).unwrap()).unwrap();
         assert!(!objects.is_empty());
     }
 }

@@ -19,6 +19,8 @@ use crate::guard::Guard;
 /// The image of the nodes. Belayer's MutatingAdmissionPolicies need 1.36.
 const NODE_IMAGE: &str = "kindest/node:v1.36.1";
 
+const CLEAN_UP: &str = "kind delete cluster --name \"$1\"; rm -rf \"$2\"";
+
 /// Creates a cluster with the `kind` program and deletes it afterwards, however this process ends.
 ///
 /// The nodes have the image under test, for scenarios that install the shipped manifests. For the others
@@ -52,8 +54,9 @@ impl Kind {
         let config = dir.path().join("kind.json");
         fs::write(&config, cluster_config().to_string())?;
         let text = |path: &Path| path.display().to_string();
-        // From here on the cluster is deleted at the end.
-        let guard = Guard::start("kind delete cluster --name \"$1\"", &[&name], None)?;
+        // From here on the cluster and its files are deleted at the end, however this process ends.
+        let folder = text(dir.path());
+        let guard = Guard::start(CLEAN_UP, &[&name, &folder], None)?;
         let create = [
             "create",
             "cluster",

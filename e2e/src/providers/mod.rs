@@ -3,6 +3,7 @@
 mod bootstrap;
 mod kind;
 mod local;
+mod restore;
 mod sandbox;
 
 use std::fmt;
@@ -15,14 +16,17 @@ use futures::future::BoxFuture;
 use kube::Client;
 
 use crate::control_plane::Compactor;
-use crate::control_plane::{ArgoBinaries, HelmBinaries, PvcController, RealNode};
+use crate::control_plane::{ArgoBinaries, HelmBinaries, PvcController, RealNode, is_installed};
+use crate::foreign::Foreign;
 use crate::kubectl::Kubectl;
 use crate::peers::Peer;
 
 pub use self::bootstrap::ensure_workflow_crd;
-pub(crate) use self::bootstrap::{apply, grant_rights, manifest, open_gate, restore};
+pub(crate) use self::bootstrap::{apply, grant_rights, manifest, open_gate};
 pub use self::kind::Kind;
 pub use self::local::Local;
+pub use self::restore::OWN_NODE;
+pub(crate) use self::restore::restore;
 pub(crate) use self::sandbox::BELAYER;
 pub use self::sandbox::Sandbox;
 
@@ -51,12 +55,18 @@ pub enum Capability {
     Protobuf,
     /// kubectl is installed.
     Kubectl,
+    /// jq is installed.
+    Jq,
     /// Helm 3 and Helm 4 are available.
     Helm,
     /// The real Argo Workflows are available.
     Argo,
     /// Programs with client-go can be run.
     ClientGo,
+    /// Python programs can be run.
+    Python,
+    /// JavaScript programs can be run.
+    Node,
     /// The scenarios run as root, so that they can mount.
     Root,
     /// PVCs can be without the protection of kube-controller-manager.
@@ -79,9 +89,12 @@ impl fmt::Display for Capability {
             Self::Faults => "fault injection",
             Self::Protobuf => "protobuf",
             Self::Kubectl => "kubectl",
+            Self::Jq => "jq",
             Self::Helm => "Helm (Go builds it)",
             Self::Argo => "Argo Workflows (BELAYER_ARGO names a folder with its programs)",
             Self::ClientGo => "client-go (Go builds it)",
+            Self::Python => "python3",
+            Self::Node => "node and npm",
             Self::Root => "root",
             Self::UnprotectedPvcs => "PVCs that Kubernetes does not protect",
             Self::PvcController => "kube-controller-manager's PVC protection controller",
@@ -176,9 +189,12 @@ fn of_this_machine() -> impl Iterator<Item = Capability> {
     [
         (rustix::process::geteuid().is_root(), Capability::Root),
         (Kubectl::is_installed(), Capability::Kubectl),
+        (is_installed("jq"), Capability::Jq),
         (HelmBinaries::are_available(), Capability::Helm),
         (ArgoBinaries::are_available(), Capability::Argo),
         (Peer::Informer.is_available(), Capability::ClientGo),
+        (Foreign::Kopf.is_available(), Capability::Python),
+        (Foreign::JavaScript.is_available(), Capability::Node),
     ]
     .into_iter()
     .filter_map(|(can, capability)| can.then_some(capability))

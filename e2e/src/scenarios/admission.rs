@@ -29,7 +29,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 /// No Belayer runs, so the policy has added every hold.
 async fn at_creation(cluster: Cluster) -> Result<()> {
-    apply(cluster.client(), manifest("pod-hold-policy")?).await?;
+    apply(cluster.client(), &manifest("pod-hold-policy")?).await?;
     let shown = obeys(&cluster).await;
     remove_policy(&cluster, POLICY).await?;
     switch(&cluster, "hold", "on").await?;
@@ -108,8 +108,9 @@ async fn obeys(cluster: &Cluster) -> Result<()> {
     switch(cluster, &closed, json!(null)).await?;
     ties(cluster, &workflow, true).await?;
 
-    let maps = kinds::config_maps(cluster.client(), "belayer-system");
-    maps.delete("belayer-gate", &DeleteParams::default())
+    let gates = kinds::gates(cluster.client(), "belayer-system");
+    gates
+        .delete("belayer-gate", &DeleteParams::default())
         .await?;
     let without_switch = ties(cluster, &workflow, false).await;
     open_gate(cluster.client()).await?;
@@ -157,9 +158,10 @@ pub(super) async fn switch(
     position: impl Into<serde_json::Value>,
 ) -> Result<()> {
     let position = position.into();
-    let maps = kinds::config_maps(cluster.client(), "belayer-system");
+    let gates = kinds::gates(cluster.client(), "belayer-system");
     let patch = Patch::Merge(json!({ "data": { key: position } }));
-    maps.patch("belayer-gate", &PatchParams::default(), &patch)
+    gates
+        .patch("belayer-gate", &PatchParams::default(), &patch)
         .await?;
     Ok(())
 }

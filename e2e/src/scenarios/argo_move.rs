@@ -74,7 +74,7 @@ async fn there_and_back(cluster: Cluster) -> Result<()> {
 /// The step before the last: the policies are deleted, and new pods are created without a hold.
 async fn without_policies(cluster: &Cluster, workflow: &Workflow) -> Result<()> {
     for name in ["pod-hold-policy", "workflow-hold-policy"] {
-        apply(cluster.client(), manifest(name)?).await?;
+        apply(cluster.client(), &manifest(name)?).await?;
     }
     let tied = tied(cluster, workflow, true).await;
     let kinds = "mutatingadmissionpolicybinding,mutatingadmissionpolicy";

@@ -87,7 +87,7 @@ async fn has(cluster: &Cluster, name: &str, expected: &[&str]) -> Result<()> {
 }
 
 async fn cleanup(cluster: Cluster) -> Result<()> {
-    apply(cluster.client(), manifest("rbac-pod-cleanup")?).await?;
+    apply(cluster.client(), &manifest("rbac-pod-cleanup")?).await?;
     let options = BelayerOptions::default()
         .config("podFinalizer: {profiles: [{builtIn: argo, cleanup: argo}]}");
     let belayer = cluster.start_belayer_with(&options).await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _};
 use kube::ResourceExt as _;
-use kube::api::{DeleteParams, PropagationPolicy};
+use kube::api::{DeleteParams, Patch, PatchParams, PropagationPolicy};
 use serde_json::json;
 
 use super::argo::{COMPLETED, step};
@@ -32,6 +32,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .needs([Recorder, GarbageCollector])
         .within(Duration::from_secs(600))
         .with_load(Load::Heavy),
+        Scenario::alone(
+            "a8-workflows-deleted-one-by-one",
+            "a deleted workflow needs no list of pods with a selector beside 2,000 pods, some of which change",
+            one_by_one,
+        )
+        .needs([Recorder, GarbageCollector]),
         Scenario::shared(
             "a11-pods-of-an-earlier-run",
             "a deleted pod of a retried workflow is released, one of the current run keeps its hold",
@@ -99,6 +105,67 @@ async fn many_deleted(cluster: Cluster) -> Result<()> {
         4 * workflows
     ));
     ensure!(lists <= 50, "{lists} lists of pods");
+    belayer.stop().await
+}
+
+/// Changes a pod every 50 ms.
+async fn change_pods(cluster: &Cluster) -> Result<()> {
+    for change in 0_u64.. {
+        let label = json!({ "metadata": { "labels": { "change": change.to_string() } } });
+        let patch = Patch::Merge(&label);
+        let pods = cluster.pods();
+        pods.patch("p0", &PatchParams::default(), &patch).await?;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+async fn one_by_one(cluster: Cluster) -> Result<()> {
+    const PODS: usize = 2_000;
+    const DELETED: usize = 10;
+    let beside = cluster.workflow("beside").await?;
+    let pods = (0..PODS).map(|index| pod(format!("p{index}")).of(&beside).held());
+    cluster.create_all(pods).await?;
+    let metadata = json!({ "finalizers": [WORKFLOW_HOLD] });
+    for index in 0..DELETED {
+        let name = format!("w{index}");
+        cluster
+            .workflow_in(cluster.namespace(), &name, metadata.clone())
+            .await?;
+    }
+    let belayer = cluster.start_belayer().await?;
+    cluster.belayer_has_caught_up().await?;
+    let before = cluster.recorder()?.count("list", "pods")?;
+    let all = async {
+        for index in 0..DELETED {
+            let name = format!("w{index}");
+            cluster
+                .delete_workflow(&name, PropagationPolicy::Background)
+                .await?;
+            cluster.workflow_is_removed(&name, SOON).await?;
+        }
+        Ok(())
+    };
+    // A store learns the current version from changes of pods.
+    tokio::select! {
+        done = all => done,
+        failed = change_pods(&cluster) => failed,
+    }?;
+    let lists = cluster.recorder()?.count("list", "pods")? - before;
+    let mut selected = 0.0;
+    for answer in ["none", "some"] {
+        let labels = [("question", "pods"), ("answer", answer)];
+        selected += belayer.metric("belayer_facts_total", &labels).await?;
+    }
+    cluster.note(format!(
+        "{DELETED} workflows deleted one by one beside {PODS} pods: {lists} lists of pods, {selected} of them with a selector"
+    ));
+    // On a busy machine the store may be late once.
+    ensure!(selected <= 1.0, "{selected} lists with a selector");
+    ensure!(
+        lists <= 2 * DELETED as u64,
+        "{lists} lists of pods for {DELETED} workflows"
+    );
     belayer.stop().await
 }
 

@@ -209,7 +209,7 @@ async fn taken_away(cluster: Cluster) -> Result<()> {
             },
         )
         .await;
-        apply(cluster.client(), manifest(file)?).await?;
+        apply(cluster.client(), &manifest(file)?).await?;
         named?;
     }
     eventually("no permission is missing", SOON, async || {
@@ -227,7 +227,7 @@ async fn one_part(cluster: Cluster) -> Result<()> {
         take(&cluster, role, "persistentvolumeclaims", verb).await?;
     }
     let seen = without_claims(&cluster).await;
-    apply(cluster.client(), manifest(file)?).await?;
+    apply(cluster.client(), &manifest(file)?).await?;
     let belayer = seen?;
     // It catches up as soon as it has the permission, without a restart.
     eventually("the PVC has the hold", SOON * 2, async || {

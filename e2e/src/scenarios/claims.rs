@@ -320,7 +320,7 @@ async fn beside(cluster: Cluster) -> Result<()> {
 /// No Belayer runs, so the policy has added every hold.
 async fn at_creation(cluster: Cluster) -> Result<()> {
     const POLICY: &str = "belayer-claim-hold";
-    apply(cluster.client(), manifest("claim-hold-policy")?).await?;
+    apply(cluster.client(), &manifest("claim-hold-policy")?).await?;
     switch_holds_of_claims(&cluster, "on").await?;
     let shown = holds_at_creation(&cluster, true).await;
     for kind in ["MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"] {
@@ -337,7 +337,7 @@ async fn at_creation(cluster: Cluster) -> Result<()> {
 
 async fn switch_holds_of_claims(cluster: &Cluster, word: &str) -> Result<()> {
     let patch = Patch::Merge(json!({ "data": { "holdClaims": word } }));
-    kinds::config_maps(cluster.client(), "belayer-system")
+    kinds::gates(cluster.client(), "belayer-system")
         .patch("belayer-gate", &PatchParams::default(), &patch)
         .await?;
     Ok(())

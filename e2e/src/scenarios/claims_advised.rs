@@ -67,9 +67,9 @@ async fn event(cluster: &Cluster, reason: &str, claim: &str) -> Result<String> {
 }
 
 async fn switch_is_off(cluster: &Cluster) -> Result<()> {
-    let maps = kinds::config_maps(cluster.client(), "belayer-system");
+    let gates = kinds::gates(cluster.client(), "belayer-system");
     eventually("the admission policy is switched off", SOON, async || {
-        let gate = maps.get("belayer-gate").await?;
+        let gate = gates.get("belayer-gate").await?;
         let switch = &gate.data["data"]["holdClaims"];
         ensure!(switch == "switched-off", "{switch}");
         Ok(())

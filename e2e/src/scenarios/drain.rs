@@ -90,18 +90,13 @@ async fn stopped(cluster: Cluster) -> Result<()> {
         "{held} objects in {} s, {} passes",
         report["seconds"], report["passes"]
     ));
-    let maps = kinds::config_maps(cluster.client(), "belayer-system");
-    let gate = maps.get("belayer-gate").await?;
+    let gates = kinds::gates(cluster.client(), "belayer-system");
+    let gate = gates.get("belayer-gate").await?;
     let data = &gate.data["data"];
     ensure!(
-        data["mode"] == "draining" && !any_switch_is(data, "on"),
+        data["mode"] == "draining" && data["drained"] == "true" && !any_switch_is(data, "on"),
         "{data}"
     );
-    let home = kinds::namespaces(cluster.client())
-        .get("belayer-system")
-        .await?;
-    let mark = kube::ResourceExt::annotations(&home).get("belayer.dev/drained");
-    ensure!(mark.map(String::as_str) == Some("true"), "{mark:?}");
     back_to_work(&cluster).await
 }
 
@@ -114,11 +109,11 @@ fn any_switch_is(gate: &Value, word: &str) -> bool {
 /// controller was missing remain off.
 pub(super) async fn back_to_work(cluster: &Cluster) -> Result<()> {
     cluster.drain(&["--resume"]).await?.exited_with(0)?;
-    let maps = kinds::config_maps(cluster.client(), "belayer-system");
-    let gate = maps.get("belayer-gate").await?;
+    let gates = kinds::gates(cluster.client(), "belayer-system");
+    let gate = gates.get("belayer-gate").await?;
     let data = &gate.data["data"];
     ensure!(
-        data["mode"] == "normal" && !any_switch_is(data, "draining"),
+        data["mode"] == "normal" && data["drained"].is_null() && !any_switch_is(data, "draining"),
         "{data}"
     );
     Ok(())
@@ -336,8 +331,8 @@ async fn unselected(cluster: Cluster) -> Result<()> {
     ensure!(on(&cluster.pods().get("stranger").await?) == "z.example.com/theirs");
     ensure!(on(&cluster.pods().get("selected").await?) == HOLD);
     ensure!(on(&cluster.workflows().get("w").await?) == WORKFLOW_HOLD);
-    let maps = kinds::config_maps(cluster.client(), "belayer-system");
-    let gate = maps.get("belayer-gate").await?;
+    let gates = kinds::gates(cluster.client(), "belayer-system");
+    let gate = gates.get("belayer-gate").await?;
     ensure!(gate.data["data"]["mode"] == "normal", "{:?}", gate.data);
     Ok(())
 }
@@ -353,8 +348,8 @@ async fn dry_run(cluster: Cluster) -> Result<()> {
         printed.out
     );
     ensure!(cluster.held_objects().await?.ours == before.ours, "it did");
-    let maps = kinds::config_maps(cluster.client(), "belayer-system");
-    let gate = maps.get("belayer-gate").await?;
+    let gates = kinds::gates(cluster.client(), "belayer-system");
+    let gate = gates.get("belayer-gate").await?;
     ensure!(gate.data["data"]["mode"] == "normal", "{:?}", gate.data);
     Ok(())
 }

@@ -156,10 +156,10 @@ async fn component_off(cluster: Cluster) -> Result<()> {
     })
     .await?;
     cluster.is_held("a").await?;
-    let maps = kinds::config_maps(cluster.client(), "belayer-system");
+    let gates = kinds::gates(cluster.client(), "belayer-system");
     let switch = async |key: &str, expected: &str| {
         eventually(&format!("{key} is {expected}"), SOON, async || {
-            let gate = maps.get("belayer-gate").await?;
+            let gate = gates.get("belayer-gate").await?;
             ensure!(gate.data["data"][key] == expected, "{:?}", gate.data);
             Ok(())
         })

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use kube::ResourceExt as _;
 use kube::api::PostParams;
 
 use crate::harness::{Cluster, HOLD, Scenario, finalizers, pod};
+use crate::wait::eventually;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -25,6 +27,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 }
 
 const FOREIGN: &str = "z.example.com/stays";
+const EDITS: &str = "e2e/edits";
 const COMES_AND_GOES: &str = "b.example.com/comes-and-goes";
 
 async fn keep_order(cluster: Cluster) -> Result<()> {
@@ -70,6 +73,7 @@ async fn concurrent_writer(cluster: Cluster) -> Result<()> {
             Arc::clone(&done),
         ));
         cluster.is_held(&name).await?;
+        edited(&cluster, &name).await?;
         cluster.consume(&name).await?;
         cluster.is_not_held(&name).await?;
         done.store(true, Ordering::Relaxed);
@@ -80,17 +84,28 @@ async fn concurrent_writer(cluster: Cluster) -> Result<()> {
             "{:?} instead of {written:?}",
             finalizers(&seen)
         );
-        let count = seen
-            .annotations()
-            .get("e2e/edits")
-            .cloned()
-            .unwrap_or_default();
+        let count = seen.annotations().get(EDITS).cloned().unwrap_or_default();
         ensure!(count == edits.to_string(), "edit {edits} was lost: {count}");
         if round == 0 {
             cluster.note(format!("{edits} edits meanwhile"));
         }
     }
     Ok(())
+}
+
+/// Waits for the first edit: on a busy machine Belayer may be done before the other client has begun.
+async fn edited(cluster: &Cluster, name: &str) -> Result<()> {
+    let deadline = Duration::from_secs(30);
+    eventually(
+        "the other client has edited the pod",
+        deadline,
+        async || {
+            let seen = cluster.pods().get(name).await?;
+            ensure!(seen.annotations().contains_key(EDITS), "no edit");
+            Ok(())
+        },
+    )
+    .await
 }
 
 /// Read, edit, replace, as most controllers do. Returns the foreign finalizers of the last write and
@@ -118,7 +133,7 @@ async fn write_until(
         let next: Vec<String> = own.iter().filter(|name| *name != HOLD).cloned().collect();
         object
             .annotations_mut()
-            .insert("e2e/edits".into(), (edits + 1).to_string());
+            .insert(EDITS.into(), (edits + 1).to_string());
         match cluster
             .pods()
             .replace(&name, &PostParams::default(), &object)

@@ -69,11 +69,11 @@ enum Position {
 
 /// The admission policy's parameter for the scenario's namespace. Its other namespaces are open.
 async fn gate_is(cluster: &Cluster, expected: Position) -> Result<()> {
-    let maps = kinds::config_maps(cluster.client(), "belayer-system");
+    let gates = kinds::gates(cluster.client(), "belayer-system");
     let key = format!("closed.{}", cluster.namespace());
     let what = format!("the gate of the namespace is {expected:?}");
     eventually(&what, SOON, async || {
-        let gate = maps.get("belayer-gate").await?.data["data"].clone();
+        let gate = gates.get("belayer-gate").await?.data["data"].clone();
         let position = if gate[&key] == "backlog" {
             Position::Closed
         } else {

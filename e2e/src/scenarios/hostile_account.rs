@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
-use kube::{Client, ResourceExt as _};
+use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::admission::remove_cluster_wide;
@@ -43,7 +43,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 async fn account(cluster: Cluster) -> Result<()> {
     for (file, _) in POLICIES {
-        apply(cluster.client(), manifest(file)?).await?;
+        apply(cluster.client(), &manifest(file)?).await?;
     }
     let shown = shown(&cluster).await;
     for (_, policy) in POLICIES {
@@ -113,6 +113,16 @@ fn is_refused<T>(what: &str, policy: &str, tried: kube::Result<T>) -> Result<()>
         ),
     }
     Ok(())
+}
+
+/// A patch as a dry run, so that nothing is left before the policy is effective.
+async fn tried(
+    objects: &Api<DynamicObject>,
+    name: &str,
+    body: &Value,
+) -> kube::Result<DynamicObject> {
+    let dry = PatchParams::default().dry_run();
+    objects.patch(name, &dry, &Patch::Merge(body)).await
 }
 
 impl Thief<'_> {
@@ -202,7 +212,20 @@ impl Thief<'_> {
         for mark in ["recreation", "recreation-uid", "recreation-attempt"] {
             let body =
                 json!({ "metadata": { "annotations": { format!("belayer.dev/{mark}"): "x" } } });
-            is_refused(mark, WRITES, patch(&body).await)?;
+            // Each policy becomes effective at a moment of its own.
+            eventually("no mark can be written", SOON, async || {
+                is_refused(mark, WRITES, tried(&ours, "pending", &body).await)
+            })
+            .await?;
+        }
+        for annotation in [
+            "belayer.dev/release",
+            "belayer.dev/recreate",
+            "belayer.dev/wipe",
+            "example.com/other",
+        ] {
+            let body = json!({ "metadata": { "annotations": { annotation: "true" } } });
+            is_refused(annotation, WRITES, patch(&body).await)?;
         }
         let other = json!({ "metadata": { "finalizers": ["belayer.dev/other"] } });
         is_refused("a finalizer that is no hold", WRITES, patch(&other).await)?;
@@ -239,7 +262,11 @@ impl Thief<'_> {
                     { "apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x" } ] } }),
                 json!({ "spec": { "volumeName": "stolen", "entrypoint": "stolen" } }),
             ] {
-                is_refused(&format!("{name}: {body}"), OWNERS, patch(&body).await)?;
+                eventually("an owner cannot be changed", SOON, async || {
+                    let what = format!("{name}: {body}");
+                    is_refused(&what, OWNERS, tried(all, name, &body).await)
+                })
+                .await?;
             }
             let hold = match name {
                 "data" => "belayer.dev/pvc-protection",

@@ -51,8 +51,8 @@ async fn create(pods: &Api<DynamicObject>, pod: &PodBuilder) -> Result<DynamicOb
 }
 
 async fn gate(cluster: &Cluster) -> Result<Value> {
-    let maps = kinds::config_maps(cluster.client(), "belayer-system");
-    Ok(maps.get("belayer-gate").await?.data["data"].clone())
+    let gates = kinds::gates(cluster.client(), "belayer-system");
+    Ok(gates.get("belayer-gate").await?.data["data"].clone())
 }
 
 async fn backlog(cluster: Cluster) -> Result<()> {
@@ -95,7 +95,7 @@ async fn backlog(cluster: Cluster) -> Result<()> {
     create(&pods, &pod("new").of(&workflow)).await?;
     stays_free(&cluster, "new").await?;
     if cluster.can(AdmissionPolicies) {
-        apply(cluster.client(), manifest("pod-hold-policy")?).await?;
+        apply(cluster.client(), &manifest("pod-hold-policy")?).await?;
         let obeys = policy_obeys(&cluster, &workflow, (&other, &theirs)).await;
         remove_policy(&cluster, "belayer-pod-hold").await?;
         obeys?;

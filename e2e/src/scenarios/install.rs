@@ -1,14 +1,17 @@
 //! The manifests, with the commands of `docs/src/install/install.md`: built, dry-run, applied, checked.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use kube::api::DynamicObject;
 use serde_json::Value;
 
-use crate::harness::{Cluster, Scenario, eventually, finalizers, manifests, pod};
-use crate::providers::Capability::{AdmissionPolicies, Kubectl};
+use super::installation::{deployed, is_denied, printed, remove};
+use super::recreation::{RECREATION_HOLD, rejection, write_status};
+use crate::harness::{Cluster, Scenario, eventually, finalizers, manifests, pod, throughout};
+use crate::kinds;
+use crate::providers::Capability::{AdmissionPolicies, Kubectl, Rbac};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -33,6 +36,27 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         )
         .needs([Kubectl])
         .within(Duration::from_secs(240)),
+        Scenario::alone(
+            "install-without-image",
+            "manifests whose image cannot be pulled hold nothing, and nothing of theirs can be deleted by mistake",
+            without_image,
+        )
+        .needs([Kubectl, AdmissionPolicies])
+        .within(Duration::from_secs(240)),
+        Scenario::alone(
+            "install-again-while-draining",
+            "manifests that are applied again, and again by a tool, change neither a drain nor what an admin turned off",
+            again_while_draining,
+        )
+        .needs([Kubectl, AdmissionPolicies])
+        .within(Duration::from_secs(300)),
+        Scenario::alone(
+            "t2-own-account-for-pod-recreation",
+            "of the two accounts of the manifests only that of pod-recreation may create and delete pods; both work",
+            own_account,
+        )
+        .needs([Kubectl, AdmissionPolicies, Rbac])
+        .within(Duration::from_secs(300)),
     ]
 }
 
@@ -121,6 +145,202 @@ async fn build(cluster: Cluster) -> Result<()> {
     Ok(())
 }
 
+/// H5, with what a leader leaves removed: nothing has opened a gate.
+async fn without_image(cluster: Cluster) -> Result<()> {
+    let shown = holds_nothing(&cluster).await;
+    remove(&cluster).await?;
+    shown
+}
+
+async fn holds_nothing(cluster: &Cluster) -> Result<()> {
+    cluster
+        .sh("kubectl -n belayer-system delete gate belayer-gate")
+        .await?;
+    let home = manifests().display().to_string();
+    cluster.sh(&format!("kubectl apply -k {home}")).await?;
+    is_denied(cluster, "a namespace without a gate").await?;
+    let workflow = cluster.workflow("w").await?;
+    throughout("nothing is held", Duration::from_secs(5), async || {
+        let name = format!("early-{}", jiff::Timestamp::now().as_microsecond());
+        let created = cluster.create(&pod(name).of(&workflow)).await?;
+        let held = finalizers(&created);
+        ensure!(held.is_empty(), "{held:?}");
+        let created = kinds::workflows(cluster.client(), cluster.namespace())
+            .get("w")
+            .await?;
+        let held = finalizers(&created);
+        ensure!(held.is_empty(), "{held:?}");
+        Ok(())
+    })
+    .await?;
+    let gates = kinds::gates(cluster.client(), "belayer-system");
+    ensure!(gates.get_opt("belayer-gate").await?.is_none(), "a gate");
+    // A drain without any Belayer creates the gate and allows an uninstall.
+    cluster.drain(&[]).await?.exited_with(0)?;
+    let gate = gates.get("belayer-gate").await?;
+    ensure!(gate.data["data"]["drained"] == "true", "{:?}", gate.data);
+    is_owned(cluster, &gate).await
+}
+
+/// The gate is deleted with Belayer's account.
+async fn is_owned(cluster: &Cluster, gate: &DynamicObject) -> Result<()> {
+    let accounts = kinds::service_accounts(cluster.client(), "belayer-system");
+    let account = accounts.get("belayer").await?;
+    let owners = gate.metadata.owner_references.iter().flatten();
+    let owners: Vec<&str> = owners.map(|owner| owner.uid.as_str()).collect();
+    let expected = account.metadata.uid.context("an account without UID")?;
+    ensure!(owners == [&expected], "{owners:?}");
+    Ok(())
+}
+
+async fn again_while_draining(cluster: Cluster) -> Result<()> {
+    let shown = keeps_draining(&cluster).await;
+    remove(&cluster).await?;
+    shown
+}
+
+/// H3.
+async fn keeps_draining(cluster: &Cluster) -> Result<()> {
+    let home = manifests().display().to_string();
+    cluster
+        .sh("kubectl -n belayer-system delete gate belayer-gate")
+        .await?;
+    cluster.sh(&format!("kubectl apply -k {home}")).await?;
+    let belayer = deployed(cluster, "belayer", "deployed").await?;
+    let workflow = cluster.workflow("w").await?;
+    let gates = kinds::gates(cluster.client(), "belayer-system");
+    eventually("the leader has opened its gate", SOON, async || {
+        let gate = gates.get("belayer-gate").await?;
+        ensure!(gate.data["data"]["hold"] == "on", "{:?}", gate.data);
+        is_owned(cluster, &gate).await
+    })
+    .await?;
+    is_denied(cluster, "the namespace of a Belayer that runs").await?;
+    cluster
+        .sh("kubectl -n belayer-system patch gate belayer-gate --type=merge -p '{\"data\":{\"holdWorkflows\":\"off\"}}'")
+        .await?;
+    cluster.drain(&[]).await?.exited_with(0)?;
+    let before = gates.get("belayer-gate").await?;
+    let data = &before.data["data"];
+    ensure!(
+        data["mode"] == "draining" && data["drained"] == "true" && data["holdWorkflows"] == "off",
+        "{data}"
+    );
+    for how in ["apply -k", "apply --server-side --force-conflicts -k"] {
+        cluster.sh(&format!("kubectl {how} {home}")).await?;
+        let now = gates.get("belayer-gate").await?;
+        ensure!(now.data == before.data, "{how}: {:?}", now.data);
+        ensure!(
+            now.metadata.resource_version == before.metadata.resource_version,
+            "{how} wrote the gate"
+        );
+    }
+    // The restored policies obey it.
+    throughout("nothing is held", Duration::from_secs(3), async || {
+        let name = format!("late-{}", jiff::Timestamp::now().as_microsecond());
+        let created = cluster.create(&pod(name).of(&workflow)).await?;
+        let held = finalizers(&created);
+        ensure!(held.is_empty(), "{held:?}");
+        Ok(())
+    })
+    .await?;
+    // The guard still lets go of the namespace.
+    cluster
+        .sh("kubectl delete namespace belayer-system --dry-run=server")
+        .await?;
+    cluster.drain(&["--resume"]).await?.exited_with(0)?;
+    is_denied(cluster, "the namespace after the drain").await?;
+    belayer.kill().await
+}
+
+async fn own_account(cluster: Cluster) -> Result<()> {
+    let shown = two_accounts(&cluster).await;
+    remove(&cluster).await?;
+    shown
+}
+
+/// T2, with the arguments of the Deployments.
+async fn two_accounts(cluster: &Cluster) -> Result<()> {
+    let home = manifests().display().to_string();
+    cluster.sh(&format!("kubectl apply -k {home}")).await?;
+    for (account, expected) in [("belayer", "no"), ("belayer-pod-recreation", "yes")] {
+        let script = format!(
+            "for verb in create delete; do
+                kubectl auth can-i $verb pods --as=system:serviceaccount:belayer-system:{account} || true
+            done"
+        );
+        eventually(account, SOON, async || {
+            let answers = cluster.sh(&script).await?;
+            ensure!(
+                answers.lines().all(|answer| answer == expected),
+                "{account}: {answers}"
+            );
+            Ok(())
+        })
+        .await?;
+    }
+    let main = deployed(cluster, "belayer", "all-others").await?;
+    let apart = deployed(cluster, "belayer-pod-recreation", "pod-recreation").await?;
+    let gates = kinds::gates(cluster.client(), "belayer-system");
+    eventually("both leaders own the gate", SOON, async || {
+        let gate = gates.get("belayer-gate").await?;
+        let data = &gate.data["data"];
+        ensure!(
+            data["lease.hold"] == "belayer-system/belayer"
+                && data["lease.holdRecreations"] == "belayer-system/belayer-pod-recreation",
+            "{data}"
+        );
+        let owners = gate.metadata.owner_references.unwrap_or_default();
+        ensure!(owners.len() == 2, "{owners:?}");
+        Ok(())
+    })
+    .await?;
+    let admin = cluster.backend().admin_kubeconfig();
+    let (_, status) = printed(cluster, admin, &["status"]).await?;
+    let installation = &status["installation"];
+    let other = &installation["otherLeases"][0];
+    ensure!(
+        installation["leader"]["lapsed"] == false
+            && other["lease"] == "belayer-system/belayer-pod-recreation"
+            && other["leader"]["lapsed"] == false,
+        "{installation}"
+    );
+    let workflow = cluster.workflow("w").await?;
+    cluster.create(&pod("a").of(&workflow)).await?;
+    cluster.is_held("a").await?;
+    for (account, answer) in [
+        ("belayer", "may change no annotation of a pod"),
+        ("belayer-pod-recreation", "annotated"),
+    ] {
+        let script = format!(
+            "kubectl --namespace {} annotate pod a belayer.dev/recreation-ended=x --dry-run=server \
+             --as=system:serviceaccount:belayer-system:{account} 2>&1 || true",
+            cluster.namespace(),
+        );
+        let printed = cluster.sh(&script).await?;
+        ensure!(printed.contains(answer), "{account}: {printed}");
+    }
+    let web = pod("web").annotation("belayer.dev/recreate", "true");
+    let first = cluster.create(&web).await?.metadata.uid;
+    eventually("the pod is held for its re-creation", SOON, async || {
+        let seen = cluster.pods().get("web").await?;
+        ensure!(finalizers(&seen).contains(&RECREATION_HOLD), "it is not");
+        Ok(())
+    })
+    .await?;
+    write_status(cluster, "web", rejection()).await?;
+    eventually("the pod is re-created", SOON, async || {
+        let seen = cluster.pods().get("web").await?;
+        ensure!(seen.metadata.uid != first, "it is the first");
+        Ok(())
+    })
+    .await?;
+    cluster.drain(&[]).await?.exited_with(0)?;
+    cluster.nothing_is_held().await?;
+    main.kill().await?;
+    apart.kill().await
+}
+
 async fn install(cluster: Cluster) -> Result<()> {
     let seen = applied(&cluster).await;
     let removed = removed(&cluster).await;
@@ -165,7 +385,7 @@ async fn applied(cluster: &Cluster) -> Result<()> {
 
 /// Belayer opens the gate, which is installed closed; then the policies are effective.
 async fn held_from_creation(cluster: &Cluster) -> Result<()> {
-    let belayer = cluster.start_belayer().await?;
+    let belayer = deployed(cluster, "belayer", "deployed").await?;
     let workflow = cluster.workflow("w").await?;
     eventually("a pod is created with the hold", SOON, async || {
         let name = format!("a-{}", jiff::Timestamp::now().as_microsecond());
@@ -190,36 +410,9 @@ pub(super) fn nothing_is_missing(report: &Value) -> Result<()> {
 
 /// The output of `belayer check --service-account` for an admin.
 pub(super) async fn check(cluster: &Cluster) -> Result<Value> {
-    let command = tokio::process::Command::new(&cluster.setting().belayer)
-        .args(["check", "--service-account", "-o", "json"])
-        .env("KUBECONFIG", cluster.backend().admin_kubeconfig())
-        .env_remove("BELAYER_CONFIG")
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = tokio::time::timeout(SOON, command).await??;
-    let text = String::from_utf8_lossy(&output.stdout);
-    serde_json::from_str(&text).with_context(|| {
-        let why = String::from_utf8_lossy(&output.stderr);
-        format!("{}: {text}{why}", output.status)
-    })
-}
-
-/// Removes what other scenarios on this cluster do not expect: they create the policies that they need.
-pub(super) async fn remove(cluster: &Cluster) -> Result<()> {
-    let home = manifests().display().to_string();
-    let script = format!(
-        "set -e
-        for kind in mutatingadmissionpolicybindings mutatingadmissionpolicies \\
-            validatingadmissionpolicybindings validatingadmissionpolicies; do
-            kubectl delete $kind -l app.kubernetes.io/part-of=belayer
-        done
-        kubectl delete deployment -n belayer-system --ignore-not-found belayer
-        kubectl delete daemonset -n belayer-node-agent --ignore-not-found belayer-node-agent
-        kubectl apply -f {home}/pod-recreation-records-policy.yaml"
-    );
-    cluster.sh(&script).await?;
-    Ok(())
+    let admin = cluster.backend().admin_kubeconfig();
+    let (_, report) = printed(cluster, admin, &["check", "--service-account"]).await?;
+    Ok(report)
 }
 
 async fn removed(cluster: &Cluster) -> Result<()> {

@@ -23,7 +23,39 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             objects,
         )
         .needs([Kubectl]),
+        Scenario::shared(
+            "kubectl-completes-the-plugin",
+            "kubectl completes the commands of kubectl belayer, and the names of objects",
+            completed,
+        )
+        .needs([Kubectl]),
     ]
+}
+
+/// kubectl 1.26 and later run `kubectl_complete-NAME` for a plugin.
+async fn completed(cluster: Cluster) -> Result<()> {
+    let workflow = cluster.workflow("w").await?;
+    cluster.create(&pod("build-1").of(&workflow)).await?;
+    let folder = cluster.dir().join("plugin");
+    let script = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../deploy/krew/kubectl_complete-belayer"
+    );
+    let belayer = std::path::absolute(&cluster.setting().belayer)?;
+    let lines = format!(
+        "set -e; mkdir -p {folder}; ln -sf {belayer} {folder}/kubectl-belayer; cp {script} {folder}
+        export PATH={folder}:$PATH
+        kubectl __complete belayer st
+        kubectl __complete belayer explain -n {namespace} pod/build",
+        folder = folder.display(),
+        belayer = belayer.display(),
+        namespace = cluster.namespace(),
+    );
+    let printed = cluster.sh(&lines).await?;
+    for word in ["status\t", "stuck\t", "pod/build-1\n", ":4\n"] {
+        ensure!(printed.contains(word), "{word:?} is missing: {printed}");
+    }
+    Ok(())
 }
 
 async fn everyday(cluster: Cluster) -> Result<()> {

@@ -22,16 +22,24 @@ mod election;
 mod faults;
 mod foreign;
 mod gate;
+mod gate_opening;
 mod hostile_account;
 mod hostile_backlog;
+mod hostile_large_pods;
+mod hostile_marks;
 mod hostile_names;
 mod hostile_status;
 mod identity;
 mod install;
+mod installation;
 mod kubectl;
 mod kubelet;
+mod kubernetes_bugs;
+mod lint;
 mod node_agent;
 mod other_owners;
+mod other_owners_kinds;
+mod others;
 mod outcomes;
 mod owners;
 mod peers;
@@ -51,6 +59,7 @@ mod start;
 mod stuck;
 mod uninstall;
 mod upgrade;
+mod users;
 mod wire;
 mod workflows;
 mod workflows_many;
@@ -81,7 +90,10 @@ pub fn all() -> Vec<Scenario> {
         faults::scenarios(),
         size::scenarios(),
         gate::scenarios(),
+        gate_opening::scenarios(),
         hostile_backlog::scenarios(),
+        hostile_large_pods::scenarios(),
+        hostile_marks::scenarios(),
         selector::scenarios(),
         quiet::scenarios(),
         start::scenarios(),
@@ -91,13 +103,17 @@ pub fn all() -> Vec<Scenario> {
         stuck::scenarios(),
         check::scenarios(),
         install::scenarios(),
+        users::scenarios(),
         chart::scenarios(),
         admission::scenarios(),
         kubelet::scenarios(),
+        kubernetes_bugs::scenarios(),
         real::scenarios(),
         node_agent::scenarios(),
         kubectl::scenarios(),
         peers::scenarios(),
+        others::scenarios(),
+        lint::scenarios(),
         wire::scenarios(),
         claims::scenarios(),
         claims_advised::scenarios(),

@@ -10,80 +10,17 @@ use serde_json::{Value, json};
 use crate::harness::{BelayerOptions, Cluster, PodBuilder, Scenario, eventually, pod};
 use crate::kinds;
 use crate::providers::apply;
+use crate::scenarios::other_owners_kinds::{KINDS, Kind};
 
 const SOON: Duration = Duration::from_secs(60);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![Scenario::alone(
         "a15-owners-of-other-kinds",
-        "pods of TaskRuns, SparkApplications, RayClusters and Jobs are held until their owner has ended, or is gone",
+        "pods of Tekton, Spark, Ray, JobSet, Kubeflow and Jobs are held until their owner has ended, or is gone",
         other_owners,
     )]
 }
-
-/// A kind that owns pods, as documented in docs/src/tasks/other-owners.md.
-struct Kind {
-    group: &'static str,
-    version: &'static str,
-    kind: &'static str,
-    plural: &'static str,
-    when: &'static str,
-    /// A status of an owner that runs, and one of an owner that has ended.
-    runs: fn() -> Value,
-    ended: fn() -> Value,
-}
-
-const KINDS: &[Kind] = &[
-    Kind {
-        group: "tekton.dev",
-        version: "v1",
-        kind: "TaskRun",
-        plural: "taskruns",
-        when: "has(owner.status.completionTime)",
-        runs: || json!({ "startTime": "2026-01-01T00:00:00Z" }),
-        ended: || json!({ "completionTime": "2026-01-01T00:01:00Z" }),
-    },
-    Kind {
-        group: "sparkoperator.k8s.io",
-        version: "v1beta2",
-        kind: "SparkApplication",
-        plural: "sparkapplications",
-        when: r#"owner.status.applicationState.state in ["COMPLETED", "FAILED"]"#,
-        runs: || json!({ "applicationState": { "state": "RUNNING" } }),
-        ended: || json!({ "applicationState": { "state": "COMPLETED" } }),
-    },
-    Kind {
-        group: "ray.io",
-        version: "v1",
-        kind: "RayCluster",
-        plural: "rayclusters",
-        when: r#"owner.status.state == "suspended""#,
-        runs: || json!({ "state": "ready" }),
-        ended: || json!({ "state": "suspended" }),
-    },
-    // The pods of a JobSet and of a TrainJob belong to Jobs.
-    Kind {
-        group: "batch",
-        version: "v1",
-        kind: "Job",
-        plural: "jobs",
-        when: r#"owner.status.conditions.exists(c, c.type in ["Complete", "Failed"] && c.status == "True")"#,
-        runs: || json!({ "startTime": "2026-01-01T00:00:00Z" }),
-        ended: || {
-            let at = "2026-01-01T00:00:01Z";
-            let condition = |kind: &str| {
-                json!({
-                    "type": kind, "status": "True", "lastProbeTime": at, "lastTransitionTime": at,
-                    "reason": "Scenario", "message": "as the scenario says",
-                })
-            };
-            json!({
-                "startTime": "2026-01-01T00:00:00Z", "completionTime": at,
-                "conditions": [condition("SuccessCriteriaMet"), condition("Complete")],
-            })
-        },
-    },
-];
 
 impl Kind {
     fn is_custom(&self) -> bool {
@@ -97,9 +34,6 @@ impl Kind {
     }
 
     fn definition(&self) -> Value {
-        let schema = json!({ "openAPIV3Schema": {
-            "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-        } });
         json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
             "metadata": {
@@ -109,8 +43,8 @@ impl Kind {
             "spec": {
                 "group": self.group, "scope": "Namespaced",
                 "names": { "kind": self.kind, "plural": self.plural, "singular": self.kind.to_lowercase() },
-                "versions": [{ "name": self.version, "served": true, "storage": true, "schema": schema,
-                    "subresources": { "status": {} } }],
+                "versions": [{ "name": self.version, "served": true, "storage": true,
+                    "schema": { "openAPIV3Schema": self.schema() }, "subresources": { "status": {} } }],
             },
         })
     }
@@ -152,14 +86,20 @@ impl Kind {
     }
 
     async fn status(&self, cluster: &Cluster, name: &str, status: Value) -> Result<()> {
-        let patch = Patch::Merge(json!({ "status": status }));
+        let patch = Patch::Merge(json!({ "status": status.clone() }));
         let api = self.api(cluster);
         let patched = api
             .patch_status(name, &PatchParams::default(), &patch)
-            .await;
-        patched
-            .map(drop)
-            .with_context(|| format!("the status of {} {name}", self.kind))
+            .await
+            .with_context(|| format!("the status of {} {name}", self.kind))?;
+        // A real server drops the fields that the schema does not have.
+        ensure!(
+            patched.data["status"] == status,
+            "{} {name} has the status {}, not {status}",
+            self.kind,
+            patched.data["status"]
+        );
+        Ok(())
     }
 }
 

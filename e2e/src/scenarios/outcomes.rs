@@ -272,7 +272,7 @@ async fn refused(cluster: Cluster) -> Result<()> {
     .await?;
     let shown = without_the_kind(&cluster).await;
     eventually("the kind is back", SOON, async || {
-        apply(cluster.client(), manifest("podoutcome-crd")?).await?;
+        apply(cluster.client(), &manifest("podoutcome-crd")?).await?;
         records(&cluster).await.map(drop)
     })
     .await?;

@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use kube::ResourceExt as _;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::recreation::{create, held, options, rejection, rich_pod, successor, write_status};
+use super::recreation::{
+    bind, create, held, in_phase, nodes, options, rejection, rich_pod, successor, write_status,
+};
+use super::recreation_server::report_wiped;
 use crate::harness::{Cluster, Scenario};
 use crate::providers::Capability::AdmissionPolicies;
 
@@ -20,7 +23,82 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         )
         .needs([AdmissionPolicies])
         .within(Duration::from_secs(120)),
+        Scenario::alone(
+            "recreation-survives-a-rewritten-status",
+            "R3: labels and a new status of a rejected pod end nothing, and the labels reach the new pod",
+            rewritten,
+        )
+        .within(Duration::from_secs(120)),
+        Scenario::alone(
+            "recreation-keeps-a-chosen-node",
+            "R12: a pod whose user chose its node is re-created on that node",
+            chosen_node,
+        )
+        .within(Duration::from_secs(120)),
     ]
+}
+
+/// Runs `check` while a node of this name exists, which no kubelet serves.
+async fn with_node(
+    cluster: &Cluster,
+    node: &str,
+    check: impl AsyncFnOnce() -> Result<()>,
+) -> Result<()> {
+    let object = json!({ "apiVersion": "v1", "kind": "Node", "metadata": { "name": node } });
+    let object = serde_json::from_value(object)?;
+    let all = nodes(cluster);
+    all.create(&PostParams::default(), &object).await?;
+    let checked = check().await;
+    all.delete(node, &DeleteParams::default()).await?;
+    checked
+}
+
+/// A kubelet that restarts writes ends of containers that never started. The record waits for the node agent meanwhile.
+async fn rewritten(cluster: Cluster) -> Result<()> {
+    let belayer = cluster.start_belayer_with(&options()).await?;
+    let node = format!("rewrites-{}", cluster.namespace());
+    with_node(&cluster, &node, async || {
+        let mut pod = rich_pod("web");
+        pod["metadata"]["annotations"]["belayer.dev/wipe"] = "true".into();
+        let first = create(&cluster, pod).await?.uid().context("no uid")?;
+        held(&cluster, "web").await?;
+        bind(&cluster, "web", &node).await?;
+        write_status(&cluster, "web", rejection()).await?;
+        let record = in_phase(&cluster, "Rejected").await?.name_any();
+        let end = json!({ "exitCode": 137, "reason": "ContainerStatusUnknown", "startedAt": null, "finishedAt": null });
+        let containers = json!([{ "name": "main", "image": "busybox", "imageID": "", "ready": false,
+            "restartCount": 0, "state": { "terminated": end } }]);
+        write_status(&cluster, "web", json!({ "containerStatuses": containers })).await?;
+        write(&cluster, "kubectl-label", json!({ "labels": { "late": "yes" } })).await?;
+        cluster
+            .stays_itself("web", &first, Duration::from_secs(2))
+            .await?;
+        report_wiped(&cluster, &record).await?;
+        let second = successor(&cluster, "web", &first).await?;
+        let late = second.labels().get("late").map(String::as_str);
+        ensure!(late == Some("yes"), "{late:?}");
+        Ok(())
+    })
+    .await?;
+    belayer.stop().await
+}
+
+async fn chosen_node(cluster: Cluster) -> Result<()> {
+    let belayer = cluster.start_belayer_with(&options()).await?;
+    let node = format!("chosen-{}", cluster.namespace());
+    with_node(&cluster, &node, async || {
+        let mut pod = rich_pod("web");
+        pod["spec"]["nodeName"] = node.as_str().into();
+        let first = create(&cluster, pod).await?.uid().context("no uid")?;
+        held(&cluster, "web").await?;
+        write_status(&cluster, "web", rejection()).await?;
+        let second = successor(&cluster, "web", &first).await?;
+        let on = &second.data["spec"]["nodeName"];
+        ensure!(*on == *node, "{on}");
+        Ok(())
+    })
+    .await?;
+    belayer.stop().await
 }
 
 /// Writes metadata as the field manager of another program.

@@ -79,7 +79,7 @@ fn asking(name: &str, more: Value) -> Value {
 
 /// No Belayer runs, so the policy has added every hold.
 async fn at_creation(cluster: Cluster) -> Result<()> {
-    apply(cluster.client(), manifest("pod-recreation-hold-policy")?).await?;
+    apply(cluster.client(), &manifest("pod-recreation-hold-policy")?).await?;
     let shown = obeys(&cluster).await;
     remove_policy(&cluster, POLICY).await?;
     shown?;
@@ -465,8 +465,15 @@ async fn wiped(cluster: &Cluster, node: &str) -> Result<()> {
     cluster
         .stays_itself("web", &uid, Duration::from_secs(3))
         .await?;
+    report_wiped(cluster, &name).await?;
+    successor(cluster, "web", &uid).await?;
+    Ok(())
+}
+
+/// Writes the condition that shows that the node agent has wiped the node.
+pub(super) async fn report_wiped(cluster: &Cluster, record: &str) -> Result<()> {
     eventually("the node agent's condition is written", SOON, async || {
-        let record = records(cluster).get(&name).await?;
+        let record = records(cluster).get(record).await?;
         let mut conditions = record.data["status"]["conditions"].clone();
         for condition in conditions.as_array_mut().into_iter().flatten() {
             if condition["type"] == "StateWiped" {
@@ -479,11 +486,9 @@ async fn wiped(cluster: &Cluster, node: &str) -> Result<()> {
             "status": { "conditions": conditions },
         }));
         records(cluster)
-            .patch_status(&name, &PatchParams::default(), &patch)
+            .patch_status(&record.name_any(), &PatchParams::default(), &patch)
             .await?;
         Ok(())
     })
-    .await?;
-    successor(cluster, "web", &uid).await?;
-    Ok(())
+    .await
 }

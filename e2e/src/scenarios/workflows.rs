@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, ListParams, PropagationPolicy};
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use crate::harness::{
     BelayerOptions, Cluster, HOLD, Scenario, WORKFLOW_HOLD, eventually, finalizers, pod,
@@ -231,10 +232,12 @@ async fn amid_creation(cluster: Cluster) -> Result<()> {
     let workflow = cluster.workflow("w").await?;
     cluster.workflow_is_held("w").await?;
     let done = Arc::new(AtomicBool::new(false));
-    let creator = {
+    // Ends with the scenario, also if that fails.
+    let mut creator = JoinSet::new();
+    {
         let (cluster, workflow) = (cluster.clone(), workflow.clone());
         let done = Arc::clone(&done);
-        tokio::spawn(async move {
+        creator.spawn(async move {
             let mut index = 0;
             while !done.load(Ordering::Relaxed) {
                 let pod = pod(format!("p{index}")).of(&workflow).held();
@@ -242,8 +245,8 @@ async fn amid_creation(cluster: Cluster) -> Result<()> {
                 index += 1;
             }
             anyhow::Ok(index)
-        })
-    };
+        });
+    }
     tokio::time::sleep(Duration::from_millis(200)).await;
     cluster
         .delete_workflow("w", PropagationPolicy::Background)
@@ -251,7 +254,7 @@ async fn amid_creation(cluster: Cluster) -> Result<()> {
     cluster.workflow_is_removed("w", SOON).await?;
     tokio::time::sleep(Duration::from_millis(200)).await;
     done.store(true, Ordering::Relaxed);
-    let created = creator.await.context("the task that creates pods")??;
+    let created = creator.join_next().await.context("no task")???;
     cluster.note(format!("{created} pods"));
     cluster.is_empty(SOON).await
 }
@@ -418,7 +421,7 @@ async fn mistyped_selector(cluster: Cluster) -> Result<()> {
 
 /// No Belayer runs, so the policy has added every hold.
 async fn policy(cluster: Cluster) -> Result<()> {
-    apply(cluster.client(), manifest("workflow-hold-policy")?).await?;
+    apply(cluster.client(), &manifest("workflow-hold-policy")?).await?;
     let shown = policy_obeys(&cluster).await;
     super::admission::remove_policy(&cluster, "belayer-workflow-hold").await?;
     super::admission::switch(&cluster, "holdWorkflows", "on").await?;

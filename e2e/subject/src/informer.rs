@@ -22,7 +22,7 @@ pub async fn watch(kubeconfig: &Path) -> Result<()> {
     let read = Kubeconfig::read_from(kubeconfig)?;
     let config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
     let builder = Informer::builder(
-        client::connect(config)?,
+        client::connect(config, belayer_holds::names::USER_AGENT)?,
         memory::resource(),
         memory::decoders(),
     );

@@ -29,15 +29,18 @@ where
     F: Fn() -> S + Clone + Send + 'static,
     S: Stream<Item = Bytes> + Send + 'static,
 {
-    client::in_process(tower::service_fn(move |request: http::Request<Body>| {
-        let query = request.uri().query().unwrap_or_default();
-        let body = if query.contains("watch=true") {
-            frames().map(|frame| Ok(Frame::data(frame))).boxed()
-        } else {
-            page(pods, count, query)
-        };
-        std::future::ready(answer(body))
-    }))
+    client::in_process(
+        tower::service_fn(move |request: http::Request<Body>| {
+            let query = request.uri().query().unwrap_or_default();
+            let body = if query.contains("watch=true") {
+                frames().map(|frame| Ok(Frame::data(frame))).boxed()
+            } else {
+                page(pods, count, query)
+            };
+            std::future::ready(answer(body))
+        }),
+        belayer_holds::names::USER_AGENT,
+    )
 }
 
 fn answer(body: Chunks) -> Result<http::Response<StreamBody<Chunks>>, Infallible> {

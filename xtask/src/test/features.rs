@@ -53,7 +53,7 @@ fn check(beside: Beside, users: &[String], feature: Option<&str>) -> Command {
     command
 }
 
-fn metadata() -> Result<Value> {
+pub(super) fn metadata() -> Result<Value> {
     let output = cargo()
         .args(["metadata", "--no-deps", "--format-version", "1"])
         .output()

@@ -1,12 +1,15 @@
 //! `cargo xtask test`: everything that must hold before a change is merged.
 
 mod counts;
+mod external;
 mod features;
+mod packages;
 mod step;
 
 use std::process::{Command, ExitCode};
+use std::thread;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::Args;
 
 use self::counts::Counts;
@@ -14,7 +17,9 @@ use self::features::Beside;
 use self::step::Step;
 use crate::bench;
 use crate::cargo::{AS_TESTS, cargo};
+use crate::docs;
 use crate::e2e::{self, Provider};
+use crate::release;
 
 /// Format, lints, docs, feature combinations, unit and doc tests, scenarios on sandbox, local and real nodes
 ///
@@ -28,23 +33,20 @@ pub(crate) struct Test {
     #[arg(long)]
     quick: bool,
 
-    /// Also the large tests: 10,000 pods on the sandbox, the slow scenarios, ignored tests, and each feature of
-    /// the binary compiled without the rest of the workspace
+    /// Also the large tests: 10,000 pods on the sandbox, the slow scenarios, ignored tests, each feature of the binary
+    /// compiled without the rest of the workspace, and each crate compiled as it would be published
     #[arg(long, conflicts_with = "quick")]
     nightly: bool,
 }
 
 impl Test {
     pub(crate) fn execute(self) -> Result<ExitCode> {
-        let steps = match (self.quick, self.nightly) {
+        let plan = match (self.quick, self.nightly) {
             (true, _) => quick(),
             (false, true) => nightly()?,
             (false, false) => whole()?,
         };
-        let mut counts = Counts::default();
-        for step in steps {
-            counts = counts + step.run()?;
-        }
+        let counts = plan.run()?;
         println!("{counts}");
         Ok(if counts.failed == 0 {
             ExitCode::SUCCESS
@@ -54,18 +56,82 @@ impl Test {
     }
 }
 
-fn whole() -> Result<Vec<Step>> {
-    let mut steps = vec![
-        format(),
+/// The steps, in their order.
+#[derive(Default)]
+struct Plan {
+    first: Vec<Step>,
+    /// They start processes and mostly wait.
+    scenarios: Vec<Step>,
+    /// They compile or count instructions: they run while the scenarios wait, with the lowest priority.
+    meanwhile: Vec<Step>,
+    last: Vec<Step>,
+}
+
+impl Plan {
+    fn run(self) -> Result<Counts> {
+        let first = run(self.first)?;
+        let (scenarios, meanwhile) = thread::scope(|scope| {
+            let meanwhile = self.meanwhile.into_iter().map(Step::in_background);
+            let meanwhile = scope.spawn(|| run(meanwhile));
+            let scenarios = run(self.scenarios);
+            let joined = meanwhile.join();
+            let panicked = |_| Err(anyhow!("the checks beside the scenarios panicked"));
+            (scenarios, joined.unwrap_or_else(panicked))
+        });
+        Ok(first + scenarios? + meanwhile? + run(self.last)?)
+    }
+}
+
+fn run(steps: impl IntoIterator<Item = Step>) -> Result<Counts> {
+    let mut counts = Counts::default();
+    for step in steps {
+        counts = counts + step.run()?;
+    }
+    Ok(counts)
+}
+
+fn whole() -> Result<Plan> {
+    let mut meanwhile = vec![
         Step::check("clippy", clippy()),
-        Step::check("docs", docs()),
+        Step::check("docs", rustdoc()),
     ];
     for (name, command) in features::checks(Beside::Workspace)? {
-        steps.push(Step::check(&name, command));
+        meanwhile.push(Step::check(&name, command));
     }
-    steps.extend([
+    meanwhile.push(Step::check(
+        "format of the programs outside the workspace",
+        external::format(),
+    ));
+    for (name, command) in external::examples().chain(external::programs()?) {
+        meanwhile.push(Step::check(&name, command));
+    }
+    let files = "the files of a release, with the binary of the tests";
+    meanwhile.push(match e2e::can_build_helm() {
+        true => Step::check(files, release::with_test_binary()?),
+        false => Step::skipped(files, "Go, which builds Helm, is not installed"),
+    });
+    meanwhile.push(match docs::site() {
+        Some(build) => Step::check("the site", build),
+        None => Step::skipped("the site", "mdBook is not in the cache: cargo xtask docs"),
+    });
+    if bench::has_valgrind() {
+        meanwhile.push(Step::check("build what is counted", bench::build_subject()));
+        meanwhile.push(Step::check(
+            "instruction counts of the hot paths",
+            bench::instructions(),
+        ));
+    } else {
+        meanwhile.push(Step::skipped(
+            "instruction counts of the hot paths",
+            "valgrind is not installed",
+        ));
+    }
+    let first = vec![
+        format(),
         Step::tests("unit, integration and doc tests", tests(&[])),
         Step::check("build for the scenarios", e2e::build()),
+    ];
+    let scenarios = vec![
         Step::scenarios(
             "conformance of the sandbox",
             e2e::conformance(Provider::Sandbox),
@@ -84,33 +150,37 @@ fn whole() -> Result<Vec<Step>> {
         ),
         Step::scenarios("scenarios on real nodes", e2e::scenarios(Provider::Node)),
         Step::check("nothing is left of real nodes", e2e::leftovers()),
-    ]);
-    if bench::has_valgrind() {
-        steps.push(Step::check("build what is counted", bench::build_subject()));
-        steps.push(Step::check(
-            "instruction counts of the hot paths",
-            bench::instructions(),
-        ));
-    } else {
-        steps.push(Step::skipped(
-            "instruction counts of the hot paths",
-            "valgrind is not installed",
-        ));
-    }
-    Ok(steps)
+    ];
+    Ok(Plan {
+        first,
+        scenarios,
+        meanwhile,
+        last: Vec::new(),
+    })
 }
 
-fn nightly() -> Result<Vec<Step>> {
-    let mut steps = whole()?;
+fn nightly() -> Result<Plan> {
+    let mut plan = whole()?;
     for (name, command) in features::checks(Beside::Nothing)? {
-        steps.push(Step::check(
+        plan.meanwhile.push(Step::check(
             &format!("{name}, with nothing beside it"),
             command,
         ));
     }
+    plan.meanwhile.push(Step::check(
+        "the crates as they would be published",
+        packages::verify()?,
+    ));
+    plan.meanwhile.push(match packages::has_deny() {
+        true => Step::check("licenses and sources of dependencies", packages::deny()),
+        false => Step::skipped(
+            "licenses and sources of dependencies",
+            "cargo-deny is not installed: cargo install --locked cargo-deny",
+        ),
+    });
     let mut large = e2e::scenarios(Provider::Sandbox);
     large.arg("--pods=10000").arg("many-pods");
-    steps.extend([
+    plan.last.extend([
         Step::tests(
             "the tests that are marked as ignored",
             tests(&["--", "--ignored"]),
@@ -126,12 +196,12 @@ fn nightly() -> Result<Vec<Step>> {
     ] {
         let mut nightly = e2e::scenarios(provider);
         nightly.arg("--nightly");
-        steps.push(Step::scenarios(name, nightly));
+        plan.last.push(Step::scenarios(name, nightly));
     }
-    Ok(steps)
+    Ok(plan)
 }
 
-fn quick() -> Vec<Step> {
+fn quick() -> Plan {
     let mut scenarios = e2e::scenarios(Provider::Sandbox);
     // One scenario per rule of the decision table, and each way to delete a workflow: ten seconds.
     scenarios.args([
@@ -140,7 +210,7 @@ fn quick() -> Vec<Step> {
         "kill-9-in-the-middle",
         "pvc-in-use",
     ]);
-    vec![
+    let first = vec![
         format(),
         Step::check("clippy", clippy()),
         Step::tests(
@@ -153,7 +223,11 @@ fn quick() -> Vec<Step> {
             e2e::conformance(Provider::Sandbox),
         ),
         Step::scenarios("scenarios on the sandbox", scenarios),
-    ]
+    ];
+    Plan {
+        first,
+        ..Plan::default()
+    }
 }
 
 fn format() -> Step {
@@ -175,7 +249,7 @@ fn clippy() -> Command {
     command
 }
 
-fn docs() -> Command {
+fn rustdoc() -> Command {
     let mut command = cargo();
     command
         .args(["doc", "--no-deps", "--lib", "--bin", "xtask"])

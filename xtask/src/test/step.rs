@@ -13,6 +13,9 @@ use super::counts::Counts;
 /// How much of a failed step's log is printed.
 const PRINTED_LINES: usize = 120;
 
+/// How much is printed of what failed tests say.
+const FAILURE_LINES: usize = 600;
+
 /// How a step's output is interpreted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -32,6 +35,7 @@ pub(super) struct Step {
     kind: Kind,
     /// Why it cannot be run.
     skipped: Option<&'static str>,
+    background: bool,
 }
 
 impl Step {
@@ -42,6 +46,29 @@ impl Step {
             command,
             kind: Kind::Check,
             skipped: None,
+            background: false,
+        }
+    }
+
+    /// The same with the lowest priority, and without a progress bar, because another step has one.
+    pub(super) fn in_background(self) -> Self {
+        let mut command = Command::new("nice");
+        command.args(["-n", "19"]);
+        command.arg(self.command.get_program());
+        command.args(self.command.get_args());
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        if let Some(folder) = self.command.get_current_dir() {
+            command.current_dir(folder);
+        }
+        Self {
+            command,
+            background: true,
+            ..self
         }
     }
 
@@ -76,6 +103,7 @@ impl Step {
             mut command,
             kind,
             skipped,
+            background,
         } = self;
         if let Some(why) = skipped {
             println!("skip {name}: {why}");
@@ -85,7 +113,7 @@ impl Step {
             });
         }
         let started = Instant::now();
-        let bar = bar(&name);
+        let bar = if background { None } else { bar(&name) };
         if bar.is_none() {
             println!("     {name} ...");
         }
@@ -134,6 +162,9 @@ struct Output {
     bar: Option<ProgressBar>,
     counts: Option<Counts>,
     ignored: Vec<String>,
+    /// What failed tests say: other test binaries follow, so that the last lines do not contain it.
+    failures: Vec<String>,
+    tells_failures: bool,
     last: VecDeque<String>,
 }
 
@@ -144,6 +175,8 @@ impl Output {
             bar,
             counts: None,
             ignored: Vec::new(),
+            failures: Vec::new(),
+            tells_failures: false,
             last: VecDeque::new(),
         }
     }
@@ -154,6 +187,12 @@ impl Output {
             Kind::Tests => Counts::of_cargo_test(line),
             Kind::Scenarios => Counts::of_scenarios(line),
         };
+        if self.kind == Kind::Tests {
+            self.tells_failures = counts.is_none() && (self.tells_failures || line == "failures:");
+            if self.tells_failures && self.failures.len() < FAILURE_LINES {
+                self.failures.push(line.to_owned());
+            }
+        }
         if let Some(counts) = counts {
             self.counts = Some(self.counts.unwrap_or_default() + counts);
         } else if self.kind == Kind::Scenarios {
@@ -174,6 +213,14 @@ impl Output {
         match &self.bar {
             Some(bar) => bar.suspend(|| println!("       {line}")),
             None => println!("       {line}"),
+        }
+    }
+
+    fn text_of_failure(&self) -> Vec<&String> {
+        if self.failures.is_empty() {
+            self.last.iter().collect()
+        } else {
+            self.failures.iter().collect()
         }
     }
 
@@ -201,7 +248,7 @@ impl Output {
         } else {
             println!("FAIL {name} {seconds:.1} s{told}");
             if self.kind != Kind::Scenarios || self.counts.is_none() {
-                for line in &self.last {
+                for line in self.text_of_failure() {
                     println!("     | {line}");
                 }
             }
@@ -246,6 +293,14 @@ mod tests {
     }
 
     #[test]
+    fn a_step_in_the_background_has_the_lowest_priority() {
+        let mut command = shell("test \"$(nice)\" = 19 && test \"$MARK\" = 1 && test -e bin/sh");
+        command.env("MARK", "1").current_dir("/");
+        let step = Step::check("a check", command).in_background();
+        assert_eq!(step.run().unwrap().passed, 1);
+    }
+
+    #[test]
     fn a_step_that_cannot_be_run_counts_as_skipped() {
         let counts = Step::skipped("a check", "there is no tool").run().unwrap();
         assert_eq!((counts.passed, counts.failed, counts.skipped), (0, 0, 1));
@@ -265,6 +320,27 @@ mod tests {
                 skipped: 2
             }
         );
+    }
+
+    #[test]
+    fn what_failed_tests_say_is_kept_although_others_follow() {
+        let mut output = Output::new(Kind::Tests, None);
+        let failed = [
+            "failures:",
+            "---- a stdout ----",
+            "no",
+            "failures:",
+            "    a",
+        ];
+        for line in failed {
+            output.line(line);
+        }
+        output
+            .line("test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out");
+        for _ in 0..PRINTED_LINES {
+            output.line("test b ... ok");
+        }
+        assert_eq!(output.text_of_failure(), failed);
     }
 
     #[test]

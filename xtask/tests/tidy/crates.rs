@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 
-use super::root;
+use super::{root, visit};
 
 /// The workspace packages that each package depends on: normal dependencies, and those of tests.
 struct Edges {
@@ -12,7 +12,8 @@ struct Edges {
     dev: BTreeMap<String, BTreeSet<String>>,
 }
 
-fn edges() -> Edges {
+/// The workspace's packages, as cargo reports them.
+fn packages() -> Vec<serde_json::Value> {
     let output = Command::new(env!("CARGO"))
         .args([
             "metadata",
@@ -25,7 +26,11 @@ fn edges() -> Edges {
         .output()
         .unwrap();
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let packages = metadata["packages"].as_array().unwrap();
+    metadata["packages"].as_array().unwrap().clone()
+}
+
+fn edges() -> Edges {
+    let packages = packages();
     let ours: BTreeSet<&str> = packages
         .iter()
         .map(|package| package["name"].as_str().unwrap())
@@ -313,5 +318,97 @@ fn the_shipped_binary_contains_neither_sandbox_nor_demo() {
             !shipped.contains(package),
             "belayer is built with {package}"
         );
+    }
+}
+
+/// Row *core as a library*: other controllers use these crates, so nothing in them has a name of this one.
+#[test]
+fn crates_core_as_a_library_has_no_name_of_belayers() {
+    let packages = packages();
+    let crate_names: Vec<String> = packages
+        .iter()
+        .map(|package| package["name"].as_str().unwrap())
+        .filter(|name| name.contains('-'))
+        .flat_map(|name| [name.to_owned(), name.replace('-', "_")])
+        .chain(["github.com/belayer/belayer".to_owned()])
+        .collect();
+    for folder in ["core/src", "core/examples", "core/benches"] {
+        visit(&root().join("crates").join(folder), "rs", &mut |file| {
+            let text = fs::read_to_string(file).unwrap();
+            let text = crate_names
+                .iter()
+                .fold(text, |text, name| text.replace(name, ""));
+            let found = text
+                .lines()
+                .find(|line| line.to_lowercase().contains("belayer"));
+            assert_eq!(found, None, "{}", file.display());
+        });
+    }
+    for folder in ["lifecycles/src", "lifecycles/examples"] {
+        visit(&root().join("crates").join(folder), "rs", &mut |file| {
+            let text = fs::read_to_string(file).unwrap();
+            assert!(!text.contains("belayer.dev"), "{}", file.display());
+        });
+    }
+}
+
+/// Row *publishable crates* (H4): the final program chooses the Kubernetes version of `k8s-openapi`; two choices do
+/// not compile. Documentation is built without a program.
+#[test]
+fn crates_h4_no_library_chooses_a_version_of_kubernetes() {
+    const PROGRAMS: &[&str] = &["belayer", "belayer-demo"];
+    for package in packages() {
+        let name = package["name"].as_str().unwrap();
+        let manifest = package["manifest_path"].as_str().unwrap();
+        if !manifest.contains("/crates/") || PROGRAMS.contains(&name) {
+            continue;
+        }
+        let dependencies = package["dependencies"].as_array().unwrap();
+        let chooses = |dependency: &&serde_json::Value| {
+            let features = dependency["features"].as_array().unwrap();
+            let mut features = features.iter().filter_map(|feature| feature.as_str());
+            dependency["name"] == "k8s-openapi" && features.any(|name| name.starts_with("v1_"))
+        };
+        let choices: Vec<_> = dependencies.iter().filter(chooses).collect();
+        for choice in &choices {
+            // The program in the sandbox's crate has a feature of its own.
+            let allowed = choice["kind"] == "dev" || choice["optional"] == true;
+            assert!(
+                allowed,
+                "{name} forces a version of Kubernetes on its users"
+            );
+        }
+        let arguments = &package["metadata"]["docs"]["rs"]["cargo-args"];
+        assert!(
+            choices.is_empty()
+                || arguments
+                    .to_string()
+                    .contains("K8S_OPENAPI_ENABLED_VERSION"),
+            "{name}: the documentation cannot be built without a version"
+        );
+    }
+}
+
+/// Row *proof*: whoever opens the documentation of a module of core finds an example, or a link to one.
+#[test]
+fn crates_every_module_of_core_has_an_example() {
+    let folder = root().join("crates/core/src");
+    let library = fs::read_to_string(folder.join("lib.rs")).unwrap();
+    let modules = library.lines().collect::<Vec<_>>();
+    for pair in modules.windows(2) {
+        let [before, line] = pair else { continue };
+        let module = line
+            .strip_prefix("pub mod ")
+            .map(|m| m.trim_end_matches(';'));
+        let Some(module) = module.filter(|_| !before.starts_with("#[cfg")) else {
+            continue;
+        };
+        let file = folder.join(format!("{module}.rs"));
+        let text = fs::read_to_string(file)
+            .or_else(|_| fs::read_to_string(folder.join(module).join("mod.rs")))
+            .unwrap();
+        let has =
+            text.contains("//! ```") || text.contains("/// ```") || text.contains("/examples/");
+        assert!(has, "core::{module} has no example");
     }
 }

@@ -102,11 +102,174 @@ fn the_manifests_have_no_hooks() {
     assert!(seen > 20, "{seen}");
 }
 
+/// Row *release workflow*: the versions of Cargo, chart, image and plugin agree, and the changelog names what is next.
 #[test]
-fn the_chart_has_the_version_of_the_workspace() {
-    let chart = fs::read_to_string(root().join("deploy/charts/belayer/Chart.yaml")).unwrap();
+fn release_all_versions_agree() {
     let version = env!("CARGO_PKG_VERSION");
+    let has = |file: &str, wanted: &str| {
+        let text = fs::read_to_string(root().join(file)).unwrap();
+        assert!(text.contains(wanted), "{file} does not contain {wanted}");
+    };
     for key in ["version", "appVersion"] {
-        assert!(chart.contains(&format!("\n{key}: {version}\n")), "{key}");
+        has(
+            "deploy/charts/belayer/Chart.yaml",
+            &format!("\n{key}: {version}\n"),
+        );
+    }
+    has(
+        "deploy/manifests/deployment.yaml",
+        &format!("belayer/belayer:{version}\n"),
+    );
+    has(
+        "deploy/krew/belayer.yaml",
+        &format!("\n  version: v{version}\n"),
+    );
+    let changelog = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
+    let named = ["## Unreleased".to_owned(), format!("## [{version}]")];
+    assert!(
+        named.iter().any(|head| changelog.contains(head)),
+        "CHANGELOG.md"
+    );
+}
+
+/// Row *kubectl plugin*: the rules of krew's index.
+#[test]
+fn krew_the_manifest_obeys_the_index() {
+    let file = root().join("deploy/krew/belayer.yaml");
+    let text = fs::read_to_string(&file).unwrap();
+    let all = |key: &str| {
+        let lines = text
+            .lines()
+            .map(|line| line.trim().trim_start_matches("- "));
+        let found = lines.filter_map(|line| line.strip_prefix(key));
+        found
+            .map(|value| value.trim().trim_matches('"').to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(all("name:"), [file.file_stem().unwrap().to_str().unwrap()]);
+    assert!(all("homepage:")[0].starts_with("https://"));
+    let short = &all("shortDescription:")[0];
+    assert!(short.len() <= 50 && !short.ends_with('.'), "{short}");
+    assert!(!short.to_lowercase().contains("kubectl plugin"), "{short}");
+    let version = &all("version:")[0];
+    let archives = all("uri:");
+    assert_eq!((archives.len(), all("sha256:").len()), (2, 2));
+    for archive in archives {
+        let place = format!("/releases/download/{version}/belayer-");
+        assert!(
+            archive.starts_with("https://") && archive.contains(&place),
+            "{archive}"
+        );
+        assert!(archive.ends_with(".tar.gz"), "{archive}");
+    }
+    for sum in all("sha256:") {
+        assert!(
+            sum.len() == 64 && sum.bytes().all(|c| c.is_ascii_hexdigit()),
+            "{sum}"
+        );
+    }
+    assert!(all("bin:").iter().all(|bin| bin == "belayer"));
+    // No release is built for other systems: krew offers the plugin only where an archive exists.
+    assert_eq!(
+        all("matchLabels:"),
+        ["{os: linux, arch: amd64}", "{os: linux, arch: arm64}"]
+    );
+    assert_eq!(
+        text.matches("{from: LICENSE, to: .}").count(),
+        2,
+        "every archive has the license"
+    );
+}
+
+/// Row *workflows and governance*: a tag can be moved to other code, a commit cannot.
+#[test]
+fn workflows_use_actions_by_commit_and_keep_no_credentials() {
+    let mut seen = 0;
+    visit(&root().join(".github/workflows"), "yml", &mut |file| {
+        let text = fs::read_to_string(file).unwrap();
+        for line in text.lines() {
+            let Some((_, action)) = line.split_once("uses: ") else {
+                continue;
+            };
+            // A workflow of this repository, at the same commit.
+            if action.starts_with("./") {
+                continue;
+            }
+            let (_, version) = action.split_once('@').unwrap();
+            let (commit, tag) = version.split_once(" # ").unwrap_or((version, ""));
+            let is_commit = commit.len() == 40 && commit.bytes().all(|c| c.is_ascii_hexdigit());
+            assert!(
+                is_commit && tag.starts_with('v'),
+                "{}: {line}",
+                file.display()
+            );
+            seen += 1;
+        }
+        let checkouts = text.matches("actions/checkout@").count();
+        assert_eq!(
+            text.matches("persist-credentials: false").count(),
+            checkouts
+        );
+        assert!(text.contains("\npermissions:\n"), "{}", file.display());
+    });
+    assert!(seen > 4, "{seen}");
+    for file in [
+        "CODEOWNERS",
+        "CODE_OF_CONDUCT.md",
+        "dependabot.yml",
+        "ISSUE_TEMPLATE/bug.yml",
+    ] {
+        assert!(root().join(".github").join(file).exists(), "{file}");
+    }
+}
+
+/// Row *publishable crates*: a crate is published without the files above it.
+#[test]
+fn crates_have_a_license_and_settings_for_their_documentation() {
+    for entry in fs::read_dir(root().join("crates")).unwrap() {
+        let crate_dir = entry.unwrap().path();
+        let manifest = fs::read_to_string(crate_dir.join("Cargo.toml")).unwrap();
+        if manifest.contains("publish = false") {
+            continue;
+        }
+        assert!(
+            crate_dir.join("LICENSE").exists(),
+            "{}",
+            crate_dir.display()
+        );
+        assert!(
+            manifest.contains("[package.metadata.docs.rs]"),
+            "{}",
+            crate_dir.display()
+        );
+    }
+}
+
+/// Row *publishable crates* (H4): a dependency with a version must be published first, also one of tests.
+#[test]
+fn crates_h4_no_published_crate_needs_one_that_is_not() {
+    let is_private = |manifest: &str| manifest.contains("publish = false");
+    let mut names = Vec::new();
+    let mut published = Vec::new();
+    for folder in ["crates", "e2e", "xtask"] {
+        visit(&root().join(folder), "toml", &mut |file| {
+            let text = fs::read_to_string(file).unwrap();
+            if file.file_name().is_none_or(|name| name != "Cargo.toml") {
+                return;
+            }
+            let name = text.lines().find_map(|line| line.strip_prefix("name = "));
+            let name = name.map(|name| name.trim_matches('"').to_owned());
+            match is_private(&text) {
+                true => names.extend(name),
+                false => published.push((file.to_owned(), text)),
+            }
+        });
+    }
+    assert!(names.len() > 4 && published.len() > 12, "{names:?}");
+    for (file, text) in published {
+        for name in &names {
+            let by_version = format!("\n{name}.workspace");
+            assert!(!text.contains(&by_version), "{}: {name}", file.display());
+        }
     }
 }

@@ -34,6 +34,44 @@ fn in_repository(path: &Path) -> String {
     path.strip_prefix(root()).unwrap().display().to_string()
 }
 
+/// The lines of SECURITY.md's table of threats, without its head.
+fn threats(text: &str) -> Vec<&str> {
+    let lines = text
+        .lines()
+        .skip_while(|line| !line.ends_with("| shown by |"));
+    let lines = lines.skip(2).take_while(|line| line.starts_with('|'));
+    lines.collect()
+}
+
+/// The names in code spans.
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn every_line_of_the_threat_model_names_a_scenario() {
+    let security = fs::read_to_string(root().join("SECURITY.md")).unwrap();
+    let mut code = String::new();
+    for folder in ["crates", "e2e/src"] {
+        visit(&root().join(folder), "rs", &mut |file| {
+            code.push_str(&fs::read_to_string(file).unwrap());
+        });
+    }
+    let exists = |name: &str| {
+        // A scenario by its literal, a test by its function.
+        code.contains(&format!("\"{name}\",")) || code.contains(&format!("fn {name}("))
+    };
+    let threats = threats(&security);
+    assert!(threats.len() > 10, "{threats:?}");
+    for line in threats {
+        let shown_by = line.trim_end_matches('|').rsplit('|').next().unwrap();
+        assert!(names(shown_by).next().is_some(), "shown by nothing: {line}");
+        for name in names(shown_by) {
+            assert!(exists(name), "neither a scenario nor a test: {name}");
+        }
+    }
+}
+
 /// The lines outside of code blocks.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut code = false;
@@ -184,6 +222,188 @@ fn every_page_that_code_or_a_manifest_names_exists() {
         }
     }
     assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// What a page calls by the path of `deploy` exists, without links and templates.
+#[test]
+fn every_manifest_that_a_page_names_exists() {
+    let (mut named, mut missing) = (0, Vec::new());
+    for page in pages()
+        .iter()
+        .filter(|page| !page.ends_with("CHANGELOG.md"))
+    {
+        let text = fs::read_to_string(page).unwrap();
+        for (at, _) in text.match_indices("deploy/") {
+            let name = text[at..]
+                .split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '.' | '_')))
+                .next()
+                .unwrap_or_default()
+                .trim_end_matches('.');
+            let is_path = !text[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '/');
+            let is_pattern = text[at + name.len()..].starts_with(['*', '<', '{']);
+            if is_path && !is_pattern {
+                named += 1;
+                if !root().join(name).exists() {
+                    missing.push(format!("{}: {name}", in_repository(page)));
+                }
+            }
+        }
+    }
+    assert!(named > 20, "{named}");
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// Claims that were on a page and are not true.
+const WRONG: &[&str] = &[
+    "age is none",
+    "every setting is a key",
+    "kubectl cannot tell",
+    "left hanging",
+    "never on age",
+    "not its own",
+    "nothing to install",
+    "runs as nobody",
+    "typed in by hand",
+    "role `view` is enough",
+    "permission to view is enough",
+    "each example is one screen",
+];
+
+/// Phrases of a dialect of its own. The text uses the field's words instead: the hold (the finalizer) is added,
+/// denied requests are reported in Events, the leader, the backlog limit.
+const DIALECT: &[&str] = &[
+    "are told",
+    "asks for a token",
+    "backlog gate",
+    "be told to",
+    "belongs into",
+    "foreign finalizer",
+    "foreign finalizers",
+    "gives the lease back",
+    "if that are more",
+    "is given back",
+    "nobody",
+    "not told",
+    "of ours",
+    "on first sight",
+    "refuses a claim",
+    "refuses a pod",
+    "refuses a workflow",
+    "somebody",
+    "tells why",
+    "the view role is enough",
+    "ties it",
+    "ties the hold",
+    "to be let go",
+    "uses a claim",
+    "who leads",
+];
+
+/// The words of a text, also across the ends of lines and the signs of comments.
+fn words(text: &str) -> String {
+    let is_word = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
+    let words: Vec<String> = text
+        .split(|c: char| !is_word(c))
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
+        .collect();
+    format!(" {} ", words.join(" "))
+}
+
+fn dialect(text: &str) -> Vec<&'static str> {
+    let words = words(text);
+    let is_in = |phrase: &&&str| words.contains(&format!(" {phrase} "));
+    DIALECT.iter().filter(is_in).copied().collect()
+}
+
+/// Pages that call a kubelet real: its scenarios run containers.
+const REAL_KUBELETS: &[&str] = &[
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "e2e/README.md",
+    "e2e/fixtures/argo/README.md",
+];
+
+#[test]
+fn no_page_makes_a_claim_that_was_wrong() {
+    for page in pages() {
+        let name = in_repository(&page);
+        let text = fs::read_to_string(&page).unwrap().to_lowercase();
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let text = words.join(" ");
+        for claim in WRONG {
+            assert!(!text.contains(claim), "{name}: {claim}");
+        }
+        let is_real = REAL_KUBELETS.contains(&&*name);
+        assert!(is_real || !text.contains("real kubelet"), "{name}");
+        // Age releases a pod only by this key.
+        for claim in ["never by age", "age is no", "age is not"] {
+            for (at, _) in text.match_indices(claim) {
+                let next: String = text[at..].chars().take(200).collect();
+                assert!(next.contains("releaseafter"), "{name}: {next}");
+            }
+        }
+    }
+}
+
+/// The help of every command is a page too.
+#[test]
+fn pages_manifests_and_help_are_in_plain_words() {
+    let mut files = pages();
+    for ending in ["yaml", "tpl", "txt", "json"] {
+        visit(&root().join("deploy"), ending, &mut |file| {
+            files.push(file.to_owned());
+        });
+    }
+    files.push(root().join("docs/book.toml"));
+    assert!(files.len() > 100, "{}", files.len());
+    let mut found = Vec::new();
+    for file in files {
+        for phrase in dialect(&fs::read_to_string(&file).unwrap()) {
+            found.push(format!("{}: {phrase}", in_repository(&file)));
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn a_phrase_of_the_dialect_is_found() {
+    for (text, phrase) in [
+        (
+            "# Belayer ties\n# the hold at the claim's creation",
+            "ties the hold",
+        ),
+        ("\"title\": \"Not told, not read\"", "not told"),
+        (
+            "until it is safe, and tells why\nanything is stuck",
+            "tells why",
+        ),
+        ("Nobody is granted more of them", "nobody"),
+        (
+            "The `view` role is enough; kinds",
+            "the view role is enough",
+        ),
+    ] {
+        assert_eq!(dialect(text), [phrase], "{text}");
+    }
+    assert!(dialect("the alert `BelayerNobodyLeads`").is_empty());
+}
+
+/// Measurements of the page are in tables that `cargo xtask bench --docs` writes.
+#[test]
+fn the_page_of_performance_has_no_typed_measurement() {
+    let page = fs::read_to_string(root().join(BOOK).join("contribute/performance.md")).unwrap();
+    let mut tables = false;
+    for line in prose(&page) {
+        tables = (tables || line.starts_with("<!-- bench")) && !line.starts_with("<!-- end");
+        let words: Vec<&str> = line.split_whitespace().collect();
+        for pair in words.windows(2).filter(|_| !tables) {
+            let unit = pair[1].trim_end_matches(['.', ',', ';', ')']);
+            let is_unit = ["s", "ms", "µs", "%", "MB", "KB"].contains(&unit);
+            let is_number = pair[0].starts_with(|c: char| c.is_ascii_digit());
+            assert!(!(is_unit && is_number), "{line}");
+        }
+    }
 }
 
 #[test]

@@ -25,7 +25,7 @@ const PROCESS: &[Key] = &[
     Key::live("limits.concurrentReleases", "1 to 1024", "32", "Releases of one kind in flight at once; fewer while the API server is overloaded.").flag("--concurrent-releases"),
     Key::restart("endpoints.metricsBindAddress", "address", ":8080", "--metrics-bind-address", "Address that serves `/metrics`, `/livez` and `/readyz`: `:8080` is port 8080 of all addresses, `0` alone is off."),
     Key::restart("endpoints.healthProbeBindAddress", "address", "0", "--health-probe-bind-address", "Address that serves `/livez` and `/readyz` alone, so that a flood on the address of metrics does not reach the probes; `0` is off."),
-    Key::restart("endpoints.debugBindAddress", "address", "127.0.0.1:8081", "--debug-bind-address", "Address that serves `/debug/holds`, which names pods; `0` is off."),
+    Key::restart("endpoints.debugBindAddress", "address", "127.0.0.1:8081", "--debug-bind-address", "Address that serves the status page and `/debug/holds`, which name pods; `0` is off."),
     Key::restart("logging.format", "text or json", "text", "--log-format", "Format of log lines."),
     Key::restart("logging.level", "levels", "info", "--log-level", "Log level, also per target: `info,belayer_core::informer=debug`."),
 ];

@@ -6,7 +6,7 @@ use clap::Args;
 
 use belayer_core::duration;
 
-use crate::arguments::{Output, ReadArguments};
+use crate::arguments::{Output, ReadArguments, number};
 
 /// The text below the options.
 pub(crate) const HELP: &str = "\
@@ -63,6 +63,10 @@ pub struct DrainArguments {
     #[arg(long)]
     pub resume: bool,
 
+    /// Do not ask for confirmation. Without a terminal nothing is asked
+    #[arg(short, long)]
+    pub yes: bool,
+
     /// Give up after this time without progress (example: 90s, 10m, 2h)
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = timeout)]
     pub timeout: Duration,
@@ -78,7 +82,7 @@ pub struct DrainArguments {
         long,
         value_name = "N",
         default_value_t = 32,
-        value_parser = clap::value_parser!(u32).range(1..=1024)
+        value_parser = number::<u32>(1..=1024)
     )]
     pub concurrent_releases: u32,
 

@@ -1,6 +1,7 @@
 //! `belayer drain`: parses arguments and prints the result. `belayer-drain` does the work.
 
 mod arguments;
+mod confirm;
 mod progress;
 mod selection;
 pub mod switched_off;
@@ -44,7 +45,13 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
     let kinds = kinds(&arguments)?;
     let config = arguments.read.cluster.find(&sources).await?;
     let server = Server::of(&config);
-    let client = belayer_core::client::connect(config).map_err(Failure::configuration)?;
+    if !confirm::is_confirmed(&arguments, &server).map_err(anyhow::Error::from)? {
+        return Err(Failure::configuration(anyhow::anyhow!(
+            "not confirmed: nothing was changed"
+        )));
+    }
+    let client = belayer_core::client::connect(config, belayer_holds::names::USER_AGENT)
+        .map_err(Failure::configuration)?;
     let bounds = Bounds {
         qps: QPS,
         burst: BURST,
@@ -118,7 +125,7 @@ async fn resume(drain: &Drain, server: &Server, progress: &ProgressPrinter) -> R
     anstream::println!("{ended}");
     for (switch, word) in stay_off {
         anstream::println!(
-            "The ConfigMap belayer-gate still has {switch}: {word}, as before the drain: the admission policy that this key \
+            "The gate belayer-gate still has {switch}: {word}, as before the drain: the admission policy that this key \
              controls adds no holds."
         );
     }

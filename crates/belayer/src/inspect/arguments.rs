@@ -2,24 +2,27 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, value_parser};
 
 use belayer_inspect::selector::LabelSelector;
 
-use crate::arguments::{ReadArguments, namespace};
+use crate::arguments::{Output, ReadArguments, namespace};
 use crate::exit::Failure;
+use crate::server::BindAddress;
 
 /// The text below the options of `stuck`.
 pub(crate) const STUCK_HELP: &str = "\
 The command is read-only. It lists the metadata of every kind and reads stuck
-objects in full. The `view` role is enough; kinds that you may not list are
-named.
+objects in full. The `view` role suffices to run it: kinds that you may not
+list are named, and causes that need Leases, nodes or CRDs are `unknown`. The
+ClusterRole belayer-viewer allows you to read these, too.
 
 Examples:
   belayer stuck                      all stuck objects, grouped by cause
   belayer stuck -n shop              one namespace and its own deletion
   belayer stuck --older-than 1h      only objects stuck for an hour or more
   belayer stuck -o json | jq '.groups[].verdict'
+  belayer stuck -o name | xargs -L 1 belayer explain
 
 Exit codes:
   0  nothing is stuck, and everything was checked
@@ -54,6 +57,7 @@ without --config they are known only from Events of the last hour.
 Examples:
   belayer status                     held, waiting, denied, oldest; the leader
   belayer status -n shop             one namespace
+  belayer status --serve             a page on http://127.0.0.1:8082
   belayer status -o json | jq '.components[] | {component, held, waiting}'
 
 Exit codes:
@@ -85,6 +89,7 @@ Exit codes:
 
 /// Arguments of `belayer stuck`.
 #[derive(Debug, Clone, Args)]
+#[command(mut_arg("output", |output| output.value_parser(value_parser!(Output))))]
 pub struct StuckArguments {
     /// Only this namespace, including its own deletion. Default: all namespaces
     #[arg(short, long, value_name = "NAME", value_parser = namespace)]
@@ -102,6 +107,10 @@ pub struct StuckArguments {
     /// 2h, 3d)
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = belayer_core::duration::parse)]
     pub older_than: Duration,
+
+    /// Keep watching: check again every 10 s, and print again after each change
+    #[arg(short, long)]
+    pub watch: bool,
 
     /// The cluster, the output format and the configuration.
     #[command(flatten)]
@@ -135,6 +144,17 @@ pub struct StatusArguments {
     #[arg(short, long, value_name = "NAME", value_parser = namespace)]
     pub namespace: Option<String>,
 
+    /// Serve the status as a page that updates itself, until Ctrl-C. Shows the held
+    /// objects and Belayer's Events as well
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        num_args = 0..=1,
+        default_missing_value = "127.0.0.1:8082",
+        conflicts_with = "output"
+    )]
+    pub serve: Option<BindAddress>,
+
     /// The cluster, the output format and the configuration.
     #[command(flatten)]
     pub read: ReadArguments,
@@ -154,6 +174,10 @@ pub struct CheckArguments {
         hide_env_values = true
     )]
     pub controllers: Vec<String>,
+
+    /// Name of their Lease [default: belayer]
+    #[arg(long, value_name = "NAME")]
+    pub leader_elect_resource_name: Option<String>,
 
     /// Check the permissions of a ServiceAccount instead of your own; belayer in
     /// Belayer's namespace unless named

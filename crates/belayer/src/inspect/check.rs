@@ -26,7 +26,11 @@ pub async fn run_check(arguments: CheckArguments) -> Result<(), Failure> {
     let source = arguments.read.source()?;
     let controllers = Controllers::parse(&arguments.controllers)
         .map_err(|error| Failure::configuration(anyhow::anyhow!("--controllers: {error}")))?;
-    let parts = parts(&source, &controllers)?;
+    let parts = parts(
+        &source,
+        &controllers,
+        arguments.leader_elect_resource_name.as_deref(),
+    )?;
     let own_namespace = arguments.read.own.name(&Sources::from_env())?;
     let subject = subject(&arguments, &own_namespace)?;
     let (reader, _, server) = super::connect(&arguments.read.cluster).await?;

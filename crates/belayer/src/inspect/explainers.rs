@@ -40,6 +40,7 @@ pub(super) fn belayer(
             .flat_map(|one| one.explainers(&site))
             .collect(),
         lease: lease(&source, own_namespace)?,
+        known: Arc::default(),
     })
 }
 

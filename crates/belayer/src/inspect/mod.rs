@@ -6,6 +6,7 @@ mod check;
 mod explainers;
 mod parts;
 mod progress;
+mod serve;
 mod status;
 
 use std::time::Duration;
@@ -17,8 +18,8 @@ use belayer_core::executor::Bounds;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_inspect::explain::Explanation;
 use belayer_inspect::reader::{ReadResult, Reader};
-use belayer_inspect::report::UnseenReason;
-use belayer_inspect::scan::Scope;
+use belayer_inspect::report::{Group, Report, Summary, UnseenReason};
+use belayer_inspect::scan::{Scope, Silent};
 use belayer_inspect::stuck::{InspectError, Query, explain, stuck};
 use belayer_inspect::text;
 
@@ -26,6 +27,8 @@ pub(crate) use arguments::{CHECK_HELP, EXPLAIN_HELP, STATUS_HELP, STUCK_HELP};
 pub use arguments::{CheckArguments, ExplainArguments, StatusArguments, StuckArguments};
 pub use check::run_check;
 pub use parts::parts;
+pub(crate) use serve::status_page;
+pub(crate) use status::query as status_query;
 pub use status::run_status;
 
 use crate::arguments::ClusterArguments;
@@ -50,8 +53,11 @@ const BOUNDS: Bounds = Bounds {
     concurrent_releases: 1,
 };
 
-/// Interval of `--watch`.
+/// Interval of `explain --watch`.
 const WATCH: Duration = Duration::from_secs(2);
+
+/// Interval of `stuck --watch`: it lists every kind.
+const WATCH_ALL: Duration = Duration::from_secs(10);
 
 /// `belayer stuck`.
 ///
@@ -80,11 +86,53 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
     });
     let found = found.await;
     progress.end();
-    let report = found?;
+    let mut report = found?;
     let screen = Screen::of_stdout(arguments.read.output);
-    screen.show(&report, |screen| {
-        text::report(&report, screen.style(), screen)
-    })?;
+    show_report(&screen, &report)?;
+    if !arguments.watch {
+        return verdict_of_all(&report);
+    }
+    loop {
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => return Ok(()),
+            () = tokio::time::sleep(WATCH_ALL) => {}
+        }
+        match stuck(&reader, &query, &belayer, &Silent, Timestamp::now).await {
+            Ok(now) if has_changed(&now, &report) => {
+                screen.text("\n");
+                show_report(&screen, &now)?;
+                report = now;
+            }
+            Ok(_) => {}
+            // Retries while the server is unavailable.
+            Err(InspectError::Discovery(_)) => {}
+            Err(error) => return Err(failed(error, &server)),
+        }
+    }
+}
+
+fn show_report(screen: &Screen, report: &Report) -> Result<(), Failure> {
+    screen.show(report, |screen| {
+        if screen.shows_names() {
+            text::names(report)
+        } else {
+            text::report(report, screen.style(), screen)
+        }
+    })
+}
+
+/// Whether the report differs in more than times and costs.
+fn has_changed(now: &Report, before: &Report) -> bool {
+    let timeless = |report: &Report| {
+        let mut report = report.clone();
+        report.summary = Summary::default();
+        timeless(&mut report.groups);
+        report
+    };
+    timeless(now) != timeless(before)
+}
+
+fn verdict_of_all(report: &Report) -> Result<(), Failure> {
     let failing = report
         .unseen
         .iter()
@@ -194,24 +242,37 @@ fn lease(source: &Source, own_namespace: &str) -> Result<Option<String>, Failure
 fn is_changed(now: &Explanation, before: &Explanation) -> bool {
     let timeless = |explanation: &Explanation| {
         let mut explanation = explanation.clone();
-        for group in &mut explanation.groups {
-            // The age of a Lease renewal changes with every read.
-            group.proof.clear();
-            for object in &mut group.objects {
-                object.age_seconds = 0;
-            }
-        }
+        timeless(&mut explanation.groups);
         explanation
     };
     timeless(now) != timeless(before)
 }
 
-async fn connect(cluster: &ClusterArguments) -> Result<(Reader, String, Server), Failure> {
+/// Removes what changes with every read.
+fn timeless(groups: &mut [Group]) {
+    for group in groups {
+        // It names the age of a Lease renewal.
+        group.proof.clear();
+        for object in &mut group.objects {
+            object.age_seconds = 0;
+        }
+    }
+}
+
+pub(crate) async fn connect(
+    cluster: &ClusterArguments,
+) -> Result<(Reader, String, Server), Failure> {
     let config = cluster.find(&Sources::from_env()).await?;
     let server = Server::of(&config);
     let namespace = config.default_namespace.clone();
-    let client = belayer_core::client::connect(config).map_err(Failure::configuration)?;
-    Ok((Reader::new(client, BOUNDS), namespace, server))
+    let client = belayer_core::client::connect(config, belayer_holds::names::USER_AGENT)
+        .map_err(Failure::configuration)?;
+    Ok((reader(client), namespace, server))
+}
+
+/// A reader with the limits of these commands.
+pub(crate) fn reader(client: kube::Client) -> Reader {
+    Reader::new(client, BOUNDS)
 }
 
 /// The error for a missing object. It names the record of a pod that is being re-created.

@@ -5,14 +5,21 @@ use belayer_inspect::preflight::Part;
 
 use crate::config::Source;
 use crate::controllers::Controllers;
+use crate::election;
 use crate::exit::Failure;
 
-/// Everything that the running controllers require under this configuration.
+/// Everything that the running controllers require under this configuration, with the election by this Lease.
 ///
 /// # Errors
 ///
 /// If the configuration is invalid.
-pub fn parts(source: &Source, controllers: &Controllers) -> Result<Vec<Part>, Failure> {
+pub fn parts(
+    source: &Source,
+    controllers: &Controllers,
+    lease: Option<&str>,
+) -> Result<Vec<Part>, Failure> {
+    let by_file = source.config.leader_election.resource_name.as_deref();
+    let lease = lease.or(by_file).unwrap_or(election::DEFAULT_NAME);
     let mut parts = vec![
         Part::new(
             "every component",
@@ -22,7 +29,7 @@ pub fn parts(source: &Source, controllers: &Controllers) -> Result<Vec<Part>, Fa
         Part::new(
             "leader election",
             "Role belayer-leader-election",
-            permissions::election(),
+            permissions::election(lease),
         ),
     ];
     let configured = source.configured().map_err(Failure::configuration)?;

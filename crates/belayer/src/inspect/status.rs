@@ -6,7 +6,7 @@ use belayer_inspect::reader::{Reader, explain};
 use belayer_inspect::status::{Hold, Kept, Query, Status, reported, status, text};
 
 use super::arguments::StatusArguments;
-use super::{INCOMPLETE, connect, explainers, lease, must_exist};
+use super::{INCOMPLETE, connect, explainers, lease, must_exist, serve};
 use crate::config::Source;
 use crate::exit::Failure;
 use crate::kubeconfig::Sources;
@@ -26,12 +26,13 @@ pub async fn run_status(arguments: StatusArguments) -> Result<(), Failure> {
     let (reader, _, server) = connect(&arguments.read.cluster).await?;
     let own_namespace = arguments.read.own.name(&Sources::from_env())?;
     let query = Query {
-        lease: lease(&source, &own_namespace)?,
-        own_namespace,
         namespace: arguments.namespace,
-        holds: holds(&source)?,
-        client: env!("CARGO_PKG_VERSION"),
+        objects: arguments.serve.as_ref().map_or(0, |_| serve::OBJECTS),
+        ..query(&source, own_namespace)?
     };
+    if let Some(address) = &arguments.serve {
+        return serve::run(reader, query, address).await;
+    }
     let found = server.ask(&reader, async {
         if let Some(namespace) = &query.namespace {
             must_exist(&reader, namespace).await?;
@@ -52,9 +53,25 @@ pub async fn run_status(arguments: StatusArguments) -> Result<(), Failure> {
     }
 }
 
+/// The query of the status page for all namespaces.
+///
+/// # Errors
+///
+/// If the configuration is invalid.
+pub(crate) fn query(source: &Source, own_namespace: String) -> Result<Query, Failure> {
+    Ok(Query {
+        lease: lease(source, &own_namespace)?,
+        own_namespace,
+        namespace: None,
+        holds: holds(source)?,
+        client: env!("CARGO_PKG_VERSION"),
+        objects: serve::OBJECTS,
+    })
+}
+
 /// The controllers that keep holds back, and the kind of object in Belayer's namespace with their Event about it.
 const KEEPERS: [(&str, &str); 2] = [
-    ("pod-finalizer", "ConfigMap"),
+    ("pod-finalizer", "Gate"),
     ("workflow-finalizer", "Namespace"),
 ];
 

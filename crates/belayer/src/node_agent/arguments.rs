@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::arguments::ClusterArguments;
+use crate::arguments::{ClusterArguments, number};
 use crate::server::BindAddress;
 
 /// The text below the options.
@@ -70,7 +70,7 @@ pub struct NodeAgentArguments {
         long,
         value_name = "N",
         default_value_t = 50,
-        value_parser = clap::value_parser!(u32).range(1..),
+        value_parser = number(1..=u32::MAX),
         help_heading = "Limits"
     )]
     pub kube_api_qps: u32,
@@ -80,7 +80,7 @@ pub struct NodeAgentArguments {
         long,
         value_name = "N",
         default_value_t = 100,
-        value_parser = clap::value_parser!(u32).range(1..),
+        value_parser = number(1..=u32::MAX),
         help_heading = "Limits"
     )]
     pub kube_api_burst: u32,

@@ -104,7 +104,7 @@ pub async fn run(options: NodeAgentOptions) -> Result<(), Failure> {
     let exporter = Arc::new(Exporter::install().context("metrics")?);
     belayer_metrics::build_info(env!("CARGO_PKG_VERSION"));
     let stop = signals::stop()?;
-    let client = client::connect(options.cluster)
+    let client = client::connect(options.cluster, belayer_holds::names::USER_AGENT)
         .context("the cluster")
         .map_err(Failure::configuration)?;
     let node = options.node.clone();

@@ -4,15 +4,20 @@ use std::sync::Arc;
 
 use futures::FutureExt as _;
 
+use belayer_controller::Configured;
 use belayer_controller::context::{BackgroundTask, ControllerContext, Options, zeros};
 use belayer_core::informer::Event;
+use belayer_core::object::Resource;
 use belayer_core::slim::Namespace;
 use belayer_drain::evidence;
 use belayer_drain::follow::{Follower, GateStatus, Switches};
+use belayer_drain::opening::Switch;
 use belayer_holds::gate::GateClient;
+use belayer_holds::names::WRITE_POLICIES;
+use belayer_holds::permissions::Permission;
 use belayer_inspect::reader::Reader;
 
-use crate::controllers::{CONTROLLERS, Components};
+use crate::controllers::Components;
 use crate::drain::switched_off::release_switched_off;
 
 /// Follows the gate from the start: before the first read no replica adds a hold. Writes wait until the workers
@@ -25,7 +30,7 @@ pub(super) fn join(
     let executor = Arc::clone(&context.shared.executor);
     let status = GateStatus::new(context.shared.switch.clone());
     let gate = GateClient::new(Arc::clone(&executor), &options.namespace);
-    let follower = Follower::new(gate, status.clone(), switches(components));
+    let follower = Follower::new(gate, status.clone(), switches(options, components));
 
     let (state, own) = (status.clone(), options.namespace.clone());
     context.namespaces.on_event(move |event| {
@@ -66,13 +71,37 @@ fn ends(event: &Event<Namespace>, own: &str) -> Option<bool> {
 
 /// The policies of components that are switched off, or only report, are switched off: nothing would remove their
 /// holds. With `--on-disable=keep` another Belayer removes them.
-fn switches(components: &Components) -> Switches {
-    let running = CONTROLLERS
-        .iter()
-        .filter(|controller| components.holds(controller.name));
+fn switches(options: &Options, components: &Components) -> Switches {
+    let running = components.running.iter();
+    let running = running.filter(|one| one.adds_holds());
     let off = components.switched_off.iter();
     Switches {
-        on: running.map(|controller| controller.switch).collect(),
+        on: running.map(|one| switch(&**one)).collect(),
         off: off.map(|off| off.controller().switch).collect(),
+        lease: options.lease.clone(),
     }
+}
+
+fn switch(configured: &dyn Configured) -> Switch {
+    const WITHOUT: &str = "no finalizer is removed";
+    let kinds = configured.holds().into_iter().map(|hold| hold.kind);
+    let [of_pods, of_others] = WRITE_POLICIES;
+    let mut switch = Switch {
+        key: configured.controller().switch,
+        releases: Vec::new(),
+        limits: Vec::new(),
+    };
+    for kind in kinds {
+        let patch = Permission::new(&kind.group, &kind.plural, "patch", WITHOUT);
+        let limit = if kind == Resource::pods() {
+            of_pods
+        } else {
+            of_others
+        };
+        if !switch.limits.contains(&limit) {
+            switch.limits.push(limit);
+        }
+        switch.releases.push(patch);
+    }
+    switch
 }

@@ -41,7 +41,7 @@ const OWNERS_WITHIN: Duration = Duration::from_secs(10);
 /// Belayer's controllers on one cluster.
 pub struct Operator {
     sender: EventSender,
-    /// Follows the gate ConfigMap.
+    /// Follows the gate.
     gate: BackgroundTask,
     /// Informers started first. The workers wait for namespaces if a controller reads them; an owner kind may
     /// not exist.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::arguments::{ClusterArguments, OwnNamespace};
+use crate::arguments::{ClusterArguments, OwnNamespace, number};
 use crate::config::{Set, Source};
 use crate::drain::OnDisable;
 use crate::election::ElectionArguments;
@@ -30,7 +30,7 @@ pub struct RunArguments {
     #[arg(
         long,
         value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..),
+        value_parser = number(1..=u32::MAX),
         help_heading = "Limits"
     )]
     pub kube_api_qps: Option<u32>,
@@ -39,7 +39,7 @@ pub struct RunArguments {
     #[arg(
         long,
         value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..),
+        value_parser = number(1..=u32::MAX),
         help_heading = "Limits"
     )]
     pub kube_api_burst: Option<u32>,
@@ -49,7 +49,7 @@ pub struct RunArguments {
     #[arg(
         long,
         value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=1024),
+        value_parser = number::<u32>(1..=1024),
         help_heading = "Limits"
     )]
     pub concurrent_releases: Option<u32>,
@@ -60,7 +60,7 @@ pub struct RunArguments {
     #[arg(
         long,
         value_name = "N",
-        value_parser = clap::value_parser!(u32).range(1..=1024),
+        value_parser = number::<u32>(1..=1024),
         env = "BELAYER_WORKERS",
         hide_env_values = true,
         help_heading = "Limits"
@@ -87,6 +87,11 @@ pub struct RunArguments {
         hide_env_values = true
     )]
     pub controllers: Option<Vec<String>>,
+
+    /// Controllers that another process of Belayer runs in this cluster: their
+    /// finalizers are neither added nor removed here
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub controllers_elsewhere: Vec<String>,
 
     /// What to do with the finalizers of controllers that are switched off
     #[arg(
@@ -164,8 +169,8 @@ pub struct RunArguments {
     )]
     pub health_probe_bind_address: Option<BindAddress>,
 
-    /// Address that serves /debug/holds, which names pods; `0` is off [default:
-    /// 127.0.0.1:8081]
+    /// Address that serves the status page and /debug/holds, which name pods; `0` is off
+    /// [default: 127.0.0.1:8081]
     #[arg(
         long,
         value_name = "ADDRESS",

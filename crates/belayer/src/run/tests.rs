@@ -80,8 +80,8 @@ fn resolve() -> Resolve {
 
 fn client(sandbox: &Sandbox, patches: &Arc<Flights>) -> Client {
     let (service, patches) = (sandbox.service("belayer"), Arc::clone(patches));
-    client::in_process(tower::service_fn(
-        move |request: http::Request<kube::client::Body>| {
+    client::in_process(
+        tower::service_fn(move |request: http::Request<kube::client::Body>| {
             let (service, patches) = (service.clone(), Arc::clone(&patches));
             async move {
                 let is_patch = request.method() == http::Method::PATCH
@@ -89,8 +89,9 @@ fn client(sandbox: &Sandbox, patches: &Arc<Flights>) -> Client {
                 let _flight = is_patch.then(|| patches.begin());
                 service.oneshot(request).await
             }
-        },
-    ))
+        }),
+        belayer_holds::names::USER_AGENT,
+    )
 }
 
 impl Stage {
@@ -111,6 +112,7 @@ impl Stage {
         let settings = resolve(&source).unwrap_or_else(|error| panic!("{error}"));
         let mut supervisor = Supervisor {
             current: Arc::new(Current::new(None)),
+            shown: watch::Sender::new(status_query(&source, "belayer-system".to_owned()).unwrap()),
             client: client(&sandbox, &patches),
             watches: client(&sandbox, &patches),
             leadership: Leadership::unlimited(),
@@ -318,4 +320,48 @@ async fn a_reload_does_not_end_a_dry_run() {
         stage
     };
     assert_eq!(sandbox.held().len(), 1, "a dry run holds nothing more");
+}
+
+/// The body of a page of the debug address.
+async fn page(routes: &Router, host: &str, path: &str) -> (http::StatusCode, String) {
+    let request = http::Request::get(path).header("host", host);
+    let request = request.body(axum::body::Body::empty()).unwrap();
+    let response = routes.clone().oneshot(request).await.unwrap();
+    let status = response.status();
+    let body = axum::body::to_bytes(response.into_body(), 1 << 20).await;
+    (status, String::from_utf8(body.unwrap().to_vec()).unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_debug_address_serves_the_status_page() {
+    let mut stage = Stage::begin("concurrentReleases: 2").await;
+    let (routes, reads) = stage
+        .supervisor
+        .debug_endpoint(([127, 0, 0, 1], 8081).into());
+    tokio::spawn(reads);
+    let (code, text) = page(&routes, "localhost:8081", "/").await;
+    assert_eq!(
+        (
+            code.as_u16(),
+            text.contains("<title>Belayer: status</title>")
+        ),
+        (200, true)
+    );
+    let (code, _) = page(&routes, "belayer.example.com", "/").await;
+    assert_eq!(code.as_u16(), 403);
+    let (_, text) = page(&routes, "localhost:8081", "/debug/holds").await;
+    assert!(text.contains("pod-finalizer"), "{text}");
+    let (_, text) = page(&routes, "127.0.0.1:8081", "/status.json").await;
+    let read: Value = serde_json::from_str(&text).unwrap();
+    let held = |read: &Value| read["status"]["components"][0]["held"].clone();
+    assert_eq!(held(&read), json!(1), "{read}");
+    // After a reload it shows the holds of the new configuration.
+    let pvcs =
+        "controllers: [pod-finalizer]\npvcProtection: {finalizer: belayer.dev/pvc-protection}";
+    stage
+        .apply(source_with("concurrentReleases: 2", pvcs))
+        .await;
+    let (_, text) = page(&routes, "127.0.0.1:8081", "/status.json").await;
+    let read: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(held(&read), json!(1), "{read}");
 }

@@ -45,7 +45,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(2);
 /// Interval at which observations of histograms are folded into buckets.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// Pause after a connection could not be accepted, for example because the process has too many open files.
+/// Pause after a connection could not be accepted because files or memory are exhausted.
 const NOT_ACCEPTED: Duration = Duration::from_secs(1);
 
 /// Serves `routes` until `stop`, and completes requests in flight.
@@ -61,7 +61,9 @@ pub async fn serve(endpoint: Endpoint, routes: Router, stop: CancellationToken) 
             Ok((stream, peer)) => connections.serve(stream, peer.ip(), routes.clone()),
             Err(error) => {
                 tracing::debug!(%error, "could not accept a connection");
-                tokio::time::sleep(NOT_ACCEPTED).await;
+                if is_exhausted(&error) {
+                    tokio::time::sleep(NOT_ACCEPTED).await;
+                }
             }
         }
     }
@@ -69,6 +71,15 @@ pub async fn serve(endpoint: Endpoint, routes: Router, stop: CancellationToken) 
     if timeout(STOP_WITHIN, connections.complete()).await.is_err() {
         tracing::debug!("closed an endpoint with open connections");
     }
+}
+
+/// Whether the next connection would fail as well: too many open files, or no memory. Any other error, such as a client
+/// that is gone already, concerns one connection only.
+fn is_exhausted(error: &std::io::Error) -> bool {
+    const ENOMEM: i32 = 12;
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    matches!(error.raw_os_error(), Some(ENOMEM | ENFILE | EMFILE))
 }
 
 /// Bounds the exporter's memory until `stop`.

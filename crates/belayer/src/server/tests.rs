@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use belayer_metrics::exposition;
 use parking_lot::Mutex;
 use rstest::rstest;
+use rustix::io::Errno;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -12,6 +13,16 @@ use tokio::task::JoinHandle;
 use super::connections::MOST_OF_A_PEER;
 use super::routes::Rendered;
 use super::*;
+
+#[rstest]
+#[case::too_many_files(Errno::MFILE, true)]
+#[case::too_many_files_of_all(Errno::NFILE, true)]
+#[case::no_memory(Errno::NOMEM, true)]
+#[case::a_client_that_is_gone(Errno::CONNABORTED, false)]
+#[case::a_network_error(Errno::NETUNREACH, false)]
+fn t5_only_exhaustion_delays_the_next_connection(#[case] error: Errno, #[case] delays: bool) {
+    assert_eq!(is_exhausted(&error.into()), delays);
+}
 
 #[derive(Default)]
 struct Scripted {

@@ -10,15 +10,37 @@ fn admission(resource: &'static str) -> Gvr {
     Gvr::new("admissionregistration.k8s.io", "v1", resource)
 }
 
+/// The accounts and their permissions.
+const RBAC: &[&str] = &[
+    "namespace",
+    "service-account",
+    "rbac-core",
+    "rbac-pod-finalizer",
+    "rbac-workflow-finalizer",
+    "rbac-pvc-protection",
+    "rbac-pod-recreation",
+    "pod-recreation-deployment",
+];
+
 fn manifests(world: &World, names: &[&str]) {
+    let rbac = |resource| Gvr::new("rbac.authorization.k8s.io", "v1", resource);
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/manifests");
     for name in names {
         let text = std::fs::read_to_string(format!("{dir}/{name}.yaml")).unwrap();
         for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
             let gvr = match object["kind"].as_str().unwrap() {
                 "Namespace" => Gvr::NAMESPACES,
-                "ConfigMap" => Gvr::CONFIGMAPS,
+                "ServiceAccount" => Gvr::new("", "v1", "serviceaccounts"),
+                "ClusterRole" => rbac("clusterroles"),
+                "ClusterRoleBinding" => rbac("clusterrolebindings"),
+                "Role" => rbac("roles"),
+                "RoleBinding" => rbac("rolebindings"),
+                "PodDisruptionBudget" => Gvr::new("policy", "v1", "poddisruptionbudgets"),
                 "Deployment" => Gvr::new("apps", "v1", "deployments"),
+                "ValidatingAdmissionPolicy" => admission("validatingadmissionpolicies"),
+                "ValidatingAdmissionPolicyBinding" => {
+                    admission("validatingadmissionpolicybindings")
+                }
                 "MutatingAdmissionPolicy" => admission("mutatingadmissionpolicies"),
                 "MutatingAdmissionPolicyBinding" => admission("mutatingadmissionpolicybindings"),
                 kind => panic!("{kind}"),
@@ -32,15 +54,14 @@ fn manifests(world: &World, names: &[&str]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_objects_are_reported_with_their_effect() {
     let world = World::new().await;
-    manifests(&world, &["namespace", "gate-configmap"]);
-    let every = "--controllers=*,pod-recreation";
-    let answer = world.run(&["check", "--service-account", every]).await;
+    manifests(&world, RBAC);
+    let answer = world.run(&["check", "--service-account"]).await;
     assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
     let expected = "\
 All requirements are met.
 Kubernetes v1.36.3+belayer-sandbox; permissions of system:serviceaccount:belayer-system:belayer.
 
-every component: 12 of 12 permissions
+every component: 13 of 13 permissions
 
 leader election: 3 of 3 permissions
 
@@ -60,6 +81,15 @@ workflow-finalizer: 8 of 8 permissions
            that is missed
            apply it from the manifests
 
+pvc-protection: 8 of 8 permissions
+";
+    assert_eq!(answer.out, expected);
+    let account = "--service-account=belayer-system/belayer-pod-recreation";
+    let lease = "--leader-elect-resource-name=belayer-pod-recreation";
+    let alone = ["check", "--controllers=pod-recreation", account, lease];
+    let answer = world.run(&alone).await;
+    assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
+    let expected = "\
 pod-recreation: 21 of 21 permissions
   note     podrecreations.belayer.dev in version v1alpha1 is not served
            the component starts once it is served; the other components work
@@ -71,10 +101,8 @@ pod-recreation: 21 of 21 permissions
            a hold is added only after the creation of an object: an object that is deleted before
            that is missed
            apply it from the manifests
-
-pvc-protection: 8 of 8 permissions
 ";
-    assert_eq!(answer.out, expected);
+    assert!(answer.out.ends_with(expected), "{}", answer.out);
 }
 
 /// A7: `check` reports the warnings that `belayer run` logs at its start.
@@ -312,8 +340,7 @@ async fn a_policy_that_is_switched_off_is_reported(
     let world = World::new().await;
     manifests(&world, &["namespace", "pod-hold-policy"]);
     if !data.is_null() {
-        let gate = json!({ "metadata": { "name": "belayer-gate" }, "data": data });
-        world.create(&Gvr::CONFIGMAPS, Some("belayer-system"), gate);
+        world.gate("belayer-system", &data);
     }
     let found = about_policies(&world).await;
     match (expected, found.as_slice()) {
@@ -327,8 +354,7 @@ async fn a_policy_that_is_switched_off_is_reported(
 async fn a_policy_without_its_binding_is_reported() {
     let world = World::new().await;
     manifests(&world, &["namespace", "pod-hold-policy"]);
-    let opened = json!({ "metadata": { "name": "belayer-gate" }, "data": { "hold": "on" } });
-    world.create(&Gvr::CONFIGMAPS, Some("belayer-system"), opened);
+    world.gate("belayer-system", &json!({ "hold": "on" }));
     assert_eq!(about_policies(&world).await, []);
     let cluster = world.sandbox.cluster();
     let (actor, options) = (belayer_sandbox::Actor::new("test"), Default::default());
@@ -339,6 +365,51 @@ async fn a_policy_without_its_binding_is_reported() {
     let what = "policy belayer-pod-hold has no binding of the same name";
     let expected = [("note".to_owned(), what.to_owned())];
     assert_eq!(about_policies(&world).await, expected);
+}
+
+/// The gate stays open while no Belayer runs: the Lease that it names shows it.
+#[rstest]
+#[case::renewed("2999-01-01T00:00:00.000000Z", None)]
+#[case::not_renewed("2020-01-01T00:00:00.000000Z", Some("was not renewed for"))]
+#[case::none("", Some("does not exist"))]
+#[tokio::test(flavor = "multi_thread")]
+async fn gate_an_open_gate_without_a_leader_is_reported(
+    #[case] renewed: &str,
+    #[case] expected: Option<&'static str>,
+) {
+    let world = World::new().await;
+    manifests(&world, &["namespace", "pod-hold-policy"]);
+    let data = json!({ "hold": "on", "lease.hold": "belayer-system/belayer" });
+    world.gate("belayer-system", &data);
+    if !renewed.is_empty() {
+        let lease = json!({ "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": { "name": "belayer" }, "spec": { "renewTime": renewed } });
+        world.create(&Gvr::LEASES, Some("belayer-system"), lease);
+    }
+    match (expected, about_policies(&world).await.as_slice()) {
+        (None, []) => {}
+        (Some(words), [(level, what)]) if level == "missing" && what.contains(words) => {}
+        other => panic!("{other:?}"),
+    }
+}
+
+/// H2: a policy that names the account of another namespace limits nobody.
+#[rstest]
+#[case::named("belayer-system", true)]
+#[case::of_another_namespace("ops", false)]
+#[tokio::test(flavor = "multi_thread")]
+async fn gate_h2_a_write_policy_that_names_another_account_is_missing(
+    #[case] namespace: &str,
+    #[case] named: bool,
+) {
+    let world = World::new().await;
+    manifests(&world, RBAC);
+    manifests(&world, &["pod-write-policy"]);
+    let own = format!("--own-namespace={namespace}");
+    let answer = world.run(&["check", "--service-account", &own]).await;
+    let words = "policy belayer-pod-writes does not name system:serviceaccount:ops:belayer";
+    assert_eq!(answer.out.contains(words), !named, "{}", answer.out);
+    assert_eq!(answer.code, if named { 0 } else { 3 }, "{}", answer.out);
 }
 
 /// An access review without a result does not count as granted.
@@ -352,7 +423,7 @@ async fn a_failed_access_review_does_not_count_as_granted() {
     let answer = world.run(&arguments).await;
     assert_eq!(answer.code, 4, "{}{}", answer.out, answer.err);
     for says in [
-        "Nothing is known to be missing; 23 things could not be checked.",
+        "Nothing is known to be missing; 24 things could not be checked.",
         "pvc-protection: 0 of 8 permissions",
         "checking other users requires permission to create",
     ] {

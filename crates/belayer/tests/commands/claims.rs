@@ -314,11 +314,19 @@ impl Authorizer for Anything {
 async fn checked(world: &World, keys: &str, later: i64) -> Vec<Finding> {
     let (dir, _) = config(keys);
     let source = Source::load(&dir.path().join("belayer.yaml")).unwrap();
-    let client = client::in_process(world.sandbox.service("viewer"));
+    let client = client::in_process(
+        world.sandbox.service("viewer"),
+        belayer_holds::names::USER_AGENT,
+    );
     let query = Query {
         own_namespace: "belayer-system".to_owned(),
         subject: Subject::Own,
-        parts: parts(&source, &Controllers::parse(&["pvc-protection"]).unwrap()).unwrap(),
+        parts: parts(
+            &source,
+            &Controllers::parse(&["pvc-protection"]).unwrap(),
+            None,
+        )
+        .unwrap(),
         client: "test",
         now: Timestamp::now() + SignedDuration::from_secs(later),
     };

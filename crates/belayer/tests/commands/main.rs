@@ -10,6 +10,7 @@ mod check;
 mod claims;
 mod fixtures;
 mod help;
+mod known;
 mod namespaces;
 mod permissions;
 mod polite;

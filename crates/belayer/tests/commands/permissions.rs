@@ -30,11 +30,15 @@ fn everything() -> Vec<Part> {
     )
     .unwrap();
     let source = Source::load(&path).unwrap();
-    parts(
-        &source,
-        &Controllers::parse(&["*", "pod-recreation"]).unwrap(),
-    )
-    .unwrap()
+    let all = Controllers::parse(&["*", "pod-recreation"]).unwrap();
+    let mut parts = parts(&source, &all, None).unwrap();
+    // T2: it runs in a process of its own.
+    parts.push(Part::new(
+        "leader election of pod-recreation",
+        "Role belayer-pod-recreation-leader-election",
+        belayer_holds::permissions::election("belayer-pod-recreation"),
+    ));
+    parts
 }
 
 /// The grants of each role of the manifests, by kind and name.
@@ -54,14 +58,11 @@ fn roles() -> BTreeMap<String, BTreeSet<Grant>> {
                 Some("Role") => Place::OwnNamespace,
                 _ => continue,
             };
-            // An aggregated role is for people, and bound to no ServiceAccount.
-            if object["metadata"]["labels"]
-                .to_string()
-                .contains("aggregate-to-")
-            {
+            let name = object["metadata"]["name"].as_str().unwrap();
+            // Those of this file are for people, and bound to no ServiceAccount.
+            if path.ends_with("rbac-users.yaml") {
                 continue;
             }
-            let name = object["metadata"]["name"].as_str().unwrap();
             let kind = object["kind"].as_str().unwrap();
             roles.insert(format!("{kind} {name}"), grants(place, &object));
         }
@@ -114,7 +115,7 @@ fn grant(permission: &Permission) -> Grant {
         permission.place,
         permission.group.to_string(),
         resource,
-        permission.name.map(str::to_owned),
+        permission.name.as_deref().map(str::to_owned),
         permission.verb.to_owned(),
     )
 }
@@ -155,7 +156,7 @@ impl Authorizer for Rules {
 async fn missing(rules: &Rules) -> BTreeSet<(String, String)> {
     let sandbox = Sandbox::builder().build();
     let reader = Reader::new(
-        client::in_process(sandbox.service("viewer")),
+        client::in_process(sandbox.service("viewer"), belayer_holds::names::USER_AGENT),
         Bounds::default(),
     );
     let query = Query {
@@ -243,6 +244,57 @@ fn the_manifests_grant_exactly_what_the_components_require() {
         unnamed,
         Vec::<&String>::new(),
         "roles that belong to no part"
+    );
+}
+
+/// What each part of the default configuration needs, for readers of the chart; the Roles are compared with the same list
+/// above.
+fn requires_yaml() -> String {
+    let controllers = Controllers::parse(&["*", "pod-recreation"]).unwrap();
+    let parts = parts(&Source::default(), &controllers, None).unwrap();
+    let mut text = String::from(
+        "# What each controller needs with the default configuration. Written by\n\
+         # UPDATE_SNAPSHOTS=1 cargo test --workspace --test commands\n",
+    );
+    for part in parts {
+        text += &format!("{}:\n  permissions:\n", part.name);
+        let mut permissions: Vec<_> = part.permissions.iter().map(grant).collect();
+        permissions.sort();
+        for (place, group, resource, name, verb) in permissions {
+            let place = match place {
+                Place::Cluster => "cluster",
+                Place::OwnNamespace => "own namespace",
+            };
+            let name = name.map_or(String::new(), |name| format!(", name: {name}"));
+            text += &format!(
+                "  - {{verb: {verb}, group: {group:?}, resource: {resource}{name}, in: {place}}}\n"
+            );
+        }
+        if !part.kinds.is_empty() {
+            text += "  kinds:\n";
+        }
+        for kind in part.kinds {
+            text += &format!("  - {}\n", kind.resource);
+        }
+    }
+    text
+}
+
+#[test]
+fn chart_requires_yaml_is_what_the_code_requires() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../deploy/charts/belayer/files/requires.yaml"
+    );
+    let expected = requires_yaml();
+    serde_saphyr::from_str::<Value>(&expected).unwrap();
+    if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(path, &expected).unwrap();
+    }
+    let now = std::fs::read_to_string(path).unwrap_or_default();
+    assert!(
+        now == expected,
+        "{path} is not up to date: run with UPDATE_SNAPSHOTS=1"
     );
 }
 

@@ -19,8 +19,8 @@ const PAGE: &str = concat!(
 /// Reason, type, object, when, what to do.
 #[rustfmt::skip]
 const EVENTS: &[[&str; 5]] = &[
-    ["BacklogGateClosed", "Warning", "ConfigMap `belayer-gate`", "More held pods are being deleted than `podFinalizer.backlogThreshold`. Belayer adds no hold to any pod until there are half as many.", "Find out why releases wait: the consumer is down, a release is denied, or the API server answers 429. `belayer status` names the namespaces."],
-    ["BacklogNamespaceClosed", "Warning", "ConfigMap `belayer-gate`", "The same in one namespace, at a quarter of that number.", "`belayer explain pod/NAME -n NAMESPACE` shows what a pod there waits for."],
+    ["BacklogGateClosed", "Warning", "Gate `belayer-gate`", "More held pods are being deleted than `podFinalizer.backlogThreshold`. Belayer adds no hold to any pod until there are half as many.", "Find out why releases wait: the consumer is down, a release is denied, or the API server answers 429. `belayer status` names the namespaces."],
+    ["BacklogNamespaceClosed", "Warning", "Gate `belayer-gate`", "The same in one namespace, at a quarter of that number.", "`belayer explain pod/NAME -n NAMESPACE` shows what a pod there waits for."],
     ["BoundByUser", "Normal", "pod", "The node rejected a pod whose user chose that node (`spec.nodeName`). It is re-created on the same node.", "Leave the node to the scheduler, or set `podRecreation.avoidRejectedNode`."],
     ["CleanupDenied", "Warning", "pod", "`cleanup` deletes the pod, and the API server denies that.", "Apply `rbac-pod-cleanup.yaml`, or change the policy or webhook that the Event quotes."],
     ["CreatorUnknown", "Normal", "pod", "A rejected pod is recorded whose `managedFields` do not show who created it. The re-created pod has all its annotations, except well-known ones of networks and schedulers.", "List annotations that must not be carried in `podRecreation.carry.drop`."],
@@ -28,10 +28,12 @@ const EVENTS: &[[&str; 5]] = &[
     ["FinalizerKept", "Normal", "PVC", "pvc-protection only reports, and a PVC in use has `belayer.dev/pvc-protection` of an earlier configuration and no finalizer of Kubernetes.", "Nothing: Belayer removes it when no pod uses the PVC."],
     ["HeldPodsWait", "Normal", "Node", "Pods of the node have ended and are being deleted, and wait until their results are read. It shows why `kubectl drain` waits.", "Check that the consumer runs. To give up the results: annotate the pods with `belayer.dev/release=true`."],
     ["HoldDenied", "Warning", "pod, workflow, PVC", "The API server denies the patch that adds a hold.", "`belayer check --service-account`; the Event quotes the policy or webhook."],
-    ["MassReleaseHeldBack", "Warning", "ConfigMap `belayer-gate` (pods), namespace of Belayer (workflows)", "A change unselects more held objects than `maxUnselected`. They stay held.", "Correct the selector. If the change is intended: `belayer drain --unselected`."],
+    ["Ignored", "Warning", "PodRecreation, pod", "A new record names a pod, by name and UID, that does not exist: it was restored from a backup or created by another client. Belayer creates no pod from it, and deletes it after `podRecreation.recordTtlSeconds`.", "Delete the record."],
+    ["MassReleaseHeldBack", "Warning", "Gate `belayer-gate` (pods), namespace of Belayer (workflows)", "A change unselects more held objects than `maxUnselected`. They stay held.", "Correct the selector. If the change is intended: `belayer drain --unselected`."],
     ["NameTaken", "Warning", "PodRecreation, pod", "A pod that Belayer did not create has the name of the pod to re-create. The re-creation ends.", "Find out who created that pod."],
     ["NotRecreated", "Warning", "PodRecreation, pod", "A rejected pod is not re-created. The message says why: its reason is permanent or unknown, it may have run, its spec was changed, the API server denied it for an hour, or the node was not wiped in time.", "Create the pod again yourself, or change `podRecreation.classes`."],
     ["OutcomeNotRecorded", "Warning", "pod", "The API server refuses the `PodOutcome` of the pod.", "Apply the CRD (`belayer crds`) and `rbac-outcome-capture.yaml`. The other rules release the pod."],
+    ["Recreated", "Normal", "PodRecreation, pod", "Belayer has created the rejected pod again. The message says which attempt it is.", "Nothing."],
     ["RecreatedPodStarted", "Normal", "PodRecreation, pod", "A re-created pod has started. The record has ended.", "Nothing."],
     ["RecreationCancelled", "Normal", "PodRecreation, pod", "The rejected or the re-created pod, its owner or its namespace was deleted. The record has ended.", "Nothing, if that was intended."],
     ["RecreationDenied", "Warning", "PodRecreation, pod", "The API server denies the record or the re-created pod: a quota, a policy, RBAC. Belayer tries again.", "Remove the cause that the message quotes."],
@@ -91,7 +93,6 @@ const NAMES: &[[&str; 5]] = &[
     ["belayer.dev/recreation-ended", "annotation", "rejected pod", "Belayer", "Why the pod is not re-created."],
     ["belayer.dev/expires", "label", "PodOutcome without owner", "Belayer", "When the record may be deleted, in seconds since 1970."],
     ["belayer.dev/not-final", "label", "PodOutcome", "Belayer", "The outcome was not final when it was recorded."],
-    ["belayer.dev/drained", "annotation", "namespace of Belayer, its CRDs", "`belayer drain`", "`\"true\"`: the guard policy allows the deletion."],
 ];
 
 /// Values of the label `outcome` of `belayer_recreations_total`.
@@ -116,6 +117,9 @@ const VARIABLES: &[[&str; 2]] = &[
     ["KUBERNETES_SERVICE_HOST", "Set by the kubelet in a pod: Belayer then uses the pod's service account, if `KUBECONFIG` names no file that exists."],
     ["OTEL_EXPORTER_OTLP_ENDPOINT", "Switches traces on; see [Traces](metrics.md#traces) for the others."],
     ["NO_COLOR", "Plain text without colours."],
+    ["TOKIO_WORKER_THREADS", "Number of worker threads. Default: one per processor, at most 4."],
+    ["HOSTNAME", "Part of the replica's identity in the Lease; in a container usually the name of the pod. Default: the host name."],
+    ["COLUMNS", "Width of texts if there is no terminal. Default: 100."],
 ];
 
 fn rows<const N: usize>(page: &mut String, head: [&str; N], rows: &[[&str; N]]) {
@@ -349,24 +353,49 @@ fn literals(source: &str) -> impl Iterator<Item = &str> {
         .flat_map(|line| line.split('"').skip(1).step_by(2))
 }
 
+/// Whether a text can be the reason of an Event.
+fn is_reason(text: &&str) -> bool {
+    text.chars().all(|c| c.is_ascii_alphanumeric())
+        && text.starts_with(|c: char| c.is_ascii_uppercase())
+        && text.chars().any(|c| c.is_ascii_lowercase())
+}
+
+/// The reasons that are written where a notice is made.
+fn reasons_of_notices(source: &str) -> impl Iterator<Item = &str> {
+    [
+        "reason: ",
+        "otice(",
+        "Severity::Normal,",
+        "Severity::Warning,",
+    ]
+    .into_iter()
+    .flat_map(|place| source.split(place).skip(1))
+    .filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next())
+    .filter(is_reason)
+}
+
 #[test]
 fn every_reason_of_an_event_is_described_and_no_other() {
     /// Names in the same files that are not reasons of Events.
     const OTHERS: &[&str] = &["AlreadyExists", "DrainReport", "NodeGone", "Refused"];
-    let is_name = |text: &&str| {
-        text.chars().all(|c| c.is_ascii_alphanumeric())
-            && text.starts_with(|c: char| c.is_ascii_uppercase())
-            && text.chars().filter(char::is_ascii_uppercase).count() > 1
-            && text.chars().any(|c| c.is_ascii_lowercase())
-    };
+    // Elsewhere in these files a single word is usually something else.
+    let is_long = |text: &&str| text.chars().filter(char::is_ascii_uppercase).count() > 1;
     let sources = sources();
     let mut found = BTreeSet::from([names::HELD_BACK]);
     for source in sources.iter().filter(|source| source.contains("otice")) {
-        found.extend(literals(source).filter(is_name));
+        found.extend(literals(source).filter(is_reason).filter(is_long));
+        found.extend(reasons_of_notices(source));
     }
     let evidence = evidence();
     found.retain(|name| !evidence.contains_key(name) && !OTHERS.contains(name));
     assert_eq!(first(EVENTS), found);
+}
+
+#[test]
+fn reasons_of_one_word_are_found() {
+    let source = "with_notice(\n  Severity::Normal,\n  \"One\", x) Notice { reason: \"Two\", y } notice(\"Three\", z)";
+    let found: BTreeSet<&str> = reasons_of_notices(source).collect();
+    assert_eq!(found, BTreeSet::from(["One", "Two", "Three"]));
 }
 
 #[test]

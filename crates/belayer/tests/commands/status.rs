@@ -4,7 +4,7 @@ use belayer_sandbox::{Answer, Fault, Gvr, Match, Verb};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::world::{TOOL, World};
+use crate::world::{TOOL, World, gates};
 
 const OWN: &str = "belayer-system";
 
@@ -37,6 +37,77 @@ fn delete(world: &World, namespace: &str, name: &str) {
         .unwrap();
 }
 
+/// The status line, the headers and the beginning of the body of an answer.
+async fn get(address: &str, path: &str, host: &str, until: &str) -> String {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let read = async {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let mut buffer = [0; 4096];
+        while !String::from_utf8_lossy(&answer).contains(until) {
+            let read = stream.read(&mut buffer).await.unwrap();
+            if read == 0 {
+                break;
+            }
+            answer.extend_from_slice(&buffer[..read]);
+        }
+        String::from_utf8(answer).unwrap()
+    };
+    let limit = std::time::Duration::from_secs(60);
+    let answer = tokio::time::timeout(limit, read).await;
+    answer.unwrap_or_else(|_| panic!("no answer for {path}"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_status_page_shows_held_objects_to_this_host_only() {
+    use std::io::BufRead as _;
+    let world = World::new().await;
+    namespace(&world, "ci");
+    let held = json!({ "finalizers": ["belayer.dev/pod-status"] });
+    pod(&world, "ci", "waits", held.clone());
+    pod(&world, "ci", "runs", held);
+    delete(&world, "ci", "waits");
+    let mut command = world.command(&["status", "--serve", "127.0.0.1:0"]);
+    let mut child = command
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let stderr = child.stderr.take().unwrap();
+    std::io::BufReader::new(stderr)
+        .read_line(&mut line)
+        .unwrap();
+    let address = line.split("http://").nth(1).unwrap();
+    let address = address.split('/').next().unwrap().to_owned();
+
+    let page = get(&address, "/", &address, "</html>").await;
+    assert!(
+        page.contains("content-security-policy: default-src 'none'"),
+        "{page}"
+    );
+    let body = get(&address, "/status.json", "localhost", "\"events\":").await;
+    let body = body.split("\r\n\r\n").nth(1).unwrap();
+    let (waits, runs) = (
+        body.find("\"waits\"").unwrap(),
+        body.find("\"runs\"").unwrap(),
+    );
+    assert!(waits < runs, "{body}");
+    let stream = get(&address, "/status.events", &address, "data: {").await;
+    assert!(stream.contains("text/event-stream"), "{stream}");
+    for (path, host) in [
+        ("/", "evil.example.com"),
+        ("/status.json", "127.0.0.1.example.com"),
+    ] {
+        let answer = get(&address, path, host, "\r\n\r\n").await;
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    world.wrote_nothing();
+}
+
 fn namespace(world: &World, name: &str) {
     world.create(
         &Gvr::NAMESPACES,
@@ -66,15 +137,20 @@ fn installed(world: &World) {
             &Default::default(),
         )
         .unwrap();
+    lease(world, "belayer", "belayer-a_0");
+}
+
+/// A Lease that was renewed just now.
+fn lease(world: &World, name: &str, holder: &str) {
     let leases = Gvr::new("coordination.k8s.io", "v1", "leases");
     let now = jiff::Timestamp::now();
     world.create(
         &leases,
         Some(OWN),
         json!({
-            "metadata": { "name": "belayer" },
+            "metadata": { "name": name },
             "spec": {
-                "holderIdentity": "belayer-a_0", "leaseDurationSeconds": 3600,
+                "holderIdentity": holder, "leaseDurationSeconds": 3600,
                 "renewTime": format!("{now:.6}"),
             },
         }),
@@ -318,14 +394,44 @@ async fn the_namespace_that_waits_longest_comes_first() {
     assert_eq!(status["components"][0]["waiting"], 2);
 }
 
+/// T2: pod-recreation has a Deployment of its own, with another Lease, which the gate names.
+#[tokio::test(flavor = "multi_thread")]
+async fn t2_the_leader_of_every_deployment_is_shown() {
+    let world = World::new().await;
+    installed(&world);
+    held(&world);
+    let pods = json!({ "labels": { "app.kubernetes.io/name": "belayer-pod-recreation" } });
+    pod(&world, OWN, "belayer-pod-recreation-x", pods);
+    let other = "belayer-pod-recreation";
+    lease(&world, other, "belayer-pod-recreation-x_7");
+    world.gate(
+        OWN,
+        &json!({
+            "mode": "normal", "hold": "on", "lease.hold": format!("{OWN}/belayer"),
+            "holdRecreations": "on", "lease.holdRecreations": format!("{OWN}/{other}"),
+        }),
+    );
+    let status = world.run(&["status", "-ojson"]).await.json();
+    let installation = &status["installation"];
+    assert_eq!(installation["leader"]["identity"], "belayer-a_0");
+    let others = installation["otherLeases"].as_array().unwrap();
+    assert_eq!(others.len(), 1, "{installation}");
+    assert_eq!(others[0]["lease"], format!("{OWN}/{other}"));
+    assert_eq!(
+        others[0]["leader"]["identity"],
+        "belayer-pod-recreation-x_7"
+    );
+    let leading = installation["pods"].as_array().unwrap().iter();
+    let leading: Vec<_> = leading.filter(|pod| pod["leads"] == true).collect();
+    assert_eq!(leading.len(), 2, "{installation}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_draining_gate_is_reported() {
     let world = World::new().await;
     installed(&world);
-    let gate =
-        |mode: &str| json!({ "metadata": { "name": "belayer-gate" }, "data": { "mode": mode } });
-    world.create(&Gvr::CONFIGMAPS, Some(OWN), gate("draining"));
-    let says = "configmap belayer-system/belayer-gate: mode is draining";
+    world.gate(OWN, &json!({ "mode": "draining" }));
+    let says = "gate belayer-system/belayer-gate: mode is draining";
     let answer = world.run(&["status"]).await;
     assert!(answer.out.contains(says), "{}", answer.out);
     let cluster = world.sandbox.cluster();
@@ -333,7 +439,7 @@ async fn a_draining_gate_is_reported() {
     cluster
         .patch(
             &belayer_sandbox::Actor::new("test"),
-            &Gvr::CONFIGMAPS,
+            &gates(),
             Some(OWN),
             "belayer-gate",
             patch,
@@ -350,11 +456,9 @@ async fn a_draining_gate_is_reported() {
 async fn t4_a_backlog_that_closed_the_whole_cluster_is_reported() {
     let world = World::new().await;
     installed(&world);
-    let gate =
-        |data: serde_json::Value| json!({ "metadata": { "name": "belayer-gate" }, "data": data });
     let closed =
         json!({ "hold": "off", "backlog": "closed", "closed.shop": "backlog", "mode": "normal" });
-    world.create(&Gvr::CONFIGMAPS, Some(OWN), gate(closed));
+    world.gate(OWN, &closed);
     for arguments in [&["status", "-ojson"][..], &["status", "-ojson", "-n", OWN]] {
         let status = world.run(arguments).await.json();
         let warnings = status["warnings"].to_string();
@@ -479,7 +583,7 @@ async fn a4_without_the_configuration_an_event_reports_kept_holds() {
         Some(OWN),
         json!({
             "metadata": { "name": "belayer-gate.1" },
-            "involvedObject": { "kind": "ConfigMap", "namespace": OWN, "name": "belayer-gate", "uid": "u" },
+            "involvedObject": { "kind": "Gate", "namespace": OWN, "name": "belayer-gate", "uid": "u" },
             "reason": "MassReleaseHeldBack", "type": "Warning",
             "message": "no profile selects 30 of 30 held pods in the cluster any more",
         }),

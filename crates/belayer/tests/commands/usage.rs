@@ -156,6 +156,44 @@ async fn as_a_plugin_it_is_called_kubectl_belayer() {
     assert_eq!(stuck.status.code(), Some(0));
 }
 
+/// Row *uninstall*: the Job of the chart says which key is wrong, and changes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn uninstall_with_an_invalid_configuration_is_refused() {
+    let world = World::new().await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = "apiVersion: config.belayer.dev/v1alpha1\npodFinalizer: {backlogThreshold: many}\n";
+    std::fs::write(file.path(), text).unwrap();
+    let path = file.path().to_str().unwrap();
+    let drain = ["drain", "--configured-kinds", "--config", path];
+    let answer = world.run(&drain).await;
+    assert_eq!(answer.code, 2, "{}", answer.err);
+    assert!(answer.err.contains("backlogThreshold"), "{}", answer.err);
+    assert_eq!(world.requests(), 0);
+}
+
+/// Row *kubectl plugin*: kinds, names and namespaces come from the cluster, and no candidate is an error.
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_plugin_completes_what_is_in_the_cluster() {
+    let world = World::new().await;
+    world.stuck_config_map("first", "strimzi.io/topic-operator", json!({}));
+    world.stuck_config_map("second", "strimzi.io/topic-operator", json!({}));
+    for (words, expected) in [
+        (&["stuck", "-n", "def"][..], "default\n:4\n"),
+        (&["explain", "configm"], "configmaps\n:4\n"),
+        (&["explain", "cm/"], "cm/first\ncm/second\n:4\n"),
+        (&["explain", "-n", "default", "cm", "s"], "second\n:4\n"),
+        (&["explain", "-n", "kube-system", "cm", "s"], ":4\n"),
+        (&["explain", "nonsense/"], ":4\n"),
+        (&["explain", "--kubeconfig=/missing", "cm/"], ":4\n"),
+        (&["status", "--config", ""], ":0\n"),
+    ] {
+        let all: Vec<&str> = ["__complete", "--"].iter().chain(words).copied().collect();
+        let answer = world.run(&all).await;
+        assert_eq!(answer.code, 0, "{words:?}: {}", answer.err);
+        assert_eq!(answer.out, expected, "{words:?}: {}", answer.err);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn watch_prints_after_changes_and_ends_after_the_deletion() {
     let world = World::new().await;
@@ -184,6 +222,78 @@ async fn watch_prints_after_changes_and_ends_after_the_deletion() {
         text.ends_with("configmaps default/a is deleted.\n"),
         "{text}"
     );
+    world.wrote_nothing();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stuck_prints_names_that_explain_takes() {
+    let world = World::new().await;
+    world.stuck_config_map("a", "strimzi.io/topic-operator", json!({}));
+    let names = world.run(&["stuck", "-o", "name"]).await;
+    assert_eq!(names.out, "configmaps/a -n default\n");
+    assert_eq!(names.code, 3);
+    let line: Vec<&str> = names.out.split_whitespace().collect();
+    let explained = world.run(&[&["explain"], &line[..]].concat()).await;
+    assert_eq!(explained.code, 3);
+    for command in ["explain", "status", "check", "drain"] {
+        let refused = world.run(&[command, "-o", "name"]).await;
+        assert_eq!(refused.code, 2, "{command}");
+    }
+}
+
+/// A command that runs until it is ended, and what it has printed.
+struct Watching {
+    child: std::process::Child,
+    printed: std::sync::Arc<std::sync::Mutex<String>>,
+}
+
+impl Watching {
+    fn start(mut command: std::process::Command) -> Self {
+        use std::io::Read as _;
+        let mut child = command
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdout = child.stdout.take().unwrap();
+        let printed = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
+        let into = std::sync::Arc::clone(&printed);
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(read @ 1..) = stdout.read(&mut buffer) {
+                let text = String::from_utf8_lossy(&buffer[..read]);
+                into.lock().unwrap().push_str(&text);
+            }
+        });
+        Self { child, printed }
+    }
+
+    async fn prints(&self, what: &str) {
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while !self.printed.lock().unwrap().contains(what) {
+            let printed = self.printed.lock().unwrap().clone();
+            assert!(std::time::Instant::now() < deadline, "no {what}: {printed}");
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stuck_watches() {
+    let world = World::new().await;
+    world.stuck_config_map("a", "strimzi.io/topic-operator", json!({}));
+    let watching = Watching::start(world.command(&["stuck", "-o", "name", "--watch"]));
+    watching.prints("configmaps/a -n default\n").await;
+    world.stuck_config_map("b", "strimzi.io/topic-operator", json!({}));
+    watching
+        .prints("\nconfigmaps/a -n default\nconfigmaps/b -n default\n")
+        .await;
     world.wrote_nothing();
 }
 

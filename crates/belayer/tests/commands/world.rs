@@ -9,6 +9,11 @@ use serde_json::{Value, json};
 /// The name under which the binary's requests are recorded.
 pub(crate) const TOOL: &str = "viewer";
 
+/// Belayer's gates.
+pub(crate) fn gates() -> Gvr {
+    Gvr::new("belayer.dev", "v1alpha1", "gates")
+}
+
 pub(crate) struct World {
     pub(crate) sandbox: Sandbox,
     _listener: Listener,
@@ -28,6 +33,15 @@ impl World {
             _listener: listener,
             dir,
         }
+    }
+
+    /// Creates the gate with these keys, and its kind.
+    pub(crate) fn gate(&self, namespace: &str, data: &Value) {
+        let definition = serde_saphyr::from_str(belayer_holds::gate::CRD).unwrap();
+        self.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, definition);
+        let gate = json!({ "apiVersion": "belayer.dev/v1alpha1", "kind": "Gate",
+            "metadata": { "name": "belayer-gate" }, "data": data });
+        self.create(&gates(), Some(namespace), gate);
     }
 
     pub(crate) fn create(&self, gvr: &Gvr, namespace: Option<&str>, object: Value) {

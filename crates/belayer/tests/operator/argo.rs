@@ -14,19 +14,19 @@ use serde_json::{Value, json};
 use crate::world::{NAMESPACE, World, eventually, let_pass};
 
 /// Longer than a release takes, and than the delay of an Event about a waiting deletion.
-const A_WHILE: Duration = Duration::from_secs(50);
+pub(super) const A_WHILE: Duration = Duration::from_secs(50);
 
-fn runs() -> Value {
+pub(super) fn runs() -> Value {
     json!({ "running": { "startedAt": "2026-01-01T00:00:00Z" } })
 }
 
-fn exited(code: i32) -> Value {
+pub(super) fn exited(code: i32) -> Value {
     let at = "2026-01-01T00:00:05Z";
     json!({ "terminated": { "exitCode": code, "startedAt": at, "finishedAt": at } })
 }
 
 /// The kubelet's report of a pod.
-fn report(world: &World, pod: &str, phase: &str, containers: &[(&str, Value)]) {
+pub(super) fn report(world: &World, pod: &str, phase: &str, containers: &[(&str, Value)]) {
     let statuses = containers
         .iter()
         .map(|(name, state)| json!({ "name": name, "state": state, "restartCount": 0 }));
@@ -42,7 +42,7 @@ fn report(world: &World, pod: &str, phase: &str, containers: &[(&str, Value)]) {
 }
 
 /// Deletes a pod that runs on a node, so that the kubelet reports its end.
-fn delete(world: &World, pod: &str) {
+pub(super) fn delete(world: &World, pod: &str) {
     let options = DeleteOptions {
         grace_period_seconds: Some(30),
         ..DeleteOptions::default()
@@ -58,7 +58,7 @@ fn delete(world: &World, pod: &str) {
 }
 
 /// A pod on a node, with the template that Argo writes into it.
-fn bound(world: &World, name: &str, uid: &str, template: &str) {
+pub(super) fn bound(world: &World, name: &str, uid: &str, template: &str) {
     let mut pod = crate::world::pod(name, "build", uid);
     pod["spec"]["nodeName"] = "n1".into();
     let env = json!([{ "name": "ARGO_TEMPLATE", "value": template }]);
@@ -157,6 +157,8 @@ async fn a6_an_unwatched_deletion_is_undecided() {
     ];
     report(&world, "side", "Failed", &late);
     let _belayer = world.run();
+    // A standby counts nothing.
+    let (_guard, _standby) = world.standby();
     let_pass(A_WHILE).await;
     let says = waits(&world, "killed");
     assert!(says.contains("undecided"), "{says}");
@@ -286,4 +288,59 @@ async fn a1_argo_releases_a_pod_that_another_profile_captures() {
     assert!(world.is_held("by-end"));
     workflow(json!({ "metadata": { "labels": { "workflows.argoproj.io/completed": "true" } } }));
     eventually("by the workflow's end", || !world.is_held("by-end")).await;
+}
+
+/// Captures every pod of Argo.
+fn capturing(world: &World) -> Settings {
+    world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, crd());
+    let config = json!({ "profiles": [{ "builtIn": "argo", "capture": true }] });
+    let config: PodFinalizerConfig = serde_json::from_value(config).unwrap();
+    config.try_into().unwrap()
+}
+
+/// The record of a pod.
+fn record(world: &World, pod: &str) -> Option<std::sync::Arc<Value>> {
+    let records = Gvr::new("belayer.dev", "v1alpha1", "podoutcomes");
+    let list = world
+        .cluster()
+        .list(&records, None, &ListOptions::default());
+    let mut records = list.unwrap().items.into_iter();
+    records.find(|record| record["spec"]["podName"] == pod)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a12_what_is_known_is_recorded_before_a_pod_is_released_that_runs() {
+    let world = World::new();
+    let settings = capturing(&world);
+    let uid = world.workflow("build");
+    let _belayer = world.run_with(settings, Writes::Sent);
+    let template = r#"{"name":"a","container":{}}"#;
+    for name in ["label", "status", "lost", "goes-on"] {
+        bound(&world, name, &uid, template);
+        let node = json!({ "metadata": { "annotations": { NODE_ID: format!("build-{name}") } } });
+        world.patch(&Gvr::PODS, name, node);
+        eventually("it is held", || world.is_held(name)).await;
+        let running = [("main", runs()), ("wait", runs())];
+        report(&world, name, "Running", &running);
+        if name != "goes-on" {
+            delete(&world, name);
+        }
+    }
+    world.consume("label");
+    let nodes = json!({ "status": { "nodes": { "build-status": { "phase": "Succeeded" } } } });
+    world.patch(&WORKFLOWS, "build", nodes);
+    // The node n1 does not exist.
+    world.delete(&Gvr::PODS, Some(NAMESPACE), "lost");
+    world.consume("goes-on");
+    for name in ["label", "status", "lost", "goes-on"] {
+        eventually(name, || !world.is_held(name)).await;
+        let record = record(&world, name).unwrap_or_else(|| panic!("no record of {name}"));
+        assert_eq!(record["spec"]["phase"], "Running", "{name}");
+        assert_eq!(record["spec"]["complete"], false, "{name}");
+    }
+    // It is recorded again when it has ended.
+    let ended = [("main", exited(0)), ("wait", exited(0))];
+    report(&world, "goes-on", "Succeeded", &ended);
+    let complete = || record(&world, "goes-on").is_some_and(|it| it["spec"]["complete"] == true);
+    eventually("its end is recorded", complete).await;
 }

@@ -4,14 +4,16 @@
 use std::time::Duration;
 
 use belayer_core::executor::Writes;
+use belayer_holds::names::POD_STATUS_HOLD;
 use belayer_metrics::Exporter;
 use belayer_pod_finalizer::outcome::crd;
 use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
-use belayer_sandbox::{Gvr, ListOptions, Verb};
+use belayer_pod_finalizer::status::NODE_ID;
+use belayer_sandbox::{Fault, Gvr, ListOptions, Match, Subresource, Verb};
 use belayer_workload::WORKFLOWS;
 use serde_json::json;
 
-use crate::world::{NAMESPACE, World, eventually, let_pass};
+use crate::world::{NAMESPACE, World, eventually, let_pass, within};
 
 const RECORDS: &str = "podoutcomes.belayer.dev";
 
@@ -158,4 +160,174 @@ async fn a21_a_silent_consumer_and_the_nodes_that_wait_are_reported() {
     world.consume("waits");
     let_pass(Duration::from_secs(30)).await;
     assert!(silent(&exporter) < 1.0, "{}", silent(&exporter));
+}
+
+/// Argo writes the status right after Belayer has read it.
+#[tokio::test(start_paused = true)]
+async fn a19_a_pod_is_released_within_a_second_after_its_status() {
+    for later in [50, 300, 900, 2_500, 40_000] {
+        let world = World::new();
+        let uid = world.workflow("build");
+        let _belayer = world.run();
+        let mut pod = crate::world::pod("step", "build", &uid);
+        pod["metadata"]["annotations"] = json!({ NODE_ID: "build-step" });
+        world.create(&Gvr::PODS, Some(NAMESPACE), pod);
+        eventually("it is held", || world.is_held("step")).await;
+        world.end("step");
+        world.delete(&Gvr::PODS, Some(NAMESPACE), "step");
+        let_pass(Duration::from_millis(later)).await;
+        assert!(world.is_held("step"));
+        let nodes = json!({ "status": { "nodes": { "build-step": { "phase": "Succeeded" } } } });
+        world.patch(&WORKFLOWS, "build", nodes);
+        within(Duration::from_secs(1), "it is released", || {
+            !world.is_held("step")
+        })
+        .await;
+    }
+}
+
+/// The server answers the patch that removes the last finalizer of a deleted pod with the version before, so the
+/// version does not show that the cache is stale.
+#[tokio::test(start_paused = true)]
+async fn a17_each_pod_is_released_by_one_patch_however_often_its_workflow_changes() {
+    let world = World::new();
+    let uid = world.workflow("build");
+    let _belayer = world.run();
+    let mut pod = crate::world::pod("step", "build", &uid);
+    pod["metadata"]["annotations"] = json!({ NODE_ID: "build-step" });
+    world.create(&Gvr::PODS, Some(NAMESPACE), pod);
+    eventually("it is held", || world.is_held("step")).await;
+    world.end("step");
+    world.delete(&Gvr::PODS, Some(NAMESPACE), "step");
+    let_pass(Duration::from_secs(2)).await;
+    let before = world.requests(Verb::Patch, "pods");
+    let late = Fault::on(Match::watches().resource("pods")).pause_watches();
+    let late = world.sandbox.faults().inject(late);
+    let nodes = json!({ "status": { "nodes": { "build-step": { "phase": "Succeeded" } } } });
+    world.patch(&WORKFLOWS, "build", nodes);
+    eventually("it is gone", || world.find("step").is_none()).await;
+    for round in 0..10 {
+        world.patch(
+            &WORKFLOWS,
+            "build",
+            json!({ "status": { "progress": round } }),
+        );
+        let_pass(Duration::from_secs(1)).await;
+    }
+    assert_eq!(world.requests(Verb::Patch, "pods") - before, 1);
+    late.remove();
+    // A later pod of the same name is another one.
+    let mut pod = crate::world::pod("step", "build", &uid);
+    pod["metadata"]["annotations"] = json!({ NODE_ID: "build-other" });
+    world.create(&Gvr::PODS, Some(NAMESPACE), pod);
+    eventually("its successor is held", || world.is_held("step")).await;
+}
+
+/// The consumer of one namespace is down, that of another one works.
+#[tokio::test(start_paused = true)]
+async fn a21_a_consumer_of_another_namespace_hides_no_silence() {
+    const SERVED: &str = "served";
+    let world = World::new();
+    let (recorder, exporter) = Exporter::detached().unwrap();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    world.create_namespace(SERVED);
+    let workflow = json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
+        "metadata": { "namespace": SERVED, "name": "works" }, "spec": {},
+    });
+    let works = world.create(&WORKFLOWS, Some(SERVED), workflow);
+    let uid = world.workflow("build");
+    world.held_pod("waits", "build", &uid);
+    let mut pod = crate::world::pod("other", "works", works["metadata"]["uid"].as_str().unwrap());
+    pod["metadata"]["namespace"] = SERVED.into();
+    pod["metadata"]["finalizers"] = json!([POD_STATUS_HOLD]);
+    world.create(&Gvr::PODS, Some(SERVED), pod);
+    let _belayer = world.run();
+    for (namespace, name) in [(NAMESPACE, "waits"), (SERVED, "other")] {
+        let ended = json!({ "status": { "phase": "Succeeded" } });
+        world.patch_in(
+            &Gvr::PODS,
+            Some(namespace),
+            name,
+            ended,
+            Subresource::Status,
+        );
+        world.delete(&Gvr::PODS, Some(namespace), name);
+    }
+    for round in 0..40 {
+        let nodes =
+            json!({ "status": { "nodes": { "x": { "phase": "Running", "round": round } } } });
+        world.patch_in(&WORKFLOWS, Some(SERVED), "works", nodes, Subresource::None);
+        let_pass(Duration::from_secs(10)).await;
+    }
+    assert!(silent(&exporter) > 300.0, "{}", silent(&exporter));
+}
+
+/// The live reads of pods for deleted workflows, by whether the store or a list of all pods answered.
+fn reads_of_pods(exporter: &Exporter) -> (u64, u64) {
+    let text = exporter.render();
+    let reads = text.lines().filter(|line| {
+        line.starts_with("belayer_facts_total{") && line.contains("question=\"pods\"")
+    });
+    let (mut by_store, mut by_list) = (0, 0);
+    for line in reads {
+        let count: u64 = line.rsplit(' ').next().unwrap().parse().unwrap();
+        if line.contains("answer=\"store\"") {
+            by_store += count;
+        } else {
+            by_list += count;
+        }
+    }
+    (by_store, by_list)
+}
+
+/// Pods of other workflows change, as they do in a cluster that runs some.
+async fn let_pods_change(world: &World, time: Duration) {
+    const EVERY: Duration = Duration::from_millis(100);
+    for change in 0..time.as_millis() / EVERY.as_millis() {
+        let label = json!({ "metadata": { "labels": { "change": change.to_string() } } });
+        world.patch(&Gvr::PODS, "beside", label);
+        let_pass(EVERY).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a8_workflows_deleted_one_by_one_need_no_list_with_a_selector() {
+    const DELETED: usize = 5;
+    let world = World::new();
+    let (recorder, exporter) = Exporter::detached().unwrap();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let _belayer = world.run_with_workflows();
+    let of_another = world.workflow("another");
+    world.pod("beside", "another", &of_another);
+    // More than the first page of a list, which would answer alone.
+    for index in 0..120 {
+        world.pod(&format!("beside-{index}"), "another", &of_another);
+    }
+    for index in 0..DELETED {
+        world.workflow(&format!("w{index}"));
+    }
+    for name in ["x", "y"] {
+        world.workflow(name);
+    }
+    let_pass(Duration::from_secs(5)).await;
+    let is_gone = |name: &str| {
+        let found = world.cluster().get(&WORKFLOWS, Some(NAMESPACE), name);
+        found.is_err()
+    };
+    for index in 0..DELETED {
+        let name = format!("w{index}");
+        world.delete(&WORKFLOWS, Some(NAMESPACE), &name);
+        assert!(!is_gone(&name), "it is not held");
+        let_pods_change(&world, Duration::from_millis(1_500)).await;
+        assert!(is_gone(&name), "it is still held");
+    }
+    assert_eq!(reads_of_pods(&exporter), (DELETED as u64, 0));
+    // One read for two that are deleted at the same time.
+    for name in ["x", "y"] {
+        world.delete(&WORKFLOWS, Some(NAMESPACE), name);
+    }
+    let_pods_change(&world, Duration::from_millis(2_500)).await;
+    assert!(is_gone("x") && is_gone("y"), "they are still held");
+    assert_eq!(reads_of_pods(&exporter), (DELETED as u64 + 1, 0));
 }

@@ -37,7 +37,10 @@ const TURN: f64 = 5.0;
 /// Starts Belayer with these limits.
 fn run(world: &World, settings: Settings, bounds: Bounds) -> CancellationToken {
     let components = Components::default().with(settings);
-    let client = client::in_process(world.sandbox.service(BELAYER));
+    let client = client::in_process(
+        world.sandbox.service(BELAYER),
+        belayer_holds::names::USER_AGENT,
+    );
     let options = Options {
         writes: Writes::Sent,
         bounds,
@@ -224,8 +227,8 @@ struct Reads {
 /// The server as Belayer reaches it, if each live read takes a second.
 fn slow_reads(world: &World, reads: &Arc<Reads>) -> kube::Client {
     let (service, reads) = (world.service(), Arc::clone(reads));
-    client::in_process(tower::service_fn(
-        move |request: http::Request<kube::client::Body>| {
+    client::in_process(
+        tower::service_fn(move |request: http::Request<kube::client::Body>| {
             let (service, reads) = (service.clone(), Arc::clone(&reads));
             async move {
                 let path = request.uri().path();
@@ -241,8 +244,9 @@ fn slow_reads(world: &World, reads: &Arc<Reads>) -> kube::Client {
                 }
                 service.oneshot(request).await
             }
-        },
-    ))
+        }),
+        belayer_holds::names::USER_AGENT,
+    )
 }
 
 /// All live reads of all controllers share 64 places, however many tokens there are.

@@ -23,7 +23,7 @@ use belayer_workload::WORKFLOWS;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::world::{NAMESPACE, World};
+use crate::world::{NAMESPACE, World, gates};
 
 const OWN: &str = "belayer-system";
 const ADMIN: &str = "admin";
@@ -76,9 +76,9 @@ async fn l2_a_storm_of_429_costs_drain_at_most_three_requests_for_each_release()
 fn installed() -> World {
     let world = World::new();
     world.create_namespace(OWN);
-    let gate = json!({ "metadata": { "name": "belayer-gate" },
+    let gate = json!({ "apiVersion": "belayer.dev/v1alpha1", "kind": "Gate", "metadata": { "name": "belayer-gate" },
         "data": { "mode": "normal", "hold": "on", "holdClaims": "off" } });
-    world.create(&Gvr::CONFIGMAPS, Some(OWN), gate);
+    world.create(&gates(), Some(OWN), gate);
     world
 }
 
@@ -87,7 +87,10 @@ fn drain(world: &World, writes: Writes) -> Drain {
 }
 
 fn drain_except(world: &World, writes: Writes, namespaces: &[&str]) -> Drain {
-    let client = client::in_process(world.sandbox.service(ADMIN));
+    let client = client::in_process(
+        world.sandbox.service(ADMIN),
+        belayer_holds::names::USER_AGENT,
+    );
     let bounds = Bounds {
         concurrent_releases: 1,
         ..Bounds::default()
@@ -137,12 +140,11 @@ fn get(world: &World, gvr: &Gvr, namespace: Option<&str>, name: &str) -> Value {
 }
 
 fn gate(world: &World) -> Value {
-    get(world, &Gvr::CONFIGMAPS, Some(OWN), "belayer-gate")["data"].clone()
+    get(world, &gates(), Some(OWN), "belayer-gate")["data"].clone()
 }
 
 fn mark(world: &World) -> Value {
-    let own = get(world, &Gvr::NAMESPACES, None, OWN);
-    own["metadata"]["annotations"]["belayer.dev/drained"].clone()
+    gate(world)["drained"].clone()
 }
 
 /// Writes of the admin to objects with holds, in order.
@@ -231,7 +233,7 @@ async fn the_namespace_may_be_deleted_only_without_holds() {
         .resume(&belayer_drain::progress::Silent)
         .await
         .unwrap();
-    assert_eq!(mark(&world), "false");
+    assert_eq!(mark(&world), Value::Null);
     // A switch that an admin had turned off stays off and is reported.
     let before = json!({ "mode": "normal", "hold": "on", "holdClaims": "off" });
     assert_eq!(gate(&world), before);
@@ -304,13 +306,7 @@ async fn a_gate_that_is_opened_meanwhile_is_closed_again() {
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(gate(&world)["mode"], "draining");
         let open = json!({ "data": { "mode": "normal" } });
-        world.patch_in(
-            &Gvr::CONFIGMAPS,
-            Some(OWN),
-            "belayer-gate",
-            open,
-            Subresource::None,
-        );
+        world.patch_in(&gates(), Some(OWN), "belayer-gate", open, Subresource::None);
     };
     let (report, ()) = tokio::join!(drained(&world), opens);
     assert_eq!(report.outcome, Outcome::Clean);

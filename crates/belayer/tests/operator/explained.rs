@@ -36,7 +36,10 @@ pub(crate) async fn explained(
     controller: &impl Configured,
     pod: ObjectKey,
 ) -> Result<Explained, ExplainError> {
-    let client = client::in_process(world.sandbox.service(TOOL));
+    let client = client::in_process(
+        world.sandbox.service(TOOL),
+        belayer_holds::names::USER_AGENT,
+    );
     let reader = Reader::new(client, Bounds::default());
     let site = Site {
         reader: &reader,
@@ -118,7 +121,8 @@ async fn a_record_that_cannot_be_written_does_not_stop_the_rows_below() {
 }
 
 /// As often as a decision is tried, nothing is read twice but what is both an object in the controller's caches
-/// and a query: the workflow, whose status is read as well, and the namespace.
+/// and a query: the workflow, whose status is read as well, and the namespace. The notes about the consumer read the
+/// workflow once more.
 #[tokio::test(start_paused = true)]
 async fn each_is_read_once() {
     let world = World::new();
@@ -130,7 +134,7 @@ async fn each_is_read_once() {
     let of = |kind: &str| requests.get(&(Verb::Get, kind.to_owned())).copied();
     assert_eq!(of("pods"), Some(1), "{requests:?}");
     assert_eq!(of("namespaces"), Some(2), "{requests:?}");
-    assert_eq!(of("workflows.argoproj.io"), Some(3), "{requests:?}");
+    assert_eq!(of("workflows.argoproj.io"), Some(4), "{requests:?}");
 }
 
 /// A controller would wait and read again; a person waits for no retry.

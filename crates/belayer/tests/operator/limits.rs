@@ -9,7 +9,7 @@ use belayer_sandbox::{Gvr, ListOptions, Subresource};
 use belayer_workload::WORKFLOWS;
 use serde_json::{Value, json};
 
-use crate::world::{BELAYER, NAMESPACE, World, eventually, let_pass};
+use crate::world::{BELAYER, NAMESPACE, World, eventually, gates, let_pass};
 
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_sends_no_mutating_request_at_all() {
@@ -50,7 +50,7 @@ async fn a_settled_cluster_sees_no_write() {
     assert_eq!(after.len(), before, "{}", after.last().unwrap().summary());
 }
 
-/// The gate ConfigMap of the manifests, with these keys changed.
+/// The gate of the manifests, with these keys changed.
 fn with_gate(world: &World, keys: &Value) {
     world.create_namespace("belayer-system");
     let mut data = json!({ "hold": "on", "mode": "normal" });
@@ -58,15 +58,15 @@ fn with_gate(world: &World, keys: &Value) {
         data[key] = word.clone();
     }
     let gate = json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "belayer-gate" }, "data": data,
+        "apiVersion": "belayer.dev/v1alpha1", "kind": "Gate", "metadata": { "name": "belayer-gate" }, "data": data,
     });
-    world.create(&Gvr::CONFIGMAPS, Some("belayer-system"), gate);
+    world.create(&gates(), Some("belayer-system"), gate);
 }
 
-/// The value of a key of the gate ConfigMap.
+/// The value of a key of the gate.
 fn said(world: &World, key: &str) -> Option<String> {
     let own = Some("belayer-system");
-    let gate = world.cluster().get(&Gvr::CONFIGMAPS, own, "belayer-gate");
+    let gate = world.cluster().get(&gates(), own, "belayer-gate");
     gate.unwrap()["data"][key].as_str().map(str::to_owned)
 }
 
@@ -198,13 +198,7 @@ async fn t4_closed_namespaces_survive_a_restart_and_a_drain() {
     let draining = json!({ "data": { "mode": "draining", "hold": "draining" } });
     let gate = |change: Value| {
         let own = Some("belayer-system");
-        world.patch_in(
-            &Gvr::CONFIGMAPS,
-            own,
-            "belayer-gate",
-            change,
-            Subresource::None,
-        );
+        world.patch_in(&gates(), own, "belayer-gate", change, Subresource::None);
     };
     gate(draining);
     let belayer = world.run_with(threshold(10), Writes::Sent);
@@ -230,7 +224,7 @@ async fn t4_closed_namespaces_survive_a_restart_and_a_drain() {
     assert_eq!(admins.as_deref(), Some("maintenance"), "an admin's stays");
 }
 
-/// The messages of the Events on the gate ConfigMap with this reason.
+/// The messages of the Events on the gate with this reason.
 fn reports(world: &World, reason: &str) -> Vec<String> {
     let events = world
         .cluster()
@@ -269,7 +263,7 @@ async fn t4_a_gate_that_is_closed_already_is_reported_with_true_numbers() {
     assert!(!one.contains("not affected"), "{one}");
 }
 
-/// T4: if another client overwrites the ConfigMap while a namespace is closed, the policy sees it open for a short
+/// T4: if another client overwrites the gate while a namespace is closed, the policy sees it open for a short
 /// time only.
 #[tokio::test(start_paused = true)]
 async fn t4_a_removed_key_is_restored() {
@@ -281,13 +275,7 @@ async fn t4_a_removed_key_is_restored() {
     eventually("the namespace is closed", || closed(&world)).await;
     let own = Some("belayer-system");
     let away = json!({ "data": { "closed.ci": null } });
-    world.patch_in(
-        &Gvr::CONFIGMAPS,
-        own,
-        "belayer-gate",
-        away,
-        Subresource::None,
-    );
+    world.patch_in(&gates(), own, "belayer-gate", away, Subresource::None);
     crate::world::within(Duration::from_secs(90), "it is closed again", || {
         closed(&world)
     })
@@ -416,7 +404,7 @@ async fn an_ignored_namespace_is_left_alone() {
     assert!(!world.is_held("b"));
 }
 
-fn observing() -> Settings {
+pub(super) fn observing() -> Settings {
     let profile = Profile {
         mode: Mode::Observe,
         ..argo::profile()

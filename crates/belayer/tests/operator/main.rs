@@ -11,6 +11,7 @@
 mod answers;
 mod argo;
 mod argo_costs;
+mod argo_nodes;
 mod backlog;
 mod claims;
 mod determinism;
@@ -22,6 +23,7 @@ mod permissions;
 mod recreations;
 mod series;
 mod settling;
+mod tenants;
 mod toy;
 mod traces;
 mod world;

@@ -77,7 +77,7 @@ impl Stage {
                 mode: belayer_pvc_protection::Mode::Own,
                 ..Default::default()
             });
-        let client = client::in_process(self.world.service());
+        let client = client::in_process(self.world.service(), belayer_holds::names::USER_AGENT);
         Operator::new(options(client), components)
     }
 

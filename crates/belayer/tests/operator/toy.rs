@@ -184,7 +184,13 @@ async fn a_fifth_controller_is_one_value() {
         .with(belayer_pod_finalizer::Settings::default())
         .with(belayer_pvc_protection::Settings::default())
         .with(Settings::default());
-    let operator = Operator::new(options(client::in_process(world.service())), components);
+    let operator = Operator::new(
+        options(client::in_process(
+            world.service(),
+            belayer_holds::names::USER_AGENT,
+        )),
+        components,
+    );
     assert_eq!(operator.holds().holds()[NAME]["finalizer"], HOLD);
     let stop = CancellationToken::new();
     let task = tokio::spawn(operator.run(stop.clone()));

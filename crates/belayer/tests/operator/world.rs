@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use belayer::operator::{Components, Operator, Options};
 use belayer_core::client;
-use belayer_core::election::Leadership;
+use belayer_core::election::{Leadership, LeaseGuard};
 use belayer_core::executor::{Bounds, Writes};
 use belayer_holds::names::POD_STATUS_HOLD;
 use belayer_pod_finalizer::PodFinalizer;
@@ -62,8 +62,14 @@ pub(crate) fn options(client: Client) -> Options {
         },
         writes: Writes::Sent,
         leadership: Leadership::unlimited(),
+        lease: None,
         observer: Arc::new(()),
     }
+}
+
+/// Belayer's gates.
+pub(crate) fn gates() -> Gvr {
+    Gvr::new("belayer.dev", "v1alpha1", "gates")
 }
 
 fn user() -> Actor {
@@ -80,6 +86,8 @@ impl World {
         let sandbox = Sandbox::builder().seed(7).controllers(controllers).build();
         let world = Self { sandbox };
         world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, workflow_crd());
+        let gates = serde_saphyr::from_str(belayer_holds::gate::CRD).unwrap();
+        world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, gates);
         world.create_namespace(NAMESPACE);
         world
     }
@@ -100,7 +108,7 @@ impl World {
     /// Belayer, not running.
     pub(crate) fn operator(&self, pod_finalizer: Settings, writes: Writes) -> Operator {
         let components = Components::default().with(pod_finalizer);
-        let client = client::in_process(self.service());
+        let client = client::in_process(self.service(), belayer_holds::names::USER_AGENT);
         let options = Options {
             writes,
             ..options(client)
@@ -108,8 +116,32 @@ impl World {
         Operator::new(options, components)
     }
 
+    /// With workflow-finalizer.
+    pub(crate) fn run_with_workflows(&self) -> Running {
+        let client = client::in_process(self.service(), belayer_holds::names::USER_AGENT);
+        let components = Components::default()
+            .with(Settings::default())
+            .with(belayer_workflow_finalizer::Settings::default());
+        Self::spawn(Operator::new(options(client), components))
+    }
+
+    /// Another replica, which never becomes the leader while the guard exists.
+    pub(crate) fn standby(&self) -> (LeaseGuard, Running) {
+        let (guard, leadership) = Leadership::elected();
+        let client = client::in_process(self.service(), belayer_holds::names::USER_AGENT);
+        let options = Options {
+            leadership,
+            ..options(client)
+        };
+        let components = Components::default().with(Settings::default());
+        (guard, Self::spawn(Operator::new(options, components)))
+    }
+
     pub(crate) fn run_with(&self, pod_finalizer: Settings, writes: Writes) -> Running {
-        let operator = self.operator(pod_finalizer, writes);
+        Self::spawn(self.operator(pod_finalizer, writes))
+    }
+
+    fn spawn(operator: Operator) -> Running {
         let stop = CancellationToken::new();
         let finalizer = operator.provided().unwrap();
         let task = tokio::spawn(operator.run(stop.clone()));

@@ -100,6 +100,7 @@ impl Script {
             quiet,
             written_in_quiet,
             others: &[],
+            healthy_from: None,
         })
     }
 }

@@ -24,7 +24,7 @@ use belayer_core::slim::protobuf::SlimProtobuf;
 use belayer_core::slim::{DecodeContext, Interner, Keep, Namespace, Slim};
 use belayer_core::workqueue::WorkQueue;
 use belayer_holds::holding::{HoldSwitch, Holding};
-use belayer_holds::names::FIELD_MANAGER;
+use belayer_holds::names::{FIELD_MANAGER, OWNER_HOLDS, POD_HOLDS, PVC_HOLDS};
 use belayer_holds::runner::{self, Observer};
 
 use crate::InformerRequirements;
@@ -50,6 +50,8 @@ pub struct Options {
     pub writes: Writes,
     /// When this process may write: before that it only fills the caches.
     pub leadership: Leadership,
+    /// The Lease of the leader election, if there is one.
+    pub lease: Option<String>,
     /// Called for everything that is executed.
     pub observer: Arc<dyn Observer>,
 }
@@ -217,8 +219,10 @@ impl Shared {
 
     /// Decoders of a kind that keep the labels and annotations in `keep`.
     pub fn decoders<K: SlimJson + SlimProtobuf>(&self, keep: Keep) -> Decoders<K> {
+        // Of an object with very many finalizers, those that controllers read (T3).
+        let named = POD_HOLDS.iter().chain(OWNER_HOLDS).chain(PVC_HOLDS);
         Decoders::protobuf_or_json(DecodeContext {
-            keep,
+            keep: keep.and(&Keep::nothing().finalizers(named)),
             interner: self.interner.clone(),
         })
     }

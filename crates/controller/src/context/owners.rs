@@ -22,7 +22,9 @@ impl Owners {
         for kind in kinds {
             if watched.iter().all(|have| have.resource != kind) {
                 let decoders = shared.decoders(keep.clone());
-                watched.push(Watched::new(&shared.watches, kind, decoders, |b| b));
+                // Their status may show that a result was taken.
+                let watch = Watched::new(&shared.watches, kind, decoders, |b| b.each_version());
+                watched.push(watch);
             }
         }
         Self {

@@ -129,8 +129,8 @@ fn send(client: &Client, urgency: Urgency, count: usize) -> Vec<Sent> {
 #[tokio::test]
 async fn l10_a_slow_server_gets_at_most_64_requests_at_once() {
     let server = Server::start().await;
-    let client = connect(server.config()).unwrap();
-    let watches = connect_apart(server.config()).unwrap();
+    let client = connect(server.config(), "test/1.0").unwrap();
+    let watches = connect_apart(server.config(), "test/1.0").unwrap();
     let mut sent = send(&client, Urgency::Other, 300);
     server.until(CONNECTIONS - FOR_RELEASES).await;
     assert_eq!(server.requests.now(), CONNECTIONS - FOR_RELEASES);

@@ -87,7 +87,11 @@ impl ElectorHealth {
 
 /// A unique identity: the name of the host and a random number of 128 bits.
 pub fn identity(host: &str) -> String {
-    let host = if host.is_empty() { "belayer" } else { host };
+    let host = if host.is_empty() {
+        "unknown-host"
+    } else {
+        host
+    };
     format!("{host}_{:016x}{:016x}", rng::bits(), rng::bits())
 }
 

@@ -26,6 +26,8 @@
 //! patch names the version and the UID, and every create is reserved first; the election only
 //! prevents replicas from working against each other.
 //!
+//! The example [`election`](https://github.com/belayer/belayer/blob/main/crates/core/examples/election.rs) has two replicas.
+//!
 //! ```
 //! use std::time::Duration;
 //! use belayer_core::election::{Timing, TimingError};

@@ -21,10 +21,53 @@ fn notice() -> Notice {
     }
 }
 
-fn queue_of_notices() -> (EventRecorder, mpsc::Receiver<(Regarding, Notice)>) {
-    let (queue, receiver) = mpsc::channel(8);
-    let recorded = remembered();
-    (EventRecorder { queue, recorded }, receiver)
+fn queue_of_notices() -> (EventRecorder, queue::Receiver) {
+    let (queue, receiver) = queue::queue(8);
+    (EventRecorder::new(queue), receiver)
+}
+
+#[tokio::test(start_paused = true)]
+async fn l4_one_namespace_drops_no_events_of_others() {
+    let (recorder, mut receiver) = queue_of_notices();
+    let on = |namespace: &str, pod: usize| Regarding {
+        key: ObjectKey::new(namespace, format!("web-{pod}")),
+        uid: Uid::new(format!("{namespace}-{pod}")),
+        ..regarding()
+    };
+    (0..10_000).for_each(|pod| recorder.record(&on("hot", pod), &notice()));
+    (0..3).for_each(|pod| recorder.record(&on("quiet", pod), &notice()));
+    (0..10_000).for_each(|pod| recorder.record(&on("hot", pod), &notice()));
+    let mut sent = Vec::new();
+    while let Ok((regarding, _)) = receiver.try_recv() {
+        sent.push(regarding.key.to_string());
+    }
+    assert_eq!(sent.len(), 8);
+    assert_eq!(
+        sent[..4],
+        ["hot/web-0", "quiet/web-0", "hot/web-1", "quiet/web-1"]
+    );
+    assert_eq!(
+        sent.iter().filter(|one| one.starts_with("quiet")).count(),
+        3
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn l4_an_object_has_25_events_at_once_and_one_more_every_five_minutes() {
+    const REASONS: [&str; 28] = [
+        "A", "B", "C", "D", "E", "F", "G", "H", "I", "J", "K", "L", "M", "N", "O", "P", "Q", "R",
+        "S", "T", "U", "V", "W", "X", "Y", "Z", "AA", "AB",
+    ];
+    let (recorder, mut receiver) = queue_of_notices();
+    let mut record = |reason: &'static str| {
+        recorder.record(&regarding(), &Notice { reason, ..notice() });
+        receiver.try_recv().is_ok()
+    };
+    let recorded = REASONS[..26].iter().filter(|reason| record(reason)).count();
+    assert_eq!(recorded, 25);
+    tokio::time::advance(REFILL).await;
+    assert!(record(REASONS[26]));
+    assert!(!record(REASONS[27]));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Limits the requests that Belayer sends to the API server, by class.
+//! Limits the requests to the API server, by class.
 //!
 //! Releases are limited only by concurrency and by the server's 429 ([lanes](super::lanes)); all
 //! other requests of an executor share a token bucket. Informers do not use it: each has one list or one watch under way
@@ -30,7 +30,7 @@ use crate::object::ObjectKey;
 /// The purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
-    /// Removes a finalizer of Belayer's (releases a hold), or reads the object again after a
+    /// Removes a finalizer of the controller's (releases a hold), or reads the object again after a
     /// conflict. Takes no token.
     Release,
     /// Reads whether a hold may be released: at least 50 % of the tokens.

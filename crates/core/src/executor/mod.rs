@@ -1,5 +1,22 @@
 //! The executor sends all requests about single objects, with limits by class, with dry run, and
 //! with fewer requests to a server that is overloaded. The caller interprets the response.
+//!
+//! The example [`runner`](https://github.com/belayer/belayer/blob/main/crates/holds/examples/runner.rs) uses one for all requests of a controller.
+//!
+//! ```no_run
+//! use belayer_core::{Bounds, Class, Executor, ObjectKey, Patched, RequestError, Resource, Writes};
+//!
+//! # async fn label(client: kube::Client) -> Result<(), RequestError> {
+//! let executor = Executor::new(client, "my-controller", Bounds::default(), Writes::Sent);
+//! let patch = br#"{"metadata":{"labels":{"seen":"true"}}}"#;
+//! let key = ObjectKey::new("shop", "web-0");
+//! match executor.patch(&Resource::pods(), &key, patch, Class::Write).await? {
+//!     Patched::At(version) => println!("{key} is at version {}", version.get()),
+//!     Patched::DryRun => println!("{key} would be patched"),
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 mod lanes;
 mod limits;

@@ -36,7 +36,11 @@ pub const JSON: &str = "application/json";
 pub const METADATA_ONLY: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
-/// The same in protobuf, if the server supports it: that costs the server less than JSON.
+/// The same for a list.
+pub const METADATA_ONLY_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
+/// [`METADATA_ONLY`] in protobuf, if the server supports it: that costs the server less than JSON.
 pub const METADATA_ONLY_AS_PROTOBUF: &str = concat!(
     "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,",
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"

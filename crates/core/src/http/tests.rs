@@ -104,7 +104,7 @@ async fn retry_after_is_taken_from_the_header_before_the_status() {
 }
 
 #[tokio::test]
-async fn l3_no_server_and_no_proxy_stops_belayer_for_a_day() {
+async fn l3_no_server_and_no_proxy_stops_a_controller_for_a_day() {
     let day = r#"{"kind":"Status","details":{"retryAfterSeconds":86400},"code":429}"#;
     let in_header = client(move |_| {
         let mut reply = reply(503, "from a proxy");

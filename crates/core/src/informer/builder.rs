@@ -6,6 +6,7 @@ use kube::Client;
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
+use super::store::Updates;
 use super::table::IndexDefinition;
 use super::telemetry::Telemetry;
 use super::{Decoders, Handler, Store};
@@ -123,6 +124,7 @@ impl<K: Slim> Informer<K> {
             indexes: Vec::new(),
             handlers: Vec::new(),
             settings: Settings::default(),
+            updates: Updates::default(),
             seed: None,
         }
     }
@@ -162,6 +164,7 @@ pub struct InformerBuilder<K> {
     indexes: Vec<IndexDefinition<K>>,
     handlers: Vec<Arc<dyn Handler<K>>>,
     settings: Settings,
+    updates: Updates,
     seed: Option<u64>,
 }
 
@@ -205,6 +208,13 @@ impl<K: Slim> InformerBuilder<K> {
         self
     }
 
+    /// Makes every version of an object an [`Event::Updated`](super::Event::Updated): also one that differs only in
+    /// fields that are not stored, such as the status of an object of which only the metadata is read.
+    pub fn each_version(mut self) -> Self {
+        self.updates = Updates::OfEachVersion;
+        self
+    }
+
     /// Sets how many objects a page of a list has; 500 by default.
     pub fn page_size(mut self, objects: u32) -> Self {
         self.settings.page_size = objects.max(1);
@@ -232,7 +242,7 @@ impl<K: Slim> InformerBuilder<K> {
 
     /// Returns the informer, to be run, and its store, to be read.
     pub fn build(self) -> (Informer<K>, Store<K>) {
-        let store = Store::new(self.indexes.into());
+        let store = Store::new(self.indexes.into(), self.updates);
         let path = match &self.scope {
             Scope::All => self.resource.path(None),
             Scope::Namespace(namespace) => self.resource.path(Some(namespace)),

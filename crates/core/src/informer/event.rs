@@ -13,7 +13,8 @@ pub enum Event<K> {
         initial: bool,
     },
     /// An object changed in a field that decisions read. Changes of other fields are stored without
-    /// an event of their own (they raise [`Event::Advanced`] like any other).
+    /// an event of their own (they raise [`Event::Advanced`] like any other), unless the informer reports
+    /// [each version](super::InformerBuilder::each_version).
     Updated {
         /// The state before.
         old: Stored<K>,

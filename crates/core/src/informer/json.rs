@@ -20,6 +20,8 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 #[derive(Debug)]
 pub struct JsonDecoder<K> {
     context: DecodeContext,
+    /// Of single objects, all finalizers are kept: they are read for a write.
+    whole: DecodeContext,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -27,9 +29,15 @@ impl<K: SlimJson> JsonDecoder<K> {
     /// A decoder that keeps what `context` selects.
     pub fn new(context: DecodeContext) -> Self {
         Self {
+            whole: context.whole(),
             context,
             kind: PhantomData,
         }
+    }
+
+    fn object(&self, bytes: &[u8]) -> Result<K, DecodeError> {
+        let json: K::Json<'_> = serde_json::from_slice(bytes)?;
+        K::from_json(&json, &self.context)
     }
 }
 
@@ -80,7 +88,7 @@ impl<K: SlimJson> Decoder<K> for JsonDecoder<K> {
 
     fn decode_object(&self, bytes: &[u8]) -> Result<K, DecodeError> {
         let json: K::Json<'_> = serde_json::from_slice(bytes)?;
-        K::from_json(&json, &self.context)
+        K::from_json(&json, &self.whole)
     }
 
     fn decode_page(&self, bytes: &Bytes) -> Result<Page<K>, DecodeError> {
@@ -94,7 +102,7 @@ impl<K: SlimJson> Decoder<K> for JsonDecoder<K> {
         )]
         let item = |raw: &RawValue| {
             let bytes = raw.get().as_bytes();
-            self.decode_object(bytes)
+            self.object(bytes)
                 .map_err(|why| bad(bytes, Some(Change::Present), why))
         };
         let items = page

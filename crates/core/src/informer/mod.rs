@@ -19,6 +19,29 @@
 //! - A bad object is skipped, counted and logged. It does not affect other objects.
 //!
 //! Watches have no label selector: an object that lost its label would look deleted.
+//!
+//! The example [`informer`](https://github.com/belayer/belayer/blob/main/crates/core/examples/informer.rs) decodes a kind that this crate does not contain. The
+//! metadata of any kind needs no code:
+//!
+//! ```no_run
+//! use belayer_core::{DecodeContext, Decoders, Informer, Keep, OwnerMeta, Resource, WaitError};
+//! use tokio_util::sync::CancellationToken;
+//!
+//! # async fn watch(client: kube::Client) -> Result<(), WaitError> {
+//! let context = DecodeContext {
+//!     keep: Keep::nothing().labels(["app"]),
+//!     ..DecodeContext::default()
+//! };
+//! let jobs = Resource::new("batch", "v1", "Job", "jobs");
+//! let (informer, store) = Informer::builder(client, jobs, Decoders::<OwnerMeta>::protobuf_or_json(context))
+//!     .index("app", |job, add| job.0.labels.get("app").into_iter().for_each(add))
+//!     .build();
+//! tokio::spawn(informer.run(CancellationToken::new()));
+//! store.synced().await?;
+//! println!("{:?} of {} jobs are of app web", store.count_by_index("app", "web"), store.len());
+//! # Ok(())
+//! # }
+//! ```
 
 mod backoff;
 mod builder;

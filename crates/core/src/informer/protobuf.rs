@@ -30,6 +30,8 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 #[derive(Debug)]
 pub struct ProtobufDecoder<K> {
     context: DecodeContext,
+    /// Of single objects, all finalizers are kept: they are read for a write.
+    whole: DecodeContext,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -37,6 +39,7 @@ impl<K: SlimProtobuf> ProtobufDecoder<K> {
     /// A decoder that keeps what `context` selects.
     pub fn new(context: DecodeContext) -> Self {
         Self {
+            whole: context.whole(),
             context,
             kind: PhantomData,
         }
@@ -124,7 +127,7 @@ impl<K: SlimProtobuf> Decoder<K> for ProtobufDecoder<K> {
     }
 
     fn decode_object(&self, bytes: &[u8]) -> Result<K, DecodeError> {
-        self.object(Envelope::open(bytes)?.message)
+        K::from_protobuf(Envelope::open(bytes)?.message, &self.whole)
     }
 
     fn decode_page(&self, bytes: &Bytes) -> Result<Page<K>, DecodeError> {

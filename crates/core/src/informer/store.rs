@@ -59,6 +59,17 @@ struct Shared<K> {
     contents: RwLock<Contents<K>>,
     progress: watch::Sender<Progress>,
     state: watch::Sender<InformerState>,
+    updates: Updates,
+}
+
+/// Which new versions of an object are updates.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Updates {
+    /// Those that [differ](Slim::differs).
+    #[default]
+    OfWhatIsStored,
+    /// All.
+    OfEachVersion,
 }
 
 struct Contents<K> {
@@ -112,7 +123,7 @@ impl<K: Slim> fmt::Debug for Store<K> {
 }
 
 impl<K: Slim> Store<K> {
-    pub(super) fn new(definitions: Arc<[IndexDefinition<K>]>) -> Self {
+    pub(super) fn new(definitions: Arc<[IndexDefinition<K>]>, updates: Updates) -> Self {
         let contents = Contents {
             table: Table::new(definitions),
             complete: false,
@@ -124,8 +135,15 @@ impl<K: Slim> Store<K> {
                 contents: RwLock::new(contents),
                 progress: watch::Sender::new(Progress::default()),
                 state: watch::Sender::new(InformerState::Starting),
+                updates,
             }),
         }
+    }
+
+    /// Whether the event of a new version is an update.
+    fn is_update(&self, new: &K, old: &K) -> bool {
+        let each = self.shared.updates == Updates::OfEachVersion;
+        each && new.resource_version() != old.resource_version() || new.differs(old)
     }
 
     /// Lets the objects of the first list [inherit](Slim::inherit) what the informer of `previous`, which is still

@@ -7,6 +7,8 @@
 //! A failed read is retried with backoff while keys wait. An error is not an answer and does not
 //! wake the waiting keys. After [`Pace::keep`] they are woken once; a key that still needs the
 //! answer asks again, and the reads for deleted objects end.
+//!
+//! The example [`live_reads`](https://github.com/belayer/belayer/blob/main/crates/core/examples/live_reads.rs) has a query, its reader, and keys that wait for it.
 
 mod budget;
 mod failure_reports;
@@ -264,14 +266,14 @@ impl<Q: Query> Shared<Q> {
             // The read serves all waiting keys, so it is not a child span of any of them.
             let span = tracing::debug_span!(
                 "live read",
-                belayer.query = Q::NAME,
-                belayer.about = %query,
-                belayer.answer = tracing::field::Empty,
+                live_read.query = Q::NAME,
+                live_read.about = %query,
+                live_read.answer = tracing::field::Empty,
             );
             let look = on_behalf_of(Arc::clone(namespace), self.reader.read(&query));
             let answer = look.instrument(span.clone()).await;
             let outcome = answer.as_ref().map_or("error", Q::outcome);
-            span.record("belayer.answer", outcome);
+            span.record("live_read.answer", outcome);
             match answer {
                 Ok(_) if self.is_outdated(&query, begun) => {}
                 Ok(answer) => return self.answered(&query, LiveAnswer { answer, begun }),

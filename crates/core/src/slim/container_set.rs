@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use super::limits;
+
 /// The environment variable in which Argo Workflows passes the pod's template to its own
 /// containers.
 const TEMPLATE: &str = "ARGO_TEMPLATE";
@@ -32,6 +34,16 @@ impl ContainerSet {
             Ok(Template {
                 container_set: None,
             }) => return,
+            // No pod has so many containers, and no container such a name (T3).
+            Ok(Template {
+                container_set: Some(Set { containers }),
+            }) if containers.len() > limits::CONTAINERS
+                || containers
+                    .iter()
+                    .any(|one| limits::container_name(&one.name) != one.name) =>
+            {
+                Self::Unknown
+            }
             Ok(Template {
                 container_set: Some(Set { containers }),
             }) => Self::Of(containers.into_iter().map(|one| one.name.into()).collect()),

@@ -16,6 +16,17 @@ pub struct DecodeContext {
     pub interner: Interner,
 }
 
+impl DecodeContext {
+    /// The same, with all finalizers of every object: for an object that is not stored.
+    #[must_use]
+    pub fn whole(&self) -> Self {
+        Self {
+            keep: self.keep.clone().whole(),
+            interner: self.interner.clone(),
+        }
+    }
+}
+
 /// Names of the labels and annotations that are read; all others are skipped.
 ///
 /// Fixed for the lifetime of an informer: more names require a new list.
@@ -23,6 +34,8 @@ pub struct DecodeContext {
 pub struct Keep {
     labels: Arc<[Arc<str>]>,
     annotations: Arc<[Arc<str>]>,
+    /// `None`: all finalizers are kept, however many.
+    finalizers: Option<Arc<[Arc<str>]>>,
 }
 
 impl Keep {
@@ -45,10 +58,33 @@ impl Keep {
         self
     }
 
+    /// Keeps these finalizers of an object that has an unusual number of finalizers, and for the others an entry that
+    /// differs whenever one of them does. Of all other objects, all finalizers are kept.
+    ///
+    /// For informers only: the patch that adds or removes a finalizer names all that stay, so it needs an object of
+    /// which [`ObjectMeta::is_shortened`](super::ObjectMeta::is_shortened) is false.
+    #[must_use]
+    pub fn finalizers<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.finalizers = Some(sorted(names));
+        self
+    }
+
+    /// The same, with all finalizers of every object.
+    #[must_use]
+    pub fn whole(mut self) -> Self {
+        self.finalizers = None;
+        self
+    }
+
     /// Keeps what either of them keeps, for several components.
     #[must_use]
     pub fn and(self, other: &Self) -> Self {
+        let finalizers = match (&self.finalizers, &other.finalizers) {
+            (Some(one), Some(other)) => Some(sorted(one.iter().chain(&**other))),
+            (only, None) | (None, only) => only.clone(),
+        };
         Self {
+            finalizers,
             labels: sorted(self.labels.iter().chain(&*other.labels)),
             annotations: sorted(self.annotations.iter().chain(&*other.annotations)),
         }
@@ -62,6 +98,11 @@ impl Keep {
     /// The annotations to keep, sorted.
     pub fn annotation_names(&self) -> &[Arc<str>] {
         &self.annotations
+    }
+
+    /// The finalizers to keep of an object that has very many, sorted; `None` if all are kept.
+    pub fn finalizer_names(&self) -> Option<&[Arc<str>]> {
+        self.finalizers.as_deref()
     }
 }
 

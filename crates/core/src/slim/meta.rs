@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::Slim;
+use super::{Slim, limits};
 use crate::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
 
 type Pairs = Vec<(Arc<str>, Arc<str>)>;
@@ -61,7 +61,7 @@ pub struct ObjectMeta {
     pub deletion_timestamp: Option<Timestamp>,
     /// `metadata.deletionGracePeriodSeconds`, in seconds.
     pub deletion_grace_period: Option<i64>,
-    /// `metadata.finalizers`, all of them, in the server's order.
+    /// `metadata.finalizers` in the server's order. All of them, unless [`ObjectMeta::is_shortened`].
     pub finalizers: Box<[Arc<str>]>,
     /// The owner reference with `controller: true`, if there is one. All objects of one owner share
     /// it.
@@ -96,6 +96,14 @@ impl ObjectMeta {
     /// Whether the object has `finalizer`.
     pub fn has_finalizer(&self, finalizer: &str) -> bool {
         self.finalizers.iter().any(|have| **have == *finalizer)
+    }
+
+    /// Whether not all finalizers are kept, because the object has an unusual number of them. Then those that a
+    /// component reads are here, and the last entry stands for the others.
+    pub fn is_shortened(&self) -> bool {
+        self.finalizers
+            .last()
+            .is_some_and(|last| limits::stands_for_finalizers(last))
     }
 
     /// The approximate size in bytes, without its own `size_of`.

@@ -1,10 +1,24 @@
 //! Slim objects: only the fields of each kind that decisions read.
+//!
+//! The example [`informer`](https://github.com/belayer/belayer/blob/main/crates/core/examples/informer.rs) implements a kind; [`protobuf`] has another.
+//!
+//! ```
+//! use belayer_core::slim::json::SlimJson as _;
+//! use belayer_core::{DecodeContext, DecodeError, OwnerMeta, Slim as _};
+//!
+//! let json = r#"{"metadata":{"name":"web-0","namespace":"shop","uid":"u","resourceVersion":"4"}}"#;
+//! let json = serde_json::from_str(json).map_err(DecodeError::from)?;
+//! let meta = OwnerMeta::from_json(&json, &DecodeContext::default())?;
+//! assert_eq!(meta.key().to_string(), "shop/web-0");
+//! # Ok::<(), DecodeError>(())
+//! ```
 
 mod claim;
 mod container_set;
 mod context;
 mod error;
 pub mod json;
+mod limits;
 mod meta;
 mod namespace;
 mod pod;
@@ -14,6 +28,7 @@ pub use claim::Claim;
 pub use container_set::ContainerSet;
 pub use context::{DecodeContext, Interner, Keep};
 pub use error::DecodeError;
+pub use limits::ANY_CLAIM;
 pub use meta::{Labels, ObjectMeta, OwnerMeta};
 pub use namespace::Namespace;
 pub use pod::{
@@ -39,6 +54,11 @@ pub trait Slim: std::fmt::Debug + Send + Sync + 'static {
     /// `previous`, the stored version of the same UID.
     fn inherit(&mut self, previous: &Self, transition: Transition) {
         let _ = (previous, transition);
+    }
+
+    /// The store calls it before `self`, of which it has no earlier version, becomes its first one.
+    fn appear(&mut self, transition: Transition) {
+        let _ = transition;
     }
 
     /// Namespace and name.

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{ContainerSet, ObjectMeta, Slim, Transition};
+use super::{ContainerSet, ObjectMeta, Slim, Transition, limits};
 
 /// `status.phase` of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -40,7 +40,7 @@ pub struct Pod {
     pub meta: ObjectMeta,
     /// `spec.nodeName`: the node that the pod is bound to.
     pub node_name: Option<Arc<str>>,
-    /// Names of the PVCs that its volumes refer to.
+    /// Names of the PVCs that its volumes refer to; not all, if it [may use any](Pod::may_use_any_claim).
     pub claims: Box<[Arc<str>]>,
     /// Names of the PVCs of its generic ephemeral volumes, `<pod>-<volume>`. A PVC of that name
     /// belongs to the pod only if the pod is its controller owner.
@@ -75,6 +75,11 @@ pub struct Failure {
     pub status_written: Option<Timestamp>,
     /// `metadata.creationTimestamp`: no node had the pod before.
     pub created: Option<Timestamp>,
+    /// Whether a container has ended or has an ID. A kubelet rejects a pod with a status without containers; it
+    /// writes the end of containers that it has lost without a start time.
+    pub has_container: bool,
+    /// Whether a container has an ID: the container runtime created it.
+    pub has_container_id: bool,
 }
 
 /// Fields of a pod that is being deleted. Only the rules that decide whether its deletion ended it
@@ -142,8 +147,10 @@ impl Container {
 /// The list of the pod that a container belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContainerKind {
-    /// `initContainers`.
+    /// `initContainers`, without native sidecars.
     Init,
+    /// `initContainers` with the restart policy `Always`: a native sidecar, which runs beside the main containers.
+    Sidecar,
     /// `containers`.
     Main,
 }
@@ -211,6 +218,13 @@ impl Pod {
     /// Whether it is bound to a node: only then can a kubelet use its volumes.
     pub fn is_bound(&self) -> bool {
         self.node_name.is_some()
+    }
+
+    /// Whether it refers to so many PVCs that their names are not kept: then it may use any PVC of its namespace.
+    pub fn may_use_any_claim(&self) -> bool {
+        self.claims
+            .first()
+            .is_some_and(|first| **first == *limits::ANY_CLAIM)
     }
 
     /// Whether it is shut down: being deleted, with a grace period of zero. The kubelet reports
@@ -305,6 +319,12 @@ impl Slim for Pod {
             || self.continuity() != older.continuity()
     }
 
+    fn appear(&mut self, transition: Transition) {
+        if let (Some(unstarted), Transition::Missed) = (&mut self.unstarted, transition) {
+            unstarted.continuity = Continuity::Broken;
+        }
+    }
+
     fn inherit(&mut self, previous: &Self, transition: Transition) {
         match (&mut self.shutdown, &previous.shutdown) {
             (Some(now), Some(before)) => now.inherit(before),
@@ -321,4 +341,18 @@ impl Slim for Pod {
             (None, Some(_)) => {}
         }
     }
+}
+/// The first containers of a pod that is being deleted. If there are more, one that waits stands for the rest, so that
+/// those that are kept never prove that all have ended.
+pub(super) fn first_containers(mut all: Vec<Container>) -> Box<[Container]> {
+    if all.len() > limits::CONTAINERS {
+        all.truncate(limits::CONTAINERS);
+        all.push(Container::new(
+            limits::OTHER_CONTAINERS.into(),
+            ContainerKind::Main,
+            ContainerState::Waiting,
+            false,
+        ));
+    }
+    all.into()
 }

@@ -10,7 +10,7 @@ use super::clock::{Tick, nanos};
 /// The order of the variants is the order of service: `Release` is the highest priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// A deletion waits for a finalizer of Belayer's until this key is worked on.
+    /// A deletion waits for a finalizer of the controller's until this key is worked on.
     Release,
     /// An ordinary change.
     Normal,

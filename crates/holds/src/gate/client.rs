@@ -1,28 +1,37 @@
-//! Reads and writes the gate ConfigMap.
+//! Reads and writes the gate.
 
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use belayer_core::executor::{Class, Executor};
 use belayer_core::http::{ErrorClass, PatchKind, Request, RequestError};
-use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::object::ObjectKey;
 
-use super::{Change, GateConfigMap};
+use super::{Account, Change, GateObject, resource};
 use crate::names;
 
-/// Reads and writes the gate ConfigMap.
+/// Reads and writes the gate.
 #[derive(Debug, Clone)]
 pub struct GateClient {
     executor: Arc<Executor>,
     key: ObjectKey,
 }
 
+/// Whether an account owned the gate before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Adopted {
+    /// It did.
+    Before,
+    /// It does now.
+    Now,
+}
+
 #[derive(Deserialize)]
 struct List {
     metadata: ListMeta,
-    items: Option<Vec<GateConfigMap>>,
+    items: Option<Vec<GateObject>>,
 }
 
 #[derive(Deserialize)]
@@ -36,11 +45,11 @@ impl GateClient {
     pub fn new(executor: Arc<Executor>, namespace: &str) -> Self {
         Self {
             executor,
-            key: GateConfigMap::key(namespace),
+            key: GateObject::key(namespace),
         }
     }
 
-    /// Namespace and name of the ConfigMap.
+    /// Namespace and name of the gate.
     pub fn key(&self) -> &ObjectKey {
         &self.key
     }
@@ -54,20 +63,22 @@ impl GateClient {
     ///
     /// # Errors
     ///
-    /// As [`Executor::read`]; not found if the ConfigMap does not exist.
-    pub async fn read(&self) -> Result<GateConfigMap, RequestError> {
+    /// As [`Executor::read`]; not found if the gate does not exist.
+    pub async fn read(&self) -> Result<GateObject, RequestError> {
         let request = Request::get(self.path());
         self.executor.read(&request, Class::Evidence).await?.json()
     }
 
-    /// Reads the gate; `None` if the ConfigMap does not exist.
+    /// Reads the gate; `None` if it, or its kind, does not exist.
     ///
     /// # Errors
     ///
     /// As [`Executor::read`].
-    pub async fn find(&self) -> Result<Option<GateConfigMap>, RequestError> {
+    pub async fn find(&self) -> Result<Option<GateObject>, RequestError> {
         match self.read().await {
-            Err(error) if error.class() == ErrorClass::NotFound => Ok(None),
+            Err(error) if matches!(error.class(), ErrorClass::NotFound | ErrorClass::NotServed) => {
+                Ok(None)
+            }
             read => read.map(Some),
         }
     }
@@ -77,7 +88,7 @@ impl GateClient {
     /// # Errors
     ///
     /// As [`Executor::read`].
-    pub async fn list(&self) -> Result<(Option<GateConfigMap>, String), RequestError> {
+    pub async fn list(&self) -> Result<(Option<GateObject>, String), RequestError> {
         let request = Request::get(self.collection()).query("fieldSelector", self.selector());
         let answer = self.executor.read(&request, Class::Evidence).await?;
         let list: List = answer.json()?;
@@ -97,11 +108,11 @@ impl GateClient {
     }
 
     fn path(&self) -> String {
-        Resource::config_maps().object_path(&self.key)
+        resource().object_path(&self.key)
     }
 
     fn collection(&self) -> String {
-        Resource::config_maps().path(self.key.namespace())
+        resource().path(self.key.namespace())
     }
 
     fn selector(&self) -> String {
@@ -113,29 +124,51 @@ impl GateClient {
     /// # Errors
     ///
     /// As [`Executor::write`]; a conflict if another client changed it since.
-    pub async fn write(&self, read: &GateConfigMap, change: &Change) -> Result<(), RequestError> {
-        let body = json!({
-            "metadata": { "uid": read.metadata.uid, "resourceVersion": read.metadata.resource_version },
-            "data": change,
-        });
+    pub async fn write(&self, read: &GateObject, change: &Change) -> Result<(), RequestError> {
+        self.patch(read, json!({ "data": change })).await
+    }
+
+    /// Adds an owner to the version that was read, unless it is one already.
+    ///
+    /// # Errors
+    ///
+    /// As [`GateClient::write`].
+    pub async fn adopt(
+        &self,
+        read: &GateObject,
+        account: &Account,
+    ) -> Result<Adopted, RequestError> {
+        let Some(owners) = read.owners_with(account) else {
+            return Ok(Adopted::Before);
+        };
+        let body = json!({ "metadata": { "ownerReferences": owners } });
+        self.patch(read, body).await?;
+        Ok(Adopted::Now)
+    }
+
+    async fn patch(&self, read: &GateObject, mut body: Value) -> Result<(), RequestError> {
+        body["metadata"]["uid"] = json!(read.metadata.uid);
+        body["metadata"]["resourceVersion"] = json!(read.metadata.resource_version);
         let request = Request::patch(self.path(), PatchKind::Merge, body.to_string())
             .query("fieldManager", names::FIELD_MANAGER);
         self.executor.write(&request, Class::Write).await.map(drop)
     }
 
-    /// Creates the ConfigMap.
+    /// Creates the gate.
     ///
     /// # Errors
     ///
-    /// As [`Executor::write`]; not found if its namespace does not exist.
-    pub async fn create(&self, data: &Change) -> Result<(), RequestError> {
+    /// As [`Executor::write`]; not found if its namespace does not exist, not served without its CRD.
+    pub async fn create(&self, data: &Change, owner: Option<&Account>) -> Result<(), RequestError> {
+        let kind = resource();
         let object = json!({
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
+            "apiVersion": kind.api_version(),
+            "kind": &*kind.kind,
             "metadata": {
                 "name": self.key.name(),
                 "namespace": self.key.namespace(),
                 "labels": { "app.kubernetes.io/name": "belayer" },
+                "ownerReferences": owner.into_iter().collect::<Vec<_>>(),
             },
             "data": data,
         });

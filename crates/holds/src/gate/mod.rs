@@ -1,17 +1,23 @@
-//! The gate: a ConfigMap in Belayer's namespace that controls whether finalizers may be added.
+//! The gate: an object of the kind `Gate` in Belayer's namespace that controls whether finalizers may be added. It is
+//! the parameter of the admission policies.
 //!
-//! | key | values | read by |
+//! | key of `data` | values | read by |
 //! | --- | --- | --- |
 //! | `mode` | `normal`, `draining` | every replica, and the admission policies |
+//! | `drained` | `true` | the policy that guards Belayer's namespace and CRDs, while `mode` is `draining` |
 //! | `hold`, `holdWorkflows`, `holdClaims`, `holdRecreations` | `on`; any other value means off | the admission policies |
+//! | `lease.SWITCH` | the Lease of the leader that turned the switch on | `belayer check` |
 //! | `closed.NAMESPACE` | `backlog`, or any value set by an admin; either closes the namespace | the policy that holds pods |
 //!
 //! While the mode is `draining`, no replica and no policy adds a hold. The mode stays until it is reset, also
 //! across restarts.
 //!
-//! A gate is installed without keys, so that nothing adds a finalizer before a leader removes them: the leader turns
-//! on the switches of its components. Applying the manifests again changes no key, and so neither a drain nor what an
-//! admin turned off.
+//! No manifest contains the gate: the first leader, or a drain, creates it, so that nothing adds a finalizer before a
+//! leader removes them, and applying manifests again changes nothing. It is owned by the ServiceAccounts of its
+//! leaders, so that it is deleted with the installation.
+//!
+//! A kind of its own, and no ConfigMap, because kube-apiserver 1.36 stops following a built-in kind of parameter for good
+//! when the last policy that uses it is deleted.
 //!
 //! The value of a switch that is off names what turned it off, and only that turns it on again: `draining` the
 //! drain, `switched-off` a start without the component, `observing` pod-finalizer while all its profiles only
@@ -20,19 +26,21 @@
 
 mod client;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
 
-use belayer_core::object::{ObjectKey, Uid};
+use belayer_core::object::{ObjectKey, Resource, Uid};
 
 use crate::names::{
-    GATE_BACKLOG, GATE_BACKLOG_CLOSED, GATE_CLOSED_BY_BACKLOG, GATE_CLOSED_PREFIX, GATE_CONFIG_MAP,
-    GATE_DRAINING as DRAINING, GATE_MODE as MODE,
+    GATE, GATE_BACKLOG, GATE_BACKLOG_CLOSED, GATE_CLOSED_BY_BACKLOG, GATE_CLOSED_PREFIX,
+    GATE_DRAINED as DRAINED, GATE_DRAINING as DRAINING, GATE_LEASE_PREFIX, GATE_MODE as MODE,
 };
 
-pub use client::GateClient;
+pub use client::{Adopted, GateClient};
 
 /// The value of `mode` in normal operation.
 const NORMAL: &str = "normal";
@@ -46,13 +54,46 @@ const ON: &str = "on";
 /// Prefix of the keys of the policies' switches.
 const SWITCH: &str = "hold";
 
-/// The switches in a new ConfigMap.
+/// The value of [`DRAINED`].
+const YES: &str = "true";
+
+/// The CustomResourceDefinition of the kind, ready for `kubectl apply`.
+pub const CRD: &str = include_str!("crd.yaml");
+
+/// The switches in a gate that a drain creates.
 const SWITCHES: &[&str] = &["hold", "holdClaims", "holdRecreations", "holdWorkflows"];
 
-/// The gate ConfigMap as read.
+/// The kind `Gate`.
+pub fn resource() -> Resource {
+    Resource::new("belayer.dev", "v1alpha1", "Gate", "gates")
+}
+
+/// A ServiceAccount with which the gate is deleted, as its owner.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Account {
+    api_version: &'static str,
+    kind: &'static str,
+    name: String,
+    uid: String,
+}
+
+impl Account {
+    /// The account of this name and UID, in the namespace of the gate.
+    pub fn new(name: &str, uid: &str) -> Self {
+        Self {
+            api_version: "v1",
+            kind: "ServiceAccount",
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+        }
+    }
+}
+
+/// The gate as read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct GateConfigMap {
+pub struct GateObject {
     metadata: Metadata,
     #[serde(deserialize_with = "or_empty")]
     data: BTreeMap<String, String>,
@@ -63,19 +104,23 @@ pub struct GateConfigMap {
 struct Metadata {
     uid: String,
     resource_version: String,
+    #[serde(deserialize_with = "or_empty")]
+    owner_references: Vec<Value>,
 }
 
-fn or_empty<'de, D: Deserializer<'de>>(data: D) -> Result<BTreeMap<String, String>, D::Error> {
+fn or_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
+    data: D,
+) -> Result<T, D::Error> {
     Ok(Option::deserialize(data)?.unwrap_or_default())
 }
 
 /// Keys of the gate and their new values; `None` removes the key.
-pub type Change = BTreeMap<String, Option<&'static str>>;
+pub type Change = BTreeMap<String, Option<Cow<'static, str>>>;
 
-impl GateConfigMap {
-    /// Namespace and name of the ConfigMap, in Belayer's own `namespace`.
+impl GateObject {
+    /// Namespace and name of the gate, in Belayer's own `namespace`.
     pub fn key(namespace: &str) -> ObjectKey {
-        ObjectKey::new(namespace, GATE_CONFIG_MAP)
+        ObjectKey::new(namespace, GATE)
     }
 
     /// Its UID.
@@ -119,7 +164,8 @@ impl GateConfigMap {
     /// The keys of a gate that a drain creates.
     pub fn made_draining() -> Change {
         let all = SWITCHES.iter().chain([&MODE]);
-        all.map(|key| ((*key).to_owned(), Some(DRAINING))).collect()
+        all.map(|key| ((*key).to_owned(), Some(Cow::Borrowed(DRAINING))))
+            .collect()
     }
 
     /// The keys to change so that no hold is added any more. A switch that is off already keeps its value:
@@ -127,7 +173,25 @@ impl GateConfigMap {
     pub fn to_draining(&self) -> Change {
         let on = self.switches().filter(|(_, value)| *value == ON);
         let switches = on.map(|(key, _)| (key.clone(), DRAINING));
-        self.changes(switches.chain([(MODE.to_owned(), DRAINING)]))
+        let mut change = self.changes(switches.chain([(MODE.to_owned(), DRAINING)]));
+        self.unmark(&mut change);
+        change
+    }
+
+    /// The keys to change after a drain that left no hold.
+    pub fn to_drained(&self) -> Change {
+        self.changes([(DRAINED.to_owned(), YES)].into_iter())
+    }
+
+    /// Whether Belayer's namespace and CRDs may be deleted.
+    pub fn is_drained(&self) -> bool {
+        self.is_draining() && self.get(DRAINED) == Some(YES)
+    }
+
+    fn unmark(&self, change: &mut Change) {
+        if self.get(DRAINED).is_some() {
+            change.insert(DRAINED.to_owned(), None);
+        }
     }
 
     /// The state after a change.
@@ -136,7 +200,7 @@ impl GateConfigMap {
         let mut changed = self.clone();
         for (key, value) in change {
             match value {
-                Some(value) => changed.data.insert(key.clone(), (*value).to_owned()),
+                Some(value) => changed.data.insert(key.clone(), value.to_string()),
                 None => changed.data.remove(key),
             };
         }
@@ -160,22 +224,65 @@ impl GateConfigMap {
     pub fn to_normal(&self) -> Change {
         let drained = self.switches().filter(|(_, value)| *value == DRAINING);
         let switches = drained.map(|(key, _)| (key.clone(), ON));
-        self.changes(switches.chain([(MODE.to_owned(), NORMAL)]))
+        let mut change = self.changes(switches.chain([(MODE.to_owned(), NORMAL)]));
+        self.unmark(&mut change);
+        change
     }
 
-    /// The keys to change so that the switches of these components are on or off. A switch that an admin or
-    /// the backlog gate turned off stays off. If the mode was reset by hand, a switch that still is
-    /// `draining` is turned on. A gate begins without keys: its first leader opens it.
-    pub fn to_components(&self, on: &[&str], off: &[&str]) -> Change {
-        let up = on
-            .iter()
-            .filter(|key| matches!(self.get(key), None | Some(SWITCHED_OFF | DRAINING)))
-            .map(|key| ((*key).to_owned(), ON));
+    /// The Lease of the leader that turned this switch on, if one did.
+    pub fn lease_of(&self, switch: &str) -> Option<&str> {
+        self.get(&format!("{GATE_LEASE_PREFIX}{switch}"))
+    }
+
+    /// The Leases of the leaders of all switches, each once. A switch of a component that is switched off has no leader.
+    pub fn leases(&self) -> BTreeSet<&str> {
+        let led = self
+            .switches()
+            .filter(|(_, value)| *value != SWITCHED_OFF)
+            .filter_map(|(switch, _)| self.lease_of(switch));
+        led.collect()
+    }
+
+    /// The switches of `on` that [`Self::to_components`] would turn on.
+    pub fn closed_switches<'a>(
+        &self,
+        on: impl Iterator<Item = &'a str>,
+    ) -> impl Iterator<Item = &'a str> {
+        on.filter(|key| matches!(self.get(key), None | Some(SWITCHED_OFF | DRAINING)))
+    }
+
+    /// The keys to change so that the switches of these components are on or off, and that name the leader's `lease`. A
+    /// switch that an admin or the backlog gate turned off stays off. If the mode was reset by hand, a switch that
+    /// still is `draining` is turned on. A gate begins without keys: its first leader opens it.
+    pub fn to_components(&self, on: &[&str], off: &[&str], lease: Option<&str>) -> Change {
+        let up = self.closed_switches(on.iter().copied());
+        let up = up.map(|key| (key.to_owned(), ON));
         let down = off
             .iter()
             .filter(|key| self.is_on(key))
             .map(|key| ((*key).to_owned(), SWITCHED_OFF));
-        self.changes(up.chain(down))
+        let mut change = self.changes(up.chain(down));
+        let named = lease.into_iter().flat_map(|lease| {
+            let others = on
+                .iter()
+                .filter(move |key| self.lease_of(key) != Some(lease));
+            others.map(move |key| {
+                let lease = Cow::Owned(lease.to_owned());
+                (format!("{GATE_LEASE_PREFIX}{key}"), Some(lease))
+            })
+        });
+        change.extend(named);
+        change
+    }
+
+    /// The owners with which [`GateClient::adopt`] adds this one; `None` if it is one already.
+    fn owners_with(&self, account: &Account) -> Option<Vec<Value>> {
+        let mut owners = self.metadata.owner_references.clone();
+        if owners.iter().any(|owner| owner["uid"] == account.uid) {
+            return None;
+        }
+        owners.push(json!(account));
+        Some(owners)
     }
 
     fn switches(&self) -> impl Iterator<Item = (&String, &String)> {
@@ -185,7 +292,7 @@ impl GateConfigMap {
     fn changes(&self, wanted: impl Iterator<Item = (String, &'static str)>) -> Change {
         wanted
             .filter(|(key, value)| self.get(key) != Some(value))
-            .map(|(key, value)| (key, Some(value)))
+            .map(|(key, value)| (key, Some(Cow::Borrowed(value))))
             .collect()
     }
 }
@@ -195,17 +302,18 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    fn state(data: &[(&str, &str)]) -> GateConfigMap {
+    fn state(data: &[(&str, &str)]) -> GateObject {
         let own = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
-        GateConfigMap {
+        GateObject {
             data: data.iter().map(own).collect(),
-            ..GateConfigMap::default()
+            ..GateObject::default()
         }
     }
 
     fn changes(change: &Change) -> Vec<(&str, &str)> {
         let pairs = change.iter();
-        pairs.map(|(key, value)| (&**key, value.unwrap())).collect()
+        let pairs = pairs.filter_map(|(key, value)| Some((&**key, value.as_deref()?)));
+        pairs.collect()
     }
 
     #[test]
@@ -219,7 +327,7 @@ mod tests {
                 ("mode", DRAINING),
             ]
         );
-        let draining = GateConfigMap::default().with(&GateConfigMap::made_draining());
+        let draining = GateObject::default().with(&GateObject::made_draining());
         assert_eq!(draining.data.len(), SWITCHES.len() + 1);
         assert!(draining.is_draining());
         assert!(
@@ -271,12 +379,73 @@ mod tests {
     fn h5_an_empty_gate_is_opened_by_its_leader_and_by_nothing_else() {
         let installed = state(&[]);
         assert!(!installed.is_on("hold") && !installed.is_draining());
-        let opened = installed.with(&installed.to_components(&["hold"], &["holdClaims"]));
+        let opened = installed.with(&installed.to_components(&["hold"], &["holdClaims"], None));
         assert!(opened.is_on("hold") && opened.get("holdClaims").is_none());
         let draining = installed.with(&installed.to_draining());
         assert!(draining.is_draining() && draining.get("hold").is_none());
         let after = draining.with(&draining.to_normal());
         assert!(!after.is_on("hold"));
+    }
+
+    /// H3: the mark that lets the namespace be deleted ends with the drain, also if the mode is reset by hand.
+    #[test]
+    fn gate_the_drained_mark_ends_with_the_drain() {
+        let gate = state(&[("hold", "on")]);
+        let draining = gate.with(&gate.to_draining());
+        assert!(!draining.is_drained());
+        let drained = draining.with(&draining.to_drained());
+        assert!(drained.is_drained() && drained.to_drained().is_empty());
+        assert_eq!(drained.with(&drained.to_normal()).get(DRAINED), None);
+        let by_hand = drained.with(&[(MODE.to_owned(), None)].into());
+        assert!(!by_hand.is_drained());
+        let again = by_hand.with(&by_hand.to_draining());
+        assert!(again.is_draining() && !again.is_drained());
+    }
+
+    #[test]
+    fn gate_names_the_lease_of_its_leader() {
+        let now = state(&[
+            ("hold", "on"),
+            ("lease.hold", "earlier"),
+            ("holdClaims", "off"),
+        ]);
+        let change =
+            now.to_components(&["hold", "holdClaims"], &["holdWorkflows"], Some("belayer"));
+        let expected = [("lease.hold", "belayer"), ("lease.holdClaims", "belayer")];
+        assert_eq!(changes(&change), expected);
+        let named = now.with(&change);
+        assert_eq!(named.lease_of("hold"), Some("belayer"));
+        assert!(
+            named
+                .to_components(&["hold"], &[], Some("belayer"))
+                .is_empty()
+        );
+        let apart = named.with(&named.to_components(&["holdRecreations"], &[], Some("apart")));
+        assert!(apart.leases().into_iter().eq(["apart", "belayer"]));
+        let off = apart.with(&apart.to_components(&[], &["holdRecreations"], None));
+        assert!(off.leases().into_iter().eq(["belayer"]));
+    }
+
+    /// It is deleted with the last of the accounts that own it.
+    #[test]
+    fn gate_is_owned_once_by_each_account() {
+        let account = Account::new("belayer", "u-1");
+        let gate = GateObject::default();
+        let owners = gate.owners_with(&account).unwrap();
+        let object = json!({ "metadata": { "ownerReferences": owners } });
+        let gate: GateObject = serde_json::from_value(object).unwrap();
+        assert_eq!(gate.owners_with(&account), None);
+        let two = gate.owners_with(&Account::new("belayer-pod-recreation", "u-2"));
+        assert_eq!(two.unwrap().len(), 2);
+        let none = json!({ "metadata": { "ownerReferences": null }, "data": null });
+        serde_json::from_value::<GateObject>(none).unwrap();
+    }
+
+    #[test]
+    fn the_manifest_is_what_the_binary_prints() {
+        let manifest = include_str!("../../../../deploy/manifests/crd-gate.yaml");
+        let (_, manifest) = manifest.split_once(".yaml\n").unwrap();
+        assert_eq!(manifest.trim_end(), CRD.trim_end());
     }
 
     #[test]
@@ -297,6 +466,7 @@ mod tests {
                 "holdTomorrow",
             ],
             &["holdClaims"],
+            None,
         );
         assert_eq!(
             changes(&change),

@@ -67,6 +67,12 @@ impl<K: Slim> Shared<K> {
             }
             Lookup::Found(_) | Lookup::Unknown => {}
         }
+        self.read_live(object, class).await
+    }
+
+    /// Reads the object live, with all its finalizers.
+    pub(super) async fn read_live(&self, object: &Stored<K>, class: Class) -> Next<K> {
+        let slim = &object.object;
         let request = Request::get(self.resource.object_path(slim.key()))
             .accept(self.decoders.accept(Reading::Object));
         let answer = match self.executor.read(&request, class).await {

@@ -45,6 +45,14 @@ impl Merged {
         }
     }
 
+    /// Whether the patch names all finalizers that stay: see [`FinalizerPatch::is_complete`].
+    pub(super) fn is_complete(&self) -> bool {
+        match self {
+            Self::Release { patch, .. } | Self::Hold { patch, .. } => patch.is_complete(),
+            Self::Delete { .. } => true,
+        }
+    }
+
     /// What a conflict with it means.
     pub(super) fn on_conflict(&self) -> OnConflict {
         match self {

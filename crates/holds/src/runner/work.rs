@@ -66,6 +66,13 @@ impl<K: Slim> Shared<K> {
             self.free(self.own.seen(self.store.resource_version()));
             return Outcome::Done;
         }
+        let removed = |object: &Stored<K>| {
+            let version = object.object.resource_version();
+            self.own.has_removed(&key, version)
+        };
+        if object.as_ref().is_some_and(removed) {
+            return Outcome::Done;
+        }
         for attempt in 0..=IN_PLACE_RETRIES {
             let next = self.attempt(&key, object.as_ref(), attempt, &mut work);
             match next.await {
@@ -132,6 +139,9 @@ impl<K: Slim> Shared<K> {
             (Planned::Write(merged), Some(object)) => (merged, object),
             (Planned::Write(_), None) => return Next::End(end),
         };
+        if !merged.is_complete() {
+            return self.read_live(object, merged.class()).await;
+        }
         match self.send(object, &merged).await {
             Ok(()) => {
                 self.report(object, &merged);
@@ -174,7 +184,12 @@ impl<K: Slim> Shared<K> {
             .executor
             .patch(&self.resource, key, body, merged.class());
         if let Patched::At(version) = patched.await? {
-            self.own.wrote(key, version);
+            let known = object.object.resource_version();
+            if version <= known && matches!(merged, Merged::Release { .. }) {
+                self.own.removed(key, known);
+            } else {
+                self.own.wrote(key, version);
+            }
         }
         Ok(())
     }

@@ -5,11 +5,11 @@ use jiff::Timestamp;
 use belayer_core::object::Resource;
 use belayer_holds::names::RELEASE_ANNOTATION;
 
-use super::{Diagnosis, volumes};
+use super::{Diagnosis, known, volumes};
 use crate::controller_health::{self, ControllerHealth, Observed, Workload};
 use crate::evidence::World;
 use crate::explain::{Action, Explained};
-use crate::known_finalizers::{Entry, KNOWN_FINALIZERS};
+use crate::known_finalizers::Entry;
 use crate::object::Terminating;
 use crate::report::{Cause, Step, Verdict};
 
@@ -20,7 +20,7 @@ pub(super) fn health_of(
     world: &World,
     now: Timestamp,
 ) -> ControllerHealth {
-    if let Some(entry) = KNOWN_FINALIZERS.find(finalizer) {
+    if let Some(entry) = world.known.find(finalizer) {
         return health_of_known(object, entry, world, now);
     }
     let manager = object.set_by.get(finalizer).map(|by| by.manager.as_str());
@@ -61,7 +61,7 @@ pub(super) fn controller(
     world: &World,
     now: Timestamp,
 ) -> Diagnosis {
-    let entry = KNOWN_FINALIZERS.find(finalizer);
+    let entry = world.known.find(finalizer);
     if entry.is_some_and(Entry::is_ours) {
         return unruled(object);
     }
@@ -90,7 +90,7 @@ pub(super) fn controller(
                 Step::say(format!(
                     "Install {owner} again: it cleans up and removes its finalizer by itself"
                 )),
-                force(object, finalizer),
+                force(object, finalizer, world),
             ];
             found
         }
@@ -231,8 +231,9 @@ fn start_again(owner: &str, then: &str, workload: Option<&Workload>) -> Vec<Step
 }
 
 /// The last resort: removes exactly this finalizer, and only while it is at the same index.
-pub(super) fn force(object: &Terminating, finalizer: &str) -> Step {
-    let lost = KNOWN_FINALIZERS
+pub(super) fn force(object: &Terminating, finalizer: &str, world: &World) -> Step {
+    let lost = world
+        .known
         .find(finalizer)
         .map_or("unknown", |entry| entry.lost.as_str());
     let index = object
@@ -267,24 +268,24 @@ pub(super) fn ours(
         Ok(explained) => explained,
         Err(why) => {
             return Diagnosis::new(Cause::Hold, Verdict::Unknown)
-                .of(hold)
+                .of(hold, world)
                 .missing(format!("what Belayer would decide: {why}"));
         }
     };
     // Belayer releases it, even if its finalizer has the name of another controller's.
-    let entry = KNOWN_FINALIZERS.of_component(explained.component);
+    let entry = world.known.of_component(explained.component);
     let health = match entry {
         Some(entry) => health_of_known(object, entry, world, now),
         None => health_of(object, hold, world, now),
     };
     let row = &explained.row;
     let mut found = Diagnosis::new(Cause::Hold, Verdict::HeldByBelayer)
-        .of(hold)
+        .of(hold, world)
         .proven(format!(
             "{}, rule {} ({}): {}",
             explained.component, row.number, row.name, row.says
         ));
-    found.known = entry.or(found.known);
+    found.known = entry.map(known).or(found.known);
     found.detail.clone_from(&explained.missing);
     if explained.action != Action::Release {
         return kept(found, object, explained, health, world);
@@ -312,7 +313,7 @@ pub(super) fn ours(
                 .next(Step::say(
                     "Install Belayer again: it releases the object at once, on that evidence",
                 ))
-                .next(force(object, hold))
+                .next(force(object, hold, world))
         }
         ControllerHealth::Unknown { missing, .. } => {
             found.missing = missing;
@@ -340,7 +341,7 @@ fn kept(
                 "Install Belayer again: it releases the object once nothing is missing",
             ));
             found.next.extend(users);
-            found.next.push(force(object, &hold));
+            found.next.push(force(object, &hold, world));
         }
         ControllerHealth::Down(proof, workload) => {
             found.proof.extend(proof);

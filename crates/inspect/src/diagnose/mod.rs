@@ -12,7 +12,7 @@ mod webhooks;
 use jiff::Timestamp;
 
 use crate::evidence::World;
-use crate::known_finalizers::{Entry, KNOWN_FINALIZERS};
+use crate::known_finalizers::Entry;
 use crate::object::Terminating;
 use crate::reader::ReadResult;
 use crate::report::{
@@ -37,8 +37,8 @@ pub(crate) struct Diagnosis {
     pub(crate) next: Vec<Step>,
     /// Distinguishes groups that are equal otherwise.
     pub(crate) about: String,
-    /// The entry of the finalizer, if it is a known one.
-    pub(crate) known: Option<&'static Entry>,
+    /// Facts about the finalizer, if it is a known one.
+    pub(crate) known: Option<Known>,
 }
 
 impl Diagnosis {
@@ -56,10 +56,10 @@ impl Diagnosis {
         }
     }
 
-    pub(crate) fn of(self, finalizer: &str) -> Self {
+    pub(crate) fn of(self, finalizer: &str, world: &World) -> Self {
         Self {
             finalizer: Some(finalizer.to_owned()),
-            known: KNOWN_FINALIZERS.find(finalizer),
+            known: world.known.find(finalizer).map(known),
             ..self
         }
     }
@@ -229,7 +229,7 @@ fn of_finalizer(object: &Terminating, finalizer: &str, world: &World, now: Times
     };
     special
         .unwrap_or_else(|| foreign::controller(object, finalizer, world, now))
-        .of(finalizer)
+        .of(finalizer, world)
 }
 
 fn group(number: usize, diagnosis: Diagnosis, objects: Vec<StuckObject>) -> Group {
@@ -242,7 +242,7 @@ fn group(number: usize, diagnosis: Diagnosis, objects: Vec<StuckObject>) -> Grou
     Group {
         number,
         headline: headline(diagnosis.cause, diagnosis.finalizer.as_deref(), &objects),
-        known: diagnosis.known.map(known),
+        known: diagnosis.known,
         cause: diagnosis.cause,
         finalizer: diagnosis.finalizer,
         verdict: diagnosis.verdict,

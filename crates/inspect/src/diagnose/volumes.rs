@@ -23,7 +23,7 @@ pub(super) fn claim_in_use(
     let Some(pods) = list.and_then(ReadResult::found) else {
         return Some(
             Diagnosis::new(Cause::ClaimInUse, Verdict::Unknown)
-                .of(finalizer)
+                .of(finalizer, world)
                 .missing(format!("which pods use it: pods: {}", why(list))),
         );
     };
@@ -104,7 +104,7 @@ pub(super) fn volume_attached(
     let Some(all) = world.attachments.found() else {
         return Some(
             Diagnosis::new(Cause::VolumeAttached, Verdict::Unknown)
-                .of(finalizer)
+                .of(finalizer, world)
                 .missing(format!(
                     "whether it is attached: volumeattachments: {}",
                     why(Some(&world.attachments))

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use belayer_core::http::METADATA_ONLY_LIST;
 use belayer_holds::argo;
 
 use super::report::{About, Finding, Level};
@@ -11,7 +12,6 @@ use crate::argo::{
     INSTANCE_LABEL, OWN_FINALIZER, STATUS_FINALIZER, controllers, why_not_processed,
 };
 use crate::reader::{Page, ReadResult, Reader, explain};
-use crate::scan::METADATA_LIST;
 
 /// Maximum number of groups of workflows that are named.
 const NAMED: usize = 10;
@@ -77,7 +77,7 @@ async fn unfinished(reader: &Reader) -> ReadResult<BTreeMap<(String, String), us
     let kind = argo::workflow();
     let mut counts = BTreeMap::new();
     let path = kind.path(None);
-    let read = reader.pages(&path, METADATA_LIST, |answer| {
+    let read = reader.pages(&path, METADATA_ONLY_LIST, |answer| {
         let read = Page::read(&answer).map(|page: Page<Object>| {
             for Object { metadata } in page.items.into_iter().flatten() {
                 let label = |name: &str| metadata.labels.get(name).map(String::as_str);

@@ -8,8 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::reader::{ReadResult, Reader, explain};
-use crate::scan::METADATA_LIST;
-use belayer_core::http::{ErrorClass, Request, RequestError};
+use belayer_core::http::{ErrorClass, METADATA_ONLY_LIST, Request, RequestError};
 use belayer_core::object::Resource;
 use belayer_holds::names::{FIELD_MANAGER, KUBERNETES_PVC_PROTECTION};
 
@@ -54,7 +53,7 @@ struct Managed {
 }
 
 async fn sample(reader: &Reader, kind: &Resource) -> Result<Vec<Object>, RequestError> {
-    let request = Request::list(kind.path(None), SAMPLE, None).accept(METADATA_LIST);
+    let request = Request::list(kind.path(None), SAMPLE, None).accept(METADATA_ONLY_LIST);
     let list: List = reader.json(&request).await?;
     Ok(list.items.unwrap_or_default())
 }

@@ -4,7 +4,7 @@
 //!   (SelfSubjectAccessReview, or SubjectAccessReview for another user). Roles are not interpreted, so
 //!   aggregation, groups and other authorizers are taken into account.
 //! - Kinds: served in the version that Belayer reads.
-//! - Admission policies: present, bound, switched by the gate ConfigMap, and matching what the
+//! - Admission policies: present, bound, switched by the gate, and matching what the
 //!   configuration selects.
 //! - Other owners: other field managers that set Belayer's finalizers, another Belayer, and
 //!   kube-controller-manager's own PVC controller (its flag, and deleted, unused PVCs whose finalizer it has not
@@ -51,6 +51,7 @@ use belayer_core::http::RequestError;
 
 pub use needs::{AdoptsArgo, Kind, Part, Policy, PvcMode};
 pub use permissions::{Authorizer, Ruling, Subject};
+pub use policies::quotes;
 pub use report::{API_VERSION, About, Finding, Level, PartReport, Report};
 pub use text::text;
 
@@ -96,7 +97,7 @@ pub async fn check(
             findings.extend(kinds::check(reader, kind).await);
         }
         for policy in &part.policies {
-            findings.extend(policies::check(reader, policy, &query.own_namespace).await);
+            findings.extend(policies::check(reader, policy, query).await);
         }
         if let Some(claims) = part.claims {
             findings.extend(finalizers::claims(reader, claims, query.now).await);
@@ -123,6 +124,7 @@ pub async fn check(
         first
             .findings
             .extend(finalizers::installations(reader, &query.own_namespace).await);
+        first.findings.extend(policies::limits(reader, query).await);
         let agent = node_agent::check(reader, server.as_deref()).await;
         first.findings.extend(agent);
         first.findings.sort_by_key(|finding| finding.level);

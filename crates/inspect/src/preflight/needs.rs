@@ -96,7 +96,7 @@ pub struct Policy {
     /// The namespaces that each rule of the configuration selects; the policy must not add a hold in others. Empty
     /// for all namespaces.
     pub namespaces: Vec<Namespaces>,
-    /// The key of the gate ConfigMap that switches it on.
+    /// The key of the gate that switches it on.
     pub switch: &'static str,
 }
 

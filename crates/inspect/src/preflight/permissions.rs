@@ -139,7 +139,7 @@ fn review(permission: &Permission, subject: &Subject, own: &str) -> (&'static st
         "group": &*permission.group,
         "resource": &*permission.resource,
         "subresource": permission.subresource,
-        "name": permission.name.unwrap_or_default(),
+        "name": permission.name.as_deref().unwrap_or_default(),
     });
     match subject {
         Subject::Own => (

@@ -1,24 +1,31 @@
 //! Admission policies: present, bound, switched by the gate, and consistent with the configuration.
 
+use jiff::Timestamp;
 use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::reader::{ReadResult, Reader, explain};
 use belayer_core::http::{ErrorClass, Request};
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_holds::gate::GateConfigMap;
+use belayer_holds::gate::GateObject;
 use belayer_holds::names;
 use belayer_holds::selection::config::{self, Path, SelectorConfig};
 
+use super::Query;
 use super::needs::Policy;
+use super::permissions::Subject;
 use super::report::{About, Finding, Level};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
+/// A Lease that was not renewed for this time has no leader, whatever its settings are.
+const NO_LEADER_SECONDS: i64 = 120;
+
 const NO_POLICY: &str = "a hold is added only after the creation of an object: an object that is deleted before that is missed";
 
 /// All findings about one policy.
-pub(crate) async fn check(reader: &Reader, policy: &Policy, own: &str) -> Vec<Finding> {
+pub(crate) async fn check(reader: &Reader, policy: &Policy, query: &Query) -> Vec<Finding> {
+    let own = &*query.own_namespace;
     let name = policy.name;
     let note = |what: String, consequence: &str| {
         Finding::new(Level::Note, About::Policy, what, consequence)
@@ -29,7 +36,7 @@ pub(crate) async fn check(reader: &Reader, policy: &Policy, own: &str) -> Vec<Fi
         "MutatingAdmissionPolicyBinding",
         "mutatingadmissionpolicybindings",
     );
-    let found = match get(reader, &policies, name).await {
+    let found = match get(reader, &policies, &ObjectKey::cluster(name)).await {
         Got::Found(found) => found,
         Got::Absent => {
             return vec![
@@ -48,7 +55,7 @@ pub(crate) async fn check(reader: &Reader, policy: &Policy, own: &str) -> Vec<Fi
         Got::Unknown(why) => return vec![unknown(format!("policy {name}"), why)],
     };
     let mut findings = drift(policy, &found);
-    match get(reader, &bindings, name).await {
+    match get(reader, &bindings, &ObjectKey::cluster(name)).await {
         Got::Found(binding) => findings.extend(binding_findings(policy, &binding, own)),
         Got::Absent | Got::NotServed => findings.push(
             note(
@@ -59,7 +66,7 @@ pub(crate) async fn check(reader: &Reader, policy: &Policy, own: &str) -> Vec<Fi
         ),
         Got::Unknown(why) => findings.push(unknown(format!("binding {name}"), why)),
     }
-    findings.extend(gate(reader, policy, own).await);
+    findings.extend(gate(reader, policy, query).await);
     findings
 }
 
@@ -74,13 +81,12 @@ enum Got {
     Unknown(String),
 }
 
-async fn get(reader: &Reader, kind: &Resource, name: &str) -> Got {
-    let key = ObjectKey::cluster(name);
-    let request = Request::get(kind.object_path(&key));
+async fn get(reader: &Reader, kind: &Resource, key: &ObjectKey) -> Got {
+    let request = Request::get(kind.object_path(key));
     match reader.json::<Value>(&request).await {
         Ok(found) => Got::Found(found),
         Err(error) if error.class() == ErrorClass::NotServed => Got::NotServed,
-        Err(error) if error.is_gone(kind, &key) => Got::Absent,
+        Err(error) if error.is_gone(kind, key) => Got::Absent,
         Err(error) => Got::Unknown(explain(&error)),
     }
 }
@@ -117,7 +123,7 @@ fn drift(policy: &Policy, found: &Value) -> Vec<Finding> {
         ));
     }
     let text = found["spec"].to_string();
-    let named = |label: &&String| !names(&text, label);
+    let named = |label: &&String| !quotes(&text, label);
     for label in policy.labels.iter().filter(named) {
         findings.push(missing(
             format!(
@@ -151,8 +157,8 @@ fn drift(policy: &Policy, found: &Value) -> Vec<Finding> {
     findings
 }
 
-/// Whether a policy refers to a label: as a key of a selector, or in quotes in an expression.
-fn names(policy: &str, label: &str) -> bool {
+/// Whether a policy, as JSON, refers to a label or a user: as a value, or in quotes in an expression.
+pub fn quotes(policy: &str, label: &str) -> bool {
     let around = |at: usize| {
         let before = policy[..at].chars().next_back();
         let after = policy[at + label.len()..].chars().next();
@@ -206,53 +212,108 @@ fn binding_findings(policy: &Policy, binding: &Value, own: &str) -> Vec<Finding>
         wrong(format!("binding {name} binds another policy"), NO_POLICY);
     }
     let parameter = &spec["paramRef"];
-    if parameter["name"] != names::GATE_CONFIG_MAP || parameter["namespace"] != own {
+    if parameter["name"] != names::GATE || parameter["namespace"] != own {
         wrong(
-            format!(
-                "binding {name}: its parameter is not {own}/{}",
-                names::GATE_CONFIG_MAP
-            ),
-            "the gate ConfigMap does not switch the policy: it may add holds while Belayer drains",
+            format!("binding {name}: its parameter is not {own}/{}", names::GATE),
+            "the gate does not switch the policy: it may add holds while Belayer drains",
         );
     }
     if parameter["parameterNotFoundAction"] != "Allow" {
         wrong(
             format!("binding {name}: parameterNotFoundAction is not Allow"),
-            "without the ConfigMap the creation of every such object is rejected",
+            "without the gate the creation of every such object is rejected",
         );
     }
     findings
 }
 
-async fn gate(reader: &Reader, policy: &Policy, own: &str) -> Option<Finding> {
-    let maps = Resource::config_maps();
-    let key = GateConfigMap::key(own);
-    let place = format!("configmap {key}");
-    match reader.object::<GateConfigMap>(&maps, &key).await {
-        ReadResult::Found(gate) if gate.is_draining() => Some(Finding::new(
-            Level::Note,
-            About::Policy,
+async fn gate(reader: &Reader, policy: &Policy, query: &Query) -> Option<Finding> {
+    let key = GateObject::key(&query.own_namespace);
+    let place = format!("gate {key}");
+    let note =
+        |what: String, effect: String| Finding::new(Level::Note, About::Policy, what, effect);
+    let off = || format!("policy {} is switched off: {NO_POLICY}", policy.name);
+    let gate = match get(reader, &belayer_holds::gate::resource(), &key).await {
+        Got::Found(gate) => GateObject::deserialize(gate).unwrap_or_default(),
+        Got::Absent | Got::NotServed => {
+            let absent = note(format!("{place} does not exist"), off());
+            return Some(absent.fix("the first leader creates it: see its log"));
+        }
+        Got::Unknown(why) => return Some(unknown(place, why)),
+    };
+    if gate.is_draining() {
+        let effect = "no hold is added, at creation or later, until it is normal again";
+        return Some(note(
             format!("{place}: mode is draining"),
-            "no hold is added, at creation or later, until it is normal again",
-        )),
-        ReadResult::Found(gate) if gate.is_on(policy.switch) => None,
-        ReadResult::Found(_) => Some(Finding::new(
-            Level::Note,
-            About::Policy,
-            format!("{place}: {} is not \"on\"", policy.switch),
-            format!("policy {} is switched off: {NO_POLICY}", policy.name),
-        )),
-        ReadResult::Absent => Some(
-            Finding::new(
-                Level::Note,
-                About::Policy,
-                format!("{place} does not exist"),
-                format!("policy {} is switched off: {NO_POLICY}", policy.name),
-            )
-            .fix("apply it from the manifests"),
-        ),
-        ReadResult::Unknown(why) => Some(unknown(place, why)),
+            effect.to_owned(),
+        ));
     }
+    if !gate.is_on(policy.switch) {
+        let what = format!("{place}: {} is not \"on\"", policy.switch);
+        return Some(note(what, off()));
+    }
+    let lease = gate.lease_of(policy.switch)?;
+    lapsed(reader, policy, lease, query.now).await
+}
+
+/// A gate stays open while no Belayer runs. A leader renews its Lease within seconds.
+async fn lapsed(reader: &Reader, policy: &Policy, lease: &str, now: Timestamp) -> Option<Finding> {
+    let (namespace, name) = lease.split_once('/')?;
+    let key = ObjectKey::new(namespace, name);
+    let read: ReadResult<Value> = reader.object(&Resource::leases(), &key).await;
+    let since = match &read {
+        ReadResult::Found(lease) => {
+            let renewed = lease["spec"]["renewTime"].as_str()?.parse::<Timestamp>();
+            let seconds = now.duration_since(renewed.ok()?).as_secs();
+            if seconds < NO_LEADER_SECONDS {
+                return None;
+            }
+            format!("was not renewed for {seconds} s")
+        }
+        ReadResult::Absent => "does not exist".to_owned(),
+        ReadResult::Unknown(why) => return Some(unknown(format!("lease {key}"), why.to_string())),
+    };
+    let effect = format!(
+        "policy {} adds holds that nothing releases until a Belayer runs again",
+        policy.name
+    );
+    let what = format!("the gate is open, but the leader's lease {key} {since}");
+    let finding = Finding::new(Level::Missing, About::Policy, what, effect);
+    Some(finding.fix("start Belayer, or run belayer drain"))
+}
+
+/// The policies that limit what the checked account writes: RBAC cannot express it.
+pub(crate) async fn limits(reader: &Reader, query: &Query) -> Vec<Finding> {
+    let Subject::User { name: account, .. } = &query.subject else {
+        return Vec::new();
+    };
+    let kind = Resource::new(
+        GROUP,
+        "v1",
+        "ValidatingAdmissionPolicy",
+        "validatingadmissionpolicies",
+    );
+    let mut findings = Vec::new();
+    for name in names::WRITE_POLICIES {
+        let what = format!("policy {name}");
+        match get(reader, &kind, &ObjectKey::cluster(name)).await {
+            Got::Found(policy)
+                if quotes(&policy["spec"]["matchConditions"].to_string(), account) => {}
+            Got::Found(_) => findings.push(
+                Finding::new(
+                    Level::Missing,
+                    About::Policy,
+                    format!("{what} does not name {account}"),
+                    "that account may change any field of the objects that it may patch, and the gate does not open",
+                )
+                .fix("apply it from the manifests of this namespace"),
+            ),
+            // An older server, or an admin who left it out.
+            Got::Absent | Got::NotServed => {}
+            Got::Unknown(why) => findings.push(unknown(what, why)),
+        }
+    }
+    findings
 }
 
 #[cfg(test)]

@@ -9,8 +9,7 @@ use serde::Deserialize;
 
 use crate::evidence::{PodState, pods};
 use crate::reader::{Page, ReadResult, Reader, explain};
-use crate::scan::METADATA_LIST;
-use belayer_core::http::RequestError;
+use belayer_core::http::{METADATA_ONLY_LIST, RequestError};
 use belayer_core::object::Resource;
 use belayer_core::words::one_or_many;
 use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
@@ -118,7 +117,7 @@ pub(crate) async fn check(reader: &Reader, now: Timestamp, mode: PvcMode) -> Vec
 async fn list(reader: &Reader, kind: &Resource, now: Timestamp) -> Result<Relevant, RequestError> {
     let mut seen = Relevant::default();
     reader
-        .pages(&kind.path(None), METADATA_LIST, |answer| {
+        .pages(&kind.path(None), METADATA_ONLY_LIST, |answer| {
             let read = Page::read(&answer).map(|page: Page<Object>| {
                 for object in page.items.into_iter().flatten() {
                     seen.note(object.metadata, now);

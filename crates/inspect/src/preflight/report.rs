@@ -6,6 +6,7 @@ pub use crate::report::API_VERSION;
 
 /// Which requirements of Belayer a cluster meets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
     /// [`API_VERSION`].
@@ -25,6 +26,7 @@ pub struct Report {
 
 /// What was found about one part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PartReport {
     /// Its name.
@@ -39,6 +41,7 @@ pub struct PartReport {
 
 /// Severity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
     /// A requirement is not met.
@@ -51,6 +54,7 @@ pub enum Level {
 
 /// Subject of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum About {
     /// A permission. Serialized as `right`, as in the first release.
@@ -70,6 +74,7 @@ pub enum About {
 
 /// One problem.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
     /// Severity.

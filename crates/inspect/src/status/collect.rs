@@ -6,14 +6,15 @@ use futures::StreamExt as _;
 use jiff::Timestamp;
 
 use belayer_core::http::RequestError;
-use belayer_core::object::Resource;
 use belayer_core::words::one_or_many;
-use belayer_holds::gate::GateConfigMap;
+use belayer_holds::gate::GateObject;
 use belayer_holds::names;
 
 use super::count::{count, denied};
 use super::installation::{installation, own};
-use super::{API_VERSION, Component, Installation, Numbers, Place, Query, Status, Versions};
+use super::{
+    API_VERSION, Component, HeldObject, Installation, Numbers, Place, Query, Status, Versions,
+};
 use crate::reader::{Reader, explain};
 
 /// Kinds that are listed at once.
@@ -29,6 +30,16 @@ pub async fn status(
     query: &Query,
     clock: impl Fn() -> Timestamp,
 ) -> Result<Status, RequestError> {
+    let (status, _) = with_objects(reader, query, clock).await?;
+    Ok(status)
+}
+
+/// The same, with the held objects that the query asks for.
+pub(super) async fn with_objects(
+    reader: &Reader,
+    query: &Query,
+    clock: impl Fn() -> Timestamp,
+) -> Result<(Status, Vec<HeldObject>), RequestError> {
     let server = reader.server_version().await?;
     let mut unknown = Vec::new();
     let denied = denied(reader, query.namespace.as_deref())
@@ -38,13 +49,18 @@ pub async fn status(
             unknown.push(format!("whether releases are denied: events: {why}"));
             HashSet::new()
         });
-    let counted: Vec<_> = futures::stream::iter(&query.holds)
-        .map(|hold| count(reader, hold, query.namespace.as_deref(), &denied))
+    let counts: Vec<_> = query
+        .holds
+        .iter()
+        .map(|hold| count(reader, hold, query, &denied))
+        .collect();
+    let counted: Vec<_> = futures::stream::iter(counts)
         .buffered(PARALLEL)
         .collect()
         .await;
     let now = clock();
     let mut components: Vec<Component> = Vec::new();
+    let mut objects = Vec::new();
     let mut namespaces: BTreeMap<(String, &'static str), Numbers> = BTreeMap::new();
     for (hold, counted) in query.holds.iter().zip(counted) {
         let at = match components
@@ -70,7 +86,10 @@ pub async fn status(
             }
         }
         let places = match counted {
-            Ok(places) => places,
+            Ok(counted) => {
+                objects.extend(counted.objects);
+                counted.places
+            }
             Err(error) => {
                 component.complete = false;
                 unknown.push(format!(
@@ -94,17 +113,17 @@ pub async fn status(
                 .add(&numbers);
         }
     }
-    let mut installation = installation(reader, query, now, &mut unknown).await;
     let mut notes = Vec::new();
-    let key = GateConfigMap::key(&query.own_namespace);
+    let key = GateObject::key(&query.own_namespace);
     // A failed read is not reported: the switch is in its default state nearly always.
     let gate = reader
-        .object::<GateConfigMap>(&Resource::config_maps(), &key)
+        .object::<GateObject>(&belayer_holds::gate::resource(), &key)
         .await;
     let gate = gate.found().cloned().unwrap_or_default();
+    let mut installation = installation(reader, query, &gate, now, &mut unknown).await;
     if gate.is_draining() {
         notes.push(format!(
-            "configmap {key}: mode is draining: no hold is added until it is normal again"
+            "gate {key}: mode is draining: no hold is added until it is normal again"
         ));
     }
     let only = query.namespace.as_deref();
@@ -131,7 +150,7 @@ pub async fn status(
     let mut warnings = warnings(query, &installation, &components, all_closed);
     warnings.extend(closed_by_backlog(all_closed, &closed));
     notes.extend(closed_by_hand(&closed));
-    Ok(Status {
+    let status = Status {
         api_version: API_VERSION,
         kind: "Status",
         versions: Versions {
@@ -147,7 +166,8 @@ pub async fn status(
         unknown,
         notes,
         asked,
-    })
+    };
+    Ok((status, objects))
 }
 
 /// At most this many namespaces are named.
@@ -180,9 +200,9 @@ fn closed_by_hand(closed: &BTreeMap<&str, &str>) -> Option<String> {
     let by_hand: Vec<&str> = names_by(closed, |value| value != names::GATE_CLOSED_BY_BACKLOG);
     (!by_hand.is_empty()).then(|| {
         format!(
-            "an admin closed {} in the ConfigMap {}: the admission policy adds no hold there",
+            "an admin closed {} in the gate {}: the admission policy adds no hold there",
             named(&by_hand),
-            names::GATE_CONFIG_MAP
+            names::GATE
         )
     })
 }
@@ -229,6 +249,15 @@ fn warnings(
         )),
         _ => {}
     }
+    for other in &installation.other_leases {
+        let lapsed = other.leader.as_ref().is_none_or(|leader| leader.lapsed);
+        if lapsed && held > 0 && !none_ready {
+            warnings.push(format!(
+                "no replica holds lease {}: what its controllers hold is not released",
+                other.lease
+            ));
+        }
+    }
     for component in components {
         let name = component.component;
         let Numbers { denied, .. } = component.numbers;
@@ -243,7 +272,7 @@ fn warnings(
         if own.unselected_kept > 0 {
             warnings.push(keeps(name, own.unselected_kept));
         }
-        // The ConfigMap has more details and is readable without a leader.
+        // The gate has more details and is readable without a leader.
         if own.backlog_gate_closed && !all_closed {
             warnings.push(format!(
                 "{name} adds no holds: its backlog gate is closed until enough waiting objects are released"

@@ -3,50 +3,58 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use belayer_core::http::{ErrorClass, RequestError};
+use belayer_core::http::{ErrorClass, METADATA_ONLY_LIST, RequestError};
 
 use super::events::events;
-use super::{Hold, Numbers, Oldest};
+use super::{HeldObject, Hold, Numbers, Oldest, Query};
 use crate::object::Item;
 use crate::reader::{Page, Reader};
-use crate::scan::METADATA_LIST;
 
-pub(super) type Places = BTreeMap<String, Numbers>;
+/// The holds of one component on one kind.
+#[derive(Default)]
+pub(super) struct Counted {
+    /// By namespace.
+    pub(super) places: BTreeMap<String, Numbers>,
+    /// As many as the query asks for.
+    pub(super) objects: Vec<HeldObject>,
+    /// How many of these are not being deleted.
+    not_waiting: usize,
+}
 
-/// Counts the holds of one component on one kind, by namespace.
+/// Counts the holds of one component on one kind.
 pub(super) async fn count(
     reader: &Reader,
     hold: &Hold,
-    namespace: Option<&str>,
+    query: &Query,
     denied: &HashSet<String>,
-) -> Result<Places, RequestError> {
-    let mut places = Places::new();
-    let mut listed = list(reader, hold, namespace, denied, &mut places).await;
+) -> Result<Counted, RequestError> {
+    let mut counted = Counted::default();
+    let mut listed = list(reader, hold, query, denied, &mut counted).await;
     // The continue token has expired (410): start again, once.
     if matches!(&listed, Err(error) if error.class() == ErrorClass::Gone) {
-        places.clear();
-        listed = list(reader, hold, namespace, denied, &mut places).await;
+        counted = Counted::default();
+        listed = list(reader, hold, query, denied, &mut counted).await;
     }
     match listed {
         // A kind that is not installed has no objects.
-        Err(error) if error.class() == ErrorClass::NotServed => Ok(Places::new()),
-        listed => listed.map(|()| places),
+        Err(error) if error.class() == ErrorClass::NotServed => Ok(Counted::default()),
+        listed => listed.map(|()| counted),
     }
 }
 
 async fn list(
     reader: &Reader,
     hold: &Hold,
-    namespace: Option<&str>,
+    query: &Query,
     denied: &HashSet<String>,
-    places: &mut Places,
+    counted: &mut Counted,
 ) -> Result<(), RequestError> {
-    let path = hold.kind.path(namespace);
+    let path = hold.kind.path(query.namespace.as_deref());
     reader
-        .pages(&path, METADATA_LIST, |answer| {
+        .pages(&path, METADATA_ONLY_LIST, |answer| {
             let read = Page::read(&answer).map(|page: Page<Item<'_>>| {
                 for item in page.items.iter().flatten() {
-                    note(hold, item, denied, places);
+                    counted.note(hold, item, denied, query.objects);
                 }
                 page.metadata.continue_token
             });
@@ -55,34 +63,65 @@ async fn list(
         .await
 }
 
-fn note(hold: &Hold, item: &Item<'_>, denied: &HashSet<String>, places: &mut Places) {
-    let meta = &item.metadata;
-    let mut finalizers = meta.finalizers.iter().flatten();
-    if !finalizers.any(|name| hold.finalizers.contains(&&**name)) {
-        return;
+impl Counted {
+    fn note(&mut self, hold: &Hold, item: &Item<'_>, denied: &HashSet<String>, most: usize) {
+        let meta = &item.metadata;
+        let mut finalizers = meta.finalizers.iter().flatten();
+        if !finalizers.any(|name| hold.finalizers.contains(&&**name)) {
+            return;
+        }
+        let denied = denied.contains(&*meta.uid);
+        self.list(hold, item, denied, most);
+        let namespace = meta.namespace.as_deref().unwrap_or_default();
+        let numbers = self.places.entry(namespace.to_owned()).or_default();
+        numbers.held += 1;
+        // Also counts an object that is not being deleted, such as a pod whose workflow is being deleted.
+        if denied {
+            numbers.denied += 1;
+        }
+        let Some(since) = meta.deletion_timestamp else {
+            return;
+        };
+        numbers.waiting += 1;
+        let older = numbers
+            .oldest
+            .as_ref()
+            .is_none_or(|oldest| since < oldest.deletion_timestamp);
+        if older {
+            numbers.oldest = Some(Oldest {
+                resource: hold.kind.to_string(),
+                namespace: namespace.to_owned(),
+                name: (*meta.name).to_owned(),
+                deletion_timestamp: since,
+                age_seconds: 0,
+            });
+        }
     }
-    let namespace = meta.namespace.as_deref().unwrap_or_default();
-    let numbers = places.entry(namespace.to_owned()).or_default();
-    numbers.held += 1;
-    // Also counts an object that is not being deleted, such as a pod whose workflow is being deleted.
-    if denied.contains(&*meta.uid) {
-        numbers.denied += 1;
-    }
-    let Some(since) = meta.deletion_timestamp else {
-        return;
-    };
-    numbers.waiting += 1;
-    let older = numbers
-        .oldest
-        .as_ref()
-        .is_none_or(|oldest| since < oldest.deletion_timestamp);
-    if older {
-        numbers.oldest = Some(Oldest {
+
+    /// Keeps the object for the list, unless that is full of objects that are not less urgent.
+    fn list(&mut self, hold: &Hold, item: &Item<'_>, denied: bool, most: usize) {
+        let meta = &item.metadata;
+        let waits = meta.deletion_timestamp.is_some();
+        if self.objects.len() >= most {
+            if !waits || self.not_waiting == 0 {
+                return;
+            }
+            let idle = |object: &HeldObject| object.deletion_timestamp.is_none();
+            if let Some(index) = self.objects.iter().rposition(idle) {
+                self.objects.swap_remove(index);
+                self.not_waiting -= 1;
+            }
+        }
+        self.not_waiting += usize::from(!waits);
+        self.objects.push(HeldObject {
+            component: hold.component,
             resource: hold.kind.to_string(),
-            namespace: namespace.to_owned(),
+            namespace: meta.namespace.as_deref().unwrap_or_default().to_owned(),
             name: (*meta.name).to_owned(),
-            deletion_timestamp: since,
-            age_seconds: 0,
+            uid: (*meta.uid).to_owned(),
+            deletion_timestamp: meta.deletion_timestamp,
+            denied,
+            reason: None,
         });
     }
 }

@@ -1,9 +1,11 @@
 //! Events that Belayer recorded. They expire after an hour; Belayer records them again while the condition lasts.
 
+use jiff::Timestamp;
 use serde::Deserialize;
 
 use belayer_core::http::{Request, RequestError};
 use belayer_core::object::Resource;
+use belayer_holds::names::FIELD_MANAGER;
 
 use crate::reader::Reader;
 
@@ -11,11 +13,25 @@ use crate::reader::Reader;
 #[serde(rename_all = "camelCase")]
 pub(super) struct Event {
     #[serde(default)]
-    reason: String,
+    pub(super) reason: String,
     #[serde(default)]
     pub(super) message: String,
+    #[serde(default, rename = "type")]
+    pub(super) severity: String,
+    #[serde(default)]
+    pub(super) last_timestamp: Option<Timestamp>,
+    #[serde(default)]
+    pub(super) count: Option<u64>,
+    #[serde(default)]
+    source: Source,
     #[serde(default)]
     pub(super) involved_object: Involved,
+}
+
+#[derive(Debug, Deserialize, Default)]
+struct Source {
+    #[serde(default)]
+    component: String,
 }
 
 /// The object of an Event.
@@ -25,6 +41,10 @@ pub(super) struct Involved {
     pub(super) kind: String,
     #[serde(default)]
     pub(super) uid: String,
+    #[serde(default)]
+    pub(super) namespace: String,
+    #[serde(default)]
+    pub(super) name: String,
 }
 
 /// The Events with this reason, in one namespace or in all.
@@ -37,16 +57,38 @@ pub(super) async fn events(
     namespace: Option<&str>,
     reason: &str,
 ) -> Result<Vec<Event>, RequestError> {
+    let mut events = list(reader, namespace, format!("reason={reason}")).await?;
+    // Not every server supports the selector.
+    events.retain(|event| event.reason == reason);
+    Ok(events)
+}
+
+/// All Events that Belayer recorded, in one namespace or in all.
+///
+/// # Errors
+///
+/// As [`Reader::json`].
+pub(super) async fn all(
+    reader: &Reader,
+    namespace: Option<&str>,
+) -> Result<Vec<Event>, RequestError> {
+    let mut events = list(reader, namespace, format!("source={FIELD_MANAGER}")).await?;
+    events.retain(|event| event.source.component == FIELD_MANAGER);
+    Ok(events)
+}
+
+async fn list(
+    reader: &Reader,
+    namespace: Option<&str>,
+    fields: String,
+) -> Result<Vec<Event>, RequestError> {
     #[derive(Deserialize)]
     struct List {
         items: Option<Vec<Event>>,
     }
     let path = Resource::new("", "v1", "Event", "events").path(namespace);
-    let request = Request::get(path).query("fieldSelector", format!("reason={reason}"));
+    let request = Request::get(path).query("fieldSelector", fields);
     let list: List = reader.json(&request).await?;
     let not_a_list = || RequestError::Decode("a list without items".to_owned());
-    let mut events = list.items.ok_or_else(not_a_list)?;
-    // Not every server supports the selector.
-    events.retain(|event| event.reason == reason);
-    Ok(events)
+    list.items.ok_or_else(not_a_list)
 }

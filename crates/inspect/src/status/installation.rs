@@ -7,51 +7,74 @@ use serde::Deserialize;
 
 use belayer_core::http::{Request, RequestError};
 use belayer_core::object::Resource;
+use belayer_holds::gate::GateObject;
 
 use super::own::{ask, leader_of};
-use super::{Component, Installation, Leader, Query, Replica};
+use super::{Component, Installation, Leader, OtherLease, Query, Replica};
 use crate::evidence::lease;
 use crate::reader::{ReadResult, Reader, explain};
+
+/// The pods of both Deployments.
+const PODS: &str = "app.kubernetes.io/name in (belayer,belayer-pod-recreation)";
 
 pub(super) async fn installation(
     reader: &Reader,
     query: &Query,
+    gate: &GateObject,
     now: Timestamp,
     unknown: &mut Vec<String>,
 ) -> Installation {
     let namespace = query.own_namespace.as_str();
-    let leader = match &query.lease {
-        Some(place) => match lease(reader, place.clone()).await {
-            ReadResult::Found(lease) => leader_of(&lease, now),
-            ReadResult::Absent => None,
-            ReadResult::Unknown(why) => {
-                unknown.push(format!("which replica is the leader: lease {place}: {why}"));
-                None
-            }
-        },
-        None => None,
+    let mut installation = Installation {
+        namespace: namespace.to_owned(),
+        leader: None,
+        other_leases: Vec::new(),
+        pods: None,
     };
-    let pods = match replicas(reader, namespace, leader.as_ref()).await {
-        Ok(pods) => Some(pods),
+    if let Some(place) = &query.lease {
+        installation.leader = leader(reader, place, now, unknown).await.flatten();
+    }
+    for place in gate.leases() {
+        if query.lease.as_deref() == Some(place) {
+            continue;
+        }
+        if let Some(leader) = leader(reader, place, now, unknown).await {
+            let lease = place.to_owned();
+            installation.other_leases.push(OtherLease { lease, leader });
+        }
+    }
+    match replicas(reader, &installation).await {
+        Ok(pods) => installation.pods = Some(pods),
         Err(error) => {
             unknown.push(format!(
                 "which pods run Belayer: pods of {namespace}: {}",
                 explain(&error)
             ));
+        }
+    }
+    installation
+}
+
+/// The holder of a Lease, if there is one; `None` if the Lease cannot be read.
+async fn leader(
+    reader: &Reader,
+    place: &str,
+    now: Timestamp,
+    unknown: &mut Vec<String>,
+) -> Option<Option<Leader>> {
+    match lease(reader, place.to_owned()).await {
+        ReadResult::Found(lease) => Some(leader_of(&lease, now)),
+        ReadResult::Absent => Some(None),
+        ReadResult::Unknown(why) => {
+            unknown.push(format!("which replica is the leader: lease {place}: {why}"));
             None
         }
-    };
-    Installation {
-        namespace: namespace.to_owned(),
-        leader,
-        pods,
     }
 }
 
 async fn replicas(
     reader: &Reader,
-    namespace: &str,
-    leader: Option<&Leader>,
+    installation: &Installation,
 ) -> Result<Vec<Replica>, RequestError> {
     #[derive(Deserialize)]
     struct List {
@@ -92,8 +115,8 @@ async fn replicas(
         kind: String,
         status: String,
     }
-    let path = Resource::pods().path(Some(namespace));
-    let request = Request::get(path).query("labelSelector", "app.kubernetes.io/name=belayer");
+    let path = Resource::pods().path(Some(&installation.namespace));
+    let request = Request::get(path).query("labelSelector", PODS);
     let list: List = reader.json(&request).await?;
     let not_a_list = || RequestError::Decode("a list without items".to_owned());
     let mut replicas: Vec<Replica> = list
@@ -109,7 +132,9 @@ async fn replicas(
                 .iter()
                 .flatten()
                 .any(|condition| condition.kind == "Ready" && condition.status == "True"),
-            leads: leader.is_some_and(|leader| !leader.lapsed && is(leader, &pod.metadata.name)),
+            leads: installation
+                .leaders()
+                .any(|leader| !leader.lapsed && is(leader, &pod.metadata.name)),
             version: pod
                 .spec
                 .containers
@@ -145,39 +170,43 @@ pub(super) fn tag(image: &str) -> String {
     }
 }
 
-/// Reads the metrics of the active process: the leader, or the only replica if leader election is disabled.
-/// Returns whether it answered.
+/// Reads the metrics of the active processes: of each leader, or of the only replica if leader election is disabled.
+/// Returns whether the leader of the configured Lease answered.
 pub(super) async fn own(
     reader: &Reader,
     installation: &mut Installation,
     components: &mut [Component],
     notes: &mut Vec<String>,
 ) -> bool {
-    let elected = installation.leader.is_some();
+    let elected = installation.leaders().next().is_some();
     let pods = installation.pods.iter_mut().flatten();
-    let mut active: Vec<&mut Replica> = pods
+    let active: Vec<&mut Replica> = pods
         .filter(|pod| pod.ready && (pod.leads || !elected))
         .collect();
-    let [pod] = active.as_mut_slice() else {
+    if !elected && active.len() != 1 {
         return false;
-    };
-    match ask(reader, &installation.namespace, &pod.name).await {
-        Ok(metrics) => {
-            if let Some(version) = metrics.version {
-                pod.version = version;
+    }
+    let first = installation.leader.as_ref();
+    let mut answered = false;
+    for pod in active {
+        match ask(reader, &installation.namespace, &pod.name).await {
+            Ok(metrics) => {
+                if let Some(version) = metrics.version {
+                    pod.version = version;
+                }
+                for component in components.iter_mut() {
+                    if let Some(own) = metrics.own.get(component.component) {
+                        component.own.get_or_insert_default().add(own);
+                    }
+                }
+                answered |= !elected || first.is_some_and(|leader| is(leader, &pod.name));
             }
-            for component in components {
-                component.own = metrics.own.get(component.component).copied();
-            }
-            true
-        }
-        Err(error) => {
-            notes.push(format!(
+            Err(error) => notes.push(format!(
                 "no counters of pod {} (missed, kept back, gate): reading its metrics through the API server's proxy failed: {}",
                 pod.name,
                 explain(&error)
-            ));
-            false
+            )),
         }
     }
+    answered
 }

@@ -6,6 +6,7 @@ mod events;
 mod installation;
 mod kept;
 mod own;
+mod page;
 mod text;
 
 use jiff::Timestamp;
@@ -17,6 +18,7 @@ pub use crate::report::API_VERSION;
 pub use collect::status;
 pub use kept::{Kept, reported};
 pub use own::leader_of;
+pub use page::{Page, Recorded, page};
 pub use text::text;
 
 /// The hold of one component on one kind.
@@ -43,10 +45,13 @@ pub struct Query {
     pub holds: Vec<Hold>,
     /// Version of this command.
     pub client: &'static str,
+    /// At most this many held objects are listed in [`Page`]; those that are being deleted come first.
+    pub objects: usize,
 }
 
 /// What Belayer holds, and its installation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     /// [`API_VERSION`].
@@ -64,7 +69,7 @@ pub struct Status {
     pub components: Vec<Component>,
     /// The namespaces with held objects; the one with the oldest waiting deletion comes first.
     pub namespaces: Vec<Place>,
-    /// Namespaces in which no hold is added to pods, by the gate ConfigMap.
+    /// Namespaces in which no hold is added to pods, by the gate.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub closed_namespaces: Vec<String>,
     /// What an admin should check.
@@ -83,6 +88,7 @@ pub struct Status {
 
 /// Versions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Versions {
     /// Of the API server; absent if it may not be read.
@@ -94,6 +100,7 @@ pub struct Versions {
 
 /// The pods that run Belayer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Installation {
     /// Belayer's namespace.
@@ -101,6 +108,9 @@ pub struct Installation {
     /// The holder of the Lease; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leader: Option<Leader>,
+    /// The other Leases that the gate names: of controllers that run in a Deployment of their own.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub other_leases: Vec<OtherLease>,
     /// The pods, sorted by name; absent if they cannot be listed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pods: Option<Vec<Replica>>,
@@ -115,18 +125,39 @@ impl Installation {
 
     /// Whether there is a leader: then Belayer runs, in any pod or outside the cluster.
     pub fn is_led(&self) -> bool {
-        self.leader.as_ref().is_some_and(|leader| !leader.lapsed)
+        self.leaders().any(|leader| !leader.lapsed)
     }
+
+    /// The holders of all Leases.
+    fn leaders(&self) -> impl Iterator<Item = &Leader> {
+        let others = self.other_leases.iter();
+        let others = others.filter_map(|other| other.leader.as_ref());
+        self.leader.iter().chain(others)
+    }
+}
+
+/// A Lease beside the configured one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct OtherLease {
+    /// `namespace/name`.
+    pub lease: String,
+    /// Its holder; absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub leader: Option<Leader>,
 }
 
 /// The leader.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Leader {
     /// The holder identity of the Lease.
     pub identity: String,
     /// Time of the last renewal.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
     pub renewed: Option<Timestamp>,
     /// Time since then, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -137,6 +168,7 @@ pub struct Leader {
 
 /// A pod that runs Belayer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Replica {
     /// Its name.
@@ -151,6 +183,7 @@ pub struct Replica {
 
 /// Numbers of a component, in total or in one namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Numbers {
     /// Objects that carry its hold.
@@ -166,6 +199,7 @@ pub struct Numbers {
 
 /// The deletion that has waited longest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Oldest {
     /// `pods`, `workflows.argoproj.io`.
@@ -175,6 +209,7 @@ pub struct Oldest {
     /// Name of the object.
     pub name: String,
     /// End of its grace period.
+    #[cfg_attr(test, schemars(with = "String", extend("format" = "date-time")))]
     pub deletion_timestamp: Timestamp,
     /// Time since then, in seconds; 0 within the grace period.
     pub age_seconds: i64,
@@ -182,6 +217,7 @@ pub struct Oldest {
 
 /// What a component holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Component {
     /// Its name.
@@ -200,6 +236,7 @@ pub struct Component {
 
 /// Counters of the running process, from its metrics.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Own {
     /// Deletions that began before the hold could be added, since the process started.
@@ -214,6 +251,7 @@ pub struct Own {
 
 /// What a component holds in one namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Place {
     /// The namespace.
@@ -223,6 +261,32 @@ pub struct Place {
     /// The numbers.
     #[serde(flatten)]
     pub numbers: Numbers,
+}
+
+/// An object with a hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct HeldObject {
+    /// The component that holds it.
+    pub component: &'static str,
+    /// `pods`, `workflows.argoproj.io`.
+    pub resource: String,
+    /// Empty for cluster-scoped kinds.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// End of its grace period; absent if it is not being deleted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<String>", extend("format" = "date-time")))]
+    pub deletion_timestamp: Option<Timestamp>,
+    /// Whether the API server has recently rejected its release.
+    pub denied: bool,
+    /// What its latest Event of Belayer's says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 impl Status {

@@ -16,6 +16,16 @@ use crate::reader::Reader;
 /// Time limit: these numbers are optional.
 const WITHIN: Duration = Duration::from_secs(5);
 
+impl Own {
+    /// Adds the counters of another process.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.missed += other.missed;
+        self.unselected_kept += other.unselected_kept;
+        self.observed_losses += other.observed_losses;
+        self.backlog_gate_closed |= other.backlog_gate_closed;
+    }
+}
+
 /// The metrics of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Metrics {

@@ -34,6 +34,7 @@ fn status() -> Status {
                 renewed_seconds_ago: Some(2),
                 lapsed: false,
             }),
+            other_leases: Vec::new(),
             pods: Some(vec![
                 Replica {
                     name: "belayer-7d9c".into(),
@@ -101,6 +102,27 @@ Unknown: the leader: not allowed
 Note: further information
 ";
     assert_eq!(text(&status(), Style::default(), &Plain), expected);
+}
+
+/// T2: pod-recreation has a Deployment of its own.
+#[test]
+fn t2_every_lease_is_in_the_text() {
+    let mut status = status();
+    let leader = status.installation.leader.clone();
+    let other = |leader| OtherLease {
+        lease: "belayer-system/belayer-pod-recreation".into(),
+        leader,
+    };
+    status.installation.other_leases = vec![other(leader)];
+    let led = text(&status, Style::default(), &Plain).replace("\n  ", " ");
+    let says = "belayer-7d9c_1 holds lease belayer-system/belayer-pod-recreation, renewed 2s ago.";
+    assert!(led.contains(says), "{led}");
+    status.installation.leader = None;
+    status.installation.other_leases = vec![other(None)];
+    assert!(!status.installation.is_led());
+    let led = text(&status, Style::default(), &Plain).replace("\n  ", " ");
+    let says = "no leader; no replica holds lease belayer-system/belayer-pod-recreation.";
+    assert!(led.contains(says), "{led}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Installation, Numbers, Place, Status};
+use super::{Installation, Leader, Numbers, OtherLease, Place, Status};
 use crate::report::age;
 use crate::text::{Detail, Paint, Style, wrapped};
 
@@ -83,14 +83,25 @@ fn running(installation: &Installation) -> String {
         return format!("It is unknown whether it runs in {namespace}.");
     };
     let ready = pods.iter().filter(|pod| pod.ready).count();
-    let leads = match &installation.leader {
-        Some(leader) if !leader.lapsed => {
-            let ago = leader.renewed_seconds_ago.map_or(0, |ago| ago.max(0));
-            format!("{} leads, renewed {} ago", leader.identity, age(ago))
-        }
+    let mut leads = match &installation.leader {
+        Some(leader) if !leader.lapsed => format!("{} leads, {}", leader.identity, renewed(leader)),
         Some(leader) => format!("no leader, the last one was {}", leader.identity),
-        None => "no Lease is held".to_owned(),
+        None if installation.other_leases.is_empty() => "no Lease is held".to_owned(),
+        None => "no leader".to_owned(),
     };
+    for OtherLease { lease, leader } in &installation.other_leases {
+        let _ = match leader {
+            Some(leader) if !leader.lapsed => {
+                write!(
+                    leads,
+                    "; {} holds lease {lease}, {}",
+                    leader.identity,
+                    renewed(leader)
+                )
+            }
+            _ => write!(leads, "; no replica holds lease {lease}"),
+        };
+    }
     if pods.is_empty() {
         let runs = if installation.is_led() {
             "It runs elsewhere"
@@ -109,6 +120,11 @@ fn running(installation: &Installation) -> String {
         versions.join(" and "),
         pods.len()
     )
+}
+
+fn renewed(leader: &Leader) -> String {
+    let ago = leader.renewed_seconds_ago.map_or(0, |ago| ago.max(0));
+    format!("renewed {} ago", age(ago))
 }
 
 fn components(status: &Status, style: Style, paint: &dyn Paint, out: &mut String) {

@@ -1,6 +1,6 @@
 //! The held pods of a workflow, for its explanation.
 
-use belayer_core::http::RequestError;
+use belayer_core::http::{METADATA_ONLY_LIST, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::argo;
 use belayer_holds::names::POD_HOLDS;
@@ -9,7 +9,6 @@ use belayer_holds::selection::is_label_value;
 use crate::explain::{Belayer, Explained, HeldPod};
 use crate::object::Item;
 use crate::reader::{Page, Reader, explain as message};
-use crate::scan::METADATA_LIST;
 
 /// Maximum number of pods that are explained: each costs several requests.
 const EXPLAINED: usize = 20;
@@ -71,7 +70,7 @@ async fn names(
     let path = Resource::pods().path(owner.namespace());
     let mut names = Vec::new();
     reader
-        .selected_pages(&path, METADATA_LIST, selector, |answer| {
+        .selected_pages(&path, METADATA_ONLY_LIST, selector, |answer| {
             let read = Page::read(&answer).map(|page: Page<Item<'_>>| {
                 for Item { metadata } in page.items.iter().flatten() {
                     let mut owners = metadata.owner_references.iter().flatten();

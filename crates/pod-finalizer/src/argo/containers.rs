@@ -29,9 +29,10 @@ pub(super) fn is_reported(pod: &Pod) -> bool {
 
 /// The containers of a step by the role that they have for Argo.
 pub(super) struct Containers<'a> {
-    /// Init containers but Argo's own. They include native sidecars, which keep running and cannot be
-    /// distinguished from them here.
+    /// Init containers but Argo's own, without native sidecars.
     pub(super) init: Vec<&'a Container>,
+    /// Native sidecars but Argo's own: they keep running, and their exit code is no result.
+    pub(super) sidecars: Vec<&'a Container>,
     /// `main`, or the members of a container set. If no container has such a name, all but Argo's own.
     pub(super) main: Vec<&'a Container>,
     /// Argo's own, also as a native sidecar: Argo judges them by their names.
@@ -57,9 +58,11 @@ impl<'a> Containers<'a> {
             .containers()
             .iter()
             .partition(|container| SAVERS.contains(&&*container.name));
-        let (init, rest): (Vec<_>, Vec<_>) = rest
-            .into_iter()
-            .partition(|container| container.kind == ContainerKind::Init);
+        let of_kind = |kind| move |container: &&Container| container.kind == kind;
+        let (init, rest): (Vec<_>, Vec<_>) =
+            rest.into_iter().partition(of_kind(ContainerKind::Init));
+        let (sidecars, rest): (Vec<_>, Vec<_>) =
+            rest.into_iter().partition(of_kind(ContainerKind::Sidecar));
         let set = pod.shutdown.as_ref().map(|of| &of.container_set);
         let (main, others): (Vec<&Container>, Vec<_>) =
             rest.iter().copied().partition(|container| match set {
@@ -73,6 +76,7 @@ impl<'a> Containers<'a> {
         };
         Self {
             init,
+            sidecars,
             main,
             savers,
             others,
@@ -109,9 +113,10 @@ impl<'a> Containers<'a> {
         self.main.iter().chain(&self.savers).copied()
     }
 
-    /// Whether any container of the step or any init container has started.
+    /// Whether any container of the step, any init container or any native sidecar has started.
     pub(super) fn has_begun(&self) -> bool {
-        let mut all = self.init.iter().chain(&self.main).chain(&self.others);
+        let before = self.init.iter().chain(&self.sidecars);
+        let mut all = before.chain(&self.main).chain(&self.others);
         all.any(|container| container.started || has_ended(container))
     }
 

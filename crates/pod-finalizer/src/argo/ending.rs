@@ -50,7 +50,7 @@ pub enum Held {
     /// set has and the pod does not show which containers are members.
     Succeeded,
     /// It ended by itself or by its deletion: the version that shows which was missed by a restart or a new
-    /// list.
+    /// list. Or its node rejected it, and the versions that show whether it had run before were missed.
     Undecided,
 }
 
@@ -85,8 +85,9 @@ impl Ending {
         let before = before.unwrap_or_default();
         if is_without_a_start(pod) && !containers.has_begun() {
             let had_ended = pod.is_bound() && before == BeforeDeletion::Ended;
+            // A kubelet that restarts also rejects pods that have run.
             return if had_ended && !pod.is_known_unstarted() {
-                Self::Held(Held::Ended)
+                Self::Held(Held::Undecided)
             } else {
                 Self::by(How::NeverStarted)
             };
@@ -113,8 +114,11 @@ impl Ending {
         };
         match unfinished {
             Some(container) => Self::by(How::Unfinished(Arc::clone(&container.name))),
-            None if before == BeforeDeletion::Ended => Self::Held(Held::Ended),
-            None => Self::Held(Held::Undecided),
+            None => Self::Held(match before {
+                BeforeDeletion::Ended if containers.has_begun() => Held::Ended,
+                BeforeDeletion::Watched if containers.can_be_read() => Held::Ended,
+                _ => Held::Undecided,
+            }),
         }
     }
 
@@ -146,6 +150,10 @@ impl Held {
             }
             Self::Ended => "it had ended before it was deleted, so it has a result",
             Self::Succeeded => return success(pod).into(),
+            Self::Undecided if pod.is_ended() && !Containers::of(pod).has_begun() => {
+                "undecided: it failed without a report of its containers before Belayer saw it, and a node that restarts \
+                 also rejects pods that have run"
+            }
             Self::Undecided => {
                 "undecided: no watched version shows whether it ended by itself or by its deletion"
             }

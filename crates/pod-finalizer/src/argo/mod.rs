@@ -9,8 +9,7 @@ mod ending;
 mod node;
 
 use std::sync::Arc;
-
-use jiff::Timestamp;
+use std::time::Duration;
 
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::queries::LiveAnswer;
@@ -39,10 +38,11 @@ pub struct NodeView {
     pub query: NodeQuery,
     /// The last live read.
     pub answer: Option<LiveAnswer<NodeState>>,
-    /// When this process first saw the pod's deletion: only a read that begins later is a proof.
-    pub deletion_seen: LogicalTime,
-    /// Since when the loss is known, if a release waits for `nodeLostDelay`.
-    pub lost_since: Option<Timestamp>,
+    /// When this process first saw that the pod looks as if its node was lost: only a read that begins later is a
+    /// proof. A node that was gone before may have come back.
+    pub suspected: LogicalTime,
+    /// How long this process has known the loss, if a release waits for `nodeLostDelay`.
+    pub lost_for: Option<Duration>,
 }
 
 /// Whether a pod's controller is a Workflow of Argo.

@@ -78,7 +78,7 @@ impl Query for NodeQuery {
 /// The pod's node is lost: no kubelet will ever report how its containers ended, and without Belayer the
 /// pod would be gone.
 ///
-/// Proven by a live read of the Node that began after the pod's deletion was seen.
+/// Proven by a live read of the Node that began after the pod looked as if its node was lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeLost(Loss);
 
@@ -90,14 +90,15 @@ enum Loss {
 }
 
 impl NodeLost {
-    /// Returns the proof if `answer` provides it for `pod`, whose deletion was first seen at `deletion_seen`.
+    /// Returns the proof if `answer` provides it for `pod`, of which [`NodeQuery::about`] first returned a query at
+    /// `suspected`.
     pub fn prove(
         pod: &Pod,
         answer: &LiveAnswer<NodeState>,
-        deletion_seen: LogicalTime,
+        suspected: LogicalTime,
     ) -> Option<Self> {
         NodeQuery::about(pod)?;
-        if answer.begun() <= deletion_seen {
+        if answer.begun() <= suspected {
             return None;
         }
         match answer.answer() {
@@ -107,11 +108,6 @@ impl NodeLost {
             NodeState::NotReady if pod.is_shut_down() => Some(Self(Loss::DeletedByForce)),
             NodeState::NotReady | NodeState::Ready | NodeState::Unknown(_) => None,
         }
-    }
-
-    /// Whether the Node object itself is gone.
-    pub fn is_gone(&self) -> bool {
-        self.0 == Loss::Gone
     }
 }
 

@@ -9,6 +9,7 @@ use belayer_core::informer::Stored;
 use belayer_core::object::{ObjectKey, Uid};
 use belayer_core::slim::Pod;
 use belayer_holds::runner;
+use belayer_holds::view::View;
 
 use super::PodFinalizer;
 use super::observe::held;
@@ -34,6 +35,20 @@ pub struct Lost {
 /// Maximum number of lost pods that are stored by name.
 const LOST_REMEMBERED: usize = 1_000;
 
+impl<V: View> PodFinalizer<V> {
+    /// Counts, once, a held pod of which it is unknown whether its deletion ended it: the version that shows that was
+    /// missed. The runner observes pods only in the leader, so that standbys count nothing.
+    pub(super) fn count_undecided(&self, pod: &Stored<Pod>) {
+        let meta = &pod.object.meta;
+        let undecided = held(meta)
+            && argo::is_of_workflow(meta)
+            && Ending::of(&pod.object) == Ending::Held(argo::Held::Undecided);
+        if undecided && self.undecided.lock().insert(meta.uid.clone()) {
+            runner::count_unread(runner::UNDECIDED, "enforce", &meta.key);
+        }
+    }
+}
+
 impl PodFinalizer {
     /// How many pods of profiles in observe mode were deleted before their result was taken, since the start. Such
     /// losses are the reason to switch a profile to enforce.
@@ -51,18 +66,6 @@ impl PodFinalizer {
         if is_missed(&self.view(pod), Timestamp::now()) {
             tracing::debug!(pod = %pod.object.meta.key, "deleted before it could be held");
             metrics::counter!(belayer_metrics::MISSED_HOLDS, "controller" => NAME).increment(1);
-        }
-    }
-
-    /// Counts a held pod whose deletion was not watched (after a start or a relist), so that it is unknown whether the
-    /// deletion ended it.
-    pub(super) fn count_undecided(&self, pod: &Stored<Pod>) {
-        let meta = &pod.object.meta;
-        let undecided = held(meta)
-            && argo::is_of_workflow(meta)
-            && Ending::of(&pod.object) == Ending::Held(argo::Held::Undecided);
-        if undecided {
-            runner::count_unread(runner::UNDECIDED, "enforce", &meta.key);
         }
     }
 

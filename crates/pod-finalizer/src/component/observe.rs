@@ -1,27 +1,26 @@
 //! Builds a snapshot from stores and cached live reads, without I/O and without decisions.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use jiff::Timestamp;
-
+use belayer_core::clock;
 use belayer_core::informer::{Lookup, Stored};
 use belayer_core::logical_time::LogicalTime;
-use belayer_core::object::{ObjectKey, OwnerReference, Resource};
-use belayer_core::queries::LiveAnswer;
+use belayer_core::object::{ObjectKey, OwnerReference, Resource, Uid};
 use belayer_core::slim::{ObjectMeta, Phase, Pod};
 use belayer_holds::names;
 use belayer_holds::namespace::NamespaceView;
 use belayer_holds::owner::OwnerQuery;
 use belayer_holds::view::{Answers as _, Objects as _, View};
 
-use super::PodFinalizer;
-use crate::argo::{self as argo_pods, ArgoPod, NodeQuery, NodeState};
+use super::{PodFinalizer, Waits};
+use crate::argo::{self as argo_pods, ArgoPod, NodeQuery};
 use crate::cleanup::{POD_GC_STRATEGY, PodEnd, PodGc, WorkflowEnd};
 use crate::evidence::is_ignored;
 use crate::profile::{Cleanup, Consumer, Mode, OwnerStatus, Profile, Profiles, argo, is_of_kind};
 use crate::query::Delay;
 use crate::snapshot::{
-    CachedOwner, CleanupView, Judge, NodeView, Owner, OwnerView, PodView, Selection,
+    CachedOwner, CleanupView, Judge, NodeView, Owner, OwnerView, PodView, Selection, Watched,
 };
 use crate::status::{self, NodeRef, StatusQuery};
 
@@ -44,7 +43,7 @@ impl<V: View> PodFinalizer<V> {
                 &pod.object,
                 profile,
                 &owner,
-                self.due_since(&Delay::Cleanup(meta.uid.clone())),
+                self.due_for(&Delay::Cleanup(meta.uid.clone())),
             ),
             Selection::None | Selection::Ignored => None,
         };
@@ -58,6 +57,7 @@ impl<V: View> PodFinalizer<V> {
             argo: self.argo(pod),
             held: held(meta),
             deleting: meta.deletion_timestamp,
+            watched: self.watched(meta, &selection),
             ended: pod.object.is_ended(),
             first_seen: pod.first_seen,
             admin_asked: admin_asked(meta),
@@ -76,16 +76,48 @@ impl<V: View> PodFinalizer<V> {
         }
     }
 
-    fn due_since(&self, delay: &Delay) -> Option<Timestamp> {
-        self.due.lock().get(delay).copied()
+    fn due_for(&self, delay: &Delay) -> Option<Duration> {
+        self.due
+            .lock()
+            .get(delay)
+            .map(|waits| waits.since.elapsed())
+    }
+
+    /// How long a deleted pod whose profile has `releaseAfter` has been waiting.
+    fn watched(&self, pod: &ObjectMeta, selection: &Selection) -> Option<Watched> {
+        let Selection::By { profile, .. } = selection else {
+            return None;
+        };
+        profile.release_after?;
+        let deleting = pod.deletion_timestamp?;
+        let delay = Delay::ReleaseAfter(pod.uid.clone());
+        let mut due = self.due.lock();
+        let waits = due.entry(delay).or_insert_with(|| {
+            let before = clock::now().duration_since(deleting);
+            Waits::begin_after(Duration::try_from(before).unwrap_or_default())
+        });
+        Some(Watched {
+            waited: waits.since.elapsed(),
+            before: waits.before,
+        })
     }
 
     fn argo(&self, pod: &Stored<Pod>) -> Option<ArgoPod> {
-        let deletion_seen = pod.deletion_seen.unwrap_or(pod.first_seen);
-        argo_pod(&pod.object, deletion_seen, |query| {
-            let delay = Delay::NodeLost(pod.object.meta.uid.clone());
-            (self.parts.node_queries.get(query), self.due_since(&delay))
+        argo_pod(&pod.object, |query| {
+            let uid = &pod.object.meta.uid;
+            argo_pods::NodeView {
+                answer: self.parts.node_queries.get(&query),
+                suspected: self.suspected(uid),
+                lost_for: self.due_for(&Delay::NodeLost(uid.clone())),
+                query,
+            }
         })
+    }
+
+    /// When this pod was first observed as one whose node may be lost.
+    fn suspected(&self, pod: &Uid) -> LogicalTime {
+        let mut suspected = self.suspected.lock();
+        *suspected.entry_ref(pod).or_insert_with(LogicalTime::now)
     }
 
     fn node(&self, pod: &ObjectMeta, profile: &Profile) -> Option<NodeView> {
@@ -221,7 +253,7 @@ pub(crate) fn cleanup_of(
     pod: &Pod,
     profile: &Profile,
     owner: &Owner,
-    due_since: Option<Timestamp>,
+    due_for: Option<Duration>,
 ) -> Option<CleanupView> {
     if profile.cleanup == Cleanup::None || profile.mode == Mode::Observe {
         return None;
@@ -248,32 +280,22 @@ pub(crate) fn cleanup_of(
             _ => PodEnd::NotYet,
         },
         workflow,
-        due_since,
+        due_for,
     })
 }
 
-/// The input of rules 16 to 18 for a pod whose controller is an Argo Workflow. `known` returns the last answer about
-/// its node, and since when the node is known to be lost.
+/// The input of rules 16 to 18 for a pod whose controller is an Argo Workflow. `view` returns what is known about
+/// its node.
 pub(crate) fn argo_pod(
     pod: &Arc<Pod>,
-    deletion_seen: LogicalTime,
-    known: impl FnOnce(&NodeQuery) -> (Option<LiveAnswer<NodeState>>, Option<Timestamp>),
+    view: impl FnOnce(NodeQuery) -> argo_pods::NodeView,
 ) -> Option<ArgoPod> {
     if !argo_pods::is_of_workflow(&pod.meta) {
         return None;
     }
-    let node = NodeQuery::about(pod).map(|query| {
-        let (answer, lost_since) = known(&query);
-        argo_pods::NodeView {
-            query,
-            answer,
-            deletion_seen,
-            lost_since,
-        }
-    });
     Some(ArgoPod {
         pod: Arc::clone(pod),
-        node,
+        node: NodeQuery::about(pod).map(view),
     })
 }
 

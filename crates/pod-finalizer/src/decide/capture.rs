@@ -28,15 +28,14 @@ fn captures(pod: &PodView) -> Option<&Profile> {
 /// and checks whether the outcome of every container is final. A record that the server rejects does not prevent the
 /// rules below.
 pub(super) fn is_due(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> bool {
-    if captures(pod).is_none() || !pod.ended {
-        return false;
-    }
-    if unread::is_never_held(pod) || unread::is_without_an_outcome(pod) {
+    if captures(pod).is_none() || !pod.ended || unread::is_never_held(pod) {
         return false;
     }
     match &pod.record {
         RecordState::Unknown => true,
-        RecordState::Written(_) | RecordState::Incomplete => false,
+        RecordState::Written(_) => false,
+        // It may have been recorded before it ended.
+        RecordState::Incomplete(version) => *version != pod.version,
         RecordState::NotFinal { why, version, at } => {
             let waited = elapsed(*at, now);
             if *version != pod.version || waited >= NOT_FINAL {
@@ -59,10 +58,18 @@ pub(super) fn is_due(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> bo
     }
 }
 
-/// Whether the outcome of an ended pod was not final, so that there is no record: a release by rules 8 to 10 writes it
-/// as it is, first (A12).
-pub(super) fn is_not_final(pod: &PodView) -> bool {
-    captures(pod).is_some() && matches!(pod.record, RecordState::NotFinal { .. })
+/// Whether the pod has no record although it is to be released by `evidence`: then what is known of its outcome is
+/// recorded first, marked as not final (A12).
+pub(super) fn comes_first(pod: &PodView, evidence: &Evidence) -> bool {
+    if captures(pod).is_none() || matches!(evidence, Evidence::NeverHeld(_)) {
+        return false;
+    }
+    match &pod.record {
+        RecordState::NotFinal { .. } => true,
+        // It has not ended. Where its deletion ends it before it has begun, nothing is known.
+        RecordState::Unknown => pod.held && !matches!(evidence, Evidence::EndedByDeletion(_)),
+        RecordState::Written(_) | RecordState::Incomplete(_) | RecordState::Refused { .. } => false,
+    }
 }
 
 /// The Event about a record that the server rejected; independent of the decision.

@@ -2,11 +2,9 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use belayer_holds::decision::{Decision, Missing, Write};
 
-use super::{PodDecision, elapsed};
+use super::PodDecision;
 use crate::cleanup::WorkflowEnd;
 use crate::evidence::Evidence;
 use crate::query::{Delay, PodQuery};
@@ -14,14 +12,14 @@ use crate::row;
 use crate::snapshot::{CleanupView, PodView};
 
 /// The decision about a pod that is not held and that `evidence` would release.
-pub(super) fn decide(pod: &PodView, evidence: Evidence, now: Timestamp) -> PodDecision {
+pub(super) fn decide(pod: &PodView, evidence: Evidence) -> PodDecision {
     let Some(view) = due(pod, &evidence) else {
         return Decision::nothing(row::ADD_HOLD);
     };
-    let left = match view.due_since {
-        Some(since) => view.gc.delay.saturating_sub(elapsed(since, now)),
-        None => view.gc.delay,
-    };
+    let left = view
+        .gc
+        .delay
+        .saturating_sub(view.due_for.unwrap_or_default());
     if left.is_zero() {
         return Decision::write(row::CLEANUP, Write::Delete(evidence));
     }

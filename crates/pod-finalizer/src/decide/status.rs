@@ -18,10 +18,6 @@ use crate::status::{NODE_ID, StatusState};
 /// the status is read.
 const LABEL_FIRST: Duration = Duration::from_secs(10);
 
-/// While a deletion waits and the workflow has not changed since the last live read, the cache is checked again after
-/// this time.
-const UNCHANGED: Duration = Duration::from_secs(2);
-
 /// A status that was too large is read again after this time: reading it takes a second of CPU time.
 const TOO_LARGE: Duration = Duration::from_secs(600);
 
@@ -38,7 +34,8 @@ struct Pace {
 impl Pace {
     fn of(pod: &PodView) -> Self {
         let (first, changed, unchanged) = match (pod.deleting, pod.held) {
-            (Some(_), _) => (Duration::ZERO, Duration::ZERO, UNCHANGED),
+            // Each change of the workflow queues the pod.
+            (Some(_), _) => (Duration::ZERO, Duration::ZERO, RECHECK),
             (None, true) => (LABEL_FIRST, LABEL_FIRST, RECHECK),
             // Rule 13 needs to know whether this rule would release the pod. Only one read: a workflow that changes
             // all the time must not delay the finalizer for ever.

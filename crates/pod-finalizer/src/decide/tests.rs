@@ -177,6 +177,18 @@ fn outcome(decision: &PodDecision) -> Expect {
     pod().held().ended().captured().not_final("11:59:50").consumed(),
     Expect::RecordAsItIs(row::CAPTURE)
 )]
+#[case::row_07_a12_also_of_a_pod_that_has_not_ended(
+    pod().held().captured().consumed(),
+    Expect::RecordAsItIs(row::CAPTURE)
+)]
+#[case::row_07_a12_a_pod_that_is_not_held_is_recorded_at_its_end(
+    pod().captured().consumed(),
+    Expect::Nothing(row::ADD_HOLD)
+)]
+#[case::row_07_a12_a_record_of_a_running_pod_is_replaced_when_it_has_ended(
+    pod().ended().captured().recorded_as_it_is().changed(),
+    Expect::Record(row::CAPTURE)
+)]
 #[case::row_07_a12_and_then_released(
     pod().held().ended().captured().recorded_as_it_is().consumed(),
     Expect::Release(row::CONSUMED, "Consumed")
@@ -436,9 +448,9 @@ fn outcome(decision: &PodDecision) -> Expect {
     pod().held().deleting("11:59:59").by_pod_gc().node_is(NodeState::Gone).node_lost_delay(MINUTE).lost_since("11:59:00"),
     Expect::Release(row::NODE_LOST, "NodeLost")
 )]
-#[case::row_18_a2_a_node_that_is_not_gone_gives_no_outcome_to_wait_for(
+#[case::row_18_a2_a12_what_is_known_is_recorded_first(
     pod().held().deleting("11:59:59").by_pod_gc().captured().node_is(NodeState::OutOfService),
-    Expect::Release(row::NODE_LOST, "NodeLost")
+    Expect::RecordAsItIs(row::CAPTURE)
 )]
 #[case::row_19_a11_its_workflow_was_retried(
     pod().held().deleting("11:59:59").of_earlier_run(),
@@ -469,31 +481,4 @@ fn outcome(decision: &PodDecision) -> Expect {
 #[case::observing_keeps_no_rope_of_earlier(pod().held().consumed().observed(), Expect::Release(row::CONSUMED, "Consumed"))]
 fn table(#[case] snapshot: Case, #[case] expected: Expect) {
     assert_eq!(outcome(&decide(&snapshot.0, now())), expected);
-}
-
-#[test]
-fn existing_evidence_does_not_wait_for_missing_evidence() {
-    let decision = decide(
-        &pod()
-            .held()
-            .namespace_deleting()
-            .owner_absent()
-            .owner_gone()
-            .0,
-        now(),
-    );
-    assert_eq!(
-        outcome(&decision),
-        Expect::Release(row::OWNER_GONE, "OwnerGone")
-    );
-}
-
-#[test]
-fn an_inconclusive_read_is_repeated_later() {
-    let decision = decide(&pod().held().owner_unknown().owner_not_served().0, now());
-    let asked = decision.missing.iter().find_map(|missing| match missing {
-        Missing::Answer { after, .. } => Some(*after),
-        Missing::Event(_) => None,
-    });
-    assert_eq!(asked, Some(RECHECK));
 }

@@ -6,12 +6,10 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision::Missing;
 
-use super::{Found, RECHECK, Reasons, elapsed};
+use super::{Found, RECHECK, Reasons};
 use crate::argo::{
     ArgoPod, EndedByDeletion, Ending, Held as Because, NeverHeld, NodeLost, NodeState, NodeView,
 };
@@ -79,15 +77,17 @@ pub(super) fn ended_by_deletion(pod: &PodView) -> Found {
     Some((row::ENDED_BY_DELETION, Evidence::EndedByDeletion(proof)))
 }
 
-/// The rule that would have released a pod that was not held and is gone. Its node was not read, so it can
-/// only be the rule for pods that their deletion ended. A pod that was gone before its end had no result.
+/// The rule that would have released a pod that was not held and is gone. A pod that was gone before its end had no
+/// result. Of a pod that looked as if its node was lost, the node was not read: it would have been held until its
+/// node was known to be lost, or its kubelet had reported its end.
 pub(crate) fn unread(pod: &PodView) -> Option<&'static str> {
     let argo = pod.argo.as_ref()?;
-    if profile(pod)?.deleted_while_running == DeletedWhileRunning::Hold {
-        return None;
-    }
+    let holds = profile(pod)?.deleted_while_running == DeletedWhileRunning::Hold;
     let by_deletion = !pod.ended || EndedByDeletion::prove(&argo.pod).is_some();
-    by_deletion.then_some("EndedByDeletion")
+    if by_deletion {
+        return (!holds).then_some("EndedByDeletion");
+    }
+    argo.node.as_ref().map(|_| "NodeLost")
 }
 
 /// Why rule 17 does not release a pod that is being deleted, for messages.
@@ -111,7 +111,7 @@ pub(super) fn held_because(pod: &PodView) -> Option<Cow<'static, str>> {
 }
 
 /// Rule 18. The delay begins with the first proof, and there must still be a proof at its end.
-pub(super) fn node_lost(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> Found {
+pub(super) fn node_lost(pod: &PodView, reasons: &mut Reasons) -> Found {
     let delay = judging(pod).map(|profile| profile.node_lost_delay).max()?;
     let argo = argo(pod)?;
     let view = argo.node.as_ref()?;
@@ -119,10 +119,7 @@ pub(super) fn node_lost(pod: &PodView, now: Timestamp, reasons: &mut Reasons) ->
         unproven(view, reasons);
         return None;
     };
-    let left = match view.lost_since {
-        Some(since) => delay.saturating_sub(elapsed(since, now)),
-        None => delay,
-    };
+    let left = delay.saturating_sub(view.lost_for.unwrap_or_default());
     if left.is_zero() {
         return Some((row::NODE_LOST, Evidence::NodeLost(proof)));
     }
@@ -139,20 +136,13 @@ pub(super) fn node_lost(pod: &PodView, now: Timestamp, reasons: &mut Reasons) ->
     None
 }
 
-/// Whether the node is known to be lost although its Node object exists. Then no outcome will ever be final, so the
-/// release does not wait for the record.
-pub(super) fn is_without_an_outcome(pod: &PodView) -> bool {
-    let lost = argo(pod).and_then(|argo| proof(argo, argo.node.as_ref()?));
-    lost.is_some_and(|proof| !proof.is_gone())
-}
-
 fn proof(argo: &ArgoPod, view: &NodeView) -> Option<NodeLost> {
-    NodeLost::prove(&argo.pod, view.answer.as_ref()?, view.deletion_seen)
+    NodeLost::prove(&argo.pod, view.answer.as_ref()?, view.suspected)
 }
 
 fn unproven(view: &NodeView, reasons: &mut Reasons) {
     let answer = view.answer.as_ref();
-    let current = answer.filter(|answer| answer.begun() > view.deletion_seen);
+    let current = answer.filter(|answer| answer.begun() > view.suspected);
     let query = PodQuery::Node(view.query.clone());
     let state = current.map(LiveAnswer::answer);
     let after = match state {

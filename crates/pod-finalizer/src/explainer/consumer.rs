@@ -18,18 +18,17 @@ use crate::snapshot::Snapshot;
 /// A workflow that has not changed for longer is reported: the limit of the alert `BelayerConsumerSilent`.
 const SILENCE: SignedDuration = SignedDuration::from_mins(5);
 
-/// For a deleted pod of Argo Workflows that stays held: whether its workflow is processed, and since when the workflow has
-/// not changed (A21, A22).
+/// For a pod of Argo Workflows that has ended or is being deleted and stays held: whether its workflow is processed, and
+/// since when the workflow has not changed (A21, A22).
 pub(super) async fn notes(
     reader: &Reader,
     pod: &Pod,
     snapshot: &Snapshot,
     decision: &PodDecision,
 ) -> Vec<String> {
-    let waits = snapshot
-        .pod
-        .as_ref()
-        .is_some_and(|view| view.held && view.argo.is_some() && view.deleting.is_some());
+    let waits = snapshot.pod.as_ref().is_some_and(|view| {
+        view.held && view.argo.is_some() && (view.ended || view.deleting.is_some())
+    });
     let Some(owner) = pod
         .meta
         .controller

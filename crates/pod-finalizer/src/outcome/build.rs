@@ -113,6 +113,11 @@ impl Pod {
             .filter(|name| !name.is_empty())
     }
 
+    /// Whether its phase is terminal.
+    pub(super) fn is_ended(&self) -> bool {
+        matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
+    }
+
     pub(super) fn outcome(&self) -> Built {
         let Self {
             metadata,
@@ -132,8 +137,13 @@ impl Pod {
                     .flatten()
                     .find(|status| status.name == container.name);
                 let (outcome, known) = container.outcome(status, init);
+                let known = match known {
+                    Known::NotStarted if self.is_ended() => Known::Yes,
+                    Known::NotStarted => Known::No,
+                    known => known,
+                };
                 match known {
-                    Known::Yes => {}
+                    Known::Yes | Known::NotStarted => {}
                     Known::No => unknown.push(container.name.clone()),
                     Known::StillRunning => {
                         running = Running::Some;
@@ -166,8 +176,10 @@ impl Pod {
 
 /// Whether the end of a container is known.
 enum Known {
-    /// It ended, or never started.
+    /// It ended.
     Yes,
+    /// It has not started, and never will if the pod has ended.
+    NotStarted,
     /// It ended, but how is unknown.
     No,
     /// The status shows it as running.
@@ -187,21 +199,20 @@ impl Container {
             restarts: 0,
         };
         let Some(status) = status else {
-            // The phase is terminal, and the kubelet never reported the container: it did not start.
-            return (outcome, Known::Yes);
+            return (outcome, Known::NotStarted);
         };
         outcome.restarts = status.restart_count.unwrap_or_default();
         if let Some(image) = status.image.as_ref().filter(|image| !image.is_empty()) {
             outcome.image = Some(image.clone());
         }
         let Some(state) = &status.state else {
-            return (outcome, Known::Yes);
+            return (outcome, Known::NotStarted);
         };
         if state.running.is_some() {
             return (outcome, Known::StillRunning);
         }
         let Some(terminated) = &state.terminated else {
-            return (outcome, Known::Yes);
+            return (outcome, Known::NotStarted);
         };
         outcome.reason.clone_from(&terminated.reason);
         outcome.finished_at.clone_from(&terminated.finished_at);
@@ -277,6 +288,17 @@ mod tests {
                 .iter()
                 .all(|c| c.exit_code.is_none())
         );
+    }
+
+    #[test]
+    fn a12_before_the_end_of_the_pod_no_end_is_known() {
+        let built = built(
+            json!({"phase": "Running", "initContainerStatuses": [ended("init", 0)],
+            "containerStatuses": [{"name": "main", "state": {"running": {}}}]}),
+        );
+        assert_eq!(built.running, Running::Some);
+        assert!(!built.spec.complete);
+        assert_eq!(built.spec.unknown_containers, ["main", "wait"]);
     }
 
     #[test]

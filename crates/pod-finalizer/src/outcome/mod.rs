@@ -48,7 +48,7 @@ pub struct PodOutcomeSpec {
     /// Name of the node that the pod was bound to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
-    /// `Succeeded` or `Failed`.
+    /// `Succeeded` or `Failed`; another phase if the pod was released before it ended.
     pub phase: String,
     /// Short reason, as in the pod status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,7 +62,8 @@ pub struct PodOutcomeSpec {
     /// When its last container ended, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished_at: Option<String>,
-    /// Whether the end of every container is known. It is false if the node was lost.
+    /// Whether the end of every container is known. It is false if the node was lost, or if the pod was released before
+    /// it ended.
     pub complete: bool,
     /// The containers whose end is not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

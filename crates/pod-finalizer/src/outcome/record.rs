@@ -44,8 +44,9 @@ pub enum RecordState {
     Unknown,
     /// It is written, and was final.
     Written(Captured),
-    /// It is written as it was when other evidence released the pod.
-    Incomplete,
+    /// It is written as it was at this version of the pod, when other evidence released it. Zero if an earlier process
+    /// wrote it.
+    Incomplete(ResourceVersion),
     /// It is not written, because the outcome is not final.
     NotFinal {
         /// What is missing.
@@ -111,7 +112,9 @@ impl Outcomes {
             return known.clone();
         }
         match existing(&key(pod)) {
-            Some(record) if record.labels.get(NOT_FINAL_LABEL).is_some() => RecordState::Incomplete,
+            Some(record) if record.labels.get(NOT_FINAL_LABEL).is_some() => {
+                RecordState::Incomplete(ResourceVersion::new(0))
+            }
             Some(_) => RecordState::Written(Captured(pod.uid.clone())),
             None => RecordState::Unknown,
         }
@@ -156,7 +159,7 @@ impl Outcomes {
                 count(result);
                 match missing {
                     None => RecordState::Written(Captured(uid.clone())),
-                    Some(_) => RecordState::Incomplete,
+                    Some(_) => RecordState::Incomplete(pod.meta.resource_version),
                 }
             }
             Err(error) if is_final(&error) => {
@@ -190,8 +193,11 @@ impl Outcomes {
         executor: &Executor,
     ) -> Result<(), RequestError> {
         let uid = &pod.meta.uid;
-        let state = match check_existing(&resource(), pod, executor).await {
-            Ok(_) => RecordState::Written(Captured(uid.clone())),
+        let state = match existing(&resource(), pod, executor).await {
+            Ok(record) if record.metadata.labels.is_final() => {
+                RecordState::Written(Captured(uid.clone()))
+            }
+            Ok(_) => RecordState::Incomplete(pod.meta.resource_version),
             Err(error) => match error.class() {
                 ErrorClass::NotFound => {
                     if let Some(full) = full_pod(pod, executor).await?
@@ -222,7 +228,7 @@ impl Outcomes {
             RecordState::Refused { pause, .. } => Some(*pause),
             RecordState::Unknown
             | RecordState::Written(_)
-            | RecordState::Incomplete
+            | RecordState::Incomplete(_)
             | RecordState::NotFinal { .. } => None,
         }
     }
@@ -235,7 +241,7 @@ impl Outcomes {
         is_final: bool,
         executor: &Executor,
     ) -> Result<&'static str, RequestError> {
-        let kind = resource();
+        let (kind, key) = (resource(), key(&pod.meta));
         let mut body = self.document(pod, spec, Timestamp::now());
         if !is_final {
             body["metadata"]["labels"][NOT_FINAL_LABEL] = "true".into();
@@ -244,10 +250,21 @@ impl Outcomes {
             .query("fieldManager", names::FIELD_MANAGER)
             .accept(METADATA_ONLY);
         let sent = executor.write(&request, Class::Write).await;
-        match OnConflict::LookUp.settle(sent, (&kind, &key(&pod.meta)))? {
-            Some(_) if spec.complete => Ok(result::WRITTEN),
-            Some(_) => Ok(result::INCOMPLETE),
-            None => check_existing(&kind, pod, executor).await,
+        if OnConflict::LookUp.settle(sent, (&kind, &key))?.is_none() {
+            let existing = existing(&kind, pod, executor).await?;
+            if !is_final || existing.metadata.labels.is_final() {
+                return Ok(result::EXISTED);
+            }
+            // It was written before the pod ended.
+            let uid = Uid::new(&*existing.metadata.uid);
+            let deleted = executor.delete(&kind, &key, &uid).await;
+            OnConflict::Done.settle(deleted, (&kind, &key))?;
+            executor.write(&request, Class::Write).await?;
+        }
+        if spec.complete {
+            Ok(result::WRITTEN)
+        } else {
+            Ok(result::INCOMPLETE)
         }
     }
 
@@ -308,6 +325,10 @@ async fn not_final(
     built: &Built,
     executor: &Executor,
 ) -> Result<Option<String>, RequestError> {
+    if !pod.is_ended() {
+        let why = "its outcome is not final: it has not ended";
+        return Ok(Some(why.to_owned()));
+    }
     let Some(name) = pod.node_name().filter(|_| built.running == Running::Some) else {
         return Ok(None);
     };
@@ -328,26 +349,49 @@ fn key(pod: &ObjectMeta) -> ObjectKey {
     ObjectKey::new(namespace, name_of(&pod.uid))
 }
 
-/// Checks that the existing record belongs to this pod: any user could have created an object of that name.
-async fn check_existing(
+/// A record as it is in the cluster.
+#[derive(Deserialize)]
+struct Existing {
+    metadata: ExistingMeta,
+    spec: ExistingSpec,
+}
+
+#[derive(Deserialize)]
+struct ExistingMeta {
+    uid: String,
+    #[serde(default)]
+    labels: ExistingLabels,
+}
+
+#[derive(Default, Deserialize)]
+struct ExistingLabels {
+    #[serde(rename = "belayer.dev/not-final")]
+    not_final: Option<String>,
+}
+
+impl ExistingLabels {
+    fn is_final(&self) -> bool {
+        self.not_final.is_none()
+    }
+}
+
+#[derive(Deserialize)]
+struct ExistingSpec {
+    #[serde(rename = "podUID")]
+    pod_uid: String,
+}
+
+/// The record of this name, after a check that it belongs to this pod: any user could have created it.
+async fn existing(
     kind: &Resource,
     pod: &Pod,
     executor: &Executor,
-) -> Result<&'static str, RequestError> {
-    #[derive(Deserialize)]
-    struct Existing {
-        spec: Spec,
-    }
-    #[derive(Deserialize)]
-    struct Spec {
-        #[serde(rename = "podUID")]
-        pod_uid: String,
-    }
+) -> Result<Existing, RequestError> {
     let key = key(&pod.meta);
     let request = Request::get(kind.object_path(&key));
     let existing: Existing = executor.read(&request, Class::Evidence).await?.json()?;
     if existing.spec.pod_uid == pod.meta.uid.as_str() {
-        return Ok(result::EXISTED);
+        return Ok(existing);
     }
     Err(RequestError::Decode(format!(
         "{kind} {key} is the record of another pod"

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use belayer_core::clock;
 use belayer_core::executor::Executor;
 use belayer_core::http::ErrorClass;
 use belayer_core::informer::Store;
@@ -14,6 +16,7 @@ use belayer_core::slim::{ObjectMeta, OwnerMeta};
 use belayer_core::ticks::Ticks;
 
 use super::{EXPIRES_LABEL, resource};
+use crate::SETTLE;
 
 /// Longest interval between two sweeps.
 const SLOWEST: Duration = Duration::from_secs(60);
@@ -23,6 +26,8 @@ pub struct Sweeper {
     records: Store<OwnerMeta>,
     executor: Arc<Executor>,
     every: Duration,
+    ttl: Duration,
+    started: (Timestamp, Instant),
 }
 
 impl Sweeper {
@@ -32,6 +37,8 @@ impl Sweeper {
             records,
             executor,
             every: (ttl / 2).clamp(Duration::from_millis(500), SLOWEST),
+            ttl,
+            started: (clock::now(), Instant::now()),
         }
     }
 
@@ -39,7 +46,11 @@ impl Sweeper {
     pub async fn run(self, cancel: CancellationToken) {
         let mut ticks = Ticks::every(self.every, cancel.clone());
         while ticks.next().await.is_some() {
-            let expired = self.expired(Timestamp::now());
+            let (then, since) = self.started;
+            let Some(now) = not_ahead(clock::now(), then, since.elapsed(), self.ttl) else {
+                continue;
+            };
+            let expired = self.expired(now);
             let sweep = self.sweep(&expired);
             if cancel.run_until_cancelled(sweep).await.is_none() {
                 return;
@@ -73,6 +84,21 @@ impl Sweeper {
     }
 }
 
+/// The time by which records expire: the wall clock `now`, but not ahead of the time that has passed since the start at
+/// `then`. A jump of the clock deletes no record, and a clock that is behind deletes them later (L9). `None` in the first
+/// ten minutes (or `ttl`, if that is shorter): the clock of a machine that has just started may be wrong.
+fn not_ahead(
+    now: Timestamp,
+    then: Timestamp,
+    passed: Duration,
+    ttl: Duration,
+) -> Option<Timestamp> {
+    let passed_by_then = then
+        .saturating_add(SignedDuration::try_from(passed).ok()?)
+        .ok()?;
+    (passed >= ttl.min(SETTLE)).then(|| now.min(passed_by_then))
+}
+
 fn is_expired(record: &ObjectMeta, now: Timestamp) -> bool {
     let expires = record.labels.get(EXPIRES_LABEL);
     let expires: Option<i64> = expires.and_then(|text| text.parse().ok());
@@ -86,6 +112,25 @@ mod tests {
     use belayer_core::object::ResourceVersion;
 
     use super::*;
+
+    #[rstest]
+    #[case::a_day_ahead(86_400, 3_600, Some(3_600))]
+    #[case::a_day_behind(-86_400, 3_600, Some(3_600 - 86_400))]
+    #[case::no_jump(0, 3_600, Some(3_600))]
+    #[case::just_started(0, 599, None)]
+    #[case::just_started_a_day_ahead(86_400, 599, None)]
+    fn l9_a_jump_deletes_no_outcome(
+        #[case] jump: i64,
+        #[case] passed: u64,
+        #[case] expected: Option<i64>,
+    ) {
+        let then = Timestamp::from_second(1_000_000).unwrap();
+        let after = |seconds: i64| Timestamp::from_second(1_000_000 + seconds).unwrap();
+        let now = after(jump + i64::try_from(passed).unwrap());
+        let passed = Duration::from_secs(passed);
+        let week = Duration::from_hours(24 * 7);
+        assert_eq!(not_ahead(now, then, passed, week), expected.map(after));
+    }
 
     #[rstest]
     #[case::expired_now(Some("100"), true)]

@@ -1,5 +1,6 @@
 //! Reports what waits for a consumer: on each node the ended pods that are being deleted and still held, and how long no
-//! owner of such pods has changed (A21).
+//! owner of such pods has changed (A21). A consumer may serve one namespace only, so each namespace is considered by
+//! itself: the others must not hide that its consumer is silent.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -27,12 +28,15 @@ const VISITED: usize = 1_000;
 /// Shortest time between two Events about one node.
 const EVENT_AGAIN: Duration = Duration::from_secs(300);
 
+/// The owners of a kind in a namespace.
+type Owners = (Resource, Arc<str>);
+
 /// What was last seen of the owners of waiting pods.
 #[derive(Debug, Default)]
 pub(super) struct Consumers {
     next: Option<Instant>,
-    /// By kind: the newest version of an owner of a waiting pod, and since when it is the newest.
-    newest: HashMap<Resource, (ResourceVersion, Instant)>,
+    /// The newest version of an owner of a waiting pod, and since when it is the newest.
+    newest: HashMap<Owners, (ResourceVersion, Instant)>,
     /// When an Event about a node was last recorded.
     reported: HashMap<Arc<str>, Instant>,
 }
@@ -45,7 +49,7 @@ impl Consumers {
             return;
         }
         self.next = Some(now + EVERY);
-        let mut seen: HashMap<Resource, ResourceVersion> = HashMap::new();
+        let mut seen: HashMap<Owners, ResourceVersion> = HashMap::new();
         let mut on_nodes: BTreeMap<Arc<str>, Vec<ObjectKey>> = BTreeMap::new();
         let late = belayer_core::clock::now() - REPORT_AFTER;
         for (key, since) in waiting(finalizer) {
@@ -54,16 +58,17 @@ impl Consumers {
             };
             let pod = &pod.object;
             if let Some((kind, owner)) = owner_of(finalizer, pod) {
-                let newest = seen.entry(kind).or_default();
+                let owners = (kind, Arc::clone(key.shared_namespace()));
+                let newest = seen.entry(owners).or_default();
                 *newest = (*newest).max(owner);
             }
             if let Some(node) = pod.node_name.clone().filter(|_| since <= late) {
                 on_nodes.entry(node).or_default().push(key);
             }
         }
-        self.newest.retain(|kind, _| seen.contains_key(kind));
-        for (kind, newest) in seen {
-            let known = self.newest.entry(kind).or_insert((newest, now));
+        self.newest.retain(|owners, _| seen.contains_key(owners));
+        for (owners, newest) in seen {
+            let known = self.newest.entry(owners).or_insert((newest, now));
             if known.0 != newest {
                 *known = (newest, now);
             }
@@ -79,10 +84,12 @@ impl Consumers {
         }
     }
 
+    /// Publishes the longest silence of all namespaces, by kind.
     fn publish(&self, finalizer: &PodFinalizer, now: Instant) {
         for (kind, _) in &finalizer.parts.owners {
-            let known = self.newest.get(kind);
-            let silent = known.map_or(Duration::ZERO, |(_, since)| now.duration_since(*since));
+            let of_kind = self.newest.iter().filter(|((of, _), _)| of == kind);
+            let oldest = of_kind.map(|(_, (_, since))| *since).min();
+            let silent = oldest.map_or(Duration::ZERO, |since| now.duration_since(since));
             metrics::gauge!(belayer_metrics::CONSUMER_SILENT, "kind" => kind.to_string())
                 .set(silent.as_secs_f64());
         }

@@ -1,10 +1,10 @@
-//! Reports that a gate closed or that unselected pods stay held: by a log line, and by an Event on the gate ConfigMap,
+//! Reports that a gate closed or that unselected pods stay held: by a log line, and by an Event on the gate,
 //! because it concerns many pods.
 
 use std::sync::Arc;
 
 use belayer_core::events::Regarding;
-use belayer_core::object::{ObjectKey, Resource};
+use belayer_core::object::ObjectKey;
 use belayer_core::words::one_or_many;
 use belayer_holds::decision::{Notice, Severity};
 use belayer_holds::names;
@@ -14,7 +14,7 @@ use crate::backlog::{Limits, MAX_CLOSED};
 use crate::held_objects::ActiveLimits;
 use crate::snapshot::Gate;
 
-/// Maximum number of namespaces reported at once; the ConfigMap and `/debug/holds` name all of them.
+/// Maximum number of namespaces reported at once; the gate and `/debug/holds` name all of them.
 const REPORTED: usize = 10;
 
 impl PeriodicTask {
@@ -31,7 +31,7 @@ impl PeriodicTask {
             return;
         };
         let regarding = Regarding {
-            resource: Resource::config_maps(),
+            resource: belayer_holds::gate::resource(),
             key: self.gate.key().clone(),
             uid: gate.uid(),
         };

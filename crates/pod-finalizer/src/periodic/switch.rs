@@ -1,11 +1,12 @@
-//! The desired content of the gate ConfigMap: a pure function of its current content and of the closed gates.
+//! The desired content of the gate: a pure function of its current content and of the closed gates.
 //!
 //! Every value shows which writer set it, and only that writer reverts it: values of an admin stay.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use belayer_holds::gate::{Change, GateConfigMap};
+use belayer_holds::gate::{Change, GateObject};
 use belayer_holds::names::{
     GATE_BACKLOG, GATE_BACKLOG_CLOSED, GATE_CLOSED_BY_BACKLOG, GATE_CLOSED_PREFIX,
 };
@@ -13,7 +14,7 @@ use belayer_holds::names::{
 use crate::profile::Mode;
 use crate::snapshot::Gate;
 
-/// Key of the gate ConfigMap that the admission policy reads: `on`; any other value means off. The backlog writes
+/// Key of the gate that the admission policy reads: `on`; any other value means off. The backlog writes
 /// `off` together with [`GATE_BACKLOG`]; an `off` without that was set by an admin, and Belayer does not revert it.
 pub const GATE_KEY: &str = "hold";
 
@@ -31,10 +32,10 @@ pub(super) struct Wanted {
 
 impl Wanted {
     /// The keys to change so that the policy follows the profiles and the backlog.
-    pub(super) fn change(&self, current: &GateConfigMap, profiles: Mode) -> Change {
+    pub(super) fn change(&self, current: &GateObject, profiles: Mode) -> Change {
         let keys = self.switch(current, profiles).iter();
         let mut change: Change = keys
-            .map(|(key, value)| ((*key).to_owned(), *value))
+            .map(|(key, value)| ((*key).to_owned(), value.map(Cow::Borrowed)))
             .collect();
         let closed = current.closed_by_backlog();
         let key = |namespace: &Arc<str>| format!("{GATE_CLOSED_PREFIX}{namespace}");
@@ -46,13 +47,13 @@ impl Wanted {
         let new = self.closed.difference(&closed).map(key);
         // A namespace that an admin has closed already keeps that value.
         let new = new.filter(|key| current.get(key).is_none());
-        change.extend(new.map(|key| (key, Some(GATE_CLOSED_BY_BACKLOG))));
+        change.extend(new.map(|key| (key, Some(Cow::Borrowed(GATE_CLOSED_BY_BACKLOG)))));
         change
     }
 
     fn switch(
         &self,
-        current: &GateConfigMap,
+        current: &GateObject,
         profiles: Mode,
     ) -> &'static [(&'static str, Option<&'static str>)] {
         match (profiles, current.get(GATE_KEY), self.gate) {
@@ -81,7 +82,7 @@ mod tests {
     use crate::held_objects::HeldObjects;
     use crate::profile::MaxUnselected;
 
-    fn object(data: &[(&str, &str)]) -> GateConfigMap {
+    fn object(data: &[(&str, &str)]) -> GateObject {
         let data: Value = data.iter().copied().collect();
         serde_json::from_value(json!({ "data": data })).unwrap()
     }

@@ -328,6 +328,11 @@ impl Profiles {
             .collect()
     }
 
+    /// The finalizers that any profile adopts.
+    pub fn adopted(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.0.iter().flat_map(|profile| &profile.adopt)
+    }
+
     /// The annotations of pods that any profile reads.
     pub fn pod_annotations(&self) -> BTreeSet<&str> {
         let mut names = BTreeSet::new();

@@ -18,6 +18,9 @@ const TEXT_LIMIT: usize = 1 << 10;
 /// The largest owner over which an expression is evaluated, in bytes.
 pub const OWNER_LIMIT: usize = 512 << 10;
 
+/// The longest reason why an expression has no value, in bytes.
+const REASON_LIMIT: usize = 256;
+
 /// The one variable of an expression.
 const OWNER: &str = "owner";
 
@@ -40,6 +43,18 @@ pub enum ConsumedWhenError {
     /// It reads something other than the owner.
     #[error("unknown variable `{0}`: the only one is `owner`, the object that controls the pod")]
     UnknownVariable(String),
+    /// It calls a function that does not exist.
+    #[error(
+        "unknown function `{0}`: use the operators and standard functions of CEL (size, contains, startsWith, \
+         endsWith, has, all, exists, ...); regular expressions, times and durations are not supported"
+    )]
+    UnknownFunction(String),
+    /// It does not depend on the owner.
+    #[error(
+        "the expression does not read `owner`, the object that controls the pod (example: \
+         has(owner.status.completionTime))"
+    )]
+    Constant,
     /// A macro is inside another one.
     #[error(
         "the macros all, exists, exists_one, filter and map must not be nested: their cost would not be linear"
@@ -68,6 +83,12 @@ impl ConsumedWhen {
         if let Some(name) = unknown {
             return Err(ConsumedWhenError::UnknownVariable(name));
         }
+        if let Some(name) = unknown_function(&program.expression().expr, &mut Context::default()) {
+            return Err(ConsumedWhenError::UnknownFunction(name));
+        }
+        if !reads_owner(&program.expression().expr) {
+            return Err(ConsumedWhenError::Constant);
+        }
         Ok(Self {
             text: text.into(),
             program: Arc::new(program),
@@ -80,6 +101,10 @@ impl ConsumedWhen {
     ///
     /// The reason why it has no value: a field that it reads is missing, or the value is not a bool.
     pub fn is_true_for(&self, owner: &serde_json::Value) -> Result<bool, String> {
+        self.evaluate(owner).map_err(brief)
+    }
+
+    fn evaluate(&self, owner: &serde_json::Value) -> Result<bool, String> {
         let value = guarded(|| {
             let mut context = Context::default();
             context
@@ -91,9 +116,23 @@ impl ConsumedWhen {
         })??;
         match value {
             Value::Bool(is_true) => Ok(is_true),
-            other => Err(format!("its value is not true or false, but {other:?}")),
+            other => Err(format!(
+                "its value is not true or false, but of type {}",
+                other.type_of()
+            )),
         }
     }
+}
+
+/// The first part of a reason: the library quotes values of the owner, which a user wrote (T3).
+fn brief(mut why: String) -> String {
+    let end = why.floor_char_boundary(REASON_LIMIT);
+    if end < why.len() {
+        why.truncate(end);
+        why.push_str(" …");
+        why.shrink_to_fit();
+    }
+    why
 }
 
 /// A panic of the library is an error: owners are written by users.
@@ -163,6 +202,25 @@ fn entries<'a>(all: impl Iterator<Item = &'a EntryExpr>) -> Vec<&'a Expr> {
 fn depth(expr: &Expr) -> usize {
     let inner = parts(expr).into_iter().map(depth).max().unwrap_or_default();
     inner + usize::from(matches!(expr, Expr::Comprehension(_)))
+}
+
+/// A called function that the library does not declare. Operators have no letters as names.
+fn unknown_function(expr: &Expr, declared: &mut Context<'_, '_>) -> Option<String> {
+    if let Expr::Call(call) = expr {
+        let name = &call.func_name;
+        // The library refuses a second declaration of a function of its own.
+        let is_unknown = name.starts_with(char::is_alphabetic)
+            && declared.add_function(name, |any: i64| any).is_ok();
+        if is_unknown {
+            return Some(name.clone());
+        }
+    }
+    let mut parts = parts(expr).into_iter();
+    parts.find_map(|part| unknown_function(part, declared))
+}
+
+fn reads_owner(expr: &Expr) -> bool {
+    matches!(expr, Expr::Ident(name) if name == OWNER) || parts(expr).into_iter().any(reads_owner)
 }
 
 /// A variable that neither is `owner` nor belongs to a macro.
@@ -239,10 +297,31 @@ mod tests {
     }
 
     #[rstest]
+    #[case::a_text("owner.status.text")]
+    #[case::an_object("owner.status")]
+    #[case::in_an_error("owner.status.text + 1 == 2")]
+    #[case::as_a_key("owner.status[owner.status.text]")]
+    fn t3_a_value_that_is_no_bool_is_not_kept(#[case] text: &str) {
+        let owner = json!({ "status": { "text": "\u{e9}".repeat(100_000), "n": 1 } });
+        let when = ConsumedWhen::parse(text).unwrap();
+        let why = when.is_true_for(&owner).unwrap_err();
+        assert!(why.len() <= 256 + 4, "{} bytes", why.len());
+        assert!(why.capacity() <= 512, "{} bytes", why.capacity());
+    }
+
+    #[rstest]
     #[case::empty("", "invalid CEL expression")]
     #[case::not_closed("has(owner.status", "invalid CEL expression")]
     #[case::another_variable("pod.status.phase == 'Done'", "unknown variable `pod`")]
     #[case::inside_a_macro("owner.items.all(i, i == limit)", "unknown variable `limit`")]
+    #[case::unknown_function("nosuch(owner)", "unknown function `nosuch`")]
+    #[case::no_regular_expressions(
+        r#"owner.status.name.matches("x")"#,
+        "unknown function `matches`"
+    )]
+    #[case::unknown_inside_a_macro("owner.items.all(i, nosuch(i))", "unknown function `nosuch`")]
+    #[case::constant(r#""yes""#, "does not read `owner`")]
+    #[case::constant_bool("1 == 1", "does not read `owner`")]
     #[case::nested("owner.a.all(i, owner.b.all(j, i == j))", "must not be nested")]
     fn a15_an_expression_that_is_not_accepted(#[case] text: &str, #[case] why: &str) {
         let error = ConsumedWhen::parse(text).unwrap_err().to_string();
@@ -255,6 +334,19 @@ mod tests {
         let text = format!("owner.{}", "a".repeat(TEXT_LIMIT));
         let error = ConsumedWhen::parse(&text).unwrap_err();
         assert_eq!(error, ConsumedWhenError::TooLong(TEXT_LIMIT + 6));
+    }
+
+    #[rstest]
+    #[case("size(owner.items) > 0")]
+    #[case("owner.items.size() > 0")]
+    #[case(r#"owner.status.phase.startsWith("Succ")"#)]
+    #[case(r#"owner.status.phase.endsWith("ed") || owner.status.phase.contains("x")"#)]
+    #[case(r#"string(owner.status.n) == "1" && int(owner.status.text) > 0"#)]
+    #[case("owner.items.filter(i, i > 1).size() == 1")]
+    #[case("owner.items.map(i, i + 1)[0] == 2 ? true : !false")]
+    #[case("owner.items.exists_one(i, i in [1, 2])")]
+    fn a15_standard_functions_are_known(#[case] text: &str) {
+        ConsumedWhen::parse(text).unwrap();
     }
 
     /// Two macros one after the other are linear.

@@ -159,7 +159,18 @@ impl Nodes {
 
     /// Approximate size in bytes.
     pub(super) fn weight(&self) -> usize {
-        self.asked.capacity() * size_of::<(NodeRef, Entry)>()
+        let texts = self.asked.iter().map(|(node, entry)| {
+            let name = match node {
+                NodeRef::Id(name) | NodeRef::Name(name) => name.len(),
+                NodeRef::Owner => 0,
+            };
+            let why = match &entry.taken {
+                Some(Taken::NoValue(why)) => why.len(),
+                _ => 0,
+            };
+            name + why
+        });
+        self.asked.capacity() * size_of::<(NodeRef, Entry)>() + texts.sum::<usize>()
     }
 
     /// The current run began then, for tests of decisions.

@@ -43,8 +43,9 @@ impl Clocks {
     }
 
     /// Converts the kubelet's time in a rejection to the clock of the API server. Before the node was read, a start after
-    /// the write counts as one at the write: the step that creates the record reads the node first.
-    pub(super) fn correct(&self, node: &str, failure: &mut Failure) {
+    /// the write counts as one at the write, and so does any start if the node `will_be_read`: the steps that record a
+    /// rejection read the node first.
+    pub(super) fn correct(&self, node: &str, failure: &mut Failure, will_be_read: bool) {
         let Some(start) = failure.start_time else {
             return;
         };
@@ -52,6 +53,7 @@ impl Clocks {
         failure.start_time = match self.0.get(node) {
             Some((Some(ahead), _)) => start.checked_sub(*ahead).ok().or(Some(start)),
             Some((None, _)) => Some(start),
+            None if will_be_read => failure.status_written.or(Some(start)),
             None => Some(
                 failure
                     .status_written

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::decision::{Effect, RecordDecision, StatusWrite};
 use super::ends::{denied, hold_lost, name_taken};
-use super::{Clock, UNKNOWN, denied_too_long, is_of_record};
+use super::{Clock, UNKNOWN, denied_too_long, is_of_record, is_of_the_past};
 use crate::api::{ConditionStatus, ConditionType, Phase, Status};
 use crate::record::Record;
 use crate::row;
@@ -92,8 +92,8 @@ pub(super) fn creating(
 /// A pod with the record's pod name exists in phase `Waiting` or `Creating`.
 fn existing_pod(record: &Record, pod: &PodView, now: Timestamp) -> RecordDecision {
     let status = &record.status;
-    if status.rejected_uid.as_deref() == Some(pod.uid.as_str()) {
-        // The store is behind: a live read has shown that this pod does not exist.
+    if is_of_the_past(record, pod) {
+        // A live read has shown that this pod does not exist.
         return RecordDecision::waits(row::NOTHING, UNKNOWN);
     }
     let Some(origin) = pod.origin.as_ref().filter(|_| is_of_record(record, pod)) else {

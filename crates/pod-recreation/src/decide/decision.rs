@@ -180,6 +180,8 @@ pub struct StatusWrite {
     pub next: Box<Status>,
     /// A pod that a live read must not find.
     pub gone: Option<Uid>,
+    /// Whether a live read must find a pod of the record's pod name that Belayer did not create.
+    pub name_taken: bool,
     /// The label `outcome` of the counter that the write increments.
     pub outcome: Option<&'static str>,
     /// The Event to record after the write.
@@ -191,6 +193,7 @@ impl StatusWrite {
         Self {
             next: Box::new(next),
             gone: None,
+            name_taken: false,
             outcome: None,
             notice: None,
         }

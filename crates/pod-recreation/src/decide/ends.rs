@@ -135,9 +135,13 @@ pub fn reported_step(record: &Record, why: &str, now: Timestamp) -> StatusWrite 
         })
 }
 
-/// A pod that Belayer did not create has the name.
+/// A pod that Belayer did not create has the name, by the store, which a live read must confirm.
 pub(super) fn name_taken(record: &Record, now: Timestamp) -> RecordDecision {
-    RecordDecision::of(row::CANCELLED, Effect::Status(name_taken_step(record, now)))
+    let step = StatusWrite {
+        name_taken: true,
+        ..name_taken_step(record, now)
+    };
+    RecordDecision::of(row::CANCELLED, Effect::Status(step))
 }
 
 /// The end of a record whose pod name another pod has.

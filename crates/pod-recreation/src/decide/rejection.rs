@@ -1,5 +1,6 @@
 //! Steps 2 to 4: from the rejection until the rejected pod may be deleted.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -13,7 +14,7 @@ use super::{Clock, NODE_INTERVAL, UNKNOWN, denied_too_long};
 use crate::api::{ConditionStatus, ConditionType, OnWipeTimeout, Phase, Status, Wipe};
 use crate::record::Record;
 use crate::row;
-use crate::snapshot::{PodView, Rejection};
+use crate::snapshot::{PodState, PodView, Rejection};
 
 /// The status after a rejection.
 pub(super) fn rejected_status(
@@ -68,9 +69,11 @@ pub(super) fn rejected(
     clock: Clock,
 ) -> RecordDecision {
     let now = clock.now;
-    if let Some(decision) = wipe::request(record, wipe, now) {
-        return decision;
-    }
+    let record = match wipe::request(record, wipe, clock) {
+        ControlFlow::Continue(None) => record,
+        ControlFlow::Continue(Some(why)) => &wipe::given_up(record, why, now),
+        ControlFlow::Break(decision) => return decision,
+    };
     let status = &record.status;
     let Some(uid) = status.rejected_uid.as_deref() else {
         return cancelled(record, "the status names no rejected pod", now);
@@ -81,10 +84,19 @@ pub(super) fn rejected(
     if pod.deleting {
         return cancelled(record, "the rejected pod was deleted", now);
     }
+    if pod.state == PodState::Pending {
+        // The record says that it was rejected: the store is behind the one of the leader that recorded it.
+        return RecordDecision::waits(row::NOTHING, UNKNOWN);
+    }
     if !pod.selected {
         return not_selected(record, now);
     }
-    if pod.recreatable().is_none() {
+    if pod.release_requested {
+        let why = "its annotation belayer.dev/release requests its release";
+        return cancelled(record, why, now);
+    }
+    let rejection = pod.recorded_rejection();
+    if !rejection.is_some_and(|rejection| rejection.class.is_recreated()) {
         return reported(record, pod, now);
     }
     if !pod.held {

@@ -135,6 +135,11 @@ const NOW: i64 = 1_010;
     row::CANCELLED,
     "Ended"
 )]
+#[case::step_4_a_new_leader_whose_store_is_behind_the_record_waits(
+    snapshot(record(Some(Phase::Rejected)), pod("u-1")),
+    row::NOTHING,
+    "waits"
+)]
 #[case::step_4_absent_only_by_a_live_read(
     snapshot(record(Some(Phase::Rejected)), None),
     row::CANCELLED,
@@ -143,6 +148,11 @@ const NOW: i64 = 1_010;
 #[case::step_4_it_has_run(
     snapshot(record(Some(Phase::Rejected)), started(pod("u-1"))),
     row::REPORTED,
+    "Ended"
+)]
+#[case::r3_an_admin_requests_its_release(
+    snapshot(record(Some(Phase::Rejected)), PodView { release_requested: true, ..rejected_pod("u-1") }),
+    row::CANCELLED,
     "Ended"
 )]
 #[case::step_4_denied_for_an_hour(snapshot(denied_since(NOW - 3_600, record(Some(Phase::Rejected))), rejected_pod("u-1")), row::DENIED, "Ended")]
@@ -166,6 +176,21 @@ const NOW: i64 = 1_010;
     snapshot(record(Some(Phase::Deleting)), pod("u-9")),
     row::CANCELLED,
     "Ended"
+)]
+#[case::step_5_a_store_that_has_the_first_pod_waits(
+    snapshot(second_rejection(Phase::Deleting), pod("u-1")),
+    row::NOTHING,
+    "waits"
+)]
+#[case::step_5_a_store_that_has_an_earlier_pod_proves_nothing(
+    snapshot(second_rejection(Phase::Deleting), of_attempt(1, pod("u-9"))),
+    row::FREE,
+    "Waiting if gone"
+)]
+#[case::step_7_a_store_that_has_the_first_pod_waits(
+    snapshot(second_rejection(Phase::Creating), pod("u-1")),
+    row::NOTHING,
+    "waits"
 )]
 #[case::step_6_the_pause_runs(snapshot(deleted_at(NOW - 14, record(Some(Phase::Waiting))), None), row::BACKOFF, "waits")]
 #[case::step_7_the_attempt_is_reserved(snapshot(deleted_at(NOW - 17, record(Some(Phase::Waiting))), None), row::RESERVE, "reserve 1")]
@@ -319,6 +344,23 @@ const NOW: i64 = 1_010;
 fn steps(#[case] snapshot: RecordSnapshot, #[case] row: Row, #[case] expected: &str) {
     let decision = decide(&snapshot, at(NOW));
     assert_eq!((decision.row, summary(&decision).as_str()), (row, expected));
+}
+
+fn second_rejection(phase: Phase) -> Record {
+    let mut record = attempts(1, record(Some(phase)));
+    record.status.rejected_uid = Some("u-2".into());
+    record
+}
+
+#[test]
+fn that_another_pod_has_the_name_is_confirmed_by_a_live_read() {
+    for phase in [Phase::Deleting, Phase::Waiting, Phase::Creating] {
+        let decision = decide(&snapshot(second_rejection(phase), pod("u-9")), at(NOW));
+        let Some(Effect::Status(step)) = decision.effect else {
+            panic!("{decision:?}");
+        };
+        assert!(step.name_taken);
+    }
 }
 
 /// L9: the times of the record are a day ahead or behind, or this process has not seen the record for long.

@@ -1,6 +1,7 @@
 //! Step 3: the wipe of a rejected pod's node is requested in the `NodeWipe` of the node, and the report of the node agent
 //! becomes a condition of the record.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use belayer_core::object::Uid;
@@ -8,17 +9,18 @@ use belayer_holds::node_wipe::{Report, WipeState};
 use jiff::Timestamp;
 
 use super::decision::{Effect, RecordDecision, StatusWrite};
-use super::{UNKNOWN, elapsed};
+use super::{Clock, UNKNOWN};
 use crate::api::{ConditionStatus, ConditionType, Status, Wipe};
 use crate::record::Record;
 use crate::row;
-use crate::snapshot::PodView;
+use crate::snapshot::{PodState, PodView};
 
 /// The reason of the condition `StateWiped` until the wipe is requested.
 pub(super) const WAITING: &str = "Waiting";
 
-/// How long a request is tried. After that the record continues without it: a request that the server denies must not
-/// keep a pod for ever.
+/// How long this process tries a request that is refused. After that the record continues without it: a request that the
+/// server denies must not keep a pod for ever. An outage does not count: it
+/// [restarts](crate::component::PodRecreation::restart_wait) this time.
 const REQUEST_FOR: Duration = Duration::from_secs(60);
 
 /// The entry in the `NodeWipe` of the node for the rejected pod of a record.
@@ -34,38 +36,59 @@ pub enum ObservedWipe {
     Requested(Option<Report>),
 }
 
-/// Whether the node must be wiped of the pod before anything else happens to the record.
+/// Whether the node must be wiped of the pod before anything else happens to the record. Whether the pod is re-created
+/// does not matter.
 pub(super) fn comes_first(record: &Record, pod: &PodView) -> bool {
-    record.policy.wipe == Wipe::Required && pod.recreatable().is_some()
+    let never_ran =
+        matches!(&pod.state, PodState::Rejected(rejection) if rejection.never_ran.is_ok());
+    record.policy.wipe == Wipe::Required && never_ran
 }
 
-/// Requests the wipe, before the record can end and the hold of the pod is released. `None` if it is requested, not
-/// required, or cannot be requested.
+/// Requests the wipe, before the record can end and the hold of the pod is released. Then, or without a request, the
+/// decision continues; the text says why the request was given up, if it was.
 pub(super) fn request(
     record: &Record,
     wipe: &ObservedWipe,
-    now: Timestamp,
-) -> Option<RecordDecision> {
+    clock: Clock,
+) -> ControlFlow<RecordDecision, Option<&'static str>> {
     let status = &record.status;
+    let unchanged = ControlFlow::Continue(None);
     if record.policy.wipe != Wipe::Required || !is_waiting(status) {
-        return None;
+        return unchanged;
     }
+    let (Some(pod), Some(node)) = (status.rejected_uid.as_deref(), status.node_name.clone()) else {
+        return unchanged;
+    };
     let since = status
         .condition(ConditionType::PodRejected)
-        .map_or(now, |condition| condition.last_transition_time);
-    if elapsed(since, now) >= REQUEST_FOR {
-        return None;
-    }
-    let pod = Uid::new(status.rejected_uid.as_deref()?);
-    let node = status.node_name.clone()?;
-    match wipe {
-        ObservedWipe::NotServed | ObservedWipe::Requested(_) => None,
-        ObservedWipe::Unknown => Some(RecordDecision::waits(row::WIPING, UNKNOWN)),
-        ObservedWipe::NotRequested => Some(RecordDecision::of(
-            row::WIPING,
-            Effect::RequestWipe { node, pod },
-        )),
-    }
+        .map_or(clock.now, |condition| condition.last_transition_time);
+    let is_over = clock.tried(since) >= REQUEST_FOR;
+    let why = match wipe {
+        ObservedWipe::Requested(_) => return unchanged,
+        ObservedWipe::NotServed => "the API server does not serve NodeWipes",
+        ObservedWipe::Unknown if is_over => "Belayer could not read the NodeWipes for a minute",
+        ObservedWipe::NotRequested if is_over => "the request of the wipe was refused for a minute",
+        ObservedWipe::Unknown => {
+            return ControlFlow::Break(RecordDecision::waits(row::WIPING, UNKNOWN));
+        }
+        ObservedWipe::NotRequested => {
+            let pod = Uid::new(pod);
+            let effect = Effect::RequestWipe { node, pod };
+            return ControlFlow::Break(RecordDecision::of(row::WIPING, effect));
+        }
+    };
+    ControlFlow::Continue(Some(why))
+}
+
+/// The record whose wipe was not requested. Its condition says why.
+pub(super) fn given_up(record: &Record, why: &str, now: Timestamp) -> Record {
+    let mut record = record.clone();
+    let no = ConditionStatus::False;
+    let because = ("NotRequested", why);
+    record
+        .status
+        .set(ConditionType::StateWiped, no, because, now);
+    record
 }
 
 fn is_waiting(status: &Status) -> bool {

@@ -17,7 +17,7 @@ use crate::config::Settings;
 use crate::decide::{Effect, RecordDecision, RecordSnapshot, decide};
 use crate::holds::HoldSnapshot;
 use crate::row;
-use crate::snapshot::PodState;
+use crate::snapshot::{PodState, Rejection};
 
 /// The controller itself, with live reads instead of caches. `owners` are the kinds of owners that Belayer watches.
 pub(crate) fn recreation(
@@ -57,6 +57,14 @@ impl Observed {
         let record = self.recreation.record.as_ref();
         let phase = record.and_then(|record| record.status.phase);
         phase == Some(Phase::Deleting) && self.hold.pod.deleting
+    }
+
+    /// Whether a rejection of the pod leads to no re-creation. Once a record has it, only a start refutes it.
+    fn is_refused(&self, rejection: &Rejection) -> bool {
+        let record = self.recreation.record.as_ref();
+        let is_recorded = record.is_some_and(|record| record.names(&self.hold.pod.uid));
+        let is_proven = rejection.never_ran.is_ok() || is_recorded && !rejection.shows_start();
+        !rejection.class.is_recreated() || !is_proven
     }
 
     /// Whether the decision depends on what the leader has watched: the pod was rejected without its hold, and is
@@ -134,7 +142,9 @@ pub(crate) fn why_not(settings: &Settings, pod: &Pod, observed: &Observed) -> Op
             Some("it has started: a pod that may have run is never re-created".to_owned())
         }
         PodState::Ended => Some("it ended, but its node did not reject it".to_owned()),
-        PodState::Rejected(rejection) if !rejection.is_recreated() => Some(rejection.objection()),
+        PodState::Rejected(rejection) if observed.is_refused(rejection) => {
+            Some(rejection.objection())
+        }
         PodState::Pending | PodState::Rejected(_) => None,
     }
 }

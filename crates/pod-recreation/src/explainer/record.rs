@@ -6,14 +6,15 @@ use futures::FutureExt as _;
 use jiff::Timestamp;
 use serde::Deserialize;
 
+use crate::SWITCH;
 use crate::api::{ConditionType, Status};
 use crate::decide::{Effect, decide};
 use crate::explainer::observed::{next, recreation};
 use crate::{NAME, Settings, api, row};
 use belayer_controller::Site;
 use belayer_controller::explain::Live;
-use belayer_core::object::{ObjectKey, Resource};
-use belayer_holds::gate::GateConfigMap;
+use belayer_core::object::ObjectKey;
+use belayer_holds::gate::GateObject;
 use belayer_holds::names;
 use belayer_inspect::explain::{Action, ExplainError, Explained, Explainer, Row};
 use belayer_inspect::reader::{ReadResult, Reader};
@@ -22,7 +23,7 @@ use belayer_inspect::report::age;
 /// Explains records by the state machine of the controller.
 pub(crate) struct Records {
     settings: Settings,
-    /// The gate ConfigMap, which shows whether Belayer is draining.
+    /// The gate, which shows whether Belayer is draining.
     gate: ObjectKey,
 }
 
@@ -30,7 +31,7 @@ impl Records {
     pub(crate) fn explainer(settings: &Settings, site: &Site<'_>) -> Explainer {
         let it = Arc::new(Self {
             settings: settings.clone(),
-            gate: GateConfigMap::key(site.namespace),
+            gate: GateObject::key(site.namespace),
         });
         Explainer {
             component: NAME,
@@ -92,13 +93,21 @@ impl Records {
 
 /// The message that Belayer is draining, so that open re-creations are not continued; `None` if it is not.
 pub(crate) async fn drained(reader: &Reader, gate: &ObjectKey) -> Option<String> {
-    let read: ReadResult<GateConfigMap> = reader.object(&Resource::config_maps(), gate).await;
+    let read: ReadResult<GateObject> = reader.object(&belayer_holds::gate::resource(), gate).await;
     read.found()?.is_draining().then(|| {
         format!(
-            "the drain must end (belayer drain --resume): the mode in ConfigMap {gate} is draining, so only pods that \
+            "the drain must end (belayer drain --resume): the mode in the gate {gate} is draining, so only pods that \
              exist only in their records are re-created"
         )
     })
+}
+
+/// The Lease of the leader that runs pod-recreation: by the gate, or the one of the manifests.
+pub(crate) async fn lease(reader: &Reader, gate: &ObjectKey) -> String {
+    let read: ReadResult<GateObject> = reader.object(&belayer_holds::gate::resource(), gate).await;
+    let gate = read.found();
+    let lease = gate.as_ref().and_then(|gate| gate.lease_of(SWITCH));
+    lease.unwrap_or("belayer-pod-recreation").to_owned()
 }
 
 /// The message of the API server, if it denies the pod to create.

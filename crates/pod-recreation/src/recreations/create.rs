@@ -47,7 +47,6 @@ impl Execution<'_> {
             let end = reported_step(record, &why, clock::now());
             return self.write(record, &end).await;
         }
-        self.read_clock().await?;
         let mut next = step.clone();
         let pods = &self.it.pods;
         // The metadata may change until the intent is written.
@@ -61,7 +60,7 @@ impl Execution<'_> {
             let Some((live, view)) = self.read_pod(&key).await? else {
                 return Ok(Stepped::Later(SOON));
             };
-            if view.uid != *pod || view.deleting || view.recreatable().is_none() {
+            if view.uid != *pod || view.deleting || view.recorded_rejection().is_none() {
                 return Ok(Stepped::Later(SOON));
             }
             // Otherwise a client that may write records could have Belayer create any pod.
@@ -281,7 +280,11 @@ impl Execution<'_> {
     }
 
     /// The name is in use: by a pod of this record whose response was lost, or by another pod.
-    async fn name_in_use(&self, record: &Record, key: &ObjectKey) -> Result<Stepped, RequestError> {
+    pub(super) async fn name_in_use(
+        &self,
+        record: &Record,
+        key: &ObjectKey,
+    ) -> Result<Stepped, RequestError> {
         let Some((live, view)) = self.read_pod(key).await? else {
             return Ok(Stepped::Retry(Backoff::CONFLICT));
         };

@@ -51,7 +51,12 @@ impl Execution<'_> {
                 self.read_node(record, &node, &step).await
             }
             (Effect::RequestWipe { node, pod }, Some(record)) => {
-                self.request_wipe(record, &node, &pod).await
+                let requested = self.request_wipe(record, &node, &pod).await;
+                if !is_refused(&requested) {
+                    let component = &self.it.parts.component;
+                    component.restart_wait(&record.meta.uid);
+                }
+                requested
             }
             (Effect::DeleteRecord, Some(record)) => self.delete_record(record).await,
         }
@@ -149,6 +154,16 @@ impl Execution<'_> {
 
     /// Writes a status, after the live read that it requires.
     async fn status(&self, record: &Record, step: &StatusWrite) -> Result<Stepped, RequestError> {
+        if step.name_taken {
+            return self.name_in_use(record, &pod_key(record)).await;
+        }
+        let is_rejected = |phase| phase == Some(Phase::Rejected);
+        if is_rejected(step.next.phase)
+            && !is_rejected(record.status.phase)
+            && self.read_clock().await?
+        {
+            return Ok(Stepped::Settled);
+        }
         if let Some(gone) = &step.gone
             && let Some((_, view)) = self.read_pod(&pod_key(record)).await?
         {
@@ -259,6 +274,14 @@ impl Execution<'_> {
             self.annotate_pod(key, &live, text).await?;
         }
         Ok(Stepped::Later(SOON))
+    }
+}
+
+/// Whether the API server refuses a request of a wipe, and would refuse it again.
+fn is_refused(requested: &Result<Stepped, RequestError>) -> bool {
+    match requested {
+        Ok(stepped) => *stepped == Stepped::Retry(Backoff::DENIED),
+        Err(error) => is_denied(error) || is_too_large(error),
     }
 }
 

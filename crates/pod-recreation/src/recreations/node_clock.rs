@@ -15,9 +15,10 @@ use crate::snapshot::ObservedPod;
 
 impl Execution<'_> {
     /// Reads the node that rejected the pod, unless that was done not long ago, and stores how much its clock differs.
-    pub(super) async fn read_clock(&self) -> Result<(), RequestError> {
+    /// Whether it was read: the decision was made without it.
+    pub(super) async fn read_clock(&self) -> Result<bool, RequestError> {
         let ObservedPod::Present(pod) = &self.snapshot.pod else {
-            return Ok(());
+            return Ok(false);
         };
         let component = &self.it.parts.component;
         let Some(node) = pod
@@ -25,7 +26,7 @@ impl Execution<'_> {
             .as_ref()
             .filter(|node| !component.knows_clock(node))
         else {
-            return Ok(());
+            return Ok(false);
         };
         let key = ObjectKey::cluster(Arc::clone(node));
         let ahead = match self.live(&Resource::nodes(), &key).await {
@@ -34,7 +35,7 @@ impl Execution<'_> {
             Err(error) => return Err(error),
         };
         component.note_clock(node, ahead);
-        Ok(())
+        Ok(true)
     }
 }
 

@@ -1,3 +1,5 @@
+mod picture;
+
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::fs;

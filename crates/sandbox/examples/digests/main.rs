@@ -1,8 +1,8 @@
 //! Generates `src/kinds/types.json` and `src/kinds/numbers.json` from a real API server and from Kubernetes' Go
 //! modules. It prints the new file.
 //!
-//! `cargo run -p belayer-sandbox --example digests -- types --kubeconfig FILE`
-//! `cargo run -p belayer-sandbox --example digests -- numbers --protos DIR..`
+//! `cargo run -p belayer-sandbox --features serve --example digests -- types --kubeconfig FILE`
+//! `cargo run -p belayer-sandbox --features serve --example digests -- numbers --protos DIR..`
 
 mod numbers;
 mod types;

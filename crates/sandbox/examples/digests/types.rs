@@ -28,7 +28,16 @@ const PREFIXES: &[&str] = &[
     "io.k8s.api.",
 ];
 /// Kinds of subresources that the sandbox does not serve but decodes.
-const OTHERS: &[(&str, &str, &str)] = &[("", "v1", "Binding"), ("policy", "v1", "Eviction")];
+const OTHERS: &[(&str, &str, &str)] = &[
+    ("", "v1", "Binding"),
+    ("policy", "v1", "Eviction"),
+    ("authentication.k8s.io", "v1", "SelfSubjectReview"),
+    ("authentication.k8s.io", "v1", "TokenReview"),
+    ("authorization.k8s.io", "v1", "LocalSubjectAccessReview"),
+    ("authorization.k8s.io", "v1", "SelfSubjectAccessReview"),
+    ("authorization.k8s.io", "v1", "SelfSubjectRulesReview"),
+    ("authorization.k8s.io", "v1", "SubjectAccessReview"),
+];
 
 /// Generates the digest of all kinds that the sandbox serves.
 ///

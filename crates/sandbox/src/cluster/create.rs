@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::write::Entry;
 use super::written::Written;
-use super::{Cluster, State, WriteOptions, definitions, locate, managed, shape};
+use super::{Cluster, State, WriteOptions, definitions, event_view, locate, managed, shape};
 use crate::address::{Actor, Gvr, ObjectKey, Subresource};
 use crate::error::{ApiError, Cause, Reason};
 use crate::fields::Managers;
@@ -41,6 +41,14 @@ impl Cluster {
         object: Value,
         options: &WriteOptions,
     ) -> Result<Written, ApiError> {
+        if event_view::shows(gvr) {
+            let mut object = event_view::incoming(object);
+            check_namespace(&mut object, namespace)?;
+            event_view::check_new(&object)?;
+            let core = &Gvr::EVENTS;
+            let created = self.create_written(actor, core, namespace, object, options);
+            return event_view::written(created);
+        }
         let entry = Entry {
             actor,
             verb: Verb::Create,
@@ -96,7 +104,7 @@ impl Cluster {
         } else {
             causes.extend(validate::generate_name(&info, &object));
             causes.extend(validate::metadata(&info, &object));
-            causes.extend(shape::misfits(&info, gvr, &object));
+            causes.extend(shape::misfits(&info, gvr, &object, None).causes);
         }
         if !causes.is_empty() {
             return Err(ApiError::invalid(
@@ -130,6 +138,7 @@ impl Cluster {
         }
         let stored = state.put(&info, &key, object);
         if info.is(&Gvr::CUSTOMRESOURCEDEFINITIONS) {
+            warnings.extend(crd::warnings(&stored));
             definitions::accept(self, state, &info, &key);
         }
         Ok(Written::created(stored).warn(warnings))
@@ -195,7 +204,7 @@ fn prepare(info: &ResourceInfo, object: &mut Value) -> Vec<Cause> {
         ("", "persistentvolumeclaims" | "persistentvolumes") => volume::prepare_create(object),
         ("", "configmaps" | "secrets") => data::prepare_create(&info.resource, object),
         ("", "nodes") => node::prepare_create(object),
-        ("", "events") => event::check(object),
+        ("", "events") => event::check(object, "reportingComponent"),
         ("coordination.k8s.io", "leases") => lease::check(object),
         ("apiextensions.k8s.io", _) => crd::prepare_create(object),
         _ => Vec::new(),

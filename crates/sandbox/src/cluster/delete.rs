@@ -9,7 +9,7 @@ use super::write::Entry;
 use super::written::{Effect, Written};
 use super::{
     Cluster, DeleteOptions, Deleted, ListOptions, Preconditions, Propagation, State, definitions,
-    locate,
+    event_view, locate,
 };
 use crate::address::{Actor, Gvr, ObjectKey};
 use crate::clock::rfc3339;
@@ -58,6 +58,10 @@ impl Cluster {
         name: &str,
         options: &DeleteOptions,
     ) -> Result<Written, ApiError> {
+        if event_view::shows(gvr) {
+            let deleted = self.delete_written(actor, &Gvr::EVENTS, namespace, name, options);
+            return event_view::written(deleted);
+        }
         let entry = Entry {
             actor,
             verb: Verb::Delete,
@@ -94,6 +98,14 @@ impl Cluster {
         options: &DeleteOptions,
         list: &ListOptions,
     ) -> Result<Vec<Arc<Value>>, ApiError> {
+        if event_view::shows(gvr) {
+            let list = event_view::list_options(list);
+            let deleted = self.delete_collection(actor, &Gvr::EVENTS, namespace, options, &list)?;
+            let shown = deleted
+                .iter()
+                .map(|event| Arc::new(event_view::outgoing(event)));
+            return Ok(shown.collect());
+        }
         let page = self.list(gvr, namespace, list)?;
         for object in &page.items {
             let home = meta::field(object, "namespace").to_owned();

@@ -4,6 +4,7 @@ mod apply;
 mod create;
 mod definitions;
 mod delete;
+pub(crate) mod event_view;
 mod managed;
 mod patch;
 mod pods;
@@ -201,6 +202,9 @@ fn locate(
 
 /// The object with the `apiVersion` of the request. Stored objects have the storage version.
 pub(crate) fn at_version(info: &ResourceInfo, version: &str, object: Arc<Value>) -> Arc<Value> {
+    if event_view::is_form_of(info) {
+        return Arc::new(event_view::outgoing(&object));
+    }
     if version == info.storage_version {
         return object;
     }

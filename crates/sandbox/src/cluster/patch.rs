@@ -8,7 +8,7 @@ use super::create::{check_namespace, check_subresource};
 use super::update::check_name;
 use super::write::Entry;
 use super::written::Written;
-use super::{Cluster, FieldValidation, Patch, State, WriteOptions, locate, shape};
+use super::{Cluster, FieldValidation, Patch, State, WriteOptions, event_view, locate, shape};
 use crate::address::{Actor, Gvr, ObjectKey, Subresource};
 use crate::error::{ApiError, Cause, Reason};
 use crate::kinds::{ResourceInfo, types};
@@ -51,6 +51,12 @@ impl Cluster {
         subresource: Subresource,
         options: &WriteOptions,
     ) -> Result<Written, ApiError> {
+        if event_view::shows(gvr) {
+            let (core, patch) = (&Gvr::EVENTS, event_view::patch(patch));
+            let patched =
+                self.patch_written(actor, core, namespace, name, patch, subresource, options);
+            return event_view::written(patched);
+        }
         let (patch, body) = match patch {
             Patch::Merge(body) => (Patch::Merge(Value::Null), Arc::new(body)),
             Patch::Json(body) => (Patch::Json(Value::Null), Arc::new(body)),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Cluster, ListOptions, ListPage, State, VersionMatch, at_version, locate};
+use super::{Cluster, ListOptions, ListPage, State, VersionMatch, at_version, event_view, locate};
 use crate::address::{Gvr, ObjectKey};
 use crate::error::{ApiError, Cause, Reason};
 use crate::kinds::ResourceInfo;
@@ -35,6 +35,11 @@ impl Cluster {
         name: &str,
         at: Option<u64>,
     ) -> Result<Arc<Value>, ApiError> {
+        if event_view::shows(gvr) {
+            let found = self.get_as_of(&Gvr::EVENTS, namespace, name, at);
+            let event = found.map_err(event_view::error)?;
+            return Ok(Arc::new(event_view::outgoing(&event)));
+        }
         let state = self.inner.state.lock();
         let (info, key) = locate(&state, gvr, namespace, name)?;
         let found = match at {
@@ -70,6 +75,11 @@ impl Cluster {
         options: &ListOptions,
         newest: Option<u64>,
     ) -> Result<ListPage, ApiError> {
+        if event_view::shows(gvr) {
+            let options = event_view::list_options(options);
+            let page = self.list_as_of(&Gvr::EVENTS, namespace, &options, newest)?;
+            return Ok(event_view::page(page));
+        }
         let state = self.inner.state.lock();
         let info = state
             .kinds

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use super::{FieldValidation, WriteOptions};
 use crate::address::Gvr;
-use crate::error::{ApiError, Cause};
+use crate::error::ApiError;
+use crate::kinds::schema::Verdict;
 use crate::kinds::{ResourceInfo, schema};
 use crate::meta;
 
@@ -22,9 +23,20 @@ pub(super) fn custom(info: &ResourceInfo, gvr: &Gvr, object: &mut Value) -> Vec<
     dropped
 }
 
-/// The errors of an instance against its CRD's schema.
-pub(super) fn misfits(info: &ResourceInfo, gvr: &Gvr, object: &Value) -> Vec<Cause> {
-    schema_of(info, gvr).map_or_else(Vec::new, |schema| schema::validate(schema, object))
+/// The errors of an instance against its CRD's schema; `old` is its stored state.
+pub(super) fn misfits(
+    info: &ResourceInfo,
+    gvr: &Gvr,
+    object: &Value,
+    old: Option<&Value>,
+) -> Verdict {
+    let version = info.version(&gvr.version);
+    version.map_or_else(Verdict::default, |version| {
+        match version.schema.as_deref() {
+            Some(schema) => version.checks.check(schema, object, old),
+            None => Verdict::default(),
+        }
+    })
 }
 
 /// Handles unknown fields as the client's `fieldValidation` requires.

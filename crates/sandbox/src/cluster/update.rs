@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::create::{check_namespace, check_subresource, check_type, undecodable};
 use super::write::Entry;
 use super::written::Written;
-use super::{Cluster, State, WriteOptions, definitions, locate, managed, shape};
+use super::{Cluster, State, WriteOptions, definitions, event_view, locate, managed, shape};
 use crate::address::{Actor, Gvr, ObjectKey, Subresource};
 use crate::error::{ApiError, Cause, Reason};
 use crate::fields::Managers;
@@ -53,6 +53,12 @@ impl Cluster {
         subresource: Subresource,
         options: &WriteOptions,
     ) -> Result<Written, ApiError> {
+        if event_view::shows(gvr) {
+            let (core, object) = (&Gvr::EVENTS, event_view::incoming(object));
+            let updated =
+                self.update_written(actor, core, namespace, name, object, subresource, options);
+            return event_view::written(updated);
+        }
         let entry = Entry {
             actor,
             verb: Verb::Update,
@@ -154,7 +160,8 @@ impl Cluster {
         settle(info, &mut new);
         count_generation(info, gvr, old, &mut new);
         let mut causes = check_change(info, old, &mut new, subresource);
-        causes.extend(shape::misfits(info, gvr, &new));
+        let misfits = shape::misfits(info, gvr, &new, Some(old));
+        causes.extend(misfits.causes);
         if !causes.is_empty() {
             return Err(ApiError::invalid(
                 &info.group,
@@ -175,7 +182,7 @@ impl Cluster {
             }
             return Ok(Written::removed(Arc::new(new)));
         }
-        let warnings: Vec<String> = twice.into_iter().collect();
+        let warnings: Vec<String> = twice.into_iter().chain(misfits.warnings).collect();
         if options.dry_run {
             return Ok(Written::changed(Arc::new(new)).warn(warnings));
         }

@@ -33,8 +33,10 @@ use tokio_util::sync::DropGuard;
 pub use body::SandboxBody;
 pub use listener::Listener;
 use respond::Answer;
-use route::{Query, Route};
+pub(crate) use route::Query;
+use route::Route;
 
+use crate::access::{self, Access, Authorization, User};
 use crate::address::Actor;
 use crate::cluster::Cluster;
 use crate::error::{ApiError, Reason, qualified};
@@ -47,6 +49,7 @@ const MAX_BODY: usize = 3 * 1024 * 1024;
 pub(crate) struct Server {
     pub(crate) cluster: Cluster,
     pub(crate) faults: Faults,
+    pub(crate) authorization: Authorization,
     /// Stops the simulated controllers when the last handle of the sandbox is dropped.
     pub(crate) _controllers: DropGuard,
 }
@@ -156,6 +159,10 @@ fn identify(headers: &HeaderMap) -> Actor {
 /// A request while it is handled.
 pub(crate) struct Call {
     pub(crate) actor: Actor,
+    /// The user that the request is authorized as.
+    pub(crate) user: User,
+    /// Whether it is made in the name of another user than the client's.
+    pub(crate) impersonates: bool,
     pub(crate) parts: Parts,
     pub(crate) query: Query,
     pub(crate) body: Bytes,
@@ -186,15 +193,7 @@ impl Server {
             Fate::LoseRequest => return Err(broken()),
             Fate::LoseAnswer => {
                 if let Ok(body) = body {
-                    let call = Call {
-                        actor,
-                        parts,
-                        query,
-                        body,
-                        decision,
-                        target,
-                    };
-                    drop(self.dispatch(call, route));
+                    drop(self.authorized(actor, parts, query, body, decision, target, route));
                 }
                 return Err(broken());
             }
@@ -217,15 +216,41 @@ impl Server {
             Ok(body) => body,
             Err(error) => return Ok(respond::refuse(&error)),
         };
+        Ok(self.authorized(actor, parts, query, body, decision, target, route))
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "a request has that many parts")]
+    fn authorized(
+        self: &Arc<Self>,
+        actor: Actor,
+        parts: Parts,
+        query: Query,
+        body: Bytes,
+        decision: Decision,
+        target: Target,
+        route: Option<Route>,
+    ) -> Answer {
+        let client = User::named(actor.as_str());
+        let access = match &route {
+            Some(Route::Resource(request)) => route::access_to(&parts, request, &query),
+            _ => Access::of_path(&parts),
+        };
+        let (mode, headers) = (self.authorization, &parts.headers);
+        let user = match access::authorize(mode, &self.cluster, client, headers, &access) {
+            Ok(user) => user,
+            Err(error) => return respond::refuse(&error),
+        };
         let call = Call {
+            impersonates: headers.contains_key("impersonate-user"),
             actor,
+            user,
             parts,
             query,
             body,
             decision,
             target,
         };
-        Ok(self.dispatch(call, route))
+        self.dispatch(call, route)
     }
 
     fn target(&self, actor: &Actor, parts: &Parts, route: Option<&Route>, query: &Query) -> Target {

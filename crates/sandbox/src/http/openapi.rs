@@ -1,12 +1,13 @@
 //! The OpenAPI documents that kubectl needs: for the query parameters of a kind, and the schemas for `explain`.
 
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use serde_json::{Map, Value, json};
 
 use super::respond::{self, Answer};
-use crate::address::Gvr;
-use crate::cluster::{Cluster, ListOptions};
+use crate::cluster::Cluster;
 use crate::kinds::{ResourceInfo, types};
-use crate::meta;
 
 /// kubectl's old description of all kinds; an empty document is sufficient.
 const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
@@ -30,16 +31,22 @@ fn path_of(group: &str, version: &str) -> String {
 }
 
 fn index(cluster: &Cluster) -> Value {
-    let mut paths = Map::new();
-    let stamp = cluster.version();
+    let mut hashes: BTreeMap<String, DefaultHasher> = BTreeMap::new();
     for info in cluster.resources() {
         for version in &info.versions {
             let path = path_of(&info.group, &version.name);
-            // Custom kinds change: the hash keeps clients from using a cached old document.
-            let url = format!("/openapi/v3/{path}?hash={stamp}");
-            paths.insert(path, json!({"serverRelativeURL": url}));
+            let hash = hashes.entry(path).or_default();
+            info.kind.hash(hash);
+            let schema = version.schema.as_ref().map(|schema| schema.to_string());
+            schema.hash(hash);
         }
     }
+    let url = |(path, hash): (String, DefaultHasher)| {
+        // Clients keep a document as long as its hash stays.
+        let url = format!("/openapi/v3/{path}?hash={:016X}", hash.finish());
+        (path, json!({"serverRelativeURL": url}))
+    };
+    let paths: Map<String, Value> = hashes.into_iter().map(url).collect();
     json!({"paths": paths})
 }
 
@@ -56,18 +63,32 @@ fn group_version(cluster: &Cluster, group: &str, version: &str) -> Answer {
         } else {
             ""
         };
-        let path = format!("/{root}/{scope}{}/{{name}}", info.resource);
-        paths.insert(path, operations(&info, version));
+        let collection = format!("/{root}/{scope}{}", info.resource);
+        let one = format!("{collection}/{{name}}");
+        let of_one = [
+            ("get", "get"),
+            ("put", "put"),
+            ("patch", "patch"),
+            ("delete", "delete"),
+        ];
+        paths.insert(one, operations(&info, version, &of_one));
+        let of_all = [
+            ("get", "list"),
+            ("post", "post"),
+            ("delete", "deletecollection"),
+        ];
+        paths.insert(collection, operations(&info, version, &of_all));
         match info.type_name(version) {
             Some(name) => {
                 types::schemas(name, &mut schemas);
                 let kinds = json!([kind_of(&info, version)]);
-                if let Some(schema) = schemas.get_mut(name) {
+                if let Some(schema) = schemas.get_mut(&types::full_name(name)) {
                     schema["x-kubernetes-group-version-kind"] = kinds;
                 }
             }
             None => {
-                drop(schemas.insert(schema_name(&info, version), schema(cluster, &info, version)));
+                types::schemas(METADATA, &mut schemas);
+                drop(schemas.insert(schema_name(&info, version), schema(&info, version)));
             }
         }
     }
@@ -91,17 +112,14 @@ fn kind_of(info: &ResourceInfo, version: &str) -> Value {
 
 fn schema_name(info: &ResourceInfo, version: &str) -> String {
     if let Some(name) = info.type_name(version) {
-        return name.to_owned();
+        return types::full_name(name);
     }
-    let group = if info.group.is_empty() {
-        "core"
-    } else {
-        &info.group
-    };
-    format!("{group}.{version}.{}", info.kind)
+    let group: Vec<&str> = info.group.rsplit('.').collect();
+    format!("{}.{version}.{}", group.join("."), info.kind)
 }
 
-fn operations(info: &ResourceInfo, version: &str) -> Value {
+/// Operations of a path: the method, and what Kubernetes calls it.
+fn operations(info: &ResourceInfo, version: &str, methods: &[(&str, &str)]) -> Value {
     let parameter = |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string"}});
     let operation = |action: &str| {
         let reference = format!("#/components/schemas/{}", schema_name(info, version));
@@ -115,37 +133,35 @@ fn operations(info: &ResourceInfo, version: &str) -> Value {
             }},
         })
     };
-    json!({
-        "get": operation("get"), "put": operation("put"), "patch": operation("patch"),
-        "delete": operation("delete"),
-    })
+    let all = methods
+        .iter()
+        .map(|(method, action)| ((*method).to_owned(), operation(action)));
+    Value::Object(all.collect())
 }
 
-/// A CRD's own schema.
-fn schema(cluster: &Cluster, info: &ResourceInfo, version: &str) -> Value {
-    let mut schema = json!({"type": "object"});
-    if info.custom {
-        let name = format!("metadata.name={}.{}", info.resource, info.group);
-        let found = cluster.list(
-            &Gvr::CUSTOMRESOURCEDEFINITIONS,
-            None,
-            &ListOptions::fields(name),
-        );
-        let crd = found.ok().and_then(|page| page.items.into_iter().next());
-        let versions = crd
-            .as_ref()
-            .and_then(|c| meta::at(c, &["spec", "versions"])?.as_array());
-        let served = versions
-            .into_iter()
-            .flatten()
-            .find(|v| meta::text(v, &["name"]) == version);
-        if let Some(found) = served.and_then(|v| meta::at(v, &["schema", "openAPIV3Schema"])) {
-            schema = found.clone();
-        }
-    }
-    if let Some(schema) = schema.as_object_mut() {
-        let kinds = json!([kind_of(info, version)]);
-        schema.insert("x-kubernetes-group-version-kind".into(), kinds);
-    }
+/// The schema of a CRD, with the fields of every object.
+fn schema(info: &ResourceInfo, version: &str) -> Value {
+    let own = info
+        .version(version)
+        .and_then(|version| version.schema.as_deref());
+    let mut schema = own.cloned().unwrap_or_else(|| json!({"type": "object"}));
+    add_typed(&mut schema);
+    schema["x-kubernetes-group-version-kind"] = json!([kind_of(info, version)]);
     schema
 }
+
+fn add_typed(schema: &mut Value) {
+    let Some(schema) = schema.as_object_mut() else {
+        return;
+    };
+    let properties = schema.entry("properties").or_insert_with(|| json!({}));
+    let reference = format!("#/components/schemas/{}", types::full_name(METADATA));
+    properties["apiVersion"] = json!({"type": "string", "description": API_VERSION});
+    properties["kind"] = json!({"type": "string", "description": KIND});
+    properties["metadata"] = json!({"description": STANDARD, "allOf": [{"$ref": reference}]});
+}
+
+const METADATA: &str = "meta.v1.ObjectMeta";
+const STANDARD: &str = "Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+const API_VERSION: &str = "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
+const KIND: &str = "Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";

@@ -20,7 +20,7 @@ use crate::meta;
 use crate::recorder::Verb;
 
 pub(crate) fn serve(server: &Arc<Server>, call: &Call, request: &ResourceRequest) -> Answer {
-    if let Some(answer) = review::serve(call, request) {
+    if let Some(answer) = review::serve(server, call, request) {
         return answer;
     }
     answer(server, call, request).unwrap_or_else(|error| match error.is_not_served() {

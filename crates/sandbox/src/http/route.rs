@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use http::request::Parts;
 use http::{Method, Uri};
 use percent_encoding::percent_decode_str;
 
+use crate::access::Access;
 use crate::address::Gvr;
 use crate::recorder::Verb;
 
@@ -122,6 +124,45 @@ pub(crate) fn verb(method: &Method, request: &ResourceRequest, query: &Query) ->
         ("DELETE", true) => Some(Verb::Delete),
         ("DELETE", false) => Some(Verb::DeleteCollection),
         _ => None,
+    }
+}
+
+/// What a request for objects needs.
+pub(super) fn access_to(parts: &Parts, request: &ResourceRequest, query: &Query) -> Access {
+    let verb = match verb(&parts.method, request, query) {
+        Some(verb) => verb.as_str(),
+        None => of_method(&parts.method),
+    };
+    let mut access = Access {
+        verb: verb.to_owned(),
+        group: request.gvr.group.to_string(),
+        resource: request.gvr.resource.to_string(),
+        subresource: request.subresource.clone(),
+        namespace: request.namespace.clone(),
+        name: request.name.clone(),
+        path: None,
+    };
+    if access.group.is_empty() && access.resource == "namespaces" {
+        access.namespace.clone_from(&access.name);
+    }
+    // A list of one name is a permission on that name.
+    if matches!(verb, "list" | "watch" | "deletecollection")
+        && let Some(name) = query.get("fieldSelector").strip_prefix("metadata.name=")
+    {
+        access.name = name.trim_start_matches('=').to_owned();
+    }
+    access
+}
+
+/// The verb of a method.
+fn of_method(method: &http::Method) -> &'static str {
+    match method.as_str() {
+        "GET" | "HEAD" => "get",
+        "POST" => "create",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" => "delete",
+        _ => "",
     }
 }
 

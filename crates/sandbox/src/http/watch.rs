@@ -17,7 +17,8 @@ use super::negotiate::{Form, not_acceptable};
 use super::respond::Answer;
 use super::route::ResourceRequest;
 use super::{Call, Server};
-use crate::cluster::{ListOptions, VersionMatch, parse_version, too_large};
+use crate::address::Gvr;
+use crate::cluster::{ListOptions, VersionMatch, event_view, parse_version, too_large};
 use crate::error::{ApiError, Cause};
 use crate::kinds::ResourceInfo;
 use crate::meta;
@@ -38,13 +39,21 @@ pub(super) fn serve(
         return Err(not_acceptable());
     }
     let query = &call.query;
-    let selectors = Selectors::parse(
-        query.get("labelSelector"),
-        query.get("fieldSelector"),
-        info,
-        &request.gvr.version,
-    )
-    .map_err(|e| ApiError::bad_request(e.to_string()))?;
+    // Events of the new group are stored as those of core.
+    let core = event_view::shows(&request.gvr).then(|| server.cluster.resource(&Gvr::EVENTS));
+    let (stored, gvr, fields) = match core.flatten() {
+        Some(core) => {
+            let fields = event_view::field_selector(query.get("fieldSelector"));
+            (core, Gvr::EVENTS, fields)
+        }
+        None => {
+            let fields = query.get("fieldSelector").to_owned();
+            (Arc::new(info.clone()), request.gvr.clone(), fields)
+        }
+    };
+    let labels = query.get("labelSelector");
+    let selectors = Selectors::parse(labels, &fields, &stored, &gvr.version)
+        .map_err(|e| ApiError::bad_request(e.to_string()))?;
     if !info.namespaced() && !request.namespace.is_empty() {
         return Err(ApiError::not_served());
     }
@@ -55,7 +64,7 @@ pub(super) fn serve(
         _ => MIN_LIFE + Duration::from_secs(server.cluster.rng().below(MIN_LIFE.as_secs())),
     };
     let stream = WatchStream {
-        subscription: server.cluster.subscribe(Some(&request.gvr), start.from),
+        subscription: server.cluster.subscribe(Some(&gvr), start.from),
         store: server.cluster.inner.changed.listen(),
         faults: server.faults.changes(),
         live: server.faults.register(call.target.clone()),

@@ -1,5 +1,7 @@
 //! The built-in kinds.
 
+use std::sync::Arc;
+
 use super::{ResourceInfo, Scope, ServedVersion, StatusFace, Traits};
 
 const UNCONDITIONAL: Traits = Traits::UNCONDITIONAL_UPDATE;
@@ -31,6 +33,7 @@ const ADMISSION: &str = "admissionregistration.k8s.io/v1";
 const ROWS: &[Row] = &[
     ("v1", "configmaps", "configmap", "ConfigMap", &["cm"], Namespaced, NoStatus, UNCONDITIONAL),
     ("v1", "events", "event", "Event", &["ev"], Namespaced, NoStatus, UPSERT.and(Traits::NO_GARBAGE_COLLECTION)),
+    ("events.k8s.io/v1", "events", "event", "Event", &["ev"], Namespaced, NoStatus, UPSERT.and(Traits::NO_GARBAGE_COLLECTION)),
     ("v1", "namespaces", "namespace", "Namespace", &["ns"], Cluster, WithMetadata, UNCONDITIONAL),
     ("v1", "nodes", "node", "Node", &["no"], Cluster, WithMetadata, UNCONDITIONAL.and(Traits::STATUS_ON_CREATE)),
     ("v1", "persistentvolumeclaims", "persistentvolumeclaim", "PersistentVolumeClaim", &["pvc"], Namespaced, WithMetadata, RETURNED),
@@ -55,6 +58,11 @@ const ROWS: &[Row] = &[
     ("storage.k8s.io/v1", "storageclasses", "storageclass", "StorageClass", &["sc"], Cluster, NoStatus, RETURNED),
     ("scheduling.k8s.io/v1", "priorityclasses", "priorityclass", "PriorityClass", &["pc"], Cluster, NoStatus, UNCONDITIONAL),
     ("networking.k8s.io/v1", "networkpolicies", "networkpolicy", "NetworkPolicy", &["netpol"], Namespaced, NoStatus, COUNTED),
+    ("networking.k8s.io/v1", "ingresses", "ingress", "Ingress", &["ing"], Namespaced, WithMetadata, COUNTED),
+    ("networking.k8s.io/v1", "ingressclasses", "ingressclass", "IngressClass", &[], Cluster, NoStatus, COUNTED),
+    ("v1", "endpoints", "endpoints", "Endpoints", &["ep"], Namespaced, NoStatus, UNCONDITIONAL),
+    ("v1", "limitranges", "limitrange", "LimitRange", &["limits"], Namespaced, NoStatus, UNCONDITIONAL),
+    ("autoscaling/v2", "horizontalpodautoscalers", "horizontalpodautoscaler", "HorizontalPodAutoscaler", &["hpa"], Namespaced, WithMetadata, UNCONDITIONAL),
     (RBAC, "clusterrolebindings", "clusterrolebinding", "ClusterRoleBinding", &[], Cluster, NoStatus, UPSERT.and(Traits::PATH_NAMES)),
     (RBAC, "clusterroles", "clusterrole", "ClusterRole", &[], Cluster, NoStatus, UPSERT.and(Traits::PATH_NAMES)),
     (RBAC, "rolebindings", "rolebinding", "RoleBinding", &[], Namespaced, NoStatus, UPSERT.and(Traits::PATH_NAMES)),
@@ -115,6 +123,7 @@ fn build(row: &Row) -> ResourceInfo {
         status,
         columns: Vec::new(),
         schema: None,
+        checks: Arc::default(),
         selectable: selectable(resource)
             .iter()
             .map(ToString::to_string)

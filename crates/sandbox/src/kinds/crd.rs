@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::schema::{Checks, refuse, unrecognized_formats};
 use super::{Column, ResourceInfo, ResourceKey, Scope, ServedVersion, StatusFace, Traits};
 use crate::error::Cause;
 use crate::meta;
@@ -99,13 +100,37 @@ fn check(crd: &Value) -> Vec<Cause> {
             "must have at least one stored version",
         ));
     }
-    for (index, version) in versions(crd).enumerate() {
-        if meta::at(version, &["schema", "openAPIV3Schema"]).is_none() {
-            let path = format!("spec.versions[{index}].schema.openAPIV3Schema");
-            causes.push(Cause::required(&path, ""));
+    // The real server checks a schema that all versions share once, under its old name.
+    let schemas: Vec<Option<&Value>> = versions(crd).map(schema_of).collect();
+    let shared = schemas
+        .iter()
+        .all(|schema| schema == schemas.first().unwrap_or(&None));
+    for (index, schema) in schemas.iter().enumerate() {
+        let path = format!("spec.versions[{index}].schema.openAPIV3Schema");
+        match schema {
+            None => causes.push(Cause::required(&path, "")),
+            Some(_) if shared && index > 0 => {}
+            Some(schema) if shared => {
+                causes.extend(refuse(schema, "spec.validation.openAPIV3Schema"));
+            }
+            Some(schema) => causes.extend(refuse(schema, &path)),
         }
     }
     causes
+}
+
+fn schema_of(version: &Value) -> Option<&Value> {
+    meta::at(version, &["schema", "openAPIV3Schema"])
+}
+
+/// What the server ignores in a definition.
+pub(crate) fn warnings(crd: &Value) -> Vec<String> {
+    let mut formats: Vec<String> = Vec::new();
+    for schema in versions(crd).filter_map(schema_of) {
+        formats.extend(unrecognized_formats(schema));
+    }
+    let warn = |name: &String| format!("unrecognized format {name:?}");
+    formats.iter().map(warn).collect()
 }
 
 /// All errors in a changed definition.
@@ -201,6 +226,7 @@ fn served_version(version: &Value) -> ServedVersion {
         .get("additionalPrinterColumns")
         .and_then(Value::as_array);
     let fields = version.get("selectableFields").and_then(Value::as_array);
+    let schema = schema_of(version);
     ServedVersion {
         name: meta::text(version, &["name"]).to_owned(),
         status: if status {
@@ -209,7 +235,8 @@ fn served_version(version: &Value) -> ServedVersion {
             StatusFace::None
         },
         columns: columns.into_iter().flatten().map(column).collect(),
-        schema: meta::at(version, &["schema", "openAPIV3Schema"]).map(|s| Arc::new(s.clone())),
+        schema: schema.map(|schema| Arc::new(schema.clone())),
+        checks: Arc::new(schema.map(Checks::of).unwrap_or_default()),
         selectable: fields
             .into_iter()
             .flatten()

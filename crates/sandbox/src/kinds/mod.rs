@@ -101,6 +101,8 @@ pub struct ServedVersion {
     pub selectable: Vec<String>,
     /// The OpenAPI schema of a CRD; built-in kinds have types instead.
     pub schema: Option<Arc<serde_json::Value>>,
+    /// The compiled checks of that schema.
+    pub(crate) checks: Arc<schema::Checks>,
 }
 
 /// A served kind: its discovery data, and the behaviour of its objects.

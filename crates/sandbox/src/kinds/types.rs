@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 
 pub(crate) use decode::{decode, zero};
-pub(crate) use openapi::schemas;
+pub(crate) use openapi::{full_name, schemas};
 
 /// The type of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]

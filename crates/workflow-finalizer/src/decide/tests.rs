@@ -163,7 +163,6 @@ fn of_it() -> PodsState {
 struct Case(Snapshot);
 
 fn workflow() -> Case {
-    let key = ObjectKey::new("ci", "build");
     Case(Snapshot {
         workflow: Some(WorkflowView {
             uid: Uid::new("wf-1"),
@@ -179,7 +178,7 @@ fn workflow() -> Case {
                 answer: None,
             },
             pods: PodsView {
-                query: PodsQuery::new(key, Uid::new("wf-1"), None),
+                query: PodsQuery::new("ci".into(), None),
                 held: Some(0),
                 answer: None,
             },

@@ -1,8 +1,13 @@
 {{/* Labels of every object. */}}
 {{- define "belayer.labels" -}}
-app.kubernetes.io/name: belayer
+{{- include "belayer.labelsOf" (list . "belayer") }}
+{{- end }}
+
+{{/* The same for a program of another name: (list $ "name"). */}}
+{{- define "belayer.labelsOf" -}}
+app.kubernetes.io/name: {{ index . 1 }}
 app.kubernetes.io/part-of: belayer
-{{- with .Values.commonLabels }}
+{{- with (index . 0).Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
@@ -28,6 +33,43 @@ app.kubernetes.io/name: belayer-node-agent
 {{/* The name of Belayer's account as the API server knows it. */}}
 {{- define "belayer.account" -}}
 system:serviceaccount:{{ .Release.Namespace }}:belayer
+{{- end }}
+
+{{/* Whether pod-recreation has a Deployment and an account of its own: only if something else runs beside it. */}}
+{{- define "belayer.recreationApart" -}}
+{{- $c := .Values.controllers -}}
+{{- if and $c.podRecreation.enabled (or $c.podFinalizer.enabled $c.workflowFinalizer.enabled $c.pvcProtection.enabled) }}yes{{ end }}
+{{- end }}
+
+{{/* The ServiceAccount that may create and delete pods. */}}
+{{- define "belayer.recreator" -}}
+belayer{{ if include "belayer.recreationApart" . }}-pod-recreation{{ end }}
+{{- end }}
+
+{{/* All accounts of controllers, as the API server knows them, in quotes: (list $ "suffix" ...) adds more. */}}
+{{- define "belayer.accounts" -}}
+{{- $root := index . 0 -}}
+{{- $all := list (include "belayer.account" $root) -}}
+{{- if include "belayer.recreationApart" $root }}{{ $all = append $all (printf "%s-pod-recreation" (first $all)) }}{{ end -}}
+{{- range rest . }}{{ $all = append $all (printf "%s%s" (first $all) .) }}{{ end -}}
+['{{ join "', '" $all }}']
+{{- end }}
+
+{{/* The same with that of the drain before an uninstall. */}}
+{{- define "belayer.writers" -}}
+{{- if .Values.drainOnUninstall.enabled }}{{ include "belayer.accounts" (list . "-drain") }}{{ else }}{{ include "belayer.accounts" (list .) }}{{ end }}
+{{- end }}
+
+{{/* Subjects of a binding: every account of controllers. */}}
+{{- define "belayer.subjects" -}}
+- kind: ServiceAccount
+  name: belayer
+  namespace: {{ .Release.Namespace }}
+{{- if include "belayer.recreationApart" . }}
+- kind: ServiceAccount
+  name: belayer-pod-recreation
+  namespace: {{ .Release.Namespace }}
+{{- end }}
 {{- end }}
 
 {{- define "belayer.nodeAgentAccount" -}}
@@ -147,6 +189,46 @@ seccompProfile:
   type: RuntimeDefault
 {{- end }}
 
+{{/* What `belayer drain --configured-kinds` needs besides the gate. */}}
+{{- define "belayer.drainRules" -}}
+# Patch is for metadata.finalizers.
+- apiGroups: [""]
+  resources: [pods, persistentvolumeclaims]
+  verbs: [get, list, patch]
+{{- range (include "belayer.kinds" (include "belayer.owners" . | fromYamlArray) | fromYamlArray) }}
+- apiGroups: [{{ first (splitList "/" .) | default "\"\"" }}]
+  resources: [{{ last (splitList "/" .) }}]
+  verbs: [get, list, patch]
+{{- end }}
+# Pods that exist only in their record.
+- apiGroups: [belayer.dev]
+  resources: [podrecreations]
+  verbs: [get, list, settle]
+- apiGroups: [belayer.dev]
+  resources: [podrecreations/status]
+  verbs: [patch]
+# The policies that add finalizers.
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [mutatingadmissionpolicies, mutatingadmissionpolicybindings]
+  verbs: [get, list]
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [mutatingadmissionpolicies, mutatingadmissionpolicybindings]
+  resourceNames: [belayer-claim-hold, belayer-pod-hold, belayer-pod-recreation-hold, belayer-workflow-hold]
+  verbs: [delete]
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [validatingadmissionpolicybindings]
+  resourceNames: [belayer-namespace-guard]
+  verbs: [delete]
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get, list]
+# The owner of a gate that the drain creates.
+- apiGroups: [""]
+  resources: [serviceaccounts]
+  resourceNames: [belayer]
+  verbs: [get]
+{{- end }}
+
 {{/* Annotations of an object that exists only while the drain before an uninstall runs: (weight). */}}
 {{- define "belayer.drainHook" -}}
 helm.sh/hook: pre-delete
@@ -229,11 +311,12 @@ volumes:
 {{- end }}
 {{- end }}
 
-{{/* The controllers that are enabled, as a list. */}}
+{{/* The controllers of the Deployment `belayer`, as a list. */}}
 {{- define "belayer.controllers" -}}
 {{- $on := list -}}
+{{- $apart := include "belayer.recreationApart" . -}}
 {{- range $key, $name := dict "podFinalizer" "pod-finalizer" "workflowFinalizer" "workflow-finalizer" "podRecreation" "pod-recreation" "pvcProtection" "pvc-protection" -}}
-{{- if (index $.Values.controllers $key).enabled }}{{ $on = append $on $name }}{{ end -}}
+{{- if and (index $.Values.controllers $key).enabled (not (and $apart (eq $key "podRecreation"))) }}{{ $on = append $on $name }}{{ end -}}
 {{- end -}}
 {{- if not $on }}{{ fail "no controller is enabled: see `controllers` in values.yaml" }}{{ end -}}
 {{- join "," $on -}}

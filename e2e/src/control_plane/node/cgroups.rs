@@ -75,6 +75,28 @@ pub fn cgroups_left() -> Result<Vec<PathBuf>> {
     Ok(left)
 }
 
+/// The processes of all pods on real nodes.
+///
+/// # Errors
+/// When they cannot be read.
+pub fn processes_of_nodes() -> Result<Vec<u32>> {
+    let mut groups = Vec::new();
+    for node in cgroups_left()? {
+        below(&node, &mut groups);
+    }
+    Container { groups }.processes()
+}
+
+/// The folder and all folders below it.
+fn below(folder: &Path, found: &mut Vec<PathBuf>) {
+    found.push(folder.to_owned());
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            below(&entry.path(), found);
+        }
+    }
+}
+
 /// A running container.
 #[derive(Debug)]
 pub struct Container {
@@ -114,10 +136,21 @@ impl Container {
     /// # Errors
     /// When it has none.
     pub fn kill(&self) -> Result<()> {
+        self.signal(Signal::KILL)
+    }
+
+    /// Stops its processes with SIGSTOP: they hang, as in a deadlock, until they are killed.
+    ///
+    /// # Errors
+    /// When it has none.
+    pub fn stop(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    fn signal(&self, sent: Signal) -> Result<()> {
         let pids = self.processes()?;
         ensure!(!pids.is_empty(), "the container has no process");
-        pids.into_iter()
-            .try_for_each(|pid| signal(pid, Signal::KILL))
+        pids.into_iter().try_for_each(|pid| signal(pid, sent))
     }
 
     /// The memory limit that the kernel enforces, in bytes.

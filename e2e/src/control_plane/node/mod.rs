@@ -25,7 +25,7 @@ use crate::guard::Guard;
 use crate::progress::Progress;
 use crate::wait::eventually;
 
-pub use self::cgroups::{Container, cgroups_left};
+pub use self::cgroups::{Container, cgroups_left, processes_of_nodes};
 use self::cgroups::{cgroup, create_cgroups};
 pub use self::images::{STEP_IMAGE, write_images};
 
@@ -76,7 +76,10 @@ pub(super) fn real_node_name(index: usize) -> String {
 }
 
 /// Waits until no other cluster with real nodes runs on this machine.
-pub(super) fn lock() -> Result<File> {
+///
+/// # Errors
+/// When the lock cannot be opened.
+pub fn lock() -> Result<File> {
     let lock = File::options()
         .create(true)
         .append(true)
@@ -298,6 +301,23 @@ impl RealNode {
         self.start_kubelet().await
     }
 
+    /// Starts what a failed scenario left off: the node, or its kubelet.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub async fn repair(&self) -> Result<()> {
+        self.power_on().await?;
+        let runs = {
+            let mut machine = self.machine.lock().await;
+            let kubelet = machine.as_mut().and_then(|on| on.kubelet.as_mut());
+            kubelet.is_some_and(|kubelet| kubelet.check_running().is_ok())
+        };
+        if runs {
+            return Ok(());
+        }
+        self.start_kubelet().await
+    }
+
     /// Starts a program in the network of all nodes.
     ///
     /// # Errors
@@ -326,6 +346,29 @@ impl RealNode {
         let machine = self.machine.lock().await;
         let first = child_of(&machine.as_ref().context(OFF)?.init)?;
         Ok(PathBuf::from(format!("/proc/{first}/root{path}")))
+    }
+
+    /// Runs a script with the node's mounts and processes. Returns what it printed.
+    ///
+    /// # Errors
+    /// When the node is off, or the script fails.
+    pub async fn sh(&self, script: &str) -> Result<String> {
+        let first = {
+            let machine = self.machine.lock().await;
+            child_of(&machine.as_ref().context(OFF)?.init)?
+        };
+        let output = tokio::process::Command::new("nsenter")
+            .arg(format!("--target={first}"))
+            .args(["--mount", "--pid", "--"])
+            .args(["/bin/sh", "-c", script])
+            .kill_on_drop(true)
+            .output()
+            .await
+            .context("start nsenter")?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let error = text(&output.stderr);
+        ensure!(output.status.success(), "{}: {error}", output.status);
+        Ok(text(&output.stdout))
     }
 
     /// Its programs with their process ids.

@@ -1,16 +1,19 @@
 //! The Helm chart on a real API server: install, upgrade, roll back, uninstall, and every set of controllers.
 
 mod life;
-mod release;
+mod refusals;
+pub(super) mod release;
 mod toggles;
+mod uninstall;
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
 use self::release::Release;
+use super::installation;
 use crate::control_plane::Program;
-use crate::harness::{Cluster, Scenario};
+use crate::harness::{Cluster, Scenario, eventually};
 use crate::providers::Capability::{AdmissionPolicies, Helm, Kubectl, Rbac};
 use crate::providers::grant_rights;
 
@@ -36,6 +39,27 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "chart-uninstall-waits-for-pvcs",
             "a PVC in use that only Belayer protects stops the uninstall, named; nothing is deleted",
             life::refused,
+        )
+        .needs([Helm, Kubectl, Rbac, AdmissionPolicies])
+        .within(LONG),
+        Scenario::alone(
+            "chart-uninstall-crashing",
+            "an uninstall leaves no hold while Belayer crashes at each start, also if the CRDs go",
+            uninstall::crashing,
+        )
+        .needs([Helm, Kubectl, Rbac, AdmissionPolicies])
+        .within(LONG),
+        Scenario::alone(
+            "chart-uninstall-one-off",
+            "an upgrade that switches a controller off removes its holds; an uninstall then leaves none",
+            uninstall::one_off,
+        )
+        .needs([Helm, Kubectl, Rbac, AdmissionPolicies])
+        .within(LONG),
+        Scenario::alone(
+            "chart-refusals",
+            "Helm refuses a second release, unknown keys and a release without controllers; the first one is unchanged",
+            refusals::each,
         )
         .needs([Helm, Kubectl, Rbac, AdmissionPolicies])
         .within(LONG),
@@ -78,14 +102,25 @@ END
     );
     let text = cluster.sh(&script).await?;
     ensure!(!text.contains("belayer-system"), "{text}");
-    let account = format!("system:serviceaccount:{namespace}:belayer'");
-    ensure!(text.matches(&account).count() == 5, "{text}");
+    for (account, policies) in [("belayer", 4), ("belayer-pod-recreation", 6)] {
+        let account = format!("system:serviceaccount:{namespace}:{account}'");
+        ensure!(text.matches(&account).count() == policies, "{text}");
+    }
     Ok(())
 }
 
 /// Restores what other scenarios on this cluster expect.
-async fn restored(cluster: &Cluster, release: &Release) -> Result<()> {
+pub(super) async fn restored(cluster: &Cluster, release: &Release) -> Result<()> {
     release.removed_by_force().await?;
+    // The server learns a moment later that the guard is gone.
+    let script = format!(
+        "kubectl delete namespace {} --dry-run=server",
+        release.namespace
+    );
+    eventually("the release's namespace may be deleted", LONG, async || {
+        cluster.sh(&script).await.map(drop)
+    })
+    .await?;
     grant_rights(cluster.client())
         .await
         .context("restore the RBAC permissions")

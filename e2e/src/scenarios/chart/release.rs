@@ -11,13 +11,14 @@ use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::process::Command;
 
+use super::installation;
 use crate::chart::chart;
 use crate::control_plane::{HelmBinaries, Program};
 use crate::harness::{BelayerOptions, Cluster, eventually};
 use crate::kinds;
 
 /// The controllers that the chart enables by default.
-pub(super) const CONTROLLERS: &str =
+pub(in crate::scenarios) const CONTROLLERS: &str =
     "--controllers=pod-finalizer,workflow-finalizer,pvc-protection";
 
 const SOON: Duration = Duration::from_secs(60);
@@ -26,16 +27,17 @@ const SOON: Duration = Duration::from_secs(60);
 const DEADLINE: Duration = Duration::from_secs(300);
 
 /// The release `belayer` in a namespace of its own.
-pub(super) struct Release {
-    pub(super) cluster: Cluster,
-    pub(super) namespace: String,
+pub(in crate::scenarios) struct Release {
+    pub(in crate::scenarios) cluster: Cluster,
+    pub(in crate::scenarios) namespace: String,
     helm: PathBuf,
     /// Helm 4 does, and names fields that another client set.
     applies_on_the_server: bool,
+    runs_pods: bool,
 }
 
 impl Release {
-    pub(super) async fn new(cluster: &Cluster, program: Program) -> Result<Self> {
+    pub(in crate::scenarios) async fn new(cluster: &Cluster, program: Program) -> Result<Self> {
         let helm = tokio::task::spawn_blocking(HelmBinaries::find_or_build).await??;
         let namespace = cluster.another_namespace("ops", json!({})).await?;
         Ok(Self {
@@ -43,7 +45,31 @@ impl Release {
             namespace,
             helm: helm.path(program),
             applies_on_the_server: program == Program::Helm4,
+            runs_pods: false,
         })
+    }
+
+    /// The same where its pods run.
+    pub(in crate::scenarios) async fn with_pods(
+        cluster: &Cluster,
+        program: Program,
+    ) -> Result<Self> {
+        let release = Self::new(cluster, program).await?;
+        Ok(Self {
+            runs_pods: true,
+            ..release
+        })
+    }
+
+    /// The same in another namespace.
+    pub(super) fn in_namespace(&self, namespace: &str) -> Self {
+        Self {
+            cluster: self.cluster.clone(),
+            namespace: namespace.to_owned(),
+            helm: self.helm.clone(),
+            applies_on_the_server: self.applies_on_the_server,
+            runs_pods: self.runs_pods,
+        }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -61,7 +87,8 @@ impl Release {
         command
     }
 
-    async fn output(&self, arguments: &[&str]) -> Result<Output> {
+    /// Runs Helm, which may fail.
+    pub(in crate::scenarios) async fn output(&self, arguments: &[&str]) -> Result<Output> {
         let output = self.command(arguments).output();
         let output = tokio::time::timeout(DEADLINE, output).await;
         output
@@ -70,7 +97,7 @@ impl Release {
     }
 
     /// Runs Helm, which must succeed. Returns its standard output.
-    pub(super) async fn helm(&self, arguments: &[&str]) -> Result<String> {
+    pub(in crate::scenarios) async fn helm(&self, arguments: &[&str]) -> Result<String> {
         let output = self.output(arguments).await?;
         let why = String::from_utf8_lossy(&output.stderr);
         ensure!(
@@ -81,12 +108,21 @@ impl Release {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Installs or upgrades. No pods run on nodes that are not real: the harness runs Belayer.
-    pub(super) async fn applied(&self, verb: &str, values: &[&str]) -> Result<String> {
+    /// Installs or upgrades. Where pods run, Helm waits until they are ready; elsewhere none is created, because the
+    /// harness runs Belayer.
+    pub(in crate::scenarios) async fn applied(
+        &self,
+        verb: &str,
+        values: &[&str],
+    ) -> Result<String> {
         let chart = chart();
         let chart = chart.to_string_lossy();
         let mut arguments = vec![verb, "belayer", &*chart];
-        arguments.extend(["--set-string", "nodeSelector.example\\.com/never=true"]);
+        if self.runs_pods {
+            arguments.extend(["--wait", "--timeout=3m"]);
+        } else {
+            arguments.extend(["--set-string", "nodeSelector.example\\.com/never=true"]);
+        }
         for value in values {
             arguments.extend(["--set", value]);
         }
@@ -101,35 +137,24 @@ impl Release {
     }
 
     /// A kubeconfig of one of the release's accounts.
-    pub(super) async fn kubeconfig(&self, account: &str) -> Result<PathBuf> {
-        let path = self.cluster.dir().join(format!("{account}.kubeconfig"));
-        let script = format!(
-            "set -e; token=$(kubectl -n {} create token {account})
-            cp \"$KUBECONFIG\" {path}; export KUBECONFIG={path}
-            kubectl config set-credentials {account} --token=\"$token\"
-            kubectl config set-context --current --user={account}",
-            self.namespace,
-            path = path.display()
-        );
-        self.cluster.sh(&script).await?;
-        Ok(path)
+    pub(in crate::scenarios) async fn kubeconfig(&self, account: &str) -> Result<PathBuf> {
+        installation::kubeconfig(&self.cluster, &self.namespace, account).await
     }
 
-    /// The options with which the Deployment of the release starts Belayer.
-    pub(super) async fn options(&self) -> Result<BelayerOptions> {
-        let options = BelayerOptions::default().kubeconfig(self.kubeconfig("belayer").await?);
-        let options = options.argument(&format!("--own-namespace={}", self.namespace));
-        Ok(options.argument(CONTROLLERS))
+    /// The options with which the Deployment of the release starts Belayer, without leader election.
+    pub(in crate::scenarios) async fn options(&self) -> Result<BelayerOptions> {
+        let kept = ["--controllers", "--on-disable", "--workers"];
+        installation::options(&self.cluster, &self.namespace, "belayer", &kept).await
     }
 
     /// The data of the gate.
-    pub(super) async fn gate(&self) -> Result<Value> {
-        let maps = kinds::config_maps(self.cluster.client(), &self.namespace);
-        Ok(maps.get("belayer-gate").await?.data["data"].clone())
+    pub(in crate::scenarios) async fn gate(&self) -> Result<Value> {
+        let gates = kinds::gates(self.cluster.client(), &self.namespace);
+        Ok(gates.get("belayer-gate").await?.data["data"].clone())
     }
 
     /// `belayer` with the admin's kubeconfig, in the namespace of the release.
-    pub(super) async fn belayer(&self, arguments: &[&str]) -> Result<(i32, String)> {
+    pub(in crate::scenarios) async fn belayer(&self, arguments: &[&str]) -> Result<(i32, String)> {
         let kubeconfig = self.cluster.backend().admin_kubeconfig().to_owned();
         self.belayer_as(&kubeconfig, arguments).await
     }
@@ -158,7 +183,7 @@ impl Release {
 
     /// Runs a command that ends with the pod of a hook: with the pod's arguments and its account, as its container
     /// would. Returns what Helm printed, whether it succeeded, and exit code and output of the hook's command.
-    pub(super) async fn with_hook(
+    pub(in crate::scenarios) async fn with_hook(
         &self,
         arguments: &[&str],
         hook: &str,
@@ -200,7 +225,7 @@ impl Release {
     }
 
     /// The cluster-wide objects of the release that exist, apart from CRDs.
-    pub(super) async fn remaining(&self) -> Result<String> {
+    pub(in crate::scenarios) async fn remaining(&self) -> Result<String> {
         let listed = self.cluster.sh(
             "kubectl get clusterroles,clusterrolebindings,mutatingadmissionpolicies,mutatingadmissionpolicybindings,\
              validatingadmissionpolicies,validatingadmissionpolicybindings,flowschemas -o name -l app.kubernetes.io/part-of=belayer",
@@ -214,12 +239,11 @@ impl Release {
     }
 
     /// Removes what a failed scenario may have left.
-    pub(super) async fn removed_by_force(&self) -> Result<()> {
+    pub(in crate::scenarios) async fn removed_by_force(&self) -> Result<()> {
         let script = format!(
             "kubectl delete clusterroles,clusterrolebindings,mutatingadmissionpolicies,mutatingadmissionpolicybindings,\
              validatingadmissionpolicies,validatingadmissionpolicybindings,flowschemas -l app.kubernetes.io/part-of=belayer
-            kubectl -n {} delete secrets -l owner=helm
-            kubectl annotate crd podrecreations.belayer.dev podoutcomes.belayer.dev belayer.dev/drained=false --overwrite",
+            kubectl -n {} delete secrets -l owner=helm",
             self.namespace
         );
         self.cluster.sh(&script).await.map(drop)

@@ -126,7 +126,11 @@ impl Site {
 
     /// Permits the agent to read pods, which it needs for handlers only.
     pub(super) async fn allow_handlers(&self) -> Result<()> {
-        apply(self.cluster.client(), manifest("node-agent-rbac-handlers")?).await
+        apply(
+            self.cluster.client(),
+            &manifest("node-agent-rbac-handlers")?,
+        )
+        .await
     }
 
     /// Starts pod-recreation.

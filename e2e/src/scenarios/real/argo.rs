@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use futures::future::{join_all, try_join, try_join_all};
-use kube::ResourceExt as _;
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{
+    DeleteParams, DynamicObject, EvictParams, ListParams, Patch, PatchParams, PostParams,
+};
+use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::SOON;
@@ -27,18 +30,36 @@ struct Case {
 }
 
 impl Case {
-    /// Whether the ends with and without Belayer are the same, as far as they do not depend on the moment at which the
-    /// controller looks.
-    fn is_same(&self, with: &End, without: &End) -> bool {
+    /// Whether the end with Belayer is permitted beside the end without it.
+    fn permits(&self, with: &End, without: &End) -> bool {
         match self.user {
-            // The controller may see how the deletion ended the pod, or that it is gone, or create it again.
-            User::DeletesPod | User::ForceDeletesPod => true,
             // It may have read the output before the step was stopped.
             User::Stops => with.without_outputs() == without.without_outputs(),
-            User::Waits | User::DeletesUnscheduled | User::DeletesWorkflow => with == without,
+            // The controller may see how the deletion ended the pod, or that it is gone, or create it again: by the
+            // moment at which it looks. Belayer may make none of that worse.
+            User::DeletesPod | User::ForceDeletesPod | User::EvictsPod => {
+                DELETED_RUNNING.contains(&with.without_outputs().as_str())
+                    && !with.is_worse(without)
+            }
+            User::Waits
+            | User::DeletesUnscheduled
+            | User::DeletesAgent
+            | User::Retries
+            | User::DeletesWorkflow => with == without,
         }
     }
 }
+
+/// How workflows of two steps may end of which one was deleted while it ran. The names with a number are attempts.
+const DELETED_RUNNING: &[&str] = &[
+    "Succeeded: a Succeeded, b Succeeded",
+    "Failed: a Error, b Succeeded",
+    "Failed: a Failed, b Succeeded",
+    "Error: a Error, b Succeeded",
+    "Succeeded: a(0) Succeeded, b(0) Succeeded",
+    "Succeeded: a(0) Error, a(1) Succeeded, b(0) Succeeded",
+    "Failed: a(0) Failed, b(0) Succeeded",
+];
 
 #[derive(Clone, Copy)]
 enum User {
@@ -48,6 +69,12 @@ enum User {
     DeletesPod,
     /// The same without a grace period.
     ForceDeletesPod,
+    /// The same by an eviction.
+    EvictsPod,
+    /// Deletes the agent pod once it has executed an HTTP template, while another step runs.
+    DeletesAgent,
+    /// Retries the failed workflow, as `argo retry` does.
+    Retries,
     /// Deletes a pod that no node takes, waits for the next one, and terminates the workflow.
     DeletesUnscheduled,
     /// Stops the workflow once its pods run.
@@ -87,6 +114,44 @@ fn spec(mut step: Value, template: &Value, more: &Value) -> Value {
         spec[key] = value.clone();
     }
     spec
+}
+
+/// A step of two containers, of which the second one waits for the first one. A container set writes its outputs in the
+/// container `main`.
+fn set() -> Value {
+    let container = |name: &str, seconds: u32| {
+        json!({
+            "name": name,
+            "image": STEP_IMAGE,
+            "imagePullPolicy": "Never",
+            "command": ["/belayer-pause"],
+            "args": ["result", "/out", seconds.to_string(), "0"],
+        })
+    };
+    let mut main = container("main", 1);
+    main["dependencies"] = json!(["first"]);
+    json!({
+        "name": "step",
+        "containerSet": { "containers": [container("first", 1), main] },
+        "outputs": { "parameters": [{ "name": "out", "valueFrom": { "path": "/out" } }] },
+    })
+}
+
+/// An HTTP step beside one that runs for longer, and then another HTTP step: an agent pod executes both. What they read
+/// is open to everybody: there is no DNS, so the API server is named by its address.
+fn by_http() -> Value {
+    let http = json!({
+        "name": "http",
+        "http": { "url": "https://10.96.0.1/livez", "insecureSkipVerify": true, "timeoutSeconds": 10 },
+    });
+    let steps = json!([
+        [{ "name": "h", "template": "http" }, { "name": "s", "template": "step" }],
+        [{ "name": "i", "template": "http" }],
+    ]);
+    json!({
+        "entrypoint": "main",
+        "templates": [{ "name": "main", "steps": steps }, http, step(25, 0)],
+    })
 }
 
 fn cases() -> Vec<Case> {
@@ -149,6 +214,14 @@ fn cases() -> Vec<Case> {
             spec(step(90, 0), &retry("OnError"), &none),
         ),
         of(
+            "evicted-running",
+            User::EvictsPod,
+            spec(step(90, 0), &none, &none),
+        ),
+        of("container-set", User::Waits, spec(set(), &none, &none)),
+        of("http-agent-deleted", User::DeletesAgent, by_http()),
+        of("retried", User::Retries, spec(step(1, 3), &none, &none)),
+        of(
             "unscheduled-deleted",
             User::DeletesUnscheduled,
             spec(step(1, 0), &nowhere, &none),
@@ -180,6 +253,19 @@ impl End {
         self.0.replace(OUTPUT, "")
     }
 
+    /// Whether it did not succeed although the other one did, or has more failed steps than the other one.
+    fn is_worse(&self, than: &Self) -> bool {
+        let succeeded = |end: &Self| end.0.starts_with("Succeeded");
+        let failed = |end: &Self| {
+            end.0
+                .split([':', ','])
+                .skip(1)
+                .filter(|step| step.contains(" Failed"))
+                .count()
+        };
+        succeeded(than) && !succeeded(self) || failed(self) > failed(than)
+    }
+
     fn of(workflow: &DynamicObject) -> Option<Self> {
         let status = &workflow.data["status"];
         let phase = status["phase"].as_str()?;
@@ -187,7 +273,7 @@ impl End {
             return None;
         }
         let nodes = status["nodes"].as_object()?.values();
-        let pods = nodes.filter(|node| node["type"] == "Pod");
+        let pods = nodes.filter(|node| node["type"] == "Pod" || node["type"] == "HTTP");
         let mut pods: Vec<String> = pods
             .map(|node| {
                 let outputs = &node["outputs"]["parameters"];
@@ -229,6 +315,9 @@ impl Side<'_> {
             User::Waits => {}
             User::DeletesPod => self.delete_running(case.name, None).await?,
             User::ForceDeletesPod => self.delete_running(case.name, Some(0)).await?,
+            User::EvictsPod => self.evict_running(case.name).await?,
+            User::DeletesAgent => self.delete_agent(case.name).await?,
+            User::Retries => self.retry(case.name).await?,
             User::DeletesUnscheduled => self.delete_unscheduled(case.name).await?,
             User::Stops => {
                 // Argo deletes the pod of a step that does not run yet.
@@ -304,6 +393,81 @@ impl Side<'_> {
             .delete(&pod, &with)
             .await?;
         Ok(())
+    }
+
+    async fn evict_running(&self, workflow: &str) -> Result<()> {
+        let name = self.running(workflow, 'a').await?;
+        let pods: Api<Pod> = Api::namespaced(self.cluster.client().clone(), &self.namespace);
+        pods.evict(&name, &EvictParams::default()).await?;
+        Ok(())
+    }
+
+    async fn delete_agent(&self, workflow: &str) -> Result<()> {
+        let workflows = self.argo.workflows(&self.namespace);
+        eventually("the first HTTP step has succeeded", LONG, async || {
+            let status = &workflows.get(workflow).await?.data["status"];
+            let nodes = status["nodes"].as_object().context("no nodes")?;
+            let done = |node: &Value| node["displayName"] == "h" && node["phase"] == "Succeeded";
+            ensure!(nodes.values().any(done), "{status}");
+            Ok(())
+        })
+        .await?;
+        let agents = self.pods(workflow).await?.into_iter();
+        let mut agents = agents.filter(|pod| {
+            let component = pod.labels().get("workflows.argoproj.io/component");
+            component.is_some_and(|component| component == "agent")
+        });
+        let agent = agents.next().context("there is no agent pod")?.name_any();
+        let pods = self.cluster.pods_in(&self.namespace);
+        pods.delete(&agent, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Deletes the pods of failed steps, and lets the workflow run again without their nodes.
+    async fn retry(&self, workflow: &str) -> Result<()> {
+        let first = self.end(workflow).await?;
+        ensure!(first.0.starts_with("Failed"), "it ended as {first}");
+        let workflows = self.argo.workflows(&self.namespace);
+        let status = workflows.get(workflow).await?.data["status"].take();
+        let nodes = status["nodes"].as_object().context("no nodes")?;
+        let mut changed = serde_json::Map::new();
+        for (id, node) in nodes {
+            let change = match node["type"].as_str() {
+                Some("Pod") => Value::Null,
+                _ => {
+                    json!({ "phase": "Running", "message": null, "finishedAt": null, "children": null, "outboundNodes": null })
+                }
+            };
+            changed.insert(id.clone(), change);
+        }
+        let earlier = self.pods(workflow).await?;
+        let pods = self.cluster.pods_in(&self.namespace);
+        for pod in &earlier {
+            pods.delete(&pod.name_any(), &DeleteParams::default())
+                .await?;
+        }
+        let completed = "workflows.argoproj.io/completed";
+        let patch = Patch::Merge(json!({
+            "metadata": { "labels": { completed: "false", "workflows.argoproj.io/phase": "Running" } },
+            "status": {
+                "phase": "Running", "message": null, "finishedAt": null, "conditions": null,
+                "startedAt": jiff::Timestamp::now().to_string(), "nodes": changed,
+            },
+        }));
+        workflows
+            .patch(workflow, &PatchParams::default(), &patch)
+            .await?;
+        eventually("the steps run again", LONG, async || {
+            let again = self.pods(workflow).await?;
+            let old = |pod: &DynamicObject| earlier.iter().any(|before| before.uid() == pod.uid());
+            ensure!(
+                !again.is_empty() && !again.iter().any(old),
+                "{} pods",
+                again.len()
+            );
+            Ok(())
+        })
+        .await
     }
 
     async fn delete_unscheduled(&self, workflow: &str) -> Result<()> {
@@ -392,31 +556,46 @@ pub(super) async fn same_ends(belayer: Installed) -> Result<()> {
     shown.and(argo.remove().await)
 }
 
+/// How often a case is run whose ends differ. A difference that comes from the moment at which the controller looks goes
+/// away; one that Belayer makes stays.
+const RUNS: usize = 3;
+
 async fn compare(cluster: &Cluster, argo: &RealArgo) -> Result<()> {
     let sides = sides(cluster, argo).await?;
     let cases = cases();
-    let both = cases
-        .iter()
-        .map(|case| try_join(sides[0].run(case), sides[1].run(case)));
+    let all = cases.iter().map(|case| repeat(cluster, &sides, case));
     let mut different = Vec::new();
-    for (case, ends) in cases.iter().zip(join_all(both).await) {
-        let (with, without) = ends.with_context(|| format!("the workflow {}", case.name))?;
-        let name = case.name;
-        if with == without {
-            cluster.note(format!("{name}: {with}"));
-        } else if case.is_same(&with, &without) {
-            cluster.note(format!("{name}: {with} with Belayer, {without} without"));
-        } else {
-            different.push(format!(
-                "{}: {with} with Belayer, {without} without",
-                case.name
-            ));
-        }
+    for difference in join_all(all).await {
+        different.extend(difference?);
     }
     ensure!(different.is_empty(), "{}", different.join("; "));
     let names: Vec<&str> = cases.iter().map(|case| case.name).collect();
     try_join(sides[0].clear(&names), sides[1].clear(&names)).await?;
     Ok(())
+}
+
+/// Runs a case until its ends are permitted. Returns the last ends if they never are.
+async fn repeat(cluster: &Cluster, sides: &[Side<'_>; 2], case: &Case) -> Result<Option<String>> {
+    let name = case.name;
+    let mut last = None;
+    for run in 0..RUNS {
+        if run > 0 {
+            try_join(sides[0].clear(&[name]), sides[1].clear(&[name])).await?;
+        }
+        let ends = try_join(sides[0].run(case), sides[1].run(case)).await;
+        let (with, without) = ends.with_context(|| format!("the workflow {name}"))?;
+        if with == without {
+            cluster.note(format!("{name}: {with}"));
+            return Ok(None);
+        }
+        let both = format!("{name}: {with} with Belayer, {without} without");
+        cluster.note(both.clone());
+        if case.permits(&with, &without) {
+            return Ok(None);
+        }
+        last = Some(both);
+    }
+    Ok(last)
 }
 
 /// The controller is killed, pods end and are deleted: only with Belayer their results are read later.

@@ -1,4 +1,4 @@
-//! The shipped image, its limits, and commands of it in the cluster.
+//! The shipped image and its limits.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -121,66 +121,4 @@ pub(super) async fn memory_limit(belayer: Installed) -> Result<()> {
         .sh("kubectl -n belayer-system rollout undo deployment/belayer")
         .await?;
     belayer.is_rolled_out().await
-}
-
-/// The Job of a chart's hook, with the account that an admin gives it.
-const JOB: &str = r#"
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: e2e-drain, namespace: belayer-system}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: e2e-drain}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
-subjects:
-- {kind: ServiceAccount, name: e2e-drain, namespace: belayer-system}
----
-apiVersion: batch/v1
-kind: Job
-metadata: {name: e2e-drain, namespace: belayer-system}
-spec:
-  backoffLimit: 0
-  template:
-    spec:
-      serviceAccountName: e2e-drain
-      restartPolicy: Never
-      securityContext: {runAsNonRoot: true, seccompProfile: {type: RuntimeDefault}}
-      containers:
-      - name: drain
-        image: IMAGE
-        args: [drain]
-        securityContext:
-          allowPrivilegeEscalation: false
-          readOnlyRootFilesystem: true
-          capabilities: {drop: [ALL]}
-"#;
-
-pub(super) async fn drain_job(belayer: Installed) -> Result<()> {
-    let cluster = &belayer.cluster;
-    let workflow = cluster.workflow("w").await?;
-    for name in ["running", "ended", "waiting"] {
-        cluster.create(&pod(name).of(&workflow)).await?;
-        cluster.is_held(name).await?;
-    }
-    cluster.finish("ended", "Succeeded").await?;
-    let job = cluster.dir().join("job.yaml");
-    fs::write(&job, JOB.replace("IMAGE", &belayer_image::shipped_name()?))?;
-    let script = format!(
-        "kubectl apply -f {}
-        kubectl -n belayer-system wait --for=condition=complete --timeout=150s job/e2e-drain
-        ended=$?
-        kubectl -n belayer-system logs job/e2e-drain
-        exit $ended",
-        job.display()
-    );
-    let drained = cluster.sh(&script).await;
-    let held = cluster.held_count().await;
-    cluster
-        .sh(&format!("kubectl delete -f {}", job.display()))
-        .await?;
-    drained?;
-    let held = held?;
-    ensure!(held == 0, "{held} pods still have the hold");
-    Ok(())
 }

@@ -6,12 +6,14 @@ use anyhow::{Result, ensure};
 use futures::future::try_join_all;
 use kube::ResourceExt as _;
 
-use crate::harness::{Cluster, Installed, Workflow, pod};
+use crate::harness::{Cluster, HOME, Installed, Workflow, eventually, pod};
 
 /// How many pods wait while the leader changes.
 const WAITING: usize = 20;
 /// How many pods are processed at the same time during an update.
 const WORKERS: usize = 8;
+/// How long a kubelet may need for a container that hangs.
+const RESTART: Duration = Duration::from_secs(180);
 
 pub(super) async fn killed(belayer: Installed) -> Result<()> {
     changes(&belayer, Loss::Killed).await?;
@@ -24,10 +26,35 @@ pub(super) async fn evicted(belayer: Installed) -> Result<()> {
     belayer.is_rolled_out().await
 }
 
+/// The leader's processes get no CPU time any more. Its connections stay open, and it does not give the Lease back.
+pub(super) async fn hangs(belayer: Installed) -> Result<()> {
+    let cluster = &belayer.cluster;
+    let leader = belayer.leader().await?.name_any();
+    let since = Instant::now();
+    changes(&belayer, Loss::Hangs).await?;
+    // Three failed probes, then the grace period, as a stopped process ignores SIGTERM.
+    eventually("the container is restarted", RESTART, async || {
+        let pod = cluster.pods_in(HOME).get(&leader).await?;
+        let status = &pod.data["status"]["containerStatuses"][0];
+        ensure!(
+            status["restartCount"] == 1 && status["ready"] == true,
+            "{status}"
+        );
+        Ok(())
+    })
+    .await?;
+    cluster.note(format!(
+        "its container is restarted and ready after {:.0} s",
+        since.elapsed().as_secs_f64()
+    ));
+    belayer.is_rolled_out().await
+}
+
 #[derive(Debug, Clone, Copy)]
 enum Loss {
     Killed,
     Evicted,
+    Hangs,
 }
 
 /// Pods wait; the leader ends; what they wait for happens before there is another leader.
@@ -39,6 +66,7 @@ async fn changes(belayer: &Installed, loss: Loss) -> Result<()> {
     let since = Instant::now();
     match loss {
         Loss::Killed => belayer.container_of(&leader)?.kill()?,
+        Loss::Hangs => belayer.container_of(&leader)?.stop()?,
         Loss::Evicted => belayer.evict(&leader.name_any()).await?,
     }
     consume_all(cluster).await?;

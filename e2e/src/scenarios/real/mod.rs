@@ -2,19 +2,26 @@
 
 mod argo;
 mod attach_limit;
+mod chart;
+mod evictions;
 mod image;
 mod leader;
+mod node_agent;
 mod nodes;
 mod rejections;
+mod shared;
 
 use std::future::Future;
 use std::time::Duration;
 
 use anyhow::Result;
 
-use super::install;
+use super::{install, installation};
 use crate::harness::{Installed, Load, Scenario};
-use crate::providers::Capability::{AdmissionPolicies, Argo, Kubectl, NodeControl, RealNode};
+use crate::providers::Capability::{
+    AdmissionPolicies, Argo, GarbageCollector, Helm, Jq, Kubectl, NamespaceDeletion, NodeControl,
+    PvcController, RealNode, Recorder,
+};
 
 pub(super) const SOON: Duration = Duration::from_secs(60);
 
@@ -30,11 +37,25 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         )
         .needs([NodeControl]),
         scenario(
+            "real-shared",
+            "the shared scenarios row-* and workflow-* pass with Belayer as pods",
+            shared::as_pods,
+        )
+        .needs([Recorder, GarbageCollector, NamespaceDeletion])
+        .nightly(),
+        scenario(
             "real-leader-killed",
             "the leader's container gets SIGKILL: the standby takes over, and nothing is lost",
             leader::killed,
         )
         .needs([NodeControl]),
+        scenario(
+            "real-leader-hangs",
+            "the leader's container is stopped: another one leads, the liveness probe restarts it, nothing is lost",
+            leader::hangs,
+        )
+        .needs([NodeControl])
+        .nightly(),
         scenario(
             "real-leader-evicted",
             "the leader is evicted: it gives the Lease back, and nothing is lost",
@@ -46,8 +67,14 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             nodes::drained,
         ),
         scenario(
+            "real-evictions",
+            "evicted, tainted and drained pods keep their holds; the commands of the page show and release them",
+            evictions::all_ways,
+        )
+        .needs([NodeControl, Jq]),
+        scenario(
             "real-node-lost",
-            "the leader's node is lost: the standby takes over and releases the pods of that node",
+            "the leader's node is lost: the standby takes over and releases the pods of that node as NodeLost",
             nodes::lost,
         )
         .needs([NodeControl]),
@@ -77,6 +104,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a kubelet rejects a pod after two minutes because its node has too many volumes; it is re-created",
             attach_limit::recreated_after,
         )
+        .needs([NodeControl])
         .within(Duration::from_secs(600))
         .nightly(),
         scenario(
@@ -90,14 +118,31 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         scenario(
             "real-node-agent",
             "the shipped DaemonSet wipes the directory of a rejected pod, and not that of a running one",
-            rejections::wiped,
+            node_agent::wipes,
         )
         .needs([NodeControl]),
         scenario(
-            "real-drain-job",
-            "belayer drain as a Job in the cluster removes every hold",
-            image::drain_job,
-        ),
+            "real-node-agent-unmount",
+            "the privileged overlay unmounts below a rejected pod's directory, and refuses the UID of a running pod",
+            node_agent::unmounts,
+        )
+        .needs([NodeControl])
+        .nightly(),
+        Scenario::alone(
+            "real-chart",
+            "helm installs, upgrades and uninstalls Belayer's pods; the Job before the uninstall leaves no finalizer",
+            chart::lives,
+        )
+        .needs([RealNode, Kubectl, Helm, AdmissionPolicies])
+        .within(Duration::from_secs(600)),
+        Scenario::alone(
+            "real-chart-refused",
+            "the Job before an uninstall fails while a PVC is in use; nothing is deleted, and the next one succeeds",
+            chart::refuses,
+        )
+        .needs([RealNode, Kubectl, Helm, AdmissionPolicies, PvcController])
+        .within(Duration::from_secs(600))
+        .nightly(),
         scenario(
             "real-argo",
             "workflows of the real Argo end with Belayer as without it",
@@ -131,7 +176,7 @@ where
             }
             Err(error) => Err(error.context("install Belayer")),
         };
-        let removed = install::remove(&cluster).await;
+        let removed = installation::remove(&cluster).await;
         shown?;
         removed
     })

@@ -11,6 +11,9 @@ use super::leader::{consume_all, wait_for_consumer};
 use crate::harness::{Cluster, Installed, eventually, pod};
 use crate::kinds;
 
+/// Limit for pod garbage collection to delete the pods of a missing Node, and for Belayer to release them.
+const BY_POD_GC: Duration = Duration::from_secs(120);
+
 /// Waits until a pod has this phase.
 pub(super) async fn in_phase(cluster: &Cluster, name: &str, phase: &str) -> Result<()> {
     eventually(&format!("the pod {name} is {phase}"), SOON, async || {
@@ -116,25 +119,34 @@ async fn recovers(belayer: &Installed, node: &str, holder: &str, since: Instant)
     kinds::nodes(cluster.client())
         .delete(node, &DeleteParams::default())
         .await?;
-    // Its end is unknown and no consumer has read it: it keeps its hold until its workflow is deleted.
-    cluster.is_held("runs").await?;
-    cluster
-        .workflows()
-        .delete("on-the-node", &DeleteParams::background())
-        .await?;
-    eventually(
-        "all pods are removed",
-        Duration::from_secs(120),
-        async || {
-            let pods = cluster.pods().list_metadata(&Default::default()).await?;
-            let left: Vec<_> = pods.iter().map(|pod| pod.name_any()).collect();
-            ensure!(left.is_empty(), "{left:?} remain");
-            Ok(())
-        },
-    )
+    let deleted = Instant::now();
+    // The workflow stays. Pod garbage collection finds a pod without a node after some 40 s, marks it Failed and deletes
+    // it by force; its containers never end. Without the release it would stay held.
+    eventually("all pods are removed", BY_POD_GC, async || {
+        let pods = cluster.pods().list_metadata(&Default::default()).await?;
+        let left: Vec<_> = pods.iter().map(|pod| pod.name_any()).collect();
+        ensure!(left.is_empty(), "{left:?} remain");
+        Ok(())
+    })
     .await?;
+    let labels = [
+        ("judgement", "NodeLost"),
+        ("mode", "enforce"),
+        ("pod_namespace", cluster.namespace()),
+    ];
+    let counted = belayer.metric("belayer_unread_pods_total", &labels).await?;
+    ensure!(
+        (counted - 1.0).abs() < f64::EPSILON,
+        "{counted} releases are counted as NodeLost"
+    );
+    let workflow = cluster.workflows().get("on-the-node").await?;
+    ensure!(
+        workflow.metadata.deletion_timestamp.is_none(),
+        "the workflow is being deleted"
+    );
     cluster.note(format!(
-        "the pods of the node are removed after {:.0} s",
+        "the pods of the node are removed {:.0} s after its Node, and {:.0} s after its loss",
+        deleted.elapsed().as_secs_f64(),
         since.elapsed().as_secs_f64()
     ));
     Ok(())

@@ -1,6 +1,5 @@
 //! Pods that real kubelets reject.
 
-use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::SOON;
 use super::nodes::in_phase;
-use crate::harness::{Cluster, Installed, PodBuilder, eventually, finalizers, manifests, pod};
+use crate::harness::{Cluster, Installed, PodBuilder, eventually, finalizers, pod};
 use crate::kinds;
 use crate::load::{self, Rejector};
 use crate::scenarios::recreation::{bind, held, records};
@@ -26,14 +25,14 @@ pub(super) fn recreated(name: &str) -> PodBuilder {
 }
 
 /// More than half of a node's CPUs: a node has room for one pod that requests it.
-async fn most_cpus(cluster: &Cluster, node: &str) -> Result<String> {
+pub(super) async fn most_cpus(cluster: &Cluster, node: &str) -> Result<String> {
     let node = kinds::nodes(cluster.client()).get(node).await?;
     let cpus = node.data["status"]["allocatable"]["cpu"].as_str();
     let cpus: u32 = cpus.unwrap_or_default().parse().context("a node's CPUs")?;
     Ok(format!("{}m", cpus * 600))
 }
 
-async fn fill(cluster: &Cluster, node: &str, cpu: &str) -> Result<()> {
+pub(super) async fn fill(cluster: &Cluster, node: &str, cpu: &str) -> Result<()> {
     let name = format!("filler-{node}");
     cluster.create(&pod(&name).on_node(node).cpu(cpu)).await?;
     in_phase(cluster, &name, "Running").await
@@ -104,7 +103,7 @@ pub(super) async fn ran_once(belayer: Installed) -> Result<()> {
     label(cluster, node.name(), &room, Value::Null).await?;
     node.stop_kubelet().await?;
     node.start_kubelet().await?;
-    let rejected = eventually("the kubelet rejects the pod", SOON, async || {
+    eventually("the kubelet rejects the pod", SOON, async || {
         let seen = cluster.pods().get("web").await?;
         let status = &seen.data["status"];
         ensure!(
@@ -113,14 +112,17 @@ pub(super) async fn ran_once(belayer: Installed) -> Result<()> {
             status["phase"],
             status["reason"]
         );
-        Ok(seen)
+        // That it ran is in its status: this tells it from a pod that was rejected before it started.
+        let container = &status["containerStatuses"][0];
+        let ended = &container["state"]["terminated"];
+        let id = ended["containerID"].as_str().unwrap_or_default();
+        ensure!(
+            id.starts_with("containerd://") && ended["startedAt"].is_string(),
+            "the kubelet reports the container as {container}"
+        );
+        Ok(())
     })
     .await?;
-    let container = &rejected.data["status"]["containerStatuses"][0];
-    cluster.note(format!(
-        "the kubelet reports the container as {}",
-        container["state"]
-    ));
     let uid = web.uid().context("no uid")?;
     cluster
         .stays_itself("web", &uid, Duration::from_secs(25))
@@ -151,64 +153,5 @@ async fn label(cluster: &Cluster, node: &str, label: &str, value: Value) -> Resu
     kinds::nodes(cluster.client())
         .patch(node, &PatchParams::default(), &patch)
         .await?;
-    Ok(())
-}
-
-pub(super) async fn wiped(belayer: Installed) -> Result<()> {
-    let cluster = &belayer.cluster;
-    let agent = manifests().join("node-agent");
-    let rollout = "kubectl -n belayer-node-agent rollout status daemonset/belayer-node-agent";
-    cluster
-        .sh(&format!(
-            "kubectl apply -k {} && {rollout} --timeout=90s",
-            agent.display()
-        ))
-        .await?;
-    let node = &cluster.backend().nodes()[0];
-    let wipe = |name: &str| recreated(name).annotation("belayer.dev/wipe", "true");
-
-    let running = cluster
-        .create(&wipe("running").on_node(node.name()))
-        .await?;
-    in_phase(cluster, "running", "Running").await?;
-    let cpu = most_cpus(cluster, node.name()).await?;
-    fill(cluster, node.name(), &cpu).await?;
-    let web = cluster
-        .create(
-            &wipe("web")
-                .cpu(&cpu)
-                .spec(json!({ "schedulerName": "nobody" })),
-        )
-        .await?;
-    held(cluster, "web").await?;
-    let mut folders = Vec::new();
-    for pod in [&running, &web] {
-        let uid = pod.uid().context("no uid")?;
-        let folder = node.path(&format!("/var/lib/workspaces/{uid}")).await?;
-        // As a CSI driver prepares it before the kubelet admits the pod.
-        fs::create_dir_all(folder.join("cache"))?;
-        fs::write(folder.join("cache/file"), "secret")?;
-        folders.push(folder);
-    }
-    let since = std::time::Instant::now();
-    bind(cluster, "web", node.name()).await?;
-    eventually(
-        "the rejected pod's directory is removed",
-        SOON,
-        async || {
-            ensure!(!folders[1].exists(), "it exists");
-            Ok(())
-        },
-    )
-    .await?;
-    cluster.note(format!(
-        "wiped {:.1} s after the pod was bound",
-        since.elapsed().as_secs_f64()
-    ));
-    successor(cluster, &web).await?;
-    ensure!(
-        folders[0].join("cache/file").exists(),
-        "the directory of a running pod was wiped"
-    );
     Ok(())
 }

@@ -211,7 +211,7 @@ async fn held(cluster: &Cluster, pod: &str) -> Result<()> {
 }
 
 async fn switch(cluster: &Cluster, name: &str, value: &str) -> Result<()> {
-    let gate = kinds::config_maps(cluster.client(), "belayer-system")
+    let gate = kinds::gates(cluster.client(), "belayer-system")
         .get("belayer-gate")
         .await?;
     let data = &gate.data["data"];

@@ -239,10 +239,10 @@ fn record_kind() -> kube::api::ApiResource {
     kube::api::ApiResource::from_gvk_with_plural(&gvk, "podrecreations")
 }
 
-/// The backlog gate ConfigMap, as the earlier build leaves it when it stops at the limit.
+/// The backlog gate, as the earlier build leaves it when it stops at the limit.
 async fn close_gate(cluster: &Cluster) -> Result<()> {
     let closed = json!({ "data": { "hold": "off", "backlog": "closed" } });
-    kinds::config_maps(cluster.client(), "belayer-system")
+    kinds::gates(cluster.client(), "belayer-system")
         .patch(
             "belayer-gate",
             &PatchParams::default(),

@@ -4,6 +4,7 @@
 //! The scenario creates what the earlier build leaves. With `--old-binary PATH` that build itself runs first.
 
 mod expectations;
+mod gate;
 mod left;
 
 use std::path::Path;
@@ -19,11 +20,14 @@ use self::expectations::Build;
 use super::admission::{remove_cluster_wide, remove_policy};
 use super::drain::back_to_work;
 use crate::harness::{Belayer, BelayerOptions, Cluster, Scenario, pod};
-use crate::providers::Capability::AdmissionPolicies;
+use crate::providers::Capability::{AdmissionPolicies, Kubectl, Rbac};
 use crate::providers::{BELAYER, apply, grant_rights, manifest};
 
 /// Output of `kubectl kustomize` at 9e06281.
 const OLD_MANIFESTS: &str = include_str!("../../../fixtures/upgrade/manifests-9e06281.yaml");
+
+/// For the first leader, on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
 
 /// A configuration file of 9e06281.
 const OLD_CONFIG: &str = include_str!("../../../fixtures/upgrade/config-9e06281.yaml");
@@ -48,6 +52,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             upgrade,
         )
         .within(Duration::from_secs(300)),
+        Scenario::alone(
+            "upgrade-keeps-what-is-off",
+            "with the commands of the page Upgrade, switches that an admin turned off in the ConfigMap of 0.1.0 stay off",
+            gate::kept,
+        )
+        .needs([Kubectl, AdmissionPolicies, Rbac])
+        .within(Duration::from_secs(200)),
     ]
 }
 
@@ -61,7 +72,9 @@ async fn upgrade(cluster: Cluster) -> Result<()> {
 async fn taken_over(cluster: &Cluster) -> Result<()> {
     remove_rights(cluster.client()).await?;
     apply(cluster.client(), OLD_MANIFESTS).await?;
-    apply(cluster.client(), manifest("rbac-pod-cleanup")?).await?;
+    // The gate is another kind since: without its Role Belayer adds nothing and only releases.
+    apply(cluster.client(), &manifest("rbac-core")?).await?;
+    apply(cluster.client(), &manifest("rbac-pod-cleanup")?).await?;
     // A resource that this build reads and the earlier one did not.
     let unreadable = cluster.faults().ok().map(|faults| {
         let nodes = Match::verb(Verb::Get).resource("nodes").client(BELAYER);
@@ -79,9 +92,9 @@ async fn taken_over(cluster: &Cluster) -> Result<()> {
     }
     remove_rights(cluster.client()).await?;
     grant_rights(cluster.client()).await?;
-    apply(cluster.client(), manifest("rbac-pod-cleanup")?).await?;
+    apply(cluster.client(), &manifest("rbac-pod-cleanup")?).await?;
     for name in policies(cluster) {
-        apply(cluster.client(), manifest(name)?).await?;
+        apply(cluster.client(), &manifest(name)?).await?;
     }
     let belayer = cluster.start_belayer_with(&options()).await?;
     expectations::are_met(cluster, &belayer, Build::WithItsOwnManifests).await?;
@@ -98,12 +111,7 @@ async fn taken_over(cluster: &Cluster) -> Result<()> {
     cluster.is_held("last").await?;
     cluster.workflow_is_held("last").await?;
     cluster.drain(&[]).await?.exited_with(0)?;
-    let held_objects = cluster.held_objects().await?;
-    ensure!(
-        held_objects.ours.is_empty(),
-        "remaining holds: {:?}",
-        held_objects.ours
-    );
+    cluster.nothing_is_held().await?;
     belayer.stop().await
 }
 

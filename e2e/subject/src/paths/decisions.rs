@@ -138,6 +138,7 @@ fn pod_of_deleted_workflow() -> pods::snapshot::Snapshot {
             version: belayer_core::object::ResourceVersion::new(1),
             held: true,
             deleting: Some(now()),
+            watched: None,
             ended: true,
             first_seen: LogicalTime::now(),
             admin_asked: false,
@@ -164,8 +165,7 @@ fn pod_of_deleted_workflow() -> pods::snapshot::Snapshot {
 fn deleted_workflow() -> workflows::snapshot::Snapshot {
     use workflows::snapshot::{Deletion, PodsView, Selection, Snapshot, WorkflowView};
 
-    let key = ObjectKey::new(NAMESPACE, "checkout");
-    let query = workflows::pods_query::PodsQuery::new(key, Uid::new(WORKFLOW_UID), None);
+    let query = workflows::pods_query::PodsQuery::new(NAMESPACE.into(), None);
     Snapshot {
         workflow: Some(WorkflowView {
             uid: Uid::new(WORKFLOW_UID),

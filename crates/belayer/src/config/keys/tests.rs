@@ -113,6 +113,42 @@ fn every_flag_in_the_table_exists() {
     }
 }
 
+/// The flags of `run`, with those of every command.
+fn flags_of_run() -> Vec<clap::Arg> {
+    let command = Cli::command();
+    let run = command.find_subcommand("run").unwrap();
+    let all = run.get_arguments().chain(command.get_arguments());
+    all.filter(|argument| argument.get_long().is_some())
+        .cloned()
+        .collect()
+}
+
+#[test]
+fn every_flag_without_a_key_is_named_on_the_page() {
+    let page = include_str!("../../../../../docs/src/reference/configuration.md");
+    let (_, rest) = page.split_once("\nFlags without a key: ").unwrap();
+    let (named, _) = rest.split_once("\n\n").unwrap();
+    for flag in flags_of_run() {
+        let flag = format!("--{}", flag.get_long().unwrap());
+        let has_key = all().any(|key| key.flag == flag);
+        let is_named = named.contains(&format!("`{flag}`"));
+        assert_ne!(has_key, is_named, "{flag}");
+    }
+}
+
+/// The controllers have different defaults, so clap cannot print them.
+#[test]
+fn the_help_of_workers_names_every_default() {
+    let flags = flags_of_run();
+    let workers = flags.iter().find(|flag| flag.get_long() == Some("workers"));
+    let help = workers.unwrap().get_help().unwrap().to_string();
+    let keys: Vec<&Key> = all().filter(|key| key.flag == "--workers").collect();
+    assert!(keys.len() > 3, "{}", keys.len());
+    for key in keys {
+        assert!(help.contains(key.default), "{}: {help}", key.path);
+    }
+}
+
 /// After a change of a key, regenerate the page:
 /// `UPDATE_SNAPSHOTS=1 cargo test --workspace --lib -- the_page_of_the_configuration`.
 #[test]

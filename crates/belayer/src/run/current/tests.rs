@@ -28,12 +28,13 @@ const fn seconds(seconds: u64) -> Duration {
 
 /// A server that never responds.
 fn silent() -> kube::Client {
-    client::in_process(tower::service_fn(
-        |_: http::Request<kube::client::Body>| async {
+    client::in_process(
+        tower::service_fn(|_: http::Request<kube::client::Body>| async {
             std::future::pending::<()>().await;
             Ok::<_, Infallible>(http::Response::new(Full::new(bytes::Bytes::new())))
-        },
-    ))
+        }),
+        belayer_holds::names::USER_AGENT,
+    )
 }
 
 fn elector() -> Elector {
@@ -162,13 +163,14 @@ enum Answers {
 
 fn server(answers: &Arc<Mutex<Answers>>) -> kube::Client {
     let answers = Arc::clone(answers);
-    client::in_process(tower::service_fn(
-        move |request: http::Request<kube::client::Body>| {
+    client::in_process(
+        tower::service_fn(move |request: http::Request<kube::client::Body>| {
             let now = *answers.lock().unwrap();
             let query = request.uri().query().unwrap_or_default().to_owned();
             async move { Ok::<_, Infallible>(answer(now, &query).await) }
-        },
-    ))
+        }),
+        belayer_holds::names::USER_AGENT,
+    )
 }
 
 async fn answer(now: Answers, query: &str) -> http::Response<Full<bytes::Bytes>> {

@@ -226,14 +226,13 @@ async fn many_unselected_pods_are_kept(
     stage.explain(&["pod/p0", "-n", "yard"], &expected).await;
 }
 
-/// The gate ConfigMap is read from Belayer's own namespace.
+/// The gate is read from Belayer's own namespace.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_gate_is_read_from_belayers_namespace() {
     let stage = Stage::new().await;
     let uid = stage.workflow("yard", json!({ "finalizers": ["example.com/keep"] }));
     stage.pod("yard", of(&uid, json!({ "finalizers": [] })), None);
-    let gate = json!({ "metadata": { "name": "belayer-gate" }, "data": { "backlog": "closed" } });
-    stage.create(&Gvr::CONFIGMAPS, "ignored", gate);
+    stage.world.gate("ignored", &json!({ "backlog": "closed" }));
     let closed = "the backlog gate is closed";
     let command = ["explain", "pod/a", "-n", "yard", "-o", "json"];
     let answer = stage.world.run(&command).await;
@@ -257,8 +256,7 @@ async fn t4_explain_reports_a_closed_namespace(
     let stage = Stage::new().await;
     let uid = stage.workflow("yard", json!({ "finalizers": ["example.com/keep"] }));
     stage.pod("yard", of(&uid, json!({ "finalizers": [] })), None);
-    let gate = json!({ "metadata": { "name": "belayer-gate" }, "data": { key: word } });
-    stage.create(&Gvr::CONFIGMAPS, "ignored", gate);
+    stage.world.gate("ignored", &json!({ key: word }));
     let command = [
         "explain",
         "pod/a",

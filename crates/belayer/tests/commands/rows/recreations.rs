@@ -4,6 +4,12 @@ use belayer_pod_recreation::{api, row};
 
 use super::*;
 
+/// The UID of a pod that does not exist any more.
+const GONE: &str = "60e00000-0000-4000-8000-000000000000";
+
+/// The record of that pod, which had the name `a`.
+const RECORD: &str = "a-60e00000";
+
 fn hold(row: Row, action: &'static str) -> Expected {
     Expected::of("pod-recreation", row, action, "")
 }
@@ -24,10 +30,10 @@ fn metadata(more: Value) -> Value {
     metadata
 }
 
-/// The same for the pod of an attempt of the record `a-1`.
+/// The same for the pod of an attempt of [`RECORD`].
 fn attempt(record: &str, number: u32) -> Value {
     metadata(json!({ "annotations": {
-        "belayer.dev/recreate": "true", "belayer.dev/recreation": "a-1", "belayer.dev/recreation-uid": record,
+        "belayer.dev/recreate": "true", "belayer.dev/recreation": RECORD, "belayer.dev/recreation-uid": record,
         "belayer.dev/recreation-attempt": number.to_string(),
     } }))
 }
@@ -99,7 +105,7 @@ async fn pods_of_pod_recreation(#[context] case: Context, #[case] expected: Expe
         }
         row::ADD_HOLD => drop(stage.pod("yard", metadata(json!({ "finalizers": [] })), None)),
         row::RECORD_GONE | row::RECORD_ENDED => {
-            let record = stage.record("a-1", "first", json!({ "phase": "Started", "attempts": 1 }));
+            let record = stage.record(RECORD, GONE, json!({ "phase": "Started", "attempts": 1 }));
             let uid = match expected.row {
                 row::RECORD_GONE => "another",
                 _ => &record,
@@ -114,8 +120,8 @@ async fn pods_of_pod_recreation(#[context] case: Context, #[case] expected: Expe
             stage.delete(&Gvr::PODS, Some("yard"), "a");
         }
         row::LEFTOVER => {
-            let status = json!({ "phase": "Creating", "attempts": 2, "rejectedUID": "gone" });
-            let record = stage.record("a-1", "gone", status);
+            let status = json!({ "phase": "Creating", "attempts": 2, "rejectedUID": GONE });
+            let record = stage.record(RECORD, GONE, status);
             stage.pod("yard", attempt(&record, 1), None);
             stage.delete(&Gvr::PODS, Some("yard"), "a");
         }
@@ -179,30 +185,30 @@ fn writes(row: Row) -> Expected {
 )]
 #[case::row_26_to_be_tried(Under::Rejected, json!({ "phase": "Rejected", "attempts": 0, "rejectedUID": "$pod" }), step(row::INTEND, "write-status", "tries the create"))]
 #[case::row_27_to_be_deleted(Under::Rejected, json!({ "phase": "Deleting", "rejectedUID": "$pod" }), step(row::DELETE, "delete-pod", "deletes the pod, by its UID"))]
-#[case::row_28_gone(Under::Nothing, json!({ "phase": "Deleting", "rejectedUID": "gone" }), writes(row::FREE))]
-#[case::row_29_the_pause_runs(Under::Nothing, json!({ "phase": "Waiting", "attempts": 9, "podDeletionTime": "$now", "rejectedUID": "gone" }), step(row::BACKOFF, "nothing", "checks again in"))]
-#[case::row_30_to_be_reserved(Under::Nothing, json!({ "phase": "Waiting", "podDeletionTime": LONG_AGO, "rejectedUID": "gone" }), step(row::RESERVE, "write-status", "reserves an attempt"))]
-#[case::row_31_to_be_created(Under::Nothing, json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone", "conditions": [{ "type": "HoldKept", "status": "True", "lastTransitionTime": LONG_AGO }] }), step(row::CREATE, "create-pod", "creates the pod"))]
-#[case::row_32_created(Under::Attempt(1), json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone" }), writes(row::RECREATED))]
+#[case::row_28_gone(Under::Nothing, json!({ "phase": "Deleting", "rejectedUID": GONE }), writes(row::FREE))]
+#[case::row_29_the_pause_runs(Under::Nothing, json!({ "phase": "Waiting", "attempts": 9, "podDeletionTime": "$now", "rejectedUID": GONE }), step(row::BACKOFF, "nothing", "checks again in"))]
+#[case::row_30_to_be_reserved(Under::Nothing, json!({ "phase": "Waiting", "podDeletionTime": LONG_AGO, "rejectedUID": GONE }), step(row::RESERVE, "write-status", "reserves an attempt"))]
+#[case::row_31_to_be_created(Under::Nothing, json!({ "phase": "Creating", "attempts": 1, "rejectedUID": GONE, "conditions": [{ "type": "HoldKept", "status": "True", "lastTransitionTime": LONG_AGO }] }), step(row::CREATE, "create-pod", "creates the pod"))]
+#[case::row_32_created(Under::Attempt(1), json!({ "phase": "Creating", "attempts": 1, "rejectedUID": GONE }), writes(row::RECREATED))]
 #[case::row_33_started(Under::AttemptRunning(1), json!({ "phase": "Recreated", "attempts": 1, "podUID": "$pod" }), writes(row::POD_STARTED))]
 #[case::row_34_rejected_again(Under::AttemptRejected(1), json!({ "phase": "Recreated", "attempts": 1, "podUID": "$pod" }), writes(row::REJECTED_AGAIN))]
-#[case::row_35_deleted_by_a_user(Under::Nothing, json!({ "phase": "Rejected", "rejectedUID": "gone" }), writes(row::CANCELLED))]
+#[case::row_35_deleted_by_a_user(Under::Nothing, json!({ "phase": "Rejected", "rejectedUID": GONE }), writes(row::CANCELLED))]
 #[case::row_36_denied_for_too_long(
     Under::Nothing,
-    json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone", "conditions": [
+    json!({ "phase": "Creating", "attempts": 1, "rejectedUID": GONE, "conditions": [
         { "type": "HoldKept", "status": "True", "lastTransitionTime": LONG_AGO },
         { "type": "CreateDenied", "status": "True", "message": "quota", "lastTransitionTime": LONG_AGO },
     ] }),
     writes(row::DENIED)
 )]
-#[case::row_37_an_old_attempt_in_the_way(Under::Attempt(1), json!({ "phase": "Creating", "attempts": 2, "rejectedUID": "gone" }), step(row::OLD_ATTEMPT, "delete-pod", "deletes the pod, by its UID"))]
+#[case::row_37_an_old_attempt_in_the_way(Under::Attempt(1), json!({ "phase": "Creating", "attempts": 2, "rejectedUID": GONE }), step(row::OLD_ATTEMPT, "delete-pod", "deletes the pod, by its UID"))]
 #[case::row_38_to_be_annotated(Under::Rejected, json!({ "phase": "Ended", "message": "why", "rejectedUID": "$pod" }), step(row::MARK, "annotate-pod", "annotates the pod with the reason"))]
 #[case::row_39_expired(Under::Nothing, json!({ "phase": "Ended", "finishedAt": LONG_AGO }), step(row::EXPIRED, "delete", "deletes the record"))]
 #[case::row_40_it_runs_after_all(Under::Running, json!({ "phase": "Rejected", "rejectedUID": "$pod" }), writes(row::REPORTED))]
-#[case::row_41_created_after_the_end(Under::Attempt(1), json!({ "phase": "Ended", "attempts": 1, "rejectedUID": "gone", "finishedAt": "$now" }), step(row::IN_VAIN, "delete-pod", "deletes the pod, by its UID"))]
+#[case::row_41_created_after_the_end(Under::Attempt(1), json!({ "phase": "Ended", "attempts": 1, "rejectedUID": GONE, "finishedAt": "$now" }), step(row::IN_VAIN, "delete-pod", "deletes the pod, by its UID"))]
 #[case::row_42_its_hold_may_have_been_lost(
     Under::Nothing,
-    json!({ "phase": "Creating", "attempts": 1, "rejectedUID": "gone" }),
+    json!({ "phase": "Creating", "attempts": 1, "rejectedUID": GONE }),
     writes(row::HOLD_LOST)
 )]
 #[tokio::test(flavor = "multi_thread")]
@@ -223,8 +229,8 @@ async fn records_of_pod_recreation(
     };
     let name = match under {
         Under::Nothing => {
-            stage.record("a-1", "gone", status("gone"));
-            "a-1".to_owned()
+            stage.record(RECORD, GONE, status(GONE));
+            RECORD.to_owned()
         }
         Under::Rejected | Under::Running => {
             let status_of_pod = match under {
@@ -236,15 +242,15 @@ async fn records_of_pod_recreation(
             record_of(&pod)
         }
         Under::Attempt(number) | Under::AttemptRunning(number) | Under::AttemptRejected(number) => {
-            let record = stage.record("a-1", "gone", Value::Null);
+            let record = stage.record(RECORD, GONE, Value::Null);
             let status_of_pod = match under {
                 Under::AttemptRunning(_) => running(),
                 Under::AttemptRejected(_) => rejected(),
                 _ => None,
             };
             let pod = stage.pod("yard", attempt(&record, number), status_of_pod);
-            stage.status(&records(), "yard", "a-1", status(&pod));
-            "a-1".to_owned()
+            stage.status(&records(), "yard", RECORD, status(&pod));
+            RECORD.to_owned()
         }
     };
     let name = format!("podrecreation/{name}");
@@ -327,20 +333,20 @@ async fn a_denied_pod_is_explained() {
 async fn a_recreation_that_waits_for_the_end_of_a_drain_is_explained() {
     const MISSING: &str = "the drain must end (belayer drain --resume)";
     let stage = Stage::new().await;
-    let status = json!({ "phase": "Waiting", "podDeletionTime": LONG_AGO, "rejectedUID": "gone" });
-    stage.record("a-1", "gone", status);
-    let explain = ["explain", "podrecreation/a-1", "-n", "yard", "-ojson"];
+    let status = json!({ "phase": "Waiting", "podDeletionTime": LONG_AGO, "rejectedUID": GONE });
+    stage.record(RECORD, GONE, status);
+    let object = format!("podrecreation/{RECORD}");
+    let explain = ["explain", &object, "-n", "yard", "-ojson"];
     let missing = |answer: &Value| answer["belayer"][0]["missing"].to_string();
     let before = stage.world.run(&explain).await.json();
     assert!(!missing(&before).contains(MISSING), "{before:#}");
-    let gate = json!({ "metadata": { "name": "belayer-gate" }, "data": { "mode": "draining" } });
     stage
         .world
-        .create(&Gvr::CONFIGMAPS, Some("belayer-system"), gate);
+        .gate("belayer-system", &json!({ "mode": "draining" }));
     let drained = stage.world.run(&explain).await.json();
     assert!(missing(&drained).contains(MISSING), "{drained:#}");
     let ended = json!({ "phase": "Ended", "finishedAt": LONG_AGO });
-    stage.status(&records(), "yard", "a-1", ended);
+    stage.status(&records(), "yard", RECORD, ended);
     let ended = stage.world.run(&explain).await.json();
     assert!(!missing(&ended).contains(MISSING), "{ended:#}");
 }

@@ -89,7 +89,10 @@ impl Shop {
         };
         let options = Options {
             writes,
-            ..options(client::in_process(service))
+            ..options(client::in_process(
+                service,
+                belayer_holds::names::USER_AGENT,
+            ))
         };
         let operator = Operator::new(options, Components::default().with(settings));
         let protection = operator.provided().unwrap();

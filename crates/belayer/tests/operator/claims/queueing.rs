@@ -59,7 +59,10 @@ impl Inbox {
         }
         shop.delete_claim("waiting");
         shop.delete_claim("waiting-too");
-        let client = client::in_process(shop.world.sandbox.service(BELAYER));
+        let client = client::in_process(
+            shop.world.sandbox.service(BELAYER),
+            belayer_holds::names::USER_AGENT,
+        );
         let stop = CancellationToken::new();
         let resource = Resource::claims();
         let decoders = Decoders::new(JsonDecoder::<Claim>::new(DecodeContext::default()));

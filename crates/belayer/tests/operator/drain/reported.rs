@@ -176,3 +176,30 @@ async fn waiting_pvcs_are_counted_in_the_text(
     let text = text::report(&report);
     assert!(text.contains(says) && text.contains(then), "{text}");
 }
+
+/// A drain that is not complete leaves a Belayer that adds no holds: the text names the way back.
+#[rstest]
+#[case::in_use(Writes::Sent, true, Outcome::LeftOver, true)]
+#[case::complete(Writes::Sent, false, Outcome::Clean, false)]
+#[case::a_dry_run(Writes::DryRun, true, Outcome::LeftOver, false)]
+#[tokio::test(start_paused = true)]
+async fn an_incomplete_drain_names_the_way_back(
+    #[case] writes: Writes,
+    #[case] is_used: bool,
+    #[case] outcome: Outcome,
+    #[case] is_named: bool,
+) {
+    let world = installed();
+    claim(&world, "data", &[CLAIM_HOLD]);
+    if is_used {
+        user_of(&world, "data");
+    }
+    let report = drain(&world, writes).run(&Silent).await.unwrap();
+    assert_eq!(report.outcome, outcome, "{report:?}");
+    let text = text::report(&report);
+    assert_eq!(
+        text.contains("`belayer drain --resume`"),
+        is_named,
+        "{text}"
+    );
+}

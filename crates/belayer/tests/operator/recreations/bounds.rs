@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{Fate, RECORDS, YARD, Yard, uid};
-use crate::world::BELAYER;
+use crate::world::{BELAYER, gates};
 
 fn ignore(yard: &Yard, value: Value) {
     let label = json!({ "metadata": { "labels": { "belayer.dev/ignore": value } } });
@@ -234,14 +234,13 @@ async fn r5_a_pod_that_exists_only_in_its_record_is_created_during_a_drain() {
     let yard = Yard::new();
     yard.world.create_namespace("belayer-system");
     let gate = |mode: &str| json!({ "data": { "mode": mode } });
-    let map = json!({ "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": { "name": "belayer-gate" }, "data": { "mode": "normal" } });
-    let (maps, own) = (Gvr::CONFIGMAPS, Some("belayer-system"));
-    yard.world.create(&maps, own, map);
+    let normal = json!({ "apiVersion": "belayer.dev/v1alpha1", "kind": "Gate", "metadata": { "name": "belayer-gate" }, "data": { "mode": "normal" } });
+    let own = Some("belayer-system");
+    yard.world.create(&gates(), own, normal);
     let set_mode = |mode: &str| {
         let none = belayer_sandbox::Subresource::None;
         yard.world
-            .patch_in(&maps, own, "belayer-gate", gate(mode), none);
+            .patch_in(&gates(), own, "belayer-gate", gate(mode), none);
     };
     let belayer = yard.run();
     yard.pod("web");

@@ -11,7 +11,7 @@ const NONE: SignedDuration = SignedDuration::ZERO;
 
 impl Yard {
     /// From now on the clock of Belayer differs by so much from that of the API server.
-    fn jump(&self, by: SignedDuration) -> Simulated {
+    pub(super) fn jump(&self, by: SignedDuration) -> Simulated {
         let cluster = self.world.cluster().clone();
         simulate(7, move || cluster.clock().now() + by)
     }
@@ -105,11 +105,32 @@ async fn l9_a_denied_pod_is_given_up_after_an_hour(#[case] by: SignedDuration) {
     belayer.stop().await;
 }
 
+fn text(time: jiff::Timestamp) -> Value {
+    json!(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
+}
+
+/// Creates a node whose clock is this many seconds ahead.
+fn create_node(yard: &Yard, ahead: i64) {
+    let now = yard.world.cluster().clock().now();
+    let node = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": { "name": "node-1", "managedFields": [{
+            "manager": "kubelet", "operation": "Update", "subresource": "status", "apiVersion": "v1",
+            "fieldsType": "FieldsV1", "fieldsV1": { "f:status": {} }, "time": text(now) }] },
+        "status": { "conditions": [{ "type": "Ready", "status": "True",
+            "lastHeartbeatTime": text(now + SignedDuration::from_secs(ahead)) }] },
+    });
+    yard.world.create(&Gvr::NODES, None, node);
+}
+
 /// R8: the clock of the node is this many seconds ahead. Its kubelet accepted the pod `ran` seconds before it rejected it,
 /// and reported that if it was long before.
 #[rstest]
 #[case::it_never_ran(90, 1, true)]
 #[case::it_ran_and_seems_to_be_rejected_at_once(90, 90, false)]
+#[case::a_slow_clock(-60, 1, true)]
+#[case::a_clock_slower_than_any_limit(-200, 1, true)]
+#[case::it_ran_on_a_node_with_a_slow_clock(-60, 90, false)]
 #[case::the_node_does_not_show_its_clock(0, -90, false)]
 #[tokio::test(start_paused = true)]
 async fn r8_the_clock_of_the_node_is_corrected(
@@ -120,18 +141,9 @@ async fn r8_the_clock_of_the_node_is_corrected(
     let yard = Yard::new();
     let cluster = yard.world.cluster().clone();
     let now = || cluster.clock().now();
-    let text = |time: jiff::Timestamp| json!(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
     let seconds = SignedDuration::from_secs;
-    if ahead > 0 {
-        let node = json!({
-            "apiVersion": "v1", "kind": "Node",
-            "metadata": { "name": "node-1", "managedFields": [{
-                "manager": "kubelet", "operation": "Update", "subresource": "status", "apiVersion": "v1",
-                "fieldsType": "FieldsV1", "fieldsV1": { "f:status": {} }, "time": text(now()) }] },
-            "status": { "conditions": [{ "type": "Ready", "status": "True",
-                "lastHeartbeatTime": text(now() + seconds(ahead)) }] },
-        });
-        yard.world.create(&Gvr::NODES, None, node);
+    if ahead != 0 {
+        create_node(&yard, ahead);
     }
     let belayer = yard.run();
     yard.pod_on("web", json!({ "nodeName": "node-1" }));
@@ -160,5 +172,35 @@ async fn r8_the_clock_of_the_node_is_corrected(
         assert_eq!((yard.creates(), yard.records().len()), (0, 0));
         assert!(!yard.is_held("web"));
     }
+    belayer.stop().await;
+}
+
+/// R8: a re-created pod ran for 90 seconds on a node whose clock is 90 seconds ahead, and was then rejected.
+#[tokio::test(start_paused = true)]
+async fn r8_the_clock_is_read_before_a_second_rejection_is_recorded() {
+    let yard = Yard::new();
+    create_node(&yard, 90);
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("it is re-created", || yard.phase() == "Recreated")
+        .await;
+    let second = uid(&yard.find("web").unwrap());
+    let known = || yard.record()["status"]["podUID"] == second;
+    yard.wait("it is recorded", known).await;
+    // `until` lets the pod run otherwise.
+    yard.bind("web", "node-1");
+    let now = yard.world.cluster().clock().now();
+    let report = |status: Value| {
+        let status = json!({ "status": status });
+        yard.world
+            .patch_in(&Gvr::PODS, Some(YARD), "web", status, Subresource::Status);
+    };
+    report(json!({ "startTime": text(now) }));
+    report(json!({ "phase": "Failed", "reason": "NodeAffinity",
+        "message": "Pod was rejected: NodeAffinity", "startTime": text(now) }));
+    yard.wait("it is reported", || yard.phase() == "Ended")
+        .await;
+    assert_eq!(yard.creates(), 1);
+    assert_eq!(uid(&yard.find("web").unwrap()), second);
     belayer.stop().await;
 }

@@ -59,7 +59,10 @@ impl Yard {
     }
 
     fn drain_for(&self, purpose: Purpose, kinds: Kinds) -> Drain {
-        let client = client::in_process(self.world.sandbox.service("admin"));
+        let client = client::in_process(
+            self.world.sandbox.service("admin"),
+            belayer_holds::names::USER_AGENT,
+        );
         let bounds = Bounds::default();
         Drain::new(Parts {
             executor: Arc::new(Executor::new(
@@ -284,5 +287,22 @@ async fn a_rejected_pod_is_released_and_recreated_after_the_drain() {
     yard.report("web-1", Fate::Runs);
     yard.comes_to("web-1", "Started").await;
     yard.wait("it is released", || !yard.is_held("web-1")).await;
+    belayer.stop().await;
+}
+
+/// R5: a rejected pod that only a finalizer of another controller keeps. Once it is gone, it exists only in its record.
+#[tokio::test(start_paused = true)]
+async fn r5_a_rejected_pod_that_waits_for_another_finalizer_is_reported() {
+    let yard = Yard::new();
+    yard.world.create_namespace("belayer-system");
+    let belayer = yard.run();
+    yard.pod_with("web", json!({ "finalizers": ["example.com/theirs"] }));
+    yard.wait("it is held", || yard.is_held("web")).await;
+    yard.report("web", Fate::Rejected("OutOfcpu"));
+    yard.comes_to("web", "Deleting").await;
+    let report = yard.drain().run(&Silent).await.unwrap();
+    let text = text::report(&report);
+    assert_eq!(report.outcome, Drained::LeftOver, "{text}");
+    assert!(text.contains("example.com/theirs"), "{text}");
     belayer.stop().await;
 }

@@ -67,4 +67,9 @@ async fn a_pod_that_was_rejected_without_its_hold_may_have_run() {
     assert!(why.contains("it does not have the finalizer"), "{why}");
     let notes = seen.notes.join("\n");
     assert!(notes.contains("only the leader can know"), "{notes}");
+    // By default pod-recreation has a Lease of its own; otherwise the gate names the Lease.
+    assert!(
+        notes.contains("get lease belayer-pod-recreation"),
+        "{notes}"
+    );
 }

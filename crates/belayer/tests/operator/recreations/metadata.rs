@@ -2,6 +2,7 @@
 
 use super::*;
 use belayer_sandbox::{Fault, Match, Patch};
+use rstest::rstest;
 
 /// The dry run takes long enough to change the pod before the intent is written.
 fn slow_dry_run(yard: &Yard) {
@@ -31,7 +32,7 @@ impl Yard {
     }
 }
 
-/// R3: somebody labels and annotates the rejected pod after its record was created.
+/// R3: a user labels and annotates the rejected pod after its record was created.
 #[tokio::test(start_paused = true)]
 async fn r3_metadata_that_changes_after_the_record_is_carried() {
     let yard = Yard::new();
@@ -244,6 +245,94 @@ async fn l8_a_limited_re_creation_reads_nothing() {
     assert!(
         reads <= 4 * begun as u64,
         "{reads} reads of records for {begun} re-creations"
+    );
+    belayer.stop().await;
+}
+
+/// R3: a user labels a rejected pod, or its kubelet restarts: the kubelet writes ends of containers that never started.
+#[rstest]
+#[case::it_was_not_seen_to_start(None, true)]
+#[case::a_container_has_an_id(Some("containerd://7"), false)]
+#[tokio::test(start_paused = true)]
+async fn r3_a_kubelet_that_rewrites_a_rejected_pod_ends_nothing(
+    #[case] id: Option<&str>,
+    #[case] re_created: bool,
+    #[values(false, true)] restarted: bool,
+) {
+    let yard = Yard::new();
+    let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
+    let denied = Fault::on(creates).answer(belayer_sandbox::Answer::forbidden("exceeded quota"));
+    let denied = yard.world.sandbox.faults().inject(denied);
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("it is denied", || yard.world.events("RecreationDenied") > 0)
+        .await;
+    let belayer = if restarted {
+        belayer.stop().await;
+        None
+    } else {
+        Some(belayer)
+    };
+    let time = "2026-01-01T00:00:00Z";
+    let written = yard.world.cluster().clock().now() + jiff::SignedDuration::from_secs(60);
+    let end = json!({ "exitCode": 137, "reason": "ContainerStatusUnknown",
+        "message": "The container could not be located when the pod was terminated" });
+    let mut container = json!({ "name": "main", "image": "busybox", "imageID": "", "ready": false,
+        "restartCount": 0, "state": { "terminated": end } });
+    if let Some(id) = id {
+        container["containerID"] = id.into();
+    }
+    let status = json!({ "status": { "startTime": time, "containerStatuses": [container] } });
+    yard.world
+        .patch_in(&Gvr::PODS, Some(YARD), "web", status, Subresource::Status);
+    yard.patch(
+        "web",
+        json!({ "metadata": { "labels": { "seen": "true" },
+        "managedFields": [{ "manager": "kubelet", "operation": "Update", "subresource": "status",
+            "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": { "f:status": {} },
+            "time": written.strftime("%Y-%m-%dT%H:%M:%SZ").to_string() }] } }),
+    );
+    let belayer = belayer.unwrap_or_else(|| yard.run());
+    yard.wait_for(Duration::from_secs(60)).await;
+    denied.remove();
+    if re_created {
+        yard.until("it runs", || yard.is_settled("web")).await;
+        assert_eq!(yard.creates(), 1);
+    } else {
+        yard.wait("it is reported", || yard.phase() == "Ended")
+            .await;
+        assert_eq!(yard.creates(), 0);
+        assert_eq!(yard.world.events("NotRecreated"), 1);
+    }
+    belayer.stop().await;
+}
+
+/// R3: an admin requests the release of a rejected pod whose record exists.
+#[tokio::test(start_paused = true)]
+async fn r3_a_released_rejected_pod_ends_its_record() {
+    let yard = Yard::new();
+    let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
+    let denied = Fault::on(creates).answer(belayer_sandbox::Answer::forbidden("exceeded quota"));
+    yard.world.sandbox.faults().inject(denied);
+    let belayer = yard.run();
+    let first = yard.pod("web");
+    yard.until("it is denied", || yard.world.events("RecreationDenied") > 0)
+        .await;
+    yard.patch(
+        "web",
+        json!({ "metadata": { "annotations": { "belayer.dev/release": "true" } } }),
+    );
+    yard.wait("its record ends", || {
+        yard.phase() == "Ended" && !yard.is_held("web")
+    })
+    .await;
+    assert_eq!(yard.world.events("RecreationCancelled"), 1);
+    let message = yard.message("RecreationCancelled");
+    assert!(message.contains("belayer.dev/release"), "{message}");
+    yard.wait_for(Duration::from_secs(600)).await;
+    assert_eq!(
+        (yard.creates(), uid(&yard.find("web").unwrap())),
+        (0, first)
     );
     belayer.stop().await;
 }

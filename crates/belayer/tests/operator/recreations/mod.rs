@@ -8,6 +8,7 @@ mod explained;
 mod life;
 mod many;
 mod metadata;
+mod names;
 mod refused;
 mod users;
 mod wipes;
@@ -96,7 +97,7 @@ impl Yard {
         let cluster = sandbox.cluster().clone();
         let time = simulate(7, move || cluster.clock().now());
         let world = World { sandbox };
-        for text in [crd::YAML, crd::NODE_WIPE_YAML] {
+        for text in [belayer_holds::gate::CRD, crd::YAML, crd::NODE_WIPE_YAML] {
             let definition: Value = serde_saphyr::from_str(text).unwrap();
             world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, definition);
         }
@@ -138,7 +139,10 @@ impl Yard {
 
     /// Belayer, not running.
     fn operator(&self, name: &str, components: Components) -> Operator {
-        let client = client::in_process(self.world.sandbox.service(name));
+        let client = client::in_process(
+            self.world.sandbox.service(name),
+            belayer_holds::names::USER_AGENT,
+        );
         Operator::new(options(client), components)
     }
 

@@ -418,7 +418,7 @@ async fn a_record_of_a_user_creates_no_pod() {
     yard.world.create(
         &RECORDS,
         Some(YARD),
-        record("web-12345678", "12345678-0000"),
+        record("web-12345678", "12345678-0000-4000-8000-000000000000"),
     );
     yard.pass(Duration::from_secs(120)).await;
     assert!(yard.find("web").is_none());

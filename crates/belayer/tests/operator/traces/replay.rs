@@ -163,7 +163,7 @@ pub(super) fn belayer(sandbox: &Sandbox, observer: Arc<dyn Observer>) -> Operato
         .with(belayer_workflow_finalizer::Settings::default())
         .with(belayer_pod_recreation::Settings::default())
         .with(belayer_pvc_protection::Settings::default());
-    let client = client::in_process(sandbox.service(BELAYER));
+    let client = client::in_process(sandbox.service(BELAYER), belayer_holds::names::USER_AGENT);
     let options = Options {
         observer,
         ..options(client)

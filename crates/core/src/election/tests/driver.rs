@@ -99,7 +99,7 @@ impl Server {
             let server = server.clone();
             async move { Ok::<_, Infallible>(server.handle(request).await) }
         });
-        client::in_process(service)
+        client::in_process(service, "test/1.0")
     }
 
     async fn handle(&self, request: http::Request<Body>) -> Answer {
@@ -127,7 +127,7 @@ impl Server {
     fn elector(&self, name: &str, timing: Timing) -> Running {
         let settings = Settings {
             field_manager: "manager",
-            lease: ObjectKey::new("ops", "belayer"),
+            lease: ObjectKey::new("ops", "leader"),
             identity: name.to_owned(),
             timing,
         };
@@ -183,7 +183,7 @@ fn ok(body: &Value) -> Answer {
 fn status(code: u16, reason: &str) -> Answer {
     let body = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": reason,
-        "message": reason, "details": { "name": "belayer", "group": "coordination.k8s.io", "kind": "leases" },
+        "message": reason, "details": { "name": "leader", "group": "coordination.k8s.io", "kind": "leases" },
     });
     Response::builder()
         .status(code)
@@ -531,7 +531,7 @@ async fn an_elector_without_an_identity_gets_one() {
     let nameless = server.elector("", Timing::default());
     nameless.leadership.begun().await;
     assert!(
-        server.holder().starts_with("belayer_"),
+        server.holder().starts_with("unknown-host_"),
         "{}",
         server.holder()
     );

@@ -30,7 +30,7 @@ fn server(delay: u64) -> (kube::Client, Arc<AtomicUsize>) {
             )))
         }
     });
-    (client::in_process(service), arrived)
+    (client::in_process(service, "test/1.0"), arrived)
 }
 
 fn write() -> Request {

@@ -93,6 +93,6 @@ fn an_invalid_lease_of_another_program_can_be_acquired(#[case] body: &str) {
 #[test]
 fn identities_contain_the_host_and_are_unique() {
     assert!(identity("node-1").starts_with("node-1_"));
-    assert!(identity("").starts_with("belayer_"));
+    assert!(identity("").starts_with("unknown-host_"));
     assert_ne!(identity("a"), identity("a"));
 }

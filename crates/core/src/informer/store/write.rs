@@ -104,11 +104,17 @@ impl<K: Slim> Store<K> {
             table, unreadable, ..
         } = &mut *contents;
         let version = object.resource_version();
+        let transition = if unreadable.hides(object.key()) {
+            Transition::Missed
+        } else {
+            Transition::Watched
+        };
         let Some(have) = table.get(object.key()) else {
             if version < since {
                 return Applied::Stale;
             }
             unreadable.keys.remove(object.key());
+            object.appear(transition);
             let added = Stored::fresh(Arc::new(object), LogicalTime::now());
             table.insert(added.clone());
             return Applied::Changed(vec![Event::Added {
@@ -119,14 +125,10 @@ impl<K: Slim> Store<K> {
         if version < have.resource_version() || version < since {
             return Applied::Stale;
         }
-        let transition = if unreadable.hides(object.key()) {
-            Transition::Missed
-        } else {
-            Transition::Watched
-        };
         unreadable.keys.remove(object.key());
         if object.uid() != have.uid() {
             let last = have.clone();
+            object.appear(transition);
             let added = Stored::fresh(Arc::new(object), LogicalTime::now());
             table.insert(added.clone());
             return Applied::Changed(vec![
@@ -144,7 +146,7 @@ impl<K: Slim> Store<K> {
             return Applied::Known;
         }
         object.inherit(&have.object, transition);
-        if !object.differs(&have.object) {
+        if !self.is_update(&object, &have.object) {
             // A heartbeat. Indexes cannot have changed; often no allocation is needed.
             if let Some(have) = table.get_mut(object.key()) {
                 match Arc::get_mut(&mut have.object) {
@@ -264,7 +266,7 @@ impl<K: Slim> Store<K> {
                 continue;
             }
             *listed = old.followed_by(Arc::clone(&listed.object), now);
-            if listed.differs(&old.object) {
+            if self.is_update(&listed.object, &old.object) {
                 changes.push(Event::Updated {
                     old: old.clone(),
                     new: listed.clone(),

@@ -154,6 +154,17 @@ async fn a_sign_that_a_pod_ran_is_never_revoked(#[case] ran: String) {
     watch(&[]),
     watch(&[]),
 ], Continuity::Broken)]
+#[case::a_first_version_that_cannot_be_read([
+    page(5, &[]),
+    watch(&[
+        added(pod(6, &json!({ "metadata": { "labels": 5 } }))),
+        modified(pending(7)),
+        modified(rejected(8)),
+        bookmark(9),
+    ]),
+    watch(&[]),
+    watch(&[]),
+], Continuity::Broken)]
 #[tokio::test(start_paused = true)]
 async fn what_ends_continuity(#[case] replies: [Reply; 4], #[case] expected: Continuity) {
     let version = match expected {

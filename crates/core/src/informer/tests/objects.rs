@@ -1,7 +1,7 @@
 use rstest::rstest;
 
 use super::server::*;
-use crate::informer::Lookup;
+use crate::informer::{Lookup, StreamingList};
 use crate::slim::{OwnerMeta, Pod, Slim};
 
 type Owners = Run<OwnerMeta>;
@@ -56,6 +56,29 @@ async fn a_change_that_no_decision_reads_is_stored_without_an_event() {
     assert_eq!(run.version("a"), Some(7));
     let found = run.store.by_index("by-label", "x").unwrap();
     assert_eq!(found[0].resource_version().get(), 7);
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_version_is_an_update_if_that_is_asked_for() {
+    let replies = [
+        page(5, &[labelled("a", "u1", 3, "x")]),
+        watch(&[modified(labelled("a", "u1", 7, "x"))]),
+        status(410, ""),
+        page(9, &[labelled("a", "u1", 8, "x")]),
+        watch(&[]),
+        status(410, ""),
+        page(12, &[labelled("a", "u1", 8, "x")]),
+    ];
+    let mut run: Owners = start(replies, |informer| {
+        informer.streaming_list(StreamingList::Never).each_version()
+    });
+    run.expect_events(&["initial a:u1@3", "at 5", "synced"])
+        .await;
+    run.expect_events(&["updated a:u1@7 from a:u1@3", "at 7"])
+        .await;
+    run.expect_events(&["updated a:u1@8 from a:u1@7", "at 9", "relisted"])
+        .await;
+    run.expect_events(&["at 12", "relisted"]).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use crate::informer::store::{Applied, Fit, Unreadable};
+use crate::informer::store::{Applied, Fit, Unreadable, Updates};
 use crate::informer::table::IndexDefinition;
 use crate::informer::{BadObject, Change, Event, Lookup, Store};
 use crate::object::{ObjectKey, ResourceVersion, Uid};
@@ -251,7 +251,7 @@ fn one_index() -> Arc<[IndexDefinition<OwnerMeta>]> {
 proptest! {
     #[test]
     fn the_store_behaves_like_the_model(steps in proptest::collection::vec(step(), 0..60)) {
-        let store = Store::new(one_index());
+        let store = Store::new(one_index(), Updates::OfWhatIsStored);
         let mut model = Model::default();
         let mut mirror = BTreeMap::new();
         let mut seen = BTreeMap::new();

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use super::fields::{Text, each, nullable, timestamp};
 use crate::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
+use crate::slim::limits::{self, Finalizers};
 use crate::slim::{DecodeContext, DecodeError, Interner, Labels, ObjectMeta};
 
 /// An object of which only the metadata is read.
@@ -130,11 +131,8 @@ impl<'a> JsonMeta<'a> {
         }
         let interner = &context.interner;
         let keep = &context.keep;
-        let finalizers = self
-            .finalizers
-            .iter()
-            .map(|name| interner.intern(name))
-            .collect();
+        let mut finalizers = Finalizers::new(context);
+        self.finalizers.iter().for_each(|name| finalizers.add(name));
         Ok(ObjectMeta {
             key: ObjectKey::new(interner.intern(&self.namespace), &*self.name),
             uid: Uid::new(&*self.uid),
@@ -142,7 +140,7 @@ impl<'a> JsonMeta<'a> {
             deletion_timestamp: timestamp("metadata.deletionTimestamp", &self.deletion_timestamp)
                 .unwrap_or(Some(Timestamp::MAX)),
             deletion_grace_period: self.deletion_grace_period_seconds,
-            finalizers,
+            finalizers: finalizers.finish(),
             controller: self
                 .owner_references
                 .as_ref()
@@ -187,10 +185,10 @@ impl JsonOwner<'_> {
     // All pods of one owner have the same reference.
     fn to_reference(&self, interner: &Interner) -> Arc<OwnerReference> {
         interner.intern_owner(OwnerReference {
-            api_version: interner.intern(&self.api_version),
-            kind: interner.intern(&self.kind),
-            name: interner.intern(&self.name),
-            uid: Uid::new(&*self.uid),
+            api_version: interner.intern(limits::any_name(&self.api_version)),
+            kind: interner.intern(limits::name(&self.kind)),
+            name: interner.intern(limits::any_name(&self.name)),
+            uid: Uid::new(limits::name(&self.uid)),
         })
     }
 }
@@ -239,8 +237,11 @@ impl<'de> Visitor<'de> for Kept<'_> {
             match self.names.binary_search_by(|have| (**have).cmp(&*name)) {
                 Ok(found) => {
                     let value: Option<Text<'de>> = map.next_value()?;
-                    let value = self.interner.intern(&value.unwrap_or_default());
-                    pairs.push((Arc::clone(&self.names[found]), value));
+                    let value = value.unwrap_or_default();
+                    if value.len() <= limits::VALUE {
+                        let value = self.interner.intern(&value);
+                        pairs.push((Arc::clone(&self.names[found]), value));
+                    }
                 }
                 Err(_) => {
                     map.next_value::<IgnoredAny>()?;

@@ -1,11 +1,11 @@
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::fields::{Text, each, nullable, present, timestamp};
 use super::{JsonMeta, SlimJson};
+use crate::slim::limits::{self, Claims};
+use crate::slim::pod::first_containers;
 use crate::slim::{
     BeforeDeletion, Container, ContainerKind, ContainerSet, ContainerState, DecodeContext,
     DecodeError, Failure, Interner, Phase, Pod, Shutdown, Unstarted,
@@ -38,8 +38,12 @@ struct JsonSpec<'a> {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct JsonContainer<'a> {
+    #[serde(borrow, deserialize_with = "nullable")]
+    name: Text<'a>,
+    #[serde(borrow, deserialize_with = "nullable")]
+    restart_policy: Text<'a>,
     #[serde(borrow, deserialize_with = "nullable")]
     env: Vec<JsonVariable<'a>>,
 }
@@ -53,21 +57,33 @@ struct JsonVariable<'a> {
     value: Text<'a>,
 }
 
-impl JsonSpec<'_> {
-    fn container_set(&self) -> ContainerSet {
-        let mut set = ContainerSet::default();
-        for raw in [self.init_containers, self.containers]
-            .into_iter()
-            .flatten()
-        {
+/// What the spec of a pod that is being deleted says about its containers.
+#[derive(Default)]
+struct Roles<'a> {
+    set: ContainerSet,
+    /// The names of native sidecars.
+    sidecars: Vec<Text<'a>>,
+}
+
+impl<'a> JsonSpec<'a> {
+    fn roles(&self) -> Roles<'a> {
+        let mut roles = Roles::default();
+        for (raw, is_init) in [(self.init_containers, true), (self.containers, false)] {
+            let Some(raw) = raw else { continue };
             let Ok(containers) = serde_json::from_str::<Vec<JsonContainer<'_>>>(raw.get()) else {
-                return ContainerSet::Unknown;
+                roles.set = ContainerSet::Unknown;
+                return roles;
             };
-            for variable in containers.iter().flat_map(|container| &container.env) {
-                set.add_variable(&variable.name, &variable.value);
+            for container in containers {
+                for variable in &container.env {
+                    roles.set.add_variable(&variable.name, &variable.value);
+                }
+                if is_init && &*container.restart_policy == "Always" {
+                    roles.sidecars.push(container.name);
+                }
             }
         }
-        set
+        roles
     }
 }
 
@@ -166,6 +182,8 @@ struct JsonContainerStatus<'a> {
     started: bool,
     #[serde(deserialize_with = "nullable")]
     restart_count: i64,
+    #[serde(borrow, rename = "containerID", deserialize_with = "nullable")]
+    container_id: Text<'a>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -208,6 +226,10 @@ impl JsonContainerStatus<'_> {
             || last.terminated.is_some()
     }
 
+    fn has_id(&self) -> bool {
+        !self.container_id.is_empty()
+    }
+
     fn state(&self) -> ContainerState {
         match &self.state.terminated {
             Some(end) => ContainerState::Terminated {
@@ -221,7 +243,7 @@ impl JsonContainerStatus<'_> {
 
     fn container(&self, kind: ContainerKind, interner: &Interner) -> Container {
         Container::new(
-            interner.intern(&self.name),
+            interner.intern(limits::container_name(&self.name)),
             kind,
             self.state(),
             self.has_started(),
@@ -230,6 +252,11 @@ impl JsonContainerStatus<'_> {
 }
 
 impl JsonStatus<'_> {
+    fn any_container(&self, is: impl Fn(&JsonContainerStatus<'_>) -> bool) -> bool {
+        let init = self.init_container_statuses.iter();
+        self.container_statuses.iter().chain(init).any(is)
+    }
+
     fn started(&self) -> bool {
         let containers = || {
             self.container_statuses
@@ -245,15 +272,25 @@ impl JsonStatus<'_> {
         spec: &JsonSpec<'_>,
         interner: &Interner,
     ) -> Shutdown {
+        let Roles { set, sidecars } = spec.roles();
         let init = self.init_container_statuses.iter();
         let main = self.container_statuses.iter();
+        let init_kind = |name: &str| {
+            if sidecars.iter().any(|one| **one == *name) {
+                ContainerKind::Sidecar
+            } else {
+                ContainerKind::Init
+            }
+        };
         Shutdown {
-            containers: init
-                .map(|status| status.container(ContainerKind::Init, interner))
-                .chain(main.map(|status| status.container(ContainerKind::Main, interner)))
-                .collect(),
+            containers: first_containers(
+                init.map(|status| status.container(init_kind(&status.name), interner))
+                    .chain(main.map(|status| status.container(ContainerKind::Main, interner)))
+                    .take(limits::CONTAINERS + 1)
+                    .collect(),
+            ),
             by_pod_gc: self.conditions.by_pod_gc,
-            container_set: spec.container_set(),
+            container_set: set,
             before: BeforeDeletion::default(),
             created: metadata.created(),
         }
@@ -278,19 +315,6 @@ fn any_started<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Er
     Ok(any)
 }
 
-impl JsonVolume<'_> {
-    fn claim(&self) -> Option<Arc<str>> {
-        let claim = &*self.persistent_volume_claim.claim_name;
-        (!claim.is_empty()).then(|| claim.into())
-    }
-
-    /// The PVC of an ephemeral volume is named after the pod and the volume.
-    fn ephemeral_claim(&self, pod: &str) -> Option<Arc<str>> {
-        self.ephemeral
-            .then(|| format!("{pod}-{}", &*self.name).into())
-    }
-}
-
 impl SlimJson for Pod {
     type Json<'a> = JsonPod<'a>;
     const METADATA_ONLY: bool = false;
@@ -307,28 +331,34 @@ impl SlimJson for Pod {
         } = json;
         let meta = metadata.to_meta(context)?;
         let interner = &context.interner;
-        let some = |text: &str| (!text.is_empty()).then(|| interner.intern(text));
+        let some = |text: &str| limits::some(text, interner);
         let phase = Phase::parse(&status.phase);
         let failure = if phase == Phase::Failed {
             Some(Box::new(Failure {
-                message: (!status.message.is_empty()).then(|| Arc::from(&*status.message)),
+                message: (!status.message.is_empty())
+                    .then(|| limits::message(&status.message).into()),
                 start_time: timestamp("status.startTime", &status.start_time)
                     .unwrap_or(Some(Timestamp::MIN)),
                 status_written: metadata.status_written(),
                 created: metadata.created(),
+                has_container: status
+                    .any_container(|one| one.state.terminated.is_some() || one.has_id()),
+                has_container_id: status.any_container(|one| one.has_id()),
             }))
         } else {
             None
         };
         let (started, has_ip) = (status.started(), !status.pod_ip.is_empty());
+        let mut claims = Claims::default();
+        for volume in &spec.volumes {
+            let claim = &volume.persistent_volume_claim.claim_name;
+            claims.add(metadata.name(), &volume.name, claim, volume.ephemeral);
+        }
+        let (claims, ephemeral_claims) = claims.finish();
         Ok(Self {
             node_name: some(&spec.node_name),
-            claims: spec.volumes.iter().filter_map(JsonVolume::claim).collect(),
-            ephemeral_claims: spec
-                .volumes
-                .iter()
-                .filter_map(|volume| volume.ephemeral_claim(metadata.name()))
-                .collect(),
+            claims,
+            ephemeral_claims,
             phase,
             reason: some(&status.reason),
             has_ip,

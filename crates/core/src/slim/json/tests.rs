@@ -10,7 +10,7 @@ use crate::slim::{Keep, Phase, Pod};
 fn context() -> DecodeContext {
     let keep = Keep::nothing()
         .labels(["app", "gone"])
-        .annotations(["belayer.dev/release"]);
+        .annotations(["example.com/release"]);
     DecodeContext {
         keep,
         ..DecodeContext::default()
@@ -31,11 +31,11 @@ const WORKFLOW_POD: &str = r#"{
   "apiVersion": "v1",
   "kind": "Pod",
   "metadata": {
-    "annotations": {"kubectl.kubernetes.io/default-container": "main", "belayer.dev/release": "true"},
+    "annotations": {"kubectl.kubernetes.io/default-container": "main", "example.com/release": "true"},
     "creationTimestamp": "2026-03-01T10:00:00Z",
     "deletionGracePeriodSeconds": 30,
     "deletionTimestamp": "2026-03-01T10:05:00Z",
-    "finalizers": ["belayer.dev/pod-status", "example.org/\u0061rchive"],
+    "finalizers": ["example.com/pod-status", "example.org/\u0061rchive"],
     "labels": {"app": "bu\"ild", "workflows.argoproj.io/workflow": "build-x2x"},
     "managedFields": [
       {"manager": "argo", "operation": "Update", "apiVersion": "v1", "time": "2026-03-01T10:00:00Z",
@@ -91,7 +91,7 @@ fn a_real_pod_keeps_what_decisions_read() {
     assert_eq!(
         *meta.finalizers,
         [
-            Arc::from("belayer.dev/pod-status"),
+            Arc::from("example.com/pod-status"),
             Arc::from("example.org/archive")
         ]
     );
@@ -104,7 +104,7 @@ fn a_real_pod_keeps_what_decisions_read() {
     assert_eq!(meta.labels.iter().collect::<Vec<_>>(), [("app", "bu\"ild")]);
     assert_eq!(
         meta.annotations.iter().collect::<Vec<_>>(),
-        [("belayer.dev/release", "true")]
+        [("example.com/release", "true")]
     );
     assert_eq!(pod.node_name.as_deref(), Some("node-7"));
     assert_eq!(*pod.claims, [Arc::from("build-x2x-work")]);
@@ -192,6 +192,26 @@ fn a_pod_has_started_once_any_container_may_have_run(
         "status": {field: statuses}}),
     );
     assert_eq!(pod.started, started);
+}
+
+#[rstest]
+#[case::nothing(json!([]), false, false)]
+#[case::waiting(json!([{"state": {"waiting": {"reason": "ContainerCreating"}}}]), false, false)]
+#[case::its_end_was_not_seen(json!([{"state": {"terminated": {"exitCode": 137, "reason": "ContainerStatusUnknown"}}}]), true, false)]
+#[case::it_was_created(json!([{"state": {"waiting": {}}, "containerID": "containerd://abc"}]), true, true)]
+fn a_rejection_has_no_container(
+    #[case] statuses: Value,
+    #[case] expected: bool,
+    #[case] has_id: bool,
+    #[values("containerStatuses", "initContainerStatuses")] field: &str,
+) {
+    let pod = pod(
+        &json!({"metadata": {"name": "p", "uid": "u", "resourceVersion": "1"},
+        "status": {"phase": "Failed", field: statuses}}),
+    );
+    let failure = pod.failure.unwrap();
+    assert_eq!(failure.has_container, expected);
+    assert_eq!(failure.has_container_id, has_id);
 }
 
 #[rstest]

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use super::{Envelope, Field, Fields};
 use crate::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
 use crate::slim::json::Identity;
+use crate::slim::limits::{self, Finalizers};
 use crate::slim::{DecodeContext, DecodeError, Interner, Labels, ObjectMeta};
 
 /// Field numbers of `ObjectMeta`.
@@ -35,7 +36,7 @@ pub fn meta(message: &[u8], context: &DecodeContext) -> Result<ObjectMeta, Decod
     let (mut name, mut namespace) = (Cow::default(), Cow::default());
     let (mut uid, mut version) = (Cow::default(), Cow::default());
     let (mut deletion_timestamp, mut deletion_grace_period) = (None, None);
-    let mut finalizers = Vec::new();
+    let mut finalizers = Finalizers::new(context);
     let mut controller = None;
     let (mut labels, mut annotations) = (Vec::new(), Vec::new());
     for field in Fields::of(message) {
@@ -69,7 +70,7 @@ pub fn meta(message: &[u8], context: &DecodeContext) -> Result<ObjectMeta, Decod
                 controller = controlling(field.bytes("metadata.ownerReferences")?, interner)?;
             }
             number::FINALIZERS => {
-                finalizers.push(interner.intern(&field.text("metadata.finalizers")?));
+                finalizers.add(&field.text("metadata.finalizers")?);
             }
             _ => {}
         }
@@ -86,7 +87,7 @@ pub fn meta(message: &[u8], context: &DecodeContext) -> Result<ObjectMeta, Decod
         resource_version: parse_version(&version)?,
         deletion_timestamp,
         deletion_grace_period,
-        finalizers: finalizers.into(),
+        finalizers: finalizers.finish(),
         controller,
         labels: pairs(labels),
         annotations: pairs(annotations),
@@ -107,6 +108,7 @@ fn pair(
     }
     let (name, value) = name_and_value(path, field)?;
     let found = names.binary_search_by(|have| (**have).cmp(&*name)).ok();
+    let found = found.filter(|_| value.len() <= limits::VALUE);
     Ok(found.map(|at| (Arc::clone(&names[at]), interner.intern(&value))))
 }
 
@@ -156,10 +158,10 @@ fn controlling(
     // All pods of one owner have the same reference.
     Ok(controller.then(|| {
         interner.intern_owner(OwnerReference {
-            api_version: interner.intern(&api_version),
-            kind: interner.intern(&kind),
-            name: interner.intern(&name),
-            uid: Uid::new(&uid),
+            api_version: interner.intern(limits::any_name(&api_version)),
+            kind: interner.intern(limits::name(&kind)),
+            name: interner.intern(limits::any_name(&name)),
+            uid: Uid::new(limits::name(&uid)),
         })
     }))
 }

@@ -67,9 +67,9 @@
 //!
 //! An [`Informer`](crate::informer::Informer) decodes it by a
 //! [`ProtobufDecoder`](crate::informer::ProtobufDecoder), together with the JSON decoder for
-//! servers that support JSON only. The example `nodes` implements a kind that this crate does not
-//! contain: both formats, an index, a handler. Run it with `cargo run --package belayer-core
-//! --example nodes`.
+//! servers that support JSON only. The example `informer` implements a kind that this crate does
+//! not contain: both formats, an index, a handler. Run it with `cargo run --package belayer-core
+//! --example informer`.
 
 mod envelope;
 mod fields;

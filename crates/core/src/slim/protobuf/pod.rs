@@ -5,6 +5,8 @@ use jiff::Timestamp;
 
 use super::meta::{created, meta, status_written};
 use super::{Field, Fields, SlimProtobuf};
+use crate::slim::limits::{self, Claims, some};
+use crate::slim::pod::first_containers;
 use crate::slim::{
     BeforeDeletion, Container, ContainerKind, ContainerSet, ContainerState, DecodeContext,
     DecodeError, Failure, Interner, Phase, Pod, Shutdown, Unstarted,
@@ -59,10 +61,12 @@ impl SlimProtobuf for Pod {
             Conditions::default()
         };
         let shutdown = if meta.is_deleting() {
+            let roles = Roles::read(spec_bytes);
+            let containers = containers(bytes, &roles.sidecars, &context.interner)?;
             Some(Box::new(Shutdown {
-                containers: containers(bytes, &context.interner)?,
+                containers: first_containers(containers),
                 by_pod_gc: conditions.by_pod_gc,
-                container_set: container_set(spec_bytes).unwrap_or(ContainerSet::Unknown),
+                container_set: roles.set,
                 before: BeforeDeletion::default(),
                 created: created(metadata)?,
             }))
@@ -93,10 +97,6 @@ impl SlimProtobuf for Pod {
     }
 }
 
-fn some(text: &str, interner: &Interner) -> Option<Arc<str>> {
-    (!text.is_empty()).then(|| interner.intern(text))
-}
-
 struct Spec {
     node_name: Option<Arc<str>>,
     claims: Box<[Arc<str>]>,
@@ -106,23 +106,23 @@ struct Spec {
 impl Spec {
     fn read(message: &[u8], pod: &str, interner: &Interner) -> Result<Self, DecodeError> {
         let mut node_name = None;
-        let (mut claims, mut ephemeral_claims) = (Vec::new(), Vec::new());
+        let mut claims = Claims::default();
         for field in Fields::of(message) {
             let field = field?;
             match field.number {
                 1 => {
                     let volume = Volume::read(field.bytes("spec.volumes")?)?;
-                    claims.extend(volume.claim());
-                    ephemeral_claims.extend(volume.ephemeral_claim(pod));
+                    claims.add(pod, &volume.name, &volume.claim, volume.ephemeral);
                 }
                 10 => node_name = some(&field.text("spec.nodeName")?, interner),
                 _ => {}
             }
         }
+        let (claims, ephemeral_claims) = claims.finish();
         Ok(Self {
             node_name,
-            claims: claims.into(),
-            ephemeral_claims: ephemeral_claims.into(),
+            claims,
+            ephemeral_claims,
         })
     }
 }
@@ -166,16 +166,6 @@ impl<'a> Volume<'a> {
         }
         Ok(())
     }
-
-    fn claim(&self) -> Option<Arc<str>> {
-        (!self.claim.is_empty()).then(|| Arc::from(&*self.claim))
-    }
-
-    /// The PVC of an ephemeral volume is named after the pod and the volume.
-    fn ephemeral_claim(&self, pod: &str) -> Option<Arc<str>> {
-        self.ephemeral
-            .then(|| format!("{pod}-{}", self.name).into())
-    }
 }
 
 #[derive(Default)]
@@ -186,6 +176,8 @@ struct Status<'a> {
     has_ip: bool,
     start_time: Option<Field<'a>>,
     started: bool,
+    has_container: bool,
+    has_container_id: bool,
 }
 
 impl<'a> Status<'a> {
@@ -202,7 +194,13 @@ impl<'a> Status<'a> {
                 number::CONTAINER_STATUSES
                 | number::INIT_CONTAINER_STATUSES
                 | number::EPHEMERAL_CONTAINER_STATUSES => {
-                    status.started |= has_started(field.bytes("status.containerStatuses")?)?;
+                    let container = field.bytes("status.containerStatuses")?;
+                    status.started |= has_started(container)?;
+                    if field.number != number::EPHEMERAL_CONTAINER_STATUSES {
+                        let (has_ended, has_id) = is_container(container)?;
+                        status.has_container |= has_ended || has_id;
+                        status.has_container_id |= has_id;
+                    }
                 }
                 _ => {}
             }
@@ -218,10 +216,12 @@ impl<'a> Status<'a> {
             None => None,
         };
         Ok(Failure {
-            message: (!self.message.is_empty()).then(|| Arc::from(&*self.message)),
+            message: (!self.message.is_empty()).then(|| limits::message(&self.message).into()),
             start_time,
             status_written: status_written(metadata)?,
             created: created(metadata)?,
+            has_container: self.has_container,
+            has_container_id: self.has_container_id,
         })
     }
 }
@@ -268,39 +268,76 @@ impl Conditions {
     }
 }
 
-/// From the environment of the containers in the spec of a pod that is being deleted.
-fn container_set(spec: &[u8]) -> Result<ContainerSet, DecodeError> {
-    const PATH: &str = "spec.containers.env";
-    const CONTAINERS: u32 = 2;
-    const INIT_CONTAINERS: u32 = 20;
-    let mut set = ContainerSet::default();
-    for field in Fields::of(spec) {
-        let field = field?;
-        if !matches!(field.number, CONTAINERS | INIT_CONTAINERS) {
-            continue;
-        }
-        for field in Fields::of(field.bytes("spec.containers")?) {
-            let field = field?;
-            if field.number != 7 {
-                continue;
-            }
-            let (mut name, mut value) = (Cow::default(), Cow::default());
-            for field in Fields::of(field.bytes(PATH)?) {
-                let field = field?;
-                match field.number {
-                    1 => name = field.text(PATH)?,
-                    2 => value = field.text(PATH)?,
-                    _ => {}
-                }
-            }
-            set.add_variable(&name, &value);
-        }
-    }
-    Ok(set)
+/// What the spec of a pod that is being deleted says about its containers.
+#[derive(Default)]
+struct Roles<'a> {
+    set: ContainerSet,
+    /// The names of native sidecars.
+    sidecars: Vec<Cow<'a, str>>,
 }
 
-/// The containers of a pod that is being deleted: init containers first.
-fn containers(status: &[u8], interner: &Interner) -> Result<Box<[Container]>, DecodeError> {
+impl<'a> Roles<'a> {
+    fn read(spec: &'a [u8]) -> Self {
+        let mut roles = Self::default();
+        if roles.read_spec(spec).is_err() {
+            roles.set = ContainerSet::Unknown;
+        }
+        roles
+    }
+
+    fn read_spec(&mut self, spec: &'a [u8]) -> Result<(), DecodeError> {
+        const CONTAINERS: u32 = 2;
+        const INIT_CONTAINERS: u32 = 20;
+        for field in Fields::of(spec) {
+            let field = field?;
+            if matches!(field.number, CONTAINERS | INIT_CONTAINERS) {
+                let container = field.bytes("spec.containers")?;
+                self.read_container(container, field.number == INIT_CONTAINERS)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_container(&mut self, container: &'a [u8], is_init: bool) -> Result<(), DecodeError> {
+        const PATH: &str = "spec.containers";
+        let (mut name, mut restarts_always) = (Cow::default(), false);
+        for field in Fields::of(container) {
+            let field = field?;
+            match field.number {
+                1 => name = field.text(PATH)?,
+                7 => self.read_variable(field.bytes(PATH)?)?,
+                24 => restarts_always = field.bytes(PATH)? == b"Always",
+                _ => {}
+            }
+        }
+        if is_init && restarts_always {
+            self.sidecars.push(name);
+        }
+        Ok(())
+    }
+
+    fn read_variable(&mut self, variable: &[u8]) -> Result<(), DecodeError> {
+        const PATH: &str = "spec.containers.env";
+        let (mut name, mut value) = (Cow::default(), Cow::default());
+        for field in Fields::of(variable) {
+            let field = field?;
+            match field.number {
+                1 => name = field.text(PATH)?,
+                2 => value = field.text(PATH)?,
+                _ => {}
+            }
+        }
+        self.set.add_variable(&name, &value);
+        Ok(())
+    }
+}
+
+/// The containers of a pod that is being deleted: init containers and native sidecars first.
+fn containers(
+    status: &[u8],
+    sidecars: &[Cow<'_, str>],
+    interner: &Interner,
+) -> Result<Vec<Container>, DecodeError> {
     let mut containers = Vec::new();
     for (wanted, kind) in [
         (number::INIT_CONTAINER_STATUSES, ContainerKind::Init),
@@ -308,13 +345,19 @@ fn containers(status: &[u8], interner: &Interner) -> Result<Box<[Container]>, De
     ] {
         for field in Fields::of(status) {
             let field = field?;
-            if field.number == wanted {
+            if field.number == wanted && containers.len() <= limits::CONTAINERS {
                 let message = field.bytes("status.containerStatuses")?;
-                containers.push(container(message, kind, interner)?);
+                let mut container = container(message, kind, interner)?;
+                if kind == ContainerKind::Init
+                    && sidecars.iter().any(|one| **one == *container.name)
+                {
+                    container.kind = ContainerKind::Sidecar;
+                }
+                containers.push(container);
             }
         }
     }
-    Ok(containers.into())
+    Ok(containers)
 }
 
 fn container(
@@ -334,7 +377,7 @@ fn container(
         }
     }
     Ok(Container::new(
-        interner.intern(&name),
+        interner.intern(limits::container_name(&name)),
         kind,
         state,
         has_started(message)?,
@@ -386,6 +429,25 @@ fn has_started(container: &[u8]) -> Result<bool, DecodeError> {
         }
     }
     Ok(any)
+}
+
+/// Whether this container has ended, and whether it has an ID.
+fn is_container(container: &[u8]) -> Result<(bool, bool), DecodeError> {
+    const PATH: &str = "status.containerStatuses";
+    let (mut has_ended, mut has_id) = (false, false);
+    for field in Fields::of(container) {
+        let field = field?;
+        match field.number {
+            2 => {
+                for state in Fields::of(field.bytes(PATH)?) {
+                    has_ended |= state?.number == 3;
+                }
+            }
+            8 => has_id |= !field.bytes(PATH)?.is_empty(),
+            _ => {}
+        }
+    }
+    Ok((has_ended, has_id))
 }
 
 /// Whether this state is `running`, or `terminated` after a start.

@@ -127,7 +127,7 @@ impl Case {
 
     /// A native sidecar: an init container that runs beside the others.
     fn native(self, name: &str, exit_code: i32, seen: Seen) -> Self {
-        self.end(name, ContainerKind::Init, exit_code, true, seen)
+        self.end(name, ContainerKind::Sidecar, exit_code, true, seen)
     }
 
     /// With what a kubelet writes about a pod that it rejects.
@@ -202,6 +202,15 @@ enum Started {
 #[case::a_member_of_a_set(pod(Phase::Failed).ended("one", 0, Before).ended("main", 143, After).ended("wait", 0, After))]
 #[case::a_sidecar_had_failed(pod(Phase::Failed).ended("main", 143, After).ended("side", 1, Before).ended("wait", 143, After).watched())]
 #[case::a_sidecar_had_been_killed(pod(Phase::Failed).ended("main", 143, After).ended("side", 143, Before).ended("wait", 143, After).watched())]
+#[case::a_native_sidecar_had_been_killed(
+    pod(Phase::Failed).init(0, Before).native("proxy", 143, Before).ended("main", 143, After).ended("wait", 0, After).watched()
+)]
+#[case::a_native_sidecar_had_failed(
+    pod(Phase::Failed).native("proxy", 1, Before).ended("main", 143, After).ended("wait", 143, After).watched()
+)]
+#[case::only_a_native_sidecar_had_started(
+    pod(Phase::Failed).native("proxy", 143, Before).waits("main").waits("wait").watched()
+)]
 #[case::a_sidecar_of_a_set_had_failed(
     pod(Phase::Failed).ended("one", 143, After).ended("side", 1, Before).ended("wait", 143, After).set_of(&["one"]).watched()
 )]
@@ -266,8 +275,16 @@ fn a6_its_deletion_ended_it(#[case] case: Case) {
     pod(Phase::Failed).ended("main", 0, Before).ended("side", 137, Before).ended("wait", 0, Before).set(ContainerSet::Unknown),
     Held::Succeeded
 )]
-#[case::a_kubelet_had_rejected_it(pod(Phase::Failed).rejected().forced().known(BeforeDeletion::Ended), Held::Ended)]
-#[case::it_was_marked_failed_before(pod(Phase::Failed).forced().known(BeforeDeletion::Ended), Held::Ended)]
+#[case::a_kubelet_had_rejected_it(pod(Phase::Failed).rejected().forced().known(BeforeDeletion::Ended), Held::Undecided)]
+#[case::it_was_marked_failed_before(pod(Phase::Failed).forced().known(BeforeDeletion::Ended), Held::Undecided)]
+#[case::argo_had_not_saved_it_and_a_sidecar_runs(
+    pod(Phase::Running).ended("main", 0, Before).ended("wait", 64, Before).runs("side").watched(),
+    Held::Ended
+)]
+#[case::the_same_where_the_order_was_not_watched(
+    pod(Phase::Running).ended("main", 0, Before).ended("wait", 64, Before).runs("side"),
+    Held::Undecided
+)]
 #[case::a_virtual_node_rejected_it(pod(Phase::Failed).forced().because("ProviderFailed"), Held::Undecided)]
 #[case::its_report_is_gone(pod(Phase::Failed).forced().had_run(), Held::Undecided)]
 #[case::argo_saved_it_as_a_native_sidecar(

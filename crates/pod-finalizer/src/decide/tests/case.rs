@@ -13,13 +13,14 @@ use belayer_holds::namespace::{NamespaceQuery, NamespaceState, NamespaceView};
 use belayer_holds::owner::{GoneProof, OwnerQuery, OwnerState};
 use belayer_holds::selection::{MassRelease, Scope};
 
-use super::now;
+use super::{elapsed, now};
 use crate::argo::{ArgoPod, NodeQuery, NodeState, NodeView as NodeOfPod};
 use crate::cleanup::{PodEnd, PodGc, WorkflowEnd};
 use crate::outcome::{Captured, RecordState};
 use crate::profile::{Consumer, DeletedWhileRunning, Mode, Profile, Profiles};
 use crate::snapshot::{
-    CachedOwner, CleanupView, Gate, Judge, NodeView, Owner, OwnerView, PodView, Selection, Snapshot,
+    CachedOwner, CleanupView, Gate, Judge, NodeView, Owner, OwnerView, PodView, Selection,
+    Snapshot, Watched,
 };
 use crate::status::{NodeRef, Nodes, StatusQuery, StatusState};
 
@@ -61,6 +62,7 @@ pub(crate) fn pod() -> Case {
             }),
             held: false,
             deleting: None,
+            watched: None,
             ended: false,
             first_seen,
             admin_asked: false,
@@ -285,8 +287,8 @@ impl Case {
             argo.node = NodeQuery::about(&argo.pod).map(|query| NodeOfPod {
                 query,
                 answer: None,
-                deletion_seen: LogicalTime::now(),
-                lost_since: None,
+                suspected: LogicalTime::now(),
+                lost_for: None,
             });
         })
     }
@@ -300,12 +302,12 @@ impl Case {
     }
 
     pub(crate) fn node_read_too_early(self) -> Self {
-        self.with_node(|node| node.deletion_seen = LogicalTime::now())
+        self.with_node(|node| node.suspected = LogicalTime::now())
     }
 
     pub(crate) fn lost_since(self, time: &str) -> Self {
         let at = format!("2026-11-21T{time}Z").parse().unwrap();
-        self.with_node(|node| node.lost_since = Some(at))
+        self.with_node(|node| node.lost_for = Some(elapsed(at, now())))
     }
 
     pub(crate) fn node_lost_delay(self, delay: Duration) -> Self {
@@ -350,7 +352,7 @@ impl Case {
     }
 
     pub(crate) fn recorded_as_it_is(self) -> Self {
-        self.with(|pod| pod.record = RecordState::Incomplete)
+        self.with(|pod| pod.record = RecordState::Incomplete(pod.version))
     }
 
     pub(crate) fn refused(self, time: &str) -> Self {
@@ -433,7 +435,7 @@ impl Case {
                 gc,
                 pod: PodEnd::Succeeded,
                 workflow,
-                due_since: None,
+                due_for: None,
             });
         })
     }
@@ -448,7 +450,7 @@ impl Case {
 
     pub(crate) fn due_since(self, time: &str) -> Self {
         let at = format!("2026-11-21T{time}Z").parse().unwrap();
-        self.with(|pod| pod.cleanup.as_mut().unwrap().due_since = Some(at))
+        self.with(|pod| pod.cleanup.as_mut().unwrap().due_for = Some(elapsed(at, now())))
     }
 
     pub(crate) fn unselected(self) -> Self {
@@ -491,6 +493,11 @@ impl Case {
 
     pub(crate) fn observed(self) -> Self {
         self.with_profile(|profile| profile.mode = Mode::Observe)
+    }
+
+    /// This process first looked at its deletion `waited` ago, when it had waited for `before` by the wall clock.
+    pub(crate) fn watched(self, before: Duration, waited: Duration) -> Self {
+        self.with(|pod| pod.watched = Some(Watched { waited, before }))
     }
 
     pub(crate) fn release_after(self, limit: Duration) -> Self {

@@ -2,6 +2,9 @@
 
 use super::*;
 
+const HOUR: i64 = 3_600;
+const DAY: i64 = 24 * HOUR;
+
 #[test]
 fn a6_an_undecided_deletion_reports_the_reason() {
     let decision = decide(&pod().held().deleting("11:59:59").0, now());
@@ -48,7 +51,10 @@ fn an_unchanged_workflow_is_not_read_again() {
     );
     let asks = |missing: &Missing<_>| matches!(missing, Missing::Answer { .. });
     assert!(!decision.missing.iter().any(asks), "{:?}", decision.missing);
-    assert_eq!(decision.requeue_after, Some(Duration::from_secs(2)));
+    assert_eq!(
+        decision.requeue_after,
+        Some(REPORT_AFTER - Duration::from_secs(1))
+    );
 }
 
 #[test]
@@ -74,6 +80,53 @@ fn release_after_is_off_by_default_and_warns() {
     let decision = decide(&early.0, now());
     assert_eq!(outcome(&decision), Expect::Keep(row::KEEP));
     assert_eq!(decision.requeue_after, Some(Duration::from_secs(300)));
+}
+
+/// The pod was deleted an hour ago; its profile has `releaseAfter: 30m` (L9).
+#[rstest]
+#[case::a_day_ahead(DAY + HOUR, 0, 60, Some(29 * 60))]
+#[case::a_day_ahead_at_the_end(DAY + HOUR, 0, 30 * 60, None)]
+#[case::a_day_behind(-DAY, 0, 60, Some(29 * 60))]
+#[case::a_day_behind_at_the_end(-DAY, 0, 30 * 60, None)]
+#[case::ahead_at_the_start(DAY, DAY, 60, Some(9 * 60))]
+#[case::behind_after_a_restart(HOUR - DAY, HOUR, 60, Some(29 * 60))]
+#[case::a_restart(HOUR, HOUR, 10 * 60, None)]
+#[case::no_jump(20 * 60, 0, 20 * 60, Some(10 * 60))]
+fn l9_a_jump_releases_nothing(
+    #[case] by_the_clock: i64,
+    #[case] before: i64,
+    #[case] waited: u64,
+    #[case] left: Option<u64>,
+) {
+    let now = now();
+    let deleted = now - jiff::SignedDuration::from_secs(by_the_clock);
+    let secs = |secs: i64| Duration::from_secs(secs.unsigned_abs());
+    let mut waiting = pod()
+        .held()
+        .ended()
+        .deleting("11:00:00")
+        .watched(secs(before), Duration::from_secs(waited))
+        .release_after(Duration::from_mins(30));
+    waiting.0.pod.as_mut().unwrap().deleting = Some(deleted);
+    let decision = decide(&waiting.0, now);
+    match left {
+        None => assert_eq!(
+            outcome(&decision),
+            Expect::Release(row::KEEP, "ReleaseAfter")
+        ),
+        Some(left) => {
+            assert_eq!(outcome(&decision), Expect::Keep(row::KEEP));
+            let again = decision.requeue_after.unwrap();
+            assert!(again <= Duration::from_secs(left), "{again:?}");
+            let by_the_clock = elapsed(deleted, now);
+            let until = until_limit(
+                waiting.0.pod.as_ref().unwrap(),
+                Duration::from_mins(30),
+                by_the_clock,
+            );
+            assert_eq!(until, Duration::from_secs(left));
+        }
+    }
 }
 
 #[test]
@@ -171,4 +224,31 @@ fn a6_without_a_result_other_finalizers_stay() {
         );
         assert!(decision.adopted.is_empty(), "{decision:?}");
     }
+}
+
+#[test]
+fn an_inconclusive_read_is_repeated_later() {
+    let decision = decide(&pod().held().owner_unknown().owner_not_served().0, now());
+    let asked = decision.missing.iter().find_map(|missing| match missing {
+        Missing::Answer { after, .. } => Some(*after),
+        Missing::Event(_) => None,
+    });
+    assert_eq!(asked, Some(RECHECK));
+}
+
+#[test]
+fn existing_evidence_does_not_wait_for_missing_evidence() {
+    let decision = decide(
+        &pod()
+            .held()
+            .namespace_deleting()
+            .owner_absent()
+            .owner_gone()
+            .0,
+        now(),
+    );
+    assert_eq!(
+        outcome(&decision),
+        Expect::Release(row::OWNER_GONE, "OwnerGone")
+    );
 }

@@ -130,3 +130,20 @@ fn r5_steps_during_a_drain(#[case] snapshot: RecordSnapshot, #[case] progress: P
         assert_eq!(decision.is_allowed(holding), allowed, "{holding:?}");
     }
 }
+
+/// R3: what the kubelet writes into a pod whose rejection is recorded ends nothing, unless it shows a start.
+#[rstest]
+#[case::the_end_of_a_container(MayHaveRun::ContainerEnded, row::INTEND)]
+#[case::a_later_write(MayHaveRun::StartedEarlier, row::INTEND)]
+#[case::its_hold_was_removed(MayHaveRun::NotHeld, row::INTEND)]
+#[case::a_container(MayHaveRun::ContainerStarted, row::REPORTED)]
+#[case::an_address(MayHaveRun::HasAddress, row::REPORTED)]
+#[case::an_earlier_version(MayHaveRun::SeenStarted, row::REPORTED)]
+fn r3_a_recorded_rejection_is_refuted_by_a_start_only(#[case] why: MayHaveRun, #[case] row: Row) {
+    let pod = with(Class::Race, Err(why), pod("u-1"));
+    let rejected = record(Some(Phase::Rejected));
+    let decision = decide(&snapshot(rejected, pod.clone()), at(NOW));
+    assert_eq!(decision.row, row);
+    let again = recreated_as("u-1", record(Some(Phase::Recreated)));
+    assert_eq!(decide(&snapshot(again, pod), at(NOW)).row, row::REPORTED);
+}

@@ -142,3 +142,61 @@ fn t6_an_unknown_list_is_not_an_empty_one() {
     };
     assert_eq!(summary(&decide(&snapshot, at(NOW))), "waits");
 }
+
+/// R6: what a refused request leaves in the condition, with the write that follows.
+#[rstest]
+#[case::refused(ObservedWipe::NotRequested, 60, "refused")]
+#[case::unknown(ObservedWipe::Unknown, 60, "could not read")]
+#[case::not_served(ObservedWipe::NotServed, 0, "does not serve")]
+fn r6_a_request_that_is_given_up_is_reported(
+    #[case] wipe: ObservedWipe,
+    #[case] after: i64,
+    #[case] expected: &str,
+) {
+    let snapshot = RecordSnapshot {
+        wipe,
+        ..snapshot(rejected_record(3), rejected_pod("u-1"))
+    };
+    let status = next(&snapshot, NOW + after);
+    let condition = status.condition(ConditionType::StateWiped).unwrap();
+    assert_eq!(condition.reason, "NotRequested");
+    assert!(condition.message.contains(expected), "{condition:?}");
+    assert_eq!(condition.status, ConditionStatus::False);
+}
+
+/// L9 and R6: only the time counts for which this process has seen the record.
+#[rstest]
+#[case::after_an_outage(0, NOW + 3_600)]
+#[case::the_clock_has_jumped(59, TOMORROW)]
+fn r6_only_the_tries_of_this_process_count(#[case] watched: u64, #[case] now: i64) {
+    let snapshot = RecordSnapshot {
+        watched: Some(Duration::from_secs(watched)),
+        ..not_requested(rejected_record(3), rejected_pod("u-1"))
+    };
+    let decision = decide(&snapshot, at(now));
+    assert_eq!(summary(&decision), "wipe node-1 of u-1");
+}
+
+#[test]
+fn r6_a_permanent_rejection_is_wiped_before_the_record_ends() {
+    let pod = with(Class::Permanent, never_ran(), pod("u-2"));
+    let again = required(recreated_as("u-2", record(Some(Phase::Recreated))));
+    let decision = decide(&not_requested(again.clone(), pod.clone()), at(NOW));
+    assert_eq!(summary(&decision), "Rejected");
+    let Some(Effect::Status(step)) = decision.effect else {
+        panic!("not written");
+    };
+    // The breakers and the budget do not count it.
+    assert_eq!(step.outcome, None);
+    let rejected = Record {
+        status: *step.next,
+        ..again
+    };
+    let decision = decide(&not_requested(rejected.clone(), pod.clone()), at(NOW));
+    assert_eq!(summary(&decision), "wipe node-1 of u-2");
+    let decision = decide(&snapshot(rejected, pod), at(NOW));
+    assert_eq!(
+        (decision.row, &*summary(&decision)),
+        (row::REPORTED, "Ended")
+    );
+}

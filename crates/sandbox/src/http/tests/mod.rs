@@ -1,5 +1,6 @@
 //! The server as clients see it.
 
+mod access;
 mod crds;
 mod deletes;
 mod faults;
@@ -8,6 +9,7 @@ mod kube_client;
 mod kubectl;
 mod lists;
 mod load;
+mod openapi;
 mod protobuf;
 mod watches;
 mod writes;

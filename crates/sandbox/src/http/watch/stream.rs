@@ -13,7 +13,7 @@ use super::super::negotiate::Form;
 use super::super::respond::Writer;
 use super::super::route::ResourceRequest;
 use super::super::{Server, broken};
-use crate::cluster::{EventType, Expired, StoreEvent, Subscription, at_version};
+use crate::cluster::{EventType, Expired, StoreEvent, Subscription, at_version, event_view};
 use crate::error::ApiError;
 use crate::faults::{LiveWatch, Visibility, WatchEnd, WatchPlan};
 use crate::kinds::ResourceInfo;
@@ -247,7 +247,8 @@ impl WatchStream {
         if self.server.faults.hides(&self.live.target, key, event.rv) {
             return;
         }
-        let stored = self.request.gvr.version == self.info.storage_version;
+        let stored = self.request.gvr.version == self.info.storage_version
+            && !event_view::is_form_of(&self.info);
         match (self.form, shown) {
             // The common cases: encoded once for all watches.
             (Form::Object, Shown::After) if stored => self.send(chunk, kind, event.json()),

@@ -2,17 +2,30 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Merge, Node, Type, of_name};
+use super::{Apply, Field, ListKey, Merge, Node, Type, of_name};
+
+/// The name of a type in OpenAPI documents.
+pub(crate) fn full_name(name: &str) -> String {
+    let package = match name.split('.').next().unwrap_or_default() {
+        "io" => return name.to_owned(),
+        "apiextensions" => "io.k8s.apiextensions-apiserver.pkg.apis",
+        "meta" => "io.k8s.apimachinery.pkg.apis",
+        "api" | "runtime" | "util" | "version" => "io.k8s.apimachinery.pkg",
+        _ => "io.k8s.api",
+    };
+    format!("{package}.{name}")
+}
 
 /// The OpenAPI schemas of a type and of all types that it references.
 pub(crate) fn schemas(owner: &str, out: &mut Map<String, Value>) {
-    let Some(Type { fields, .. }) = of_name(owner) else {
+    let Some(Type { fields, atomic }) = of_name(owner) else {
         return;
     };
-    if out.contains_key(owner) {
+    let name = full_name(owner);
+    if out.contains_key(&name) {
         return;
     }
-    out.insert(owner.to_owned(), Value::Null);
+    out.insert(name.clone(), Value::Null);
     let mut properties = Map::new();
     for (name, field) in fields {
         let mut schema = schema(&field.node, out);
@@ -24,12 +37,36 @@ pub(crate) fn schemas(owner: &str, out: &mut Map<String, Value>) {
                 schema["x-kubernetes-patch-merge-key"] = json!(key);
             }
         }
+        merged_by_apply(field, &mut schema);
         properties.insert(name.clone(), schema);
     }
-    out.insert(
-        owner.to_owned(),
-        json!({"type": "object", "properties": properties}),
-    );
+    let mut schema = json!({"type": "object", "properties": properties});
+    let required = fields.iter().filter(|(_, field)| field.always);
+    let required: Vec<&String> = required.map(|(name, _)| name).collect();
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    if *atomic {
+        schema["x-kubernetes-map-type"] = json!("atomic");
+    }
+    out.insert(name, schema);
+}
+
+/// How server-side apply merges a field.
+fn merged_by_apply(field: &Field, schema: &mut Value) {
+    let map = !matches!(field.node, Node::List(_));
+    match &field.apply {
+        None => {}
+        Some(Apply::Atomic) if map => schema["x-kubernetes-map-type"] = json!("atomic"),
+        Some(Apply::Granular) => schema["x-kubernetes-map-type"] = json!("granular"),
+        Some(Apply::Atomic) => schema["x-kubernetes-list-type"] = json!("atomic"),
+        Some(Apply::Set) => schema["x-kubernetes-list-type"] = json!("set"),
+        Some(Apply::Keys(keys)) => {
+            let names: Vec<&String> = keys.iter().map(|ListKey { name, .. }| name).collect();
+            schema["x-kubernetes-list-type"] = json!("map");
+            schema["x-kubernetes-list-map-keys"] = json!(names);
+        }
+    }
 }
 
 fn schema(node: &Node, out: &mut Map<String, Value>) -> Value {
@@ -49,7 +86,7 @@ fn schema(node: &Node, out: &mut Map<String, Value>) -> Value {
         Node::Map(item) => json!({"type": "object", "additionalProperties": schema(item, out)}),
         Node::Type(name) => {
             schemas(name, out);
-            json!({"$ref": format!("#/components/schemas/{name}")})
+            json!({"$ref": format!("#/components/schemas/{}", full_name(name))})
         }
     }
 }

@@ -167,6 +167,8 @@ messages! {
         name: Option<String>,
         #[prost(message, repeated, tag = "7")]
         env: Vec<VariableMessage>,
+        #[prost(string, optional, tag = "24")]
+        restart_policy: Option<String>,
     }
     VariableMessage {
         #[prost(string, optional, tag = "1")]

@@ -16,7 +16,7 @@ use crate::damage::{Edit, damaged};
 use crate::http::ApiError;
 use crate::informer::{Change, Decoder, JsonDecoder, ProtobufDecoder, WatchEvent};
 use crate::object::ResourceVersion;
-use crate::slim::{Keep, Phase, Pod};
+use crate::slim::{ContainerSet, Keep, Phase, Pod};
 use messages::{PodMessage, enveloped, frame};
 use model::ModelPod;
 
@@ -24,8 +24,64 @@ fn context() -> DecodeContext {
     DecodeContext {
         keep: Keep::nothing()
             .labels(["app", "gone"])
-            .annotations(["belayer.dev/release"]),
+            .annotations(["example.com/release"]),
         ..DecodeContext::default()
+    }
+}
+
+/// As an informer decodes it.
+fn informer() -> DecodeContext {
+    DecodeContext {
+        keep: context().keep.finalizers(["ours.dev/hold"]),
+        ..DecodeContext::default()
+    }
+}
+
+/// About how many bytes a pod takes in memory.
+fn resident(pod: &Pod) -> usize {
+    let shared = |texts: &[Arc<str>]| texts.iter().map(|text| text.len() + 48).sum::<usize>();
+    let meta = &pod.meta;
+    let owner = meta.controller.as_deref().map_or(0, |owner| {
+        shared(&[
+            owner.api_version.clone(),
+            owner.kind.clone(),
+            owner.name.clone(),
+        ]) + owner.uid.as_str().len()
+    });
+    let pairs = meta.labels.iter().chain(meta.annotations.iter());
+    let pairs = pairs.map(|(_, value)| value.len() + 48).sum::<usize>();
+    let texts = [&pod.node_name, &pod.reason, &pod.message().cloned()];
+    let texts = texts.map(|text| text.as_ref().map_or(0, |text| text.len() + 48));
+    let containers = pod.containers().iter();
+    let containers = containers.map(|one| one.name.len() + 48 + size_of_val(one));
+    let members = match pod.shutdown.as_deref().map(|of| &of.container_set) {
+        Some(ContainerSet::Of(members)) => shared(members),
+        _ => 0,
+    };
+    shared(&meta.finalizers)
+        + owner
+        + pairs
+        + texts.iter().sum::<usize>()
+        + shared(&pod.claims)
+        + shared(&pod.ephemeral_claims)
+        + containers.sum::<usize>()
+        + members
+}
+
+fn decoded_as_by_an_informer(model: &ModelPod) -> Result<Pod, TestCaseError> {
+    let list = json!({ "metadata": { "resourceVersion": "5" }, "items": [model.json()] });
+    let mut json = JsonDecoder::<Pod>::new(informer())
+        .decode_page(&list.to_string().into())
+        .unwrap();
+    let event = frame("ADDED", &enveloped("Pod", &model.message()));
+    let protobuf = ProtobufDecoder::<Pod>::new(informer()).decode_watch_event(&event);
+    match (json.items.remove(0), protobuf) {
+        (Ok(json), WatchEvent::Added(protobuf)) => {
+            prop_assert_eq!(&json, &protobuf);
+            Ok(json)
+        }
+        (Err(_), WatchEvent::Bad(_)) => Err(TestCaseError::reject("without a name")),
+        other => Err(TestCaseError::fail(format!("{other:?}"))),
     }
 }
 
@@ -248,6 +304,76 @@ fn equal_strings_are_shared() {
     };
     let (one, other) = (read("a").node_name.unwrap(), read("b").node_name.unwrap());
     assert!(Arc::ptr_eq(&one, &other));
+}
+
+#[test]
+fn t3_many_finalizers_are_shortened_and_every_change_is_seen() {
+    let read = |finalizers: &[String]| {
+        let model = ModelPod {
+            finalizers: finalizers.to_vec(),
+            ..a_pod()
+        };
+        let whole = by_protobuf(&model).unwrap();
+        assert_eq!(whole.meta.finalizers.len(), finalizers.len());
+        assert!(!whole.meta.is_shortened());
+        decoded_as_by_an_informer(&model).unwrap()
+    };
+    let mut finalizers: Vec<_> = (0..5000).map(|n| format!("theirs.dev/{n}")).collect();
+    finalizers.insert(2500, "ours.dev/hold".to_owned());
+    let pod = read(&finalizers);
+    assert!(pod.meta.is_shortened() && pod.meta.has_finalizer("ours.dev/hold"));
+    assert_eq!(pod.meta.finalizers.len(), 2);
+    assert!(!pod.meta.differs(&read(&finalizers).meta));
+    finalizers.swap(0, 1);
+    assert!(pod.meta.differs(&read(&finalizers).meta));
+    finalizers.remove(2500);
+    let pod = read(&finalizers);
+    assert!(pod.meta.is_shortened() && !pod.meta.has_finalizer("ours.dev/hold"));
+    // A few are kept as they are.
+    let pod = read(&finalizers[..20]);
+    assert_eq!(pod.meta.finalizers.len(), 20);
+}
+
+#[test]
+fn t3_a_pod_with_very_many_pvcs_may_use_any() {
+    let of = |count: usize, source: fn(usize) -> model::Source| {
+        let volumes = (0..count).map(|n| (format!("volume-{n}"), source(n)));
+        let model = ModelPod {
+            volumes: volumes.collect(),
+            ..a_pod()
+        };
+        decoded_as_by_an_informer(&model).unwrap()
+    };
+    let claim = |n| model::Source::Claim(format!("a-claim-of-the-usual-length-{n:05}"));
+    assert!(!of(100, claim).may_use_any_claim());
+    assert_eq!(of(100, claim).claims.len(), 100);
+    assert!(of(500, claim).may_use_any_claim());
+    assert!(of(500, |_| model::Source::Ephemeral).may_use_any_claim());
+    let longest = of(1, |_| model::Source::Claim("x".repeat(253)));
+    assert_eq!(longest.claims[0].len(), 253);
+    let too_long = of(1, |_| model::Source::Claim("x".repeat(254)));
+    assert!(!crate::object::path::is_possible_name(&too_long.claims[0]));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever a tenant writes into a pod, it takes a limited amount of memory.
+    #[test]
+    fn t3_no_field_of_a_pod_is_kept_beyond_its_limit(model in model::any_large_pod()) {
+        let pod = decoded_as_by_an_informer(&model)?;
+        let resident = resident(&pod);
+        prop_assert!(resident < 96 << 10, "{resident} bytes: {pod:?}");
+        prop_assert!(pod.meta.has_finalizer("ours.dev/hold"));
+        let message = pod.message().map_or("", |message| message);
+        prop_assert!(model.message.starts_with(message) && message.len() <= 1024);
+        for claim in &model.volumes {
+            if let model::Source::Claim(name) = &claim.1 && !name.is_empty() && name.len() <= 253 {
+                let is_kept = pod.claims.iter().any(|have| **have == **name);
+                prop_assert!(is_kept || pod.may_use_any_claim(), "{name}");
+            }
+        }
+    }
 }
 
 proptest! {

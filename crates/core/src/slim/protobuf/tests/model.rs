@@ -20,12 +20,16 @@ pub(super) struct ModelPod {
     pub(super) deletion: Option<(i64, i64)>,
     pub(super) labels: BTreeMap<String, String>,
     pub(super) annotations: BTreeMap<String, String>,
+    /// Appended to the kind, the version and the name of each owner.
+    pub(super) owner_suffix: String,
     pub(super) owners: Vec<(String, Option<bool>)>,
     pub(super) finalizers: Vec<String>,
     pub(super) managers: Vec<(String, String, Option<i64>)>,
     pub(super) volumes: Vec<(String, Source)>,
     /// The environment of a container and of an init container.
     pub(super) env: [Vec<(String, String)>; 2],
+    /// Of the init container.
+    pub(super) restart_policy: String,
     pub(super) phase: String,
     pub(super) reason: String,
     pub(super) message: String,
@@ -152,8 +156,9 @@ impl ModelPod {
     pub(super) fn json(&self) -> Value {
         let owner = |(uid, controller): &(String, Option<bool>)| {
             json!({
-                "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "w",
-                "uid": uid, "controller": controller,
+                "apiVersion": format!("argoproj.io/v1alpha1{}", self.owner_suffix),
+                "kind": format!("Workflow{}", self.owner_suffix),
+                "name": format!("w{}", self.owner_suffix), "uid": uid, "controller": controller,
             })
         };
         let manager = |(manager, subresource, time): &(String, String, Option<i64>)| {
@@ -180,10 +185,13 @@ impl ModelPod {
             })
         };
         let statuses = |of: &[Container]| of.iter().map(Container::json).collect::<Vec<_>>();
-        let containers = |env: &[(String, String)]| {
+        let containers = |env: &[(String, String)], restart_policy: &str| {
             let variable =
                 |(name, value): &(String, String)| json!({ "name": name, "value": value });
-            json!([{ "name": "c", "env": env.iter().map(variable).collect::<Vec<_>>() }])
+            json!([{
+                "name": "c", "env": env.iter().map(variable).collect::<Vec<_>>(),
+                "restartPolicy": restart_policy,
+            }])
         };
         let mut json = json!({
             "apiVersion": "v1", "kind": "Pod",
@@ -198,7 +206,8 @@ impl ModelPod {
             "spec": {
                 "nodeName": self.node_name, "priority": -5,
                 "volumes": self.volumes.iter().map(volume).collect::<Vec<_>>(),
-                "containers": containers(&self.env[0]), "initContainers": containers(&self.env[1]),
+                "containers": containers(&self.env[0], ""),
+                "initContainers": containers(&self.env[1], &self.restart_policy),
             },
             "status": {
                 "phase": self.phase, "reason": self.reason, "message": self.message,
@@ -219,10 +228,10 @@ impl ModelPod {
 
     pub(super) fn message(&self) -> PodMessage {
         let owners = self.owners.iter().map(|(uid, controller)| OwnerMessage {
-            kind: Some("Workflow".into()),
-            name: Some("w".into()),
+            kind: Some(format!("Workflow{}", self.owner_suffix)),
+            name: Some(format!("w{}", self.owner_suffix)),
             uid: Some(uid.clone()),
-            api_version: Some("argoproj.io/v1alpha1".into()),
+            api_version: Some(format!("argoproj.io/v1alpha1{}", self.owner_suffix)),
             controller: *controller,
         });
         let managers =
@@ -264,7 +273,7 @@ impl ModelPod {
                     reason: Some(reason.clone()),
                 });
         let statuses = |of: &[Container]| of.iter().map(Container::message).collect();
-        let containers = |env: &[(String, String)]| {
+        let containers = |env: &[(String, String)], restart_policy: &str| {
             let variable = |(name, value): &(String, String)| VariableMessage {
                 name: Some(name.clone()),
                 value: Some(value.clone()),
@@ -272,6 +281,7 @@ impl ModelPod {
             vec![SpecContainerMessage {
                 name: Some("c".into()),
                 env: env.iter().map(variable).collect(),
+                restart_policy: Some(restart_policy.to_owned()),
             }]
         };
         PodMessage {
@@ -292,8 +302,8 @@ impl ModelPod {
             }),
             spec: Some(SpecMessage {
                 volumes: volumes.collect(),
-                containers: containers(&self.env[0]),
-                init_containers: containers(&self.env[1]),
+                containers: containers(&self.env[0], ""),
+                init_containers: containers(&self.env[1], &self.restart_policy),
                 termination_grace_period_seconds: Some(30),
                 node_name: Some(self.node_name.clone()),
                 priority: Some(-5),
@@ -340,7 +350,8 @@ fn state() -> impl Strategy<Value = State> {
 
 fn container() -> impl Strategy<Value = Container> {
     (
-        short_text(),
+        // The container of the spec is named c.
+        prop_oneof![Just("c".to_owned()), short_text()],
         state(),
         state(),
         0..3_i32,
@@ -390,7 +401,7 @@ fn pairs() -> impl Strategy<Value = BTreeMap<String, String>> {
     let name = prop_oneof![
         Just("app".to_owned()),
         Just("gone".to_owned()),
-        Just("belayer.dev/release".to_owned()),
+        Just("example.com/release".to_owned()),
         short_text(),
     ];
     btree_map(name, short_text(), 0..5)
@@ -423,12 +434,85 @@ prop_compose! {
     }
 }
 
+/// A text of up to 18 KB, with characters of several bytes.
+fn long_text() -> impl Strategy<Value = String> {
+    let long = ("[a-zß/%.]{1,3}", 1..6_000_usize).prop_map(|(text, times)| text.repeat(times));
+    prop_oneof![
+        short_text(),
+        "[a-zß]{60,64}",
+        "[a-zß]{252,254}",
+        "[a-zß]{1022,1026}",
+        long
+    ]
+}
+
+/// Up to 1,500 entries, all different or all the same.
+fn many(of: impl Strategy<Value = String>) -> impl Strategy<Value = Vec<String>> {
+    let count = prop_oneof![3 => 0..4_usize, 1 => 0..1_500_usize];
+    (of, count, any::<bool>()).prop_map(|(text, count, differ)| {
+        let length = text.len().clamp(1, (1 << 20) / count.max(1));
+        let text = &text[..text.floor_char_boundary(length)];
+        let one = |n| {
+            if differ {
+                format!("{text}{n}")
+            } else {
+                text.to_owned()
+            }
+        };
+        (0..count).map(one).collect()
+    })
+}
+
+prop_compose! {
+    /// A pod of any size that the API server accepts, and larger.
+    pub(super) fn any_large_pod()(
+        pod in any_pod(),
+        owner in long_text(),
+        owner_suffix in long_text(),
+        value in long_text(),
+        finalizers in many(long_text()),
+        ours_at in any::<prop::sample::Index>(),
+        (claims, volumes) in (many(long_text()), many(short_text())),
+        texts in (long_text(), long_text(), long_text()),
+        phase in prop_oneof![Just("Failed"), Just("Running")],
+        (containers, copies) in (vec(container(), 0..3), prop_oneof![1..3_usize, 250..600_usize]),
+        container_name in long_text(),
+        members in many(short_text()),
+    ) -> ModelPod {
+        let mut finalizers = finalizers;
+        finalizers.insert(ours_at.index(finalizers.len() + 1), "ours.dev/hold".to_owned());
+        let (reason, message, node_name) = texts;
+        let claims = claims.into_iter().map(|claim| ("v".to_owned(), Source::Claim(claim)));
+        let volumes = volumes.into_iter().map(|name| (name, Source::Ephemeral));
+        let mut statuses: Vec<_> = (0..copies).flat_map(|_| containers.clone()).collect();
+        if let Some(first) = statuses.first_mut() {
+            first.name = container_name;
+        }
+        let members: Vec<_> = members.iter().map(|name| json!({ "name": name })).collect();
+        let template = json!({ "containerSet": { "containers": members } }).to_string();
+        ModelPod {
+            owners: vec![(owner, Some(true))],
+            owner_suffix,
+            annotations: [("example.com/release".to_owned(), value.clone())].into(),
+            labels: [("app".to_owned(), value)].into(),
+            finalizers,
+            volumes: claims.chain(volumes).collect(),
+            reason, message, node_name,
+            phase: phase.to_owned(),
+            containers: [statuses.clone(), statuses, Vec::new()],
+            env: [vec![("ARGO_TEMPLATE".to_owned(), template)], Vec::new()],
+            ..pod
+        }
+    }
+}
+
 prop_compose! {
     pub(super) fn any_pod()(
         pod in identified(),
         node_name in short_text(),
         volumes in vec((short_text(), source()), 0..4),
         env in [vec(variable(), 0..2), vec(variable(), 0..2)],
+        restart_policy in prop_oneof![Just("Always".to_owned()), Just(String::new()), short_text()],
         phase in prop_oneof![
             Just("Failed".to_owned()), Just("Running".to_owned()),
             Just("Succeeded".to_owned()), Just("Pending".to_owned()), short_text(),
@@ -441,7 +525,7 @@ prop_compose! {
         containers in [vec(container(), 0..3), vec(container(), 0..2), vec(container(), 0..2)],
     ) -> ModelPod {
         ModelPod {
-            node_name, volumes, env, phase, reason, message, pod_ip, start_time, conditions, containers,
+            node_name, volumes, env, restart_policy, phase, reason, message, pod_ip, start_time, conditions, containers,
             ..pod
         }
     }

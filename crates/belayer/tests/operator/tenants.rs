@@ -1,0 +1,90 @@
+//! What a tenant writes into its own pods.
+
+use std::time::Duration;
+
+use belayer_core::executor::Writes;
+use belayer_core::logged::Log;
+use belayer_holds::names::POD_STATUS_HOLD;
+use belayer_pod_finalizer::profile::config::Settings;
+use belayer_sandbox::{Gvr, ListOptions, Verb};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::world::{NAMESPACE, World, eventually, has_hold, let_pass, pod};
+
+/// A store keeps only a few finalizers of such a pod; the patch must name all of them, in their order.
+#[tokio::test(start_paused = true)]
+async fn t3_thousands_of_finalizers_of_others_stay_as_they_are() {
+    let world = World::new();
+    let uid = world.workflow("build");
+    let mut theirs: Vec<String> = (0..3000).map(|n| format!("example.com/f{n}")).collect();
+    // The server does not refuse a duplicate.
+    theirs[2000] = theirs[10].clone();
+    let mut object = pod("large", "build", &uid);
+    object["metadata"]["finalizers"] = json!(theirs);
+    world.create(&Gvr::PODS, Some(NAMESPACE), object);
+    let belayer = world.run();
+    eventually("it is held", || world.is_held("large")).await;
+    let finalizers = |world: &World| {
+        let all = world.find("large").unwrap()["metadata"]["finalizers"].clone();
+        serde_json::from_value::<Vec<String>>(all).unwrap()
+    };
+    let mut expected = theirs.clone();
+    expected.push(POD_STATUS_HOLD.to_owned());
+    assert_eq!(finalizers(&world), expected);
+    // The hold in the middle, as another controller may write it.
+    expected.swap(1500, 3000);
+    let moved = json!({ "metadata": { "finalizers": expected } });
+    world.patch(&Gvr::PODS, "large", moved);
+    world.end("large");
+    world.delete(&Gvr::PODS, Some(NAMESPACE), "large");
+    world.consume("large");
+    eventually("it is released", || {
+        !has_hold(&world.find("large").unwrap())
+    })
+    .await;
+    expected.remove(1500);
+    assert_eq!(finalizers(&world), expected);
+    let_pass(Duration::from_secs(60)).await;
+    assert!(world.applied_pod_writes() <= 2);
+    belayer.stop().await;
+}
+
+/// The owner's name belongs to an object with another UID, which the tenant may not be allowed to see.
+#[tokio::test(start_paused = true)]
+async fn t7_the_uid_of_another_object_is_never_echoed() {
+    let log = Log::kept();
+    let world = World::new();
+    let theirs = world.workflow("build");
+    let mut object = pod("mine", "build", "0a1b2c3d-0000-4000-8000-00000000dead");
+    object["metadata"]["finalizers"] = json!([POD_STATUS_HOLD]);
+    let operator = world.operator(Settings::default(), Writes::Sent);
+    let holds = operator.holds();
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(operator.run(stop.clone()));
+    world.create(&Gvr::PODS, Some(NAMESPACE), object);
+    // With a result, so that its deletion alone does not release it: the owner has to be read.
+    world.end("mine");
+    let mut debug = Vec::new();
+    for _ in 0..100 {
+        debug.push(holds.holds().to_string());
+        let_pass(Duration::from_millis(20)).await;
+    }
+    eventually("it is released", || !world.is_held("mine")).await;
+    let_pass(Duration::from_secs(60)).await;
+    stop.cancel();
+    running.await.unwrap();
+    let events = world
+        .cluster()
+        .list(&Gvr::EVENTS, None, &ListOptions::default());
+    let events: Vec<_> = events
+        .unwrap()
+        .items
+        .iter()
+        .map(|event| Value::clone(event).to_string())
+        .collect();
+    assert!(world.requests(Verb::Get, "workflows.argoproj.io") > 0);
+    for text in debug.iter().chain(&events).chain([&log.text()]) {
+        assert!(!text.contains(&theirs), "{text}");
+    }
+}

@@ -1,0 +1,73 @@
+//! Which metrics stay as they are.
+
+use crate::names as n;
+use crate::table::Metric;
+
+/// What later versions promise about a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stability {
+    /// Name, type and labels stay until the next major version; label values may be added.
+    Stable,
+    /// It may change or go in any version.
+    Alpha,
+}
+
+impl Metric {
+    /// What later versions promise about it.
+    #[must_use]
+    pub fn stability(&self) -> Stability {
+        let begins = |prefix: &&str| self.name.starts_with(prefix);
+        if CONVENTIONS.iter().any(begins) || STABLE.contains(&self.name) {
+            Stability::Stable
+        } else {
+            Stability::Alpha
+        }
+    }
+}
+
+/// Names that other programs use as well.
+const CONVENTIONS: [&str; 4] = ["workqueue_", "rest_client_", "leader_election_", "process_"];
+
+/// Belayer's own metrics that stay. A new one is alpha.
+const STABLE: [&str; 14] = [
+    n::HOLDS,
+    n::HOLDS_ADDED,
+    n::RELEASES,
+    n::RELEASE_DURATION,
+    n::RELEASE_DENIED,
+    n::WAITING,
+    n::OLDEST_WAITING,
+    n::MISSED_HOLDS,
+    n::BACKLOG_GATE,
+    n::INFORMER_OBJECTS,
+    n::INFORMER_LAG,
+    n::BUILD_INFO,
+    n::CONFIG_RELOADS,
+    n::CONFIG_GOOD,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::{ALL, Kind};
+
+    #[test]
+    fn every_stable_metric_exists_and_a_new_one_is_alpha() {
+        let stable = |metric: &&Metric| metric.stability() == Stability::Stable;
+        for name in STABLE {
+            assert!(ALL.iter().any(|metric| metric.name == name), "{name}");
+        }
+        let own = ALL
+            .iter()
+            .filter(|metric| metric.name.starts_with("belayer_"));
+        assert_eq!(own.filter(stable).count(), STABLE.len());
+        let new = Metric {
+            name: "belayer_new_total",
+            kind: Kind::Counter,
+            unit: crate::Unit::Count,
+            help: "New.",
+            labels: &[],
+        };
+        assert_eq!(new.stability(), Stability::Alpha);
+    }
+}

@@ -1,0 +1,63 @@
+//! Who may do what: users, requests in another user's name, and RBAC.
+
+mod attributes;
+mod rbac;
+mod user;
+
+pub(crate) use attributes::Access;
+pub(crate) use rbac::{Decision, allowed, rules_for};
+pub(crate) use user::User;
+
+use crate::cluster::Cluster;
+use crate::error::ApiError;
+
+/// Whether requests need permissions.
+///
+/// Requests in the name of another user (`Impersonate-User`) need that user's permissions in either case.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Authorization {
+    /// Every request is allowed.
+    #[default]
+    AllowAll,
+    /// By the stored RBAC objects, as on a real server: without a rule, 403.
+    ///
+    /// The user is the client's name; `system:serviceaccount:NAMESPACE:NAME` is a service account. The user `admin` is in
+    /// the group `system:masters`, to which everything is allowed. Discovery and reviews of the own permissions are allowed
+    /// to everybody. [`Cluster`] and fixtures need no permissions.
+    Rbac,
+}
+
+/// Finds the user of a request and checks its permission.
+///
+/// # Errors
+/// 403, or an invalid request in another user's name.
+pub(crate) fn authorize(
+    authorization: Authorization,
+    cluster: &Cluster,
+    client: User,
+    headers: &http::HeaderMap,
+    access: &Access,
+) -> Result<User, ApiError> {
+    let enforced = authorization == Authorization::Rbac;
+    let user = match user::impersonated(headers)? {
+        None if enforced => client,
+        None => return Ok(client),
+        Some(other) => {
+            if enforced {
+                for access in Access::to_impersonate(&other) {
+                    check(cluster, &client, &access)?;
+                }
+            }
+            other
+        }
+    };
+    check(cluster, &user, access)?;
+    Ok(user)
+}
+
+fn check(cluster: &Cluster, user: &User, access: &Access) -> Result<(), ApiError> {
+    match allowed(cluster, user, access).allowed {
+        true => Ok(()),
+        false => Err(access.forbidden(user)),
+    }
+}

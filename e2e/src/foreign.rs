@@ -1,0 +1,211 @@
+//! Controllers of other projects, in `e2e/foreign`: installed from their registries into the cache.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::control_plane::cache_dir;
+use crate::go;
+
+const GO: [(&str, &str); 2] = [
+    ("go.mod", include_str!("../foreign/go.mod")),
+    ("go.sum", include_str!("../foreign/go.sum")),
+];
+const PROMTOOL: [(&str, &str); 2] = [
+    ("go.mod", include_str!("../foreign/promtool/go.mod")),
+    ("go.sum", include_str!("../foreign/promtool/go.sum")),
+];
+const ACTIONLINT: [(&str, &str); 2] = [
+    ("go.mod", include_str!("../foreign/actionlint/go.mod")),
+    ("go.sum", include_str!("../foreign/actionlint/go.sum")),
+];
+const KOPF: [(&str, &str); 4] = [
+    (
+        "requirements.txt",
+        include_str!("../foreign/kopf/requirements.txt"),
+    ),
+    ("operator.py", include_str!("../foreign/kopf/operator.py")),
+    ("crd.yaml", include_str!("../foreign/kopf/crd.yaml")),
+    ("claim.yaml", include_str!("../foreign/kopf/claim.yaml")),
+];
+const LINT: [(&str, &str); 3] = [
+    (
+        "requirements.txt",
+        include_str!("../foreign/lint/requirements.txt"),
+    ),
+    ("health.py", include_str!("../foreign/lint/health.py")),
+    ("validate.py", include_str!("../foreign/lint/validate.py")),
+];
+const JAVASCRIPT: [(&str, &str); 3] = [
+    (
+        "package.json",
+        include_str!("../foreign/javascript/package.json"),
+    ),
+    (
+        "package-lock.json",
+        include_str!("../foreign/javascript/package-lock.json"),
+    ),
+    (
+        "controller.mjs",
+        include_str!("../foreign/javascript/controller.mjs"),
+    ),
+];
+
+/// A program of another project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Foreign {
+    /// client-go's example of a controller.
+    SampleController,
+    /// A Python operator with kopf and kubernetes_asyncio.
+    Kopf,
+    /// An informer of JavaScript's client.
+    JavaScript,
+    /// Checks of this repository: zizmor for the workflows, Lua for health checks, schemas of Kubernetes.
+    Lint,
+    /// Checks of the alert rules.
+    Promtool,
+    /// Checks of the workflows.
+    Actionlint,
+}
+
+impl Foreign {
+    fn files(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::SampleController => &GO,
+            Self::Kopf => &KOPF,
+            Self::JavaScript => &JAVASCRIPT,
+            Self::Lint => &LINT,
+            Self::Promtool => &PROMTOOL,
+            Self::Actionlint => &ACTIONLINT,
+        }
+    }
+
+    /// Whether the tools that install and run it are there. In continuous integration this is always true, so that a
+    /// machine without them fails instead of testing nothing.
+    pub(crate) fn is_available(self) -> bool {
+        let runs = |program: &str| {
+            let mut version = Command::new(program);
+            version
+                .arg("--version")
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
+            version.status().is_ok_and(|status| status.success())
+        };
+        crate::is_ci()
+            || match self {
+                Self::SampleController | Self::Promtool | Self::Actionlint => go::is_there(),
+                Self::Kopf | Self::Lint => runs("python3"),
+                Self::JavaScript => runs("node") && runs("npm"),
+            }
+    }
+
+    /// Its folder in the cache; installs it there the first time.
+    ///
+    /// # Errors
+    /// When it cannot be installed: with the end of the output.
+    pub(crate) fn installed(self) -> Result<PathBuf> {
+        let texts: Vec<&str> = self.files().iter().map(|(_, text)| *text).collect();
+        let folder = cache_dir().join("foreign").join(go::fingerprint(&texts));
+        fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
+        // A concurrent installation waits for the first and uses its result.
+        let lock = File::create(folder.join("lock"))?;
+        lock.lock().context("wait for the installation")?;
+        let done = folder.join("installed");
+        if done.is_file() {
+            return Ok(folder);
+        }
+        anstream::eprintln!("installing {self:?} into {}", folder.display());
+        for (name, text) in self.files() {
+            fs::write(folder.join(name), text)?;
+        }
+        for arguments in self.steps() {
+            run(&folder, arguments)?;
+        }
+        File::create(done)?;
+        Ok(folder)
+    }
+
+    fn steps(self) -> &'static [&'static [&'static str]] {
+        match self {
+            Self::SampleController => &[&[
+                "go",
+                "build",
+                "-o",
+                "controller",
+                "k8s.io/sample-controller",
+            ]],
+            Self::Promtool => &[&[
+                "go",
+                "build",
+                "-trimpath",
+                // Ways to find what is scraped: most of the code.
+                "-tags=remove_all_sd",
+                "-ldflags=-s -w",
+                "-o",
+                "promtool",
+                "github.com/prometheus/prometheus/cmd/promtool",
+            ]],
+            Self::Actionlint => &[&[
+                "go",
+                "build",
+                "-trimpath",
+                "-ldflags=-s -w",
+                "-o",
+                "actionlint",
+                "github.com/rhysd/actionlint/cmd/actionlint",
+            ]],
+            Self::Kopf | Self::Lint => &[
+                &["python3", "-m", "venv", "venv"],
+                &[
+                    "venv/bin/pip",
+                    "install",
+                    "--quiet",
+                    "-r",
+                    "requirements.txt",
+                ],
+            ],
+            Self::JavaScript => &[&["npm", "ci", "--no-audit", "--no-fund", "--silent"]],
+        }
+    }
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Result<()> {
+    let (program, rest) = arguments.split_first().context("no program")?;
+    // A path is relative to the folder, a name is searched.
+    let program = match program.contains('/') {
+        true => folder.join(program),
+        false => PathBuf::from(program),
+    };
+    let done = Command::new(&program)
+        .args(rest)
+        .current_dir(folder)
+        .env("GOWORK", "off")
+        .env("CGO_ENABLED", "0")
+        .output();
+    let done = done.with_context(|| format!("start {}", program.display()))?;
+    let said = String::from_utf8_lossy(&done.stderr);
+    let end: Vec<&str> = said.lines().rev().take(5).collect();
+    let end = end.into_iter().rev().collect::<Vec<_>>().join("\n");
+    ensure!(done.status.success(), "{}: {end}", arguments.join(" "));
+    Ok(())
+}
+
+/// The folder of the sample controller's own manifests, in the Go module.
+///
+/// # Errors
+/// When go does not name it.
+pub(crate) fn sample_manifests(installed: &Path) -> Result<PathBuf> {
+    let listed = Command::new("go")
+        .args(["list", "-m", "-f", "{{.Dir}}", "k8s.io/sample-controller"])
+        .current_dir(installed)
+        .output()
+        .context("start go")?;
+    let folder = String::from_utf8(listed.stdout).context("the module's folder")?;
+    ensure!(
+        listed.status.success() && !folder.trim().is_empty(),
+        "go list names no folder"
+    );
+    Ok(Path::new(folder.trim()).join("artifacts/examples"))
+}

@@ -1,0 +1,205 @@
+//! Restores a cluster that earlier scenarios used, also one that failed before it cleaned up.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use kube::api::{
+    DeleteParams, DynamicObject, ListParams, ObjectList, Patch, PatchParams, PostParams,
+};
+use kube::{Client, ResourceExt as _};
+use serde_json::{Map, Value, json};
+
+use super::bootstrap::{ensure_workflow_crd, grant_rights, open_gate, opened_gate};
+use super::{Backend, Capability};
+use crate::kinds::{self, Objects};
+use crate::wait::{eventually, gone};
+
+/// Label of a Node that a scenario made, with the scenario's namespace: removed with it.
+pub const OWN_NODE: &str = "e2e.belayer.dev/namespace";
+
+/// How long a node may need until it is ready again.
+const READY: Duration = Duration::from_secs(90);
+
+/// Labels and taints of scenarios begin with one of these.
+const OF_SCENARIOS: [&str; 2] = ["e2e-", "e2e.belayer.dev/"];
+
+/// The policy with Belayer's label that every cluster has.
+const GRANTED: &str = "belayer-pod-recreation-records";
+
+/// Restores nodes, the Workflow CRD and the gate, and removes a Belayer that runs as pods.
+///
+/// Each Belayer writes into the gate which of its controllers are off.
+pub(crate) async fn restore(backend: &dyn Backend) -> Result<()> {
+    let client = backend.client();
+    for node in backend.nodes() {
+        node.repair().await?;
+    }
+    restore_nodes(client).await?;
+    if backend.capabilities().contains(&Capability::RealNode) {
+        nodes_are_ready(client).await?;
+        remove_installation(client).await?;
+    }
+    ensure_workflow_crd(client).await?;
+    restore_gate(client).await
+}
+
+/// Uncordons all nodes and removes what scenarios wrote into them.
+async fn restore_nodes(client: &Client) -> Result<()> {
+    let nodes = kinds::nodes(client);
+    let own = ListParams::default().labels(OWN_NODE);
+    nodes
+        .delete_collection(&DeleteParams::default(), &own)
+        .await
+        .context("remove nodes of scenarios")?;
+    for node in nodes.list(&ListParams::default()).await? {
+        if let Some(patch) = undo(&node) {
+            let name = node.name_any();
+            nodes
+                .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
+                .await
+                .with_context(|| format!("restore the node {name}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The patch that undoes what scenarios do to a node; `None` if there is nothing to undo.
+fn undo(node: &DynamicObject) -> Option<Value> {
+    let is_ours = |key: &str| OF_SCENARIOS.iter().any(|prefix| key.starts_with(prefix));
+    let labels: Map<String, Value> = node
+        .labels()
+        .keys()
+        .filter(|key| is_ours(key))
+        .map(|key| (key.clone(), Value::Null))
+        .collect();
+    let taints = node.data["spec"]["taints"].as_array();
+    let taints = taints.map(Vec::as_slice).unwrap_or_default();
+    let others: Vec<&Value> = taints
+        .iter()
+        .filter(|taint| !taint["key"].as_str().is_some_and(is_ours))
+        .collect();
+    let is_cordoned = node.data["spec"]["unschedulable"] == true;
+    if !is_cordoned && labels.is_empty() && others.len() == taints.len() {
+        return None;
+    }
+    Some(json!({
+        "metadata": { "labels": labels },
+        "spec": { "unschedulable": null, "taints": others },
+    }))
+}
+
+/// Node controllers remove their taints when a node is back.
+async fn nodes_are_ready(client: &Client) -> Result<()> {
+    let nodes = kinds::nodes(client);
+    eventually("all nodes are ready", READY, async || {
+        for node in nodes.list(&ListParams::default()).await? {
+            let taints = &node.data["spec"]["taints"];
+            ensure!(
+                taints.as_array().is_none_or(Vec::is_empty),
+                "{} has the taints {taints}",
+                node.name_any()
+            );
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Removes Belayer's pods and policies, if a scenario left some.
+async fn remove_installation(client: &Client) -> Result<()> {
+    let belayer = ListParams::default().labels("app.kubernetes.io/part-of=belayer");
+    let agent = ListParams::default().labels("app.kubernetes.io/name=belayer-node-agent");
+    let mut left = Vec::new();
+    for (kind, labels) in [
+        (("Deployment", "deployments"), &belayer),
+        (("DaemonSet", "daemonsets"), &agent),
+    ] {
+        let all = kinds::all_workloads(client, kind);
+        for object in listed(&all, labels).await? {
+            let namespace = object.namespace().unwrap_or_default();
+            left.push((
+                kinds::workloads(client, &namespace, kind),
+                object.name_any(),
+            ));
+        }
+    }
+    let mut policies = Vec::new();
+    for policy in kinds::policies(client) {
+        for object in listed(&policy, &belayer).await? {
+            policies.push((policy.clone(), object.name_any()));
+        }
+    }
+    if left.is_empty() && policies.iter().all(|(_, name)| name == GRANTED) {
+        return Ok(());
+    }
+    for (objects, name) in left.iter().chain(&policies) {
+        objects
+            .delete(name, &DeleteParams::background())
+            .await
+            .map(drop)
+            .or_else(gone)
+            .with_context(|| format!("remove {name}"))?;
+    }
+    grant_rights(client).await
+}
+
+async fn listed(objects: &Objects, labels: &ListParams) -> Result<ObjectList<DynamicObject>> {
+    objects
+        .list(labels)
+        .await
+        .context("look for a Belayer that was left")
+}
+
+async fn restore_gate(client: &Client) -> Result<()> {
+    let deployed = opened_gate()?;
+    let gates = kinds::gates(client, "belayer-system");
+    let name = deployed.name_any();
+    let Some(current) = gates.get_opt(&name).await? else {
+        return open_gate(client).await;
+    };
+    if current.data["data"] == deployed.data["data"] {
+        return Ok(());
+    }
+    let mut restored = deployed;
+    restored.metadata.resource_version = current.metadata.resource_version;
+    gates
+        .replace(&name, &PostParams::default(), &restored)
+        .await
+        .context("restore the gate")?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn node(labels: Value, spec: Value) -> DynamicObject {
+        serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n", "labels": labels }, "spec": spec,
+        }))
+        .unwrap()
+    }
+
+    #[rstest]
+    #[case::untouched(json!({ "kubernetes.io/os": "linux" }), json!({}))]
+    #[case::of_others(json!({}), json!({ "taints": [{ "key": "node.kubernetes.io/not-ready", "effect": "NoSchedule" }] }))]
+    fn a_node_as_it_should_be_stays(#[case] labels: Value, #[case] spec: Value) {
+        assert_eq!(undo(&node(labels, spec)), None);
+    }
+
+    #[test]
+    fn a_drained_and_marked_node_is_restored() {
+        let other = json!({ "key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule" });
+        let taints = json!([{ "key": "e2e.belayer.dev/evict", "effect": "NoExecute" }, other]);
+        let left = node(
+            json!({ "e2e-room": "yes", "kubernetes.io/os": "linux" }),
+            json!({ "unschedulable": true, "taints": taints }),
+        );
+        let undone = json!({
+            "metadata": { "labels": { "e2e-room": null } },
+            "spec": { "unschedulable": null, "taints": [other] },
+        });
+        assert_eq!(undo(&left), Some(undone));
+    }
+}

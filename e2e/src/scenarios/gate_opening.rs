@@ -1,0 +1,110 @@
+//! What must be true before the leader turns on the switch of an admission policy.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use super::installation::{deployed, remove};
+use crate::harness::{
+    Belayer, Cluster, HOLD, Scenario, eventually, finalizers, manifests, pod, throughout,
+};
+use crate::kinds;
+use crate::providers::Capability::{AdmissionPolicies, Kubectl, Rbac};
+
+/// A permission is checked again every half minute.
+const SOON: Duration = Duration::from_secs(90);
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::alone(
+            "gate-waits-for-permissions",
+            "without the permission to patch pods no policy adds holds, and the log names it; with it the gate opens",
+            permissions,
+        )
+        .needs([Kubectl, AdmissionPolicies, Rbac])
+        .within(Duration::from_secs(300)),
+        Scenario::alone(
+            "gate-waits-for-its-write-policy",
+            "no policy adds holds while the one that limits Belayer's writes names an account of another namespace",
+            write_policy,
+        )
+        .needs([Kubectl, AdmissionPolicies, Rbac])
+        .within(Duration::from_secs(300)),
+    ]
+}
+
+async fn permissions(cluster: Cluster) -> Result<()> {
+    // Every Role of the account that has it.
+    let change = "set -e
+        for role in belayer-pod-finalizer belayer-workflow-finalizer; do
+            kubectl get clusterrole $role -o yaml | sed '/^  - patch$/d' | kubectl replace -f -
+        done";
+    let named = "hold: no permission to patch pods";
+    let shown = closed_by(&cluster, change, named).await;
+    remove(&cluster).await?;
+    shown
+}
+
+async fn write_policy(cluster: Cluster) -> Result<()> {
+    let change = format!(
+        "sed 's/system:serviceaccount:belayer-system:/system:serviceaccount:other:/g' {}/pod-write-policy.yaml |
+        kubectl apply -f -",
+        manifests().display()
+    );
+    let named = "hold: the policy belayer-pod-writes does not name the account";
+    let shown = closed_by(&cluster, &change, named).await;
+    remove(&cluster).await?;
+    shown
+}
+
+/// Installs the manifests, changes them, and starts Belayer without a gate. It must open when they are restored.
+async fn closed_by(cluster: &Cluster, change: &str, named: &str) -> Result<()> {
+    let apply = format!("kubectl apply -k {}", manifests().display());
+    cluster.sh(&apply).await?;
+    cluster
+        .sh("kubectl -n belayer-system delete gate belayer-gate --ignore-not-found")
+        .await?;
+    cluster.sh(change).await?;
+    let belayer = deployed(cluster, "belayer", "deployed").await?;
+    let shown = stays_closed(cluster, &belayer, named).await;
+    cluster.sh(&apply).await?;
+    shown?;
+    eventually("the gate opens", SOON, async || {
+        let gate = gate(cluster).await?;
+        ensure!(gate["hold"] == "on", "{gate}");
+        Ok(())
+    })
+    .await?;
+    belayer.stop().await
+}
+
+async fn stays_closed(cluster: &Cluster, belayer: &Belayer, named: &str) -> Result<()> {
+    eventually("the log names what is missing", SOON, async || {
+        let log = belayer.log()?;
+        ensure!(log.contains(named), "{log}");
+        Ok(())
+    })
+    .await?;
+    let workflow = cluster.workflow("w").await?;
+    throughout(
+        "the policy adds no hold",
+        Duration::from_secs(5),
+        async || {
+            let gate = gate(cluster).await?;
+            ensure!(gate.get("hold").is_none(), "{gate}");
+            let name = format!("early-{}", jiff::Timestamp::now().as_microsecond());
+            let created = cluster.create(&pod(name).of(&workflow)).await?;
+            let held = finalizers(&created);
+            ensure!(!held.contains(&HOLD), "{held:?}");
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            Ok(())
+        },
+    )
+    .await
+}
+
+/// The data of the gate.
+async fn gate(cluster: &Cluster) -> Result<serde_json::Value> {
+    let gates = kinds::gates(cluster.client(), "belayer-system");
+    Ok(gates.get("belayer-gate").await?.data["data"].clone())
+}
