@@ -56,7 +56,7 @@ pub(super) fn request(
     if record.policy.wipe != Wipe::Required || !is_waiting(status) {
         return unchanged;
     }
-    let (Some(pod), Some(node)) = (status.rejected_uid.as_deref(), status.node_name.clone()) else {
+    let (Some(pod), Some(node)) = (status.rejected_uid.as_deref(), &status.node_name) else {
         return unchanged;
     };
     let since = status
@@ -72,8 +72,10 @@ pub(super) fn request(
             return ControlFlow::Break(RecordDecision::waits(row::WIPING, UNKNOWN));
         }
         ObservedWipe::NotRequested => {
-            let pod = Uid::new(pod);
-            let effect = Effect::RequestWipe { node, pod };
+            let effect = Effect::RequestWipe {
+                node: node.clone(),
+                pod: Uid::new(pod),
+            };
             return ControlFlow::Break(RecordDecision::of(row::WIPING, effect));
         }
     };
