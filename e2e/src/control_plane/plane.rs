@@ -96,6 +96,12 @@ impl ControlPlane {
         self.started.hollow_nodes
     }
 
+    /// Whether [`ControlPlane::start_extra_kubelet`] can start one.
+    #[must_use]
+    pub fn has_hollow_kubelet(&self) -> bool {
+        self.started.kubelet.is_some()
+    }
+
     /// The real nodes.
     #[must_use]
     pub fn nodes(&self) -> &[RealNode] {

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use super::{DOWN_DEADLINE, Nodes, State, up};
 use crate::control_plane::{
-    NodeBinaries, Program, cgroups_left, client, lock_nodes, processes_of_nodes,
+    Kubernetes, NodeBinaries, Program, cgroups_left, client, lock_nodes, processes_of_nodes,
 };
 use crate::harness::{eventually, pod};
 use crate::kinds;
@@ -49,6 +49,7 @@ async fn killed_by(signal: Signal, file: &Path) -> Result<()> {
     let nodes = Nodes {
         count: 1,
         real: true,
+        kubernetes: Kubernetes::MAIN,
     };
     up(file, nodes).await?;
     let state = State::running(file)?.context("it has exited already")?;
