@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
-use crate::cargo::{AS_TESTS, built, cargo, compile, pass_through};
+use crate::cargo::{AS_TESTS, built, cargo, compile, pass_through, root};
 use crate::image;
 
 /// Run the end-to-end scenarios on one of four providers
@@ -141,7 +141,16 @@ pub(crate) fn scenarios(provider: Provider) -> Command {
     command
 }
 
-/// Checks that a killed run leaves nothing of its real nodes.
+/// The scenarios on real nodes with the binary that is shipped, which is built first.
+pub(crate) fn with_the_shipped_binary() -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .args(["e2e", "--provider", "node", "--release"])
+        .current_dir(root());
+    Ok(command)
+}
+
+/// Checks that a killed run leaves nothing of its control plane and its real nodes.
 pub(crate) fn leftovers() -> Command {
     let mut command = program();
     command.args(["control-plane", "leftovers"]);

@@ -239,7 +239,7 @@ mod tests {
     }
 
     /// A sandbox with a cordoned node, which refuses requests of this kind.
-    async fn refusing(verb: Verb, resource: &str) -> Arc<dyn Backend> {
+    async fn refusing(requests: Match) -> Arc<dyn Backend> {
         let backend = Sandbox.start().await.unwrap();
         let nodes = kinds::nodes(backend.client());
         let cordoned = node(json!({}), json!({ "unschedulable": true }));
@@ -247,9 +247,8 @@ mod tests {
             .create(&PostParams::default(), &cordoned)
             .await
             .unwrap();
-        let refused = Fault::on(Match::verb(verb).resource(resource));
-        let faults = backend.faults().unwrap();
-        faults.inject(refused.answer(Answer::forbidden("no")));
+        let refused = Fault::on(requests).answer(Answer::forbidden("no"));
+        backend.faults().unwrap().inject(refused);
         backend
     }
 
@@ -263,7 +262,7 @@ mod tests {
         #[case] resource: &str,
         #[case] expected: &str,
     ) {
-        let backend = refusing(verb, resource).await;
+        let backend = refusing(Match::verb(verb).resource(resource)).await;
         let client = backend.client();
         let gates = kinds::gates(client, "belayer-system");
         let draining = Patch::Merge(json!({ "data": { "mode": "draining" } }));
@@ -286,7 +285,8 @@ mod tests {
 
     #[tokio::test]
     async fn an_installation_that_cannot_be_removed_is_named() {
-        let backend = refusing(Verb::Delete, "validatingadmissionpolicies").await;
+        let requests = Match::verb(Verb::Delete).resource("validatingadmissionpolicies");
+        let backend = refusing(requests.name("left")).await;
         let client = backend.client();
         let policies = kinds::policies(client);
         let left: DynamicObject = serde_json::from_value(json!({
