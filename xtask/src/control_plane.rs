@@ -17,6 +17,10 @@ use crate::cargo::{pass_through, run_package};
 pub(crate) struct ControlPlane {
     #[command(subcommand)]
     action: Action,
+
+    /// The minor version of Kubernetes, from 1.32 to 1.37
+    #[arg(long, global = true, default_value = "1.36", value_name = "MINOR")]
+    kubernetes: String,
 }
 
 #[derive(Debug, Subcommand)]
@@ -48,6 +52,7 @@ impl ControlPlane {
             Action::Env => command.arg("env"),
             Action::Build => command.arg("build"),
         };
+        command.args(["--kubernetes", &self.kubernetes]);
         pass_through(command)
     }
 }

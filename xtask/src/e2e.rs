@@ -5,7 +5,8 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 
-use crate::cargo::{AS_TESTS, built, cargo, compile, pass_through};
+use crate::cargo::{AS_TESTS, built, cargo, compile, pass_through, root};
+use crate::image;
 
 /// Run the end-to-end scenarios on one of four providers
 ///
@@ -21,6 +22,18 @@ pub(crate) struct E2e {
     /// Print the scenarios, their descriptions and requirements
     #[arg(long)]
     list: bool,
+
+    /// Run them on another release of Kubernetes, from 1.32 to 1.37; with the provider local only
+    #[arg(long, value_name = "MINOR")]
+    kubernetes: Option<String>,
+
+    /// Without names: the scenarios that show in minutes whether Belayer works with a release of Kubernetes
+    #[arg(long)]
+    smoke: bool,
+
+    /// Run the binary that is shipped: a release build without symbols. Also checks the size of its image
+    #[arg(long)]
+    release: bool,
 
     /// Keep a failed scenario's cluster until Ctrl-C, and print its KUBECONFIG
     #[arg(long)]
@@ -90,6 +103,15 @@ impl E2e {
         if self.keep {
             command.arg("--keep");
         }
+        if let Some(kubernetes) = self.kubernetes {
+            command.args(["--kubernetes", &kubernetes]);
+        }
+        if self.smoke {
+            command.arg("--smoke");
+        }
+        if self.release {
+            command.arg("--belayer").arg(image::checked_binary()?);
+        }
         command.args(self.names);
         pass_through(command)
     }
@@ -119,7 +141,16 @@ pub(crate) fn scenarios(provider: Provider) -> Command {
     command
 }
 
-/// Checks that a killed run leaves nothing of its real nodes.
+/// The scenarios on real nodes with the binary that is shipped, which is built first.
+pub(crate) fn with_the_shipped_binary() -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .args(["e2e", "--provider", "node", "--release"])
+        .current_dir(root());
+    Ok(command)
+}
+
+/// Checks that a killed run leaves nothing of its control plane and its real nodes.
 pub(crate) fn leftovers() -> Command {
     let mut command = program();
     command.args(["control-plane", "leftovers"]);

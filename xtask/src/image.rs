@@ -101,6 +101,22 @@ pub(crate) fn check_size(bytes: u64) -> Result<()> {
     Ok(())
 }
 
+/// The binary that is shipped, if its image is not too large.
+pub(crate) fn checked_binary() -> Result<PathBuf> {
+    let folder = root().join("target/shipped");
+    std::fs::remove_dir_all(&folder).ok();
+    std::fs::create_dir_all(&folder)?;
+    let binary = release_binary(&folder)?;
+    let image = belayer_image::belayer(&belayer_image::shipped_name()?, &binary)?;
+    let written = image.write_layout(&folder.join("layout"), Compression::Gzip)?;
+    println!(
+        "the image has {:.1} MiB",
+        written.bytes as f64 / f64::from(1 << 20)
+    );
+    check_size(written.bytes)?;
+    Ok(binary)
+}
+
 /// The binary that is shipped: without demo and sandbox, and in `folder` without symbols.
 pub(crate) fn release_binary(folder: &Path) -> Result<PathBuf> {
     compile(release(&["belayer"]))?;

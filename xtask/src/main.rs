@@ -17,6 +17,7 @@ mod mutants;
 mod node;
 mod release;
 mod simulate;
+mod support;
 mod test;
 
 use std::process::ExitCode;
@@ -48,6 +49,7 @@ enum Command {
     Node(node::Node),
     Release(release::Release),
     Simulate(simulate::Simulate),
+    Support(support::Support),
 }
 
 fn main() -> ExitCode {
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Command::Node(command) => command.execute(),
         Command::Release(command) => command.execute(),
         Command::Simulate(command) => command.execute(),
+        Command::Support(command) => command.execute(),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

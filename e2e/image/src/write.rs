@@ -282,4 +282,12 @@ mod tests {
         assert!(programs.iter().all(|path| !image.files.contains_key(*path)));
         assert!(image.files.keys().any(|path| path.contains("libc.so")));
     }
+
+    /// Resolution by /etc/hosts and DNS itself is shown by the scenario real-traces.
+    #[test]
+    fn names_are_looked_up_in_the_hosts_file_and_by_dns() {
+        let dir = tempfile::tempdir().unwrap();
+        let switch = &image(dir.path()).files["etc/nsswitch.conf"].content;
+        assert!(matches!(switch, Content::Bytes(text) if text == b"hosts: files dns\n"));
+    }
 }

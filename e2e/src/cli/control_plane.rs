@@ -21,7 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use self::leftovers::leftovers;
 use super::run::own_belayer;
 use crate::control_plane::{
-    Binaries, ControlPlane, NodeBinaries, Options, RealNodes, cache_dir, lock_nodes,
+    Binaries, ControlPlane, Kubernetes, NodeBinaries, Options, RealNodes, cache_dir, lock_nodes,
 };
 use crate::harness::eventually;
 
@@ -37,6 +37,10 @@ pub(super) struct ControlPlaneCommand {
     /// Name of the control plane, if several run at the same time
     #[arg(long, global = true, default_value = "up", value_parser = name, value_name = "NAME")]
     name: String,
+
+    /// The minor version of Kubernetes, from 1.32 to 1.37
+    #[arg(long, global = true, default_value = Kubernetes::MAIN.minor(), value_parser = Kubernetes::of, value_name = "MINOR")]
+    kubernetes: Kubernetes,
 }
 
 fn name(text: &str) -> Result<String> {
@@ -99,20 +103,23 @@ impl ControlPlaneCommand {
     pub(super) async fn execute(self) -> Result<()> {
         let file = format!("{}.json", self.name);
         let file = cache_dir().join("control-plane").join(file);
+        let of = |count, real| Nodes {
+            count,
+            real,
+            kubernetes: self.kubernetes,
+        };
         match self.action {
-            Action::Up { nodes, real } => up(&file, Nodes { count: nodes, real }).await,
+            Action::Up { nodes, real } => up(&file, of(nodes, real)).await,
             Action::Down => down(&file).await,
             Action::Status => status(&file).await,
             Action::Env => env(&file),
             Action::Leftovers => leftovers(&file.with_file_name("leftovers.json")).await,
             Action::Build => {
-                let binaries = Binaries::find_or_build()?;
+                let binaries = Binaries::of(self.kubernetes)?;
                 anstream::println!("{}", binaries.dir().display());
                 Ok(())
             }
-            Action::Serve { state, nodes, real } => {
-                serve(&state, Nodes { count: nodes, real }).await
-            }
+            Action::Serve { state, nodes, real } => serve(&state, of(nodes, real)).await,
         }
     }
 }
@@ -122,11 +129,17 @@ impl ControlPlaneCommand {
 struct Nodes {
     count: usize,
     real: bool,
+    kubernetes: Kubernetes,
 }
 
 impl Nodes {
     /// Builds missing programs.
     fn options(self) -> Result<Options> {
+        ensure!(
+            !self.real || self.kubernetes == Kubernetes::MAIN,
+            "real nodes have only one release of Kubernetes, {}",
+            Kubernetes::MAIN.minor()
+        );
         if !self.real {
             return Ok(Options {
                 hollow_nodes: self.count,
@@ -153,7 +166,7 @@ async fn up(file: &Path, nodes: Nodes) -> Result<()> {
         return Ok(());
     }
     // Built in this process, so that its progress is visible.
-    Binaries::find_or_build()?;
+    Binaries::of(nodes.kubernetes)?;
     nodes.options()?;
     if nodes.real {
         // In this process, so that one sees why it waits, and before the deadline begins.
@@ -167,6 +180,8 @@ async fn up(file: &Path, nodes: Nodes) -> Result<()> {
             "serve",
             "--nodes",
             &nodes.count.to_string(),
+            "--kubernetes",
+            nodes.kubernetes.minor(),
             "--state",
         ])
         .arg(file)
@@ -253,7 +268,7 @@ fn env(file: &Path) -> Result<()> {
 async fn serve(file: &Path, nodes: Nodes) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let binaries = Binaries::find_or_build()?;
+    let binaries = Binaries::of(nodes.kubernetes)?;
     let plane = ControlPlane::start(&binaries, &nodes.options()?).await?;
     let state = State {
         pid: i32::try_from(std::process::id())?,

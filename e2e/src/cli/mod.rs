@@ -5,6 +5,7 @@ mod control_plane;
 mod load;
 mod manifests;
 mod run;
+mod support;
 
 use std::process::ExitCode;
 
@@ -27,6 +28,7 @@ enum Command {
     /// Run scenarios on a provider
     Run(run::Run),
     Load(load::Load),
+    Support(support::Support),
     /// Compare the responses of a server with recorded ones
     Conformance(conformance::Conformance),
     /// A real control plane on this machine, without containers
@@ -45,6 +47,7 @@ pub async fn main() -> ExitCode {
     let done: Result<ExitCode> = match cli.command {
         Command::Run(run) => run.execute().await,
         Command::Load(load) => load.execute().await,
+        Command::Support(support) => support.execute().await,
         Command::Conformance(command) => command.execute().await,
         Command::ControlPlane(command) => command.execute().await.map(|()| ExitCode::SUCCESS),
         Command::Manifests(command) => command.execute(),

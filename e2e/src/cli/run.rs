@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 
-use crate::control_plane::{Binaries, BuildError, NodeBinaries, RealNodes};
-use crate::harness::{self, Keep, RunOptions, Setting, Summary};
+use crate::control_plane::{Binaries, BuildError, Kubernetes, NodeBinaries, RealNodes};
+use crate::harness::{self, Keep, RunOptions, Setting, Summary, Which};
 use crate::providers::{Kind, Local, Provider, Sandbox};
 use crate::scenarios;
 
@@ -31,6 +31,15 @@ impl ProviderName {
     /// The provider; `None` if this machine lacks a prerequisite and that is not a failure.
     pub(super) fn provider(self, belayer: &Path) -> Result<Option<Box<dyn Provider>>> {
         self.with_hollow_nodes(belayer, 1)
+    }
+
+    /// The provider with another release of Kubernetes.
+    fn with_release(self, kubernetes: Kubernetes) -> Result<Box<dyn Provider>> {
+        ensure!(
+            matches!(self, Self::Local),
+            "--kubernetes requires --provider local: the others have only one release"
+        );
+        Ok(Box::new(Local::new(Binaries::of(kubernetes)?)))
     }
 
     /// The same with so many nodes without containers, if the provider has such nodes.
@@ -138,6 +147,10 @@ pub(super) struct Run {
     #[arg(long)]
     list: bool,
 
+    /// Run them on another release of Kubernetes, such as 1.35; with the provider local only
+    #[arg(long, value_parser = Kubernetes::of, value_name = "MINOR")]
+    kubernetes: Option<Kubernetes>,
+
     /// Keep a failed scenario's cluster until Ctrl-C
     #[arg(long)]
     keep: bool,
@@ -163,6 +176,10 @@ pub(super) struct Run {
     #[arg(long)]
     nightly: bool,
 
+    /// Without names: those that show in minutes whether Belayer works with a release of Kubernetes
+    #[arg(long, conflicts_with = "nightly")]
+    smoke: bool,
+
     /// Only scenarios whose name contains one of these
     #[arg(value_name = "NAME")]
     names: Vec<String>,
@@ -182,7 +199,11 @@ impl Run {
                 (name, Some(why))
             }
         };
-        let Some(provider) = name.provider(&belayer)? else {
+        let provider = match self.kubernetes {
+            Some(kubernetes) => Some(name.with_release(kubernetes)?),
+            None => name.provider(&belayer)?,
+        };
+        let Some(provider) = provider else {
             return Ok(ExitCode::SUCCESS);
         };
         let setting = Setting {
@@ -198,7 +219,11 @@ impl Run {
         };
         let options = RunOptions {
             names: self.names,
-            nightly: self.nightly,
+            which: match (self.nightly, self.smoke) {
+                (true, _) => Which::Nightly,
+                (_, true) => Which::Smoke,
+                _ => Which::Usual,
+            },
             keep,
             setting,
         };

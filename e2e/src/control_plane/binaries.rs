@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use super::kubernetes::Kubernetes;
 use super::program::{Module, Program};
 use crate::go;
 use crate::progress::Progress;
@@ -34,6 +35,8 @@ impl std::error::Error for BuildError {}
 #[derive(Debug, Clone)]
 pub struct Binaries {
     dir: PathBuf,
+    /// The folder of etcd.
+    store: PathBuf,
 }
 
 impl Binaries {
@@ -48,8 +51,36 @@ impl Binaries {
         }
         let lack = "cannot start a control plane: install Go 1.26 or set KUBEBUILDER_ASSETS to a folder \
                     with etcd and kube-apiserver";
-        let dir = built(Module::ControlPlane, &Program::PLANE, lack)?;
-        Ok(Self { dir })
+        let dir = built(
+            Module::ControlPlane(Kubernetes::MAIN),
+            &Program::PLANE,
+            lack,
+        )?;
+        Ok(Self::in_folder(dir))
+    }
+
+    /// The same for another release, built if they are missing, with the same etcd.
+    ///
+    /// # Errors
+    /// As [`Binaries::find_or_build`].
+    pub fn of(kubernetes: Kubernetes) -> Result<Self, BuildError> {
+        if kubernetes == Kubernetes::MAIN {
+            return Self::find_or_build();
+        }
+        let lack = "cannot build another release of Kubernetes: install Go 1.26";
+        let main = Module::ControlPlane(Kubernetes::MAIN);
+        let module = Module::ControlPlane(kubernetes);
+        Ok(Self {
+            store: built(main, &[Program::Etcd], lack)?,
+            dir: built(module, &Program::OF_KUBERNETES, lack)?,
+        })
+    }
+
+    fn in_folder(dir: PathBuf) -> Self {
+        Self {
+            store: dir.clone(),
+            dir,
+        }
     }
 
     /// Whether the programs are there or can be built.
@@ -61,7 +92,7 @@ impl Binaries {
     }
 
     fn assets(dir: PathBuf) -> Result<Self, BuildError> {
-        let binaries = Self { dir };
+        let binaries = Self::in_folder(dir);
         let lacking = Program::PLANE
             .into_iter()
             .find(|program| program.indispensable() && binaries.path(*program).is_none());
@@ -77,7 +108,11 @@ impl Binaries {
     /// The path of a program, if it exists.
     #[must_use]
     pub fn path(&self, program: Program) -> Option<PathBuf> {
-        let path = self.dir.join(program.file_name());
+        let dir = match program {
+            Program::Etcd => &self.store,
+            _ => &self.dir,
+        };
+        let path = dir.join(program.file_name());
         path.is_file().then_some(path)
     }
 
@@ -159,7 +194,7 @@ impl NodeBinaries {
             built(module, &programs, lack)
         };
         Ok(Self {
-            kubernetes: of(Module::ControlPlane)?,
+            kubernetes: of(Module::ControlPlane(Kubernetes::MAIN))?,
             node: of(Module::Node)?,
         })
     }
@@ -178,7 +213,7 @@ impl NodeBinaries {
     #[must_use]
     pub fn path(&self, program: Program) -> PathBuf {
         let dir = match program.module() {
-            Module::ControlPlane => &self.kubernetes,
+            Module::ControlPlane(_) => &self.kubernetes,
             _ => &self.node,
         };
         dir.join(program.file_name())
@@ -277,7 +312,8 @@ pub(crate) fn is_installed(program: &str) -> bool {
 /// The folder with these programs, built if one is missing.
 fn built(module: Module, programs: &[Program], lack: &str) -> Result<PathBuf, BuildError> {
     let dir = module.folder();
-    if programs.iter().all(|program| program.is_built()) {
+    let is_built = |program: &Program| dir.join(program.file_name()).is_file();
+    if programs.iter().all(is_built) {
         return Ok(dir);
     }
     if !go::is_there() {
@@ -302,7 +338,7 @@ fn build(dir: &Path, module: Module, programs: &[Program]) -> Result<()> {
         fs::create_dir_all(path.parent().unwrap_or(sources.path()))?;
         fs::write(path, text)?;
     }
-    let missing = |program: &&Program| !program.is_built();
+    let missing = |program: &&Program| !dir.join(program.file_name()).is_file();
     let todo: Vec<&Program> = programs.iter().filter(missing).collect();
     let progress = Progress::steps(
         &format!(

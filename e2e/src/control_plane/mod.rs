@@ -13,6 +13,7 @@ mod cache;
 mod certificates;
 mod compact;
 mod kubeconfig;
+mod kubernetes;
 mod manager;
 mod network;
 mod node;
@@ -31,6 +32,7 @@ pub use self::binaries::{ArgoBinaries, Binaries, BuildError, HelmBinaries, NodeB
 pub use self::cache::cache_dir;
 pub use self::kubeconfig::Kubeconfig;
 pub(crate) use self::kubeconfig::client;
+pub use self::kubernetes::Kubernetes;
 pub use self::manager::PvcController;
 pub use self::node::{
     Container, RealNode, RealNodes, STEP_IMAGE, cgroups_left, lock as lock_nodes,
@@ -40,5 +42,6 @@ pub use self::options::{Options, OtherPrograms};
 pub use self::permissions::{node_agent_kubeconfig, service_account_kubeconfig};
 pub use self::plane::ControlPlane;
 pub use self::process::Process;
+pub(crate) use self::process::dies_with_parent;
 pub use self::program::Program;
 pub use compact::{Compactor, compactor_beside};

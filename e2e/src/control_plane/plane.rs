@@ -17,8 +17,8 @@ use super::starter::{Started, Starter, kubelet_arguments};
 /// How often the start is retried when a free port was taken before it was used.
 const START_ATTEMPTS: usize = 3;
 
-/// A running control plane. Dropping it kills every program and removes its folder, unless
-/// [`ControlPlane::keep_files`] was called.
+/// A running control plane. Dropping it kills every program and removes its folder; so does the end of this process, however
+/// it ends.
 pub struct ControlPlane {
     admin_path: PathBuf,
     audit_log: PathBuf,
@@ -94,6 +94,12 @@ impl ControlPlane {
     #[must_use]
     pub fn hollow_nodes(&self) -> usize {
         self.started.hollow_nodes
+    }
+
+    /// Whether [`ControlPlane::start_extra_kubelet`] can start one.
+    #[must_use]
+    pub fn has_hollow_kubelet(&self) -> bool {
+        self.started.kubelet.is_some()
     }
 
     /// The real nodes.
@@ -187,11 +193,6 @@ impl ControlPlane {
             .manager
             .as_ref()
             .context("kube-controller-manager is missing")
-    }
-
-    /// Keeps the folder when the control plane is stopped or dropped.
-    pub fn keep_files(&mut self) {
-        self.started.dir.disable_cleanup(true);
     }
 
     /// Stops every program, the last started first.

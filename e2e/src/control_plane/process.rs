@@ -172,7 +172,7 @@ impl Drop for Process {
 ///
 /// `setpriv` of util-linux sets the parent-death signal and then executes the program (the process id
 /// stays the same). On other systems the process is only killed on drop.
-fn dies_with_parent(program: &Path) -> Command {
+pub(crate) fn dies_with_parent(program: &Path) -> Command {
     const SETPRIV: &str = "/usr/bin/setpriv";
     if cfg!(target_os = "linux") && Path::new(SETPRIV).exists() {
         let mut command = Command::new(SETPRIV);

@@ -4,18 +4,16 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::cache::cache_dir;
+use super::kubernetes::Kubernetes;
 use crate::go;
 
-/// The release that `control-plane/go.mod` pins. It is set at build time, as the programs cannot determine it.
-pub(super) const KUBERNETES_VERSION: &str = "1.36.3";
-
-/// Major version and release of each Helm that `helm/go.mod` pins, also set at build time.
+/// Major version and release of each Helm that `helm/go.mod` pins, which are set at build time.
 pub(super) const HELM_VERSIONS: [(u8, &str); 2] = [(3, "3.22.0"), (4, "4.3.1")];
 
 /// A Go module that pins programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Module {
-    ControlPlane,
+    ControlPlane(Kubernetes),
     Node,
     Helm,
 }
@@ -24,7 +22,7 @@ impl Module {
     /// What is built, for progress and errors.
     pub(super) fn title(self) -> String {
         match self {
-            Self::ControlPlane => format!("Kubernetes {KUBERNETES_VERSION}"),
+            Self::ControlPlane(kubernetes) => format!("Kubernetes {}", kubernetes.release()),
             Self::Node => "containerd, runc and CNI plugins".to_owned(),
             Self::Helm => "Helm 3 and Helm 4".to_owned(),
         }
@@ -33,20 +31,17 @@ impl Module {
     /// How long a build takes on two cores.
     pub(super) const fn minutes(self) -> u8 {
         match self {
-            Self::ControlPlane => 7,
+            Self::ControlPlane(_) => 7,
             Self::Node => 3,
             Self::Helm => 5,
         }
     }
 
     /// Path and text of each file.
-    pub(super) const fn files(self) -> &'static [(&'static str, &'static str)] {
+    pub(super) fn files(self) -> Vec<(&'static str, &'static str)> {
         match self {
-            Self::ControlPlane => &[
-                ("go.mod", include_str!("../../control-plane/go.mod")),
-                ("go.sum", include_str!("../../control-plane/go.sum")),
-            ],
-            Self::Node => &[
+            Self::ControlPlane(kubernetes) => kubernetes.files(),
+            Self::Node => vec![
                 ("go.mod", include_str!("../../node/go.mod")),
                 ("go.sum", include_str!("../../node/go.sum")),
                 (
@@ -54,11 +49,15 @@ impl Module {
                     include_str!("../../node/cmd/pause/main.go"),
                 ),
                 (
+                    "cmd/pause/collector.go",
+                    include_str!("../../node/cmd/pause/collector.go"),
+                ),
+                (
                     "cmd/runc/main.go",
                     include_str!("../../node/cmd/runc/main.go"),
                 ),
             ],
-            Self::Helm => &[
+            Self::Helm => vec![
                 ("go.mod", include_str!("../../helm/go.mod")),
                 ("go.sum", include_str!("../../helm/go.sum")),
             ],
@@ -66,8 +65,8 @@ impl Module {
     }
 
     pub(super) fn linker_flags(self) -> String {
-        match self {
-            Self::ControlPlane => {}
+        let release = match self {
+            Self::ControlPlane(kubernetes) => kubernetes.release(),
             Self::Node => return "-s -w".to_owned(),
             Self::Helm => {
                 let stamps = HELM_VERSIONS.map(|(major, version)| {
@@ -75,26 +74,27 @@ impl Module {
                 });
                 return format!("-s -w{}", stamps.concat());
             }
-        }
+        };
         let stamp = "k8s.io/component-base/version";
-        let mut parts = KUBERNETES_VERSION.split('.');
+        let mut parts = release.split('.');
         let major = parts.next().unwrap_or_default();
         let minor = parts.next().unwrap_or_default();
         format!(
-            "-s -w -X {stamp}.gitVersion=v{KUBERNETES_VERSION} -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
+            "-s -w -X {stamp}.gitVersion=v{release} -X {stamp}.gitMajor={major} -X {stamp}.gitMinor={minor}"
         )
     }
 
     /// One cache folder per content: a change builds again, a new clone uses the cache.
     pub(super) fn folder(self) -> PathBuf {
         let flags = self.linker_flags();
-        let mut parts: Vec<&str> = self.files().iter().map(|(_, text)| *text).collect();
+        let files = self.files();
+        let mut parts: Vec<&str> = files.iter().map(|(_, text)| *text).collect();
         parts.push(&flags);
         let short = go::fingerprint(&parts);
         match self {
-            Self::ControlPlane => cache_dir()
+            Self::ControlPlane(kubernetes) => cache_dir()
                 .join("control-plane")
-                .join(format!("{KUBERNETES_VERSION}-{short}")),
+                .join(format!("{}-{short}", kubernetes.release())),
             Self::Node => cache_dir().join("node").join(short),
             Self::Helm => cache_dir().join("helm").join(short),
         }
@@ -153,6 +153,14 @@ impl Program {
         Self::HollowKubelet,
     ];
 
+    /// Those of Kubernetes itself.
+    pub const OF_KUBERNETES: [Self; 4] = [
+        Self::ApiServer,
+        Self::ControllerManager,
+        Self::Scheduler,
+        Self::HollowKubelet,
+    ];
+
     /// The programs of a real node.
     pub const NODE: [Self; 10] = [
         Self::Kubelet,
@@ -191,6 +199,7 @@ impl Program {
         }
     }
 
+    /// The module that pins it for [`Kubernetes::MAIN`].
     pub(super) const fn module(self) -> Module {
         match self {
             Self::Etcd
@@ -198,7 +207,7 @@ impl Program {
             | Self::ControllerManager
             | Self::Scheduler
             | Self::HollowKubelet
-            | Self::Kubelet => Module::ControlPlane,
+            | Self::Kubelet => Module::ControlPlane(Kubernetes::MAIN),
             Self::Helm3 | Self::Helm4 => Module::Helm,
             _ => Module::Node,
         }
@@ -261,10 +270,8 @@ mod tests {
 
     #[test]
     fn the_stamped_version_is_the_pinned_one() {
-        let (_, go_mod) = Module::ControlPlane.files()[0];
-        assert!(go_mod.contains(&format!("k8s.io/kubernetes v{KUBERNETES_VERSION} ")));
         assert!(
-            Module::ControlPlane
+            Module::ControlPlane(Kubernetes::MAIN)
                 .linker_flags()
                 .ends_with("gitMajor=1 -X k8s.io/component-base/version.gitMinor=36")
         );

@@ -57,7 +57,7 @@ pub(super) struct Started {
     pub(super) kubelet: Option<PathBuf>,
     _network: Option<Network>,
     // After all programs.
-    _guard: Option<Guard>,
+    _guard: Guard,
     // Last, so that the files are removed after the programs that use them.
     pub(super) dir: TempDir,
 }
@@ -75,7 +75,7 @@ pub(super) struct Starter<'a> {
     manager: Option<Manager>,
     place: Place,
     network: Option<Network>,
-    guard: Option<Guard>,
+    guard: Guard,
     dir: TempDir,
 }
 
@@ -86,7 +86,7 @@ impl<'a> Starter<'a> {
         let dir = tempfile::Builder::new()
             .prefix("belayer-control-plane-")
             .tempdir()?;
-        let guard = lock.map(|lock| guard(dir.path(), lock)).transpose()?;
+        let guard = guard(dir.path(), lock)?;
         let certificates = Certificates::create(&dir.path().join("pki"))?;
         let mut starter = Self {
             binaries,

@@ -31,7 +31,7 @@ pub use self::packed::Packing;
 pub use self::proxy::Proxy;
 pub use self::pvcs::{KUBERNETES_PVC_HOLD, PVC_HOLD};
 pub use self::real_argo::RealArgo;
-pub use self::runner::{Keep, RunOptions, count, list, run};
+pub use self::runner::{Keep, RunOptions, Which, count, list, names_of, run};
 pub use self::scenario::{Load, Scenario, Sharing};
 pub use self::tenant::TenantPermissions;
 pub use crate::kubectl::Kubectl;

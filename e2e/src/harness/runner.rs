@@ -34,12 +34,23 @@ const WORTH_A_CLUSTER: usize = 6;
 pub struct RunOptions {
     /// Only scenarios whose name contains one of these; all of them if there is none.
     pub names: Vec<String>,
-    /// Without names: those that are nightly, instead of all others.
-    pub nightly: bool,
+    /// Which scenarios run without names.
+    pub which: Which,
     /// What to do with clusters and files of failed scenarios.
     pub keep: Keep,
     /// Settings shared by all scenarios.
     pub setting: Setting,
+}
+
+/// Which scenarios run without names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Which {
+    /// Those that do not take too long for every change.
+    Usual,
+    /// Those that do.
+    Nightly,
+    /// The smoke test of a release of Kubernetes.
+    Smoke,
 }
 
 /// What happens to clusters and files of failed scenarios.
@@ -150,10 +161,24 @@ pub fn count(
     (of(made_for), of(None))
 }
 
+/// The names of the scenarios that run without names.
+#[must_use]
+pub fn names_of(scenarios: &[Scenario], which: Which) -> Vec<&'static str> {
+    let chosen = scenarios.iter().filter(|scenario| is_of(scenario, which));
+    chosen.map(|scenario| scenario.name).collect()
+}
+
+fn is_of(scenario: &Scenario, which: Which) -> bool {
+    match which {
+        Which::Usual => !scenario.is_nightly,
+        Which::Nightly => scenario.is_nightly,
+        Which::Smoke => scenario.is_smoke,
+    }
+}
+
 /// Whether it runs without names.
 fn fits(scenario: &Scenario, options: &RunOptions, made_for: Option<Capability>) -> bool {
-    scenario.is_nightly == options.nightly
-        && made_for.is_none_or(|need| scenario.needs.contains(&need))
+    is_of(scenario, options.which) && made_for.is_none_or(|need| scenario.needs.contains(&need))
 }
 
 fn is_named(scenario: &Scenario, names: &[String]) -> bool {
@@ -431,166 +456,4 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use anyhow::bail;
-    use futures::future::BoxFuture;
-    use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
-    use serde_json::json;
-
-    use super::*;
-    use crate::harness::pod;
-    use crate::kinds;
-    use crate::providers::Sandbox;
-
-    /// One cluster for all scenarios, as with the providers whose clusters take long to start.
-    struct KeptSandbox;
-
-    impl Provider for KeptSandbox {
-        fn name(&self) -> &'static str {
-            "sandbox"
-        }
-
-        fn clusters(&self) -> Clusters {
-            Clusters::Kept(1)
-        }
-
-        fn large(&self) -> usize {
-            1
-        }
-
-        fn start(&self) -> BoxFuture<'_, Result<Arc<dyn Backend>>> {
-            Box::pin(async { Sandbox.start().await })
-        }
-    }
-
-    const NODE: &str = "worker";
-
-    async fn fails_amid_a_drain(cluster: Cluster) -> Result<()> {
-        let node: DynamicObject = serde_json::from_value(json!({
-            "apiVersion": "v1", "kind": "Node", "metadata": { "name": NODE, "labels": { "e2e-room": "yes" } },
-        }))?;
-        let nodes = kinds::nodes(cluster.client());
-        nodes.create(&PostParams::default(), &node).await?;
-        cluster.create(&pod("a").held().on_node(NODE)).await?;
-        let taint = json!({ "key": "e2e.belayer.dev/evict", "effect": "NoExecute" });
-        let drained = json!({ "spec": { "unschedulable": true, "taints": [taint] } });
-        nodes
-            .patch(NODE, &PatchParams::default(), &Patch::Merge(drained))
-            .await?;
-        cluster.delete("a").await?;
-        bail!("the drain does not end")
-    }
-
-    async fn finds_all_as_it_was(cluster: Cluster) -> Result<()> {
-        let node = kinds::nodes(cluster.client()).get(NODE).await?;
-        let spec = &node.data["spec"];
-        ensure!(spec["unschedulable"].is_null(), "{spec}");
-        ensure!(
-            spec["taints"].as_array().is_none_or(Vec::is_empty),
-            "{spec}"
-        );
-        ensure!(node.metadata.labels.is_none_or(|all| all.is_empty()));
-        cluster.nothing_is_held().await
-    }
-
-    #[tokio::test]
-    async fn a_scenario_that_fails_amid_a_drain_does_not_fail_the_next_one() {
-        // The longest deadline comes first.
-        let all = vec![
-            Scenario::alone("next", "", finds_all_as_it_was).within(Duration::from_secs(59)),
-            Scenario::alone("drain", "", fails_amid_a_drain).within(Duration::from_secs(60)),
-        ];
-        let files = tempfile::tempdir().unwrap();
-        let options = named(&[]);
-        let run = run_in(files.path(), &KeptSandbox, all, &options);
-        let summary = run.await.unwrap();
-        assert_eq!((summary.passed, summary.failed), (1, 1));
-    }
-
-    fn named(names: &[&str]) -> RunOptions {
-        RunOptions {
-            names: names.iter().map(|name| (*name).to_owned()).collect(),
-            nightly: false,
-            keep: Keep::Nothing,
-            setting: Setting {
-                belayer: "belayer".into(),
-                old_belayer: None,
-                quiet: Duration::ZERO,
-                large: 1,
-            },
-        }
-    }
-
-    fn scenarios() -> Vec<Scenario> {
-        let nothing = |_| async { Ok(()) };
-        vec![
-            Scenario::shared("row-05-owner-gone", "", nothing),
-            Scenario::alone("kill-9", "", nothing),
-        ]
-    }
-
-    fn names(chosen: &[Scenario]) -> Vec<&str> {
-        chosen.iter().map(Scenario::name).collect()
-    }
-
-    #[test]
-    fn without_names_all_are_chosen() {
-        assert_eq!(
-            names(&choose(scenarios(), &named(&[]), None).unwrap()),
-            ["row-05-owner-gone", "kill-9"]
-        );
-    }
-
-    #[test]
-    fn without_names_those_that_the_provider_is_made_for_are_chosen() {
-        let mut all = scenarios();
-        all.push(Scenario::alone("real", "", |_| async { Ok(()) }).needs([Capability::RealNode]));
-        let real = Some(Capability::RealNode);
-        assert_eq!(count(&all, &named(&[]), real), (1, 3));
-        assert_eq!(count(&all, &named(&["kill"]), real), (1, 1));
-        let chosen = choose(all, &named(&[]), real).unwrap();
-        assert_eq!(names(&chosen), ["real"]);
-    }
-
-    #[test]
-    fn nightly_scenarios_run_by_name_or_if_requested() {
-        let all = || {
-            let slow = Scenario::alone("slow", "", |_| async { Ok(()) }).nightly();
-            scenarios().into_iter().chain([slow]).collect()
-        };
-        let chosen = |options: &RunOptions| {
-            let chosen = choose(all(), options, None).unwrap();
-            names(&chosen).join(" ")
-        };
-        assert_eq!(chosen(&named(&[])), "row-05-owner-gone kill-9");
-        assert_eq!(chosen(&named(&["slow"])), "slow");
-        let nightly = RunOptions {
-            nightly: true,
-            ..named(&[])
-        };
-        assert_eq!(chosen(&nightly), "slow");
-    }
-
-    #[test]
-    fn a_part_of_a_name_chooses() {
-        let chosen = choose(scenarios(), &named(&["row-"]), None).unwrap();
-        assert_eq!(names(&chosen), ["row-05-owner-gone"]);
-    }
-
-    #[test]
-    fn an_unknown_name_is_refused() {
-        let refused = choose(scenarios(), &named(&["rope"]), None)
-            .err()
-            .unwrap()
-            .to_string();
-        assert!(refused.contains("no scenario matches rope"), "{refused}");
-    }
-
-    #[test]
-    fn two_of_one_name_are_refused() {
-        let twice = scenarios().into_iter().chain(scenarios()).collect();
-        assert!(choose(twice, &named(&[]), None).is_err());
-    }
-}
+mod tests;

@@ -61,6 +61,7 @@ pub struct Scenario {
     pub(super) deadline: Duration,
     pub(super) load: Load,
     pub(super) is_nightly: bool,
+    pub(super) is_smoke: bool,
     steps: Steps,
 }
 
@@ -82,6 +83,7 @@ impl Scenario {
             deadline: DEADLINE,
             load: Load::Light,
             is_nightly: false,
+            is_smoke: false,
             steps: Box::new(move |cluster| Box::pin(steps(cluster))),
         }
     }
@@ -126,6 +128,13 @@ impl Scenario {
     #[must_use]
     pub fn nightly(mut self) -> Self {
         self.is_nightly = true;
+        self
+    }
+
+    /// One of those that show in minutes whether Belayer works with a release of Kubernetes.
+    #[must_use]
+    pub fn smoke(mut self) -> Self {
+        self.is_smoke = true;
         self
     }
 

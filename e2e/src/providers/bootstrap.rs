@@ -14,6 +14,9 @@ use crate::control_plane::{Kubeconfig, service_account_kubeconfig};
 use crate::kinds;
 use crate::wait::eventually;
 
+/// The first minor version that serves MutatingAdmissionPolicies as Belayer uses them.
+pub(super) const MUTATING_POLICIES: u32 = 36;
+
 const WORKFLOW_CRD: &str = include_str!("../../manifests/workflow-crd.yaml");
 
 /// A file of `deploy/manifests`, by name, with one account for all controllers: most scenarios run them in one process.
@@ -130,6 +133,14 @@ fn plural(kind: &str) -> String {
         Some(stem) => format!("{stem}ies"),
         None => format!("{lower}s"),
     }
+}
+
+/// The minor version of the server.
+pub(super) async fn minor(client: &Client) -> Result<u32> {
+    let version = client.apiserver_version().await?;
+    // Some managed servers append a plus sign.
+    let minor = version.minor.trim_end_matches('+').parse();
+    minor.with_context(|| format!("the server's version is {}", version.git_version))
 }
 
 /// Installs the Workflow CRD, also after a scenario that removed it, and waits until it is served.

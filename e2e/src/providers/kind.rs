@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -11,15 +10,29 @@ use kube::Client;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::bootstrap::{apply, belayer_kubeconfig, ensure_workflow_crd, grant_rights};
+use super::bootstrap::{
+    MUTATING_POLICIES, apply, belayer_kubeconfig, ensure_workflow_crd, grant_rights, minor,
+};
 use super::{Backend, Capability, Clusters, Provider};
-use crate::control_plane::{self, Kubeconfig, NodeBinaries, node_agent_kubeconfig, write_images};
+use crate::control_plane::{
+    self, Kubeconfig, NodeBinaries, dies_with_parent, node_agent_kubeconfig, write_images,
+};
 use crate::guard::Guard;
 
-/// The image of the nodes. Belayer's MutatingAdmissionPolicies need 1.36.
-const NODE_IMAGE: &str = "kindest/node:v1.36.1";
+/// The image of the nodes, as kind 0.32.0 pins it. Belayer's MutatingAdmissionPolicies need 1.36.
+const NODE_IMAGE: &str =
+    "kindest/node:v1.36.1@sha256:3489c7674813ba5d8b1a9977baea8a6e553784dab7b84759d1014dbd78f7ebd5";
 
-const CLEAN_UP: &str = "kind delete cluster --name \"$1\"; rm -rf \"$2\"";
+/// Deletes the cluster `$1`, whose kubeconfig is in the folder `$2`, and the folder. A container that was being created
+/// when this process was killed may appear after the first deletion.
+const CLEAN_UP: &str = r#"
+for _ in 1 2 3 4 5; do
+    kind delete cluster --name "$1" --kubeconfig "$2/admin.kubeconfig"
+    sleep 1
+    if [ -z "$(kind get nodes --name "$1" 2>/dev/null)" ]; then break; fi
+done
+rm -rf "$2"
+"#;
 
 /// Creates a cluster with the `kind` program and deletes it afterwards, however this process ends.
 ///
@@ -76,12 +89,10 @@ impl Kind {
             fs::remove_file(archive)?;
         }
         let client = control_plane::client(&admin).await?;
-        let version = client.apiserver_version().await?;
-        let minor: u32 = version.minor.trim_end_matches('+').parse().unwrap_or(0);
+        let minor = minor(&client).await?;
         ensure!(
-            minor >= 36,
-            "the image {NODE_IMAGE} is Kubernetes {}, but the scenarios need 1.36",
-            version.git_version
+            minor >= MUTATING_POLICIES,
+            "the image {NODE_IMAGE} is Kubernetes 1.{minor}, but the scenarios need 1.{MUTATING_POLICIES}"
         );
         let belayer = dir.path().join("belayer.kubeconfig");
         grant_rights(&client).await?;
@@ -201,8 +212,10 @@ impl Backend for KindBackend {
     }
 }
 
+/// Runs a program, which ends with this process: a killed run must not go on creating a cluster.
 fn run(program: &str, arguments: &[&str]) -> Result<()> {
-    let output = Command::new(program)
+    let output = dies_with_parent(Path::new(program))
+        .as_std_mut()
         .args(arguments)
         .output()
         .with_context(|| format!("start {program}"))?;
@@ -214,4 +227,43 @@ fn run(program: &str, arguments: &[&str]) -> Result<()> {
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    /// A `kind` that writes down its arguments, and names a node until the second deletion.
+    const LATE_NODE: &str = r#"#!/bin/sh
+folder=$(dirname "$0")
+echo "$*" >>"$folder/calls"
+if [ "$1" = get ] && [ "$(grep -c ^delete "$folder/calls")" -lt 2 ]; then echo late-worker; fi
+"#;
+
+    #[test]
+    fn a_node_that_appears_after_the_deletion_is_deleted_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("kind");
+        fs::write(&program, LATE_NODE).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let files = dir.path().join("files");
+        fs::create_dir(&files).unwrap();
+        let path = std::env::var("PATH").unwrap();
+        let ended = std::process::Command::new("/bin/sh")
+            .args(["-c", CLEAN_UP, "guard", "c"])
+            .arg(&files)
+            .env("PATH", format!("{}:{path}", dir.path().display()))
+            .status();
+        assert!(ended.unwrap().success());
+        let calls = fs::read_to_string(dir.path().join("calls")).unwrap();
+        let delete = format!(
+            "delete cluster --name c --kubeconfig {}/admin.kubeconfig",
+            files.display()
+        );
+        let get = "get nodes --name c";
+        let calls: Vec<_> = calls.lines().collect();
+        assert_eq!(calls, [&delete, get, &delete, get]);
+        assert!(!files.exists());
+    }
 }

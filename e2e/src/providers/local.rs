@@ -10,7 +10,9 @@ use futures::future::BoxFuture;
 use kube::Client;
 use serde::Deserialize;
 
-use super::bootstrap::{apply, belayer_kubeconfig, ensure_workflow_crd, grant_rights};
+use super::bootstrap::{
+    MUTATING_POLICIES, apply, belayer_kubeconfig, ensure_workflow_crd, grant_rights, minor,
+};
 use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
 use crate::control_plane::{
     Binaries, ControlPlane, Options, PvcController, RealNode, RealNodes, node_agent_kubeconfig,
@@ -88,6 +90,7 @@ struct LocalBackend {
     plane: ControlPlane,
     belayer: PathBuf,
     audit: AuditLog,
+    has_mutating_policies: bool,
 }
 
 impl LocalBackend {
@@ -95,7 +98,10 @@ impl LocalBackend {
         let client = plane.client();
         grant_rights(client).await?;
         ensure_workflow_crd(client).await?;
-        apply(client, include_str!("../../manifests/policy-anchor.yaml")).await?;
+        let has_mutating_policies = minor(client).await? >= MUTATING_POLICIES;
+        if has_mutating_policies {
+            apply(client, include_str!("../../manifests/policy-anchor.yaml")).await?;
+        }
         let belayer = plane.dir().join("belayer.kubeconfig");
         belayer_kubeconfig(client, plane.admin(), &belayer).await?;
         let audit = AuditLog(plane.audit_log().to_owned());
@@ -103,6 +109,7 @@ impl LocalBackend {
             belayer,
             audit,
             plane,
+            has_mutating_policies,
         })
     }
 }
@@ -111,11 +118,13 @@ impl Backend for LocalBackend {
     fn capabilities(&self) -> Vec<Capability> {
         let mut can = vec![
             Capability::Rbac,
-            Capability::AdmissionPolicies,
             Capability::Recorder,
             Capability::Protobuf,
             Capability::UnprotectedPvcs,
         ];
+        if self.has_mutating_policies {
+            can.push(Capability::AdmissionPolicies);
+        }
         if self.plane.has_controller_manager() {
             can.extend([
                 Capability::GarbageCollector,
@@ -127,9 +136,14 @@ impl Backend for LocalBackend {
         if (real || self.plane.hollow_nodes() > 0) && self.plane.has_scheduler() {
             can.push(Capability::Kubelet);
         }
-        if real {
-            can.extend([Capability::RealNode, Capability::NodeControl]);
+        if self.plane.has_hollow_kubelet() && self.plane.has_scheduler() {
+            can.push(Capability::MoreKubelets);
         }
+        can.extend(if real {
+            vec![Capability::RealNode, Capability::NodeControl]
+        } else {
+            vec![Capability::IdleDeployments]
+        });
         can.extend(super::of_this_machine());
         can
     }

@@ -35,6 +35,10 @@ pub use self::sandbox::Sandbox;
 pub enum Capability {
     /// Pods are bound to nodes and run by a kubelet.
     Kubelet,
+    /// Nodes can be added whose kubelets run no containers.
+    MoreKubelets,
+    /// Deployments start no pods: scenarios do in their place what the pods would do.
+    IdleDeployments,
     /// Two nodes run containers, of the image under test among others.
     RealNode,
     /// These nodes and their containers can be killed and looked into from outside.
@@ -79,6 +83,8 @@ impl fmt::Display for Capability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Kubelet => "a kubelet",
+            Self::MoreKubelets => "more kubelets",
+            Self::IdleDeployments => "Deployments that start no pods",
             Self::RealNode => "real nodes",
             Self::NodeControl => "control of real nodes",
             Self::GarbageCollector => "the garbage collector",

@@ -84,6 +84,7 @@ impl Backend for SandboxBackend {
     fn capabilities(&self) -> Vec<Capability> {
         let mut can = vec![
             Capability::Kubelet,
+            Capability::IdleDeployments,
             Capability::GarbageCollector,
             Capability::NamespaceDeletion,
             Capability::UnprotectedPvcs,

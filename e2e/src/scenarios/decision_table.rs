@@ -22,12 +22,14 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "row-02-admin-asked",
             "an admin's annotation releases the pod for good",
             row_02,
-        ),
+        )
+        .smoke(),
         Scenario::shared(
             "row-03-namespace-terminating",
             "a namespace's deletion is not delayed",
             row_03,
         )
+        .smoke()
         .needs([NamespaceDeletion]),
         Scenario::shared(
             "row-04-unselected",
@@ -38,12 +40,14 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "row-05-owner-gone",
             "pods of a removed workflow are released",
             row_05,
-        ),
+        )
+        .smoke(),
         Scenario::shared(
             "row-06-owner-deleting",
             "the pods of a terminating workflow are released",
             row_06,
-        ),
+        )
+        .smoke(),
         Scenario::shared(
             "row-08-no-owner",
             "a pod with a hold and without an owner is released",
@@ -53,7 +57,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "row-09-consumed",
             "a pod labelled completed is released",
             row_09,
-        ),
+        )
+        .smoke(),
         Scenario::shared(
             "row-09-owner-finished",
             "pods of a completed workflow are released",

@@ -34,6 +34,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a drain that was killed is started again and completes",
             killed,
         )
+        .smoke()
         .within(LONG),
         Scenario::alone(
             "drain-claim-in-use",
@@ -61,12 +62,14 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "--unselected drains only what nothing selects; Belayer keeps working",
             unselected,
         )
+        .smoke()
         .within(LONG),
         Scenario::alone(
             "drain-dry-run",
             "a dry run reports what would be released and changes nothing",
             dry_run,
         )
+        .smoke()
         .within(LONG),
     ]
 }

@@ -9,7 +9,7 @@ use crate::harness::{
     Belayer, Cluster, HOLD, Scenario, eventually, finalizers, manifests, pod, throughout,
 };
 use crate::kinds;
-use crate::providers::Capability::{AdmissionPolicies, Kubectl, Rbac};
+use crate::providers::Capability::{AdmissionPolicies, IdleDeployments, Kubectl, Rbac};
 
 /// A permission is checked again every half minute.
 const SOON: Duration = Duration::from_secs(90);
@@ -21,14 +21,14 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "without the permission to patch pods no policy adds holds, and the log names it; with it the gate opens",
             permissions,
         )
-        .needs([Kubectl, AdmissionPolicies, Rbac])
+        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments])
         .within(Duration::from_secs(300)),
         Scenario::alone(
             "gate-waits-for-its-write-policy",
             "no policy adds holds while the one that limits Belayer's writes names an account of another namespace",
             write_policy,
         )
-        .needs([Kubectl, AdmissionPolicies, Rbac])
+        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments])
         .within(Duration::from_secs(300)),
     ]
 }

@@ -17,6 +17,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a pod on a kubelet runs and is deleted, keeps its hold until its result is consumed, and is removed",
             lifecycle,
         )
+        .smoke()
         .needs([Kubelet]),
     ]
 }

@@ -8,8 +8,9 @@ use kube::core::GroupVersionKind;
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
+use crate::control_plane::STEP_IMAGE;
 use crate::harness::{BelayerOptions, Cluster, Scenario, eventually, finalizers, throughout};
-use crate::providers::Capability::{AdmissionPolicies, Kubelet, PvcController};
+use crate::providers::Capability::{AdmissionPolicies, Kubelet, MoreKubelets};
 
 pub(super) const SOON: Duration = Duration::from_secs(60);
 pub(super) const RECREATION_HOLD: &str = "belayer.dev/pod-recreation";
@@ -21,12 +22,14 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a rejected pod is re-created with its user's spec, and counted",
             comes_back,
         )
+        .smoke()
         .within(Duration::from_secs(180)),
         Scenario::alone(
             "rejected-always-is-exhausted",
             "exactly three re-creations, then no further write",
             exhausted,
         )
+        .smoke()
         .within(Duration::from_secs(240)),
         Scenario::alone(
             "recreation-record-is-a-privilege",
@@ -46,7 +49,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a pod that ran and is rejected when its kubelet restarts is never re-created",
             ran_once,
         )
-        .needs([Kubelet, PvcController])
+        .smoke()
+        .needs([MoreKubelets])
         .within(Duration::from_secs(240)),
         Scenario::alone(
             "kubelet-rejects-every-time",
@@ -311,7 +315,7 @@ async fn by_kubelet(cluster: Cluster) -> Result<()> {
         "apiVersion": "v1", "kind": "Pod",
         "metadata": { "name": "web", "annotations": { "belayer.dev/recreate": "true" } },
         "spec": { "nodeSelector": { label.as_str(): "yes" },
-            "containers": [{ "name": "main", "image": "busybox" }] },
+            "containers": [{ "name": "main", "image": STEP_IMAGE }] },
     });
     let uid = create(&cluster, pod)
         .await?
@@ -366,7 +370,7 @@ async fn never_fits(cluster: Cluster) -> Result<()> {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": { "name": "big", "annotations": { "belayer.dev/recreate": "true" } },
-        "spec": { "containers": [{ "name": "main", "image": "busybox",
+        "spec": { "containers": [{ "name": "main", "image": STEP_IMAGE,
             "resources": { "requests": { "cpu": "100000" } } }] },
     });
     let mut uid = create(&cluster, pod).await?.uid().context("no uid")?;
@@ -399,7 +403,7 @@ async fn ran_once(cluster: Cluster) -> Result<()> {
         "apiVersion": "v1", "kind": "Pod",
         "metadata": { "name": "web", "annotations": { "belayer.dev/recreate": "true" } },
         "spec": { "nodeSelector": { label.as_str(): "yes" },
-            "containers": [{ "name": "main", "image": "busybox" }] },
+            "containers": [{ "name": "main", "image": STEP_IMAGE }] },
     });
     let uid = create(&cluster, pod).await?.uid().context("no uid")?;
     held(&cluster, "web").await?;

@@ -8,8 +8,9 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::recreation::{SOON, bind, create, held, in_phase, nodes, options, records, successor};
+use crate::control_plane::STEP_IMAGE;
 use crate::harness::{Cluster, Scenario, eventually, finalizers, throughout};
-use crate::providers::Capability::{Kubelet, PvcController};
+use crate::providers::Capability::MoreKubelets;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -18,21 +19,22 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a full node rejects a pod with OutOfcpu; it is scheduled to another node and runs",
             no_room,
         )
-        .needs([Kubelet, PvcController])
+        .smoke()
+        .needs([MoreKubelets])
         .within(Duration::from_secs(240)),
         Scenario::alone(
             "kubelet-rejects-for-good",
             "a rejection for a permanent reason is reported and not re-created",
             for_good,
         )
-        .needs([Kubelet, PvcController])
+        .needs([MoreKubelets])
         .within(Duration::from_secs(120)),
         Scenario::alone(
             "node-deleted-while-wiping-is-awaited",
             "a node that is removed counts as wiped",
             node_deleted,
         )
-        .needs([Kubelet, PvcController])
+        .needs([MoreKubelets])
         .within(Duration::from_secs(240)),
     ]
 }
@@ -41,7 +43,7 @@ fn asking(name: &str, annotations: Value, spec: Value) -> Value {
     let mut pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": { "name": name, "annotations": annotations },
-        "spec": { "containers": [{ "name": "main", "image": "busybox" }] },
+        "spec": { "containers": [{ "name": "main", "image": STEP_IMAGE }] },
     });
     pod["metadata"]["annotations"]["belayer.dev/recreate"] = "true".into();
     for (field, value) in spec.as_object().into_iter().flatten() {
@@ -91,7 +93,7 @@ async fn no_room(cluster: Cluster) -> Result<()> {
 
 async fn rejected_for_room(cluster: &Cluster, full: &str, other: &str) -> Result<()> {
     let cpu = cpus(cluster, full).await?;
-    let requests = |cpu: u64| json!([{ "name": "main", "image": "busybox", "resources": { "requests": { "cpu": cpu.to_string() } } }]);
+    let requests = |cpu: u64| json!([{ "name": "main", "image": STEP_IMAGE, "resources": { "requests": { "cpu": cpu.to_string() } } }]);
     let filler = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "filler" },
         "spec": { "nodeName": full, "containers": requests(cpu) },

@@ -52,6 +52,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "pods created during and after the deletion are released too",
             amid_creation,
         )
+        .smoke()
         .needs([GarbageCollector]),
         Scenario::shared(
             "workflow-namespace-deleted",

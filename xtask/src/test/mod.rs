@@ -187,6 +187,10 @@ fn nightly() -> Result<Plan> {
         ),
         Step::scenarios("scenarios of 10,000 pods on the sandbox", large),
     ]);
+    plan.last.push(Step::scenarios(
+        "scenarios on real nodes with the shipped binary, and the size of its image",
+        e2e::with_the_shipped_binary()?,
+    ));
     for (name, provider) in [
         (
             "nightly scenarios on the local control plane",

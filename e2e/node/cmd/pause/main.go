@@ -8,6 +8,8 @@
 //	pause write FILE..    create these files, then wait for SIGTERM
 //	pause result FILE SECONDS CODE
 //	                      create the file, and end with this code after this time, or with 143 after SIGTERM
+//	pause collector NAME  answer DNS for this name with the own address, and end with 0 once an HTTP/2 client connects to
+//	                      port 4317, as a collector of traces is asked
 package main
 
 import (
@@ -45,6 +47,11 @@ func main() {
 			write(os.Args[2])
 			over = time.After(seconds(os.Args[3]))
 			code, interrupted = number(os.Args[4]), 143
+		case "collector":
+			if len(os.Args) != 3 {
+				fail(fmt.Errorf("collector needs a name"))
+			}
+			collect(os.Args[2])
 		default:
 			fail(fmt.Errorf("unknown command %q", os.Args[1]))
 		}

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 use super::{DOWN_DEADLINE, Nodes, State, up};
 use crate::control_plane::{
-    NodeBinaries, Program, cgroups_left, client, lock_nodes, processes_of_nodes,
+    Kubernetes, NodeBinaries, Program, cgroups_left, client, lock_nodes, processes_of_nodes,
 };
 use crate::harness::{eventually, pod};
 use crate::kinds;
@@ -24,7 +24,7 @@ const SOON: Duration = Duration::from_secs(60);
 const FOLDER: &str = "belayer-control-plane-";
 
 /// Checks that the run before left nothing, and that a program which is ended by a signal, as by an impatient user,
-/// leaves nothing of its real nodes and their pods.
+/// leaves nothing of its control plane, its real nodes and their pods.
 pub(super) async fn leftovers(file: &Path) -> Result<()> {
     if let Err(error) = NodeBinaries::prerequisites() {
         ensure!(!crate::is_ci(), "{error}");
@@ -37,18 +37,28 @@ pub(super) async fn leftovers(file: &Path) -> Result<()> {
         nothing_is_left().context("after an earlier run")?;
     }
     for signal in [Signal::KILL, Signal::INT, Signal::TERM] {
-        killed_by(signal, file)
+        killed_by(signal, NodeKind::Real, file)
             .await
             .with_context(|| format!("after {signal:?}"))?;
     }
+    killed_by(Signal::KILL, NodeKind::Hollow, file)
+        .await
+        .context("without real nodes")?;
     anstream::println!("nothing is left");
     Ok(())
 }
 
-async fn killed_by(signal: Signal, file: &Path) -> Result<()> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NodeKind {
+    Real,
+    Hollow,
+}
+
+async fn killed_by(signal: Signal, node: NodeKind, file: &Path) -> Result<()> {
     let nodes = Nodes {
         count: 1,
-        real: true,
+        real: node == NodeKind::Real,
+        kubernetes: Kubernetes::MAIN,
     };
     up(file, nodes).await?;
     let state = State::running(file)?.context("it has exited already")?;
@@ -59,9 +69,15 @@ async fn killed_by(signal: Signal, file: &Path) -> Result<()> {
     );
     let programs = state.programs.clone();
     ensure!(programs.len() > 4, "only {programs:?} run");
-    run_a_pod(&state.kubeconfig).await?;
-    let in_pods = processes_of_nodes()?;
-    ensure!(in_pods.len() > 1, "no process of the pod runs");
+    let in_pods = match node {
+        NodeKind::Real => {
+            run_a_pod(&state.kubeconfig).await?;
+            let in_pods = processes_of_nodes()?;
+            ensure!(in_pods.len() > 1, "no process of the pod runs");
+            in_pods
+        }
+        NodeKind::Hollow => Vec::new(),
+    };
     state.signal(signal)?;
     eventually("nothing is left", DOWN_DEADLINE, async || {
         for (name, pid) in &programs {

@@ -7,8 +7,8 @@ use belayer_image::{Compression, Image, belayer, shipped_name};
 
 use super::files::PAUSE_IMAGE;
 
-/// The image of pods in scenarios: it waits for SIGTERM, and takes the commands `sleep`, `exit`, `ignore` and
-/// `write`.
+/// The image of pods in scenarios: it waits for SIGTERM, and takes the commands `sleep`, `exit`, `ignore`, `write`,
+/// `result` and `collector`.
 pub const STEP_IMAGE: &str = "registry.invalid/step:1";
 
 /// Writes archives of the images into `dir`. `pause` is the program of pods in scenarios.

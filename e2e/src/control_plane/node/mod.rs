@@ -59,6 +59,14 @@ done
 if [ -e "$1/keep" ]; then rm -rf "$1/nodes"; else rm -rf "$1"; fi
 "#;
 
+/// Removes the files of a control plane, whose programs may be about to end.
+const REMOVE: &str = r#"
+for _ in $(seq 100); do
+    if [ -e "$1/keep" ] || rm -rf "$1"; then break; fi
+    sleep 0.1
+done
+"#;
+
 /// How to start real nodes.
 #[derive(Debug, Clone)]
 pub struct RealNodes {
@@ -92,10 +100,14 @@ pub fn lock() -> Result<File> {
     Ok(lock)
 }
 
-/// Cleans up `dir` and what the nodes leave, at the end of this process at the latest, and then unlocks.
-pub(super) fn guard(dir: &Path, lock: File) -> Result<Guard> {
+/// Cleans up `dir` and what real nodes leave, at the end of this process at the latest, and then unlocks.
+pub(super) fn guard(dir: &Path, lock: Option<File>) -> Result<Guard> {
     let dir = dir.to_str().context("a path in another encoding")?;
-    Guard::start(CLEAN_UP, &[dir], Some(lock))
+    let script = match &lock {
+        Some(_) => CLEAN_UP,
+        None => REMOVE,
+    };
+    Guard::start(script, &[dir], lock)
 }
 
 /// A node. Dropping it kills everything on it.
@@ -218,7 +230,16 @@ impl RealNode {
         }
         for archive in archives {
             let archive = archive.to_str().context("a path in another encoding")?;
-            self.ctr(&["images", "import", archive]).await?;
+            // As kind does it on its nodes, so that these archives are known to work there.
+            let import = [
+                "images",
+                "import",
+                "--all-platforms",
+                "--digests",
+                "--snapshotter=overlayfs",
+            ];
+            let arguments: Vec<&str> = import.into_iter().chain([archive]).collect();
+            self.ctr(&arguments).await?;
         }
         Ok(())
     }
@@ -409,4 +430,23 @@ fn child_of(process: &Process) -> Result<u32> {
 fn signal(pid: u32, signal: Signal) -> Result<()> {
     let raw = Pid::from_raw(i32::try_from(pid)?).context("invalid process id")?;
     kill_process(raw, signal).with_context(|| format!("signal process {pid}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guard_removes_the_files_unless_they_are_kept() {
+        for is_kept in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let files = dir.path().join("files");
+            fs::create_dir_all(files.join("etcd")).unwrap();
+            if is_kept {
+                fs::write(files.join("keep"), "").unwrap();
+            }
+            drop(guard(&files, None).unwrap());
+            assert_eq!(files.exists(), is_kept);
+        }
+    }
 }

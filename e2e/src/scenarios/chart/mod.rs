@@ -3,6 +3,7 @@
 mod life;
 mod refusals;
 pub(super) mod release;
+mod smoke;
 mod toggles;
 mod uninstall;
 
@@ -14,7 +15,7 @@ use self::release::Release;
 use super::installation;
 use crate::control_plane::Program;
 use crate::harness::{Cluster, Scenario, eventually};
-use crate::providers::Capability::{AdmissionPolicies, Helm, Kubectl, Rbac};
+use crate::providers::Capability::{AdmissionPolicies, Helm, IdleDeployments, Kubectl, Rbac};
 use crate::providers::grant_rights;
 
 const LONG: Duration = Duration::from_secs(600);
@@ -26,42 +27,50 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "Helm 3 installs, upgrades, rolls back and uninstalls Belayer in any namespace; no hold is left",
             |cluster| life::whole(cluster, Program::Helm3),
         )
-        .needs([Helm, Kubectl, Rbac, AdmissionPolicies])
+        .needs([Helm, Kubectl, Rbac, AdmissionPolicies, IdleDeployments])
         .within(LONG),
         Scenario::alone(
             "chart-life-helm4",
             "the same with Helm 4",
             |cluster| life::whole(cluster, Program::Helm4),
         )
-        .needs([Helm, Kubectl, Rbac, AdmissionPolicies])
+        .needs([Helm, Kubectl, Rbac, AdmissionPolicies, IdleDeployments])
         .within(LONG),
+        Scenario::alone(
+            "chart-on-any-release",
+            "Helm installs, upgrades and uninstalls Belayer on every supported release of Kubernetes; no hold is left",
+            smoke::whole,
+        )
+        .needs([Helm, Kubectl, Rbac, IdleDeployments])
+        .within(LONG)
+        .smoke(),
         Scenario::alone(
             "chart-uninstall-waits-for-pvcs",
             "a PVC in use that only Belayer protects stops the uninstall, named; nothing is deleted",
             life::refused,
         )
-        .needs([Helm, Kubectl, Rbac, AdmissionPolicies])
+        .needs([Helm, Kubectl, Rbac, AdmissionPolicies, IdleDeployments])
         .within(LONG),
         Scenario::alone(
             "chart-uninstall-crashing",
             "an uninstall leaves no hold while Belayer crashes at each start, also if the CRDs go",
             uninstall::crashing,
         )
-        .needs([Helm, Kubectl, Rbac, AdmissionPolicies])
+        .needs([Helm, Kubectl, Rbac, AdmissionPolicies, IdleDeployments])
         .within(LONG),
         Scenario::alone(
             "chart-uninstall-one-off",
             "an upgrade that switches a controller off removes its holds; an uninstall then leaves none",
             uninstall::one_off,
         )
-        .needs([Helm, Kubectl, Rbac, AdmissionPolicies])
+        .needs([Helm, Kubectl, Rbac, AdmissionPolicies, IdleDeployments])
         .within(LONG),
         Scenario::alone(
             "chart-refusals",
             "Helm refuses a second release, unknown keys and a release without controllers; the first one is unchanged",
             refusals::each,
         )
-        .needs([Helm, Kubectl, Rbac, AdmissionPolicies])
+        .needs([Helm, Kubectl, Rbac, AdmissionPolicies, IdleDeployments])
         .within(LONG),
         Scenario::alone(
             "chart-controllers",

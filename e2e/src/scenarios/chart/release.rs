@@ -16,6 +16,7 @@ use crate::chart::chart;
 use crate::control_plane::{HelmBinaries, Program};
 use crate::harness::{BelayerOptions, Cluster, eventually};
 use crate::kinds;
+use crate::providers::Capability::AdmissionPolicies;
 
 /// The controllers that the chart enables by default.
 pub(in crate::scenarios) const CONTROLLERS: &str =
@@ -224,13 +225,26 @@ impl Release {
         Ok((code, printed))
     }
 
+    /// The cluster-wide kinds of the release that the server has, apart from CRDs.
+    fn kinds(&self) -> String {
+        let mutating = if self.cluster.can(AdmissionPolicies) {
+            "mutatingadmissionpolicies,mutatingadmissionpolicybindings,"
+        } else {
+            ""
+        };
+        format!(
+            "clusterroles,clusterrolebindings,{mutating}\
+             validatingadmissionpolicies,validatingadmissionpolicybindings,flowschemas"
+        )
+    }
+
     /// The cluster-wide objects of the release that exist, apart from CRDs.
     pub(in crate::scenarios) async fn remaining(&self) -> Result<String> {
-        let listed = self.cluster.sh(
-            "kubectl get clusterroles,clusterrolebindings,mutatingadmissionpolicies,mutatingadmissionpolicybindings,\
-             validatingadmissionpolicies,validatingadmissionpolicybindings,flowschemas -o name -l app.kubernetes.io/part-of=belayer",
+        let list = format!(
+            "kubectl get {} -o name -l app.kubernetes.io/part-of=belayer",
+            self.kinds()
         );
-        let listed = listed.await?;
+        let listed = self.cluster.sh(&list).await?;
         // A Role of the harness, which the default values do not have.
         let own = listed
             .lines()
@@ -241,9 +255,9 @@ impl Release {
     /// Removes what a failed scenario may have left.
     pub(in crate::scenarios) async fn removed_by_force(&self) -> Result<()> {
         let script = format!(
-            "kubectl delete clusterroles,clusterrolebindings,mutatingadmissionpolicies,mutatingadmissionpolicybindings,\
-             validatingadmissionpolicies,validatingadmissionpolicybindings,flowschemas -l app.kubernetes.io/part-of=belayer
+            "kubectl delete {} -l app.kubernetes.io/part-of=belayer
             kubectl -n {} delete secrets -l owner=helm",
+            self.kinds(),
             self.namespace
         );
         self.cluster.sh(&script).await.map(drop)

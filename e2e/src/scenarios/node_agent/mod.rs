@@ -36,6 +36,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a rejected pod is wiped and re-created: the old files are removed before the new pod exists",
             wipes_first,
         )
+        .smoke()
         .within(long),
         Scenario::alone(
             "node-agent-sibling-a-kubelet",
@@ -94,6 +95,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a pod of the same name on the same node starts only after the older one's wipe",
             successors::same_name,
         )
+        .smoke()
         .needs([Root])
         .within(long),
         Scenario::alone(

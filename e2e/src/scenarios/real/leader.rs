@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use futures::future::try_join_all;
 use kube::ResourceExt as _;
+use kube::api::ListParams;
 
 use crate::harness::{Cluster, HOME, Installed, Workflow, eventually, pod};
+use crate::kinds;
 
 /// How many pods wait while the leader changes.
 const WAITING: usize = 20;
@@ -32,6 +34,13 @@ pub(super) async fn hangs(belayer: Installed) -> Result<()> {
     let leader = belayer.leader().await?.name_any();
     let since = Instant::now();
     changes(&belayer, Loss::Hangs).await?;
+    eventually("the hanging replica is not ready", RESTART, async || {
+        let pod = cluster.pods_in(HOME).get(&leader).await?;
+        let status = &pod.data["status"]["containerStatuses"][0];
+        ensure!(status["ready"] == false, "{status}");
+        Ok(())
+    })
+    .await?;
     // Three failed probes, then the grace period, as a stopped process ignores SIGTERM.
     eventually("the container is restarted", RESTART, async || {
         let pod = cluster.pods_in(HOME).get(&leader).await?;
@@ -47,7 +56,25 @@ pub(super) async fn hangs(belayer: Installed) -> Result<()> {
         "its container is restarted and ready after {:.0} s",
         since.elapsed().as_secs_f64()
     ));
+    reported_by_the_kubelet(cluster, &leader).await?;
     belayer.is_rolled_out().await
+}
+
+/// Both probes of the replica failed, in the words of the kubelet.
+async fn reported_by_the_kubelet(cluster: &Cluster, replica: &str) -> Result<()> {
+    let of_replica = format!("reason=Unhealthy,involvedObject.name={replica}");
+    let events = kinds::events(cluster.client(), HOME);
+    let events = events
+        .list(&ListParams::default().fields(&of_replica))
+        .await?;
+    for probe in ["Liveness probe failed", "Readiness probe failed"] {
+        let mut messages = events.iter().filter_map(|it| it.data["message"].as_str());
+        ensure!(
+            messages.any(|message| message.starts_with(probe)),
+            "no Event begins with {probe:?}"
+        );
+    }
+    Ok(())
 }
 
 #[derive(Debug, Clone, Copy)]

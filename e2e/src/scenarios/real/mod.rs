@@ -10,6 +10,7 @@ mod node_agent;
 mod nodes;
 mod rejections;
 mod shared;
+mod traces;
 
 use std::future::Future;
 use std::time::Duration;
@@ -36,6 +37,11 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             image::runs_as_shipped,
         )
         .needs([NodeControl]),
+        scenario(
+            "real-traces",
+            "the shipped image finds a collector of traces by its name, with DNS and with /etc/hosts",
+            traces::collector_by_name,
+        ),
         scenario(
             "real-shared",
             "the shared scenarios row-* and workflow-* pass with Belayer as pods",

@@ -9,7 +9,9 @@ use kube::api::DynamicObject;
 use super::manifests::{installed, renewed};
 use crate::harness::{Cluster, Scenario, eventually, manifests};
 use crate::kinds;
-use crate::providers::Capability::{AdmissionPolicies, GarbageCollector, Kubectl, Rbac};
+use crate::providers::Capability::{
+    AdmissionPolicies, GarbageCollector, IdleDeployments, Kubectl, Rbac,
+};
 
 const SOON: Duration = Duration::from_secs(120);
 
@@ -22,7 +24,7 @@ pub(super) fn scenario() -> Scenario {
         "Argo CD deletes nothing of an Application before an admin confirms it; without a drain before, one after it removes all holds",
         |cluster| renewed(cluster, cascades),
     )
-    .needs([Kubectl, AdmissionPolicies, Rbac, GarbageCollector])
+    .needs([Kubectl, AdmissionPolicies, Rbac, GarbageCollector, IdleDeployments])
     .within(Duration::from_secs(500))
 }
 

@@ -8,7 +8,7 @@ use crate::harness::{
     Belayer, Cluster, HOME, Scenario, WORKFLOW_HOLD, eventually, finalizers, manifests, pod,
 };
 use crate::kinds;
-use crate::providers::Capability::{AdmissionPolicies, Kubectl, Rbac};
+use crate::providers::Capability::{AdmissionPolicies, IdleDeployments, Kubectl, Rbac};
 use crate::scenarios::installation::{deployed, is_denied, remove_and_renew};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -23,21 +23,21 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "drain and kubectl delete -k leave nothing, and what is installed again under the same API server works",
             |cluster| renewed(cluster, installed_again),
         )
-        .needs([Kubectl, AdmissionPolicies, Rbac])
+        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments])
         .within(Duration::from_secs(400)),
         Scenario::alone(
             "uninstall-namespace-and-crds-first",
             "deleting the namespace or a CRD is refused until a drain; after it they can be deleted first",
             |cluster| renewed(cluster, namespace_and_crds_first),
         )
-        .needs([Kubectl, AdmissionPolicies, Rbac])
+        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments])
         .within(Duration::from_secs(300)),
         Scenario::alone(
             "uninstall-after-a-downgrade",
             "with the manifests of an earlier version on top, drain still removes every hold",
             |cluster| renewed(cluster, downgraded),
         )
-        .needs([Kubectl, AdmissionPolicies, Rbac])
+        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments])
         .within(Duration::from_secs(300)),
     ]
 }

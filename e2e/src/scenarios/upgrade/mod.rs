@@ -20,7 +20,7 @@ use self::expectations::Build;
 use super::admission::{remove_cluster_wide, remove_policy};
 use super::drain::back_to_work;
 use crate::harness::{Belayer, BelayerOptions, Cluster, Scenario, pod};
-use crate::providers::Capability::{AdmissionPolicies, Kubectl, Rbac};
+use crate::providers::Capability::{AdmissionPolicies, IdleDeployments, Kubectl, Rbac};
 use crate::providers::{BELAYER, apply, grant_rights, manifest};
 
 /// Output of `kubectl kustomize` at 9e06281.
@@ -51,13 +51,14 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "this build takes over manifests, configuration and live holds of an earlier one: nothing is refused or stuck",
             upgrade,
         )
+        .needs([IdleDeployments])
         .within(Duration::from_secs(300)),
         Scenario::alone(
             "upgrade-keeps-what-is-off",
             "with the commands of the page Upgrade, switches that an admin turned off in the ConfigMap of 0.1.0 stay off",
             gate::kept,
         )
-        .needs([Kubectl, AdmissionPolicies, Rbac])
+        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments])
         .within(Duration::from_secs(200)),
     ]
 }
