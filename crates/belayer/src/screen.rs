@@ -1,18 +1,18 @@
 //! Standard output: text as wide as the terminal, coloured if supported; or data.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 
 use owo_colors::OwoColorize as _;
 use serde::Serialize;
 
 use belayer_inspect::report::Verdict;
-use belayer_inspect::text::{Detail, Paint, Style};
+use belayer_inspect::text::{Detail, Paint, Style, wrapped};
 
 use crate::arguments::Output;
 use crate::exit::Failure;
 
-/// Widest text: longer lines are hard to read.
-const WIDEST: usize = 110;
+/// Widest text, as in the help: longer lines are hard to read.
+const WIDEST: usize = 80;
 
 /// Width and format of the output. The stream removes colours for `NO_COLOR` or a pipe.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +27,7 @@ impl Screen {
         let columns = std::env::var("COLUMNS")
             .ok()
             .and_then(|text| text.parse().ok());
-        let width = width.or(columns).unwrap_or(100).clamp(40, WIDEST);
+        let width = width.or(columns).unwrap_or(WIDEST).clamp(40, WIDEST);
         Self { output, width }
     }
 
@@ -67,10 +67,26 @@ impl Screen {
         Ok(())
     }
 
+    /// A text wrapped to the width.
+    pub(crate) fn fitted(&self, text: &str) -> String {
+        wrapped(text, self.width - 2, "  ")
+    }
+
     /// Prints text. A closed pipe is not an error, as in `belayer stuck | head`.
     pub(crate) fn text(&self, text: &str) {
         let _ = write!(anstream::stdout(), "{text}");
     }
+}
+
+/// A message for standard error. On a terminal it is wrapped; elsewhere it is one line, which can be searched for.
+pub(crate) fn message(text: &str) -> String {
+    let stderr = std::io::stderr();
+    if !stderr.is_terminal() {
+        return text.to_owned();
+    }
+    let width = terminal_size::terminal_size_of(&stderr);
+    let width = width.map_or(WIDEST, |(width, _)| usize::from(width.0));
+    wrapped(text, width.clamp(40, WIDEST) - 2, "  ")
 }
 
 impl Paint for Screen {

@@ -366,6 +366,54 @@ fn pages_manifests_and_help_are_in_plain_words() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
+/// The phrases in the messages and comments of a source file. In code the words of a phrase have signs between them.
+fn dialect_of_source(source: &str) -> Vec<&'static str> {
+    let code = source.split("#[cfg(test)]").next().unwrap();
+    let mut text = String::from(" ");
+    for line in code.lines() {
+        let line = line.trim().trim_start_matches('/').trim_start_matches('!');
+        let line = line.trim_end_matches('\\');
+        for word in line.split_whitespace() {
+            text.push_str(word.trim_matches(|c: char| !c.is_alphanumeric()));
+            text.push(' ');
+        }
+    }
+    let text = text.to_lowercase();
+    let is_in = |phrase: &&&str| text.contains(&format!(" {phrase} "));
+    DIALECT.iter().filter(is_in).copied().collect()
+}
+
+/// Logs, Events, the texts of `explain` and the comments.
+#[test]
+fn messages_and_comments_are_in_plain_words() {
+    let (mut files, mut found) = (0, Vec::new());
+    visit(&root().join("crates"), "rs", &mut |file| {
+        let name = in_repository(file);
+        let is_test = name.contains("/tests/") || name.ends_with("tests.rs");
+        if !name.contains("/src/") || is_test {
+            return;
+        }
+        files += 1;
+        for phrase in dialect_of_source(&fs::read_to_string(file).unwrap()) {
+            found.push(format!("{name}: {phrase}"));
+        }
+    });
+    assert!(files > 300, "{files}");
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn a_phrase_of_the_dialect_is_found_in_a_message() {
+    let message = "log(\n    \"no hold: the backlog \\\n     gate is closed\",\n);";
+    assert_eq!(dialect_of_source(message), ["backlog gate"]);
+    assert_eq!(
+        dialect_of_source("/// Removed on\n/// first sight."),
+        ["on first sight"]
+    );
+    let code = "let foreign = |finalizer: &&str| true;\n#[cfg(test)]\n// nobody";
+    assert!(dialect_of_source(code).is_empty());
+}
+
 #[test]
 fn a_phrase_of_the_dialect_is_found() {
     for (text, phrase) in [
