@@ -140,16 +140,13 @@ const STREAM: Duration = Duration::from_secs(20);
 async fn updates(
     State(latest): State<watch::Sender<Latest>>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let end = Instant::now() + STREAM;
-    Sse::new(stream::unfold(
-        latest.subscribe(),
-        async move |mut latest| {
-            timeout_at(end, latest.changed()).await.ok()?.ok()?;
-            let data = latest.borrow_and_update().to_string();
-            let event = Event::default().data(data).retry(Duration::from_secs(1));
-            Some((Ok(event), latest))
-        },
-    ))
+    let begin = (latest.subscribe(), Instant::now() + STREAM);
+    Sse::new(stream::unfold(begin, async |(mut latest, end)| {
+        timeout_at(end, latest.changed()).await.ok()?.ok()?;
+        let data = latest.borrow_and_update().to_string();
+        let event = Event::default().data(data).retry(Duration::from_secs(1));
+        Some((Ok(event), (latest, end)))
+    }))
 }
 
 /// Rejects requests that name another host: a page of another site must not read the status by a name that it
