@@ -30,7 +30,17 @@ async fn on_terminal(world: &World, arguments: &str, input: &'static str) -> (i3
     };
     let output = tokio::task::spawn_blocking(ran).await.unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    (output.status.code().unwrap(), text.replace('\r', ""))
+    // A carriage return overwrites what is on the line: the progress bar.
+    let lines = text.lines().map(|line| {
+        line.trim_end_matches('\r')
+            .rsplit('\r')
+            .next()
+            .unwrap_or_default()
+    });
+    (
+        output.status.code().unwrap(),
+        lines.collect::<Vec<_>>().join("\n"),
+    )
 }
 
 /// What is shown, without colours.
