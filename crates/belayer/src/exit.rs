@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use belayer_controller::config::yaml::one_line;
 use owo_colors::OwoColorize;
 
-use crate::screen::message;
+use crate::message::message;
 
 /// Why a command failed.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use belayer_core::http::RequestError;
 use belayer_inspect::reader::{Reader, Trouble};
 
 use crate::exit::Failure;
-use crate::screen::message;
+use crate::message::message;
 
 /// Time without a response after which the server is reported.
 const REPORTED: Duration = Duration::from_millis(1500);

@@ -1,6 +1,6 @@
 //! Standard output: text as wide as the terminal, coloured if supported; or data.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 
 use owo_colors::OwoColorize as _;
 use serde::Serialize;
@@ -10,9 +10,7 @@ use belayer_inspect::text::{Detail, Paint, Style, wrapped};
 
 use crate::arguments::Output;
 use crate::exit::Failure;
-
-/// Widest text, as in the help: longer lines are hard to read.
-const WIDEST: usize = 80;
+use crate::message::WIDEST;
 
 /// Width and format of the output. The stream removes colours for `NO_COLOR` or a pipe.
 #[derive(Debug, Clone, Copy)]
@@ -76,17 +74,6 @@ impl Screen {
     pub(crate) fn text(&self, text: &str) {
         let _ = write!(anstream::stdout(), "{text}");
     }
-}
-
-/// A message for standard error. On a terminal it is wrapped; elsewhere it is one line, which can be searched for.
-pub(crate) fn message(text: &str) -> String {
-    let stderr = std::io::stderr();
-    if !stderr.is_terminal() {
-        return text.to_owned();
-    }
-    let width = terminal_size::terminal_size_of(&stderr);
-    let width = width.map_or(WIDEST, |(width, _)| usize::from(width.0));
-    wrapped(text, width.clamp(40, WIDEST) - 2, "  ")
 }
 
 impl Paint for Screen {

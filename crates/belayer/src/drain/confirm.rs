@@ -3,8 +3,8 @@
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
 use super::DrainArguments;
+use crate::message::message;
 use crate::reach::Server;
-use crate::screen::message;
 
 /// Whether the user confirms the drain. Nothing is asked without a terminal, with `--yes`, or if nothing is removed.
 pub(super) fn is_confirmed(arguments: &DrainArguments, server: &Server) -> io::Result<bool> {
