@@ -34,7 +34,7 @@ impl Docs {
             pictures::draw()?;
         }
         let mut links = cargo();
-        links.args(["test", "--package", "xtask", "--test", "tidy"]);
+        links.args(["test", "--workspace", "--test", "tidy"]);
         links.args(["--", "documents::", "words::"]);
         let checked = links.status().context("start cargo")?;
         ensure!(checked.success(), "a document is wrong: see above");
