@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::control_plane::cache_dir;
+use crate::control_plane::{cache_dir, is_installed};
 use crate::go;
 
 const GO: [(&str, &str); 2] = [
@@ -53,6 +53,18 @@ const JAVASCRIPT: [(&str, &str); 3] = [
     ),
 ];
 
+const BROWSER: [(&str, &str); 3] = [
+    (
+        "package.json",
+        include_str!("../foreign/browser/package.json"),
+    ),
+    (
+        "package-lock.json",
+        include_str!("../foreign/browser/package-lock.json"),
+    ),
+    ("page.mjs", include_str!("../foreign/browser/page.mjs")),
+];
+
 /// A program of another project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Foreign {
@@ -62,6 +74,8 @@ pub(crate) enum Foreign {
     Kopf,
     /// An informer of JavaScript's client.
     JavaScript,
+    /// A check of the status page in Chromium.
+    Browser,
     /// Checks of this repository: zizmor for the workflows, Lua for health checks, schemas of Kubernetes.
     Lint,
     /// Checks of the alert rules.
@@ -76,6 +90,7 @@ impl Foreign {
             Self::SampleController => &GO,
             Self::Kopf => &KOPF,
             Self::JavaScript => &JAVASCRIPT,
+            Self::Browser => &BROWSER,
             Self::Lint => &LINT,
             Self::Promtool => &PROMTOOL,
             Self::Actionlint => &ACTIONLINT,
@@ -93,11 +108,15 @@ impl Foreign {
                 .stderr(Stdio::null());
             version.status().is_ok_and(|status| status.success())
         };
+        // Not on every machine of continuous integration.
+        if self == Self::Browser {
+            return runs("node") && runs("npm") && chromium().is_ok();
+        }
         crate::is_ci()
             || match self {
                 Self::SampleController | Self::Promtool | Self::Actionlint => go::is_there(),
                 Self::Kopf | Self::Lint => runs("python3"),
-                Self::JavaScript => runs("node") && runs("npm"),
+                Self::JavaScript | Self::Browser => runs("node") && runs("npm"),
             }
     }
 
@@ -166,9 +185,21 @@ impl Foreign {
                     "requirements.txt",
                 ],
             ],
-            Self::JavaScript => &[&["npm", "ci", "--no-audit", "--no-fund", "--silent"]],
+            Self::JavaScript | Self::Browser => {
+                &[&["npm", "ci", "--no-audit", "--no-fund", "--silent"]]
+            }
         }
     }
+}
+
+/// The program of an installed Chromium.
+///
+/// # Errors
+/// When none is installed.
+pub(crate) fn chromium() -> Result<&'static str> {
+    let programs = ["chromium", "chromium-browser", "google-chrome"];
+    let mut installed = programs.into_iter().filter(|name| is_installed(name));
+    installed.next().context("Chromium is not installed")
 }
 
 fn run(folder: &Path, arguments: &[&str]) -> Result<()> {

@@ -28,7 +28,7 @@ enum Action {
     /// Start one in the background and print `export KUBECONFIG=...`
     Up {
         /// Nodes with a hollow kubelet, which does not run containers
-        #[arg(long, default_value_t = 1, value_name = "N")]
+        #[arg(long, default_value_t = 1, value_name = "N", value_parser = crate::count)]
         nodes: usize,
     },
     /// Stop it and remove everything it wrote

@@ -44,7 +44,7 @@ pub(crate) struct E2e {
     quiet_seconds: u64,
 
     /// How many pods the size scenarios create; by default 2000 on the sandbox, else 1000
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::count)]
     pods: Option<usize>,
 
     /// Only scenarios whose name contains one of these; `conformance [NAME..]` runs those cases instead

@@ -75,3 +75,9 @@ fn main() -> ExitCode {
         ExitCode::FAILURE
     })
 }
+
+/// A whole number. The error names the expected form.
+fn count(text: &str) -> Result<usize, String> {
+    let number = text.parse();
+    number.map_err(|_| "expected a whole number (example: 10)".to_owned())
+}

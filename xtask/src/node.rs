@@ -24,7 +24,7 @@ enum Action {
     /// Start it in the background, print `export KUBECONFIG=...` and what to try
     Up {
         /// How many nodes
-        #[arg(long, default_value_t = 2, value_name = "N")]
+        #[arg(long, default_value_t = 2, value_name = "N", value_parser = crate::count)]
         nodes: usize,
     },
     /// Stop it and remove everything it wrote

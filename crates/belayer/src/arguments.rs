@@ -85,7 +85,7 @@ pub fn namespace(name: &str) -> Result<String, String> {
     if good {
         Ok(name.to_owned())
     } else {
-        Err(format!("invalid namespace name {name:?}"))
+        Err(format!("invalid namespace name {name:?} (example: team-a)"))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The command line.
 
+use belayer_inspect::text::wrapped;
 use clap::{Parser, Subcommand};
 
 use crate::complete::CompleteArguments;
@@ -104,14 +105,16 @@ pub(crate) fn version() -> String {
     } else {
         controllers.join(", ")
     };
-    format!(
+    let text = format!(
         "belayer {}\ncommit: {}\nplatform: {}/{}\nkubernetes: {KUBERNETES}\ncontrollers: {controllers}\nfeature gates: {}",
         env!("CARGO_PKG_VERSION"),
         option_env!("BELAYER_COMMIT").unwrap_or("not recorded in this build"),
         std::env::consts::OS,
         std::env::consts::ARCH,
         Gates::default()
-    )
+    );
+    let lines = text.lines().map(|line| wrapped(line, 78, "  "));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -139,7 +142,9 @@ mod tests {
     fn the_kubernetes_versions_are_those_of_the_readme() {
         let readme = include_str!("../../../README.md");
         assert!(readme.contains(KUBERNETES));
-        assert!(version().contains(KUBERNETES));
+        let version = version();
+        let words: Vec<&str> = version.split_whitespace().collect();
+        assert!(words.join(" ").contains(KUBERNETES));
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 use belayer_controller::config::yaml::one_line;
 use owo_colors::OwoColorize;
 
+use crate::message::message;
+
 /// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
@@ -69,7 +71,9 @@ impl Outcome {
             return ExitCode::SUCCESS;
         };
         if !matches!(failure, Failure::Reported | Failure::Found(_)) {
-            anstream::eprintln!("{} {failure}", "error:".red().bold());
+            let text = message(&format!("error: {failure}"));
+            let text = text.trim_start_matches("error:");
+            anstream::eprintln!("{}{text}", "error:".red().bold());
         }
         ExitCode::from(failure.code())
     }

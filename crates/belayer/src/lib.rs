@@ -25,6 +25,7 @@ pub mod run;
 pub mod server;
 pub mod traces;
 
+mod message;
 mod progress;
 mod reach;
 mod screen;

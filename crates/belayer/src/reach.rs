@@ -8,6 +8,7 @@ use belayer_core::http::RequestError;
 use belayer_inspect::reader::{Reader, Trouble};
 
 use crate::exit::Failure;
+use crate::message::message;
 
 /// Time without a response after which the server is reported.
 const REPORTED: Duration = Duration::from_millis(1500);
@@ -57,10 +58,11 @@ impl Server {
 
     /// Reports on standard error that the command waits for the server.
     pub(crate) fn report(&self, trouble: Option<&Trouble>) {
-        match trouble {
-            Some(trouble) => anstream::eprintln!("{}; trying again", trouble.at(&self.address)),
-            None => anstream::eprintln!("cannot reach {} yet: no response", self.address),
-        }
+        let text = match trouble {
+            Some(trouble) => format!("{}; trying again", trouble.at(&self.address)),
+            None => format!("cannot reach {} yet: no response", self.address),
+        };
+        anstream::eprintln!("{}", message(&text));
     }
 
     /// Runs `work`, which uses `reader`. Ends early if the server does not respond.

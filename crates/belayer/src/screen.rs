@@ -6,13 +6,11 @@ use owo_colors::OwoColorize as _;
 use serde::Serialize;
 
 use belayer_inspect::report::Verdict;
-use belayer_inspect::text::{Detail, Paint, Style};
+use belayer_inspect::text::{Detail, Paint, Style, wrapped};
 
 use crate::arguments::Output;
 use crate::exit::Failure;
-
-/// Widest text: longer lines are hard to read.
-const WIDEST: usize = 110;
+use crate::message::WIDEST;
 
 /// Width and format of the output. The stream removes colours for `NO_COLOR` or a pipe.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +25,7 @@ impl Screen {
         let columns = std::env::var("COLUMNS")
             .ok()
             .and_then(|text| text.parse().ok());
-        let width = width.or(columns).unwrap_or(100).clamp(40, WIDEST);
+        let width = width.or(columns).unwrap_or(WIDEST).clamp(40, WIDEST);
         Self { output, width }
     }
 
@@ -65,6 +63,11 @@ impl Screen {
         };
         let _ = std::io::stdout().write_all(data.as_bytes());
         Ok(())
+    }
+
+    /// A text wrapped to the width.
+    pub(crate) fn fitted(&self, text: &str) -> String {
+        wrapped(text, self.width - 2, "  ")
     }
 
     /// Prints text. A closed pipe is not an error, as in `belayer stuck | head`.

@@ -36,7 +36,7 @@ pub(crate) const RULES: &[Rule] = &[
     },
 ];
 
-/// FOREIGN, and more than it requires: not only foreign finalizers, labels and annotations are
+/// FOREIGN, and more than it requires: not only the finalizers, labels and annotations of others are
 /// unchanged, but every field except Belayer's own finalizers.
 fn foreign(step: &Step<'_>) -> Verdict {
     if is_own_object(step) {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use belayer_core::words::one_or_many;
+use belayer_inspect::text::wrapped;
 
 use crate::passes::Outcome;
 use crate::report::{GateState, Left, NewHolds, Reason, Refused, Report};
@@ -14,8 +15,8 @@ const NAMED: usize = 10;
 fn next_step(reason: Reason) -> &'static str {
     match reason {
         Reason::InUse => {
-            "Without the hold their data could be deleted while a pod uses it. Delete the pods that use them, or let\n  \
-             Kubernetes protect them (kube-controller-manager's persistentvolumeclaim-protection-controller and\n  \
+            "Without the hold their data could be deleted while a pod uses it. Delete the pods that use them, or let \
+             Kubernetes protect them (kube-controller-manager's persistentvolumeclaim-protection-controller and \
              the API server's admission plugin StorageObjectInUseProtection), then run drain again."
         }
         Reason::UseUnknown => "Run drain again once the pods can be listed.",
@@ -24,18 +25,35 @@ fn next_step(reason: Reason) -> &'static str {
             "Use a build with that component, and pass its configuration with --config."
         }
         Reason::Unrecorded => {
-            "If their holds were removed now, a pod that ran could be created again. Run drain again once the record can be\n  \
+            "If their holds were removed now, a pod that ran could be created again. Run drain again once the record can be \
              written."
         }
         Reason::InItsRecord => {
-            "A running Belayer creates them during the drain, unless the API server denies them. Start Belayer and run\n  \
+            "A running Belayer creates them during the drain, unless the API server denies them. Start Belayer and run \
              drain again, or save the records, which contain the pods, before you delete them (docs/src/install/uninstall.md)."
         }
     }
 }
 
-/// The report as text.
-pub fn report(report: &Report) -> String {
+/// The report as text of at most `width` columns.
+pub fn report(report: &Report, width: usize) -> String {
+    let text = lines(report);
+    let lines = text.lines().map(|line| {
+        if line.chars().count() <= width {
+            return format!("{line}\n");
+        }
+        let indent = " ".repeat(line.len() - line.trim_start().len());
+        let text = wrapped(
+            line,
+            width.saturating_sub(indent.len() + 2),
+            &format!("{indent}  "),
+        );
+        format!("{indent}{text}\n")
+    });
+    lines.collect()
+}
+
+fn lines(report: &Report) -> String {
     let mut text = String::new();
     policies(report, &mut text);
     released(report, &mut text);
@@ -43,7 +61,7 @@ pub fn report(report: &Report) -> String {
     left(report, &mut text);
     troubles(
         "Denied by the API server",
-        "Grant the named permissions (an admin may patch every kind); delete or change a policy or webhook that denies.\n  \
+        "Grant the named permissions (an admin may patch every kind); delete or change a policy or webhook that denies. \
          Then run drain again.",
         &report.refused,
         &mut text,
@@ -67,7 +85,7 @@ pub fn report(report: &Report) -> String {
     if report.handed_over > 0 {
         let _ = writeln!(
             text,
-            "{} for kubernetes.io/pvc-protection, which Kubernetes' own controller removes:\n  \
+            "{} for kubernetes.io/pvc-protection, which Kubernetes' own controller removes: \
              if {}, enable kube-controller-manager's persistentvolumeclaim-protection-controller.",
             one_or_many(
                 report.handed_over,
@@ -97,7 +115,7 @@ fn way_back(report: &Report, text: &mut String) {
     }
     let _ = writeln!(
         text,
-        "Belayer stays in draining mode. To end it without a complete drain, run `belayer drain --resume`, and restore the\n  \
+        "Belayer stays in draining mode. To end it without a complete drain, run `belayer drain --resume`, and restore the \
          admission policies with `helm upgrade` or `kubectl apply`."
     );
 }
@@ -177,7 +195,7 @@ fn new_holds(report: &Report, text: &mut String) {
     more(namespaces.len(), text);
     let _ = writeln!(
         text,
-        "  The managedFields of such an object name the client; it may be an older Belayer that cannot be drained. Stop\n  \
+        "  The managedFields of such an object name the client; it may be an older Belayer that cannot be drained. Stop \
          it, or ignore such a namespace with --except-namespace NAME."
     );
 }

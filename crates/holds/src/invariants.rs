@@ -77,7 +77,7 @@ pub fn foreign_kept<A: AsRef<str>, B: AsRef<str>>(
         .eq(after.iter().map(AsRef::as_ref).filter(foreign))
 }
 
-/// NO-LATE-HOLD: an object that was `deleting` before the write gained none of `ours`.
+/// NO-LATE-HOLD: an object that was `deleting` before the write gained none that is in `ours`.
 pub fn no_late_hold<A: AsRef<str>, B: AsRef<str>>(
     before: &[A],
     after: &[B],

@@ -162,7 +162,7 @@ fn not_found(
     proof.insert(
         0,
         format!(
-            "none of the {total} Deployments, StatefulSets and DaemonSets of all namespaces is {} or runs its image",
+            "of the Deployments, StatefulSets and DaemonSets of all namespaces ({total}) none is {} or runs its image",
             names.join(" or ")
         ),
     );

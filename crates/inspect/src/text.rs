@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use crate::report::{Group, Report, Step, StuckObject, UnseenReason, Verdict, age};
 pub use explanation::explanation;
-pub use wrap::wrapped;
+pub use wrap::{row, wrapped};
 
 /// Maximum number of objects shown per group without `-o wide`.
 const SHOWN: usize = 10;
@@ -34,7 +34,7 @@ pub enum Detail {
 impl Default for Style {
     fn default() -> Self {
         Self {
-            width: 100,
+            width: 80,
             detail: Detail::Usual,
         }
     }
@@ -95,12 +95,12 @@ pub fn report(report: &Report, style: Style, paint: &dyn Paint) -> String {
     }
     unseen(report, style, &mut out);
     if report.summary.kinds == 0 && !report.unseen.is_empty() {
-        out.push_str(
-            "Listing over all namespaces is not allowed: use -n NAME to inspect one namespace.\n",
-        );
+        let text =
+            "Listing over all namespaces is not allowed: use -n NAME to inspect one namespace.";
+        let _ = writeln!(out, "{}", wrapped(text, style.width, ""));
     }
     out.push('\n');
-    out.push_str(&paint.dim(&closing(report)));
+    out.push_str(&paint.dim(&wrapped(&closing(report), style.width, "")));
     out.push('\n');
     out
 }
@@ -139,13 +139,7 @@ fn closing(report: &Report) -> String {
 /// One group.
 pub fn group(group: &Group, style: Style, paint: &dyn Paint) -> String {
     let mut out = String::new();
-    let _ = writeln!(
-        out,
-        "[{}] {}: {}",
-        group.number,
-        paint.verdict(group.verdict, group.verdict.words()),
-        paint.bold(&group.headline)
-    );
+    heading(group, style, paint, &mut out);
     objects(group, style, paint, &mut out);
     let mut field = |name: &str, lines: &[String]| {
         for (index, line) in lines.iter().enumerate() {
@@ -169,6 +163,25 @@ pub fn group(group: &Group, style: Style, paint: &dyn Paint) -> String {
     field("Missing", &group.missing);
     steps(&group.next, style, paint, &mut out);
     out
+}
+
+/// Number, verdict and headline. The painted verdict is longer than it is shown, so the line is wrapped before.
+fn heading(group: &Group, style: Style, paint: &dyn Paint, out: &mut String) {
+    let verdict = group.verdict.words();
+    let start = format!("[{}] {verdict}:", group.number);
+    let whole = wrapped(
+        &format!("{start} {}", group.headline),
+        style.width.saturating_sub(4),
+        "    ",
+    );
+    let headline = whole.strip_prefix(&start).unwrap_or(&whole).trim_start();
+    let verdict = paint.verdict(group.verdict, verdict);
+    let _ = writeln!(
+        out,
+        "[{}] {verdict}: {}",
+        group.number,
+        paint.bold(headline)
+    );
 }
 
 fn steps(steps: &[Step], style: Style, paint: &dyn Paint, out: &mut String) {
@@ -206,15 +219,18 @@ fn objects(group: &Group, style: Style, paint: &dyn Paint, out: &mut String) {
         .max()
         .unwrap_or(0);
     for (object, place) in group.objects.iter().zip(&places) {
-        let mut line = format!("    {place:<width$}  {:>5}", age(object.age_seconds));
+        let mut cells = vec![format!(
+            "    {place:<width$}  {:>5}",
+            age(object.age_seconds)
+        )];
         if let Some(by) = &object.set_by {
-            let _ = write!(line, "  set by {}", by.manager);
+            cells.push(format!("set by {}", by.manager));
         }
         if !object.also_in.is_empty() {
             let numbers: Vec<_> = object.also_in.iter().map(|n| format!("[{n}]")).collect();
-            let _ = write!(line, "  also {}", numbers.join(" "));
+            cells.push(format!("also {}", numbers.join(" ")));
         }
-        let _ = writeln!(out, "{}", line.trim_end());
+        let _ = writeln!(out, "{}", row(&cells, "  ", style.width));
         for detail in &object.detail {
             let text = wrapped(detail, style.width.saturating_sub(8), "        ");
             let _ = writeln!(out, "      {} {text}", paint.dim("-"));
@@ -246,7 +262,8 @@ fn unseen(report: &Report, style: Style, out: &mut String) {
             .collect();
         if !these.is_empty() {
             let text = format!("{heading}: {}", these.join(", "));
-            let _ = write!(out, "\n{}\n", wrapped(&text, style.width, "  "));
+            let text = wrapped(&text, style.width.saturating_sub(2), "  ");
+            let _ = write!(out, "\n{text}\n");
         }
     }
 }

@@ -228,7 +228,7 @@ impl<V: View> PodFinalizer<V> {
     }
 
     /// Whether the status of a held pod's workflow is too large to be read. Neither Belayer nor the consumer can
-    /// change that, so such pods must not close the backlog gate: the author of the workflow could abuse it (T3).
+    /// change that, so such pods must not count towards the backlog limit: the author of the workflow could abuse it (T3).
     fn is_status_too_large(&self, pod: &Pod) -> bool {
         let query = self.status_query(&pod.meta);
         let answer = query.and_then(|query| self.parts.status_queries.get(&query));

@@ -99,11 +99,11 @@ fn unheld(pod: &PodView, snapshot: &Snapshot, now: Timestamp) -> PodDecision {
 fn closed(gate: Gate) -> Option<&'static str> {
     match gate {
         Gate::Open => None,
-        Gate::Closed => {
-            Some("the backlog gate is closed: too many pods that are being deleted are still held")
-        }
+        Gate::Closed => Some(
+            "the backlog limit is reached: too many pods that are being deleted are still held",
+        ),
         Gate::NamespaceClosed => Some(
-            "the backlog gate of its namespace is closed: too many pods there that are being deleted are still held",
+            "the backlog limit of its namespace is reached: too many pods there that are being deleted are still held",
         ),
     }
 }

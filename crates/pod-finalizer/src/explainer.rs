@@ -185,7 +185,7 @@ impl PodFinalizer<Live> {
             Err(error) => {
                 let why = message(&error);
                 Some(format!(
-                    "could not read whether the backlog gate is closed: {why}"
+                    "could not read whether the backlog limit is reached: {why}"
                 ))
             }
         }

@@ -1,4 +1,4 @@
-//! Counts of held, waiting and unselected pods, and the resulting states of the backlog gate and the mass-release
+//! Counts of held, waiting and unselected pods, and the resulting states of the backlog limit and the mass-release
 //! limit.
 //!
 //! Every event updates the counts before the event's key is enqueued, so that a decision sees the counts after its
@@ -50,7 +50,7 @@ impl Noted for HeldPod {
     }
 }
 
-/// Counts held pods, and opens and closes the backlog gate by them.
+/// Counts held pods, and decides by them whether the backlog limit is reached.
 #[derive(Debug)]
 pub struct HeldObjects {
     pods: held_objects::HeldObjects<HeldPod>,
@@ -69,7 +69,7 @@ impl Deref for HeldObjects {
 /// The limits that are exceeded now: where Belayer adds no finalizers, and where unselected pods stay held.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ActiveLimits {
-    /// The backlog gate of the whole cluster.
+    /// The backlog limit of the whole cluster.
     pub gate: Gate,
     /// The closed namespaces, with the pods that wait there.
     pub closed: BTreeMap<Arc<str>, usize>,
@@ -124,7 +124,7 @@ impl HeldObjects {
         self.backlog.lock().sum()
     }
 
-    /// The state of the backlog gate for pods of this namespace.
+    /// The state of the backlog limit for pods of this namespace.
     pub fn gate(&self, namespace: &str) -> Gate {
         self.backlog.lock().gate(namespace)
     }

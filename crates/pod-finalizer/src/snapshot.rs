@@ -33,7 +33,7 @@ pub struct Snapshot {
     pub resync: Duration,
 }
 
-/// The backlog gate: closed while too many pods that are being deleted are still held.
+/// The backlog limit: closed while too many pods that are being deleted are still held.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Gate {
     /// Belayer adds finalizers.

@@ -58,7 +58,7 @@ pub(super) struct Load {
     context: Option<String>,
 
     /// How many pods
-    #[arg(long, default_value_t = 200, value_name = "N")]
+    #[arg(long, default_value_t = 200, value_name = "N", value_parser = super::count)]
     pods: usize,
 
     /// Pods per second

@@ -58,3 +58,9 @@ pub async fn main() -> ExitCode {
         ExitCode::FAILURE
     })
 }
+
+/// A whole number. The error names the expected form.
+pub(super) fn count(text: &str) -> Result<usize, String> {
+    let number = text.parse();
+    number.map_err(|_| "expected a whole number (example: 10)".to_owned())
+}

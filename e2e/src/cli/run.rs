@@ -169,7 +169,7 @@ pub(super) struct Run {
     quiet_seconds: u64,
 
     /// How many pods the size scenarios create; by default 2000 on the sandbox, else 1000
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::count)]
     pods: Option<usize>,
 
     /// Without names: those that take too long for every change, instead of all others

@@ -329,6 +329,12 @@ impl Belayer {
         Ok(sum(&text, name, labels))
     }
 
+    /// Where its metrics are scraped.
+    #[must_use]
+    pub fn metrics_address(&self) -> SocketAddr {
+        self.metrics
+    }
+
     /// The response of `/debug/holds`.
     ///
     /// # Errors

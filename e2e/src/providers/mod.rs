@@ -71,6 +71,10 @@ pub enum Capability {
     Python,
     /// JavaScript programs can be run.
     Node,
+    /// The same, and Chromium is installed.
+    Browser,
+    /// Prometheus is installed.
+    Prometheus,
     /// The scenarios run as root, so that they can mount.
     Root,
     /// PVCs can be without the protection of kube-controller-manager.
@@ -101,6 +105,8 @@ impl fmt::Display for Capability {
             Self::ClientGo => "client-go (Go builds it)",
             Self::Python => "python3",
             Self::Node => "node and npm",
+            Self::Browser => "node, npm and Chromium (Debian's package chromium)",
+            Self::Prometheus => "Prometheus (Debian's package prometheus)",
             Self::Root => "root",
             Self::UnprotectedPvcs => "PVCs that Kubernetes does not protect",
             Self::PvcController => "kube-controller-manager's PVC protection controller",
@@ -201,6 +207,8 @@ fn of_this_machine() -> impl Iterator<Item = Capability> {
         (Peer::Informer.is_available(), Capability::ClientGo),
         (Foreign::Kopf.is_available(), Capability::Python),
         (Foreign::JavaScript.is_available(), Capability::Node),
+        (Foreign::Browser.is_available(), Capability::Browser),
+        (is_installed("prometheus"), Capability::Prometheus),
     ]
     .into_iter()
     .filter_map(|(can, capability)| can.then_some(capability))

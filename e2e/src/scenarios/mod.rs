@@ -14,6 +14,7 @@ mod claims;
 mod claims_advised;
 mod claims_replacing;
 mod crash;
+mod dashboard;
 mod decision_table;
 mod downtime;
 mod drain;
@@ -56,6 +57,7 @@ mod reload;
 mod selector;
 mod size;
 mod start;
+mod status_page;
 mod stuck;
 mod uninstall;
 mod upgrade;
@@ -114,6 +116,8 @@ pub fn all() -> Vec<Scenario> {
         peers::scenarios(),
         others::scenarios(),
         lint::scenarios(),
+        dashboard::scenarios(),
+        status_page::scenarios(),
         wire::scenarios(),
         claims::scenarios(),
         claims_advised::scenarios(),

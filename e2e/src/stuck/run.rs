@@ -72,7 +72,6 @@ impl Tool {
             .args(args)
             .env("KUBECONFIG", &self.kubeconfig)
             .env("NO_COLOR", "1")
-            .env("COLUMNS", "100")
             .env_remove("BELAYER_CONFIG")
             .stdin(Stdio::null())
             .kill_on_drop(true)

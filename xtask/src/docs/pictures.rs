@@ -112,13 +112,10 @@ fn screenshot(page: &Path, picture: &Path, dark: bool) -> Result<()> {
     Ok(())
 }
 
-/// A program of the workspace, with colours and a fixed width.
+/// A program of the workspace, with colours.
 fn program(name: &str) -> Command {
     let mut program = built("debug", name);
-    program
-        .env("CLICOLOR_FORCE", "1")
-        .env("COLUMNS", "100")
-        .stdin(Stdio::null());
+    program.env("CLICOLOR_FORCE", "1").stdin(Stdio::null());
     program
 }
 

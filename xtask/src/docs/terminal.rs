@@ -16,6 +16,9 @@ const COLUMN: f64 = 7.8;
 
 const MARGIN: usize = 14;
 
+/// Columns of a terminal.
+const COLUMNS: usize = 80;
+
 /// Longer pauses are shortened.
 const LONGEST_PAUSE: Duration = Duration::from_millis(1500);
 
@@ -29,10 +32,39 @@ const STYLE: &str = "\
     .magenta { fill: #d8a1f2 } .cyan { fill: #6fd3e0 }
 ";
 
-/// All lines.
+/// All lines, broken at the width of a terminal.
 pub(super) fn still(title: &str, lines: &[Line]) -> String {
-    let rows = lines.len();
-    svg(title, lines, rows, "", "")
+    let lines: Vec<Line> = lines.iter().flat_map(broken).collect();
+    svg(title, &lines, lines.len(), "", "")
+}
+
+/// The rows of a line. Each begins with the colours that are on.
+fn broken(line: &Line) -> Vec<Line> {
+    let mut rows = vec![String::new()];
+    let (mut column, mut colours) = (0, String::new());
+    let mut rest = line.text.as_str();
+    while let Some(first) = rest.chars().next() {
+        let escape = rest
+            .starts_with("\u{1b}[")
+            .then(|| rest.find('m'))
+            .flatten();
+        let length = escape.map_or(first.len_utf8(), |end| end + 1);
+        let (part, after) = rest.split_at(length);
+        rest = after;
+        if escape.is_some() {
+            colours.push_str(part);
+        } else if column == COLUMNS {
+            rows.push(colours.clone());
+            column = 1;
+        } else {
+            column += 1;
+        }
+        if let Some(row) = rows.last_mut() {
+            row.push_str(part);
+        }
+    }
+    let at = line.at;
+    rows.into_iter().map(|text| Line { at, text }).collect()
 }
 
 /// A window of `rows` rows. Without animation it shows the end.
@@ -197,6 +229,17 @@ mod tests {
             "{svg}"
         );
         assert!(svg.contains("<title>a &amp; b</title>"), "{svg}");
+    }
+
+    #[test]
+    fn a_long_line_is_broken_and_keeps_its_colours() {
+        let text = format!("\u{1b}[1m{}bc\u{1b}[0m d", "a".repeat(79));
+        let rows: Vec<String> = broken(&line(0, &text))
+            .into_iter()
+            .map(|row| row.text)
+            .collect();
+        let first = format!("\u{1b}[1m{}b", "a".repeat(79));
+        assert_eq!(rows, [first.as_str(), "\u{1b}[1mc\u{1b}[0m d"]);
     }
 
     #[test]

@@ -110,10 +110,9 @@ fn whole() -> Result<Plan> {
         true => Step::check(files, release::with_test_binary()?),
         false => Step::skipped(files, "Go, which builds Helm, is not installed"),
     });
-    meanwhile.push(match docs::site() {
-        Some(build) => Step::check("the site", build),
-        None => Step::skipped("the site", "mdBook is not in the cache: cargo xtask docs"),
-    });
+    for (name, command) in docs::site()? {
+        meanwhile.push(Step::check(name, command));
+    }
     if bench::has_valgrind() {
         meanwhile.push(Step::check("build what is counted", bench::build_subject()));
         meanwhile.push(Step::check(

@@ -72,6 +72,33 @@ fn h1_every_image_has_a_registry() {
     assert!(seen > 8, "{seen}");
 }
 
+/// kustomize ignores an image that no manifest has: the cluster would get the name that cannot be pulled.
+#[test]
+fn a_documented_command_sets_an_image_that_its_manifests_have() {
+    let mut seen = 0;
+    visit(&root().join("docs/src"), "md", &mut |page| {
+        let text = fs::read_to_string(page).unwrap();
+        for line in text.lines().filter(|line| line.contains("edit set image ")) {
+            let (before, after) = line.split_once("edit set image ").unwrap();
+            let name = after.split('=').next().unwrap();
+            let folder = before
+                .split("cd ")
+                .nth(1)
+                .and_then(|rest| rest.split(' ').next());
+            let folder = root().join(folder.unwrap_or_else(|| panic!("{line}: no folder")));
+            let mut has = false;
+            for entry in fs::read_dir(&folder).unwrap() {
+                let file = entry.unwrap().path();
+                let text = fs::read_to_string(&file).unwrap_or_default();
+                has |= text.contains(&format!("image: {name}:"));
+            }
+            assert!(has, "{}: {line}", page.display());
+            seen += 1;
+        }
+    });
+    assert!(seen >= 2, "{seen}");
+}
+
 /// H1: until an image is published, no registry can have the shipped name: the top-level domain `invalid` is reserved.
 #[test]
 fn h1_the_shipped_name_cannot_be_pulled() {

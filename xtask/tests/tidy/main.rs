@@ -10,6 +10,7 @@ mod crates;
 mod deploy;
 mod documents;
 mod modules;
+mod words;
 
 use std::collections::BTreeSet;
 use std::fs;

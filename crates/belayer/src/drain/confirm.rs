@@ -3,6 +3,7 @@
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
 use super::DrainArguments;
+use crate::message::message;
 use crate::reach::Server;
 
 /// Whether the user confirms the drain. Nothing is asked without a terminal, with `--yes`, or if nothing is removed.
@@ -18,10 +19,10 @@ pub(super) fn is_confirmed(arguments: &DrainArguments, server: &Server) -> io::R
         "from all objects; until `belayer drain --resume` it adds none"
     };
     let server = server.address();
-    write!(
-        stderr,
-        "Removes Belayer's finalizers in the cluster at {server} {what}.\nContinue? [y/N] "
-    )?;
+    let text = message(&format!(
+        "Removes Belayer's finalizers in the cluster at {server} {what}."
+    ));
+    write!(stderr, "{text}\nContinue? [y/N] ")?;
     stderr.flush()?;
     let mut answer = String::new();
     stdin.lock().read_line(&mut answer)?;

@@ -88,7 +88,9 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
         error => Failure::Error(error.into()),
     })?;
     let screen = Screen::of_stdout(arguments.read.output);
-    screen.show(&report, |_| text::report(&report))?;
+    screen.show(&report, |screen| {
+        text::report(&report, screen.style().width)
+    })?;
     match report.exit_code {
         0 => Ok(()),
         code => Err(Failure::Found(code)),
@@ -122,12 +124,14 @@ async fn resume(drain: &Drain, server: &Server, progress: &ProgressPrinter) -> R
     let stay_off = ended.map_err(|error| server.failed(&error))?;
     let ended = "Draining ended: a running Belayer adds holds again. To restore the admission policies that drain \
                  removed, apply the manifests again (kubectl apply -k deploy/manifests).";
-    anstream::println!("{ended}");
+    let screen = Screen::of_stdout(None);
+    let print = |text: &str| screen.text(&format!("{}\n", screen.fitted(text)));
+    print(ended);
     for (switch, word) in stay_off {
-        anstream::println!(
+        print(&format!(
             "The gate belayer-gate still has {switch}: {word}, as before the drain: the admission policy that this key \
              controls adds no holds."
-        );
+        ));
     }
     Ok(())
 }

@@ -18,6 +18,7 @@ use futures::stream::{self, Stream};
 use http::{HeaderValue, StatusCode, header};
 use jiff::Timestamp;
 use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::exit::Failure;
@@ -111,7 +112,7 @@ fn as_json<E: std::fmt::Display>(read: &Result<Page, E>) -> Latest {
 
 async fn html() -> Response {
     const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-                          connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+                          connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CONTENT_SECURITY_POLICY, POLICY),
@@ -131,15 +132,20 @@ async fn once(State(latest): State<watch::Sender<Latest>>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
 
+/// Time after which a stream ends at the end of an event. The browser opens the next one by itself; the server would
+/// cut a connection that lasts longer.
+const STREAM: Duration = Duration::from_secs(20);
+
 /// Every state that is read, as server-sent events.
 async fn updates(
     State(latest): State<watch::Sender<Latest>>,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    Sse::new(stream::unfold(latest.subscribe(), async |mut latest| {
-        latest.changed().await.ok()?;
+    let begin = (latest.subscribe(), Instant::now() + STREAM);
+    Sse::new(stream::unfold(begin, async |(mut latest, end)| {
+        timeout_at(end, latest.changed()).await.ok()?.ok()?;
         let data = latest.borrow_and_update().to_string();
         let event = Event::default().data(data).retry(Duration::from_secs(1));
-        Some((Ok(event), latest))
+        Some((Ok(event), (latest, end)))
     }))
 }
 

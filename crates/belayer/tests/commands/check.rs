@@ -59,7 +59,8 @@ async fn missing_objects_are_reported_with_their_effect() {
     assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
     let expected = "\
 All requirements are met.
-Kubernetes v1.36.3+belayer-sandbox; permissions of system:serviceaccount:belayer-system:belayer.
+Kubernetes v1.36.3+belayer-sandbox; permissions of
+system:serviceaccount:belayer-system:belayer.
 
 every component: 13 of 13 permissions
 
@@ -69,16 +70,16 @@ pod-finalizer: 8 of 8 permissions
   note     workflows.argoproj.io in version v1alpha1 is not served
            the component starts once it is served; the other components work
   note     policy belayer-pod-hold does not exist
-           a hold is added only after the creation of an object: an object that is deleted before
-           that is missed
+           a hold is added only after the creation of an object: an object that
+           is deleted before that is missed
            apply it from the manifests
 
 workflow-finalizer: 8 of 8 permissions
   note     workflows.argoproj.io in version v1alpha1 is not served
            the component starts once it is served; the other components work
   note     policy belayer-workflow-hold does not exist
-           a hold is added only after the creation of an object: an object that is deleted before
-           that is missed
+           a hold is added only after the creation of an object: an object that
+           is deleted before that is missed
            apply it from the manifests
 
 pvc-protection: 8 of 8 permissions
@@ -98,8 +99,8 @@ pod-recreation: 21 of 21 permissions
            the component starts once it is served; the other components work
            belayer crds | kubectl apply -f -
   note     policy belayer-pod-recreation-hold does not exist
-           a hold is added only after the creation of an object: an object that is deleted before
-           that is missed
+           a hold is added only after the creation of an object: an object that
+           is deleted before that is missed
            apply it from the manifests
 ";
     assert!(answer.out.ends_with(expected), "{}", answer.out);
@@ -216,7 +217,7 @@ async fn t1_the_node_agent_is_refused_before_kubernetes_1_32() {
     assert_eq!(answer.code, 3, "{}{}", answer.out, answer.err);
     let says =
         "daemonset default/belayer-node-agent is the node agent, and this API server is v1.31.9";
-    assert!(answer.out.contains(says), "{}", answer.out);
+    assert!(answer.has(says), "{}", answer.out);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -408,7 +409,7 @@ async fn gate_h2_a_write_policy_that_names_another_account_is_missing(
     let own = format!("--own-namespace={namespace}");
     let answer = world.run(&["check", "--service-account", &own]).await;
     let words = "policy belayer-pod-writes does not name system:serviceaccount:ops:belayer";
-    assert_eq!(answer.out.contains(words), !named, "{}", answer.out);
+    assert_eq!(answer.has(words), !named, "{}", answer.out);
     assert_eq!(answer.code, if named { 0 } else { 3 }, "{}", answer.out);
 }
 

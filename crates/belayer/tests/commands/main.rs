@@ -25,6 +25,7 @@ mod reference;
 mod rows;
 mod size;
 mod status;
+mod terminal;
 #[cfg(feature = "otlp")]
 mod traces;
 mod unruled;

@@ -50,10 +50,10 @@ async fn without_permissions_every_kind_is_reported() {
     assert_eq!(answer.code, 4, "{}", answer.err);
     for says in [
         "Not listed, permission denied: ",
-        " pods,",
+        "pods,",
         "use -n NAME to inspect one namespace",
     ] {
-        assert!(answer.out.contains(says), "{says}: {}", answer.out);
+        assert!(answer.has(says), "{says}: {}", answer.out);
     }
 }
 

@@ -119,7 +119,7 @@ const VARIABLES: &[[&str; 2]] = &[
     ["NO_COLOR", "Plain text without colours."],
     ["TOKIO_WORKER_THREADS", "Number of worker threads. Default: one per processor, at most 4."],
     ["HOSTNAME", "Part of the replica's identity in the Lease; in a container usually the name of the pod. Default: the host name."],
-    ["COLUMNS", "Width of texts if there is no terminal. Default: 100."],
+    ["COLUMNS", "Width of texts if there is no terminal, at most 80. Default: 80."],
 ];
 
 fn rows<const N: usize>(page: &mut String, head: [&str; N], rows: &[[&str; N]]) {

@@ -205,8 +205,10 @@ async fn status_shows_held_waiting_and_denied_objects_and_the_leader() {
     assert_eq!(answer.code, 3, "{}{}", answer.out, answer.err);
     let age = regular(&answer.out);
     let expected = "\
-Belayer holds 2 objects on Kubernetes v1.36.3+belayer-sandbox; 1 deletion waits for it.
-Version 0.1.0 in belayer-system: 1 of 2 pods ready; belayer-a_0 leads, renewed <age> ago.
+Belayer holds 2 objects on Kubernetes v1.36.3+belayer-sandbox; 1 deletion waits
+for it.
+Version 0.1.0 in belayer-system: 1 of 2 pods ready; belayer-a_0 leads, renewed
+  <age> ago.
 
 COMPONENT            HELD   WAITING   DENIED   OLDEST
 pod-finalizer        2      1         1        <age> shop/pods/build-1
@@ -217,14 +219,15 @@ pvc-protection       0      0         0        -
 NAMESPACE   COMPONENT       HELD   WAITING   DENIED   OLDEST
 shop        pod-finalizer   2      1         1        <age> shop/pods/build-1
 
-Warning: pod-finalizer is not allowed to release 1 object: see the Event ReleaseDenied on each;
-  `belayer check --service-account` lists missing permissions
+Warning: pod-finalizer is not allowed to release 1 object: see the Event
+  ReleaseDenied on each; `belayer check --service-account` lists missing
+  permissions
 
-Unknown: whether pod-finalizer keeps holds back: could not query a pod of Belayer; with --config
-  FILE, status counts them by Belayer's configuration
+Unknown: whether pod-finalizer keeps holds back: could not query a pod of
+  Belayer; with --config FILE, status counts them by Belayer's configuration
 
-Note: no counters of pod belayer-a (missed, kept back, gate): reading its metrics through the API
-  server's proxy failed: not served
+Note: no counters of pod belayer-a (missed, kept back, gate): reading its
+  metrics through the API server's proxy failed: not served
 ";
     assert_eq!(age, expected);
 }
@@ -577,7 +580,7 @@ async fn a4_without_the_configuration_an_event_reports_kept_holds() {
     let answer = world.run(&["status"]).await;
     assert_eq!(answer.code, 4, "{}{}", answer.out, answer.err);
     let says = "Unknown: whether pod-finalizer keeps holds back";
-    assert!(answer.out.contains(says), "{}", answer.out);
+    assert!(answer.has(says), "{}", answer.out);
     world.create(
         &Gvr::EVENTS,
         Some(OWN),

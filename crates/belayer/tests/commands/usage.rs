@@ -121,7 +121,7 @@ async fn text_keeps_to_the_width_but_commands_stay_whole() {
     let answer = world.run(&["stuck", "-o", "wide"]).await;
     for line in answer.out.lines() {
         let command = line.trim_start().starts_with("kubectl ");
-        assert!(command || line.chars().count() <= 100, "{line}");
+        assert!(command || line.chars().count() <= 80, "{line}");
     }
     assert!(
         answer.out.contains("https://github.com/strimzi/"),

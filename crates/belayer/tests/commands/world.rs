@@ -77,7 +77,6 @@ impl World {
             .args(args)
             .env_clear()
             .env("KUBECONFIG", self.kubeconfig())
-            .env("COLUMNS", "100")
             .stdin(Stdio::null());
         command
     }
@@ -89,7 +88,14 @@ impl World {
             .await
             .unwrap();
         self.wrote_nothing();
-        Answer::of(&output)
+        let answer = Answer::of(&output);
+        let is_data = ["json", "yaml"]
+            .iter()
+            .any(|format| args.iter().any(|arg| arg.ends_with(format)));
+        if !is_data {
+            fits_80_columns(&answer.out);
+        }
+        answer
     }
 
     pub(crate) fn wrote_nothing(&self) {
@@ -112,6 +118,20 @@ impl World {
     }
 }
 
+/// Every text fits 80 columns, except commands, which are copied, and long names.
+pub(crate) fn fits_80_columns(text: &str) {
+    for line in text.lines().filter(|line| line.chars().count() > 80) {
+        let is_command = ["kubectl ", "helm ", "belayer "]
+            .iter()
+            .any(|program| line.trim_start().starts_with(program));
+        let is_name = line.split_whitespace().count() <= 2;
+        assert!(
+            is_command || is_name,
+            "more than 80 columns: {line}\n{text}"
+        );
+    }
+}
+
 pub(crate) struct Answer {
     pub(crate) code: i32,
     pub(crate) out: String,
@@ -126,6 +146,12 @@ impl Answer {
             out: text(&output.stdout),
             err: text(&output.stderr),
         }
+    }
+
+    /// Whether the text contains these words, also across the ends of lines.
+    pub(crate) fn has(&self, words: &str) -> bool {
+        let text: Vec<&str> = self.out.split_whitespace().collect();
+        text.join(" ").contains(words.trim())
     }
 
     pub(crate) fn json(&self) -> Value {

@@ -1,4 +1,4 @@
-//! Dry run, settled clusters, the backlog gate and the guard against mass release.
+//! Dry run, settled clusters, the backlog limit and the guard against mass release.
 
 use std::time::Duration;
 

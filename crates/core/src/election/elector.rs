@@ -136,7 +136,7 @@ impl Elector {
         self.health.clone()
     }
 
-    /// Takes part until `resign` is cancelled, which gives the lease back, or until the lease is
+    /// Takes part until `resign` is cancelled, which releases the lease, or until the lease is
     /// lost.
     pub async fn run(mut self, resign: CancellationToken) -> Ended {
         self.publish(false);
@@ -339,7 +339,7 @@ impl Elector {
         }
     }
 
-    /// Gives the lease back, so that the next leader does not wait for its expiry.
+    /// Releases the lease, so that the next leader does not wait for its expiry.
     async fn resign(&mut self) {
         for _ in 0..RESIGNATIONS {
             if self

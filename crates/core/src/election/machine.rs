@@ -280,7 +280,7 @@ impl Candidate {
         }
     }
 
-    /// The record that gives the lease back and the version that it replaces; `None` if this
+    /// The record that releases the lease and the version that it replaces; `None` if this
     /// process does not hold the lease.
     pub fn resignation(&self, now: Local, wall: Timestamp) -> Option<(Record, Version)> {
         let LeaseStatus::Leading { .. } = self.status(now) else {

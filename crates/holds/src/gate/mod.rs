@@ -21,7 +21,7 @@
 //!
 //! The value of a switch that is off names what turned it off, and only that turns it on again: `draining` the
 //! drain, `switched-off` a start without the component, `observing` pod-finalizer while all its profiles only
-//! observe, `off` the backlog gate (which notes it in another key) or an admin. The keys of closed namespaces
+//! observe, `off` the backlog limit (which notes it in another key) or an admin. The keys of closed namespaces
 //! belong to pod-finalizer: a drain does not change them.
 
 mod client;
@@ -252,7 +252,7 @@ impl GateObject {
     }
 
     /// The keys to change so that the switches of these components are on or off, and that name the leader's `lease`. A
-    /// switch that an admin or the backlog gate turned off stays off. If the mode was reset by hand, a switch that
+    /// switch that an admin or the backlog limit turned off stays off. If the mode was reset by hand, a switch that
     /// still is `draining` is turned on. A gate begins without keys: its first leader opens it.
     pub fn to_components(&self, on: &[&str], off: &[&str], lease: Option<&str>) -> Change {
         let up = self.closed_switches(on.iter().copied());

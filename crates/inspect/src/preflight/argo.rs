@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use belayer_core::http::METADATA_ONLY_LIST;
+use belayer_core::words::one_or_many;
 use belayer_holds::argo;
 
 use super::report::{About, Finding, Level};
@@ -63,7 +64,8 @@ pub(crate) async fn check(reader: &Reader, adopts: bool) -> Vec<Finding> {
     };
     let unprocessed = workflows.iter().filter_map(|((instance, namespace), count)| {
         let why = why_not_processed(&all, instance, namespace)?;
-        let what = format!("{count} unfinished workflows in namespace {namespace}");
+        let workflows = one_or_many(*count, "unfinished workflow", "unfinished workflows");
+        let what = format!("{workflows} in namespace {namespace}");
         let means = format!("{why}: their pods stay held after they have ended");
         let fix = "start the workflow controller, or delete the workflows: then their pods are released";
         Some(Finding::new(Level::Note, About::Finalizer, what, means).fix(fix))

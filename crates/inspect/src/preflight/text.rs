@@ -19,8 +19,8 @@ pub fn text(report: &Report, style: Style, paint: &dyn Paint) -> String {
     for part in &report.parts {
         out.push('\n');
         let _ = writeln!(out, "{}", paint.bold(&heading(part)));
-        for finding in &part.findings {
-            self::finding(finding, style, paint, &mut out);
+        for finding in merged(&part.findings) {
+            self::finding(&finding, style, paint, &mut out);
         }
     }
     out
@@ -54,6 +54,37 @@ fn heading(part: &PartReport) -> String {
         "{}: {} of {} permissions",
         part.name, part.rights_granted, part.rights_needed
     )
+}
+
+/// The findings; permissions that differ only in their verb are one: `get, list, watch namespaces`.
+fn merged(findings: &[Finding]) -> Vec<Finding> {
+    let mut merged: Vec<Finding> = Vec::new();
+    for finding in findings {
+        if let Some(last) = merged.last_mut()
+            && let Some(what) = with_verb_of(last, finding)
+        {
+            last.what = what;
+        } else {
+            merged.push(finding.clone());
+        }
+    }
+    merged
+}
+
+/// What `last` is about, with the verb of `next` added; `None` if more than the verb differs.
+fn with_verb_of(last: &Finding, next: &Finding) -> Option<String> {
+    let (verbs, object) = last.what.rsplit_once(", ").map_or_else(
+        || last.what.split_once(' '),
+        |(before, end)| {
+            let (verb, object) = end.split_once(' ')?;
+            Some((&last.what[..before.len() + 2 + verb.len()], object))
+        },
+    )?;
+    let (verb, of) = next.what.split_once(' ')?;
+    let same = last.about == About::Permission
+        && next.about == About::Permission
+        && (last.level, &last.consequence, &last.fix) == (next.level, &next.consequence, &next.fix);
+    (same && of == object).then(|| format!("{verbs}, {verb} {object}"))
 }
 
 fn finding(finding: &Finding, style: Style, paint: &dyn Paint, out: &mut String) {
@@ -109,6 +140,10 @@ mod tests {
                         "holds stay",
                     )
                     .fix("apply ClusterRole belayer-pod-finalizer from the manifests"),
+                    Finding::new(Level::Missing, About::Permission, "list nodes", "nothing"),
+                    Finding::new(Level::Missing, About::Permission, "watch nodes", "nothing"),
+                    Finding::new(Level::Missing, About::Permission, "get nodes", "nothing"),
+                    Finding::new(Level::Missing, About::Permission, "get pods", "nothing"),
                     Finding::new(
                         Level::Note,
                         About::Policy,
@@ -119,13 +154,18 @@ mod tests {
             }],
         };
         let expected = "\
-1 thing is missing.
-Kubernetes v1.36.3; permissions of system:serviceaccount:belayer-system:belayer.
+5 things are missing.
+Kubernetes v1.36.3; permissions of
+system:serviceaccount:belayer-system:belayer.
 
 pod-finalizer: 6 of 7 permissions
   missing  patch pods
            without it: holds stay
            apply ClusterRole belayer-pod-finalizer from the manifests
+  missing  list, watch, get nodes
+           without it: nothing
+  missing  get pods
+           without it: nothing
   note     policy x does not exist
            holds are late
 ";

@@ -275,7 +275,7 @@ fn warnings(
         // The gate has more details and is readable without a leader.
         if own.backlog_gate_closed && !all_closed {
             warnings.push(format!(
-                "{name} adds no holds: its backlog gate is closed until enough waiting objects are released"
+                "{name} adds no holds: its backlog limit is reached, until enough waiting objects are released"
             ));
         }
     }

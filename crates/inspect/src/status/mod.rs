@@ -245,7 +245,7 @@ pub struct Own {
     pub unselected_kept: u64,
     /// Objects in observe mode that were deleted before their result was read, since the process started.
     pub observed_losses: u64,
-    /// Whether the backlog gate is closed.
+    /// Whether the backlog limit is reached.
     pub backlog_gate_closed: bool,
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{Installation, Leader, Numbers, OtherLease, Place, Status};
 use crate::report::age;
-use crate::text::{Detail, Paint, Style, wrapped};
+use crate::text::{Detail, Paint, Style, row, wrapped};
 
 /// Maximum number of namespaces shown without `-o wide`.
 const SHOWN: usize = 10;
@@ -12,7 +12,8 @@ const SHOWN: usize = 10;
 /// The whole status.
 pub fn text(status: &Status, style: Style, paint: &dyn Paint) -> String {
     let mut out = String::new();
-    let _ = writeln!(out, "{}", paint.bold(&opening(status)));
+    let opening = wrapped(&opening(status), style.width, "");
+    let _ = writeln!(out, "{}", paint.bold(&opening));
     let line = wrapped(
         &running(&status.installation),
         style.width.saturating_sub(2),
@@ -138,7 +139,7 @@ fn components(status: &Status, style: Style, paint: &dyn Paint, out: &mut String
         }
         rows.push(row);
     }
-    table(&rows, paint, out);
+    table(&rows, style, paint, out);
 }
 
 fn namespaces(status: &Status, style: Style, paint: &dyn Paint, out: &mut String) {
@@ -156,7 +157,7 @@ fn namespaces(status: &Status, style: Style, paint: &dyn Paint, out: &mut String
         row
     }));
     out.push('\n');
-    table(&rows, paint, out);
+    table(&rows, style, paint, out);
     let more = status.namespaces.len().saturating_sub(shown);
     if more > 0 {
         let _ = writeln!(
@@ -192,8 +193,9 @@ fn numbers(numbers: &Numbers) -> [String; 4] {
     ]
 }
 
-/// Columns as wide as their widest cell, separated by three spaces, without trailing spaces.
-fn table(rows: &[Vec<String>], paint: &dyn Paint, out: &mut String) {
+/// Columns as wide as their widest cell, separated by three spaces, without trailing spaces. What does not fit
+/// goes to the next line.
+fn table(rows: &[Vec<String>], style: Style, paint: &dyn Paint, out: &mut String) {
     let columns = rows.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..columns)
         .map(|column| {
@@ -201,17 +203,13 @@ fn table(rows: &[Vec<String>], paint: &dyn Paint, out: &mut String) {
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         })
         .collect();
-    for (index, row) in rows.iter().enumerate() {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            let _ = write!(line, "{cell:<width$}   ");
-        }
-        let line = line.trim_end();
-        let line = if index == 0 {
-            paint.dim(line)
-        } else {
-            line.to_owned()
-        };
+    for (index, cells) in rows.iter().enumerate() {
+        let cells = cells.iter().zip(&widths);
+        let cells: Vec<String> = cells
+            .map(|(cell, &width)| format!("{cell:<width$}"))
+            .collect();
+        let line = row(&cells, "   ", style.width);
+        let line = if index == 0 { paint.dim(&line) } else { line };
         let _ = writeln!(out, "{line}");
     }
 }

@@ -18,7 +18,11 @@ pub fn explanation(
 ) -> String {
     let mut out = String::new();
     let opening = opening(explanation, now);
-    let _ = writeln!(out, "{}", paint.bold(&wrapped(&opening, style.width, "  ")));
+    let _ = writeln!(
+        out,
+        "{}",
+        paint.bold(&wrapped(&opening, style.width.saturating_sub(2), "  "))
+    );
     let all = &explanation.belayer;
     for explained in all.iter().filter(|one| !is_irrelevant(one, all)) {
         out.push('\n');
@@ -76,7 +80,12 @@ pub fn explanation(
         }
     }
     for missing in &explanation.missing {
-        let _ = write!(out, "\nUnknown: {}\n", wrapped(missing, style.width, "  "));
+        let text = wrapped(
+            &format!("Unknown: {missing}"),
+            style.width.saturating_sub(2),
+            "  ",
+        );
+        let _ = write!(out, "\n{text}\n");
     }
     out
 }
@@ -171,12 +180,10 @@ fn component(explained: &Explained, style: Style, paint: &dyn Paint, out: &mut S
         (Action::Keep, false) => "adds no hold now",
         (Action::Nothing, _) => "does nothing",
     };
-    let _ = writeln!(
-        out,
-        "{}: {action} ({})",
-        paint.bold(explained.component),
-        explained.hold
-    );
+    let text = format!("{}: {action} ({})", explained.component, explained.hold);
+    let text = wrapped(&text, style.width.saturating_sub(4), "    ");
+    let rest = text.strip_prefix(explained.component).unwrap_or(&text);
+    let _ = writeln!(out, "{}{rest}", paint.bold(explained.component));
     let mut field = |name: &str, text: &str| {
         let text = wrapped(text, style.width.saturating_sub(16), "                ");
         let _ = writeln!(out, "    {} {text}", paint.dim(&format!("{name:<9}")));

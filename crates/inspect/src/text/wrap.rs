@@ -23,6 +23,27 @@ pub fn wrapped(text: &str, width: usize, indent: &str) -> String {
     out
 }
 
+/// The cells of a line. A cell that does not fit goes to the next line, indented by eight columns.
+pub fn row(cells: &[String], between: &str, width: usize) -> String {
+    let mut out = String::new();
+    let mut column = 0;
+    for cell in cells.iter().filter(|cell| !cell.trim().is_empty()) {
+        let shown = cell.trim_end().chars().count();
+        if column > 0 && column + between.len() + shown > width {
+            out.truncate(out.trim_end().len());
+            out.push_str("\n        ");
+            column = 8;
+        } else if column > 0 {
+            out.push_str(between);
+            column += between.len();
+        }
+        out.push_str(cell);
+        column += cell.chars().count();
+    }
+    out.truncate(out.trim_end().len());
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,5 +59,13 @@ mod tests {
             text,
             "one two\n  a-word-that-is-much-longer-than-the-line\n  three"
         );
+    }
+
+    #[test]
+    fn a_cell_that_does_not_fit_goes_to_the_next_line() {
+        let row = |width| row(&["a ".into(), "bb  ".into(), "ccc".into()], "  ", width);
+        assert_eq!(row(80), "a   bb    ccc");
+        assert_eq!(row(12), "a   bb\n        ccc");
+        assert_eq!(row(5), "a\n        bb\n        ccc");
     }
 }

@@ -48,7 +48,9 @@ impl PeriodicTask {
             (Gate::Open, Gate::Closed) => {
                 notices.push(all_closed(limits, now, held_objects.backlog()));
             }
-            (Gate::Closed, Gate::Open) => tracing::info!("backlog gate opened"),
+            (Gate::Closed, Gate::Open) => {
+                tracing::info!("the backlog is below its limit: holds are added again")
+            }
             _ => {}
         }
         let closed = now.closed.iter();
@@ -65,7 +67,7 @@ impl PeriodicTask {
         }
         for namespace in self.last.closed.keys() {
             if !now.closed.contains_key(namespace) {
-                tracing::info!(%namespace, "backlog gate of the namespace opened");
+                tracing::info!(%namespace, "the backlog of the namespace is below its limit: holds are added again");
             }
         }
         let new = now.kept.new_since(&self.last.kept).into_iter();
@@ -97,8 +99,8 @@ fn all_closed(limits: Limits, now: &ActiveLimits, waiting: usize) -> Notice {
     warning(
         "BacklogGateClosed",
         format!(
-            "no hold is added to any pod: the backlog gate is closed. It closes above {} held pods that are being \
-             deleted, of which each namespace counts for at most {},{or_namespaces} and opens below {}; {} \
+            "no hold is added to any pod: the backlog limit is reached. It is reached above {} held pods that are being \
+             deleted, of which each namespace counts for at most {},{or_namespaces} until there are fewer than {}; {} \
              now{closed}. `belayer status` names the namespaces, `belayer explain pod/NAME` shows what a pod waits for",
             limits.cluster,
             limits.namespace,
@@ -130,8 +132,8 @@ fn closed_in(
     warning(
         "BacklogNamespaceClosed",
         format!(
-            "no hold is added to pods of namespace {namespace}: its backlog gate is closed. It closes above {} held \
-             pods that are being deleted and opens below {}; {} there now{unreadable}.{others} `belayer explain pod/NAME \
+            "no hold is added to pods of namespace {namespace}: its backlog limit is reached. It is reached above {} held \
+             pods that are being deleted, until there are fewer than {}; {} there now{unreadable}.{others} `belayer explain pod/NAME \
              -n {namespace}` shows what a pod waits for",
             limits.namespace,
             Limits::opens_below(limits.namespace),

@@ -24,7 +24,7 @@ pub const OBSERVING: &str = "observing";
 /// What the ConfigMap should contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted {
-    /// The backlog gate of the whole cluster.
+    /// The backlog limit of the whole cluster.
     pub(super) gate: Gate,
     /// The closed namespaces.
     pub(super) closed: BTreeSet<Arc<str>>,

@@ -155,7 +155,7 @@ impl Managers {
         Ok(())
     }
 
-    /// Removes the fields that the writer applied before, does not apply now, and nobody else owns.
+    /// Removes the fields that the writer applied before, does not apply now, and no other manager owns.
     fn prune(&self, merged: &Value, mine: &Value, last: &Set, writer: &Writer<'_>) -> Value {
         let shape = writer.shape;
         let all = |value: &Value| set::with_parents(&fields_of(shape, value).below, shape);

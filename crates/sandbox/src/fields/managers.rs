@@ -14,7 +14,7 @@ const MOST_UPDATERS: usize = 10;
 /// The manager of the merged entries.
 const ANCIENT: &str = "ancient-changes";
 
-/// Fields that nobody owns: `apiVersion` and `kind`, and these of metadata.
+/// Fields without an owner: `apiVersion` and `kind`, and these of metadata.
 const UNOWNED: &[&str] = &[
     ".",
     "f:name",
@@ -156,7 +156,7 @@ impl Managers {
         (!self.0.is_empty()).then_some(Value::Array(self.0))
     }
 
-    /// Notes an update, a patch or a create: the writer owns what it changed, and nobody else does.
+    /// Notes an update, a patch or a create: the writer owns what it changed, and no other manager does.
     pub(crate) fn update(&mut self, old: &Value, new: &Value, writer: &Writer<'_>) {
         let change = writer.compare(old, new);
         let mut owned = change.changed.below;
@@ -268,7 +268,7 @@ pub(super) fn subtract(entry: &mut Value, gone: &Set) {
     }
 }
 
-/// Removes the fields that nobody owns.
+/// Removes the fields without an owner.
 pub(super) fn strip(owned: &mut Set) {
     for field in ["f:apiVersion", "f:kind"] {
         owned.remove(field);

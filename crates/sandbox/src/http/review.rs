@@ -150,7 +150,7 @@ impl Review<'_> {
     }
 }
 
-/// The user of a review of somebody else's permissions.
+/// The user of a review of another user's permissions.
 fn subject(spec: &Value) -> User {
     let groups = spec.get("groups").and_then(Value::as_array);
     let groups = groups.into_iter().flatten().filter_map(Value::as_str);

@@ -239,7 +239,7 @@ fn record_kind() -> kube::api::ApiResource {
     kube::api::ApiResource::from_gvk_with_plural(&gvk, "podrecreations")
 }
 
-/// The backlog gate, as the earlier build leaves it when it stops at the limit.
+/// The backlog limit, as the earlier build leaves it when it stops at the limit.
 async fn close_gate(cluster: &Cluster) -> Result<()> {
     let closed = json!({ "data": { "hold": "off", "backlog": "closed" } });
     kinds::gates(cluster.client(), "belayer-system")

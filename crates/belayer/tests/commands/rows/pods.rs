@@ -233,7 +233,7 @@ async fn the_gate_is_read_from_belayers_namespace() {
     let uid = stage.workflow("yard", json!({ "finalizers": ["example.com/keep"] }));
     stage.pod("yard", of(&uid, json!({ "finalizers": [] })), None);
     stage.world.gate("ignored", &json!({ "backlog": "closed" }));
-    let closed = "the backlog gate is closed";
+    let closed = "the backlog limit is reached";
     let command = ["explain", "pod/a", "-n", "yard", "-o", "json"];
     let answer = stage.world.run(&command).await;
     assert!(!answer.out.contains(closed), "{}", answer.out);
@@ -268,7 +268,7 @@ async fn t4_explain_reports_a_closed_namespace(
         "ignored",
     ];
     let answer = stage.world.run(&command).await;
-    let closed = "the backlog gate of its namespace is closed";
+    let closed = "the backlog limit of its namespace is reached";
     assert_eq!(answer.out.contains(closed), told, "{}", answer.out);
 }
 

@@ -278,7 +278,7 @@ async fn a_rejected_pod_shows_its_next_step(#[case] recorded: bool, #[case] text
     let kept = Expected::of("pod-recreation", row::KEEP, "keep", "re-creates it first").without("");
     stage.explain(&["pod/a", "-n", "yard"], &kept).await;
     let answer = stage.world.run(&["explain", "pod/a", "-n", "yard"]).await;
-    assert!(answer.out.contains(text), "{}{}", answer.out, answer.err);
+    assert!(answer.has(text), "{}{}", answer.out, answer.err);
 }
 
 /// The required change is shown for the pod, for its record, and for a pod that does not exist.

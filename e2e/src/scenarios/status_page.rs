@@ -1,0 +1,141 @@
+//! The status page in a browser: `e2e/foreign/browser` looks at it. It has its own sandbox, because 10,000 objects
+//! are created there within a second.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use belayer_sandbox::{Actor, Gvr, Sandbox, WriteOptions};
+use serde_json::json;
+use tokio::process::Command;
+
+use crate::control_plane::Process;
+use crate::control_plane::ports::free_ports;
+use crate::foreign::{Foreign, chromium};
+use crate::harness::belayer::get;
+use crate::harness::{Cluster, HOLD, Load, Scenario, eventually};
+use crate::providers::Capability::Browser;
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// As many as the page lists.
+const OBJECTS: usize = 10_000;
+const NAMESPACES: usize = 20;
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    vec![
+        Scenario::shared(
+            "status-page-browser",
+            "the status page in Chromium: 10,000 rows, filters, keyboard, axe-core, light and dark, no other host",
+            browser,
+        )
+        .needs([Browser])
+        .with_load(Load::Heavy)
+        .within(Duration::from_secs(300))
+        // With 10,000 objects for most of a minute.
+        .nightly(),
+    ]
+}
+
+async fn browser(cluster: Cluster) -> Result<()> {
+    let folder = tokio::task::spawn_blocking(|| Foreign::Browser.installed()).await??;
+    let sandbox = Sandbox::builder().build();
+    let listener = sandbox.listen_anywhere().await?;
+    held_pods(&sandbox)?;
+    let kubeconfig = cluster.dir().join("held.kubeconfig");
+    std::fs::write(&kubeconfig, listener.kubeconfig_for("viewer"))?;
+    let (page, _serving) = serving(&cluster, &kubeconfig).await?;
+    let (debug, _running) = running(&cluster, &kubeconfig).await?;
+    let pictures = pictures()?;
+    let mut script = Command::new("node");
+    script
+        .args(["page.mjs", chromium()?])
+        .args([format!("http://{page}/"), format!("http://{debug}/")])
+        .arg(listener.url())
+        .arg(&pictures)
+        .current_dir(&folder)
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    let output = script.output().await.context("start node")?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let printed = text(&output.stdout);
+    ensure!(output.status.success(), "{printed}{}", text(&output.stderr));
+    let passed = printed
+        .lines()
+        .filter(|line| line.starts_with("ok "))
+        .count();
+    let pictures = pictures.display();
+    cluster.note(format!("{passed} checks; pictures in {pictures}"));
+    Ok(())
+}
+
+/// The folder of the pictures, which a person looks at.
+fn pictures() -> Result<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/status-page");
+    std::fs::create_dir_all(&folder)?;
+    Ok(folder.canonicalize()?)
+}
+
+fn held_pods(sandbox: &Sandbox) -> Result<()> {
+    let (actor, options) = (Actor::new("fixture"), WriteOptions::default());
+    let create = |gvr: &Gvr, namespace: Option<&str>, object| {
+        let cluster = sandbox.cluster();
+        cluster.create(&actor, gvr, namespace, object, &options)
+    };
+    let name = |number: usize| format!("team-{:02}", number % NAMESPACES);
+    for number in 0..NAMESPACES {
+        let namespace = json!({ "metadata": { "name": name(number) } });
+        create(&Gvr::NAMESPACES, None, namespace)?;
+    }
+    for number in 0..OBJECTS {
+        let pod = json!({
+            "metadata": { "name": format!("step-{number:05}"), "finalizers": [HOLD] },
+            "spec": { "containers": [{ "name": "main", "image": "registry.example/main" }] },
+        });
+        create(&Gvr::PODS, Some(&name(number)), pod)?;
+    }
+    Ok(())
+}
+
+/// `belayer status --serve`, and its address.
+async fn serving(cluster: &Cluster, kubeconfig: &Path) -> Result<(String, Process)> {
+    let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+    let arguments = ["status", &kubeconfig, "--serve=127.0.0.1:0"];
+    let log = cluster.dir().join("status.log");
+    let belayer = &cluster.setting().belayer;
+    let serving = Process::start("status page", belayer, arguments, &log)?;
+    let address = eventually("the status page is served", SOON, async || {
+        let log = serving.log()?;
+        let address = log
+            .split("http://")
+            .nth(1)
+            .and_then(|rest| rest.split('/').next());
+        address.map(str::to_owned).context("no address")
+    })
+    .await?;
+    Ok((address, serving))
+}
+
+/// `belayer run`, which writes nothing and serves the page on its debug address.
+async fn running(cluster: &Cluster, kubeconfig: &Path) -> Result<(String, Process)> {
+    let [debug] = free_ports()?;
+    let debug = std::net::SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, debug));
+    let kubeconfig = format!("--kubeconfig={}", kubeconfig.display());
+    let address = format!("--debug-bind-address={debug}");
+    let arguments = [
+        "run",
+        &kubeconfig,
+        &address,
+        "--dry-run",
+        "--metrics-bind-address=0",
+    ];
+    let log = cluster.dir().join("run.log");
+    let belayer = &cluster.setting().belayer;
+    let running = Process::start("belayer", belayer, arguments, &log)?;
+    eventually("the debug address answers", SOON, async || {
+        get(debug, "/").await
+    })
+    .await?;
+    Ok((debug.to_string(), running))
+}
