@@ -516,7 +516,6 @@ mod tests {
             keep: Keep::Nothing,
             setting: Setting {
                 belayer: "belayer".into(),
-                old_belayer: None,
                 quiet: Duration::ZERO,
                 large: 1,
             },

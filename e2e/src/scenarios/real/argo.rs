@@ -1,5 +1,7 @@
 //! The real Argo Workflows: workflows end as they do without Belayer, and results of ended pods are not lost.
 
+pub(super) mod lost;
+
 use std::fmt;
 use std::time::Duration;
 
