@@ -12,6 +12,9 @@ use crate::progress::Progress;
 /// A build of 0.1.0.
 const COMMIT: &str = "9e062813";
 
+/// Its features: all controllers, and nothing else.
+const CONTROLLERS: &str = "pod-finalizer,workflow-finalizer,pod-recreation,pvc-protection";
+
 /// The folder of the workspace when this program was compiled.
 const HERE: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -77,6 +80,8 @@ fn build(folder: &Path) -> Result<PathBuf> {
     succeed(
         Command::new("cargo")
             .args(["build", "--locked", "--quiet", "--package=belayer"])
+            .args(["--no-default-features", "--features", CONTROLLERS])
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .env("CARGO_TARGET_DIR", &target)
             .current_dir(&tree),
     )?;

@@ -84,6 +84,7 @@ async fn upgrade(cluster: Cluster, earlier: Option<PathBuf>) -> Result<()> {
 async fn taken_over(cluster: &Cluster, earlier: Option<&Path>) -> Result<()> {
     remove_rights(cluster.client()).await?;
     apply(cluster.client(), OLD_MANIFESTS).await?;
+    left::leave(cluster, earlier).await?;
     // The gate is another kind since: without its Role Belayer adds nothing and only releases.
     apply(cluster.client(), &manifest("rbac-core")?).await?;
     apply(cluster.client(), &manifest("rbac-pod-cleanup")?).await?;
@@ -92,7 +93,6 @@ async fn taken_over(cluster: &Cluster, earlier: Option<&Path>) -> Result<()> {
         let nodes = Match::verb(Verb::Get).resource("nodes").client(BELAYER);
         faults.inject(Fault::on(nodes).answer(Answer::forbidden("nodes is forbidden")))
     });
-    left::leave(cluster, earlier).await?;
 
     accepts(cluster).await?;
     let belayer = cluster.start_belayer_with(&options()).await?;
@@ -133,8 +133,13 @@ fn options() -> BelayerOptions {
 
 /// Starts the earlier build.
 async fn start_earlier(cluster: &Cluster, binary: &Path) -> Result<Belayer> {
+    // It is stopped while it waits with a re-creation.
+    let config = OLD_CONFIG.replace("backoffSeconds: 2", "backoffSeconds: 15");
     // In its own folder, to keep the logs apart.
-    let options = options().binary(binary).replica("earlier");
+    let options = BelayerOptions::default()
+        .config(&config)
+        .binary(binary)
+        .replica("earlier");
     cluster.start_belayer_with(&options).await
 }
 
