@@ -41,7 +41,7 @@ pub(crate) fn is_available() -> bool {
     folder().join("belayer").is_file() || crate::is_ci() || has_source()
 }
 
-/// The program, from the cache or built into it: five minutes on two cores, once per machine.
+/// The program, from the cache or built into it, once per machine.
 pub(crate) async fn find_or_build() -> Result<PathBuf> {
     tokio::task::spawn_blocking(|| build(&folder())).await?
 }
@@ -56,7 +56,7 @@ fn build(folder: &Path) -> Result<PathBuf> {
         return Ok(program);
     }
     Progress::say(&format!(
-        "building Belayer of {COMMIT} (once per machine, about 5 minutes on 2 cores)"
+        "building Belayer of {COMMIT} (once per machine, some minutes)"
     ));
     let source = tempfile::tempdir_in(folder).context("create a build folder")?;
     let archive = source.path().join("source.tar");
