@@ -26,7 +26,7 @@ struct Cli {
 enum Command {
     /// Run scenarios on a provider
     Run(run::Run),
-    Load(load::Load),
+    Load(Box<load::Load>),
     /// Compare the responses of a server with recorded ones
     Conformance(conformance::Conformance),
     /// A real control plane on this machine, without containers
