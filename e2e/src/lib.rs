@@ -11,6 +11,7 @@ mod chart;
 pub mod cli;
 pub mod conformance;
 pub mod control_plane;
+mod earlier;
 mod foreign;
 mod go;
 mod guard;

@@ -218,10 +218,12 @@ impl<V: View> PodFinalizer<V> {
 
     /// The query for the status of the owner of a pod that a profile selects.
     fn status_query(&self, pod: &ObjectMeta) -> Option<StatusQuery> {
+        self.is_selected(pod).then(|| self.judging_query(pod))?
+    }
+
+    /// The same for a pod that a profile selects or judges.
+    fn judging_query(&self, pod: &ObjectMeta) -> Option<StatusQuery> {
         let selection = self.selection(pod);
-        let Selection::By { .. } = selection else {
-            return None;
-        };
         let judges = judges(&self.profiles, pod, &selection);
         let found = judging(&selection, &judges).find_map(|profile| node_of(pod, profile));
         found.map(|(_, query)| query)
@@ -341,18 +343,33 @@ impl PodFinalizer {
         }
     }
 
-    /// Enqueues the pods whose deletion waits for the status of this owner, which may have changed (A19). Pods that have
-    /// ended and are not being deleted are not urgent (A17).
+    /// Renews the live answer about the status of this owner, which may have changed, if the deletion of a pod waits for
+    /// it (A19). Of its pods only those are enqueued whose node has changed (A17): [`StatusReader`](crate::status::StatusReader) names them. Pods
+    /// without an answer have asked themselves.
     fn on_status_of(&self, owner: &Stored<OwnerMeta>) {
+        let owner = &owner.object.0;
         let pods = self
             .parts
             .pods
-            .by_index(PODS_BY_OWNER, owner.object.0.uid.as_str());
-        for pod in pods.unwrap_or_default() {
-            let meta = &pod.object.meta;
-            if meta.is_deleting() && (held(meta) || self.is_adopted(meta)) {
-                self.parts.queue.add(meta.key.clone(), Priority::Release);
+            .by_index(PODS_BY_OWNER, owner.uid.as_str())
+            .unwrap_or_default();
+        let waiting = pods
+            .iter()
+            .map(|pod| &pod.object.meta)
+            .filter(|pod| pod.is_deleting() && (held(pod) || self.is_adopted(pod)));
+        let mut renewed: Vec<StatusQuery> = Vec::new();
+        for query in waiting.filter_map(|pod| self.judging_query(pod)) {
+            if renewed.contains(&query) {
+                continue;
             }
+            let answer = self.parts.status_queries.get(&query);
+            // What could not be read is not read again at each change.
+            if answer.is_some_and(|answer| matches!(answer.answer(), StatusState::Read(_))) {
+                self.parts
+                    .status_queries
+                    .renew(&query, owner.key.shared_namespace());
+            }
+            renewed.push(query);
         }
     }
 

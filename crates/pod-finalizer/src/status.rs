@@ -247,4 +247,28 @@ impl LiveReader<StatusQuery> for StatusReader {
     fn read<'a>(&'a self, query: &'a StatusQuery) -> BoxFuture<'a, Result<StatusState, ReadError>> {
         Box::pin(self.status(query))
     }
+
+    /// The pods that have ended or are being deleted, and whose node has changed (A17).
+    fn affected(
+        &self,
+        query: &StatusQuery,
+        old: Option<&StatusState>,
+        new: &StatusState,
+    ) -> Vec<ObjectKey> {
+        let Asked::OfPods(pods) = &self.asked else {
+            return Vec::new();
+        };
+        let has_changed = |pod: &Pod| match (old, new) {
+            (Some(StatusState::Read(old)), StatusState::Read(new)) => match &query.when {
+                Some(_) => new.differs(old, &NodeRef::Owner),
+                None => node_of(&pod.meta).is_some_and(|node| new.differs(old, &node)),
+            },
+            (old, new) => old != Some(new),
+        };
+        let pods = pods.by_index(PODS_BY_OWNER, query.uid.as_str());
+        let pods = pods.unwrap_or_default().into_iter().map(|pod| pod.object);
+        let waiting = pods.filter(|pod| pod.meta.is_deleting() || pod.is_ended());
+        let affected = waiting.filter(|pod| has_changed(pod));
+        affected.map(|pod| pod.meta.key.clone()).collect()
+    }
 }

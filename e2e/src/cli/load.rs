@@ -211,7 +211,6 @@ impl Load {
         let config = config.transpose().context("read --config")?;
         let setting = Setting {
             belayer,
-            old_belayer: None,
             quiet: Duration::ZERO,
             large: self.pods,
         };

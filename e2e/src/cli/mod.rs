@@ -27,7 +27,7 @@ struct Cli {
 enum Command {
     /// Run scenarios on a provider
     Run(run::Run),
-    Load(load::Load),
+    Load(Box<load::Load>),
     Support(support::Support),
     /// Compare the responses of a server with recorded ones
     Conformance(conformance::Conformance),

@@ -159,11 +159,6 @@ pub(super) struct Run {
     #[arg(long, env = "BELAYER_BIN", value_name = "PATH")]
     belayer: Option<PathBuf>,
 
-    /// A `belayer` binary built from commit 9e06281, which the scenario a23-upgrade runs first; without it, that
-    /// scenario creates the objects that the binary would leave
-    #[arg(long, value_name = "PATH")]
-    old_binary: Option<PathBuf>,
-
     /// How long a settled cluster is watched for writes
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     quiet_seconds: u64,
@@ -208,7 +203,6 @@ impl Run {
         };
         let setting = Setting {
             belayer,
-            old_belayer: self.old_belayer()?,
             quiet: Duration::from_secs(self.quiet_seconds),
             large: self.pods.unwrap_or(provider.large()),
         };
@@ -246,10 +240,6 @@ impl Run {
             Some(path) => absolute(path),
             None => own_belayer(),
         }
-    }
-
-    fn old_belayer(&self) -> Result<Option<PathBuf>> {
-        self.old_binary.as_deref().map(absolute).transpose()
     }
 }
 

@@ -18,8 +18,8 @@ const CONTROLLERS: &str = "garbage-collector-controller,namespace-controller,\
     validatingadmissionpolicy-status-controller,clusterrole-aggregation-controller";
 
 /// The controllers of workloads, where pods can run.
-const WORKLOADS: &str =
-    "deployment-controller,replicaset-controller,daemonset-controller,disruption-controller";
+const WORKLOADS: &str = "deployment-controller,replicaset-controller,daemonset-controller,\
+    disruption-controller,serviceaccount-token-controller";
 
 /// kube-controller-manager's PVC protection controller, one of the above.
 pub(super) const CLAIM_CONTROLLER: &str = "persistentvolumeclaim-protection-controller";

@@ -28,8 +28,6 @@ const SCRIPT_DEADLINE: Duration = Duration::from_secs(600);
 pub struct Setting {
     /// The built `belayer` binary.
     pub belayer: PathBuf,
-    /// A `belayer` binary of an earlier build, for the scenario about upgrades.
-    pub old_belayer: Option<PathBuf>,
     /// How long a settled cluster is watched for writes.
     pub quiet: Duration,
     /// How many pods the size scenarios create.

@@ -149,7 +149,32 @@ impl RealArgo {
             "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "argo-steps" },
             "subjects": [{ "kind": "ServiceAccount", "name": "default", "namespace": namespace }],
         });
-        apply(self.cluster.client(), &binding.to_string()).await
+        apply(self.cluster.client(), &binding.to_string()).await?;
+        self.create_token(namespace).await
+    }
+
+    /// Agent pods mount the token of their account as a Secret of this name.
+    async fn create_token(&self, namespace: &str) -> Result<()> {
+        const NAME: &str = "default.service-account-token";
+        let secret = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/service-account-token",
+            "metadata": {
+                "name": NAME, "namespace": namespace,
+                "annotations": { "kubernetes.io/service-account.name": "default" },
+            },
+        });
+        apply(self.cluster.client(), &secret.to_string()).await?;
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", "Secret"));
+        let secrets: Api<DynamicObject> =
+            Api::namespaced_with(self.cluster.client().clone(), namespace, &kind);
+        eventually("the token of the steps exists", SOON, async || {
+            let secret = secrets.get(NAME).await?;
+            ensure!(secret.data["data"]["token"].is_string(), "it has none");
+            Ok(())
+        })
+        .await
     }
 
     /// The workflows of a namespace.

@@ -17,6 +17,7 @@ use kube::Client;
 
 use crate::control_plane::Compactor;
 use crate::control_plane::{ArgoBinaries, HelmBinaries, PvcController, RealNode, is_installed};
+use crate::earlier;
 use crate::foreign::Foreign;
 use crate::kubectl::Kubectl;
 use crate::peers::Peer;
@@ -65,6 +66,8 @@ pub enum Capability {
     Helm,
     /// The real Argo Workflows are available.
     Argo,
+    /// An earlier build of Belayer is available.
+    EarlierBelayer,
     /// Programs with client-go can be run.
     ClientGo,
     /// Python programs can be run.
@@ -102,6 +105,7 @@ impl fmt::Display for Capability {
             Self::Jq => "jq",
             Self::Helm => "Helm (Go builds it)",
             Self::Argo => "Argo Workflows (BELAYER_ARGO names a folder with its programs)",
+            Self::EarlierBelayer => "an earlier build of Belayer (the repository's history has it)",
             Self::ClientGo => "client-go (Go builds it)",
             Self::Python => "python3",
             Self::Node => "node and npm",
@@ -204,6 +208,7 @@ fn of_this_machine() -> impl Iterator<Item = Capability> {
         (is_installed("jq"), Capability::Jq),
         (HelmBinaries::are_available(), Capability::Helm),
         (ArgoBinaries::are_available(), Capability::Argo),
+        (earlier::is_available(), Capability::EarlierBelayer),
         (Peer::Informer.is_available(), Capability::ClientGo),
         (Foreign::Kopf.is_available(), Capability::Python),
         (Foreign::JavaScript.is_available(), Capability::Node),

@@ -16,7 +16,7 @@ use crate::harness::{
     pod,
 };
 use crate::kinds;
-use crate::providers::Capability::{Faults, GarbageCollector, Recorder};
+use crate::providers::Capability::{GarbageCollector, Recorder};
 
 const SOON: Duration = Duration::from_secs(30);
 const ARTIFACTS: &str = "workflows.argoproj.io/artifact-gc";
@@ -62,9 +62,9 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-/// 500 workflows with 2,000 pods on a real server, twice as many on the sandbox.
+/// 500 workflows with 2,000 pods on a real server, twice as many on the sandbox; every night 5,000 with 20,000.
 async fn many_deleted(cluster: Cluster) -> Result<()> {
-    let workflows: usize = if cluster.can(Faults) { 1_000 } else { 500 };
+    let workflows = cluster.setting().large / 2;
     let made: Vec<Workflow> = futures::stream::iter(0..workflows)
         .map(|index| {
             let (cluster, name) = (cluster.clone(), format!("w{index}"));

@@ -178,7 +178,7 @@ fn nightly() -> Result<Plan> {
         ),
     });
     let mut large = e2e::scenarios(Provider::Sandbox);
-    large.arg("--pods=10000").arg("many-pods");
+    large.args(["--pods=10000", "many-pods", "a8-many-workflows"]);
     plan.last.extend([
         Step::tests(
             "the tests that are marked as ignored",

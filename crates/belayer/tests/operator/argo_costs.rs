@@ -105,6 +105,46 @@ async fn a17_a_change_of_a_workflow_enqueues_only_the_pods_that_wait_for_it() {
     );
 }
 
+/// Pods that are being deleted wait for their nodes, which the workflow fulfils one after the other.
+#[tokio::test(start_paused = true)]
+async fn a17_after_the_live_read_only_the_pods_whose_node_changed_are_enqueued() {
+    const PODS: u64 = 100;
+    const FULFILLED: u64 = 20;
+    let world = World::new();
+    let (recorder, exporter) = Exporter::detached().unwrap();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let uid = world.workflow("build");
+    for index in 0..PODS {
+        let name = format!("p{index}");
+        let mut pod = crate::world::pod(&name, "build", &uid);
+        pod["metadata"]["annotations"] = json!({ NODE_ID: name });
+        pod["metadata"]["finalizers"] = json!([POD_STATUS_HOLD]);
+        world.create(&Gvr::PODS, Some(NAMESPACE), pod);
+        world.end(&name);
+        world.delete(&Gvr::PODS, Some(NAMESPACE), &name);
+    }
+    let _belayer = world.run();
+    let_pass(Duration::from_secs(15)).await;
+    let reads = || world.requests(Verb::Get, "workflows.argoproj.io");
+    let (before, read_before) = (added(&exporter), reads());
+    for done in 0..FULFILLED {
+        let nodes =
+            json!({ "status": { "nodes": { (format!("p{done}")): { "phase": "Succeeded" } } } });
+        world.patch(&WORKFLOWS, "build", nodes);
+        let_pass(Duration::from_millis(1_000)).await;
+        assert_eq!(world.held_pods() as u64, PODS - done - 1);
+    }
+    // Every pod is decided once more every 30 s, so at most once in these 20 s; two events of its own and the answer
+    // concern a pod whose node changed.
+    let for_changes = added(&exporter) - before;
+    assert!(
+        for_changes <= PODS + 4 * FULFILLED,
+        "{for_changes} keys were added"
+    );
+    let read = reads() - read_before;
+    assert!(read <= FULFILLED + 2, "{read} live reads");
+}
+
 fn silent(exporter: &Exporter) -> f64 {
     let text = exporter.render();
     let mut lines = text.lines().filter(|line| {

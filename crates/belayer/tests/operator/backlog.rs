@@ -93,13 +93,13 @@ fn requests(world: &World, new: usize) -> Requests {
 }
 
 #[tokio::test(start_paused = true)]
-async fn l1_a_backlog_of_live_reads_delays_no_other_request() {
+async fn l1_a10_a_backlog_of_live_reads_delays_no_other_request() {
     check_backlog(QUESTIONS).await;
 }
 
 #[tokio::test(start_paused = true)]
 #[ignore = "takes minutes: the same with five times the queries"]
-async fn l1_a_backlog_of_ten_thousand_live_reads_delays_no_other_request() {
+async fn l1_a10_a_backlog_of_ten_thousand_live_reads_delays_no_other_request() {
     check_backlog(MANY_QUESTIONS).await;
 }
 

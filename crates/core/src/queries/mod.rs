@@ -116,8 +116,8 @@ struct Entry<A> {
 enum ReadState {
     /// Begins at this time.
     Planned(Instant),
-    /// Has begun.
-    Running,
+    /// Has begun; another read follows if `again`.
+    Running { again: bool },
 }
 
 /// How often unused answers are dropped within [`Pace::keep`].
@@ -215,20 +215,40 @@ impl<Q: Query> QueryCache<Q> {
             return (self.shared.wake)(waiter.key.clone());
         }
         entry.waiting.insert(waiter.key.clone());
-        let earliest = entry
-            .last_read
-            .map_or(now, |last_read| last_read + self.shared.pace.min_interval);
-        let due = (now + waiter.after).max(earliest);
-        match entry.read_state {
-            Some(ReadState::Running) => return,
-            Some(ReadState::Planned(planned)) if planned <= due => return,
-            // This read is due earlier than the planned one and replaces it. The planned one
-            // notices that when it wakes.
-            Some(ReadState::Planned(_)) | None => entry.read_state = Some(ReadState::Planned(due)),
-        }
+        let due = entry.plan(now + waiter.after, self.shared.pace.min_interval);
         drop(guard);
-        let shared = Arc::clone(&self.shared);
-        let namespace = Arc::clone(waiter.key.shared_namespace());
+        if let Some(due) = due {
+            let namespace = Arc::clone(waiter.key.shared_namespace());
+            self.shared.spawn_read(query, due, namespace);
+        }
+    }
+
+    /// Renews the answer to `query`, if there is one, by a read that begins after this call and counts for
+    /// `namespace`. For a change that concerns few of the keys that would use the answer: the reader names them
+    /// ([`LiveReader::affected`]).
+    pub fn renew(&self, query: &Q, namespace: &Arc<str>) {
+        let mut guard = self.shared.state.lock();
+        let Some(entry) = guard.entries.get_mut(query) else {
+            return;
+        };
+        if let Some(ReadState::Running { again }) = &mut entry.read_state {
+            *again = true;
+        }
+        if entry.live.is_none() {
+            return;
+        }
+        let due = entry.plan(Instant::now(), self.shared.pace.min_interval);
+        drop(guard);
+        if let Some(due) = due {
+            let namespace = Arc::clone(namespace);
+            self.shared.spawn_read(query.clone(), due, namespace);
+        }
+    }
+}
+
+impl<Q: Query> Shared<Q> {
+    fn spawn_read(self: &Arc<Self>, query: Q, due: Instant, namespace: Arc<str>) {
+        let shared = Arc::clone(self);
         tokio::spawn(async move {
             let cancel = shared.cancel.clone();
             tokio::select! {
@@ -238,9 +258,7 @@ impl<Q: Query> QueryCache<Q> {
             }
         });
     }
-}
 
-impl<Q: Query> Shared<Q> {
     /// Waits until `due` and for a slot among the live reads, reads until there is an answer, and
     /// wakes all waiting keys. The read counts for the namespace of the first of them, also while
     /// it waits for a token.
@@ -258,7 +276,7 @@ impl<Q: Query> Shared<Q> {
             if entry.read_state != Some(ReadState::Planned(due)) {
                 return;
             }
-            entry.read_state = Some(ReadState::Running);
+            entry.read_state = Some(ReadState::Running { again: false });
         }
         let mut failures = 0;
         loop {
@@ -276,7 +294,9 @@ impl<Q: Query> Shared<Q> {
             span.record("live_read.answer", outcome);
             match answer {
                 Ok(_) if self.is_outdated(&query, begun) => {}
-                Ok(answer) => return self.answered(&query, LiveAnswer { answer, begun }),
+                Ok(answer) => {
+                    return self.answered(&query, LiveAnswer { answer, begun }, namespace);
+                }
                 Err(error) => {
                     count::<Q>("error");
                     let delay = self
@@ -335,9 +355,10 @@ impl<Q: Query> Shared<Q> {
             .is_some_and(|entry| begun < entry.outdated)
     }
 
-    fn answered(&self, query: &Q, live: LiveAnswer<Q::Answer>) {
+    fn answered(self: &Arc<Self>, query: &Q, live: LiveAnswer<Q::Answer>, namespace: &Arc<str>) {
         count::<Q>(Q::outcome(&live.answer));
-        let waiting = {
+        let answer = live.answer.clone();
+        let (mut woken, old, again) = {
             let mut state = self.state.lock();
             state.failure_reports.answered(query);
             let Some(entry) = state.entries.get_mut(query) else {
@@ -351,11 +372,21 @@ impl<Q: Query> Shared<Q> {
             entry.last_read = Some(now);
             entry.last_used = now;
             entry.error = None;
-            entry.read_state = None;
-            entry.take_waiting()
+            let again = match entry.read_state.take() {
+                Some(ReadState::Running { again: true }) => entry.plan(now, self.pace.min_interval),
+                _ => None,
+            };
+            (entry.take_waiting(), old, again)
         };
         self.budget.keep_within();
-        waiting.into_iter().for_each(|key| (self.wake)(key));
+        if let Some(due) = again {
+            self.spawn_read(query.clone(), due, Arc::clone(namespace));
+        }
+        let old = old.as_ref().map(|old| &old.answer);
+        woken.extend(self.reader.affected(query, old, &answer));
+        woken.sort();
+        woken.dedup();
+        woken.into_iter().for_each(|key| (self.wake)(key));
     }
 }
 
@@ -407,6 +438,21 @@ async fn sweep<Q: Query>(shared: Weak<Shared<Q>>) {
 }
 
 impl<A> Entry<A> {
+    /// Plans a read for `wanted`, but not sooner than `min_interval` after the last one. Returns when it begins, unless
+    /// a read is under way or one that begins no later is planned.
+    fn plan(&mut self, wanted: Instant, min_interval: Duration) -> Option<Instant> {
+        let earliest = self.last_read.map(|last_read| last_read + min_interval);
+        let due = earliest.map_or(wanted, |earliest| wanted.max(earliest));
+        match self.read_state {
+            Some(ReadState::Running { .. }) => return None,
+            Some(ReadState::Planned(planned)) if planned <= due => return None,
+            // This read is due earlier than the planned one and replaces it. The planned one
+            // notices that when it wakes.
+            Some(ReadState::Planned(_)) | None => self.read_state = Some(ReadState::Planned(due)),
+        }
+        Some(due)
+    }
+
     /// Removes and returns the waiting keys, sorted so that the order is deterministic.
     fn take_waiting(&mut self) -> Vec<ObjectKey> {
         let mut waiting: Vec<_> = self.waiting.drain().collect();

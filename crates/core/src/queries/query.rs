@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 
 use crate::http::RequestError;
 use crate::logical_time::LogicalTime;
+use crate::object::ObjectKey;
 
 /// A query that live reads answer.
 pub trait Query: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static {
@@ -31,6 +32,11 @@ pub trait Query: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static {
 pub trait LiveReader<Q: Query>: Send + Sync + 'static {
     /// Reads now. Must not answer from a cache.
     fn read<'a>(&'a self, query: &'a Q) -> BoxFuture<'a, Result<Q::Answer, ReadError>>;
+
+    /// The keys, in addition to those that wait, that an answer concerns: they are woken too.
+    fn affected(&self, _query: &Q, _old: Option<&Q::Answer>, _new: &Q::Answer) -> Vec<ObjectKey> {
+        Vec::new()
+    }
 }
 
 /// A live read that gave no answer.

@@ -1,3 +1,5 @@
+mod renewed;
+
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -42,6 +44,8 @@ type Answers = VecDeque<Result<u32, Option<Duration>>>;
 struct Script {
     answers: Mutex<HashMap<Ask, Answers>>,
     reads: Mutex<Vec<Instant>>,
+    /// The keys that a changed answer concerns.
+    affected: Mutex<Vec<ObjectKey>>,
 }
 
 /// Queries with this prefix fail, each with a cause of its own.
@@ -59,6 +63,13 @@ impl LiveReader<Ask> for Script {
                 retry_after,
             })
         })
+    }
+
+    fn affected(&self, _: &Ask, old: Option<&u32>, new: &u32) -> Vec<ObjectKey> {
+        if old == Some(new) {
+            return Vec::new();
+        }
+        self.affected.lock().clone()
     }
 }
 

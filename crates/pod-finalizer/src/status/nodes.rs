@@ -152,6 +152,11 @@ impl Nodes {
         }
     }
 
+    /// Whether something that a decision about a pod of this node uses is not as in `old`.
+    pub(super) fn differs(&self, old: &Self, node: &NodeRef) -> bool {
+        self.run_began != old.run_began || self.asked.get(node) != old.asked.get(node)
+    }
+
     /// The version of the workflow.
     pub fn version(&self) -> ResourceVersion {
         self.version

@@ -1,5 +1,7 @@
 //! The real Argo Workflows: workflows end as they do without Belayer, and results of ended pods are not lost.
 
+pub(super) mod lost;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -537,12 +539,12 @@ async fn sides<'a>(cluster: &'a Cluster, argo: &'a RealArgo) -> Result<[Side<'a>
     };
     let sides = [of(cluster.namespace()), of(&ignored)];
     for side in &sides {
-        argo.permit(&side.namespace).await?;
         eventually("the account of the steps exists", SOON, async || {
             let accounts = crate::kinds::service_accounts(cluster.client(), &side.namespace);
             Ok(accounts.get("default").await?)
         })
         .await?;
+        argo.permit(&side.namespace).await?;
     }
     Ok(sides)
 }

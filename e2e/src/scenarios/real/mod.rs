@@ -157,6 +157,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .needs([NodeControl, Argo])
         .within(WORKFLOWS),
         scenario(
+            "real-argo-node-lost",
+            "a node is lost with running steps of the real Argo: the workflow ends with Belayer as without it",
+            argo::lost::same_ends,
+        )
+        .needs([NodeControl, Argo])
+        .within(WORKFLOWS),
+        scenario(
             "real-argo-killed",
             "the real Argo is killed and its ended pods are deleted: no result is lost",
             argo::results_survive,

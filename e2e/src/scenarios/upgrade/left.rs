@@ -1,5 +1,6 @@
 //! The objects that an earlier build leaves in a cluster, and their deletion at the end.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -59,17 +60,15 @@ impl Holds {
 }
 
 /// Creates holds of every kind, and changes objects while no Belayer runs.
-pub(super) async fn leave(cluster: &Cluster) -> Result<()> {
-    let old = cluster.setting().old_belayer.as_deref();
-    let holds = if old.is_some() {
-        Holds::Earlier
-    } else {
-        Holds::Written
+pub(super) async fn leave(cluster: &Cluster, earlier: Option<&Path>) -> Result<()> {
+    let holds = match earlier {
+        Some(_) => Holds::Earlier,
+        None => Holds::Written,
     };
     let workflows = workflows(cluster, holds).await?;
     pods(cluster, holds, &workflows).await?;
     pvcs(cluster).await?;
-    match old {
+    match earlier {
         Some(binary) => {
             let belayer = start_earlier(cluster, binary).await?;
             everything_is_held(cluster).await?;

@@ -1,13 +1,13 @@
 //! This build takes over a cluster of an earlier one: its manifests, its configuration file, and
 //! everything that has a hold (row A23).
 //!
-//! The scenario creates what the earlier build leaves. With `--old-binary PATH` that build itself runs first.
+//! One scenario creates what the earlier build leaves; in the other one that build itself runs first.
 
 mod expectations;
 mod gate;
 mod left;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -19,8 +19,11 @@ use kube::{Api, Client};
 use self::expectations::Build;
 use super::admission::{remove_cluster_wide, remove_policy};
 use super::drain::back_to_work;
+use crate::earlier;
 use crate::harness::{Belayer, BelayerOptions, Cluster, Scenario, pod};
-use crate::providers::Capability::{AdmissionPolicies, IdleDeployments, Kubectl, Rbac};
+use crate::providers::Capability::{
+    AdmissionPolicies, EarlierBelayer, IdleDeployments, Kubectl, Rbac,
+};
 use crate::providers::{BELAYER, apply, grant_rights, manifest};
 
 /// Output of `kubectl kustomize` at 9e06281.
@@ -49,10 +52,21 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         Scenario::alone(
             "a23-upgrade",
             "this build takes over manifests, configuration and live holds of an earlier one: nothing is refused or stuck",
-            upgrade,
+            |cluster| upgrade(cluster, None),
         )
         .needs([IdleDeployments])
         .within(Duration::from_secs(300)),
+        Scenario::alone(
+            "a23-upgrade-earlier-build",
+            "the same if the earlier build itself, from the history of the repository, ran first and added the holds",
+            |cluster| async {
+                let earlier = earlier::find_or_build().await?;
+                upgrade(cluster, Some(earlier)).await
+            },
+        )
+        .needs([EarlierBelayer, IdleDeployments])
+        .within(Duration::from_secs(2_400))
+        .nightly(),
         Scenario::alone(
             "upgrade-keeps-what-is-off",
             "with the commands of the page Upgrade, switches that an admin turned off in the ConfigMap of 0.1.0 stay off",
@@ -63,16 +77,17 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-async fn upgrade(cluster: Cluster) -> Result<()> {
-    let done = taken_over(&cluster).await;
+async fn upgrade(cluster: Cluster, earlier: Option<PathBuf>) -> Result<()> {
+    let done = taken_over(&cluster, earlier.as_deref()).await;
     let restored = restore(&cluster).await;
     done?;
     restored
 }
 
-async fn taken_over(cluster: &Cluster) -> Result<()> {
+async fn taken_over(cluster: &Cluster, earlier: Option<&Path>) -> Result<()> {
     remove_rights(cluster.client()).await?;
     apply(cluster.client(), OLD_MANIFESTS).await?;
+    left::leave(cluster, earlier).await?;
     // The gate is another kind since: without its Role Belayer adds nothing and only releases.
     apply(cluster.client(), &manifest("rbac-core")?).await?;
     apply(cluster.client(), &manifest("rbac-pod-cleanup")?).await?;
@@ -81,7 +96,6 @@ async fn taken_over(cluster: &Cluster) -> Result<()> {
         let nodes = Match::verb(Verb::Get).resource("nodes").client(BELAYER);
         faults.inject(Fault::on(nodes).answer(Answer::forbidden("nodes is forbidden")))
     });
-    left::leave(cluster).await?;
 
     accepts(cluster).await?;
     let belayer = cluster.start_belayer_with(&options()).await?;
@@ -120,10 +134,15 @@ fn options() -> BelayerOptions {
     BelayerOptions::default().config(OLD_CONFIG)
 }
 
-/// Starts the earlier build, if it is available.
+/// Starts the earlier build.
 async fn start_earlier(cluster: &Cluster, binary: &Path) -> Result<Belayer> {
+    // It is stopped while it waits with a re-creation.
+    let config = OLD_CONFIG.replace("backoffSeconds: 2", "backoffSeconds: 15");
     // In its own folder, to keep the logs apart.
-    let options = options().binary(binary).replica("earlier");
+    let options = BelayerOptions::default()
+        .config(&config)
+        .binary(binary)
+        .replica("earlier");
     cluster.start_belayer_with(&options).await
 }
 
