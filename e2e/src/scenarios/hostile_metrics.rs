@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use kube::{Client, Config};
 use tokio::net::{TcpSocket, TcpStream};
 
-use crate::harness::{BelayerOptions, Cluster, Scenario, eventually, gone, pod};
+use crate::harness::{BelayerOptions, Cluster, Scenario, eventually, pod};
 use crate::providers::Capability::{Kubectl, Rbac};
 
 /// Connections that send nothing, and the addresses that they come from.
@@ -50,7 +50,7 @@ async fn connections(cluster: Cluster) -> Result<()> {
     cluster.finish("a", "Succeeded").await?;
     cluster.consume("a").await?;
     cluster.delete("a").await?;
-    gone(&cluster.pods(), "a", SOON).await?;
+    cluster.is_not_held("a").await?;
     belayer.probe("/readyz").await?;
     let added = (belayer.peak_memory()? >> 20).saturating_sub(before);
     ensure!(added < 64, "{added} MiB resident more than before");
@@ -88,7 +88,9 @@ async fn authorized(cluster: Cluster) -> Result<()> {
         .await?;
     let shown = each(&cluster, belayer.metrics_address(), made.cert.der()).await;
     cluster
-        .sh(&format!("kubectl delete clusterrolebinding,clusterrole {role}"))
+        .sh(&format!(
+            "kubectl delete clusterrolebinding,clusterrole {role}"
+        ))
         .await?;
     shown?;
     belayer.stop().await
@@ -103,7 +105,9 @@ async fn each(cluster: &Cluster, address: SocketAddr, certificate: &[u8]) -> Res
     };
     let anonymous = client(None)?;
     eventually("Belayer is ready", SOON, async || {
-        ask(&anonymous, "/readyz").await.and_then(|code| is(code, 200))
+        ask(&anonymous, "/readyz")
+            .await
+            .and_then(|code| is(code, 200))
     })
     .await?;
     is(ask(&anonymous, "/metrics").await?, 401)?;
@@ -116,12 +120,18 @@ async fn each(cluster: &Cluster, address: SocketAddr, certificate: &[u8]) -> Res
         is(ask(&client, "/metrics").await?, code)
             .with_context(|| format!("the account {account}"))?;
     }
-    is(ask(&client(Some("invalid".to_owned()))?, "/metrics").await?, 401)
+    is(
+        ask(&client(Some("invalid".to_owned()))?, "/metrics").await?,
+        401,
+    )
 }
 
 /// The status of the answer.
 async fn ask(client: &Client, path: &str) -> Result<u16> {
-    match client.request_text(http::Request::get(path).body(Vec::new())?).await {
+    match client
+        .request_text(http::Request::get(path).body(Vec::new())?)
+        .await
+    {
         Ok(_) => Ok(200),
         Err(kube::Error::Api(status)) => Ok(status.code),
         Err(error) => bail!("{path}: {error}"),
