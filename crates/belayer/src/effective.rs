@@ -1,6 +1,7 @@
 //! `belayer config`: every setting as `run` would use it, and its source.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use belayer_core::duration;
 use serde_json::Value;
@@ -85,6 +86,7 @@ fn written(value: &Value) -> String {
 fn by_flag(path: &str, arguments: &RunArguments, logging: &LogArguments) -> Option<String> {
     let election = &arguments.election;
     let text = |value: &dyn ToString| value.to_string();
+    let file = |path: &Path| path.display().to_string();
     match path {
         "controllers" => arguments.controllers.as_ref().map(|list| list.join(",")),
         "dryRun" => arguments.dry_run.then(|| "true".to_owned()),
@@ -110,6 +112,11 @@ fn by_flag(path: &str, arguments: &RunArguments, logging: &LogArguments) -> Opti
             .health_probe_bind_address
             .as_ref()
             .map(|a| text(a)),
+        "endpoints.tlsCertFile" => arguments.tls_cert_file.as_deref().map(file),
+        "endpoints.tlsPrivateKeyFile" => arguments.tls_private_key_file.as_deref().map(file),
+        "endpoints.metricsAuthorization" => {
+            arguments.metrics_authorization.then(|| "true".to_owned())
+        }
         "endpoints.debugBindAddress" => arguments.debug_bind_address.as_ref().map(|a| text(a)),
         "logging.format" => {
             let format = logging.log_format.as_ref();

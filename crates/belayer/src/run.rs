@@ -30,7 +30,7 @@ use crate::kubeconfig::Sources;
 use crate::operator::{self, Operator};
 use crate::options::{RunOptions, Settings};
 use crate::reload::{Changes, Watcher};
-use crate::server::{self, BindAddress, Endpoint, Health};
+use crate::server::{self, Authorization, BindAddress, Endpoint, Health, Tls};
 use crate::signals;
 use current::Current;
 
@@ -61,6 +61,13 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
     let watches = client::connect_apart(cluster.clone(), belayer_holds::names::USER_AGENT)
         .context("the cluster")
         .map_err(Failure::configuration)?;
+    let tls = match settings.certificate.clone() {
+        Some(files) => Some(Tls::read(files).await.map_err(Failure::configuration)?),
+        None => None,
+    };
+    let authorization = settings
+        .metrics_authorization
+        .then(|| Authorization::new(watches.clone()));
     let idle = settings.controllers.configured_but_off(source.value());
     let elsewhere = &arguments.controllers_elsewhere;
     for controller in idle.filter(|idle| !elsewhere.iter().any(|name| name == idle.name)) {
@@ -103,22 +110,19 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
     let after = CancellationToken::new();
     tasks.spawn(server::upkeep(Arc::clone(&exporter), after.clone()));
     let health: Arc<dyn Health> = current.clone();
-    let endpoints = [
-        (
-            &settings.metrics_bind_address,
-            "--metrics-bind-address",
-            server::public_routes(Arc::clone(&health), exporter),
-        ),
-        (
-            &settings.health_probe_bind_address,
-            "--health-probe-bind-address",
-            server::probe_routes(health),
-        ),
-    ];
-    for (address, flag, routes) in endpoints {
-        if let Some(endpoint) = bind(address, flag).await? {
-            tasks.spawn(server::serve(endpoint, routes, after.clone()));
+    let probes = &settings.health_probe_bind_address;
+    if let Some(endpoint) = bind(probes, "--health-probe-bind-address").await? {
+        let routes = server::probe_routes(Arc::clone(&health));
+        tasks.spawn(server::serve(endpoint, routes, after.clone()));
+    }
+    let public = &settings.metrics_bind_address;
+    if let Some(mut endpoint) = bind(public, "--metrics-bind-address").await? {
+        if let Some(tls) = tls {
+            endpoint = endpoint.with_tls(&tls);
+            tasks.spawn(tls.renew(after.clone()));
         }
+        let routes = server::public_routes(health, exporter, authorization);
+        tasks.spawn(server::serve(endpoint, routes, after.clone()));
     }
     if let Some(endpoint) = bind(&settings.debug_bind_address, "--debug-bind-address").await? {
         let (routes, reads) = supervisor.debug_endpoint(endpoint.address());

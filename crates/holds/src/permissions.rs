@@ -150,6 +150,20 @@ pub fn election(lease: &str) -> Vec<Permission> {
     ]
 }
 
+/// Permissions to find out who may read the metrics.
+pub fn metrics_authorization() -> Vec<Permission> {
+    const CLOSED: &str = "no metrics are served: it is unknown who may read them";
+    vec![
+        Permission::new("authentication.k8s.io", "tokenreviews", "create", CLOSED),
+        Permission::new(
+            "authorization.k8s.io",
+            "subjectaccessreviews",
+            "create",
+            CLOSED,
+        ),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

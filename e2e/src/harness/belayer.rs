@@ -284,6 +284,11 @@ impl Belayer {
         Ok(kib.parse::<u64>()? << 10)
     }
 
+    /// The address of metrics and probes.
+    pub fn metrics_address(&self) -> SocketAddr {
+        self.metrics
+    }
+
     /// The response of `/livez` or `/readyz`.
     ///
     /// # Errors

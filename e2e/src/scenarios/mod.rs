@@ -28,6 +28,7 @@ mod hostile_account;
 mod hostile_backlog;
 mod hostile_large_pods;
 mod hostile_marks;
+mod hostile_metrics;
 mod hostile_names;
 mod hostile_status;
 mod identity;
@@ -96,6 +97,7 @@ pub fn all() -> Vec<Scenario> {
         hostile_backlog::scenarios(),
         hostile_large_pods::scenarios(),
         hostile_marks::scenarios(),
+        hostile_metrics::scenarios(),
         selector::scenarios(),
         quiet::scenarios(),
         start::scenarios(),

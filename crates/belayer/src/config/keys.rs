@@ -26,6 +26,9 @@ const PROCESS: &[Key] = &[
     Key::restart("endpoints.metricsBindAddress", "address", ":8080", "--metrics-bind-address", "Address that serves `/metrics`, `/livez` and `/readyz`: `:8080` is port 8080 of all addresses, `0` alone is off."),
     Key::restart("endpoints.healthProbeBindAddress", "address", "0", "--health-probe-bind-address", "Address that serves `/livez` and `/readyz` alone, so that a flood on the address of metrics does not reach the probes; `0` is off."),
     Key::restart("endpoints.debugBindAddress", "address", "127.0.0.1:8081", "--debug-bind-address", "Address that serves the status page and `/debug/holds`, which name pods; `0` is off."),
+    Key::restart("endpoints.tlsCertFile", "file", "", "--tls-cert-file", "Certificate (PEM, with its chain) by which the address of metrics is served over TLS. A changed file is read within 10 seconds."),
+    Key::restart("endpoints.tlsPrivateKeyFile", "file", "", "--tls-private-key-file", "Private key (PEM) of that certificate."),
+    Key::restart("endpoints.metricsAuthorization", "true or false", "false", "--metrics-authorization", "Serve `/metrics` only to clients with a token that may `get` the path `/metrics`, as the API server decides (TokenReview, SubjectAccessReview). Needs TLS. `/livez` and `/readyz` stay open."),
     Key::restart("logging.format", "text or json", "text", "--log-format", "Format of log lines."),
     Key::restart("logging.level", "levels", "info", "--log-level", "Log level, also per target: `info,belayer_core::informer=debug`."),
 ];

@@ -1,6 +1,7 @@
 //! The keys of the process as written: those that are also flags.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::Deserialize;
 
@@ -38,6 +39,9 @@ pub struct EndpointsConfig {
     pub(super) metrics_bind_address: Option<String>,
     pub(super) health_probe_bind_address: Option<String>,
     pub(super) debug_bind_address: Option<String>,
+    pub(crate) tls_cert_file: Option<PathBuf>,
+    pub(crate) tls_private_key_file: Option<PathBuf>,
+    pub(crate) metrics_authorization: Option<bool>,
 }
 
 /// The key `logging`.

@@ -32,6 +32,13 @@ pub fn parts(
             permissions::election(lease),
         ),
     ];
+    if source.config.endpoints.metrics_authorization == Some(true) {
+        parts.push(Part::new(
+            "metrics authorization",
+            "ClusterRole belayer-metrics-authorization",
+            permissions::metrics_authorization(),
+        ));
+    }
     let configured = source.configured().map_err(Failure::configuration)?;
     let running = configured
         .iter()

@@ -134,7 +134,7 @@ pub async fn run(options: NodeAgentOptions) -> Result<(), Failure> {
         .await
         .map_err(anyhow::Error::from)?;
     if let Some(endpoint) = endpoint {
-        let routes = server::public_routes(Arc::new(vitals), exporter);
+        let routes = server::public_routes(Arc::new(vitals), exporter, None);
         tasks.spawn(server::serve(endpoint, routes, after.clone()));
     }
     tracing::info!(node, "watching the wipes of this node");

@@ -1,8 +1,13 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_rustls::rustls::ServerConfig;
+
+use super::Tls;
 
 /// Listen address of an endpoint, in the syntax of Go programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +72,7 @@ pub struct BindError {
 pub struct Endpoint {
     listener: TcpListener,
     address: SocketAddr,
+    tls: Option<watch::Receiver<Arc<ServerConfig>>>,
 }
 
 impl Endpoint {
@@ -91,7 +97,11 @@ impl Endpoint {
         let listener = bound.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         tracing::info!(%address, "listening for {}", flag.trim_start_matches('-'));
-        Ok(Some(Self { listener, address }))
+        Ok(Some(Self {
+            listener,
+            address,
+            tls: None,
+        }))
     }
 
     /// The address with its actual port.
@@ -99,8 +109,17 @@ impl Endpoint {
         self.address
     }
 
-    pub(super) fn into_listener(self) -> TcpListener {
-        self.listener
+    /// The same, served by TLS.
+    #[must_use]
+    pub fn with_tls(self, tls: &Tls) -> Self {
+        Self {
+            tls: Some(tls.config()),
+            ..self
+        }
+    }
+
+    pub(super) fn into_parts(self) -> (TcpListener, Option<watch::Receiver<Arc<ServerConfig>>>) {
+        (self.listener, self.tls)
     }
 }
 

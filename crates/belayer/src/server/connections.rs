@@ -1,5 +1,6 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -9,6 +10,8 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
 
 /// How many connections are open at once, and how many of one peer. Beyond that the oldest one is closed: a probe or
 /// a scrape takes milliseconds and is never the oldest for long (T5).
@@ -34,7 +37,13 @@ pub(super) struct Connections {
 
 impl Connections {
     /// Serves one request of `peer`.
-    pub(super) fn serve(&mut self, stream: TcpStream, peer: IpAddr, routes: Router) {
+    pub(super) fn serve(
+        &mut self,
+        stream: TcpStream,
+        peer: IpAddr,
+        routes: Router,
+        tls: Option<Arc<ServerConfig>>,
+    ) {
         while self.tasks.try_join_next().is_some() {}
         self.open.retain(|(_, task)| !task.is_finished());
         if self.open.len() >= MOST {
@@ -47,8 +56,16 @@ impl Connections {
             .header_read_timeout(HEADERS_WITHIN)
             .keep_alive(false)
             .max_buf_size(BUFFER);
-        let connection =
-            http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes));
+        let service = TowerToHyperService::new(routes);
+        let connection = async move {
+            let Some(tls) = tls else {
+                let plain = http.serve_connection(TokioIo::new(stream), service);
+                return Ok(plain.await?);
+            };
+            let stream = timeout(HEADERS_WITHIN, TlsAcceptor::from(tls).accept(stream)).await??;
+            let encrypted = http.serve_connection(TokioIo::new(stream), service);
+            Ok::<(), anyhow::Error>(encrypted.await?)
+        };
         let task = self.tasks.spawn(async move {
             match timeout(LASTS, connection).await {
                 Ok(Ok(())) => {}

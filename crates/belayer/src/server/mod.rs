@@ -1,9 +1,11 @@
 //! The endpoints: `/livez`, `/readyz` and `/metrics` on one address, `/debug/holds` on another, because it
 //! names pods, and the probes alone on a third one.
 
+mod authorization;
 mod bind;
 mod connections;
 mod routes;
+mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +17,10 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use self::connections::Connections;
+pub use authorization::Authorization;
 pub use bind::{BindAddress, BindError, Endpoint, ParseBindAddressError};
 pub use routes::{debug_routes, probe_routes, public_routes};
+pub use tls::{CertificateError, CertificateFiles, Tls};
 
 /// Health of the process. Called on every probe, so implementations must not block.
 pub trait Health: Send + Sync + 'static {
@@ -50,7 +54,7 @@ const NOT_ACCEPTED: Duration = Duration::from_secs(1);
 
 /// Serves `routes` until `stop`, and completes requests in flight.
 pub async fn serve(endpoint: Endpoint, routes: Router, stop: CancellationToken) {
-    let listener = endpoint.into_listener();
+    let (listener, tls) = endpoint.into_parts();
     let mut connections = Connections::default();
     loop {
         let accepted = tokio::select! {
@@ -58,7 +62,10 @@ pub async fn serve(endpoint: Endpoint, routes: Router, stop: CancellationToken) 
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, peer)) => connections.serve(stream, peer.ip(), routes.clone()),
+            Ok((stream, peer)) => {
+                let tls = tls.as_ref().map(|tls| Arc::clone(&tls.borrow()));
+                connections.serve(stream, peer.ip(), routes.clone(), tls);
+            }
             Err(error) => {
                 tracing::debug!(%error, "could not accept a connection");
                 if is_exhausted(&error) {

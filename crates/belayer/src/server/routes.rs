@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{Instant, sleep_until};
 
-use super::{Health, Holds};
+use super::{Authorization, Health, Holds};
 
 /// `/livez` and `/readyz`.
 pub fn probe_routes(health: Arc<dyn Health>) -> Router {
@@ -22,11 +22,18 @@ pub fn probe_routes(health: Arc<dyn Health>) -> Router {
         .with_state(health)
 }
 
-/// `/livez`, `/readyz` and `/metrics`.
-pub fn public_routes(health: Arc<dyn Health>, exporter: Arc<Exporter>) -> Router {
+/// `/livez`, `/readyz`, and `/metrics`, which `authorization` can limit.
+pub fn public_routes(
+    health: Arc<dyn Health>,
+    exporter: Arc<Exporter>,
+    authorization: Option<Authorization>,
+) -> Router {
     let rendered = Rendered::new(move || exporter.render());
-    Router::new()
-        .route("/metrics", get(metrics))
+    let mut routes = Router::new().route("/metrics", get(metrics));
+    if let Some(authorization) = authorization {
+        routes = Arc::new(authorization).protect(routes);
+    }
+    routes
         .with_state(Arc::new(rendered))
         .merge(probe_routes(health))
 }
@@ -68,7 +75,7 @@ fn probe(failing: StatusCode, what: &str, names: &[String]) -> Response {
     )
 }
 
-fn text(status: StatusCode, body: String) -> Response {
+pub(super) fn text(status: StatusCode, body: String) -> Response {
     (
         status,
         [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],

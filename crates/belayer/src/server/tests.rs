@@ -1,4 +1,7 @@
+use std::fs;
+use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use belayer_metrics::exposition;
@@ -9,6 +12,9 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
 
 use super::connections::MOST_OF_A_PEER;
 use super::routes::Rendered;
@@ -71,7 +77,7 @@ async fn ask(address: SocketAddr, method: &str, path: &str) -> (String, String) 
 
 fn public(health: Arc<Scripted>) -> Router {
     let (_, exporter) = Exporter::detached().unwrap();
-    public_routes(health, Arc::new(exporter))
+    public_routes(health, Arc::new(exporter), None)
 }
 
 #[tokio::test]
@@ -111,6 +117,7 @@ async fn metrics_are_scraped() {
     let counted = start(public_routes(
         Arc::new(Scripted::default()),
         Arc::new(exporter),
+        None,
     ))
     .await;
     let (head, body) = ask(counted.address, "GET", "/metrics").await;
@@ -218,4 +225,117 @@ async fn probes_have_an_address_of_their_own() {
     assert!(head.starts_with("http/1.1 200"), "{head}");
     let (head, _) = ask(server.address, "GET", "/metrics").await;
     assert!(head.starts_with("http/1.1 404"), "{head}");
+}
+
+/// A certificate of 127.0.0.1 for `tls`, and its authority for a client.
+fn certificate(dir: &Path) -> (CertificateFiles, CertificateDer<'static>) {
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    let files = CertificateFiles {
+        certificate: dir.join("tls.crt"),
+        key: dir.join("tls.key"),
+    };
+    fs::write(&files.certificate, made.cert.pem()).unwrap();
+    fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
+    (files, made.cert.der().clone())
+}
+
+/// The answer over TLS, if the server has this certificate.
+async fn ask_tls(address: SocketAddr, trusted: &CertificateDer<'static>) -> io::Result<String> {
+    let mut roots = RootCertStore::empty();
+    roots.add(trusted.clone()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let client = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = TcpStream::connect(address).await?;
+    let name = ServerName::from(address.ip());
+    let mut stream = TlsConnector::from(Arc::new(client))
+        .connect(name, stream)
+        .await?;
+    stream
+        .write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        .await?;
+    let mut answer = String::new();
+    match stream.read_to_string(&mut answer).await {
+        // Servers of HTTP end a connection without a last word of TLS.
+        Err(error) if error.kind() != io::ErrorKind::UnexpectedEof => Err(error),
+        _ => Ok(answer),
+    }
+}
+
+#[tokio::test]
+async fn t5_a_renewed_certificate_is_taken_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let (files, first) = certificate(dir.path());
+    let tls = Tls::read(files).await.unwrap();
+    let any = "127.0.0.1:0".parse().unwrap();
+    let endpoint = Endpoint::bind(&any, "--test")
+        .await
+        .unwrap()
+        .unwrap()
+        .with_tls(&tls);
+    let (address, stop) = (endpoint.address(), CancellationToken::new());
+    let routes = public(Arc::default());
+    tokio::spawn(serve(endpoint, routes, stop.clone()));
+    let answer = ask_tls(address, &first).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let plain = timeout(Duration::from_secs(10), async {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream
+            .write_all(b"GET /livez HTTP/1.1\r\n\r\n")
+            .await
+            .unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer).await;
+        answer
+    });
+    assert!(!plain.await.unwrap().starts_with(b"HTTP"), "without TLS");
+    // Half of a renewal: the previous certificate stays.
+    fs::write(dir.path().join("tls.key"), "").unwrap();
+    let mut tls = tls;
+    tls.renewed().await.unwrap_err();
+    ask_tls(address, &first).await.unwrap();
+    let (_, second) = certificate(dir.path());
+    assert!(tls.renewed().await.unwrap());
+    assert!(!tls.renewed().await.unwrap());
+    ask_tls(address, &second).await.unwrap();
+    ask_tls(address, &first).await.unwrap_err();
+    stop.cancel();
+}
+
+#[rstest]
+#[case::no_file(None, "cannot read")]
+#[case::no_certificate(Some(""), "tls.crt")]
+#[case::no_pem(Some("no PEM"), "tls.crt")]
+#[tokio::test]
+async fn a_certificate_that_cannot_be_used_names_the_file(
+    #[case] certificate_file: Option<&str>,
+    #[case] named: &str,
+) {
+    let dir = tempfile::tempdir().unwrap();
+    let (files, _) = certificate(dir.path());
+    match certificate_file {
+        Some(text) => fs::write(&files.certificate, text).unwrap(),
+        None => fs::remove_file(&files.certificate).unwrap(),
+    }
+    let error = Tls::read(files).await.unwrap_err().to_string();
+    assert!(
+        error.contains(named) && error.contains("tls.crt"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_key_of_another_certificate_is_refused() {
+    let [one, other] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let (files, _) = certificate(one.path());
+    let (others, _) = certificate(other.path());
+    let mixed = CertificateFiles {
+        certificate: files.certificate,
+        key: others.key,
+    };
+    let error = Tls::read(mixed).await.unwrap_err().to_string();
+    assert!(error.contains("cannot be used"), "{error}");
 }

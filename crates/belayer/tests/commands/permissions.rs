@@ -26,7 +26,7 @@ fn everything() -> Vec<Part> {
     let path = dir.path().join("belayer.yaml");
     std::fs::write(
         &path,
-        "apiVersion: config.belayer.dev/v1alpha1\npodFinalizer:\n  profiles:\n  - builtIn: argo\n    capture: true\n    cleanup: argo\n",
+        "apiVersion: config.belayer.dev/v1alpha1\nendpoints:\n  metricsAuthorization: true\npodFinalizer:\n  profiles:\n  - builtIn: argo\n    capture: true\n    cleanup: argo\n",
     )
     .unwrap();
     let source = Source::load(&path).unwrap();

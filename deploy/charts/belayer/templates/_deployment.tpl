@@ -80,6 +80,10 @@ spec:
         - --metrics-bind-address=:8080
         - --health-probe-bind-address=:8082
         - --log-format=json
+        {{- if .Values.metrics.tlsSecret }}
+        - --tls-cert-file=/etc/belayer-tls/tls.crt
+        - --tls-private-key-file=/etc/belayer-tls/tls.key
+        {{- end }}
         {{- if .Values.config }}
         - --config=/etc/belayer/belayer.yaml
         {{- end }}
@@ -122,8 +126,13 @@ spec:
           {{- toYaml .Values.resources | nindent 10 }}
         securityContext:
           {{- include "belayer.securityContext" . | nindent 10 }}
-        {{- if or .Values.config .Values.extraVolumeMounts }}
+        {{- if or .Values.config .Values.metrics.tlsSecret .Values.extraVolumeMounts }}
         volumeMounts:
+        {{- if .Values.metrics.tlsSecret }}
+        - name: tls
+          mountPath: /etc/belayer-tls
+          readOnly: true
+        {{- end }}
         {{- if .Values.config }}
         - name: config
           mountPath: /etc/belayer
@@ -133,8 +142,13 @@ spec:
         {{- toYaml . | nindent 8 }}
         {{- end }}
         {{- end }}
-      {{- if or .Values.config .Values.extraVolumes }}
+      {{- if or .Values.config .Values.metrics.tlsSecret .Values.extraVolumes }}
       volumes:
+      {{- with .Values.metrics.tlsSecret }}
+      - name: tls
+        secret:
+          secretName: {{ . }}
+      {{- end }}
       {{- if .Values.config }}
       - name: config
         configMap:

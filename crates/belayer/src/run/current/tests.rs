@@ -71,7 +71,7 @@ fn current(elector: Option<ElectorHealth>, vitals: Vitals) -> Arc<Current> {
 /// Status and body of the response.
 async fn ask(current: &Arc<Current>, path: &str) -> (u16, String) {
     let (_, exporter) = Exporter::detached().unwrap();
-    let routes = public_routes(Arc::<Current>::clone(current), Arc::new(exporter));
+    let routes = public_routes(Arc::<Current>::clone(current), Arc::new(exporter), None);
     let request = http::Request::get(path).body(Body::empty()).unwrap();
     let answer = routes.oneshot(request).await.unwrap();
     let status = answer.status().as_u16();

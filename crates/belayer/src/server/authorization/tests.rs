@@ -1,0 +1,109 @@
+use axum::body::Body;
+use axum::routing::get;
+use belayer_sandbox::{Answer, Fault, Match, Sandbox, Verb};
+use rstest::rstest;
+use tokio::time::advance;
+use tower::ServiceExt as _;
+
+use super::*;
+
+const READER: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: reader}
+rules:
+- {nonResourceURLs: [/metrics], verbs: [get]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: prometheus}]
+";
+
+/// Metrics that only `prometheus` may read. Tokens are `user:NAME`.
+struct Protected {
+    sandbox: Sandbox,
+    routes: Router,
+}
+
+impl Protected {
+    fn new() -> Self {
+        let sandbox = Sandbox::default();
+        sandbox.load_yaml(READER).unwrap();
+        let authorization = Arc::new(Authorization::new(sandbox.client()));
+        let routes = Router::new().route("/metrics", get(async || "belayer_held 1\n"));
+        Self {
+            sandbox,
+            routes: authorization.protect(routes),
+        }
+    }
+
+    async fn ask(&self, authorization: Option<&str>) -> StatusCode {
+        let mut request = Request::get("/metrics");
+        if let Some(authorization) = authorization {
+            request = request.header(header::AUTHORIZATION, authorization);
+        }
+        let request = request.body(Body::empty()).unwrap();
+        self.routes.clone().oneshot(request).await.unwrap().status()
+    }
+
+    fn reviews(&self) -> u64 {
+        let kind = "tokenreviews.authentication.k8s.io";
+        self.sandbox
+            .cluster()
+            .recorder()
+            .requests("client", Verb::Create, kind)
+    }
+}
+
+#[rstest]
+#[case::allowed(Some("Bearer user:prometheus"), StatusCode::OK)]
+#[case::in_any_case(Some("bearer user:prometheus"), StatusCode::OK)]
+#[case::without_the_permission(Some("Bearer user:jane"), StatusCode::FORBIDDEN)]
+#[case::an_unknown_token(Some("Bearer stolen"), StatusCode::UNAUTHORIZED)]
+#[case::an_empty_token(Some("Bearer "), StatusCode::UNAUTHORIZED)]
+#[case::another_scheme(Some("Basic user:prometheus"), StatusCode::UNAUTHORIZED)]
+#[case::without_a_token(None, StatusCode::UNAUTHORIZED)]
+#[tokio::test]
+async fn t5_the_api_server_decides_who_reads_the_metrics(
+    #[case] authorization: Option<&str>,
+    #[case] status: StatusCode,
+) {
+    assert_eq!(Protected::new().ask(authorization).await, status);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t5_an_allowed_token_is_reviewed_once_a_minute() {
+    let protected = Protected::new();
+    for _ in 0..3 {
+        assert_eq!(protected.ask(Some("Bearer user:prometheus")).await, 200);
+    }
+    assert_eq!(protected.reviews(), 1);
+    advance(ALLOWED_FOR).await;
+    assert_eq!(protected.ask(Some("Bearer user:prometheus")).await, 200);
+    assert_eq!(protected.reviews(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn t5_invalid_tokens_do_not_flood_the_api_server() {
+    let protected = Protected::new();
+    let began = Instant::now();
+    for guess in 0..20 {
+        assert_eq!(
+            protected.ask(Some(&format!("Bearer guess-{guess}"))).await,
+            401
+        );
+    }
+    assert_eq!(protected.reviews(), 20);
+    assert!(began.elapsed() >= PAUSE * 19, "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn t5_without_an_answer_nothing_is_served() {
+    let protected = Protected::new();
+    let fault = Fault::on(Match::verb(Verb::Create)).answer(Answer::service_unavailable());
+    protected.sandbox.faults().inject(fault);
+    let status = protected.ask(Some("Bearer user:prometheus")).await;
+    assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
+}
