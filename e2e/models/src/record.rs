@@ -29,8 +29,6 @@ pub(crate) enum Fault {
     NoCompare,
     /// The pod is created before the attempt is reserved.
     NoReservation,
-    /// A started pod counts as rejected.
-    StartedIsRejected,
     /// The hold of a re-created pod is released before its record names it.
     ReleasedEarly,
     /// A record ends as soon as the store shows no pod: no live read confirms it.
@@ -320,11 +318,7 @@ impl Recreation {
         let is = |fault| self.fault == Some(fault);
         match step {
             Step::ReadCandidate(uid) => {
-                let mut live = state.pod?;
-                if live.seen == Seen::Started && is(Fault::StartedIsRejected) {
-                    live.seen = Seen::Rejected;
-                }
-                let live = Some(live).filter(|pod| pod.uid == uid && pod.is_candidate());
+                let live = state.pod.filter(|pod| pod.uid == uid && pod.is_candidate());
                 live.map(|pod| Step::CreateRecord(pod.uid))
             }
             Step::CreateRecord(uid) => {
@@ -361,7 +355,7 @@ impl Recreation {
             },
             Step::ReadRejected { base, next, uid } => {
                 let live = state.pod?;
-                let is_rejected = live.seen == Seen::Rejected || is(Fault::StartedIsRejected);
+                let is_rejected = live.seen == Seen::Rejected;
                 let is_same = live.uid == uid && !live.deleting && is_rejected;
                 is_same.then_some(Step::Write { base, next })
             }

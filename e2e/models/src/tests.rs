@@ -116,7 +116,6 @@ fn proof_a_planted_fault_of_pvc_protection_is_found(
 #[case(record::Fault::DeleteByName, "IDENTITY")]
 #[case(record::Fault::NoCompare, "DECLARED")]
 #[case(record::Fault::NoReservation, "ONE-POD")]
-#[case(record::Fault::StartedIsRejected, "RAN-ONCE")]
 #[case(record::Fault::ReleasedEarly, "RAN-ONCE")]
 #[case(record::Fault::StoreIsProof, "ENDS")]
 #[case(record::Fault::NoBudget, "ONE-POD")]

@@ -236,10 +236,8 @@ impl Recreation {
 
     fn view(&self, pod: Pod) -> PodView {
         let slim = slim::Pod::new(meta("web", uid(pod.uid).as_str()));
-        let started_is_rejected = self.fault == Some(Fault::StartedIsRejected);
         let state = match pod.seen {
             Seen::Pending => PodState::Pending,
-            Seen::Started if started_is_rejected => rejected(),
             Seen::Started => PodState::Started,
             Seen::Rejected => rejected(),
         };
