@@ -19,9 +19,10 @@ use belayer_pod_recreation::proof::{FirstSeen, NeverRan};
 use belayer_pod_recreation::reason::Class;
 use belayer_pod_recreation::record::Record;
 use belayer_pod_recreation::snapshot::{ObservedPod, Origin, PodState, PodView, Rejection};
+use belayer_pod_recreation::transitions;
 use jiff::Timestamp;
 
-use super::state::{Pod, Rec, Replica, Seen, Step, Stored, number_of};
+use super::state::{Broken, Pod, Rec, Replica, Seen, State, Step, Stored, number_of};
 use super::{Fault, Recreation};
 
 const RECORD: &str = "r-1";
@@ -260,6 +261,21 @@ impl Recreation {
             state,
             ..PodView::of(&slim, &Settings::default(), FirstSeen::Earlier)
         }
+    }
+}
+
+impl State {
+    /// Writes a status. A transition that is not declared is a violation.
+    pub(super) fn write(&mut self, base: Rec, next: Rec) {
+        let state = |rec: Rec| transitions::State::of(&status_of(rec));
+        let from = self.record.unwrap_or(base);
+        if !transitions::is_declared(state(from), state(next)) {
+            self.broken.get_or_insert(Broken::Undeclared);
+        }
+        self.record = Some(Rec {
+            version: from.version + 1,
+            ..next
+        });
     }
 }
 

@@ -1,9 +1,7 @@
 //! The cluster of the model.
 
 use belayer_pod_recreation::api::Phase;
-use belayer_pod_recreation::transitions::is_declared;
 
-use super::decisions::status_of;
 use super::{FIRST, MOST};
 
 /// How far a pod is.
@@ -298,18 +296,6 @@ impl State {
             ..Pod::of_user(self.last_uid, true)
         });
         self.last_uid
-    }
-
-    pub(super) fn write(&mut self, base: Rec, next: Rec) {
-        let state = |rec: Rec| belayer_pod_recreation::transitions::State::of(&status_of(rec));
-        let from = self.record.unwrap_or(base);
-        if !is_declared(state(from), state(next)) {
-            self.broken.get_or_insert(Broken::Undeclared);
-        }
-        self.record = Some(Rec {
-            version: from.version + 1,
-            ..next
-        });
     }
 
     /// The API server removes a pod that nothing holds. To stop one that has started takes longer than a request: a
