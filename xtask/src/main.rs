@@ -13,6 +13,7 @@ mod image;
 mod lines;
 mod load;
 mod manifests;
+mod models;
 mod mutants;
 mod node;
 mod release;
@@ -45,6 +46,7 @@ enum Command {
     Lines(lines::Lines),
     Load(load::Load),
     Manifests(manifests::Manifests),
+    Models(models::Models),
     Mutants(mutants::Mutants),
     Node(node::Node),
     Release(release::Release),
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::Lines(command) => command.execute(),
         Command::Load(command) => command.execute(),
         Command::Manifests(command) => command.execute(),
+        Command::Models(command) => command.execute(),
         Command::Mutants(command) => command.execute(),
         Command::Node(command) => command.execute(),
         Command::Release(command) => command.execute(),

@@ -81,9 +81,11 @@ fn foreign(step: &Step<'_>) -> Verdict {
 fn is_own_object(step: &Step<'_>) -> bool {
     let write = step.write;
     let is_gate = write.resource.resource == "gates" && &*write.key.name == GATE;
+    // Node agents write its status.
+    let is_wipe = write.resource.resource == "nodewipes" && write.subresource.is_empty();
     match (step.kind(), write.verb) {
-        (Kind::Other, Verb::Create) => is_gate || write.resource.resource == "events",
-        (Kind::Other, Verb::Patch) => is_gate,
+        (Kind::Other, Verb::Create) => is_gate || is_wipe || write.resource.resource == "events",
+        (Kind::Other, Verb::Patch) => is_gate || is_wipe,
         (Kind::Record, _) => true,
         (Kind::Pod, Verb::Create) => {
             let pod = write.object.as_deref().or(write.body.as_deref());

@@ -167,13 +167,14 @@ fn exit(is_good: bool) -> ExitCode {
 fn print_plan(plan: &Plan) {
     let load = &plan.workload;
     anstream::println!(
-        "seed {}: {} workflows of {} pods, podGC {:?}, Belayer's clock {} s ahead, {} of all pods rejected",
+        "seed {}: {} workflows of {} pods, podGC {:?}, Belayer's clock {} s ahead, {} of all pods rejected, nodes wiped: {}",
         plan.seed,
         load.workflows,
         load.pods_per_workflow,
         load.pod_gc,
         plan.skew,
         plan.rejections,
+        plan.wipes,
     );
     for planned in &plan.events {
         let at = planned.at.as_secs_f64();

@@ -1,8 +1,10 @@
 //! What users, admins, machines and networks do during a run.
 
+pub(crate) mod admin;
 pub(crate) mod tenant;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use belayer_holds::names::{DEFAULT_NAMESPACE, RECREATION_ANNOTATION, RELEASE_ANNOTATION};
@@ -54,6 +56,20 @@ pub(crate) enum Event {
     Reconfigure(u64),
     /// A tenant changes or deletes something that it should not touch.
     Meddle(u64),
+    /// An admin changes the configuration of the replicas while they run.
+    Reload(u64),
+    /// An admin drains Belayer.
+    Drain,
+    /// An admin ends the drain.
+    Resume,
+    /// Another process replaces each replica; for some seconds both run.
+    Upgrade,
+    /// The wall clock of the replicas jumps.
+    JumpClock(u64),
+    /// The node agents stop.
+    StopAgents,
+    /// The node agents start.
+    StartAgents,
 }
 
 /// Something that a user does.
@@ -105,8 +121,8 @@ const ACTIONS: [UserAction; 13] = [
 
 impl Event {
     /// All but the faults.
-    pub(crate) const ALL: [Self; 25] = {
-        let mut all = [Self::StopArgo; 25];
+    pub(crate) const ALL: [Self; 32] = {
+        let mut all = [Self::StopArgo; 32];
         let mut index = 0;
         while index < ACTIONS.len() {
             all[index] = Self::User(ACTIONS[index], 0);
@@ -125,6 +141,13 @@ impl Event {
             Self::Start,
             Self::Reconfigure(0),
             Self::Meddle(0),
+            Self::Reload(0),
+            Self::Drain,
+            Self::Resume,
+            Self::Upgrade,
+            Self::JumpClock(0),
+            Self::StopAgents,
+            Self::StartAgents,
         ];
         let mut other = 0;
         while other < others.len() {
@@ -145,6 +168,8 @@ impl Event {
             Self::Stop(_) => Self::Stop(choice),
             Self::Reconfigure(_) => Self::Reconfigure(choice),
             Self::Meddle(_) => Self::Meddle(choice),
+            Self::Reload(_) => Self::Reload(choice),
+            Self::JumpClock(_) => Self::JumpClock(choice),
             other => other,
         }
     }
@@ -172,6 +197,12 @@ pub(crate) struct Stage {
     pub(crate) script: WorkflowScript,
     /// Gives each created object a name of its own.
     pub(crate) created: usize,
+    /// Whether pods that request re-creation also require a wipe of their node.
+    pub(crate) wipes: bool,
+    /// How far Belayer's wall clock is ahead, in seconds.
+    pub(crate) skew: Arc<AtomicI64>,
+    /// The admin, and the node agents.
+    pub(crate) admin: admin::Admin,
 }
 
 impl Stage {
@@ -201,6 +232,20 @@ impl Stage {
             Event::Start => self.replicas.iter_mut().for_each(Replica::start),
             Event::Reconfigure(choice) => self.reconfigure(Controllers::some(choice)).await,
             Event::Meddle(choice) => tenant::meddle(self, choice),
+            Event::Reload(choice) => self.reload(Controllers::some(choice)),
+            Event::Drain => self.admin.drain(&self.sandbox),
+            Event::Resume => self.admin.resume(&self.sandbox).await,
+            Event::Upgrade => {
+                for replica in &mut self.replicas {
+                    replica.upgrade().await;
+                }
+            }
+            Event::JumpClock(choice) => {
+                let to = admin::CLOCKS[index(choice, admin::CLOCKS.len())];
+                self.skew.store(to, Ordering::Relaxed);
+            }
+            Event::StopAgents => self.admin.stop_agents(),
+            Event::StartAgents => self.admin.start_agents(&self.sandbox),
         }
     }
 
@@ -208,6 +253,13 @@ impl Stage {
     pub(crate) async fn reconfigure(&mut self, controllers: Controllers) {
         for replica in &mut self.replicas {
             replica.configure(controllers).await;
+        }
+    }
+
+    /// Changes the controllers of the replicas that run, without a restart.
+    fn reload(&mut self, controllers: Controllers) {
+        for replica in &mut self.replicas {
+            replica.reload(controllers);
         }
     }
 
@@ -287,7 +339,7 @@ impl Stage {
                 let namespace = NAMESPACES[index(choice, NAMESPACES.len())];
                 let names: Vec<String> = (0..3).map(|_| self.name("train")).collect();
                 for name in &names {
-                    self.create(&Gvr::PODS, namespace, objects::trainer(name));
+                    self.create(&Gvr::PODS, namespace, objects::trainer(name, self.wipes));
                 }
                 self.bind_waiting();
             }

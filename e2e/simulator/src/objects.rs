@@ -1,6 +1,6 @@
 //! The objects that users create besides workflows.
 
-use belayer_holds::names::RECREATE_ANNOTATION;
+use belayer_holds::names::{RECREATE_ANNOTATION, WIPE_ANNOTATION};
 use belayer_sandbox::simulated::NodeSpec;
 use serde_json::{Value, json};
 
@@ -42,10 +42,13 @@ pub(crate) fn pvc_user(name: &str, pvc: &str) -> Value {
     })
 }
 
-/// A bare pod that requests three cores and re-creation, and waits for [`BATCH`] to bind it.
-pub(crate) fn trainer(name: &str) -> Value {
+/// A bare pod that requests three cores and re-creation, and waits for [`BATCH`] to bind it. With `wipe`, the node
+/// agent has to remove its files first.
+pub(crate) fn trainer(name: &str, wipe: bool) -> Value {
     json!({
-        "metadata": {"name": name, "annotations": {RECREATE_ANNOTATION: "true"}},
+        "metadata": {"name": name, "annotations": {
+            RECREATE_ANNOTATION: "true", WIPE_ANNOTATION: wipe.to_string(),
+        }},
         "spec": {
             "restartPolicy": "Never",
             "schedulerName": BATCH,

@@ -28,6 +28,8 @@ pub(crate) struct Plan {
     pub(crate) skew: i64,
     /// The ratio of pods that their node rejects at random.
     pub(crate) rejections: f64,
+    /// Whether the nodes of rejected pods are wiped.
+    pub(crate) wipes: bool,
 }
 
 /// One event of a plan.
@@ -48,7 +50,7 @@ impl Plan {
         let mut rng = StdRng::seed_from_u64(seed ^ 0x5eed_0f00_d000_0000);
         let workload = workload(seed, &mut rng);
         let kinds = some_of(&FaultKind::ALL, 5, &mut rng);
-        let templates = some_of(&Event::ALL, 9, &mut rng);
+        let templates = some_of(&Event::ALL, 11, &mut rng);
         let mut events = Vec::new();
         for kind in kinds {
             for _ in 0..rng.random_range(1..=2) {
@@ -76,6 +78,7 @@ impl Plan {
                 .choose(&mut rng)
                 .copied()
                 .unwrap_or_default(),
+            wipes: rng.random_bool(0.3),
         }
     }
 

@@ -4,20 +4,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belayer::operator::{Components, Operator, Options};
+use belayer::server::Health as _;
 use belayer_checker::BELAYER;
 use belayer_core::client;
 use belayer_core::election::{Elector, Settings, Timing, identity};
 use belayer_core::executor::{Bounds, Writes};
+use belayer_core::informer::Store;
 use belayer_core::object::ObjectKey;
+use belayer_core::slim::Pod;
 use belayer_demo::setup;
 use belayer_holds::names;
 use belayer_holds::runner::Observer;
 use belayer_sandbox::Sandbox;
-use tokio::task::JoinHandle;
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 /// How long after its end the kubelet starts it again.
 const RESTART: Duration = Duration::from_secs(2);
+
+/// How long two processes of one replica run beside each other.
+const SURGE: Duration = Duration::from_secs(5);
+
+/// Longest time that new controllers may fill their caches; after it they take over anyway.
+const WARM_WITHIN: Duration = Duration::from_secs(60);
+
+/// Interval at which the caches are checked.
+const WARM_POLL: Duration = Duration::from_millis(100);
 
 /// The actor name of requests for the Lease, which are not subject to the rules about writes.
 pub(crate) const ELECTION: &str = "belayer-election";
@@ -51,11 +64,18 @@ impl Controllers {
 
 /// A replica. While it is down, nothing of it runs.
 pub(crate) struct Replica {
+    setup: Setup,
+    /// The controllers; changes reach a running process.
+    controllers: watch::Sender<Controllers>,
+    process: Option<Process>,
+}
+
+/// What every process of a replica is started with.
+#[derive(Clone)]
+struct Setup {
     name: String,
     sandbox: Sandbox,
     observer: Arc<dyn Observer>,
-    controllers: Controllers,
-    process: Option<Process>,
 }
 
 struct Process {
@@ -64,14 +84,25 @@ struct Process {
     task: JoinHandle<()>,
 }
 
+impl Process {
+    /// It completes what it has begun and gives the Lease back.
+    async fn end(self) {
+        self.stop.cancel();
+        let _ = self.task.await;
+    }
+}
+
 impl Replica {
     /// A replica that does not run yet.
     pub(crate) fn new(number: usize, sandbox: Sandbox, observer: Arc<dyn Observer>) -> Self {
+        let name = format!("belayer-{number}");
         Self {
-            name: format!("belayer-{number}"),
-            sandbox,
-            observer,
-            controllers: Controllers::ALL,
+            setup: Setup {
+                name,
+                sandbox,
+                observer,
+            },
+            controllers: watch::Sender::new(Controllers::ALL),
             process: None,
         }
     }
@@ -82,13 +113,11 @@ impl Replica {
             return;
         }
         let stop = CancellationToken::new();
-        let (name, sandbox) = (self.name.clone(), self.sandbox.clone());
-        let (observer, stopped) = (Arc::clone(&self.observer), stop.clone());
-        let controllers = self.controllers;
+        let (setup, stopped) = (self.setup.clone(), stop.clone());
+        let controllers = self.controllers.subscribe();
         let task = tokio::spawn(async move {
             while !stopped.is_cancelled() {
-                let components = controllers.components();
-                live(&name, &sandbox, components, Arc::clone(&observer), &stopped).await;
+                live(&setup, controllers.clone(), &stopped).await;
                 let _ = stopped
                     .run_until_cancelled(tokio::time::sleep(RESTART))
                     .await;
@@ -99,10 +128,25 @@ impl Replica {
 
     /// Restarts it with these controllers, if it runs; else it starts with them later.
     pub(crate) async fn configure(&mut self, controllers: Controllers) {
-        self.controllers = controllers;
-        if self.process.is_some() {
-            self.stop().await;
+        let runs = self.process.is_some();
+        self.stop().await;
+        self.controllers.send_replace(controllers);
+        if runs {
             self.start();
+        }
+    }
+
+    /// Changes its controllers while it runs.
+    pub(crate) fn reload(&mut self, controllers: Controllers) {
+        self.controllers.send_replace(controllers);
+    }
+
+    /// Starts another process, and stops this one once that has had time to fill its caches.
+    pub(crate) async fn upgrade(&mut self) {
+        if let Some(old) = self.process.take() {
+            self.start();
+            tokio::time::sleep(SURGE).await;
+            old.end().await;
         }
     }
 
@@ -116,40 +160,33 @@ impl Replica {
     /// Stops it gracefully: it completes what it has begun and gives the Lease back.
     pub(crate) async fn stop(&mut self) {
         if let Some(process) = self.process.take() {
-            process.stop.cancel();
-            let _ = process.task.await;
+            process.end().await;
         }
     }
 }
 
 /// One process, from its start to its end.
-async fn live(
-    name: &str,
-    sandbox: &Sandbox,
-    components: Components,
-    observer: Arc<dyn Observer>,
-    stop: &CancellationToken,
-) {
-    let client = |actor: &str| client::in_process(sandbox.service(actor), names::USER_AGENT);
+async fn live(setup: &Setup, controllers: watch::Receiver<Controllers>, stop: &CancellationToken) {
+    let client = |actor: &str| client::in_process(setup.sandbox.service(actor), names::USER_AGENT);
     let settings = Settings {
         lease: ObjectKey::new(names::DEFAULT_NAMESPACE, LEASE),
-        identity: identity(name),
+        identity: identity(&setup.name),
         timing: Timing::default(),
         field_manager: names::FIELD_MANAGER,
     };
     let (elector, leadership) = Elector::new(client(ELECTION), settings);
     let resign = CancellationToken::new();
-    let options = Options {
+    let options = || Options {
         client: client(BELAYER),
         watches: client(BELAYER),
         namespace: names::DEFAULT_NAMESPACE.to_owned(),
         bounds: Bounds::default(),
         writes: Writes::Sent,
-        leadership,
+        leadership: leadership.clone(),
         lease: None,
-        observer,
+        observer: Arc::clone(&setup.observer),
     };
-    let work = Operator::new(options, components).run(stop.clone());
+    let work = supervise(options, controllers, stop);
     let election = elector.run(resign.clone());
     tokio::pin!(work, election);
     tokio::select! {
@@ -159,5 +196,64 @@ async fn live(
             resign.cancel();
             election.await;
         }
+    }
+}
+
+/// Runs one set of controllers after the other, as `belayer run` does when its configuration changes.
+async fn supervise(
+    options: impl Fn() -> Options,
+    mut controllers: watch::Receiver<Controllers>,
+    stop: &CancellationToken,
+) {
+    let mut tasks = JoinSet::new();
+    let first = controllers.borrow_and_update().components();
+    let mut current = Worker::start(Operator::new(options(), first), &mut tasks);
+    while let Some(Ok(())) = stop.run_until_cancelled(controllers.changed()).await {
+        let next = controllers.borrow_and_update().components();
+        let mut operator = Operator::new(options(), next);
+        let turn = operator.wait_for_turn();
+        operator.pods().take_over(&current.pods);
+        let vitals = Arc::clone(operator.vitals());
+        let next = Worker::start(operator, &mut tasks);
+        let warm = async {
+            while !vitals.not_ready().is_empty() {
+                tokio::time::sleep(WARM_POLL).await;
+            }
+        };
+        let warm = tokio::time::timeout(WARM_WITHIN, warm);
+        if stop.run_until_cancelled(warm).await.is_none() {
+            next.stop.cancel();
+            break;
+        }
+        current.stop.cancel();
+        current.ended.cancelled().await;
+        current = next;
+        turn.cancel();
+    }
+    stop.cancelled().await;
+    current.stop.cancel();
+    while tasks.join_next().await.is_some() {}
+}
+
+/// A running set of controllers.
+struct Worker {
+    stop: CancellationToken,
+    ended: CancellationToken,
+    pods: Store<Pod>,
+}
+
+impl Worker {
+    fn start(operator: Operator, tasks: &mut JoinSet<()>) -> Self {
+        let worker = Self {
+            stop: CancellationToken::new(),
+            ended: CancellationToken::new(),
+            pods: operator.pods().clone(),
+        };
+        let (stop, ended) = (worker.stop.clone(), worker.ended.clone());
+        tasks.spawn(async move {
+            operator.run(stop).await;
+            ended.cancel();
+        });
+        worker
     }
 }

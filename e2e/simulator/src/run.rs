@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::coverage::{Coverage, Rules};
+use crate::event::admin::{self, Admin};
 use crate::event::{Event, Stage, tenant};
 use crate::objects::{self, BATCH};
 use crate::plan::{Plan, STORY};
@@ -109,10 +111,12 @@ fn record_panics() {
 async fn story(plan: &Plan) -> Outcome {
     let sandbox = sandbox(plan);
     let clock = sandbox.cluster().clock().clone();
-    let skew = SignedDuration::from_secs(plan.skew);
+    let skew = Arc::new(AtomicI64::new(plan.skew));
+    let ahead = Arc::clone(&skew);
     let _simulated = simulated::simulate(plan.seed, move || {
         let now = clock.now();
-        now.checked_add(skew).unwrap_or(now)
+        let ahead = SignedDuration::from_secs(ahead.load(Ordering::Relaxed));
+        now.checked_add(ahead).unwrap_or(now)
     });
     if let Err(error) = setup::install(&User::new(sandbox.cluster().clone())) {
         return Outcome::failed(&format!("cannot install Belayer: {error:#}"));
@@ -132,14 +136,19 @@ async fn story(plan: &Plan) -> Outcome {
         argo,
         replicas,
         created: 0,
+        wipes: plan.wipes,
+        skew,
+        admin: Admin::default(),
     };
     stage.carry_out(Event::Start).await;
+    stage.carry_out(Event::StartAgents).await;
     let mut coverage = events(plan, &mut stage).await;
     let healthy_from = recover(&mut stage).await;
     let outcome = judge(&stage, healthy_from).await;
     for replica in &mut stage.replicas {
         replica.kill();
     }
+    stage.admin.stop_agents();
     stop.cancel();
     drop(drained.await);
     coverage.merge(rules.take());
@@ -233,6 +242,9 @@ async fn recover(stage: &mut Stage) -> usize {
     stage.carry_out(Event::StartArgo).await;
     stage.carry_out(Event::ComeBack).await;
     tenant::clean_up(stage);
+    stage.carry_out(Event::StartAgents).await;
+    stage.admin.stop_drain();
+    stage.carry_out(Event::Resume).await;
     stage.reconfigure(Controllers::ALL).await;
     stage.carry_out(Event::Start).await;
     tokio::time::sleep(RECOVERY).await;
@@ -311,7 +323,7 @@ fn findings_of(stage: &Stage, written_in_quiet: &[Write], healthy_from: usize) -
         left: &left,
         quiet: QUIET,
         written_in_quiet,
-        others: &[BATCH, ELECTION],
+        others: &[BATCH, ELECTION, admin::AGENT],
         healthy_from: Some(healthy_from),
     })
 }

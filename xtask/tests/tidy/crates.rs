@@ -183,9 +183,23 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "belayer-checker",
             "belayer-core",
             "belayer-demo",
+            "belayer-drain",
             "belayer-holds",
+            "belayer-inspect",
             "belayer-sandbox",
             "belayer-workload",
+        ],
+    ),
+    (
+        "belayer-models",
+        // Controllers, for the decisions that are explored.
+        &[
+            "belayer-core",
+            "belayer-drain",
+            "belayer-holds",
+            "belayer-pod-finalizer",
+            "belayer-pod-recreation",
+            "belayer-pvc-protection",
         ],
     ),
     (
@@ -309,6 +323,7 @@ fn the_shipped_binary_contains_neither_sandbox_nor_demo() {
         "belayer-workload",
         "belayer-checker",
         "belayer-demo",
+        "belayer-models",
         "belayer-simulator",
         "belayer-subject",
         "belayer-e2e",
