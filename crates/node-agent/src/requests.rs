@@ -1,5 +1,7 @@
 //! The agent's requests for single objects, and its only write: the reports in the `NodeWipe` of its node.
 
+use std::collections::BTreeMap;
+
 use belayer_core::executor::{Class, Executor};
 use belayer_core::http::{ErrorClass, PatchKind, Request, RequestError};
 use belayer_core::informer::{Decoder as _, Decoders, JsonDecoder, Reading};
@@ -9,10 +11,17 @@ use belayer_core::slim::{DecodeContext, Pod};
 use belayer_core::workqueue::Backoff;
 use belayer_holds::names::FIELD_MANAGER;
 use belayer_holds::node_wipe::{self, NodeWipe, Report};
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use crate::decide::{State, WipeRequest, asks, state};
 use crate::world::request;
+
+/// Reports that wait, by UID of their pod.
+type Reports = BTreeMap<Uid, Report>;
+
+/// Most reports of one write.
+const MOST_REPORTS: usize = 100;
 
 /// Attempts of a report, conflicts included.
 const TRIES: u32 = 10;
@@ -49,7 +58,9 @@ pub(crate) struct Api {
     pods: Resource,
     wipes: Resource,
     list: ObjectKey,
-    /// One report at a time: the API server repeats patches of one object that meet, at a growing cost.
+    /// The reports that wait for the next write.
+    waiting: Mutex<Reports>,
+    /// One write at a time: the API server repeats patches of one object that meet, at a growing cost.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -61,6 +72,7 @@ impl Api {
             pods: Resource::pods(),
             wipes: node_wipe::resource(),
             list: ObjectKey::cluster(node),
+            waiting: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
         }
     }
@@ -93,20 +105,38 @@ impl Api {
         Ok(request(&list, uid))
     }
 
-    /// Writes the report about a pod, and removes those of `forgotten` pods, which have no entry any more. Does nothing if
-    /// the list does not exist. The server itself answers 409 after some conflicts of concurrent patches: the wipe and its
-    /// hooks must not be repeated for that.
+    /// Writes the report about a pod, with the others that wait, and removes those of `forgotten` pods, which have no entry
+    /// any more. Does nothing if the list does not exist.
     pub(crate) async fn report(
         &self,
         uid: &Uid,
         report: &Report,
         forgotten: &[Uid],
     ) -> Result<(), ApiError> {
+        self.waiting.lock().insert(uid.clone(), report.clone());
+        let _turn = self.turn.lock().await;
+        let reports = next_reports(&self.waiting.lock(), uid);
+        if reports.is_empty() {
+            // The last write contained it.
+            return Ok(());
+        }
+        let written = self.write(&reports, forgotten).await;
+        let mut waiting = self.waiting.lock();
+        match &written {
+            Ok(()) => waiting.retain(|uid, report| reports.get(uid) != Some(report)),
+            // The others that wait try again themselves.
+            Err(_) => drop(waiting.remove(uid)),
+        }
+        written
+    }
+
+    /// The server itself answers 409 after some conflicts of concurrent patches: the wipe and its hooks must not be repeated
+    /// for that.
+    async fn write(&self, reports: &Reports, forgotten: &[Uid]) -> Result<(), ApiError> {
         let path = self.wipes.subresource_path(&self.list, "status");
-        let body = patch(uid, report, forgotten).to_string();
+        let body = patch(reports, forgotten).to_string();
         let request =
             Request::patch(path, PatchKind::Merge, body).query("fieldManager", FIELD_MANAGER);
-        let _turn = self.turn.lock().await;
         let mut ceiling = None;
         for _ in 1..TRIES {
             match self.executor.write(&request, Class::Write).await {
@@ -130,13 +160,28 @@ impl Api {
     }
 }
 
+/// The reports of one write, with that about `uid`; none if that was written.
+fn next_reports(waiting: &Reports, uid: &Uid) -> Reports {
+    let Some(own) = waiting.get(uid) else {
+        return Reports::new();
+    };
+    let others = waiting.iter().filter(|(other, _)| *other != uid);
+    let all = std::iter::once((uid, own)).chain(others.take(MOST_REPORTS - 1));
+    all.map(|(uid, report)| (uid.clone(), report.clone()))
+        .collect()
+}
+
 /// A merge patch of single keys, which conflicts with no other write.
-fn patch(uid: &Uid, report: &Report, forgotten: &[Uid]) -> Value {
+fn patch(reports: &Reports, forgotten: &[Uid]) -> Value {
     let mut wipes: Map<String, Value> = forgotten
         .iter()
         .map(|uid| (uid.to_string(), Value::Null))
         .collect();
-    wipes.insert(uid.to_string(), json!(report));
+    wipes.extend(
+        reports
+            .iter()
+            .map(|(uid, report)| (uid.to_string(), json!(report))),
+    );
     json!({ "status": { "wipes": wipes } })
 }
 
@@ -146,15 +191,29 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_report_changes_its_own_key_and_those_without_an_entry() {
-        let report = Report {
+    fn busy() -> Report {
+        Report {
             state: WipeState::NotWiped,
             reason: "NotComplete".into(),
             message: "/ws/u-1/mnt is a mount in use".into(),
             paths: vec!["/ws/u-1".into()],
-        };
-        let patch = patch(&Uid::new("u-1"), &report, &[Uid::new("u-0")]);
+        }
+    }
+
+    #[test]
+    fn one_write_has_the_reports_of_all_that_wait() {
+        let uid = |number: usize| Uid::new(&format!("u-{number:03}"));
+        let waiting: Reports = (0..150).map(|number| (uid(number), busy())).collect();
+        let next = next_reports(&waiting, &uid(149));
+        assert_eq!(next.len(), MOST_REPORTS);
+        assert!(next.contains_key(&uid(149)) && next.contains_key(&uid(0)));
+        assert!(next_reports(&waiting, &uid(150)).is_empty(), "written");
+    }
+
+    #[test]
+    fn a_report_changes_its_own_key_and_those_without_an_entry() {
+        let reports = Reports::from([(Uid::new("u-1"), busy())]);
+        let patch = patch(&reports, &[Uid::new("u-0")]);
         let expected = json!({ "status": { "wipes": {
             "u-0": null,
             "u-1": {

@@ -27,6 +27,11 @@ pub fn permissions() -> Vec<Permission> {
         "pods that wait for the wipe of a deleted node wait until wipeTimeoutSeconds",
     ));
     permissions.extend(Permission::on(
+        &Resource::leases(),
+        &["get"],
+        "the clocks of nodes are not corrected: rejected pods of a node whose clock is wrong are not re-created",
+    ));
+    permissions.extend(Permission::on(
         &api::resource(),
         &["get", "list", "watch", "create"],
         "rejections are not recorded, and no pod is re-created",

@@ -13,8 +13,8 @@ use belayer_holds::decision::{Notice, Severity};
 use belayer_holds::runner::{Component as _, Stepped};
 use serde_json::{Value, json};
 
-use super::Execution;
 use super::requests::{CreateMode, is_denied, is_namespace_terminating, is_too_large};
+use super::{Execution, wipe};
 use crate::api::{KIND, Phase, Policy, Spec, Wipe};
 use crate::component::pod_key;
 use crate::decide::{Effect, StatusWrite, name_taken_step};
@@ -52,7 +52,9 @@ impl Execution<'_> {
             }
             (Effect::RequestWipe { node, pod }, Some(record)) => {
                 let requested = self.request_wipe(record, &node, &pod).await;
-                if !is_refused(&requested) {
+                // Of an entry that another record writes it is not known yet.
+                let is_known = !matches!(requested, Ok(Stepped::Later(wipe::NEXT_TURN)));
+                if is_known && !is_refused(&requested) {
                     let component = &self.it.parts.component;
                     component.restart_wait(&record.meta.uid);
                 }

@@ -1,7 +1,7 @@
 //! How much the clock of a node differs from that of the API server.
 //!
 //! The proof that a pod never ran compares a time of the kubelet with a time of the API server. Both times are also in
-//! the last status that the kubelet wrote about its node.
+//! the Lease of the node, which its kubelet renews every ten seconds.
 
 use std::sync::Arc;
 
@@ -13,9 +13,12 @@ use serde_json::Value;
 use super::Execution;
 use crate::snapshot::ObservedPod;
 
+/// The namespace of the Leases of nodes.
+const LEASES: &str = "kube-node-lease";
+
 impl Execution<'_> {
-    /// Reads the node that rejected the pod, unless that was done not long ago, and stores how much its clock differs.
-    /// Whether it was read: the decision was made without it.
+    /// Reads the Lease of the node that rejected the pod, unless that was done not long ago, and stores how much the clock
+    /// of the node differs. Whether it was read: the decision was made without it.
     pub(super) async fn read_clock(&self) -> Result<bool, RequestError> {
         let ObservedPod::Present(pod) = &self.snapshot.pod else {
             return Ok(false);
@@ -28,8 +31,8 @@ impl Execution<'_> {
         else {
             return Ok(false);
         };
-        let key = ObjectKey::cluster(Arc::clone(node));
-        let ahead = match self.live(&Resource::nodes(), &key).await {
+        let key = ObjectKey::new(LEASES, Arc::clone(node));
+        let ahead = match self.live(&Resource::leases(), &key).await {
             Ok(answer) => answer.and_then(|answer| ahead_by(&answer.json().ok()?)),
             Err(error) if error.class() == ErrorClass::Forbidden => None,
             Err(error) => return Err(error),
@@ -39,21 +42,16 @@ impl Execution<'_> {
     }
 }
 
-/// How much the clock of a node is ahead, by its kubelet's last write of the node's status: the heartbeat has the time of
-/// the kubelet, the entry of `managedFields` that of the API server.
-fn ahead_by(node: &Value) -> Option<SignedDuration> {
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+/// How much the clock of a node is ahead, by the last renewal of its Lease: the renewal has the time of the kubelet, the entry
+/// of `managedFields` that of the API server.
+fn ahead_by(lease: &Value) -> Option<SignedDuration> {
     let time = |value: &Value| value.as_str()?.parse::<Timestamp>().ok();
-    let ready = list(&node["status"]["conditions"]);
-    let ready = ready
-        .iter()
-        .find(|condition| condition["type"] == "Ready")?;
-    let entries = list(&node["metadata"]["managedFields"]);
-    let written = entries
-        .iter()
-        .find(|entry| entry["manager"] == "kubelet" && entry["subresource"] == "status")?;
-    let (heartbeat, written) = (time(&ready["lastHeartbeatTime"])?, time(&written["time"])?);
-    Some(heartbeat.duration_since(written))
+    let entries = lease["metadata"]["managedFields"].as_array()?;
+    let written = entries.iter().find(|entry| {
+        entry["manager"] == "kubelet" && !entry["fieldsV1"]["f:spec"]["f:renewTime"].is_null()
+    })?;
+    let (renewed, written) = (time(&lease["spec"]["renewTime"])?, time(&written["time"])?);
+    Some(renewed.duration_since(written))
 }
 
 #[cfg(test)]
@@ -64,24 +62,25 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::ahead("2026-01-01T00:01:30Z", "kubelet", Some(90))]
-    #[case::behind("2025-12-31T23:59:00Z", "kubelet", Some(-60))]
-    #[case::written_by_another_component("2026-01-01T00:01:30Z", "node-problem-detector", None)]
+    #[case::ahead("2026-01-01T00:01:30.250000Z", "kubelet", Some(90_250))]
+    #[case::behind("2025-12-31T23:59:00.000000Z", "kubelet", Some(-60_000))]
+    #[case::written_by_another_client("2026-01-01T00:01:30.000000Z", "kubectl-edit", None)]
     #[case::without_a_time("", "kubelet", None)]
     fn r8_the_clock_of_a_node(
-        #[case] heartbeat: &str,
+        #[case] renewed: &str,
         #[case] manager: &str,
         #[case] expected: Option<i64>,
     ) {
-        let node = json!({
+        let lease = json!({
             "metadata": { "managedFields": [
-                { "manager": "kubelet", "time": "2020-01-01T00:00:00Z" },
-                { "manager": manager, "subresource": "status", "time": "2026-01-01T00:00:00Z" },
+                { "manager": "kubelet", "time": "2020-01-01T00:00:00Z",
+                  "fieldsV1": { "f:metadata": {} } },
+                { "manager": manager, "time": "2026-01-01T00:00:00Z",
+                  "fieldsV1": { "f:spec": { "f:renewTime": {} } } },
             ] },
-            "status": { "conditions": [
-                { "type": "DiskPressure" }, { "type": "Ready", "lastHeartbeatTime": heartbeat },
-            ] },
+            "spec": { "renewTime": renewed },
         });
-        assert_eq!(ahead_by(&node), expected.map(SignedDuration::from_secs));
+        let expected = expected.map(SignedDuration::from_millis);
+        assert_eq!(ahead_by(&lease), expected);
     }
 }

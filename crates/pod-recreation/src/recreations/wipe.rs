@@ -1,6 +1,6 @@
 //! Requests the wipe of a node: adds an entry to its `NodeWipe`, after live reads of the node and of the pod.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use belayer_core::clock;
@@ -47,29 +47,67 @@ const MAY_HAVE_RUN: &str = "the pod may have run";
 const NOT_ASKED: &str =
     "the pod does not request a wipe: it has no annotation belayer.dev/wipe=true";
 
-/// Delay before a record tries again while another one writes to the list of its node.
-const NEXT_TURN: Duration = Duration::from_millis(50);
+/// Delay before a record looks again whether another one has written its entry. Usually the event of the list is first.
+pub(super) const NEXT_TURN: Duration = Duration::from_secs(1);
 
-/// The nodes whose list is being written.
-pub(super) type Lists = Mutex<HashSet<String>>;
+/// The entries that wait for the write to the list of each node. The API server repeats patches of one object that meet, at
+/// a growing cost, so one record at a time writes to a list: the entries of all that wait.
+#[derive(Debug, Default)]
+pub(super) struct Lists(Mutex<HashMap<String, Entries>>);
 
-/// The right to write to the list of a node. The API server repeats patches of one object that meet, at a growing cost.
+type Entries = BTreeMap<String, Entry>;
+
+impl Lists {
+    /// How many entries of a namespace wait for the write to the list of a node.
+    fn waiting(&self, node: &str, namespace: &str) -> usize {
+        let all = self.0.lock();
+        let waiting = all.get(node).into_iter().flat_map(BTreeMap::values);
+        waiting.filter(|entry| entry.namespace == namespace).count()
+    }
+}
+
+/// The right to write to the list of a node.
 struct Turn<'a> {
     lists: &'a Lists,
     node: &'a str,
+    is_over: bool,
 }
 
 impl<'a> Turn<'a> {
-    /// `None` while another record has it.
-    fn take(lists: &'a Lists, node: &'a str) -> Option<Self> {
-        let is_free = lists.lock().insert(node.to_owned());
-        is_free.then_some(Self { lists, node })
+    /// Adds an entry to those that wait. `None` while another record writes: it writes this entry next, or drops it if its
+    /// own write fails.
+    fn take(lists: &'a Lists, node: &'a str, pod: &Uid, entry: Entry) -> Option<Self> {
+        let mut all = lists.0.lock();
+        let is_free = !all.contains_key(node);
+        all.entry(node.to_owned())
+            .or_default()
+            .insert(pod.to_string(), entry);
+        is_free.then(|| Self {
+            lists,
+            node,
+            is_over: false,
+        })
+    }
+
+    /// The entries that wait. If there are none, the turn ends.
+    fn next(&mut self) -> Option<Entries> {
+        let mut all = self.lists.0.lock();
+        let waiting = all.get_mut(self.node)?;
+        if waiting.is_empty() {
+            all.remove(self.node);
+            self.is_over = true;
+            return None;
+        }
+        Some(std::mem::take(waiting))
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.lists.lock().remove(self.node);
+        // After its end it may be another one's.
+        if !self.is_over {
+            self.lists.0.lock().remove(self.node);
+        }
     }
 }
 
@@ -120,9 +158,6 @@ impl Execution<'_> {
         node: &str,
         pod: &Uid,
     ) -> Result<Stepped, RequestError> {
-        let Some(_turn) = Turn::take(&self.it.lists, node) else {
-            return Ok(Stepped::Later(NEXT_TURN));
-        };
         let Some(node_uid) = self.uid_of_node(node).await? else {
             let next = node_gone_status(record, clock::now());
             return self.write(record, &StatusWrite::of(next)).await;
@@ -197,18 +232,18 @@ impl Execution<'_> {
         }
     }
 
-    /// Whether the namespace has its share of the node's list, by the store.
+    /// Whether the namespace has its share of the node's list, by the store and with the entries that wait.
     fn has_its_share(&self, node: &str, namespace: &str) -> bool {
         let wipes = &self.it.parts.component.parts.wipes;
         let list = wipes.lookup(&ObjectKey::cluster(node)).found();
-        list.is_some_and(|list| {
+        let stored = list.map_or(0, |list| {
             let of_namespace = |wipe: &&node_wipe::Wipe| wipe.pod.namespace() == Some(namespace);
-            list.wipes.values().filter(of_namespace).count() >= MAX_PER_NAMESPACE
-        })
+            list.wipes.values().filter(of_namespace).count()
+        });
+        stored + self.it.lists.waiting(node, namespace) >= MAX_PER_NAMESPACE
     }
 
-    /// A merge patch of one key, which conflicts with no other entry. The owner is the node: the garbage collector deletes
-    /// the list with it.
+    /// Adds the entry of a record, with those of other records that wait.
     async fn add_entry(
         &self,
         record: &Record,
@@ -227,10 +262,29 @@ impl Execution<'_> {
             record: record.meta.key.name().to_owned(),
             requested_at: clock::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         };
+        let Some(mut turn) = Turn::take(&self.it.lists, node, pod, entry) else {
+            return Ok(Stepped::Later(NEXT_TURN));
+        };
+        while let Some(entries) = turn.next() {
+            let written = self.write_entries((node, node_uid), &entries).await?;
+            if written != Stepped::Later(SOON) {
+                return Ok(written);
+            }
+        }
+        Ok(Stepped::Later(SOON))
+    }
+
+    /// A merge patch of these keys, which conflicts with no other entry. The owner is the node: the garbage collector
+    /// deletes the list with it.
+    async fn write_entries(
+        &self,
+        (node, node_uid): (&str, &Value),
+        entries: &Entries,
+    ) -> Result<Stepped, RequestError> {
         let owner = json!([{ "apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid }]);
         let mut object = json!({
             "metadata": { "ownerReferences": owner },
-            "spec": { "wipes": { pod.as_str(): entry } },
+            "spec": { "wipes": entries },
         });
         let wipes = node_wipe::resource();
         let name = ObjectKey::cluster(node);
@@ -305,13 +359,37 @@ mod tests {
         assert_eq!(page.metadata.next.as_deref(), Some("t"));
     }
 
+    /// The entries that arrive during a write are written together by the next one.
     #[test]
-    fn one_record_at_a_time_writes_to_the_list_of_a_node() {
+    fn one_record_at_a_time_writes_the_entries_of_all_that_wait() {
         let lists = Lists::default();
-        let first = Turn::take(&lists, "node-1").unwrap();
-        assert!(Turn::take(&lists, "node-1").is_none());
-        assert!(Turn::take(&lists, "node-2").is_some());
+        let take = |node, pod| Turn::take(&lists, node, &Uid::new(pod), Entry::default());
+        let mut first = take("node-1", "u-1").unwrap();
+        let mut next = || {
+            let entries = first.next()?;
+            Some(entries.into_keys().collect::<Vec<_>>())
+        };
+        assert_eq!(next().unwrap(), ["u-1"]);
+        assert!(take("node-1", "u-2").is_none());
+        assert!(take("node-1", "u-3").is_none());
+        assert!(take("node-2", "u-4").is_some());
+        assert_eq!(lists.waiting("node-1", ""), 2);
+        assert_eq!(next().unwrap(), ["u-2", "u-3"]);
+        assert_eq!(next(), None);
+        let _second = take("node-1", "u-5").unwrap();
         drop(first);
-        assert!(Turn::take(&lists, "node-1").is_some());
+        assert!(take("node-1", "u-6").is_none());
+    }
+
+    /// The records whose entries were dropped try again.
+    #[test]
+    fn a_failed_write_ends_the_turn() {
+        let lists = Lists::default();
+        let take = |pod| Turn::take(&lists, "node-1", &Uid::new(pod), Entry::default());
+        let first = take("u-1").unwrap();
+        assert!(take("u-2").is_none());
+        drop(first);
+        let entries = take("u-3").unwrap().next().unwrap();
+        assert_eq!(entries.into_keys().collect::<Vec<_>>(), ["u-3"]);
     }
 }

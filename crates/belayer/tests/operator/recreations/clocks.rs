@@ -109,18 +109,21 @@ fn text(time: jiff::Timestamp) -> Value {
     json!(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
 }
 
-/// Creates a node whose clock is this many seconds ahead.
-fn create_node(yard: &Yard, ahead: i64) {
+/// Creates the Lease of a node whose clock is this many seconds ahead.
+fn create_lease(yard: &Yard, ahead: i64) {
     let now = yard.world.cluster().clock().now();
-    let node = json!({
-        "apiVersion": "v1", "kind": "Node",
-        "metadata": { "name": "node-1", "managedFields": [{
-            "manager": "kubelet", "operation": "Update", "subresource": "status", "apiVersion": "v1",
-            "fieldsType": "FieldsV1", "fieldsV1": { "f:status": {} }, "time": text(now) }] },
-        "status": { "conditions": [{ "type": "Ready", "status": "True",
-            "lastHeartbeatTime": text(now + SignedDuration::from_secs(ahead)) }] },
+    let renewed = now + SignedDuration::from_secs(ahead);
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": { "name": "node-1", "namespace": "kube-node-lease", "managedFields": [{
+            "manager": "kubelet", "operation": "Update", "apiVersion": "coordination.k8s.io/v1",
+            "fieldsType": "FieldsV1", "fieldsV1": { "f:spec": { "f:renewTime": {} } }, "time": text(now) }] },
+        "spec": { "holderIdentity": "node-1", "leaseDurationSeconds": 40,
+            "renewTime": renewed.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string() },
     });
-    yard.world.create(&Gvr::NODES, None, node);
+    yard.world.create_namespace("kube-node-lease");
+    yard.world
+        .create(&Gvr::LEASES, Some("kube-node-lease"), lease);
 }
 
 /// R8: the clock of the node is this many seconds ahead. Its kubelet accepted the pod `ran` seconds before it rejected it,
@@ -143,7 +146,7 @@ async fn r8_the_clock_of_the_node_is_corrected(
     let now = || cluster.clock().now();
     let seconds = SignedDuration::from_secs;
     if ahead != 0 {
-        create_node(&yard, ahead);
+        create_lease(&yard, ahead);
     }
     let belayer = yard.run();
     yard.pod_on("web", json!({ "nodeName": "node-1" }));
@@ -179,7 +182,7 @@ async fn r8_the_clock_of_the_node_is_corrected(
 #[tokio::test(start_paused = true)]
 async fn r8_the_clock_is_read_before_a_second_rejection_is_recorded() {
     let yard = Yard::new();
-    create_node(&yard, 90);
+    create_lease(&yard, 90);
     let belayer = yard.run();
     yard.pod("web");
     yard.until("it is re-created", || yard.phase() == "Recreated")
