@@ -57,7 +57,6 @@ async fn smoke(kubernetes: Kubernetes) -> Result<Summary> {
         keep: Keep::Nothing,
         setting: Setting {
             belayer: own_belayer()?,
-            old_belayer: None,
             quiet: Duration::from_secs(60),
             large: provider.large(),
         },

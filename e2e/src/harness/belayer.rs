@@ -284,11 +284,6 @@ impl Belayer {
         Ok(kib.parse::<u64>()? << 10)
     }
 
-    /// The address of metrics and probes.
-    pub fn metrics_address(&self) -> SocketAddr {
-        self.metrics
-    }
-
     /// The response of `/livez` or `/readyz`.
     ///
     /// # Errors

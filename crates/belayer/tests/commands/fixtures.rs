@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use belayer_e2e::harness::{Keep, RunOptions, Setting, run};
+use belayer_e2e::harness::{Keep, RunOptions, Setting, Which, run};
 use belayer_e2e::providers::Sandbox;
 use belayer_e2e::scenarios;
 
@@ -12,11 +12,10 @@ use belayer_e2e::scenarios;
 async fn every_fixture_prints_the_expected_text() {
     let options = RunOptions {
         names: vec!["stuck-".to_owned()],
-        nightly: false,
+        which: Which::Usual,
         keep: Keep::Nothing,
         setting: Setting {
             belayer: PathBuf::from(env!("CARGO_BIN_EXE_belayer")),
-            old_belayer: None,
             quiet: Duration::from_secs(1),
             large: 1,
         },

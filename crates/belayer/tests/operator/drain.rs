@@ -191,7 +191,7 @@ async fn t4_only_new_holds_end_the_drain() {
         assert_eq!((report.outcome, report.exit_code), (Outcome::NewHolds, 3));
         assert!(report.new_holds.namespaces[NAMESPACE] > 1, "{report:?}");
         assert!(report.seconds < 40.0 && !report.timed_out, "{report:?}");
-        let said = text::report(&report);
+        let said = text::report(&report, usize::MAX);
         assert!(said.contains("Only new holds since pass 1"), "{said}");
         assert_eq!(mark(&world), Value::Null);
 
@@ -343,7 +343,7 @@ async fn an_object_that_is_held_again_is_counted_once() {
     assert_eq!(report.outcome, Outcome::NewHolds);
     assert_eq!(report.taken.objects, 1);
     assert!(report.taken.holds["belayer.dev/pod-status"]["Drained"] > 1);
-    let text = text::report(&report);
+    let text = text::report(&report, usize::MAX);
     assert!(
         text.contains(" from 1 object:") && text.contains("new holds keep being added"),
         "{text}"

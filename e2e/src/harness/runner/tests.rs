@@ -108,7 +108,6 @@ fn named(names: &[&str]) -> RunOptions {
         keep: Keep::Nothing,
         setting: Setting {
             belayer: "belayer".into(),
-            old_belayer: None,
             quiet: Duration::ZERO,
             large: 1,
         },

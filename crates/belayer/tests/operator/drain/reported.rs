@@ -126,7 +126,7 @@ async fn a_dry_run_and_a_run_have_different_texts_and_keys(
     let steps = steps.0.into_inner();
     let about: Vec<&String> = steps.iter().filter(|step| step.contains(POLICY)).collect();
     assert_eq!(about, [&format!("{step} {POLICY}")]);
-    let text = text::report(&report);
+    let text = text::report(&report, usize::MAX);
     let says = format!("{verb} admission policies that add holds:\n  {POLICY}\n");
     assert!(text.starts_with(&says), "{text}");
     let data = serde_json::to_value(&report).unwrap();
@@ -173,7 +173,7 @@ async fn waiting_pvcs_are_counted_in_the_text(
         world.delete(&CLAIMS, Some(NAMESPACE), name);
     }
     let report = drain(&world, Writes::DryRun).run(&Silent).await.unwrap();
-    let text = text::report(&report);
+    let text = text::report(&report, usize::MAX);
     assert!(text.contains(says) && text.contains(then), "{text}");
 }
 
@@ -196,7 +196,7 @@ async fn an_incomplete_drain_names_the_way_back(
     }
     let report = drain(&world, writes).run(&Silent).await.unwrap();
     assert_eq!(report.outcome, outcome, "{report:?}");
-    let text = text::report(&report);
+    let text = text::report(&report, usize::MAX);
     assert_eq!(
         text.contains("`belayer drain --resume`"),
         is_named,

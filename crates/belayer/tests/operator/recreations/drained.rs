@@ -134,7 +134,7 @@ impl Phases {
 
     /// Both pods that exist only in their records are reported, and nothing is lost.
     fn names_pods_that_exist_only_in_records(&self, report: &Report) {
-        let text = text::report(report);
+        let text = text::report(report, usize::MAX);
         assert_eq!(report.outcome, Drained::LeftOver, "{text}");
         for name in ["web-2", "web-3"] {
             assert!(self.yard.find(name).is_none());
@@ -174,7 +174,7 @@ async fn r5_a_pod_that_exists_only_in_its_record_is_created_or_reported(#[case] 
     phases.check();
     phases.names_pods_that_exist_only_in_records(&report);
     if controllers == "up" {
-        let text = text::report(&report);
+        let text = text::report(&report, usize::MAX);
         assert!(text.contains("the API server denies it"), "{text}");
     }
 
@@ -189,7 +189,12 @@ async fn r5_a_pod_that_exists_only_in_its_record_is_created_or_reported(#[case] 
     }
     assert_eq!(yard.creates(), creates + 2);
     let report = yard.drain().run(&Silent).await.unwrap();
-    assert_eq!(report.outcome, Drained::Clean, "{}", text::report(&report));
+    assert_eq!(
+        report.outcome,
+        Drained::Clean,
+        "{}",
+        text::report(&report, usize::MAX)
+    );
     phases.check();
 
     // A pod that ran and was deleted meanwhile is never created again.
@@ -248,7 +253,12 @@ async fn r5_a_pod_that_ran_after_the_drain_is_never_created_again(
         ),
     };
     let report = drain.run(&Silent).await.unwrap();
-    assert_eq!(report.outcome, Drained::Clean, "{}", text::report(&report));
+    assert_eq!(
+        report.outcome,
+        Drained::Clean,
+        "{}",
+        text::report(&report, usize::MAX)
+    );
     assert!(!yard.is_held("web"));
     yard.report("web", Fate::Runs);
     let ended = json!({ "status": { "phase": "Succeeded" } });
@@ -276,7 +286,7 @@ async fn a_rejected_pod_is_released_and_recreated_after_the_drain() {
         report.outcome,
         Drained::LeftOver,
         "{}",
-        text::report(&report)
+        text::report(&report, usize::MAX)
     );
     phases.check();
     phases.denied.remove();
@@ -301,7 +311,7 @@ async fn r5_a_rejected_pod_that_waits_for_another_finalizer_is_reported() {
     yard.report("web", Fate::Rejected("OutOfcpu"));
     yard.comes_to("web", "Deleting").await;
     let report = yard.drain().run(&Silent).await.unwrap();
-    let text = text::report(&report);
+    let text = text::report(&report, usize::MAX);
     assert_eq!(report.outcome, Drained::LeftOver, "{text}");
     assert!(text.contains("example.com/theirs"), "{text}");
     belayer.stop().await;
