@@ -121,6 +121,7 @@ fn cases() -> Vec<Case> {
             format!("podRecreation: {{storm: {{{bucket}: {{{rate}}}}}}}"),
         )
     };
+    let tls = |keys: &str| format!("endpoints: {{{keys}}}");
     vec![
         plain("controllers", "[pod-finalizer]"),
         plain("dryRun", "true"),
@@ -137,6 +138,21 @@ fn cases() -> Vec<Case> {
         plain("endpoints.metricsBindAddress", "':9090'"),
         plain("endpoints.healthProbeBindAddress", "':9091'"),
         plain("endpoints.debugBindAddress", "'0'"),
+        case(
+            "endpoints.tlsCertFile",
+            tls("tlsCertFile: a, tlsPrivateKeyFile: k"),
+            tls("tlsCertFile: b, tlsPrivateKeyFile: k"),
+        ),
+        case(
+            "endpoints.tlsPrivateKeyFile",
+            tls("tlsCertFile: a, tlsPrivateKeyFile: k"),
+            tls("tlsCertFile: a, tlsPrivateKeyFile: l"),
+        ),
+        case(
+            "endpoints.metricsAuthorization",
+            tls("tlsCertFile: a, tlsPrivateKeyFile: k"),
+            tls("tlsCertFile: a, tlsPrivateKeyFile: k, metricsAuthorization: true"),
+        ),
         plain("logging.format", "json"),
         plain("logging.level", "debug"),
         plain("podFinalizer.workers", "7"),

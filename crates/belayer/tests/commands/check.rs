@@ -91,7 +91,7 @@ pvc-protection: 8 of 8 permissions
     let answer = world.run(&alone).await;
     assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
     let expected = "\
-pod-recreation: 21 of 21 permissions
+pod-recreation: 22 of 22 permissions
   note     podrecreations.belayer.dev in version v1alpha1 is not served
            the component starts once it is served; the other components work
            belayer crds | kubectl apply -f -
