@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn one_write_has_the_reports_of_all_that_wait() {
-        let uid = |number: usize| Uid::new(&format!("u-{number:03}"));
+        let uid = |number: usize| Uid::new(format!("u-{number:03}"));
         let waiting: Reports = (0..150).map(|number| (uid(number), busy())).collect();
         let next = next_reports(&waiting, &uid(149));
         assert_eq!(next.len(), MOST_REPORTS);

@@ -68,7 +68,7 @@ fn small() -> Vec<Case> {
         workflows: 1,
         retries: 0,
         policy: false,
-        ..pods.clone()
+        ..pods
     };
     let claims = Claims {
         pods: 2,
@@ -83,7 +83,7 @@ fn small() -> Vec<Case> {
         replicas: 2,
         created: 1,
         crashes: 0,
-        ..claims.clone()
+        ..claims
     };
     let record = Recreation {
         replicas: 1,
@@ -100,7 +100,7 @@ fn small() -> Vec<Case> {
         others: 0,
         wipe: false,
         crashes: 0,
-        ..record.clone()
+        ..record
     };
     let drain = Draining {
         pods: 2,
@@ -173,7 +173,7 @@ fn large() -> Vec<Case> {
         retries: 2,
         deletions: 0,
         crashes: 1,
-        ..record.clone()
+        ..record
     };
     let drain = Draining {
         pods: 2,

@@ -256,7 +256,10 @@ async fn t4_a_gate_that_is_closed_already_is_reported_with_true_numbers() {
     let one = reports(&world, "BacklogNamespaceClosed").remove(0);
     for says in [&all, &one] {
         let numbers = "above 10 held pods that are being deleted";
-        assert!(says.contains(numbers) && says.contains("below 5"), "{says}");
+        assert!(
+            says.contains(numbers) && says.contains("fewer than 5"),
+            "{says}"
+        );
     }
     assert!(all.contains("7 count now"), "{all}");
     assert!(one.contains("7 are there now"), "{one}");

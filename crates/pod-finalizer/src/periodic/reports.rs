@@ -49,7 +49,7 @@ impl PeriodicTask {
                 notices.push(all_closed(limits, now, held_objects.backlog()));
             }
             (Gate::Closed, Gate::Open) => {
-                tracing::info!("the backlog is below its limit: holds are added again")
+                tracing::info!("the backlog is below its limit: holds are added again");
             }
             _ => {}
         }
