@@ -155,8 +155,7 @@ mod tests {
         };
         let expected = "\
 5 things are missing.
-Kubernetes v1.36.3; permissions of
-system:serviceaccount:belayer-system:belayer.
+Kubernetes v1.36.3; permissions of system:serviceaccount:belayer-system:belayer.
 
 pod-finalizer: 6 of 7 permissions
   missing  patch pods

@@ -121,7 +121,6 @@ fn create_lease(yard: &Yard, ahead: i64) {
         "spec": { "holderIdentity": "node-1", "leaseDurationSeconds": 40,
             "renewTime": renewed.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string() },
     });
-    yard.world.create_namespace("kube-node-lease");
     yard.world
         .create(&Gvr::LEASES, Some("kube-node-lease"), lease);
 }
