@@ -76,6 +76,9 @@ struct Execution<'a> {
 /// Requeue delay of a step that must wait until holds may be added.
 const DRAINED: Duration = Duration::from_secs(5);
 
+/// Requeue delay for changes that the caches do not show yet, in case that no event follows.
+const SOON: Duration = Duration::from_secs(2);
+
 /// Interval of the gauge of open breakers, which close with time, and of the check whether a drain has begun.
 const INTERVAL: Duration = Duration::from_secs(5);
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, error::Elapsed, sleep_until, timeout};
 
-use super::routes::text;
+use super::text;
 
 /// How long the answer for an allowed token holds.
 const ALLOWED_FOR: Duration = Duration::from_secs(60);
@@ -22,7 +22,7 @@ const ALLOWED_FOR: Duration = Duration::from_secs(60);
 /// How many allowed tokens are kept.
 const KEPT: usize = 16;
 
-/// The shortest time from one review to the next, so that nobody floods the API server through this endpoint.
+/// The shortest time from one review to the next, so that no client floods the API server through this endpoint.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Longest time of a review.

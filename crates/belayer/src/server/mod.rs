@@ -11,8 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::response::{IntoResponse as _, Response};
 use belayer_core::ticks::Ticks;
 use belayer_metrics::Exporter;
+use http::{StatusCode, header};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -87,6 +89,15 @@ fn is_exhausted(error: &std::io::Error) -> bool {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
     matches!(error.raw_os_error(), Some(ENOMEM | ENFILE | EMFILE))
+}
+
+fn text(status: StatusCode, body: String) -> Response {
+    (
+        status,
+        [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],
+        body,
+    )
+        .into_response()
 }
 
 /// Bounds the exporter's memory until `stop`.

@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::{Instant, sleep_until};
 
-use super::{Authorization, Health, Holds};
+use super::{Authorization, Health, Holds, text};
 
 /// `/livez` and `/readyz`.
 pub fn probe_routes(health: Arc<dyn Health>) -> Router {
@@ -73,15 +73,6 @@ fn probe(failing: StatusCode, what: &str, names: &[String]) -> Response {
             .map(|name| format!("{what}: {name}\n"))
             .collect(),
     )
-}
-
-pub(super) fn text(status: StatusCode, body: String) -> Response {
-    (
-        status,
-        [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],
-        body,
-    )
-        .into_response()
 }
 
 async fn metrics(State(rendered): State<Arc<Rendered>>) -> Response {

@@ -12,9 +12,8 @@ use belayer_holds::names::{FIELD_MANAGER, RECREATION_UID_ANNOTATION};
 use belayer_holds::runner::Stepped;
 use serde_json::Value;
 
-use super::Execution;
-use super::effects::SOON;
 use super::requests::{CreateMode, is_denied, is_namespace_terminating};
+use super::{Execution, SOON};
 use crate::api::{ConditionStatus, ConditionType, Phase, Spec, Status};
 use crate::component::pod_key;
 use crate::decide::{StatusWrite, cancelled_step, reported_step};

@@ -1,7 +1,5 @@
 //! Executes the steps.
 
-use std::time::Duration;
-
 use belayer_core::clock;
 use belayer_core::events::Regarding;
 use belayer_core::executor::{Class, Writes};
@@ -14,7 +12,7 @@ use belayer_holds::runner::{Component as _, Stepped};
 use serde_json::{Value, json};
 
 use super::requests::{CreateMode, is_denied, is_namespace_terminating, is_too_large};
-use super::{Execution, wipe};
+use super::{Execution, SOON, wipe};
 use crate::api::{KIND, Phase, Policy, Spec, Wipe};
 use crate::component::pod_key;
 use crate::decide::{Effect, StatusWrite, name_taken_step};
@@ -24,9 +22,6 @@ use crate::record::Record;
 use crate::replacement_pod::{is_bound_by_user, is_creator_known, owner_references, pod_to_create};
 use crate::snapshot::PodView;
 use crate::transitions::{State, is_declared};
-
-/// Requeue delay for changes that the caches do not show yet, in case that no event follows.
-pub(super) const SOON: Duration = Duration::from_secs(2);
 
 impl Execution<'_> {
     /// Executes one step.

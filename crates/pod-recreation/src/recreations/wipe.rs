@@ -18,9 +18,8 @@ use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Execution;
-use super::effects::SOON;
 use super::requests::CreateMode;
+use super::{Execution, SOON};
 use crate::api::Wipe;
 use crate::component::pod_key;
 use crate::decide::{StatusWrite, node_gone_status, refused_status};
