@@ -332,6 +332,11 @@ async fn a_single_missing_permission_is_reported_exactly() {
     for taken in &all {
         let mut rest = all.clone();
         rest.remove(taken);
+        // `get` of a Lease is also granted in every namespace, to read the clocks of nodes: to another account.
+        let (_, group, resource, _, verb) = taken.clone();
+        if rest.contains(&(Place::Cluster, group, resource, None, verb)) {
+            continue;
+        }
         let rules = Rules(rest);
         let missing = missing(&rules).await;
         // Exactly this permission, for each component that requires it.
