@@ -1,6 +1,6 @@
 //! L9: the clock of the leader that wrote a record differs from that of the next one, or the clock jumps.
 
-use belayer_sandbox::{Answer, Fault, Match};
+use belayer_sandbox::{Actor, Answer, Fault, Match, WriteOptions};
 use jiff::SignedDuration;
 use rstest::rstest;
 
@@ -115,14 +115,18 @@ fn create_lease(yard: &Yard, ahead: i64) {
     let renewed = now + SignedDuration::from_secs(ahead);
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": { "name": "node-1", "namespace": "kube-node-lease", "managedFields": [{
-            "manager": "kubelet", "operation": "Update", "apiVersion": "coordination.k8s.io/v1",
-            "fieldsType": "FieldsV1", "fieldsV1": { "f:spec": { "f:renewTime": {} } }, "time": text(now) }] },
+        "metadata": { "name": "node-1", "namespace": "kube-node-lease" },
         "spec": { "holderIdentity": "node-1", "leaseDurationSeconds": 40,
             "renewTime": renewed.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string() },
     });
-    yard.world
-        .create(&Gvr::LEASES, Some("kube-node-lease"), lease);
+    // By the kubelet, so that its entry in managedFields has the time of the API server.
+    let kubelet = Actor::new("kubelet");
+    let namespace = Some("kube-node-lease");
+    let options = WriteOptions::default();
+    let leases = yard.world.cluster();
+    leases
+        .create(&kubelet, &Gvr::LEASES, namespace, lease, &options)
+        .unwrap();
 }
 
 /// R8: the clock of the node is this many seconds ahead. Its kubelet accepted the pod `ran` seconds before it rejected it,
