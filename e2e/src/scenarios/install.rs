@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_secs(60);
 const FOLDERS: [&str; 3] = ["", "node-agent", "node-agent-unmount"];
 
 /// Optional manifests that no folder includes.
-const APART: [&str; 1] = ["rbac-pod-cleanup.yaml"];
+const APART: [&str; 2] = ["rbac-metrics-authorization.yaml", "rbac-pod-cleanup.yaml"];
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![

@@ -204,7 +204,7 @@ async fn in_use(release: &Release) -> Result<()> {
     let uninstall = ["uninstall", "belayer", "--timeout=4m"];
     let (done, printed, code, report) = release.with_hook(&uninstall, "belayer-drain").await?;
     ensure!(
-        code == 3 && report.contains("used") && report.contains("run `belayer drain --resume`"),
+        code == 3 && report.contains("used") && report.contains("`belayer drain --resume`"),
         "exit code {code}: {report}"
     );
     ensure!(!done, "the uninstall did not stop: {printed}");

@@ -35,9 +35,8 @@ async fn lives(release: &Release) -> Result<()> {
     cluster.consume("consumed").await?;
     cluster.is_removed("consumed").await?;
 
-    release
-        .applied("upgrade", &["config.limits.qps=50"])
-        .await?;
+    // Not of `config`: the file is in a container, and this harness runs the hook on the host.
+    release.applied("upgrade", &["replicas=3"]).await?;
     let uninstall = ["uninstall", "belayer", "--timeout=4m"];
     let (done, printed, code, report) = release.with_hook(&uninstall, "belayer-drain").await?;
     ensure!(done && code == 0, "exit code {code}: {report}{printed}");
