@@ -90,12 +90,16 @@ async fn may(cluster: &Cluster, kind: &str) -> Result<()> {
 }
 
 async fn viewer_sees(cluster: &Cluster) -> Result<()> {
-    let (code, status) = viewer(cluster, "status").await?;
-    // No Belayer runs.
-    ensure!(
-        code == 3 && status["unknown"].is_null(),
-        "exit code {code}: {status}"
-    );
+    // The Lease of a Belayer that was killed before is valid for some seconds more.
+    let status = eventually("no Belayer runs", SOON, async || {
+        let (code, status) = viewer(cluster, "status").await?;
+        ensure!(
+            code == 3 && status["unknown"].is_null(),
+            "exit code {code}: {status}"
+        );
+        Ok(status)
+    })
+    .await?;
     ensure!(status["components"][0]["held"] == 1, "{status}");
     cluster.delete("a").await?;
     let (code, stuck) = eventually("the pod is stuck", SOON, async || {

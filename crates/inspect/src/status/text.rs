@@ -12,7 +12,7 @@ const SHOWN: usize = 10;
 /// The whole status.
 pub fn text(status: &Status, style: Style, paint: &dyn Paint) -> String {
     let mut out = String::new();
-    let opening = wrapped(&opening(status), style.width, "");
+    let opening = wrapped(&opening(status), style.width.saturating_sub(2), "  ");
     let _ = writeln!(out, "{}", paint.bold(&opening));
     let line = wrapped(
         &running(&status.installation),
