@@ -56,6 +56,9 @@ fn shipped(name: &str) -> Result<&'static str> {
         "rbac-outcome-capture" => {
             include_str!("../../../deploy/manifests/rbac-outcome-capture.yaml")
         }
+        "rbac-metrics-authorization" => {
+            include_str!("../../../deploy/manifests/rbac-metrics-authorization.yaml")
+        }
         "rbac-pod-cleanup" => include_str!("../../../deploy/manifests/rbac-pod-cleanup.yaml"),
         "podoutcome-crd" => include_str!("../../../deploy/manifests/podoutcome-crd.yaml"),
         "workflow-hold-policy" => {
@@ -260,6 +263,7 @@ mod tests {
             "claim-hold-policy",
             "rbac-workflow-finalizer",
             "rbac-outcome-capture",
+            "rbac-metrics-authorization",
             "rbac-pod-cleanup",
             "podoutcome-crd",
             "crd-gate",

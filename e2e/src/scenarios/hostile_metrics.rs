@@ -10,6 +10,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::harness::{BelayerOptions, Cluster, Scenario, eventually, pod};
 use crate::providers::Capability::{Kubectl, Rbac};
+use crate::providers::{apply, manifest};
 
 /// Connections that send nothing, and the addresses that they come from.
 const CONNECTIONS: u16 = 5000;
@@ -68,6 +69,7 @@ async fn connect(peer: u16, to: SocketAddr) -> Result<TcpStream> {
 }
 
 async fn authorized(cluster: Cluster) -> Result<()> {
+    apply(cluster.client(), &manifest("rbac-metrics-authorization")?).await?;
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])?;
     let [certificate, key] = ["tls.crt", "tls.key"].map(|name| cluster.dir().join(name));
     fs::write(&certificate, made.cert.pem())?;
