@@ -38,10 +38,12 @@ pub enum CertificateError {
         error: io::Error,
     },
     /// A file without a certificate, or without a private key.
-    #[error("{}: {error}", path.display())]
+    #[error("{} contains no {what} in PEM: {error}", path.display())]
     Invalid {
         /// The file.
         path: PathBuf,
+        /// What it should contain.
+        what: &'static str,
         /// What is wrong.
         error: pem::Error,
     },
@@ -139,9 +141,9 @@ impl CertificateFiles {
     }
 
     fn config(&self, contents: &Contents) -> Result<ServerConfig, CertificateError> {
-        let invalid = |path: &PathBuf| {
+        let invalid = |path: &PathBuf, what| {
             let path = path.clone();
-            |error| CertificateError::Invalid { path, error }
+            move |error| CertificateError::Invalid { path, what, error }
         };
         let unusable = |error| CertificateError::Unusable {
             files: self.clone(),
@@ -149,11 +151,14 @@ impl CertificateFiles {
         };
         let chain: Vec<_> = CertificateDer::pem_slice_iter(&contents.certificate)
             .collect::<Result<_, _>>()
-            .map_err(invalid(&self.certificate))?;
+            .map_err(invalid(&self.certificate, "certificate"))?;
         if chain.is_empty() {
-            return Err(invalid(&self.certificate)(pem::Error::NoItemsFound));
+            return Err(invalid(&self.certificate, "certificate")(
+                pem::Error::NoItemsFound,
+            ));
         }
-        let key = PrivateKeyDer::from_pem_slice(&contents.key).map_err(invalid(&self.key))?;
+        let key = PrivateKeyDer::from_pem_slice(&contents.key)
+            .map_err(invalid(&self.key, "private key"))?;
         ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(unusable)?
