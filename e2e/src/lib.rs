@@ -7,6 +7,7 @@
 //! list; [`conformance`] compares the responses that clients get. The benchmarks are a separate
 //! program (`bench`).
 
+mod chaos;
 mod chart;
 pub mod cli;
 pub mod conformance;

@@ -55,6 +55,38 @@ where
     }
 }
 
+/// Repeats a request while the API server is overloaded or cannot be reached, for at most three minutes.
+pub(crate) async fn answered<T, F>(request: impl Fn() -> F) -> kube::Result<T>
+where
+    F: Future<Output = kube::Result<T>>,
+{
+    const LIMIT: Duration = Duration::from_secs(180);
+    const FIRST_PAUSE: Duration = Duration::from_millis(100);
+    const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+    let started = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    loop {
+        match request().await {
+            Err(error) if is_temporary(&error) && started.elapsed() < LIMIT => {}
+            done => return done,
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+fn is_temporary(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) if status.code == 403 => {
+            // In a new namespace until the ServiceAccount `default` exists.
+            status.message.contains("error looking up service account")
+        }
+        kube::Error::Api(status) => status.code == 429 || status.code >= 500,
+        kube::Error::HyperError(_) | kube::Error::Service(_) => true,
+        _ => false,
+    }
+}
+
 /// Turns a 404 into success.
 pub(crate) fn gone(error: kube::Error) -> Result<(), kube::Error> {
     match error {

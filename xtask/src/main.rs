@@ -5,6 +5,7 @@
 
 mod bench;
 mod cargo;
+mod chaos;
 mod control_plane;
 mod demo;
 mod docs;
@@ -41,6 +42,7 @@ enum Command {
     Test(test::Test),
     E2e(e2e::E2e),
     Bench(bench::Bench),
+    Chaos(chaos::Chaos),
     ControlPlane(control_plane::ControlPlane),
     Image(image::Image),
     Lines(lines::Lines),
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::ControlPlane(command) => command.execute(),
         Command::Image(command) => command.execute(),
         Command::Lines(command) => command.execute(),
+        Command::Chaos(command) => command.execute(),
         Command::Load(command) => command.execute(),
         Command::Manifests(command) => command.execute(),
         Command::Models(command) => command.execute(),

@@ -169,6 +169,7 @@ impl Load {
             rejected: self.rejector,
             rejector,
             kill_leader: self.kill_leader,
+            disruptions: None,
             max_retries: self.max_retries,
             image: self.image.clone().unwrap_or_else(|| STEP_IMAGE.to_owned()),
             seed: self.seed.unwrap_or_else(|| u64::from(std::process::id())),

@@ -1,5 +1,6 @@
 //! The command line of `belayer-e2e`, usually run by `cargo xtask e2e` and `cargo xtask control-plane`.
 
+mod chaos;
 mod conformance;
 mod control_plane;
 mod load;
@@ -28,6 +29,7 @@ enum Command {
     /// Run scenarios on a provider
     Run(run::Run),
     Load(Box<load::Load>),
+    Chaos(chaos::Chaos),
     Support(support::Support),
     /// Compare the responses of a server with recorded ones
     Conformance(conformance::Conformance),
@@ -47,6 +49,7 @@ pub async fn main() -> ExitCode {
     let done: Result<ExitCode> = match cli.command {
         Command::Run(run) => run.execute().await,
         Command::Load(load) => load.execute().await,
+        Command::Chaos(chaos) => chaos.execute().await,
         Command::Support(support) => support.execute().await,
         Command::Conformance(command) => command.execute().await,
         Command::ControlPlane(command) => command.execute().await.map(|()| ExitCode::SUCCESS),

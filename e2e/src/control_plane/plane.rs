@@ -138,8 +138,9 @@ impl ControlPlane {
 
     /// The running programs, with their process ids.
     pub async fn programs(&self) -> Vec<(String, u32)> {
-        let processes = self.started.processes.iter();
-        let mut programs: Vec<_> = processes.filter_map(Process::named).collect();
+        let processes = self.started.processes.lock().await;
+        let mut programs: Vec<_> = processes.iter().filter_map(Process::named).collect();
+        drop(processes);
         if let Some(manager) = &self.started.manager {
             programs.extend(manager.running().await);
         }
@@ -154,6 +155,20 @@ impl ControlPlane {
         let programs = self.programs().await;
         let found = programs.into_iter().find(|(name, _)| name == program);
         found.map(|(_, pid)| pid)
+    }
+
+    /// Kills a program, such as `etcd`, without warning, and after a pause starts it again. Does not wait until it is
+    /// ready.
+    ///
+    /// # Errors
+    /// When no program has this name, or it cannot be started.
+    pub async fn restart(&self, program: &str, pause: Duration) -> Result<()> {
+        let mut processes = self.started.processes.lock().await;
+        let process = processes
+            .iter_mut()
+            .find(|process| process.name() == program);
+        let process = process.with_context(|| format!("no program is named {program}"))?;
+        process.restart(pause).await
     }
 
     /// Restarts kube-controller-manager with or without its PVC protection controller; does nothing if it
@@ -204,7 +219,8 @@ impl ControlPlane {
         if let Some(manager) = &self.started.manager {
             manager.stop().await?;
         }
-        while let Some(mut process) = self.started.processes.pop() {
+        let processes = self.started.processes.get_mut();
+        while let Some(mut process) = processes.pop() {
             process.kill().await?;
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! A child process: logs to a file, is killed with its parent, and is stopped by its own id.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -20,6 +20,8 @@ const REAP_DEADLINE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Process {
     name: String,
+    program: PathBuf,
+    arguments: Vec<OsString>,
     child: Child,
     log: PathBuf,
 }
@@ -37,29 +39,28 @@ impl Process {
         I: IntoIterator<Item = S>,
         S: AsRef<OsStr>,
     {
-        let mut command = dies_with_parent(program);
-        command.args(arguments);
-        Self::spawn(name, command, log)
-    }
-
-    fn spawn(name: &str, mut command: Command, log: &Path) -> Result<Self> {
-        let output = File::options()
-            .create(true)
-            .append(true)
-            .open(log)
-            .with_context(|| format!("open the log {}", log.display()))?;
-        let child = command
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .kill_on_drop(true)
-            .spawn()
-            .with_context(|| format!("start {name}"))?;
+        let arguments = arguments
+            .into_iter()
+            .map(|argument| argument.as_ref().to_owned());
+        let arguments: Vec<OsString> = arguments.collect();
         Ok(Self {
             name: name.to_owned(),
-            child,
+            child: spawn(name, program, &arguments, log)?,
+            program: program.to_owned(),
+            arguments,
             log: log.to_owned(),
         })
+    }
+
+    /// Kills it, and after a pause starts it again as it was started.
+    ///
+    /// # Errors
+    /// When the system refuses either.
+    pub async fn restart(&mut self, pause: Duration) -> Result<()> {
+        self.kill().await?;
+        tokio::time::sleep(pause).await;
+        self.child = spawn(&self.name, &self.program, &self.arguments, &self.log)?;
+        Ok(())
     }
 
     /// The program's name, as given at its start.
@@ -154,6 +155,22 @@ impl Process {
     }
 }
 
+fn spawn(name: &str, program: &Path, arguments: &[OsString], log: &Path) -> Result<Child> {
+    let output = File::options()
+        .create(true)
+        .append(true)
+        .open(log)
+        .with_context(|| format!("open the log {}", log.display()))?;
+    dies_with_parent(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        .kill_on_drop(true)
+        .spawn()
+        .with_context(|| format!("start {name}"))
+}
+
 impl Drop for Process {
     /// Kills it and waits for its exit, because its files are removed next.
     fn drop(&mut self) {
@@ -205,6 +222,23 @@ mod tests {
         assert_eq!(status.code(), Some(3));
         let reported = process.check_running().unwrap_err().to_string();
         assert!(reported.contains("out of rope"), "{reported}");
+    }
+
+    #[tokio::test]
+    async fn a_restarted_program_is_another_process_with_the_same_log() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        let script = ["-c", "echo started; sleep 60"];
+        let mut process = Process::start("sh", Path::new("/bin/sh"), script, &log).unwrap();
+        let first = process.pid();
+        process.restart(Duration::ZERO).await.unwrap();
+        assert_ne!(process.pid(), first);
+        crate::wait::eventually("it has started", Duration::from_secs(10), async || {
+            anyhow::ensure!(process.log()?.contains("started"), "no output");
+            process.log()
+        })
+        .await
+        .unwrap();
     }
 
     #[tokio::test]

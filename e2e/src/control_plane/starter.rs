@@ -9,6 +9,7 @@ use futures::future::try_join_all;
 use kube::Client;
 use kube::api::{DynamicObject, ListParams};
 use tempfile::TempDir;
+use tokio::sync::Mutex;
 
 use super::binaries::Binaries;
 use super::certificates::Certificates;
@@ -47,7 +48,7 @@ pub(super) struct Started {
     /// How long it took until everything was ready.
     pub(super) took: Duration,
     pub(super) nodes: Vec<RealNode>,
-    pub(super) processes: Vec<Process>,
+    pub(super) processes: Mutex<Vec<Process>>,
     pub(super) manager: Option<Manager>,
     pub(super) admin: Kubeconfig,
     pub(super) client: Client,
@@ -142,7 +143,7 @@ impl<'a> Starter<'a> {
             has_scheduler: has(Program::Scheduler),
             kubelet: self.binaries.path(Program::HollowKubelet),
             nodes: self.nodes,
-            processes: self.processes,
+            processes: Mutex::new(self.processes),
             manager: self.manager,
             _network: self.network,
             _guard: self.guard,

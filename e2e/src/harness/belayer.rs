@@ -304,6 +304,14 @@ impl Belayer {
         Ok(())
     }
 
+    /// Checks that it is running.
+    ///
+    /// # Errors
+    /// When it has exited, with the end of its log.
+    pub fn check_running(&mut self) -> Result<()> {
+        self.process.check_running()
+    }
+
     /// Waits until it exits by itself.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! A scenario's view of its cluster.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -97,6 +98,22 @@ impl Cluster {
     #[must_use]
     pub fn client(&self) -> &Client {
         self.0.backend.client()
+    }
+
+    /// The address of the API server, as Belayer's kubeconfig has it.
+    ///
+    /// # Errors
+    /// When the kubeconfig cannot be read, or names no address and port.
+    pub fn server_address(&self) -> Result<SocketAddr> {
+        let read = kube::config::Kubeconfig::read_from(self.0.backend.belayer_kubeconfig())?;
+        let mut clusters = read.clusters.into_iter();
+        let server = clusters.find_map(|named| named.cluster?.server);
+        let server = server.context("the kubeconfig has no server")?;
+        let address = server
+            .trim_start_matches("https://")
+            .trim_start_matches("http://");
+        let address = address.trim_end_matches('/').parse();
+        address.with_context(|| format!("invalid address of the API server: {server}"))
     }
 
     /// The scenario's namespace.

@@ -13,13 +13,13 @@ use crate::kinds;
 /// After a kill the other replica waits until the lease has expired. On an overloaded machine it may not even run yet.
 const SUCCESSION: Duration = Duration::from_secs(600);
 
-/// Replicas of Belayer, of which one leads.
-pub(crate) trait Leaders: Send {
-    /// Waits until a replica leads.
-    fn led(&mut self) -> BoxFuture<'_, Result<()>>;
+/// Disturbs Belayer again and again.
+pub(crate) trait Disruptor: Send {
+    /// Waits until Belayer works: a replica leads.
+    fn settled(&mut self) -> BoxFuture<'_, Result<()>>;
 
-    /// Kills the leader without warning. Returns its name.
-    fn kill(&mut self) -> BoxFuture<'_, Result<String>>;
+    /// Disturbs it, for example kills the leader. Returns what was done.
+    fn disrupt(&mut self) -> BoxFuture<'_, Result<String>>;
 }
 
 /// Two processes of this machine.
@@ -66,19 +66,19 @@ impl Processes {
     }
 }
 
-impl Leaders for Processes {
-    fn led(&mut self) -> BoxFuture<'_, Result<()>> {
+impl Disruptor for Processes {
+    fn settled(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { self.leader().await.map(drop) })
     }
 
-    fn kill(&mut self) -> BoxFuture<'_, Result<String>> {
+    fn disrupt(&mut self) -> BoxFuture<'_, Result<String>> {
         Box::pin(async {
             let at = self.leader().await?;
             let (name, killed) = self.running.get_mut(at).context("no such replica")?;
             let (name, options) = (*name, self.options.clone().replica(name));
             let next = self.cluster.spawn_belayer(&options)?;
             std::mem::replace(killed, next).kill().await?;
-            Ok(format!("replica {name}"))
+            Ok(format!("killed the leader, replica {name}"))
         })
     }
 }
@@ -111,19 +111,19 @@ impl Pods {
     }
 }
 
-impl Leaders for Pods {
-    fn led(&mut self) -> BoxFuture<'_, Result<()>> {
+impl Disruptor for Pods {
+    fn settled(&mut self) -> BoxFuture<'_, Result<()>> {
         Box::pin(async { self.leader().await.map(drop) })
     }
 
-    fn kill(&mut self) -> BoxFuture<'_, Result<String>> {
+    fn disrupt(&mut self) -> BoxFuture<'_, Result<String>> {
         Box::pin(async {
             let leader = self.leader().await?;
             let pods = kinds::pods(&self.client, &self.namespace);
             // Without a grace period its containers get SIGKILL.
             let now = DeleteParams::default().grace_period(0);
             pods.delete(&leader, &now).await?;
-            Ok(format!("pod {leader}"))
+            Ok(format!("killed the leader, pod {leader}"))
         })
     }
 }

@@ -20,7 +20,7 @@ use kube::Client;
 use crate::harness::{BelayerOptions, Cluster, Installed};
 use crate::providers::Capability;
 
-pub(crate) use self::leaders::{Leaders, Pods, Processes};
+pub(crate) use self::leaders::{Disruptor, Pods, Processes};
 pub(crate) use self::plan::{Plan, Rejector};
 pub(crate) use self::summary::Summary;
 
@@ -40,7 +40,7 @@ pub(crate) enum Keep {
 pub(crate) async fn run(
     client: &Client,
     plan: &Plan,
-    leaders: &mut (dyn Leaders + 'static),
+    leaders: &mut (dyn Disruptor + 'static),
     keep: Keep,
 ) -> Result<Summary> {
     clean_up::namespaces(client, plan).await?;
@@ -54,7 +54,7 @@ pub(crate) async fn run(
 }
 
 /// Belayer without pauses and limits that would decide how long a run takes.
-const UNLIMITED: &str = "\
+pub(crate) const UNLIMITED: &str = "\
 podRecreation:
   backoff: {initial: 1s, factor: 1, jitter: 0}
   storm:

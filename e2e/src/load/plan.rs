@@ -39,6 +39,8 @@ pub(crate) struct Plan {
     pub(crate) rejector: Rejector,
     /// The pause between kills of the leader.
     pub(crate) kill_leader: Option<Duration>,
+    /// How often Belayer is disturbed; without a number until the pods have their fate. More pods are created until then.
+    pub(crate) disruptions: Option<usize>,
     /// `maxRetries` of pod-recreation.
     pub(crate) max_retries: usize,
     /// The image of the pods.

@@ -1,8 +1,5 @@
 //! The requests of a run. Each is repeated until the API server has answered it.
 
-use std::future::Future;
-use std::time::Duration;
-
 use anyhow::{Context as _, Result};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Client, ResourceExt as _};
@@ -11,11 +8,7 @@ use serde_json::{Value, json};
 use super::judge::Seen;
 use super::step::Step;
 use crate::kinds;
-
-/// How often a request is repeated.
-const TRIES: u32 = 12;
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+use crate::wait::answered;
 
 /// Creates a pod.
 pub(super) async fn create(client: &Client, namespace: &str, pod: &DynamicObject) -> Result<()> {
@@ -72,33 +65,5 @@ fn unless(done: kube::Result<()>, codes: &[u16]) -> kube::Result<()> {
     match done {
         Err(kube::Error::Api(status)) if codes.contains(&status.code) => Ok(()),
         done => done,
-    }
-}
-
-/// Repeats a request while the API server is overloaded or cannot be reached.
-async fn answered<F>(request: impl Fn() -> F) -> kube::Result<()>
-where
-    F: Future<Output = kube::Result<()>>,
-{
-    let mut pause = FIRST_PAUSE;
-    for _ in 1..TRIES {
-        match request().await {
-            Err(error) if is_temporary(&error) => tokio::time::sleep(pause).await,
-            done => return done,
-        }
-        pause = (pause * 2).min(LONGEST_PAUSE);
-    }
-    request().await
-}
-
-fn is_temporary(error: &kube::Error) -> bool {
-    match error {
-        kube::Error::Api(status) if status.code == 403 => {
-            // In a new namespace until the ServiceAccount `default` exists.
-            status.message.contains("error looking up service account")
-        }
-        kube::Error::Api(status) => status.code == 429 || status.code >= 500,
-        kube::Error::HyperError(_) | kube::Error::Service(_) => true,
-        _ => false,
     }
 }

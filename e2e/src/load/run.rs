@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
 use super::judge::{Counts, Judge, Seen};
-use super::leaders::Leaders;
+use super::leaders::Disruptor;
 use super::nodes::Nodes;
 use super::plan::Plan;
 use super::requests;
@@ -32,7 +32,7 @@ const COUNT: Duration = Duration::from_millis(250);
 pub(super) async fn run(
     client: &Client,
     plan: &Plan,
-    leaders: &mut (dyn Leaders + 'static),
+    disruptor: &mut (dyn Disruptor + 'static),
 ) -> Result<Summary> {
     ensure!(plan.rate > 0.0, "the rate must be greater than 0");
     let nodes = Nodes::prepare(client, plan).await?;
@@ -40,9 +40,9 @@ pub(super) async fn run(
     let mut work = JoinSet::new();
     let following = tokio::spawn(watch::follow(client.clone(), plan.selector(), sender));
     let mut state = State::new(client, plan, nodes);
-    let (kills, mut killed) = mpsc::unbounded_channel();
-    let killing = kill(leaders, plan.kill_leader, kills);
-    let mut killing = std::pin::pin!(killing);
+    let (disruptions, mut disrupted) = mpsc::unbounded_channel();
+    let disrupting = disrupt(disruptor, plan, disruptions);
+    let mut disrupting = std::pin::pin!(disrupting);
     let mut create = tokio::time::interval(Duration::from_secs_f64(1.0 / plan.rate));
     let mut count = tokio::time::interval(COUNT);
     for timer in [&mut create, &mut count] {
@@ -54,8 +54,8 @@ pub(super) async fn run(
             _ = create.tick(), if state.may_create() => state.create(&mut work)?,
             _ = count.tick() => if state.count() { break },
             Some(done) = work.join_next() => state.done(done??),
-            Some(name) = killed.recv() => state.killed(&name),
-            failed = &mut killing => failed?,
+            Some(what) = disrupted.recv() => state.disrupted(&what),
+            failed = &mut disrupting => failed?,
             _ = tokio::signal::ctrl_c() => break,
         }
     }
@@ -64,20 +64,25 @@ pub(super) async fn run(
     Ok(state.summary())
 }
 
-/// Kills the leader again and again.
-async fn kill(
-    leaders: &mut (dyn Leaders + 'static),
-    every: Option<Duration>,
-    kills: mpsc::UnboundedSender<String>,
+/// Disturbs Belayer again and again, as often as the plan says.
+async fn disrupt(
+    disruptor: &mut (dyn Disruptor + 'static),
+    plan: &Plan,
+    disruptions: mpsc::UnboundedSender<String>,
 ) -> Result<()> {
-    let Some(every) = every else {
+    let Some(every) = plan.kill_leader else {
         return std::future::pending().await;
     };
+    let mut done = 0;
     loop {
         // A leader that is killed at once would do nothing.
-        leaders.led().await?;
+        disruptor.settled().await?;
+        if plan.disruptions.is_some_and(|enough| done >= enough) {
+            return std::future::pending().await;
+        }
         tokio::time::sleep(every).await;
-        kills.send(leaders.kill().await?)?;
+        disruptions.send(disruptor.disrupt().await?)?;
+        done += 1;
     }
 }
 
@@ -98,7 +103,7 @@ struct State<'a> {
     /// How many creates were sent.
     sent: usize,
     lists: usize,
-    leaders_killed: usize,
+    disruptions: usize,
     counts: Counts,
     changed: Instant,
     steps: BTreeSet<(String, Step)>,
@@ -116,7 +121,7 @@ impl<'a> State<'a> {
             started: Instant::now(),
             sent: 0,
             lists: 0,
-            leaders_killed: 0,
+            disruptions: 0,
             counts: Counts::default(),
             changed: Instant::now(),
             steps: BTreeSet::new(),
@@ -127,7 +132,7 @@ impl<'a> State<'a> {
     fn may_create(&self) -> bool {
         // Pods that were sent since the last count are live, too.
         let uncounted = self.sent.saturating_sub(self.counts.created);
-        self.sent < self.plan.pods
+        (self.sent < self.plan.pods || self.is_disturbed())
             && self.lists > 0
             && self.counts.live + uncounted < self.nodes.room(self.plan)
     }
@@ -184,11 +189,16 @@ impl<'a> State<'a> {
         });
     }
 
-    fn killed(&mut self, name: &str) {
-        self.leaders_killed += 1;
+    fn disrupted(&mut self, what: &str) {
+        self.disruptions += 1;
         let second = self.started.elapsed().as_secs();
-        self.screen
-            .event(&format!("{second} s: killed the leader, {name}"));
+        self.screen.event(&format!("{second} s: {what}"));
+    }
+
+    /// Whether disruptions of the plan are left.
+    fn is_disturbed(&self) -> bool {
+        let planned = self.plan.disruptions.unwrap_or_default();
+        self.disruptions < planned
     }
 
     /// Counts all pods. Returns whether the run has ended.
@@ -209,13 +219,13 @@ impl<'a> State<'a> {
     }
 
     fn is_complete(&self) -> bool {
-        self.counts.created >= self.plan.pods
+        self.counts.created >= self.plan.pods && !self.is_disturbed()
     }
 
     fn summary(self) -> Summary {
         let run = summary::Run {
             duration: self.started.elapsed(),
-            leaders_killed: self.leaders_killed,
+            disruptions: self.disruptions,
             // The first one is no interruption.
             interruptions: self.lists.saturating_sub(1),
             is_complete: self.is_complete(),

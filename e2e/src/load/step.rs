@@ -57,6 +57,7 @@ mod tests {
             rejected,
             rejector,
             kill_leader: None,
+            disruptions: None,
             max_retries: 3,
             image: "pause".into(),
             seed: 1,

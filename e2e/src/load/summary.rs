@@ -57,7 +57,7 @@ impl Times {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Run {
     pub(super) duration: Duration,
-    pub(super) leaders_killed: usize,
+    pub(super) disruptions: usize,
     /// How often the watch was interrupted so that changes may be missing.
     pub(super) interruptions: usize,
     /// Whether all pods were created.
@@ -76,7 +76,7 @@ impl Summary {
             lost: counts.missing,
             twice: counts.twice,
             never_started: counts.waiting,
-            leaders_killed: run.leaders_killed,
+            leaders_killed: run.disruptions,
             interruptions: run.interruptions,
             recreation: Times::of(&judge.recreations()),
             duration: run.duration,
@@ -100,6 +100,25 @@ impl Summary {
         let rejects = plan.rejected == 0.0 || self.recreated > 0;
         let kills = plan.kill_leader.is_none() || self.leaders_killed > 0;
         rejects && kills
+    }
+
+    /// What became of the pods.
+    pub(crate) fn pods(&self) -> [(&'static str, usize); 8] {
+        [
+            ("created", self.created),
+            ("rejected", self.rejected),
+            ("re-created", self.recreated),
+            ("ran once", self.ran_once),
+            ("exhausted", self.exhausted),
+            ("lost", self.lost),
+            ("started twice", self.twice),
+            ("never started", self.never_started),
+        ]
+    }
+
+    /// The pods that did not end as they should.
+    pub(crate) fn problems(&self) -> &[String] {
+        &self.problems
     }
 
     /// The main counts in one line.
@@ -149,19 +168,10 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (name, count) in [
-            ("created", self.created),
-            ("rejected", self.rejected),
-            ("re-created", self.recreated),
-            ("ran once", self.ran_once),
-            ("exhausted", self.exhausted),
-            ("lost", self.lost),
-            ("started twice", self.twice),
-            ("never started", self.never_started),
-            ("leaders killed", self.leaders_killed),
-        ] {
+        for (name, count) in self.pods() {
             writeln!(f, "{name:<16}{count:>8}")?;
         }
+        writeln!(f, "{:<16}{:>8}", "leaders killed", self.leaders_killed)?;
         if let Some(times) = self.recreation {
             let [p50, p99, longest] =
                 [times.p50, times.p99, times.longest].map(|time| time.as_secs_f64());

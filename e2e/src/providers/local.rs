@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use futures::future::BoxFuture;
@@ -183,6 +184,10 @@ impl Backend for LocalBackend {
 
     fn start_kubelet(&self, node: &str) -> Result<crate::control_plane::Process> {
         self.plane.start_extra_kubelet(node)
+    }
+
+    fn restart<'a>(&'a self, program: &'a str, pause: Duration) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.plane.restart(program, pause))
     }
 
     fn switch_pvc_controller(&self, claims: PvcController) -> BoxFuture<'_, Result<()>> {

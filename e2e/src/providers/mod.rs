@@ -9,6 +9,7 @@ mod sandbox;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use belayer_sandbox::Faults;
@@ -192,6 +193,14 @@ pub trait Backend: Send + Sync {
     /// When no kubelet is available.
     fn start_kubelet(&self, _node: &str) -> Result<crate::control_plane::Process> {
         anyhow::bail!("this provider cannot start a kubelet")
+    }
+
+    /// Kills a program of the control plane, such as `etcd`, without warning, and after a pause starts it again.
+    ///
+    /// # Errors
+    /// When the provider cannot do it, or there is no such program.
+    fn restart<'a>(&'a self, _program: &'a str, _pause: Duration) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async { anyhow::bail!("this provider cannot restart programs") })
     }
 
     /// Switches kube-controller-manager's PVC protection controller; where there is none, it counts as off.

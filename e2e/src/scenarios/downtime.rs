@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, PropagationPolicy};
 use serde_json::json;
@@ -55,7 +55,7 @@ enum Absence {
 
 async fn after(cluster: Cluster, absence: Absence) -> Result<()> {
     let doomed = cluster.another_namespace("doomed", json!({})).await?;
-    let server = server_address(&cluster)?;
+    let server = cluster.server_address()?;
     let wire = Proxy::start(server).await?;
     let options = match absence {
         Absence::Stopped | Absence::Killed => BelayerOptions::default(),
@@ -204,21 +204,4 @@ async fn settled(cluster: &Cluster, doomed: &str, absence: Absence) -> Result<()
     cluster.is_held("of-the-successor").await?;
     cluster.keeps_hold("alive-1").await?;
     cluster.keeps_hold("alive-2").await
-}
-
-/// The API server's address, as in the kubeconfig.
-pub(super) fn server_address(cluster: &Cluster) -> Result<std::net::SocketAddr> {
-    let read = kube::config::Kubeconfig::read_from(cluster.backend().belayer_kubeconfig())?;
-    let server = read
-        .clusters
-        .into_iter()
-        .find_map(|named| named.cluster?.server)
-        .context("the kubeconfig has no server")?;
-    let address = server
-        .trim_start_matches("https://")
-        .trim_start_matches("http://");
-    address
-        .trim_end_matches('/')
-        .parse()
-        .with_context(|| format!("the address in {server}"))
 }

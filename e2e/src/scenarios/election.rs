@@ -7,7 +7,6 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use rustix::process::Signal;
 
-use super::downtime::server_address;
 use crate::harness::{
     Belayer, BelayerOptions, Cluster, Load, Proxy, Scenario, eventually, pod, throughout,
 };
@@ -242,7 +241,7 @@ async fn settled(cluster: &Cluster) -> Result<()> {
 }
 
 async fn cut_off(cluster: Cluster) -> Result<()> {
-    let proxy = Proxy::start(server_address(&cluster)?).await?;
+    let proxy = Proxy::start(cluster.server_address()?).await?;
     let first = replica("a").through(proxy.address());
     let (mut leader, standby) = pair(&cluster, first).await?;
     let workflow = cluster.workflow("w").await?;
@@ -278,7 +277,7 @@ async fn cut_off(cluster: Cluster) -> Result<()> {
 }
 
 async fn lost_and_back(cluster: Cluster) -> Result<()> {
-    let proxy = Proxy::start(server_address(&cluster)?).await?;
+    let proxy = Proxy::start(cluster.server_address()?).await?;
     let leader = start(&cluster, replica("a").through(proxy.address())).await?;
     eventually("it leads", HANDOVER, async || leads(&leader).await).await?;
     let before = holder(&cluster).await?;

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 
 use crate::control_plane::STEP_IMAGE;
 use crate::harness::{Cluster, Load, Scenario};
-use crate::load::{self, Leaders, Plan, Processes, Rejector};
+use crate::load::{self, Disruptor, Plan, Processes, Rejector};
 use crate::providers::Capability::{Kubelet, PvcController};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -41,6 +41,7 @@ pub(super) fn plan(cluster: &Cluster, pods: usize, rejector: Rejector) -> Plan {
         rejected: 0.3,
         rejector,
         kill_leader: Some(Duration::from_secs(12)),
+        disruptions: None,
         max_retries: 3,
         image: STEP_IMAGE.to_owned(),
         seed: 1,
@@ -53,7 +54,7 @@ pub(super) fn plan(cluster: &Cluster, pods: usize, rejector: Rejector) -> Plan {
 pub(super) async fn shown(
     cluster: &Cluster,
     plan: &Plan,
-    leaders: &mut (dyn Leaders + 'static),
+    leaders: &mut (dyn Disruptor + 'static),
 ) -> Result<()> {
     let summary = load::run(cluster.client(), plan, leaders, load::Keep::Nothing).await?;
     ensure!(summary.is_good(), "{summary}");

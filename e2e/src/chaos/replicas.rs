@@ -1,0 +1,140 @@
+//! Two replicas of Belayer. As in a Deployment, one that ends is started again.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::Signal;
+
+use crate::harness::{Belayer, BelayerOptions, Cluster, Proxy, eventually};
+use crate::load;
+
+/// Until all replicas work after a fault.
+const RECOVERY: Duration = Duration::from_secs(300);
+
+/// Each connects to the API server through a proxy.
+pub(super) struct Replicas {
+    cluster: Cluster,
+    all: Vec<Replica>,
+    /// How often a replica has ended by itself, for example because it had lost the Lease.
+    ends: usize,
+}
+
+pub(super) struct Replica {
+    options: BelayerOptions,
+    belayer: Belayer,
+    pub(super) wire: Proxy,
+}
+
+impl Replicas {
+    pub(super) async fn start(cluster: &Cluster) -> Result<Self> {
+        let server = cluster.server_address()?;
+        let mut all = Vec::new();
+        for name in ["a", "b"] {
+            let wire = Proxy::start(server).await?;
+            let options = BelayerOptions::holding_pvcs()
+                .config(load::UNLIMITED)
+                .through(wire.address())
+                .replica(name);
+            let belayer = cluster.start_belayer_with(&options).await?;
+            all.push(Replica {
+                options,
+                belayer,
+                wire,
+            });
+        }
+        let cluster = cluster.clone();
+        Ok(Self {
+            cluster,
+            all,
+            ends: 0,
+        })
+    }
+
+    /// Waits until both are ready and one leads. Starts those again that have ended.
+    pub(super) async fn recovered(&mut self) -> Result<()> {
+        let give_up = Instant::now() + RECOVERY;
+        loop {
+            self.start_ended()?;
+            let Err(state) = self.works().await else {
+                return Ok(());
+            };
+            if Instant::now() > give_up {
+                bail!("Belayer does not work {RECOVERY:?} after the last fault: {state:#}");
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    fn start_ended(&mut self) -> Result<()> {
+        for replica in &mut self.all {
+            if replica.belayer.check_running().is_err() {
+                self.ends += 1;
+                replica.belayer = self.cluster.spawn_belayer(&replica.options)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn works(&self) -> Result<()> {
+        for replica in &self.all {
+            replica.belayer.probe("/readyz").await?;
+        }
+        self.leader_now().await.map(drop)
+    }
+
+    async fn leader_now(&self) -> Result<usize> {
+        let own = [("name", "belayer")];
+        for (at, replica) in self.all.iter().enumerate() {
+            let leads = replica
+                .belayer
+                .metric("leader_election_master_status", &own);
+            if leads.await.is_ok_and(|leads| leads > 0.5) {
+                return Ok(at);
+            }
+        }
+        bail!("no replica leads")
+    }
+
+    /// The replica that leads, and the other one.
+    pub(super) async fn leader_and_standby(&self) -> Result<(usize, usize)> {
+        let leader = eventually("a replica leads", RECOVERY, async || {
+            self.leader_now().await
+        })
+        .await?;
+        Ok((leader, 1 - leader))
+    }
+
+    pub(super) fn get(&self, at: usize) -> Result<&Replica> {
+        self.all.get(at).context("no such replica")
+    }
+
+    /// Kills a replica without warning, and starts it again.
+    pub(super) async fn kill(&mut self, at: usize) -> Result<()> {
+        let replica = self.all.get_mut(at).context("no such replica")?;
+        replica.belayer.signal(Signal::KILL)?;
+        replica.belayer.ended(Duration::from_secs(10)).await?;
+        replica.belayer = self.cluster.spawn_belayer(&replica.options)?;
+        Ok(())
+    }
+
+    /// Stops both. Returns how often one had ended by itself, and what went wrong.
+    pub(super) async fn stop(self) -> (usize, Vec<String>) {
+        let mut problems = Vec::new();
+        for replica in self.all {
+            // This also looks for panics in the log, which contains those of all processes before it.
+            if let Err(error) = replica.belayer.stop().await {
+                problems.push(format!("{error:#}"));
+            }
+        }
+        (self.ends, problems)
+    }
+}
+
+impl Replica {
+    /// Lets the process stand still, then go on.
+    pub(super) async fn freeze(&self, time: Duration) -> Result<()> {
+        self.belayer.signal(Signal::STOP)?;
+        tokio::time::sleep(time).await;
+        self.belayer.signal(Signal::CONT)
+    }
+}

@@ -1,0 +1,77 @@
+//! `belayer-e2e chaos`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use belayer_core::duration;
+use clap::Args;
+
+use super::run::{ProviderName, absolute, own_belayer};
+use crate::chaos::{self, Plan};
+use crate::harness::{Setting, on_new_cluster};
+
+/// Each runs 110 pods.
+const HOLLOW_NODES: usize = 2;
+
+/// Kill and interrupt Belayer and a real control plane while users work
+///
+/// Starts a control plane with two replicas of Belayer. Users delete pods, workflows and PVCs, and pods are rejected,
+/// while replicas, kube-apiserver, etcd, kube-scheduler and kubelets are killed, frozen or cut off. Exit codes: 0 if
+/// nothing got stuck, was lost or ran twice, 1 if not, 2 for an invalid command.
+#[derive(Debug, Args)]
+pub(super) struct Chaos {
+    /// How many faults
+    #[arg(long, default_value_t = 200, value_name = "N", value_parser = super::count)]
+    faults: usize,
+
+    /// The time between the recovery from a fault and the next one
+    #[arg(long, default_value = "3s", value_parser = duration::parse, value_name = "DURATION")]
+    pause: Duration,
+
+    /// Pods per second, of which 30 % are rejected
+    #[arg(long, default_value_t = 1.0, value_name = "N")]
+    rate: f64,
+
+    /// Decides the order of the faults and which pods are rejected; by default random
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// The `belayer` binary; by default the one in the folder of this program
+    #[arg(long, env = "BELAYER_BIN", value_name = "PATH")]
+    belayer: Option<PathBuf>,
+}
+
+impl Chaos {
+    pub(super) async fn execute(self) -> Result<ExitCode> {
+        let belayer = match &self.belayer {
+            Some(path) => absolute(path)?,
+            None => own_belayer()?,
+        };
+        let Some(provider) = ProviderName::Local.with_hollow_nodes(&belayer, HOLLOW_NODES)? else {
+            return Ok(ExitCode::SUCCESS);
+        };
+        let plan = Plan {
+            faults: self.faults,
+            pause: self.pause,
+            rate: self.rate,
+            seed: self.seed.unwrap_or_else(|| u64::from(std::process::id())),
+        };
+        let setting = Setting {
+            belayer,
+            quiet: Duration::ZERO,
+            large: 0,
+        };
+        let report = on_new_cluster(&*provider, "chaos", setting, async |cluster| {
+            chaos::run(&cluster, &plan).await
+        })
+        .await?;
+        anstream::println!("seed {}\n{report}", plan.seed);
+        Ok(if report.is_good() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+}
