@@ -5,18 +5,17 @@
 
 mod bench;
 mod cargo;
-mod chaos;
 mod control_plane;
 mod demo;
 mod docs;
 mod e2e;
 mod image;
 mod lines;
-mod load;
 mod manifests;
 mod models;
 mod mutants;
 mod node;
+mod passed;
 mod release;
 mod simulate;
 mod support;
@@ -42,11 +41,13 @@ enum Command {
     Test(test::Test),
     E2e(e2e::E2e),
     Bench(bench::Bench),
-    Chaos(chaos::Chaos),
+    /// Kill and interrupt Belayer and a real control plane while users work, and check that nothing gets stuck or lost
+    Chaos(passed::Passed),
     ControlPlane(control_plane::ControlPlane),
     Image(image::Image),
     Lines(lines::Lines),
-    Load(load::Load),
+    /// Create pods of which a share is rejected, kill the leader meanwhile, and check that each pod runs exactly once
+    Load(passed::Passed),
     Manifests(manifests::Manifests),
     Models(models::Models),
     Mutants(mutants::Mutants),
@@ -66,8 +67,8 @@ fn main() -> ExitCode {
         Command::ControlPlane(command) => command.execute(),
         Command::Image(command) => command.execute(),
         Command::Lines(command) => command.execute(),
-        Command::Chaos(command) => command.execute(),
-        Command::Load(command) => command.execute(),
+        Command::Chaos(options) => options.execute("chaos"),
+        Command::Load(options) => options.execute("load"),
         Command::Manifests(command) => command.execute(),
         Command::Models(command) => command.execute(),
         Command::Mutants(command) => command.execute(),
