@@ -153,7 +153,20 @@ impl Installed {
     /// When the leader cannot be reached.
     pub async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> Result<f64> {
         let leader = self.leader().await?.name_any();
-        let path = format!("/api/v1/namespaces/{HOME}/pods/{leader}:8080/proxy/metrics");
+        self.metric_of((HOME, &leader), name, labels).await
+    }
+
+    /// The sum of the series of a metric of a pod, by its namespace and name, with these labels.
+    ///
+    /// # Errors
+    /// When the pod cannot be reached.
+    pub async fn metric_of(
+        &self,
+        (namespace, pod): (&str, &str),
+        name: &str,
+        labels: &[(&str, &str)],
+    ) -> Result<f64> {
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{pod}:8080/proxy/metrics");
         let request = http::Request::get(path).body(Vec::new())?;
         let text = self.cluster.client().request_text(request).await?;
         Ok(sum(&text, name, labels))

@@ -13,7 +13,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "recreation-load-200",
-            "200 pods, 30 % rejected, with kills of the leader: none is lost, none starts twice",
+            "R13: 200 pods, 30 % rejected, with kills of the leader: none is lost, none starts twice",
             two_hundred,
         )
         .needs([Kubelet])
@@ -21,7 +21,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .with_load(Load::Heavy),
         Scenario::alone(
             "recreation-load-10000",
-            "the same with 10,000 pods",
+            "R13: the same with 10,000 pods",
             ten_thousand,
         )
         .needs([Kubelet, PvcController])

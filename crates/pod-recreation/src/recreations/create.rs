@@ -62,8 +62,14 @@ impl Execution<'_> {
             if view.uid != *pod || view.deleting || view.recorded_rejection().is_none() {
                 return Ok(Stepped::Later(SOON));
             }
-            // Otherwise a client that may write records could have Belayer create any pod.
-            if record.first_uid == pod.as_str() && !has_spec_of(&spec.pod, &live) {
+            // Otherwise a client that may write records could have Belayer create any pod. Of a re-created pod admission
+            // may change the spec in another way each time.
+            let is_described = if record.first_uid == pod.as_str() {
+                has_spec_of(&spec.pod, &live)
+            } else {
+                !has_changed_containers(&live)
+            };
+            if !is_described {
                 let why = "the record does not describe the spec of the rejected pod";
                 let end = reported_step(record, why, clock::now());
                 return self.write(record, &end).await;
@@ -178,7 +184,8 @@ impl Execution<'_> {
         let Some(spec) = self.spec(record).await? else {
             return Ok(Stepped::Later(SOON));
         };
-        match self.ended_owner(namespace, &spec).await {
+        let pod = described(&spec, &record.status);
+        match self.ended_owner(namespace, &pod).await {
             Ok(None) => {}
             Ok(Some(why)) => {
                 let end = cancelled_step(record, &why, clock::now());
@@ -322,6 +329,16 @@ fn described(spec: &Spec, status: &Status) -> Value {
 fn is_created_by_belayer(pod: &Value) -> bool {
     let has_managers = pod["metadata"]["managedFields"].is_array();
     !has_managers || writers_of_spec(pod).any(|entry| entry["manager"] == FIELD_MANAGER)
+}
+
+/// Whether another client has changed the containers of a pod that Belayer created. What admission changes at its creation
+/// counts as written by Belayer.
+fn has_changed_containers(pod: &Value) -> bool {
+    writers_of_spec(pod).any(|entry| {
+        let spec = &entry["fieldsV1"]["f:spec"];
+        let lists = ["f:containers", "f:initContainers"];
+        entry["manager"] != FIELD_MANAGER && lists.iter().any(|list| spec.get(list).is_some())
+    })
 }
 
 fn read_spec(object: &Value) -> Result<Spec, RequestError> {

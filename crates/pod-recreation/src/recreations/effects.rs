@@ -12,7 +12,8 @@ use belayer_holds::runner::{Component as _, Stepped};
 use serde_json::{Value, json};
 
 use super::requests::{CreateMode, is_denied, is_namespace_terminating, is_too_large};
-use super::{Execution, SOON, wipe};
+use super::wipe::Requested;
+use super::{Execution, SOON};
 use crate::api::{KIND, Phase, Policy, Spec, Wipe};
 use crate::component::pod_key;
 use crate::decide::{Effect, StatusWrite, name_taken_step};
@@ -47,13 +48,11 @@ impl Execution<'_> {
             }
             (Effect::RequestWipe { node, pod }, Some(record)) => {
                 let requested = self.request_wipe(record, &node, &pod).await;
-                // Of an entry that another record writes it is not known yet.
-                let is_known = !matches!(requested, Ok(Stepped::Later(wipe::NEXT_TURN)));
-                if is_known && !is_refused(&requested) {
+                if restarts_wait(&requested) {
                     let component = &self.it.parts.component;
                     component.restart_wait(&record.meta.uid);
                 }
-                requested
+                requested.map(Stepped::from)
             }
             (Effect::DeleteRecord, Some(record)) => self.delete_record(record).await,
         }
@@ -274,11 +273,13 @@ impl Execution<'_> {
     }
 }
 
-/// Whether the API server refuses a request of a wipe, and would refuse it again.
-fn is_refused(requested: &Result<Stepped, RequestError>) -> bool {
+/// Whether the time for which a request of a wipe may be refused begins anew: it was accepted, or there is an outage. While
+/// another record writes the entry, neither is known.
+fn restarts_wait(requested: &Result<Requested, RequestError>) -> bool {
     match requested {
-        Ok(stepped) => *stepped == Stepped::Retry(Backoff::DENIED),
-        Err(error) => is_denied(error) || is_too_large(error),
+        Ok(Requested::Listed | Requested::Recorded(_)) => true,
+        Ok(Requested::ByAnotherRecord | Requested::Refused) => false,
+        Err(error) => !is_denied(error) && !is_too_large(error),
     }
 }
 
@@ -304,4 +305,42 @@ fn first_notices(pod: &Value) -> Vec<Notice> {
         notices.push(notice("CreatorUnknown", message));
     }
     notices
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use belayer_core::http::ApiError;
+    use rstest::rstest;
+
+    use super::*;
+
+    fn api(code: u16, reason: &str) -> RequestError {
+        RequestError::Api(Box::new(ApiError {
+            code,
+            reason: reason.to_owned(),
+            message: String::new(),
+            details: None,
+            retry_after: None,
+            has_status: true,
+        }))
+    }
+
+    /// Neither an outage nor a write that another record sends is a refusal, and only an answer shows that there is none.
+    #[rstest]
+    #[case::accepted(Ok(Requested::Listed), true)]
+    #[case::not_needed(Ok(Requested::Recorded(Stepped::Done)), true)]
+    #[case::another_record_writes_it(Ok(Requested::ByAnotherRecord), false)]
+    #[case::refused(Ok(Requested::Refused), false)]
+    #[case::denied(Err(api(403, "Forbidden")), false)]
+    #[case::too_large(Err(api(413, "RequestEntityTooLarge")), false)]
+    #[case::the_server_is_overloaded(Err(api(503, "ServiceUnavailable")), true)]
+    #[case::no_response(Err(RequestError::Timeout(Duration::ZERO)), true)]
+    fn r6_only_refusals_count(
+        #[case] requested: Result<Requested, RequestError>,
+        #[case] expected: bool,
+    ) {
+        assert_eq!(restarts_wait(&requested), expected);
+    }
 }

@@ -11,7 +11,6 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Execution;
-use crate::api::Spec;
 
 /// An owner reference of the pod to create.
 #[derive(Debug, Deserialize)]
@@ -26,7 +25,7 @@ struct Reference {
 }
 
 impl Execution<'_> {
-    /// Reads the owners. Returns the reason not to re-create the pod: its controller is being deleted or gone, or all of
+    /// Reads the owners of the pod to create. Returns the reason not to re-create the pod: its controller is being deleted or gone, or all of
     /// its owners are. `None` if it has no owner, or one that exists or cannot be determined.
     ///
     /// # Errors
@@ -35,9 +34,9 @@ impl Execution<'_> {
     pub(super) async fn ended_owner(
         &self,
         namespace: &str,
-        spec: &Spec,
+        pod: &Value,
     ) -> Result<Option<String>, ReadError> {
-        let references = spec.pod["metadata"]["ownerReferences"].as_array();
+        let references = pod["metadata"]["ownerReferences"].as_array();
         let mut references: Vec<Reference> = references
             .into_iter()
             .flatten()

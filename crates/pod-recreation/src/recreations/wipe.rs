@@ -47,7 +47,31 @@ const NOT_ASKED: &str =
     "the pod does not request a wipe: it has no annotation belayer.dev/wipe=true";
 
 /// Delay before a record looks again whether another one has written its entry. Usually the event of the list is first.
-pub(super) const NEXT_TURN: Duration = Duration::from_secs(1);
+const NEXT_TURN: Duration = Duration::from_secs(1);
+
+/// What has become of the request of a wipe.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Requested {
+    /// The list has the entry. The cache shows it soon.
+    Listed,
+    /// Another record writes the entry with its own. Whether the API server accepts it is not known yet.
+    ByAnotherRecord,
+    /// The API server does not serve the kind, or the namespace has its share of the list.
+    Refused,
+    /// No entry is needed, or none may be written. The status of the record says so.
+    Recorded(Stepped),
+}
+
+impl From<Requested> for Stepped {
+    fn from(requested: Requested) -> Self {
+        match requested {
+            Requested::Listed => Self::Later(SOON),
+            Requested::ByAnotherRecord => Self::Later(NEXT_TURN),
+            Requested::Refused => Self::Retry(Backoff::DENIED),
+            Requested::Recorded(stepped) => stepped,
+        }
+    }
+}
 
 /// The entries that wait for the write to the list of each node. The API server repeats patches of one object that meet, at
 /// a growing cost, so one record at a time writes to a list: the entries of all that wait.
@@ -156,15 +180,17 @@ impl Execution<'_> {
         record: &Record,
         node: &str,
         pod: &Uid,
-    ) -> Result<Stepped, RequestError> {
+    ) -> Result<Requested, RequestError> {
         let Some(node_uid) = self.uid_of_node(node).await? else {
             let next = node_gone_status(record, clock::now());
-            return self.write(record, &StatusWrite::of(next)).await;
+            let written = self.write(record, &StatusWrite::of(next)).await;
+            return written.map(Requested::Recorded);
         };
         if let Some(why) = self.objection(record, node, pod).await? {
             tracing::warn!(record = %record.meta.key, node, uid = %pod, "not requesting the wipe of the node: {why}");
             let next = refused_status(record, why, clock::now());
-            return self.write(record, &StatusWrite::of(next)).await;
+            let written = self.write(record, &StatusWrite::of(next)).await;
+            return written.map(Requested::Recorded);
         }
         self.add_entry(record, (node, &node_uid), pod).await
     }
@@ -248,12 +274,12 @@ impl Execution<'_> {
         record: &Record,
         (node, node_uid): (&str, &Value),
         pod: &Uid,
-    ) -> Result<Stepped, RequestError> {
+    ) -> Result<Requested, RequestError> {
         let key = pod_key(record);
         let namespace = key.namespace().unwrap_or_default();
         if self.has_its_share(node, namespace) {
             tracing::warn!(record = %record.meta.key, node, "not requesting the wipe of the node: {MAX_PER_NAMESPACE} pods of the namespace wait for one");
-            return Ok(Stepped::Retry(Backoff::DENIED));
+            return Ok(Requested::Refused);
         }
         let entry = Entry {
             namespace: namespace.to_owned(),
@@ -262,24 +288,23 @@ impl Execution<'_> {
             requested_at: clock::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         };
         let Some(mut turn) = Turn::take(&self.it.lists, node, pod, entry) else {
-            return Ok(Stepped::Later(NEXT_TURN));
+            return Ok(Requested::ByAnotherRecord);
         };
         while let Some(entries) = turn.next() {
-            let written = self.write_entries((node, node_uid), &entries).await?;
-            if written != Stepped::Later(SOON) {
-                return Ok(written);
+            if !self.write_entries((node, node_uid), &entries).await? {
+                return Ok(Requested::Refused);
             }
         }
-        Ok(Stepped::Later(SOON))
+        Ok(Requested::Listed)
     }
 
     /// A merge patch of these keys, which conflicts with no other entry. The owner is the node: the garbage collector
-    /// deletes the list with it.
+    /// deletes the list with it. `false` if the API server does not serve the kind.
     async fn write_entries(
         &self,
         (node, node_uid): (&str, &Value),
         entries: &Entries,
-    ) -> Result<Stepped, RequestError> {
+    ) -> Result<bool, RequestError> {
         let owner = json!([{ "apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid }]);
         let mut object = json!({
             "metadata": { "ownerReferences": owner },
@@ -294,7 +319,7 @@ impl Execution<'_> {
         )
         .query("fieldManager", FIELD_MANAGER);
         match self.context.executor.write(&request, Class::Write).await {
-            Ok(_) => return Ok(Stepped::Later(SOON)),
+            Ok(_) => return Ok(true),
             Err(error) if error.is_gone(&wipes, &name) => {}
             Err(error) => return Err(error),
         }
@@ -305,11 +330,9 @@ impl Execution<'_> {
             .create(&wipes, &name, &object, CreateMode::Persisted)
             .await;
         match OnConflict::LookUp.settle(created, (&wipes, &name)) {
-            Ok(_) => Ok(Stepped::Later(SOON)),
+            Ok(_) => Ok(true),
             // Its CRD is missing: the record continues without the wipe.
-            Err(error) if error.class() == ErrorClass::NotFound => {
-                Ok(Stepped::Retry(Backoff::DENIED))
-            }
+            Err(error) if error.class() == ErrorClass::NotFound => Ok(false),
             Err(error) => Err(error),
         }
     }

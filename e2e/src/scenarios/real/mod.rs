@@ -11,6 +11,7 @@ mod nodes;
 mod rejections;
 mod shared;
 mod traces;
+mod wipes;
 
 use std::future::Future;
 use std::time::Duration;
@@ -107,7 +108,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .needs([NodeControl]),
         scenario(
             "real-attach-limit",
-            "a kubelet rejects a pod after two minutes because its node has too many volumes; it is re-created",
+            "R4: a kubelet rejects a pod after two minutes because its node has too many volumes; it is re-created",
             attach_limit::recreated_after,
         )
         .needs([NodeControl])
@@ -115,7 +116,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .nightly(),
         scenario(
             "real-recreation-load",
-            "300 pods, of which kubelets reject 30 %, with kills of the leader: none is lost, none starts twice",
+            "R13: 300 pods, of which kubelets reject 30 %, with kills of the leader: none is lost, none starts twice",
             rejections::load,
         )
         .within(Duration::from_secs(1_800))
@@ -127,6 +128,20 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             node_agent::wipes,
         )
         .needs([NodeControl]),
+        scenario(
+            "real-last-rejection-wiped",
+            "R6, R7: the last rejected pods lose their holds at once, and are wiped after a kill of the agent",
+            wipes::last_rejections,
+        )
+        .needs([NodeControl])
+        .nightly(),
+        scenario(
+            "real-rejected-pod-labelled",
+            "R3: a pod that a kubelet rejected gets a label, and is re-created once, with it",
+            wipes::labelled,
+        )
+        .needs([NodeControl])
+        .nightly(),
         scenario(
             "real-node-agent-unmount",
             "the privileged overlay unmounts below a rejected pod's directory, and refuses the UID of a running pod",

@@ -24,7 +24,7 @@ const WINDOW: Duration = Duration::from_secs(3);
 const RECREATOR: &str = "system:serviceaccount:belayer-system:belayer-pod-recreation";
 
 /// Applies one of the folders of manifests.
-async fn start_agents(cluster: &Cluster, folder: &str) -> Result<()> {
+pub(super) async fn start_agents(cluster: &Cluster, folder: &str) -> Result<()> {
     let agent = manifests().join(folder);
     let rollout = "kubectl -n belayer-node-agent rollout status daemonset/belayer-node-agent";
     let script = format!(
@@ -34,7 +34,7 @@ async fn start_agents(cluster: &Cluster, folder: &str) -> Result<()> {
     cluster.sh(&script).await.map(drop)
 }
 
-fn to_wipe(name: &str) -> PodBuilder {
+pub(super) fn to_wipe(name: &str) -> PodBuilder {
     recreated(name).annotation("belayer.dev/wipe", "true")
 }
 
@@ -70,7 +70,7 @@ impl Pods {
 }
 
 /// Creates the directory of a pod with a file. Returns its path.
-async fn files(node: &RealNode, pod: &DynamicObject) -> Result<PathBuf> {
+pub(super) async fn files(node: &RealNode, pod: &DynamicObject) -> Result<PathBuf> {
     let uid = pod.uid().context("no uid")?;
     let folder = node.path(&format!("/var/lib/workspaces/{uid}")).await?;
     fs::create_dir_all(folder.join("cache"))?;

@@ -91,6 +91,28 @@ async fn r3_metadata_of_a_re_created_pod_is_carried_too() {
     belayer.stop().await;
 }
 
+/// R3: the rejected pod is orphaned, and then its owner is deleted. What counts are the owners of the pod to create.
+#[tokio::test(start_paused = true)]
+async fn r3_an_owner_that_the_pod_has_no_more_ends_nothing() {
+    let yard = Yard::without_garbage_collection();
+    slow_dry_run(&yard);
+    let owner = json!({ "metadata": { "name": "owner" } });
+    let owner = yard.world.create(&Gvr::CONFIGMAPS, Some(YARD), owner);
+    let belayer = yard.run();
+    let reference =
+        json!([{ "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid(&owner) }]);
+    yard.pod_with("web", json!({ "ownerReferences": reference }));
+    yard.until("it is recorded", || yard.phase() == "Rejected")
+        .await;
+    yard.patch("web", json!({ "metadata": { "ownerReferences": null } }));
+    yard.world.delete(&Gvr::CONFIGMAPS, Some(YARD), "owner");
+    yard.until("it runs", || yard.is_settled("web")).await;
+    let pod = yard.find("web").unwrap();
+    assert!(pod["metadata"]["ownerReferences"].is_null());
+    assert_eq!(yard.creates(), 1);
+    belayer.stop().await;
+}
+
 /// R3: the record is immutable, so it does not describe a pod whose spec has changed. That is reported.
 #[tokio::test(start_paused = true)]
 async fn r3_a_changed_spec_ends_the_record_with_an_event() {
@@ -126,6 +148,32 @@ async fn r3_a_changed_spec_ends_the_record_with_an_event() {
             "{name}"
         );
     }
+    belayer.stop().await;
+}
+
+/// R3: the image of a re-created pod is changed before its node rejects it too.
+#[tokio::test(start_paused = true)]
+async fn r3_a_changed_spec_of_a_re_created_pod_ends_the_record_too() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("it is rejected", || !yard.phase().is_empty())
+        .await;
+    yard.wait("it is re-created", || yard.phase() == "Recreated")
+        .await;
+    let second = uid(&yard.find("web").unwrap());
+    yard.patch(
+        "web",
+        json!({ "spec": { "containers": [{ "name": "main", "image": "other" }] } }),
+    );
+    yard.report("web", Fate::Rejected("OutOfcpu"));
+    yard.wait("it ends", || yard.phase() == "Ended").await;
+    yard.wait("it is reported", || yard.world.events("NotRecreated") == 1)
+        .await;
+    yard.wait_for(Duration::from_secs(60)).await;
+    assert_eq!(uid(&yard.find("web").unwrap()), second);
+    assert!(!yard.is_held("web"));
+    assert_eq!(yard.creates(), 1);
     belayer.stop().await;
 }
 

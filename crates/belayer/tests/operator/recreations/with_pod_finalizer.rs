@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use belayer_holds::names::{POD_RECREATION_HOLD, POD_STATUS_HOLD};
 use belayer_pod_recreation::Settings;
+use belayer_pod_recreation::config::PodRecreationConfig;
 use belayer_pod_recreation::eligible::OwnerKind;
 use belayer_sandbox::{Actor, Gvr, Verb};
 use belayer_workload::{WORKFLOWS, workflow_crd};
@@ -226,5 +227,38 @@ async fn a7_a_pod_is_released_once_its_owner_is_being_deleted() {
     yard.wait("it is released", || !yard.is_held("step")).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(patches(&yard, &uid), 2, "held, and released");
+    belayer.stop().await;
+}
+
+/// R11: pods of workflows are held, and after an upgrade or a reload the configuration does not allow that. That is a
+/// warning: the holds are released, and a rejected pod is left to Argo.
+#[tokio::test(start_paused = true)]
+async fn r11_workflows_that_are_not_allowed_are_ignored_and_their_pods_released() {
+    let settings = |allow_argo: bool| -> Settings {
+        let yaml = format!("owners: [Workflow.argoproj.io]\nallowArgo: {allow_argo}");
+        let config: PodRecreationConfig = serde_saphyr::from_str(&yaml).unwrap();
+        config.try_into().unwrap()
+    };
+    let (allowed, ignored) = (settings(true), settings(false));
+    assert!(allowed.advice().is_empty(), "{:?}", allowed.advice());
+    let advice = ignored.advice().join("\n");
+    assert!(
+        advice.contains("Workflow.argoproj.io, which is ignored"),
+        "{advice}"
+    );
+
+    let yard = Yard::new();
+    let first = step(&yard, workflow(&yard));
+    let belayer = yard.run_as(BELAYER, allowed);
+    yard.wait("it is held", || yard.is_held("step")).await;
+    belayer.stop().await;
+    let belayer = yard.run_as(BELAYER, ignored);
+    yard.wait("it is released", || !yard.is_held("step")).await;
+    bind(&yard);
+    yard.report("step", Fate::Rejected("OutOfcpu"));
+    yard.wait_for(Duration::from_secs(120)).await;
+    assert_eq!(uid(&yard.find("step").unwrap()), first);
+    assert!(!yard.is_held("step"));
+    assert_eq!((yard.records().len(), yard.creates()), (0, 0));
     belayer.stop().await;
 }
