@@ -9,6 +9,7 @@ mod control_plane;
 mod demo;
 mod docs;
 mod e2e;
+mod fuzz;
 mod image;
 mod lines;
 mod manifests;
@@ -40,6 +41,7 @@ enum Command {
     Docs(docs::Docs),
     Test(test::Test),
     E2e(e2e::E2e),
+    Fuzz(fuzz::Fuzz),
     Bench(bench::Bench),
     /// Kill and interrupt Belayer and a real control plane while users work, and check that nothing gets stuck or lost
     Chaos(passed::Passed),
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Docs(command) => command.execute(),
         Command::Test(command) => command.execute(),
         Command::E2e(command) => command.execute(),
+        Command::Fuzz(command) => command.execute(),
         Command::Bench(command) => command.execute(),
         Command::ControlPlane(command) => command.execute(),
         Command::Image(command) => command.execute(),

@@ -11,8 +11,10 @@ use clap::{Args, ValueEnum};
 use belayer_holds::names::DEFAULT_NAMESPACE;
 
 use crate::config::Source;
+use crate::config::process::EndpointsConfig;
 use crate::exit::Failure;
 use crate::kubeconfig::{self, Sources};
+use crate::server::{CertificateFiles, Protection};
 
 /// The cluster to connect to.
 #[derive(Debug, Clone, Default, Args)]
@@ -103,6 +105,75 @@ where
     })
 }
 
+/// How the address of metrics is protected.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ProtectionArguments {
+    /// Certificate (PEM, with its chain) by which the address of metrics is served over TLS
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "BELAYER_TLS_CERT_FILE",
+        hide_env_values = true,
+        help_heading = "Endpoints"
+    )]
+    pub tls_cert_file: Option<PathBuf>,
+
+    /// Private key (PEM) of that certificate
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "BELAYER_TLS_PRIVATE_KEY_FILE",
+        hide_env_values = true,
+        help_heading = "Endpoints"
+    )]
+    pub tls_private_key_file: Option<PathBuf>,
+
+    /// Serve /metrics only to clients with a token that may `get` the path /metrics, as the
+    /// API server decides; needs TLS
+    #[arg(
+        long,
+        env = "BELAYER_METRICS_AUTHORIZATION",
+        hide_env_values = true,
+        value_parser = clap::builder::BoolishValueParser::new(),
+        help_heading = "Endpoints"
+    )]
+    pub metrics_authorization: bool,
+}
+
+impl ProtectionArguments {
+    /// Both files of the certificate, or none; and a token is not sent without TLS. A flag takes precedence over the
+    /// keys of the configuration file.
+    ///
+    /// # Errors
+    /// If a flag is missing, as a message that names it.
+    pub fn resolve(&self, keys: &EndpointsConfig) -> Result<Protection, Failure> {
+        let usage = |message: &'static str| Failure::configuration(anyhow::anyhow!(message));
+        let certificate = self.tls_cert_file.as_ref().or(keys.tls_cert_file.as_ref());
+        let key = self.tls_private_key_file.as_ref();
+        let key = key.or(keys.tls_private_key_file.as_ref());
+        let certificate = match (certificate, key) {
+            (Some(certificate), Some(key)) => Some(CertificateFiles {
+                certificate: certificate.clone(),
+                key: key.clone(),
+            }),
+            (None, None) => None,
+            (Some(_), None) => return Err(usage("--tls-cert-file needs --tls-private-key-file")),
+            (None, Some(_)) => return Err(usage("--tls-private-key-file needs --tls-cert-file")),
+        };
+        let authorization = self.metrics_authorization || keys.metrics_authorization == Some(true);
+        if authorization && certificate.is_none() {
+            return Err(usage(
+                "--metrics-authorization needs --tls-cert-file and --tls-private-key-file: \
+                 a token must not be sent without TLS",
+            ));
+        }
+        Ok(Protection {
+            certificate,
+            authorization,
+        })
+    }
+}
+
 /// The output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
@@ -171,9 +242,46 @@ impl ReadArguments {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
     use rstest::rstest;
 
     use super::*;
+    use crate::cli::{Cli, Command};
+
+    const TLS: [&str; 2] = ["--tls-cert-file=c", "--tls-private-key-file=k"];
+
+    /// T5: both programs have the same flags.
+    #[rstest]
+    #[case::none(&[], Ok((false, false)))]
+    #[case::tls(&TLS, Ok((true, false)))]
+    #[case::both(&[TLS[0], TLS[1], "--metrics-authorization"], Ok((true, true)))]
+    #[case::no_key(&TLS[..1], Err("needs --tls-private-key-file"))]
+    #[case::no_certificate(&TLS[1..], Err("needs --tls-cert-file"))]
+    #[case::a_token_without_tls(&["--metrics-authorization"], Err("a token must not be sent without TLS"))]
+    fn t5_metrics_are_protected_by_the_same_flags(
+        #[case] flags: &[&str],
+        #[case] expected: Result<(bool, bool), &str>,
+        #[values("run", "node-agent")] program: &str,
+    ) {
+        let arguments = [&["belayer", program], flags].concat();
+        let protection = match Cli::try_parse_from(arguments).unwrap().command {
+            Command::Run(arguments) => arguments.protection,
+            #[cfg(all(feature = "node-agent", target_os = "linux"))]
+            Command::NodeAgent(arguments) => arguments.protection,
+            other => panic!("{other:?}"),
+        };
+        match (protection.resolve(&EndpointsConfig::default()), expected) {
+            (Ok(protection), Ok(expected)) => {
+                let found = (protection.certificate.is_some(), protection.authorization);
+                assert_eq!(found, expected);
+            }
+            (Err(failure), Err(expected)) => {
+                assert!(failure.to_string().contains(expected), "{failure}");
+                assert_eq!(failure.code(), 2);
+            }
+            (found, _) => panic!("{found:?}"),
+        }
+    }
 
     fn name(flag: Option<&str>, pod: Option<&str>) -> Result<String, Failure> {
         let own = OwnNamespace {

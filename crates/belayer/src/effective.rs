@@ -112,11 +112,16 @@ fn by_flag(path: &str, arguments: &RunArguments, logging: &LogArguments) -> Opti
             .health_probe_bind_address
             .as_ref()
             .map(|a| text(a)),
-        "endpoints.tlsCertFile" => arguments.tls_cert_file.as_deref().map(file),
-        "endpoints.tlsPrivateKeyFile" => arguments.tls_private_key_file.as_deref().map(file),
-        "endpoints.metricsAuthorization" => {
-            arguments.metrics_authorization.then(|| "true".to_owned())
-        }
+        "endpoints.tlsCertFile" => arguments.protection.tls_cert_file.as_deref().map(file),
+        "endpoints.tlsPrivateKeyFile" => arguments
+            .protection
+            .tls_private_key_file
+            .as_deref()
+            .map(file),
+        "endpoints.metricsAuthorization" => arguments
+            .protection
+            .metrics_authorization
+            .then(|| "true".to_owned()),
         "endpoints.debugBindAddress" => arguments.debug_bind_address.as_ref().map(|a| text(a)),
         "logging.format" => {
             let format = logging.log_format.as_ref();

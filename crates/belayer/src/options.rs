@@ -16,7 +16,7 @@ use crate::exit::Failure;
 use crate::gates::{Gate, Gates, GatesError};
 use crate::kubeconfig::Sources;
 use crate::options::arguments::RunArguments;
-use crate::server::{BindAddress, CertificateFiles};
+use crate::server::{BindAddress, Protection};
 
 /// Options of `belayer run`.
 #[derive(Debug, Clone)]
@@ -52,10 +52,8 @@ pub struct Settings {
     pub health_probe_bind_address: BindAddress,
     /// Address of the status page and `/debug/holds`.
     pub debug_bind_address: BindAddress,
-    /// The certificate of the address of metrics; without one it is served without TLS.
-    pub certificate: Option<CertificateFiles>,
-    /// Whether the API server is asked who may read the metrics.
-    pub metrics_authorization: bool,
+    /// How the address of metrics is protected.
+    pub protection: Protection,
     /// The configured controllers.
     pub components: Components,
 }
@@ -115,7 +113,7 @@ impl Settings {
         let gates = gates(arguments, source)?;
         let components = components(arguments, source, &controllers, &gates)?;
         let [metrics, health, debug] = source.endpoints().map_err(Failure::configuration)?;
-        let certificate = certificate(arguments, source)?;
+        let protection = arguments.protection.resolve(&source.config.endpoints)?;
         let dry_run = arguments.dry_run || source.config.dry_run.unwrap_or(false);
         let election = Election::resolve(&arguments.election, source, &namespace)?;
         let endpoint = |flag: &Option<BindAddress>, file: Option<BindAddress>, default| {
@@ -136,53 +134,10 @@ impl Settings {
                 BindAddress::Off,
             ),
             debug_bind_address: endpoint(&arguments.debug_bind_address, debug, DEBUG),
-            metrics_authorization: metrics_authorization(arguments, source, certificate.as_ref())?,
-            certificate,
+            protection,
             components,
         })
     }
-}
-
-/// The certificate and its key: both or none.
-fn certificate(
-    arguments: &RunArguments,
-    source: &Source,
-) -> Result<Option<CertificateFiles>, Failure> {
-    let file = &source.config.endpoints;
-    let certificate = arguments
-        .tls_cert_file
-        .as_ref()
-        .or(file.tls_cert_file.as_ref());
-    let key = arguments.tls_private_key_file.as_ref();
-    match (certificate, key.or(file.tls_private_key_file.as_ref())) {
-        (Some(certificate), Some(key)) => Ok(Some(CertificateFiles {
-            certificate: certificate.clone(),
-            key: key.clone(),
-        })),
-        (None, None) => Ok(None),
-        (Some(_), None) => Err(usage("--tls-cert-file needs --tls-private-key-file")),
-        (None, Some(_)) => Err(usage("--tls-private-key-file needs --tls-cert-file")),
-    }
-}
-
-/// Tokens are not sent without TLS.
-fn metrics_authorization(
-    arguments: &RunArguments,
-    source: &Source,
-    certificate: Option<&CertificateFiles>,
-) -> Result<bool, Failure> {
-    let by_file = source.config.endpoints.metrics_authorization;
-    let is_on = arguments.metrics_authorization || by_file.unwrap_or(false);
-    if is_on && certificate.is_none() {
-        let message = "--metrics-authorization needs --tls-cert-file and --tls-private-key-file: \
-                       a token must not be sent without TLS";
-        return Err(usage(message));
-    }
-    Ok(is_on)
-}
-
-fn usage(message: &'static str) -> Failure {
-    Failure::configuration(anyhow::anyhow!(message))
 }
 
 /// The configured controllers: a flag takes precedence over the file.

@@ -30,7 +30,7 @@ use crate::kubeconfig::Sources;
 use crate::operator::{self, Operator};
 use crate::options::{RunOptions, Settings};
 use crate::reload::{Changes, Watcher};
-use crate::server::{self, Authorization, BindAddress, Endpoint, Health, Tls};
+use crate::server::{self, BindAddress, Endpoint, Health};
 use crate::signals;
 use current::Current;
 
@@ -61,13 +61,8 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
     let watches = client::connect_apart(cluster.clone(), belayer_holds::names::USER_AGENT)
         .context("the cluster")
         .map_err(Failure::configuration)?;
-    let tls = match settings.certificate.clone() {
-        Some(files) => Some(Tls::read(files).await.map_err(Failure::configuration)?),
-        None => None,
-    };
-    let authorization = settings
-        .metrics_authorization
-        .then(|| Authorization::new(watches.clone()));
+    let protected = settings.protection.clone().read(&watches).await;
+    let protected = protected.map_err(Failure::configuration)?;
     let idle = settings.controllers.configured_but_off(source.value());
     let elsewhere = &arguments.controllers_elsewhere;
     for controller in idle.filter(|idle| !elsewhere.iter().any(|name| name == idle.name)) {
@@ -116,13 +111,8 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
         tasks.spawn(server::serve(endpoint, routes, after.clone()));
     }
     let public = &settings.metrics_bind_address;
-    if let Some(mut endpoint) = bind(public, "--metrics-bind-address").await? {
-        if let Some(tls) = tls {
-            endpoint = endpoint.with_tls(&tls);
-            tasks.spawn(tls.renew(after.clone()));
-        }
-        let routes = server::public_routes(health, exporter, authorization);
-        tasks.spawn(server::serve(endpoint, routes, after.clone()));
+    if let Some(endpoint) = bind(public, "--metrics-bind-address").await? {
+        protected.serve(endpoint, health, exporter, &mut tasks, &after);
     }
     if let Some(endpoint) = bind(&settings.debug_bind_address, "--debug-bind-address").await? {
         let (routes, reads) = supervisor.debug_endpoint(endpoint.address());
@@ -342,7 +332,11 @@ fn reloaded(result: &'static str) {
     metrics::gauge!(belayer_metrics::CONFIG_GOOD).set(good);
 }
 
-async fn bind(address: &BindAddress, flag: &'static str) -> Result<Option<Endpoint>, Failure> {
+/// Binds an address that a flag set; `None` if it is off.
+pub(crate) async fn bind(
+    address: &BindAddress,
+    flag: &'static str,
+) -> Result<Option<Endpoint>, Failure> {
     Endpoint::bind(address, flag)
         .await
         .map_err(|error| Failure::from(anyhow::Error::from(error)))

@@ -70,6 +70,11 @@ impl Permission {
         }
     }
 
+    /// Whether it changes objects of any namespace, so that bindings of single namespaces could grant it.
+    pub fn is_write_anywhere(&self) -> bool {
+        self.place == Place::Cluster && !FOLLOW.contains(&self.verb)
+    }
+
     /// The same permission on a subresource.
     #[must_use]
     pub fn subresource(self, subresource: &'static str) -> Self {

@@ -21,7 +21,7 @@ use belayer_holds::selection::Selected;
 use belayer_holds::view::Cached;
 use belayer_inspect::argo::STATUS_FINALIZER;
 use belayer_inspect::explain::Explainer;
-use belayer_inspect::preflight::{AdoptsArgo, Kind, Part, Policy};
+use belayer_inspect::preflight::{AdoptsArgo, Kind, Part, Policy, only_in};
 use belayer_inspect::reader::Reader;
 
 use crate::NAME;
@@ -155,6 +155,7 @@ fn requires(settings: &Settings) -> Vec<Part> {
     }
     labels.sort();
     labels.dedup();
+    let namespaces = only_in(enforced.iter().map(|profile| &profile.namespaces));
     let mut parts = vec![Part {
         advice: profiles.iter().filter_map(|one| one.advice()).collect(),
         argo: adopts_argo(profiles),
@@ -176,6 +177,7 @@ fn requires(settings: &Settings) -> Vec<Part> {
             switch: CONTROLLER.switch,
         }],
         holds: vec![(pods, names::POD_STATUS_HOLD.to_owned())],
+        namespaces: namespaces.clone(),
         ..Part::new(
             NAME,
             "ClusterRole belayer-pod-finalizer",
@@ -191,6 +193,7 @@ fn requires(settings: &Settings) -> Vec<Part> {
                 fix: "belayer crds | kubectl apply -f -",
                 optional: false,
             }],
+            namespaces: namespaces.clone(),
             ..Part::new(
                 "pod-finalizer capture",
                 "ClusterRole belayer-outcome-capture",
@@ -200,11 +203,14 @@ fn requires(settings: &Settings) -> Vec<Part> {
     }
     let cleanup = permissions::permissions_to_clean_up(profiles);
     if !cleanup.is_empty() {
-        parts.push(Part::new(
-            "pod-finalizer cleanup",
-            "ClusterRole belayer-pod-cleanup",
-            cleanup,
-        ));
+        parts.push(Part {
+            namespaces,
+            ..Part::new(
+                "pod-finalizer cleanup",
+                "ClusterRole belayer-pod-cleanup",
+                cleanup,
+            )
+        });
     }
     parts
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use belayer_core::duration;
-use belayer_holds::selection::config::Path;
+use belayer_holds::selection::config::{NamespacesConfig, Path, namespaces};
 use serde::Deserialize;
 
 pub use belayer_holds::selection::config::ConfigError;
@@ -87,6 +87,8 @@ pub struct PodRecreationConfig {
     /// Kinds of controllers whose pods are re-created, too, as `Kind` or `Kind.group`.
     #[serde(default)]
     pub owners: Vec<String>,
+    /// The namespaces of the pods.
+    pub namespaces: Option<NamespacesConfig>,
     /// Whether `owners` may list workflows of Argo Workflows, which retries its pods itself.
     #[serde(default)]
     pub allow_argo: bool,
@@ -162,7 +164,7 @@ pub struct RateLimitsConfig {
     pub per_owner: Option<Rate>,
     /// Re-creations of pods in one namespace.
     pub per_namespace: Option<Rate>,
-    /// Re-creations of pods that one node rejected.
+    /// Re-creations of pods of one namespace that one node rejected.
     pub per_node: Option<Rate>,
     /// Re-creations in the whole cluster.
     pub cluster: Option<Rate>,
@@ -214,6 +216,10 @@ impl TryFrom<PodRecreationConfig> for Settings {
                     .map(|selector| selector.match_labels)
                     .collect(),
                 owners,
+                namespaces: namespaces(
+                    &Path::root(KEY).key("namespaces"),
+                    config.namespaces.unwrap_or_default(),
+                )?,
             },
             policy: Policy {
                 max_retries,

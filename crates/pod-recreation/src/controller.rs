@@ -19,7 +19,7 @@ use belayer_holds::runner::Runner;
 use belayer_holds::selection::Selected;
 use belayer_holds::view::Cached;
 use belayer_inspect::explain::Explainer;
-use belayer_inspect::preflight::{Kind, Part, Policy};
+use belayer_inspect::preflight::{Kind, Part, Policy, only_in};
 use belayer_inspect::reader::Reader;
 
 use crate::component::{self, Parts, PodRecreation};
@@ -80,10 +80,11 @@ impl Configured for Settings {
                 resource: Resource::pods(),
                 finalizer: POD_RECREATION_HOLD.to_owned(),
                 labels: Vec::new(),
-                namespaces: Vec::new(),
+                namespaces: vec![self.eligibility.namespaces.clone()],
                 switch: CONTROLLER.switch,
             }],
             holds: vec![(Resource::pods(), POD_RECREATION_HOLD.to_owned())],
+            namespaces: only_in([&self.eligibility.namespaces]),
             ..Part::new(
                 NAME,
                 "ClusterRole belayer-pod-recreation",

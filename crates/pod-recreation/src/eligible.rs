@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use belayer_core::slim::Pod;
 use belayer_holds::names::{MIRROR_ANNOTATION, RECREATE_ANNOTATION, SYSTEM_NAMESPACE};
+use belayer_holds::selection::Namespaces;
 
 /// Kinds that replace their own pods. The configuration cannot list them.
 pub const REPLACE_THEIR_OWN: &[(&str, &str)] = &[
@@ -36,6 +37,8 @@ pub struct Eligibility {
     pub selectors: Vec<BTreeMap<String, String>>,
     /// Kinds of controllers whose pods are re-created, too.
     pub owners: Vec<OwnerKind>,
+    /// The namespaces of the pods.
+    pub namespaces: Namespaces,
 }
 
 impl Eligibility {
@@ -58,6 +61,9 @@ impl Eligibility {
     fn is_excluded(&self, pod: &Pod) -> bool {
         if pod.meta.annotations.get(MIRROR_ANNOTATION).is_some()
             || pod.meta.key.namespace() == Some(SYSTEM_NAMESPACE)
+            || !self
+                .namespaces
+                .contains(pod.meta.key.namespace().unwrap_or_default())
         {
             return true;
         }
@@ -134,9 +140,26 @@ mod tests {
     ) {
         let eligibility = Eligibility {
             selectors: vec![[("app".to_owned(), value.to_owned())].into()],
-            owners: Vec::new(),
+            ..Eligibility::default()
         };
         assert_eq!(eligibility.selects(&pod(annotations, None)), expected);
+    }
+
+    #[rstest]
+    #[case::all(&[], &[], true)]
+    #[case::listed(&["shop"], &[], true)]
+    #[case::not_listed(&["other"], &[], false)]
+    #[case::excluded(&[], &["shop"], false)]
+    fn by_namespace(#[case] include: &[&str], #[case] exclude: &[&str], #[case] expected: bool) {
+        let names = |names: &[&str]| names.iter().copied().map(Arc::from).collect();
+        let eligibility = Eligibility {
+            namespaces: Namespaces {
+                include: names(include),
+                exclude: names(exclude),
+            },
+            ..Eligibility::default()
+        };
+        assert_eq!(eligibility.selects(&pod(REQUESTED, None)), expected);
     }
 
     #[rstest]
@@ -151,13 +174,13 @@ mod tests {
             kind: kind.into(),
         };
         let eligibility = Eligibility {
-            selectors: Vec::new(),
             owners: vec![
                 owner("example.com", "Thing"),
                 owner("apps", "ReplicaSet"),
                 owner("batch.example.com", "Job"),
                 owner("batch", "Job"),
             ],
+            ..Eligibility::default()
         };
         let pod = pod(REQUESTED, Some((api_version, kind)));
         assert_eq!(eligibility.selects(&pod), expected);

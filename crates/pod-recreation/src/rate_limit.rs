@@ -1,5 +1,6 @@
 //! Rate limits of re-creations (kubernetes#108152: endless re-creation): token buckets per owner, per namespace, per node
-//! and for the cluster, and circuit breakers. A limited re-creation waits; none is lost.
+//! and for the cluster, and circuit breakers. A limited re-creation waits; none is lost. Those of owners and nodes are per
+//! namespace as well: a user can name any owner's UID, and have any node reject any number of pods (T8).
 
 mod breaker;
 
@@ -31,7 +32,7 @@ pub struct RateLimits {
     pub per_owner: Rate,
     /// Re-creations of pods in one namespace.
     pub per_namespace: Rate,
-    /// Re-creations of pods that one node rejected.
+    /// Re-creations of pods of one namespace that one node rejected.
     pub per_node: Rate,
     /// Re-creations in the whole cluster.
     pub cluster: Rate,
@@ -230,17 +231,20 @@ impl State {
     fn each_bucket(&mut self, subject: Subject<'_>, mut act: impl FnMut(&mut Buckets, &str)) {
         act(&mut self.cluster, "");
         act(&mut self.namespaces, subject.namespace);
+        let here = |name: &str| format!("{}/{name}", subject.namespace);
         if let Some(owner) = subject.owner {
-            act(&mut self.owners, owner);
+            act(&mut self.owners, &here(owner));
         }
         if let Some(node) = subject.node {
-            act(&mut self.nodes, node);
+            act(&mut self.nodes, &here(node));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
     fn limits() -> RateLimits {
@@ -289,6 +293,25 @@ mod tests {
             1,
             "what the cluster has left"
         );
+    }
+
+    #[rstest]
+    #[case::of_a_node(subject("a", None, Some("n")), subject("b", None, Some("n")))]
+    #[case::of_an_owner_with_the_same_uid(
+        subject("a", Some("o"), None),
+        subject("b", Some("o"), None)
+    )]
+    #[tokio::test(start_paused = true)]
+    async fn t8_one_namespace_does_not_use_up_what_others_have(
+        #[case] tenant: Subject<'static>,
+        #[case] other: Subject<'static>,
+    ) {
+        let limiter = RateLimiter::new(RateLimits {
+            cluster: RateLimits::default().cluster,
+            ..limits()
+        });
+        let all = acquired(&limiter, tenant);
+        assert_eq!(acquired(&limiter, other), all);
     }
 
     #[tokio::test(start_paused = true)]

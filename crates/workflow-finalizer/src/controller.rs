@@ -22,7 +22,7 @@ use belayer_holds::runner::Runner;
 use belayer_holds::selection::Selected;
 use belayer_holds::view::Cached;
 use belayer_inspect::explain::Explainer;
-use belayer_inspect::preflight::{Kind, Part, Policy};
+use belayer_inspect::preflight::{Kind, Part, Policy, only_in};
 use belayer_inspect::reader::Reader;
 
 use crate::component::{self, NAME, Parts, WorkflowFinalizer};
@@ -85,6 +85,7 @@ impl Configured for Settings {
             holds: kinds()
                 .map(|kind| (kind, names::WORKFLOW_HOLD.to_owned()))
                 .collect(),
+            namespaces: only_in(self.owners.iter().map(|rule| &rule.namespaces)),
             ..Part::new(
                 NAME,
                 "ClusterRole belayer-workflow-finalizer",

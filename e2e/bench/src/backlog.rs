@@ -10,6 +10,7 @@ use kube::api::PostParams;
 use serde_json::json;
 
 use super::latency::{self, BELAYER, Held, NAMESPACE, RAW, Waiting};
+use super::measure::sockets_of;
 use super::{Bench, Goal, Report, Testbed, belayer_is_ready, belayer_says};
 use belayer_e2e::control_plane::ports::free_ports;
 use belayer_e2e::harness::{PodBuilder, Workflow, pod};
@@ -65,6 +66,7 @@ async fn run(testbed: Testbed) -> Result<Report> {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let begun = (Instant::now(), Counts::read(port).await?);
+    let mut sockets = 0;
     let title = format!("{RELEASES} releases with {queries} queued live reads, at 100 a second");
     let metrics = [("p50", "ms"), ("p99", "ms"), ("worst", "ms")];
     let mut report = Report::new("backlog", title, &metrics);
@@ -81,6 +83,8 @@ async fn run(testbed: Testbed) -> Result<Report> {
             for held in &prepared {
                 held.forget_owner(client).await?;
             }
+            let pid = belayer.pid().context("belayer has exited")?;
+            sockets = sockets.max(sockets_of(pid)?);
             let left = belayer_says(port, "belayer_api_waiting").await?;
             ensure!(
                 left > 0.0,
@@ -104,6 +108,9 @@ async fn run(testbed: Testbed) -> Result<Report> {
         "meanwhile {:.0} holds a second were added and {:.0} live reads a second completed",
         holds / seconds,
         reads / seconds,
+    ));
+    report.note(format!(
+        "Belayer had at most {sockets} sockets open: at most 64 requests are in flight, watches apart (L10)"
     ));
     plane.stop().await?;
     Ok(report)

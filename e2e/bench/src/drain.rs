@@ -21,7 +21,7 @@ use belayer_e2e::kinds::{self, Objects};
 use belayer_e2e::peers::Peer;
 use belayer_e2e::providers::ensure_workflow_crd;
 
-const NAMESPACE: &str = "bench";
+pub(crate) const NAMESPACE: &str = "bench";
 /// How many requests prepare the pods in parallel.
 const PARALLEL: usize = 32;
 
@@ -112,13 +112,7 @@ async fn run(testbed: &Testbed, load: &Load) -> Result<Report> {
     let pods = testbed.size.unwrap_or(load.pods);
     let plane = testbed.api_server().await?;
     let held = kinds::pods(plane.client(), NAMESPACE);
-    ensure_workflow_crd(plane.client()).await?;
-    let namespace = serde_json::json!({
-        "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE },
-    });
-    kinds::namespaces(plane.client())
-        .create(&PostParams::default(), &serde_json::from_value(namespace)?)
-        .await?;
+    set_up(plane.client()).await?;
     let title = match load.workflows {
         1 => format!("{pods} held terminating pods of one deleted workflow"),
         workflows => format!("{pods} held terminating pods of {workflows} deleted workflows"),
@@ -217,9 +211,21 @@ async fn drained_by(
     ])
 }
 
+/// Creates the kind of workflows, and the namespace.
+pub(crate) async fn set_up(client: &Client) -> Result<()> {
+    ensure_workflow_crd(client).await?;
+    let namespace = serde_json::json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE },
+    });
+    kinds::namespaces(client)
+        .create(&PostParams::default(), &serde_json::from_value(namespace)?)
+        .await?;
+    Ok(())
+}
+
 /// Creates the workflows and their pods, deletes the pods, then the workflows. Returns the patches that
 /// release the pods.
-async fn prepare(client: &Client, pods: usize, owners: usize) -> Result<Vec<Release>> {
+pub(crate) async fn prepare(client: &Client, pods: usize, owners: usize) -> Result<Vec<Release>> {
     let workflows = kinds::workflows(client, NAMESPACE);
     let mut made = Vec::with_capacity(owners);
     for number in 0..owners {

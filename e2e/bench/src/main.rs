@@ -9,6 +9,7 @@ mod chart;
 mod cli;
 mod drain;
 mod etcd;
+mod hostile;
 mod informer;
 mod instructions;
 mod latency;
@@ -20,6 +21,7 @@ mod report;
 mod samples;
 mod scale;
 mod server;
+mod storm;
 mod workqueue;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -80,6 +82,8 @@ pub(crate) fn all() -> Vec<Bench> {
         pvc::bench(),
         latency::bench(),
         backlog::bench(),
+        storm::bench(),
+        hostile::bench(),
         informer::bench(),
         memory::bench(),
         scale::bench(),

@@ -98,6 +98,19 @@ pub(crate) fn cpu_exactly(pid: u32) -> Result<Duration> {
     Ok(cpu)
 }
 
+/// The open sockets of a process.
+pub(crate) fn sockets_of(pid: u32) -> Result<usize> {
+    let mut sockets = 0;
+    for file in fs::read_dir(format!("/proc/{pid}/fd")).context("read /proc")? {
+        // A file may be closed meanwhile.
+        let Ok(target) = fs::read_link(file?.path()) else {
+            continue;
+        };
+        sockets += usize::from(target.to_string_lossy().starts_with("socket:"));
+    }
+    Ok(sockets)
+}
+
 /// The name of the program, in parentheses, may contain anything.
 fn cpu_in(stat: &str) -> Option<Duration> {
     let (_, fields) = stat.rsplit_once(')')?;

@@ -13,6 +13,8 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use rustix::process::{Pid, Resource, Rlimit, Signal, prlimit};
 
+use tokio::net::{TcpSocket, TcpStream};
+
 use crate::control_plane::Process;
 use crate::control_plane::ports::free_ports;
 use crate::wait::eventually;
@@ -408,6 +410,17 @@ pub fn sum(text: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
         .filter(|line| !line.starts_with('#'))
         .filter_map(value)
         .sum()
+}
+
+/// A connection from one of the addresses of this machine's loopback, as from another pod.
+///
+/// # Errors
+/// When it is refused.
+pub async fn connect_from(peer: u16, to: SocketAddr) -> Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    let from = Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 0, 1, 0)) + u32::from(peer));
+    socket.bind((from, 0).into())?;
+    socket.connect(to).await.context("connect")
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When something remains.
-    pub(super) async fn clean_up(&self) -> Result<()> {
+    pub(crate) async fn clean_up(&self) -> Result<()> {
         let own = ListParams::default().labels(&format!("{OWN_NODE}={}", self.namespace()));
         let nodes = kinds::nodes(self.client());
         nodes

@@ -86,7 +86,7 @@ impl Cluster {
     }
 
     /// Another scenario's view of the same cluster, in which Belayer runs as pods.
-    pub(super) async fn beside(&self, name: &str) -> Result<Self> {
+    pub(crate) async fn beside(&self, name: &str) -> Result<Self> {
         let (backend, setting) = (Arc::clone(&self.0.backend), self.0.setting.clone());
         let dir = self.dir().join(name);
         Self::new(backend, setting, Shared::Pods, &format!("e2e-{name}"), dir).await

@@ -27,7 +27,7 @@ pub use self::installed::{HOME, Installed, lease_holder, manifests, save_logs};
 pub use self::new_cluster::on_new_cluster;
 pub use self::objects::{HOLD, PodBuilder, WORKFLOW_HOLD, Workflow, claim, finalizers, pod};
 pub use self::outcome::Summary;
-pub use self::packed::Packing;
+pub use self::packed::{Packing, largest_nodes};
 pub use self::proxy::Proxy;
 pub use self::pvcs::{KUBERNETES_PVC_HOLD, PVC_HOLD};
 pub use self::real_argo::RealArgo;

@@ -1,13 +1,13 @@
 //! T5: any pod may connect to the address of metrics. Who reads them is up to the API server, if that is switched on.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use kube::{Client, Config};
-use tokio::net::{TcpSocket, TcpStream};
 
+use crate::harness::belayer::connect_from;
 use crate::harness::{BelayerOptions, Cluster, Scenario, eventually, pod};
 use crate::providers::Capability::{Kubectl, Rbac};
 use crate::providers::{apply, manifest};
@@ -42,7 +42,7 @@ async fn connections(cluster: Cluster) -> Result<()> {
     let before = belayer.peak_memory()? >> 20;
     let mut idle = Vec::new();
     for index in 0..CONNECTIONS {
-        idle.push(connect(index % PEERS, belayer.metrics_address()).await?);
+        idle.push(connect_from(index % PEERS, belayer.metrics_address()).await?);
         if index % 500 == 0 {
             belayer.probe("/livez").await?;
             belayer.metric("belayer_holds", &[]).await?;
@@ -58,14 +58,6 @@ async fn connections(cluster: Cluster) -> Result<()> {
     cluster.note(format!("{added} MiB resident more than before"));
     drop(idle);
     belayer.stop().await
-}
-
-/// A connection from one of the addresses of this machine's loopback.
-async fn connect(peer: u16, to: SocketAddr) -> Result<TcpStream> {
-    let socket = TcpSocket::new_v4()?;
-    let from = Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 0, 1, 0)) + u32::from(peer));
-    socket.bind((from, 0).into())?;
-    socket.connect(to).await.context("connect")
 }
 
 async fn authorized(cluster: Cluster) -> Result<()> {

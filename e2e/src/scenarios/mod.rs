@@ -26,6 +26,7 @@ mod gate;
 mod gate_opening;
 mod hostile_account;
 mod hostile_backlog;
+mod hostile_breaker;
 mod hostile_large_pods;
 mod hostile_marks;
 mod hostile_metrics;
@@ -95,6 +96,7 @@ pub fn all() -> Vec<Scenario> {
         gate::scenarios(),
         gate_opening::scenarios(),
         hostile_backlog::scenarios(),
+        hostile_breaker::scenarios(),
         hostile_large_pods::scenarios(),
         hostile_marks::scenarios(),
         hostile_metrics::scenarios(),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::arguments::{ClusterArguments, number};
+use crate::arguments::{ClusterArguments, ProtectionArguments, number};
 use crate::server::BindAddress;
 
 /// The text below the options.
@@ -96,4 +96,20 @@ pub struct NodeAgentArguments {
         help_heading = "Endpoints"
     )]
     pub metrics_bind_address: BindAddress,
+
+    /// Address that serves /livez and /readyz alone, so that a flood on the address of
+    /// metrics does not reach the probes; `0` is off
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        default_value = "0",
+        env = "BELAYER_HEALTH_PROBE_BIND_ADDRESS",
+        hide_env_values = true,
+        help_heading = "Endpoints"
+    )]
+    pub health_probe_bind_address: BindAddress,
+
+    /// How the address of metrics is protected.
+    #[command(flatten)]
+    pub protection: ProtectionArguments,
 }

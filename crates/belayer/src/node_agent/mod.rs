@@ -15,12 +15,14 @@ use belayer_node_agent::agent::{self, Agent};
 use belayer_node_agent::config::{ConfigError, Flags, Settings};
 
 use crate::config::Source;
+use crate::config::process::EndpointsConfig;
 use crate::exit::Failure;
 use belayer_controller::context::Seen;
 
 use crate::health::{Needed, Vitals};
 use crate::kubeconfig::Sources;
-use crate::server::{self, BindAddress, Endpoint};
+use crate::run::bind;
+use crate::server::{self, BindAddress, Health, Protection};
 use crate::signals;
 
 pub use arguments::{HELP, NodeAgentArguments};
@@ -36,6 +38,8 @@ pub struct NodeAgentOptions {
     settings: Settings,
     bounds: Bounds,
     metrics_bind_address: BindAddress,
+    health_probe_bind_address: BindAddress,
+    protection: Protection,
 }
 
 impl NodeAgentOptions {
@@ -56,6 +60,8 @@ impl NodeAgentOptions {
             host_root: arguments.host_root,
         };
         let settings = settings(&source, flags)?;
+        // The keys `endpoints` are those of the controllers, which may share the file.
+        let protection = arguments.protection.resolve(&EndpointsConfig::default())?;
         let cluster = arguments.cluster.find(sources).await?;
         Ok(Self {
             cluster,
@@ -67,6 +73,8 @@ impl NodeAgentOptions {
                 ..Bounds::default()
             },
             metrics_bind_address: arguments.metrics_bind_address,
+            health_probe_bind_address: arguments.health_probe_bind_address,
+            protection,
         })
     }
 }
@@ -107,6 +115,8 @@ pub async fn run(options: NodeAgentOptions) -> Result<(), Failure> {
     let client = client::connect(options.cluster, belayer_holds::names::USER_AGENT)
         .context("the cluster")
         .map_err(Failure::configuration)?;
+    let protected = options.protection.read(&client).await;
+    let protected = protected.map_err(Failure::configuration)?;
     let node = options.node.clone();
     let agent = Agent::new(agent::Options {
         client,
@@ -130,12 +140,15 @@ pub async fn run(options: NodeAgentOptions) -> Result<(), Failure> {
     let mut tasks = JoinSet::new();
     let after = CancellationToken::new();
     tasks.spawn(server::upkeep(Arc::clone(&exporter), after.clone()));
-    let endpoint = Endpoint::bind(&options.metrics_bind_address, "--metrics-bind-address")
-        .await
-        .map_err(anyhow::Error::from)?;
-    if let Some(endpoint) = endpoint {
-        let routes = server::public_routes(Arc::new(vitals), exporter, None);
+    let health: Arc<dyn Health> = Arc::new(vitals);
+    let probes = &options.health_probe_bind_address;
+    if let Some(endpoint) = bind(probes, "--health-probe-bind-address").await? {
+        let routes = server::probe_routes(Arc::clone(&health));
         tasks.spawn(server::serve(endpoint, routes, after.clone()));
+    }
+    let public = &options.metrics_bind_address;
+    if let Some(endpoint) = bind(public, "--metrics-bind-address").await? {
+        protected.serve(endpoint, health, exporter, &mut tasks, &after);
     }
     tracing::info!(node, "watching the wipes of this node");
     agent.run(stop).await;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::arguments::{ClusterArguments, OwnNamespace, number};
+use crate::arguments::{ClusterArguments, OwnNamespace, ProtectionArguments, number};
 use crate::config::{Set, Source};
 use crate::drain::OnDisable;
 use crate::election::ElectionArguments;
@@ -180,36 +180,9 @@ pub struct RunArguments {
     )]
     pub debug_bind_address: Option<BindAddress>,
 
-    /// Certificate (PEM, with its chain) by which the address of metrics is served over TLS
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "BELAYER_TLS_CERT_FILE",
-        hide_env_values = true,
-        help_heading = "Endpoints"
-    )]
-    pub tls_cert_file: Option<PathBuf>,
-
-    /// Private key (PEM) of that certificate
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "BELAYER_TLS_PRIVATE_KEY_FILE",
-        hide_env_values = true,
-        help_heading = "Endpoints"
-    )]
-    pub tls_private_key_file: Option<PathBuf>,
-
-    /// Serve /metrics only to clients with a token that may `get` the path /metrics, as the
-    /// API server decides; needs TLS
-    #[arg(
-        long,
-        env = "BELAYER_METRICS_AUTHORIZATION",
-        hide_env_values = true,
-        value_parser = clap::builder::BoolishValueParser::new(),
-        help_heading = "Endpoints"
-    )]
-    pub metrics_authorization: bool,
+    /// How the address of metrics is protected.
+    #[command(flatten)]
+    pub protection: ProtectionArguments,
 }
 
 impl RunArguments {

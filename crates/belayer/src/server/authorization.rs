@@ -1,6 +1,7 @@
 //! Who may read the metrics: the API server decides, by a TokenReview and a SubjectAccessReview (T5).
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
@@ -19,7 +20,7 @@ use super::text;
 /// How long the answer for an allowed token holds.
 const ALLOWED_FOR: Duration = Duration::from_secs(60);
 
-/// How many allowed tokens are kept.
+/// How many tokens that were allowed are kept.
 const KEPT: usize = 16;
 
 /// The shortest time from one review to the next, so that no client floods the API server through this endpoint.
@@ -50,21 +51,17 @@ enum Unreviewed {
 /// Lets only clients read that the API server allows to.
 pub struct Authorization {
     client: Client,
-    reviews: Mutex<Reviews>,
+    /// The tokens that were allowed, and when their last reviews began.
+    allowed: StdMutex<Vec<(String, Instant)>>,
+    /// When the last review of such a token began. They do not queue behind tokens that anyone can invent.
+    renewal: Mutex<Option<Instant>>,
+    /// When the last review of another token began.
+    first: Mutex<Option<Instant>>,
 }
 
-#[derive(Default)]
-struct Reviews {
-    /// When the last one began.
-    last: Option<Instant>,
-    /// The allowed tokens, and when their reviews began.
-    allowed: Vec<(String, Instant)>,
-}
-
-impl Reviews {
-    fn is_allowed(&mut self, token: &str) -> bool {
-        self.allowed.retain(|(_, at)| at.elapsed() < ALLOWED_FOR);
-        self.allowed.iter().any(|(allowed, _)| allowed == token)
+impl fmt::Debug for Authorization {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Authorization").finish_non_exhaustive()
     }
 }
 
@@ -73,7 +70,9 @@ impl Authorization {
     pub fn new(client: Client) -> Self {
         Self {
             client,
-            reviews: Mutex::default(),
+            allowed: StdMutex::default(),
+            renewal: Mutex::default(),
+            first: Mutex::default(),
         }
     }
 
@@ -87,23 +86,46 @@ impl Authorization {
 
     /// Reviews take turns.
     async fn rule(&self, token: &str) -> Result<Ruling, Unreviewed> {
-        let mut reviews = self.reviews.lock().await;
-        if reviews.is_allowed(token) {
+        let turn = match self.allowed_at(token) {
+            Some(at) if at.elapsed() < ALLOWED_FOR => return Ok(Ruling::Allowed),
+            Some(_) => &self.renewal,
+            None => &self.first,
+        };
+        let mut last = turn.lock().await;
+        // Perhaps another request of this client came first.
+        if self
+            .allowed_at(token)
+            .is_some_and(|at| at.elapsed() < ALLOWED_FOR)
+        {
             return Ok(Ruling::Allowed);
         }
-        if let Some(last) = reviews.last {
+        if let Some(last) = *last {
             sleep_until(last + PAUSE).await;
         }
         let began = Instant::now();
-        reviews.last = Some(began);
+        *last = Some(began);
         let ruling = timeout(WITHIN, self.review(token)).await??;
+        let mut allowed = self.allowed();
+        allowed.retain(|(one, _)| one != token);
         if ruling == Ruling::Allowed {
-            if reviews.allowed.len() == KEPT {
-                reviews.allowed.remove(0);
+            if allowed.len() == KEPT {
+                allowed.remove(0);
             }
-            reviews.allowed.push((token.to_owned(), began));
+            allowed.push((token.to_owned(), began));
         }
         Ok(ruling)
+    }
+
+    fn allowed(&self) -> MutexGuard<'_, Vec<(String, Instant)>> {
+        self.allowed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn allowed_at(&self, token: &str) -> Option<Instant> {
+        let allowed = self.allowed();
+        allowed
+            .iter()
+            .find(|(one, _)| one == token)
+            .map(|(_, at)| *at)
     }
 
     async fn review(&self, token: &str) -> Result<Ruling, RequestError> {

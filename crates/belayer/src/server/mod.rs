@@ -5,6 +5,7 @@ mod authorization;
 mod bind;
 mod connections;
 mod routes;
+mod secure;
 mod tls;
 
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use self::connections::Connections;
 pub use authorization::Authorization;
 pub use bind::{BindAddress, BindError, Endpoint, ParseBindAddressError};
 pub use routes::{debug_routes, probe_routes, public_routes};
+pub use secure::{Protected, Protection};
 pub use tls::{CertificateError, CertificateFiles, Tls};
 
 /// Health of the process. Called on every probe, so implementations must not block.

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{self, ClientConfig, RootCertStore};
@@ -240,7 +240,11 @@ fn certificate(dir: &Path) -> (CertificateFiles, CertificateDer<'static>) {
 }
 
 /// The answer over TLS, if the server has this certificate.
-async fn ask_tls(address: SocketAddr, trusted: &CertificateDer<'static>) -> io::Result<String> {
+async fn ask_tls(
+    address: SocketAddr,
+    trusted: &CertificateDer<'static>,
+    path: &str,
+) -> io::Result<String> {
     let mut roots = RootCertStore::empty();
     roots.add(trusted.clone()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -255,7 +259,9 @@ async fn ask_tls(address: SocketAddr, trusted: &CertificateDer<'static>) -> io::
         .connect(name, stream)
         .await?;
     stream
-        .write_all(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        .write_all(
+            format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").as_bytes(),
+        )
         .await?;
     let mut answer = String::new();
     match stream.read_to_string(&mut answer).await {
@@ -279,7 +285,7 @@ async fn t5_a_renewed_certificate_is_taken_over() {
     let (address, stop) = (endpoint.address(), CancellationToken::new());
     let routes = public(Arc::default());
     tokio::spawn(serve(endpoint, routes, stop.clone()));
-    let answer = ask_tls(address, &first).await.unwrap();
+    let answer = ask_tls(address, &first, "/livez").await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let plain = timeout(Duration::from_secs(10), async {
         let mut stream = TcpStream::connect(address).await.unwrap();
@@ -296,13 +302,39 @@ async fn t5_a_renewed_certificate_is_taken_over() {
     fs::write(dir.path().join("tls.key"), "").unwrap();
     let mut tls = tls;
     tls.renewed().await.unwrap_err();
-    ask_tls(address, &first).await.unwrap();
+    ask_tls(address, &first, "/livez").await.unwrap();
     let (_, second) = certificate(dir.path());
     assert!(tls.renewed().await.unwrap());
     assert!(!tls.renewed().await.unwrap());
-    ask_tls(address, &second).await.unwrap();
-    ask_tls(address, &first).await.unwrap_err();
+    ask_tls(address, &second, "/livez").await.unwrap();
+    ask_tls(address, &first, "/livez").await.unwrap_err();
     stop.cancel();
+}
+
+/// What `run` and `node-agent` do with their flags.
+#[tokio::test]
+async fn t5_a_protected_endpoint_is_served_by_tls() {
+    let dir = tempfile::tempdir().unwrap();
+    let (files, trusted) = certificate(dir.path());
+    let protection = Protection {
+        certificate: Some(files),
+        authorization: true,
+    };
+    let client = belayer_sandbox::Sandbox::default().client();
+    let protected = protection.read(&client).await.unwrap();
+    let any = "127.0.0.1:0".parse().unwrap();
+    let endpoint = Endpoint::bind(&any, "--test").await.unwrap().unwrap();
+    let (address, stop) = (endpoint.address(), CancellationToken::new());
+    let (_, exporter) = Exporter::detached().unwrap();
+    let health: Arc<dyn Health> = Arc::new(Scripted::default());
+    let mut tasks = JoinSet::new();
+    protected.serve(endpoint, health, Arc::new(exporter), &mut tasks, &stop);
+    let answer = ask_tls(address, &trusted, "/livez").await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let answer = ask_tls(address, &trusted, "/metrics").await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+    stop.cancel();
+    while tasks.join_next().await.is_some() {}
 }
 
 #[rstest]

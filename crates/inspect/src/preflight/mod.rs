@@ -49,7 +49,7 @@ use jiff::Timestamp;
 use crate::reader::Reader;
 use belayer_core::http::RequestError;
 
-pub use needs::{AdoptsArgo, Kind, Part, Policy, PvcMode};
+pub use needs::{AdoptsArgo, Kind, Part, Policy, PvcMode, only_in};
 pub use permissions::{Authorizer, Ruling, Subject};
 pub use policies::quotes;
 pub use report::{API_VERSION, About, Finding, Level, PartReport, Report};

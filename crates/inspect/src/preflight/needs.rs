@@ -1,5 +1,8 @@
 //! Requirements as data: the binary builds them from the configuration.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use belayer_core::object::Resource;
 use belayer_holds::permissions::Permission;
 use belayer_holds::selection::Namespaces;
@@ -13,6 +16,8 @@ pub struct Part {
     pub granted_by: &'static str,
     /// Its permissions.
     pub permissions: Vec<Permission>,
+    /// The only namespaces in which it writes; empty for all.
+    pub namespaces: BTreeSet<Arc<str>>,
     /// Kinds that the server has to serve.
     pub kinds: Vec<Kind>,
     /// Policies that add its hold at creation.
@@ -47,6 +52,7 @@ impl Part {
             name: name.into(),
             granted_by,
             permissions,
+            namespaces: BTreeSet::new(),
             kinds: Vec::new(),
             policies: Vec::new(),
             holds: Vec::new(),
@@ -55,6 +61,19 @@ impl Part {
             argo: None,
         }
     }
+}
+
+/// The namespaces that these rules list, if every rule lists some: outside of them nothing is selected, and so nothing is
+/// written.
+pub fn only_in<'a>(rules: impl IntoIterator<Item = &'a Namespaces>) -> BTreeSet<Arc<str>> {
+    let mut all = BTreeSet::new();
+    for rule in rules {
+        if rule.include.is_empty() {
+            return BTreeSet::new();
+        }
+        all.extend(rule.include.iter().cloned());
+    }
+    all
 }
 
 /// A kind that a part needs.

@@ -166,19 +166,32 @@ pub(crate) async fn ask(
     part: &Part,
     query: &Query,
 ) -> Option<Finding> {
-    let place = match permission.place {
+    let mut place = match permission.place {
         Place::Cluster => String::new(),
         Place::OwnNamespace => format!(" in {}", query.own_namespace),
     };
-    let what = format!("{permission}{place}");
-    match authorizer
+    let mut fix = format!("apply {} from the manifests", part.granted_by);
+    let mut ruling = authorizer
         .ask(permission, &query.subject, &query.own_namespace)
-        .await
-    {
+        .await;
+    if ruling == Ruling::Refused && permission.is_write_anywhere() {
+        // It may be granted by RoleBindings, where the configuration selects nothing elsewhere.
+        for namespace in &part.namespaces {
+            let there = permission.clone().own(None);
+            ruling = authorizer.ask(&there, &query.subject, namespace).await;
+            if ruling != Ruling::Granted {
+                place = format!(" in {namespace}");
+                fix.push_str(", or add the namespace to `rbac.namespaces` of the chart");
+                break;
+            }
+        }
+    }
+    let what = format!("{permission}{place}");
+    match ruling {
         Ruling::Granted => None,
         Ruling::Refused => {
             let finding = Finding::new(Level::Missing, About::Permission, what, permission.without);
-            Some(finding.fix(format!("apply {} from the manifests", part.granted_by)))
+            Some(finding.fix(fix))
         }
         Ruling::Unknown(why) => Some(Finding::new(Level::Unknown, About::Permission, what, why)),
     }
@@ -186,7 +199,63 @@ pub(crate) async fn ask(
 
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
+    use rstest::rstest;
+
     use super::*;
+
+    /// Grants what is listed as `VERB RESOURCE NAMESPACE`; without a namespace, everywhere.
+    struct Grants(&'static [&'static str]);
+
+    impl Authorizer for Grants {
+        fn ask<'a>(
+            &'a self,
+            permission: &'a Permission,
+            _: &'a Subject,
+            own: &'a str,
+        ) -> BoxFuture<'a, Ruling> {
+            let everywhere = permission.to_string();
+            let there = format!("{everywhere} {own}");
+            let is_granted = self.0.contains(&&*everywhere)
+                || permission.place == Place::OwnNamespace && self.0.contains(&&*there);
+            Box::pin(async move {
+                match is_granted {
+                    true => Ruling::Granted,
+                    false => Ruling::Refused,
+                }
+            })
+        }
+    }
+
+    /// T2: RoleBindings suffice for writes, if the configuration selects nothing in other namespaces.
+    #[rstest]
+    #[case::everywhere("patch", &["patch pods"], &[], None)]
+    #[case::in_each_namespace("patch", &["patch pods a", "patch pods b"], &["a", "b"], None)]
+    #[case::not_in_all("patch", &["patch pods a"], &["a", "b"], Some("patch pods in b"))]
+    #[case::where_all_are_selected("patch", &["patch pods a"], &[], Some("patch pods"))]
+    #[case::a_watch_is_of_all("watch", &["watch pods a"], &["a"], Some("watch pods"))]
+    #[tokio::test]
+    async fn t2_writes_may_be_granted_by_namespace(
+        #[case] verb: &'static str,
+        #[case] grants: &'static [&'static str],
+        #[case] namespaces: &'static [&'static str],
+        #[case] missing: Option<&str>,
+    ) {
+        let part = Part {
+            namespaces: namespaces.iter().copied().map(Into::into).collect(),
+            ..Part::new("x", "ClusterRole x", Vec::new())
+        };
+        let query = Query {
+            own_namespace: "ops".to_owned(),
+            subject: Subject::Own,
+            parts: Vec::new(),
+            client: "",
+            now: Timestamp::UNIX_EPOCH,
+        };
+        let permission = Permission::new("", "pods", verb, "x");
+        let finding = ask(&Grants(grants), &permission, &part, &query).await;
+        assert_eq!(finding.map(|finding| finding.what).as_deref(), missing);
+    }
 
     #[test]
     fn a_review_contains_all_attributes_of_a_permission() {

@@ -74,11 +74,12 @@ fn unescaped(field: &[u8]) -> Vec<u8> {
 
 /// All mounts in this process's mount namespace.
 fn table() -> std::io::Result<Vec<Mount>> {
-    let text = std::fs::read(MOUNTINFO)?;
-    Ok(text
-        .split(|byte| *byte == b'\n')
-        .filter_map(Mount::parse)
-        .collect())
+    Ok(mounts_of(&std::fs::read(MOUNTINFO)?))
+}
+
+fn mounts_of(mountinfo: &[u8]) -> Vec<Mount> {
+    let lines = mountinfo.split(|byte| *byte == b'\n');
+    lines.filter_map(Mount::parse).collect()
 }
 
 /// The mounts at or below `dir`, children before parents.
@@ -199,6 +200,9 @@ fn through(dir: &OwnedFd, name: &OsString) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use belayer_core::damage::{Edit, damaged};
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -232,5 +236,24 @@ mod tests {
         let found = below(&table, Path::new("/ws/u"));
         let ids: Vec<u64> = found.iter().map(|m| m.id).collect();
         assert_eq!(ids, [7, 5, 9]);
+    }
+
+    proptest! {
+        /// Whatever a pod can mount where, and whatever becomes of the lines: only mounts at or below the directory are
+        /// found, each once.
+        #[test]
+        fn fuzz_a_damaged_mountinfo_is_read(edits in proptest::collection::vec(any::<Edit>(), 1..8)) {
+            let whole = b"1 1 0:1 / / rw - tmpfs t rw\n\
+                36 1 98:0 /from /ws/u rw,noatime shared:1 master:2 - ext3 /dev/root rw\n\
+                37 36 98:0 / /ws/u/a\\040b\\134 rw shared:7 - ext3 /dev/root rw\n\
+                38 37 98:0 / /ws/ux rw - ext3 /dev/root rw\n";
+            let text = damaged(whole, &edits);
+            let table = mounts_of(&text);
+            let dir = Path::new("/ws/u");
+            let found = below(&table, dir);
+            prop_assert!(found.iter().all(|mount| mount.point.starts_with(dir)));
+            let expected = table.iter().filter(|mount| mount.point.starts_with(dir)).count();
+            prop_assert_eq!(found.len(), expected);
+        }
     }
 }

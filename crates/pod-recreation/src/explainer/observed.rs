@@ -157,6 +157,10 @@ fn not_selected(settings: &Settings, pod: &Pod, observed: &Observed) -> String {
     if meta.key.namespace() == Some(SYSTEM_NAMESPACE) {
         return format!("pods in {SYSTEM_NAMESPACE} are never re-created");
     }
+    let namespace = meta.key.namespace().unwrap_or_default();
+    if !settings.eligibility.namespaces.contains(namespace) {
+        return format!("podRecreation.namespaces does not select the namespace {namespace}");
+    }
     if observed.ignored {
         return format!("its namespace has the label {IGNORE_LABEL}=true");
     }

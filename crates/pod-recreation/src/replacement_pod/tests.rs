@@ -1,5 +1,7 @@
 //! Field by field: what the user wrote is kept, what was added later is removed.
 
+use belayer_core::damage::{Edit, damaged};
+use proptest::prelude::*;
 use rstest::rstest;
 
 use super::*;
@@ -295,4 +297,40 @@ fn r3_the_spec_is_compared_and_not_the_metadata() {
     let mut other = pod(json!({ "rev": "7" }), spec(&merged));
     other["spec"]["containers"][0]["image"] = "another".into();
     assert!(!has_spec_of(&recorded, &other));
+}
+
+proptest! {
+    /// Whatever a tenant writes into a pod: the pod to create has no identity, no status and no finalizer of the first, and
+    /// the same pod is recognized as its origin.
+    #[test]
+    fn fuzz_any_pod_is_carried(edits in prop::collection::vec(any::<Edit>(), 1..8)) {
+        let injected = json!([{ "name": "kube-api-access-x", "projected": { "sources": [] } }]);
+        let whole = rejected(
+            json!({
+                "labels": { "app": "web", "rev": "7" },
+                "annotations": {
+                    "belayer.dev/recreate": "true",
+                    limits::ANNOTATION: "LimitRanger plugin set: cpu request for container main",
+                },
+                "managedFields": [{ "manager": "kubectl", "operation": "Update",
+                    "fieldsV1": { "f:spec": { "f:nodeName": {} }, "f:metadata": { "f:annotations": { "f:a": {} } } } }],
+            }),
+            json!({
+                "nodeName": "n", "volumes": injected, "priority": 0, "priorityClassName": "high",
+                "tolerations": [{ "key": "gpu", "operator": "Exists" }],
+                "topologySpreadConstraints": [{ "topologyKey": "zone", "matchLabelKeys": ["rev"],
+                    "labelSelector": { "matchLabels": { "app": "web" } } }],
+            }),
+        );
+        let text = damaged(whole.to_string().as_bytes(), &edits);
+        let Ok(pod) = serde_json::from_slice::<Value>(&text) else {
+            return Ok(());
+        };
+        let created = pod_to_create(&pod, &Carry::default());
+        prop_assert!(created.get("status").is_none());
+        for field in ["uid", "resourceVersion", "finalizers", "managedFields"] {
+            prop_assert!(created["metadata"].get(field).is_none(), "{field}: {created}");
+        }
+        prop_assert!(has_spec_of(&created, &pod));
+    }
 }

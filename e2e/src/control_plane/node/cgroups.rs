@@ -158,16 +158,28 @@ impl Container {
     /// # Errors
     /// When there is none.
     pub fn memory_limit(&self) -> Result<u64> {
-        let files = ["memory.limit_in_bytes", "memory.max"];
+        self.memory(["memory.limit_in_bytes", "memory.max"])
+    }
+
+    /// The most memory that it had, in bytes: of its processes, and of the files that it read.
+    ///
+    /// # Errors
+    /// When the kernel does not count it.
+    pub fn peak_memory(&self) -> Result<u64> {
+        self.memory(["memory.max_usage_in_bytes", "memory.peak"])
+    }
+
+    /// The number in the file of this name in version 1 and version 2.
+    fn memory(&self, files: [&str; 2]) -> Result<u64> {
         let mut paths = self
             .groups
             .iter()
             .flat_map(|group| files.map(|file| group.join(file)));
         let path = paths.find(|path| path.exists());
-        let text = fs::read_to_string(path.context("no cgroup has a memory limit")?)?;
+        let text = fs::read_to_string(path.with_context(|| format!("no cgroup has {files:?}"))?)?;
         text.trim()
             .parse()
-            .with_context(|| format!("the limit is {text}"))
+            .with_context(|| format!("{} is {text}", files[0]))
     }
 }
 

@@ -61,6 +61,9 @@ async fn sets(release: &Release) -> Result<()> {
             .await
             .with_context(|| what)?;
     }
+    by_namespace(release)
+        .await
+        .context("writes in one namespace")?;
     release.cluster.note(format!("15 sets, {without} rules"));
     Ok(())
 }
@@ -119,6 +122,64 @@ async fn configured(release: &Release, configuration: &str, grants_more: bool) -
             apply(release.cluster.client(), &serde_json::to_string(&role)?).await?;
         }
         checked_with(release, &names, &["--config", &file], expected).await?;
+    }
+    Ok(())
+}
+
+/// T2: with `rbac.namespaces`, the accounts write in these namespaces only, which suffices where the configuration selects
+/// nothing elsewhere.
+async fn by_namespace(release: &Release) -> Result<()> {
+    let here = release.cluster.namespace();
+    let configuration = |namespaces: &str| {
+        format!(
+            "podFinalizer:
+  profiles:
+  - {{builtIn: argo, capture: true, cleanup: argo, namespaces: {{include: [{namespaces}]}}}}
+workflowFinalizer:
+  owners:
+  - {{namespaces: {{include: [{namespaces}]}}}}
+podRecreation:
+  namespaces: {{include: [{namespaces}]}}
+"
+        )
+    };
+    let folder = release.cluster.dir();
+    let indented: String = configuration(here)
+        .lines()
+        .map(|line| format!("  {line}\n"))
+        .collect();
+    let values = folder.join("by-namespace.yaml");
+    std::fs::write(
+        &values,
+        format!("rbac: {{namespaces: [{here}]}}\nconfig:\n{indented}"),
+    )?;
+    let names = ["pod-finalizer", "workflow-finalizer", "pod-recreation"];
+    let on = |at: usize| names.contains(&CONTROLLERS[at].1);
+    release.removed_by_force().await?;
+    for role in roles_of(release, &on, Some(&values.to_string_lossy())).await? {
+        apply(release.cluster.client(), &serde_json::to_string(&role)?).await?;
+    }
+    let file = folder.join("by-namespace-belayer.yaml");
+    let config = file.to_string_lossy();
+    for (namespaces, expected) in [(here.to_owned(), 0), (format!("{here}, default"), 3)] {
+        let head = "apiVersion: config.belayer.dev/v1alpha1\n";
+        std::fs::write(&file, format!("{head}{}", configuration(&namespaces)))?;
+        checked_with(release, &names, &["--config", &config], expected).await?;
+    }
+    // What a thief of the tokens may.
+    let accounts = format!("system:serviceaccount:{}", release.namespace);
+    for (account, verb) in [
+        ("belayer", "patch"),
+        ("belayer", "delete"),
+        ("belayer-pod-recreation", "create"),
+    ] {
+        for (namespace, expected) in [(here, "yes"), ("default", "no")] {
+            let script = format!(
+                "kubectl auth can-i {verb} pods --as={accounts}:{account} -n {namespace} || true"
+            );
+            let answer = release.cluster.sh(&script).await?;
+            ensure!(answer.trim() == expected, "{script}: {answer}");
+        }
     }
     Ok(())
 }

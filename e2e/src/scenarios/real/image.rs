@@ -2,14 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
+use kube::ResourceExt as _;
 
-use super::{SOON, install};
-use crate::harness::{Installed, eventually, finalizers, pod};
+use super::{SOON, hostile_status, install};
+use crate::harness::{Cluster, Installed, eventually, finalizers, pod};
 
 /// The memory limit of the shipped Deployment.
 const LIMIT: u64 = 512 << 20;
+/// How many large workflows a tenant creates at once.
+const HOSTILE_WORKFLOWS: usize = 12;
 
 pub(super) async fn runs_as_shipped(belayer: Installed) -> Result<()> {
     let cluster = &belayer.cluster;
@@ -121,4 +125,50 @@ pub(super) async fn memory_limit(belayer: Installed) -> Result<()> {
         .sh("kubectl -n belayer-system rollout undo deployment/belayer")
         .await?;
     belayer.is_rolled_out().await
+}
+
+/// T3, with the memory limit as the kernel enforces it: one replica after the other leads during the attack.
+pub(super) async fn hostile_memory(belayer: Installed) -> Result<()> {
+    let cluster = &belayer.cluster;
+    let first = belayer.leader().await?.name_any();
+    attacked(&belayer, cluster).await?;
+    let holder = belayer.holder().await?;
+    belayer.evict(&first).await?;
+    belayer.is_succeeded(&holder, Instant::now()).await?;
+    belayer.is_rolled_out().await?;
+    let again = cluster.beside("again").await?;
+    let shown = attacked(&belayer, &again).await;
+    again.clean_up().await?;
+    shown
+}
+
+async fn attacked(belayer: &Installed, cluster: &Cluster) -> Result<()> {
+    let leader = belayer.leader().await?.name_any();
+    let released = hostile_status::attack(cluster, HOSTILE_WORKFLOWS).await?;
+    let workflow = cluster.workflow("other").await?;
+    cluster.create(&pod("other").of(&workflow)).await?;
+    cluster.is_held("other").await?;
+    ensure!(
+        belayer.leader().await?.name_any() == leader,
+        "the leader has changed"
+    );
+    for replica in belayer.replicas().await? {
+        let status = &replica.data["status"]["containerStatuses"][0];
+        ensure!(status["restartCount"] == 0, "{status}");
+        let peak = belayer.container_of(&replica)?.peak_memory()? >> 20;
+        let role = if replica.name_any() == leader {
+            "leader"
+        } else {
+            "standby"
+        };
+        belayer.cluster.note(format!(
+            "{role}: {peak} MiB in its cgroup at most; released after {:.1} s",
+            released.as_secs_f64()
+        ));
+        ensure!(
+            peak < hostile_status::PEAK,
+            "{peak} MiB in the cgroup of {role}"
+        );
+    }
+    Ok(())
 }

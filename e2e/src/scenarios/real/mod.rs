@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{install, installation};
+use super::{hostile_status, install, installation};
 use crate::harness::{Installed, Load, Scenario};
 use crate::providers::Capability::{
     AdmissionPolicies, Argo, GarbageCollector, Helm, Jq, Kubectl, NamespaceDeletion, NodeControl,
@@ -95,6 +95,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a replica that exceeds its memory limit is killed by the kernel; the other one works on",
             image::memory_limit,
         ),
+        scenario(
+            "real-hostile-memory",
+            "twelve workflows of 480,000 nodes each and a decompression bomb: both replicas stay below 300 MiB (T3)",
+            image::hostile_memory,
+        )
+        .within(Duration::from_secs(600)),
         scenario(
             "real-node-without-room",
             "two kubelets reject a pod with OutOfcpu; it is re-created until a node has room",

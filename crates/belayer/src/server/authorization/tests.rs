@@ -107,3 +107,24 @@ async fn t5_without_an_answer_nothing_is_served() {
     let status = protected.ask(Some("Bearer user:prometheus")).await;
     assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
 }
+
+/// Whoever guesses tokens makes others who guess wait, and not who was allowed before.
+#[tokio::test(start_paused = true)]
+async fn t5_invalid_tokens_do_not_delay_an_allowed_one() {
+    let protected = Protected::new();
+    assert_eq!(protected.ask(Some("Bearer user:prometheus")).await, 200);
+    for pause in [Duration::ZERO, ALLOWED_FOR] {
+        advance(pause).await;
+        let guesses = (0..200).map(|guess| format!("Bearer guess-{guess}"));
+        let guesses: Vec<String> = guesses.collect();
+        let all = guesses.iter().map(|guess| protected.ask(Some(guess)));
+        let all = futures::future::join_all(all);
+        let scrape = async {
+            tokio::task::yield_now().await;
+            let began = Instant::now();
+            assert_eq!(protected.ask(Some("Bearer user:prometheus")).await, 200);
+            assert!(began.elapsed() <= PAUSE, "{:?}", began.elapsed());
+        };
+        futures::join!(all, scrape);
+    }
+}
