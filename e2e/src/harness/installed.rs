@@ -19,6 +19,9 @@ use crate::wait::eventually;
 /// Belayer's namespace.
 pub const HOME: &str = "belayer-system";
 
+/// The Lease of the controllers other than pod-recreation.
+pub(crate) const LEASE: &str = "belayer";
+
 /// Timeout of a start of both replicas, and of a change of the leader, on a busy machine.
 const SOON: Duration = Duration::from_secs(90);
 
@@ -93,7 +96,7 @@ impl Installed {
     /// # Errors
     /// When there is no leader.
     pub async fn holder(&self) -> Result<String> {
-        lease_holder(self.cluster.client(), HOME).await
+        lease_holder(self.cluster.client(), HOME, LEASE).await
     }
 
     /// The leader's pod, once it is ready.
@@ -234,12 +237,12 @@ pub async fn save_logs(cluster: &Cluster, namespace: &str) {
     let _ = cluster.sh(&script).await;
 }
 
-/// The identity of the leader, from the Lease in Belayer's namespace.
+/// The identity of the leader, from a Lease in Belayer's namespace.
 ///
 /// # Errors
 /// When there is no leader.
-pub async fn lease_holder(client: &Client, namespace: &str) -> Result<String> {
-    let lease = kinds::leases(client, namespace).get("belayer").await?;
+pub async fn lease_holder(client: &Client, namespace: &str, lease: &str) -> Result<String> {
+    let lease = kinds::leases(client, namespace).get(lease).await?;
     let holder = lease.data["spec"]["holderIdentity"].as_str();
     let holder = holder.filter(|holder| !holder.is_empty());
     Ok(holder.context("no replica is the leader")?.to_owned())

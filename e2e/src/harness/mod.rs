@@ -23,6 +23,7 @@ pub use self::argo::{Argo, ArgoOptions, Nodes};
 pub use self::belayer::{Belayer, BelayerOptions};
 pub use self::cluster::{Cluster, OWN_NODE, Setting};
 pub use self::drain::{HeldObjects, OURS, Output};
+pub(crate) use self::installed::LEASE;
 pub use self::installed::{HOME, Installed, lease_holder, manifests, save_logs};
 pub use self::new_cluster::on_new_cluster;
 pub use self::objects::{HOLD, PodBuilder, WORKFLOW_HOLD, Workflow, claim, finalizers, pod};

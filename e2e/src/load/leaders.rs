@@ -7,11 +7,16 @@ use futures::future::BoxFuture;
 use kube::Client;
 use kube::api::DeleteParams;
 
-use crate::harness::{Belayer, BelayerOptions, Cluster, HOME, Installed, eventually, lease_holder};
+use crate::harness::{
+    Belayer, BelayerOptions, Cluster, HOME, Installed, LEASE, eventually, lease_holder,
+};
 use crate::kinds;
 
 /// After a kill the other replica waits until the lease has expired. On an overloaded machine it may not even run yet.
 const SUCCESSION: Duration = Duration::from_secs(600);
+
+/// The Lease of the Deployment that runs pod-recreation alone.
+const RECREATION_LEASE: &str = "belayer-pod-recreation";
 
 /// Disturbs Belayer again and again.
 pub(crate) trait Disruptor: Send {
@@ -99,10 +104,18 @@ impl Pods {
         }
     }
 
+    /// The Lease of pod-recreation: one of its own, if it runs apart from the other controllers as in the shipped manifests.
+    async fn lease(&self) -> Result<&'static str> {
+        let leases = kinds::leases(&self.client, &self.namespace);
+        let own = leases.get_opt(RECREATION_LEASE).await?;
+        Ok(own.map_or(LEASE, |_| RECREATION_LEASE))
+    }
+
     async fn leader(&self) -> Result<String> {
         let pods = kinds::pods(&self.client, &self.namespace);
         eventually("a replica leads", SUCCESSION, async || {
-            let holder = lease_holder(&self.client, &self.namespace).await?;
+            let lease = self.lease().await?;
+            let holder = lease_holder(&self.client, &self.namespace, lease).await?;
             let name = holder.split('_').next().unwrap_or_default();
             pods.get(name).await?;
             Ok(name.to_owned())
