@@ -24,11 +24,19 @@ fn captures(pod: &PodView) -> Option<&Profile> {
     }
 }
 
-/// Rule 7: the phase is terminal, and the outcome is not recorded. The step that writes the record reads the whole pod
-/// and checks whether the outcome of every container is final. A record that the server rejects does not prevent the
-/// rules below.
+/// Whether the consumer reads the pod's record. For a pod of Argo Workflows a record is no evidence, whatever its
+/// profile says: Argo reads only pods.
+pub(super) fn is_read(pod: &PodView) -> bool {
+    captures(pod).is_some_and(|profile| profile.consumer == Consumer::PodOutcome)
+        && pod.argo.is_none()
+}
+
+/// Rule 7: the phase is terminal, or the consumer reads the record and the pod was deleted by force, so that its node may
+/// be lost; and the outcome is not recorded. The step that writes the record reads the whole pod and checks whether the outcome of every container is
+/// final. A record that the server rejects does not prevent the rules below.
 pub(super) fn is_due(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> bool {
-    if captures(pod).is_none() || !pod.ended || unread::is_never_held(pod) {
+    let may_be_final = pod.ended || pod.shut_down && is_read(pod);
+    if captures(pod).is_none() || !may_be_final || unread::is_never_held(pod) {
         return false;
     }
     match &pod.record {
@@ -84,12 +92,10 @@ pub(super) fn refusal(pod: &PodView) -> Option<Notice> {
     }
 }
 
-/// Rule 11. For a pod of Argo Workflows a record is no evidence, whatever its profile says: Argo reads
-/// only pods.
+/// Rule 11.
 pub(super) fn captured(pod: &PodView) -> Found {
-    let records_are_read = captures(pod)?.consumer == Consumer::PodOutcome && pod.argo.is_none();
     match &pod.record {
-        RecordState::Written(proof) if records_are_read => {
+        RecordState::Written(proof) if is_read(pod) => {
             Some((row::CAPTURED, Evidence::Captured(proof.clone())))
         }
         _ => None,

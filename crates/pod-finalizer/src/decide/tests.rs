@@ -193,6 +193,14 @@ fn outcome(decision: &PodDecision) -> Expect {
     pod().held().ended().captured().recorded_as_it_is().consumed(),
     Expect::Release(row::CONSUMED, "Consumed")
 )]
+#[case::row_07_a12_a_pod_that_was_deleted_by_force_may_never_end(
+    pod().held().deleting("11:59:59").captured().read_as_record().shut_down(),
+    Expect::Record(row::CAPTURE)
+)]
+#[case::row_07_a12_one_that_was_not_may_still_end(
+    pod().held().deleting("11:59:59").captured().read_as_record(),
+    Expect::Keep(row::KEEP)
+)]
 #[case::row_11_a12_a_record_that_is_not_final_is_no_evidence(
     pod().held().ended().captured().read_as_record().recorded_as_it_is(),
     Expect::Keep(row::KEEP)

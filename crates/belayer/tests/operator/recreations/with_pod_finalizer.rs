@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use belayer_holds::names::{POD_RECREATION_HOLD, POD_STATUS_HOLD};
 use belayer_pod_recreation::Settings;
+use belayer_pod_recreation::config::PodRecreationConfig;
 use belayer_pod_recreation::eligible::OwnerKind;
 use belayer_sandbox::{Actor, Gvr, Verb};
 use belayer_workload::{WORKFLOWS, workflow_crd};
@@ -226,5 +227,31 @@ async fn a7_a_pod_is_released_once_its_owner_is_being_deleted() {
     yard.wait("it is released", || !yard.is_held("step")).await;
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(patches(&yard, &uid), 2, "held, and released");
+    belayer.stop().await;
+}
+
+/// A7: workflows of Argo among the owners are ignored, and the holds that an earlier version added are removed.
+#[tokio::test(start_paused = true)]
+async fn a7_holds_on_pods_of_ignored_workflows_are_removed() {
+    let yard = Yard::new();
+    let owner = workflow(&yard);
+    let metadata = json!({
+        "labels": { "workflows.argoproj.io/workflow": "build" }, "annotations": {},
+        "finalizers": [POD_RECREATION_HOLD], "ownerReferences": owner,
+    });
+    yard.pod_with("step", metadata.clone());
+    let config = "owners: [Workflow.argoproj.io]";
+    let config: PodRecreationConfig = serde_saphyr::from_str(config).unwrap();
+    let settings: Settings = config.try_into().unwrap();
+    assert!(settings.argo_ignored);
+    let belayer = yard.run_components(BELAYER, Yard::components(settings));
+    yard.wait("its hold is removed", || holds(&yard).is_empty())
+        .await;
+    yard.pod_with("late", metadata);
+    yard.wait("a later one's too", || {
+        yard.find("late")
+            .is_some_and(|pod| pod["metadata"]["finalizers"].is_null())
+    })
+    .await;
     belayer.stop().await;
 }
