@@ -33,7 +33,8 @@ pub(super) fn is_read(pod: &PodView) -> bool {
 
 /// Rule 7: the phase is terminal, or the consumer reads the record and the pod was deleted by force, so that its node may
 /// be lost; and the outcome is not recorded. The step that writes the record reads the whole pod and checks whether the outcome of every container is
-/// final. A record that the server rejects does not prevent the rules below.
+/// final. A record that the server rejects does not prevent the rules below. After a jump of the clock to an earlier time
+/// it is checked again at once (L9).
 pub(super) fn is_due(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> bool {
     let may_be_final = pod.ended || pod.shut_down && is_read(pod);
     if captures(pod).is_none() || !may_be_final || unread::is_never_held(pod) {
@@ -46,7 +47,7 @@ pub(super) fn is_due(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> bo
         RecordState::Incomplete(version) => *version != pod.version,
         RecordState::NotFinal { why, version, at } => {
             let waited = elapsed(*at, now);
-            if *version != pod.version || waited >= NOT_FINAL {
+            if *version != pod.version || waited >= NOT_FINAL || *at > now {
                 return true;
             }
             reasons.requeue_after((NOT_FINAL - waited).max(Duration::from_secs(1)));
@@ -56,7 +57,7 @@ pub(super) fn is_due(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> bo
         }
         RecordState::Refused { at, pause, .. } => {
             let waited = elapsed(*at, now);
-            if waited >= *pause {
+            if waited >= *pause || *at > now {
                 return true;
             }
             let left = pause.saturating_sub(waited);

@@ -169,6 +169,14 @@ fn outcome(decision: &PodDecision) -> Expect {
     pod().held().ended().captured().not_final("11:59:30"),
     Expect::Record(row::CAPTURE)
 )]
+#[case::row_07_l9_at_once_if_the_clock_has_jumped_back(
+    pod().held().ended().captured().not_final("13:00:00"),
+    Expect::Record(row::CAPTURE)
+)]
+#[case::row_07_l9_and_a_refusal_is_tried_again(
+    pod().held().ended().captured().refused("13:00:00"),
+    Expect::Record(row::CAPTURE)
+)]
 #[case::row_07_a12_at_once_if_the_pod_has_changed(
     pod().held().ended().captured().not_final("11:59:50").changed(),
     Expect::Record(row::CAPTURE)
