@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use belayer_core::http::{METADATA_ONLY, Request, RequestError};
 use belayer_core::object::ObjectKey;
-use belayer_holds::names;
+use belayer_holds::{argo, names};
 
 use self::held_pods::held_pods;
 use crate::diagnose::{known, report};
@@ -158,8 +158,9 @@ async fn one(
             Err(why) => missing.push(format!("what {} decides: {why}", explainer.component)),
         }
     }
-    let holds_workflows = |one: &&Explained| names::OWNER_HOLDS.contains(&one.hold);
-    let pods = if belayer.iter().any(|one| holds_workflows(&one)) {
+    let holds_workflows = |one: &Explained| names::OWNER_HOLDS.contains(&one.hold);
+    // Its pods may be held although Belayer does not hold the workflow.
+    let pods = if belayer.iter().any(holds_workflows) || argo::is_workflow(&kind.resource) {
         let its = (key, object.uid.as_str());
         let (pods, unknown) = held_pods(reader, &kind.resource, its, config).await;
         missing.extend(unknown);

@@ -137,9 +137,11 @@ fn released(row: Row, evidence: Evidence, pod: &PodView) -> PodDecision {
 
 /// Rule 12, or the rule whose evidence is still missing.
 fn keep(pod: &PodView, reasons: Reasons, now: Timestamp) -> PodDecision {
+    // An outcome that is not final belongs to no rule, because it delays no release (A12).
+    let waits_for_consumer = reasons.row.is_none() && !capture::is_read(pod);
     let mut decision = reasons.decision(row::KEEP);
-    if decision.missing.is_empty() {
-        decision.missing.push(Missing::Event(waits_for(pod)));
+    if waits_for_consumer || decision.missing.is_empty() {
+        decision.missing.insert(0, Missing::Event(waits_for(pod)));
     }
     let Some(deleting) = pod.deleting else {
         return decision;

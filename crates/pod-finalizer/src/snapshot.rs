@@ -69,6 +69,8 @@ pub struct PodView {
     pub watched: Option<Watched>,
     /// Whether its phase is terminal: succeeded or failed.
     pub ended: bool,
+    /// Whether it is being deleted without a grace period: by force, or because its kubelet has shut it down.
+    pub shut_down: bool,
     /// When this process first saw this UID.
     pub first_seen: LogicalTime,
     /// Whether its annotation `belayer.dev/release` requires its release.

@@ -5,6 +5,7 @@
     reason = "a test may fail by panic"
 )]
 
+mod argo;
 mod broken_cluster;
 mod check;
 mod claims;

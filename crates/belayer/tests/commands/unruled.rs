@@ -1,6 +1,6 @@
 //! `stuck` and `explain` on a hold of a kind for which the configuration has no rule (any more).
 
-use belayer_sandbox::{Actor, Gvr};
+use belayer_sandbox::Gvr;
 use serde_json::json;
 
 use crate::world::World;
@@ -10,13 +10,15 @@ const HOLD: &str = "belayer.dev/workflow-cleanup";
 #[tokio::test(flavor = "multi_thread")]
 async fn holds_without_a_rule_are_left_to_drain() {
     let world = World::new().await;
-    let map = json!({ "metadata": { "name": "own", "finalizers": [HOLD] } });
-    world.create(&Gvr::CONFIGMAPS, Some("default"), map);
-    let (actor, options) = (Actor::new("test"), Default::default());
-    let cluster = world.sandbox.cluster();
-    cluster
-        .delete(&actor, &Gvr::CONFIGMAPS, Some("default"), "own", &options)
-        .unwrap();
+    let belayer = json!({
+        "metadata": { "name": "belayer" },
+        "spec": { "replicas": 1, "selector": { "matchLabels": { "a": "b" } },
+            "template": { "metadata": { "labels": { "a": "b" } },
+                "spec": { "containers": [{ "name": "b", "image": "belayer/belayer:0.1.0" }] } } },
+    });
+    let deployments = Gvr::new("apps", "v1", "deployments");
+    world.create(&deployments, Some("default"), belayer);
+    world.stuck_config_map("own", HOLD, json!({}));
     let stuck = world.run(&["stuck", "-ojson"]).await.json();
     let explained = world.run(&["explain", "cm/own", "-ojson"]).await.json();
     for report in [&stuck, &explained] {
@@ -26,5 +28,30 @@ async fn holds_without_a_rule_are_left_to_drain() {
         let next = group["next"].to_string();
         assert!(next.contains("belayer drain --unselected"), "{group:#}");
         assert!(!next.contains("Start Belayer again"), "{group:#}");
+    }
+}
+
+/// A14: a backup or an archive brings Belayer's finalizers into a cluster without Belayer, on objects of whatever kind.
+#[tokio::test(flavor = "multi_thread")]
+async fn a14_finalizers_in_a_cluster_without_belayer_are_left_to_drain() {
+    let world = World::new().await;
+    let ours = [
+        "belayer.dev/pod-status",
+        "belayer.dev/pod-recreation",
+        "belayer.dev/workflow-cleanup",
+        "belayer.dev/pvc-protection",
+    ];
+    for (index, hold) in ours.iter().enumerate() {
+        world.stuck_config_map(&format!("restored-{index}"), hold, json!({}));
+    }
+    let report = world.run(&["stuck", "-ojson"]).await.json();
+    let groups = report["groups"].as_array().unwrap();
+    for hold in ours {
+        let group = groups.iter().find(|group| group["finalizer"] == hold);
+        let group = group.unwrap_or_else(|| panic!("nothing about {hold}: {report:#}"));
+        assert_eq!(group["verdict"], "controller-gone", "{group:#}");
+        assert_eq!(group["next"][0]["command"], "belayer drain", "{group:#}");
+        let text = group.to_string();
+        assert!(!text.contains("--unselected"), "{group:#}");
     }
 }

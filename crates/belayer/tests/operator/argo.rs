@@ -67,7 +67,7 @@ pub(super) fn bound(world: &World, name: &str, uid: &str, template: &str) {
 }
 
 /// The messages of a pod's Events about a waiting deletion.
-fn waits(world: &World, pod: &str) -> String {
+pub(super) fn waits(world: &World, pod: &str) -> String {
     let events = world
         .cluster()
         .list(&Gvr::EVENTS, None, &ListOptions::default());
@@ -299,7 +299,7 @@ fn capturing(world: &World) -> Settings {
 }
 
 /// The record of a pod.
-fn record(world: &World, pod: &str) -> Option<std::sync::Arc<Value>> {
+pub(super) fn record(world: &World, pod: &str) -> Option<std::sync::Arc<Value>> {
     let records = Gvr::new("belayer.dev", "v1alpha1", "podoutcomes");
     let list = world
         .cluster()

@@ -14,7 +14,7 @@ use crate::world::{NAMESPACE, World, eventually, let_pass, within};
 /// The reason by which pod garbage collection marks a pod whose node does not exist.
 const BY_POD_GC: &str = "DeletionByPodGC";
 
-fn node(world: &World, ready: &str) {
+pub(super) fn node(world: &World, ready: &str) {
     let node = json!({
         "apiVersion": "v1", "kind": "Node", "metadata": { "name": "n1" },
         "status": { "conditions": [{ "type": "Ready", "status": ready }] },

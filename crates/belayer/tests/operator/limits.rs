@@ -51,7 +51,7 @@ async fn a_settled_cluster_sees_no_write() {
 }
 
 /// The gate of the manifests, with these keys changed.
-fn with_gate(world: &World, keys: &Value) {
+pub(super) fn with_gate(world: &World, keys: &Value) {
     world.create_namespace("belayer-system");
     let mut data = json!({ "hold": "on", "mode": "normal" });
     for (key, word) in keys.as_object().unwrap() {
@@ -83,7 +83,7 @@ fn backlog(world: &World, uid: &str, names: impl Iterator<Item = String>) {
     }
 }
 
-fn threshold(backlog_threshold: usize) -> Settings {
+pub(super) fn threshold(backlog_threshold: usize) -> Settings {
     Settings {
         backlog_threshold,
         ..Settings::default()
@@ -225,7 +225,7 @@ async fn t4_closed_namespaces_survive_a_restart_and_a_drain() {
 }
 
 /// The messages of the Events on the gate with this reason.
-fn reports(world: &World, reason: &str) -> Vec<String> {
+pub(super) fn reports(world: &World, reason: &str) -> Vec<String> {
     let events = world
         .cluster()
         .list(&Gvr::EVENTS, None, &ListOptions::default());

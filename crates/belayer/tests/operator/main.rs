@@ -11,6 +11,7 @@
 mod answers;
 mod argo;
 mod argo_costs;
+mod argo_evidence;
 mod argo_nodes;
 mod backlog;
 mod claims;

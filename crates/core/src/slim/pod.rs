@@ -126,7 +126,7 @@ pub struct Container {
     /// Whether it is known to have started.
     pub started: bool,
     /// Whether a version of the pod *with* a deletion timestamp was seen in which this container
-    /// had not terminated, so it ended after the deletion. Kept as long as the store contains the
+    /// had not terminated or was not reported, so it ended after the deletion. Kept as long as the store contains the
     /// pod; `false` proves nothing, because that version may have been missed.
     pub unfinished_at_deletion: bool,
 }
@@ -273,12 +273,21 @@ impl Default for Unstarted {
 }
 
 impl Shutdown {
-    fn inherit(&mut self, previous: &Self) {
+    /// `was_ended`: whether the phase of the previous version was terminal.
+    fn inherit(&mut self, previous: &Self, was_ended: bool) {
         self.before = previous.before;
+        // A kubelet that restarts may write a terminal phase without containers for a pod that has run.
+        let is_whole = !was_ended
+            && !previous
+                .containers
+                .iter()
+                .any(|container| *container.name == *limits::OTHER_CONTAINERS);
         for container in &mut self.containers {
             let same = |c: &&Container| c.name == container.name && c.kind == container.kind;
             let before = previous.containers.iter().find(same);
-            container.unfinished_at_deletion |= before.is_some_and(|c| c.unfinished_at_deletion);
+            // A container that the previous version does not report had not ended in it.
+            container.unfinished_at_deletion |=
+                before.map_or(is_whole, |c| c.unfinished_at_deletion);
         }
     }
 }
@@ -327,7 +336,7 @@ impl Slim for Pod {
 
     fn inherit(&mut self, previous: &Self, transition: Transition) {
         match (&mut self.shutdown, &previous.shutdown) {
-            (Some(now), Some(before)) => now.inherit(before),
+            (Some(now), Some(before)) => now.inherit(before, previous.is_ended()),
             (Some(now), None) if previous.is_ended() => now.before = BeforeDeletion::Ended,
             (Some(now), None) if transition == Transition::Watched => {
                 now.before = BeforeDeletion::Watched;

@@ -62,11 +62,15 @@ pub(super) fn controller(
     now: Timestamp,
 ) -> Diagnosis {
     let entry = world.known.find(finalizer);
+    let health = health_of(object, finalizer, world, now);
     if entry.is_some_and(Entry::is_ours) {
-        return unruled(object);
+        return match health {
+            ControllerHealth::Gone(proof) => left_alone(proof),
+            _ => unruled(object),
+        };
     }
     let owner = entry.map_or("its controller", |entry| entry.owner.as_str());
-    match health_of(object, finalizer, world, now) {
+    match health {
         ControllerHealth::Alive(proof, workload) => {
             let mut found = base(Verdict::ControllerAlive, proof);
             found.next = vec![match switch(object, entry) {
@@ -104,6 +108,19 @@ pub(super) fn controller(
             found
         }
     }
+}
+
+/// A hold of Belayer's in a cluster without Belayer, as a backup or an archive brings it there (A14).
+fn left_alone(proof: Vec<String>) -> Diagnosis {
+    let found = Diagnosis {
+        proof,
+        ..Diagnosis::new(Cause::Hold, Verdict::ControllerGone)
+    };
+    found.next(Step::run(
+        "Nothing removes Belayer's finalizers in a cluster without Belayer: this command removes all of them, of \
+         whatever kind the object is, and needs no installation",
+        "belayer drain",
+    ))
 }
 
 /// A hold of Belayer's on an object of a kind that the given configuration does not cover: no controller handles it.

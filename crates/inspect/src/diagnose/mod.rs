@@ -9,6 +9,7 @@ mod structure;
 mod volumes;
 mod webhooks;
 
+use belayer_core::object::Resource;
 use jiff::Timestamp;
 
 use crate::evidence::World;
@@ -215,10 +216,14 @@ fn of_finalizer(object: &Terminating, finalizer: &str, world: &World, now: Times
     if let Some(ours) = world.ours.get(&id) {
         return foreign::ours(object, finalizer, ours, world, now);
     }
+    let kind = &object.object.kind.resource;
     let special = match finalizer {
         "foregroundDeletion" => structure::dependents(object, world),
         "customresourcecleanup.apiextensions.k8s.io" => structure::instances(object, world),
-        "kubernetes.io/pvc-protection" | "belayer.dev/pvc-protection" => {
+        // An object of another kind may have it from a manifest: no pod uses that.
+        "kubernetes.io/pvc-protection" | "belayer.dev/pvc-protection"
+            if kind.is_same_kind(&Resource::claims()) =>
+        {
             volumes::claim_in_use(object, finalizer, world)
         }
         "kubernetes.io/pv-protection" => volumes::volume_bound(object, world),

@@ -110,6 +110,34 @@ fn pods(pods: &[HeldPod], style: Style, paint: &dyn Paint, out: &mut String) {
             let _ = writeln!(out, "  - {}", wrapped(&text, width, "    "));
         }
     }
+    for (index, note) in notes_about(pods).iter().enumerate() {
+        let name = if index == 0 { "Note" } else { "" };
+        let text = wrapped(note, style.width.saturating_sub(16), "                ");
+        let _ = writeln!(out, "    {} {text}", paint.dim(&format!("{name:<9}")));
+    }
+}
+
+/// The notes about pods, each once; the pod is named if a note is not about all of them.
+fn notes_about(pods: &[HeldPod]) -> Vec<String> {
+    let mut notes: Vec<(&str, Vec<&str>)> = Vec::new();
+    for pod in pods {
+        for note in pod.belayer.iter().flat_map(|one| &one.notes) {
+            let known = notes.iter_mut().find(|(known, _)| known == note);
+            match known {
+                Some((_, names)) if names.contains(&&*pod.name) => {}
+                Some((_, names)) => names.push(&pod.name),
+                None => notes.push((note, vec![&pod.name])),
+            }
+        }
+    }
+    let text = |(note, names): (&str, Vec<&str>)| {
+        if names.len() == pods.len() {
+            note.to_owned()
+        } else {
+            format!("{}: {note}", names.join(", "))
+        }
+    };
+    notes.into_iter().map(text).collect()
 }
 
 /// Whether the component's explanation already covers this group. It does not if the group has more proof,

@@ -59,6 +59,7 @@ impl<V: View> PodFinalizer<V> {
             deleting: meta.deletion_timestamp,
             watched: self.watched(meta, &selection),
             ended: pod.object.is_ended(),
+            shut_down: pod.object.is_shut_down(),
             first_seen: pod.first_seen,
             admin_asked: admin_asked(meta),
             selection,

@@ -24,11 +24,20 @@ fn captures(pod: &PodView) -> Option<&Profile> {
     }
 }
 
-/// Rule 7: the phase is terminal, and the outcome is not recorded. The step that writes the record reads the whole pod
-/// and checks whether the outcome of every container is final. A record that the server rejects does not prevent the
-/// rules below.
+/// Whether the consumer reads the pod's record. For a pod of Argo Workflows a record is no evidence, whatever its
+/// profile says: Argo reads only pods.
+pub(super) fn is_read(pod: &PodView) -> bool {
+    captures(pod).is_some_and(|profile| profile.consumer == Consumer::PodOutcome)
+        && pod.argo.is_none()
+}
+
+/// Rule 7: the phase is terminal, or the consumer reads the record and the pod was deleted by force, so that its node may
+/// be lost; and the outcome is not recorded. The step that writes the record reads the whole pod and checks whether the outcome of every container is
+/// final. A record that the server rejects does not prevent the rules below. After a jump of the clock to an earlier time
+/// it is checked again at once (L9).
 pub(super) fn is_due(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> bool {
-    if captures(pod).is_none() || !pod.ended || unread::is_never_held(pod) {
+    let may_be_final = pod.ended || pod.shut_down && is_read(pod);
+    if captures(pod).is_none() || !may_be_final || unread::is_never_held(pod) {
         return false;
     }
     match &pod.record {
@@ -38,7 +47,7 @@ pub(super) fn is_due(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> bo
         RecordState::Incomplete(version) => *version != pod.version,
         RecordState::NotFinal { why, version, at } => {
             let waited = elapsed(*at, now);
-            if *version != pod.version || waited >= NOT_FINAL {
+            if *version != pod.version || waited >= NOT_FINAL || *at > now {
                 return true;
             }
             reasons.requeue_after((NOT_FINAL - waited).max(Duration::from_secs(1)));
@@ -48,7 +57,7 @@ pub(super) fn is_due(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> bo
         }
         RecordState::Refused { at, pause, .. } => {
             let waited = elapsed(*at, now);
-            if waited >= *pause {
+            if waited >= *pause || *at > now {
                 return true;
             }
             let left = pause.saturating_sub(waited);
@@ -84,12 +93,10 @@ pub(super) fn refusal(pod: &PodView) -> Option<Notice> {
     }
 }
 
-/// Rule 11. For a pod of Argo Workflows a record is no evidence, whatever its profile says: Argo reads
-/// only pods.
+/// Rule 11.
 pub(super) fn captured(pod: &PodView) -> Found {
-    let records_are_read = captures(pod)?.consumer == Consumer::PodOutcome && pod.argo.is_none();
     match &pod.record {
-        RecordState::Written(proof) if records_are_read => {
+        RecordState::Written(proof) if is_read(pod) => {
             Some((row::CAPTURED, Evidence::Captured(proof.clone())))
         }
         _ => None,

@@ -169,6 +169,14 @@ fn outcome(decision: &PodDecision) -> Expect {
     pod().held().ended().captured().not_final("11:59:30"),
     Expect::Record(row::CAPTURE)
 )]
+#[case::row_07_l9_at_once_if_the_clock_has_jumped_back(
+    pod().held().ended().captured().not_final("13:00:00"),
+    Expect::Record(row::CAPTURE)
+)]
+#[case::row_07_l9_and_a_refusal_is_tried_again(
+    pod().held().ended().captured().refused("13:00:00"),
+    Expect::Record(row::CAPTURE)
+)]
 #[case::row_07_a12_at_once_if_the_pod_has_changed(
     pod().held().ended().captured().not_final("11:59:50").changed(),
     Expect::Record(row::CAPTURE)
@@ -192,6 +200,14 @@ fn outcome(decision: &PodDecision) -> Expect {
 #[case::row_07_a12_and_then_released(
     pod().held().ended().captured().recorded_as_it_is().consumed(),
     Expect::Release(row::CONSUMED, "Consumed")
+)]
+#[case::row_07_a12_a_pod_that_was_deleted_by_force_may_never_end(
+    pod().held().deleting("11:59:59").captured().read_as_record().shut_down(),
+    Expect::Record(row::CAPTURE)
+)]
+#[case::row_07_a12_one_that_was_not_may_still_end(
+    pod().held().deleting("11:59:59").captured().read_as_record(),
+    Expect::Keep(row::KEEP)
 )]
 #[case::row_11_a12_a_record_that_is_not_final_is_no_evidence(
     pod().held().ended().captured().read_as_record().recorded_as_it_is(),

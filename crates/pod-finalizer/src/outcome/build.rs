@@ -38,9 +38,14 @@ pub(super) struct Pod {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Metadata {
     name: String,
     pub(super) uid: String,
+    #[serde(default)]
+    deletion_timestamp: Option<String>,
+    #[serde(default)]
+    deletion_grace_period_seconds: Option<i64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -116,6 +121,16 @@ impl Pod {
     /// Whether its phase is terminal.
     pub(super) fn is_ended(&self) -> bool {
         matches!(self.status.phase.as_deref(), Some("Succeeded" | "Failed"))
+    }
+
+    /// Whether it is being deleted without a grace period.
+    pub(super) fn is_shut_down(&self) -> bool {
+        let Metadata {
+            deletion_timestamp,
+            deletion_grace_period_seconds: grace,
+            ..
+        } = &self.metadata;
+        deletion_timestamp.is_some() && *grace == Some(0)
     }
 
     pub(super) fn outcome(&self) -> Built {

@@ -319,24 +319,33 @@ async fn full_pod(pod: &Pod, executor: &Executor) -> Result<Option<FullPod>, Req
 }
 
 /// Why the outcome of a pod is not final; `None` if it is. It is final if the end of every container is known, or if
-/// the node is lost, so that no kubelet will report it.
+/// the node is lost, so that no kubelet will report it. If the pod was deleted by force, a node that is not ready counts
+/// as lost, as for [`NodeLost`](crate::argo::NodeLost).
 async fn not_final(
     pod: &FullPod,
     built: &Built,
     executor: &Executor,
 ) -> Result<Option<String>, RequestError> {
-    if !pod.is_ended() {
-        let why = "its outcome is not final: it has not ended";
-        return Ok(Some(why.to_owned()));
-    }
-    let Some(name) = pod.node_name().filter(|_| built.running == Running::Some) else {
-        return Ok(None);
+    let is_open = !pod.is_ended() || built.running == Running::Some;
+    let name = match pod.node_name() {
+        Some(name) if is_open && (pod.is_ended() || pod.is_shut_down()) => name,
+        _ if pod.is_ended() => return Ok(None),
+        _ => {
+            return Ok(Some(
+                "its outcome is not final: it has not ended".to_owned(),
+            ));
+        }
     };
     let lost = match read_node(executor, &name.into()).await? {
         NodeState::Gone | NodeState::OutOfService => return Ok(None),
+        NodeState::NotReady if pod.is_shut_down() => return Ok(None),
         NodeState::NotReady | NodeState::Ready => "its node exists".to_owned(),
         NodeState::Unknown(why) => format!("could not check whether its node is lost: {why}"),
     };
+    if !pod.is_ended() {
+        let why = format!("its outcome is not final: it has not ended, and {lost}");
+        return Ok(Some(why));
+    }
     let open = built.spec.unknown_containers.join(", ");
     Ok(Some(format!(
         "its outcome is not final: the end of its containers {open} is not known, and {lost}"

@@ -2,7 +2,7 @@
 //!
 //! Users write the owners, so an evaluation must be cheap whatever they contain: an owner is read up to
 //! [`OWNER_LIMIT`], an expression has at most [`TEXT_LIMIT`] bytes, and its macros (`all`, `exists`, `map`, ...) are not
-//! nested, so its cost is linear in the size of the owner.
+//! nested and read only their own variable, so its cost is linear in the size of the owner.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -60,6 +60,12 @@ pub enum ConsumedWhenError {
         "the macros all, exists, exists_one, filter and map must not be nested: their cost would not be linear"
     )]
     Nested,
+    /// A macro reads the owner for each of its elements.
+    #[error(
+        "the macros all, exists, exists_one, filter and map must read only their own variable, not `owner`: their cost \
+         would not be linear"
+    )]
+    OwnerInMacro,
 }
 
 impl ConsumedWhen {
@@ -82,6 +88,9 @@ impl ConsumedWhen {
         let unknown = free_variable(&program.expression().expr, &mut Vec::new());
         if let Some(name) = unknown {
             return Err(ConsumedWhenError::UnknownVariable(name));
+        }
+        if reads_owner_in_macro(&program.expression().expr) {
+            return Err(ConsumedWhenError::OwnerInMacro);
         }
         if let Some(name) = unknown_function(&program.expression().expr, &mut Context::default()) {
             return Err(ConsumedWhenError::UnknownFunction(name));
@@ -223,6 +232,23 @@ fn reads_owner(expr: &Expr) -> bool {
     matches!(expr, Expr::Ident(name) if name == OWNER) || parts(expr).into_iter().any(reads_owner)
 }
 
+/// Whether a macro reads the owner for each of its elements, as in `owner.a.all(i, i in owner.b)`.
+fn reads_owner_in_macro(expr: &Expr) -> bool {
+    let inside = match expr {
+        Expr::Comprehension(macro_) => {
+            let body = [
+                &macro_.accu_init.expr,
+                &macro_.loop_cond.expr,
+                &macro_.loop_step.expr,
+                &macro_.result.expr,
+            ];
+            body.into_iter().any(reads_owner)
+        }
+        _ => false,
+    };
+    inside || parts(expr).into_iter().any(reads_owner_in_macro)
+}
+
 /// A variable that neither is `owner` nor belongs to a macro.
 fn free_variable<'a>(expr: &'a Expr, bound: &mut Vec<&'a str>) -> Option<String> {
     match expr {
@@ -323,6 +349,11 @@ mod tests {
     #[case::constant(r#""yes""#, "does not read `owner`")]
     #[case::constant_bool("1 == 1", "does not read `owner`")]
     #[case::nested("owner.a.all(i, owner.b.all(j, i == j))", "must not be nested")]
+    #[case::owner_in_a_macro("owner.a.all(i, i in owner.b)", "read only their own variable")]
+    #[case::owner_in_a_later_macro(
+        "size(owner.a) > 0 && owner.a.exists(i, owner.text.contains(i))",
+        "read only their own variable"
+    )]
     fn a15_an_expression_that_is_not_accepted(#[case] text: &str, #[case] why: &str) {
         let error = ConsumedWhen::parse(text).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");

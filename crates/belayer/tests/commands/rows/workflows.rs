@@ -75,3 +75,66 @@ async fn workflows_of_workflow_finalizer(#[context] case: Context, #[case] expec
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     stage.explain(&arguments, &expected).await;
 }
+
+/// What each held pod of a workflow waits for, and why its consumer may not come (A21, A22). Whether Belayer holds the
+/// workflow itself does not matter.
+#[rstest]
+#[case::held("")]
+#[case::not_held(
+    "workflowFinalizer: {owners: [{owner: {group: example.com, version: v1, kind: Run, resource: runs}}]}\n"
+)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a21_a22_each_pod_of_a_workflow_is_explained(#[case] config: &str) {
+    let stage = Stage::new().await;
+    let uid = stage.workflow("yard", json!({}));
+    let status = json!({ "status": { "nodes": { "build-1": { "phase": "Running" } } } });
+    stage.patch(&workflows(), "yard", "build", status, Subresource::None);
+    let exited = |code| {
+        let at = "2026-01-01T00:01:00Z";
+        json!({ "terminated": { "exitCode": code, "startedAt": at, "finishedAt": at } })
+    };
+    let report = |phase: &str, state: Value| {
+        let of = |name| json!({ "name": name, "image": "m", "imageID": "m", "ready": false, "restartCount": 0, "state": state });
+        Some(json!({ "phase": phase, "containerStatuses": [of("main"), of("wait")] }))
+    };
+    let runs = json!({ "running": { "startedAt": "2026-01-01T00:00:00Z" } });
+    let node = json!({ "workflows.argoproj.io/node-id": "build-1" });
+    for (name, status) in [
+        ("runs", report("Running", runs.clone())),
+        ("ended", report("Succeeded", exited(0))),
+        ("lost", report("Failed", runs)),
+        ("killed", report("Failed", exited(143))),
+    ] {
+        let metadata = json!({ "name": name, "annotations": node });
+        stage.pod("yard", of(&uid, metadata), status);
+    }
+    for name in ["ended", "lost", "killed"] {
+        stage.delete(&Gvr::PODS, Some("yard"), name);
+    }
+    stage.create(
+        &deployments(),
+        "belayer-system",
+        json!({
+            "metadata": { "name": "workflow-controller" },
+            "spec": { "replicas": 1, "selector": { "matchLabels": { "a": "c" } },
+                "template": { "metadata": { "labels": { "a": "c" } },
+                    "spec": { "containers": [{ "name": "c", "image": "argoproj/workflow-controller:v4.1.0" }] } } },
+        }),
+    );
+    let config = stage.config(config);
+    let arguments = ["explain", "workflow/build", "-n", "yard", &config];
+    let text = stage.world.run(&arguments).await.out;
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for says in [
+        "Its 4 pods are held:",
+        "- runs (pod-finalizer, rule 12): the pod has to end, and its consumer has to take its result",
+        "- ended (pod-finalizer, rule 12): the consumer has to take the result (profile argo): its workflow's status does \
+         not show its node build-1 as fulfilled",
+        "- lost (pod-finalizer, rule 18): released now",
+        "- killed (pod-finalizer, rule 12): the consumer has to take the result",
+        "the workflow controller for workflows without an instance ID in namespace yard has no ready pod: deployment \
+         belayer-system/workflow-controller",
+    ] {
+        assert!(words.contains(says), "{says}\n{text}");
+    }
+}

@@ -227,6 +227,35 @@ async fn containers_unfinished_at_the_deletion_are_kept() {
     assert_eq!(unfinished(&*after(replies, 9).await), ["main"]);
 }
 
+/// A container that the version with the deletion does not report yet had not ended.
+#[tokio::test(start_paused = true)]
+async fn a6_a_container_without_a_report_was_unfinished_at_the_deletion() {
+    let last = deleting(8, &json!([ended("main", 143), ended("wait", 143)]));
+    let events = [
+        added(scheduled(6)),
+        modified(deleting(7, &json!([running("wait")]))),
+        modified(last.clone()),
+    ];
+    let seen = after([page(5, &[]), watch(&events)], 8).await;
+    assert_eq!(unfinished(&seen), ["main", "wait"]);
+    // Also if the first version seen is the one with the deletion.
+    let replies = [
+        page(7, &[deleting(7, &json!([]))]),
+        watch(&[modified(last.clone())]),
+    ];
+    assert_eq!(unfinished(&*after(replies, 8).await), ["main", "wait"]);
+    // A kubelet that restarts rejects also pods that have run, and writes no containers at first.
+    let mut rejected: Value = serde_json::from_str(&deleting(7, &json!([]))).unwrap();
+    rejected["status"]["phase"] = json!("Failed");
+    let events = [
+        added(scheduled(6)),
+        modified(rejected.to_string()),
+        modified(last),
+    ];
+    let seen = after([page(5, &[]), watch(&events)], 8).await;
+    assert_eq!(unfinished(&seen), Vec::<&str>::new());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pod_first_seen_after_its_end_proves_nothing() {
     let last = deleting(4, &json!([ended("main", 143)]));

@@ -64,6 +64,7 @@ pub(crate) fn pod() -> Case {
             deleting: None,
             watched: None,
             ended: false,
+            shut_down: false,
             first_seen,
             admin_asked: false,
             selection: Selection::By {
@@ -271,6 +272,11 @@ impl Case {
     pub(crate) fn forced(self) -> Self {
         self.with_argo(|pod| pod.meta.deletion_grace_period = Some(0))
             .looks_lost()
+    }
+
+    /// Deleted by force, of whatever owner.
+    pub(crate) fn shut_down(self) -> Self {
+        self.with(|pod| pod.shut_down = true)
     }
 
     pub(crate) fn by_pod_gc(self) -> Self {

@@ -12,6 +12,29 @@ fn a6_an_undecided_deletion_reports_the_reason() {
     assert!(says.contains("may still succeed"), "{says}");
 }
 
+/// A12: an outcome that is not final delays no release, so a pod of Argo waits for its consumer all the same.
+#[test]
+fn a12_the_consumer_is_named_although_the_outcome_is_not_final() {
+    let case = || {
+        pod()
+            .held()
+            .ended()
+            .deleting("11:59:59")
+            .captured()
+            .not_final("11:59:50")
+    };
+    let says = |case: Case| decide(&case.0, now()).missing_messages().join("; ");
+    let of_argo = says(case());
+    assert!(
+        of_argo.starts_with("the consumer has to take the result"),
+        "{of_argo}"
+    );
+    assert!(of_argo.contains("main runs"), "{of_argo}");
+    // This consumer waits for the record itself.
+    let by_record = says(case().read_as_record());
+    assert_eq!(by_record, "main runs");
+}
+
 #[rstest]
 #[case::once(1, 30)]
 #[case::again(2, 60)]

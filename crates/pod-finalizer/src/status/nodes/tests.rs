@@ -76,7 +76,7 @@ fn unreadable(status: Value) -> String {
 #[case::gzip(json!({"compressedNodes": pack(table().to_string().as_bytes())}))]
 #[case::a9_zstd(json!({"compressedNodes": include_str!("packed/table.zstd.txt").trim()}))]
 #[case::a9_brotli(json!({"compressedNodes": include_str!("packed/table.brotli.txt").trim()}))]
-fn fulfilled_nodes_are_found_by_id_and_by_name(#[case] status: Value) {
+fn a9_fulfilled_nodes_are_found_by_id_and_by_name(#[case] status: Value) {
     let nodes = fulfilled(status);
     assert_eq!(nodes.version(), ResourceVersion::new(7));
     for (id, name, expected) in [
