@@ -36,6 +36,9 @@ const CONNECTIONS: u16 = 5_000;
 const PEERS: u16 = 50;
 const SCRAPERS: u16 = 16;
 
+/// The number of namespaces in which no holds are added.
+const CLOSED: &str = "belayer_backlog_namespaces_closed";
+
 pub(crate) fn bench() -> Bench {
     Bench {
         name: "hostile",
@@ -55,11 +58,18 @@ struct Site {
     port: u16,
 }
 
+/// When an attack has its effect, and when it is to end.
+#[derive(Clone, Default)]
+struct Signals {
+    effective: CancellationToken,
+    stop: CancellationToken,
+}
+
 /// An attack.
 struct Attack {
     name: &'static str,
-    /// Attacks until the token is cancelled.
-    run: fn(Site, CancellationToken) -> BoxFuture<'static, Result<()>>,
+    /// Attacks until it is to end.
+    run: fn(Site, Signals) -> BoxFuture<'static, Result<()>>,
     /// Waits until it has no more effect.
     over: fn(Site) -> BoxFuture<'static, Result<()>>,
 }
@@ -67,22 +77,22 @@ struct Attack {
 const ATTACKS: [Attack; 4] = [
     Attack {
         name: "12 workflows of 480,000 nodes, again and again (T3)",
-        run: |site, stop| large_workflows(site, stop).boxed(),
+        run: |site, signals| large_workflows(site, signals).boxed(),
         over: |site| no_pods(site).boxed(),
     },
     Attack {
         name: "1,100 deleted pods of a live workflow (T4)",
-        run: |site, stop| backlog(site, stop).boxed(),
+        run: |site, signals| backlog(site, signals).boxed(),
         over: |site| reopened(site).boxed(),
     },
     Attack {
         name: "5,000 idle connections (T5)",
-        run: |site, stop| connections(site, stop).boxed(),
+        run: |site, signals| connections(site, signals).boxed(),
         over: |site| scraped(site).boxed(),
     },
     Attack {
         name: "16 clients that scrape in a loop (T5)",
-        run: |site, stop| scrapers(site, stop).boxed(),
+        run: |site, signals| scrapers(site, signals).boxed(),
         over: |site| scraped(site).boxed(),
     },
 ];
@@ -122,8 +132,12 @@ async fn run(testbed: Testbed) -> Result<Report> {
             let prefixes = ["raw", "ours"].map(|of| format!("{of}-{index}-{round}"));
             let for_raw = latency::prepare(client, releases, &prefixes[0]).await?;
             let for_us = latency::prepare(client, releases, &prefixes[1]).await?;
-            let stop = CancellationToken::new();
-            let attacking = tokio::spawn((attack.run)(site.clone(), stop.clone()));
+            let signals = Signals::default();
+            let mut attacking = tokio::spawn((attack.run)(site.clone(), signals.clone()));
+            tokio::select! {
+                () = signals.effective.cancelled() => {}
+                ended = &mut attacking => ended??,
+            }
             let patch = |held| Held::patch(held, client, &waiting).boxed();
             let by_raw = latency::all(for_raw.iter().map(patch).collect()).await?;
             let delete = |held| Held::delete_owner(held, client, &waiting).boxed();
@@ -136,7 +150,7 @@ async fn run(testbed: Testbed) -> Result<Report> {
                 "the attack has ended: {}",
                 attack.name
             );
-            stop.cancel();
+            signals.stop.cancel();
             attacking.await??;
             let since = Instant::now();
             tokio::time::timeout(DEADLINE, (attack.over)(site))
@@ -204,7 +218,7 @@ async fn deleted(site: &Site, name: String, owner: &Workflow, node: &str) -> Res
 }
 
 /// T3: their nodes are fulfilled, so each pod costs the decompression of its workflow's status.
-async fn large_workflows(site: Site, stop: CancellationToken) -> Result<()> {
+async fn large_workflows(site: Site, signals: Signals) -> Result<()> {
     let packed = largest_nodes()?;
     let mut owners = Vec::new();
     for number in 0..WORKFLOWS {
@@ -213,11 +227,12 @@ async fn large_workflows(site: Site, stop: CancellationToken) -> Result<()> {
     }
     for turn in 0.. {
         for (number, owner) in owners.iter().enumerate() {
-            if stop.is_cancelled() {
+            if signals.stop.is_cancelled() {
                 return Ok(());
             }
             deleted(&site, format!("p{turn}-{number}"), owner, "aaaa").await?;
         }
+        signals.effective.cancel();
     }
     Ok(())
 }
@@ -236,7 +251,7 @@ async fn no_pods(site: Site) -> Result<()> {
 }
 
 /// T4: their workflow lives and has not read their results, so they stay.
-async fn backlog(site: Site, stop: CancellationToken) -> Result<()> {
+async fn backlog(site: Site, signals: Signals) -> Result<()> {
     let owner = workflow(&site, "live", json!({})).await?;
     let (site, owner) = (&site, &owner);
     stream::iter(0..DELETED)
@@ -244,7 +259,11 @@ async fn backlog(site: Site, stop: CancellationToken) -> Result<()> {
         .buffer_unordered(PARALLEL)
         .try_collect::<()>()
         .await?;
-    stop.cancelled().await;
+    while belayer_says(site.port, CLOSED).await? < 1.0 {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    signals.effective.cancel();
+    signals.stop.cancelled().await;
     kinds::workflows(&site.client, &site.namespace)
         .delete("live", &DeleteParams::default())
         .await?;
@@ -254,27 +273,29 @@ async fn backlog(site: Site, stop: CancellationToken) -> Result<()> {
 /// Until the pods are gone, and holds are added in the namespace again.
 async fn reopened(site: Site) -> Result<()> {
     no_pods(site.clone()).await?;
-    while belayer_says(site.port, "belayer_backlog_namespaces_closed").await? > 0.0 {
+    while belayer_says(site.port, CLOSED).await? > 0.0 {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     Ok(())
 }
 
 /// T5: they send nothing.
-async fn connections(site: Site, stop: CancellationToken) -> Result<()> {
+async fn connections(site: Site, signals: Signals) -> Result<()> {
     let mut idle = Vec::new();
     for index in 0..CONNECTIONS {
         idle.push(connect_from(index % PEERS, ([127, 0, 0, 1], site.port).into()).await?);
     }
-    stop.cancelled().await;
+    signals.effective.cancel();
+    signals.stop.cancelled().await;
     drop(idle);
     Ok(())
 }
 
 /// T5: whether an answer comes does not matter to them.
-async fn scrapers(site: Site, stop: CancellationToken) -> Result<()> {
+async fn scrapers(site: Site, signals: Signals) -> Result<()> {
+    signals.effective.cancel();
     let each = (0..SCRAPERS).map(async |_| {
-        while !stop.is_cancelled() {
+        while !signals.stop.is_cancelled() {
             let _ = belayer_says(site.port, "belayer_holds").await;
         }
     });

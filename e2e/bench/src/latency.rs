@@ -34,8 +34,9 @@ pub(crate) const NAMESPACE: &str = "latency";
 const PARALLEL: usize = 4;
 /// Clients that write all the time.
 const LOAD: usize = 4;
-/// Keeps a workflow after its deletion: its deletion timestamp is the evidence.
-const FOREIGN: &str = "example.com/stays";
+/// Keeps a workflow after its deletion: its deletion timestamp is the evidence. With a finalizer of another controller Argo
+/// would go on running it, and its deletion would be none.
+const STAYS: &str = "foregroundDeletion";
 const DEADLINE: Duration = Duration::from_secs(60);
 
 pub(crate) const BELAYER: &str = "Belayer, evidence to gone";
@@ -214,7 +215,7 @@ pub(crate) async fn prepare(client: &Client, count: usize, prefix: &str) -> Resu
             let name = format!("{prefix}-{number}");
             let document = serde_json::from_value(json!({
                 "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
-                "metadata": { "name": name, "finalizers": [FOREIGN] }, "spec": {},
+                "metadata": { "name": name, "finalizers": [STAYS] }, "spec": {},
             }))?;
             let workflows = kinds::workflows(client, NAMESPACE);
             let created = workflows.create(&PostParams::default(), &document).await?;
