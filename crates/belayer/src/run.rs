@@ -61,6 +61,11 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
     let watches = client::connect_apart(cluster.clone(), belayer_holds::names::USER_AGENT)
         .context("the cluster")
         .map_err(Failure::configuration)?;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        server = %cluster.cluster_url,
+        "starting"
+    );
     let tls = match settings.certificate.clone() {
         Some(files) => Some(Tls::read(files).await.map_err(Failure::configuration)?),
         None => None,

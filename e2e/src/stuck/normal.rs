@@ -96,13 +96,6 @@ fn workloads(text: &str) -> String {
         if words[at] == "Deployments," && number {
             words[at - 1] = "<n>";
         }
-        let total = words[at].trim_matches(['(', ')']);
-        if words[at - 1] == "namespaces"
-            && !total.is_empty()
-            && total.bytes().all(|byte| byte.is_ascii_digit())
-        {
-            words[at] = "(<n>)";
-        }
     }
     words.join(" ")
 }
