@@ -100,10 +100,15 @@ fn no_page_makes_a_claim_that_was_wrong() {
 
 /// "A Lease of its own" is "a separate Lease". Only before a noun is it plain ("of its own node").
 fn separate(text: &str) -> Vec<&str> {
-    let plain = |rest: &str| rest.starts_with(|c: char| c == ' ') && rest[1..].starts_with(char::is_alphabetic);
+    let plain = |rest: &str| {
+        rest.starts_with(|c: char| c == ' ') && rest[1..].starts_with(char::is_alphabetic)
+    };
     ["of its own", "of their own", "of your own"]
         .into_iter()
-        .filter(|phrase| text.match_indices(phrase).any(|(at, _)| !plain(&text[at + phrase.len()..])))
+        .filter(|phrase| {
+            text.match_indices(phrase)
+                .any(|(at, _)| !plain(&text[at + phrase.len()..]))
+        })
         .collect()
 }
 

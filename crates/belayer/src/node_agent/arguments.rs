@@ -17,7 +17,7 @@ still runs. It needs Linux 5.8 or later, and root if it has to unmount.
 Examples:
   belayer node-agent --node-name n1 --root /var/lib/workspaces
       removes /var/lib/workspaces/{podUID}
-  belayer node-agent --root /srv/pods --path '/srv/pods/{podUID}/scratch'
+  belayer node-agent --root /srv/ws --path '/srv/ws/{podUID}/scratch'
 
 Exit codes:
   0  stopped by SIGTERM or SIGINT

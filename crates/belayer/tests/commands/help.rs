@@ -78,7 +78,10 @@ fn every_help_fits_80_columns_and_lists_exit_codes(
         }
         // A line that clap wraps loses its indentation.
         for line in below.lines().map(str::trim_end) {
-            assert!(help.lines().any(|printed| printed == line), "{command}: {line}");
+            assert!(
+                help.lines().any(|printed| printed == line),
+                "{command}: {line}"
+            );
         }
         let (_, codes) = help
             .split_once("Exit codes:\n")
