@@ -38,7 +38,7 @@ fn table(
         .collect();
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
     // A long list of profiles must not push the last column off the screen.
-    let (keys, values) = (width(0), width(1).min(34));
+    let (keys, values) = (width(0), width(1).min(25));
     let mut text = format!("{:keys$}  {:values$}  FROM\n", "KEY", "VALUE");
     for [key, value, from] in rows {
         let _ = writeln!(text, "{key:keys$}  {value:values$}  {from}");

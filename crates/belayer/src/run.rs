@@ -61,6 +61,11 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
     let watches = client::connect_apart(cluster.clone(), belayer_holds::names::USER_AGENT)
         .context("the cluster")
         .map_err(Failure::configuration)?;
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        server = %cluster.cluster_url,
+        "starting"
+    );
     let protected = settings.protection.clone().read(&watches).await;
     let protected = protected.map_err(Failure::configuration)?;
     let idle = settings.controllers.configured_but_off(source.value());

@@ -120,7 +120,7 @@ impl<Q: std::fmt::Display> std::fmt::Display for Missing<Q> {
                 write!(f, "waiting for an answer: {query}")
             }
             Self::Answer { query, after } => {
-                write!(f, "asked again every {} s: {query}", after.as_secs())
+                write!(f, "read again every {} s: {query}", after.as_secs())
             }
             Self::Event(text) => f.write_str(text),
         }

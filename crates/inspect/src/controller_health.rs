@@ -162,7 +162,7 @@ fn not_found(
     proof.insert(
         0,
         format!(
-            "of the Deployments, StatefulSets and DaemonSets of all namespaces ({total}) none is {} or runs its image",
+            "no Deployment, StatefulSet or DaemonSet is {} or runs its image ({total} checked)",
             names.join(" or ")
         ),
     );

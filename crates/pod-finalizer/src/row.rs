@@ -4,7 +4,7 @@ use belayer_holds::rules;
 
 rules! {
     NOT_OURS = 1, "not-ours", "not selected, not held";
-    ADMIN_ASKED = 2, "admin-asked", "held, and the annotation belayer.dev/release asks for its release";
+    ADMIN_ASKED = 2, "admin-asked", "held, and the annotation belayer.dev/release requests its release";
     NAMESPACE_TERMINATING = 3, "namespace-terminating", "held, and its namespace is being deleted";
     UNSELECTED = 4, "unselected", "held, and no profile selects it any more";
     OWNER_GONE = 5, "owner-gone", "held, and its owner is gone";

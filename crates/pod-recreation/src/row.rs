@@ -4,7 +4,7 @@ use belayer_holds::rules;
 
 rules! {
     NOT_OURS = 1, "not-ours", "not selected for re-creation, or no hold is required";
-    ADMIN_ASKED = 2, "admin-asked", "held, and the annotation belayer.dev/release asks for its release";
+    ADMIN_ASKED = 2, "admin-asked", "held, and the annotation belayer.dev/release requests its release";
     ADD_HOLD = 3, "add-hold", "selected for re-creation and not held yet";
     RECORD_GONE = 4, "record-gone", "held, re-created, and its record does not exist";
     RECORD_ENDED = 5, "record-ended", "held, and its record has ended";

@@ -85,7 +85,7 @@ struct Process {
 }
 
 impl Process {
-    /// It completes what it has begun and gives the Lease back.
+    /// It completes what it has begun and releases the Lease.
     async fn end(self) {
         self.stop.cancel();
         let _ = self.task.await;
@@ -157,7 +157,7 @@ impl Replica {
         }
     }
 
-    /// Stops it gracefully: it completes what it has begun and gives the Lease back.
+    /// Stops it gracefully: it completes what it has begun and releases the Lease.
     pub(crate) async fn stop(&mut self) {
         if let Some(process) = self.process.take() {
             process.end().await;

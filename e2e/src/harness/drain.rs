@@ -25,7 +25,7 @@ pub const OURS: &str = "belayer.dev/";
 /// Timeout of a drain: two clean passes, an API server that learns policies late, a busy machine.
 const DEADLINE: Duration = Duration::from_secs(400);
 
-/// A foreign finalizer that must stay.
+/// A finalizer of another controller that must stay.
 const FOREIGN: &str = "z.example.com/theirs";
 
 /// Requests in parallel.
@@ -263,7 +263,7 @@ impl Cluster {
 /// The objects of a namespace and their holds.
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct HeldObjects {
-    /// By kind and name: everything that Belayer must not change, and foreign finalizers.
+    /// By kind and name: everything that Belayer must not change, and finalizers of others.
     foreign: BTreeMap<String, (Value, Vec<String>)>,
     /// By kind and name: Belayer's holds.
     pub ours: BTreeMap<String, Vec<String>>,

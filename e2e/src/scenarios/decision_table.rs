@@ -8,7 +8,7 @@ use crate::harness::{Cluster, HOLD, Scenario, eventually, finalizers, pod};
 use crate::kinds;
 use crate::providers::Capability::NamespaceDeletion;
 
-/// A foreign finalizer that keeps an object from being removed.
+/// A finalizer of another controller that keeps an object from being removed.
 const KEEP: &str = "e2e.belayer.dev/keep";
 
 pub(super) fn scenarios() -> Vec<Scenario> {

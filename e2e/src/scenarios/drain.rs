@@ -25,7 +25,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "drain-stopped",
-            "2,000 objects with holds, controllers down: all released, foreign finalizers unchanged",
+            "2,000 objects with holds, controllers down: all released, finalizers of others unchanged",
             stopped,
         )
         .within(LONG),

@@ -15,7 +15,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::shared(
             "foreign-finalizers-keep-order",
-            "foreign finalizers are unchanged and in order",
+            "finalizers of others are unchanged and in order",
             keep_order,
         ),
         Scenario::shared(
@@ -108,7 +108,7 @@ async fn edited(cluster: &Cluster, name: &str) -> Result<()> {
     .await
 }
 
-/// Read, edit, replace, as most controllers do. Returns the foreign finalizers of the last write and
+/// Read, edit, replace, as most controllers do. Returns the finalizers of others of the last write and
 /// the number of edits.
 async fn write_until(
     cluster: Cluster,

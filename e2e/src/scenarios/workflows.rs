@@ -27,7 +27,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::shared(
             "workflow-held-behind-others",
-            "a workflow gets a hold; foreign finalizers stay and do not delay its release",
+            "a workflow gets a hold; finalizers of others stay and do not delay its release",
             foreign,
         ),
         Scenario::shared(

@@ -96,12 +96,10 @@ fn workloads(text: &str) -> String {
         if words[at] == "Deployments," && number {
             words[at - 1] = "<n>";
         }
-        let total = words[at].trim_matches(['(', ')']);
-        if words[at - 1] == "namespaces"
-            && !total.is_empty()
-            && total.bytes().all(|byte| byte.is_ascii_digit())
-        {
-            words[at] = "(<n>)";
+        let count = words[at - 1].strip_prefix('(');
+        let number = count.is_some_and(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+        if words[at] == "checked)" && number {
+            words[at - 1] = "(<n>";
         }
     }
     words.join(" ")

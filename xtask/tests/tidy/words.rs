@@ -98,6 +98,40 @@ fn no_page_makes_a_claim_that_was_wrong() {
     }
 }
 
+/// "A Lease of its own" is "a separate Lease". Only before a noun is it plain ("of its own node").
+fn separate(text: &str) -> Vec<&str> {
+    let plain = |rest: &str| {
+        rest.trim_start_matches(' ')
+            .starts_with(char::is_alphabetic)
+    };
+    ["of its own", "of their own"]
+        .into_iter()
+        .filter(|phrase| {
+            text.match_indices(phrase)
+                .any(|(at, _)| !plain(&text[at + phrase.len()..]))
+        })
+        .collect()
+}
+
+#[test]
+fn pages_and_manifests_call_separate_what_is_separate() {
+    let mut files = pages();
+    for ending in ["yaml", "tpl", "txt"] {
+        visit(&root().join("deploy"), ending, &mut |file| {
+            files.push(file.to_owned());
+        });
+    }
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let lines = text.lines().map(|line| line.trim().trim_start_matches('#'));
+        let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
+        let name = in_repository(&file);
+        assert_eq!(separate(&words.join(" ")), [""; 0], "{name}");
+    }
+    assert_eq!(separate("a Lease of its own. It"), ["of its own"]);
+    assert!(separate("the reports of its own node, of their owners").is_empty());
+}
+
 /// The demo takes half a minute only once it is compiled.
 #[test]
 fn the_time_of_the_demo_is_without_clone_and_build() {

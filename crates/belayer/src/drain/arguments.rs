@@ -20,9 +20,9 @@ Belayer stays in draining mode until `belayer drain --resume`. If drain is
 killed, start it again at any time.
 
 Examples:
-  belayer drain --dry-run            what would be removed, and what would stay
+  belayer drain --dry-run            what would be removed, what stays
   belayer drain                      before Belayer is uninstalled
-  belayer drain --unselected         only objects that no profile selects any more
+  belayer drain --unselected         objects that no profile selects
   belayer drain --resume             Belayer adds finalizers again
   belayer drain --except-namespace team-a
                                      ignore new holds in this namespace
@@ -31,9 +31,9 @@ Exit codes:
   0  no object has a finalizer of Belayer any more
   1  an error: something could not be read or written, or there was no progress
      for the time of --timeout; also if the server cannot be reached
-  2  wrong usage or configuration; nothing has been changed
+  2  wrong usage or configuration, or not confirmed; nothing was changed
   3  something must stay: a PVC in use that only Belayer protects, or a pod that
-     exists only in its PodRecreation; or someone keeps adding holds in the
+     exists only in its PodRecreation; or a client keeps adding holds in the
      listed namespaces
   4  the API server refuses a request: RBAC, a policy or a webhook";
 

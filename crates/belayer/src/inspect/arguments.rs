@@ -20,7 +20,7 @@ ClusterRole belayer-viewer allows you to read these, too.
 Examples:
   belayer stuck                      all stuck objects, grouped by cause
   belayer stuck -n shop              one namespace and its own deletion
-  belayer stuck --older-than 1h      only objects stuck for an hour or more
+  belayer stuck --older-than 1h      objects stuck for an hour or more
   belayer stuck -o json | jq '.groups[].verdict'
   belayer stuck -o name | xargs -L 1 belayer explain
 
@@ -35,7 +35,7 @@ Exit codes:
 /// The text below the options of `explain`.
 pub(crate) const EXPLAIN_HELP: &str = "\
 Examples:
-  belayer explain pod/build-1        who holds it, by which rule, what is missing
+  belayer explain pod/build-1        which rule holds it; what it awaits
   belayer explain namespace shop     why it is not deleted
   belayer explain pvc/data -n shop --watch
 
@@ -55,10 +55,10 @@ allows it. If no pod answers, unselected objects are counted with --config;
 without --config they are known only from Events of the last hour.
 
 Examples:
-  belayer status                     held, waiting, denied, oldest; the leader
+  belayer status                     held and waiting objects, leader
   belayer status -n shop             one namespace
   belayer status --serve             a page on http://127.0.0.1:8082
-  belayer status -o json | jq '.components[] | {component, held, waiting}'
+  belayer status -o json | jq '.components[] | {component, held}'
 
 Exit codes:
   0  nothing needs attention
@@ -76,7 +76,7 @@ API server does not store.
 
 Examples:
   belayer check                      with your own permissions
-  belayer check --service-account    with those of Belayer's ServiceAccount
+  belayer check --service-account    those of Belayer's ServiceAccount
   belayer check --controllers=pvc-protection --config belayer.yaml
 
 Exit codes:

@@ -10,14 +10,14 @@ use crate::server::BindAddress;
 /// The text below the options.
 pub const HELP: &str = "\
 The agent removes only the directories that --path gives for a pod. It follows
-no symbolic link, no `..` and no mount out of them. Before each attempt it checks
-the node's cgroups and processes, and waits while anything of the pod still runs.
-It needs Linux 5.8 or later, and root if it has to unmount.
+no symbolic link, no `..` and no mount out of them. Before each attempt it
+checks the node's cgroups and processes, and waits while anything of the pod
+still runs. It needs Linux 5.8 or later, and root if it has to unmount.
 
 Examples:
   belayer node-agent --node-name n1 --root /var/lib/workspaces
       removes /var/lib/workspaces/{podUID}
-  belayer node-agent --root /var/lib/ws --path '/var/lib/ws/{podUID}/scratch'
+  belayer node-agent --root /srv/ws --path '/srv/ws/{podUID}/scratch'
 
 Exit codes:
   0  stopped by SIGTERM or SIGINT
@@ -31,7 +31,7 @@ pub struct NodeAgentArguments {
     #[command(flatten)]
     pub cluster: ClusterArguments,
 
-    /// Name of this node; the agent reads only this node's pods
+    /// Name of this node. The agent removes only directories of its pods
     #[arg(
         long,
         value_name = "NAME",

@@ -24,9 +24,9 @@ pub struct RunArguments {
     #[command(flatten)]
     pub own: OwnNamespace,
 
-    /// Requests per second to the API server: at least half for live reads, at
-    /// least a fifth for writes. Releases do not count, nor do the lists and
-    /// watches that fill the caches [default: 100]
+    /// Requests per second to the API server: if all of these wait, half for live
+    /// reads, three tenths for writes and the rest for Events. Releases do not count,
+    /// nor do the lists and watches that fill the caches [default: 100]
     #[arg(
         long,
         value_name = "N",

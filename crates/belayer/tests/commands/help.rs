@@ -14,8 +14,8 @@ const PAGE: &str = concat!(
     "/../../docs/src/reference/commands.md"
 );
 
-/// The help of every visible command, by its name.
-fn helps(called: Option<&str>) -> Vec<(String, String)> {
+/// The help of every visible command by its name, and the text below its options.
+fn helps(called: Option<&str>) -> Vec<(String, String, String)> {
     let mut command = manual::command(Cli::command(), called.map(Path::new)).term_width(80);
     command.build();
     let mut helps = vec![of(&mut command)];
@@ -30,11 +30,13 @@ fn helps(called: Option<&str>) -> Vec<(String, String)> {
     helps
 }
 
-fn of(command: &mut Command) -> (String, String) {
+fn of(command: &mut Command) -> (String, String, String) {
     let called = command.get_bin_name().unwrap_or("belayer").to_owned();
     let help = command.render_long_help().to_string();
     let lines: Vec<&str> = help.lines().map(str::trim_end).collect();
-    (called, format!("{}\n", lines.join("\n").trim_end()))
+    let below = command.get_after_help().map(ToString::to_string);
+    let help = format!("{}\n", lines.join("\n").trim_end());
+    (called, help, below.unwrap_or_default())
 }
 
 /// After a change of a flag run this test with `UPDATE_SNAPSHOTS=1`.
@@ -44,7 +46,7 @@ fn the_commands_page_contains_the_help() {
         "# Commands\n\nWhat `--help` prints, at 80 columns. Installed as `kubectl-belayer` the program is a plugin of\n\
          kubectl, and all of it is called `kubectl belayer`. This page is generated.\n",
     );
-    for (called, help) in helps(None) {
+    for (called, help, _) in helps(None) {
         let _ = write!(page, "\n## {called}\n\n```text\n{help}```\n");
     }
     let now = std::fs::read_to_string(PAGE).unwrap_or_default();
@@ -68,11 +70,18 @@ fn every_help_fits_80_columns_and_lists_exit_codes(
 ) {
     let helps = helps(called);
     assert!(helps.len() > 7, "the commands were not found");
-    for (command, help) in helps {
+    for (command, help, below) in helps {
         assert!(command.starts_with(name), "{command}");
         assert!(help.contains(&format!("Usage: {name}")), "{help}");
         for line in help.lines() {
             assert!(line.chars().count() <= 80, "{command}: {line}");
+        }
+        // A line that clap wraps loses its indentation.
+        for line in below.lines().map(str::trim_end) {
+            assert!(
+                help.lines().any(|printed| printed == line),
+                "{command}: {line}"
+            );
         }
         let (_, codes) = help
             .split_once("Exit codes:\n")
@@ -119,7 +128,7 @@ fn there_is_a_manual_page_for_every_command() {
     let pages = dir.path().join("man");
     let (code, _) = run(&["man", "--dir", pages.to_str().unwrap()]);
     assert_eq!(code, Some(0));
-    for (called, _) in helps(None) {
+    for (called, _, _) in helps(None) {
         let name = called.replace(' ', "-");
         let page = std::fs::read_to_string(pages.join(format!("{name}.1"))).unwrap();
         assert!(page.contains(&format!(".TH {name} 1")), "{page}");

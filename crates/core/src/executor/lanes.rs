@@ -184,7 +184,7 @@ impl Lane {
         Err(RequestError::from(ApiError {
             reason: "TooManyRequests".to_owned(),
             message: format!(
-                "requests for {} are paused as a response with status {} asked",
+                "requests for {} are paused because of a response with status {}",
                 self.resource, pause.code
             ),
             retry_after: Some(remaining.min(LONGEST_PAUSE)),

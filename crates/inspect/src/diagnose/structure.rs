@@ -42,7 +42,7 @@ pub(super) fn dead_apis(world: &World) -> Vec<Diagnosis> {
             }
             found.next(Step::run(
                 format!(
-                    "If {} was removed for good, delete its APIService. Lost: access to its objects until it is registered again",
+                    "If {} was removed permanently, delete its APIService. Lost: access to its objects until it is registered again",
                     api.group_version
                 ),
                 format!("kubectl delete apiservice {}", api.name),
@@ -135,7 +135,7 @@ fn refused_content(condition: &Condition) -> Diagnosis {
     Diagnosis::new(Cause::NamespaceContent, verdict)
         .proven(format!("the namespace's conditions say: {message}"))
         .next(Step::say(if webhook {
-            "Restore the service behind that webhook, or delete the webhook's configuration if it was removed for good"
+            "Restore the service behind that webhook, or delete the webhook's configuration if it was removed permanently"
         } else {
             "Remove what rejects the deletion; the namespace controller retries by itself"
         }))

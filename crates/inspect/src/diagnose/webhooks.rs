@@ -53,7 +53,7 @@ fn diagnosis(webhook: &DeadWebhook) -> Diagnosis {
             format!("kubectl -n {namespace} get service,endpointslices,pods | grep {service}"),
         ))
         .next(Step::run(
-            "If it was removed for good, delete its configuration. Lost: the checks that it made",
+            "If it was removed permanently, delete its configuration. Lost: the checks that it made",
             format!("kubectl delete {singular} {configuration}"),
         ))
 }

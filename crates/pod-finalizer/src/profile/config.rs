@@ -321,7 +321,7 @@ fn adopt(path: &Path, names: Vec<String>) -> Result<Box<[Arc<str>]>, ConfigError
         let at = path.index(index);
         let Some((domain, _)) = name.split_once('/') else {
             let message = if NEVER_ADOPTED.contains(&&*name) {
-                format!("{name:?} belongs to Kubernetes itself and is never touched: remove it")
+                format!("{name:?} belongs to Kubernetes itself and is never changed: remove it")
             } else {
                 format!("invalid finalizer {name:?} (example: workflows.argoproj.io/status)")
             };
@@ -329,7 +329,7 @@ fn adopt(path: &Path, names: Vec<String>) -> Result<Box<[Arc<str>]>, ConfigError
         };
         if is_of(domain, "kubernetes.io") || is_of(domain, "k8s.io") {
             return Err(at.error(format!(
-                "{name:?} belongs to Kubernetes itself and is never touched: remove it"
+                "{name:?} belongs to Kubernetes itself and is never changed: remove it"
             )));
         }
         if is_of(domain, "belayer.dev") {

@@ -193,7 +193,7 @@ pub enum ProfilesError {
     )]
     Empty,
     /// Two have one name.
-    #[error("profile {index} is also called {name:?}: give each profile a name of its own")]
+    #[error("profile {index} is also called {name:?}: profile names must be unique")]
     DuplicateName {
         /// Position of the second one, from 0.
         index: usize,

@@ -35,7 +35,7 @@ app.kubernetes.io/name: belayer-node-agent
 system:serviceaccount:{{ .Release.Namespace }}:belayer
 {{- end }}
 
-{{/* Whether pod-recreation has a Deployment and an account of its own: only if something else runs beside it. */}}
+{{/* Whether pod-recreation has a separate Deployment and account: only if something else runs beside it. */}}
 {{- define "belayer.recreationApart" -}}
 {{- $c := .Values.controllers -}}
 {{- if and $c.podRecreation.enabled (or $c.podFinalizer.enabled $c.workflowFinalizer.enabled $c.pvcProtection.enabled) }}yes{{ end }}

@@ -65,7 +65,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .nightly(),
         scenario(
             "real-leader-evicted",
-            "the leader is evicted: it gives the Lease back, and nothing is lost",
+            "the leader is evicted: it releases the Lease, and nothing is lost",
             leader::evicted,
         ),
         scenario(

@@ -188,7 +188,7 @@ async fn namespace_deleted(cluster: Cluster) -> Result<()> {
     cluster.is_held("a").await?;
     cluster.workflow_is_held("w").await?;
     let namespaces = kinds::namespaces(cluster.client());
-    // A foreign finalizer delays the removal.
+    // A finalizer of another controller delays the removal.
     let slow = json!({ "metadata": { "finalizers": ["z.example.com/slow"] } });
     let params = PatchParams::default();
     namespaces

@@ -179,8 +179,8 @@ fn bad_settings(#[case] config: Value, #[case] path: &str, #[case] says: &str) {
 #[case::no_time(json!({"releaseAfter": "0s"}), "releaseAfter", "at least 1s")]
 #[case::an_expression_without_an_owner(json!({"owner": null, "consumedWhen": "has(owner.status.x)"}), "consumedWhen", "name the `owner` kind")]
 #[case::adopting_no_finalizer(json!({"adopt": ["a"]}), "adopt[0]", "invalid finalizer")]
-#[case::adopting_kubernetes_own(json!({"adopt": ["a.io/b", "foregroundDeletion"]}), "adopt[1]", "never touched")]
-#[case::adopting_protection(json!({"adopt": ["batch.kubernetes.io/job-tracking"]}), "adopt[0]", "never touched")]
+#[case::adopting_kubernetes_own(json!({"adopt": ["a.io/b", "foregroundDeletion"]}), "adopt[1]", "never changed")]
+#[case::adopting_protection(json!({"adopt": ["batch.kubernetes.io/job-tracking"]}), "adopt[0]", "never changed")]
 #[case::adopting_our_own(json!({"adopt": ["belayer.dev/pod-status"]}), "adopt[0]", "own finalizer")]
 #[case::a1_records_that_argo_never_reads(
     json!({"builtIn": "argo", "owner": null, "capture": true, "consumer": "podOutcome"}), "consumer", "Argo Workflows reads pods")]
