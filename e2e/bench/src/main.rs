@@ -21,7 +21,6 @@ mod report;
 mod samples;
 mod scale;
 mod server;
-mod storm;
 mod workqueue;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -82,7 +81,6 @@ pub(crate) fn all() -> Vec<Bench> {
         pvc::bench(),
         latency::bench(),
         backlog::bench(),
-        storm::bench(),
         hostile::bench(),
         informer::bench(),
         memory::bench(),
