@@ -29,23 +29,23 @@ const NODE: &str = "hollow-0";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Task {
     /// Deletes pods that have ended, before the workflow controller has read their results.
-    DeletePods,
+    Pods,
     /// Deletes a workflow whose pods were deleted.
-    DeleteWorkflow,
+    Workflow,
     /// Deletes a PVC that a pod uses.
-    DeletePvc,
+    Pvc,
 }
 
 impl Task {
-    pub(super) const ALL: [Self; 3] = [Self::DeletePods, Self::DeleteWorkflow, Self::DeletePvc];
+    pub(super) const ALL: [Self; 3] = [Self::Pods, Self::Workflow, Self::Pvc];
 }
 
 impl fmt::Display for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::DeletePods => "ended pods deleted, results read later",
-            Self::DeleteWorkflow => "workflows deleted before their results are read",
-            Self::DeletePvc => "PVCs deleted while a pod uses them",
+            Self::Pods => "ended pods deleted, results read later",
+            Self::Workflow => "workflows deleted before their results are read",
+            Self::Pvc => "PVCs deleted while a pod uses them",
         })
     }
 }
@@ -88,9 +88,9 @@ impl User {
         while !*stopped.borrow() {
             let name = format!("{:?}-{}-{round}", self.task, self.number).to_lowercase();
             let done = match self.task {
-                Task::DeletePods => self.delete_pods(&name).await,
-                Task::DeleteWorkflow => self.delete_workflow(&name).await,
-                Task::DeletePvc => self.delete_pvc(&name).await,
+                Task::Pods => self.delete_pods(&name).await,
+                Task::Workflow => self.delete_workflow(&name).await,
+                Task::Pvc => self.delete_pvc(&name).await,
             };
             match done {
                 Ok(()) => work.done += 1,

@@ -117,6 +117,7 @@ impl Pods {
                 deleting: pod.deleting.then(now),
                 watched: None,
                 ended: pod.ended,
+                shut_down: false,
                 first_seen,
                 admin_asked: false,
                 adopted: Box::default(),

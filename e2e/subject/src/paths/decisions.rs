@@ -140,6 +140,7 @@ fn pod_of_deleted_workflow() -> pods::snapshot::Snapshot {
             deleting: Some(now()),
             watched: None,
             ended: true,
+            shut_down: false,
             first_seen: LogicalTime::now(),
             admin_asked: false,
             adopted: Box::default(),
