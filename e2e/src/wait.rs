@@ -81,6 +81,10 @@ fn is_temporary(error: &kube::Error) -> bool {
             // In a new namespace until the ServiceAccount `default` exists.
             status.message.contains("error looking up service account")
         }
+        // Another client has changed the object meanwhile.
+        kube::Error::Api(status) if status.code == 409 => {
+            status.message.contains("the object has been modified")
+        }
         kube::Error::Api(status) => status.code == 429 || status.code >= 500,
         kube::Error::HyperError(_) | kube::Error::Service(_) => true,
         _ => false,

@@ -307,6 +307,8 @@ fn cases() -> Vec<Case> {
             "podRecreation: {owners: [Workflow.argoproj.io]}",
             "podRecreation: {owners: [Workflow.argoproj.io], allowArgo: true}",
         ),
+        plain("podRecreation.namespaces.include", "[ci]"),
+        plain("podRecreation.namespaces.exclude", "[ci]"),
         plain("podRecreation.maxRetries", "7"),
         plain("podRecreation.backoffSeconds", "7"),
         plain("podRecreation.backoff.initial", "7s"),
