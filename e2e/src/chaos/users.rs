@@ -211,8 +211,11 @@ impl User {
             .await?
             .filter(|found| finalizers(found) == [FOREIGN])
             .with_context(|| format!("{name} has lost {FOREIGN}"))?;
-            let none = json!({ "metadata": { "finalizers": null } });
-            patch(&pods, name, &none).await?;
+            let none = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+            let how = PatchParams::default();
+            // A repeated patch may find that the first one was carried out.
+            let patched = async || pods.patch(name, &how, &none).await.map(drop).or_else(gone);
+            answered(patched).await?;
         }
         self.is_gone(&pods, name).await
     }
