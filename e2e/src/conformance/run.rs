@@ -210,11 +210,16 @@ impl Talk<'_> {
             bail!("no watch is open");
         };
         let mut lines = Vec::new();
-        for _ in 0..count {
+        let mut shown = 0;
+        while shown < count {
             let Some(event) = watch.next().await? else {
                 lines.push("closed".to_owned());
                 break;
             };
+            if may_come_at_any_time(&event) {
+                continue;
+            }
+            shown += 1;
             let kind = event.get("type").and_then(Value::as_str).unwrap_or("?");
             let object = event.get("object").cloned().unwrap_or_default();
             let (head, message) = render::object(&object, fields);
@@ -228,4 +233,10 @@ impl Talk<'_> {
         }
         Ok(lines)
     }
+}
+
+/// Whether it is a bookmark, but not the one after the initial events: kube-apiserver sends them by its clock.
+fn may_come_at_any_time(event: &Value) -> bool {
+    event["type"] == "BOOKMARK"
+        && event["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"].is_null()
 }
