@@ -1,6 +1,7 @@
 //! `cargo xtask fuzz`.
 
-use std::fs;
+use std::fs::{self, File};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -8,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use serde_json::Value;
 
-use crate::cargo::cargo;
+use crate::cargo::{cargo, root};
 
 /// Run the property tests of what reads foreign input for minutes each, with new random input in every round
 ///
@@ -97,15 +98,20 @@ impl Fuzz {
             }
             return Ok(ExitCode::SUCCESS);
         }
+        let folder = root().join("target/fuzz");
+        fs::create_dir_all(&folder)?;
         let mut failed = 0;
         for (name, package, test) in targets {
             let program = build(package)?;
             let limit = Duration::from_secs(60 * self.minutes);
-            let run = run(&program, test, limit)?;
+            let log = folder.join(format!("{name}.log"));
+            let run = run(&program, test, limit, &log)?;
             let mib = run.peak_kib >> 10;
             let result = match run.failure {
                 Some(_) => "failed",
                 None if mib > self.most_mib => "too much memory",
+                // It hangs, or it needs more time.
+                None if run.rounds == 0 => "no round ended",
                 None => "ok",
             };
             println!(
@@ -157,8 +163,9 @@ struct Run {
     failure: Option<String>,
 }
 
-/// Repeats a test for this time; each round has other input.
-fn run(program: &str, test: &str, limit: Duration) -> Result<Run> {
+/// Repeats a test for this time; each round has other input. Its output is in the file, since a test whose output nobody
+/// reads would wait in a full pipe.
+fn run(program: &str, test: &str, limit: Duration, log: &Path) -> Result<Run> {
     let begun = Instant::now();
     let mut run = Run {
         rounds: 0,
@@ -171,26 +178,26 @@ fn run(program: &str, test: &str, limit: Duration) -> Result<Run> {
         command
             .args([test, "--test-threads=1"])
             .env("PROPTEST_CASES", CASES);
-        let output = command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = output.spawn().with_context(|| format!("start {program}"))?;
+        let output = File::create(log).with_context(|| log.display().to_string())?;
+        command.stdout(output.try_clone()?).stderr(output);
+        let mut child = command
+            .spawn()
+            .with_context(|| format!("start {program}"))?;
         let ended = loop {
             run.peak_kib = run.peak_kib.max(peak_kib(&child).unwrap_or_default());
-            if child.try_wait()?.is_some() {
-                break true;
-            }
-            if begun.elapsed() >= limit {
-                break false;
+            let ended = child.try_wait()?;
+            if ended.is_some() || begun.elapsed() >= limit {
+                break ended;
             }
             std::thread::sleep(POLL);
         };
-        if !ended {
+        let Some(status) = ended else {
             child.kill()?;
             child.wait()?;
             break;
-        }
-        let output = child.wait_with_output()?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        if !output.status.success() {
+        };
+        let text = String::from_utf8_lossy(&fs::read(log)?).into_owned();
+        if !status.success() {
             run.failure = Some(text);
         } else {
             ensure!(text.contains("1 passed"), "{test} is not one test: {text}");
@@ -212,10 +219,9 @@ fn peak_kib(child: &Child) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use crate::cargo::root;
 
     /// The sources below a folder, one after the other.
     fn sources(folder: &Path, text: &mut String) {
@@ -227,6 +233,20 @@ mod tests {
                 text.push_str(&fs::read_to_string(path).unwrap());
             }
         }
+    }
+
+    /// A program whose output is larger than a pipe ends, and its failure is reported.
+    #[test]
+    fn much_output_hides_no_failure() {
+        let folder = root().join("target/fuzz");
+        fs::create_dir_all(&folder).unwrap();
+        let program = folder.join("much-output.sh");
+        fs::write(&program, "#!/bin/sh\nhead -c 1000000 /dev/zero\nexit 1\n").unwrap();
+        fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        let log = folder.join("much-output.log");
+        let limit = Duration::from_secs(30);
+        let run = run(program.to_str().unwrap(), "any", limit, &log).unwrap();
+        assert_eq!(run.failure.map(|text| text.len()), Some(1_000_000));
     }
 
     #[test]

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::harness::{
-    Cluster, HOLD, PVC_HOLD, PodBuilder, WORKFLOW_HOLD, Workflow, claim, eventually, finalizers,
-    gone, pod,
+    Cluster, HOLD, NODE_ID, PVC_HOLD, PodBuilder, WORKFLOW_HOLD, Workflow, claim, ended,
+    eventually, finalizers, gone, pod, workflow,
 };
 use crate::wait::answered;
 
@@ -77,7 +77,7 @@ impl User {
         }
     }
 
-    /// Repeats the task until it is told to stop. Then it finishes what it has begun.
+    /// Repeats the task until `stopped` is true. Then it finishes what it has begun.
     pub(super) async fn work_until(self, stopped: watch::Receiver<bool>) -> Work {
         let mut work = Work {
             task: self.task,
@@ -148,11 +148,7 @@ impl User {
     /// A workflow with two pods that are held, have ended, and are deleted. One has another program's finalizer.
     async fn run_workflow(&self, name: &str) -> Result<(Workflow, Vec<String>)> {
         let workflows = self.cluster.workflows();
-        let document = json!({
-            "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
-            "metadata": { "name": name }, "spec": { "entrypoint": "main" },
-        });
-        create(&workflows, &serde_json::from_value(document)?).await?;
+        create(&workflows, &workflow(name, json!({}))?).await?;
         let workflow = held(&workflows, name, WORKFLOW_HOLD).await?;
         let workflow = Workflow::of(&workflow)?;
         let pods = self.cluster.pods();
@@ -166,7 +162,7 @@ impl User {
             held(&pods, name, HOLD).await?;
             answered(async || {
                 let how = PatchParams::default();
-                let ended = Patch::Merge(ended());
+                let ended = Patch::Merge(ended("Succeeded"));
                 pods.patch_status(name, &how, &ended).await.map(drop)
             })
             .await?;
@@ -233,22 +229,6 @@ impl User {
         )
         .await
     }
-}
-
-/// Annotation: the key of a pod's node in its workflow's status.
-const NODE_ID: &str = "workflows.argoproj.io/node-id";
-
-fn ended() -> Value {
-    json!({ "status": {
-        "phase": "Succeeded",
-        "containerStatuses": [{
-            "name": "main", "image": "registry.invalid/step:1", "imageID": "", "ready": false, "restartCount": 0,
-            "state": { "terminated": {
-                "exitCode": 0, "reason": "Completed",
-                "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T00:00:01Z",
-            } },
-        }],
-    } })
 }
 
 async fn create(objects: &Api<DynamicObject>, object: &DynamicObject) -> Result<()> {

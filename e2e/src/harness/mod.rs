@@ -19,6 +19,7 @@ mod scenario;
 mod tenant;
 mod workflows;
 
+pub(crate) use self::argo::NODE_ID;
 pub use self::argo::{Argo, ArgoOptions, Nodes};
 pub use self::belayer::{Belayer, BelayerOptions};
 pub use self::cluster::{Cluster, OWN_NODE, Setting};
@@ -26,7 +27,9 @@ pub use self::drain::{HeldObjects, OURS, Output};
 pub(crate) use self::installed::LEASE;
 pub use self::installed::{HOME, Installed, lease_holder, manifests, save_logs};
 pub use self::new_cluster::on_new_cluster;
-pub use self::objects::{HOLD, PodBuilder, WORKFLOW_HOLD, Workflow, claim, finalizers, pod};
+pub use self::objects::{
+    HOLD, PodBuilder, WORKFLOW_HOLD, Workflow, claim, ended, finalizers, pod, workflow,
+};
 pub use self::outcome::Summary;
 pub use self::packed::{Packing, largest_nodes};
 pub use self::proxy::Proxy;

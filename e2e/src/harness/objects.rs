@@ -263,6 +263,32 @@ pub fn claim(name: &str, mut metadata: Value) -> Result<DynamicObject> {
     serde_json::from_value(document).context("a PVC")
 }
 
+/// A workflow; `metadata` may contain further fields.
+///
+/// # Errors
+/// Never in practice: the document is a valid workflow.
+pub fn workflow(name: &str, mut metadata: Value) -> Result<DynamicObject> {
+    metadata["name"] = name.into();
+    let document = json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "metadata": metadata,
+        "spec": { "entrypoint": "main" },
+    });
+    serde_json::from_value(document).context("a workflow")
+}
+
+/// The status of an ended pod, as a kubelet writes it.
+#[must_use]
+pub fn ended(phase: &str) -> Value {
+    let exit_code = i32::from(phase == "Failed");
+    json!({ "status": {
+        "phase": phase,
+        "containerStatuses": [{
+            "name": "main", "image": "registry.invalid/step:1", "imageID": "", "ready": false, "restartCount": 0,
+            "state": { "terminated": { "exitCode": exit_code, "reason": "Completed" } },
+        }],
+    }})
+}
+
 /// The finalizers of an object, in order.
 #[must_use]
 pub fn finalizers(object: &impl kube::ResourceExt) -> Vec<&str> {

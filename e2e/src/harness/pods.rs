@@ -9,7 +9,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
-use super::objects::{COMPLETED_LABEL, HOLD, PodBuilder, finalizers, pod};
+use super::objects::{COMPLETED_LABEL, HOLD, PodBuilder, ended, finalizers, pod};
 use crate::kinds;
 use crate::wait::{eventually, gone, throughout};
 
@@ -85,17 +85,9 @@ impl Cluster {
     /// # Errors
     /// When the server refuses it.
     pub async fn finish(&self, pod: &str, phase: &str) -> Result<()> {
-        let exit_code = i32::from(phase == "Failed");
-        let status = json!({ "status": {
-            "phase": phase,
-            "containerStatuses": [{
-                "name": "main", "image": "registry.invalid/step:1", "imageID": "", "ready": false, "restartCount": 0,
-                "state": { "terminated": { "exitCode": exit_code, "reason": "Completed" } },
-            }],
-        }});
         let patched = self
             .pods()
-            .patch_status(pod, &PatchParams::default(), &Patch::Merge(&status))
+            .patch_status(pod, &PatchParams::default(), &Patch::Merge(ended(phase)))
             .await;
         patched
             .map(drop)

@@ -8,7 +8,9 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
-use super::objects::{COMPLETED_LABEL, PodBuilder, WORKFLOW_HOLD, Workflow, finalizers, pod};
+use super::objects::{
+    COMPLETED_LABEL, PodBuilder, WORKFLOW_HOLD, Workflow, finalizers, pod, workflow,
+};
 use crate::kinds;
 use crate::wait::eventually;
 
@@ -39,14 +41,7 @@ impl Cluster {
         name: &str,
         metadata: Value,
     ) -> Result<Workflow> {
-        let mut document = json!({
-            "apiVersion": "argoproj.io/v1alpha1",
-            "kind": "Workflow",
-            "metadata": metadata,
-            "spec": { "entrypoint": "main" },
-        });
-        document["metadata"]["name"] = name.into();
-        let object: DynamicObject = serde_json::from_value(document)?;
+        let object = workflow(name, metadata)?;
         let created = kinds::workflows(self.client(), namespace)
             .create(&PostParams::default(), &object)
             .await;

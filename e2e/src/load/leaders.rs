@@ -104,7 +104,7 @@ impl Pods {
         }
     }
 
-    /// The Lease of pod-recreation: one of its own, if it runs apart from the other controllers as in the shipped manifests.
+    /// The Lease of pod-recreation: a separate one if it has a separate Deployment, as in the shipped manifests.
     async fn lease(&self) -> Result<&'static str> {
         let leases = kinds::leases(&self.client, &self.namespace);
         let own = leases.get_opt(RECREATION_LEASE).await?;

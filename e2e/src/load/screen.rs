@@ -14,15 +14,23 @@ const LINES: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct Screen {
     progress: Progress,
-    pods: usize,
+    /// How many pods are created, if that was planned.
+    pods: Option<usize>,
     printed: Instant,
 }
 
 impl Screen {
     pub(super) fn new(plan: &Plan) -> Self {
         let percent = plan.rejected * 100.0;
-        let (pods, rate) = (plan.pods, plan.rate);
-        let title = format!("{pods} pods, {rate} per second, {percent:.0} % rejected");
+        let rate = plan.rate;
+        let (title, pods) = match plan.disruptions {
+            Some(faults) => (format!("{faults} faults, {rate} pods per second"), None),
+            None => (
+                format!("{} pods, {rate} per second", plan.pods),
+                Some(plan.pods),
+            ),
+        };
+        let title = format!("{title}, {percent:.0} % rejected");
         Self {
             progress: Progress::table(&title),
             pods,
@@ -51,10 +59,14 @@ impl Drop for Screen {
     }
 }
 
-fn cells(counts: &Counts, pods: usize) -> [(&'static str, String); 8] {
+fn cells(counts: &Counts, pods: Option<usize>) -> [(&'static str, String); 8] {
     let text = |count: usize| count.to_string();
+    let created = match pods {
+        Some(pods) => format!("{} of {pods}", counts.created),
+        None => text(counts.created),
+    };
     [
-        ("created", format!("{} of {pods}", counts.created)),
+        ("created", created),
         ("rejected", text(counts.rejected)),
         ("re-created", text(counts.recreated)),
         ("ran once", text(counts.ran_once)),
@@ -65,7 +77,7 @@ fn cells(counts: &Counts, pods: usize) -> [(&'static str, String); 8] {
     ]
 }
 
-fn table(counts: &Counts, pods: usize) -> String {
+fn table(counts: &Counts, pods: Option<usize>) -> String {
     let mut table = String::new();
     for (name, count) in cells(counts, pods) {
         // Writing to a String cannot fail.
@@ -74,7 +86,7 @@ fn table(counts: &Counts, pods: usize) -> String {
     table
 }
 
-fn line(counts: &Counts, pods: usize) -> String {
+fn line(counts: &Counts, pods: Option<usize>) -> String {
     let cells = cells(counts, pods).map(|(name, count)| format!("{name} {count}"));
     cells.join(", ")
 }

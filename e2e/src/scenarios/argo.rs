@@ -7,13 +7,13 @@ use kube::api::PropagationPolicy;
 use serde_json::json;
 
 use crate::harness::{
-    Argo, ArgoOptions, Belayer, Cluster, Nodes, Packing, PodBuilder, Scenario, Workflow, pod,
+    Argo, ArgoOptions, Belayer, Cluster, NODE_ID, Nodes, Packing, PodBuilder, Scenario, Workflow,
+    pod,
 };
 use crate::providers::Capability::{GarbageCollector, Recorder};
 
 const SOON: Duration = Duration::from_secs(60);
 pub(super) const STATUS: &str = "workflows.argoproj.io/status";
-const NODE_ID: &str = "workflows.argoproj.io/node-id";
 pub(super) const COMPLETED: &str = "workflows.argoproj.io/completed";
 pub(super) const PHASE: &str = "workflows.argoproj.io/phase";
 

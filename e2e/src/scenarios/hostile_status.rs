@@ -11,8 +11,8 @@ use kube::api::{DeleteParams, DynamicObject, PostParams};
 use serde_json::json;
 
 use crate::harness::{
-    BelayerOptions, Cluster, PodBuilder, Scenario, TenantPermissions, Workflow, eventually,
-    largest_nodes, pod,
+    BelayerOptions, Cluster, NODE_ID, PodBuilder, Scenario, TenantPermissions, Workflow,
+    eventually, largest_nodes, pod,
 };
 use crate::kinds;
 
@@ -23,7 +23,6 @@ const LIMIT: u64 = 512 << 20;
 /// Maximum of its peak memory, in MiB.
 pub(super) const PEAK: u64 = 300;
 
-const NODE_ID: &str = "workflows.argoproj.io/node-id";
 const SOON: Duration = Duration::from_secs(120);
 
 pub(super) fn scenarios() -> Vec<Scenario> {

@@ -47,7 +47,7 @@ pub struct Protected {
 }
 
 impl Protected {
-    /// Serves `/metrics` and the probes until `stop`, in tasks of their own.
+    /// Serves `/metrics` and the probes until `stop`, in separate tasks.
     pub fn serve(
         self,
         mut endpoint: Endpoint,

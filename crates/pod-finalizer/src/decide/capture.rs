@@ -31,10 +31,10 @@ pub(super) fn is_read(pod: &PodView) -> bool {
         && pod.argo.is_none()
 }
 
-/// Rule 7: the phase is terminal, or the consumer reads the record and the pod was deleted by force, so that its node may
-/// be lost; and the outcome is not recorded. The step that writes the record reads the whole pod and checks whether the outcome of every container is
-/// final. A record that the server rejects does not prevent the rules below. After a jump of the clock to an earlier time
-/// it is checked again at once (L9).
+/// Rule 7: the outcome is not recorded, and the phase is terminal, or the consumer reads the record and the pod was deleted
+/// by force, so that its node may be lost. The step that writes the record reads the whole pod and checks whether the
+/// outcome of every container is final. A record that the server rejects does not prevent the rules below. If the clock
+/// jumps back, it is checked again at once (L9).
 pub(super) fn is_due(pod: &PodView, now: Timestamp, reasons: &mut Reasons) -> bool {
     let may_be_final = pod.ended || pod.shut_down && is_read(pod);
     if captures(pod).is_none() || !may_be_final || unread::is_never_held(pod) {

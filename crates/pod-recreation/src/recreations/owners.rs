@@ -25,8 +25,8 @@ struct Reference {
 }
 
 impl Execution<'_> {
-    /// Reads the owners of the pod to create. Returns the reason not to re-create the pod: its controller is being deleted or gone, or all of
-    /// its owners are. `None` if it has no owner, or one that exists or cannot be determined.
+    /// Reads the owners of the pod to create. Returns the reason not to re-create the pod: its controller is being deleted
+    /// or gone, or all of its owners are. `None` if it has no owner, or one that exists or cannot be determined.
     ///
     /// # Errors
     ///
