@@ -21,7 +21,7 @@ use belayer_e2e::kinds::{self, Objects};
 use belayer_e2e::peers::Peer;
 use belayer_e2e::providers::ensure_workflow_crd;
 
-const NAMESPACE: &str = "bench";
+pub(crate) const NAMESPACE: &str = "bench";
 /// How many requests prepare the pods in parallel.
 const PARALLEL: usize = 32;
 
@@ -212,7 +212,7 @@ async fn drained_by(
 }
 
 /// Creates the kind of workflows, and the namespace.
-async fn set_up(client: &Client) -> Result<()> {
+pub(crate) async fn set_up(client: &Client) -> Result<()> {
     ensure_workflow_crd(client).await?;
     let namespace = serde_json::json!({
         "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": NAMESPACE },
@@ -225,7 +225,7 @@ async fn set_up(client: &Client) -> Result<()> {
 
 /// Creates the workflows and their pods, deletes the pods, then the workflows. Returns the patches that
 /// release the pods.
-async fn prepare(client: &Client, pods: usize, owners: usize) -> Result<Vec<Release>> {
+pub(crate) async fn prepare(client: &Client, pods: usize, owners: usize) -> Result<Vec<Release>> {
     let workflows = kinds::workflows(client, NAMESPACE);
     let mut made = Vec::with_capacity(owners);
     for number in 0..owners {

@@ -21,6 +21,7 @@ mod report;
 mod samples;
 mod scale;
 mod server;
+mod storm;
 mod workqueue;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -81,6 +82,7 @@ pub(crate) fn all() -> Vec<Bench> {
         pvc::bench(),
         latency::bench(),
         backlog::bench(),
+        storm::bench(),
         hostile::bench(),
         informer::bench(),
         memory::bench(),
