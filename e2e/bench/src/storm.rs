@@ -31,6 +31,7 @@ const PODS: usize = 10_000;
 /// How long PATCHes are refused, from the first one.
 const STORM: Duration = Duration::from_secs(30);
 const DEADLINE: Duration = Duration::from_secs(60);
+const ATTEMPTS: usize = 30;
 /// The account that Belayer and the raw PATCHes use: an admin is never refused.
 const ACCOUNT: &str = "releaser";
 
@@ -198,20 +199,19 @@ impl Storm {
             .token
             .clone()
             .context("an admin without a token")?;
-        let mut occupant = tokio::spawn(occupy(admin, token, uid));
-        let refused = async {
-            while !is_refused(account).await? {
-                tokio::time::sleep(Duration::from_millis(50)).await;
+        // The occupant is refused, without an end, if it meets one of the requests that look whether it was accepted.
+        for _ in 0..ATTEMPTS {
+            let mut occupant = tokio::spawn(occupy(admin.clone(), token.clone(), uid.clone()));
+            tokio::select! {
+                ended = &mut occupant => ended??,
+                () = tokio::time::sleep(Duration::from_secs(1)) => {}
             }
-            anyhow::Ok(())
-        };
-        tokio::select! {
-            refused = tokio::time::timeout(DEADLINE, refused) => {
-                refused.context("the API server accepts PATCHes, although its FlowSchema refuses them")??;
+            if is_refused(account).await? {
+                return Ok(Self { occupant });
             }
-            ended = &mut occupant => ended??,
+            occupant.abort();
         }
-        Ok(Self { occupant })
+        bail!("the API server accepts PATCHes, although its FlowSchema refuses them")
     }
 
     /// Returns when they are accepted again.

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that must hold before a change is merged.
 
 mod counts;
+mod disk;
 mod external;
 mod features;
 mod packages;
@@ -46,7 +47,11 @@ impl Test {
             (false, true) => nightly()?,
             (false, false) => whole()?,
         };
+        disk::warn_before();
         let counts = plan.run()?;
+        if counts.failed > 0 {
+            disk::explain_failure();
+        }
         println!("{counts}");
         Ok(if counts.failed == 0 {
             ExitCode::SUCCESS

@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::io::{BufRead as _, BufReader, IsTerminal as _};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
+use wait4::{ResUse, Wait4 as _};
 
 use super::counts::Counts;
 
@@ -118,28 +119,29 @@ impl Step {
             println!("     {name} ...");
         }
         let mut output = Output::new(kind, bar.clone());
-        let status = run(&mut command, &mut output)?;
+        let used = run(&mut command, &mut output)?;
         if let Some(bar) = bar {
             bar.finish_and_clear();
         }
-        Ok(output.close(&name, status, started.elapsed()))
+        Ok(output.close(&name, &used, started.elapsed()))
     }
 }
 
-fn run(command: &mut Command, output: &mut Output) -> Result<ExitStatus> {
+/// Also returns the CPU time of the command and of all processes that it waited for.
+fn run(command: &mut Command, output: &mut Output) -> Result<ResUse> {
     // One pipe for both, so that their lines stay in order.
     let (reader, writer) = std::io::pipe()?;
     command
         .stdin(Stdio::null())
         .stdout(writer.try_clone()?)
         .stderr(writer);
-    let mut child = command.spawn().context("start cargo")?;
+    let child = command.spawn().context("start cargo")?;
     // The parent's ends of the pipe would keep it open.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     for line in BufReader::new(reader).split(b'\n') {
         output.line(&String::from_utf8_lossy(&line?));
     }
-    Ok(child.wait()?)
+    Ok(child.wait4()?)
 }
 
 fn bar(name: &str) -> Option<ProgressBar> {
@@ -225,7 +227,8 @@ impl Output {
     }
 
     /// Prints the result of the step. A failed command counts as one failure if nothing else failed.
-    fn close(self, name: &str, status: ExitStatus, took: Duration) -> Counts {
+    fn close(self, name: &str, used: &ResUse, took: Duration) -> Counts {
+        let status = used.status;
         let mut counts = match (self.counts, status.success()) {
             (Some(counts), _) => counts,
             (None, true) => Counts {
@@ -238,15 +241,16 @@ impl Output {
             counts.failed = 1;
         }
         let seconds = took.as_secs_f64();
+        let cpu = (used.rusage.utime + used.rusage.stime).as_secs_f64();
         let told = if self.kind == Kind::Check {
             String::new()
         } else {
             format!(": {counts}")
         };
         if counts.failed == 0 {
-            println!("ok   {name} {seconds:.1} s{told}");
+            println!("ok   {name} {seconds:.1} s, CPU {cpu:.1} s{told}");
         } else {
-            println!("FAIL {name} {seconds:.1} s{told}");
+            println!("FAIL {name} {seconds:.1} s, CPU {cpu:.1} s{told}");
             if self.kind != Kind::Scenarios || self.counts.is_none() {
                 for line in self.text_of_failure() {
                     println!("     | {line}");
