@@ -163,8 +163,8 @@ struct Run {
     failure: Option<String>,
 }
 
-/// Repeats a test for this time; each round has other input. Its output is in the file, since a test whose output nobody
-/// reads would wait in a full pipe.
+/// Repeats a test until the time is over, with new input in every round. The output goes to a file: a test that writes to
+/// a pipe waits when the pipe is full and nobody reads it.
 fn run(program: &str, test: &str, limit: Duration, log: &Path) -> Result<Run> {
     let begun = Instant::now();
     let mut run = Run {

@@ -127,7 +127,7 @@ impl Step {
     }
 }
 
-/// Also returns the CPU time of the command and of all processes that it waited for.
+/// Runs the command. Returns its exit status, and the CPU time of it and of all processes that it waited for.
 fn run(command: &mut Command, output: &mut Output) -> Result<ResUse> {
     // One pipe for both, so that their lines stay in order.
     let (reader, writer) = std::io::pipe()?;
@@ -248,9 +248,9 @@ impl Output {
             format!(": {counts}")
         };
         if counts.failed == 0 {
-            println!("ok   {name} {seconds:.1} s, CPU {cpu:.1} s{told}");
+            println!("ok   {name} {seconds:.1} s ({cpu:.1} s of CPU time){told}");
         } else {
-            println!("FAIL {name} {seconds:.1} s, CPU {cpu:.1} s{told}");
+            println!("FAIL {name} {seconds:.1} s ({cpu:.1} s of CPU time){told}");
             if self.kind != Kind::Scenarios || self.counts.is_none() {
                 for line in self.text_of_failure() {
                     println!("     | {line}");
