@@ -21,6 +21,11 @@ const ACTIONLINT: [(&str, &str); 2] = [
     ("go.mod", include_str!("../foreign/actionlint/go.mod")),
     ("go.sum", include_str!("../foreign/actionlint/go.sum")),
 ];
+const KSTATUS: [(&str, &str); 3] = [
+    ("go.mod", include_str!("../foreign/kstatus/go.mod")),
+    ("go.sum", include_str!("../foreign/kstatus/go.sum")),
+    ("main.go", include_str!("../foreign/kstatus/main.go")),
+];
 const KOPF: [(&str, &str); 4] = [
     (
         "requirements.txt",
@@ -82,6 +87,8 @@ pub(crate) enum Foreign {
     Promtool,
     /// Checks of the workflows.
     Actionlint,
+    /// By what Flux and Helm judge objects.
+    Kstatus,
 }
 
 impl Foreign {
@@ -94,6 +101,7 @@ impl Foreign {
             Self::Lint => &LINT,
             Self::Promtool => &PROMTOOL,
             Self::Actionlint => &ACTIONLINT,
+            Self::Kstatus => &KSTATUS,
         }
     }
 
@@ -114,7 +122,9 @@ impl Foreign {
         }
         crate::is_ci()
             || match self {
-                Self::SampleController | Self::Promtool | Self::Actionlint => go::is_there(),
+                Self::SampleController | Self::Promtool | Self::Actionlint | Self::Kstatus => {
+                    go::is_there()
+                }
                 Self::Kopf | Self::Lint => runs("python3"),
                 Self::JavaScript | Self::Browser => runs("node") && runs("npm"),
             }
@@ -175,6 +185,7 @@ impl Foreign {
                 "actionlint",
                 "github.com/rhysd/actionlint/cmd/actionlint",
             ]],
+            Self::Kstatus => &[&["go", "build", "-trimpath", "-o", "kstatus", "."]],
             Self::Kopf | Self::Lint => &[
                 &["python3", "-m", "venv", "venv"],
                 &[

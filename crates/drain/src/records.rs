@@ -139,8 +139,9 @@ impl Records {
             if pod.is_given_up(record.status.phase, record.status.attempts) {
                 return Recorded::Unknown(format!("{GIVEN_UP}; its record is {key}"));
             }
-            let next = status_with_pod(&record, &pod.uid, clock::now());
-            let request = status_patch(&record, &next);
+            let now = clock::now();
+            let next = status_with_pod(&record, &pod.uid, now);
+            let request = status_patch(&record, &next, now);
             attempt += 1;
             let written = self.executor.write(&request, Class::Release);
             match self.reader.contact().asked(written).await {

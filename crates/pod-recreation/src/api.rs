@@ -242,6 +242,10 @@ pub enum ConditionType {
     /// exist it was never created (R5). Earlier versions did not ensure that. It is a condition because the CRD of an
     /// earlier version would prune an unknown field.
     HoldKept,
+    /// The record has ended, and not because every allowed re-creation was rejected. For tools that know no phases.
+    Ready,
+    /// Nothing changes until somebody acts. For tools that know no phases.
+    Stalled,
 }
 
 impl ConditionType {
@@ -255,6 +259,8 @@ impl ConditionType {
             Self::Exhausted => "Exhausted",
             Self::CreateDenied => "CreateDenied",
             Self::HoldKept => "HoldKept",
+            Self::Ready => "Ready",
+            Self::Stalled => "Stalled",
         }
     }
 }
@@ -330,6 +336,31 @@ impl Status {
             message: message.to_owned(),
             last_transition_time: since,
         });
+    }
+
+    /// Sets the conditions `Ready` and `Stalled`, which follow from the rest of the status. By them kstatus, and so Flux
+    /// and `helm --wait`, knows how far a record is, and `kubectl wait --for=condition=Ready` waits for it.
+    pub fn summarize(&mut self, now: Timestamp) {
+        let Some(phase) = self.phase else { return };
+        let denied = self
+            .condition(ConditionType::CreateDenied)
+            .filter(|condition| condition.status == ConditionStatus::True && !phase.is_final());
+        let (reason, message) = match denied {
+            Some(condition) => (condition.r#type.clone(), condition.message.clone()),
+            None => (
+                phase.as_str().to_owned(),
+                self.message.clone().unwrap_or_default(),
+            ),
+        };
+        let is_ready = matches!(phase, Phase::Started | Phase::Ended);
+        let is_stalled = denied.is_some() || phase == Phase::Exhausted;
+        for (condition, is_true) in [
+            (ConditionType::Ready, is_ready),
+            (ConditionType::Stalled, is_stalled),
+        ] {
+            let status = ConditionStatus::of(is_true);
+            self.set(condition, status, (&reason, &message), now);
+        }
     }
 }
 
@@ -421,5 +452,79 @@ mod tests {
         let condition = status.condition(ConditionType::CreateDenied).unwrap();
         assert_eq!(condition.last_transition_time, at(30));
         assert_eq!(status.conditions.len(), 1);
+    }
+
+    /// Records of every phase and how kstatus must judge them, in `e2e/fixtures/records.json`. The scenarios
+    /// `records-kstatus` and `argo-cd-health` ask kstatus and the health check for Argo CD.
+    ///
+    /// `UPDATE_SNAPSHOTS=1 cargo test --workspace --lib -- the_records_that_other_tools_judge` writes it anew.
+    #[test]
+    fn the_records_that_other_tools_judge() {
+        let now = Timestamp::from_second(1_700_000_000).unwrap();
+        let record = |name: &str, status: &Status, generation: i64, kstatus: &str| {
+            serde_json::json!({
+                "kstatus": kstatus,
+                "record": {
+                    "apiVersion": "belayer.dev/v1alpha1", "kind": "PodRecreation",
+                    "metadata": { "name": name, "namespace": "default", "generation": generation },
+                    "status": status,
+                },
+            })
+        };
+        let at = |phase: Phase| {
+            let mut status = Status {
+                phase: Some(phase),
+                message: Some("because".to_owned()),
+                observed_generation: Some(1),
+                ..Status::default()
+            };
+            status.summarize(now);
+            status
+        };
+        let mut records: Vec<Value> = [
+            (Phase::Rejected, "InProgress"),
+            (Phase::Deleting, "InProgress"),
+            (Phase::Waiting, "InProgress"),
+            (Phase::Creating, "InProgress"),
+            (Phase::Recreated, "InProgress"),
+            (Phase::Started, "Current"),
+            (Phase::Exhausted, "Failed"),
+            (Phase::Ended, "Current"),
+        ]
+        .map(|(phase, kstatus)| record(&phase.as_str().to_lowercase(), &at(phase), 1, kstatus))
+        .into();
+        let mut denied = at(Phase::Creating);
+        let because = ("Refused", "quota");
+        denied.set(
+            ConditionType::CreateDenied,
+            ConditionStatus::True,
+            because,
+            now,
+        );
+        denied.summarize(now);
+        records.push(record("denied", &denied, 1, "Failed"));
+        denied.set(
+            ConditionType::CreateDenied,
+            ConditionStatus::False,
+            ("", ""),
+            now,
+        );
+        denied.summarize(now);
+        records.push(record("denied-no-more", &denied, 1, "InProgress"));
+        records.push(record("changed", &at(Phase::Started), 2, "InProgress"));
+
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../e2e/fixtures/records.json"
+        );
+        let wanted = format!("{:#}\n", Value::from(records));
+        if std::env::var_os("UPDATE_SNAPSHOTS").is_some() {
+            std::fs::write(path, &wanted).unwrap();
+        }
+        let fixture = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            fixture == wanted,
+            "{path} is not up to date: run this test with UPDATE_SNAPSHOTS=1"
+        );
     }
 }

@@ -25,7 +25,7 @@ use super::report::Limit;
 use super::{Bench, Goal, Measured, Report, Testbed, Traffic};
 use belayer_core::client;
 use belayer_e2e::control_plane::{ControlPlane, Process, service_account_kubeconfig};
-use belayer_e2e::kinds;
+use belayer_e2e::kinds::{self, Objects};
 
 const PODS: usize = 10_000;
 /// How long PATCHes are refused, from the first one.
@@ -144,9 +144,7 @@ fn start(testbed: &Testbed, plane: &ControlPlane, kubeconfig: &Path) -> Result<P
 async fn account(plane: &ControlPlane) -> Result<PathBuf> {
     let client = plane.client();
     create(
-        client,
-        ("", "v1", "ServiceAccount"),
-        Some(NAMESPACE),
+        &kinds::service_accounts(client, NAMESPACE),
         json!({ "metadata": { "name": ACCOUNT } }),
     )
     .await?;
@@ -155,17 +153,14 @@ async fn account(plane: &ControlPlane) -> Result<PathBuf> {
         "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
         "subjects": [{ "kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE }],
     });
-    let kind = ("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding");
-    create(client, kind, None, binding).await?;
+    create(&kinds::cluster_role_bindings(client), binding).await?;
     let path = plane.dir().join("account.kubeconfig");
     service_account_kubeconfig(client, plane.admin(), NAMESPACE, ACCOUNT, &path).await?;
     Ok(path)
 }
 
-const FLOW_CONTROL: &str = "flowcontrol.apiserver.k8s.io";
-
-const LEVEL: Kind = (FLOW_CONTROL, "v1", "PriorityLevelConfiguration");
-const SCHEMA: Kind = (FLOW_CONTROL, "v1", "FlowSchema");
+const LEVEL: &str = "PriorityLevelConfiguration";
+const SCHEMA: &str = "FlowSchema";
 
 /// The API server refuses all PATCHes of pods by the account.
 struct Storm {
@@ -181,7 +176,7 @@ impl Storm {
             "type": "Limited",
             "limited": { "nominalConcurrencyShares": 0, "borrowingLimitPercent": 0, "limitResponse": { "type": "Reject" } },
         } });
-        create(client, LEVEL, None, none).await?;
+        create(&flow_control(client, LEVEL), none).await?;
         let patches = json!({ "metadata": { "name": "storm" }, "spec": {
             "matchingPrecedence": 2,
             "priorityLevelConfiguration": { "name": "storm" },
@@ -190,7 +185,7 @@ impl Storm {
                 "resourceRules": [{ "verbs": ["patch"], "apiGroups": [""], "resources": ["pods"], "namespaces": ["*"] }],
             }],
         } });
-        let schema = create(client, SCHEMA, None, patches).await?;
+        let schema = create(&flow_control(client, SCHEMA), patches).await?;
         let uid = schema.metadata.uid.context("a FlowSchema without UID")?;
         let admin = Kubeconfig::read_from(plane.admin_path())?;
         let admin = Config::from_custom_kubeconfig(admin, &KubeConfigOptions::default()).await?;
@@ -221,7 +216,7 @@ impl Storm {
             "the storm has ended too early"
         );
         for kind in [SCHEMA, LEVEL] {
-            let api = of_kind(client, kind, None);
+            let api = flow_control(client, kind);
             api.delete("storm", &DeleteParams::default()).await?;
         }
         self.occupant.abort();
@@ -294,34 +289,12 @@ async fn is_refused(account: &Client) -> Result<bool> {
     }
 }
 
-type Kind = (&'static str, &'static str, &'static str);
-
-fn of_kind(
-    client: &Client,
-    (group, version, kind): Kind,
-    namespace: Option<&str>,
-) -> Api<DynamicObject> {
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-    match namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
-    }
+fn flow_control(client: &Client, kind: &str) -> Objects {
+    let gvk = GroupVersionKind::gvk("flowcontrol.apiserver.k8s.io", "v1", kind);
+    Api::all_with(client.clone(), &ApiResource::from_gvk(&gvk))
 }
 
-async fn create(
-    client: &Client,
-    kind: Kind,
-    namespace: Option<&str>,
-    mut object: Value,
-) -> Result<DynamicObject> {
-    object["kind"] = kind.2.into();
-    object["apiVersion"] = match kind.0 {
-        "" => kind.1.into(),
-        group => format!("{group}/{}", kind.1).into(),
-    };
+async fn create(objects: &Objects, object: Value) -> Result<DynamicObject> {
     let object = serde_json::from_value(object)?;
-    let created = of_kind(client, kind, namespace)
-        .create(&PostParams::default(), &object)
-        .await?;
-    Ok(created)
+    Ok(objects.create(&PostParams::default(), &object).await?)
 }

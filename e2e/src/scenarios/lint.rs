@@ -30,6 +30,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .needs([Python])
         .within(LONG),
         Scenario::shared(
+            "records-kstatus",
+            "kstatus, by which Flux and Helm judge objects, judges a record of every phase correctly",
+            kstatus,
+        )
+        .needs([ClientGo])
+        .within(LONG),
+        Scenario::shared(
             "workflows-zizmor",
             "zizmor finds nothing in the workflows and in the configuration of Dependabot",
             zizmor,
@@ -67,7 +74,17 @@ fn repository() -> PathBuf {
 async fn health(_: Cluster) -> Result<()> {
     let page = repository().join("docs/src/install/gitops.md");
     let crd = repository().join("deploy/manifests/crd-pod-recreation.yaml");
-    passes("python", &[Path::new("health.py"), &page, &crd]).await
+    passes("python", &[Path::new("health.py"), &page, &crd, &records()]).await
+}
+
+async fn kstatus(_: Cluster) -> Result<()> {
+    let program = installed(Foreign::Kstatus).await?.join("kstatus");
+    succeeds(Command::new(program).arg(records())).await
+}
+
+/// Records of every phase, which a test of `belayer-pod-recreation` writes.
+fn records() -> PathBuf {
+    repository().join("e2e/fixtures/records.json")
 }
 
 async fn zizmor(_: Cluster) -> Result<()> {

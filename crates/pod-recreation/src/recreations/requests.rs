@@ -1,11 +1,13 @@
 //! The requests of the steps.
 
+use belayer_core::clock;
 use belayer_core::executor::{Class, Sent, version_of};
 use belayer_core::http::{Answer, ErrorClass, PatchKind, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_holds::conflict::OnConflict;
 use belayer_holds::names::{FIELD_MANAGER, RECREATION_ENDED_ANNOTATION};
 use belayer_holds::runner::Stepped;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::Execution;
@@ -34,7 +36,7 @@ impl Execution<'_> {
         record: &Record,
         next: &Status,
     ) -> Result<(), RequestError> {
-        let request = status_patch(record, next);
+        let request = status_patch(record, next, clock::now());
         let written = self.context.executor.write(&request, Class::Write);
         if let Sent::Applied(answer) = written.await?
             && let Some(version) = version_of(&answer)
@@ -116,14 +118,16 @@ pub(super) enum CreateMode {
 }
 
 /// The request that writes a status if the record has not changed.
-pub fn status_patch(record: &Record, next: &Status) -> Request {
+pub fn status_patch(record: &Record, next: &Status, now: Timestamp) -> Request {
+    let mut next = next.clone();
+    next.summarize(now);
     let path = api::resource().subresource_path(&record.meta.key, "status");
     let body = json!({
         "metadata": {
             "uid": record.meta.uid.as_str(),
             "resourceVersion": record.meta.resource_version.to_string(),
         },
-        "status": merge_patch(&record.status, next),
+        "status": merge_patch(&record.status, &next),
     });
     Request::patch(path, PatchKind::Merge, body.to_string()).query("fieldManager", FIELD_MANAGER)
 }
