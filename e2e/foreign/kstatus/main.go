@@ -11,8 +11,8 @@ import (
 )
 
 type example struct {
-	Record map[string]any `json:"record"`
-	Status status.Status  `json:"kstatus"`
+	Record unstructured.Unstructured `json:"record"`
+	Status status.Status             `json:"kstatus"`
 }
 
 func main() {
@@ -32,13 +32,12 @@ func run(path string) error {
 		return err
 	}
 	for _, wanted := range examples {
-		record := &unstructured.Unstructured{Object: wanted.Record}
-		result, err := status.Compute(record)
+		result, err := status.Compute(&wanted.Record)
 		if err != nil {
 			return err
 		}
 		if result.Status != wanted.Status {
-			return fmt.Errorf("%s: %s instead of %s: %s", record.GetName(), result.Status, wanted.Status, result.Message)
+			return fmt.Errorf("%s: %s instead of %s: %s", wanted.Record.GetName(), result.Status, wanted.Status, result.Message)
 		}
 	}
 	if len(examples) == 0 {
