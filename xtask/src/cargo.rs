@@ -50,8 +50,23 @@ pub(crate) fn target() -> PathBuf {
 
 /// `cargo build` of these packages in release mode. `belayer version` names the commit.
 pub(crate) fn release(packages: &[&str]) -> Command {
+    release_by(&[], packages)
+}
+
+/// Whether this plugin of cargo is installed.
+pub(crate) fn has_plugin(name: &str) -> bool {
+    let mut version = cargo();
+    version
+        .args([name, "--version"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    version.status().is_ok_and(|status| status.success())
+}
+
+/// The same by a plugin of cargo.
+pub(crate) fn release_by(plugin: &[&str], packages: &[&str]) -> Command {
     let mut build = cargo();
-    build.args(["build", "--release"]);
+    build.args(plugin).args(["build", "--release"]);
     if let Some(commit) = commit() {
         build.env("BELAYER_COMMIT", commit);
     }

@@ -7,7 +7,10 @@ use anyhow::{Context, Result, ensure};
 use belayer_image::Compression;
 use clap::{Args, ValueEnum};
 
-use crate::cargo::{built, compile, release, root};
+use crate::cargo::{built, compile, has_plugin, release_by, root};
+
+/// The plugin of cargo that writes into a program what it was built from.
+const AUDITABLE: &str = "auditable";
 
 /// The largest permitted image, compressed.
 const LIMIT: u64 = 15 << 20;
@@ -91,6 +94,12 @@ impl Image {
     }
 }
 
+/// Whether the binary contains the list of its dependencies: the section that cargo-auditable adds.
+pub(crate) fn is_auditable(binary: &Path) -> Result<bool> {
+    let bytes = std::fs::read(binary)?;
+    Ok(bytes.windows(8).any(|part| part == b".dep-v0\0"))
+}
+
 /// The limit is for the shipped binary: others have symbols.
 pub(crate) fn check_size(bytes: u64) -> Result<()> {
     ensure!(
@@ -119,7 +128,13 @@ pub(crate) fn checked_binary() -> Result<PathBuf> {
 
 /// The binary that is shipped: without demo and sandbox, and in `folder` without symbols.
 pub(crate) fn release_binary(folder: &Path) -> Result<PathBuf> {
-    compile(release(&["belayer"]))?;
+    // The binary then contains the list of its dependencies, in which scanners look for known vulnerabilities.
+    let plugin: &[&str] = if has_plugin(AUDITABLE) {
+        &[AUDITABLE]
+    } else {
+        &[]
+    };
+    compile(release_by(plugin, &["belayer"]))?;
     let whole = built("release", "belayer");
     let path = folder.join("belayer");
     let status = Command::new("strip")

@@ -12,7 +12,7 @@ use clap::Args;
 
 use crate::cargo::{built, compile, root};
 use crate::e2e;
-use crate::image::{check_size, release_binary};
+use crate::image::{check_size, is_auditable, release_binary};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -93,10 +93,19 @@ impl Release {
         );
         let host = host()?;
         let [archived, image_file, dependencies] = files_of(&host);
+        if self.binary.is_none() && !is_auditable(&binary)? {
+            let lacking = "the binary does not contain the list of its dependencies: \
+                           cargo install --locked cargo-auditable";
+            ensure!(std::env::var_os("CI").is_none(), lacking);
+            println!("{lacking}");
+        }
         archive(&binary, &work, &folder.join(archived))?;
-        let bytes = image(&binary, &folder.join(image_file))?;
-        if self.binary.is_none() {
-            check_size(bytes)?;
+        // Containers are for Linux.
+        if cfg!(target_os = "linux") {
+            let bytes = image(&binary, &folder.join(image_file))?;
+            if self.binary.is_none() {
+                check_size(bytes)?;
+            }
         }
         sbom::write(&folder.join(dependencies), &host)
     }
@@ -159,7 +168,7 @@ fn archive(binary: &Path, work: &Path, path: &Path) -> Result<()> {
         fs::write(content.join("completions").join(name), script)?;
     }
     pack(&content, ".", path)?;
-    let listed = output(Command::new("tar").arg("-tzf").arg(path))?;
+    let listed = output(Command::new(TAR).arg("-tzf").arg(path))?;
     for file in [
         "./belayer",
         "./LICENSE",
@@ -183,9 +192,16 @@ fn host() -> Result<String> {
     Ok(host.context("rustc names no host")?.to_owned())
 }
 
+/// GNU tar.
+const TAR: &str = if cfg!(target_os = "macos") {
+    "gtar"
+} else {
+    "tar"
+};
+
 /// A tar.gz of `path` in `folder` that depends on the content alone.
 fn pack(folder: &Path, path: &str, archive: &Path) -> Result<()> {
-    run(Command::new("tar")
+    run(Command::new(TAR)
         .args([
             "--sort=name",
             "--mtime=@0",
@@ -310,7 +326,12 @@ mod tests {
     use super::*;
 
     /// The hosts of the release workflow.
-    const HOSTS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
+    const HOSTS: [&str; 4] = [
+        "x86_64-unknown-linux-gnu",
+        "aarch64-unknown-linux-gnu",
+        "x86_64-apple-darwin",
+        "aarch64-apple-darwin",
+    ];
 
     fn manifest() -> String {
         fs::read_to_string(root().join("deploy/krew").join(KREW)).unwrap()
@@ -333,27 +354,30 @@ mod tests {
         let archives = HOSTS.map(|host| files_of(host)[0].clone());
         assert_eq!(lacking, archives);
         let workflow = fs::read_to_string(root().join(".github/workflows/release.yml")).unwrap();
-        assert!(workflow.contains("runner: [ubuntu-24.04, ubuntu-24.04-arm]"));
+        let runners = "runner: [ubuntu-24.04, ubuntu-24.04-arm, macos-15-intel, macos-15]";
+        assert!(workflow.contains(runners));
     }
 
     #[test]
     fn release_krew_gets_the_checksum_of_each_archive() {
-        let sums = HOSTS.map(|host| {
-            let letter = &host[..1];
-            format!("{}  {}\n", letter.repeat(64), files_of(host)[0])
-        });
+        let sum_of = |place: usize| place.to_string().repeat(64);
+        let sums: Vec<String> = HOSTS
+            .iter()
+            .zip(1..)
+            .map(|(host, place)| format!("{}  {}\n", sum_of(place), files_of(host)[0]))
+            .collect();
         let (text, lacking) = with_sums(&manifest(), &sums.concat());
         assert_eq!(lacking, Vec::<String>::new());
-        for letter in ["x", "a"] {
-            let sum = format!("    sha256: \"{}\"\n", letter.repeat(64));
+        for place in 1..=HOSTS.len() {
+            let sum = format!("    sha256: \"{}\"\n", sum_of(place));
             assert_eq!(text.matches(&sum).count(), 1, "{text}");
         }
         assert!(
             !text.contains(&"0".repeat(64)) && !text.contains("The release writes"),
             "{text}"
         );
-        let (text, lacking) = with_sums(&manifest(), &sums[0]);
-        assert_eq!(lacking, [files_of(HOSTS[1])[0].clone()]);
+        let (text, lacking) = with_sums(&manifest(), &sums[1..].concat());
+        assert_eq!(lacking, [files_of(HOSTS[0])[0].clone()]);
         assert_eq!(text.matches(&"0".repeat(64)).count(), 1, "{text}");
     }
 }

@@ -244,7 +244,7 @@ pub enum ConditionType {
     HoldKept,
     /// The record has ended, and not because every allowed re-creation was rejected. For tools that know no phases.
     Ready,
-    /// Nothing changes until somebody acts. For tools that know no phases.
+    /// Nothing changes until its cause is removed. For tools that know no phases.
     Stalled,
 }
 

@@ -1,11 +1,11 @@
 //! Checks what would be published: each crate is compiled from its own archive.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::Result;
 
 use super::features::metadata;
-use crate::cargo::cargo;
+use crate::cargo::{cargo, has_plugin};
 
 /// `cargo package` of every published crate. Without network access: their registry is a folder of the build.
 pub(super) fn verify() -> Result<Command> {
@@ -25,12 +25,7 @@ pub(super) fn verify() -> Result<Command> {
 
 /// Whether cargo-deny is installed: its build takes minutes.
 pub(super) fn has_deny() -> bool {
-    let mut version = cargo();
-    version
-        .args(["deny", "--version"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    version.status().is_ok_and(|status| status.success())
+    has_plugin("deny")
 }
 
 /// Checks the dependencies against `.cargo/deny.toml`, without network access.

@@ -180,7 +180,7 @@ fn krew_the_manifest_obeys_the_index() {
     assert!(!short.to_lowercase().contains("kubectl plugin"), "{short}");
     let version = &all("version:")[0];
     let archives = all("uri:");
-    assert_eq!((archives.len(), all("sha256:").len()), (2, 2));
+    assert_eq!((archives.len(), all("sha256:").len()), (4, 4));
     for archive in archives {
         let place = format!("/releases/download/{version}/belayer-");
         assert!(
@@ -199,11 +199,16 @@ fn krew_the_manifest_obeys_the_index() {
     // No release is built for other systems: krew offers the plugin only where an archive exists.
     assert_eq!(
         all("matchLabels:"),
-        ["{os: linux, arch: amd64}", "{os: linux, arch: arm64}"]
+        [
+            "{os: linux, arch: amd64}",
+            "{os: linux, arch: arm64}",
+            "{os: darwin, arch: amd64}",
+            "{os: darwin, arch: arm64}"
+        ]
     );
     assert_eq!(
         text.matches("{from: LICENSE, to: .}").count(),
-        2,
+        4,
         "every archive has the license"
     );
 }
