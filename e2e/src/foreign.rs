@@ -87,7 +87,7 @@ pub(crate) enum Foreign {
     Promtool,
     /// Checks of the workflows.
     Actionlint,
-    /// By what Flux and Helm judge objects.
+    /// The judgement of objects in Flux and Helm.
     Kstatus,
 }
 

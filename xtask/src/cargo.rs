@@ -50,7 +50,20 @@ pub(crate) fn target() -> PathBuf {
 
 /// `cargo build` of these packages in release mode. `belayer version` names the commit.
 pub(crate) fn release(packages: &[&str]) -> Command {
-    release_by(&[], packages)
+    release_by(None, packages)
+}
+
+/// As [`release`], by a plugin of cargo that wraps `build`.
+pub(crate) fn release_by(plugin: Option<&str>, packages: &[&str]) -> Command {
+    let mut build = cargo();
+    build.args(plugin).args(["build", "--release"]);
+    if let Some(commit) = commit() {
+        build.env("BELAYER_COMMIT", commit);
+    }
+    for package in packages {
+        build.args(["--package", package]);
+    }
+    build
 }
 
 /// Whether this plugin of cargo is installed.
@@ -61,19 +74,6 @@ pub(crate) fn has_plugin(name: &str) -> bool {
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     version.status().is_ok_and(|status| status.success())
-}
-
-/// The same by a plugin of cargo.
-pub(crate) fn release_by(plugin: &[&str], packages: &[&str]) -> Command {
-    let mut build = cargo();
-    build.args(plugin).args(["build", "--release"]);
-    if let Some(commit) = commit() {
-        build.env("BELAYER_COMMIT", commit);
-    }
-    for package in packages {
-        build.args(["--package", package]);
-    }
-    build
 }
 
 /// The commit of the work tree; `None` outside a repository.

@@ -128,12 +128,8 @@ pub(crate) fn checked_binary() -> Result<PathBuf> {
 
 /// The binary that is shipped: without demo and sandbox, and in `folder` without symbols.
 pub(crate) fn release_binary(folder: &Path) -> Result<PathBuf> {
-    // The binary then contains the list of its dependencies, in which scanners look for known vulnerabilities.
-    let plugin: &[&str] = if has_plugin(AUDITABLE) {
-        &[AUDITABLE]
-    } else {
-        &[]
-    };
+    // With the plugin the binary contains the list of its dependencies, in which scanners look for known vulnerabilities.
+    let plugin = has_plugin(AUDITABLE).then_some(AUDITABLE);
     compile(release_by(plugin, &["belayer"]))?;
     let whole = built("release", "belayer");
     let path = folder.join("belayer");

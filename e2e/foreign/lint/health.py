@@ -28,7 +28,8 @@ assert set(phases) == {example["record"]["status"]["phase"] for example in examp
 for example in examples:
     status, message = health("PodRecreation", example["record"])
     assert status == argo_cd[example["kstatus"]], (example, status)
-    assert message in ("because", "quota"), message
+    denied = example["record"]["metadata"]["name"] == "denied"
+    assert message == ("quota" if denied else "because"), (example, message)
 assert health("PodRecreation", {"metadata": {"generation": 1}})[0] == "Progressing"
 assert health("Gate", {"data": {"mode": "draining"}})[0] == "Suspended"
 assert health("Gate", {"data": {"mode": "normal"}})[0] == "Healthy"
