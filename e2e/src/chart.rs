@@ -52,6 +52,11 @@ pub(crate) fn manifests(helm: &HelmBinaries) -> Result<Rendered> {
 const OPTIONS: &str = "networkPolicy.enabled=true,podMonitor.enabled=true,prometheusRule.enabled=true,\
                        dashboard.enabled=true,flowSchema.enabled=true,resourceQuota.enabled=true";
 
+/// Values that nothing else sets.
+fn all_values() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/chart-all-values.yaml")
+}
+
 /// Every object that the chart can render for a version of Kubernetes such as `1.34`, with its hooks, as one text.
 ///
 /// # Errors
@@ -60,7 +65,9 @@ pub(crate) fn everything(helm: &HelmBinaries, version: &str) -> Result<String> {
     let values = deploy().join("charts/manifests.yaml");
     let values = values.to_string_lossy();
     let with = format!("{OPTIONS},drainOnUninstall.enabled=true");
-    let arguments = ["--values", &values, "--set", &with];
+    let more = all_values();
+    let more = more.to_string_lossy();
+    let arguments = ["--values", &values, "--values", &more, "--set", &with];
     let version = format!("{version}.0");
     let server: Server<'_> = &["--kube-version", &version];
     let rendered = render_for(&helm.path(Program::Helm4), &chart(), server, &arguments)?;
@@ -123,12 +130,20 @@ fn output(helm: &mut Command) -> Result<String> {
     Ok(printed)
 }
 
-/// Checks a packed chart: both versions of Helm find no mistake in it, and it renders what the chart's folder does.
+/// Checks a packed chart: both versions of Helm find no mistake in it, and it renders what the chart's folder does, with
+/// another repository of the image if one is given.
 ///
 /// # Errors
 /// When Helm refuses it, or it differs.
-pub(crate) fn check_archive(helm: &HelmBinaries, archive: &Path) -> Result<()> {
+pub(crate) fn check_archive(
+    helm: &HelmBinaries,
+    archive: &Path,
+    image_repository: Option<&str>,
+) -> Result<()> {
     let folder = tempfile::tempdir()?;
+    let named = image_repository.map(|name| format!("image.repository={name}"));
+    let set = named.as_deref().map(|named| ["--set", named]);
+    let arguments = set.as_ref().map_or(&[][..], |set| &set[..]);
     for program in Program::HELM {
         let helm = helm.path(program);
         output(
@@ -138,7 +153,7 @@ pub(crate) fn check_archive(helm: &HelmBinaries, archive: &Path) -> Result<()> {
         )?;
         let packed = render_for(&helm, archive, SERVER, &[])?;
         ensure!(
-            packed.0 == render(&helm, &[])?.0,
+            packed.0 == render(&helm, arguments)?.0,
             "{program}: the archive {} renders other objects than the chart",
             archive.display()
         );
@@ -216,157 +231,4 @@ impl Rendered {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Without Helm in the cache it is only built where everything must run.
-    fn helm() -> Option<HelmBinaries> {
-        let wanted = HelmBinaries::are_built() || crate::is_ci() || is_renewed();
-        wanted.then(|| HelmBinaries::find_or_build().unwrap())
-    }
-
-    fn is_renewed() -> bool {
-        std::env::var_os("UPDATE_SNAPSHOTS").is_some()
-    }
-
-    /// `cargo xtask manifests` renews them.
-    #[test]
-    fn the_manifests_are_rendered_from_the_chart() {
-        let Some(helm) = helm() else { return };
-        let rendered = manifests(&helm).unwrap();
-        if is_renewed() {
-            rendered.write().unwrap();
-        }
-        assert_eq!(rendered.outdated().unwrap(), Vec::<PathBuf>::new());
-    }
-
-    /// Helm 3 and 4 differ in empty lines only.
-    #[test]
-    fn both_versions_of_helm_render_the_same() {
-        let Some(helm) = helm() else { return };
-        let lines = |program| {
-            let rendered = render(&helm.path(program), &[]).unwrap();
-            let text = rendered.text();
-            let lines = text.lines().filter(|line| !line.is_empty());
-            lines.map(str::to_owned).collect::<Vec<_>>()
-        };
-        assert_eq!(lines(Program::Helm3), lines(Program::Helm4));
-    }
-
-    /// A release packs the chart: an archive without one of its files is refused.
-    #[test]
-    fn the_archive_is_checked_by_both_versions_of_helm() {
-        let Some(helm) = helm() else { return };
-        let folder = tempfile::tempdir().unwrap();
-        let pack = |name: &str, without: &str| {
-            let archive = folder.path().join(name);
-            let packed = Command::new("tar")
-                .args(["--create", "--gzip", "--exclude", without, "--file"])
-                .arg(&archive)
-                .arg("--directory")
-                .arg(deploy().join("charts"))
-                .arg("belayer")
-                .status();
-            assert!(packed.unwrap().success());
-            check_archive(&helm, &archive)
-        };
-        pack("whole.tgz", "nothing").unwrap();
-        let refused = pack("less.tgz", "rbac-core.yaml").unwrap_err();
-        assert!(refused.to_string().contains("other objects"), "{refused}");
-        assert!(pack("bad.tgz", "_helpers.tpl").is_err());
-    }
-
-    /// The policies that add holds exist from 1.36 on; what limits Belayer stays.
-    #[test]
-    fn an_older_server_gets_no_mutating_policy() {
-        let Some(helm) = helm() else { return };
-        let chart = chart();
-        let old: Server<'_> = &["--kube-version", "1.35.0"];
-        for program in Program::HELM {
-            let helm = helm.path(program);
-            let count = |server, kind: &str| {
-                let text = render_for(&helm, &chart, server, &[]).unwrap().text();
-                text.matches(&format!("\nkind: {kind}\n")).count()
-            };
-            assert_eq!(count(old, "MutatingAdmissionPolicy"), 0);
-            assert_eq!(count(old, "MutatingAdmissionPolicyBinding"), 0);
-            assert!(count(SERVER, "MutatingAdmissionPolicy") > 1);
-            let limits = count(SERVER, "ValidatingAdmissionPolicy");
-            assert_eq!(count(old, "ValidatingAdmissionPolicy"), limits);
-        }
-    }
-
-    /// A copy of the chart in which the notes are an object: `helm template` does not print them.
-    fn with_notes_as_object(folder: &Path) -> PathBuf {
-        let copied = Command::new("cp")
-            .arg("-r")
-            .arg(chart())
-            .arg(folder)
-            .status();
-        assert!(copied.unwrap().success());
-        let copy = folder.join("belayer");
-        fs::rename(copy.join("templates/NOTES.txt"), copy.join("notes.txt")).unwrap();
-        let object = "kind: Notes\nnotes: {{ tpl (.Files.Get \"notes.txt\") . | toJson }}\n";
-        fs::write(copy.join("templates/notes.yaml"), object).unwrap();
-        copy
-    }
-
-    #[test]
-    fn the_notes_tell_what_the_server_lacks() {
-        let Some(helm) = helm() else { return };
-        let folder = tempfile::tempdir().unwrap();
-        let chart = with_notes_as_object(folder.path());
-        let old: Server<'_> = &["--kube-version", "1.35.0"];
-        for program in Program::HELM {
-            let notes = |server, arguments: &[&str]| {
-                let rendered = render_for(&helm.path(program), &chart, server, arguments).unwrap();
-                rendered.0[Path::new("notes.yaml")].clone()
-            };
-            let lacks = "This server has no MutatingAdmissionPolicies (Kubernetes 1.36)";
-            assert!(notes(old, &[]).contains(lacks));
-            let whole = notes(SERVER, &[]);
-            assert!(!whole.contains(lacks), "{whole}");
-            assert!(whole.contains("does not exist. Build one"), "{whole}");
-            assert!(whole.contains("first runs `belayer drain`"), "{whole}");
-            let named = ["--set", "image.repository=registry.example.com/belayer"];
-            assert!(!notes(SERVER, &named).contains("does not exist"));
-            let by_hand = ["--set", "drainOnUninstall.enabled=false"];
-            assert!(notes(SERVER, &by_hand).contains("run `belayer drain`: it removes"));
-        }
-    }
-
-    /// Values that the chart must refuse, and what Helm says.
-    #[test]
-    fn wrong_values_are_refused_by_name() {
-        let Some(helm) = helm() else { return };
-        let off = "controllers.podFinalizer.enabled=false,controllers.workflowFinalizer.enabled=false,\
-                   controllers.pvcProtection.enabled=false";
-        for (values, named) in [
-            ("replica=3", "replica"),
-            ("config.podFinaliser.profiles=x", "podFinaliser"),
-            ("controllers.podFinaliser.enabled=true", "podFinaliser"),
-            (off, "no controller is enabled"),
-        ] {
-            for program in Program::HELM {
-                let refused = render(&helm.path(program), &["--set", values]);
-                let why = refused.err().map(|why| why.to_string()).unwrap_or_default();
-                assert!(why.contains(named), "{program} {values}: {why}");
-            }
-        }
-    }
-
-    /// H2: the namespace is nowhere but in the namespace's place.
-    #[test]
-    fn h2_nothing_names_the_default_namespace_in_another_one() {
-        let Some(helm) = helm() else { return };
-        let values = deploy().join("charts/manifests.yaml");
-        let values = values.to_string_lossy();
-        let arguments = ["--namespace", "ops", "--values", &values, "--set", OPTIONS];
-        for program in Program::HELM {
-            let text = render(&helm.path(program), &arguments).unwrap().text();
-            assert!(!text.contains("belayer-system"), "{text}");
-            assert!(text.contains("system:serviceaccount:ops:belayer"), "{text}");
-            assert!(text.contains("resourceNames: [ops]"), "{text}");
-        }
-    }
-}
+mod tests;

@@ -26,6 +26,24 @@ const KSTATUS: [(&str, &str); 3] = [
     ("go.sum", include_str!("../foreign/kstatus/go.sum")),
     ("main.go", include_str!("../foreign/kstatus/main.go")),
 ];
+const CONTROLLER_RUNTIME: [(&str, &str); 3] = [
+    (
+        "chaospods.yaml",
+        include_str!("../foreign/controller-runtime/chaospods.yaml"),
+    ),
+    (
+        "go.mod",
+        include_str!("../foreign/controller-runtime/go.mod"),
+    ),
+    (
+        "go.sum",
+        include_str!("../foreign/controller-runtime/go.sum"),
+    ),
+];
+const SIM_KUBE: [(&str, &str); 2] = [
+    ("version", include_str!("../foreign/simkube/version")),
+    ("crds.yaml", include_str!("../foreign/simkube/crds.yaml")),
+];
 const KOPF: [(&str, &str); 4] = [
     (
         "requirements.txt",
@@ -34,6 +52,17 @@ const KOPF: [(&str, &str); 4] = [
     ("operator.py", include_str!("../foreign/kopf/operator.py")),
     ("crd.yaml", include_str!("../foreign/kopf/crd.yaml")),
     ("claim.yaml", include_str!("../foreign/kopf/claim.yaml")),
+];
+const DEV_SERVERS: [(&str, &str); 3] = [
+    (
+        "requirements.txt",
+        include_str!("../foreign/devservers/requirements.txt"),
+    ),
+    ("crds.yaml", include_str!("../foreign/devservers/crds.yaml")),
+    (
+        "objects.yaml",
+        include_str!("../foreign/devservers/objects.yaml"),
+    ),
 ];
 const LINT: [(&str, &str); 3] = [
     (
@@ -75,8 +104,14 @@ const BROWSER: [(&str, &str); 3] = [
 pub(crate) enum Foreign {
     /// client-go's example of a controller.
     SampleController,
+    /// controller-runtime's examples for built-in kinds and for a kind of its own.
+    ControllerRuntime,
+    /// A published operator with kube-rs.
+    SimKube,
     /// A Python operator with kopf and kubernetes_asyncio.
     Kopf,
+    /// A published operator with kopf and the client of Kubernetes' Python team.
+    DevServers,
     /// An informer of JavaScript's client.
     JavaScript,
     /// A check of the status page in Chromium.
@@ -95,7 +130,10 @@ impl Foreign {
     fn files(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::SampleController => &GO,
+            Self::ControllerRuntime => &CONTROLLER_RUNTIME,
+            Self::SimKube => &SIM_KUBE,
             Self::Kopf => &KOPF,
+            Self::DevServers => &DEV_SERVERS,
             Self::JavaScript => &JAVASCRIPT,
             Self::Browser => &BROWSER,
             Self::Lint => &LINT,
@@ -122,10 +160,13 @@ impl Foreign {
         }
         crate::is_ci()
             || match self {
-                Self::SampleController | Self::Promtool | Self::Actionlint | Self::Kstatus => {
-                    go::is_there()
-                }
-                Self::Kopf | Self::Lint => runs("python3"),
+                Self::SampleController
+                | Self::ControllerRuntime
+                | Self::Promtool
+                | Self::Actionlint
+                | Self::Kstatus => go::is_there(),
+                Self::SimKube => runs("cargo"),
+                Self::Kopf | Self::DevServers | Self::Lint => runs("python3"),
                 Self::JavaScript | Self::Browser => runs("node") && runs("npm"),
             }
     }
@@ -165,6 +206,19 @@ impl Foreign {
                 "controller",
                 "k8s.io/sample-controller",
             ]],
+            Self::ControllerRuntime => &[&[
+                "go",
+                "build",
+                "-o",
+                ".",
+                "sigs.k8s.io/controller-runtime/examples/builtins",
+                "sigs.k8s.io/controller-runtime/examples/crd",
+            ]],
+            Self::SimKube => &[&[
+                "sh",
+                "-c",
+                "exec cargo install --quiet --locked --debug --root=. --version=$(cat version) sk-ctrl",
+            ]],
             Self::Promtool => &[&[
                 "go",
                 "build",
@@ -186,7 +240,7 @@ impl Foreign {
                 "github.com/rhysd/actionlint/cmd/actionlint",
             ]],
             Self::Kstatus => &[&["go", "build", "-trimpath", "-o", "kstatus", "."]],
-            Self::Kopf | Self::Lint => &[
+            Self::Kopf | Self::DevServers | Self::Lint => &[
                 &["python3", "-m", "venv", "venv"],
                 &[
                     "venv/bin/pip",

@@ -10,7 +10,17 @@ pub(crate) fn cargo() -> Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     command.current_dir(root());
+    // Cargo sets these variables for the package of xtask. The build script of ring reads them: if they were passed on, ring and
+    // all crates that depend on it would be compiled again after each `cargo build` without xtask.
+    let ours = std::env::vars_os().map(|(name, _)| name);
+    for name in ours.filter(|name| is_of_a_package(&name.to_string_lossy())) {
+        command.env_remove(name);
+    }
     command
+}
+
+fn is_of_a_package(name: &str) -> bool {
+    name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
 }
 
 /// Selects the whole workspace and its examples: cargo then gives third-party crates the
@@ -98,4 +108,25 @@ pub(crate) fn pass_through(mut command: Command) -> Result<ExitCode> {
     let status = command.status().context("start cargo")?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_is_not_told_which_package_runs_it() {
+        let cargo = cargo();
+        let removed = |name: &str| {
+            let mut changed = cargo.get_envs();
+            changed.any(|(have, value)| have == name && value.is_none())
+        };
+        // `cargo test` sets them.
+        for name in ["CARGO_PKG_NAME", "CARGO_MANIFEST_DIR"] {
+            assert!(
+                std::env::var_os(name).is_some() && removed(name),
+                "{name} is passed on"
+            );
+        }
+    }
 }

@@ -75,6 +75,18 @@ impl Provider {
     }
 }
 
+impl Provider {
+    /// In a sentence.
+    pub(crate) fn what(self) -> &'static str {
+        match self {
+            Self::Sandbox => "the sandbox",
+            Self::Local => "the local control plane",
+            Self::Node => "real nodes",
+            Self::Kind => "kind",
+        }
+    }
+}
+
 impl E2e {
     pub(crate) fn execute(self) -> Result<ExitCode> {
         compile(build())?;

@@ -46,6 +46,8 @@ enum Command {
     /// Kill and interrupt Belayer and a real control plane while users work, and check that nothing gets stuck or lost
     Chaos(passed::Passed),
     ControlPlane(control_plane::ControlPlane),
+    /// Measure the sandbox beside etcd and kube-apiserver, which envtest runs
+    Envtest(passed::Passed),
     Image(image::Image),
     Lines(lines::Lines),
     /// Create pods of which a share is rejected, kill the leader meanwhile, and check that each pod runs exactly once
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         Command::Image(command) => command.execute(),
         Command::Lines(command) => command.execute(),
         Command::Chaos(options) => options.execute("chaos"),
+        Command::Envtest(options) => options.execute("envtest"),
         Command::Load(options) => options.execute("load"),
         Command::Manifests(command) => command.execute(),
         Command::Models(command) => command.execute(),

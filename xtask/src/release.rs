@@ -39,6 +39,11 @@ pub(crate) struct Release {
     #[arg(long, value_name = "PATH")]
     binary: Option<PathBuf>,
 
+    /// The repository of the image, which the image and the chart name; by default the one of the shipped manifests,
+    /// which cannot exist
+    #[arg(long, value_name = "REPOSITORY")]
+    image_repository: Option<String>,
+
     /// Only the files that differ from host to host
     #[arg(long, conflicts_with = "finish")]
     only_host: bool,
@@ -58,7 +63,7 @@ impl Release {
             self.host_files(&folder)?;
         }
         if !self.only_host {
-            chart(&folder)?;
+            chart(&folder, self.image_repository.as_deref())?;
             let sums = checksums(&folder)?;
             let lacking = krew(&folder, &sums)?;
             ensure!(
@@ -102,7 +107,12 @@ impl Release {
         archive(&binary, &work, &folder.join(archived))?;
         // Containers are for Linux.
         if cfg!(target_os = "linux") {
-            let bytes = image(&binary, &folder.join(image_file))?;
+            check_glibc(&binary)?;
+            let name = match &self.image_repository {
+                Some(repository) => format!("{repository}:{VERSION}"),
+                None => belayer_image::shipped_name()?,
+            };
+            let bytes = image(&name, &binary, &folder.join(image_file))?;
             if self.binary.is_none() {
                 check_size(bytes)?;
             }
@@ -113,12 +123,50 @@ impl Release {
 
 /// Makes the files of a release with the debug binary that the tests have built.
 pub(crate) fn with_test_binary() -> Result<Command> {
-    let mut command = Command::new(std::env::current_exe()?);
-    let binary = built("debug", "belayer");
+    let mut command = with_shipped_binary()?;
     command
-        .args(["release", "--dry-run", "--binary"])
-        .arg(binary.get_program());
+        .arg("--image-repository=registry.example.com/belayer")
+        .arg("--binary")
+        .arg(built("debug", "belayer").get_program());
     Ok(command)
+}
+
+/// Makes the files of a release.
+pub(crate) fn with_shipped_binary() -> Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["release", "--dry-run"]);
+    Ok(command)
+}
+
+/// The newest release of glibc that the archived binary may need: that of RHEL 9; Debian 12 and Ubuntu 22.04 have newer ones.
+const GLIBC: (u32, u32) = (2, 34);
+
+/// Checks that the binary starts on older systems too. The image brings its own libraries.
+fn check_glibc(binary: &Path) -> Result<()> {
+    let needed = newest_glibc(&fs::read(binary)?);
+    ensure!(
+        needed <= Some(GLIBC),
+        "the binary needs a newer glibc than {}.{}: {needed:?}. Build it on an older system",
+        GLIBC.0,
+        GLIBC.1
+    );
+    Ok(())
+}
+
+/// The newest version among symbols such as `GLIBC_2.34`.
+fn newest_glibc(binary: &[u8]) -> Option<(u32, u32)> {
+    const PREFIX: &[u8] = b"\0GLIBC_";
+    let starts = binary
+        .windows(PREFIX.len())
+        .enumerate()
+        .filter_map(|(at, part)| (part == PREFIX).then_some(at + PREFIX.len()));
+    let versions = starts.filter_map(|at| {
+        let text = binary[at..].split(|byte| *byte == 0).next()?;
+        let mut numbers = std::str::from_utf8(text).ok()?.split('.');
+        let mut next = || numbers.next()?.parse().ok();
+        Some((next()?, next()?))
+    });
+    versions.max()
 }
 
 /// The names of the files that a host makes: archive, image, dependencies.
@@ -182,6 +230,18 @@ fn archive(binary: &Path, work: &Path, path: &Path) -> Result<()> {
             path.display()
         );
     }
+    let unpacked = work.join("unpacked");
+    fs::create_dir_all(&unpacked)?;
+    run(Command::new(TAR)
+        .arg("-xzf")
+        .arg(path)
+        .arg("-C")
+        .arg(&unpacked))?;
+    let printed = output(Command::new(unpacked.join("belayer")).arg("version"))?;
+    ensure!(
+        printed.contains(VERSION),
+        "the unpacked binary prints {printed}"
+    );
     Ok(())
 }
 
@@ -221,8 +281,8 @@ fn pack(folder: &Path, path: &str, archive: &Path) -> Result<()> {
 }
 
 /// The image as an archive of an OCI layout, with the size of its blobs; written twice, it must be the same.
-fn image(binary: &Path, path: &Path) -> Result<u64> {
-    let image = belayer_image::belayer(&belayer_image::shipped_name()?, binary)?;
+fn image(name: &str, binary: &Path, path: &Path) -> Result<u64> {
+    let image = belayer_image::belayer(name, binary)?;
     let again = path.with_extension("again");
     let written = image.write_archive(path, Compression::Gzip)?;
     image.write_archive(&again, Compression::Gzip)?;
@@ -232,9 +292,17 @@ fn image(binary: &Path, path: &Path) -> Result<u64> {
     Ok(written.bytes)
 }
 
-/// The chart as Helm packages it: one folder with the chart's name. Helm must accept the archive.
-fn chart(folder: &Path) -> Result<()> {
-    let charts = root().join("deploy/charts");
+/// The chart as Helm packages it: one folder with the chart's name, and the repository of the image in its values. Helm
+/// must accept the archive.
+fn chart(folder: &Path, repository: Option<&str>) -> Result<()> {
+    let charts = emptied("target/release-chart")?;
+    run(Command::new("cp")
+        .arg("-R")
+        .arg(root().join("deploy/charts/belayer"))
+        .arg(&charts))?;
+    if let Some(repository) = repository {
+        name_image(&charts.join("belayer/values.yaml"), repository)?;
+    }
     let text = fs::read_to_string(charts.join("belayer/Chart.yaml"))?;
     let named = text
         .lines()
@@ -243,7 +311,30 @@ fn chart(folder: &Path) -> Result<()> {
     let archive = folder.join(chart_file());
     pack(&charts, "belayer", &archive)?;
     compile(e2e::build())?;
-    run(e2e::program().arg("chart-archive").arg(archive))
+    let mut check = e2e::program();
+    check.arg("chart-archive").arg(archive);
+    if let Some(repository) = repository {
+        check.arg(format!("--image-repository={repository}"));
+    }
+    run(&mut check)
+}
+
+/// Sets the repository of the image in the values of the chart.
+fn name_image(values: &Path, repository: &str) -> Result<()> {
+    let text = fs::read_to_string(values)?;
+    let shipped = belayer_image::shipped_name()?;
+    let invalid = shipped.rsplit_once(':').map_or(&*shipped, |(name, _)| name);
+    let comment = text.lines().find(|line| line.contains("cannot exist"));
+    let comment = comment.context("values.yaml no longer says that the host cannot exist")?;
+    let named = text
+        .replace(&format!("{comment}\n"), "")
+        .replace(invalid, repository);
+    ensure!(
+        !named.contains(invalid) && named.contains(repository),
+        "values.yaml does not name {invalid}"
+    );
+    fs::write(values, named)?;
+    Ok(())
 }
 
 /// The name of the file with the checksums.
@@ -337,6 +428,13 @@ mod tests {
         fs::read_to_string(root().join("deploy/krew").join(KREW)).unwrap()
     }
 
+    #[test]
+    fn the_newest_glibc_is_found() {
+        let symbols = b"x\0GLIBC_2.2.5\0GLIBC_2.34\0GLIBC_2.4\0GLIBC_PRIVATE\0__x@@GLIBC_2.99\0";
+        assert_eq!(newest_glibc(symbols), Some((2, 34)));
+        assert_eq!(newest_glibc(b"static"), None);
+    }
+
     /// All files go to one page: the second host must not replace files of the first.
     #[test]
     fn release_no_file_of_two_hosts_has_the_same_name() {
@@ -354,7 +452,7 @@ mod tests {
         let archives = HOSTS.map(|host| files_of(host)[0].clone());
         assert_eq!(lacking, archives);
         let workflow = fs::read_to_string(root().join(".github/workflows/release.yml")).unwrap();
-        let runners = "runner: [ubuntu-24.04, ubuntu-24.04-arm, macos-15-intel, macos-15]";
+        let runners = "runner: [ubuntu-22.04, ubuntu-22.04-arm, macos-15-intel, macos-15]";
         assert!(workflow.contains(runners));
     }
 

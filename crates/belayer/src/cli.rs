@@ -18,6 +18,12 @@ Exit codes:
   1  an error
   2  wrong usage or configuration; nothing was changed";
 
+const CONFIG_EXIT_CODES: &str = "\
+Exit codes:
+  0  the configuration is valid
+  1  an error
+  2  wrong usage or configuration";
+
 const PRINTS: &str = "\
 Exit codes:
   0  done
@@ -31,7 +37,7 @@ Exit codes:
     version,
     about,
     max_term_width = 80,
-    after_help = EXIT_CODES,
+    after_help = format!("{EXIT_CODES}\n  3, 4  findings of a command: see its --help"),
     disable_help_subcommand = true
 )]
 pub struct Cli {
@@ -51,7 +57,7 @@ pub enum Command {
     Run(Box<RunArguments>),
     /// Validate the configuration of `run` and print every setting with its source.
     /// Takes the same arguments; does not contact a cluster
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = CONFIG_EXIT_CODES)]
     Config(Box<RunArguments>),
     /// Show held objects, pending releases, denied writes and the leader
     #[command(after_help = crate::inspect::STATUS_HELP)]
@@ -75,8 +81,7 @@ pub enum Command {
     #[cfg(all(feature = "node-agent", target_os = "linux"))]
     #[command(after_help = crate::node_agent::HELP)]
     NodeAgent(Box<crate::node_agent::NodeAgentArguments>),
-    /// Print the CustomResourceDefinitions of Belayer's optional parts, for `kubectl
-    /// apply -f -`
+    /// Print the CustomResourceDefinitions for `kubectl apply -f -`
     #[command(after_help = PRINTS)]
     Crds,
     /// Print the completion script for a shell

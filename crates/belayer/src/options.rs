@@ -9,6 +9,7 @@ use crate::controllers::{CONTROLLERS, Components, Controllers, ControllersError,
 use std::sync::Arc;
 
 use belayer_controller::Configured;
+use belayer_core::executor::Bounds;
 
 use crate::drain::OnDisable;
 use crate::election::Election;
@@ -212,10 +213,14 @@ fn allowed_by(gates: &Gates, source: &Source, one: &dyn Configured) -> Result<()
 fn limits(arguments: &RunArguments, source: &Source) -> Result<Limits, Failure> {
     let file = source.limits().map_err(Failure::configuration)?;
     let concurrent = arguments.concurrent_releases.or(file.concurrent_releases);
+    let by_default = Bounds::default();
     Ok(Limits {
         qps: arguments.kube_api_qps.or(file.qps).unwrap_or(100),
-        burst: arguments.kube_api_burst.or(file.burst).unwrap_or(200),
-        concurrent_releases: to_usize(concurrent.unwrap_or(32)),
+        burst: arguments
+            .kube_api_burst
+            .or(file.burst)
+            .unwrap_or(by_default.burst),
+        concurrent_releases: concurrent.map_or(by_default.concurrent_releases, to_usize),
     })
 }
 

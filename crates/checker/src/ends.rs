@@ -6,8 +6,8 @@ use belayer_sandbox::Write;
 use serde_json::Value;
 
 use super::history::History;
-use super::objects::{describe, holds, is_deleting, text, uid, workflow_of};
-use super::reasons::Node;
+use super::objects::{describe, holds, is_deleting, is_rejected, text, uid, workflow_of};
+use super::reasons::{Node, Why};
 use super::rule::Part;
 use super::{BELAYER, Check, Evidence, Findings, POD_HOLD};
 
@@ -26,6 +26,8 @@ pub(crate) fn results(findings: &mut Findings, history: &History) -> Check {
             Node::Open | Node::Unsynced => {}
             // The result is not needed when the workflow or namespace is deleted.
             Node::Lost if history.release_reason(pod, POD_HOLD).is_some() => {}
+            // A node that was destroyed takes the results of its pods with it.
+            Node::Lost if history.is_lost_with_node(pod) => {}
             Node::Lost if history.is_by_hand(pod) => findings.by_hand += 1,
             Node::Lost if history.had_hold(uid(pod)) => {
                 broken.push(format!(
@@ -61,6 +63,13 @@ pub(crate) fn liveness(findings: &mut Findings, history: &History, left: &[Arc<V
         let why = holds(object).find_map(|hold| history.release_reason(object, hold));
         let how = match (is_deleting(object), why) {
             (false, None) => continue,
+            // Argo waits for its outputs for ever. Only versions of the pod that a restart may have missed prove that it
+            // never ran: kubelets that restart also reject pods that have run.
+            (_, Some(Why::EndedByDeletion))
+                if is_rejected(object) && history.node_of(object) == Node::Unsynced =>
+            {
+                continue;
+            }
             (_, Some(why)) => format!(
                 "{} still has a hold although it may be released: {}",
                 describe(object),

@@ -6,8 +6,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use belayer_holds::names::RECREATION_ENDED_ANNOTATION;
 use belayer_sandbox::{Gvr, Verb, Write};
-use belayer_workload::{ARGO, USER};
+use belayer_workload::{ARGO, USER, names};
 use serde_json::Value;
 
 use super::objects::{
@@ -36,6 +37,8 @@ pub(crate) struct History {
     others: HashSet<String>,
     /// Last states, also of removed objects.
     objects: HashMap<String, Arc<Value>>,
+    /// The states of pods as they were created.
+    created: HashMap<String, Arc<Value>>,
     gone: HashSet<String>,
     /// The index of the write that created the object.
     created_at: HashMap<String, usize>,
@@ -92,8 +95,18 @@ impl History {
             self.deleted_namespaces.remove(&*write.key.name);
         }
         let Some(object) = &write.object else { return };
+        if !matches!(actor, BELAYER | ARGO)
+            && let Some(before) = self.objects.get(&write.uid)
+            && marks(before) != marks(object)
+        {
+            self.by_hand.insert(write.uid.clone());
+            self.by_hand.extend(workflow_of(object).map(str::to_owned));
+        }
         if write.verb == Verb::Create && write.subresource.is_empty() {
             self.created_at.insert(write.uid.clone(), write.index);
+            if Kind::of(&write.resource) == Kind::Pod {
+                self.created.insert(write.uid.clone(), Arc::clone(object));
+            }
         }
         if has_hold(object) {
             self.held.entry(write.uid.clone()).or_insert(write.index);
@@ -143,6 +156,11 @@ impl History {
     /// The last state of an object that was written.
     pub(crate) fn object(&self, uid: &str) -> Option<&Value> {
         self.objects.get(uid).map(|object| &**object)
+    }
+
+    /// The pod as it was created, if its creation is in the record.
+    pub(crate) fn created_pod(&self, uid: &str) -> Option<&Value> {
+        self.created.get(uid).map(|pod| &**pod)
     }
 
     /// The last state of an object that exists.
@@ -203,8 +221,13 @@ impl History {
         is_deleting(pod) && main_exit_code(pod).is_none() && self.lost_with_node.contains(uid(pod))
     }
 
-    /// Whether an actor outside the test has changed the object or its workflow, so that its state is
-    /// not Belayer's responsibility.
+    /// Whether the pod's node was removed, or was not ready when the pod was deleted by force.
+    pub(crate) fn is_lost_with_node(&self, pod: &Value) -> bool {
+        self.lost_with_node.contains(uid(pod))
+    }
+
+    /// Whether an actor outside the test has changed the object or its workflow, or any other actor what Argo or
+    /// Belayer say about it, so that its state is not Belayer's responsibility.
     pub(crate) fn is_by_hand(&self, object: &Value) -> bool {
         self.by_hand.contains(uid(object))
             || workflow_of(object).is_some_and(|owner| self.by_hand.contains(owner))
@@ -230,6 +253,15 @@ impl History {
         self.is_deleted(uid(object))
             || self.is_namespace_deleted(text(object, "/metadata/namespace"))
     }
+}
+
+/// What Argo says about a pod in its label, and Belayer in its annotation. Whoever may change the pod can write them.
+fn marks(pod: &Value) -> [Option<&Value>; 2] {
+    let metadata = &pod["metadata"];
+    [
+        metadata["labels"].get(names::COMPLETED),
+        metadata["annotations"].get(RECREATION_ENDED_ANNOTATION),
+    ]
 }
 
 /// Whether the pod is being deleted without a grace period.

@@ -39,7 +39,7 @@ const WORKFLOW_HOLD: &str = names::WORKFLOW_HOLD;
 /// Its hold on PVCs.
 const CLAIM_HOLD: &str = names::PVC_PROTECTION_HOLD;
 
-/// What the checks read.
+/// What the checks read. The [crate's example](crate) collects all of it.
 pub struct Evidence<'a> {
     /// The API server's record of writes, from the start.
     pub writes: &'a [Write],
@@ -56,7 +56,8 @@ pub struct Evidence<'a> {
     pub healthy_from: Option<usize>,
 }
 
-/// One invariant and its result.
+/// One invariant and its result. [`check`] returns one per invariant. The [crate's example](crate)
+/// prints them if one was violated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// The controller that guarantees it.
@@ -78,7 +79,8 @@ impl Check {
     }
 }
 
-/// The results of all checks.
+/// The results of all checks. Returned by [`check`], as in the [crate's
+/// example](crate).
 #[derive(Debug, Default)]
 pub struct Findings {
     /// The checks: rules about single writes first, then checks of the final state.
@@ -118,7 +120,8 @@ fn rules() -> impl Iterator<Item = &'static Rule> {
         .flatten()
 }
 
-/// Checks every invariant against the record and the objects that are left.
+/// Checks every invariant against the record and the objects that are left. The [crate's
+/// example](crate) calls it at the end of a run.
 pub fn check(evidence: &Evidence<'_>) -> Findings {
     let mut findings = Findings {
         checks: rules().map(unbroken).collect(),

@@ -5,13 +5,15 @@ use belayer_workload::names;
 use serde_json::Value;
 
 use super::history::History;
-use super::objects::{annotation, is_deleting, text, uid, workflow_of};
+use super::objects::{annotation, is_deleting, is_rejected, text, uid, workflow_of};
+use super::recreation;
 use crate::{CLAIM_HOLD, POD_HOLD, RECREATION_HOLD, WORKFLOW_HOLD};
 
 /// The simulated workflow controller's message about a pod that was removed before its result was consumed.
 const LOST: &str = "pod deleted";
 
-/// The reason that permits the removal of a hold.
+/// The reason that permits the removal of a hold. [`Findings`](crate::Findings) counts releases by
+/// it, which the [crate's example](crate) returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
     /// The pod's annotation requests its release.
@@ -32,6 +34,8 @@ pub enum Why {
     Started,
     /// The pod is being deleted.
     PodDeleted,
+    /// Its attempts are used up, or its record was deleted.
+    NotRecreated,
     /// The PVC was deleted.
     PvcDeleted,
 }
@@ -49,6 +53,7 @@ impl Why {
             Self::NoWorkflow => "no workflow",
             Self::Started => "pod started",
             Self::PodDeleted => "rejected pod deleted",
+            Self::NotRecreated => "rejected pod not re-created",
             Self::PvcDeleted => "PVC deleted",
         }
     }
@@ -102,7 +107,10 @@ impl History {
         if self.was_ended_by_deletion(pod) {
             return Some(Why::EndedByDeletion);
         }
-        self.was_node_lost(pod).then_some(Why::NodeLost)
+        // Argo says that it has what there is, and may yet write that the pod was deleted.
+        let is_labelled = pod["metadata"]["labels"][names::COMPLETED] == "true";
+        let is_lost = self.was_node_lost(pod) || (is_labelled && self.is_lost_with_node(pod));
+        is_lost.then_some(Why::NodeLost)
     }
 
     fn recreation_not_needed(&self, pod: &Value) -> Option<Why> {
@@ -110,7 +118,11 @@ impl History {
             return Some(Why::Started);
         }
         // NO-LOSS checks that a rejected pod is not lost.
-        is_deleting(pod).then_some(Why::PodDeleted)
+        if is_deleting(pod) {
+            return Some(Why::PodDeleted);
+        }
+        let has_ended = recreation::is_used_up(self, pod) || recreation::is_cancelled(self, pod);
+        (is_rejected(pod) && has_ended).then_some(Why::NotRecreated)
     }
 
     /// The state of the pod in its workflow's status; the workflow is matched by UID.

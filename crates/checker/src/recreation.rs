@@ -107,7 +107,10 @@ fn no_loss(step: &Step<'_>) -> Verdict {
     };
     match (step.kind(), step.write.verb) {
         (Kind::Pod, Verb::Delete) => match record_of(step.history, uid(before)) {
-            Some(record) if user_written(&record["spec"]["pod"]) == user_written(before) => {
+            Some(record)
+                if described(step.history, &record["spec"]["pod"], before)
+                    == by_user(step.history, before) =>
+            {
                 Verdict::Kept
             }
             Some(_) => Verdict::Broken(format!(
@@ -133,7 +136,7 @@ fn matches_its_user(history: &History, pod: &Value) -> Verdict {
         .live(annotation(pod, RECREATION_UID_ANNOTATION))
         .and_then(|record| history.object(text(record, "/spec/firstUID")));
     match first {
-        Some(first) if user_written(first) == user_written(pod) => Verdict::Kept,
+        Some(first) if by_user(history, first) == described(history, pod, first) => Verdict::Kept,
         Some(_) => Verdict::Broken(format!(
             "{} differs from the pod that its user created",
             describe(pod)
@@ -146,9 +149,21 @@ fn matches_its_user(history: &History, pod: &Value) -> Verdict {
     }
 }
 
-/// The part of a pod or of its record that the user wrote: labels, annotations except Belayer's, and
-/// the spec without the node, which the scheduler sets.
-fn user_written(pod: &Value) -> Value {
+/// The part of a pod that its user wrote. Annotations that others added or changed later describe that pod alone (R2).
+fn by_user(history: &History, pod: &Value) -> Value {
+    let created = history.created_pod(uid(pod)).unwrap_or(pod);
+    let is_first = |name: &str, value: &Value| created["metadata"]["annotations"][name] == *value;
+    part(pod, created, is_first)
+}
+
+/// The same part of a record, or of a pod that was created again.
+fn described(history: &History, pod: &Value, first: &Value) -> Value {
+    let created = history.created_pod(uid(first)).unwrap_or(first);
+    part(pod, created, |_, _| true)
+}
+
+/// The labels of the created pod, these annotations except Belayer's, and the spec without the node, which the scheduler sets.
+fn part(pod: &Value, created: &Value, keeps: impl Fn(&str, &Value) -> bool) -> Value {
     let mut spec = pod["spec"].clone();
     if let Some(spec) = spec.as_object_mut() {
         for written_by_others in ["nodeName", "priority", "preemptionPolicy", "tolerations"] {
@@ -160,10 +175,18 @@ fn user_written(pod: &Value) -> Value {
         .and_then(Value::as_object)
         .into_iter()
         .flatten()
-        .filter(|(name, _)| !name.starts_with(OURS))
+        .filter(|(name, value)| !name.starts_with(OURS) && keeps(name, value))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
-    let labels = pod.pointer("/metadata/labels").cloned();
+    let labels: Map<String, Value> = pod
+        .pointer("/metadata/labels")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flatten()
+        // A record has those that others added before it was written.
+        .filter(|(name, _)| created["metadata"]["labels"].get(name).is_some())
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
     serde_json::json!([labels, annotations, spec])
 }
 
@@ -212,6 +235,16 @@ pub(crate) fn lost(history: &History) -> Vec<String> {
     lost
 }
 
+/// Whether the pod is of the last attempt that its record permits.
+pub(crate) fn is_used_up(history: &History, pod: &Value) -> bool {
+    let attempt: u64 = annotation(pod, RECREATION_ATTEMPT_ANNOTATION)
+        .parse()
+        .unwrap_or_default();
+    let limit = record_of(history, uid(pod))
+        .and_then(|record| record.pointer("/spec/policy/maxRetries")?.as_u64());
+    limit.is_some_and(|limit| attempt >= limit)
+}
+
 /// Whether another client deleted a record of the pod, which cancels its re-creation.
 pub(crate) fn is_cancelled(history: &History, pod: &Value) -> bool {
     let mark = annotation(pod, RECREATION_UID_ANNOTATION);
@@ -236,7 +269,11 @@ fn is_followed(history: &History, pod: &Value) -> bool {
         .all(RECORD)
         .filter(|record| uid(record) == mark || text(record, "/spec/firstUID") == uid(pod));
     records.into_iter().any(|record| {
-        let mut later = history.all("Pod").filter(|other| {
+        // Whoever may change a pod can overwrite its annotations.
+        let created = history
+            .all("Pod")
+            .map(|other| history.created_pod(uid(other)).unwrap_or(other));
+        let mut later = created.filter(|other| {
             annotation(other, RECREATION_UID_ANNOTATION) == uid(record)
                 && attempt(other) > attempt(pod)
         });

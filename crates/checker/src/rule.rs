@@ -6,7 +6,8 @@ use serde_json::Value;
 use super::history::History;
 use super::objects::{Kind, holds};
 
-/// The controller that guarantees an invariant.
+/// The controller that guarantees an invariant. [`Check`](crate::Check) names it; the [crate's
+/// example](crate) prints the checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// All of Belayer.

@@ -1,6 +1,8 @@
 //! What a release waits for: a workflow's pods with holds, a PVC's users.
 
-use super::objects::{describe, holds, text, uid, uses, workflow_of};
+use serde_json::Value;
+
+use super::objects::{describe, finalizers, holds, is_deleting, text, uid, uses, workflow_of};
 use super::rule::{Part, Rule, Step, Verdict};
 use crate::{CLAIM_HOLD, POD_HOLD, WORKFLOW_HOLD};
 
@@ -20,13 +22,17 @@ pub(crate) const RULES: &[Rule] = &[
 ];
 
 /// ORDER. A pod that got its hold only after the workflow's deletion may have been created after the
-/// live read that found none: its owner's deletion releases it.
+/// live read that found none: its owner's deletion releases it. An unfinished workflow with a finalizer of another
+/// program goes on running after its deletion, and its pods stay held: its own hold protects nothing (A16).
 fn order(step: &Step<'_>) -> Verdict {
     let (Some(workflow), removed) = (step.before, step.removed()) else {
         return Verdict::NotConcerned;
     };
     if !removed.contains(&WORKFLOW_HOLD) {
         return Verdict::NotConcerned;
+    }
+    if is_kept_running(workflow) {
+        return Verdict::Kept;
     }
     let owner = uid(workflow);
     let held = step.history.live_pods().find(|pod| {
@@ -42,6 +48,14 @@ fn order(step: &Step<'_>) -> Verdict {
             describe(pod)
         )),
     }
+}
+
+fn is_kept_running(workflow: &Value) -> bool {
+    let passing = [WORKFLOW_HOLD, "foregroundDeletion", "orphan"];
+    let completed = &workflow["metadata"]["labels"]["workflows.argoproj.io/completed"];
+    is_deleting(workflow)
+        && completed != "true"
+        && finalizers(workflow).any(|name| !passing.contains(&name))
 }
 
 /// IN-USE.

@@ -1,10 +1,10 @@
 //! The invariants of every single write of Belayer.
 
-use belayer_holds::names::{GATE, RECREATION_UID_ANNOTATION};
+use belayer_holds::names::{GATE, RECREATION_ENDED_ANNOTATION, RECREATION_UID_ANNOTATION};
 use belayer_sandbox::{Outcome, Verb};
 use serde_json::Value;
 
-use super::objects::{Kind, annotation, describe, has_hold, is_deleting, text, uid};
+use super::objects::{Kind, annotation, describe, has_hold, is_deleting, is_rejected, text, uid};
 use super::recreation;
 use super::rule::{Part, Rule, Step, Verdict};
 use crate::OURS;
@@ -62,6 +62,13 @@ fn foreign(step: &Step<'_>) -> Verdict {
     if without_own_fields(before) == without_own_fields(after) {
         return Verdict::Kept;
     }
+    // Pod-recreation says on a rejected pod why it is not re-created.
+    if is_rejected(before)
+        && annotation(before, RECREATION_ENDED_ANNOTATION).is_empty()
+        && without_own_fields(before) == without_own_fields(&without_end(after))
+    {
+        return Verdict::Kept;
+    }
     let list = |object: &Value| {
         object
             .pointer("/metadata/finalizers")
@@ -98,6 +105,15 @@ fn is_own_object(step: &Step<'_>) -> bool {
         }),
         _ => false,
     }
+}
+
+fn without_end(pod: &Value) -> Value {
+    let mut pod = pod.clone();
+    let annotations = pod.pointer_mut("/metadata/annotations");
+    if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+        annotations.remove(RECREATION_ENDED_ANNOTATION);
+    }
+    pod
 }
 
 /// An object without Belayer's finalizers and the server's counters.

@@ -22,7 +22,9 @@ use config::{Key, Problem, Section};
 use context::ControllerContext;
 
 /// A controller: everything that a program needs to know of it. Each controller crate has one
-/// constant of this type, and a program has a list of them.
+/// constant of this type, and a program has a list of them. The program
+/// [`controller`](https://github.com/belayer/belayer/blob/main/e2e/external/controller/src/main.rs)
+/// has one.
 pub struct Controller {
     /// Its name in `--controllers`, in metrics and in Events.
     pub name: &'static str,
@@ -57,7 +59,7 @@ impl PartialEq for Controller {
 
 impl Eq for Controller {}
 
-/// The CustomResourceDefinition of a kind.
+/// The CustomResourceDefinition of a kind. Part of a [`Controller`].
 #[derive(Debug, Clone, Copy)]
 pub enum Crd {
     /// YAML text.
@@ -66,7 +68,9 @@ pub enum Crd {
     Made(fn() -> serde_json::Value),
 }
 
-/// A controller with its settings.
+/// A controller with its settings. Returned by
+/// [`Controller::configure`](crate::Controller::configure), as in the example of
+/// [`Controller`].
 pub trait Configured: fmt::Debug + Send + Sync {
     /// The controller.
     fn controller(&self) -> &'static Controller;
@@ -123,10 +127,13 @@ pub trait Configured: fmt::Debug + Send + Sync {
     }
 }
 
-/// See [`Configured::kept`].
+/// See [`Configured::kept`]. Zero or more objects, of a [`Controller`] that
+/// limits how many it releases at once.
 pub type Kept = Option<Result<usize, ExplainError>>;
 
-/// The finalizers of a controller on one kind.
+/// The finalizers of a controller on one kind. Returned by
+/// [`Configured::holds`], as in the example of
+/// [`Controller`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
     /// The kind.
@@ -136,7 +143,8 @@ pub struct Hold {
 }
 
 /// A controller's requirements of the shared informers. Fields that no controller requires are not
-/// stored.
+/// stored. Returned by [`Configured::needs`], as in the example of
+/// [`Controller`].
 #[derive(Clone, Default)]
 pub struct InformerRequirements {
     /// Labels and annotations of pods.
@@ -155,10 +163,14 @@ pub struct InformerRequirements {
     pub keep_of_owners: Keep,
 }
 
-/// Adds an index to the informer of pods.
+/// Adds an index to the informer of pods. Part of
+/// [`InformerRequirements`]; the example of
+/// [`Controller`] needs none.
 pub type PodIndex = fn(InformerBuilder<Pod>) -> InformerBuilder<Pod>;
 
-/// A key of the configuration file that is set although a feature gate disables it.
+/// A key of the configuration file that is set although a feature gate disables it. Returned by
+/// [`Configured::gated`]; the example of
+/// [`Controller`] has none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gated {
     /// The feature gate.
@@ -167,7 +179,8 @@ pub struct Gated {
     pub key: String,
 }
 
-/// The context of an explanation.
+/// The context of an explanation. [`Configured::explainers`]
+/// receives it; see the example of [`Controller`].
 #[derive(Clone, Copy)]
 pub struct Site<'a> {
     /// Reads the cluster.

@@ -3,18 +3,14 @@
 //!
 //! A cache that does not contain a node may only be late. A read that began after the question is evidence.
 
-use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::{fmt, sync::Arc};
 
 use belayer_core::{
-    LiveReader, LiveReads, LogicalTime, ObjectKey, Pace, Priority, Query, QueryCache, ReadError,
-    Request, Resource, Waiter, WorkQueue, client,
+    LiveReads, ObjectKey, Pace, Priority, Query, QueryCache, ReadError, Request, Resource, Waiter,
+    WorkQueue, client,
 };
-use belayer_sandbox::Sandbox;
+use belayer_sandbox::{Sandbox, Verb};
 use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 /// Does this node exist?
@@ -36,74 +32,43 @@ impl Query for NodeExists {
     }
 }
 
-struct Nodes {
-    client: kube::Client,
-    requests: AtomicU32,
-}
-
-impl LiveReader<NodeExists> for Nodes {
-    fn read<'a>(&'a self, query: &'a NodeExists) -> BoxFuture<'a, Result<bool, ReadError>> {
-        async move {
-            self.requests.fetch_add(1, Ordering::Relaxed);
-            let (nodes, key) = (Resource::nodes(), &query.0);
-            match Request::get(nodes.object_path(key))
-                .send(&self.client)
-                .await
-            {
-                Ok(_) => Ok(true),
-                // Only a 404 that names this object proves its absence.
-                Err(error) if error.is_gone(&nodes, key) => Ok(false),
-                Err(error) => Err(ReadError::from(&error)),
-            }
-        }
-        .boxed()
+async fn read(client: kube::Client, NodeExists(key): NodeExists) -> Result<bool, ReadError> {
+    let nodes = Resource::nodes();
+    match Request::get(nodes.object_path(&key)).send(&client).await {
+        Ok(_) => Ok(true),
+        // Only a 404 that names this object proves its absence.
+        Err(error) if error.is_gone(&nodes, &key) => Ok(false),
+        Err(error) => Err(ReadError::from(&error)),
     }
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     let sandbox = Sandbox::default();
-    let nodes = Arc::new(Nodes {
-        client: client::in_process(sandbox.service("example"), "example/1.0"),
-        requests: AtomicU32::new(0),
-    });
+    let client = client::in_process(sandbox.service("me"), "me/1.0");
+    let reader = Arc::new(move |query| read(client.clone(), query).boxed());
     let queue = WorkQueue::new("pods");
     let woken = queue.clone();
-    let cache = QueryCache::new(
-        Arc::clone(&nodes) as Arc<dyn LiveReader<NodeExists>>,
-        Arc::new(move |key| woken.add(key, Priority::Release)),
+    let wake = Arc::new(move |key| woken.add(key, Priority::Release));
+    let (pace, reads, stop) = (
         Pace::default(),
         LiveReads::default(),
         CancellationToken::new(),
     );
+    let cache = QueryCache::new(reader, wake, pace, reads, stop);
 
-    // Three pods of a node that the cache does not contain.
-    let (query, observed) = (NodeExists(ObjectKey::cluster("node-1")), LogicalTime::now());
-    let pods = ["web-0", "web-1", "web-2"].map(|name| ObjectKey::new("default", name));
-    for key in &pods {
-        let after = Duration::ZERO;
-        cache.ask(
-            query.clone(),
-            Waiter {
-                key,
-                observed,
-                after,
-            },
-        );
+    // Three pods of a node that the informer does not contain.
+    let query = NodeExists(ObjectKey::cluster("node-1"));
+    for pod in ["web-0", "web-1", "web-2"] {
+        cache.ask(query.clone(), Waiter::now(&ObjectKey::new("default", pod)));
     }
-    for _ in &pods {
-        let Some(item) = queue.next().await else {
-            return;
-        };
-        let Some(live) = cache.get(&query) else {
-            continue;
-        };
-        assert!(live.begun() > observed);
-        let answer = NodeExists::outcome(live.answer());
-        println!("{}: its node is {answer}", item.key());
-        item.succeeded();
+    for _ in 0..3 {
+        let pod = queue.next().await;
+        let pod = pod.as_ref().map(|pod| pod.key());
+        let live = cache
+            .get(&query)
+            .map(|live| NodeExists::outcome(live.answer()));
+        println!("{pod:?}: its node is {live:?}");
     }
-    let requests = nodes.requests.load(Ordering::Relaxed);
-    println!("{} keys, {requests} request", pods.len());
-    assert_eq!(requests, 1);
+    assert_eq!(sandbox.recorder().requests("me", Verb::Get, "nodes"), 1);
 }

@@ -8,6 +8,17 @@
 //! A client has at most [`CONNECTIONS`] requests in flight: over HTTP/1.1 each takes a connection,
 //! and a slow server would otherwise get thousands (rule L10). Watches and the Lease use clients of
 //! their own, so that neither waits for a connection.
+//!
+//! ```no_run
+//! use belayer_core::{Request, client};
+//!
+//! # async fn version() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = client::connect(kube::Config::infer().await?, "my-controller/1.0")?;
+//! let answer = Request::get("/version").send(&client).await?;
+//! println!("{}", String::from_utf8_lossy(&answer.body));
+//! # Ok(())
+//! # }
+//! ```
 
 use std::future::Future;
 use std::pin::Pin;
@@ -68,7 +79,8 @@ pub fn connect_apart(mut config: Config, user_agent: &str) -> Result<Client, kub
         .build())
 }
 
-/// Wraps an HTTP service, such as an embedded API server, into the same client.
+/// Wraps an HTTP service, such as an embedded API server, into the same client. The [module's
+/// example](self) connects to a cluster instead.
 pub fn in_process<S, B>(service: S, user_agent: &str) -> Client
 where
     S: Service<Request<Body>, Response = Response<B>> + Send + 'static,

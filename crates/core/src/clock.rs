@@ -8,7 +8,7 @@
 
 use jiff::Timestamp;
 
-/// The current time.
+/// The current time. The [module](self) shows it.
 pub fn now() -> Timestamp {
     #[cfg(any(test, feature = "test-util"))]
     if let Some(now) = crate::simulated::now() {

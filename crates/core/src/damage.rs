@@ -1,9 +1,17 @@
 //! Damaged input for property tests of decoders and parsers: what a fuzzer makes of valid input.
+//!
+//! ```
+//! use belayer_core::damage::damaged;
+//!
+//! assert_eq!(damaged(b"abc", &[]), b"abc");
+//! ```
 
-/// One change: what is done, where, and with which byte.
+/// One change: what is done, where, and with which byte. The input of [`damaged`]. The
+/// [example](self) has none.
 pub type Edit = (u8, u32, u8);
 
 /// Applies `edits` to `bytes`: replaces, inserts, repeats and removes bytes, and cuts the end off.
+/// Without edits the [bytes are unchanged](crate::damage).
 #[must_use]
 pub fn damaged(bytes: &[u8], edits: &[Edit]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();

@@ -13,13 +13,21 @@ use std::time::Duration;
 
 use jiff::{Span, SpanRelativeTo};
 
-/// The error for a text that is not a duration.
+/// The error for a text that is not a duration. Returned by [`parse`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid duration {0:?} (example: 30s, 10m, 1h30m, 3d)")]
 pub struct InvalidDuration(String);
 
 /// Parses `30s`, `1h30m`, `3d`, `500ms`. A day has 24 hours. A number without a unit and a negative
 /// duration are refused.
+///
+/// ```
+/// use std::time::Duration;
+/// use belayer_core::duration;
+///
+/// assert_eq!(duration::parse("1d12h"), Ok(Duration::from_secs(36 * 3600)));
+/// assert!(duration::parse("30").is_err(), "which unit?");
+/// ```
 ///
 /// # Errors
 ///
@@ -33,6 +41,13 @@ pub fn parse(text: &str) -> Result<Duration, InvalidDuration> {
 }
 
 /// Writes a duration so that [`parse`] can read it: `1h30m`, `1.5s` as `1s500ms`, zero as `0s`.
+///
+/// ```
+/// use std::time::Duration;
+/// use belayer_core::duration;
+///
+/// assert_eq!(duration::format(Duration::from_millis(1500)), "1s500ms");
+/// ```
 pub fn format(duration: Duration) -> String {
     let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
     let parts = [

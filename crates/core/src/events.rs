@@ -6,8 +6,6 @@
 //! object is recorded only once in a while, so that a settled cluster sees no write (invariant
 //! QUIET), and an object has at most 25 Events at once and one more every five minutes, as with client-go.
 //!
-//! The example [`runner`](https://github.com/belayer/belayer/blob/main/crates/holds/examples/runner.rs) starts a recorder.
-//!
 //! ```
 //! use belayer_core::{Notice, Severity};
 //!
@@ -64,7 +62,7 @@ const REFILL: Duration = Duration::from_secs(5 * 60);
 /// How many objects are remembered for that. Beyond that, the one with the least recent Event may have a burst again.
 const SPAM_KEYS: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 
-/// A Kubernetes Event to be recorded on an object.
+/// A Kubernetes Event to be recorded on an object. The [module's example](crate::events) has one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
     /// `Normal` or `Warning`.
@@ -75,7 +73,7 @@ pub struct Notice {
     pub message: Cow<'static, str>,
 }
 
-/// How bad a [`Notice`] is.
+/// How bad a [`Notice`] is. The [module's example](crate::events) has a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Severity {
     /// Information.
@@ -84,7 +82,8 @@ pub enum Severity {
     Warning,
 }
 
-/// The object that a notice is about.
+/// The object that a notice is about. The example of [`recorder`] names a
+/// pod.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Regarding {
     /// Its kind.
@@ -95,7 +94,8 @@ pub struct Regarding {
     pub uid: Uid,
 }
 
-/// Accepts notices. Cheap to clone.
+/// Accepts notices. Cheap to clone. The example of [`recorder`] records
+/// one.
 #[derive(Debug, Clone)]
 pub struct EventRecorder {
     queue: queue::Sender,
@@ -159,7 +159,8 @@ enum Certainty {
     Awaited,
 }
 
-/// Sends the queued notices.
+/// Sends the queued notices. [`recorder`] returns it; nothing is sent
+/// before [`EventSender::run`](crate::events::EventSender::run) runs.
 #[derive(Debug)]
 pub struct EventSender {
     queue: queue::Receiver,
@@ -167,6 +168,23 @@ pub struct EventSender {
 }
 
 /// Returns a recorder and the task that sends its notices.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use belayer_core::{Executor, Notice, ObjectKey, Regarding, Resource, Severity, events};
+/// use tokio_util::sync::CancellationToken;
+///
+/// # async fn record(executor: Arc<Executor>, regarding: &Regarding) {
+/// let (recorder, sender) = events::recorder(executor);
+/// tokio::spawn(sender.run(CancellationToken::new()));
+/// let notice = Notice {
+///     severity: Severity::Normal,
+///     reason: "Seen",
+///     message: "the controller has seen this object".into(),
+/// };
+/// recorder.record(regarding, &notice);
+/// # }
+/// ```
 pub fn recorder(executor: Arc<Executor>) -> (EventRecorder, EventSender) {
     let (sender, receiver) = queue::queue(QUEUE);
     (
@@ -208,7 +226,7 @@ impl EventRecorder {
             .take();
         drop(buckets);
         if !may {
-            metrics::counter!(belayer_metrics::EVENTS_DROPPED).increment(1);
+            metrics::counter!(crate::metric_names::EVENTS_DROPPED).increment(1);
             return;
         }
         match notice.severity {
@@ -220,7 +238,7 @@ impl EventRecorder {
             }
         }
         if !self.queue.try_send(regarding.clone(), notice.clone()) {
-            metrics::counter!(belayer_metrics::EVENTS_DROPPED).increment(1);
+            metrics::counter!(crate::metric_names::EVENTS_DROPPED).increment(1);
         }
     }
 
@@ -272,7 +290,7 @@ impl EventSender {
             }
             if let Err(error) = sent {
                 tracing::debug!(object = %regarding.key, reason = notice.reason, %error, "could not write an Event");
-                metrics::counter!(belayer_metrics::EVENTS_DROPPED).increment(1);
+                metrics::counter!(crate::metric_names::EVENTS_DROPPED).increment(1);
             }
         }
     }

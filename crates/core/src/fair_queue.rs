@@ -1,5 +1,6 @@
 //! A FIFO queue per namespace, served in turns, so that ten thousand items of one namespace do not
-//! delay the one item of another.
+//! delay the one item of another. The example of [`FairQueue`] has
+//! two groups.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -25,8 +25,8 @@ use parking_lot::Mutex;
 
 use crate::object::{ObjectKey, ResourceVersion};
 
-/// The versions of this process's writes that the cache has not seen yet, and the keys that wait for
-/// them.
+/// The versions of this process's writes that the cache has not seen yet, and the keys that wait
+/// for them. The [module's example](self) has a write that the cache has not seen.
 #[derive(Debug, Default)]
 pub struct OwnWrites {
     inner: Mutex<Inner>,

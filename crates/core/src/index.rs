@@ -21,7 +21,8 @@ pub const PODS_BY_NAMESPACE: &str = "namespace";
 /// [`ANY_CLAIM`]: crate::slim::ANY_CLAIM
 pub const PODS_BY_CLAIM: &str = "claim";
 
-/// Emits the values of [`PODS_BY_CLAIM`].
+/// Emits the values of [`PODS_BY_CLAIM`]. The values are those of
+/// [`claim_value`], as in the [example](self).
 pub fn claims_of_bound_pod(pod: &Pod, emit: &mut dyn FnMut(&str)) {
     if !pod.is_bound() {
         return;
@@ -32,7 +33,8 @@ pub fn claims_of_bound_pod(pod: &Pod, emit: &mut dyn FnMut(&str)) {
     }
 }
 
-/// The value under which [`PODS_BY_CLAIM`] lists the pods of a PVC.
+/// The value under which [`PODS_BY_CLAIM`] lists the pods of a PVC. The [module's example](self)
+/// has a value.
 pub fn claim_value(namespace: &str, claim: &str) -> String {
     let mut value = String::with_capacity(namespace.len() + claim.len() + 1);
     value.push_str(namespace);
@@ -41,14 +43,18 @@ pub fn claim_value(namespace: &str, claim: &str) -> String {
     value
 }
 
-/// Emits the values of [`PODS_BY_OWNER`].
+/// Emits the values of [`PODS_BY_OWNER`]. Pass it to
+/// [`InformerBuilder::index`](crate::informer::InformerBuilder::index), as the closure in the
+/// [example of an index](crate::informer).
 pub fn owner_of_pod(pod: &Pod, emit: &mut dyn FnMut(&str)) {
     if let Some(owner) = &pod.meta.controller {
         emit(owner.uid.as_str());
     }
 }
 
-/// Emits the values of [`PODS_BY_NAMESPACE`].
+/// Emits the values of [`PODS_BY_NAMESPACE`]. Pass it to
+/// [`InformerBuilder::index`](crate::informer::InformerBuilder::index), as the closure in the
+/// [example of an index](crate::informer).
 pub fn namespace_of_pod(pod: &Pod, emit: &mut dyn FnMut(&str)) {
     emit(pod.meta.key.shared_namespace());
 }

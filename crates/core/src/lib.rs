@@ -17,6 +17,7 @@ pub mod informer;
 #[cfg(any(test, feature = "test-util"))]
 pub mod logged;
 pub mod logical_time;
+pub mod metric_names;
 pub mod object;
 pub mod queries;
 pub mod rng;

@@ -1,4 +1,12 @@
 //! Captures the log output of a test.
+//!
+//! ```
+//! use belayer_core::logged::Log;
+//!
+//! let log = Log::kept();
+//! tracing::info!("started");
+//! assert!(log.text().contains("started"));
+//! ```
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -7,7 +15,8 @@ use parking_lot::Mutex;
 use tracing::Dispatch;
 use tracing::subscriber::DefaultGuard;
 
-/// A buffer that a subscriber writes to. Clones share it.
+/// A buffer that a subscriber writes to. Clones share it. [`Log`] writes to one. The [module's
+/// example](self) reads one.
 #[derive(Clone, Default, Debug)]
 pub struct Buffer(Arc<Mutex<Vec<u8>>>);
 
@@ -33,7 +42,7 @@ impl io::Write for Buffer {
 /// disabled for all threads.
 static SECOND: OnceLock<Dispatch> = OnceLock::new();
 
-/// Captures what this thread logs while this value lives.
+/// Captures what this thread logs while this value lives. The [module's example](self) reads it.
 #[derive(Debug)]
 pub struct Log {
     buffer: Buffer,

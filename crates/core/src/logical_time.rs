@@ -17,6 +17,8 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 /// Evidence must come from a live read that *began* after the object was seen. Wall clocks jump and two
 /// reads of them can be equal, so both ends of that comparison come from one counter: the store
 /// records when it first saw an object, a live read records when its request was sent.
+///
+/// The [module's example](self) orders two of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogicalTime(u64);
 

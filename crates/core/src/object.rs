@@ -19,6 +19,8 @@ pub mod path;
 ///
 /// A key names a place, not an object: two successive objects with the same name share it. The
 /// [`Uid`] is the identity.
+///
+/// The [module's example](self) makes the path of an object.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
     /// Empty for cluster-scoped kinds.
@@ -75,6 +77,13 @@ impl fmt::Debug for ObjectKey {
 ///
 /// The server writes 36 characters. They are stored inline, without an allocation, because every
 /// object of a store has a UID.
+///
+/// ```
+/// use belayer_core::Uid;
+///
+/// let uid = Uid::new("4a2f7f0e-2c3b-4c56-9d0e-0b1f6c1d2e3f");
+/// assert_eq!(uid.as_str().len(), 36);
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Uid(Text);
 
@@ -156,6 +165,14 @@ impl fmt::Debug for Uid {
 ///
 /// Comparable within one resource since Kubernetes 1.35 (KEP-5504) and in practice on etcd
 /// before. Versions of different resources are never compared.
+///
+/// ```
+/// use belayer_core::ResourceVersion;
+///
+/// let version = ResourceVersion::new(8);
+/// assert!(version > ResourceVersion::new(7));
+/// assert_eq!(version.get(), 8);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ResourceVersion(u64);
 
@@ -182,7 +199,8 @@ impl fmt::Display for ResourceVersion {
     }
 }
 
-/// A kind as the API serves it: its names and its paths.
+/// A kind as the API serves it: its names and its paths. The [module's example](self) names a kind
+/// that this crate does not contain.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Resource {
     /// API group; empty for the core group.
@@ -286,7 +304,8 @@ impl fmt::Display for Resource {
     }
 }
 
-/// The owner reference with `controller: true`.
+/// The owner reference with `controller: true`. [`ObjectMeta`](crate::slim::ObjectMeta) contains
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OwnerReference {
     /// `group/version` of the owner, as written in the reference.

@@ -1,4 +1,16 @@
 //! A simulated clock and seeded random numbers, so that each run of a simulation with the same seed is identical.
+//!
+//! ```
+//! use belayer_core::{clock, rng, simulated::simulate};
+//! use jiff::Timestamp;
+//!
+//! let simulated = simulate(7, || Timestamp::UNIX_EPOCH);
+//! assert_eq!(clock::now(), Timestamp::UNIX_EPOCH);
+//! let first = rng::bits();
+//! drop(simulated);
+//! let _again = simulate(7, || Timestamp::UNIX_EPOCH);
+//! assert_eq!(rng::bits(), first);
+//! ```
 
 use std::cell::RefCell;
 use std::marker::PhantomData;
@@ -16,15 +28,17 @@ thread_local! {
     static SOURCE: RefCell<Option<Source>> = const { RefCell::new(None) };
 }
 
-/// While this value lives, its thread uses the simulated randomness and wall clock.
+/// While this value lives, its thread uses the simulated randomness and wall clock. Returned by
+/// [`simulate`]; see the [example](self).
 #[derive(Debug)]
 #[must_use = "dropping it ends the simulation"]
 pub struct Simulated {
     not_send: PhantomData<*const ()>,
 }
 
-/// Replaces randomness (by a seeded generator) and the wall clock for this thread: all tasks of
-/// a simulation run on one thread. A later call replaces an earlier one.
+/// Replaces randomness (by a seeded generator) and the wall clock for this thread: all tasks of a
+/// simulation run on one thread. A later call replaces an earlier one. The [module's
+/// example](self) repeats a random number.
 pub fn simulate(seed: u64, clock: impl Fn() -> Timestamp + 'static) -> Simulated {
     let source = Source {
         rng: StdRng::seed_from_u64(seed),

@@ -22,7 +22,8 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
 /// Ticks at a regular interval, the first time at once, until a token is cancelled. If work takes
-/// longer than the interval, the next tick is delayed and missed ticks are skipped.
+/// longer than the interval, the next tick is delayed and missed ticks are skipped. The [module's
+/// example](self) waits for the first one.
 #[derive(Debug)]
 pub struct Ticks {
     interval: Interval,

@@ -23,17 +23,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-/// The sender was dropped: the value will not change any more.
+/// The sender was dropped: the value will not change any more. Returned by
+/// [`Receiver::wait_for`](crate::watch::Receiver::wait_for); the [module's example](self) keeps
+/// the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the value will not change any more")]
 pub struct Closed;
 
-/// Changes the value.
+/// Changes the value. The [module's example](self) changes the value.
 pub struct Sender<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// Waits for changes of the value.
+/// Waits for changes of the value. The [module's example](self) waits for a change.
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
 }

@@ -8,7 +8,7 @@
 
 use std::fmt::Display;
 
-/// Formats a number with its noun: `1 pod`, `2 pods`.
+/// Formats a number with its noun: `1 pod`, `2 pods`. The [module's example](self) has a plural.
 pub fn one_or_many<N: Display + PartialEq + From<u8>>(number: N, one: &str, many: &str) -> String {
     let noun = if number == N::from(1) { one } else { many };
     format!("{number} {noun}")

@@ -12,6 +12,8 @@
 //! | 8 | any other | release |
 //! | 9 | of pod-recreation on a pod that it created, and its record has not been read | read the record |
 //! | 10 | the same, and the pod could not be written into its record | kept and reported |
+//!
+//! The [crate's example](crate) decides about a PVC.
 
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::Resource;
@@ -24,7 +26,7 @@ use crate::holds::{Finalizer, classify, is_claim, is_pod};
 use crate::records::Recorded;
 use crate::selection::Selected;
 
-/// Which holds a run removes.
+/// Which holds a run removes. The [crate's example](crate) decides about a PVC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Purpose {
     /// Every hold.
@@ -35,7 +37,7 @@ pub enum Purpose {
     SwitchedOff(Order, Vec<&'static str>),
 }
 
-/// An object with holds, as it was read.
+/// An object with holds, as it was read. The [crate's example](crate) decides about a PVC.
 #[derive(Clone)]
 pub struct View<'a> {
     /// Its kind.
@@ -62,7 +64,8 @@ impl std::fmt::Debug for View<'_> {
     }
 }
 
-/// Result of listing the pods of a PVC's namespace.
+/// Result of listing the pods of a PVC's namespace. The [crate's example](crate) decides about a
+/// PVC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Usage {
     /// The pods were listed.
@@ -76,7 +79,7 @@ pub enum Usage {
     Unknown(String),
 }
 
-/// A hold that stays.
+/// A hold that stays. The [crate's example](crate) decides about a PVC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
     /// Name of the finalizer.
@@ -85,7 +88,7 @@ pub struct Kept {
     pub why: Why,
 }
 
-/// Why a hold stays.
+/// Why a hold stays. The [crate's example](crate) decides about a PVC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Why {
     /// Only this hold protects the PVC, and these pods use it.
@@ -100,7 +103,7 @@ pub enum Why {
     Unrecorded(String),
 }
 
-/// The decision about the holds of one object.
+/// The decision about the holds of one object. The [crate's example](crate) decides about a PVC.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Holds to remove in one patch, with their evidence.
@@ -113,7 +116,7 @@ pub struct Verdict {
     pub read_record: bool,
 }
 
-/// Decides about one object.
+/// Decides about one object. The [crate's example](crate) decides about a PVC.
 pub fn decide(view: &View<'_>, purpose: &Purpose) -> Verdict {
     let mut verdict = Verdict::default();
     for finalizer in &view.meta.finalizers {

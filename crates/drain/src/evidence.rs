@@ -1,5 +1,6 @@
-//! Why a hold may be removed without its component: an order of an admin, and for PVCs a proof that no
-//! data is lost (invariants EVIDENCE and IN-USE).
+//! Why a hold may be removed without its component: an order of an admin, and for PVCs a proof
+//! that no data is lost (invariants EVIDENCE and IN-USE). The [crate's example](crate) has the
+//! order of an admin.
 
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::slim::ObjectMeta;
@@ -7,7 +8,7 @@ use belayer_holds::decision;
 use belayer_holds::names::KUBERNETES_PVC_PROTECTION;
 use belayer_pvc_protection::uses::Users;
 
-/// Why a hold is removed.
+/// Why a hold is removed. The [crate's example](crate) has the order of an admin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
     /// An admin ordered to remove every hold.
@@ -37,7 +38,7 @@ impl decision::Evidence for Evidence {
 /// Names of the evidence for holds of a component that is switched off.
 pub const SWITCHED_OFF: &[&str] = &["SwitchedOff", "HandedOver", "Unused"];
 
-/// An explicit order of an admin.
+/// An explicit order of an admin. The [crate's example](crate) has the order of an admin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Order(());
 
@@ -50,6 +51,7 @@ impl Order {
 }
 
 /// The version of the PVC that the patch names has the finalizer `kubernetes.io/pvc-protection`.
+/// The [crate's example](crate) has the order of an admin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StillProtected(());
 
@@ -62,7 +64,8 @@ impl StillProtected {
     }
 }
 
-/// A list of the namespace's pods that began after this version of the PVC was read has no user of it.
+/// A list of the namespace's pods that began after this version of the PVC was read has no user of
+/// it. The [crate's example](crate) has the order of an admin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoUser(());
 

@@ -1,5 +1,15 @@
 //! How running controllers follow the gate: after every change and every failed watch they read the whole
 //! gate again.
+//!
+//! ```
+//! use belayer_drain::follow::GateStatus;
+//! use belayer_holds::holding::{HoldSwitch, Holding};
+//!
+//! let switch = HoldSwitch::new(Holding::Unknown);
+//! let status = GateStatus::new(switch.clone());
+//! status.namespace_ends(true);
+//! assert!(!switch.allows());
+//! ```
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +46,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Time limit of a watch while a switch may not be turned on: the reviews are repeated after it.
 const REVIEW_SECONDS: u64 = 20;
 
-/// The switches of the admission policies of this process's components.
+/// The switches of the admission policies of this process's components. The [module's
+/// example](self) has the status before the gate was read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Switches {
     /// Of running components.
@@ -47,7 +58,8 @@ pub struct Switches {
     pub lease: Option<String>,
 }
 
-/// State of the gate and of Belayer's namespace. Cheap to clone.
+/// State of the gate and of Belayer's namespace. Cheap to clone. The [module's example](self) has
+/// the status before the gate was read.
 #[derive(Debug, Clone)]
 pub struct GateStatus(Arc<Inner>);
 
@@ -143,7 +155,8 @@ impl GateStatus {
     }
 }
 
-/// Follows the gate for as long as a process runs.
+/// Follows the gate for as long as a process runs. The [module's example](self) has the status
+/// before the gate was read.
 pub struct Follower {
     gate: GateClient,
     status: GateStatus,

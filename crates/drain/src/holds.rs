@@ -6,11 +6,11 @@ use belayer_holds::names::{
 };
 
 /// Prefix of Belayer's finalizers.
-pub const PREFIX: &str = "belayer.dev/";
+pub(crate) const PREFIX: &str = "belayer.dev/";
 
 /// Every hold of this version. `kubernetes.io/pvc-protection` is not included, even where Belayer replaces
 /// Kubernetes' controller: it is handed over to that.
-pub fn all() -> impl Iterator<Item = &'static str> {
+pub(crate) fn all() -> impl Iterator<Item = &'static str> {
     POD_HOLDS
         .iter()
         .chain(OWNER_HOLDS)
@@ -20,7 +20,7 @@ pub fn all() -> impl Iterator<Item = &'static str> {
 
 /// Class of a finalizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Finalizer {
+pub(crate) enum Finalizer {
     /// A hold of this version.
     Belayer(&'static str),
     /// It has Belayer's prefix, but this version does not have it.
@@ -30,7 +30,7 @@ pub enum Finalizer {
 }
 
 /// Classifies a finalizer.
-pub fn classify(finalizer: &str) -> Finalizer {
+pub(crate) fn classify(finalizer: &str) -> Finalizer {
     match all().find(|hold| *hold == finalizer) {
         Some(hold) => Finalizer::Belayer(hold),
         None if finalizer.starts_with(PREFIX) => Finalizer::OfAnotherVersion,
@@ -39,17 +39,17 @@ pub fn classify(finalizer: &str) -> Finalizer {
 }
 
 /// Whether a kind is `PersistentVolumeClaim`.
-pub fn is_claim(kind: &Resource) -> bool {
+pub(crate) fn is_claim(kind: &Resource) -> bool {
     kind.group.is_empty() && *kind.plural == *"persistentvolumeclaims"
 }
 
 /// Whether a kind is `Pod`.
-pub fn is_pod(kind: &Resource) -> bool {
+pub(crate) fn is_pod(kind: &Resource) -> bool {
     kind.group.is_empty() && *kind.plural == *"pods"
 }
 
 /// The finalizer that Kubernetes' own controller removes.
-pub const HANDED_OVER: &str = KUBERNETES_PVC_PROTECTION;
+pub(crate) const HANDED_OVER: &str = KUBERNETES_PVC_PROTECTION;
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 pub mod decide;
 pub mod evidence;
 pub mod follow;
-pub mod holds;
+mod holds;
 pub mod opening;
 pub mod passes;
 pub mod progress;

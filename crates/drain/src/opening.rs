@@ -1,5 +1,6 @@
-//! What must be true before the leader turns on the switch of an admission policy: objects that get a finalizer at their
-//! creation must be released later.
+//! What must be true before the leader turns on the switch of an admission policy: objects that
+//! get a finalizer at their creation must be released later. The switch is one of the gate, whose
+//! [status](crate::follow) every replica follows.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -9,9 +10,10 @@ use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::gate::Account;
 use belayer_holds::permissions::Permission;
-use belayer_inspect::preflight::{Authorizer, Ruling, Subject, quotes};
+use belayer_inspect::preflight::{self, Authorizer, Ruling, Subject};
 
-/// The switch of the admission policy of a running component.
+/// The switch of the admission policy of a running component. The switch is one of the gate, whose
+/// [status](crate::follow) every replica follows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Switch {
     /// Its key in the gate.
@@ -79,42 +81,45 @@ pub(crate) async fn obstacle(
         }
     }
     for name in &switch.limits {
-        if let Some(why) = unnamed(executor, user, name).await {
+        if let Some(why) = unlimited(executor, user, name).await {
             return Some(why);
         }
     }
     None
 }
 
-/// The problem if this policy does not limit the user's writes. A cluster without the policy has none.
-async fn unnamed(executor: &Executor, user: &User, name: &str) -> Option<String> {
-    let kind = Resource::new(
-        "admissionregistration.k8s.io",
-        "v1",
-        "ValidatingAdmissionPolicy",
-        "validatingadmissionpolicies",
-    );
-    let request = Request::get(kind.object_path(&ObjectKey::cluster(name)));
-    let read = executor.read(&request, Class::Evidence).await;
-    let policy = read.and_then(|answer| answer.json::<Value>());
-    match policy {
-        Ok(policy) if is_named(&policy, user) => None,
-        Ok(_) => Some(format!(
-            "the policy {name} does not name the account {:?}, so that it limits another one: apply it from the \
-             manifests of this namespace",
-            user.username
-        )),
-        Err(error) if matches!(error.class(), ErrorClass::NotFound | ErrorClass::NotServed) => None,
-        Err(error) => Some(format!(
-            "cannot read the policy {name}: {}",
-            error.message()
-        )),
-    }
+/// The problem if this policy does not limit the user's writes. A server without such policies has none.
+async fn unlimited(executor: &Executor, user: &User, name: &str) -> Option<String> {
+    let [policies, bindings] = preflight::write_policy_kinds();
+    let read = async {
+        let policy = read(executor, &policies, name).await?;
+        let binding = read(executor, &bindings, name).await?;
+        Ok::<_, RequestError>((policy, binding))
+    };
+    let problem = match read.await {
+        Ok((policy, binding)) => {
+            preflight::unlimited(policy.as_ref(), binding.as_ref(), &user.username)?
+        }
+        Err(error) if error.class() == ErrorClass::NotServed => return None,
+        Err(error) => format!("cannot be read: {}", error.message()),
+    };
+    Some(format!(
+        "the policy {name}, which limits what Belayer writes, {problem}; apply it from the manifests of this namespace"
+    ))
 }
 
-fn is_named(policy: &Value, user: &User) -> bool {
-    let conditions = policy["spec"]["matchConditions"].to_string();
-    !user.username.is_empty() && quotes(&conditions, &user.username)
+async fn read(
+    executor: &Executor,
+    kind: &Resource,
+    name: &str,
+) -> Result<Option<Value>, RequestError> {
+    let key = ObjectKey::cluster(name);
+    let request = Request::get(kind.object_path(&key));
+    match executor.read(&request, Class::Evidence).await {
+        Ok(answer) => answer.json().map(Some),
+        Err(error) if error.is_gone(kind, &key) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
@@ -130,13 +135,18 @@ mod tests {
 
     use super::*;
 
-    /// An API server that answers each access review with this status, and each other read with this one.
-    fn server(review: Value, policy: (u16, Value)) -> Executor {
+    type Response = (u16, Value);
+
+    /// An API server that answers each access review with this status, and reads of the policy and its binding with these.
+    fn server(review: Value, policy: Response, binding: Response) -> Executor {
         let service = tower::service_fn(move |request: http::Request<Body>| {
-            let is_review = request.uri().path().ends_with("/selfsubjectaccessreviews");
-            let (status, body) = match is_review {
-                true => (201, json!({ "status": review })),
-                false => policy.clone(),
+            let path = request.uri().path();
+            let (status, body) = if path.ends_with("/selfsubjectaccessreviews") {
+                (201, json!({ "status": review }))
+            } else if path.contains("/validatingadmissionpolicybindings/") {
+                binding.clone()
+            } else {
+                policy.clone()
             };
             async move {
                 request.into_body().collect().await.unwrap();
@@ -151,13 +161,24 @@ mod tests {
         Executor::new(client, "manager", Bounds::default(), Writes::Sent)
     }
 
-    fn policy_for(username: &str) -> (u16, Value) {
+    fn policy_for(username: &str) -> Response {
         let expression = format!("request.userInfo.username == '{username}'");
         let conditions = json!([{ "name": "by-belayer", "expression": expression }]);
         (200, json!({ "spec": { "matchConditions": conditions } }))
     }
 
-    fn not_found() -> (u16, Value) {
+    fn binding() -> Response {
+        (200, json!({ "spec": { "validationActions": ["Deny"] } }))
+    }
+
+    fn absent(plural: &str) -> Response {
+        let details = json!({ "name": "belayer-pod-writes", "kind": plural, "group": "admissionregistration.k8s.io" });
+        let mut answer = failure("NotFound");
+        answer["details"] = details;
+        (404, answer)
+    }
+
+    fn not_served() -> Response {
         (404, failure("NotFound"))
     }
 
@@ -168,48 +189,66 @@ mod tests {
     const ALLOWED: &str = r#"{"allowed": true}"#;
     const OWN: &str = "system:serviceaccount:ops:belayer";
 
-    /// The switch of a policy opens only if releases are permitted and the write policy names the account.
+    const BINDINGS: &str = "validatingadmissionpolicybindings";
+    const POLICY: &str = "the policy belayer-pod-writes, which limits what Belayer writes, ";
+
+    /// The switch of a policy opens only if releases are permitted and the write policy limits the account.
     #[rstest]
-    #[case::open(ALLOWED, policy_for(OWN), None)]
-    #[case::no_write_policy(ALLOWED, not_found(), None)]
+    #[case::open(ALLOWED, policy_for(OWN), binding(), None)]
+    #[case::an_older_server(ALLOWED, not_served(), not_served(), None)]
     #[case::a_permission_is_missing(
         r#"{"allowed": false}"#,
         policy_for(OWN),
-        Some("no permission to patch pods: nothing is released")
+        binding(),
+        Some("no permission to patch pods: nothing is released".to_owned())
     )]
     #[case::a_permission_is_unknown(
         r#"{"allowed": false, "evaluationError": "webhook down"}"#,
         policy_for(OWN),
-        Some("unknown whether it may patch pods: webhook down")
+        binding(),
+        Some("unknown whether it may patch pods: webhook down".to_owned())
     )]
     #[case::another_account(
         ALLOWED,
         policy_for("system:serviceaccount:other:belayer"),
-        Some(
-            "the policy belayer-pod-writes does not name the account \"system:serviceaccount:ops:belayer\""
-        )
+        binding(),
+        Some(format!("{POLICY}does not name {OWN}; "))
     )]
-    #[case::an_unreadable_policy(
+    #[case::no_write_policy(
         ALLOWED,
+        absent("validatingadmissionpolicies"),
+        absent(BINDINGS),
+        Some(format!("{POLICY}does not exist; "))
+    )]
+    #[case::not_bound(
+        ALLOWED,
+        policy_for(OWN),
+        absent(BINDINGS),
+        Some(format!("{POLICY}has no binding of the same name; "))
+    )]
+    #[case::an_unreadable_binding(
+        ALLOWED,
+        policy_for(OWN),
         (403, failure("Forbidden")),
-        Some("cannot read the policy belayer-pod-writes: ")
+        Some(format!("{POLICY}cannot be read: "))
     )]
     #[tokio::test]
     async fn gate_a_switch_stays_off_and_says_why(
         #[case] review: &str,
-        #[case] policy: (u16, Value),
-        #[case] expected: Option<&str>,
+        #[case] policy: Response,
+        #[case] binding: Response,
+        #[case] expected: Option<String>,
     ) {
         let switch = Switch {
             key: "hold",
             releases: vec![Permission::new("", "pods", "patch", "nothing is released")],
             limits: vec!["belayer-pod-writes"],
         };
-        let executor = server(serde_json::from_str(review).unwrap(), policy);
+        let executor = server(serde_json::from_str(review).unwrap(), policy, binding);
         let found = obstacle(&executor, &user(OWN, "u"), &switch, "ops").await;
         match (found, expected) {
             (None, None) => {}
-            (Some(found), Some(expected)) => assert!(found.starts_with(expected), "{found}"),
+            (Some(found), Some(expected)) => assert!(found.starts_with(&expected), "{found}"),
             (found, _) => panic!("{found:?}"),
         }
     }
@@ -233,18 +272,5 @@ mod tests {
     ) {
         let expected = owns.then(|| Account::new("belayer", "u"));
         assert_eq!(user(name, uid).account("ops"), expected);
-    }
-
-    /// H2: in an overlay with another namespace, the policy may still name the account of the default one.
-    #[rstest]
-    #[case::named("system:serviceaccount:ops:belayer", true)]
-    #[case::of_another_namespace("system:serviceaccount:belayer-system:belayer", false)]
-    #[case::a_longer_name("system:serviceaccount:ops:belayer-drain", false)]
-    fn gate_h2_the_write_policy_names_the_account(#[case] named: &str, #[case] expected: bool) {
-        let expression = format!("request.userInfo.username == '{named}'");
-        let policy = json!({ "spec": { "matchConditions": [{ "name": "by-belayer", "expression": expression }] } });
-        let own = user("system:serviceaccount:ops:belayer", "u");
-        assert_eq!(is_named(&policy, &own), expected);
-        assert!(!is_named(&policy, &user("", "")));
     }
 }

@@ -5,6 +5,12 @@
 //! are no such passes. So passes that find only new holds end the run as well.
 //!
 //! A pure state machine: its input is the time and a pass, its output the next step.
+//!
+//! ```
+//! use belayer_drain::passes::Outcome;
+//!
+//! assert_eq!(Outcome::Clean.exit_code(), 0);
+//! ```
 
 use std::time::Duration;
 
@@ -27,7 +33,7 @@ pub const NEW_HOLDS_FOR: Duration = Duration::from_secs(10);
 /// Pause after a pass that had something to do.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Counters of one pass.
+/// Counters of one pass. The [module's example](self) has the best outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pass {
     /// When it began, since the start of the run.
@@ -48,7 +54,7 @@ pub struct Pass {
     pub unseen: usize,
 }
 
-/// The step after a pass.
+/// The step after a pass. The [module's example](self) has the best outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
     /// Another pass after this pause.
@@ -86,7 +92,7 @@ impl Outcome {
     }
 }
 
-/// State of the passes of one run.
+/// State of the passes of one run. The [module's example](self) has the best outcome.
 #[derive(Debug, Clone)]
 pub struct Passes {
     timeout: Duration,
@@ -200,7 +206,7 @@ impl Passes {
     }
 }
 
-/// The result if this pass is the last.
+/// The result if this pass is the last. The [module's example](self) has the best outcome.
 pub fn outcome(pass: &Pass) -> Outcome {
     if pass.refused > 0 || pass.hidden > 0 {
         return Outcome::Refused;

@@ -1,9 +1,11 @@
-//! Progress of a run.
+//! Progress of a run. A [`Drain`](crate::run::Drain) reports to it; it ends with an
+//! [outcome](crate::passes).
 
 use belayer_core::object::Resource;
 use belayer_inspect::reader::Trouble;
 
-/// Receives the progress of a run.
+/// Receives the progress of a run. A [`Drain`](crate::run::Drain) reports to it; it ends with an
+/// [outcome](crate::passes).
 pub trait Progress: Send + Sync {
     /// The server has not sent a usable response for a while; the cause, if known. Called once until the
     /// server responds again.
@@ -20,7 +22,8 @@ pub trait Progress: Send + Sync {
     fn handled(&self) {}
 }
 
-/// Ignores all progress.
+/// Ignores all progress. A [`Drain`](crate::run::Drain) reports to it; it ends with an
+/// [outcome](crate::passes).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 

@@ -36,7 +36,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Attempts of a record write, conflicts included.
 const ATTEMPTS: usize = 5;
 
-/// Whether the record of a re-created pod names the pod.
+/// Whether the record of a re-created pod names the pod. The report of a drain, which ends with an
+/// [outcome](crate::passes), contains it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recorded {
     /// It does, or the record creates no other pod, or does not exist.

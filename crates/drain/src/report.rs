@@ -1,4 +1,5 @@
-//! The result of a run as data: documented and stable, for `-o json`.
+//! The result of a run as data: documented and stable, for `-o json`. The report of a drain, which
+//! ends with an [outcome](crate::passes), contains it.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -81,8 +82,9 @@ impl NewHolds {
     }
 }
 
-/// What was removed. In a dry run nothing was, and the keys have other names, so that a program cannot
-/// take a plan for a result.
+/// What was removed. In a dry run nothing was, and the keys have other names, so that a program
+/// cannot take a plan for a result. The report of a drain, which ends with an
+/// [outcome](crate::passes), contains it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Taken {
     /// Whether nothing was written.
@@ -97,7 +99,8 @@ pub struct Taken {
     pub holds: Holds,
 }
 
-/// Number of holds, by name and evidence.
+/// Number of holds, by name and evidence. The report of a drain, which ends with an
+/// [outcome](crate::passes), contains it.
 pub type Holds = BTreeMap<String, BTreeMap<&'static str, u64>>;
 
 /// [`Taken`] as it is in JSON.

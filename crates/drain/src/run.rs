@@ -1,4 +1,5 @@
-//! A run: sets the gate, deletes the policies, then repeats passes until nothing is left to do.
+//! A run: sets the gate, deletes the policies, then repeats passes until nothing is left to do. A
+//! drain ends with an [outcome](crate::passes).
 
 mod pass;
 
@@ -40,7 +41,7 @@ const FIRST_ANSWER: Duration = Duration::from_millis(1500);
 /// Time without a response after which a server that has answered before is reported.
 const NO_ANSWER: Duration = Duration::from_secs(10);
 
-/// The kinds that a run covers.
+/// The kinds that a run covers. A drain ends with an [outcome](crate::passes).
 #[derive(Debug, Clone)]
 pub enum Kinds {
     /// Every kind that the API serves.
@@ -51,7 +52,7 @@ pub enum Kinds {
     Among(Vec<Resource>),
 }
 
-/// Parts that a run is built from.
+/// Parts that a run is built from. A drain ends with an [outcome](crate::passes).
 pub struct Parts {
     /// Sends writes; with [`Writes::DryRun`](belayer_core::executor::Writes::DryRun) a run reports what it would do.
     pub executor: Arc<Executor>,
@@ -72,7 +73,7 @@ pub struct Parts {
     pub except_namespaces: Vec<String>,
 }
 
-/// Removes holds from a cluster.
+/// Removes holds from a cluster. A drain ends with an [outcome](crate::passes).
 pub struct Drain {
     site: Site,
     purpose: Purpose,
@@ -84,7 +85,7 @@ pub struct Drain {
     records: Records,
 }
 
-/// Why a run could not start.
+/// Why a run could not start. A drain ends with an [outcome](crate::passes).
 #[derive(Debug, thiserror::Error)]
 pub enum DrainError {
     /// Discovery failed. The message names the cause, so that it is not a source as well.

@@ -1,4 +1,5 @@
-//! Whether a held object is still selected, according to the component of the hold.
+//! Whether a held object is still selected, according to the component of the hold. A drain ends
+//! with an [outcome](crate::passes).
 
 use std::collections::BTreeSet;
 
@@ -6,7 +7,7 @@ use belayer_core::object::Resource;
 use belayer_core::slim::{Keep, ObjectMeta};
 pub use belayer_holds::selection::Selected;
 
-/// The selection rules of the components.
+/// The selection rules of the components. A drain ends with an [outcome](crate::passes).
 pub trait Selection: Send + Sync {
     /// Labels and annotations that the rules read.
     fn keep(&self) -> Keep;
@@ -21,7 +22,7 @@ pub trait Selection: Send + Sync {
     ) -> Selected;
 }
 
-/// For purposes that do not depend on selection.
+/// For purposes that do not depend on selection. A drain ends with an [outcome](crate::passes).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoSelection;
 

@@ -1,4 +1,5 @@
-//! Prints a report.
+//! Prints a report. The report of a drain, which ends with an [outcome](crate::passes), contains
+//! it.
 
 use std::fmt::Write as _;
 
@@ -35,7 +36,8 @@ fn next_step(reason: Reason) -> &'static str {
     }
 }
 
-/// The report as text of at most `width` columns.
+/// The report as text of at most `width` columns. The report of a drain, which ends with an
+/// [outcome](crate::passes), contains it.
 pub fn report(report: &Report, width: usize) -> String {
     let text = lines(report);
     let lines = text.lines().map(|line| {

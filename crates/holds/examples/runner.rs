@@ -2,23 +2,17 @@
 //!
 //! It keeps ConfigMaps with the label `keep` by a finalizer until somebody writes the annotation `done`.
 
-use std::convert::Infallible;
-use std::error::Error;
-use std::sync::Arc;
-use std::time::Duration;
+use std::{convert::Infallible, error::Error, sync::Arc};
 
 use belayer_core::{
-    Bounds, DecodeContext, Decoders, Executor, Informer, Keep, ObjectMeta, OwnerMeta, PatchKind,
-    Priority, Request, Resource, Stored, Waiter, WorkQueue, Writes, client, clock, events,
+    Bounds, Executor, Keep, ObjectMeta, OwnerMeta, Resource, Stored, Waiter, Writes, client,
 };
 use belayer_holds::decision::{Decision, Evidence, Write};
-use belayer_holds::holding::HoldSwitch;
-use belayer_holds::runner::{Change, Component, Executed, Observer, Parts, Runner};
-use belayer_sandbox::{Gvr, Sandbox};
-use jiff::Timestamp;
+use belayer_holds::runner::{self, Component};
 use tokio_util::sync::CancellationToken;
 
-const HOLD: &str = "example.com/keeper";
+#[path = "support/user.rs"]
+mod user;
 
 belayer_holds::rules! {
     DONE = 1, "done", "the annotation exists";
@@ -49,11 +43,7 @@ impl Component<OwnerMeta> for Keeper {
     }
 
     fn hold(&self) -> &'static str {
-        HOLD
-    }
-
-    fn interest(&self, change: &Change<'_, OwnerMeta>) -> Option<Priority> {
-        change.new.map(|_| Priority::Normal)
+        user::HOLD
     }
 
     fn observe(&self, object: &Stored<OwnerMeta>) -> ObjectMeta {
@@ -61,9 +51,9 @@ impl Component<OwnerMeta> for Keeper {
     }
 
     /// A pure function of the snapshot: one arm per rule, at most one write.
-    fn decide(seen: &ObjectMeta, _: Timestamp) -> Decision<Annotated, Infallible> {
-        let held = seen.has_finalizer(HOLD);
-        match (held, seen.annotations.get("done"), seen.labels.get("keep")) {
+    fn decide(seen: &ObjectMeta, _: jiff::Timestamp) -> Decision<Annotated, Infallible> {
+        let (done, keep) = (seen.annotations.get("done"), seen.labels.get("keep"));
+        match (seen.has_finalizer(user::HOLD), done, keep) {
             (true, Some(_), _) => Decision::write(DONE, Write::Release(Annotated)),
             (false, None, Some(_)) if !seen.is_deleting() => {
                 Decision::write(ADD_HOLD, Write::AddHold)
@@ -77,75 +67,16 @@ impl Component<OwnerMeta> for Keeper {
     }
 }
 
-struct Printed;
-
-impl Observer for Printed {
-    fn executed(&self, executed: &Executed<'_>) {
-        println!(
-            "{}: rule {}: {:?}",
-            executed.key, executed.by.row, executed.what
-        );
-    }
-}
-
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let sandbox = Sandbox::default();
-    sandbox.load_yaml(
-        "{apiVersion: v1, kind: ConfigMap, metadata: {name: results, labels: {keep: ''}}}",
-    )?;
+    let sandbox = user::sandbox()?;
     let client = client::in_process(sandbox.service("keeper"), "keeper/1.0");
-
+    let executor = Executor::new(client, "keeper", Bounds::default(), Writes::Sent);
     let keep = Keep::nothing().labels(["keep"]).annotations(["done"]);
-    let decoders = Decoders::<OwnerMeta>::protobuf_or_json(DecodeContext {
-        keep,
-        ..DecodeContext::default()
-    });
-    let maps = Resource::config_maps();
-    let (mut informer, store) =
-        Informer::builder(client.clone(), maps.clone(), decoders.clone()).build();
-    let executor = Executor::new(client.clone(), "keeper", Bounds::default(), Writes::Sent);
-    let executor = Arc::new(executor);
-    let (events, sender) = events::recorder(Arc::clone(&executor));
-    let runner = Runner::builder(Parts {
-        resource: maps,
-        ours: &[HOLD],
-        store,
-        queue: WorkQueue::new("configmaps"),
-        executor,
-        decoders,
-        events,
-        clock: Arc::new(clock::now),
-        observer: Arc::new(Printed),
-        switch: HoldSwitch::default(),
-    })
-    .component(Arc::new(Keeper))
-    .build();
-    informer.add_handler(Arc::new(runner.clone()));
-    let stop = CancellationToken::new();
-    tokio::spawn(informer.run(stop.clone()));
-    tokio::spawn(sender.run(stop.clone()));
-    let workers = runner.work(2);
-
-    // A user deletes the ConfigMap; it stays until its result was read.
-    let gvr = Gvr::CONFIGMAPS;
-    let wait = |condition: fn(Option<&serde_json::Value>) -> bool| {
-        let soon = Duration::from_secs(5);
-        sandbox.wait_until(&gvr, "default", "results", soon, condition)
-    };
-    wait(|map| map.is_some_and(|map| map["metadata"]["finalizers"][0] == HOLD)).await?;
-    let path = "/api/v1/namespaces/default/configmaps/results";
-    Request::delete(path, "{}").send(&client).await?;
-    println!(
-        "deleted by a user, and still there: {}",
-        wait(|map| map.is_some()).await?.is_some()
-    );
-    let done = r#"{"metadata":{"annotations":{"done":""}}}"#;
-    Request::patch(path, PatchKind::Merge, done)
-        .send(&client)
-        .await?;
-    wait(|map| map.is_none()).await?;
+    let (maps, stop) = (Resource::config_maps(), CancellationToken::new());
+    let keeper = runner::run(Arc::new(executor), maps, keep.into(), Keeper, stop.clone());
+    let keeper = tokio::spawn(keeper);
+    user::delete_before_it_is_done(&sandbox).await?;
     stop.cancel();
-    workers.shutdown().await;
-    Ok(())
+    Ok(keeper.await?)
 }

@@ -1,5 +1,17 @@
 //! What several controllers know about Argo Workflows: its kind, its labels, and when it goes on running a workflow
 //! that is being deleted.
+//!
+//! ```
+//! use belayer_core::{ObjectKey, ObjectMeta, ResourceVersion, Uid};
+//! use belayer_holds::argo;
+//!
+//! assert!(argo::is_workflow(&argo::workflow()));
+//! let key = ObjectKey::new("shop", "nightly");
+//! let mut workflow = ObjectMeta::new(key, Uid::new("u"), ResourceVersion::new(1));
+//! assert!(!argo::is_completed(&workflow));
+//! workflow.labels = [(argo::COMPLETED_LABEL, "true")].into_iter().collect();
+//! assert!(argo::is_completed(&workflow));
+//! ```
 
 use std::sync::Arc;
 
@@ -21,34 +33,39 @@ pub const COMPLETED_LABEL: &str = "workflows.argoproj.io/completed";
 /// Label on completed workflows that the workflow controller archives: `Pending` until they are archived.
 pub const ARCHIVING_LABEL: &str = "workflows.argoproj.io/workflow-archiving-status";
 
-/// The kind `Workflow`.
+/// The kind `Workflow`. The [module's example](self) uses it.
 pub fn workflow() -> Resource {
     Resource::new(GROUP, "v1alpha1", KIND, "workflows")
 }
 
-/// Whether a kind is Argo's `Workflow`, at whatever version.
+/// Whether a kind is Argo's `Workflow`, at whatever version. The [module's example](self) asks it.
 pub fn is_workflow(kind: &Resource) -> bool {
     *kind.group == *GROUP && *kind.kind == *KIND
 }
 
-/// Whether an owner reference is to Argo's `Workflow`, at whatever version.
+/// Whether an owner reference is to Argo's `Workflow`, at whatever version. [`is_workflow`] asks
+/// the same of a kind. See the [example](self).
 pub fn is_workflow_reference(owner: &OwnerReference) -> bool {
     *owner.group() == *GROUP && *owner.kind == *KIND
 }
 
-/// Whether this workflow has completed, by its label. Its decoder must keep the label.
+/// Whether this workflow has completed, by its label. Its decoder must keep the label. The
+/// [module's example](self) has such a label.
 pub fn is_completed(workflow: &ObjectMeta) -> bool {
     workflow.labels.get(COMPLETED_LABEL) == Some("true")
 }
 
-/// Whether this workflow is completed and waits to be archived, by its labels. Its decoder must keep them.
+/// Whether this workflow is completed and waits to be archived, by its labels. Its decoder must
+/// keep them. It is read as [`is_completed`] reads its label. See the [example](self).
 pub fn is_to_be_archived(workflow: &ObjectMeta) -> bool {
     is_completed(workflow) && workflow.labels.get(ARCHIVING_LABEL) == Some("Pending")
 }
 
-/// The finalizer of another controller because of which Argo goes on running a workflow that is being deleted, such as
-/// `workflows.argoproj.io/artifact-gc` (A16). `None` if the workflow is not being deleted, has completed, or
-/// has only finalizers that do not keep it: Belayer's own, and those of a foreground or orphaning deletion.
+/// The finalizer of another controller because of which Argo goes on running a workflow that is
+/// being deleted, such as `workflows.argoproj.io/artifact-gc` (A16). `None` if the workflow is not
+/// being deleted, has completed, or has only finalizers that do not keep it: Belayer's own, and
+/// those of a foreground or orphaning deletion. [`is_completed`] tells whether it still runs. See
+/// the [example](self).
 pub fn kept_running_by(workflow: &ObjectMeta) -> Option<&Arc<str>> {
     if !workflow.is_deleting() || is_completed(workflow) {
         return None;

@@ -1,11 +1,26 @@
 //! How to handle the error answer to a write. The meaning of a conflict depends on the write, so each write names
 //! its [`OnConflict`].
+//!
+//! ```
+//! use belayer_core::{ErrorClass, ObjectKey, RequestError, Resource};
+//! use belayer_holds::conflict::{After, OnConflict};
+//!
+//! /// What to do after the error answer to a patch of a pod.
+//! fn after(error: &RequestError, key: &ObjectKey) -> &'static str {
+//!     match OnConflict::Reread.after(error, (&Resource::pods(), key)) {
+//!         After::Over => "nothing: the object is gone",
+//!         After::Read => "read the object and decide again",
+//!         After::Denied => "wait until a user changes something",
+//!         After::Retry(_) => "try again with backoff",
+//!     }
+//! }
+//! ```
 
 use belayer_core::http::{ErrorClass, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::workqueue::Backoff;
 
-/// What a conflict (409) with a write means.
+/// What a conflict (409) with a write means. The [module's example](self) is that of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnConflict {
     /// For a patch of finalizers with resourceVersion: the object has changed. It is read, and the decision is
@@ -20,7 +35,8 @@ pub enum OnConflict {
     LookUp,
 }
 
-/// How to proceed after an error answer to a write.
+/// How to proceed after an error answer to a write. Returned by
+/// [`OnConflict::after`](crate::conflict::OnConflict::after).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
     /// Done: the object is gone.

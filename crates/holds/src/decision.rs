@@ -1,4 +1,37 @@
 //! Decisions: the rule that matched, at most one write, and what is missing.
+//!
+//! The example
+//! [`runner`](https://github.com/belayer/belayer/blob/main/crates/holds/examples/runner.rs) has a
+//! table of three rules and an evidence.
+//!
+//! ```
+//! use std::convert::Infallible;
+//! use belayer_holds::decision::{Decision, Evidence, Write};
+//!
+//! belayer_holds::rules! {
+//!     DONE = 1, "done", "the annotation exists";
+//!     WAIT = 2, "wait", "nothing to do";
+//! }
+//!
+//! /// The annotation was read. Without a value of this type no release can be decided.
+//! #[derive(Debug)]
+//! struct Annotated;
+//!
+//! impl Evidence for Annotated {
+//!     fn name(&self) -> &'static str {
+//!         "Annotated"
+//!     }
+//! }
+//!
+//! fn decide(annotated: Option<Annotated>) -> Decision<Annotated, Infallible> {
+//!     match annotated {
+//!         Some(evidence) => Decision::write(DONE, Write::Release(evidence)),
+//!         None => Decision::nothing(WAIT),
+//!     }
+//! }
+//!
+//! assert_eq!(decide(Some(Annotated)).row.name, "done");
+//! ```
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -8,8 +41,9 @@ use std::time::Duration;
 
 pub use belayer_core::events::{Notice, Severity};
 
-/// Why a release is safe. Each component has its own enum, whose variants contain proofs that only caches and
-/// live reads can make (invariant EVIDENCE).
+/// Why a release is safe. Each component has its own enum, whose variants contain proofs that only
+/// caches and live reads can make (invariant EVIDENCE). The [module's example](self) implements
+/// it.
 pub trait Evidence: Debug + Send + Sync + 'static {
     /// The variant's name, such as `OwnerGone`: metric label, log field and Event text.
     fn name(&self) -> &'static str;
@@ -33,7 +67,8 @@ impl Evidence for Infallible {
     }
 }
 
-/// Which of Belayer's holds on an object are removed together.
+/// Which of Belayer's holds on an object are removed together. [`Evidence::reach`] returns it. See
+/// the [example](crate::decision).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     /// The hold of the component that decided.
@@ -42,7 +77,8 @@ pub enum Reach {
     AllOfOurs,
 }
 
-/// A rule of a controller's decision table: logged, explained and tested by this name.
+/// A rule of a controller's decision table: logged, explained and tested by this name. The
+/// [module's example](self) has two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rule {
     /// Number in the table.
@@ -53,7 +89,7 @@ pub struct Rule {
     pub says: &'static str,
 }
 
-/// A reference to a rule of a table.
+/// A reference to a rule of a table. [`Decision`] names one. See the [example](crate::decision).
 pub type Row = &'static Rule;
 
 impl Rule {
@@ -65,6 +101,15 @@ impl Rule {
 
 /// A decision table as data: a constant for each rule, `NAME = NUMBER, "kebab-case", "the condition under
 /// which it matches"`, and `ALL` of them in this order.
+///
+/// ```
+/// belayer_holds::rules! {
+///     DONE = 1, "done", "the annotation exists";
+///     WAIT = 2, "wait", "nothing to do";
+/// }
+///
+/// assert_eq!((ALL.len(), WAIT.number), (2, 2));
+/// ```
 #[macro_export]
 macro_rules! rules {
     ($($(#[$doc:meta])* $rule:ident = $number:literal, $name:literal, $says:literal;)*) => {
@@ -85,7 +130,8 @@ impl std::fmt::Display for Rule {
     }
 }
 
-/// The write of a decision; at most one, so that all crash positions can be enumerated.
+/// The write of a decision; at most one, so that all crash positions can be enumerated. The
+/// [module's example](self) releases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write<E, S = ()> {
     /// Add the component's hold.
@@ -98,7 +144,8 @@ pub enum Write<E, S = ()> {
     Delete(E),
 }
 
-/// What is missing for the next step of an object.
+/// What is missing for the next step of an object. [`Decision`] contains it. See the
+/// [example](crate::decision).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Missing<Q> {
     /// The answer to a query, which the runner sends once for all waiting keys.
@@ -127,7 +174,7 @@ impl<Q: std::fmt::Display> std::fmt::Display for Missing<Q> {
     }
 }
 
-/// The decision of one component about one object.
+/// The decision of one component about one object. The [module's example](self) returns one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision<E, Q, S = ()> {
     /// The rule that matched.
@@ -238,7 +285,8 @@ impl<E, Q: std::fmt::Display, S> Decision<E, Q, S> {
     }
 }
 
-/// A release in the runner: the hold, the evidence, and which other holds it includes.
+/// A release in the runner: the hold, the evidence, and which other holds it includes. The runner
+/// makes it of [`Release`](crate::decision::Write::Release).
 #[derive(Debug, Clone)]
 pub struct Release {
     hold: &'static str,

@@ -2,6 +2,8 @@
 //!
 //! The numbers are updated at every event before its key is queued, so that a decision reads the numbers after its
 //! event.
+//!
+//! The example of [`HeldObjects`] counts one.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +15,8 @@ use crate::selection::{Exceeded, Guard, MassRelease, MaxUnselected, UnselectedBy
 use belayer_core::clock;
 use belayer_core::object::ObjectKey;
 
-/// What is recorded about an object.
+/// What is recorded about an object. The example of
+/// [`HeldObjects`] implements it.
 pub trait Noted: Clone + PartialEq {
     /// Since when its deletion waits, if it counts as waiting.
     fn waits_since(&self) -> Option<Timestamp>;
@@ -37,7 +40,7 @@ pub trait Noted: Clone + PartialEq {
     }
 }
 
-/// The numbers.
+/// The numbers. Returned by [`HeldObjects::counts`](crate::held_objects::HeldObjects::counts).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Held objects.
@@ -49,6 +52,28 @@ pub struct Counts {
 }
 
 /// Counts held objects.
+///
+/// ```
+/// use std::sync::Arc;
+/// use belayer_core::ObjectKey;
+/// use belayer_holds::held_objects::{HeldObjects, Noted};
+/// use jiff::Timestamp;
+///
+/// /// Since when the object waits for its deletion.
+/// #[derive(Debug, Clone, PartialEq)]
+/// struct Since(Option<Timestamp>);
+///
+/// impl Noted for Since {
+///     fn waits_since(&self) -> Option<Timestamp> {
+///         self.0
+///     }
+/// }
+///
+/// let held = HeldObjects::default();
+/// let key = ObjectKey::new("shop", "web-0");
+/// held.note(&key, Some(Since(Some(Timestamp::UNIX_EPOCH))));
+/// assert_eq!((held.counts().held, held.counts().waiting), (1, 1));
+/// ```
 #[derive(Debug)]
 pub struct HeldObjects<T> {
     max_unselected: MaxUnselected,
@@ -211,7 +236,8 @@ impl<T: Noted> Inner<T> {
     }
 }
 
-/// Publishes how many objects a controller holds, how many of them wait, and how long the oldest has waited.
+/// Publishes how many objects a controller holds, how many of them wait, and how long the oldest
+/// has waited. The numbers are those of [`HeldObjects`].
 pub fn publish<'a, T: Noted + 'a>(
     controller: &'static str,
     kinds: impl IntoIterator<Item = &'a HeldObjects<T>>,

@@ -2,13 +2,22 @@
 //!
 //! One switch per process. The runner, and components that create objects with a hold, check it before they add a
 //! hold. Releases do not depend on it.
+//!
+//! ```
+//! use belayer_holds::holding::{HoldSwitch, Holding};
+//!
+//! let switch = HoldSwitch::new(Holding::Unknown);
+//! assert!(!switch.allows(), "nothing is held before the mode is known");
+//! switch.set(Holding::Allowed);
+//! assert!(switch.allows());
+//! ```
 
 use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Whether holds may be added.
+/// Whether holds may be added. The [module's example](self) has two of its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holding {
     /// Not yet known; counts as not allowed.
@@ -22,7 +31,8 @@ pub enum Holding {
     Leaving,
 }
 
-/// The switch of the process. Cheap to clone; clones share one state.
+/// The switch of the process. Cheap to clone; clones share one state. The [module's example](self)
+/// turns it on.
 #[derive(Clone)]
 pub struct HoldSwitch(Arc<Shared>);
 

@@ -1,12 +1,21 @@
 //! Belayer's invariants by name: predicates without dependencies, shared by `debug_assert!` at run time, tests,
 //! simulations and the demo's summary.
+//!
+//! ```
+//! use belayer_holds::invariants::{foreign_kept, one_pod};
+//!
+//! let ours = ["example.com/ours"];
+//! let (before, after) = (["example.com/theirs", "example.com/ours"], ["example.com/theirs"]);
+//! assert!(foreign_kept(&before, &after, &ours));
+//! assert!(one_pod(1, 3, 3));
+//! ```
 
 use std::fmt;
 
 use belayer_core::logical_time::LogicalTime;
 
 /// The invariants of Belayer. Each has a predicate here or is checked over a whole run by the
-/// scenarios.
+/// scenarios. The [module's example](self) checks two of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Invariant {
     /// Belayer never adds, removes or reorders a finalizer, label or annotation that is not Belayer's. Belayer's are
@@ -63,7 +72,8 @@ impl fmt::Display for Invariant {
     }
 }
 
-/// FOREIGN: between `before` and `after` every finalizer that is not in `ours` was kept in its order.
+/// FOREIGN: between `before` and `after` every finalizer that is not in `ours` was kept in its
+/// order. The [module's example](self) calls it.
 pub fn foreign_kept<A: AsRef<str>, B: AsRef<str>>(
     before: &[A],
     after: &[B],
@@ -78,6 +88,7 @@ pub fn foreign_kept<A: AsRef<str>, B: AsRef<str>>(
 }
 
 /// NO-LATE-HOLD: an object that was `deleting` before the write gained none that is in `ours`.
+/// [`foreign_kept`] compares the same lists. See the [example](self).
 pub fn no_late_hold<A: AsRef<str>, B: AsRef<str>>(
     before: &[A],
     after: &[B],
@@ -93,8 +104,9 @@ pub fn no_late_hold<A: AsRef<str>, B: AsRef<str>>(
             .all(|hold| has(&before, hold) || !has(&after, hold))
 }
 
-/// IN-USE: whether a PVC may be released. A live read begun at `look_begun` found `users` pods that use it; its
-/// deletion was seen at `deletion_seen`, if at all.
+/// IN-USE: whether a PVC may be released. A live read begun at `look_begun` found `users` pods
+/// that use it; its deletion was seen at `deletion_seen`, if at all. The [module's example](self)
+/// has other invariants.
 pub fn unused_after_deletion(
     deletion_seen: Option<LogicalTime>,
     look_begun: LogicalTime,
@@ -103,22 +115,25 @@ pub fn unused_after_deletion(
     users == 0 && deletion_seen.is_some_and(|seen| seen < look_begun)
 }
 
-/// ONE-POD: one record has `live` pods, and `reserved` re-creations were begun of `budget` allowed ones.
+/// ONE-POD: one record has `live` pods, and `reserved` re-creations were begun of `budget` allowed
+/// ones. The [module's example](self) calls it.
 pub fn one_pod(live: usize, reserved: u32, budget: u32) -> bool {
     live <= 1 && reserved <= budget
 }
 
-/// NO-LOSS: the spec of a rejected pod is stored in `places` objects: the pod itself, its record, its successor.
+/// NO-LOSS: the spec of a rejected pod is stored in `places` objects: the pod itself, its record,
+/// its successor. [`one_pod`] limits the number of pods. See the [example](self).
 pub fn no_loss(places: usize) -> bool {
     places > 0
 }
 
-/// RAN-ONCE: the number of pods of one record of which a container ever ran.
+/// RAN-ONCE: the number of pods of one record of which a container ever ran. [`one_pod`] limits
+/// the number of pods that exist. See the [example](self).
 pub fn ran_once(ran: usize) -> bool {
     ran <= 1
 }
 
-/// Whether an object was being deleted.
+/// Whether an object was being deleted. An argument of [`no_late_hold`]. See the [example](self).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deleting {
     /// `metadata.deletionTimestamp` was set.

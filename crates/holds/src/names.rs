@@ -1,5 +1,11 @@
 //! Names that several components share. A finalizer, label or annotation is Belayer's only if it is listed
 //! here (invariant FOREIGN).
+//!
+//! ```
+//! use belayer_holds::names;
+//!
+//! assert!(names::POD_HOLDS.contains(&names::POD_STATUS_HOLD));
+//! ```
 
 /// User agent of every request. Servers use it as the default field manager.
 pub const USER_AGENT: &str = concat!("belayer/", env!("CARGO_PKG_VERSION"));

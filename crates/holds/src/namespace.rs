@@ -1,4 +1,18 @@
 //! Whether a namespace is being deleted or ignored.
+//!
+//! ```no_run
+//! use belayer_core::QueryCache;
+//! use belayer_holds::namespace::{NamespaceQuery, NamespaceState};
+//!
+//! /// Whether the last live read found that the namespace is being deleted.
+//! fn is_terminating(cache: &QueryCache<NamespaceQuery>, name: &str) -> Option<bool> {
+//!     let live = cache.get(&NamespaceQuery::new(name))?;
+//!     match live.answer() {
+//!         NamespaceState::Present(namespace) => Some(namespace.is_deleting()),
+//!         NamespaceState::Gone => Some(true),
+//!     }
+//! }
+//! ```
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +29,7 @@ use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
 use belayer_core::queries::{LiveAnswer, LiveReader, Query, ReadError};
 use belayer_core::slim::{Labels, Namespace, ObjectMeta};
 
-/// Query for the state of a namespace.
+/// Query for the state of a namespace. The [module's example](self) reads its answer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NamespaceQuery(Arc<str>);
 
@@ -32,7 +46,8 @@ impl fmt::Display for NamespaceQuery {
     }
 }
 
-/// The result of a live read of a namespace.
+/// The result of a live read of a namespace. The answer to a [`NamespaceQuery`]. See the
+/// [example](self).
 #[allow(
     clippy::large_enum_variant,
     reason = "few are kept, and hardly any of them is Gone"
@@ -45,7 +60,8 @@ pub enum NamespaceState {
     Gone,
 }
 
-/// A snapshot of an object's namespace.
+/// A snapshot of an object's namespace. It contains the answer to a [`NamespaceQuery`], if one was
+/// read. See the [example](self).
 #[derive(Debug, Clone)]
 pub struct NamespaceView {
     /// The query about it.
@@ -83,7 +99,8 @@ impl NamespaceView {
     }
 }
 
-/// The namespace of `object` in the informer.
+/// The namespace of `object` in the informer. What the cache does not contain is asked by a
+/// [`NamespaceQuery`]. See the [example](self).
 pub fn cached(object: &ObjectMeta, namespaces: &impl Objects<Namespace>) -> Option<ObjectMeta> {
     let key = ObjectKey::cluster(object.key.shared_namespace().clone());
     match namespaces.lookup(&key) {
@@ -110,6 +127,9 @@ impl Query for NamespaceQuery {
 ///
 /// The cache alone is no proof: it may still have a deleted namespace of the same name, while the object is in its
 /// successor.
+///
+/// [`NamespaceDeletion::prove`](crate::namespace::NamespaceDeletion::prove) makes it of an answer
+/// to a [`NamespaceQuery`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamespaceDeletion(Uid);
 
@@ -121,8 +141,9 @@ impl NamespaceDeletion {
     }
 }
 
-/// Proof that the object's namespace has the ignore label, by a live read that began after the object was first
-/// seen and is not older than the cache.
+/// Proof that the object's namespace has the ignore label, by a live read that began after the
+/// object was first seen and is not older than the cache.
+/// [`NamespaceView::ignored`](crate::namespace::NamespaceView::ignored) makes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IgnoredNamespace(Uid);
 
@@ -140,7 +161,8 @@ impl IgnoredNamespace {
     }
 }
 
-/// Whether a namespace with these labels is ignored.
+/// Whether a namespace with these labels is ignored. The labels are those of a namespace that a
+/// [`NamespaceQuery`] read. See the [example](self).
 pub fn is_ignored(labels: &Labels) -> bool {
     labels.get(names::IGNORE_LABEL) == Some("true")
 }
@@ -152,7 +174,8 @@ fn present(state: &NamespaceState) -> Option<&ObjectMeta> {
     }
 }
 
-/// Answers [`NamespaceQuery`]s by live GETs of metadata.
+/// Answers [`NamespaceQuery`]s by live GETs of metadata. The reader of a cache of
+/// [`NamespaceQuery`]. See the [example](self).
 #[derive(Debug)]
 pub struct NamespaceReader {
     executor: Arc<Executor>,

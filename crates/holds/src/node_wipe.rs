@@ -3,6 +3,12 @@
 //!
 //! It is the durable list: an entry outlives its record, later rejections and restarts of the agent. It contains no
 //! path to remove, because only the agent's own configuration decides which directories belong to a pod.
+//!
+//! ```
+//! use belayer_holds::node_wipe::resource;
+//!
+//! assert_eq!(&*resource().plural, "nodewipes");
+//! ```
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,12 +28,13 @@ pub const PLURAL: &str = "nodewipes";
 /// Most wipes of one node, by the schema of the kind.
 pub const MAX_WIPES: usize = 1_000;
 
-/// The kind.
+/// The kind. The [module's example](self) names it.
 pub fn resource() -> Resource {
     Resource::new("belayer.dev", "v1alpha1", KIND, PLURAL)
 }
 
-/// The wipes of the node that it is named after.
+/// The wipes of the node that it is named after. Its kind is
+/// [`resource`]; the [module's example](self) names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeWipe {
     /// Metadata; the name is that of the node.
@@ -38,7 +45,8 @@ pub struct NodeWipe {
     pub forgotten: Vec<Uid>,
 }
 
-/// One rejected pod whose directories are to be removed.
+/// One rejected pod whose directories are to be removed. Part of a
+/// [`NodeWipe`], the kind of the [example](self).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wipe {
     /// Namespace and name of the pod.
@@ -59,7 +67,8 @@ impl Wipe {
     }
 }
 
-/// Whether anything is left.
+/// Whether anything is left. Part of a [`Report`], in an object of the
+/// kind of the [example](self).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum WipeState {
     /// Nothing of the pod is left on the node.
@@ -68,7 +77,8 @@ pub enum WipeState {
     NotWiped,
 }
 
-/// What the node agent reports about one pod, as it is in the API.
+/// What the node agent reports about one pod, as it is in the API. Part of [`Wipe`]. See the
+/// [example](self).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// Whether anything is left.
@@ -84,7 +94,7 @@ pub struct Report {
     pub paths: Vec<String>,
 }
 
-/// An entry of `spec.wipes`, as it is in the API.
+/// An entry of `spec.wipes`, as it is in the API. Part of [`Wipe`]. See the [example](self).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Entry {
@@ -110,7 +120,7 @@ impl Slim for NodeWipe {
     }
 }
 
-/// The JSON form.
+/// The JSON form. An informer of [`NodeWipe`] decodes it. See the [example](self).
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct JsonNodeWipe<'a> {

@@ -1,4 +1,14 @@
 //! Whether the owner with a UID is gone.
+//!
+//! ```
+//! use belayer_core::{ObjectKey, Resource, Uid};
+//! use belayer_holds::owner::OwnerQuery;
+//!
+//! let jobs = Resource::new("batch", "v1", "Job", "jobs");
+//! let query = OwnerQuery::at(jobs, ObjectKey::new("shop", "report"), Uid::new("u-1"));
+//! // Another Job of this name is another object: the owner is gone.
+//! assert_eq!(query.uid(), &Uid::new("u-1"));
+//! ```
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +27,8 @@ use belayer_core::slim::{ObjectMeta, OwnerMeta};
 
 use crate::argo;
 
-/// Query whether the object with a UID still exists. Owners are matched by UID, never by name alone.
+/// Query whether the object with a UID still exists. Owners are matched by UID, never by name
+/// alone. The [module's example](self) makes one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OwnerQuery {
     resource: Resource,
@@ -72,7 +83,8 @@ impl fmt::Display for OwnerQuery {
     }
 }
 
-/// The result of a live read of an owner.
+/// The result of a live read of an owner. The answer to an [`OwnerQuery`]. See the
+/// [example](self).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnerState {
     /// It exists.
@@ -83,7 +95,8 @@ pub enum OwnerState {
     Unknown(String),
 }
 
-/// Proof that a UID is gone. Only a live read can create it.
+/// Proof that a UID is gone. Only a live read can create it. [`OwnerState`] contains it, the
+/// answer to an [`OwnerQuery`]. See the [example](self).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GoneProof(How);
 
@@ -121,6 +134,10 @@ impl GoneProof {
 /// Proof that the owner has a deletion timestamp.
 ///
 /// It is never removed, so a cache proves it as well as a live read.
+///
+/// An answer to an [`OwnerQuery`] proves it too.
+///
+/// See the [example](self).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerDeletion(Uid);
 
@@ -153,7 +170,8 @@ impl Query for OwnerQuery {
     }
 }
 
-/// Answers [`OwnerQuery`]s by live GETs of metadata.
+/// Answers [`OwnerQuery`]s by live GETs of metadata. The reader of a cache of [`OwnerQuery`]. See
+/// the [example](self).
 #[derive(Debug, Clone)]
 pub struct OwnerReader {
     executor: Arc<Executor>,
@@ -162,7 +180,9 @@ pub struct OwnerReader {
     kinds: Arc<Mutex<HashMap<(String, String), ServedKind>>>,
 }
 
-/// The result of discovery for a kind.
+/// The result of discovery for a kind. Returned by
+/// [`OwnerReader::served`](crate::owner::OwnerReader::served), before an
+/// [`OwnerQuery`] of an unknown kind is answered.
 #[derive(Debug, Clone)]
 pub struct ServedKind {
     /// The kind.

@@ -1,5 +1,12 @@
 //! RBAC permissions as data. Each component lists its own once; the manifests, the pre-flight check and its
 //! test are all compared with that list.
+//!
+//! ```
+//! use belayer_holds::permissions::Permission;
+//!
+//! let read = Permission::new("batch", "jobs", "get", "no pod of a Job is released");
+//! assert!(!read.is_write_anywhere());
+//! ```
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +14,7 @@ use std::sync::Arc;
 use crate::names;
 use belayer_core::object::Resource;
 
-/// Where a permission is required.
+/// Where a permission is required. Part of a [`Permission`]. See the [example](self).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// In every namespace, or for a cluster-scoped kind: a ClusterRole.
@@ -16,7 +23,7 @@ pub enum Place {
     OwnNamespace,
 }
 
-/// One verb on one resource.
+/// One verb on one resource. The [module's example](self) has one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Permission {
     /// Cluster-wide or in Belayer's own namespace.
@@ -105,25 +112,20 @@ impl fmt::Display for Permission {
 /// The verbs to read and watch a kind.
 pub const FOLLOW: &[&str] = &["get", "list", "watch"];
 
-/// Permissions that every component requires.
+/// Permissions that every component requires. Each is a [`Permission`]. See the [example](self).
 pub fn ground() -> Vec<Permission> {
     const BLIND: &str =
         "no controller starts: it is unknown which namespaces are being deleted or ignored";
     const MUTE: &str = "no Events are recorded that explain why objects wait";
     const SWITCH: &str =
         "the gate does not close if too many deletions wait, and draining is not detected";
-    const CLOSED: &str = "the admission policies add no hold: the gate opens only if the policy that limits Belayer's writes \
-                          names its account";
+    const CLOSED: &str = "the admission policies add no hold: the gate opens only if a policy limits what Belayer's account \
+                          writes";
     let kind = crate::gate::resource();
     let gate = |verb| Permission::new(&kind.group, &kind.plural, verb, SWITCH);
-    let limits = |name| Permission {
+    let limits = |name: &str, plural| Permission {
         name: Some(Arc::from(name)),
-        ..Permission::new(
-            "admissionregistration.k8s.io",
-            "validatingadmissionpolicies",
-            "get",
-            CLOSED,
-        )
+        ..Permission::new("admissionregistration.k8s.io", plural, "get", CLOSED)
     };
     let namespaces = Resource::namespaces();
     let mut permissions: Vec<Permission> = Permission::on(&namespaces, FOLLOW, BLIND).collect();
@@ -140,22 +142,31 @@ pub fn ground() -> Vec<Permission> {
     permissions
         .extend(["get", "list", "watch", "patch"].map(|verb| gate(verb).own(Some(names::GATE))));
     permissions.push(gate("create").own(None));
-    permissions.extend(names::WRITE_POLICIES.map(limits));
+    for name in names::WRITE_POLICIES {
+        permissions.push(limits(name, "validatingadmissionpolicies"));
+        permissions.push(limits(name, "validatingadmissionpolicybindings"));
+    }
     permissions
 }
 
-/// Permissions for leader election by this Lease, which ensures that only one of several replicas writes.
+/// Permissions for leader election by this Lease, which ensures that only one of several replicas
+/// writes. Each is a [`Permission`]. See the [example](self).
 pub fn election(lease: &str) -> Vec<Permission> {
     const NO_LEADER: &str = "no leader is elected: no hold is added and none is released";
-    let permission = |verb| Permission::new("coordination.k8s.io", "leases", verb, NO_LEADER);
+    const LATER: &str =
+        "after a leader has stopped, another replica takes over seconds later instead of at once";
+    let leases = Resource::leases();
+    let permission = |verb, without| Permission::new(&leases.group, &leases.plural, verb, without);
     vec![
-        permission("get").own(Some(lease)),
-        permission("patch").own(Some(lease)),
-        permission("create").own(None),
+        permission("get", NO_LEADER).own(Some(lease)),
+        permission("watch", LATER).own(Some(lease)),
+        permission("patch", NO_LEADER).own(Some(lease)),
+        permission("create", NO_LEADER).own(None),
     ]
 }
 
-/// Permissions to find out who may read the metrics.
+/// Permissions to find out who may read the metrics. Each is a [`Permission`]. See the
+/// [example](self).
 pub fn metrics_authorization() -> Vec<Permission> {
     const CLOSED: &str = "no metrics are served: it is unknown who may read them";
     vec![

@@ -4,13 +4,24 @@
 //! changed or is another one, so finalizers of other controllers cannot be lost, and a new object of the same name
 //! cannot be changed. A JSON patch by index would
 //! answer 422 on concurrent edits, and a strategic patch does not work on custom resources.
+//!
+//! ```
+//! use belayer_core::{ObjectKey, ObjectMeta, ResourceVersion, Uid};
+//! use belayer_holds::release::FinalizerPatch;
+//!
+//! let key = ObjectKey::new("shop", "web-0");
+//! let pod = ObjectMeta::new(key, Uid::new("u-1"), ResourceVersion::new(7));
+//! let patch = FinalizerPatch::hold(&pod, &["example.com/ours"]).expect("it has none yet");
+//! assert_eq!(patch.finalizers(), ["example.com/ours"]);
+//! assert!(FinalizerPatch::release(&pod, &["example.com/ours"]).is_none());
+//! ```
 
 use serde::Serialize;
 
 use crate::invariants;
 use belayer_core::slim::ObjectMeta;
 
-/// Body of a merge patch of an object's finalizers.
+/// Body of a merge patch of an object's finalizers. The [module's example](self) adds a finalizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FinalizerPatch {
     body: Vec<u8>,

@@ -3,13 +3,27 @@
 //!
 //! A controller is generic over its [`View`], so that both run the same code. Calls are static: in a
 //! running controller they are direct calls of the store or the cache.
+//!
+//! ```
+//! use belayer_core::{Lookup, ObjectKey, OwnerMeta};
+//! use belayer_holds::view::Objects;
+//!
+//! /// Runs on the cache of a controller and on the live reads of `explain`.
+//! fn owner(owners: &impl Objects<OwnerMeta>, key: &ObjectKey) -> &'static str {
+//!     match owners.lookup(key) {
+//!         Lookup::Found(_) => "exists",
+//!         Lookup::Absent => "is gone",
+//!         Lookup::Unknown => "is not known yet",
+//!     }
+//! }
+//! ```
 
 use belayer_core::informer::{InformerState, Lookup, Store};
 use belayer_core::object::ObjectKey;
 use belayer_core::queries::{LiveAnswer, Query, QueryCache, ReadError, Waiter};
 use belayer_core::slim::Slim;
 
-/// The sources that a controller observes.
+/// The sources that a controller observes. Its stores are [`Objects`]. See the [example](self).
 pub trait View: Send + Sync + 'static {
     /// The objects of one kind.
     type Store<K: Slim>: Objects<K>;
@@ -21,7 +35,7 @@ pub trait View: Send + Sync + 'static {
     const FOLLOWS: bool;
 }
 
-/// The known objects of one kind.
+/// The known objects of one kind. The [module's example](self) uses one.
 pub trait Objects<K>: Send + Sync + 'static {
     /// The object of a key.
     fn lookup(&self, key: &ObjectKey) -> Lookup<K>;
@@ -33,7 +47,7 @@ pub trait Objects<K>: Send + Sync + 'static {
     fn is_not_served(&self) -> bool;
 }
 
-/// Live answers.
+/// Live answers. [`Objects`] is the same for stores. See the [example](self).
 pub trait Answers<Q: Query>: Send + Sync + 'static {
     /// The latest answer, if there is one.
     fn get(&self, query: &Q) -> Option<LiveAnswer<Q::Answer>>;
@@ -45,7 +59,8 @@ pub trait Answers<Q: Query>: Send + Sync + 'static {
     fn ask(&self, query: Q, waiter: Waiter<'_>);
 }
 
-/// The informers' stores, and the answers that waiters share.
+/// The informers' stores, and the answers that waiters share. Its [`Objects`] are stores. See the
+/// [example](self).
 #[derive(Debug, Clone, Copy)]
 pub enum Cached {}
 

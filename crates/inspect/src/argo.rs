@@ -1,5 +1,15 @@
 //! The workflow controllers of Argo Workflows in the cluster: which workflows each processes, and whether it holds pods
 //! by a finalizer of its own (A22).
+//!
+//! ```no_run
+//! use belayer_inspect::{Reader, argo};
+//!
+//! # async fn print(reader: &Reader) {
+//! // Every Deployment that runs Argo's workflow controller, with its settings.
+//! let controllers = argo::controllers(reader).await;
+//! println!("{controllers:?}");
+//! # }
+//! ```
 
 use std::collections::BTreeMap;
 
@@ -24,7 +34,8 @@ const IMAGE: &str = "workflow-controller";
 /// Its ConfigMap, unless `--configmap` names another one.
 const CONFIG_MAP: &str = "workflow-controller-configmap";
 
-/// A Deployment of the workflow controller.
+/// A Deployment of the workflow controller. Returned by [`controllers`],
+/// as in the [example](self).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkflowController {
     /// `NAMESPACE/NAME`.
@@ -47,7 +58,8 @@ impl WorkflowController {
     }
 }
 
-/// Why no workflow with this instance ID in this namespace is processed; `None` if one of the controllers may do it.
+/// Why no workflow with this instance ID in this namespace is processed; `None` if one of the
+/// controllers may do it. The controllers are those of the [module's example](self).
 pub fn why_not_processed(
     controllers: &[WorkflowController],
     instance: &str,
@@ -76,7 +88,8 @@ pub fn why_not_processed(
     })
 }
 
-/// Reads all Deployments that run the workflow controller, and their ConfigMaps.
+/// Reads all Deployments that run the workflow controller, and their ConfigMaps. The [module's
+/// example](self) prints them.
 pub async fn controllers(reader: &Reader) -> ReadResult<Vec<WorkflowController>> {
     let deployments = match reader.all::<Deployment>("/apis/apps/v1/deployments").await {
         ReadResult::Found(deployments) => deployments,

@@ -11,6 +11,8 @@ use belayer_core::http::{ErrorClass, RequestError};
 /// How long requests have waited for a usable answer of the server, and the last error.
 ///
 /// Only time in which a request waits counts, not a pause between two reads.
+///
+/// A [`Reader`](crate::Reader) has one.
 #[derive(Debug, Default)]
 pub struct Contact(watch::Sender<Known>);
 
@@ -57,7 +59,8 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Why a request had no usable answer.
+/// Why a request had no usable answer. Returned by [`Contact`](crate::reader::Contact), to which a
+/// [`Reader`](crate::Reader) reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
     /// Whether the server or a proxy answers, with a transient error.
@@ -195,7 +198,7 @@ impl Contact {
     }
 }
 
-/// A short error message for people.
+/// A short error message for people. The error is one of a [`Reader`](crate::Reader)'s requests.
 pub fn explain(error: &RequestError) -> String {
     match error.class() {
         ErrorClass::Forbidden => "not allowed".to_owned(),

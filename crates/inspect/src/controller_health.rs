@@ -8,7 +8,7 @@ use crate::report::age;
 
 /// A workload that may be a controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Workload {
+pub(crate) struct Workload {
     /// `deployment`, `statefulset` or `daemonset`.
     pub kind: &'static str,
     /// Its namespace.
@@ -25,14 +25,14 @@ pub struct Workload {
 
 impl Workload {
     /// `deployment keda/keda-operator`.
-    pub fn place(&self) -> String {
+    pub(crate) fn place(&self) -> String {
         format!("{} {}/{}", self.kind, self.namespace, self.name)
     }
 }
 
 /// A Lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Lease {
+pub(crate) struct Lease {
     /// `namespace/name`.
     pub place: String,
     /// The holder; empty if it was released.
@@ -45,7 +45,7 @@ pub struct Lease {
 
 /// The state of a controller. Every variant but the last has proof.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ControllerHealth {
+pub(crate) enum ControllerHealth {
     /// It runs.
     Alive(Vec<String>, Option<Workload>),
     /// It exists and does not run.
@@ -63,7 +63,7 @@ pub enum ControllerHealth {
 
 /// What the cluster shows about controllers.
 #[derive(Debug, Clone)]
-pub struct Observed<'a> {
+pub(crate) struct Observed<'a> {
     /// All workloads of the cluster, or of the namespace that could be read.
     pub workloads: &'a ReadResult<Vec<Workload>>,
     /// The Leases of the known controllers.
@@ -74,7 +74,7 @@ pub struct Observed<'a> {
 const GRACE_LENGTHS: i64 = 4;
 
 /// Judges the controller of a known finalizer on objects of `kind`.
-pub fn of_known(
+pub(crate) fn of_known(
     entry: &Entry,
     kind: &str,
     seen: &Observed<'_>,
@@ -177,7 +177,7 @@ fn not_found(
 }
 
 /// Judges the controller of an unknown finalizer, by the field manager that set it.
-pub fn of_manager(manager: Option<&str>, seen: &Observed<'_>) -> ControllerHealth {
+pub(crate) fn of_manager(manager: Option<&str>, seen: &Observed<'_>) -> ControllerHealth {
     let Some(manager) = manager else {
         return ControllerHealth::Unknown {
             known: Vec::new(),

@@ -14,7 +14,7 @@ pub(crate) struct Meta {
 /// A status condition.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Condition {
+pub(crate) struct Condition {
     /// `Available`, `Ready`, `NamespaceContentRemaining`, ...
     #[serde(rename = "type")]
     pub kind: String,

@@ -16,9 +16,9 @@ use crate::object::Terminating;
 use crate::reader::{ReadResult, Reader};
 use crate::scan::{Scan, Scope};
 pub(crate) use reads::lease;
-pub use reads::pods;
+pub(crate) use reads::pods;
 use reads::{attachments, dead_apis, namespace, node, volume, workloads};
-pub use state::{
+pub(crate) use state::{
     AttachmentState, DeadApiService, DeadWebhook, NamespaceState, NodeState, PodState, VolumeState,
 };
 use webhooks::dead_webhooks;
@@ -31,7 +31,7 @@ const PARALLEL: usize = 8;
 
 /// What to diagnose.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub(crate) struct Target {
     /// The stuck objects.
     pub stuck: Vec<Terminating>,
     /// How many more are being deleted.
@@ -46,7 +46,7 @@ pub struct Target {
 
 /// The complete input of a report: owned, no further I/O.
 #[derive(Debug, Clone)]
-pub struct World {
+pub(crate) struct World {
     /// The scan.
     pub scan: Scan,
     /// The stuck objects.
@@ -84,7 +84,7 @@ pub struct World {
 }
 
 /// Reads everything that a report needs besides the scan.
-pub async fn gather(
+pub(crate) async fn gather(
     reader: &Reader,
     scan: Scan,
     target: Target,

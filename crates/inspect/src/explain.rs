@@ -1,4 +1,15 @@
 //! Explanations by Belayer's own components, which the binary passes in as [`Explainer`]s.
+//!
+//! ```no_run
+//! use belayer_inspect::{Inspector, text};
+//!
+//! # async fn print(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
+//! let explanation = Inspector::new(client).explain("pods", "shop", "web-0").await?;
+//! let (now, style) = (belayer_core::clock::now(), text::Style::default());
+//! println!("{}", text::explanation(&explanation, now, style, &text::Plain));
+//! # Ok(())
+//! # }
+//! ```
 
 use std::sync::Arc;
 
@@ -14,6 +25,7 @@ use crate::known_finalizers::KnownFinalizers;
 use crate::reader::{Reader, explain};
 
 /// Belayer, as configured in the binary, and the known finalizers. By default no Belayer is asked.
+/// By default [`Inspector`](crate::Inspector) asks none.
 #[derive(Default)]
 pub struct Belayer {
     /// Its components.
@@ -27,6 +39,8 @@ pub struct Belayer {
 /// Explains the holds of one component: live reads, its own decision, the matching rule and what is missing.
 ///
 /// Each component provides its own, so this crate depends on none of them.
+///
+/// Without any, as in the [example](crate::explain), the finalizers are explained as known ones.
 pub struct Explainer {
     /// Name of the component.
     pub component: &'static str,
@@ -39,13 +53,15 @@ pub struct Explainer {
     pub explain: Explain,
 }
 
-/// See [`Explainer::explain`].
+/// See [`Explainer::explain`]. Part of an [`Explainer`].
 pub type Explain = Box<dyn Fn(Resource, ObjectKey, Reader) -> Explaining + Send + Sync>;
 
-/// A pending explanation.
+/// A pending explanation. Returned by an [`Explainer`], for an
+/// [explanation](crate::explain).
 pub type Explaining = BoxFuture<'static, Result<Explained, ExplainError>>;
 
-/// Why an object cannot be explained.
+/// Why an object cannot be explained. Returned by an [`Explainer`]. The [example](crate::explain)
+/// asks no explainer.
 #[derive(Debug, thiserror::Error)]
 pub enum ExplainError {
     /// It does not exist.

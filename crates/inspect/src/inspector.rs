@@ -30,6 +30,8 @@ use crate::stuck::{self, InspectError, Query};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// The [crate's example](crate) finds an object that waits for a controller that is gone.
 pub struct Inspector {
     reader: Reader,
     belayer: Belayer,

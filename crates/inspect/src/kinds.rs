@@ -1,4 +1,15 @@
 //! API discovery: aggregated if the server supports it, else one request per group and version.
+//!
+//! ```no_run
+//! use belayer_inspect::{Reader, kinds};
+//!
+//! # async fn print(reader: &Reader) -> Result<(), belayer_core::RequestError> {
+//! for kind in kinds::discover(reader).await?.kinds {
+//!     println!("{kind:?}");
+//! }
+//! # Ok(())
+//! # }
+//! ```
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,7 +33,7 @@ const NAMESPACED: &str = "Namespaced";
 /// Concurrent requests of unaggregated discovery.
 const PARALLEL: usize = 8;
 
-/// A kind that can be listed.
+/// A kind that can be listed. The [module's example](self) prints each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kind {
     /// Group, version and plural.
@@ -62,7 +73,8 @@ impl Kind {
     }
 }
 
-/// A group and version that does not answer.
+/// A group and version that does not answer. Part of what [`discover`]
+/// returns; the [example](self) prints the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadApi {
     /// `metrics.example.com/v1`.
@@ -71,7 +83,7 @@ pub struct DeadApi {
     pub why: String,
 }
 
-/// The result of discovery.
+/// The result of discovery. The [module's example](self) prints the kinds.
 #[derive(Debug, Clone, Default)]
 pub struct Discovered {
     /// Kinds that can be listed, each in the version that the server prefers.
@@ -87,7 +99,7 @@ impl Discovered {
     }
 }
 
-/// Reads the kinds of the server.
+/// Reads the kinds of the server. The [module's example](self) prints the kinds.
 ///
 /// # Errors
 ///

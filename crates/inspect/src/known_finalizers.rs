@@ -1,4 +1,5 @@
-//! Known finalizers: data from `known_finalizers/finalizers.yaml`.
+//! Known finalizers: data from `known_finalizers/finalizers.yaml`. The [crate's example](crate)
+//! adds entries of another project.
 
 use std::sync::LazyLock;
 
@@ -14,11 +15,13 @@ pub static KNOWN_FINALIZERS: LazyLock<KnownFinalizers> = LazyLock::new(|| {
 /// Prefix of the owner of Belayer's own entries; the component's name follows.
 const OURS: &str = "Belayer ";
 
-/// Known finalizers; by default those of this build.
+/// Known finalizers; by default those of this build. The [crate's example](crate) adds an entry.
 #[derive(Debug, Clone)]
 pub struct KnownFinalizers(Vec<Entry>);
 
-/// The text is not a list of entries.
+/// The text is not a list of entries. Returned by
+/// [`KnownFinalizers::with_yaml`](crate::KnownFinalizers::with_yaml), as in the [crate's
+/// example](crate).
 #[derive(Debug, thiserror::Error)]
 #[error("invalid list of known finalizers: {0}")]
 pub struct InvalidEntries(serde_saphyr::Error);
@@ -29,7 +32,7 @@ impl Default for KnownFinalizers {
     }
 }
 
-/// One known finalizer, or a family of them.
+/// One known finalizer, or a family of them. The [crate's example](crate) has one in YAML.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Entry {
@@ -51,7 +54,8 @@ pub struct Entry {
     pub source: String,
 }
 
-/// A workload that removes a finalizer.
+/// A workload that removes a finalizer. Part of an [`Entry`], as
+/// in the [crate's example](crate).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Controller {
@@ -74,7 +78,8 @@ pub struct Controller {
     pub kinds: Vec<String>,
 }
 
-/// How a workload's name is matched with the usual one.
+/// How a workload's name is matched with the usual one. Part of a
+/// [`Entry`], as in the [crate's example](crate).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Matching {

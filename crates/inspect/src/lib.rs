@@ -2,14 +2,14 @@
 
 pub mod argo;
 mod contact;
-pub mod controller_health;
-pub mod diagnose;
-pub mod evidence;
+mod controller_health;
+mod diagnose;
+mod evidence;
 pub mod explain;
 mod inspector;
 pub mod kinds;
 pub mod known_finalizers;
-pub mod object;
+mod object;
 pub mod preflight;
 pub mod reader;
 pub mod report;

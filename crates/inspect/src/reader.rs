@@ -1,4 +1,5 @@
-//! A rate-limited client that sends GET requests only.
+//! A rate-limited client that sends GET requests only. The example of
+//! [`Reader`] reads the version of a server.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -19,6 +20,9 @@ pub use crate::contact::{Contact, Trouble, explain};
 /// Objects per page of a list, as in kubectl.
 pub const PAGE: u32 = 500;
 
+/// Objects per page of what [`Reader::pages`] reads: each page is a request, and most kinds have fewer objects.
+const LARGE_PAGE: u32 = 1_000;
+
 /// Maximum number of attempts for a request that the server answers with 429.
 const ATTEMPTS: u32 = 8;
 
@@ -26,6 +30,17 @@ const ATTEMPTS: u32 = 8;
 const MAX_WAIT: Duration = Duration::from_secs(30);
 
 /// A client that can only read. Cheap to clone.
+///
+/// ```no_run
+/// use belayer_core::{Bounds, RequestError};
+/// use belayer_inspect::Reader;
+///
+/// # async fn version(client: kube::Client) -> Result<(), RequestError> {
+/// let reader = Reader::new(client, Bounds::default());
+/// println!("{:?}", reader.server_version().await?);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Reader {
     executor: Arc<Executor>,
@@ -33,7 +48,7 @@ pub struct Reader {
     contact: Arc<Contact>,
 }
 
-/// The result of a live read.
+/// The result of a live read. Returned by the methods of [`Reader`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadResult<T> {
     /// It exists.
@@ -191,7 +206,8 @@ impl Reader {
     {
         let mut token: Option<String> = None;
         loop {
-            let mut request = Request::list(path, PAGE, token.as_deref()).accept(accept.to_owned());
+            let mut request =
+                Request::list(path, LARGE_PAGE, token.as_deref()).accept(accept.to_owned());
             if let Some(selector) = selector {
                 request = request.query("labelSelector", selector);
             }

@@ -1,4 +1,5 @@
-//! The output of `stuck` and `explain` as data: the documented, stable form of `-o json` and `-o yaml`.
+//! The output of `stuck` and `explain` as data: the documented, stable form of `-o json` and `-o
+//! yaml`. The [crate's example](crate) reads the first group of one.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -276,6 +277,10 @@ pub enum UnseenReason {
 }
 
 /// A duration in the units that kubectl uses.
+///
+/// ```
+/// assert_eq!(belayer_inspect::report::age(5400), "90m");
+/// ```
 pub fn age(seconds: i64) -> String {
     let seconds = seconds.max(0);
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600, seconds / 60);

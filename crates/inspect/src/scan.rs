@@ -1,4 +1,5 @@
 //! The scan: lists every kind, metadata only, in pages, several kinds concurrently.
+//! [`Inspector`](crate::Inspector) scans all kinds.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,7 +21,8 @@ const PARALLEL: usize = 8;
 /// Names kept per kind and namespace.
 const SAMPLES: usize = 3;
 
-/// The namespaces to read.
+/// The namespaces to read. Part of a [`Query`](crate::Query); without it, as in the [crate's
+/// example](crate), the whole cluster is read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Scope {
     /// The whole cluster.
@@ -30,7 +32,7 @@ pub enum Scope {
     Namespace(String),
 }
 
-/// Receives the progress of the scan.
+/// Receives the progress of the scan. [`Inspector`](crate::Inspector) reports to it.
 pub trait Progress: Send + Sync {
     /// Kinds were found.
     fn kinds(&self, _count: usize) {}
@@ -38,13 +40,15 @@ pub trait Progress: Send + Sync {
     fn listed(&self, _kind: &Kind, _objects: u64) {}
 }
 
-/// Ignores the progress.
+/// Ignores the progress. The progress of the [crate's example](crate).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 
 impl Progress for Silent {}
 
-/// The objects of one kind in one namespace.
+/// The objects of one kind in one namespace. Part of a [`Report`](crate::Report)'s evidence: how
+/// many objects were seen, whether stuck or not. A scan is part of every
+/// [report](crate::text::report).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Population {
     /// Their number.
@@ -53,7 +57,7 @@ pub struct Population {
     pub samples: Vec<String>,
 }
 
-/// The result of the scan.
+/// The result of the scan. [`Inspector`](crate::Inspector) diagnoses it.
 #[derive(Debug, Clone, Default)]
 pub struct Scan {
     /// The kinds that were listed.
@@ -79,7 +83,7 @@ struct Part {
     objects: u64,
 }
 
-/// Lists every kind.
+/// Lists every kind. [`Inspector`](crate::Inspector) calls it.
 pub async fn scan(
     reader: &Reader,
     discovered: &Discovered,

@@ -1,14 +1,23 @@
 //! Label selectors of the command line: `app=web,tier in (a,b),!legacy`.
+//!
+//! ```
+//! use std::collections::BTreeMap;
+//! use belayer_inspect::selector::LabelSelector;
+//!
+//! let selector: LabelSelector = "app in (web, db), !test".parse()?;
+//! assert!(selector.matches(&BTreeMap::from([("app".to_owned(), "web".to_owned())])));
+//! # Ok::<(), belayer_inspect::selector::SelectorError>(())
+//! ```
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::core::{Expression, SelectorExt as _};
 
-/// A label selector. The empty one matches everything.
+/// A label selector. The empty one matches everything. The [module's example](self) parses one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelSelector(Vec<Expression>);
 
-/// An invalid selector.
+/// An invalid selector. Returned when a [selector](self) is parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid label selector {0:?} (example: app=web, tier in (a,b) or !legacy)")]
 pub struct SelectorError(String);

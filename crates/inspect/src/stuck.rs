@@ -1,4 +1,5 @@
-//! The two queries: all stuck objects, and what blocks one object.
+//! The two queries: all stuck objects, and what blocks one object. The [crate's example](crate)
+//! calls it by [`Inspector`](crate::Inspector).
 
 mod held_pods;
 
@@ -23,7 +24,8 @@ use crate::report::{API_VERSION, Report};
 use crate::scan::{Progress, Scan, Scope, Silent, scan};
 use crate::selector::LabelSelector;
 
-/// What to report; by default all stuck objects of the cluster.
+/// What to report; by default all stuck objects of the cluster. The [crate's example](crate) takes
+/// the default.
 #[derive(Debug, Clone, Default)]
 pub struct Query {
     /// The namespaces to read.
@@ -34,7 +36,7 @@ pub struct Query {
     pub older_than: Duration,
 }
 
-/// Why there is no report at all.
+/// Why there is no report at all. Returned by [`Inspector::stuck`](crate::Inspector::stuck).
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
     /// Discovery failed.
@@ -58,7 +60,8 @@ pub enum InspectError {
     },
 }
 
-/// Reports which objects are stuck in Terminating, and why.
+/// Reports which objects are stuck in Terminating, and why. [`Inspector`](crate::Inspector) calls
+/// it, in the [crate's example](crate).
 ///
 /// # Errors
 ///
@@ -89,6 +92,7 @@ pub async fn stuck(
 }
 
 /// Explains what blocks the deletion of one object, or would block it.
+/// [`Inspector`](crate::Inspector) calls it.
 ///
 /// # Errors
 ///

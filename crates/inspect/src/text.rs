@@ -1,4 +1,14 @@
 //! The text output of `stuck`: wrapped to the terminal, each command on its own line for copying.
+//!
+//! ```no_run
+//! use belayer_inspect::{Inspector, Query, text};
+//!
+//! # async fn print(client: kube::Client) -> Result<(), Box<dyn std::error::Error>> {
+//! let report = Inspector::new(client).stuck(&Query::default()).await?;
+//! println!("{}", text::report(&report, text::Style::default(), &text::Plain));
+//! # Ok(())
+//! # }
+//! ```
 
 mod explanation;
 mod wrap;
@@ -13,7 +23,7 @@ pub use wrap::{row, wrapped};
 /// Maximum number of objects shown per group without `-o wide`.
 const SHOWN: usize = 10;
 
-/// Layout of the text.
+/// Layout of the text. The [module's example](self) takes the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Style {
     /// Maximum line length in columns. Commands are never wrapped.
@@ -22,7 +32,7 @@ pub struct Style {
     pub detail: Detail,
 }
 
-/// Level of detail.
+/// Level of detail. Part of a [`Style`], as in the [example](self).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
     /// What a user needs to act.
@@ -40,7 +50,8 @@ impl Default for Style {
     }
 }
 
-/// Applies colours or other markup to parts of the text.
+/// Applies colours or other markup to parts of the text. The [module's example](self) has plain
+/// text.
 pub trait Paint {
     /// A verdict.
     fn verdict(&self, verdict: Verdict, text: &str) -> String;
@@ -50,7 +61,7 @@ pub trait Paint {
     fn dim(&self, text: &str) -> String;
 }
 
-/// No markup.
+/// No markup. The [module's example](self) uses it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Plain;
 
@@ -69,6 +80,7 @@ impl Paint for Plain {
 }
 
 /// The objects of the report, one per line, as `belayer explain` takes them: `pods/web-0 -n shop`.
+/// Of the [report](crate::text).
 pub fn names(report: &Report) -> String {
     let mut seen = BTreeSet::new();
     let mut out = String::new();
@@ -85,7 +97,7 @@ pub fn names(report: &Report) -> String {
     out
 }
 
-/// The whole report.
+/// The whole report. The [module's example](self) prints one.
 pub fn report(report: &Report, style: Style, paint: &dyn Paint) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{}", paint.bold(&opening(report)));
@@ -136,7 +148,7 @@ fn closing(report: &Report) -> String {
     )
 }
 
-/// One group.
+/// One group. A group of a [report](crate::text).
 pub fn group(group: &Group, style: Style, paint: &dyn Paint) -> String {
     let mut out = String::new();
     heading(group, style, paint, &mut out);

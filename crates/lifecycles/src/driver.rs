@@ -23,7 +23,8 @@ use super::worker;
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, Uid};
 
-/// The options of lifecycles.
+/// The options of lifecycles. The [crate's example](crate) names the lifecycles and keeps the
+/// defaults.
 #[derive(Debug, Clone)]
 pub struct Options {
     controller: SharedString,
@@ -67,6 +68,18 @@ impl Options {
 /// are terminated without a further check. So they have to be read before the store, and the store
 /// has to be synced: an object that was found before it was in the store would be taken for
 /// remains.
+///
+/// [`Lifecycles::reconcile`](crate::Lifecycles::reconcile) takes it.
+///
+/// ```
+/// use belayer_core::object::{ObjectKey, Uid};
+/// use belayer_lifecycles::{Identity, Pass};
+///
+/// let web = Identity::new(ObjectKey::new("shop", "web-0"), Uid::new("u-1"));
+/// // Its time is now; then the store is read.
+/// let pass: Pass<String> = Pass::begin().desired(web, "data".to_owned());
+/// # drop(pass);
+/// ```
 #[derive(Debug)]
 pub struct Pass<S> {
     as_of: LogicalTime,
@@ -102,7 +115,8 @@ impl<S> Pass<S> {
     }
 }
 
-/// What is known of an object's work. Unknown must never be taken for absent.
+/// What is known of an object's work. Unknown must never be taken for absent. Returned by
+/// [`Lifecycles::known`](crate::Lifecycles::known), as in the [crate's example](crate).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Known<S> {
     /// The work has this state.
@@ -157,6 +171,8 @@ impl<S> Known<S> {
 ///
 /// Clones share it. When the last one is dropped, work in flight is cancelled and nothing new
 /// begins, as after a [`shutdown`](Self::shutdown).
+///
+/// The [crate's example](crate) runs one.
 pub struct Lifecycles<L: Lifecycle> {
     shared: Arc<Owner<L>>,
 }

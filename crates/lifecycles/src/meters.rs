@@ -3,14 +3,18 @@
 use metrics::{Counter, Gauge, SharedString, counter, gauge};
 use parking_lot::Mutex;
 
-use belayer_metrics::{
-    WORKER_ORPHANS, WORKER_PANICS, WORKER_RESTARTS, WORKERS, WORKERS_ACTIVE, WORKERS_DESIRED,
-};
-
 use super::phase::{Config, Phase};
 use super::slot::View;
 use super::step::Effects;
+use belayer_core::metric_names::WORKER_PANICS;
 use belayer_core::object::ObjectKey;
+
+/// Without a program's prefix, which its recorder adds.
+const WORKERS: &str = "workers";
+const WORKERS_DESIRED: &str = "workers_desired";
+const WORKERS_ACTIVE: &str = "workers_active";
+const WORKER_RESTARTS: &str = "worker_restarts_total";
+const WORKER_ORPHANS: &str = "worker_orphans_total";
 
 const PHASES: [Phase; 3] = [Phase::Sync, Phase::Terminating, Phase::Terminated];
 const CONFIGS: [Config; 2] = [Config::Desired, Config::Orphan];

@@ -11,6 +11,8 @@ use belayer_core::object::{ObjectKey, Uid};
 ///
 /// Work is serialised by the key and identified by the UID: two successive objects of one name have
 /// two identities, and the second has to wait for the first.
+///
+/// The [crate's example](crate) has two objects of one name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity {
     /// Namespace and name.
@@ -37,6 +39,14 @@ impl fmt::Display for Identity {
 /// A deadline only shrinks: the earlier of two counts, and no deadline is the latest. The deadline
 /// is passed to the work. Nothing else happens when it expires: unfinished work is retried, however
 /// late it is.
+///
+/// ```
+/// use std::time::Duration;
+/// use belayer_lifecycles::Deadline;
+///
+/// let deadline = Deadline::within(Duration::from_secs(30));
+/// assert!(deadline.remaining() <= Some(Duration::from_secs(30)));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Deadline(Option<Instant>);
 

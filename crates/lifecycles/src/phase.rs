@@ -2,7 +2,9 @@
 
 use belayer_metrics::{config, lifecycle};
 
-/// The phase of the work for an object. Phases only go forward.
+/// The phase of the work for an object. Phases only go forward. Part of a [`View`](crate::View);
+/// the methods of a [`Lifecycle`](crate::Lifecycle) are named after them. See
+/// [`Slot`](crate::Slot), whose example drives the state table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Phase {
     /// The object is desired: it is synced, again at every change and resync.
@@ -38,7 +40,9 @@ impl Phase {
     }
 }
 
-/// Whether the store contains the object.
+/// Whether the store contains the object. Part of a [`View`](crate::View), which
+/// [`Lifecycles`](crate::Lifecycles) shows. See [`Slot`](crate::Slot), whose example drives the
+/// state table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Config {
     /// The store contains it, as far as is known.

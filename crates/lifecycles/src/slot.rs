@@ -32,6 +32,19 @@ use belayer_core::object::Uid;
 /// [`Terminating`]: Observation::Terminating
 /// [`Kill`]: Observation::Kill
 /// [`Deleted`]: Observation::Deleted
+///
+/// ```
+/// use belayer_core::logical_time::LogicalTime;
+/// use belayer_core::object::Uid;
+/// use belayer_lifecycles::{Observation, Slot, Step};
+/// use tokio::time::Instant;
+///
+/// let mut slot = Slot::default();
+/// let effects = slot.observe(&Uid::new("u-1"), Observation::Created("data"), LogicalTime::now());
+/// assert!(effects.wake);
+/// assert!(matches!(slot.begin(Instant::now()), Step::Run(_)));
+/// assert!(matches!(slot.begin(Instant::now()), Step::Rest), "one run at a time");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Slot<S> {
     occupant: Option<Status<S>>,
@@ -295,7 +308,8 @@ impl<S: Clone> Slot<S> {
     }
 }
 
-/// The visible state of the work for one object.
+/// The visible state of the work for one object. [`Lifecycles::all`](crate::Lifecycles::all)
+/// returns one per object. See [`Slot`](crate::Slot), whose example drives the state table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct View<S> {
     /// The UID of the object.
@@ -314,7 +328,9 @@ pub struct View<S> {
     pub failures: u32,
 }
 
-/// Whether a worker is working on an object.
+/// Whether a worker is working on an object. Part of a [`View`](crate::View), which
+/// [`Lifecycles`](crate::Lifecycles) shows. See [`Slot`](crate::Slot), whose example drives the
+/// state table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Activity {
     /// A run is in flight.

@@ -8,7 +8,8 @@ use super::object::Deadline;
 use belayer_core::object::Uid;
 use belayer_core::workqueue::Backoff;
 
-/// An observation of an object, or an order for it.
+/// An observation of an object, or an order for it. [`Slot::observe`](crate::Slot::observe) takes
+/// it, as in the example there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Observation<S> {
     /// It was created, as far as the observer knows.
@@ -32,7 +33,8 @@ pub enum Observation<S> {
     Deleted,
 }
 
-/// One piece of work with its input.
+/// One piece of work with its input. Part of a [`Run`](crate::Run), which a [`Slot`](crate::Slot)
+/// begins.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Work<S> {
     /// Sync the object.
@@ -60,7 +62,8 @@ pub enum Work<S> {
     },
 }
 
-/// The next run of a worker.
+/// The next run of a worker. Part of a [`Step`](crate::Step). See [`Slot`](crate::Slot), whose
+/// example drives the state table.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Run<S> {
     /// The UID of the object.
@@ -71,7 +74,8 @@ pub struct Run<S> {
     pub failures: u32,
 }
 
-/// What to do next for a name.
+/// What to do next for a name. Returned by [`Slot::begin`](crate::Slot::begin), as in the example
+/// there.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Step<S> {
     /// This run. No other run is handed out for the name until it was
@@ -83,7 +87,7 @@ pub enum Step<S> {
     Rest,
 }
 
-/// How a run ended.
+/// How a run ended. [`Slot::complete`](crate::Slot::complete) takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ended {
     /// A sync is done for now; the next one is the resync.
@@ -102,7 +106,8 @@ pub enum Ended {
     Failed(Backoff),
 }
 
-/// The random and configured delays after a run.
+/// The random and configured delays after a run. [`Slot::complete`](crate::Slot::complete) takes
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Pace {
     /// When a settled object is synced again, including jitter; `None` means never.
@@ -111,7 +116,8 @@ pub struct Pace {
     pub draw: f64,
 }
 
-/// How the work for an object ended.
+/// How the work for an object ended. Part of [`Finished`](crate::Finished). See
+/// [`Slot`](crate::Slot), whose example drives the state table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum End {
     /// All work is done.
@@ -124,7 +130,8 @@ pub enum End {
     Restarting,
 }
 
-/// The work for an object has ended.
+/// The work for an object has ended. [`Lifecycle::finished`](crate::Lifecycle::finished) receives
+/// it. See [`Slot`](crate::Slot), whose example drives the state table.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Finished {
     /// The UID of the object.
@@ -133,7 +140,7 @@ pub struct Finished {
     pub end: End,
 }
 
-/// What the driver must do after an event.
+/// What the driver must do after an event. Returned by the methods of a [`Slot`](crate::Slot).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Effects {

@@ -18,6 +18,8 @@ use belayer_core::workqueue::Backoff;
 ///
 /// Every call may be repeated after a success (by a resync, a restart of the process, a replay), so
 /// each one must be idempotent. A panic is caught, counted and treated like an error.
+///
+/// The [crate's example](crate) implements it for volumes.
 pub trait Lifecycle: Send + Sync + 'static {
     /// The input of the work for an object.
     type Snapshot: Send + Sync + 'static;
@@ -91,7 +93,8 @@ pub trait Lifecycle: Send + Sync + 'static {
     }
 }
 
-/// The result of a sync.
+/// The result of a sync. [`Lifecycle::sync`](crate::Lifecycle::sync) returns it, as in the
+/// [crate's example](crate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Synced {
     /// Done for now: the next sync is at the next change, or at the resync.

@@ -4,17 +4,21 @@ use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
 
+use crate::prefix::Prefixed;
 use crate::table::{ALL, Kind, describe_all};
 
 /// Renders the recorded metrics in Prometheus' text format.
 ///
 /// It opens no socket: the HTTP server of `/metrics` calls [`Exporter::render`].
+///
+/// The [crate's example](crate) installs it and renders a counter.
 pub struct Exporter {
     handle: PrometheusHandle,
     process: metrics_process::Collector,
 }
 
-/// Why the exporter cannot be installed.
+/// Why the exporter cannot be installed. Returned by
+/// [`Exporter::install`](crate::Exporter::install), as in the [crate's example](crate).
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
     /// The process has a recorder already; a process can have only one.
@@ -42,7 +46,7 @@ impl Exporter {
     ///
     /// # Errors
     /// If a histogram of the table has no buckets.
-    pub fn detached() -> Result<(PrometheusRecorder, Self), InstallError> {
+    pub fn detached() -> Result<(Prefixed<PrometheusRecorder>, Self), InstallError> {
         let mut builder = PrometheusBuilder::new();
         for metric in ALL {
             if let Kind::Histogram(buckets) = metric.kind {
@@ -54,7 +58,7 @@ impl Exporter {
         let recorder = builder.build_recorder();
         let handle = recorder.handle();
         Ok((
-            recorder,
+            Prefixed::new(recorder),
             Self {
                 handle,
                 process: metrics_process::Collector::default(),

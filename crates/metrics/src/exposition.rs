@@ -2,13 +2,23 @@
 //!
 //! It is stricter than Prometheus: what a scraper tolerates (a sample without a type, a family in
 //! two parts, a histogram whose buckets decrease) is an error here.
+//!
+//! ```
+//! use belayer_metrics::exposition;
+//!
+//! let text = "# HELP pods_total Pods.\n# TYPE pods_total counter\npods_total{phase=\"Failed\"} 2\n";
+//! let families = exposition::parse(text)?;
+//! assert_eq!(families["pods_total"].value(&[("phase", "Failed")]), Some(2.0));
+//! # Ok::<(), exposition::ParseError>(())
+//! ```
 
 use std::collections::{BTreeMap, HashSet};
 
-/// The scraped families by name.
+/// The scraped families by name. Returned by [`parse`], as in the
+/// [example](self).
 pub type Families = BTreeMap<String, Family>;
 
-/// All series of one metric.
+/// All series of one metric. The [module's example](self) reads one of its values.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Family {
     /// The text of `# HELP`.
@@ -19,7 +29,8 @@ pub struct Family {
     pub samples: Vec<Sample>,
 }
 
-/// One line.
+/// One line. Part of a [`Family`], which
+/// [`parse`] returns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
     /// The name, including `_bucket`, `_sum` or `_count`.
@@ -54,7 +65,8 @@ impl Family {
     }
 }
 
-/// Why a text is not a valid exposition.
+/// Why a text is not a valid exposition. Returned by [`parse`], as in
+/// the [example](self).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParseError {
     /// An invalid line.
@@ -75,7 +87,7 @@ pub enum ParseError {
     },
 }
 
-/// Parses a whole exposition.
+/// Parses a whole exposition. The [module's example](self) parses a counter.
 ///
 /// # Errors
 /// For the first invalid line or histogram.

@@ -6,6 +6,7 @@ pub mod exposition;
 mod buckets;
 mod exporter;
 mod names;
+mod prefix;
 mod stability;
 mod table;
 mod values;
@@ -14,6 +15,7 @@ mod zeros;
 pub use exporter::{Exporter, InstallError};
 pub use metrics::Unit;
 pub use names::*;
+pub use prefix::Prefixed;
 pub use stability::Stability;
 pub use table::{ALL, Kind, Known, Label, Metric, Values, describe_all};
 pub use values::{

@@ -3,7 +3,7 @@
 use crate::names as n;
 use crate::table::Metric;
 
-/// What later versions promise about a metric.
+/// What later versions promise about a metric. Part of a [`Metric`](crate::Metric).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stability {
     /// Name, type and labels stay until the next major version; label values may be added.

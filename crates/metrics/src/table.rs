@@ -8,6 +8,13 @@ use crate::values::{
 use crate::{buckets, names as n};
 
 /// The definition of a metric.
+///
+/// ```
+/// use belayer_metrics::{ALL, RELEASES};
+///
+/// let releases = ALL.iter().find(|metric| metric.name == RELEASES);
+/// assert_eq!(releases.map(|metric| metric.labels.len()), Some(2));
+/// ```
 #[derive(Debug)]
 pub struct Metric {
     /// The name, including unit and `_total`, as scraped.
@@ -22,7 +29,7 @@ pub struct Metric {
     pub labels: &'static [Label],
 }
 
-/// Type of a metric.
+/// Type of a metric. Part of a [`Metric`](crate::Metric).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
     /// Only rises; starts at 0 with the process.
@@ -33,7 +40,7 @@ pub enum Kind {
     Histogram(&'static [f64]),
 }
 
-/// A label and its possible values.
+/// A label and its possible values. Part of a [`Metric`](crate::Metric).
 #[derive(Debug)]
 pub struct Label {
     /// Its name.
@@ -43,7 +50,8 @@ pub struct Label {
 }
 
 /// The possible values of a label. There is no variant for free text: names that users choose (of
-/// pods, profiles) are never labels, and only a limited number of namespaces are.
+/// pods, profiles) are never labels, and only a limited number of namespaces are. Part of a
+/// [`Label`](crate::Label), for all metrics in the [table](crate::Metric).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Values {
     /// Exactly these, written as zeros from the start.
@@ -57,7 +65,8 @@ pub enum Values {
     Known(Known),
 }
 
-/// Lists of names that are known when the program starts.
+/// Lists of names that are known when the program starts. An argument of
+/// [`KnownValues::with`](crate::KnownValues::with), as in the [crate's example](crate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Known {
     /// Controllers, such as `pod-finalizer`.
@@ -562,6 +571,7 @@ pub const ALL: &[Metric] = &[
 ];
 
 /// Describes each metric to the installed recorder, with its help and unit.
+/// [`Exporter::install`](crate::Exporter::install) calls it, in the [crate's example](crate).
 pub fn describe_all() {
     for metric in ALL {
         match metric.kind {

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-/// Priorities of a workqueue.
+/// Priorities of a workqueue. Values of a [`Label`](crate::Label), the type of
+/// [`Metric::labels`](crate::Metric::labels).
 pub mod priority {
     /// A release of an object.
     pub const RELEASE: &str = "release";
@@ -15,7 +16,8 @@ pub mod priority {
     pub const ALL: &[&str] = &[RELEASE, NORMAL, RESYNC];
 }
 
-/// Queues in which requests to the API server wait.
+/// Queues in which requests to the API server wait. Values of a [`Label`](crate::Label), the type
+/// of [`Metric::labels`](crate::Metric::labels).
 pub mod waiting {
     /// Live reads that have not begun.
     pub const LIVE_READS: &str = "live-reads";
@@ -29,7 +31,8 @@ pub mod waiting {
     pub const ALL: &[&str] = &[LIVE_READS, EVIDENCE, WRITE, NOTICE];
 }
 
-/// Why an informer listed.
+/// Why an informer listed. Values of a [`Label`](crate::Label), the type of
+/// [`Metric::labels`](crate::Metric::labels).
 pub mod cause {
     /// The first list of the process.
     pub const INITIAL: &str = "initial";
@@ -45,7 +48,8 @@ pub mod cause {
     pub const ALL: &[&str] = &[INITIAL, EXPIRED, REWOUND, RECONFIGURED, ERROR];
 }
 
-/// Results of recording a pod's outcome.
+/// Results of recording a pod's outcome. Values of a [`Label`](crate::Label), the type of
+/// [`Metric::labels`](crate::Metric::labels).
 pub mod outcome {
     /// It was written.
     pub const WRITTEN: &str = "written";
@@ -59,7 +63,8 @@ pub mod outcome {
     pub const ALL: &[&str] = &[WRITTEN, EXISTED, INCOMPLETE, REFUSED];
 }
 
-/// Pods whose result was not read.
+/// Pods whose result was not read. Values of a [`Label`](crate::Label), the type of
+/// [`Metric::labels`](crate::Metric::labels).
 pub mod unread {
     /// The evidence.
     pub const JUDGEMENTS: &[&str] = &[
@@ -79,6 +84,7 @@ pub const NAMESPACES: usize = 200;
 static SEEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// The label value of a namespace: its name, or `other` if [`NAMESPACES`] others have occurred.
+/// [`bound_code`](crate::bound_code) bounds another label.
 pub fn bound_namespace(namespace: &str) -> String {
     let mut seen = SEEN.lock().unwrap_or_else(PoisonError::into_inner);
     if !seen.contains(namespace) {
@@ -90,7 +96,8 @@ pub fn bound_namespace(namespace: &str) -> String {
     namespace.to_owned()
 }
 
-/// Re-creations of rejected pods.
+/// Re-creations of rejected pods. Values of a [`Label`](crate::Label), the type of
+/// [`Metric::labels`](crate::Metric::labels).
 pub mod recreation {
     /// The kubelet's known reasons; any other one is `Other`.
     pub const REASONS: &[&str] = &[
@@ -129,7 +136,8 @@ pub mod recreation {
     pub const SCOPES: &[&str] = &["node", "namespace"];
 }
 
-/// Results of one attempt to wipe the remains of a pod from a node.
+/// Results of one attempt to wipe the remains of a pod from a node. Values of a
+/// [`Label`](crate::Label), the type of [`Metric::labels`](crate::Metric::labels).
 pub mod wipe {
     /// Nothing is left.
     pub const COMPLETE: &str = "complete";
@@ -141,7 +149,8 @@ pub mod wipe {
     pub const ALL: &[&str] = &[COMPLETE, LEFT, HOOK];
 }
 
-/// Phases of a worker's work.
+/// Phases of a worker's work. Values of a [`Label`](crate::Label), the type of
+/// [`Metric::labels`](crate::Metric::labels).
 pub mod lifecycle {
     /// Its object is desired.
     pub const SYNC: &str = "sync";
@@ -153,7 +162,8 @@ pub mod lifecycle {
     pub const ALL: &[&str] = &[SYNC, TERMINATING, TERMINATED];
 }
 
-/// Whether the store contains a worker's object.
+/// Whether the store contains a worker's object. Values of a [`Label`](crate::Label), the type of
+/// [`Metric::labels`](crate::Metric::labels).
 pub mod config {
     /// It does.
     pub const DESIRED: &str = "desired";
@@ -166,7 +176,7 @@ pub mod config {
 /// Values of the labels `method` and `verb`.
 pub(crate) const METHODS: &[&str] = &["GET", "POST", "PUT", "PATCH", "DELETE", "OTHER"];
 
-/// The label value of an HTTP method.
+/// The label value of an HTTP method. The example of [`bound_code`](crate::bound_code) has one.
 pub fn bound_method(method: &str) -> &'static str {
     METHODS
         .iter()
@@ -185,6 +195,13 @@ pub(crate) const CODES: &[&str] = &[
 
 /// The label value of a status code; `None` means a request without a response, labelled `<error>`
 /// as in client-go.
+///
+/// ```
+/// use belayer_metrics::{bound_code, bound_method};
+///
+/// assert_eq!((bound_code(Some(404)), bound_code(None)), ("404", "<error>"));
+/// assert_eq!(bound_method("PATCH"), "PATCH");
+/// ```
 pub fn bound_code(code: Option<u16>) -> &'static str {
     let Some(code) = code else { return "<error>" };
     let text = code.to_string();

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 
 use crate::table::{ALL, Kind, Known, Metric, Values};
 
-/// Names that are known when the program, or one component of it, starts.
+/// Names that are known when the program, or one component of it, starts. The [crate's
+/// example](crate) names a controller and its evidence.
 #[derive(Debug, Default, Clone)]
 pub struct KnownValues(HashMap<Known, Vec<String>>);
 
@@ -69,6 +70,8 @@ impl KnownValues {
 }
 
 /// Creates one series with the value 0; an existing one keeps its value.
+/// [`KnownValues::write_zeros`](crate::KnownValues::write_zeros) calls it for all series of the
+/// table, as in the [crate's example](crate).
 pub fn zero(metric: &Metric, labels: &[(&'static str, String)]) {
     match metric.kind {
         Kind::Counter => metrics::counter!(metric.name, labels).increment(0),
@@ -77,7 +80,7 @@ pub fn zero(metric: &Metric, labels: &[(&'static str, String)]) {
     }
 }
 
-/// Writes `belayer_build_info`.
+/// Writes `belayer_build_info`. It is a [`Metric`](crate::Metric) of the table.
 pub fn build_info(version: &'static str) {
     metrics::gauge!(crate::BUILD_INFO, "version" => version).set(1.0);
 }

@@ -1,4 +1,14 @@
 //! The node agent: its informers, one handle that feeds their objects into lifecycles, and the lifecycles.
+//!
+//! ```no_run
+//! use belayer_node_agent::agent::{Agent, Options};
+//!
+//! # fn start(options: Options) -> Result<(), Box<dyn std::error::Error>> {
+//! let agent = Agent::new(options)?;
+//! println!("{} wipes are known", agent.wipes().len());
+//! # Ok(())
+//! # }
+//! ```
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,7 +46,7 @@ pub const NAME: &str = "node-agent";
 /// Interval at which lifecycles are compared with the stores.
 const RECONCILE: Duration = Duration::from_secs(5);
 
-/// Parts that an agent is built from.
+/// Parts that an agent is built from. The [module's example](self) makes an agent.
 pub struct Options {
     /// Client for the API server.
     pub client: Client,
@@ -48,7 +58,7 @@ pub struct Options {
     pub bounds: Bounds,
 }
 
-/// Why an agent cannot start.
+/// Why an agent cannot start. The [module's example](self) makes an agent.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A root directory cannot be used.
@@ -67,7 +77,7 @@ pub enum StartError {
     },
 }
 
-/// The node agent of one node.
+/// The node agent of one node. The [module's example](self) makes an agent.
 pub struct Agent {
     world: Arc<World>,
     work: PodWork,

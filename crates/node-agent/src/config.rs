@@ -1,4 +1,11 @@
 //! The key `nodeAgent` of the configuration file: its written and its checked form.
+//!
+//! ```
+//! use belayer_node_agent::config::{Flags, NodeAgentConfig};
+//!
+//! // Without roots there is nothing that may be removed.
+//! assert!(NodeAgentConfig::default().settings(Flags::default()).is_err());
+//! ```
 
 use serde::Deserialize;
 
@@ -24,7 +31,8 @@ const MAX_HOOK_SECONDS: u64 = 10;
 /// Default time limit of a handler, in seconds.
 const HANDLER_SECONDS: u64 = 600;
 
-/// Checked settings with all defaults.
+/// Checked settings with all defaults. The [module's example](self) refuses an empty
+/// configuration.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The directories of pods.
@@ -39,7 +47,7 @@ pub struct Settings {
     pub hooks: Vec<Command>,
 }
 
-/// An invalid key.
+/// An invalid key. The [module's example](self) refuses an empty configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}")]
 pub struct ConfigError {
@@ -49,7 +57,8 @@ pub struct ConfigError {
     pub message: String,
 }
 
-/// The key as written; omitted fields have defaults.
+/// The key as written; omitted fields have defaults. The [module's example](self) refuses an empty
+/// configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NodeAgentConfig {
@@ -73,7 +82,7 @@ pub struct NodeAgentConfig {
     pub hooks: Vec<CommandConfig>,
 }
 
-/// A configured program.
+/// A configured program. The [module's example](self) refuses an empty configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CommandConfig {
@@ -86,7 +95,8 @@ pub struct CommandConfig {
     pub timeout_seconds: Option<u64>,
 }
 
-/// Command-line flags; they take precedence over the file.
+/// Command-line flags; they take precedence over the file. The [module's example](self) refuses an
+/// empty configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flags {
     /// `--root`.

@@ -5,7 +5,7 @@ use belayer_holds::names::WIPE_ANNOTATION;
 
 /// What the `NodeWipe` of this node requests for a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum WipeRequest {
+pub(crate) enum WipeRequest {
     /// The store is not synced.
     Unknown,
     /// No wipe.
@@ -18,7 +18,7 @@ pub enum WipeRequest {
 
 /// How far a pod has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub(crate) enum State {
     /// It may start, or has started and not ended.
     Alive,
     /// It failed, and no container of it is known to have started.
@@ -28,12 +28,12 @@ pub enum State {
 }
 
 /// Whether a pod requests a wipe in case its node rejects it.
-pub fn asks(pod: &Pod) -> bool {
+pub(crate) fn asks(pod: &Pod) -> bool {
     pod.meta.annotations.get(WIPE_ANNOTATION) == Some("true")
 }
 
 /// How far a pod has come.
-pub fn state(pod: &Pod) -> State {
+pub(crate) fn state(pod: &Pod) -> State {
     match (pod.phase, pod.started, pod.meta.is_deleting()) {
         (Phase::Failed, false, false) => State::Rejected,
         (Phase::Pending | Phase::Running | Phase::Unknown, _, false) => State::Alive,
@@ -43,7 +43,7 @@ pub fn state(pod: &Pod) -> State {
 
 /// Input of the decision, taken once all programs run for a pod have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     /// What is requested for it.
     pub request: WipeRequest,
     /// Whether it is rejected and asks for a wipe, so that the request follows. Only known if pods are watched.
@@ -52,7 +52,7 @@ pub struct Snapshot {
 
 /// The decision for a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Decision {
+pub(crate) enum Decision {
     /// Remove the pod's directories, after a live read has confirmed the decision.
     Wipe,
     /// Wait for a change of a store.
@@ -62,7 +62,7 @@ pub enum Decision {
 }
 
 /// Decides for one pod. Call it once all programs run for the pod have ended.
-pub fn decide(snapshot: &Snapshot) -> Decision {
+pub(crate) fn decide(snapshot: &Snapshot) -> Decision {
     match snapshot.request {
         WipeRequest::Wanted => Decision::Wipe,
         WipeRequest::Unknown => Decision::Wait,

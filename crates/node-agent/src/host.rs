@@ -3,6 +3,8 @@
 //!
 //! All paths are below one root: `/`, or the mount point of the node's file system in a container. If a
 //! tree cannot be read, the result is an error, never `Nothing`.
+//!
+//! The [crate's example](crate) proves that nothing of a pod runs.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -24,13 +26,14 @@ const KUBELET_PODS: &str = "var/lib/kubelet/pods";
 /// QoS class, the pod.
 const DEEPEST: usize = 10;
 
-/// The file systems of a node.
+/// The file systems of a node. The [crate's example](crate) proves that nothing of a pod runs.
 #[derive(Debug, Clone)]
 pub struct Host {
     root: PathBuf,
 }
 
-/// What of a pod is left on a node.
+/// What of a pod is left on a node. The [crate's example](crate) proves that nothing of a pod
+/// runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remains {
     /// No cgroup, process or kubelet directory.
@@ -44,7 +47,8 @@ pub enum Remains {
 }
 
 /// Proof that the node has no cgroup and no process of the pod with this UID. Only
-/// [`Host::remains_of`] creates one.
+/// [`Host::remains_of`] creates one. The [crate's example](crate) proves that nothing of a pod
+/// runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NothingRuns(PodUid);
 
@@ -61,7 +65,8 @@ impl NothingRuns {
     }
 }
 
-/// A path of the node that cannot be read.
+/// A path of the node that cannot be read. The [crate's example](crate) proves that nothing of a
+/// pod runs.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {}: {reason}; see --host-root", path.display())]
 pub struct HostError {

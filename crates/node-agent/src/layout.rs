@@ -1,4 +1,5 @@
-//! The directories that belong to a pod: the configured path templates. A pod cannot add any.
+//! The directories that belong to a pod: the configured path templates. A pod cannot add any. The
+//! [crate's example](crate) has one root and one directory.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,8 @@ const PATH_LIMIT: usize = 4_095;
 /// Longest component of a path, in bytes.
 const NAME_LIMIT: usize = 255;
 
-/// The roots, and the templates of a pod's directories below them.
+/// The roots, and the templates of a pod's directories below them. The [crate's example](crate)
+/// has one root and one directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     roots: Vec<PathBuf>,
@@ -35,7 +37,8 @@ enum Part {
     PodUid,
 }
 
-/// A directory of one pod. It may not exist.
+/// A directory of one pod. It may not exist. The [crate's example](crate) has one root and one
+/// directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     /// The root that everything is confined to.
@@ -53,7 +56,8 @@ impl Place {
     }
 }
 
-/// An invalid root or template in the configuration.
+/// An invalid root or template in the configuration. The [crate's example](crate) has one root and
+/// one directory.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// The configuration has no root.

@@ -2,12 +2,12 @@
 #![cfg(target_os = "linux")]
 
 pub mod agent;
-pub mod command;
+mod command;
 pub mod config;
-pub mod decide;
+mod decide;
 pub mod host;
 pub mod layout;
-pub mod requests;
+mod requests;
 pub mod uid;
 pub mod wipe;
 

@@ -28,7 +28,7 @@ const TRIES: u32 = 10;
 
 /// Why a read or a report failed.
 #[derive(Debug, thiserror::Error)]
-pub enum ApiError {
+pub(crate) enum ApiError {
     /// The request failed.
     #[error(transparent)]
     Request(#[from] RequestError),
@@ -39,7 +39,7 @@ pub enum ApiError {
 
 impl ApiError {
     /// Delay before the next attempt.
-    pub fn backoff(&self) -> Backoff {
+    pub(crate) fn backoff(&self) -> Backoff {
         let Self::Request(error) = self else {
             return Backoff::CONFLICT;
         };

@@ -1,4 +1,4 @@
-//! The UID of a pod as a path component.
+//! The UID of a pod as a path component. The [crate's example](crate) parses one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ const HYPHENS: [usize; 4] = [8, 13, 18, 23];
 /// Length of a UID.
 const LENGTH: usize = 36;
 
-/// The UID of a pod, checked to be safe as a path component: 36 characters in the form that the API
-/// server generates, lower-case hexadecimal digits and four hyphens. [`PodUid::parse`] is the only
-/// constructor.
+/// The UID of a pod, checked to be safe as a path component: 36 characters in the form that the
+/// API server generates, lower-case hexadecimal digits and four hyphens. [`PodUid::parse`] is the
+/// only constructor. The [crate's example](crate) parses one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PodUid(Arc<str>);
 
-/// A text that is not a pod UID of the API server.
+/// A text that is not a pod UID of the API server. The [crate's example](crate) parses one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not the UID of a pod")]
 pub struct BadUid(String);

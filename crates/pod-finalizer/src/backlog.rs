@@ -16,7 +16,7 @@ use crate::snapshot::Gate;
 
 /// At most this many namespaces are closed one by one; with more of them all are closed. This limits the
 /// size of the gate.
-pub const MAX_CLOSED: usize = 1_000;
+pub(crate) const MAX_CLOSED: usize = 1_000;
 
 /// The limit of a namespace is a quarter of the cluster's limit.
 const PARTS: usize = 4;
@@ -53,7 +53,7 @@ impl Limits {
 
 /// The counted backlog.
 #[derive(Debug)]
-pub struct Backlog {
+pub(crate) struct Backlog {
     limits: Limits,
     pods: HashMap<Arc<str>, usize>,
     /// The pods of all namespaces, at most the limit for each.
@@ -65,7 +65,7 @@ pub struct Backlog {
 
 impl Backlog {
     /// No pods, and everything open.
-    pub fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Limits) -> Self {
         Self {
             limits,
             pods: HashMap::new(),
@@ -76,17 +76,17 @@ impl Backlog {
     }
 
     /// The limits.
-    pub fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> Limits {
         self.limits
     }
 
     /// The pods of all namespaces, at most the limit for each: what counts towards the limit of the cluster.
-    pub fn sum(&self) -> usize {
+    pub(crate) fn sum(&self) -> usize {
         self.sum
     }
 
     /// Adds a pod. A gate whose limit is exceeded closes at once.
-    pub fn add(&mut self, namespace: &Arc<str>) {
+    pub(crate) fn add(&mut self, namespace: &Arc<str>) {
         let Limits {
             cluster,
             namespace: limit,
@@ -104,7 +104,7 @@ impl Backlog {
     }
 
     /// Removes a pod. Only [`Backlog::settle`] opens gates.
-    pub fn remove(&mut self, namespace: &Arc<str>) {
+    pub(crate) fn remove(&mut self, namespace: &Arc<str>) {
         let Some(pods) = self.pods.get_mut(namespace) else {
             return;
         };
@@ -118,13 +118,13 @@ impl Backlog {
     }
 
     /// Takes over the gates that an earlier leader closed: of these namespaces, and whether of `all`. They open by the same rules as those that this process closed.
-    pub fn adopt(&mut self, closed: impl IntoIterator<Item = Arc<str>>, all: bool) {
+    pub(crate) fn adopt(&mut self, closed: impl IntoIterator<Item = Arc<str>>, all: bool) {
         self.closed.extend(closed);
         self.all_closed |= all;
     }
 
     /// Opens the gates with fewer pods than half of their limit. Call it only once all pods are known.
-    pub fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         let Self {
             limits,
             pods,
@@ -139,7 +139,7 @@ impl Backlog {
     }
 
     /// Whether holds are added in a namespace.
-    pub fn gate(&self, namespace: &str) -> Gate {
+    pub(crate) fn gate(&self, namespace: &str) -> Gate {
         match self.cluster_gate() {
             Gate::Open if self.closed.contains(namespace) => Gate::NamespaceClosed,
             gate => gate,
@@ -147,7 +147,7 @@ impl Backlog {
     }
 
     /// Whether holds are added in namespaces that are not closed by themselves.
-    pub fn cluster_gate(&self) -> Gate {
+    pub(crate) fn cluster_gate(&self) -> Gate {
         if self.all_closed {
             Gate::Closed
         } else {
@@ -157,7 +157,7 @@ impl Backlog {
 
     /// The closed namespaces with their numbers of pods, sorted: [`MAX_CLOSED`] at most, because with more of
     /// them all are closed.
-    pub fn closed(&self) -> Vec<(Arc<str>, usize)> {
+    pub(crate) fn closed(&self) -> Vec<(Arc<str>, usize)> {
         let named = self.closed.iter().take(MAX_CLOSED);
         named
             .map(|name| {

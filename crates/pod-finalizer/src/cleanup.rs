@@ -6,10 +6,10 @@
 use std::time::Duration;
 
 /// Annotation: when to delete the pod, as `STRATEGY/DELAY`.
-pub const POD_GC_STRATEGY: &str = "workflows.argoproj.io/pod-gc-strategy";
+pub(crate) const POD_GC_STRATEGY: &str = "workflows.argoproj.io/pod-gc-strategy";
 
 /// Argo's default delay. If a workflow names no delay, the annotation has a negative one.
-pub const DEFAULT_DELAY: Duration = Duration::from_secs(5);
+pub(crate) const DEFAULT_DELAY: Duration = Duration::from_secs(5);
 
 /// When a pod is to be deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +21,7 @@ pub struct PodGc {
 }
 
 /// The condition on which a pod is deleted. In every case the pod must have ended.
+#[allow(clippy::enum_variant_names, reason = "Argo's own names")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strategy {
     /// The pod has ended.

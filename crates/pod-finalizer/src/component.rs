@@ -44,10 +44,10 @@ use crate::status::{StatusQuery, StatusState};
 
 use observe::{admin_asked, adopted, held, judges, judging, node_of, selection};
 
-pub use losses::Lost;
+pub(crate) use losses::Lost;
 
 /// The labels and annotations of pods that the rules read.
-pub fn keep_of_pods(profiles: &Profiles) -> Keep {
+pub(crate) fn keep_of_pods(profiles: &Profiles) -> Keep {
     let built_in = Profiles::argo();
     Keep::nothing()
         .labels(profiles.pod_labels().union(&built_in.pod_labels()))
@@ -61,7 +61,7 @@ pub fn keep_of_pods(profiles: &Profiles) -> Keep {
 }
 
 /// The labels of owners, of whatever kind, that the rules read.
-pub fn keep_of_owners(profiles: &Profiles) -> Keep {
+pub(crate) fn keep_of_owners(profiles: &Profiles) -> Keep {
     let kinds = profiles.owners();
     let labels = kinds.iter().flat_map(|kind| profiles.owner_labels(kind));
     let of_records = [outcome::EXPIRES_LABEL, outcome::NOT_FINAL_LABEL];
@@ -75,7 +75,7 @@ pub fn keep_of_owners(profiles: &Profiles) -> Keep {
 }
 
 /// The labels of namespaces that the rules read.
-pub fn keep_of_namespaces() -> Keep {
+pub(crate) fn keep_of_namespaces() -> Keep {
     Keep::nothing().labels([names::IGNORE_LABEL])
 }
 
@@ -123,7 +123,8 @@ pub struct Parts<V: View = Cached> {
     pub queue: WorkQueue<ObjectKey>,
 }
 
-/// Holds pods until their result has been taken by its consumer.
+/// Holds pods until their result has been taken by its consumer. Its rules are in
+/// [`row`](crate::row).
 pub struct PodFinalizer<V: View = Cached> {
     pub(crate) profiles: Profiles,
     pub(crate) parts: Parts<V>,

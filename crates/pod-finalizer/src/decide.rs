@@ -1,4 +1,5 @@
 //! The decision table of pod-finalizer: a pure function, one arm per rule, in the table's order.
+//! It matches the rules of [`row`].
 
 mod capture;
 mod cleanup;
@@ -27,7 +28,7 @@ use crate::query::PodQuery;
 use crate::row;
 use crate::snapshot::{Gate, MassRelease, PodView, Selection, Snapshot, Watched};
 
-/// A decision about a pod.
+/// A decision about a pod. It matches the rules of [`row`].
 pub type PodDecision = Decision<Evidence, PodQuery, Recorded>;
 
 /// Delay before a live read is repeated whose answer was inconclusive.
@@ -36,7 +37,7 @@ pub const RECHECK: Duration = Duration::from_secs(30);
 /// A pod whose deletion waits for Belayer longer than this after its grace period gets the Event `DeletionWaits`.
 pub const REPORT_AFTER: Duration = Duration::from_secs(10);
 
-/// Decides about one pod.
+/// Decides about one pod. It matches the rules of [`row`].
 pub fn decide(snapshot: &Snapshot, now: Timestamp) -> PodDecision {
     let Some(pod) = &snapshot.pod else {
         return Decision::nothing(row::NOT_OURS);

@@ -1,4 +1,5 @@
-//! Why a pod may be released. No variant can be built without its proof (invariant EVIDENCE).
+//! Why a pod may be released. No variant can be built without its proof (invariant EVIDENCE). A
+//! release by a rule of [`row`](crate::row) needs it.
 
 use jiff::Timestamp;
 
@@ -17,7 +18,7 @@ use crate::outcome::Captured;
 use crate::profile::Profile;
 use crate::status::{NodeRef, StatusState};
 
-/// Why a pod is released.
+/// Why a pod is released. A release by a rule of [`row`](crate::row) needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Evidence {
     /// Rule 2: the pod has the annotation `belayer.dev/release: "true"` at the version the
@@ -108,8 +109,9 @@ pub const EVIDENCE_NAMES: &[&str] = &[
     "ReleaseAfter",
 ];
 
-/// The pod belongs to an earlier run of its workflow, by a live read of the workflow's status: the workflow is
-/// unfinished and was retried after the pod was created, and no current node is the pod's.
+/// The pod belongs to an earlier run of its workflow, by a live read of the workflow's status: the
+/// workflow is unfinished and was retried after the pod was created, and no current node is the
+/// pod's. A release by a rule of [`row`](crate::row) needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EarlierRun(ResourceVersion);
 
@@ -130,7 +132,7 @@ impl EarlierRun {
     }
 }
 
-/// Why no profile selects a pod.
+/// Why no profile selects a pod. A release by a rule of [`row`](crate::row) needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotSelected {
     /// By the pod's own labels, or by the names of namespaces in the configuration.
@@ -139,7 +141,7 @@ pub enum NotSelected {
     ByNamespace(IgnoredNamespace),
 }
 
-/// What shows that the result was taken.
+/// What shows that the result was taken. A release by a rule of [`row`](crate::row) needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Consumption {
     /// A label on the pod, at the version the patch names.

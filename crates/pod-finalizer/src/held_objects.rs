@@ -20,8 +20,6 @@ use crate::backlog::{Backlog, Limits};
 use crate::profile::MaxUnselected;
 use crate::snapshot::Gate;
 
-pub use belayer_holds::held_objects::Counts;
-
 /// The recorded state of a held pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldPod {

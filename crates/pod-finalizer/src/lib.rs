@@ -1,18 +1,18 @@
 #![doc = include_str!("../README.md")]
 
-pub mod argo;
-pub mod backlog;
-pub mod cleanup;
-pub mod component;
-pub mod controller;
+mod argo;
+mod backlog;
+mod cleanup;
+mod component;
+mod controller;
 mod debug;
 pub mod decide;
 pub mod evidence;
 mod explainer;
-pub mod held_objects;
-pub mod keys;
+mod held_objects;
+mod keys;
 pub mod outcome;
-pub mod periodic;
+mod periodic;
 pub mod permissions;
 pub mod profile;
 pub mod query;

@@ -28,7 +28,7 @@ use crate::held_objects::{ActiveLimits, HeldObjects};
 use crate::snapshot::Gate;
 use switch::Wanted;
 
-pub use switch::{GATE_KEY, OBSERVING};
+pub(crate) use switch::GATE_KEY;
 
 /// How often the counts are checked. This only reads a few counters.
 const TICK: Duration = Duration::from_millis(500);
@@ -44,7 +44,7 @@ const FORBIDDEN_RETRY: Duration = Duration::from_secs(300);
 const REREAD: Duration = Duration::from_secs(60);
 
 /// Acts on the counts of held pods.
-pub struct PeriodicTask {
+pub(crate) struct PeriodicTask {
     finalizer: Arc<PodFinalizer>,
     switch: HoldSwitch,
     events: EventRecorder,
@@ -60,7 +60,7 @@ pub struct PeriodicTask {
 
 impl PeriodicTask {
     /// Creates the task for `finalizer`. The gate is in Belayer's own `namespace`.
-    pub fn new(
+    pub(crate) fn new(
         finalizer: Arc<PodFinalizer>,
         executor: Arc<Executor>,
         switch: HoldSwitch,
@@ -82,7 +82,7 @@ impl PeriodicTask {
 
     /// Runs until `cancel` is cancelled. Start it once the informers are synced: before that the counts are
     /// incomplete.
-    pub async fn run(mut self, cancel: CancellationToken) {
+    pub(crate) async fn run(mut self, cancel: CancellationToken) {
         // Gates that an earlier leader closed stay closed until they may open. If the gate cannot be read, only
         // the counts decide.
         match self.gate.read().await {

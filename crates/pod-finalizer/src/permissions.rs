@@ -1,4 +1,13 @@
 //! RBAC permissions of pod-finalizer.
+//!
+//! ```
+//! use belayer_pod_finalizer::permissions::permissions;
+//! use belayer_pod_finalizer::profile::Profiles;
+//!
+//! for permission in permissions(&Profiles::argo()) {
+//!     println!("{} {}", permission.verb, permission.resource);
+//! }
+//! ```
 
 use belayer_core::object::Resource;
 use belayer_holds::permissions::{FOLLOW, Permission};
@@ -6,7 +15,8 @@ use belayer_holds::permissions::{FOLLOW, Permission};
 use crate::outcome;
 use crate::profile::{Cleanup, Profiles};
 
-/// The permissions to hold and release pods.
+/// The permissions to hold and release pods. The [module's example](self) prints those of a
+/// profile.
 pub fn permissions(profiles: &Profiles) -> Vec<Permission> {
     let pods = Resource::pods();
     let mut permissions: Vec<Permission> = Permission::on(
@@ -39,7 +49,8 @@ pub fn permissions(profiles: &Profiles) -> Vec<Permission> {
     permissions
 }
 
-/// The additional permissions to record outcomes; empty if no profile records them.
+/// The additional permissions to record outcomes; empty if no profile records them. The [module's
+/// example](self) prints those of a profile.
 pub fn permissions_to_capture(profiles: &Profiles) -> Vec<Permission> {
     if !profiles.capture() {
         return Vec::new();
@@ -65,6 +76,7 @@ pub fn permissions_to_capture(profiles: &Profiles) -> Vec<Permission> {
 }
 
 /// The additional permissions to delete pods by their annotation; empty if no profile does that.
+/// The [module's example](self) prints those of a profile.
 pub fn permissions_to_clean_up(profiles: &Profiles) -> Vec<Permission> {
     if profiles
         .iter()

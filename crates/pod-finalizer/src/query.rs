@@ -1,4 +1,5 @@
-//! The live reads and delays that a decision about a pod may require.
+//! The live reads and delays that a decision about a pod may require. A rule of
+//! [`row`](crate::row) asks for it.
 
 use std::fmt;
 
@@ -9,7 +10,8 @@ use belayer_holds::owner::OwnerQuery;
 use crate::argo::NodeQuery;
 use crate::status::StatusQuery;
 
-/// A live read, or a delay, that a decision about a pod requires.
+/// A live read, or a delay, that a decision about a pod requires. A rule of [`row`](crate::row)
+/// asks for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum PodQuery {
     /// Is this owner gone, being deleted, or finished?
@@ -24,7 +26,7 @@ pub enum PodQuery {
     Delay(Delay),
 }
 
-/// A delay for the pod of this UID.
+/// A delay for the pod of this UID. A rule of [`row`](crate::row) asks for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Delay {
     /// Its cleanup, as its annotation says.

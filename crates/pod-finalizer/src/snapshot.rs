@@ -1,4 +1,5 @@
-//! The state of one pod, from stores and live reads, at one point in time. Built without I/O.
+//! The state of one pod, from stores and live reads, at one point in time. Built without I/O. The
+//! rules of [`row`](crate::row) read it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +15,13 @@ use belayer_holds::owner::{OwnerQuery, OwnerState};
 
 pub use belayer_holds::selection::MassRelease;
 
-use crate::argo::ArgoPod;
+pub use crate::argo::ArgoPod;
 use crate::cleanup::{PodEnd, PodGc, WorkflowEnd};
 use crate::outcome::RecordState;
 use crate::profile::Profile;
 use crate::status::{NodeRef, StatusQuery, StatusState};
 
-/// Everything that [`crate::decide`] reads.
+/// Everything that [`crate::decide`] reads. The rules of [`row`](crate::row) read it.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// The pod; `None` if it is not in the cache.
@@ -33,7 +34,8 @@ pub struct Snapshot {
     pub resync: Duration,
 }
 
-/// The backlog limit: closed while too many pods that are being deleted are still held.
+/// The backlog limit: closed while too many pods that are being deleted are still held. The rules
+/// of [`row`](crate::row) read it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Gate {
     /// Belayer adds finalizers.
@@ -45,7 +47,8 @@ pub enum Gate {
     NamespaceClosed,
 }
 
-/// How long a process has seen a deletion wait, by its monotonic clock.
+/// How long a process has seen a deletion wait, by its monotonic clock. The rules of
+/// [`row`](crate::row) read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watched {
     /// Since it first looked.
@@ -54,7 +57,7 @@ pub struct Watched {
     pub before: Duration,
 }
 
-/// One pod.
+/// One pod. The rules of [`row`](crate::row) read it.
 #[derive(Debug, Clone)]
 pub struct PodView {
     /// Its identity.
@@ -97,7 +100,8 @@ pub struct PodView {
     pub judges: Box<[Judge]>,
 }
 
-/// A profile that applies to a pod, whether it selects the pod or not.
+/// A profile that applies to a pod, whether it selects the pod or not. The rules of
+/// [`row`](crate::row) read it.
 #[derive(Debug, Clone)]
 pub struct Judge {
     /// The profile.
@@ -106,7 +110,7 @@ pub struct Judge {
     pub consumed: bool,
 }
 
-/// A pod's node in its owner's status.
+/// A pod's node in its owner's status. The rules of [`row`](crate::row) read it.
 #[derive(Debug, Clone)]
 pub struct NodeView {
     /// Which node.
@@ -117,7 +121,7 @@ pub struct NodeView {
     pub answer: Option<LiveAnswer<StatusState>>,
 }
 
-/// When a pod's annotation requires its deletion.
+/// When a pod's annotation requires its deletion. The rules of [`row`](crate::row) read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CleanupView {
     /// By its annotation.
@@ -130,7 +134,7 @@ pub struct CleanupView {
     pub due_for: Option<Duration>,
 }
 
-/// Which profile selects a pod.
+/// Which profile selects a pod. The rules of [`row`](crate::row) read it.
 #[derive(Debug, Clone)]
 pub enum Selection {
     /// The first profile that matches.
@@ -146,7 +150,7 @@ pub enum Selection {
     Ignored,
 }
 
-/// The pod's owner.
+/// The pod's owner. The rules of [`row`](crate::row) read it.
 #[derive(Debug, Clone)]
 pub enum Owner {
     /// The profile requires none, or no profile selects the pod.
@@ -157,7 +161,7 @@ pub enum Owner {
     Known(Box<OwnerView>),
 }
 
-/// An owner that a pod refers to.
+/// An owner that a pod refers to. The rules of [`row`](crate::row) read it.
 #[derive(Debug, Clone)]
 pub struct OwnerView {
     /// The query for it.
@@ -168,7 +172,7 @@ pub struct OwnerView {
     pub answer: Option<LiveAnswer<OwnerState>>,
 }
 
-/// The owner in the informer's store.
+/// The owner in the informer's store. The rules of [`row`](crate::row) read it.
 #[allow(clippy::large_enum_variant, reason = "it lives for one decision")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CachedOwner {

@@ -3,6 +3,15 @@
 //! With pod GC on completion Argo deletes pods without labelling them: then only the workflow shows that the result was
 //! taken. The status can be larger than 1 MB, so it is read once for all waiting pods of a workflow, and only while one
 //! waits.
+//!
+//! ```
+//! use belayer_pod_finalizer::status::ConsumedWhen;
+//! use serde_json::json;
+//!
+//! let consumed = ConsumedWhen::parse("owner.status.phase == 'Succeeded'")?;
+//! assert_eq!(consumed.is_true_for(&json!({"status": {"phase": "Succeeded"}})), Ok(true));
+//! # Ok::<(), belayer_pod_finalizer::status::ConsumedWhenError>(())
+//! ```
 
 mod consumed_when;
 mod nodes;
@@ -41,7 +50,7 @@ pub const NODE_NAME: &str = "workflows.argoproj.io/node-name";
 pub const ANSWER_LIMIT: usize = 8 << 20;
 
 /// Which node of its workflow is a pod's, by its annotations.
-pub fn node_of(pod: &ObjectMeta) -> Option<NodeRef> {
+pub(crate) fn node_of(pod: &ObjectMeta) -> Option<NodeRef> {
     let annotation = |name| pod.annotations.get(name).filter(|value| !value.is_empty());
     match (annotation(NODE_ID), annotation(NODE_NAME)) {
         (Some(id), _) => Some(NodeRef::Id(id.into())),
@@ -50,8 +59,9 @@ pub fn node_of(pod: &ObjectMeta) -> Option<NodeRef> {
     }
 }
 
-/// Each workflow is read at most four times in three seconds, so that a pod is released within a second after the
-/// status that releases it (A19).
+/// Each workflow is read at most four times in three seconds, so that a pod is released within a
+/// second after the status that releases it (A19). The [module's example](crate::status) is what a
+/// user can configure in its place.
 pub fn pace() -> Pace {
     Pace {
         min_interval: Duration::from_millis(750),
@@ -59,7 +69,8 @@ pub fn pace() -> Pace {
     }
 }
 
-/// Which nodes of this workflow are fulfilled? Or, for another kind of owner: is its expression true?
+/// Which nodes of this workflow are fulfilled? Or, for another kind of owner: is its expression
+/// true? The [module's example](crate::status) is what a user can configure in its place.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct StatusQuery {
     resource: Resource,
@@ -105,7 +116,8 @@ impl fmt::Display for StatusQuery {
     }
 }
 
-/// The result of a live read of a workflow's status.
+/// The result of a live read of a workflow's status. The [module's example](crate::status) is what
+/// a user can configure in its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StatusState {
     /// The nodes that were asked for could be read.
@@ -161,7 +173,8 @@ impl From<Unread> for StatusState {
     }
 }
 
-/// Which nodes of a status are kept.
+/// Which nodes of a status are kept. The [module's example](crate::status) is what a user can
+/// configure in its place.
 #[derive(Debug, Clone)]
 pub enum Asked {
     /// Those of all pods of the workflow that the store has when the live read begins. For a pod that is
@@ -187,7 +200,8 @@ impl Asked {
     }
 }
 
-/// Answers [`StatusQuery`]s by live GETs. Cheap to clone.
+/// Answers [`StatusQuery`]s by live GETs. Cheap to clone. The [module's example](crate::status) is
+/// what a user can configure in its place.
 #[derive(Debug, Clone)]
 pub struct StatusReader {
     executor: Arc<Executor>,

@@ -1,5 +1,6 @@
-//! The API type `PodRecreation`, the record of a pod and its re-creations. Together these pods are a *chain*: they have
-//! the same name, and each replaces one that its node rejected.
+//! The API type `PodRecreation`, the record of a pod and its re-creations. Together these pods are
+//! a *chain*: they have the same name, and each replaces one that its node rejected. The [crate's
+//! example](crate) names a record, and computes a pause by the default policy.
 
 use std::time::Duration;
 
@@ -20,12 +21,13 @@ pub const KIND: &str = "PodRecreation";
 /// Lower-case plural.
 pub const PLURAL: &str = "podrecreations";
 
-/// The kind.
+/// The kind. Its records are named as in the [crate's example](crate).
 pub fn resource() -> Resource {
     Resource::new(GROUP, VERSION, KIND, PLURAL)
 }
 
-/// The pod to create and the policy. Immutable.
+/// The pod to create and the policy. Immutable. A record contains it, beside the
+/// [`Policy`] of the [crate's example](crate).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spec {
@@ -40,7 +42,8 @@ pub struct Spec {
     pub pod: Value,
 }
 
-/// How often, how fast, and under which conditions a pod is re-created.
+/// How often, how fast, and under which conditions a pod is re-created. The [crate's
+/// example](crate) names a record, and computes a pause by the default policy.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Policy {
@@ -75,7 +78,8 @@ impl Default for Policy {
     }
 }
 
-/// How the pause before a re-creation grows.
+/// How the pause before a re-creation grows. A record contains it, beside the
+/// [`Policy`] of the [crate's example](crate).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Growth {
@@ -111,7 +115,8 @@ impl Policy {
     }
 }
 
-/// Whether the node agent must first remove the files of a rejected pod from its node.
+/// Whether the node agent must first remove the files of a rejected pod from its node. Part of the
+/// status of a record, which the rules of [`row`](crate::row) write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Wipe {
@@ -122,7 +127,8 @@ pub enum Wipe {
     Required,
 }
 
-/// What happens when the wipe takes too long.
+/// What happens when the wipe takes too long. A record contains it, beside the
+/// [`Policy`] of the [crate's example](crate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnWipeTimeout {
@@ -133,7 +139,8 @@ pub enum OnWipeTimeout {
     Fail,
 }
 
-/// The progress. Only the controller writes it, except the condition `StateWiped`, which the node agent writes.
+/// The progress. Only the controller writes it, except the condition `StateWiped`, which the node
+/// agent writes. Part of the status of a record, which the rules of [`row`](crate::row) write.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Status {
@@ -181,7 +188,8 @@ pub struct Status {
     pub conditions: Vec<Condition>,
 }
 
-/// A state of the state machine.
+/// A state of the state machine. Part of the status of a record, which the rules of
+/// [`row`](crate::row) write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Phase {
     /// The pod was rejected, and is not changed.
@@ -223,7 +231,8 @@ impl Phase {
     }
 }
 
-/// The condition types that Belayer uses. Others are not changed.
+/// The condition types that Belayer uses. Others are not changed. Part of the status of a record,
+/// which the rules of [`row`](crate::row) write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ConditionType {
     /// A pod of the chain was rejected, and its re-creation is pending.
@@ -265,7 +274,8 @@ impl ConditionType {
     }
 }
 
-/// A condition in the format of the Kubernetes API.
+/// A condition in the format of the Kubernetes API. Part of the status of a record, which the
+/// rules of [`row`](crate::row) write.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
@@ -283,7 +293,8 @@ pub struct Condition {
     pub last_transition_time: Timestamp,
 }
 
-/// The status of a condition.
+/// The status of a condition. Part of the status of a record, which the rules of
+/// [`row`](crate::row) write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ConditionStatus {
     /// It is true.
@@ -365,7 +376,7 @@ impl Status {
 }
 
 /// Rounds down to whole seconds, because the API stores no fractions. That shortens a pause by less than a second.
-pub fn whole_seconds(time: Timestamp) -> Timestamp {
+pub(crate) fn whole_seconds(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
@@ -375,7 +386,9 @@ const NAME_LIMIT: usize = 253;
 /// Number of characters of the first pod's UID in the name.
 const UID_PART: usize = 8;
 
-/// The name of the record of a chain: `<pod>-<first 8 characters of the first pod's UID>`. A long pod name is cut.
+/// The name of the record of a chain: `<pod>-<first 8 characters of the first pod's UID>`. A long
+/// pod name is cut. The [crate's example](crate) names a record, and computes a pause by the
+/// default policy.
 pub fn record_name(pod: &str, first_uid: &str) -> String {
     let uid: String = first_uid.chars().take(UID_PART).collect();
     let room = NAME_LIMIT - UID_PART - 1;
@@ -384,7 +397,7 @@ pub fn record_name(pod: &str, first_uid: &str) -> String {
 }
 
 /// Whether a record of this name can belong to a chain of pods with the name `pod`.
-pub fn is_name_for(record: &str, pod: &str) -> bool {
+pub(crate) fn is_name_for(record: &str, pod: &str) -> bool {
     let part = record.strip_prefix(&record_name(pod, ""));
     part.is_some_and(|uid| (1..=UID_PART).contains(&uid.len()))
 }

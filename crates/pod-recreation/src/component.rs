@@ -56,7 +56,7 @@ pub struct Parts<V: View = Cached> {
     pub queue: WorkQueue<ObjectKey>,
 }
 
-/// Holds pods until they start, and assigns pods to records.
+/// Holds pods until they start, and assigns pods to records. Its rules are in [`row`](crate::row).
 pub struct PodRecreation<V: View = Cached> {
     settings: Settings,
     pub(crate) parts: Parts<V>,
@@ -83,14 +83,14 @@ struct Memory {
 }
 
 /// The labels and annotations of pods that the rules read.
-pub fn keep_of_pods(settings: &Settings) -> Keep {
+pub(crate) fn keep_of_pods(settings: &Settings) -> Keep {
     Keep::nothing()
         .labels(settings.eligibility.labels())
         .annotations(ANNOTATIONS)
 }
 
 /// The labels of namespaces that the rules read.
-pub fn keep_of_namespaces() -> Keep {
+pub(crate) fn keep_of_namespaces() -> Keep {
     Keep::nothing().labels([IGNORE_LABEL])
 }
 
@@ -298,7 +298,7 @@ impl PodRecreation {
 }
 
 /// The record that a pod's annotations name, or the one that Belayer creates for it.
-pub fn record_key(pod: &Pod) -> ObjectKey {
+pub(crate) fn record_key(pod: &Pod) -> ObjectKey {
     let namespace = Arc::clone(pod.meta.key.shared_namespace());
     match snapshot::origin(pod) {
         Some(origin) => ObjectKey::new(namespace, origin.record),
@@ -313,7 +313,7 @@ fn own_record_key(pod: &Pod) -> ObjectKey {
 }
 
 /// The query for the record that a re-created pod names; `None` for other pods.
-pub fn record_query(pod: &Pod, view: &PodView) -> Option<OwnerQuery> {
+pub(crate) fn record_query(pod: &Pod, view: &PodView) -> Option<OwnerQuery> {
     let origin = view.origin.as_ref()?;
     let reference = OwnerReference {
         api_version: api::resource().api_version().into(),
@@ -326,7 +326,7 @@ pub fn record_query(pod: &Pod, view: &PodView) -> Option<OwnerQuery> {
 }
 
 /// The key of a record's pods.
-pub fn pod_key(record: &Record) -> ObjectKey {
+pub(crate) fn pod_key(record: &Record) -> ObjectKey {
     ObjectKey::new(
         Arc::clone(record.meta.key.shared_namespace()),
         record.pod_name.as_str(),

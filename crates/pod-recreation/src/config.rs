@@ -1,4 +1,10 @@
 //! The key `podRecreation` of the configuration file, as parsed and as validated.
+//!
+//! ```
+//! use belayer_pod_recreation::Settings;
+//!
+//! assert!(Settings::default().advice().is_empty());
+//! ```
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,7 +39,7 @@ const RECORD_TTL: Duration = Duration::from_secs(3_600);
 /// Belayer gives up a create that the API server has denied for this time.
 pub const DENIED_FOR: Duration = Duration::from_secs(3_600);
 
-/// The validated settings, with defaults.
+/// The validated settings, with defaults. The [module's example](self) has the default.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// Maximum number of records, and of pods, processed concurrently.
@@ -75,7 +81,8 @@ impl Default for Settings {
     }
 }
 
-/// The key as it is written. Missing keys have their defaults.
+/// The key as it is written. Missing keys have their defaults. The [module's example](self) has
+/// the default.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PodRecreationConfig {
@@ -118,7 +125,8 @@ pub struct PodRecreationConfig {
     pub storm: RateLimitsConfig,
 }
 
-/// The key `backoff`: the pause before a re-creation.
+/// The key `backoff`: the pause before a re-creation. The [module's example](self) has the
+/// default.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BackoffConfig {
@@ -132,22 +140,22 @@ pub struct BackoffConfig {
     pub jitter: Option<f64>,
 }
 
-/// The key `carry`: see [`Carry`].
+/// The key `carry`: which annotations and labels a replacement pod gets. The [module's example](self) has the default.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CarryConfig {
-    /// See [`Carry::managers`].
+    /// Field managers whose annotations are carried over, in addition to the creator and `kubectl`.
     #[serde(default)]
     pub managers: Vec<String>,
-    /// See [`Carry::keep`].
+    /// Annotations that are carried over, whoever wrote them.
     #[serde(default)]
     pub keep: Vec<String>,
-    /// See [`Carry::drop`].
+    /// Labels and annotations that are not carried over.
     #[serde(default)]
     pub drop: Vec<String>,
 }
 
-/// A selector of pods.
+/// A selector of pods. The [module's example](self) has the default.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SelectorConfig {
@@ -156,7 +164,8 @@ pub struct SelectorConfig {
     pub match_labels: BTreeMap<String, String>,
 }
 
-/// The key `storm`: rate limits and circuit breakers.
+/// The key `storm`: rate limits and circuit breakers. The [module's example](self) has the
+/// default.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RateLimitsConfig {

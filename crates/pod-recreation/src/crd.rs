@@ -1,4 +1,5 @@
-//! The CustomResourceDefinitions of `PodRecreation` and `NodeWipe`.
+//! The CustomResourceDefinitions of `PodRecreation` and `NodeWipe`. Its records are named as in
+//! the [crate's example](crate).
 
 /// The definition as YAML, ready for `kubectl apply`.
 pub const YAML: &str = include_str!("crd.yaml");

@@ -1,4 +1,5 @@
-//! The state machine of a record: a pure function of a snapshot and the time. Each transition is one write.
+//! The state machine of a record: a pure function of a snapshot and the time. Each transition is
+//! one write. It belongs to the rules of [`row`].
 
 mod attempt;
 mod decision;
@@ -23,11 +24,13 @@ pub use attempt::status_with_pod;
 use attempt::{creating, delete_pod, waiting};
 pub use decision::{Effect, Progress, RecordDecision, StatusWrite};
 use ends::{cancelled, cancelled_if_gone, name_taken, not_selected, pod_started, reported};
-pub use ends::{cancelled_step, name_taken_step, reported_step};
+pub(crate) use ends::{cancelled_step, name_taken_step, reported_step};
 use rejection::{rejected, rejected_status};
-pub use wipe::{ObservedWipe, node_gone_status, refused_status};
+pub use wipe::ObservedWipe;
+pub(crate) use wipe::{node_gone_status, refused_status};
 
-/// The input of a decision about a record, or about a rejected pod without a record.
+/// The input of a decision about a record, or about a rejected pod without a record. It belongs to
+/// the rules of [`row`].
 #[derive(Debug, Clone)]
 pub struct RecordSnapshot {
     /// The record.
@@ -76,7 +79,7 @@ impl Clock {
     }
 }
 
-/// Decides the next step.
+/// Decides the next step. It belongs to the rules of [`row`].
 pub fn decide(snapshot: &RecordSnapshot, now: Timestamp) -> RecordDecision {
     let clock = Clock {
         now,
@@ -253,7 +256,7 @@ fn ended(record: &Record, pod: Option<&PodView>, ttl: Duration, clock: Clock) ->
 
 /// Whether an old leader created the pod after its record had ended: the record does not name it, and it has not
 /// started. Before the deletion, a live read confirms that Belayer created the pod.
-pub fn is_created_after_end(record: &Record, pod: &PodView) -> bool {
+pub(crate) fn is_created_after_end(record: &Record, pod: &PodView) -> bool {
     let status = &record.status;
     let this = Some(pod.uid.as_str());
     is_of_record(record, pod)

@@ -1,5 +1,6 @@
-//! Which pods are re-created: those that request it by an annotation or that the configuration selects, except static
-//! pods and pods whose owner replaces them.
+//! Which pods are re-created: those that request it by an annotation or that the configuration
+//! selects, except static pods and pods whose owner replaces them. The rules of
+//! [`row`](crate::row) depend on it.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +18,11 @@ pub const REPLACE_THEIR_OWN: &[(&str, &str)] = &[
 ];
 
 /// Whether a built-in kind replaces its own pods, or owns static pods.
-pub fn replaces_its_own(group: &str, kind: &str) -> bool {
+pub(crate) fn replaces_its_own(group: &str, kind: &str) -> bool {
     REPLACE_THEIR_OWN.contains(&(group, kind)) || (group, kind) == ("", "Node")
 }
 
-/// A kind of owner whose pods may be re-created.
+/// A kind of owner whose pods may be re-created. The rules of [`row`](crate::row) depend on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerKind {
     /// API group; empty for the core group.
@@ -30,7 +31,7 @@ pub struct OwnerKind {
     pub kind: String,
 }
 
-/// Which pods are re-created.
+/// Which pods are re-created. The rules of [`row`](crate::row) depend on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Eligibility {
     /// Selectors: a pod matches one of them if it has all its labels.

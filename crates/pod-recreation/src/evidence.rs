@@ -1,5 +1,6 @@
-//! Why the hold of pod-recreation may be removed from a pod. No variant can be built without its proof (invariant
-//! EVIDENCE): the pod's state at the version that the patch names, a final state of the record, or a live read.
+//! Why the hold of pod-recreation may be removed from a pod. No variant can be built without its
+//! proof (invariant EVIDENCE): the pod's state at the version that the patch names, a final state
+//! of the record, or a live read. A release by a rule of [`row`](crate::row) needs it.
 
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::Uid;
@@ -11,7 +12,7 @@ use belayer_holds::owner::{GoneProof, OwnerState};
 use crate::api::Phase;
 use crate::record::Record;
 
-/// Why the hold is removed from a pod.
+/// Why the hold is removed from a pod. A release by a rule of [`row`](crate::row) needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Evidence {
     /// Rule 2: the pod has the annotation `belayer.dev/release: "true"`.
@@ -76,7 +77,8 @@ impl decision::Evidence for Evidence {
     }
 }
 
-/// The end of a record, which is final, so that a cached version proves it.
+/// The end of a record, which is final, so that a cached version proves it. A release by a rule of
+/// [`row`](crate::row) needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Final(Phase);
 
@@ -93,7 +95,8 @@ impl Final {
     }
 }
 
-/// The intent to delete a pod, written in a record that contains its spec.
+/// The intent to delete a pod, written in a record that contains its spec. A release by a rule of
+/// [`row`](crate::row) needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intended(Uid);
 
@@ -111,7 +114,10 @@ impl Intended {
 }
 
 /// The proof that a record does not exist, if `answer` provides it for a pod first seen at `pod_seen`.
-pub fn record_gone(answer: &LiveAnswer<OwnerState>, pod_seen: LogicalTime) -> Option<GoneProof> {
+pub(crate) fn record_gone(
+    answer: &LiveAnswer<OwnerState>,
+    pod_seen: LogicalTime,
+) -> Option<GoneProof> {
     match answer.answer() {
         OwnerState::Gone(proof) if answer.begun() > pod_seen => Some(proof.clone()),
         _ => None,

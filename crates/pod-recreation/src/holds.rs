@@ -1,5 +1,5 @@
-//! The decision table of the hold: when it is added to a pod, and when it is released. A pure function of a
-//! snapshot.
+//! The decision table of the hold: when it is added to a pod, and when it is released. A pure
+//! function of a snapshot. It belongs to the rules of [`row`].
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::record::Record;
 use crate::row;
 use crate::snapshot::{Origin, PodState, PodView, Rejection};
 
-/// A decision about a pod.
+/// A decision about a pod. It belongs to the rules of [`row`].
 pub type HoldDecision = Decision<Evidence, OwnerQuery>;
 
 /// A live read that proved nothing is repeated after this time.
@@ -26,7 +26,7 @@ const RECHECK: Duration = Duration::from_secs(30);
 /// Requeue delay while a store is not synced.
 const UNKNOWN: Duration = Duration::from_secs(5);
 
-/// The input of a decision about a pod.
+/// The input of a decision about a pod. It belongs to the rules of [`row`].
 #[derive(Debug, Clone)]
 pub struct HoldSnapshot {
     /// The pod.
@@ -46,7 +46,7 @@ pub struct HoldSnapshot {
     pub owner: Option<ObservedOwner>,
 }
 
-/// The record of a pod.
+/// The record of a pod. It belongs to the rules of [`row`].
 #[derive(Debug, Clone)]
 pub enum ObservedRecord {
     /// The store is not synced.
@@ -95,7 +95,7 @@ impl HoldSnapshot {
     }
 }
 
-/// Decides about the hold on one pod.
+/// Decides about the hold on one pod. It belongs to the rules of [`row`].
 pub fn decide(snapshot: &HoldSnapshot, _now: Timestamp) -> HoldDecision {
     let pod = &snapshot.pod;
     if !pod.held {

@@ -4,7 +4,7 @@ use belayer_controller::config::Key;
 
 /// In the order of the documentation.
 #[rustfmt::skip]
-pub const KEYS: &[Key] = &[
+pub(crate) const KEYS: &[Key] = &[
     Key::live("podRecreation.workers", "1 to 1024", "32", "Maximum number of records processed concurrently.").flag("--workers"),
     Key::live("podRecreation.selectors", "list", "[]", "Pods that are re-created in addition to those that request it by annotation."),
     Key::live("podRecreation.selectors[].matchLabels", "label: value", "", "Labels of such pods; at least one."),

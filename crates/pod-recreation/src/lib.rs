@@ -1,9 +1,9 @@
 #![doc = include_str!("../README.md")]
 
 pub mod api;
-pub mod component;
+mod component;
 pub mod config;
-pub mod controller;
+mod controller;
 pub mod crd;
 mod debug;
 pub mod decide;
@@ -11,18 +11,18 @@ pub mod eligible;
 pub mod evidence;
 mod explainer;
 pub mod holds;
-pub mod keys;
+mod keys;
 pub mod permissions;
 pub mod proof;
 pub mod rate_limit;
 pub mod reason;
 pub mod record;
 pub mod recreations;
-pub mod replacement_pod;
+mod replacement_pod;
 pub mod row;
 pub mod snapshot;
 pub mod transitions;
-pub mod wipes;
+mod wipes;
 
 pub use component::PodRecreation;
 pub use config::Settings;

@@ -1,4 +1,10 @@
 //! RBAC permissions of pod-recreation.
+//!
+//! ```
+//! for permission in belayer_pod_recreation::permissions::permissions() {
+//!     println!("{} {}", permission.verb, permission.resource);
+//! }
+//! ```
 
 use belayer_core::object::Resource;
 use belayer_holds::node_wipe;
@@ -6,7 +12,8 @@ use belayer_holds::permissions::{FOLLOW, Permission};
 
 use crate::api;
 
-/// The permissions to hold pods and to re-create those that their node rejected.
+/// The permissions to hold pods and to re-create those that their node rejected. The [module's
+/// example](self) prints them.
 pub fn permissions() -> Vec<Permission> {
     const NOT_WATCHED: &str = "no pod is watched, held or re-created";
     const NOT_PATCHED: &str = "finalizers are neither added nor removed: held pods stay held";

@@ -6,7 +6,7 @@
 //! the time of the rejection.
 //!
 //! The start time is by the clock of the node and the write by that of the API server, so the start time is
-//! [corrected](crate::component) first.
+//! corrected first.
 //!
 //! An overloaded kubelet writes a rejection late: times of more than a minute were measured. If every version of the pod was
 //! seen and none has a report of its kubelet, the start time comes with the rejection itself, and the write may be late. A
@@ -15,6 +15,8 @@
 //! A kubelet without connection to the API server may run the pod without reporting it, restart, and reject the pod
 //! as if it were new. So there is no proof for a pod that was bound for a long time before its kubelet reported
 //! anything but the rejection.
+//!
+//! The rules of [`row`](crate::row) require it before a pod is re-created.
 
 use belayer_core::slim::{Failure, Phase, Pod};
 use belayer_holds::names::POD_RECREATION_HOLD;
@@ -43,11 +45,12 @@ const CLOCK_TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
 /// pod without connection to the API server.
 const MAX_REPORT_DELAY: SignedDuration = SignedDuration::from_secs(120);
 
-/// The proof that no container of a pod ever ran. Only [`NeverRan::prove`] builds it.
+/// The proof that no container of a pod ever ran. Only [`NeverRan::prove`] builds it. The rules of
+/// [`row`](crate::row) require it before a pod is re-created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NeverRan(());
 
-/// Why there is no proof.
+/// Why there is no proof. The rules of [`row`](crate::row) require it before a pod is re-created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum MayHaveRun {
     /// It does not have the hold, which is released once it starts, and it was seen before it was rejected.
@@ -99,7 +102,8 @@ impl MayHaveRun {
     }
 }
 
-/// Whether this process saw the pod before its rejection.
+/// Whether this process saw the pod before its rejection. The rules of [`row`](crate::row) require
+/// it before a pod is re-created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FirstSeen {
     /// It had already been rejected when it was first seen.

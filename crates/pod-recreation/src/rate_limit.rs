@@ -1,6 +1,17 @@
 //! Rate limits of re-creations (kubernetes#108152: endless re-creation): token buckets per owner, per namespace, per node
 //! and for the cluster, and circuit breakers. A limited re-creation waits; none is lost. Those of owners and nodes are per
 //! namespace as well: a user can name any owner's UID, and have any node reject any number of pods (T8).
+//!
+//! ```
+//! use belayer_pod_recreation::rate_limit::{RateLimiter, RateLimits, Subject};
+//!
+//! let limiter = RateLimiter::new(RateLimits::default());
+//! let subject = Subject { namespace: "shop", owner: None, node: Some("node-1") };
+//! match limiter.acquire(subject) {
+//!     Ok(permit) => permit.spend(),
+//!     Err(pause) => println!("again in {pause:?}"),
+//! }
+//! ```
 
 mod breaker;
 
@@ -15,7 +26,7 @@ use tokio::time::Instant;
 use breaker::Breakers;
 pub use breaker::{CircuitBreaker, Opened};
 
-/// A token bucket.
+/// A token bucket. The [module's example](crate::rate_limit) has the default limits.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Rate {
@@ -25,7 +36,7 @@ pub struct Rate {
     pub burst: u32,
 }
 
-/// The configured limits.
+/// The configured limits. The [module's example](crate::rate_limit) has the default limits.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RateLimits {
     /// Re-creations of pods of one owner.
@@ -61,7 +72,8 @@ impl Default for RateLimits {
 /// Above this number of entries, those that were not used recently are removed.
 const CLEANUP_ABOVE: usize = 10_000;
 
-/// Token buckets and circuit breakers. In memory: after a restart the buckets are full and the breakers closed.
+/// Token buckets and circuit breakers. In memory: after a restart the buckets are full and the
+/// breakers closed. The [module's example](crate::rate_limit) has the default limits.
 #[derive(Debug)]
 pub struct RateLimiter {
     state: Mutex<State>,
@@ -89,7 +101,8 @@ struct Bucket {
     filled: Instant,
 }
 
-/// What a re-creation counts for.
+/// What a re-creation counts for. The [module's example](crate::rate_limit) has the default
+/// limits.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     /// Its namespace.
@@ -100,7 +113,8 @@ pub struct Subject<'a> {
     pub node: Option<&'a str>,
 }
 
-/// The tokens for one re-creation. They are returned unless they are spent.
+/// The tokens for one re-creation. They are returned unless they are spent. The [module's
+/// example](crate::rate_limit) has the default limits.
 #[derive(Debug)]
 #[must_use = "dropping it returns the tokens"]
 pub struct Permit<'a> {

@@ -2,12 +2,14 @@
 //!
 //! They come from the kubelet's predicates, its device and topology managers and its admission handlers. Pods with a
 //! reason that is not in the table are reported and never re-created.
+//!
+//! The [crate's example](crate) classifies some reasons.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The class of a reason.
+/// The class of a reason. The [crate's example](crate) classifies some reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Class {
@@ -81,7 +83,8 @@ const EVICTED: &str = "Evicted";
 /// Prefix of the message of an eviction at admission.
 const REJECTED_PREFIX: &str = "Pod was rejected";
 
-/// The classes of reasons: the table, overridden by the configuration.
+/// The classes of reasons: the table, overridden by the configuration. The [crate's
+/// example](crate) classifies some reasons.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Classes(BTreeMap<String, Class>);
 
@@ -122,7 +125,8 @@ fn is_out_of_extended_resource(reason: &str) -> bool {
 /// All values of the metric label `reason`.
 pub use belayer_metrics::recreation::REASONS as LABELS;
 
-/// The metric label of a reason, of which there is a fixed number.
+/// The metric label of a reason, of which there is a fixed number. The [crate's example](crate)
+/// classifies such reasons.
 pub fn label(reason: &str) -> &'static str {
     if is_out_of_extended_resource(reason) {
         return "OutOfExtendedResource";

@@ -1,4 +1,5 @@
-//! What decisions read of a `PodRecreation`. The pod to create is not cached: the steps that need it read it.
+//! What decisions read of a `PodRecreation`. The pod to create is not cached: the steps that need
+//! it read it. The records are named as in the [crate's example](crate).
 
 use belayer_core::object::Uid;
 use belayer_core::slim::json::{JsonMeta, SlimJson};
@@ -8,7 +9,7 @@ use serde::Deserialize;
 
 use crate::api::{Phase, Policy, Status};
 
-/// A `PodRecreation` without its pod.
+/// A `PodRecreation` without its pod. The records are named as in the [crate's example](crate).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
     /// Metadata.
@@ -53,7 +54,7 @@ impl Slim for Record {
     }
 }
 
-/// A record as the API server sends it.
+/// A record as the API server sends it. The records are named as in the [crate's example](crate).
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct JsonRecord<'a> {

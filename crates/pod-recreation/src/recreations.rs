@@ -3,6 +3,8 @@
 //! A step may be executed twice, late, or by a replica that is not the leader any more: statuses are written by
 //! compare-and-swap, pods are deleted by UID after a live read of the record, and before a create the attempt is
 //! reserved, and after it the record is read again.
+//!
+//! The records are named as in the [crate's example](crate).
 
 mod create;
 mod effects;
@@ -41,7 +43,7 @@ use crate::rate_limit::RateLimiter;
 use crate::record::Record;
 use crate::snapshot::ObservedPod;
 
-/// The dependencies of the component.
+/// The dependencies of the component. The records are named as in the [crate's example](crate).
 pub struct Parts {
     /// The hold, the stores and the memory.
     pub component: Arc<PodRecreation>,
@@ -57,7 +59,7 @@ pub struct Parts {
     pub switch: HoldSwitch,
 }
 
-/// The component of the record runner.
+/// The component of the record runner. The records are named as in the [crate's example](crate).
 pub struct Recreations {
     parts: Parts,
     records: Resource,

@@ -6,7 +6,7 @@
 mod limits;
 mod metadata;
 
-pub use metadata::{Carry, is_creator_known, metadata_to_create, owner_references};
+pub(crate) use metadata::{Carry, is_creator_known, metadata_to_create, owner_references};
 
 use belayer_holds::names::{
     POD_RECREATION_HOLD, RECREATION_ANNOTATION, RECREATION_ATTEMPT_ANNOTATION,
@@ -31,7 +31,7 @@ const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// The pod to create, from a rejected pod as the API server returns it: labels, annotations, owner references and
 /// spec.
-pub fn pod_to_create(rejected: &Value, carry: &Carry) -> Value {
+pub(crate) fn pod_to_create(rejected: &Value, carry: &Carry) -> Value {
     json!({
         "metadata": metadata_to_create(rejected, carry),
         "spec": spec_to_create(rejected, &rejected["metadata"]["labels"]),
@@ -40,7 +40,7 @@ pub fn pod_to_create(rejected: &Value, carry: &Carry) -> Value {
 
 /// Whether `recorded`, a pod to create, has the spec of the rejected pod. Its metadata may have changed since. A label
 /// of `matchLabelKeys` may have changed too, so the spec is also compared with the recorded labels.
-pub fn has_spec_of(recorded: &Value, rejected: &Value) -> bool {
+pub(crate) fn has_spec_of(recorded: &Value, rejected: &Value) -> bool {
     let (now, then) = (
         &rejected["metadata"]["labels"],
         &recorded["metadata"]["labels"],
@@ -78,13 +78,13 @@ fn spec_to_create(rejected: &Value, labels: &Value) -> Value {
 
 /// Whether the creator of the pod chose its node: then a field manager owns the field. The scheduler's binding is in no
 /// manager's fields.
-pub fn is_bound_by_user(rejected: &Value) -> bool {
+pub(crate) fn is_bound_by_user(rejected: &Value) -> bool {
     let mut writers = writers_of_spec(rejected);
     writers.any(|entry| entry["fieldsV1"]["f:spec"].get("f:nodeName").is_some())
 }
 
 /// The entries of `managedFields` whose manager wrote a field of the spec, and not through a subresource.
-pub fn writers_of_spec(pod: &Value) -> impl Iterator<Item = &Value> {
+pub(crate) fn writers_of_spec(pod: &Value) -> impl Iterator<Item = &Value> {
     let managers = pod["metadata"]["managedFields"].as_array();
     managers.into_iter().flatten().filter(|entry| {
         let whole = entry["subresource"].as_str().unwrap_or_default().is_empty();
@@ -215,7 +215,7 @@ fn unmerge(term: &mut Value, labels: &Value) {
 
 /// What distinguishes the pod of an attempt.
 #[derive(Debug, Clone, Copy)]
-pub struct Chain<'a> {
+pub(crate) struct Chain<'a> {
     /// The namespace.
     pub namespace: &'a str,
     /// Name of every pod of the chain.
@@ -231,7 +231,7 @@ pub struct Chain<'a> {
 }
 
 /// The pod of an attempt: the pod to create, with its name and Belayer's hold and annotations.
-pub fn pod_of_attempt(pod: &Value, chain: Chain<'_>) -> Value {
+pub(crate) fn pod_of_attempt(pod: &Value, chain: Chain<'_>) -> Value {
     let mut object = json!({
         "apiVersion": "v1",
         "kind": "Pod",
@@ -250,7 +250,7 @@ pub fn pod_of_attempt(pod: &Value, chain: Chain<'_>) -> Value {
 }
 
 /// As [`pod_of_attempt`] with a generated name, for a server-side dry run while the rejected pod has the name.
-pub fn dry_run_pod(pod: &Value, chain: Chain<'_>) -> Value {
+pub(crate) fn dry_run_pod(pod: &Value, chain: Chain<'_>) -> Value {
     let mut object = pod_of_attempt(pod, chain);
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.remove("name");
@@ -261,7 +261,7 @@ pub fn dry_run_pod(pod: &Value, chain: Chain<'_>) -> Value {
 }
 
 /// The server's message about a dry run, with the pod's name in place of the generated one, which differs every time.
-pub fn with_pod_name(message: &str, pod_name: &str) -> String {
+pub(crate) fn with_pod_name(message: &str, pod_name: &str) -> String {
     let prefix = format!("\"{}", generated_prefix(pod_name));
     let mut plain = String::with_capacity(message.len());
     let mut rest = message;

@@ -1,4 +1,11 @@
 //! The rules of both decision tables, by number and name.
+//!
+//! ```
+//! for rule in belayer_pod_recreation::row::ALL {
+//!     println!("{:>3} {}: {}", rule.number, rule.name, rule.says);
+//! }
+//! # assert!(!belayer_pod_recreation::row::ALL.is_empty());
+//! ```
 
 use belayer_holds::rules;
 

@@ -1,4 +1,5 @@
-//! The input of the decisions: a pod reduced to what the rules need.
+//! The input of the decisions: a pod reduced to what the rules need. The rules of
+//! [`row`](crate::row) read it.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::config::Settings;
 use crate::proof::{FirstSeen, MayHaveRun, NeverRan};
 use crate::reason::Class;
 
-/// What the store has under a pod's name.
+/// What the store has under a pod's name. The rules of [`row`](crate::row) read it.
 #[derive(Debug, Clone)]
 pub enum ObservedPod {
     /// The store is not synced.
@@ -25,7 +26,7 @@ pub enum ObservedPod {
     Present(Box<PodView>),
 }
 
-/// What the rules read of a pod.
+/// What the rules read of a pod. The rules of [`row`](crate::row) read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodView {
     /// Its UID.
@@ -50,7 +51,8 @@ pub struct PodView {
     pub state: PodState,
 }
 
-/// The attempt that created a pod, by the pod's annotations.
+/// The attempt that created a pod, by the pod's annotations. The rules of [`row`](crate::row) read
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Origin {
     /// Name of the record.
@@ -61,7 +63,7 @@ pub struct Origin {
     pub attempt: u32,
 }
 
-/// The state of a pod.
+/// The state of a pod. The rules of [`row`](crate::row) read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PodState {
     /// Neither started nor ended.
@@ -74,7 +76,7 @@ pub enum PodState {
     Ended,
 }
 
-/// The rejection of a pod.
+/// The rejection of a pod. The rules of [`row`](crate::row) read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
     /// `status.reason`.
@@ -172,8 +174,9 @@ pub const ANNOTATIONS: &[&str] = &[
     WIPE_ANNOTATION,
 ];
 
-/// The attempt that created a pod, by its annotations. Users copy annotations to other pods and edit them: invalid
-/// annotations, and those whose record belongs to another pod name, are ignored.
+/// The attempt that created a pod, by its annotations. Users copy annotations to other pods and
+/// edit them: invalid annotations, and those whose record belongs to another pod name, are
+/// ignored. The rules of [`row`](crate::row) read it.
 pub fn origin(pod: &Pod) -> Option<Origin> {
     let annotations = &pod.meta.annotations;
     let record = annotations.get(RECREATION_ANNOTATION)?;

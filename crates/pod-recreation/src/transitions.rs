@@ -3,6 +3,12 @@
 //! A test compares them with the results of [`decide`](crate::decide::decide) for many thousand snapshots: both have
 //! the same transitions. Another test draws them into the README. Debug builds check that every written status is a
 //! declared transition.
+//!
+//! ```
+//! use belayer_pod_recreation::transitions::DECIDED;
+//!
+//! assert!(!DECIDED.is_empty());
+//! ```
 
 use belayer_holds::decision::Row;
 
@@ -11,7 +17,7 @@ use crate::row;
 use Phase::{Creating, Deleting, Ended, Exhausted, Recreated, Rejected, Started, Waiting};
 use State::{In, New, NoRecord};
 
-/// The state of a re-creation.
+/// The state of a re-creation. The [module's example](self) has all that are declared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// There is no record.
@@ -22,7 +28,8 @@ pub enum State {
     In(Phase),
 }
 
-/// Old state, rule, new state. They are the same state if the step does not change the record.
+/// Old state, rule, new state. They are the same state if the step does not change the record. The
+/// [module's example](self) has all that are declared.
 pub type Transition = (State, Row, State);
 
 /// The transitions of decisions.
@@ -92,7 +99,8 @@ impl State {
     }
 }
 
-/// Whether a rule leads from one state to the other.
+/// Whether a rule leads from one state to the other. The [module's example](self) has all that are
+/// declared.
 pub fn is_declared(from: State, to: State) -> bool {
     let mut all = DECIDED.iter().chain(FOUND);
     all.any(|(before, _, after)| (*before, *after) == (from, to))

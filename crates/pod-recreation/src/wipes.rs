@@ -34,19 +34,19 @@ rules! {
 const UNKNOWN: Duration = Duration::from_secs(5);
 
 /// The component of the runner of lists.
-pub struct Wipes {
+pub(crate) struct Wipes {
     records: Store<Record>,
 }
 
 /// The wipes of a node.
 #[derive(Debug, Clone, Default)]
-pub struct WipesSnapshot {
+pub(crate) struct WipesSnapshot {
     wipes: Vec<(Uid, Wipe, Reported)>,
 }
 
 /// Whether the record of a wipe has its report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reported {
+pub(crate) enum Reported {
     /// The store is not synced.
     Unknown,
     /// Not yet.
@@ -57,7 +57,7 @@ pub enum Reported {
 
 impl Wipes {
     /// The component; `records` are all records.
-    pub fn new(records: Store<Record>) -> Self {
+    pub(crate) fn new(records: Store<Record>) -> Self {
         Self { records }
     }
 
@@ -86,7 +86,7 @@ fn record_key(wipe: &Wipe) -> ObjectKey {
 }
 
 /// Enqueues the records whose wipe has changed.
-pub fn enqueue_records(event: &Event<NodeWipe>, queue: &WorkQueue<ObjectKey>) {
+pub(crate) fn enqueue_records(event: &Event<NodeWipe>, queue: &WorkQueue<ObjectKey>) {
     let (old, new) = match event {
         Event::Added { object, .. } => (None, Some(object)),
         Event::Updated { old, new } => (Some(old), Some(new)),
@@ -102,7 +102,7 @@ pub fn enqueue_records(event: &Event<NodeWipe>, queue: &WorkQueue<ObjectKey>) {
 }
 
 /// Enqueues the list of the node that a record names, when the record changes.
-pub fn enqueue_node(event: &Event<Record>, queue: &WorkQueue<ObjectKey>) {
+pub(crate) fn enqueue_node(event: &Event<Record>, queue: &WorkQueue<ObjectKey>) {
     let record = match event {
         Event::Updated { new, .. } => new,
         Event::Deleted { last, .. } => last,

@@ -1,6 +1,15 @@
 //! Warnings about an unsafe or ineffective protection of PVCs in this cluster, inferred from the PVCs.
 //!
 //! The API does not show whether kube-controller-manager's own controller runs; only its effects are visible.
+//!
+//! ```
+//! use belayer_pvc_protection::Mode;
+//! use belayer_pvc_protection::advice::{Advice, Signs};
+//!
+//! for advice in Advice::on(Mode::InPlace, Signs::default()) {
+//!     println!("{}: {advice}", advice.name());
+//! }
+//! ```
 
 use std::fmt;
 
@@ -15,7 +24,8 @@ pub const SWITCH_OFF: &str = "--controllers=*,-persistentvolumeclaim-protection-
 /// From this many finalizers removed by another controller on, [`Advice::TwoAtWork`] is given.
 const FOREIGN_LIMIT: u64 = 3;
 
-/// Observations about the protection of PVCs.
+/// Observations about the protection of PVCs. An argument of
+/// [`Advice::on`](crate::advice::Advice::on).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Signs {
     /// PVCs that are not being deleted and lack `kubernetes.io/pvc-protection`.
@@ -27,7 +37,7 @@ pub struct Signs {
     pub foreign: u64,
 }
 
-/// Something an admin should change.
+/// Something an admin should change. The [module's example](self) prints those for one mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advice {
     /// Belayer only reports, and nothing adds `kubernetes.io/pvc-protection` to PVCs.

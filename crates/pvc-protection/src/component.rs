@@ -1,4 +1,5 @@
-//! pvc-protection as a component of the PVC runner: which events enqueue a PVC, and which state is read for it.
+//! pvc-protection as a component of the PVC runner: which events enqueue a PVC, and which state is
+//! read for it. Part of the component whose rules are in [`row`](crate::row).
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -37,8 +38,9 @@ pub const NAME: &str = "pvc-protection";
 /// If Kubernetes' own controller has not released an unused PVC within this time, it is considered not to run.
 const LEFT_AFTER: Duration = Duration::from_secs(60);
 
-/// The rate limit of live reads per namespace. Reads are shared, so a short interval suffices: PVCs deleted one
-/// after the other are each released at once, PVCs deleted in bulk share a read.
+/// The rate limit of live reads per namespace. Reads are shared, so a short interval suffices:
+/// PVCs deleted one after the other are each released at once, PVCs deleted in bulk share a read.
+/// Part of the component whose rules are in [`row`](crate::row).
 pub fn pace() -> Pace {
     Pace {
         min_interval: Duration::from_millis(20),
@@ -47,7 +49,8 @@ pub fn pace() -> Pace {
     }
 }
 
-/// A view that also shows which pods use a PVC.
+/// A view that also shows which pods use a PVC. Part of the component whose rules are in
+/// [`row`](crate::row).
 pub trait UsersView: View {
     /// Pods.
     type Pods: UsersOf;
@@ -57,13 +60,14 @@ impl UsersView for Cached {
     type Pods = Store<Pod>;
 }
 
-/// Which pods use a PVC.
+/// Which pods use a PVC. Part of the component whose rules are in [`row`](crate::row).
 pub trait UsersOf: Send + Sync + 'static {
     /// The pods that use `claim`.
     fn users_of(&self, claim: &ObjectMeta) -> CachedUsers;
 }
 
-/// The dependencies of the component.
+/// The dependencies of the component. Part of the component whose rules are in
+/// [`row`](crate::row).
 pub struct Parts<V: UsersView = Cached> {
     /// PVCs.
     pub claims: V::Store<Claim>,
@@ -77,7 +81,8 @@ pub struct Parts<V: UsersView = Cached> {
     pub queue: WorkQueue<ObjectKey>,
 }
 
-/// Holds PVCs while pods use them, or reports which pods they wait for.
+/// Holds PVCs while pods use them, or reports which pods they wait for. Its rules are in
+/// [`row`](crate::row).
 pub struct PvcProtection<V: UsersView = Cached> {
     mode: Mode,
     parts: Parts<V>,
@@ -85,7 +90,8 @@ pub struct PvcProtection<V: UsersView = Cached> {
     releases: Arc<ReleaseTracker>,
 }
 
-/// A PVC whose deletion waits, and the pods that use it.
+/// A PVC whose deletion waits, and the pods that use it. Part of the component whose rules are in
+/// [`row`](crate::row).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiting {
     /// The PVC.
@@ -137,8 +143,7 @@ impl PvcProtection {
         &self.held_objects
     }
 
-    /// The tracker of Belayer's releases, which a [`ReleaseObserver`](crate::release_tracker::ReleaseObserver)
-    /// updates.
+    /// The tracker of Belayer's releases, which the observer of releases updates.
     pub fn release_tracker(&self) -> &Arc<ReleaseTracker> {
         &self.releases
     }

@@ -7,15 +7,22 @@ use serde::Deserialize;
 use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 use belayer_holds::selection::config::{Path, workers};
 
-pub use belayer_holds::selection::config::ConfigError;
+pub(crate) use belayer_holds::selection::config::ConfigError;
 
 /// The key of the configuration file: the root of every path in an error.
-pub const KEY: &str = "pvcProtection";
+pub(crate) const KEY: &str = "pvcProtection";
 
 /// Default number of concurrent workers.
-pub const DEFAULT_WORKERS: usize = 32;
+pub(crate) const DEFAULT_WORKERS: usize = 32;
 
 /// Whether PVCs are held, and by which finalizer: beside Kubernetes' own controller or in its place.
+///
+/// ```
+/// use belayer_pvc_protection::Mode;
+///
+/// assert!(!Mode::Advise.adds_holds());
+/// assert_eq!(Mode::InPlace.hold(), "kubernetes.io/pvc-protection");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
     /// PVCs are not held: Belayer reports which pods a PVC waits for, and adds no finalizer. Finalizers from an
@@ -80,7 +87,7 @@ impl fmt::Display for Mode {
 )]
 pub struct UnknownFinalizer(String);
 
-/// The checked configuration, with defaults filled in.
+/// The checked configuration, with defaults filled in. They contain a [`Mode`](crate::Mode).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Settings {
     /// Maximum number of PVCs processed concurrently.

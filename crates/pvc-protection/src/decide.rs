@@ -1,4 +1,5 @@
 //! The decision table of pvc-protection: a pure function, one arm per rule, in the table's order.
+//! It matches the rules of [`row`].
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::row;
 use crate::snapshot::{CachedUsers, Hold, PvcView, Snapshot};
 use crate::uses::Users;
 
-/// A decision about a PVC.
+/// A decision about a PVC. It matches the rules of [`row`].
 pub type ClaimDecision = Decision<Evidence, PvcQuery>;
 
 /// A PVC whose deletion waits longer than this gets the Event `DeletionWaits`.
@@ -33,7 +34,7 @@ pub const OWNER_RECHECK: Duration = Duration::from_secs(5);
 /// How often a waiting PVC is checked again without an event.
 pub const RESYNC: Duration = Duration::from_secs(10 * 60);
 
-/// Decides about one PVC.
+/// Decides about one PVC. It matches the rules of [`row`].
 pub fn decide(snapshot: &Snapshot, now: Timestamp) -> ClaimDecision {
     let Some(claim) = &snapshot.claim else {
         return Decision::nothing(row::NOT_IN_CACHE);

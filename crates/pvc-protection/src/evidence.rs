@@ -1,5 +1,5 @@
 //! Why a PVC may be released. No variant can be built without its proof (invariants EVIDENCE and
-//! IN-USE).
+//! IN-USE). A release by a rule of [`row`](crate::row) needs it.
 
 use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision::{self, Reach};
@@ -9,7 +9,7 @@ use crate::pods_query::PodsAnswer;
 use crate::snapshot::{CachedUsers, PvcView};
 use crate::uses::Users;
 
-/// Why a PVC is released.
+/// Why a PVC is released. A release by a rule of [`row`](crate::row) needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Evidence {
     /// Rule 4: no pod uses the PVC, by a live read begun after its deletion was seen.
@@ -36,7 +36,8 @@ impl decision::Evidence for Evidence {
 /// The names of all kinds of evidence, for metrics that start at zero.
 pub const EVIDENCE_NAMES: &[&str] = &["Unused", "OwnerFinished"];
 
-/// A live read of the namespace's pods, begun after the PVC's deletion was seen, found no user.
+/// A live read of the namespace's pods, begun after the PVC's deletion was seen, found no user. A
+/// release by a rule of [`row`](crate::row) needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unused(By);
 
@@ -56,8 +57,9 @@ impl Unused {
     }
 }
 
-/// A live read begun after the PVC's deletion was seen showed that its owner, an Argo Workflow, has finished.
-/// A live read of the namespace's pods, also begun after that, found only users that have ended.
+/// A live read begun after the PVC's deletion was seen showed that its owner, an Argo Workflow,
+/// has finished. A live read of the namespace's pods, also begun after that, found only users that
+/// have ended. A release by a rule of [`row`](crate::row) needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnerFinished(By);
 

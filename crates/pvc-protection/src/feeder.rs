@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 /// Feeds a work queue. Cheap to clone.
 #[derive(Clone)]
-pub struct FairQueueFeeder {
+pub(crate) struct FairQueueFeeder {
     shared: Arc<Shared>,
 }
 
@@ -40,7 +40,11 @@ struct Waiting {
 
 impl FairQueueFeeder {
     /// Feeds `queue` for that many workers, until `cancel` is cancelled.
-    pub fn new(queue: WorkQueue<ObjectKey>, workers: usize, cancel: CancellationToken) -> Self {
+    pub(crate) fn new(
+        queue: WorkQueue<ObjectKey>,
+        workers: usize,
+        cancel: CancellationToken,
+    ) -> Self {
         Self {
             shared: Arc::new(Shared {
                 queue,
@@ -52,7 +56,7 @@ impl FairQueueFeeder {
     }
 
     /// Appends a key to the queue of its namespace.
-    pub fn add(&self, key: ObjectKey) {
+    pub(crate) fn add(&self, key: ObjectKey) {
         let mut waiting = self.shared.waiting.lock();
         waiting.keys.push(key.shared_namespace(), key.clone());
         if waiting.feeding {

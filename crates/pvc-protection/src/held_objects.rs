@@ -20,7 +20,7 @@ pub enum Entry {
 }
 
 /// Counts held and waiting PVCs.
-pub type HeldObjects = held_objects::HeldObjects<Entry>;
+pub(crate) type HeldObjects = held_objects::HeldObjects<Entry>;
 
 impl Noted for Entry {
     fn waits_since(&self) -> Option<Timestamp> {

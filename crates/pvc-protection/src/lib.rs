@@ -2,21 +2,21 @@
 
 pub mod advice;
 pub mod component;
-pub mod config;
-pub mod controller;
+mod config;
+mod controller;
 mod debug;
 pub mod decide;
 pub mod evidence;
 mod explainer;
-pub mod feeder;
-pub mod held_objects;
-pub mod keys;
+mod feeder;
+mod held_objects;
+mod keys;
 pub mod owner;
-pub mod periodic;
+mod periodic;
 pub mod permissions;
 pub mod pods_query;
 pub mod query;
-pub mod release_tracker;
+mod release_tracker;
 pub mod row;
 pub mod snapshot;
 pub mod uses;

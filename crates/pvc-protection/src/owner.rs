@@ -1,5 +1,6 @@
 //! The Argo Workflow that owns a PVC: when it has finished, Argo deletes the PVC and removes
-//! `kubernetes.io/pvc-protection` from it, to free the disk before the completed pods are deleted (A18).
+//! `kubernetes.io/pvc-protection` from it, to free the disk before the completed pods are deleted
+//! (A18). The rules of [`row`](crate::row) depend on it.
 
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::Resource;
@@ -11,6 +12,7 @@ use belayer_holds::owner::{OwnerQuery, OwnerState};
 pub use belayer_holds::argo::COMPLETED_LABEL;
 
 /// The Workflow that is the controller owner of a PVC, and what the last live read of it showed.
+/// The rules of [`row`](crate::row) depend on it.
 #[derive(Debug, Clone)]
 pub struct OwnerView {
     /// The query for the Workflow.
@@ -34,7 +36,8 @@ impl OwnerView {
     }
 }
 
-/// The query for the controller owner of a PVC, if that is an Argo Workflow.
+/// The query for the controller owner of a PVC, if that is an Argo Workflow. The rules of
+/// [`row`](crate::row) depend on it.
 pub fn query(claim: &ObjectMeta) -> Option<OwnerQuery> {
     let owner = claim.controller.as_ref()?;
     if !argo::is_workflow_reference(owner) {

@@ -25,7 +25,7 @@ const SIGNS_EVERY: Duration = Duration::from_secs(30);
 const REPEAT_AFTER: Duration = Duration::from_secs(60 * 60);
 
 /// Publishes metrics and logs advice.
-pub struct PeriodicTask {
+pub(crate) struct PeriodicTask {
     protection: Arc<PvcProtection>,
     writes: Writes,
     given: HashMap<&'static str, Instant>,
@@ -33,7 +33,7 @@ pub struct PeriodicTask {
 
 impl PeriodicTask {
     /// Creates the task for `protection`. A replica that does not write gives no advice.
-    pub fn new(protection: Arc<PvcProtection>, writes: Writes) -> Self {
+    pub(crate) fn new(protection: Arc<PvcProtection>, writes: Writes) -> Self {
         Self {
             protection,
             writes,
@@ -43,7 +43,7 @@ impl PeriodicTask {
 
     /// Runs until `cancel` is cancelled. Start it once the informers are synced: before that the stores are
     /// incomplete.
-    pub async fn run(mut self, cancel: CancellationToken) {
+    pub(crate) async fn run(mut self, cancel: CancellationToken) {
         match self.protection.mode() {
             Mode::Advise => tracing::info!(
                 "pvc-protection adds no finalizer and only reports which pods a PVC waits for; to hold PVCs, set \

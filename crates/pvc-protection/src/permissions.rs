@@ -1,9 +1,15 @@
 //! RBAC permissions of pvc-protection.
+//!
+//! ```
+//! for permission in belayer_pvc_protection::permissions::permissions() {
+//!     println!("{} {}", permission.verb, permission.resource);
+//! }
+//! ```
 
 use belayer_core::object::Resource;
 use belayer_holds::permissions::{FOLLOW, Permission};
 
-/// The permissions to hold and release PVCs.
+/// The permissions to hold and release PVCs. The [module's example](self) prints them.
 pub fn permissions() -> Vec<Permission> {
     let claims = Resource::claims();
     let pods = Resource::pods();

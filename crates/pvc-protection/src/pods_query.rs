@@ -4,6 +4,9 @@
 //! version it is as good as a list: if pods change often, that takes milliseconds and costs one small request,
 //! however many pods there are. A quiet watch learns the version only from a bookmark, about once a minute, so
 //! after [`STORE_WITHIN`] the namespace is listed. Only versions of pods are compared with each other.
+//!
+//! A rule of [`row`](crate::row) asks for it; which pods count is decided by
+//! [`uses`](crate::uses::uses), as in the [crate's example](crate).
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,7 +39,8 @@ const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest page that is read, in bytes (T3). A larger page is requested again with half the limit.
 const PAGE_LIMIT: usize = 32 << 20;
 
-/// Which PVCs the pods of a namespace use now.
+/// Which PVCs the pods of a namespace use now. A rule of [`row`](crate::row) asks for it; which
+/// pods count is decided by [`uses`](crate::uses::uses), as in the [crate's example](crate).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PodsQuery(Arc<str>);
 
@@ -53,7 +57,8 @@ impl fmt::Display for PodsQuery {
     }
 }
 
-/// The result of a live read.
+/// The result of a live read. A rule of [`row`](crate::row) asks for it; which pods count is
+/// decided by [`uses`](crate::uses::uses), as in the [crate's example](crate).
 #[derive(Debug, Clone)]
 pub enum PodsAnswer {
     /// The namespace's pods were listed.
@@ -82,7 +87,8 @@ impl Query for PodsQuery {
     }
 }
 
-/// Which PVCs the listed pods use.
+/// Which PVCs the listed pods use. A rule of [`row`](crate::row) asks for it; which pods count is
+/// decided by [`uses`](crate::uses::uses), as in the [crate's example](crate).
 #[derive(Debug)]
 pub struct Listed {
     version: ResourceVersion,
@@ -196,7 +202,8 @@ fn shared(name: &str) -> usize {
     name.len() + 2 * size_of::<usize>()
 }
 
-/// Answers [`PodsQuery`]s.
+/// Answers [`PodsQuery`]s. A rule of [`row`](crate::row) asks for it; which pods count is decided
+/// by [`uses`](crate::uses::uses), as in the [crate's example](crate).
 #[derive(Debug)]
 pub struct PodsReader {
     executor: Arc<Executor>,

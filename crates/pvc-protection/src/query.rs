@@ -1,4 +1,6 @@
-//! The live reads that a decision about a PVC may require.
+//! The live reads that a decision about a PVC may require. A rule of [`row`](crate::row) asks for
+//! it; which pods count is decided by [`uses`](crate::uses::uses), as in the [crate's
+//! example](crate).
 
 use std::fmt;
 
@@ -6,7 +8,8 @@ use belayer_holds::owner::OwnerQuery;
 
 use crate::pods_query::PodsQuery;
 
-/// A live read that a decision about a PVC requires.
+/// A live read that a decision about a PVC requires. A rule of [`row`](crate::row) asks for it;
+/// which pods count is decided by [`uses`](crate::uses::uses), as in the [crate's example](crate).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum PvcQuery {
     /// Which PVCs do the pods of its namespace use?

@@ -73,7 +73,7 @@ impl ReleaseTracker {
 }
 
 /// Records releases in the tracker and forwards every call to `next`.
-pub struct ReleaseObserver {
+pub(crate) struct ReleaseObserver {
     /// The tracker.
     pub releases: Arc<ReleaseTracker>,
     /// The observer that every call is forwarded to.

@@ -1,4 +1,11 @@
 //! The rules of the decision table, by number and name.
+//!
+//! ```
+//! for rule in belayer_pvc_protection::row::ALL {
+//!     println!("{:>3} {}: {}", rule.number, rule.name, rule.says);
+//! }
+//! # assert!(!belayer_pvc_protection::row::ALL.is_empty());
+//! ```
 
 use belayer_holds::rules;
 

@@ -1,4 +1,5 @@
-//! The state of one PVC, from stores and live reads, at one point in time. Built without I/O.
+//! The state of one PVC, from stores and live reads, at one point in time. Built without I/O. The
+//! rules of [`row`](crate::row) read it.
 
 use jiff::Timestamp;
 
@@ -13,14 +14,14 @@ use crate::owner::OwnerView;
 use crate::pods_query::{PodsAnswer, PodsQuery};
 use crate::uses::Users;
 
-/// Everything that [`crate::decide`] reads.
+/// Everything that [`crate::decide`] reads. The rules of [`row`](crate::row) read it.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// The PVC; `None` if it is not in the cache.
     pub claim: Option<PvcView>,
 }
 
-/// One PVC.
+/// One PVC. The rules of [`row`](crate::row) read it.
 #[derive(Debug, Clone)]
 pub struct PvcView {
     /// Its metadata: the name by which pods refer to it, and its owner.
@@ -55,7 +56,7 @@ impl PvcView {
     }
 }
 
-/// Whether Belayer holds a PVC.
+/// Whether Belayer holds a PVC. The rules of [`row`](crate::row) read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hold {
     /// The configured finalizer is present.
@@ -73,7 +74,7 @@ impl Hold {
     }
 }
 
-/// The users of a PVC, from the pod store.
+/// The users of a PVC, from the pod store. The rules of [`row`](crate::row) read it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CachedUsers {
     /// The store is not synced, or it shows no user and could not decode some pod. Never treated as unused.

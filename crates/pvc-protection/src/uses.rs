@@ -9,6 +9,8 @@
 //! shut down (deleted, grace period over) does not count as a user; otherwise each would wait for the other.
 //!
 //! Of a pod with very many PVCs the names are not kept (T3). It counts as a user of every PVC of its namespace.
+//!
+//! The [crate's example](crate) has a pod that ended.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +20,8 @@ use belayer_core::slim::{ObjectMeta, Phase, Pod};
 /// How many users of a PVC are named in messages.
 pub const NAMED: usize = 5;
 
-/// Whether `pod` uses the PVC with the metadata `claim`.
+/// Whether `pod` uses the PVC with the metadata `claim`. The [crate's example](crate) has a pod
+/// that ended.
 pub fn uses(pod: &Pod, claim: &ObjectMeta) -> bool {
     if !pod.is_bound() || pod.meta.key.namespace() != claim.key.namespace() {
         return false;
@@ -39,14 +42,14 @@ fn is_made_for(pod: &Pod, claim: &ObjectMeta) -> bool {
 }
 
 /// The names of the PVCs that a pod refers to, including those of its ephemeral volumes.
-pub fn claims_of(pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
+pub(crate) fn claims_of(pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
     pod.claims.iter().chain(&pod.ephemeral_claims)
 }
 
 /// Whether no container of a pod runs any more, by its phase. Pod garbage collection marks the pods of a lost
 /// node Failed and deletes them while their containers may run, so a failed pod that is being deleted proves
 /// nothing.
-pub fn has_ended(pod: &Pod) -> bool {
+pub(crate) fn has_ended(pod: &Pod) -> bool {
     match pod.phase {
         Phase::Succeeded => true,
         Phase::Failed => !pod.meta.is_deleting(),
@@ -55,11 +58,12 @@ pub fn has_ended(pod: &Pod) -> bool {
 }
 
 /// Whether a pod has ended or is shut down: its PVCs may soon be unused.
-pub fn is_terminated(pod: &Pod) -> bool {
+pub(crate) fn is_terminated(pod: &Pod) -> bool {
     pod.is_ended() || pod.is_shut_down()
 }
 
-/// Pods that use a PVC: some of their names, and their number.
+/// Pods that use a PVC: some of their names, and their number. Which pods they are is decided as
+/// in the [crate's example](crate).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Users {
     named: Vec<Arc<str>>,
@@ -108,7 +112,7 @@ impl Users {
         self.total
     }
 
-    /// How many of them may still run: see [`has_ended`].
+    /// How many of them may still run: those that neither succeeded, nor failed without being deleted.
     pub fn running(&self) -> usize {
         self.total - self.ended
     }

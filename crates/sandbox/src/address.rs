@@ -1,23 +1,82 @@
 //! Actors, resources and object names.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// The author of a write: a simulated controller, a user, or a client's user agent. The recorder stores it
-/// with every write.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Actor(Arc<str>);
+use crate::user::User;
+
+/// The author of a write: a simulated controller, a user, or a client's user agent. The recorder
+/// stores it with every write. The [crate's example](crate) filters the record by one.
+#[derive(Debug, Clone)]
+pub struct Actor {
+    name: Arc<str>,
+    /// In whose name it acts, if not in its own.
+    user: Option<Arc<User>>,
+}
 
 impl Actor {
     /// An actor of that name.
     pub fn new(name: impl AsRef<str>) -> Self {
-        Actor(Arc::from(name.as_ref()))
+        Actor {
+            name: Arc::from(name.as_ref()),
+            user: None,
+        }
+    }
+
+    /// The client with this token's user: `system:serviceaccount:NAMESPACE:NAME@NODE` is an account in a pod of a node.
+    pub(crate) fn of_token(user: &str) -> Self {
+        match User::on_node(user) {
+            Some(user) => Actor::new(&user.name).acting_as(&user),
+            None => Actor::new(user),
+        }
     }
 
     /// Its name.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.name
+    }
+
+    /// The same actor in the name of another user.
+    pub(crate) fn acting_as(mut self, user: &User) -> Self {
+        self.user = Some(Arc::new(user.clone()));
+        self
+    }
+
+    /// The user as permissions and admission policies see it.
+    pub(crate) fn user(&self) -> User {
+        match &self.user {
+            Some(user) => User::clone(user),
+            None => User::named(&self.name),
+        }
+    }
+}
+
+impl PartialEq for Actor {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Actor {}
+
+impl Hash for Actor {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl PartialOrd for Actor {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Actor {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.name.cmp(&other.name)
     }
 }
 
@@ -29,11 +88,12 @@ impl From<&str> for Actor {
 
 impl fmt::Display for Actor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.name)
     }
 }
 
-/// Group, version and plural resource.
+/// Group, version and plural resource. The example of [`Cluster`](crate::Cluster) names
+/// ConfigMaps.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Gvr {
     /// API group, empty for core.
@@ -116,7 +176,8 @@ impl fmt::Display for Gvr {
     }
 }
 
-/// The subresource that a write goes to.
+/// The subresource that a write goes to. Part of a [`Write`](crate::Write). See the [crate's
+/// example](crate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Subresource {
     /// The object itself.
@@ -142,7 +203,8 @@ impl Subresource {
     }
 }
 
-/// Name of one object inside its resource.
+/// Name of one object inside its resource. The example of [`Cluster`](crate::Cluster) names an
+/// object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
     /// Empty for cluster-scoped objects.

@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use tokio::time::Instant;
 
-/// Where the cluster's wall clock starts.
+/// Where the cluster's wall clock starts. Part of a [`Clock`](crate::Clock).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Epoch {
     /// The machine's wall clock at start, as users of kubectl expect.
@@ -21,6 +21,18 @@ pub enum Epoch {
 }
 
 /// The cluster's wall clock: an epoch plus tokio's time, so that paused time drives it.
+///
+/// ```
+/// use belayer_sandbox::Sandbox;
+///
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() {
+/// let sandbox = Sandbox::builder().seed(7).build();
+/// let begun = sandbox.cluster().clock().now();
+/// tokio::time::advance(std::time::Duration::from_secs(60)).await;
+/// assert_eq!(sandbox.cluster().clock().now().duration_since(begun).as_secs(), 60);
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Clock {
     inner: Arc<ClockInner>,
@@ -80,12 +92,14 @@ impl Clock {
 }
 
 /// A timestamp as `metav1.Time` prints it: whole seconds, UTC.
-pub fn rfc3339(at: Timestamp) -> String {
+pub(crate) fn rfc3339(at: Timestamp) -> String {
     let whole = Timestamp::from_second(at.as_second()).unwrap_or(at);
     whole.to_string()
 }
 
 /// A seeded random number generator; clones share its state.
+/// [`SandboxBuilder::seed`](crate::SandboxBuilder::seed) seeds it, as in the [crate's
+/// example](crate).
 #[derive(Debug, Clone)]
 pub struct SharedRng {
     inner: Arc<Mutex<StdRng>>,

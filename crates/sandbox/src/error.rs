@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-/// The machine-readable reason of an [`ApiError`], as in `metav1.StatusReason`.
+/// The machine-readable reason of an [`ApiError`], as in `metav1.StatusReason`. Part of
+/// [`ApiError`](crate::ApiError), which a method of [`Cluster`](crate::Cluster) returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
     /// No reason given; the wire carries an empty string.
@@ -46,6 +47,36 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// The reason of this text; [`Reason::Unknown`] of others.
+    #[cfg_attr(
+        not(feature = "cel"),
+        expect(dead_code, reason = "only webhooks send texts")
+    )]
+    pub(crate) fn of(text: &str) -> Self {
+        let all = [
+            Reason::BadRequest,
+            Reason::Unauthorized,
+            Reason::Forbidden,
+            Reason::NotFound,
+            Reason::MethodNotAllowed,
+            Reason::NotAcceptable,
+            Reason::AlreadyExists,
+            Reason::Conflict,
+            Reason::Expired,
+            Reason::Gone,
+            Reason::RequestEntityTooLarge,
+            Reason::UnsupportedMediaType,
+            Reason::Invalid,
+            Reason::TooManyRequests,
+            Reason::InternalError,
+            Reason::ServiceUnavailable,
+            Reason::Timeout,
+        ];
+        let mut all = all.into_iter();
+        let found = all.find(|reason| reason.as_str() == text);
+        found.unwrap_or(Reason::Unknown)
+    }
+
     /// The reason as in the body.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -71,7 +102,8 @@ impl Reason {
     }
 }
 
-/// One entry of `status.details.causes`.
+/// One entry of `status.details.causes`. Part of [`Details`](crate::Details), which a method of
+/// [`Cluster`](crate::Cluster) returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cause {
     /// `FieldValueInvalid`, `NamespaceTerminating`, and so on.
@@ -128,7 +160,8 @@ impl Cause {
     }
 }
 
-/// `status.details`.
+/// `status.details`. Part of [`ApiError`](crate::ApiError), which a method of
+/// [`Cluster`](crate::Cluster) returns.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Details {
     /// Name of the object, empty when the error names none.
@@ -145,7 +178,8 @@ pub struct Details {
     pub retry_after_seconds: u64,
 }
 
-/// A refused request: what kube-apiserver answers as a `Status` with `status: Failure`.
+/// A refused request: what kube-apiserver answers as a `Status` with `status: Failure`. Returned
+/// by the methods of [`Cluster`](crate::Cluster).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
     /// HTTP status code.

@@ -3,6 +3,9 @@
 
 mod access;
 mod address;
+#[cfg(feature = "cel")]
+mod admission;
+mod attempt;
 mod clock;
 mod cluster;
 mod error;
@@ -19,13 +22,14 @@ mod selector;
 mod signal;
 pub mod simulated;
 mod strategic;
+mod user;
 mod validate;
 mod wait;
 mod wire;
 
 pub use access::Authorization;
 pub use address::{Actor, Gvr, ObjectKey, Subresource};
-pub use clock::{Clock, Epoch, SharedRng, rfc3339};
+pub use clock::{Clock, Epoch, SharedRng};
 pub use cluster::{
     Cluster, DeleteOptions, Deleted, EventType, Expired, FieldValidation, ListOptions, ListPage,
     Patch, Preconditions, Propagation, StoreEvent, Subscription, VersionMatch, WriteOptions,

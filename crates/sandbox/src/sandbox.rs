@@ -24,6 +24,8 @@ const SEEDED_EPOCH: i64 = 1_767_225_600;
 /// An embedded API server.
 ///
 /// Cheap to clone; every clone is the same server. It lives as long as a clone, a service or a listener of it.
+///
+/// The [crate's example](crate) runs a controller against one.
 #[derive(Clone)]
 pub struct Sandbox {
     server: Arc<Server>,
@@ -38,7 +40,7 @@ impl std::fmt::Debug for Sandbox {
     }
 }
 
-/// Settings of a sandbox.
+/// Settings of a sandbox. The [crate's example](crate) sets the seed.
 #[derive(Debug, Clone)]
 pub struct SandboxBuilder {
     seed: Option<u64>,

@@ -7,7 +7,8 @@ use serde_json::Value;
 use crate::kinds::ResourceInfo;
 use crate::meta;
 
-/// A selector that cannot be parsed, with the text of the 400.
+/// A selector that cannot be parsed, with the text of the 400. Returned when
+/// [`Selectors`](crate::Selectors) are parsed. See the [crate's example](crate).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SelectorError {
     /// Invalid syntax of a label selector.
@@ -56,7 +57,8 @@ impl Requirement {
     }
 }
 
-/// A label selector.
+/// A label selector. Part of [`Selectors`](crate::Selectors), which
+/// [`Cluster::list`](crate::Cluster::list) takes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelSelector(Vec<Requirement>);
 
@@ -68,6 +70,35 @@ impl LabelSelector {
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let requirements = syntax::parse(text).map_err(SelectorError::Label)?;
         Ok(LabelSelector(requirements))
+    }
+
+    /// A `metav1.LabelSelector`; `None` if it is invalid.
+    pub(crate) fn of(selector: &Value) -> Option<Self> {
+        let labels = selector.get("matchLabels").and_then(Value::as_object);
+        let mut terms: Vec<String> = labels
+            .into_iter()
+            .flatten()
+            .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
+            .collect();
+        let expressions = selector.get("matchExpressions").and_then(Value::as_array);
+        for expression in expressions.into_iter().flatten() {
+            let key = meta::text(expression, &["key"]);
+            let values = expression.get("values").and_then(Value::as_array);
+            let values: Vec<&str> = values
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .collect();
+            let values = values.join(",");
+            terms.push(match meta::text(expression, &["operator"]) {
+                "In" => format!("{key} in ({values})"),
+                "NotIn" => format!("{key} notin ({values})"),
+                "Exists" => key.to_owned(),
+                "DoesNotExist" => format!("!{key}"),
+                _ => return None,
+            });
+        }
+        LabelSelector::parse(&terms.join(",")).ok()
     }
 
     /// True when it selects everything.
@@ -87,7 +118,8 @@ impl LabelSelector {
     }
 }
 
-/// A field selector.
+/// A field selector. Part of [`Selectors`](crate::Selectors), which
+/// [`Cluster::list`](crate::Cluster::list) takes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldSelector(Vec<FieldTerm>);
 
@@ -189,7 +221,8 @@ impl FieldTerm {
     }
 }
 
-/// Both selectors of a list or watch.
+/// Both selectors of a list or watch. [`Cluster::list`](crate::Cluster::list) takes them as a part
+/// of its options.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selectors {
     /// By labels.

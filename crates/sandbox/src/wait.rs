@@ -13,7 +13,9 @@ use crate::sandbox::Sandbox;
 /// Longest text of an object in an error, in bytes.
 const SHOWN: usize = 4_000;
 
-/// The condition did not come true in time.
+/// The condition did not come true in time. Returned by
+/// [`Sandbox::wait_until_typed`](crate::Sandbox::wait_until_typed), which the [crate's
+/// example](crate) calls.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: condition not met within {waited:?} after {changes} changes; last state: {last}")]
 pub struct WaitError {

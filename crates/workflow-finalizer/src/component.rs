@@ -31,14 +31,14 @@ use crate::snapshot::{Deletion, PodsView, Selection, Snapshot, WorkflowView};
 pub const NAME: &str = "workflow-finalizer";
 
 /// The labels of owners, of whatever kind, that the rules read.
-pub fn keep_of_owners(settings: &Settings) -> Keep {
+pub(crate) fn keep_of_owners(settings: &Settings) -> Keep {
     let selected = settings.owners.iter();
     let selected = selected.flat_map(|rule| rule.selector.names());
     Keep::nothing().labels(selected.chain([argo::COMPLETED_LABEL, argo::ARCHIVING_LABEL]))
 }
 
 /// The labels of namespaces that the rules read.
-pub fn keep_of_namespaces() -> Keep {
+pub(crate) fn keep_of_namespaces() -> Keep {
     Keep::nothing().labels([names::IGNORE_LABEL])
 }
 
@@ -60,7 +60,8 @@ pub struct Parts<V: View = Cached> {
     pub pods_queue: WorkQueue<ObjectKey>,
 }
 
-/// Holds the owners of one kind until all their pods have been released.
+/// Holds the owners of one kind until all their pods have been released. Its rules are in
+/// [`row`](crate::row).
 pub struct WorkflowFinalizer<V: View = Cached> {
     rule: OwnerRule,
     resync: Duration,

@@ -1,4 +1,5 @@
-//! The key `workflowFinalizer` of the configuration file: as written, and as checked.
+//! The key `workflowFinalizer` of the configuration file: as written, and as checked. The [crate's
+//! example](crate) has the rule for Argo Workflows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,8 @@ pub const KEY: &str = "workflowFinalizer";
 const DEFAULT_WORKERS: usize = 16;
 const DEFAULT_RESYNC: Duration = Duration::from_secs(60);
 
-/// The checked configuration, with defaults filled in.
+/// The checked configuration, with defaults filled in. Its rules become rules, as in the [crate's
+/// example](crate).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Maximum number of workflows processed concurrently, per kind.
@@ -34,7 +36,8 @@ pub struct Settings {
     pub owners: Vec<OwnerRule>,
 }
 
-/// Which owners of one kind are held.
+/// Which owners of one kind are held. The [crate's example](crate) has the rule for Argo
+/// Workflows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerRule {
     /// The kind.
@@ -49,7 +52,8 @@ pub struct OwnerRule {
     pub until: Until,
 }
 
-/// Until when a deleted workflow is held.
+/// Until when a deleted workflow is held. Its rules become rules, as in the [crate's
+/// example](crate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Until {
@@ -91,7 +95,8 @@ impl Default for Settings {
     }
 }
 
-/// The key as written in the file. Omitted keys have their defaults.
+/// The key as written in the file. Omitted keys have their defaults. Its rules become rules, as in
+/// the [crate's example](crate).
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WorkflowFinalizerConfig {
@@ -105,7 +110,8 @@ pub struct WorkflowFinalizerConfig {
     pub owners: Option<Vec<OwnerRuleConfig>>,
 }
 
-/// An entry of `owners` as written in the file.
+/// An entry of `owners` as written in the file. Its rules become rules, as in the [crate's
+/// example](crate).
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OwnerRuleConfig {

@@ -1,4 +1,5 @@
-//! The decision table of workflow-finalizer: a pure function, one arm per rule, in the table's order.
+//! The decision table of workflow-finalizer: a pure function, one arm per rule, in the table's
+//! order. It matches the rules of [`row`].
 
 use std::time::Duration;
 
@@ -14,14 +15,14 @@ use crate::query::WorkflowQuery;
 use crate::row;
 use crate::snapshot::{Deletion, Selection, Snapshot, WorkflowView};
 
-/// A decision about a workflow.
+/// A decision about a workflow. It matches the rules of [`row`].
 pub type WorkflowDecision = Decision<Evidence, WorkflowQuery>;
 
 /// Delay before a live list is repeated that found held pods which the index does not show. Events of the pods
 /// usually trigger a decision earlier.
 pub const RECHECK: Duration = Duration::from_secs(5);
 
-/// Decides about one workflow.
+/// Decides about one workflow. It matches the rules of [`row`].
 pub fn decide(snapshot: &Snapshot, _: Timestamp) -> WorkflowDecision {
     let Some(workflow) = &snapshot.workflow else {
         return Decision::nothing(row::NOTHING);

@@ -1,4 +1,5 @@
 //! Why a workflow may be released. No variant can be built without its proof (invariant EVIDENCE).
+//! A release by a rule of [`row`](crate::row) needs it.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use belayer_holds::namespace::IgnoredNamespace;
 
 use crate::pods_query::PodsState;
 
-/// Why a workflow is released.
+/// Why a workflow is released. A release by a rule of [`row`](crate::row) needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Evidence {
     /// Rule 1: nothing selects the workflow at the version the patch names.
@@ -36,7 +37,7 @@ impl decision::Evidence for Evidence {
     }
 }
 
-/// Why nothing selects a workflow.
+/// Why nothing selects a workflow. A release by a rule of [`row`](crate::row) needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotSelected {
     /// By its own labels, or by the names of namespaces in the configuration.
@@ -49,6 +50,8 @@ pub enum NotSelected {
 /// finalizer (invariant ORDER). A pod that only pod-recreation holds has no result.
 ///
 /// The cache is not sufficient: it may lack a pod that was just created.
+///
+/// A release by a rule of [`row`](crate::row) needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoPodHeld(LogicalTime);
 
@@ -72,9 +75,10 @@ impl NoPodHeld {
     }
 }
 
-/// The workflow, at the version that the patch names, is being deleted, unfinished and kept by a finalizer of another
-/// controller: Argo goes on running it, and its pods are held until their results are read (A16). Belayer's
-/// finalizer on the workflow would protect nothing.
+/// The workflow, at the version that the patch names, is being deleted, unfinished and kept by a
+/// finalizer of another controller: Argo goes on running it, and its pods are held until their
+/// results are read (A16). Belayer's finalizer on the workflow would protect nothing. A release by
+/// a rule of [`row`](crate::row) needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptRunning(Arc<str>);
 

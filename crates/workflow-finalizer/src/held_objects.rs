@@ -6,8 +6,6 @@ use belayer_core::object::Uid;
 use belayer_holds::held_objects::{self, Noted};
 use belayer_holds::selection::UnselectedBy;
 
-pub use belayer_holds::held_objects::Counts;
-
 /// The recorded state of a held workflow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldWorkflow {
@@ -20,7 +18,7 @@ pub struct HeldWorkflow {
 }
 
 /// Counts held workflows.
-pub type HeldObjects = held_objects::HeldObjects<HeldWorkflow>;
+pub(crate) type HeldObjects = held_objects::HeldObjects<HeldWorkflow>;
 
 impl Noted for HeldWorkflow {
     fn waits_since(&self) -> Option<Timestamp> {
@@ -109,6 +107,9 @@ mod tests {
             Some(Timestamp::from_second(20).unwrap())
         );
         held_objects.clear();
-        assert_eq!(held_objects.counts(), Counts::default());
+        assert_eq!(
+            held_objects.counts(),
+            belayer_holds::held_objects::Counts::default()
+        );
     }
 }

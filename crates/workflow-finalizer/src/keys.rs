@@ -4,7 +4,7 @@ use belayer_controller::config::Key;
 
 /// In the order in which people write them.
 #[rustfmt::skip]
-pub const KEYS: &[Key] = &[
+pub(crate) const KEYS: &[Key] = &[
     Key::live("workflowFinalizer.workers", "1 to 1024", "16", "Maximum number of workflows processed concurrently, per kind.").flag("--workers"),
     Key::live("workflowFinalizer.maxUnselected", "workflows or percent", "10%", "As `podFinalizer.maxUnselected`."),
     Key::live("workflowFinalizer.resync", "duration, 1s or more", "1m", "How often a waiting deletion is checked again without an event."),

@@ -1,15 +1,15 @@
 #![doc = include_str!("../README.md")]
 
-pub mod component;
+mod component;
 pub mod config;
-pub mod controller;
+mod controller;
 mod debug;
 pub mod decide;
 pub mod evidence;
 mod explainer;
-pub mod held_objects;
-pub mod keys;
-pub mod periodic;
+mod held_objects;
+mod keys;
+mod periodic;
 pub mod permissions;
 pub mod pods_query;
 pub mod query;

@@ -22,7 +22,7 @@ use crate::component::{NAME, WorkflowFinalizer};
 const TICK: Duration = Duration::from_millis(500);
 
 /// Acts on the held objects of all kinds.
-pub struct PeriodicTask {
+pub(crate) struct PeriodicTask {
     kinds: Vec<Arc<WorkflowFinalizer>>,
     events: EventRecorder,
     namespaces: Store<Namespace>,
@@ -34,7 +34,7 @@ pub struct PeriodicTask {
 
 impl PeriodicTask {
     /// Creates the task for these components, one per kind. `namespace` is Belayer's own.
-    pub fn new(
+    pub(crate) fn new(
         kinds: Vec<Arc<WorkflowFinalizer>>,
         events: EventRecorder,
         namespaces: Store<Namespace>,
@@ -50,7 +50,7 @@ impl PeriodicTask {
     }
 
     /// Runs until `cancel` is cancelled.
-    pub async fn run(mut self, cancel: CancellationToken) {
+    pub(crate) async fn run(mut self, cancel: CancellationToken) {
         let mut ticks = Ticks::every(TICK, cancel);
         while ticks.next().await.is_some() {
             self.tick();

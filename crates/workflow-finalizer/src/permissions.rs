@@ -1,11 +1,20 @@
 //! RBAC permissions of workflow-finalizer.
+//!
+//! ```
+//! use belayer_workflow_finalizer::{Settings, permissions::permissions};
+//!
+//! for permission in permissions(&Settings::default()) {
+//!     println!("{} {}", permission.verb, permission.resource);
+//! }
+//! ```
 
 use belayer_core::object::Resource;
 use belayer_holds::permissions::{FOLLOW, Permission};
 
 use crate::config::Settings;
 
-/// The permissions to hold and release workflows, and to release their pods first.
+/// The permissions to hold and release workflows, and to release their pods first. The [module's
+/// example](self) prints them.
 pub fn permissions(settings: &Settings) -> Vec<Permission> {
     let pods = Resource::pods();
     let mut permissions = Vec::new();

@@ -1,5 +1,5 @@
-//! Live reads of the pods of a namespace that are held by the pod-status finalizer, for all its deleted workflows
-//! together (A8).
+//! Live reads of the pods of a namespace that are held by the pod-status finalizer, for all its
+//! deleted workflows together (A8). A rule of [`row`](crate::row) asks for it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,7 +27,8 @@ const FIRST_PAGE: u32 = 100;
 /// How long the pod store may take to reach the version that the server is at. After that the pods are listed.
 const STORE_WITHIN: Duration = Duration::from_millis(250);
 
-/// The pods of a namespace are read at most once per second.
+/// The pods of a namespace are read at most once per second. A rule of [`row`](crate::row) asks
+/// for it.
 pub fn pace() -> Pace {
     Pace {
         min_interval: Duration::from_secs(1),
@@ -35,7 +36,8 @@ pub fn pace() -> Pace {
     }
 }
 
-/// Which workflows of a namespace have held pods. Pods belong to a workflow by UID; the label only narrows a list.
+/// Which workflows of a namespace have held pods. Pods belong to a workflow by UID; the label only
+/// narrows a list. A rule of [`row`](crate::row) asks for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PodsQuery {
     namespace: Arc<str>,
@@ -75,7 +77,7 @@ impl fmt::Display for PodsQuery {
     }
 }
 
-/// The result of a live read.
+/// The result of a live read. A rule of [`row`](crate::row) asks for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PodsState {
     /// The UIDs of all owners of held pods.
@@ -121,7 +123,7 @@ impl Query for PodsQuery {
     }
 }
 
-/// Answers [`PodsQuery`]s by live lists of metadata.
+/// Answers [`PodsQuery`]s by live lists of metadata. A rule of [`row`](crate::row) asks for it.
 #[derive(Debug)]
 pub struct PodsReader {
     executor: Arc<Executor>,

@@ -1,4 +1,5 @@
-//! The live reads that a decision about a workflow may require.
+//! The live reads that a decision about a workflow may require. A rule of [`row`](crate::row) asks
+//! for it.
 
 use std::fmt;
 
@@ -6,7 +7,8 @@ use belayer_holds::namespace::NamespaceQuery;
 
 use crate::pods_query::PodsQuery;
 
-/// A live read that a decision about a workflow requires.
+/// A live read that a decision about a workflow requires. A rule of [`row`](crate::row) asks for
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum WorkflowQuery {
     /// Is any of its pods still held by the pod-status finalizer?

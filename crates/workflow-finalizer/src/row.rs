@@ -1,4 +1,11 @@
 //! The rules of the decision table, by number and name.
+//!
+//! ```
+//! for rule in belayer_workflow_finalizer::row::ALL {
+//!     println!("{:>3} {}: {}", rule.number, rule.name, rule.says);
+//! }
+//! # assert!(!belayer_workflow_finalizer::row::ALL.is_empty());
+//! ```
 
 use belayer_holds::rules;
 

@@ -1,4 +1,5 @@
 //! The state of one workflow, from stores and live reads, at one point in time. Built without I/O.
+//! The rules of [`row`](crate::row) read it.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use belayer_holds::selection::MassRelease;
 use crate::evidence::KeptRunning;
 use crate::pods_query::{PodsQuery, PodsState};
 
-/// Everything that [`crate::decide`] reads.
+/// Everything that [`crate::decide`] reads. The rules of [`row`](crate::row) read it.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// The workflow; `None` if it is not in the cache.
@@ -24,7 +25,7 @@ pub struct Snapshot {
     pub resync: Duration,
 }
 
-/// One workflow.
+/// One workflow. The rules of [`row`](crate::row) read it.
 #[derive(Debug, Clone)]
 pub struct WorkflowView {
     /// Its identity.
@@ -47,7 +48,7 @@ pub struct WorkflowView {
     pub is_to_be_archived: bool,
 }
 
-/// The deletion of a workflow.
+/// The deletion of a workflow. The rules of [`row`](crate::row) read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deletion {
     /// `metadata.deletionTimestamp`.
@@ -56,7 +57,7 @@ pub struct Deletion {
     pub seen: LogicalTime,
 }
 
-/// Whether a rule selects a workflow.
+/// Whether a rule selects a workflow. The rules of [`row`](crate::row) read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Selection {
     /// One does.
@@ -67,7 +68,7 @@ pub enum Selection {
     Ignored,
 }
 
-/// The workflow's pods.
+/// The workflow's pods. The rules of [`row`](crate::row) read it.
 #[derive(Debug, Clone)]
 pub struct PodsView {
     /// The query for the live list of them.

@@ -24,7 +24,8 @@ enum Command {
     Start,
 }
 
-/// Handle of the simulated workflow controller. Commands take effect when it next runs.
+/// Handle of the simulated workflow controller. Commands take effect when it next runs. Returned
+/// by [`Workload::argo`](crate::Workload::argo), for the workload of the [crate's example](crate).
 #[derive(Debug, Clone)]
 pub struct Argo {
     commands: mpsc::UnboundedSender<Command>,

@@ -31,7 +31,8 @@ pub const USER: &str = "user";
 /// The actor that creates the workflows' pods and consumes their results.
 pub const ARGO: &str = "argo-standin";
 
-/// An event of the workload.
+/// An event of the workload. [`Workload::next_event`](crate::Workload::next_event) returns it; the
+/// [crate's example](crate) counts them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkloadEvent {
     /// A user created a workflow.
@@ -93,7 +94,7 @@ pub enum WorkloadEvent {
     },
 }
 
-/// A running workload.
+/// A running workload. The [crate's example](crate) runs one.
 #[derive(Debug)]
 pub struct Workload {
     argo: Argo,

@@ -16,7 +16,8 @@ pub const WORKFLOWS: Gvr = Gvr {
     resource: Cow::Borrowed("workflows"),
 };
 
-/// Labels and annotations of Argo Workflows.
+/// Labels and annotations of Argo Workflows. The simulated controller of the [crate's
+/// example](crate) writes them.
 pub mod names {
     /// Label: the pod's workflow, by name.
     pub const WORKFLOW: &str = "workflows.argoproj.io/workflow";
@@ -37,7 +38,8 @@ pub mod names {
 }
 
 /// The definition of the Workflow kind. As in the real one there is no status subresource, and
-/// unknown fields are allowed.
+/// unknown fields are allowed. It is installed before the first [`workflow`](crate::workflow) is
+/// created.
 #[must_use]
 pub fn workflow_crd() -> Value {
     json!({
@@ -74,12 +76,23 @@ pub fn workflow_crd() -> Value {
 }
 
 /// A namespace.
+///
+/// ```
+/// assert_eq!(belayer_workload::namespace("shop")["metadata"]["name"], "shop");
+/// ```
 #[must_use]
 pub fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
 /// A workflow with a script.
+///
+/// ```
+/// use belayer_workload::{WorkflowScript, workflow};
+///
+/// let nightly = workflow("shop", "nightly", &WorkflowScript::default());
+/// assert_eq!(nightly["kind"], "Workflow");
+/// ```
 #[must_use]
 pub fn workflow(namespace: &str, name: &str, script: &WorkflowScript) -> Value {
     json!({
@@ -108,6 +121,7 @@ pub(crate) fn owner_reference(workflow: &Value) -> Value {
 }
 
 /// A pod of an existing workflow: `workflow` is the object as the API server returned it.
+/// [`workflow`](crate::workflow) makes the workflow that is created first.
 #[must_use]
 pub fn pod(workflow: &Value, number: usize, script: &PodScript) -> Value {
     let owner = object::name(workflow);

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use super::script::{PodGc, WorkflowScript, at_pace};
 
-/// A workload: the number of workflows and pods, their rate, and their results.
+/// A workload: the number of workflows and pods, their rate, and their results. The [crate's
+/// example](crate) has one workflow with three pods.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
     /// Namespaces that the workflows are spread over in turn; those missing are created.
@@ -55,7 +56,8 @@ impl Default for Profile {
     }
 }
 
-/// Whether workflows run at the same time or one after the other.
+/// Whether workflows run at the same time or one after the other. Part of a
+/// [`Profile`](crate::Profile). The [crate's example](crate) has the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
     /// All are created at the start and share the rate.

@@ -8,7 +8,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
-/// The script of a workflow. It is stored in the workflow's spec, so that one applied by hand runs as well.
+/// The script of a workflow. It is stored in the workflow's spec, so that one applied by hand runs
+/// as well. [`workflow`](crate::workflow) takes it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkflowScript {
     /// How many pods.
@@ -119,7 +120,8 @@ impl WorkflowScript {
     }
 }
 
-/// The script of one pod of a workflow.
+/// The script of one pod of a workflow. Part of a [`WorkflowScript`](crate::WorkflowScript), which
+/// [`workflow`](crate::workflow) takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodScript {
     /// How long it runs.
@@ -130,7 +132,8 @@ pub struct PodScript {
     pub reject_reason: Option<String>,
 }
 
-/// `spec.podGC.strategy` of a workflow: when the controller deletes pods.
+/// `spec.podGC.strategy` of a workflow: when the controller deletes pods. Part of a
+/// [`WorkflowScript`](crate::WorkflowScript), which [`workflow`](crate::workflow) takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PodGc {
     /// Never: they are deleted with their workflow.

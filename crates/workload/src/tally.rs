@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::WorkloadEvent;
 
-/// The number of events of each type.
+/// The number of events of each type. The [crate's example](crate) counts events with it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Workflows created by the user.

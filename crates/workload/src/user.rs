@@ -17,7 +17,8 @@ use super::{USER, WorkloadEvent};
 /// Delay before a failed write is retried.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The user. All writes are by the actor [`USER`].
+/// The user. All writes are by the actor [`USER`]. Returned by
+/// [`Workload::user`](crate::Workload::user), for the workload of the [crate's example](crate).
 #[derive(Debug, Clone)]
 pub struct User {
     cluster: Cluster,

@@ -1,7 +1,7 @@
 //! How soon a hold is removed while thousands of live reads are queued (rule L1): Belayer, from the time
 //! the evidence exists, against a PATCH sent at once to the same busy server.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::latency::{self, BELAYER, Held, NAMESPACE, RAW, Waiting};
 use super::measure::sockets_of;
-use super::{Bench, Goal, Report, Testbed, belayer_is_ready, belayer_says};
+use super::{Bench, Goal, Report, Testbed, belayer_says, wait_until_ready};
 use belayer_e2e::control_plane::ports::free_ports;
 use belayer_e2e::harness::{PodBuilder, Workflow, pod};
 use belayer_e2e::kinds;
@@ -61,10 +61,7 @@ async fn run(testbed: Testbed) -> Result<Report> {
 
     let [port] = free_ports()?;
     let mut belayer = latency::start(&testbed, &plane, port)?;
-    while !belayer_is_ready(port).await {
-        belayer.check_running()?;
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
+    wait_until_ready(&mut belayer, port).await?;
     let begun = (Instant::now(), Counts::read(port).await?);
     let mut sockets = 0;
     let title = format!("{RELEASES} releases with {queries} queued live reads, at 100 a second");

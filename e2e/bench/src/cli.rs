@@ -122,7 +122,7 @@ impl Measure {
             report.print();
             report.write(&self.out)?;
             if let Some(document) = &self.docs {
-                report.write_into(document)?;
+                report.write_into(document, self.size)?;
             }
         }
         anstream::eprintln!("tables and pictures are in {}", self.out.display());

@@ -48,11 +48,31 @@ pub(crate) async fn fill(
     pods: Pods,
     numbers: std::ops::Range<usize>,
 ) -> Result<()> {
+    write(plane, numbers, |number| {
+        let (namespace, name) = (Pods::namespace(number), Pods::name(number));
+        let key = format!("/registry/pods/{namespace}/{name}");
+        (key, pods.stored(number))
+    })
+    .await
+}
+
+/// Writes the objects with these numbers: the key and the value of each.
+///
+/// # Errors
+/// When etcd refuses.
+pub(crate) async fn write(
+    plane: &ControlPlane,
+    numbers: std::ops::Range<usize>,
+    object: impl Fn(usize) -> (String, Vec<u8>),
+) -> Result<()> {
     let url = std::fs::read_to_string(plane.dir().join("etcd.url")).context("etcd's address")?;
     let client = Client::builder(TokioExecutor::new()).build_http::<Full<Bytes>>();
     let starts = numbers.clone().step_by(AT_ONCE);
     futures::stream::iter(starts)
-        .map(|start| put(&client, &url, pods, start..numbers.end.min(start + AT_ONCE)))
+        .map(|start| {
+            let objects = (start..numbers.end.min(start + AT_ONCE)).map(&object);
+            put(&client, &url, objects.collect())
+        })
         .buffer_unordered(PARALLEL)
         .try_collect()
         .await
@@ -61,17 +81,10 @@ pub(crate) async fn fill(
 async fn put(
     client: &Client<HttpConnector, Full<Bytes>>,
     url: &str,
-    pods: Pods,
-    numbers: std::ops::Range<usize>,
+    objects: Vec<(String, Vec<u8>)>,
 ) -> Result<()> {
-    let one = |number| {
-        let (namespace, name) = (Pods::namespace(number), Pods::name(number));
-        json!({ "request_put": {
-            "key": STANDARD.encode(format!("/registry/pods/{namespace}/{name}")),
-            "value": STANDARD.encode(pods.stored(number)),
-        } })
-    };
-    let puts: Vec<_> = numbers.map(one).collect();
+    let one = |(key, value): (String, Vec<u8>)| json!({ "request_put": { "key": STANDARD.encode(key), "value": STANDARD.encode(value) } });
+    let puts: Vec<_> = objects.into_iter().map(one).collect();
     let body = json!({ "success": puts }).to_string();
     let request = http::Request::post(format!("{url}/v3/kv/txn"))
         .header(http::header::CONTENT_TYPE, "application/json")

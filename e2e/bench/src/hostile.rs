@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::latency::{self, Held, Waiting};
 use super::report::Limit;
-use super::{Bench, Goal, Measured, Report, Testbed, belayer_is_ready, belayer_says};
+use super::{Bench, Goal, Measured, Report, Testbed, belayer_says, wait_until_ready};
 use belayer_e2e::control_plane::ports::free_ports;
 use belayer_e2e::harness::belayer::connect_from;
 use belayer_e2e::harness::{Workflow, largest_nodes, pod};
@@ -124,10 +124,7 @@ async fn run(testbed: Testbed) -> Result<Report> {
             };
             create_namespace(&site).await?;
             let mut belayer = Measured::start(|| latency::start(&testbed, &plane, port))?;
-            while !belayer_is_ready(port).await {
-                belayer.process().check_running()?;
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
+            wait_until_ready(belayer.process(), port).await?;
             // They have their holds, and end, before the attack.
             let prefixes = ["raw", "ours"].map(|of| format!("{of}-{index}-{round}"));
             let for_raw = latency::prepare(client, releases, &prefixes[0]).await?;

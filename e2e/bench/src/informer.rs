@@ -82,7 +82,11 @@ async fn run(testbed: Testbed) -> Result<Report> {
             }
         }
     }
-    for (metric, at_most) in [("CPU", 1.5), ("resident", 80.0)] {
+    for (metric, at_most) in [
+        ("CPU", 0.8),
+        ("resident", 60.0),
+        ("CPU of the API server", 2.3),
+    ] {
         report.limit(Limit {
             metric,
             of: OPERATOR.to_owned(),

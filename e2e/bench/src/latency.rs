@@ -21,7 +21,7 @@ use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::Pod;
 
 use super::raw::Release;
-use super::{Bench, Goal, Report, Testbed, belayer_is_ready};
+use super::{Bench, Goal, Report, Testbed, wait_until_ready};
 use belayer_e2e::control_plane::ports::free_ports;
 use belayer_e2e::control_plane::{ControlPlane, Process};
 use belayer_e2e::harness::{Workflow, pod};
@@ -76,10 +76,7 @@ async fn run(testbed: Testbed) -> Result<Report> {
             } else {
                 let [port] = free_ports()?;
                 let mut belayer = start(&testbed, &plane, port)?;
-                while !belayer_is_ready(port).await {
-                    belayer.check_running()?;
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
+                wait_until_ready(&mut belayer, port).await?;
                 let delete = |held| Held::delete_owner(held, plane.client(), &waiting).boxed();
                 let took = all(prepared.iter().map(delete).collect()).await;
                 let took = took.inspect_err(|_| anstream::eprintln!("{}", belayer.log_end()))?;
@@ -140,7 +137,6 @@ pub(crate) async fn all(each: Vec<BoxFuture<'_, Result<Duration>>>) -> Result<Ve
 
 pub(crate) fn watch(client: &Client, waiting: &Waiting) {
     let waiting = Arc::clone(waiting);
-    let builder = Informer::builder(client.clone(), memory::resource(), memory::decoders());
     let handler = move |event: &Event<Pod>| {
         let Event::Deleted { last, .. } = event else {
             return;
@@ -153,8 +149,17 @@ pub(crate) fn watch(client: &Client, waiting: &Waiting) {
         // There may be no wait for this one.
         let _ = sender.map(|sender| sender.send(now));
     };
+    tokio::spawn(watch_pods(client.clone(), handler));
+}
+
+/// Runs an informer of all pods.
+pub(crate) async fn watch_pods<H>(client: Client, handler: H)
+where
+    H: Fn(&Event<Pod>) + Send + Sync + 'static,
+{
+    let builder = Informer::builder(client, memory::resource(), memory::decoders());
     let (informer, _) = builder.handler(Arc::new(handler)).build();
-    tokio::spawn(informer.run(CancellationToken::new()));
+    informer.run(CancellationToken::new()).await;
 }
 
 pub(crate) fn start(testbed: &Testbed, plane: &ControlPlane, port: u16) -> Result<Process> {

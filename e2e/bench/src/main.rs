@@ -5,10 +5,12 @@
 //! meaningful; absolute figures depend on the machine.
 
 mod backlog;
+mod binary;
 mod chart;
 mod cli;
 mod drain;
 mod etcd;
+mod failover;
 mod hostile;
 mod informer;
 mod instructions;
@@ -21,18 +23,21 @@ mod report;
 mod samples;
 mod scale;
 mod server;
+mod status;
 mod storm;
+mod stuck;
 mod workqueue;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Parser as _;
 use futures::future::BoxFuture;
 
-use belayer_e2e::control_plane::{Binaries, ControlPlane, Options};
+use belayer_e2e::control_plane::{Binaries, ControlPlane, Options, Process};
 use belayer_e2e::harness::belayer::{get, sum};
 
 use measure::Measured;
@@ -79,6 +84,7 @@ pub(crate) fn all() -> Vec<Bench> {
     vec![
         drain::many(),
         drain::one_workflow(),
+        drain::limited(),
         pvc::bench(),
         latency::bench(),
         backlog::bench(),
@@ -88,6 +94,10 @@ pub(crate) fn all() -> Vec<Bench> {
         memory::bench(),
         scale::bench(),
         workqueue::bench(),
+        status::bench(),
+        failover::bench(),
+        stuck::bench(),
+        binary::bench(),
     ]
 }
 
@@ -117,6 +127,25 @@ impl Testbed {
         &self.belayer
     }
 }
+
+/// Waits until Belayer is ready.
+///
+/// # Errors
+/// When it ends before, or is not ready within two minutes.
+pub(crate) async fn wait_until_ready(belayer: &mut Process, port: u16) -> Result<()> {
+    let started = Instant::now();
+    while let Err(why) = belayer_readiness(port).await {
+        belayer.check_running()?;
+        if started.elapsed() > READY_WITHIN {
+            return Err(why.context(belayer.log_end()));
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(())
+}
+
+/// How long a Belayer may take until its caches are synced.
+const READY_WITHIN: Duration = Duration::from_secs(120);
 
 /// Whether the Belayer with this metrics port has synced caches.
 pub(crate) async fn belayer_is_ready(port: u16) -> bool {

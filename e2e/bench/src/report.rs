@@ -105,7 +105,17 @@ impl Report {
         self.limits.push(limit);
     }
 
-    fn median(&self, subject: &str, metric: &str) -> Option<f64> {
+    /// Of these subjects the one with the lowest median.
+    pub(crate) fn best(&self, metric: &str, subjects: &[String]) -> Option<String> {
+        let measured = subjects
+            .iter()
+            .filter_map(|name| Some((self.median(name, metric)?, name)));
+        let best = measured.min_by(|(one, _), (other, _)| one.total_cmp(other));
+        best.map(|(_, name)| name.clone())
+    }
+
+    /// The median of a subject.
+    pub(crate) fn median(&self, subject: &str, metric: &str) -> Option<f64> {
         let at = self.metrics.iter().position(|(name, _)| *name == metric)?;
         let subject = self.subjects.iter().find(|have| have.name == subject)?;
         subject.samples.get(at)?.median()
@@ -239,14 +249,15 @@ impl Report {
         Ok(())
     }
 
-    /// Writes it into a document, between the two comments with its name.
+    /// Writes it into a document, between the two comments with its name. `size` is that of the command line, which the command
+    /// below the table then names.
     ///
     /// # Errors
     /// When the document cannot be read or written, or has no such comments.
-    pub(crate) fn write_into(&self, document: &Path) -> Result<()> {
+    pub(crate) fn write_into(&self, document: &Path, size: Option<usize>) -> Result<()> {
         let read = || format!("read {}", document.display());
         let text = fs::read_to_string(document).with_context(read)?;
-        let text = self.replaced_in(&text).with_context(|| {
+        let text = self.replaced_in(&text, size).with_context(|| {
             let (start, end) = self.marks();
             format!("{} has no {start} and {end}", document.display())
         })?;
@@ -261,15 +272,16 @@ impl Report {
         )
     }
 
-    fn replaced_in(&self, text: &str) -> Option<String> {
+    fn replaced_in(&self, text: &str, size: Option<usize>) -> Option<String> {
         let (start, end) = self.marks();
         let (before, rest) = text.split_once(&start)?;
         let (_, after) = rest.split_once(&end)?;
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let samples = self.subjects.iter().flat_map(|one| &one.samples);
         let rounds = samples.map(Samples::rounds).max().unwrap_or(0);
+        let size = size.map_or_else(String::new, |size| format!(" --size {size}"));
         let command = format!(
-            "`cargo xtask bench {} --rounds {rounds}`, {cores} processors",
+            "`cargo xtask bench {} --rounds {rounds}{size}`, {cores} processors",
             self.name
         );
         let body = self.markdown();
@@ -365,17 +377,17 @@ mod tests {
     #[test]
     fn a_document_gets_the_table_between_its_comments() {
         let text = "a\n<!-- bench drain -->\nold\n<!-- end drain -->\nb\n";
-        let new = report().replaced_in(text).unwrap();
+        let new = report().replaced_in(text, Some(10)).unwrap();
         assert!(
             new.starts_with("a\n<!-- bench drain -->\n### 10 pods"),
             "{new}"
         );
         assert!(new.ends_with("\n<!-- end drain -->\nb\n"), "{new}");
         assert!(
-            new.contains("`cargo xtask bench drain --rounds 3`") && !new.contains("old"),
+            new.contains("`cargo xtask bench drain --rounds 3 --size 10`") && !new.contains("old"),
             "{new}"
         );
-        assert_eq!(report().replaced_in("nothing"), None);
+        assert_eq!(report().replaced_in("nothing", None), None);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! How cost grows: with the number of changes, not with the number of pods.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use belayer_subject::Pods;
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _};
 use kube::Client;
@@ -12,9 +13,12 @@ use belayer_core::http::{METADATA_ONLY, PatchKind, Request};
 use belayer_core::object::{ObjectKey, Resource};
 
 use super::measure::cpu_exactly;
-use super::{Bench, Goal, Report, Testbed, belayer_readiness, belayer_says, etcd};
+use super::report::Limit;
+use super::{Bench, Goal, Report, Testbed, belayer_says, etcd, wait_until_ready};
 use belayer_e2e::control_plane::ports::free_ports;
 use belayer_e2e::control_plane::{ControlPlane, Process};
+use belayer_e2e::peers::Peer;
+use belayer_subject::informer::SYNCED;
 
 const PODS: usize = 50_000;
 /// Heartbeats per round, spread over as many pods.
@@ -26,7 +30,7 @@ pub(crate) fn bench() -> Bench {
     Bench {
         name: "scale",
         about: "status heartbeats in a settled cluster of more and more pods: what each event costs \
-                Belayer, and how many keys it queues",
+                Belayer, and how many keys it queues; client-go's informer and kube-rs' reflector beside it",
         run: |testbed| run(testbed).boxed(),
     }
 }
@@ -54,15 +58,11 @@ async fn run(testbed: Testbed) -> Result<Report> {
         let pid = belayer.pid().context("belayer has exited")?;
         for round in 0..=testbed.rounds {
             let adds = queued(port).await?;
-            let cpu = cpu_exactly(pid)?;
             beat += 1;
-            heartbeats(plane.client(), size, beat).await?;
-            // Changes in flight arrive and are counted.
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            let cpu = cpu_exactly(pid)?.saturating_sub(cpu);
+            let each = cpu_per_event(&plane, pid, size, beat).await?;
             if round > 0 {
                 let figures = [
-                    cpu.as_secs_f64() * 1e6 / EVENTS as f64,
+                    each,
                     queued(port).await? - adds,
                     belayer_subject::resident_of(pid)? as f64 / 1e6,
                 ];
@@ -71,6 +71,30 @@ async fn run(testbed: Testbed) -> Result<Report> {
         }
         belayer.kill().await?;
     }
+    for (peer, arguments, name) in PEERS {
+        let Some(program) = peer.if_available() else {
+            report.note(format!(
+                "{name} was not measured: it cannot be built on this machine"
+            ));
+            continue;
+        };
+        let mut process = start_peer(&plane, &program, arguments).await?;
+        let pid = process.pid().context("the peer has exited")?;
+        for round in 0..=testbed.rounds {
+            beat += 1;
+            let each = cpu_per_event(&plane, pid, most, beat).await?;
+            if round > 0 {
+                let resident = belayer_subject::resident_of(pid)? as f64 / 1e6;
+                report.round(&format!("{name}, {most} pods"), &[each, f64::NAN, resident]);
+            }
+        }
+        process.kill().await?;
+    }
+    report.limit(Limit {
+        metric: "CPU per event",
+        of: name(most),
+        at_most: 12.0,
+    });
     report.goal(Goal {
         metric: "CPU per event",
         of: name(sizes[2]),
@@ -79,6 +103,42 @@ async fn run(testbed: Testbed) -> Result<Report> {
     });
     plane.stop().await?;
     Ok(report)
+}
+
+/// The informers of others that are measured with most pods: the program, its first arguments and its name in the table.
+const PEERS: [(Peer, &[&str], &str); 2] = [
+    (Peer::Sync, &[], "client-go informer"),
+    (Peer::KubeRs, &["reflector"], "kube-rs reflector"),
+];
+
+/// Starts an informer, and waits until it is synced.
+pub(crate) async fn start_peer(
+    plane: &ControlPlane,
+    program: &Path,
+    arguments: &[&str],
+) -> Result<Process> {
+    let kubeconfig = format!("--kubeconfig={}", plane.admin_path().display());
+    let arguments = arguments.iter().copied().chain([&*kubeconfig]);
+    let [port] = free_ports()?;
+    let log = plane.dir().join(format!("peer-{port}.log"));
+    let mut peer = Process::start("peer", program, arguments, &log)?;
+    let started = Instant::now();
+    while !peer.log()?.contains(SYNCED) {
+        peer.check_running()?;
+        ensure!(started.elapsed() < DEADLINE, "{}", peer.log_end());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Ok(peer)
+}
+
+/// Sends heartbeats, and returns what each costs the process, in microseconds.
+async fn cpu_per_event(plane: &ControlPlane, pid: u32, pods: usize, beat: u64) -> Result<f64> {
+    let before = cpu_exactly(pid)?;
+    heartbeats(plane.client(), pods, beat).await?;
+    // Changes in flight arrive and are counted.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let cpu = cpu_exactly(pid)?.saturating_sub(before);
+    Ok(cpu.as_secs_f64() * 1e6 / EVENTS as f64)
 }
 
 fn name(pods: usize) -> String {
@@ -96,18 +156,6 @@ fn start(testbed: &Testbed, plane: &ControlPlane, port: u16) -> Result<Process> 
     ];
     let log = plane.dir().join(format!("belayer-{port}.log"));
     Process::start("belayer", testbed.belayer(), arguments, &log)
-}
-
-async fn wait_until_ready(belayer: &mut Process, port: u16) -> Result<()> {
-    let started = Instant::now();
-    while let Err(why) = belayer_readiness(port).await {
-        belayer.check_running()?;
-        if started.elapsed() > DEADLINE {
-            return Err(why.context(belayer.log_end()));
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    Ok(())
 }
 
 async fn queued(port: u16) -> Result<f64> {

@@ -1,12 +1,18 @@
 //! The API server's own metrics of requests and CPU time.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use kube::Client;
+use kube::api::{DynamicObject, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Client, Config};
+use serde_json::{Value, json};
 
 use super::measure::cpu_of;
-use belayer_e2e::control_plane::ControlPlane;
+use belayer_core::client;
+use belayer_e2e::control_plane::{ControlPlane, service_account_kubeconfig};
+use belayer_e2e::kinds::{self, Objects};
 
 /// Requests and bytes by verb, since the server's start or as a difference.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -86,6 +92,42 @@ fn label<'a>(series: &'a str, name: &str) -> Option<&'a str> {
         let (have, value) = pair.split_once('=')?;
         (have == name).then(|| value.trim_matches('"'))
     })
+}
+
+/// The name of the [`Account`].
+pub(crate) const ACCOUNT: &str = "releaser";
+
+/// A ServiceAccount with all permissions: priority and fairness never limits the admin.
+pub(crate) struct Account {
+    pub(crate) kubeconfig: PathBuf,
+    pub(crate) client: Client,
+}
+
+impl Account {
+    /// Creates it in this namespace.
+    pub(crate) async fn create(plane: &ControlPlane, namespace: &str) -> Result<Self> {
+        let admin = plane.client();
+        let account = json!({ "metadata": { "name": ACCOUNT } });
+        create(&kinds::service_accounts(admin, namespace), account).await?;
+        let binding = json!({
+            "metadata": { "name": ACCOUNT },
+            "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
+            "subjects": [{ "kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace }],
+        });
+        create(&kinds::cluster_role_bindings(admin), binding).await?;
+        let kubeconfig = plane.dir().join("account.kubeconfig");
+        service_account_kubeconfig(admin, plane.admin(), namespace, ACCOUNT, &kubeconfig).await?;
+        let known = Kubeconfig::read_from(&kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(known, &KubeConfigOptions::default()).await?;
+        let client = client::connect_apart(config, "belayer-bench")?;
+        Ok(Self { kubeconfig, client })
+    }
+}
+
+/// Creates an object.
+pub(crate) async fn create(objects: &Objects, object: Value) -> Result<DynamicObject> {
+    let object = serde_json::from_value(object)?;
+    Ok(objects.create(&PostParams::default(), &object).await?)
 }
 
 /// CPU time of the API server so far, in seconds.

@@ -4,7 +4,6 @@
 //! A priority level without concurrency still lets one request in when it has none. So one request, whose body never ends,
 //! occupies it during the storm.
 
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -13,18 +12,18 @@ use futures::{FutureExt as _, StreamExt as _, stream};
 use http_body::Frame;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper_util::rt::TokioExecutor;
-use kube::api::{DeleteParams, DynamicObject, PostParams};
+use kube::api::DeleteParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, Config, client::ConfigExt as _, discovery::ApiResource};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::drain::{self, NAMESPACE};
 use super::raw;
 use super::report::Limit;
+use super::server::{self, Account, create};
 use super::{Bench, Goal, Measured, Report, Testbed, Traffic};
-use belayer_core::client;
-use belayer_e2e::control_plane::{ControlPlane, Process, service_account_kubeconfig};
+use belayer_e2e::control_plane::{ControlPlane, Process};
 use belayer_e2e::kinds::{self, Objects};
 
 const PODS: usize = 10_000;
@@ -32,9 +31,6 @@ const PODS: usize = 10_000;
 const STORM: Duration = Duration::from_secs(30);
 const DEADLINE: Duration = Duration::from_secs(60);
 const ATTEMPTS: usize = 30;
-/// The account that Belayer and the raw PATCHes use: an admin is never refused.
-const ACCOUNT: &str = "releaser";
-
 /// A PATCH of it changes nothing.
 const NO_POD: &str = "/api/v1/namespaces/bench/pods/none";
 
@@ -54,10 +50,7 @@ async fn run(testbed: Testbed) -> Result<Report> {
     let pods = testbed.size.unwrap_or(PODS);
     let plane = testbed.api_server().await?;
     drain::set_up(plane.client()).await?;
-    let kubeconfig = account(&plane).await?;
-    let known = Kubeconfig::read_from(&kubeconfig)?;
-    let config = Config::from_custom_kubeconfig(known, &KubeConfigOptions::default()).await?;
-    let account = client::connect_apart(config, "belayer-bench")?;
+    let account = Account::create(&plane, NAMESPACE).await?;
     let held = kinds::pods(plane.client(), NAMESPACE);
 
     let title = format!(
@@ -73,19 +66,23 @@ async fn run(testbed: Testbed) -> Result<Report> {
     for round in 0..=testbed.rounds {
         let counts = round > 0;
         let releases = drain::prepare(plane.client(), pods, 10).await?;
-        let recovered = raw::release_all(&account, &held, &releases, 32).await?;
+        let recovered = raw::release_all(&account.client, &held, &releases, 32).await?;
         if counts {
             report.round(RAW, &[recovered.as_secs_f64(), 1.0, f64::NAN]);
         }
 
         drain::prepare(plane.client(), pods, 10).await?;
-        let storm = Storm::begin(&plane, &account).await?;
+        let storm = Storm::begin(&plane, &account.client).await?;
         let before = Traffic::of(plane.client(), "pods").await?;
         let patches = async || {
             let since = Traffic::of(plane.client(), "pods").await?.since(&before);
             anyhow::Ok(since.requests("PATCH"))
         };
-        let mut belayer = Measured::start(|| start(&testbed, &plane, &kubeconfig))?;
+        let mut belayer = Measured::start(|| {
+            let (program, arguments) = drain::belayer(&testbed, &account.kubeconfig);
+            let log = plane.dir().join("storm.log");
+            Process::start("belayer", &program, arguments, &log)
+        })?;
         let begun = Instant::now();
         while patches().await? < 1.0 {
             belayer.process().check_running()?;
@@ -94,7 +91,7 @@ async fn run(testbed: Testbed) -> Result<Report> {
         }
         tokio::time::sleep(STORM).await;
         let refused = patches().await?;
-        storm.end(plane.client(), &account).await?;
+        storm.end(plane.client(), &account.client).await?;
         let since = Instant::now();
         raw::until_gone(&held).await.inspect_err(|_| {
             anstream::eprintln!("{}", belayer.process().log_end());
@@ -127,38 +124,6 @@ async fn run(testbed: Testbed) -> Result<Report> {
     Ok(report)
 }
 
-fn start(testbed: &Testbed, plane: &ControlPlane, kubeconfig: &Path) -> Result<Process> {
-    let arguments = [
-        "run".to_owned(),
-        format!("--kubeconfig={}", kubeconfig.display()),
-        "--controllers=pod-finalizer".to_owned(),
-        "--metrics-bind-address=0".to_owned(),
-        "--debug-bind-address=0".to_owned(),
-        "--log-level=error".to_owned(),
-    ];
-    let log = plane.dir().join("storm.log");
-    Process::start("belayer", testbed.belayer(), arguments, &log)
-}
-
-/// A ServiceAccount with all permissions.
-async fn account(plane: &ControlPlane) -> Result<PathBuf> {
-    let client = plane.client();
-    create(
-        &kinds::service_accounts(client, NAMESPACE),
-        json!({ "metadata": { "name": ACCOUNT } }),
-    )
-    .await?;
-    let binding = json!({
-        "metadata": { "name": ACCOUNT },
-        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin" },
-        "subjects": [{ "kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE }],
-    });
-    create(&kinds::cluster_role_bindings(client), binding).await?;
-    let path = plane.dir().join("account.kubeconfig");
-    service_account_kubeconfig(client, plane.admin(), NAMESPACE, ACCOUNT, &path).await?;
-    Ok(path)
-}
-
 const LEVEL: &str = "PriorityLevelConfiguration";
 const SCHEMA: &str = "FlowSchema";
 
@@ -181,7 +146,7 @@ impl Storm {
             "matchingPrecedence": 2,
             "priorityLevelConfiguration": { "name": "storm" },
             "rules": [{
-                "subjects": [{ "kind": "ServiceAccount", "serviceAccount": { "namespace": NAMESPACE, "name": ACCOUNT } }],
+                "subjects": [{ "kind": "ServiceAccount", "serviceAccount": { "namespace": NAMESPACE, "name": server::ACCOUNT } }],
                 "resourceRules": [{ "verbs": ["patch"], "apiGroups": [""], "resources": ["pods"], "namespaces": ["*"] }],
             }],
         } });
@@ -247,7 +212,7 @@ async fn occupy(admin: Config, token: String, schema: String) -> Result<()> {
             .header("Authorization", format!("Bearer {token}"))
             .header(
                 "Impersonate-User",
-                format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}"),
+                format!("system:serviceaccount:{NAMESPACE}:{}", server::ACCOUNT),
             )
             .body(body)
     };
@@ -292,9 +257,4 @@ async fn is_refused(account: &Client) -> Result<bool> {
 fn flow_control(client: &Client, kind: &str) -> Objects {
     let gvk = GroupVersionKind::gvk("flowcontrol.apiserver.k8s.io", "v1", kind);
     Api::all_with(client.clone(), &ApiResource::from_gvk(&gvk))
-}
-
-async fn create(objects: &Objects, object: Value) -> Result<DynamicObject> {
-    let object = serde_json::from_value(object)?;
-    Ok(objects.create(&PostParams::default(), &object).await?)
 }

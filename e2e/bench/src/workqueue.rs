@@ -67,7 +67,7 @@ async fn run(testbed: Testbed) -> Result<Report> {
             }
         }
     }
-    for (against, at_most) in [("client-go", 1.0 / 2.0), ("controller-runtime", 1.0 / 12.0)] {
+    for (against, at_most) in [("client-go", 1.0 / 3.0), ("controller-runtime", 1.0 / 12.0)] {
         report.goal(Goal {
             metric: "wall",
             of: "Belayer".to_owned(),

@@ -41,6 +41,24 @@ fn each_kind_of_event_has_its_own_name() {
     assert_eq!(names.len(), Event::ALL.len());
 }
 
+/// Seeds that have failed.
+#[rstest]
+#[case::annotations_of_others_are_not_recorded(1042)]
+#[case::labels_of_others_come_after_the_record(18752)]
+#[case::a_tenant_overwrites_the_annotations_of_a_new_pod(3366)]
+#[case::a_tenant_deletes_the_record(3425)]
+#[case::the_pod_says_why_it_is_not_recreated(2406)]
+#[case::all_attempts_are_used_up(16410)]
+#[case::a_tenant_labels_a_running_pod_as_completed(3670)]
+#[case::a_node_is_destroyed_with_its_results(4892)]
+#[case::argo_overwrites_a_result_after_it_was_taken(12187)]
+#[case::a_rejected_pod_whose_versions_were_missed(7997)]
+#[case::a_deleted_workflow_that_another_program_keeps(40686)]
+fn no_seed_fails_again(#[case] seed: u64) {
+    let outcome = run(&Plan::of(seed));
+    assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);
+}
+
 #[rstest]
 fn no_seed_violates_an_invariant(#[values(0, 1, 2, 3)] quarter: u64) {
     let seeds = quarter * 25..(quarter + 1) * 25;

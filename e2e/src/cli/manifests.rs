@@ -39,11 +39,16 @@ impl Manifests {
 pub(super) struct ChartArchive {
     /// The packed chart
     archive: PathBuf,
+
+    /// The repository of the image that it names, if it is not that of the chart's folder
+    #[arg(long, value_name = "REPOSITORY")]
+    image_repository: Option<String>,
 }
 
 impl ChartArchive {
     pub(super) fn execute(&self) -> Result<ExitCode> {
-        chart::check_archive(&HelmBinaries::find_or_build()?, &self.archive)?;
+        let helm = HelmBinaries::find_or_build()?;
+        chart::check_archive(&helm, &self.archive, self.image_repository.as_deref())?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -3,6 +3,7 @@
 mod chaos;
 mod conformance;
 mod control_plane;
+mod envtest;
 mod load;
 mod manifests;
 mod run;
@@ -31,6 +32,7 @@ enum Command {
     Load(Box<load::Load>),
     Chaos(chaos::Chaos),
     Support(support::Support),
+    Envtest(envtest::Envtest),
     /// Compare the responses of a server with recorded ones
     Conformance(conformance::Conformance),
     /// A real control plane on this machine, without containers
@@ -51,6 +53,7 @@ pub async fn main() -> ExitCode {
         Command::Load(load) => load.execute().await,
         Command::Chaos(chaos) => chaos.execute().await,
         Command::Support(support) => support.execute().await,
+        Command::Envtest(command) => command.execute().await,
         Command::Conformance(command) => command.execute().await,
         Command::ControlPlane(command) => command.execute().await.map(|()| ExitCode::SUCCESS),
         Command::Manifests(command) => command.execute(),

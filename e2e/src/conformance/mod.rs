@@ -4,6 +4,7 @@
 //! reference: `--record` writes its responses into the cases. Where the sandbox differs, the sandbox
 //! is changed.
 
+mod hooks;
 mod render;
 mod run;
 mod script;
@@ -19,6 +20,7 @@ use futures::StreamExt as _;
 use kube::Client;
 use owo_colors::OwoColorize as _;
 
+use self::hooks::Hooks;
 use self::run::Outcome;
 use self::script::{Action, Case};
 use crate::control_plane::Compactor;
@@ -57,6 +59,8 @@ const THEMES: &[(&str, &str)] = themes![
     "values",
     "rules",
     "access",
+    "policies",
+    "webhooks",
     "events",
     "namespaces",
     "negotiation",
@@ -167,11 +171,15 @@ pub async fn run(
     let started = Instant::now();
     let (alone, beside): (Vec<_>, Vec<_>) =
         choose(options)?.into_iter().partition(|case| case.alone);
+    let hooks = Hooks::start().await?;
     let mut done = Vec::new();
     let mut summary = Summary::default();
     for (cases, at_once) in [(beside, AT_ONCE), (alone, 1)] {
         let mut running = futures::stream::iter(cases.into_iter().enumerate())
-            .map(|(index, case)| one(client, compactor.as_ref(), options, index, at_once, case))
+            .map(|(index, case)| {
+                let compactor = compactor.as_ref();
+                one(client, compactor, &hooks, options, index, at_once, case)
+            })
             .buffer_unordered(at_once);
         while let Some((case, result)) = running.next().await {
             tell(&mut summary, &case, &result);
@@ -193,6 +201,7 @@ pub async fn run(
 async fn one(
     client: &Client,
     compactor: Option<&Compactor>,
+    hooks: &Hooks,
     options: &Options,
     index: usize,
     at_once: usize,
@@ -206,7 +215,7 @@ async fn one(
     // Unique among runs against the same server, and short enough to be a prefix of other names.
     let namespace = format!("c{:x}-{at_once}{index}", std::process::id());
     let started = Instant::now();
-    let outcome = run::run(client, compactor, &case, &namespace).await;
+    let outcome = run::run(client, compactor, hooks, &case, &namespace).await;
     if started.elapsed() > SLOW {
         anstream::eprintln!("slow {} {:.1?}", case.full_name(), started.elapsed());
     }

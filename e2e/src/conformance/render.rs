@@ -251,7 +251,10 @@ fn tell_details(details: &Value, message: Option<&str>) -> String {
         .into_iter()
         .flatten()
     {
-        reported.push_str(&format!(" {}", text(cause, "reason")));
+        let reason = text(cause, "reason");
+        if !reason.is_empty() {
+            reported.push_str(&format!(" {reason}"));
+        }
         let (field, words) = (text(cause, "field"), text(cause, "message"));
         if !field.is_empty() {
             reported.push_str(&format!(" {field:?}"));

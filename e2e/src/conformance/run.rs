@@ -1,11 +1,12 @@
 //! Runs one case.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use kube::Client;
 use serde_json::{Value, json};
 
+use super::hooks::Hooks;
 use super::render::{self, Names};
 use super::script::{Action, Case, Request, Step};
 use super::talk::{self, DEADLINE, Watch};
@@ -32,6 +33,12 @@ const ABBREVIATIONS: &[(&str, &str)] = &[
         "crds",
         "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
     ),
+    ("admission", "/apis/admissionregistration.k8s.io/v1"),
+    // The part of constraints that limits a policy to the case.
+    (
+        "here",
+        r#""namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":"$ns"}}"#,
+    ),
     (
         "table",
         "Accept:application/json;as=Table;g=meta.k8s.io;v=v1",
@@ -45,6 +52,9 @@ const ABBREVIATIONS: &[(&str, &str)] = &[
         "Accept:application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
     ),
 ];
+
+/// After this time a server shows the effect of a write, mostly.
+const SETTLED: Duration = Duration::from_secs(5);
 
 /// A step with an unexpected response.
 #[derive(Debug)]
@@ -68,6 +78,7 @@ pub(super) struct Outcome {
 pub(super) async fn run(
     client: &Client,
     compactor: Option<&Compactor>,
+    hooks: &Hooks,
     case: &Case,
     namespace: &str,
 ) -> Result<Outcome> {
@@ -76,6 +87,8 @@ pub(super) async fn run(
         names.abbreviate(name, text);
     }
     names.set("ns", namespace);
+    names.set("hook", &hooks.url);
+    names.set("bundle", &hooks.bundle);
     let mut talk = Talk {
         client,
         compactor,
@@ -184,13 +197,18 @@ impl Talk<'_> {
 
     async fn until(&mut self, request: &Request, expected: &[String]) -> Result<Vec<String>> {
         let started = Instant::now();
+        // There is nothing to wait for while a case is recorded for the first time.
+        let deadline = match expected {
+            [] => SETTLED,
+            _ => DEADLINE,
+        };
         loop {
             let lines = self.send(request).await?;
             let lines: Vec<_> = lines.iter().map(|line| self.names.mask(line)).collect();
-            if lines == expected || started.elapsed() > DEADLINE {
+            if lines == expected || started.elapsed() > deadline {
                 return Ok(lines);
             }
-            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
 

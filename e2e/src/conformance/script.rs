@@ -48,7 +48,7 @@ pub(super) struct Step {
 pub(super) enum Action {
     /// Sends a request and shows the response.
     Send(Request),
-    /// Repeats a GET until it returns the expected response.
+    /// Repeats a GET, or a dry run of another method, until it returns the expected response.
     Until(Request),
     /// Opens a watch.
     Watch(Request),
@@ -135,7 +135,14 @@ fn logical_lines(text: &str) -> Vec<(Range<usize>, String)> {
 fn action(line: &str) -> Result<Action> {
     let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
     Ok(match word {
-        "UNTIL" => Action::Until(request("GET", rest)?),
+        "UNTIL" => {
+            // A request of another method must not change anything: a dry run.
+            let (method, path) = rest.split_once(' ').unwrap_or((rest, ""));
+            match method.chars().all(|c| c.is_ascii_uppercase()) {
+                true => Action::Until(request(method, path)?),
+                false => Action::Until(request("GET", rest)?),
+            }
+        }
         "WATCH" => Action::Watch(request("GET", rest)?),
         "EVENTS" => {
             let (count, rest) = rest.split_once(' ').unwrap_or((rest, ""));

@@ -34,6 +34,7 @@ pub use self::kubeconfig::Kubeconfig;
 pub(crate) use self::kubeconfig::client;
 pub use self::kubernetes::Kubernetes;
 pub use self::manager::PvcController;
+pub(crate) use self::network::Network;
 pub use self::node::{
     Container, RealNode, RealNodes, STEP_IMAGE, cgroups_left, lock as lock_nodes,
     processes_of_nodes, write_images,

@@ -1,5 +1,5 @@
-//! A network namespace for a control plane and its real nodes. Nothing in it can reach this machine's
-//! network, and it vanishes with its last process.
+//! A network namespace: for a control plane and its real nodes, and for programs that listen on every address. Nothing
+//! in it can reach this machine's network, and it vanishes with its last process.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -30,13 +30,16 @@ pub(super) fn node_address(index: usize) -> Ipv4Addr {
 
 /// A network namespace.
 #[derive(Debug)]
-pub(super) struct Network {
+pub(crate) struct Network {
     holder: Process,
 }
 
 impl Network {
-    /// Creates the namespace with the addresses of this many nodes.
-    pub(super) async fn create(dir: &Path, pause: &Path, nodes: usize) -> Result<Self> {
+    /// Creates the namespace with the addresses of this many nodes. The command `waits` keeps it.
+    ///
+    /// # Errors
+    /// When it cannot be created: only root can.
+    pub(crate) async fn create(dir: &Path, waits: &str, nodes: usize) -> Result<Self> {
         let mut addresses = vec![SERVICE];
         addresses.extend((0..nodes).map(node_address));
         let add: Vec<String> = addresses
@@ -45,10 +48,9 @@ impl Network {
             .collect();
         let ready = dir.join("network-is-ready");
         let script = format!(
-            "set -e; ip link set lo up; {}; echo 1 >/proc/sys/net/ipv4/ip_forward; : >{}; exec {}",
+            "set -e; ip link set lo up; {}; echo 1 >/proc/sys/net/ipv4/ip_forward; : >{}; exec {waits}",
             add.join("; "),
             ready.display(),
-            pause.display(),
         );
         let arguments = ["--net", "--", "/bin/sh", "-c", &script];
         let log = dir.join("network.log");
@@ -76,37 +78,83 @@ impl Network {
             .context("the network's process has exited")
     }
 
+    /// Starts a program in it: see [`Process::start`].
+    ///
+    /// # Errors
+    /// When the namespace is gone, or the program cannot be started.
+    pub(crate) fn start(
+        &self,
+        name: &str,
+        program: &Path,
+        arguments: &[String],
+        log: &Path,
+    ) -> Result<Process> {
+        self.place()?.start(name, program, arguments, log)
+    }
+
     /// A port on this machine's loopback address that leads to an address in the namespace, until this
     /// process ends.
-    pub(super) fn relay(&self, to: SocketAddr) -> Result<u16> {
+    ///
+    /// # Errors
+    /// When the namespace is gone, or no port is free.
+    pub(crate) fn relay(&self, to: SocketAddr) -> Result<u16> {
         let [port] = free_ports()?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
-        listener.set_nonblocking(true)?;
-        let namespace = File::open(format!("/proc/{}/ns/net", self.pid()?))?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .build()?;
-        let (entered, has_entered) = std::sync::mpsc::channel();
-        thread::Builder::new()
-            .name("relay".to_owned())
-            .spawn(move || {
-                // The listener stays where it was created; connections are made in the thread's namespace.
-                let enter =
-                    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network));
-                drop(namespace);
-                let ready = enter.is_ok();
-                let _ = entered.send(enter);
-                if ready {
-                    // Ends with the process.
-                    let _ = runtime.block_on(forward(listener, to));
-                }
-            })?;
-        has_entered
-            .recv()
-            .context("the relay has ended")?
-            .context("enter the network namespace")?;
+        let namespace = self.namespace()?;
+        // The listener stays where it was created; connections are made in the thread's namespace.
+        in_thread(move || enter(&namespace), listener, to)?;
         Ok(port)
     }
+
+    /// Makes an address of this machine lead to the same place in the namespace, until this process ends.
+    ///
+    /// # Errors
+    /// When the namespace is gone, or the address is in use there.
+    pub(crate) fn let_out(&self, to: SocketAddr) -> Result<()> {
+        let namespace = self.namespace()?;
+        let bound = thread::spawn(move || {
+            enter(&namespace)?;
+            TcpListener::bind(to).with_context(|| format!("listen on {to} in the namespace"))
+        });
+        let listener = bound.join().ok().context("the listening thread panicked")?;
+        in_thread(|| Ok(()), listener?, to)
+    }
+
+    fn namespace(&self) -> Result<File> {
+        let path = format!("/proc/{}/ns/net", self.pid()?);
+        File::open(&path).with_context(|| format!("open {path}"))
+    }
+}
+
+/// Moves this thread into a network namespace.
+fn enter(namespace: &File) -> Result<()> {
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+        .context("enter the network namespace")
+}
+
+/// Accepts connections, and forwards them from a thread that runs `before` first.
+fn in_thread(
+    before: impl FnOnce() -> Result<()> + Send + 'static,
+    listener: TcpListener,
+    to: SocketAddr,
+) -> Result<()> {
+    listener.set_nonblocking(true)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()?;
+    let (done, is_done) = std::sync::mpsc::channel();
+    thread::Builder::new()
+        .name("relay".to_owned())
+        .spawn(move || {
+            let prepared = before();
+            let ready = prepared.is_ok();
+            let _ = done.send(prepared);
+            if ready {
+                // Ends with the process.
+                let _ = runtime.block_on(forward(listener, to));
+            }
+        })?;
+    is_done.recv().context("the relay has ended")?
 }
 
 async fn forward(listener: TcpListener, to: SocketAddr) -> Result<()> {

@@ -11,6 +11,8 @@ pub struct Options {
     pub others: OtherPrograms,
     /// Real nodes, which run containers.
     pub real: Option<RealNodes>,
+    /// How many requests the API server processes at once, by priority and fairness; its own default if `None`.
+    pub max_in_flight: Option<u32>,
 }
 
 /// The programs in addition to the API server and its store.
@@ -28,6 +30,7 @@ impl Default for Options {
             hollow_nodes: 1,
             others: OtherPrograms::All,
             real: None,
+            max_in_flight: None,
         }
     }
 }
@@ -50,6 +53,7 @@ impl Options {
             hollow_nodes: 0,
             others: OtherPrograms::None,
             real: None,
+            max_in_flight: None,
         }
     }
 }

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use kube::Client;
+use anyhow::{Context, Error, Result, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::{Api, Client};
+use tokio::time::{Instant, sleep};
 
 use super::binaries::Binaries;
 use super::kubeconfig::Kubeconfig;
@@ -12,7 +14,7 @@ use super::manager::{CLAIM_CONTROLLER, Manager, PvcController, USUAL_LIMITS, usu
 use super::node::RealNode;
 use super::options::Options;
 use super::process::Process;
-use super::starter::{Started, Starter, kubelet_arguments};
+use super::starter::{POLL, START_DEADLINE, Started, Starter, kubelet_arguments};
 
 /// How often the start is retried when a free port was taken before it was used.
 const START_ATTEMPTS: usize = 3;
@@ -38,8 +40,7 @@ impl ControlPlane {
                 Ok(started) => return Ok(Self::of(started)),
                 Err(error) => error,
             };
-            let port_was_taken = format!("{error:#}").contains("address already in use");
-            if !port_was_taken || attempt == START_ATTEMPTS {
+            if !port_was_taken(&error) || attempt == START_ATTEMPTS {
                 return Err(error);
             }
             attempt += 1;
@@ -120,20 +121,51 @@ impl ControlPlane {
         self.started.has_scheduler
     }
 
-    /// Starts another hollow kubelet, which the caller stops.
+    /// Starts another hollow kubelet, which the caller stops, and waits until it has renewed the Lease of its node.
     ///
     /// # Errors
-    /// When the program is missing or cannot be started.
-    pub fn start_extra_kubelet(&self, node: &str) -> Result<Process> {
+    /// When the program is missing, exits early or is not ready in time. The error contains the end of its log.
+    pub async fn start_extra_kubelet(&self, node: &str) -> Result<Process> {
         let program = self
             .started
             .kubelet
             .as_ref()
             .context("the hollow kubelet is missing")?;
+        let mut attempt = 1;
+        loop {
+            let started = self.start_kubelet_once(program, node).await;
+            match started {
+                Err(error) if port_was_taken(&error) && attempt < START_ATTEMPTS => attempt += 1,
+                started => return started,
+            }
+        }
+    }
+
+    async fn start_kubelet_once(&self, program: &Path, node: &str) -> Result<Process> {
+        let leases: Api<Lease> = Api::namespaced(self.client().clone(), "kube-node-lease");
+        let renewed = async || -> Result<Option<String>> {
+            let lease = leases.get_opt(node).await?.and_then(|lease| lease.spec);
+            let time = lease.and_then(|spec| spec.renew_time);
+            Ok(time.map(|time| time.0.to_string()))
+        };
+        let before = renewed().await?;
         let kubeconfig = self.admin_path.display().to_string();
         let arguments = kubelet_arguments(self.dir(), node, &kubeconfig)?;
         let log = self.dir().join(format!("{node}.log"));
-        Process::start(node, program, arguments, &log)
+        let mut kubelet = Process::start(node, program, arguments, &log)?;
+        let begun = Instant::now();
+        loop {
+            kubelet.check_running()?;
+            if renewed().await? != before {
+                return Ok(kubelet);
+            }
+            ensure!(
+                begun.elapsed() < START_DEADLINE,
+                "the Lease of node {node} was not renewed within {START_DEADLINE:?}\n{}",
+                kubelet.log_end()
+            );
+            sleep(POLL).await;
+        }
     }
 
     /// The running programs, with their process ids.
@@ -225,4 +257,8 @@ impl ControlPlane {
         }
         Ok(())
     }
+}
+
+fn port_was_taken(error: &Error) -> bool {
+    format!("{error:#}").contains("address already in use")
 }

@@ -28,8 +28,8 @@ use crate::kinds;
 use crate::progress::Progress;
 
 /// Timeout of the whole start, on two busy cores.
-const START_DEADLINE: Duration = Duration::from_secs(120);
-const POLL: Duration = Duration::from_millis(100);
+pub(super) const START_DEADLINE: Duration = Duration::from_secs(120);
+pub(super) const POLL: Duration = Duration::from_millis(100);
 
 /// The audit policy: one line for every answered mutating request and every GET of Belayer's
 /// ServiceAccount only. Assertions about writes are based on it.
@@ -165,7 +165,7 @@ impl<'a> Starter<'a> {
             // For compaction: next to the kubeconfig.
             fs::write(self.dir.path().join("etcd.url"), &etcd)?;
         }
-        self.start_api_server(&etcd)?;
+        self.start_api_server(&etcd, options.max_in_flight)?;
         let admin = self.kubeconfig("admin");
         admin.write(&self.dir.path().join("admin.kubeconfig"))?;
         let client = client(&self.dir.path().join("admin.kubeconfig")).await?;
@@ -203,7 +203,8 @@ impl<'a> Starter<'a> {
     /// Starts everything of the real nodes but their kubelets.
     async fn start_machines(&mut self, real: &RealNodes) -> Result<()> {
         let pause = real.binaries.path(Program::Pause);
-        let network = Network::create(self.dir.path(), &pause, real.count).await?;
+        let waits = pause.display().to_string();
+        let network = Network::create(self.dir.path(), &waits, real.count).await?;
         self.place = network.place()?;
         for index in 0..real.count {
             let logs = self.dir.path();
@@ -254,7 +255,7 @@ impl<'a> Starter<'a> {
         Ok(client)
     }
 
-    fn start_api_server(&mut self, etcd: &str) -> Result<()> {
+    fn start_api_server(&mut self, etcd: &str, max_in_flight: Option<u32>) -> Result<()> {
         let port = match &self.network {
             None => {
                 let [port] = free_ports()?;
@@ -287,11 +288,19 @@ impl<'a> Starter<'a> {
                 "--enable-admission-plugins=NodeRestriction".into(),
             ],
         };
+        // Priority and fairness distributes the sum of both.
+        let limits = max_in_flight.into_iter().flat_map(|most| {
+            [
+                format!("--max-requests-inflight={}", most - most / 2),
+                format!("--max-mutating-requests-inflight={}", most / 2),
+            ]
+        });
         let signing_key = self.certificates.service_account_key.display();
         let public_key = self.certificates.service_account_public_key.display();
         let program = self.binaries.require(Program::ApiServer)?;
         let arguments: Vec<String> = mode
             .into_iter()
+            .chain(limits)
             .chain([
                 format!("--etcd-servers={etcd}"),
                 format!("--secure-port={port}"),

@@ -28,7 +28,10 @@ pub enum Packing {
 
 impl Packing {
     /// Packs nodes.
-    pub(super) fn pack(self, nodes: &Value) -> Result<String> {
+    ///
+    /// # Errors
+    /// When they cannot be packed.
+    pub fn pack(self, nodes: &Value) -> Result<String> {
         let text = nodes.to_string();
         let packed = match self {
             Self::Gzip => {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use kube::{Client, ResourceExt as _};
@@ -91,9 +91,7 @@ fn shipped(name: &str) -> Result<&'static str> {
     })
 }
 
-/// Creates every object of a YAML text, or merges it into the existing one.
-///
-/// Server-side apply is not used because the sandbox does not support it.
+/// Applies every object of a YAML text.
 ///
 /// # Errors
 /// When the server refuses one.
@@ -115,18 +113,11 @@ async fn apply_one(client: &Client, object: &DynamicObject) -> Result<()> {
         None => Api::all_with(client.clone(), &resource),
     };
     let name = object.name_any();
-    let reported = || format!("apply {} {name}", gvk.kind);
-    match api.create(&PostParams::default(), object).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 409 => {
-            let merge = Patch::Merge(object);
-            api.patch(&name, &PatchParams::default(), &merge)
-                .await
-                .with_context(reported)?;
-            Ok(())
-        }
-        Err(error) => Err(error).with_context(reported),
-    }
+    let parameters = PatchParams::apply("belayer-e2e").force();
+    api.patch(&name, &parameters, &Patch::Apply(object))
+        .await
+        .with_context(|| format!("apply {} {name}", gvk.kind))?;
+    Ok(())
 }
 
 /// The plural of the kinds in Belayer's manifests.

@@ -185,6 +185,7 @@ impl Backend for KindBackend {
             Capability::GarbageCollector,
             Capability::NamespaceDeletion,
             Capability::Rbac,
+            Capability::KubeApiserver,
             Capability::AdmissionPolicies,
             Capability::Protobuf,
         ];

@@ -16,7 +16,8 @@ use super::bootstrap::{
 };
 use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
 use crate::control_plane::{
-    Binaries, ControlPlane, Options, PvcController, RealNode, RealNodes, node_agent_kubeconfig,
+    Binaries, ControlPlane, Options, Process, PvcController, RealNode, RealNodes,
+    node_agent_kubeconfig,
 };
 use crate::control_plane::{Compactor, compactor_beside};
 
@@ -119,6 +120,7 @@ impl Backend for LocalBackend {
     fn capabilities(&self) -> Vec<Capability> {
         let mut can = vec![
             Capability::Rbac,
+            Capability::KubeApiserver,
             Capability::Recorder,
             Capability::Protobuf,
             Capability::UnprotectedPvcs,
@@ -182,8 +184,8 @@ impl Backend for LocalBackend {
         self.plane.nodes()
     }
 
-    fn start_kubelet(&self, node: &str) -> Result<crate::control_plane::Process> {
-        self.plane.start_extra_kubelet(node)
+    fn start_kubelet<'a>(&'a self, node: &'a str) -> BoxFuture<'a, Result<Process>> {
+        Box::pin(self.plane.start_extra_kubelet(node))
     }
 
     fn restart<'a>(&'a self, program: &'a str, pause: Duration) -> BoxFuture<'a, Result<()>> {

@@ -17,7 +17,9 @@ use futures::future::BoxFuture;
 use kube::Client;
 
 use crate::control_plane::Compactor;
-use crate::control_plane::{ArgoBinaries, HelmBinaries, PvcController, RealNode, is_installed};
+use crate::control_plane::{
+    ArgoBinaries, HelmBinaries, Process, PvcController, RealNode, is_installed,
+};
 use crate::earlier;
 use crate::foreign::Foreign;
 use crate::kubectl::Kubectl;
@@ -51,6 +53,8 @@ pub enum Capability {
     NamespaceDeletion,
     /// RBAC is checked for every request of Belayer's.
     Rbac,
+    /// The server is kube-apiserver itself, with its bugs.
+    KubeApiserver,
     /// The admission policies of Kubernetes 1.36 work.
     AdmissionPolicies,
     /// Belayer's requests are recorded, so that scenarios can assert what it wrote.
@@ -79,7 +83,7 @@ pub enum Capability {
     Browser,
     /// Prometheus is installed.
     Prometheus,
-    /// The scenarios run as root, so that they can mount.
+    /// The scenarios run as root, so that they can mount, and create namespaces.
     Root,
     /// PVCs can be without the protection of kube-controller-manager.
     UnprotectedPvcs,
@@ -98,6 +102,7 @@ impl fmt::Display for Capability {
             Self::GarbageCollector => "the garbage collector",
             Self::NamespaceDeletion => "namespace deletion",
             Self::Rbac => "RBAC",
+            Self::KubeApiserver => "kube-apiserver",
             Self::AdmissionPolicies => "admission policies",
             Self::Recorder => "a record of requests",
             Self::Faults => "fault injection",
@@ -190,9 +195,9 @@ pub trait Backend: Send + Sync {
     /// Starts another kubelet with its own node, which stops with the process.
     ///
     /// # Errors
-    /// When no kubelet is available.
-    fn start_kubelet(&self, _node: &str) -> Result<crate::control_plane::Process> {
-        anyhow::bail!("this provider cannot start a kubelet")
+    /// When no kubelet is available, or it is not ready in time.
+    fn start_kubelet<'a>(&'a self, _node: &'a str) -> BoxFuture<'a, Result<Process>> {
+        Box::pin(async { anyhow::bail!("this provider cannot start a kubelet") })
     }
 
     /// Kills a program of the control plane, such as `etcd`, without warning, and after a pause starts it again.
@@ -271,7 +276,8 @@ pub trait Recorder: Send + Sync {
     /// When the record cannot be read.
     fn mark(&self) -> Result<Mark>;
 
-    /// The mutating requests after a position, in the order of their responses.
+    /// The mutating requests after a position, in the order of their responses. A request may be missing for a moment
+    /// after its effect is visible: who looks for one waits for it with `eventually`.
     ///
     /// # Errors
     /// When the record cannot be read.

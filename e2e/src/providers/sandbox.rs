@@ -6,18 +6,32 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use belayer_sandbox::simulated::SimulatedControllers;
-use belayer_sandbox::{Faults, Listener, Outcome, Write};
+use belayer_sandbox::{Authorization, Faults, Listener, Outcome, Write};
 use futures::future::BoxFuture;
 use kube::Client;
+use serde_json::json;
 use tempfile::TempDir;
 
-use super::bootstrap::{ensure_workflow_crd, grant_rights};
+use super::bootstrap::{apply, ensure_workflow_crd, grant_rights};
 use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
 use crate::control_plane;
 use crate::control_plane::Compactor;
 
-/// The name under which Belayer's requests are recorded.
-pub(crate) const BELAYER: &str = "belayer";
+/// The account of Belayer, which admission policies know, and under which its requests are recorded.
+pub(crate) const BELAYER: &str = "system:serviceaccount:belayer-system:belayer";
+/// Many clients send no token over plain HTTP: their user is their user agent, which may do everything here.
+const CLIENTS: [&str; 9] = [
+    "Helm",
+    "OpenAPI-Generator",
+    "builtins",
+    "controller",
+    "crd",
+    "informer",
+    "kopf",
+    "kubectl",
+    "node",
+];
+const AGENT: &str = "system:serviceaccount:belayer-node-agent:belayer-node-agent";
 
 /// Starts sandboxes. Each listens on a loopback address, because Belayer is a separate process.
 #[derive(Debug, Default)]
@@ -40,6 +54,7 @@ impl Provider for Sandbox {
         Box::pin(async {
             let sandbox = belayer_sandbox::Sandbox::builder()
                 .controllers(SimulatedControllers::all())
+                .authorization(Authorization::Rbac)
                 .build();
             let listener = sandbox.listen_anywhere().await?;
             let dir = tempfile::Builder::new()
@@ -54,6 +69,7 @@ impl Provider for Sandbox {
             let belayer = write("belayer.kubeconfig", BELAYER)?;
             let client = control_plane::client(&admin).await?;
             grant_rights(&client).await?;
+            apply(&client, &everything_to_clients()).await?;
             ensure_workflow_crd(&client).await?;
             let record = Record(sandbox.recorder().clone());
             let backend = SandboxBackend {
@@ -68,6 +84,24 @@ impl Provider for Sandbox {
             Ok(Arc::new(backend) as Arc<dyn Backend>)
         })
     }
+}
+
+fn everything_to_clients() -> String {
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "e2e-clients"},
+        "rules": [
+            {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]},
+            {"nonResourceURLs": ["*"], "verbs": ["*"]},
+        ],
+    });
+    let subject =
+        |name| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name});
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "e2e-clients"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "e2e-clients"},
+        "subjects": CLIENTS.map(subject),
+    });
+    format!("{role}\n---\n{binding}")
 }
 
 struct SandboxBackend {
@@ -87,11 +121,15 @@ impl Backend for SandboxBackend {
             Capability::IdleDeployments,
             Capability::GarbageCollector,
             Capability::NamespaceDeletion,
+            Capability::Rbac,
             Capability::UnprotectedPvcs,
             Capability::Recorder,
             Capability::Faults,
+            Capability::AdmissionPolicies,
         ];
         can.extend(super::of_this_machine());
+        // Its scenarios wait in vain here.
+        can.retain(|capability| *capability != Capability::Helm);
         can
     }
 
@@ -107,8 +145,11 @@ impl Backend for SandboxBackend {
         &self.belayer
     }
 
-    fn agent_kubeconfig<'a>(&'a self, _: &'a str, path: &'a Path) -> BoxFuture<'a, Result<()>> {
-        let written = fs::write(path, self.listener.kubeconfig_for("node-agent"));
+    fn agent_kubeconfig<'a>(&'a self, node: &'a str, path: &'a Path) -> BoxFuture<'a, Result<()>> {
+        let written = fs::write(
+            path,
+            self.listener.kubeconfig_for(&format!("{AGENT}@{node}")),
+        );
         Box::pin(std::future::ready(written.map_err(Into::into)))
     }
 

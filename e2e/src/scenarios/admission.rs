@@ -47,6 +47,33 @@ pub(super) async fn remove_policy(cluster: &Cluster, name: &str) -> Result<()> {
     Ok(())
 }
 
+/// The manifests of the policies that limit Belayer's writes, and their names.
+const WRITE_POLICIES: [(&str, &str); 3] = [
+    ("pod-write-policy", "belayer-pod-writes"),
+    ("pod-delete-policy", "belayer-pod-deletes"),
+    ("owner-write-policy", "belayer-owner-writes"),
+];
+
+/// Applies the policies that limit Belayer's writes, and removes them at the end.
+pub(super) async fn with_write_policies(
+    cluster: &Cluster,
+    shown: impl Future<Output = Result<()>>,
+) -> Result<()> {
+    for (file, _) in WRITE_POLICIES {
+        apply(cluster.client(), &manifest(file)?).await?;
+    }
+    let shown = shown.await;
+    for (_, policy) in WRITE_POLICIES {
+        for kind in [
+            "ValidatingAdmissionPolicyBinding",
+            "ValidatingAdmissionPolicy",
+        ] {
+            remove_cluster_wide(cluster, kind, policy).await?;
+        }
+    }
+    shown
+}
+
 /// Deletes an object of the admission API, if it exists.
 pub(super) async fn remove_cluster_wide(cluster: &Cluster, kind: &str, name: &str) -> Result<()> {
     let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);

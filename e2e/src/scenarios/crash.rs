@@ -103,16 +103,18 @@ async fn sigterm(cluster: Cluster) -> Result<()> {
         asked.elapsed().as_secs_f64()
     ));
     // Every accepted patch has released one pod.
-    let patches = cluster.recorder()?.writes_since(mark)?;
-    let accepted = patches
-        .iter()
-        .filter(|write| write.resource == "pods" && write.code == 200)
-        .count();
-    ensure!(
-        accepted == PODS - held,
-        "{accepted} patches were accepted but {} pods released",
-        PODS - held
-    );
+    eventually("as many patches are recorded", SOON, async || {
+        let mut patches = cluster.recorder()?.writes_since(mark)?;
+        patches.retain(|write| write.resource == "pods" && write.code == 200);
+        ensure!(
+            patches.len() == PODS - held,
+            "{} patches were accepted but {} pods released",
+            patches.len(),
+            PODS - held
+        );
+        Ok(())
+    })
+    .await?;
     let belayer = cluster.start_belayer().await?;
     all_released(&cluster).await?;
     belayer.stop().await

@@ -14,7 +14,7 @@ use crate::harness::{
 };
 use crate::kinds;
 use crate::providers::Capability::{AdmissionPolicies, Faults, UnprotectedPvcs};
-use crate::providers::{BELAYER, apply};
+use crate::providers::apply;
 
 /// Objects with holds, of all kinds.
 const MANY: usize = 2_000;
@@ -217,15 +217,11 @@ async fn refused(cluster: Cluster) -> Result<()> {
     let denied = Match::verb(Verb::Patch)
         .resource("pods")
         .name("denied")
-        .client(BELAYER);
+        .client("admin");
     let fault = cluster
         .faults()?
         .inject(Fault::on(denied).answer(Answer::forbidden("denied the request: no ropes today")));
-    let kubeconfig = cluster.backend().belayer_kubeconfig().to_owned();
-    let printed = cluster
-        .drain_as(&kubeconfig, &["-o", "json"])
-        .await?
-        .exited_with(4)?;
+    let printed = cluster.drain(&["-o", "json"]).await?.exited_with(4)?;
     let report = printed.json()?;
     ensure!(
         report["refused"][0]["what"] == format!("{}/pods/denied", cluster.namespace()),
@@ -234,14 +230,10 @@ async fn refused(cluster: Cluster) -> Result<()> {
     ensure!(report["refused"][0]["code"] == 403, "{report}");
     cluster.is_not_held("a").await?;
     cluster.is_not_held("b").await?;
-    let text = cluster
-        .drain_as(&kubeconfig, &[])
-        .await?
-        .exited_with(4)?
-        .out;
+    let text = cluster.drain(&[]).await?.exited_with(4)?.out;
     ensure!(text.contains("no ropes today"), "{text}");
     fault.remove();
-    cluster.drain_as(&kubeconfig, &[]).await?.exited_with(0)?;
+    cluster.drain(&[]).await?.exited_with(0)?;
     cluster.is_not_held("denied").await?;
     back_to_work(&cluster).await
 }

@@ -7,12 +7,14 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::json;
 
+use super::admission::with_write_policies;
 use super::drain::back_to_work;
 use crate::harness::{
     BelayerOptions, Cluster, HOLD, Load, OURS, PVC_HOLD, Scenario, WORKFLOW_HOLD, eventually,
     finalizers, pod, throughout,
 };
 use crate::kinds;
+use crate::providers::Capability::AdmissionPolicies;
 
 /// Objects with holds.
 const MANY: usize = 2_000;
@@ -42,6 +44,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a controller that is switched off releases its holds, the others keep theirs",
             component_off,
         )
+        .needs([AdmissionPolicies])
         .within(LONG),
         Scenario::alone(
             "drain-component-off-keep",
@@ -136,6 +139,10 @@ async fn crash_looping(cluster: Cluster) -> Result<()> {
 }
 
 async fn component_off(cluster: Cluster) -> Result<()> {
+    with_write_policies(&cluster, switched_off_and_on(&cluster)).await
+}
+
+async fn switched_off_and_on(cluster: &Cluster) -> Result<()> {
     let belayer = cluster.start_belayer().await?;
     let workflow = cluster.workflow("w").await?;
     cluster.create(&pod("a").of(&workflow)).await?;

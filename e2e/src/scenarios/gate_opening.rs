@@ -51,7 +51,8 @@ async fn write_policy(cluster: Cluster) -> Result<()> {
         kubectl apply -f -",
         manifests().display()
     );
-    let named = "hold: the policy belayer-pod-writes does not name the account";
+    let named = "hold: the policy belayer-pod-writes, which limits what Belayer writes, does not name \
+                 system:serviceaccount:belayer-system:belayer";
     let shown = closed_by(&cluster, &change, named).await;
     remove(&cluster).await?;
     shown

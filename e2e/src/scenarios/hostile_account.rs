@@ -8,21 +8,13 @@ use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::admission::remove_cluster_wide;
+use super::admission::with_write_policies;
 use super::recreation::{held, rejection};
 use crate::harness::{Cluster, Scenario, claim, eventually, pod};
 use crate::kinds;
 use crate::providers::Capability::{AdmissionPolicies, Rbac};
-use crate::providers::{apply, manifest};
 
 const SOON: Duration = Duration::from_secs(60);
-
-/// The manifests, and their policies.
-const POLICIES: [(&str, &str); 3] = [
-    ("pod-write-policy", "belayer-pod-writes"),
-    ("pod-delete-policy", "belayer-pod-deletes"),
-    ("owner-write-policy", "belayer-owner-writes"),
-];
 
 const WRITES: &str = "belayer-pod-writes";
 const DELETES: &str = "belayer-pod-deletes";
@@ -42,19 +34,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 }
 
 async fn account(cluster: Cluster) -> Result<()> {
-    for (file, _) in POLICIES {
-        apply(cluster.client(), &manifest(file)?).await?;
-    }
-    let shown = shown(&cluster).await;
-    for (_, policy) in POLICIES {
-        for kind in [
-            "ValidatingAdmissionPolicyBinding",
-            "ValidatingAdmissionPolicy",
-        ] {
-            remove_cluster_wide(&cluster, kind, policy).await?;
-        }
-    }
-    shown
+    with_write_policies(&cluster, shown(&cluster)).await
 }
 
 async fn shown(cluster: &Cluster) -> Result<()> {

@@ -44,7 +44,7 @@ async fn breaker(cluster: Cluster) -> Result<()> {
         .config(CONFIGURATION);
     let belayer = cluster.start_belayer_with(&options).await?;
     let node = format!("pinned-{}", cluster.namespace());
-    let kubelet = cluster.backend().start_kubelet(&node)?;
+    let kubelet = cluster.backend().start_kubelet(&node).await?;
     let shown = pinned(&cluster, &node, &belayer).await;
     nodes(&cluster)
         .delete(&node, &DeleteParams::default())

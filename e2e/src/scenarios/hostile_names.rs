@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{BelayerOptions, Cluster, HOLD, Scenario, TenantPermissions, gone, pod};
 use crate::kinds;
-use crate::providers::Capability::AdmissionPolicies;
+use crate::providers::Capability::KubeApiserver;
 
 /// Names that no object can have, and names that have to be escaped in a URL.
 const NAMES: &[&str] = &[
@@ -33,7 +33,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             times,
         )
         // A real API server: the sandbox cannot represent such a time either.
-        .needs([AdmissionPolicies]),
+        .needs([KubeApiserver]),
     ]
 }
 

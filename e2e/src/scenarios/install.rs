@@ -48,7 +48,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "manifests that are applied again, and again by a tool, change neither a drain nor what an admin turned off",
             again_while_draining,
         )
-        .needs([Kubectl, AdmissionPolicies, IdleDeployments])
+        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments])
         .within(Duration::from_secs(300)),
         Scenario::alone(
             "t2-own-account-for-pod-recreation",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::harness::{Cluster, Scenario, eventually, throughout};
-use crate::providers::Capability::{AdmissionPolicies, Kubectl};
+use crate::providers::Capability::{AdmissionPolicies, KubeApiserver, Kubectl};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -16,7 +16,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "kube-apiserver 1.36: a policy made after the last one with its built-in paramKind reads an old parameter",
             old_parameter,
         )
-        .needs([Kubectl, AdmissionPolicies])
+        .needs([Kubectl, AdmissionPolicies, KubeApiserver])
         .within(Duration::from_secs(240))
         .nightly(),
     ]

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::harness::{BelayerOptions, Cluster, Scenario, eventually, pod};
 use crate::kinds;
 use crate::providers::Capability::{GarbageCollector, Recorder};
-use crate::providers::{apply, manifest};
+use crate::providers::{Request, apply, manifest};
 
 const SOON: Duration = Duration::from_secs(60);
 const CRD: &str = "podoutcomes.belayer.dev";
@@ -121,30 +121,35 @@ async fn recorded(cluster: Cluster) -> Result<()> {
             record.owner_references()
         );
     }
-    let writes = cluster.recorder()?.writes_since(mark)?;
     let here = format!("{}/", cluster.namespace());
-    let place = |verb: &str, resource: &str, suffix: &str, last: bool| {
-        let mut found = writes.iter().enumerate().filter(|(_, write)| {
-            write.verb == verb
-                && write.resource == resource
-                && write.object.starts_with(&here)
-                && write.object.ends_with(suffix)
-        });
-        let found = if last {
-            found.next_back()
-        } else {
-            found.next()
-        };
-        found.map(|(place, _)| place)
-    };
-    for name in ["good", "bad"] {
-        let released = place("patch", "pods", name, true).context("no release")?;
-        let first_record = place("create", "podoutcomes", "", false).context("no record")?;
-        ensure!(
-            first_record < released,
-            "{name} was released before its record was written"
-        );
-    }
+    eventually(
+        "each record was written before its pod's release",
+        SOON,
+        async || {
+            let writes = cluster.recorder()?.writes_since(mark)?;
+            let is_here = |write: &Request, verb: &str, resource: &str| {
+                write.verb == verb && write.resource == resource && write.object.starts_with(&here)
+            };
+            let first_record = writes
+                .iter()
+                .position(|write| is_here(write, "create", "podoutcomes"))
+                .context("no record")?;
+            for name in ["good", "bad"] {
+                let released = writes
+                    .iter()
+                    .rposition(|write| {
+                        is_here(write, "patch", "pods") && write.object.ends_with(name)
+                    })
+                    .context("no release")?;
+                ensure!(
+                    first_record < released,
+                    "{name} was released before its record was written"
+                );
+            }
+            Ok(())
+        },
+    )
+    .await?;
     ensure!(
         records(&cluster).await?.len() == 2,
         "expected one record per pod"

@@ -398,7 +398,7 @@ async fn ran_once(cluster: Cluster) -> Result<()> {
     let belayer = cluster.start_belayer_with(&options()).await?;
     let node = format!("restarted-{}", cluster.namespace());
     let label = format!("{}-room", cluster.namespace());
-    let kubelet = cluster.backend().start_kubelet(&node)?;
+    let kubelet = cluster.backend().start_kubelet(&node).await?;
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": { "name": "web", "annotations": { "belayer.dev/recreate": "true" } },
@@ -432,7 +432,7 @@ async fn ran_once(cluster: Cluster) -> Result<()> {
     tokio::time::sleep(Duration::from_secs(12)).await;
     labelled(Value::Null).await?;
     drop(kubelet);
-    let kubelet = cluster.backend().start_kubelet(&node)?;
+    let kubelet = cluster.backend().start_kubelet(&node).await?;
     let rejected = phase("Failed").await?;
     let status = &rejected.data["status"];
     ensure!(status["reason"] == "NodeAffinity", "{status}");

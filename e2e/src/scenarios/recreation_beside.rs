@@ -50,13 +50,17 @@ async fn two_holds(cluster: Cluster) -> Result<()> {
     cluster.finish("step", "Succeeded").await?;
     cluster.consume("step").await?;
     held_by(&cluster, &[]).await?;
-    let writes = cluster.recorder()?.writes_since(mark)?;
-    let patches = writes
-        .iter()
-        .filter(|write| write.verb == "patch" && write.resource == "pods" && write.code == 200);
     // Both removed by one patch; on the next pod pod-finalizer's added, then each removed separately.
-    let count = patches.count();
-    ensure!(count == 4, "{count} patches: {writes:#?}");
+    eventually("four patches are recorded", SOON, async || {
+        let writes = cluster.recorder()?.writes_since(mark)?;
+        let patches = writes
+            .iter()
+            .filter(|write| write.verb == "patch" && write.resource == "pods" && write.code == 200);
+        let count = patches.count();
+        ensure!(count == 4, "{count} patches: {writes:#?}");
+        Ok(())
+    })
+    .await?;
     cluster.delete("step").await?;
     cluster.is_removed("step").await?;
     belayer.stop().await

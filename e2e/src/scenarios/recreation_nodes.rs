@@ -81,7 +81,7 @@ async fn no_room(cluster: Cluster) -> Result<()> {
         .context("the cluster has no other node")?
         .name_any();
     let full = format!("full-{}", cluster.namespace());
-    let kubelet = cluster.backend().start_kubelet(&full)?;
+    let kubelet = cluster.backend().start_kubelet(&full).await?;
     let shown = rejected_for_room(&cluster, &full, &other).await;
     nodes(&cluster)
         .delete(&full, &DeleteParams::default())
@@ -187,7 +187,7 @@ async fn node_deleted(cluster: Cluster) -> Result<()> {
     let belayer = cluster.start_belayer_with(&options()).await?;
     let node = format!("gone-{}", cluster.namespace());
     let room = format!("{}-room", cluster.namespace());
-    let kubelet = cluster.backend().start_kubelet(&node)?;
+    let kubelet = cluster.backend().start_kubelet(&node).await?;
     cpus(&cluster, &node).await?;
     let spec = json!({ "nodeSelector": { room.as_str(): "yes" } });
     let wipe = json!({ "belayer.dev/wipe": "true" });

@@ -15,7 +15,7 @@ use super::recreation::{
     rejection, rich_pod, successor, write_status,
 };
 use crate::harness::{BelayerOptions, Cluster, Scenario, eventually, finalizers, throughout};
-use crate::providers::Capability::AdmissionPolicies;
+use crate::providers::Capability::{AdmissionPolicies, KubeApiserver};
 use crate::providers::{apply, manifest};
 
 const POLICY: &str = "belayer-pod-recreation-hold";
@@ -33,7 +33,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "the new pod has what the user submitted, without what admission added",
             carries,
         )
-        .needs([AdmissionPolicies])
+        // The sandbox has no LimitRanger.
+        .needs([AdmissionPolicies, KubeApiserver])
         .within(Duration::from_secs(180)),
         Scenario::alone(
             "recreation-rejected-before-its-hold",
@@ -52,7 +53,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a pod whose re-creation quota refuses is kept, reported, and re-created once there is quota",
             quota,
         )
-        .needs([AdmissionPolicies])
+        // The sandbox has no quotas.
+        .needs([AdmissionPolicies, KubeApiserver])
         .within(Duration::from_secs(240)),
         Scenario::alone(
             "recreation-record-is-only-belayers",

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::installation::{kubeconfig, printed};
 use crate::harness::{Cluster, Scenario, eventually, manifests, pod};
-use crate::providers::Capability::{GarbageCollector, Kubectl, Rbac};
+use crate::providers::Capability::{GarbageCollector, KubeApiserver, Kubectl};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -19,7 +19,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             roles,
         )
         // kube-controller-manager aggregates.
-        .needs([Kubectl, Rbac, GarbageCollector])
+        // The roles `view` and `edit` are kube-apiserver's own.
+        .needs([Kubectl, KubeApiserver, GarbageCollector])
         .within(Duration::from_secs(300)),
     ]
 }

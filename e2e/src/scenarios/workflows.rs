@@ -139,18 +139,20 @@ async fn order(cluster: Cluster) -> Result<()> {
         .delete_workflow("w", PropagationPolicy::Background)
         .await?;
     cluster.workflow_is_removed("w", SOON).await?;
-    let writes = cluster.recorder()?.writes_since(mark)?;
     let here = format!("{}/", cluster.namespace());
-    let patches: Vec<_> = writes
-        .iter()
-        .filter(|write| {
-            write.object.starts_with(&here) && write.verb == "patch" && write.code == 200
+    let (patches, of_workflow) =
+        eventually("the workflow's release is recorded", SOON, async || {
+            let mut patches = cluster.recorder()?.writes_since(mark)?;
+            patches.retain(|write| {
+                write.object.starts_with(&here) && write.verb == "patch" && write.code == 200
+            });
+            let of_workflow = patches
+                .iter()
+                .position(|write| write.resource == "workflows")
+                .context("the workflow was not released")?;
+            Ok((patches, of_workflow))
         })
-        .collect();
-    let of_workflow = patches
-        .iter()
-        .position(|write| write.resource == "workflows")
-        .context("the workflow was not released")?;
+        .await?;
     let later = patches[of_workflow..]
         .iter()
         .find(|write| write.resource == "pods");

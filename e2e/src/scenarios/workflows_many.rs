@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use futures::StreamExt as _;
 use kube::api::{ListParams, PropagationPolicy};
 use serde_json::json;
 
-use crate::harness::{BelayerOptions, Cluster, Load, Scenario, WORKFLOW_HOLD, pod};
+use crate::harness::{BelayerOptions, Cluster, Load, Scenario, WORKFLOW_HOLD, eventually, pod};
 use crate::kinds;
 use crate::providers::Capability::{Faults, GarbageCollector, Recorder};
 
@@ -59,13 +59,15 @@ async fn deleting_first(cluster: Cluster) -> Result<()> {
     let mark = cluster.recorder()?.mark()?;
     let belayer = cluster.spawn_belayer(&BelayerOptions::default())?;
     cluster.workflow_is_removed("urgent", SOON).await?;
-    let writes = cluster.recorder()?.writes_since(mark)?;
     let urgent = format!("{}/urgent", cluster.namespace());
-    let before = writes
-        .iter()
-        .take_while(|write| write.object != urgent)
-        .filter(|write| write.resource == "workflows")
-        .count();
+    let before = eventually("its release is recorded", SOON, async || {
+        let writes = cluster.recorder()?.writes_since(mark)?;
+        let release = writes.iter().position(|write| write.object == urgent);
+        let earlier = &writes[..release.context("no release")?];
+        let of_workflows = earlier.iter().filter(|write| write.resource == "workflows");
+        Ok(of_workflows.count())
+    })
+    .await?;
     cluster.note(format!(
         "{before} of {ordinary} other workflows were patched before the deleted one was released"
     ));
@@ -96,15 +98,23 @@ async fn thousands(cluster: Cluster) -> Result<()> {
         .await?;
     let took = started.elapsed().as_secs_f64();
     let gets = cluster.recorder()?.gets("workflows")? - gets;
-    let writes = cluster.recorder()?.writes_since(mark)?;
-    let patches = |resource: &str| {
-        let patch = |write: &&crate::providers::Request| {
-            write.resource == resource && write.verb == "patch"
-        };
-        writes.iter().filter(patch).count()
-    };
-    let (of_pods, of_workflows) = (patches("pods"), patches("workflows"));
-    let others = writes.len() - of_pods - of_workflows;
+    let (of_pods, of_workflows, others) =
+        eventually("the workflow's release is recorded", SOON, async || {
+            let writes = cluster.recorder()?.writes_since(mark)?;
+            let patches = |resource: &str| {
+                let patches = writes
+                    .iter()
+                    .filter(|write| write.resource == resource && write.verb == "patch");
+                patches.count()
+            };
+            let (of_pods, of_workflows) = (patches("pods"), patches("workflows"));
+            ensure!(
+                of_pods >= pods && of_workflows > 0,
+                "{of_pods} of {pods} releases of pods"
+            );
+            Ok((of_pods, of_workflows, writes.len() - of_pods - of_workflows))
+        })
+        .await?;
     let pods_list = [("question", "pods")];
     let looks = belayer.metric("belayer_facts_total", &pods_list).await?;
     cluster.note(format!(

@@ -48,6 +48,12 @@ messages! {
         #[prost(bytes = "vec", tag = "1")]
         raw: Vec<u8>,
     }
+    Failure {
+        #[prost(string, tag = "4")]
+        reason: String,
+        #[prost(int32, tag = "6")]
+        code: i32,
+    }
     Pod {
         #[prost(message, optional, tag = "1")]
         metadata: Option<Metadata>,

@@ -8,9 +8,9 @@ use belayer_core::slim::protobuf::MAGIC;
 use prost::Message as _;
 
 use super::messages::{
-    Claim, Container, ContainerStatus, Empty, ListMeta, ManagedFields, Metadata, Owner, Pair, Pod,
-    PodList, RawExtension, Running, Spec, State, Status, Time, TypeMeta, Unknown, Volume,
-    VolumeSource, WatchEvent,
+    Claim, Container, ContainerStatus, Empty, Failure, ListMeta, ManagedFields, Metadata, Owner,
+    Pair, Pod, PodList, RawExtension, Running, Spec, State, Status, Time, TypeMeta, Unknown,
+    Volume, VolumeSource, WatchEvent,
 };
 
 const PODS_PER_OWNER: usize = 10;
@@ -43,6 +43,24 @@ impl Template {
         }
         frame.into()
     }
+}
+
+/// The frame of a watch whose history the server no longer has: the client must list again.
+#[must_use]
+pub(super) fn expired() -> bytes::Bytes {
+    let failure = Failure {
+        reason: "Expired".into(),
+        code: 410,
+    };
+    let event = WatchEvent {
+        kind: "ERROR".into(),
+        object: Some(RawExtension {
+            raw: enveloped("Status", failure.encode_to_vec()),
+        }),
+    };
+    let event = event.encode_to_vec();
+    let length = (event.len() as u32).to_be_bytes();
+    [&length[..], &event].concat().into()
 }
 
 /// Creates pods of one size.

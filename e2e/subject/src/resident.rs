@@ -20,6 +20,15 @@ pub fn peak_resident_of(pid: u32) -> Result<u64> {
     read(pid, "VmHWM:")
 }
 
+/// From now on [`peak_resident_of`] is the peak after this call, for this process.
+///
+/// # Errors
+/// When the system has no such file.
+pub(crate) fn reset_peak() -> Result<()> {
+    let file = "/proc/self/clear_refs";
+    fs::write(file, "5").with_context(|| format!("write {file}"))
+}
+
 fn read(pid: u32, name: &str) -> Result<u64> {
     let file = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&file).with_context(|| format!("read {file}"))?;

@@ -7,6 +7,7 @@ mod features;
 mod packages;
 mod step;
 
+use std::ops::Add as _;
 use std::process::{Command, ExitCode};
 use std::thread;
 
@@ -15,7 +16,7 @@ use clap::Args;
 
 use self::counts::Counts;
 use self::features::Beside;
-use self::step::Step;
+use self::step::{Outcome, Step};
 use crate::bench;
 use crate::cargo::{AS_TESTS, cargo};
 use crate::docs;
@@ -24,7 +25,7 @@ use crate::release;
 
 /// Format, lints, docs, feature combinations, unit and doc tests, scenarios on sandbox, local and real nodes
 ///
-/// Every step is one line; the log of a failed one is printed. The last line is
+/// Every step is one line; the log of a failed one is printed, and its start again at the end. The last line is
 /// `N passed, N failed, N skipped`, and the exit code is 1 if anything failed. Without Go and
 /// without KUBEBUILDER_ASSETS the scenarios on the local control plane are skipped, by name, and so are
 /// those on real nodes without root; with CI=true that is a failure.
@@ -48,7 +49,15 @@ impl Test {
             (false, false) => whole()?,
         };
         disk::warn_before();
-        let counts = plan.run()?;
+        let outcomes = plan.run()?;
+        for failure in outcomes
+            .iter()
+            .filter_map(|outcome| outcome.failure.as_ref())
+        {
+            println!("FAIL {failure}");
+        }
+        let counts = outcomes.iter().map(|outcome| outcome.counts);
+        let counts = counts.fold(Counts::default(), Counts::add);
         if counts.failed > 0 {
             disk::explain_failure();
         }
@@ -65,34 +74,40 @@ impl Test {
 #[derive(Default)]
 struct Plan {
     first: Vec<Step>,
-    /// They start processes and mostly wait.
-    scenarios: Vec<Step>,
+    /// They start processes and mostly wait, so these lists run side by side.
+    scenarios: Vec<Vec<Step>>,
     /// They compile or count instructions: they run while the scenarios wait, with the lowest priority.
     meanwhile: Vec<Step>,
     last: Vec<Step>,
 }
 
 impl Plan {
-    fn run(self) -> Result<Counts> {
-        let first = run(self.first)?;
-        let (scenarios, meanwhile) = thread::scope(|scope| {
-            let meanwhile = self.meanwhile.into_iter().map(Step::in_background);
-            let meanwhile = scope.spawn(|| run(meanwhile));
-            let scenarios = run(self.scenarios);
-            let joined = meanwhile.join();
-            let panicked = |_| Err(anyhow!("the checks beside the scenarios panicked"));
-            (scenarios, joined.unwrap_or_else(panicked))
+    fn run(self) -> Result<Vec<Outcome>> {
+        let mut outcomes = run(self.first)?;
+        let mut lists = self.scenarios;
+        lists.push(
+            self.meanwhile
+                .into_iter()
+                .map(Step::in_background)
+                .collect(),
+        );
+        let ended = thread::scope(|scope| {
+            let start = |list| scope.spawn(|| run(list));
+            let running: Vec<_> = lists.into_iter().map(start).collect();
+            let ended = running.into_iter().map(|list| {
+                let panicked = |_| Err(anyhow!("a list of steps panicked"));
+                list.join().unwrap_or_else(panicked)
+            });
+            ended.collect::<Result<Vec<_>>>()
         });
-        Ok(first + scenarios? + meanwhile? + run(self.last)?)
+        outcomes.extend(ended?.into_iter().flatten());
+        outcomes.extend(run(self.last)?);
+        Ok(outcomes)
     }
 }
 
-fn run(steps: impl IntoIterator<Item = Step>) -> Result<Counts> {
-    let mut counts = Counts::default();
-    for step in steps {
-        counts = counts + step.run()?;
-    }
-    Ok(counts)
+fn run(steps: Vec<Step>) -> Result<Vec<Outcome>> {
+    steps.into_iter().map(Step::run).collect()
 }
 
 fn whole() -> Result<Plan> {
@@ -135,29 +150,19 @@ fn whole() -> Result<Plan> {
         Step::tests("unit, integration and doc tests", tests(&[])),
         Step::check("build for the scenarios", e2e::build()),
     ];
-    let scenarios = vec![
-        Step::scenarios(
-            "conformance of the sandbox",
-            e2e::conformance(Provider::Sandbox),
-        ),
-        Step::scenarios(
-            "conformance of the local control plane",
-            e2e::conformance(Provider::Local),
-        ),
-        Step::scenarios(
-            "scenarios on the sandbox",
-            e2e::scenarios(Provider::Sandbox),
-        ),
-        Step::scenarios(
-            "scenarios on the local control plane",
-            e2e::scenarios(Provider::Local),
-        ),
-        Step::scenarios("scenarios on real nodes", e2e::scenarios(Provider::Node)),
+    let local = vec![
+        conformance(Provider::Local),
+        scenarios(Provider::Local, &[]),
+    ];
+    let others = vec![
+        conformance(Provider::Sandbox),
+        scenarios(Provider::Sandbox, &[]),
+        scenarios(Provider::Node, &[]),
         Step::check("nothing is left of real nodes", e2e::leftovers()),
     ];
     Ok(Plan {
         first,
-        scenarios,
+        scenarios: vec![local, others],
         meanwhile,
         last: Vec::new(),
     })
@@ -175,6 +180,7 @@ fn nightly() -> Result<Plan> {
         "the crates as they would be published",
         packages::verify()?,
     ));
+    plan.meanwhile.push(packages::semver()?);
     plan.meanwhile.push(match packages::has_deny() {
         true => Step::check("licenses and sources of dependencies", packages::deny()),
         false => Step::skipped(
@@ -182,42 +188,36 @@ fn nightly() -> Result<Plan> {
             "cargo-deny is not installed: cargo install --locked cargo-deny",
         ),
     });
-    let mut large = e2e::scenarios(Provider::Sandbox);
-    large.args(["--pods=10000", "many-pods", "a8-many-workflows"]);
+    let large = ["--pods=10000", "many-pods", "a8-many-workflows"];
     plan.last.extend([
         Step::tests(
             "the tests that are marked as ignored",
             tests(&["--", "--ignored"]),
         ),
-        Step::scenarios("scenarios of 10,000 pods on the sandbox", large),
-    ]);
-    plan.last.push(Step::scenarios(
-        "scenarios on real nodes with the shipped binary, and the size of its image",
-        e2e::with_the_shipped_binary()?,
-    ));
-    for (name, provider) in [
-        (
-            "nightly scenarios on the local control plane",
-            Provider::Local,
+        scenarios(Provider::Sandbox, &large),
+        Step::scenarios(
+            "scenarios on real nodes with the shipped binary, and the size of its image",
+            Provider::Node.name(),
+            e2e::with_the_shipped_binary()?,
         ),
-        ("nightly scenarios on real nodes", Provider::Node),
-    ] {
-        let mut nightly = e2e::scenarios(provider);
-        nightly.arg("--nightly");
-        plan.last.push(Step::scenarios(name, nightly));
-    }
+        Step::check(
+            "the files of a release, with the shipped binary",
+            release::with_shipped_binary()?,
+        ),
+        scenarios(Provider::Local, &["--nightly"]),
+        scenarios(Provider::Node, &["--nightly"]),
+    ]);
     Ok(plan)
 }
 
 fn quick() -> Plan {
-    let mut scenarios = e2e::scenarios(Provider::Sandbox);
     // One scenario per rule of the decision table, and each way to delete a workflow: ten seconds.
-    scenarios.args([
+    let main = [
         "row-",
         "workflow-deleted",
         "kill-9-in-the-middle",
         "pvc-in-use",
-    ]);
+    ];
     let first = vec![
         format(),
         Step::check("clippy", clippy()),
@@ -226,16 +226,28 @@ fn quick() -> Plan {
             tests(&["--lib", "--bins", "--tests"]),
         ),
         Step::check("build for the scenarios", e2e::build()),
-        Step::scenarios(
-            "conformance of the sandbox",
-            e2e::conformance(Provider::Sandbox),
-        ),
-        Step::scenarios("scenarios on the sandbox", scenarios),
+        conformance(Provider::Sandbox),
+        scenarios(Provider::Sandbox, &main),
     ];
     Plan {
         first,
         ..Plan::default()
     }
+}
+
+fn conformance(provider: Provider) -> Step {
+    let name = format!("conformance on {}", provider.what());
+    Step::scenarios(&name, provider.name(), e2e::conformance(provider))
+}
+
+fn scenarios(provider: Provider, options: &[&str]) -> Step {
+    let mut name = format!("scenarios on {}", provider.what());
+    if !options.is_empty() {
+        name.push_str(&format!(": {}", options.join(" ")));
+    }
+    let mut command = e2e::scenarios(provider);
+    command.args(options);
+    Step::scenarios(&name, provider.name(), command)
 }
 
 fn format() -> Step {

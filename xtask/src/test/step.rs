@@ -17,6 +17,9 @@ const PRINTED_LINES: usize = 120;
 /// How much is printed of what failed tests say.
 const FAILURE_LINES: usize = 600;
 
+/// How much of it is printed again at the end of the whole run.
+const REPEATED_LINES: usize = 40;
+
 /// How a step's output is interpreted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -24,8 +27,16 @@ enum Kind {
     Check,
     /// `cargo test`: counts per test binary.
     Tests,
-    /// Scenarios: their lines are printed, the last one has the counts.
-    Scenarios,
+    /// Scenarios: their lines are printed after the name of their provider, the last one has the counts.
+    Scenarios(&'static str),
+}
+
+/// How a step ended.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) counts: Counts,
+    /// Its name and the start of what failed, to be printed again when all other steps have printed their lines.
+    pub(super) failure: Option<String>,
 }
 
 /// A named command.
@@ -90,15 +101,15 @@ impl Step {
     }
 
     /// The scenarios on one provider.
-    pub(super) fn scenarios(name: &str, command: Command) -> Self {
+    pub(super) fn scenarios(name: &str, provider: &'static str, command: Command) -> Self {
         Self {
-            kind: Kind::Scenarios,
+            kind: Kind::Scenarios(provider),
             ..Self::check(name, command)
         }
     }
 
     /// Runs it, prints its line, and its log if it failed.
-    pub(super) fn run(self) -> Result<Counts> {
+    pub(super) fn run(self) -> Result<Outcome> {
         let Self {
             name,
             mut command,
@@ -108,9 +119,13 @@ impl Step {
         } = self;
         if let Some(why) = skipped {
             println!("skip {name}: {why}");
-            return Ok(Counts {
+            let counts = Counts {
                 skipped: 1,
                 ..Counts::default()
+            };
+            return Ok(Outcome {
+                counts,
+                failure: None,
             });
         }
         let started = Instant::now();
@@ -187,18 +202,22 @@ impl Output {
         let counts = match self.kind {
             Kind::Check => None,
             Kind::Tests => Counts::of_cargo_test(line),
-            Kind::Scenarios => Counts::of_scenarios(line),
+            Kind::Scenarios(_) => Counts::of_scenarios(line),
         };
-        if self.kind == Kind::Tests {
-            self.tells_failures = counts.is_none() && (self.tells_failures || line == "failures:");
-            if self.tells_failures && self.failures.len() < FAILURE_LINES {
-                self.failures.push(line.to_owned());
+        self.tells_failures = match self.kind {
+            Kind::Check => false,
+            Kind::Tests => counts.is_none() && (self.tells_failures || line == "failures:"),
+            Kind::Scenarios(_) => {
+                line.starts_with("FAIL ") || self.tells_failures && line.starts_with("     ")
             }
+        };
+        if self.tells_failures && self.failures.len() < FAILURE_LINES {
+            self.failures.push(line.to_owned());
         }
         if let Some(counts) = counts {
             self.counts = Some(self.counts.unwrap_or_default() + counts);
-        } else if self.kind == Kind::Scenarios {
-            self.print(line);
+        } else if let Kind::Scenarios(provider) = self.kind {
+            self.print(&format!("{provider:<8} {line}"));
         } else if let Some(name) = ignored_test(line) {
             self.ignored.push(name.to_owned());
         }
@@ -218,16 +237,18 @@ impl Output {
         }
     }
 
-    fn text_of_failure(&self) -> Vec<&String> {
+    /// The start of what failed tests say, or else the end of the log.
+    fn text_of_failure(&self, lines: usize) -> Vec<&String> {
         if self.failures.is_empty() {
-            self.last.iter().collect()
+            let before = self.last.len().saturating_sub(lines);
+            self.last.iter().skip(before).collect()
         } else {
-            self.failures.iter().collect()
+            self.failures.iter().take(lines).collect()
         }
     }
 
     /// Prints the result of the step. A failed command counts as one failure if nothing else failed.
-    fn close(self, name: &str, used: &ResUse, took: Duration) -> Counts {
+    fn close(self, name: &str, used: &ResUse, took: Duration) -> Outcome {
         let status = used.status;
         let mut counts = match (self.counts, status.success()) {
             (Some(counts), _) => counts,
@@ -247,12 +268,16 @@ impl Output {
         } else {
             format!(": {counts}")
         };
+        let failure = (counts.failed > 0).then(|| {
+            let text = self.text_of_failure(REPEATED_LINES).into_iter();
+            text.fold(name.to_owned(), |text, line| text + "\n     | " + line)
+        });
         if counts.failed == 0 {
             println!("ok   {name} {seconds:.1} s ({cpu:.1} s of CPU time){told}");
         } else {
             println!("FAIL {name} {seconds:.1} s ({cpu:.1} s of CPU time){told}");
-            if self.kind != Kind::Scenarios || self.counts.is_none() {
-                for line in self.text_of_failure() {
+            if !matches!(self.kind, Kind::Scenarios(_)) || self.counts.is_none() {
+                for line in self.text_of_failure(FAILURE_LINES) {
                     println!("     | {line}");
                 }
             }
@@ -260,7 +285,7 @@ impl Output {
         for name in self.ignored {
             println!("       skip {name}");
         }
-        counts
+        Outcome { counts, failure }
     }
 }
 
@@ -285,7 +310,7 @@ mod tests {
     #[case::it_passes("true", 1, 0)]
     #[case::it_fails("exit 3", 0, 1)]
     fn a_check_counts_as_one(#[case] script: &str, #[case] passed: u64, #[case] failed: u64) {
-        let counts = Step::check("a check", shell(script)).run().unwrap();
+        let counts = Step::check("a check", shell(script)).run().unwrap().counts;
         assert_eq!(
             counts,
             Counts {
@@ -301,12 +326,15 @@ mod tests {
         let mut command = shell("test \"$(nice)\" = 19 && test \"$MARK\" = 1 && test -e bin/sh");
         command.env("MARK", "1").current_dir("/");
         let step = Step::check("a check", command).in_background();
-        assert_eq!(step.run().unwrap().passed, 1);
+        assert_eq!(step.run().unwrap().counts.passed, 1);
     }
 
     #[test]
     fn a_step_that_cannot_be_run_counts_as_skipped() {
-        let counts = Step::skipped("a check", "there is no tool").run().unwrap();
+        let counts = Step::skipped("a check", "there is no tool")
+            .run()
+            .unwrap()
+            .counts;
         assert_eq!((counts.passed, counts.failed, counts.skipped), (0, 0, 1));
     }
 
@@ -315,7 +343,8 @@ mod tests {
         let line = "test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out";
         let counts = Step::tests("tests", shell(&format!("echo '{line}'; echo '{line}'")))
             .run()
-            .unwrap();
+            .unwrap()
+            .counts;
         assert_eq!(
             counts,
             Counts {
@@ -344,14 +373,37 @@ mod tests {
         for _ in 0..PRINTED_LINES {
             output.line("test b ... ok");
         }
-        assert_eq!(output.text_of_failure(), failed);
+        assert_eq!(output.text_of_failure(FAILURE_LINES), failed);
+    }
+
+    #[test]
+    fn failed_scenarios_are_told_again_at_the_end() {
+        let lines = [
+            "ok   a 1 s",
+            "FAIL b 1 s",
+            "     no result",
+            "ok   c 1 s",
+            "1 passed, 1 failed, 0 skipped",
+        ];
+        let script = format!("printf '%s\\n' '{}'; exit 1", lines.join("' '"));
+        let step = Step::scenarios("scenarios", "local", shell(&script));
+        let expected = "scenarios\n     | FAIL b 1 s\n     |      no result";
+        assert_eq!(step.run().unwrap().failure.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn the_end_of_a_failed_check_is_told_again() {
+        let step = Step::check("numbers", shell("seq 500; exit 1"));
+        let failure = step.run().unwrap().failure.unwrap();
+        assert!(failure.starts_with("numbers\n     | 461\n") && failure.ends_with("| 500"));
     }
 
     #[test]
     fn tests_that_do_not_compile_are_a_failure() {
         let counts = Step::tests("tests", shell("echo error: no; exit 101"))
             .run()
-            .unwrap();
+            .unwrap()
+            .counts;
         assert_eq!(
             counts,
             Counts {
@@ -365,7 +417,10 @@ mod tests {
     #[test]
     fn scenarios_that_cannot_start_are_a_failure_even_after_a_count() {
         let script = "echo '3 passed, 0 failed, 0 skipped'; exit 1";
-        let counts = Step::scenarios("scenarios", shell(script)).run().unwrap();
+        let counts = Step::scenarios("scenarios", "local", shell(script))
+            .run()
+            .unwrap()
+            .counts;
         assert_eq!(
             counts,
             Counts {

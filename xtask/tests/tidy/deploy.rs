@@ -250,9 +250,42 @@ fn workflows_use_actions_by_commit_and_keep_no_credentials() {
         "CODE_OF_CONDUCT.md",
         "dependabot.yml",
         "ISSUE_TEMPLATE/bug.yml",
+        "ISSUE_TEMPLATE/config.yml",
+        "ISSUE_TEMPLATE/feature.yml",
     ] {
         assert!(root().join(".github").join(file).exists(), "{file}");
     }
+}
+
+/// What is installed from a registry is kept up to date, apart from the control planes of other releases of Kubernetes,
+/// whose versions are pinned.
+#[test]
+fn governance_every_list_of_dependencies_is_updated() {
+    let bot = fs::read_to_string(root().join(".github/dependabot.yml")).unwrap();
+    let mut seen = 0;
+    for (extension, name) in [
+        ("mod", "go.mod"),
+        ("json", "package.json"),
+        ("txt", "requirements.txt"),
+    ] {
+        visit(&root().join("e2e"), extension, &mut |file| {
+            if file.file_name().is_none_or(|found| found != name) {
+                return;
+            }
+            let folder = file.parent().unwrap().strip_prefix(root()).unwrap();
+            let folder = format!("/{}", folder.display());
+            if folder.starts_with("/e2e/control-plane/") {
+                return;
+            }
+            seen += 1;
+            let listed = bot.split(|c: char| c.is_whitespace() || "[],".contains(c));
+            assert!(
+                listed.clone().any(|word| word == folder),
+                "{folder} is not in .github/dependabot.yml"
+            );
+        });
+    }
+    assert!(seen > 10, "{seen}");
 }
 
 /// Row *publishable crates*: a crate is published without the files above it.
@@ -269,11 +302,13 @@ fn crates_have_a_license_and_settings_for_their_documentation() {
             "{}",
             crate_dir.display()
         );
-        assert!(
-            manifest.contains("[package.metadata.docs.rs]"),
-            "{}",
-            crate_dir.display()
-        );
+        for section in ["[package.metadata.docs.rs]", "\ncategories"] {
+            assert!(
+                manifest.contains(section),
+                "{}: {section}",
+                crate_dir.display()
+            );
+        }
     }
 }
 

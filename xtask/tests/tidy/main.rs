@@ -9,6 +9,7 @@
 mod crates;
 mod deploy;
 mod documents;
+mod examples;
 mod modules;
 mod words;
 

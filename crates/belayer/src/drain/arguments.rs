@@ -10,11 +10,13 @@ use crate::arguments::{Output, ReadArguments, number};
 
 /// The text below the options.
 pub(crate) const HELP: &str = "\
-Drain removes Belayer's own finalizers and nothing else: finalizers of other
-systems stay, including kubernetes.io/pvc-protection. If a pod uses a PVC that
-only Belayer protects, the PVC keeps its finalizer and is listed. If a pod is
-only in its PodRecreation, a running Belayer creates it first; if none runs, the
-record stays and is listed.
+Of finalizers, drain removes only Belayer's own: those of other systems stay,
+including kubernetes.io/pvc-protection. It also sets the Gate to draining,
+deletes the admission policies that add finalizers and, once no hold is left,
+the binding of the policy that guards Belayer's namespace and CRDs. If a pod
+uses a PVC that only Belayer protects, the PVC keeps its finalizer and is
+listed. If a pod is only in its PodRecreation, a running Belayer creates it
+first; if none runs, the record stays and is listed.
 
 Belayer stays in draining mode until `belayer drain --resume`. If drain is
 killed, start it again at any time.

@@ -46,10 +46,10 @@ pub const STUCK: u8 = 3;
 /// Exit code if nothing was found to be stuck, but not everything could be checked.
 pub const INCOMPLETE: u8 = 4;
 
-/// Limits of requests: lower than kubectl's.
+/// Limits of requests: kubectl's. A cluster with fewer kinds than the burst is listed without a wait.
 const BOUNDS: Bounds = Bounds {
     qps: 50.0,
-    burst: 100,
+    burst: 300,
     concurrent_releases: 1,
 };
 

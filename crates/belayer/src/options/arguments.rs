@@ -45,7 +45,7 @@ pub struct RunArguments {
     pub kube_api_burst: Option<u32>,
 
     /// Releases of one kind in flight at once; fewer while the API server is
-    /// overloaded. Nothing else limits them [default: 32]
+    /// overloaded. No more than `--workers` and 64 [default: 32]
     #[arg(
         long,
         value_name = "N",

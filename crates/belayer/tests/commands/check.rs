@@ -1,6 +1,9 @@
 //! `belayer check` with all permissions.
 
 use belayer_sandbox::{Answer, Fault, Gvr, Match, Verb};
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
+use kube::Api;
+use kube::api::DeleteParams;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -62,9 +65,17 @@ All requirements are met.
 Kubernetes v1.36.3+belayer-sandbox; permissions of
 system:serviceaccount:belayer-system:belayer.
 
-every component: 13 of 13 permissions
+every component: 15 of 15 permissions
+  note     policy belayer-pod-writes does not exist
+           that account may change any field of the objects that it may patch,
+           and the gate does not open
+           apply it from the manifests of this namespace
+  note     policy belayer-owner-writes does not exist
+           that account may change any field of the objects that it may patch,
+           and the gate does not open
+           apply it from the manifests of this namespace
 
-leader election: 3 of 3 permissions
+leader election: 4 of 4 permissions
 
 pod-finalizer: 8 of 8 permissions
   note     workflows.argoproj.io in version v1alpha1 is not served
@@ -413,6 +424,24 @@ async fn gate_h2_a_write_policy_that_names_another_account_is_missing(
     assert_eq!(answer.code, if named { 0 } else { 3 }, "{}", answer.out);
 }
 
+/// A policy without a binding has no effect.
+#[tokio::test(flavor = "multi_thread")]
+async fn gate_a_write_policy_that_is_not_bound_is_missing() {
+    let world = World::new().await;
+    manifests(&world, RBAC);
+    manifests(&world, &["pod-write-policy"]);
+    let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(world.sandbox.client());
+    let options = DeleteParams::default();
+    bindings
+        .delete("belayer-pod-writes", &options)
+        .await
+        .unwrap();
+    let answer = world.run(&["check", "--service-account"]).await;
+    assert_eq!(answer.code, 3, "{}", answer.out);
+    let words = "policy belayer-pod-writes has no binding of the same name";
+    assert!(answer.has(words), "{}", answer.out);
+}
+
 /// An access review without a result does not count as granted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_access_review_does_not_count_as_granted() {
@@ -424,7 +453,7 @@ async fn a_failed_access_review_does_not_count_as_granted() {
     let answer = world.run(&arguments).await;
     assert_eq!(answer.code, 4, "{}{}", answer.out, answer.err);
     for says in [
-        "Nothing is known to be missing; 24 things could not be checked.",
+        "Nothing is known to be missing; 27 things could not be checked.",
         "pvc-protection: 0 of 8 permissions",
         "checking other users requires permission to create",
     ] {

@@ -13,12 +13,12 @@ const OBJECTS: usize = 100_000;
 const NAMESPACES: usize = 50;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_is_500_objects_and_every_kind_is_listed_once() {
+async fn a_page_is_1000_objects_and_every_kind_is_listed_once() {
     let world = World::new().await;
-    fill(&world, 2, 1_200);
+    fill(&world, 2, 2_400);
     let answer = world.run(&["stuck", "-ojson"]).await;
     let report = answer.json();
-    assert!(report["summary"]["objects"].as_u64().unwrap() >= 1_200);
+    assert!(report["summary"]["objects"].as_u64().unwrap() >= 2_400);
     let lists = |resource: &str| {
         let verb = belayer_sandbox::Verb::List;
         world

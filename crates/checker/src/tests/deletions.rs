@@ -48,6 +48,30 @@ fn order_is_violated_by_releasing_a_workflow_before_its_pods() {
     assert_eq!(failed(&early.check_script()), ["ORDER"]);
 }
 
+/// A16: Argo goes on running an unfinished workflow that another program keeps.
+#[rstest]
+#[case::unfinished("false", &[])]
+#[case::completed("true", &["ORDER"])]
+fn a16_a_workflow_that_another_finalizer_keeps_is_released_before_its_pods(
+    #[case] completed: &str,
+    #[case] broken: &[&str],
+) {
+    let workflow = |finalizers: &[&str]| {
+        let mut workflow = with(running(), finalizers);
+        workflow["metadata"]["labels"] = json!({ "workflows.argoproj.io/completed": completed });
+        workflow
+    };
+    let others = "workflows.argoproj.io/artifact-gc";
+    let script = Script::default()
+        .workflow(&workflow(&[others]))
+        .pod(&pod(&[]))
+        .belayer(&pod(&[POD_HOLD]))
+        .belayer_patches(&WORKFLOWS, &workflow(&[others, WORKFLOW_HOLD]))
+        .deleted(&WORKFLOWS, &deleting(workflow(&[others, WORKFLOW_HOLD])))
+        .belayer_patches(&WORKFLOWS, &deleting(workflow(&[others])));
+    assert_eq!(failed(&script.check_script()), broken);
+}
+
 #[test]
 fn a_pod_that_got_its_hold_after_the_deletion_may_be_left() {
     let held = with(running(), &[WORKFLOW_HOLD]);

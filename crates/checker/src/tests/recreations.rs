@@ -195,6 +195,28 @@ fn no_loss_is_violated_by_a_pod_that_differs_from_its_users() {
     assert_eq!(failed(&script.check_script()), ["NO-LOSS"]);
 }
 
+/// R2: what others wrote into a pod's annotations later describes that pod alone.
+#[rstest]
+#[case::left_out("mine", &[])]
+#[case::its_users_are_lost("other", &["NO-LOSS"])]
+fn no_loss_is_about_the_annotations_of_the_user(#[case] recorded: &str, #[case] expected: &[&str]) {
+    let mut going = deleting(rejected(pod("p-1", &[RECREATION_HOLD])));
+    going["metadata"]["annotations"]["later"] = json!("by a network plugin");
+    let mut kept = record("Rejected", 0);
+    kept["spec"]["pod"]["metadata"]["annotations"]["note"] = json!(recorded);
+    let script = rejected_script()
+        .node_says(&{
+            let mut noted = going.clone();
+            noted["metadata"]["deletionTimestamp"].take();
+            noted
+        })
+        .recorded(Verb::Create, &kept)
+        .deletes(&going);
+    let mut failed = failed(&script.check_script());
+    failed.retain(|name| *name == "NO-LOSS");
+    assert_eq!(failed, expected);
+}
+
 #[test]
 fn no_loss_is_violated_by_deleting_a_record_before_its_final_phase() {
     let script = rejected_script().recorded(Verb::Create, &record("Rejected", 0));

@@ -1,4 +1,12 @@
 //! A controller's key of the configuration file.
+//!
+//! ```
+//! use belayer_controller::config::Section;
+//!
+//! let section = Section::new("queues: {length: many}", "queues");
+//! let error = section.read::<std::collections::BTreeMap<String, u32>>().unwrap_err();
+//! assert!(error.to_string().contains("expected a non-negative integer"), "{error}");
+//! ```
 
 pub mod suggest;
 pub mod yaml;
@@ -7,7 +15,8 @@ use serde::de::DeserializeOwned;
 
 pub use yaml::Problem;
 
-/// When a change of a key takes effect.
+/// When a change of a key takes effect. Part of a [`Key`]. Keys are declared as in the [crate's
+/// example](crate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reload {
     /// While the process runs.
@@ -16,7 +25,7 @@ pub enum Reload {
     Restart,
 }
 
-/// One key of the configuration file.
+/// One key of the configuration file. The [crate's example](crate) has one.
 #[derive(Debug)]
 pub struct Key {
     /// From the root of the file; `[]` is every item of a list.
@@ -76,7 +85,8 @@ impl Key {
     }
 }
 
-/// One controller's key of a configuration file.
+/// One controller's key of a configuration file. The [module's example](self) reads an invalid
+/// value.
 #[derive(Debug, Clone, Copy)]
 pub struct Section<'a> {
     text: &'a str,

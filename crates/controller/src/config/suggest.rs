@@ -1,7 +1,17 @@
 //! Suggestions for misspelt names.
+//!
+//! ```
+//! use belayer_controller::config::suggest::suggestion;
+//!
+//! assert_eq!(suggestion("profile", &["profiles", "mode"]), "did you mean `profiles`?");
+//! ```
 
 /// The known name that is nearest to the given one, if it is near enough.
-pub fn nearest<'k>(given: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+/// [`suggestion`](crate::config::suggest::suggestion) makes a sentence of it.
+pub(crate) fn nearest<'k>(
+    given: &str,
+    known: impl IntoIterator<Item = &'k str>,
+) -> Option<&'k str> {
     let given = given.to_lowercase();
     known
         .into_iter()
@@ -14,7 +24,7 @@ pub fn nearest<'k>(given: &str, known: impl IntoIterator<Item = &'k str>) -> Opt
         .map(|(_, known)| known)
 }
 
-/// `did you mean X?`, or the list of known names.
+/// `did you mean X?`, or the list of known names. The [module's example](self) has a mistyped key.
 pub fn suggestion(given: &str, known: &[&str]) -> String {
     match nearest(given, known.iter().copied()) {
         Some(known) => format!("did you mean `{known}`?"),

@@ -1,4 +1,12 @@
 //! Parses YAML with errors that name their line and key.
+//!
+//! ```
+//! use belayer_controller::config::yaml;
+//!
+//! assert_eq!(yaml::parse::<Vec<u8>>("[1, 2]")?, [1, 2]);
+//! assert_eq!(yaml::line_of("a: 1\nb: 2\n", "b"), Some(2));
+//! # Ok::<(), yaml::Problem>(())
+//! ```
 
 pub mod document;
 
@@ -11,7 +19,7 @@ use serde_saphyr::{Error, MessageFormatter, Spanned, UserMessageFormatter};
 
 use super::suggest;
 
-/// An error in a file.
+/// An error in a file. Returned by [`parse`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Problem {
@@ -23,7 +31,7 @@ pub struct Problem {
     pub message: String,
 }
 
-/// Parses one document.
+/// Parses one document. The [module's example](self) reads a list.
 ///
 /// # Errors
 /// If it is not valid YAML, or a value is invalid.
@@ -42,10 +50,11 @@ pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
 }
 
 /// The value of one root key of a document; `None` if it is missing or empty.
+/// [`parse`](crate::config::yaml::parse) reads the whole document.
 ///
 /// # Errors
 /// If the value is invalid.
-pub fn parse_key<T: DeserializeOwned>(text: &str, key: &str) -> Result<Option<T>, Problem> {
+pub(crate) fn parse_key<T: DeserializeOwned>(text: &str, key: &str) -> Result<Option<T>, Problem> {
     if text.trim().is_empty() {
         return Ok(None);
     }
@@ -107,12 +116,14 @@ fn known_part(path: &str) -> Option<String> {
     (!path.is_empty()).then(|| path.to_owned())
 }
 
-/// Joins a text of several lines into one.
+/// Joins a text of several lines into one. [`Problem`] prints its message so. See the
+/// [example](crate::config::yaml) of this module.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Converts a parser error to a message without the location.
+/// [`parse`] calls it.
 pub fn describe(error: &Error) -> Problem {
     let line = error
         .location()
@@ -173,7 +184,8 @@ fn unknown(what: &str, given: &str, expected: &[&str]) -> String {
     format!("unknown {what} `{given}`: {suggestion}")
 }
 
-/// The line of a key in a text that was parsed before, or of the nearest existing parent.
+/// The line of a key in a text that was parsed before, or of the nearest existing parent. The
+/// [module's example](self) finds a line.
 pub fn line_of(text: &str, key: &str) -> Option<u64> {
     let mut best = Best {
         left: usize::MAX,

@@ -14,7 +14,9 @@ use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::Slim;
 use belayer_core::workqueue::{WorkQueue, Workers};
 
-/// An informer, its store, and the decoders of its kind.
+/// An informer, its store, and the decoders of its kind. Returned by a
+/// [`ControllerContext`](crate::context::ControllerContext) for a kind that a
+/// [`Controller`](crate::Controller) needs.
 pub struct Watched<K: Slim> {
     /// The kind.
     pub resource: Resource,
@@ -64,7 +66,9 @@ impl<K: Slim> Watched<K> {
     }
 }
 
-/// The visible state of an informer.
+/// The visible state of an informer. Returned by an
+/// [`InformerHandle`](crate::context::InformerHandle), which a [`Controller`](crate::Controller)
+/// registers.
 #[derive(Clone)]
 pub struct Seen {
     /// The plural of its kind.
@@ -93,7 +97,8 @@ impl fmt::Debug for Seen {
     }
 }
 
-/// An informer that can be run.
+/// An informer that can be run. A [`ControllerContext`](crate::context::ControllerContext)
+/// collects them; the [example](crate::context) registers none.
 pub struct InformerHandle {
     kind: String,
     seen: Seen,
@@ -123,7 +128,9 @@ impl InformerHandle {
     }
 }
 
-/// Workers of one queue that can be started.
+/// Workers of one queue that can be started. A
+/// [`ControllerContext`](crate::context::ControllerContext) collects them; the
+/// [example](crate::context) registers none.
 pub struct WorkerGroup {
     /// The queue's name, such as `pods`.
     pub name: &'static str,
@@ -137,10 +144,13 @@ pub struct WorkerGroup {
     pub background: Vec<BackgroundTask>,
 }
 
-/// A task that runs until it is cancelled.
+/// A task that runs until it is cancelled. A
+/// [`ControllerContext`](crate::context::ControllerContext) collects them; the
+/// [example](crate::context) registers none.
 pub type BackgroundTask = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>;
 
-/// Waits until an informer has its first list; never returns if it was stopped before.
+/// Waits until an informer has its first list; never returns if it was stopped before. The
+/// informer is one that a [`Controller`](crate::Controller) needs.
 pub async fn synced(mut state: watch::Receiver<InformerState>) {
     let synced = |now: &InformerState| *now == InformerState::Synced;
     let never = state.wait_for(synced).await.is_err();
@@ -149,7 +159,8 @@ pub async fn synced(mut state: watch::Receiver<InformerState>) {
     }
 }
 
-/// Waits until an informer has its first list, its kind is not served, or it was stopped.
+/// Waits until an informer has its first list, its kind is not served, or it was stopped. The
+/// informer is one that a [`Controller`](crate::Controller) needs.
 pub async fn list_state_known(mut state: watch::Receiver<InformerState>) {
     let known = |now: &InformerState| {
         matches!(

@@ -1,4 +1,7 @@
-//! The context in which controllers are assembled: the shared informers, queues and clients.
+//! The context in which controllers are assembled: the shared informers, queues and clients. The
+//! program
+//! [`controller`](https://github.com/belayer/belayer/blob/main/e2e/external/controller/src/main.rs)
+//! has a controller without informers of its own.
 
 mod informer_handle;
 mod owners;
@@ -35,7 +38,8 @@ pub use informer_handle::{
 pub use owners::Owners;
 pub use pods::Pods;
 
-/// The options of a context.
+/// The options of a context. An argument of
+/// [`ControllerContext::new`](crate::context::ControllerContext::new).
 #[derive(Clone)]
 pub struct Options {
     /// The cluster, for all requests but watches.
@@ -56,7 +60,8 @@ pub struct Options {
     pub observer: Arc<dyn Observer>,
 }
 
-/// The shared parts that belong to no kind.
+/// The shared parts that belong to no kind. Part of the [`ControllerContext`]. See the
+/// [example](crate::context).
 pub struct Shared {
     /// The cluster, for informers.
     pub watches: Client,
@@ -81,7 +86,8 @@ pub struct Shared {
     interner: Interner,
 }
 
-/// Collects what the controllers register.
+/// Collects what the controllers register. [`Configured::join`](crate::Configured::join) receives
+/// it; see the [example](crate::context).
 pub struct ControllerContext {
     /// The parts that belong to no kind.
     pub shared: Shared,
@@ -205,7 +211,7 @@ impl Shared {
     ) -> runner::Parts<K> {
         runner::Parts {
             resource: watched.resource.clone(),
-            ours,
+            ours: ours.into(),
             store: watched.store.clone(),
             queue: queue.clone(),
             executor: Arc::clone(&self.executor),
@@ -236,7 +242,8 @@ impl Shared {
     }
 }
 
-/// The controllers' reports about their finalizers, from memory.
+/// The controllers' reports about their finalizers, from memory. A [`ControllerContext`] collects
+/// it. The context is the one of the [example](crate::context).
 #[derive(Default)]
 pub struct DebugView(Vec<(&'static str, Report)>);
 

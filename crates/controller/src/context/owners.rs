@@ -7,7 +7,8 @@ use belayer_holds::owned::OwnerStores;
 use super::Shared;
 use super::informer_handle::{InformerHandle, Watched};
 
-/// The informers of owner kinds.
+/// The informers of owner kinds. Part of [`Pods`](crate::context::Pods), for the kinds that the
+/// [`Controller`](crate::Controller)s need.
 pub struct Owners {
     /// The labels that the rules of any controller read.
     pub keep: Keep,

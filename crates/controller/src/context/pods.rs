@@ -16,7 +16,9 @@ use crate::PodIndex;
 /// Name of the queue.
 const QUEUE: &str = "pods";
 
-/// What the controllers that hold pods share.
+/// What the controllers that hold pods share. Returned by a
+/// [`ControllerContext`](crate::context::ControllerContext) to a [`Controller`](crate::Controller)
+/// that holds pods.
 pub struct Pods {
     /// The informer.
     pub watched: Watched<Pod>,

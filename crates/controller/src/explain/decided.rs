@@ -5,8 +5,10 @@ use belayer_holds::decision::{Decision, Write};
 use belayer_holds::runner::Component;
 use belayer_inspect::explain::{Action, Explained, Row};
 
-/// Formats a decision of `component`. `held` says whether its finalizer is on the object; `waits` describes what
-/// happens next if nothing is written now.
+/// Formats a decision of `component`. `held` says whether its finalizer is on the object; `waits`
+/// describes what happens next if nothing is written now. Returned for a
+/// [`Controller`](crate::Controller)'s component; see
+/// [`Configured::explainers`](crate::Configured::explainers).
 pub fn explained<K: Slim, C: Component<K>>(
     component: &C,
     held: bool,

@@ -33,7 +33,8 @@ use belayer_inspect::reader::Reader;
 /// How often a snapshot is taken: each time, what the one before missed has been read.
 const ROUNDS: usize = 8;
 
-/// What is read live about one object. Cheap to clone: all clones share what is due.
+/// What is read live about one object. Cheap to clone: all clones share what is due. An explainer
+/// of a [`Controller`](crate::Controller) makes one per object.
 #[derive(Clone)]
 pub struct Live {
     reader: Reader,
@@ -155,7 +156,8 @@ impl Live {
     }
 }
 
-/// A component's snapshot and decision.
+/// A component's snapshot and decision. An explainer of a [`Controller`](crate::Controller)
+/// returns it.
 pub type Observed<K, C> = (
     <C as Component<K>>::Snapshot,
     Decision<<C as Component<K>>::Evidence, <C as Component<K>>::Query, <C as Component<K>>::Step>,
@@ -195,7 +197,8 @@ impl<A: Clone + Eq + Hash + Send + 'static, B: Clone + Send + 'static> Memo<A, B
     }
 }
 
-/// Objects of one kind, each read when it is first missed.
+/// Objects of one kind, each read when it is first missed. Part of [`Live`](crate::explain::Live),
+/// which an explainer of a [`Controller`](crate::Controller) makes.
 pub struct LiveStore<K> {
     live: Live,
     source: Arc<Source<K>>,
@@ -316,6 +319,8 @@ impl<K: Slim> Objects<K> for LiveStore<K> {
 }
 
 /// Answers to one kind of query, each asked once. Cheap to clone: all clones share the answers.
+/// Part of [`Live`](crate::explain::Live), which an explainer of a
+/// [`Controller`](crate::Controller) makes.
 pub struct LiveQueries<Q: Query> {
     live: Live,
     reader: Arc<dyn LiveReader<Q>>,

@@ -1,4 +1,6 @@
-//! Shared parts of the controllers' explainers.
+//! Shared parts of the controllers' explainers. The program
+//! [`controller`](https://github.com/belayer/belayer/blob/main/e2e/external/controller/src/main.rs)
+//! explains nothing, and returns no explainers.
 
 mod decided;
 mod live;

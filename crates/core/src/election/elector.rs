@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kube::Client;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::leadership::{Leadership, LeaseGuard};
 use super::machine::{AcquireReason, Action, Candidate, LeaseStatus};
 use super::record::{Lease, Record, Version};
 use super::timing::Timing;
+use super::watch::LeaseWatch;
 use crate::http::{ErrorClass, PatchKind, Request, RequestError};
 use crate::object::{ObjectKey, Resource};
 use crate::{clock, rng};
@@ -27,7 +28,7 @@ const RESIGNATIONS: usize = 3;
 /// its requests has a shorter deadline.
 const WEDGED_BEYOND: Duration = Duration::from_secs(60);
 
-/// The settings of an election.
+/// The settings of an election. [`Elector::new`](crate::election::Elector::new) takes them.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The Lease.
@@ -42,6 +43,30 @@ pub struct Settings {
 }
 
 /// Takes part in an election.
+///
+/// It reads and renews the Lease until it resigns or loses.
+///
+/// ```no_run
+/// use belayer_core::election::{self, Ended, Settings, Timing};
+/// use belayer_core::{Elector, ObjectKey};
+/// use tokio_util::sync::CancellationToken;
+///
+/// # async fn lead(client: kube::Client, resign: CancellationToken) {
+/// let settings = Settings {
+///     lease: ObjectKey::new("default", "my-controller"),
+///     identity: election::identity("host-1"),
+///     timing: Timing::default(),
+///     field_manager: "my-controller",
+/// };
+/// let (elector, leadership) = Elector::new(client, settings);
+/// let election = tokio::spawn(elector.run(resign));
+/// leadership.begun().await;
+/// println!("this replica leads");
+/// if let Ok(Ended::Resigned) = election.await {
+///     println!("another replica may lead at once");
+/// }
+/// # }
+/// ```
 pub struct Elector {
     client: Client,
     settings: Settings,
@@ -52,7 +77,8 @@ pub struct Elector {
     logged: Option<String>,
 }
 
-/// How an election ended for this process.
+/// How an election ended for this process. [`Elector::run`](crate::election::Elector::run) returns
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
     /// The process was asked to resign, and gave the lease back if it held it.
@@ -64,7 +90,8 @@ pub enum Ended {
     },
 }
 
-/// Reports whether the elector is alive.
+/// Reports whether the elector is alive. [`Elector::health`](crate::election::Elector::health)
+/// returns it, for a liveness probe.
 #[derive(Debug, Clone)]
 pub struct ElectorHealth {
     beginning: Instant,
@@ -86,6 +113,7 @@ impl ElectorHealth {
 }
 
 /// A unique identity: the name of the host and a random number of 128 bits.
+/// The example of [`Elector`] uses one.
 pub fn identity(host: &str) -> String {
     let host = if host.is_empty() {
         "unknown-host"
@@ -139,6 +167,11 @@ impl Elector {
     /// Takes part until `resign` is cancelled, which releases the lease, or until the lease is
     /// lost.
     pub async fn run(mut self, resign: CancellationToken) -> Ended {
+        let mut watch = LeaseWatch::new(
+            self.client.clone(),
+            self.settings.lease.clone(),
+            self.settings.timing.lease_duration(),
+        );
         self.publish(false);
         tracing::info!(lease = %self.settings.lease, identity = self.candidate.identity(), "standing by for the lease");
         loop {
@@ -150,8 +183,15 @@ impl Elector {
             }
             self.health.beat();
             let pause = self.candidate.pause(self.now(), rng::unit());
-            let slept = resign.run_until_cancelled(tokio::time::sleep(pause)).await;
-            if slept.is_none() {
+            let slept = resign.run_until_cancelled(async {
+                if self.candidate.status(self.now()) == LeaseStatus::Standby {
+                    watch.wait(self.candidate.version(), pause).await;
+                } else {
+                    watch.close();
+                    sleep(pause).await;
+                }
+            });
+            if slept.await.is_none() {
                 self.resign().await;
                 return Ended::Resigned;
             }

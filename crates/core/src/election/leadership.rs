@@ -14,10 +14,25 @@ use crate::watch;
 /// Without an election it never ends. With one it lasts until a deadline that each renewal extends.
 /// A write that is under way at its end is cancelled, so that nothing is in flight when another
 /// replica begins.
+///
+/// The example of [`Elector`](crate::election::Elector) waits for one to begin.
 #[derive(Debug, Clone)]
 pub struct Leadership(Option<watch::Receiver<State>>);
 
 /// Extends or ends a [`Leadership`]. Dropping it ends the leadership.
+///
+/// ```
+/// use std::time::Duration;
+/// use belayer_core::Leadership;
+/// use tokio::time::Instant;
+///
+/// let (guard, leadership) = Leadership::elected();
+/// assert!(!leadership.may_write());
+/// guard.extend(Instant::now() + Duration::from_secs(10));
+/// assert!(leadership.may_write());
+/// drop(guard);
+/// assert!(!leadership.may_write());
+/// ```
 #[derive(Debug)]
 pub struct LeaseGuard(watch::Sender<State>);
 

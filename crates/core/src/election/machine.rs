@@ -13,10 +13,24 @@ use super::timing::Timing;
 /// The largest `leaseTransitions` that a Lease can have.
 const MAX_TRANSITIONS: i64 = i32::MAX as i64;
 
-/// A point in time by the local monotonic clock, counted from any local start.
+/// A point in time by the local monotonic clock, counted from any local start. The times of a
+/// [`Candidate`](crate::election::Candidate).
 pub type Local = Duration;
 
 /// A replica that takes part in an election.
+///
+/// [`Elector`](crate::election::Elector) drives one; tests and models can do so without a server.
+///
+/// ```
+/// use std::time::Duration;
+/// use belayer_core::election::{Action, Candidate, Timing};
+///
+/// let now = Duration::ZERO;
+/// let mut candidate = Candidate::new("host-1", Timing::default());
+/// // There is no Lease: this replica creates it.
+/// let action = candidate.seen(None, now, jiff::Timestamp::UNIX_EPOCH);
+/// assert!(matches!(action, Action::Create(_)));
+/// ```
 #[derive(Debug, Clone)]
 pub struct Candidate {
     identity: String,
@@ -57,7 +71,8 @@ struct Led {
     transitions: i64,
 }
 
-/// The next action of the driver.
+/// The next action of the driver. Returned by the methods of
+/// [`Candidate`](crate::election::Candidate).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Read the Lease.
@@ -75,7 +90,8 @@ pub enum Action {
     },
 }
 
-/// Whether this process is the leader.
+/// Whether this process is the leader. Returned by
+/// [`Candidate::status`](crate::election::Candidate::status).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseStatus {
     /// Another replica leads, or no leader exists.
@@ -118,7 +134,8 @@ impl LeaseStatus {
     }
 }
 
-/// Why a lease was acquired, for a log line.
+/// Why a lease was acquired, for a log line. Returned by
+/// [`Candidate::acquire_reason`](crate::election::Candidate::acquire_reason).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AcquireReason {
     /// There was no lease.
@@ -183,6 +200,11 @@ impl Candidate {
         self.observed
             .as_ref()
             .map_or("", |observed| &observed.record.holder)
+    }
+
+    /// The version of the Lease as last seen; `None` if the last request failed.
+    pub(super) fn version(&self) -> Option<&Version> {
+        self.version.as_ref()
     }
 
     /// The first action of a round: a leader that has the version renews at once, any other

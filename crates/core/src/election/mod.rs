@@ -17,6 +17,10 @@
 //! another replica, it has lost the election and the process must end, because its in-memory state
 //! is only valid for a leader.
 //!
+//! A standby reads the Lease every retry period or two, and also watches it. The watch shows at once
+//! that the leader gave the Lease back; the standby then reads the Lease immediately. Without the
+//! watch, for example because the permission is missing, it finds out with its next read.
+//!
 //! If the Lease's namespace does not exist, no replica can hold the Lease. A replica that finds
 //! this works without the Lease and checks again with each round. Once another replica holds the
 //! Lease, this one has lost the election.
@@ -45,6 +49,7 @@ mod leadership;
 mod machine;
 mod record;
 mod timing;
+mod watch;
 
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@ use crate::object::{ObjectKey, Resource};
 
 /// The leader, since when it leads, and when it last renewed. The times come from the leader's
 /// clock: they are shown to users and never compared with another clock.
+/// [`Action`](crate::election::Action) contains the one to write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Record {
     /// Holder identity; empty if the lease was given back.
@@ -24,7 +25,8 @@ pub struct Record {
     pub transitions: i64,
 }
 
-/// The version of a Lease that a write expects.
+/// The version of a Lease that a write expects. [`Action`](crate::election::Action) contains the
+/// one that a [`Candidate`](crate::election::Candidate) expects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
     /// Its UID.
@@ -33,7 +35,8 @@ pub struct Version {
     pub resource_version: String,
 }
 
-/// A Lease as read from the server.
+/// A Lease as read from the server. The input of
+/// [`Candidate::seen`](crate::election::Candidate::seen).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lease {
     /// Its version.

@@ -6,7 +6,8 @@ use std::time::Duration;
 /// requests in step; client-go's factor.
 pub(super) const JITTER_FACTOR: f64 = 1.2;
 
-/// The valid combination of the durations of an election.
+/// The valid combination of the durations of an election. The [module's example](crate::election)
+/// makes one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
     lease_duration: Duration,
@@ -15,7 +16,8 @@ pub struct Timing {
 }
 
 /// An invalid combination of durations. The rules are client-go's, and the record's limits: it has
-/// whole seconds.
+/// whole seconds. Returned by [`Timing::new`](crate::election::Timing::new); the [module's
+/// example](crate::election) shows one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TimingError {
     /// A leader would write for longer than others wait.

@@ -27,7 +27,8 @@ use crate::client::Urgency;
 use crate::fair_queue::FairQueue;
 use crate::object::ObjectKey;
 
-/// The purpose of a request.
+/// The purpose of a request. Requests of a release come before all others. The [module's
+/// example](crate::executor) sends a [`Write`](crate::executor::Class::Write).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// Removes a finalizer of the controller's (releases a hold), or reads the object again after a
@@ -35,7 +36,7 @@ pub enum Class {
     Release,
     /// Reads whether a hold may be released: at least 50 % of the tokens.
     Evidence,
-    /// Any other write, such as adding a finalizer: at least 20 % of the tokens.
+    /// Any other write, such as adding a finalizer: at least 30 % of the tokens.
     Write,
     /// Kubernetes Events.
     Notice,
@@ -69,7 +70,8 @@ impl Class {
     }
 }
 
-/// The limits, as given by the flags.
+/// The limits, as given by the flags. The defaults are right for one controller, as in the
+/// [example](crate::executor).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
     /// `--kube-api-qps`: requests per second, without releases and informers.
@@ -127,7 +129,9 @@ enum Ticket {
     Key(ObjectKey, Weak<dyn Waiter>),
 }
 
-/// Grants permits to send requests, in shares by [`Class`].
+/// Grants permits to send requests, in shares by [`Class`]. An
+/// [`Executor`](crate::executor::Executor) contains them; its [example](crate::executor) uses the
+/// default [`Bounds`](crate::executor::Bounds).
 #[derive(Debug)]
 pub struct Limits {
     bucket: Mutex<Bucket>,
@@ -178,7 +182,7 @@ impl Limits {
                 queues: SHARES.map(|(_, name)| ClassQueue {
                     waiting: FairQueue::default(),
                     position: 0.0,
-                    gauge: metrics::gauge!(belayer_metrics::API_WAITING, "queue" => name),
+                    gauge: metrics::gauge!(crate::metric_names::API_WAITING, "queue" => name),
                 }),
                 position: 0.0,
                 timer_runs: false,

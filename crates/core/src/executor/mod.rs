@@ -1,7 +1,7 @@
 //! The executor sends all requests about single objects, with limits by class, with dry run, and
 //! with fewer requests to a server that is overloaded. The caller interprets the response.
 //!
-//! The example [`runner`](https://github.com/belayer/belayer/blob/main/crates/holds/examples/runner.rs) uses one for all requests of a controller.
+//! The example [`runner`](https://github.com/belayer/belayer/blob/main/crates/holds/examples/runner.rs) has one for all requests of a controller.
 //!
 //! ```no_run
 //! use belayer_core::{Bounds, Class, Executor, ObjectKey, Patched, RequestError, Resource, Writes};
@@ -44,7 +44,8 @@ pub use limits::{Bounds, Class, Limits};
 pub use tickets::{Tickets, Work};
 pub(crate) use turn::on_behalf_of;
 
-/// Whether an executor sends writes.
+/// Whether an executor sends writes. An argument of
+/// [`Executor::new`](crate::executor::Executor::new); the [module's example](self) sends them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writes {
     /// They are sent.
@@ -53,7 +54,7 @@ pub enum Writes {
     DryRun,
 }
 
-/// Sends requests within [`Limits`].
+/// Sends requests within [`Limits`]. The [module's example](self) sends a patch with one.
 pub struct Executor {
     client: Client,
     /// For streams, which would occupy a connection of `client`.
@@ -67,7 +68,9 @@ pub struct Executor {
     leadership: Leadership,
 }
 
-/// The result of a successful write.
+/// The result of a successful write. Returned by
+/// [`Executor::write`](crate::executor::Executor::write), which is used as in the [module's
+/// example](self).
 #[derive(Debug)]
 pub enum Sent {
     /// The server applied it.
@@ -76,7 +79,9 @@ pub enum Sent {
     DryRun,
 }
 
-/// The result of a successful patch.
+/// The result of a successful patch. Returned by
+/// [`Executor::patch`](crate::executor::Executor::patch); the [module's example](self) has both
+/// variants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Patched {
     /// The server applied it and responded with this version.
@@ -269,7 +274,9 @@ impl Executor {
 }
 
 /// The version in the response to a patch. A response without a version does not come from the API
-/// server; a proxy may have sent it, so it proves nothing.
+/// server; a proxy may have sent it, so it proves nothing. The informer's
+/// [`Store::wait_for`](crate::informer::Store::wait_for) takes it; the [module's example](self)
+/// gets one by a patch.
 pub fn version_of(answer: &Answer) -> Option<ResourceVersion> {
     if media_type(&answer.content_type) == PROTOBUF {
         return object_version(&answer.body).ok();

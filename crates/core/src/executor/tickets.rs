@@ -21,6 +21,9 @@ use crate::workqueue::{Priority, WorkQueue};
 /// queue again as soon as a token or slot is reserved for it. Namespaces take turns. Work that has
 /// begun does not wait: its further requests are sent at once and charged to the bucket, so that
 /// other requests wait instead.
+///
+/// [`Executor`](crate::executor::Executor) has them. Most callers do not need them: see the
+/// [example](crate::executor).
 #[derive(Clone)]
 pub struct Tickets {
     executor: Arc<Executor>,
@@ -125,6 +128,8 @@ impl Tickets {
 
 /// Work on one key. When it ends, a reserved token goes back, whether it was used or not: each
 /// request is charged when it is sent. The slot of a release goes back as well.
+/// [`Executor`](crate::executor::Executor) charges its requests to it. Most callers do not need
+/// one: see the [example](crate::executor).
 #[must_use]
 pub struct Work<'a> {
     shared: &'a Arc<Shared>,

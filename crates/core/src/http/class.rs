@@ -1,6 +1,8 @@
 //! Classes of errors.
 
 /// Groups errors by how a caller handles them.
+/// [`RequestError::class`](crate::http::RequestError::class) returns it; the [module's
+/// example](crate::http) branches on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorClass {
     /// 404 without a `Status` that names an object: the kind (or path) is not served.

@@ -4,7 +4,8 @@ use super::class::ErrorClass;
 use super::status::ApiError;
 use crate::object::{ObjectKey, Resource};
 
-/// Why a request failed.
+/// Why a request failed. Returned by [`Request::send`](crate::http::Request::send); the [module's
+/// example](crate::http) handles some.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     /// The server answered with an error status.

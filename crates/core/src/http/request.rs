@@ -46,7 +46,7 @@ pub const METADATA_ONLY_AS_PROTOBUF: &str = concat!(
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 );
 
-/// The format of a PATCH body.
+/// The format of a PATCH body. An argument of [`Request::patch`](crate::http::Request::patch).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchKind {
     /// RFC 7386: named fields are replaced, `null` removes a field.
@@ -73,6 +73,14 @@ impl PatchKind {
 /// One request, with its deadline and its limit of the response.
 ///
 /// It can be sent any number of times. Paths come from [`Resource`](crate::object::Resource).
+///
+/// ```
+/// use belayer_core::{PatchKind, Request};
+///
+/// let path = "/api/v1/namespaces/shop/configmaps/settings";
+/// let patch = Request::patch(path, PatchKind::Merge, r#"{"data":{"seen":"true"}}"#);
+/// assert_eq!(Request::get(path).path(), patch.path());
+/// ```
 #[derive(Debug, Clone)]
 pub struct Request {
     method: Method,
@@ -318,7 +326,8 @@ fn record_result(span: &tracing::Span, answer: &Result<Answer, RequestError>) {
     }
 }
 
-/// A complete, successful response.
+/// A complete, successful response. Returned by [`Request::send`](crate::http::Request::send); the
+/// [module's example](crate::http) reads its body.
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// 2xx.
@@ -341,6 +350,8 @@ impl Answer {
 }
 
 /// A successful response whose body is still being received.
+/// [`Request::open`](crate::http::Request::open) returns it in place of an
+/// [`Answer`](crate::http::Answer); the request is made as in the [example](crate::http).
 #[derive(Debug)]
 pub struct AnswerStream {
     /// Content-Type as the server sent it; empty if it sent none. See [`media_type`].
@@ -369,6 +380,12 @@ impl AnswerStream {
 }
 
 /// The media type of a Content-Type, without its parameters.
+///
+/// ```
+/// use belayer_core::http::media_type;
+///
+/// assert_eq!(media_type("application/json; charset=utf-8"), "application/json");
+/// ```
 pub fn media_type(content_type: &str) -> &str {
     content_type.split(';').next().unwrap_or_default().trim()
 }

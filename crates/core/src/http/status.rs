@@ -15,8 +15,9 @@ pub(super) fn bounded_pause(seconds: u64) -> Duration {
     Duration::from_secs(seconds).min(LONGEST_PAUSE)
 }
 
-/// An error response of the API server: the HTTP status, and the `Status` object if the server sent
-/// one.
+/// An error response of the API server: the HTTP status, and the `Status` object if the server
+/// sent one. A variant of [`RequestError`](crate::http::RequestError) contains it; the [module's
+/// example](crate::http) shows how to handle one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiError {
     /// HTTP status code, or the code of the `Status` inside a watch stream.
@@ -35,7 +36,8 @@ pub struct ApiError {
     pub has_status: bool,
 }
 
-/// `details` of a `Status`.
+/// `details` of a `Status`. Part of [`ApiError`](crate::http::ApiError); see the
+/// [example](crate::http) for how errors are handled.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Details {
@@ -59,7 +61,8 @@ pub struct Details {
     pub retry_after_seconds: u32,
 }
 
-/// One cause of a `Status`.
+/// One cause of a `Status`. A validation error has one per field, in
+/// [`Details`](crate::http::Details); see the [example](crate::http) for how errors are handled.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct Cause {

@@ -15,7 +15,9 @@ use crate::http::Request;
 use crate::object::Resource;
 use crate::slim::Slim;
 
-/// The namespaces that an informer lists and watches.
+/// The namespaces that an informer lists and watches. The argument of
+/// [`InformerBuilder::scope`](crate::informer::InformerBuilder::scope). Without it, as in the
+/// [example](crate::informer), all namespaces are watched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
     /// The whole cluster.
@@ -24,7 +26,10 @@ pub enum Scope {
     Namespace(Arc<str>),
 }
 
-/// Whether lists may be streamed object by object, which costs client and server less memory.
+/// Whether lists may be streamed object by object, which costs client and server less memory. The
+/// argument of
+/// [`InformerBuilder::streaming_list`](crate::informer::InformerBuilder::streaming_list); the
+/// [example](crate::informer) leaves the choice to the informer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamingList {
     /// Tried first. If the server refuses, or never completes a streaming list, lists are read in
@@ -34,7 +39,8 @@ pub enum StreamingList {
     Never,
 }
 
-/// Lists and watches one kind into a [`Store`] until it is stopped.
+/// Lists and watches one kind into a [`Store`] until it is stopped. The [module's
+/// example](crate::informer) watches Jobs.
 pub struct Informer<K> {
     pub(super) client: Client,
     pub(super) resource: Resource,
@@ -154,7 +160,8 @@ impl<K> fmt::Debug for Informer<K> {
     }
 }
 
-/// Builds an [`Informer`].
+/// Builds an [`Informer`]. [`Informer::builder`](crate::informer::Informer::builder) returns one;
+/// the [module's example](crate::informer) adds an index.
 #[must_use]
 pub struct InformerBuilder<K> {
     client: Client,

@@ -11,6 +11,9 @@ use crate::slim::DecodeError;
 ///
 /// A decoder names the formats it requests and the media types it decodes; the Content-Type of the
 /// response selects the decoder.
+///
+/// [`Decoders::protobuf_or_json`](crate::informer::Decoders::protobuf_or_json) makes those of a
+/// [slim kind](crate::slim::protobuf), so that few programs implement it.
 pub trait Decoder<K>: Send + Sync + 'static {
     /// The formats to request, best first, as in an Accept header.
     fn accept(&self, reading: Reading) -> &'static str;
@@ -39,7 +42,8 @@ pub trait Decoder<K>: Send + Sync + 'static {
     fn decode_watch_event(&self, frame: &[u8]) -> WatchEvent<K>;
 }
 
-/// What a request reads.
+/// What a request reads. An argument of a [`Decoder`](crate::informer::Decoder); those for a [slim
+/// kind](crate::slim::protobuf) exist already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reading {
     /// One object.
@@ -50,7 +54,8 @@ pub enum Reading {
     Watch,
 }
 
-/// How events are separated in a watch stream.
+/// How events are separated in a watch stream. A [`Decoder`](crate::informer::Decoder) names it;
+/// those for a [slim kind](crate::slim::protobuf) exist already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
     /// One per line.
@@ -59,7 +64,8 @@ pub enum Framing {
     LengthPrefixed,
 }
 
-/// One page of a list.
+/// One page of a list. A [`Decoder`](crate::informer::Decoder) returns it; those for a [slim
+/// kind](crate::slim::protobuf) exist already.
 #[derive(Debug)]
 pub struct Page<K> {
     /// The items, in the server's order.
@@ -72,7 +78,8 @@ pub struct Page<K> {
     pub remaining: Option<u64>,
 }
 
-/// One event of a watch.
+/// One event of a watch. A [`Decoder`](crate::informer::Decoder) returns it. Users of an informer
+/// receive an [`Event`](crate::informer::Event).
 #[derive(Debug)]
 pub enum WatchEvent<K> {
     /// An object appeared.
@@ -94,7 +101,9 @@ pub enum WatchEvent<K> {
     Bad(BadObject),
 }
 
-/// Whether the object of a watch event exists.
+/// Whether the object of a watch event exists. Part of a
+/// [`WatchEvent`](crate::informer::WatchEvent). Users of an informer receive an
+/// [`Event`](crate::informer::Event).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// It exists, new or changed.
@@ -103,7 +112,9 @@ pub enum Change {
     Gone,
 }
 
-/// An object that cannot be decoded, with the fields that could be.
+/// An object that cannot be decoded, with the fields that could be. A
+/// [`Decoder`](crate::informer::Decoder) returns it, and the [informer](crate::informer) skips the
+/// object.
 #[derive(Debug)]
 pub struct BadObject {
     /// Namespace and name.
@@ -118,7 +129,8 @@ pub struct BadObject {
     pub why: DecodeError,
 }
 
-/// The decoders of one kind, the preferred one first.
+/// The decoders of one kind, the preferred one first. The [module's example](crate::informer)
+/// makes those of a kind of which only metadata is read.
 pub struct Decoders<K>(Arc<[Arc<dyn Decoder<K>>]>);
 
 impl<K: 'static> Decoders<K> {

@@ -3,6 +3,7 @@ use crate::object::{ObjectKey, ResourceVersion};
 use super::Stored;
 
 /// A change of a store. The store already contains it when a handler is called.
+/// [`Handler::on`] receives it.
 #[derive(Debug)]
 pub enum Event<K> {
     /// An object that was not in the store, or not under this UID.
@@ -70,6 +71,21 @@ impl<K> Event<K> {
 }
 
 /// Receives every event of a store, in order.
+///
+/// Closures implement it.
+///
+/// ```
+/// use std::sync::Arc;
+/// use belayer_core::{Event, Handler, OwnerMeta, Slim as _};
+///
+/// let print: Arc<dyn Handler<OwnerMeta>> = Arc::new(|event: &Event<OwnerMeta>| match event {
+///     Event::Added { object, .. } => println!("{} was added", object.object.key()),
+///     Event::Updated { new, .. } => println!("{} changed", new.object.key()),
+///     Event::Deleted { last, .. } => println!("{} was deleted", last.object.key()),
+///     _ => {}
+/// });
+/// # drop(print);
+/// ```
 pub trait Handler<K>: Send + Sync {
     /// Called by the informer's task without a lock. It must not block. It is called for every
     /// event of the kind: select the relevant ones and enqueue a key.

@@ -7,7 +7,7 @@ const PREFIX: usize = 4096;
 
 /// A piece of a watch stream.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Frame {
+pub(crate) enum Frame {
     /// One event, without its framing.
     Whole(Bytes),
     /// The beginning of an event that exceeds the limit. The rest was dropped.
@@ -16,7 +16,7 @@ pub(super) enum Frame {
 
 /// Splits a byte stream into frames. Holds at most one frame and one chunk.
 #[derive(Debug)]
-pub(super) struct Frames {
+pub(crate) struct Frames {
     framing: Framing,
     limit: usize,
     buffer: BytesMut,
@@ -34,7 +34,7 @@ struct Skip {
 }
 
 impl Frames {
-    pub(super) fn new(framing: Framing, limit: usize) -> Self {
+    pub(crate) fn new(framing: Framing, limit: usize) -> Self {
         Self {
             framing,
             limit,
@@ -44,13 +44,13 @@ impl Frames {
         }
     }
 
-    pub(super) fn push(&mut self, chunk: &[u8]) {
+    pub(crate) fn push(&mut self, chunk: &[u8]) {
         self.buffer.extend_from_slice(chunk);
     }
 
     /// The next complete frame, if there is one. Call it until it returns `None` before pushing
     /// more.
-    pub(super) fn next(&mut self) -> Option<Frame> {
+    pub(crate) fn next(&mut self) -> Option<Frame> {
         match self.framing {
             Framing::Lines => self.next_line(),
             Framing::LengthPrefixed => self.next_prefixed(),

@@ -17,6 +17,8 @@ const METADATA_ONLY_LIST: &str =
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Decodes JSON. Kinds of which only metadata is needed are requested as `PartialObjectMetadata`.
+/// [`Decoders::protobuf_or_json`](crate::informer::Decoders::protobuf_or_json) contains one; the
+/// [module's example](crate::informer) uses it.
 #[derive(Debug)]
 pub struct JsonDecoder<K> {
     context: DecodeContext,

@@ -62,6 +62,7 @@ mod watch;
 pub use builder::{Informer, InformerBuilder, Scope, StreamingList};
 pub use decode::{BadObject, Change, Decoder, Decoders, Framing, Page, Reading, WatchEvent};
 pub use event::{Event, Handler};
+pub(crate) use frame::{Frame, Frames};
 pub use json::JsonDecoder;
 pub use protobuf::ProtobufDecoder;
 pub use state::{InformerState, WaitError};

@@ -27,6 +27,9 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 ///
 /// Combine it with a [`JsonDecoder`](super::JsonDecoder) for servers that do not support protobuf:
 /// [`Decoders::or`](super::Decoders::or).
+///
+/// [`Decoders::protobuf_or_json`](crate::informer::Decoders::protobuf_or_json) contains one; the
+/// [module's example](crate::informer) uses it.
 #[derive(Debug)]
 pub struct ProtobufDecoder<K> {
     context: DecodeContext,

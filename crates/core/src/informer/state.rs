@@ -4,7 +4,7 @@ use tokio::time::Instant;
 
 use crate::object::ResourceVersion;
 
-/// The state of an informer.
+/// The state of an informer. Returned by [`Store::state`](crate::informer::Store::state).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InformerState {
     /// No response has been received yet.
@@ -26,7 +26,8 @@ pub enum InformerState {
     Stopped,
 }
 
-/// Why a wait for a version failed.
+/// Why a wait for a version failed. Returned by [`Store::synced`](crate::informer::Store::synced)
+/// and [`Store::wait_for`](crate::informer::Store::wait_for).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WaitError {
     /// The store went back to an older version (a restored etcd): the version may never be reached.

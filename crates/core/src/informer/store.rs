@@ -16,7 +16,7 @@ use crate::watch;
 
 pub(super) use write::{Applied, Fit};
 
-/// The result of a lookup by key.
+/// The result of a lookup by key. Returned by [`Store::lookup`](crate::informer::Store::lookup).
 #[derive(Debug)]
 pub enum Lookup<K> {
     /// The store cannot tell: its first list is not complete, the kind is not served, or the object
@@ -51,6 +51,19 @@ impl<K> Lookup<K> {
 /// The objects of one kind. Cheap to clone: all clones are one store.
 ///
 /// Reads hold a lock while they copy references, never across an await.
+///
+/// ```
+/// use belayer_core::{Lookup, ObjectKey, OwnerMeta, Store};
+///
+/// fn describe(store: &Store<OwnerMeta>, key: &ObjectKey) -> String {
+///     match store.lookup(key) {
+///         Lookup::Found(job) => format!("{key} has the UID {}", job.object.0.uid),
+///         Lookup::Absent => format!("{key} does not exist"),
+///         // Not "does not exist": the first list is not complete, for example.
+///         Lookup::Unknown => format!("{key} may exist"),
+///     }
+/// }
+/// ```
 pub struct Store<K> {
     shared: Arc<Shared<K>>,
 }

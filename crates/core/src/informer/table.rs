@@ -15,7 +15,7 @@ pub(super) use index::IndexDefinition;
 use index::{Index, Slots, Value};
 use slab::Slab;
 
-/// An object in a store.
+/// An object in a store. [`Store::lookup`](crate::informer::Store::lookup) returns it.
 pub struct Stored<K> {
     /// The object.
     pub object: Arc<K>,
@@ -107,8 +107,17 @@ impl<K: Slim> Table<K> {
         Self::new(Arc::clone(&self.definitions))
     }
 
+    /// Whether it has the same indexes.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.definitions, &other.definitions)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.by_key.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_key.is_empty()
     }
 
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&Stored<K>> {

@@ -1,8 +1,8 @@
-use belayer_metrics as names;
 use metrics::{Counter, Gauge, SharedString};
 use tokio::time::Instant;
 
 use super::BadObject;
+use crate::metric_names as names;
 use crate::object::Resource;
 
 /// The metrics of an informer, and a log line for each bad object.

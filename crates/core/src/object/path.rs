@@ -3,6 +3,15 @@
 //!
 //! Two measures ensure this: [`push`] escapes each segment when a path is built, and [`check`]
 //! refuses a path with a segment that cannot be a name before a request is sent.
+//!
+//! ```
+//! use belayer_core::object::path;
+//!
+//! let mut text = path::of_version("apps", "v1");
+//! path::push(&mut text, "a name/with a slash");
+//! assert!(text.ends_with("/a%20name%2Fwith%20a%20slash"), "{text}");
+//! assert_eq!(path::resource("/apis/apps/v1/namespaces/shop/deployments/web"), Some(("apps", "deployments")));
+//! ```
 
 /// The longest name that a request may contain, in bytes. Kubernetes' kinds and custom resources
 /// allow up to 253; no proxy refuses a path of this length.
@@ -11,12 +20,15 @@ pub const LONGEST_NAME: usize = 1024;
 /// Whether an object can have this name.
 ///
 /// The API server stores no object whose name client-go's `IsValidPathSegmentName` refuses.
+///
+/// [`push`] escapes what is none, as in the [example](self).
 pub fn is_possible_name(name: &str) -> bool {
     let length = 1..=LONGEST_NAME;
     length.contains(&name.len()) && !matches!(name, "." | "..") && !name.contains(['/', '%'])
 }
 
-/// The path of one version of a group; `group` is empty for the core group.
+/// The path of one version of a group; `group` is empty for the core group. The [module's
+/// example](self) appends a name.
 pub fn of_version(group: &str, version: &str) -> String {
     if group.is_empty() {
         let mut path = String::from("/api");
@@ -28,7 +40,8 @@ pub fn of_version(group: &str, version: &str) -> String {
     path
 }
 
-/// The path of a group other than the core group.
+/// The path of a group other than the core group. [`of_version`] has the version too, as in the
+/// [example](self).
 pub fn of_group(group: &str) -> String {
     let mut path = String::from("/apis");
     push(&mut path, group);
@@ -36,7 +49,7 @@ pub fn of_group(group: &str) -> String {
 }
 
 /// The namespace in the path of a request: that of its object, or the namespace that is itself the
-/// object.
+/// object. [`resource`] returns the kind, as in the [example](self).
 pub fn namespace(path: &str) -> Option<&str> {
     let mut segments = path.strip_prefix('/')?.split('/');
     match segments.next()? {
@@ -49,7 +62,7 @@ pub fn namespace(path: &str) -> Option<&str> {
 }
 
 /// The group and the plural in the path of a request for objects; the group is empty for the core
-/// group.
+/// group. The [module's example](self) has one.
 pub fn resource(path: &str) -> Option<(&str, &str)> {
     let mut segments = path.strip_prefix('/')?.split('/');
     let group = match segments.next()? {
@@ -65,7 +78,7 @@ pub fn resource(path: &str) -> Option<(&str, &str)> {
     Some((group, namespaced.unwrap_or(plural)))
 }
 
-/// Appends one segment, escaped.
+/// Appends one segment, escaped. The [module's example](self) appends a name with a slash.
 pub fn push(path: &mut String, segment: &str) {
     path.push('/');
     if segment.bytes().all(is_plain) {
@@ -88,6 +101,8 @@ fn is_plain(byte: u8) -> bool {
 }
 
 /// Checks that each segment of a path is escaped and can be a name.
+/// [`Request::send`](crate::http::Request::send) calls it; [`push`] escapes a segment, as in the
+/// [example](self).
 ///
 /// # Errors
 ///

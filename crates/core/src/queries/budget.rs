@@ -28,7 +28,8 @@ pub(super) trait Evict: Send + Sync {
 }
 
 /// A number of bytes that the answers to all queries share. Cheap to clone; the clones are one
-/// budget.
+/// budget. [`LiveReads`](crate::queries::LiveReads) has one; the [example](crate::queries) uses
+/// the default.
 #[derive(Clone)]
 pub struct Budget(Arc<Mutex<Account>>);
 

@@ -34,7 +34,8 @@ use crate::object::ObjectKey;
 use budget::Evict;
 use failure_reports::FailureReports;
 
-/// The key that waits for an answer, and the time of its observation.
+/// The key that waits for an answer, and the time of its observation. An argument of
+/// [`QueryCache::ask`](crate::queries::QueryCache::ask), as in the [example](crate::queries).
 #[derive(Debug, Clone, Copy)]
 pub struct Waiter<'a> {
     /// Woken when there is an answer.
@@ -45,7 +46,19 @@ pub struct Waiter<'a> {
     pub after: Duration,
 }
 
-/// The delays between live reads.
+impl<'a> Waiter<'a> {
+    /// `key`, observed just now, whose answer is needed at once.
+    pub fn now(key: &'a ObjectKey) -> Self {
+        Self {
+            key,
+            observed: LogicalTime::now(),
+            after: Duration::ZERO,
+        }
+    }
+}
+
+/// The delays between live reads. An argument of
+/// [`QueryCache::new`](crate::queries::QueryCache::new), as in the [example](crate::queries).
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
     /// Minimum time between the end of one read of a query and the next read of it.
@@ -70,10 +83,13 @@ impl Default for Pace {
     }
 }
 
-/// Called with every key that waited, once its query has an answer.
+/// Called with every key that waited, once its query has an answer. An argument of
+/// [`QueryCache::new`](crate::queries::QueryCache::new); in the [example](crate::queries) it adds
+/// the key to a queue.
 pub type Wake = Arc<dyn Fn(ObjectKey) + Send + Sync>;
 
-/// The latest answers to the queries of one type. Cheap to clone.
+/// The latest answers to the queries of one type. Cheap to clone. The [module's
+/// example](crate::queries) asks one query for three keys.
 #[derive(Clone)]
 pub struct QueryCache<Q: Query> {
     shared: Arc<Shared<Q>>,
@@ -493,7 +509,7 @@ impl Pace {
 }
 
 fn count<Q: Query>(answer: &'static str) {
-    metrics::counter!(belayer_metrics::FACTS, "question" => Q::NAME, "answer" => answer)
+    metrics::counter!(crate::metric_names::FACTS, "question" => Q::NAME, "answer" => answer)
         .increment(1);
 }
 

@@ -10,7 +10,7 @@ use crate::http::RequestError;
 use crate::logical_time::LogicalTime;
 use crate::object::ObjectKey;
 
-/// A query that live reads answer.
+/// A query that live reads answer. The [module's example](crate::queries) implements one.
 pub trait Query: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static {
     /// The type of the answer.
     type Answer: Clone + Debug + Send + Sync + 'static;
@@ -28,7 +28,8 @@ pub trait Query: Clone + Eq + Hash + Debug + Display + Send + Sync + 'static {
     }
 }
 
-/// Answers queries: by requests in production, from a script in tests.
+/// Answers queries: by requests in production, from a script in tests. The [module's
+/// example](crate::queries) implements one with a GET.
 pub trait LiveReader<Q: Query>: Send + Sync + 'static {
     /// Reads now. Must not answer from a cache.
     fn read<'a>(&'a self, query: &'a Q) -> BoxFuture<'a, Result<Q::Answer, ReadError>>;
@@ -39,7 +40,19 @@ pub trait LiveReader<Q: Query>: Send + Sync + 'static {
     }
 }
 
-/// A live read that gave no answer.
+/// A closure is a reader that takes the query.
+impl<Q, R> LiveReader<Q> for R
+where
+    Q: Query,
+    R: Fn(Q) -> BoxFuture<'static, Result<Q::Answer, ReadError>> + Send + Sync + 'static,
+{
+    fn read<'a>(&'a self, query: &'a Q) -> BoxFuture<'a, Result<Q::Answer, ReadError>> {
+        self(query.clone())
+    }
+}
+
+/// A live read that gave no answer. Returned by a [`LiveReader`](crate::queries::LiveReader); the
+/// [example](crate::queries) makes one of a failed request.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct ReadError {
@@ -69,6 +82,8 @@ impl From<&RequestError> for ReadError {
 }
 
 /// An answer and the time at which its live read began. Only a live read creates one.
+/// [`QueryCache::get`](crate::queries::QueryCache::get) returns it, as in the
+/// [example](crate::queries).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveAnswer<A> {
     pub(super) answer: A,
@@ -93,7 +108,8 @@ impl<A> LiveAnswer<A> {
     }
 }
 
-/// Reads once, now, without sharing the answer: for commands that explain one object.
+/// Reads once, now, without sharing the answer: for commands that explain one object. With
+/// [`QueryCache`](crate::queries::QueryCache) it is shared, as in the [example](crate::queries).
 ///
 /// # Errors
 ///

@@ -18,6 +18,9 @@ const IN_FLIGHT: usize = 64;
 /// Namespaces take turns. A namespace never has more reads in flight than slots are free. So a
 /// namespace with ten thousand queries, each of many pages, takes half of the slots, and a query of
 /// another namespace gets a slot at once.
+///
+/// An argument of [`QueryCache::new`](crate::queries::QueryCache::new); the
+/// [example](crate::queries) uses the default.
 #[derive(Debug, Clone)]
 pub struct LiveReads {
     slots: Arc<Mutex<Slots>>,
@@ -48,7 +51,7 @@ impl Default for LiveReads {
                 free: IN_FLIGHT,
                 taken: HashMap::new(),
                 waiting: FairQueue::default(),
-                gauge: metrics::gauge!(belayer_metrics::API_WAITING, "queue" => waiting::LIVE_READS),
+                gauge: metrics::gauge!(crate::metric_names::API_WAITING, "queue" => waiting::LIVE_READS),
             })),
         }
     }

@@ -1,7 +1,8 @@
 use super::{ObjectMeta, Slim};
 
-/// A PersistentVolumeClaim: whether it is being deleted, its finalizers, and the pod it was created
-/// for. All of that is metadata.
+/// A PersistentVolumeClaim: whether it is being deleted, its finalizers, and the pod it was
+/// created for. All of that is metadata. As every [`Slim`](crate::slim::Slim) kind it is decoded
+/// with a [`DecodeContext`](crate::slim::DecodeContext).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     /// Metadata. The controller owner of the PVC of an ephemeral volume is its pod.

@@ -10,8 +10,8 @@ use super::limits;
 /// containers.
 const TEMPLATE: &str = "ARGO_TEMPLATE";
 
-/// The members of a container set, from the template that Argo writes into the pod. The status of a
-/// pod does not distinguish members from sidecars.
+/// The members of a container set, from the template that Argo writes into the pod. The status of
+/// a pod does not distinguish members from sidecars. Part of [`Pod`](crate::slim::Pod).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ContainerSet {
     /// The pod is not a container set: only the container `main` determines the result.

@@ -7,13 +7,23 @@ use parking_lot::Mutex;
 use crate::object::OwnerReference;
 
 /// What a decoder needs besides the bytes: which labels and annotations to keep, and where equal
-/// strings are shared. Cheap to clone; one [`Interner`] may serve all kinds.
+/// strings are shared. Cheap to clone; one [`Interner`] may serve all kinds. The example of
+/// [informers](crate::informer) keeps one label.
 #[derive(Debug, Clone, Default)]
 pub struct DecodeContext {
     /// Names of the labels and annotations that are read.
     pub keep: Keep,
     /// Where repeated strings are shared.
     pub interner: Interner,
+}
+
+impl From<Keep> for DecodeContext {
+    fn from(keep: Keep) -> Self {
+        Self {
+            keep,
+            ..Self::default()
+        }
+    }
 }
 
 impl DecodeContext {
@@ -30,6 +40,13 @@ impl DecodeContext {
 /// Names of the labels and annotations that are read; all others are skipped.
 ///
 /// Fixed for the lifetime of an informer: more names require a new list.
+///
+/// ```
+/// use belayer_core::Keep;
+///
+/// let keep = Keep::nothing().labels(["app"]).annotations(["note"]);
+/// assert_eq!(keep.label_names().len(), 1);
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Keep {
     labels: Arc<[Arc<str>]>,
@@ -117,6 +134,8 @@ fn sorted<N: AsRef<str>>(names: impl IntoIterator<Item = N>) -> Arc<[Arc<str>]> 
 ///
 /// It does not leak: unused values are removed whenever a table has doubled since its last sweep,
 /// so that it never holds more than twice the used ones (plus a minimum).
+///
+/// Part of a [`DecodeContext`](crate::slim::DecodeContext).
 #[derive(Debug, Clone, Default)]
 pub struct Interner(Arc<Mutex<Tables>>);
 

@@ -1,4 +1,6 @@
-/// Why bytes cannot be decoded as an object of the expected kind.
+/// Why bytes cannot be decoded as an object of the expected kind. Returned by the methods of
+/// [`SlimProtobuf`](crate::slim::protobuf::SlimProtobuf) and
+/// [`SlimJson`](crate::slim::json::SlimJson); see the [example](crate::slim).
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// Another format, or a field of another type than in the API.

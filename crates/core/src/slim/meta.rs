@@ -8,6 +8,14 @@ use crate::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
 type Pairs = Vec<(Arc<str>, Arc<str>)>;
 
 /// The labels or annotations that a decoder keeps, sorted by name.
+///
+/// ```
+/// use belayer_core::slim::Labels;
+///
+/// let labels: Labels = [("app", "web")].into_iter().collect();
+/// assert_eq!(labels.get("app"), Some("web"));
+/// assert_eq!(labels.get("tier"), None);
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Labels(
     /// Most objects have none that is kept: then this is one word. Never empty.
@@ -48,6 +56,14 @@ impl<N: Into<Arc<str>>, V: Into<Arc<str>>> FromIterator<(N, V)> for Labels {
 }
 
 /// The part of `metadata` that decisions read, the same for every kind.
+///
+/// ```
+/// use belayer_core::{ObjectKey, ObjectMeta, ResourceVersion, Uid};
+///
+/// let key = ObjectKey::new("shop", "web-0");
+/// let meta = ObjectMeta::new(key, Uid::new("u"), ResourceVersion::new(4));
+/// assert!(!meta.is_deleting() && !meta.has_finalizer("example.com/keeper"));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectMeta {
     /// Namespace and name.
@@ -132,7 +148,8 @@ fn shared(text: &str) -> usize {
     text.len() + size_of::<(Arc<str>, Arc<str>, usize)>()
 }
 
-/// An object of which only the metadata is read, such as a workflow that owns pods.
+/// An object of which only the metadata is read, such as a workflow that owns pods. The [module's
+/// example](crate::slim) decodes one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnerMeta(pub ObjectMeta);
 

@@ -1,6 +1,7 @@
 //! Slim objects: only the fields of each kind that decisions read.
 //!
-//! The example [`informer`](https://github.com/belayer/belayer/blob/main/crates/core/examples/informer.rs) implements a kind; [`protobuf`] has another.
+//! The example [`informer`](https://github.com/belayer/belayer/blob/main/crates/core/examples/informer.rs) declares a kind by
+//! [`slim_kind!`](crate::slim_kind); [`protobuf`] has one that implements the traits.
 //!
 //! ```
 //! use belayer_core::slim::json::SlimJson as _;
@@ -18,6 +19,7 @@ mod container_set;
 mod context;
 mod error;
 pub mod json;
+pub mod kind;
 mod limits;
 mod meta;
 mod namespace;
@@ -42,6 +44,8 @@ use crate::object::{ObjectKey, ResourceVersion, Uid};
 ///
 /// Each kind has one struct with the fields that any component reads (charter: cheap by
 /// construction).
+///
+/// The [example of protobuf](protobuf) implements it for a Lease.
 pub trait Slim: std::fmt::Debug + Send + Sync + 'static {
     /// The metadata that every kind has.
     fn meta(&self) -> &ObjectMeta;
@@ -78,6 +82,8 @@ pub trait Slim: std::fmt::Debug + Send + Sync + 'static {
 }
 
 /// How a store got from one version of an object to a later one.
+/// [`Slim::appear`] receives it; kinds that remember nothing ignore
+/// it, as in the [example](crate::slim::protobuf).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transition {
     /// By the event of a watch: the later one is the next version.

@@ -1,6 +1,7 @@
 use super::{ObjectMeta, Slim};
 
-/// A namespace: whether it is being deleted, and its labels.
+/// A namespace: whether it is being deleted, and its labels. It is a [`Slim`](crate::slim::Slim)
+/// kind; the [example of informers](crate::informer) watches another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Namespace {
     /// Metadata.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::{ContainerSet, ObjectMeta, Slim, Transition, limits};
 
-/// `status.phase` of a pod.
+/// `status.phase` of a pod. Part of [`Pod`](crate::slim::Pod).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Phase {
     /// Not all containers have started.
@@ -34,6 +34,19 @@ impl Phase {
 }
 
 /// A pod: the fields that the decisions of any component read.
+///
+/// ```
+/// use belayer_core::slim::json::SlimJson as _;
+/// use belayer_core::slim::{Phase, Pod};
+/// use belayer_core::{DecodeContext, DecodeError};
+///
+/// let json = r#"{"metadata":{"name":"web-0","namespace":"shop","uid":"u","resourceVersion":"4"},
+///     "spec":{"nodeName":"node-1"},"status":{"phase":"Running"}}"#;
+/// let json = serde_json::from_str(json).map_err(DecodeError::from)?;
+/// let pod = Pod::from_json(&json, &DecodeContext::default())?;
+/// assert_eq!((pod.phase, pod.node_name.as_deref()), (Phase::Running, Some("node-1")));
+/// # Ok::<(), DecodeError>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pod {
     /// Metadata.
@@ -63,7 +76,7 @@ pub struct Pod {
 }
 
 /// Fields of a failed pod. Only rules about failures read them, so other pods do not take memory
-/// for them.
+/// for them. Part of [`Pod`](crate::slim::Pod).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Failure {
     /// `status.message`.
@@ -83,7 +96,7 @@ pub struct Failure {
 }
 
 /// Fields of a pod that is being deleted. Only the rules that decide whether its deletion ended it
-/// read them, so other pods do not take memory for them.
+/// read them, so other pods do not take memory for them. Part of [`Pod`](crate::slim::Pod).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Shutdown {
     /// Its containers as the kubelet reports them: init containers first, without ephemeral ones.
@@ -100,7 +113,8 @@ pub struct Shutdown {
     pub created: Option<Timestamp>,
 }
 
-/// What the store contained of a pod when its deletion began.
+/// What the store contained of a pod when its deletion began. Part of
+/// [`Shutdown`](crate::slim::Shutdown).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BeforeDeletion {
     /// Nothing: the first version with a deletion timestamp came by a list, or after missed
@@ -114,7 +128,7 @@ pub enum BeforeDeletion {
     Ended,
 }
 
-/// A container of a pod that is being deleted.
+/// A container of a pod that is being deleted. Part of [`Shutdown`](crate::slim::Shutdown).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Container {
     /// Its name.
@@ -144,7 +158,7 @@ impl Container {
     }
 }
 
-/// The list of the pod that a container belongs to.
+/// The list of the pod that a container belongs to. Part of [`Container`](crate::slim::Container).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContainerKind {
     /// `initContainers`, without native sidecars.
@@ -155,7 +169,7 @@ pub enum ContainerKind {
     Main,
 }
 
-/// The state of a container.
+/// The state of a container. Part of [`Container`](crate::slim::Container).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContainerState {
     /// It waits to be started, or has no reported state.
@@ -172,7 +186,7 @@ pub enum ContainerState {
     },
 }
 
-/// Fields of a pod that has not run.
+/// Fields of a pod that has not run. Part of [`Pod`](crate::slim::Pod).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unstarted {
     /// Whether every version since the first one was seen.
@@ -187,7 +201,8 @@ pub struct Unstarted {
     pub seen_before_failure: bool,
 }
 
-/// Whether the store has seen every version of an object since the first one.
+/// Whether the store has seen every version of an object since the first one. Part of
+/// [`Pod`](crate::slim::Pod).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Continuity {
     /// Each came as the event of a watch. Neither the watch cache nor etcd omits one.

@@ -8,14 +8,14 @@ use parking_lot::Mutex;
 use super::durations::Durations;
 use super::priority::Priority;
 
+pub(crate) use crate::metric_names::WORKER_PANICS;
 pub(crate) use belayer_metrics::{
-    WORKER_PANICS, WORKQUEUE_ADDS as ADDS, WORKQUEUE_DEPTH as DEPTH,
-    WORKQUEUE_LONGEST_RUNNING as LONGEST_RUNNING, WORKQUEUE_QUEUE_DURATION as QUEUE_DURATION,
-    WORKQUEUE_RETRIES as RETRIES, WORKQUEUE_UNFINISHED_WORK as UNFINISHED_WORK,
-    WORKQUEUE_WORK_DURATION as WORK_DURATION,
+    WORKQUEUE_ADDS as ADDS, WORKQUEUE_DEPTH as DEPTH, WORKQUEUE_LONGEST_RUNNING as LONGEST_RUNNING,
+    WORKQUEUE_QUEUE_DURATION as QUEUE_DURATION, WORKQUEUE_RETRIES as RETRIES,
+    WORKQUEUE_UNFINISHED_WORK as UNFINISHED_WORK, WORKQUEUE_WORK_DURATION as WORK_DURATION,
 };
 
-/// Whether a queue reports metrics.
+/// Whether a queue reports metrics. Part of the [`Options`](crate::workqueue::Options).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Metering {
     /// Through the [`metrics`] facade. The recorder must be installed before the queue is created:
@@ -26,7 +26,8 @@ pub enum Metering {
     Off,
 }
 
-/// The content of a queue at one point in time.
+/// The content of a queue at one point in time. Returned by
+/// [`WorkQueue::snapshot`](crate::workqueue::WorkQueue::snapshot).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Snapshot {
     /// Keys ready to be worked on by priority, in the order of [`Priority::ALL`]. As in client-go,

@@ -110,12 +110,14 @@ use table::Hasher;
 const BATCH: usize = 128;
 
 /// A type that can be a key. Cloning should be cheap (`Arc<str>` rather than `String`): it happens
-/// once per key handed out.
+/// once per key handed out. The keys in the [module's example](self) are `&str`.
 pub trait Key: Clone + Eq + Hash + Send + 'static {}
 
 impl<T: Clone + Eq + Hash + Send + 'static> Key for T {}
 
-/// The options of a queue.
+/// The options of a queue. An argument of
+/// [`WorkQueue::with_options`](crate::workqueue::WorkQueue::with_options); the [module's
+/// example](self) uses the defaults.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
     /// When a key of a lower priority gets a turn.

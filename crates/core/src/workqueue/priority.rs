@@ -8,6 +8,8 @@ use super::clock::{Tick, nanos};
 /// FIFO.
 ///
 /// The order of the variants is the order of service: `Release` is the highest priority.
+///
+/// The [module's example](crate::workqueue) has three.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
     /// A deletion waits for a finalizer of the controller's until this key is worked on.
@@ -49,6 +51,8 @@ impl Priority {
 /// then on one turn in [`one_in`](Self::one_in) goes to an overdue priority (alternating if both
 /// are overdue). So a steady stream of urgent keys slows the others down without starving them, and
 /// a large overdue backlog (the resync of a big cluster) does not starve the urgent ones.
+///
+/// Part of the [`Options`](crate::workqueue::Options).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ageing {
     /// How long a [`Priority::Normal`] key may wait behind higher priorities. Default: 10 s.

@@ -18,7 +18,7 @@ use super::{Key, WorkQueue};
 /// How often the workers publish their queue's metrics, as often as client-go does.
 const REFRESH: Duration = Duration::from_millis(500);
 
-/// How the work on a key ended.
+/// How the work on a key ended. The work of [`Workers`](crate::workqueue::Workers) returns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// With success; nothing is left to do.
@@ -160,7 +160,8 @@ where
     }
 }
 
-/// The message of a panic, if it is a text.
+/// The message of a panic, if it is a text. [`Workers`](crate::workqueue::Workers) uses it for the
+/// log line of a panic.
 pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()

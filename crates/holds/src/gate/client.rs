@@ -13,13 +13,28 @@ use super::{Account, Change, GateObject, resource};
 use crate::names;
 
 /// Reads and writes the gate.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use belayer_core::{Executor, RequestError};
+/// use belayer_holds::gate::{GateClient, GateObject};
+///
+/// async fn drain(executor: Arc<Executor>) -> Result<(), RequestError> {
+///     let client = GateClient::new(executor, "belayer");
+///     match client.find().await? {
+///         Some(gate) => client.write(&gate, &gate.to_draining()).await,
+///         None => client.create(&GateObject::made_draining(), None).await,
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone)]
 pub struct GateClient {
     executor: Arc<Executor>,
     key: ObjectKey,
 }
 
-/// Whether an account owned the gate before.
+/// Whether an account owned the gate before. Returned by
+/// [`GateClient::adopt`](crate::gate::GateClient::adopt).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Adopted {
     /// It did.

@@ -23,6 +23,15 @@
 //! drain, `switched-off` a start without the component, `observing` pod-finalizer while all its profiles only
 //! observe, `off` the backlog limit (which notes it in another key) or an admin. The keys of closed namespaces
 //! belong to pod-finalizer: a drain does not change them.
+//!
+//! ```
+//! use belayer_holds::gate::GateObject;
+//! use belayer_holds::names::{GATE_DRAINING, GATE_MODE};
+//!
+//! let gate = GateObject::default().with(&GateObject::made_draining());
+//! assert!(gate.is_draining());
+//! assert_eq!(gate.get(GATE_MODE), Some(GATE_DRAINING));
+//! ```
 
 mod client;
 
@@ -63,12 +72,14 @@ pub const CRD: &str = include_str!("crd.yaml");
 /// The switches in a gate that a drain creates.
 const SWITCHES: &[&str] = &["hold", "holdClaims", "holdRecreations", "holdWorkflows"];
 
-/// The kind `Gate`.
+/// The kind `Gate`. [`GateClient`] reads and writes it.
 pub fn resource() -> Resource {
     Resource::new("belayer.dev", "v1alpha1", "Gate", "gates")
 }
 
 /// A ServiceAccount with which the gate is deleted, as its owner.
+/// [`GateClient::create`](crate::gate::GateClient::create) and
+/// [`GateClient::adopt`](crate::gate::GateClient::adopt) add it to the owners.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Account {
@@ -90,7 +101,7 @@ impl Account {
     }
 }
 
-/// The gate as read.
+/// The gate as read. The [module's example](self) sets the mode of one.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct GateObject {
@@ -115,6 +126,7 @@ fn or_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(
 }
 
 /// Keys of the gate and their new values; `None` removes the key.
+/// [`GateObject::with`](crate::gate::GateObject::with) applies one.
 pub type Change = BTreeMap<String, Option<Cow<'static, str>>>;
 
 impl GateObject {

@@ -14,7 +14,8 @@ use belayer_core::slim::{ObjectMeta, OwnerMeta, Pod};
 /// A live read that proved nothing is repeated after this time.
 const RECHECK: Duration = Duration::from_secs(30);
 
-/// Why a pod may be released: its owner has ended.
+/// Why a pod may be released: its owner has ended. [`OwnerEnds`](crate::owned::OwnerEnds) releases
+/// with it; the pods are found by [`held_by_owner`](crate::owned::held_by_owner).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EndedOwner {
     /// It has a deletion timestamp, which is never taken back.
@@ -35,7 +36,8 @@ impl decision::Evidence for EndedOwner {
     }
 }
 
-/// The kinds of owners that are watched, and their stores.
+/// The kinds of owners that are watched, and their stores. The pods of an owner are found by
+/// [`held_by_owner`](crate::owned::held_by_owner).
 pub struct OwnerStores<V: View = Cached>(Vec<(Resource, V::Store<OwnerMeta>)>);
 
 impl<V: View> FromIterator<(Resource, V::Store<OwnerMeta>)> for OwnerStores<V> {
@@ -77,7 +79,8 @@ fn cached(
     }
 }
 
-/// What is known about a pod's owner.
+/// What is known about a pod's owner. A part of the snapshot of a pod that
+/// [`held_by_owner`](crate::owned::held_by_owner) lists.
 #[derive(Debug, Clone)]
 pub struct ObservedOwner {
     /// The query about it.
@@ -88,7 +91,8 @@ pub struct ObservedOwner {
     pub answer: Option<LiveAnswer<OwnerState>>,
 }
 
-/// Whether an owner has ended.
+/// Whether an owner has ended. [`ObservedOwner`](crate::owned::ObservedOwner) says it of the owner
+/// of a pod that [`held_by_owner`](crate::owned::held_by_owner) lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OwnerEnd {
     /// It exists and is not being deleted.

@@ -18,7 +18,8 @@ const OWNER_DELETING: Row = &Rule::new(2, "owner-deleting", "held, and its owner
 const OWNER_GONE: Row = &Rule::new(3, "owner-gone", "held, and its owner is gone");
 const KEEP: Row = &Rule::new(4, "keep", "held, and its owner is there");
 
-/// The inputs of the rule.
+/// The inputs of the rule. The pods of an owner are found by
+/// [`held_by_owner`](crate::owned::held_by_owner).
 pub struct Parts {
     /// Name of the component that registers it.
     pub name: &'static str,
@@ -28,10 +29,13 @@ pub struct Parts {
     pub facts: Option<QueryCache<OwnerQuery>>,
 }
 
-/// Releases the pods of owners that have ended.
+/// Releases the pods of owners that have ended. A [`Component`](crate::runner::Component) of the
+/// runner of pods; when an owner ends, [`held_by_owner`](crate::owned::held_by_owner) lists its
+/// pods.
 pub struct OwnerEnds(Parts);
 
-/// A snapshot of one pod.
+/// A snapshot of one pod. The pods of an owner are found by
+/// [`held_by_owner`](crate::owned::held_by_owner).
 #[derive(Debug, Clone)]
 pub enum Snapshot {
     /// Not held, or not owned by one of the kinds.

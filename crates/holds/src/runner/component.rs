@@ -23,6 +23,8 @@ use belayer_core::workqueue::Priority;
 ///
 /// `observe` gathers an owned snapshot without I/O, `decide` is a pure function of it: no clock,
 /// no client, no async.
+///
+/// The [module's example](crate::runner) implements one.
 pub trait Component<K: Slim>: Send + Sync + 'static {
     /// The input of a decision.
     type Snapshot: Debug + Send + Sync;
@@ -39,8 +41,11 @@ pub trait Component<K: Slim>: Send + Sync + 'static {
     /// Its finalizer.
     fn hold(&self) -> &'static str;
 
-    /// The priority with which a change is processed; `None` for most changes, which are irrelevant.
-    fn interest(&self, change: &Change<'_, K>) -> Option<Priority>;
+    /// The priority with which a change is processed; `None` for most changes, which are irrelevant. By default
+    /// every new version of an object is processed.
+    fn interest(&self, change: &Change<'_, K>) -> Option<Priority> {
+        change.new.map(|_| Priority::Normal)
+    }
 
     /// A snapshot of what stores and live answers show about `object`.
     fn observe(&self, object: &Stored<K>) -> Self::Snapshot;
@@ -84,6 +89,18 @@ pub trait Component<K: Slim>: Send + Sync + 'static {
 }
 
 /// A change of one object.
+/// [`Component::interest`] receives it.
+///
+/// ```
+/// use belayer_core::{OwnerMeta, Priority};
+/// use belayer_holds::runner::Change;
+///
+/// /// Only objects that are being deleted.
+/// fn interest(change: &Change<'_, OwnerMeta>) -> Option<Priority> {
+///     let new = change.new.filter(|new| new.object.0.is_deleting());
+///     new.map(|_| Priority::Release)
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Change<'a, K> {
     /// The old version; `None` if there was none.
@@ -95,7 +112,7 @@ pub struct Change<'a, K> {
     latest: &'a Stored<K>,
 }
 
-/// The source of a change.
+/// The source of a change. Part of a [`Change`](crate::runner::Change).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Source {
     /// The first list after the start: the object may not have changed.
@@ -180,7 +197,8 @@ pub(super) struct Considered {
     pub asked: Asked,
 }
 
-/// The component and rule of a decision.
+/// The component and rule of a decision. The example of
+/// [`Observer`](crate::runner::Observer) prints the rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct By {
     /// Name of the component.

@@ -3,7 +3,11 @@
 //! Components register for a kind. Their decisions about one object are merged into one patch, and the versions of
 //! Belayer's own writes are stored in one place, so that two holds on one object do not conflict. The runner also
 //! retries in place on 409 and assigns a retry class to every other failure, so none is dropped.
+//!
+//! The example [`runner`](https://github.com/belayer/belayer/blob/main/crates/holds/examples/runner.rs) has one
+//! component.
 
+mod alone;
 mod answers;
 mod component;
 mod merge;
@@ -27,16 +31,39 @@ use belayer_core::slim::Slim;
 use belayer_core::workqueue::{Priority, WorkQueue, Workers};
 
 use crate::holding::HoldSwitch;
+pub use alone::run;
 use component::{AnyComponent, Registered};
 pub use component::{By, Change, Component, Source};
 pub use outcome::{ADOPTED, Executed, Observer, UNDECIDED, What, count_unread};
 pub use step::{StepContext, Stepped};
 use work::Due;
 
-/// Source of the wall-clock time for decisions.
+/// Source of the wall-clock time for decisions. One of the [`Parts`] of a
+/// [`Runner`].
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// Processes the keys of one kind. Cheap to clone; clones share one runner.
+/// Processes the keys of one kind. Cheap to clone; clones share one runner. [`run`] makes one for a single component.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use belayer_core::{Informer, ObjectKey, OwnerMeta, Workers};
+/// use belayer_holds::runner::{Component, Parts, Runner};
+///
+/// fn start(
+///     parts: Parts<OwnerMeta>,
+///     components: [impl Component<OwnerMeta>; 2],
+///     informer: &mut Informer<OwnerMeta>,
+/// ) -> Workers<ObjectKey> {
+///     let mut builder = Runner::builder(parts);
+///     for component in components {
+///         builder = builder.component(Arc::new(component));
+///     }
+///     let runner = builder.build();
+///     informer.add_handler(Arc::new(runner.clone()));
+///     runner.work(2)
+/// }
+/// ```
 pub struct Runner<K: Slim> {
     shared: Arc<Shared<K>>,
 }
@@ -44,7 +71,7 @@ pub struct Runner<K: Slim> {
 struct Shared<K: Slim> {
     resource: Resource,
     /// All of Belayer's finalizers on this kind.
-    ours: &'static [&'static str],
+    ours: Box<[&'static str]>,
     store: Store<K>,
     queue: WorkQueue<ObjectKey>,
     /// The executor of the workers, which never waits for a rate limit token.
@@ -62,12 +89,12 @@ struct Shared<K: Slim> {
     switch: HoldSwitch,
 }
 
-/// The parts of a runner.
+/// The parts of a [`Runner`].
 pub struct Parts<K: Slim> {
     /// The kind.
     pub resource: Resource,
     /// All of Belayer's finalizers on this kind.
-    pub ours: &'static [&'static str],
+    pub ours: Box<[&'static str]>,
     /// Its informer's store.
     pub store: Store<K>,
     /// The queue, created earlier so that live answers can enqueue keys.
@@ -118,7 +145,7 @@ impl<K: Slim> Runner<K> {
     }
 }
 
-/// Collects the components of a kind.
+/// Collects the components of a kind. The example of [`Runner`] adds two.
 pub struct Builder<K: Slim> {
     parts: Parts<K>,
     components: Vec<Box<dyn AnyComponent<K>>>,

@@ -7,7 +7,7 @@ use super::component::By;
 use belayer_core::duration;
 use belayer_core::object::{ObjectKey, Uid};
 
-/// Something the runner did about an object.
+/// Something the runner did about an object. [`Observer::executed`] receives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Executed<'a> {
     /// The component and rule of the decision.
@@ -20,7 +20,7 @@ pub struct Executed<'a> {
     pub what: What<'a>,
 }
 
-/// What was done about an object.
+/// What was done about an object. Part of [`Executed`], which an [`Observer`] receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What<'a> {
     /// A hold was added.
@@ -61,6 +61,18 @@ pub enum What<'a> {
 }
 
 /// Receives what a runner executed. Called by the workers: must not block.
+///
+/// ```
+/// use belayer_holds::runner::{Executed, Observer};
+///
+/// struct Printed;
+///
+/// impl Observer for Printed {
+///     fn executed(&self, executed: &Executed<'_>) {
+///         println!("{}: rule {}: {:?}", executed.key, executed.by.row, executed.what);
+///     }
+/// }
+/// ```
 pub trait Observer: Send + Sync + 'static {
     /// Something was done.
     fn executed(&self, executed: &Executed<'_>);
@@ -77,7 +89,8 @@ pub const ADOPTED: &str = "Adopted";
 /// The label of a pod that stays held because it is unknown whether its deletion ended it.
 pub const UNDECIDED: &str = "Undecided";
 
-/// Counts a pod whose result was not read, by evidence, mode (`enforce` or `observe`) and namespace.
+/// Counts a pod whose result was not read, by evidence, mode (`enforce` or `observe`) and
+/// namespace. An [`Observer`] calls it.
 pub fn count_unread(evidence: &'static str, mode: &'static str, pod: &ObjectKey) {
     let namespace = belayer_metrics::bound_namespace(pod.namespace().unwrap_or_default());
     metrics::counter!(

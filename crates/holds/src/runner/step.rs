@@ -12,7 +12,8 @@ use belayer_core::http::RequestError;
 use belayer_core::object::{ObjectKey, ResourceVersion};
 use belayer_core::workqueue::Backoff;
 
-/// The result of a step that did not fail.
+/// The result of a step that did not fail. [`Component::step`](crate::runner::Component::step)
+/// returns it; the [example](crate::runner) has no steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stepped {
     /// It is done. A watch event shows the result.
@@ -25,7 +26,8 @@ pub enum Stepped {
     Retry(Backoff),
 }
 
-/// The context of a step.
+/// The context of a step. [`Component::step`](crate::runner::Component::step) receives it; the
+/// [example](crate::runner) has no steps.
 pub struct StepContext<'a> {
     /// The key that is processed.
     pub key: &'a ObjectKey,

@@ -1,4 +1,13 @@
 //! Configuration sections that several components share: as written, and validated.
+//!
+//! ```
+//! use belayer_holds::selection::config::{Path, workers};
+//!
+//! let path = Path::root("podFinalizer");
+//! assert_eq!(workers(&path, 8), Ok(8));
+//! assert!(workers(&path, 0).is_err());
+//! assert_eq!(path.key("profiles").index(0).error("no name").to_string(), "podFinalizer.profiles[0]: no name");
+//! ```
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +22,7 @@ use super::{
 use crate::names::SYSTEM_NAMESPACE;
 use belayer_core::object::Resource;
 
-/// An invalid key of the configuration.
+/// An invalid key of the configuration. A [`Path`] makes it. See the [example](self).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}")]
 pub struct ConfigError {
@@ -24,6 +33,7 @@ pub struct ConfigError {
 }
 
 /// A label selector as it is written: `matchLabels` and `matchExpressions`.
+/// [`selector`] checks it.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SelectorConfig {
@@ -43,6 +53,7 @@ struct ExpressionConfig {
 }
 
 /// Namespaces as they are written: `include` and `exclude`.
+/// [`namespaces`] checks it.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct NamespacesConfig {
@@ -53,6 +64,7 @@ pub struct NamespacesConfig {
 }
 
 /// A kind as it is written: `group`, `version`, `kind` and `resource`.
+/// [`kind`] checks it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct KindConfig {
@@ -63,7 +75,7 @@ pub struct KindConfig {
     resource: String,
 }
 
-/// Labels as they are written: `labels`.
+/// Labels as they are written: `labels`. [`labels`] checks it.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LabelsConfig {
@@ -71,7 +83,7 @@ pub struct LabelsConfig {
     labels: BTreeMap<String, String>,
 }
 
-/// The path of a key from the root of the file.
+/// The path of a key from the root of the file. The [module's example](self) makes one.
 #[derive(Debug, Clone)]
 pub struct Path(String);
 
@@ -107,6 +119,15 @@ impl Path {
 }
 
 /// Checks a selector.
+///
+/// ```
+/// use belayer_holds::selection::config::{Path, SelectorConfig, selector};
+///
+/// let written: SelectorConfig = serde_json::from_str(r#"{"matchLabels":{"app":"web"}}"#)?;
+/// let selector = selector(&Path::root("selector"), written)?;
+/// assert!(selector.matches(&[("app", "web")].into_iter().collect()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// The invalid key, and how to fix it.
@@ -163,6 +184,15 @@ fn requirement(path: &Path, expression: ExpressionConfig) -> Result<Requirement,
 
 /// Checks namespaces.
 ///
+/// ```
+/// use belayer_holds::selection::config::{NamespacesConfig, Path, namespaces};
+///
+/// let written: NamespacesConfig = serde_json::from_str(r#"{"exclude":["kube-system"]}"#)?;
+/// let namespaces = namespaces(&Path::root("namespaces"), written)?;
+/// assert!(namespaces.contains("shop") && !namespaces.contains("kube-system"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// The invalid key, and how to fix it.
 pub fn namespaces(path: &Path, config: NamespacesConfig) -> Result<Namespaces, ConfigError> {
@@ -192,6 +222,15 @@ pub fn namespaces(path: &Path, config: NamespacesConfig) -> Result<Namespaces, C
 }
 
 /// Checks a kind.
+///
+/// ```
+/// use belayer_holds::selection::config::{KindConfig, Path, kind};
+///
+/// let written = r#"{"group":"batch","version":"v1","kind":"Job","resource":"jobs"}"#;
+/// let written: KindConfig = serde_json::from_str(written)?;
+/// assert_eq!(&*kind(&Path::root("owners"), &written)?.plural, "jobs");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// The invalid key, and how to fix it.
@@ -234,6 +273,14 @@ pub fn kind(path: &Path, config: &KindConfig) -> Result<Resource, ConfigError> {
 
 /// Checks labels, all of which are required.
 ///
+/// ```
+/// use belayer_holds::selection::config::{LabelsConfig, Path, labels};
+///
+/// let written: LabelsConfig = serde_json::from_str(r#"{"labels":{"app":"web"}}"#)?;
+/// assert!(!labels(&Path::root("owners"), written)?.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// The invalid key, and how to fix it.
 pub fn labels(path: &Path, config: LabelsConfig) -> Result<MatchLabels, ConfigError> {
@@ -244,7 +291,8 @@ pub fn labels(path: &Path, config: LabelsConfig) -> Result<MatchLabels, ConfigEr
     MatchLabels::new(config.labels).map_err(|error| path.invalid(&error))
 }
 
-/// Reads a duration, such as `10m`, of `least` or more.
+/// Reads a duration, such as `10m`, of `least` or more. A [`Path`]
+/// names the key, as in the [example](self).
 ///
 /// # Errors
 /// The invalid key, and how to fix it.
@@ -265,7 +313,8 @@ pub fn duration(
     Ok(Some(duration))
 }
 
-/// The key `workers` below `root`: how many objects a controller processes at once.
+/// The key `workers` below `root`: how many objects a controller processes at once. The [module's
+/// example](self) calls it.
 ///
 /// # Errors
 /// If the number is 0, or so high that they would only wait for each other.

@@ -15,7 +15,8 @@ use super::MaxUnselected;
 /// At most this many namespaces are reported at once.
 const REPORTED: usize = 10;
 
-/// Why a held object is unselected.
+/// Why a held object is unselected. [`Noted::unselected`](crate::held_objects::Noted::unselected)
+/// returns it. See the [example](crate::selection).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnselectedBy {
     /// It was unselected when this process first saw it, in its initial list: the configuration may have
@@ -28,6 +29,7 @@ pub enum UnselectedBy {
 }
 
 /// Whether unselected held objects may be released for that reason alone.
+/// [`HeldObjects::mass_release`](crate::held_objects::HeldObjects::mass_release) returns it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MassRelease {
     /// Few enough objects are unselected: they are released.
@@ -45,7 +47,8 @@ pub enum MassRelease {
     },
 }
 
-/// Where unselected objects are counted.
+/// Where unselected objects are counted. Part of [`MassRelease`](crate::selection::MassRelease),
+/// which [`HeldObjects`](crate::held_objects::HeldObjects) computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// In all namespaces, except those that keep their own.
@@ -69,6 +72,8 @@ impl Scope {
 /// A namespace that has more unselected objects than [`MaxUnselected`] allows of its own held objects
 /// keeps them. Of all other namespaces together, no more than it allows of theirs are released because
 /// the configuration does not select them.
+///
+/// [`HeldObjects`](crate::held_objects::HeldObjects) contains one.
 #[derive(Debug)]
 pub struct Guard {
     max: MaxUnselected,
@@ -104,6 +109,7 @@ impl Place {
 }
 
 /// Which unselected objects are kept.
+/// [`HeldObjects::exceeded`](crate::held_objects::HeldObjects::exceeded) returns it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exceeded {
     /// Over the cluster.

@@ -5,6 +5,8 @@ use belayer_core::slim::Labels;
 /// Labels, all of which are required with these values.
 ///
 /// An empty list matches nothing: the absence of a condition must not count as evidence.
+///
+/// The [module's example](crate::selection) compares one with labels.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MatchLabels(Box<[(Arc<str>, Arc<str>)]>);
 
@@ -51,7 +53,8 @@ impl MatchLabels {
     }
 }
 
-/// An invalid label name or value, which no object can have.
+/// An invalid label name or value, which no object can have. Returned by
+/// [`Requirement::new`](crate::selection::Requirement::new); see the [example](crate::selection).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidLabel {
     /// The name.
@@ -109,17 +112,26 @@ pub(super) fn check_value(name: &str, value: &str) -> Result<(), InvalidLabel> {
     })
 }
 
-/// RFC 1123 subdomain: lower-case labels joined by dots, at most 253 characters.
+/// RFC 1123 subdomain: lower-case labels joined by dots, at most 253 characters. The example of
+/// [`is_dns_label`](crate::selection::is_dns_label) has one.
 pub fn is_dns_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(|label| is_lower_token(label, 253))
 }
 
 /// RFC 1123 label, the form of namespace names.
+///
+/// ```
+/// use belayer_holds::selection::{is_dns_label, is_dns_subdomain};
+///
+/// assert!(is_dns_label("shop") && !is_dns_label("shop.example.com"));
+/// assert!(is_dns_subdomain("shop.example.com"));
+/// ```
 pub fn is_dns_label(text: &str) -> bool {
     is_lower_token(text, 63)
 }
 
 /// Whether a label may have this value: at most 63 characters, so not every name of an object.
+/// Names of namespaces have another form: [`is_dns_label`](crate::selection::is_dns_label).
 pub fn is_label_value(text: &str) -> bool {
     text.is_empty() || is_token(text)
 }

@@ -1,5 +1,18 @@
 //! What a configuration selects: labels, namespaces, kinds, and how many unselected objects may be released at
 //! once. Shared by all components.
+//!
+//! ```
+//! use belayer_holds::selection::{MatchLabels, Operator, Requirement, Selector};
+//!
+//! let value = Operator::In(["web".into()].into());
+//! let selector = Selector::new([Requirement::new("app", value)?]);
+//! let labels = [("app", "web")].into_iter().collect();
+//! assert!(selector.matches(&labels));
+//!
+//! let labels = [("app", "db")].into_iter().collect();
+//! assert!(!MatchLabels::new([("app", "web")])?.found_in(&labels));
+//! # Ok::<(), belayer_holds::selection::InvalidLabel>(())
+//! ```
 
 pub mod config;
 
@@ -13,7 +26,8 @@ pub use labels::{InvalidLabel, MatchLabels, is_dns_label, is_dns_subdomain, is_l
 pub use selector::{Namespaces, Operator, Requirement, Selector};
 pub use unselected::{MaxUnselected, ParseMaxUnselectedError};
 
-/// Whether the configuration selects an object.
+/// Whether the configuration selects an object. A [`Selector`] decides it. See the
+/// [example](crate::selection).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selected {
     /// It does.

@@ -4,18 +4,20 @@ use belayer_core::slim::Labels;
 
 use super::labels::{InvalidLabel, MatchLabels, check_name, check_value};
 
-/// A label selector with the API's meaning: all requirements hold.
+/// A label selector with the API's meaning: all requirements hold. The [module's
+/// example](crate::selection) makes one of a requirement.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selector(Box<[Requirement]>);
 
-/// One requirement on one label.
+/// One requirement on one label. The [module's example](crate::selection) makes one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requirement {
     name: Arc<str>,
     operator: Operator,
 }
 
-/// What a requirement asks of its label.
+/// What a requirement asks of its label. Part of a [`Requirement`](crate::selection::Requirement),
+/// as in the [example](crate::selection).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operator {
     /// It is present with one of these values.
@@ -99,7 +101,8 @@ impl Selector {
     }
 }
 
-/// The namespaces in which a profile selects.
+/// The namespaces in which a profile selects. [`namespaces`](crate::selection::config::namespaces)
+/// makes them of a configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Namespaces {
     /// Only these; empty for all.

@@ -6,6 +6,13 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 /// How many holds may be released at once because their objects are no longer selected.
 ///
 /// More than that look like a mistyped selector, and all of them are kept.
+///
+/// ```
+/// use belayer_holds::selection::MaxUnselected;
+///
+/// let max = MaxUnselected::Percent(10);
+/// assert!(max.allows(100, 1_000) && !max.allows(101, 1_000));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MaxUnselected {
     /// Percentage of all held objects, from 0 to 100, but at least [`MaxUnselected::FLOOR`] objects.
@@ -53,7 +60,8 @@ impl fmt::Display for MaxUnselected {
     }
 }
 
-/// A value that is neither a percentage nor a number.
+/// A value that is neither a percentage nor a number. Returned when a
+/// [`MaxUnselected`](crate::selection::MaxUnselected) is parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "invalid limit {0:?}: use a percentage from 0% to 100% or a number of pods (example: 10% or 50)"

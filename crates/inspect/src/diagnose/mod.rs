@@ -96,7 +96,7 @@ impl Diagnosis {
 }
 
 /// Reports what blocks the deletion of each stuck object.
-pub fn report(world: &World, now: Timestamp) -> Report {
+pub(crate) fn report(world: &World, now: Timestamp) -> Report {
     let mut groups: Vec<(Diagnosis, Vec<StuckObject>)> = structure::dead_apis(world)
         .into_iter()
         .map(|diagnosis| (diagnosis, Vec::new()))
@@ -259,7 +259,7 @@ fn group(number: usize, diagnosis: Diagnosis, objects: Vec<StuckObject>) -> Grou
 }
 
 /// The published part of an entry of the known finalizers.
-pub fn known(entry: &Entry) -> Known {
+pub(crate) fn known(entry: &Entry) -> Known {
     Known {
         owner: entry.owner.clone(),
         guards: entry.guards.clone(),

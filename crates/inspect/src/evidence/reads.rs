@@ -31,7 +31,7 @@ pub(super) async fn namespace(reader: &Reader, name: String) -> ReadResult<Names
 }
 
 /// Reads the pods of a namespace.
-pub async fn pods(reader: &Reader, namespace: String) -> ReadResult<Vec<PodState>> {
+pub(crate) async fn pods(reader: &Reader, namespace: String) -> ReadResult<Vec<PodState>> {
     let path = Resource::pods().path(Some(&namespace));
     let found: ReadResult<Vec<PodObject>> = reader.all(&path).await;
     found.map(|pods| pods.into_iter().map(pod).collect())

@@ -6,7 +6,7 @@ use crate::details::Condition;
 
 /// A namespace being deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamespaceState {
+pub(crate) struct NamespaceState {
     /// `spec.finalizers`.
     pub finalizers: Vec<String>,
     /// Conditions that are true.
@@ -15,7 +15,7 @@ pub struct NamespaceState {
 
 /// A pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PodState {
+pub(crate) struct PodState {
     /// Its name.
     pub name: String,
     /// Its node; empty before it is bound.
@@ -28,21 +28,21 @@ pub struct PodState {
 
 impl PodState {
     /// Whether it uses this PVC of its namespace: it is bound to a node and refers to it.
-    pub fn uses(&self, claim: &str) -> bool {
+    pub(crate) fn uses(&self, claim: &str) -> bool {
         !self.node.is_empty() && self.claims.iter().any(|name| name == claim)
     }
 }
 
 /// A node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeState {
+pub(crate) struct NodeState {
     /// Its condition `Ready`.
     pub ready: Option<Condition>,
 }
 
 /// A volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VolumeState {
+pub(crate) struct VolumeState {
     /// Namespace and name of the PVC it is bound to.
     pub claim: Option<(String, String)>,
     /// `Bound`, `Released`, ...
@@ -51,7 +51,7 @@ pub struct VolumeState {
 
 /// An attachment of a volume to a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AttachmentState {
+pub(crate) struct AttachmentState {
     /// Its name.
     pub name: String,
     /// The volume.
@@ -68,7 +68,7 @@ pub struct AttachmentState {
 
 /// An APIService that is not available.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeadApiService {
+pub(crate) struct DeadApiService {
     /// `v1.metrics.example.com`.
     pub name: String,
     /// `metrics.example.com/v1`.
@@ -81,7 +81,7 @@ pub struct DeadApiService {
 
 /// A webhook with `failurePolicy: Fail` whose service has no ready endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeadWebhook {
+pub(crate) struct DeadWebhook {
     /// `validatingwebhookconfigurations` or `mutatingwebhookconfigurations`.
     pub resource: &'static str,
     /// The configuration.
@@ -98,7 +98,7 @@ pub struct DeadWebhook {
 
 impl DeadWebhook {
     /// Whether it intercepts updates of objects of this kind, unless it excludes them.
-    pub fn intercepts_updates_of(&self, kind: &Resource) -> bool {
+    pub(crate) fn intercepts_updates_of(&self, kind: &Resource) -> bool {
         let any = |list: &[String], wanted: &str| {
             list.iter()
                 .any(|item| item == "*" || item == "*/*" || item == wanted)

@@ -30,11 +30,23 @@
 //! }
 //! # let _ = may_be_installed;
 //! ```
+//!
+//! ```
+//! use belayer_core::object::Resource;
+//! use belayer_holds::permissions::{FOLLOW, Permission};
+//! use belayer_inspect::preflight::Part;
+//!
+//! let maps = Resource::config_maps();
+//! let follow = Permission::on(&maps, FOLLOW, "no ConfigMap is seen");
+//! let part = Part::new("keeper", "ClusterRole keeper", follow.collect());
+//! assert!(!part.permissions.is_empty());
+//! ```
 
 mod argo;
 mod finalizers;
 mod in_tree;
 mod kinds;
+mod limits;
 mod needs;
 mod node_agent;
 mod permissions;
@@ -49,16 +61,16 @@ use jiff::Timestamp;
 use crate::reader::Reader;
 use belayer_core::http::RequestError;
 
+pub use limits::{unlimited, write_policy_kinds};
 pub use needs::{AdoptsArgo, Kind, Part, Policy, PvcMode, only_in};
 pub use permissions::{Authorizer, Ruling, Subject};
-pub use policies::quotes;
 pub use report::{API_VERSION, About, Finding, Level, PartReport, Report};
 pub use text::text;
 
 /// Concurrent access reviews.
 const PARALLEL: usize = 8;
 
-/// What to check.
+/// What to check. Its [parts](crate::preflight) are those of the controllers that run.
 #[derive(Debug, Clone)]
 pub struct Query {
     /// Belayer's own namespace.
@@ -73,7 +85,8 @@ pub struct Query {
     pub now: Timestamp,
 }
 
-/// Checks all requirements of the parts. Nothing is changed: access reviews are not stored.
+/// Checks all requirements of the parts. Nothing is changed: access reviews are not stored. The
+/// [module's example](crate::preflight) makes one of the parts.
 ///
 /// # Errors
 ///
@@ -124,7 +137,7 @@ pub async fn check(
         first
             .findings
             .extend(finalizers::installations(reader, &query.own_namespace).await);
-        first.findings.extend(policies::limits(reader, query).await);
+        first.findings.extend(limits::check(reader, query).await);
         let agent = node_agent::check(reader, server.as_deref()).await;
         first.findings.extend(agent);
         first.findings.sort_by_key(|finding| finding.level);

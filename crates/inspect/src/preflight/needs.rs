@@ -7,7 +7,7 @@ use belayer_core::object::Resource;
 use belayer_holds::permissions::Permission;
 use belayer_holds::selection::Namespaces;
 
-/// A component, or an optional half of one.
+/// A component, or an optional half of one. The [module's example](crate::preflight) makes one.
 #[derive(Debug, Clone)]
 pub struct Part {
     /// Its name, such as `pod-finalizer` or `pod-finalizer capture`.
@@ -32,7 +32,8 @@ pub struct Part {
     pub argo: Option<AdoptsArgo>,
 }
 
-/// Whether a part removes the finalizer of Argo's workflow controller together with its own.
+/// Whether a part removes the finalizer of Argo's workflow controller together with its own. An
+/// argument for a [part](crate::preflight).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdoptsArgo {
     /// It does.
@@ -63,8 +64,9 @@ impl Part {
     }
 }
 
-/// The namespaces that these rules list, if every rule lists some: outside of them nothing is selected, and so nothing is
-/// written.
+/// The namespaces that these rules list, if every rule lists some: outside of them nothing is
+/// selected, and so nothing is written. It limits the namespaces of a
+/// [`Part`](crate::preflight::Part).
 pub fn only_in<'a>(rules: impl IntoIterator<Item = &'a Namespaces>) -> BTreeSet<Arc<str>> {
     let mut all = BTreeSet::new();
     for rule in rules {
@@ -76,7 +78,7 @@ pub fn only_in<'a>(rules: impl IntoIterator<Item = &'a Namespaces>) -> BTreeSet<
     all
 }
 
-/// A kind that a part needs.
+/// A kind that a part needs. Included in a [`Part`](crate::preflight::Part).
 #[derive(Debug, Clone)]
 pub struct Kind {
     /// The kind, in the version that Belayer reads.
@@ -101,7 +103,8 @@ impl Kind {
     }
 }
 
-/// A mutating admission policy that adds a hold at creation.
+/// A mutating admission policy that adds a hold at creation. Included in a
+/// [`Part`](crate::preflight::Part).
 #[derive(Debug, Clone)]
 pub struct Policy {
     /// Name of the policy and of its binding.
@@ -119,7 +122,7 @@ pub struct Policy {
     pub switch: &'static str,
 }
 
-/// How PVCs are protected.
+/// How PVCs are protected. An argument for a [part](crate::preflight).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PvcMode {
     /// By kube-controller-manager's controller only; Belayer only reports.

@@ -14,7 +14,8 @@ use belayer_holds::permissions::{Permission, Place};
 use super::report::{About, Finding, Level};
 use super::{Part, Query};
 
-/// The user whose permissions are checked.
+/// The user whose permissions are checked. The permissions of each [part](crate::preflight) are
+/// checked for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     /// The user of the kubeconfig.
@@ -51,7 +52,8 @@ impl fmt::Display for Subject {
     }
 }
 
-/// The result for one permission.
+/// The result for one permission. Returned by an [`Authorizer`](crate::preflight::Authorizer) for
+/// the permissions of a [part](crate::preflight).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ruling {
     /// Granted.
@@ -62,7 +64,8 @@ pub enum Ruling {
     Unknown(String),
 }
 
-/// Checks permissions: the API server in production, a list of rules in tests.
+/// Checks permissions: the API server in production, a list of rules in tests. It is asked for the
+/// permissions of each [part](crate::preflight).
 pub trait Authorizer: Send + Sync {
     /// Whether `subject` has `permission`; `own` is Belayer's own namespace.
     fn ask<'a>(

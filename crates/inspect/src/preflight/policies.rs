@@ -13,10 +13,9 @@ use belayer_holds::selection::config::{self, Path, SelectorConfig};
 
 use super::Query;
 use super::needs::Policy;
-use super::permissions::Subject;
 use super::report::{About, Finding, Level};
 
-const GROUP: &str = "admissionregistration.k8s.io";
+pub(super) const GROUP: &str = "admissionregistration.k8s.io";
 
 /// A Lease that was not renewed for this time has no leader, whatever its settings are.
 const NO_LEADER_SECONDS: i64 = 120;
@@ -36,7 +35,7 @@ pub(crate) async fn check(reader: &Reader, policy: &Policy, query: &Query) -> Ve
         "MutatingAdmissionPolicyBinding",
         "mutatingadmissionpolicybindings",
     );
-    let found = match get(reader, &policies, &ObjectKey::cluster(name)).await {
+    let found = match read(reader, &policies, name).await {
         Got::Found(found) => found,
         Got::Absent => {
             return vec![
@@ -55,7 +54,7 @@ pub(crate) async fn check(reader: &Reader, policy: &Policy, query: &Query) -> Ve
         Got::Unknown(why) => return vec![unknown(format!("policy {name}"), why)],
     };
     let mut findings = drift(policy, &found);
-    match get(reader, &bindings, &ObjectKey::cluster(name)).await {
+    match read(reader, &bindings, name).await {
         Got::Found(binding) => findings.extend(binding_findings(policy, &binding, own)),
         Got::Absent | Got::NotServed => findings.push(
             note(
@@ -70,15 +69,21 @@ pub(crate) async fn check(reader: &Reader, policy: &Policy, query: &Query) -> Ve
     findings
 }
 
-fn unknown(what: String, why: String) -> Finding {
+pub(super) fn unknown(what: String, why: String) -> Finding {
     Finding::new(Level::Unknown, About::Policy, what, why)
 }
 
-enum Got {
+/// What the API server says of one object.
+pub(super) enum Got {
     Found(Value),
     Absent,
     NotServed,
     Unknown(String),
+}
+
+/// Reads a policy or a binding.
+pub(super) async fn read(reader: &Reader, kind: &Resource, name: &str) -> Got {
+    get(reader, kind, &ObjectKey::cluster(name)).await
 }
 
 async fn get(reader: &Reader, kind: &Resource, key: &ObjectKey) -> Got {
@@ -158,7 +163,7 @@ fn drift(policy: &Policy, found: &Value) -> Vec<Finding> {
 }
 
 /// Whether a policy, as JSON, refers to a label or a user: as a value, or in quotes in an expression.
-pub fn quotes(policy: &str, label: &str) -> bool {
+pub(super) fn quotes(policy: &str, label: &str) -> bool {
     let around = |at: usize| {
         let before = policy[..at].chars().next_back();
         let after = policy[at + label.len()..].chars().next();
@@ -280,40 +285,6 @@ async fn lapsed(reader: &Reader, policy: &Policy, lease: &str, now: Timestamp) -
     let what = format!("the gate is open, but the leader's lease {key} {since}");
     let finding = Finding::new(Level::Missing, About::Policy, what, effect);
     Some(finding.fix("start Belayer, or run belayer drain"))
-}
-
-/// The policies that limit what the checked account writes: RBAC cannot express it.
-pub(crate) async fn limits(reader: &Reader, query: &Query) -> Vec<Finding> {
-    let Subject::User { name: account, .. } = &query.subject else {
-        return Vec::new();
-    };
-    let kind = Resource::new(
-        GROUP,
-        "v1",
-        "ValidatingAdmissionPolicy",
-        "validatingadmissionpolicies",
-    );
-    let mut findings = Vec::new();
-    for name in names::WRITE_POLICIES {
-        let what = format!("policy {name}");
-        match get(reader, &kind, &ObjectKey::cluster(name)).await {
-            Got::Found(policy)
-                if quotes(&policy["spec"]["matchConditions"].to_string(), account) => {}
-            Got::Found(_) => findings.push(
-                Finding::new(
-                    Level::Missing,
-                    About::Policy,
-                    format!("{what} does not name {account}"),
-                    "that account may change any field of the objects that it may patch, and the gate does not open",
-                )
-                .fix("apply it from the manifests of this namespace"),
-            ),
-            // An older server, or an admin who left it out.
-            Got::Absent | Got::NotServed => {}
-            Got::Unknown(why) => findings.push(unknown(what, why)),
-        }
-    }
-    findings
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use super::report::{About, Finding, Level, PartReport, Report};
 /// Columns before the text of a finding.
 const LABEL: usize = 11;
 
-/// The whole report.
+/// The whole report. The report is one of [`check`](crate::preflight::check) about the
+/// [parts](crate::preflight).
 pub fn text(report: &Report, style: Style, paint: &dyn Paint) -> String {
     let mut out = String::new();
     let _ = writeln!(out, "{}", paint.bold(&opening(report)));

@@ -20,7 +20,7 @@ use crate::reader::{Reader, explain};
 /// Kinds that are listed at once.
 const PARALLEL: usize = 4;
 
-/// Reads the status of Belayer in a cluster.
+/// Reads the status of Belayer in a cluster. The [module's example](crate::status) prints it.
 ///
 /// # Errors
 ///

@@ -9,7 +9,7 @@ use super::collect::keeps;
 use super::events::{Event, events};
 use crate::reader::Reader;
 
-/// The holds that a component keeps back.
+/// The holds that a component keeps back. Part of a [status](crate::status).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kept {
     /// Their number, counted in the cluster with Belayer's configuration.
@@ -44,7 +44,8 @@ impl Status {
     }
 }
 
-/// The message of the Event in Belayer's own namespace, on an object of this kind, that holds are kept back.
+/// The message of the Event in Belayer's own namespace, on an object of this kind, that holds are
+/// kept back. Part of a [status](crate::status).
 ///
 /// # Errors
 ///

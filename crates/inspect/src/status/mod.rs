@@ -1,4 +1,17 @@
 //! What Belayer holds in a cluster, and its installation: the documented form of `belayer status`.
+//!
+//! ```no_run
+//! use belayer_core::clock;
+//! use belayer_inspect::Reader;
+//! use belayer_inspect::status::{self, Query};
+//! use belayer_inspect::text::{Plain, Style};
+//!
+//! # async fn print(reader: &Reader, query: &Query) -> Result<(), belayer_core::RequestError> {
+//! let status = status::status(reader, query, clock::now).await?;
+//! println!("{}", status::text(&status, Style::default(), &Plain));
+//! # Ok(())
+//! # }
+//! ```
 
 mod collect;
 mod count;
@@ -17,11 +30,10 @@ use belayer_core::object::Resource;
 pub use crate::report::API_VERSION;
 pub use collect::status;
 pub use kept::{Kept, reported};
-pub use own::leader_of;
 pub use page::{Page, Recorded, page};
 pub use text::text;
 
-/// The hold of one component on one kind.
+/// The hold of one component on one kind. Part of a [query](crate::status).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
     /// Name of the component.
@@ -32,7 +44,7 @@ pub struct Hold {
     pub kind: Resource,
 }
 
-/// What to report.
+/// What to report. The [module's example](crate::status) takes one.
 #[derive(Debug, Clone)]
 pub struct Query {
     /// Belayer's own namespace.

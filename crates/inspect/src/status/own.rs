@@ -100,7 +100,7 @@ fn whole(value: f64) -> u64 {
 /// The leader by this Lease; `None` if it was released.
 ///
 /// The age of a renewal depends on this machine's clock: it is for display only, no decision uses it.
-pub fn leader_of(lease: &Lease, now: Timestamp) -> Option<Leader> {
+pub(crate) fn leader_of(lease: &Lease, now: Timestamp) -> Option<Leader> {
     if lease.holder.is_empty() {
         return None;
     }

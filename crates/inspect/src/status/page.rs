@@ -58,7 +58,7 @@ pub struct Recorded {
     pub name: String,
 }
 
-/// Reads the content of the status page.
+/// Reads the content of the status page. It is read as a [status](crate::status).
 ///
 /// # Errors
 ///

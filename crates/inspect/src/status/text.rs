@@ -9,7 +9,7 @@ use crate::text::{Detail, Paint, Style, row, wrapped};
 /// Maximum number of namespaces shown without `-o wide`.
 const SHOWN: usize = 10;
 
-/// The whole status.
+/// The whole status. The [module's example](crate::status) prints one.
 pub fn text(status: &Status, style: Style, paint: &dyn Paint) -> String {
     let mut out = String::new();
     let opening = wrapped(&opening(status), style.width.saturating_sub(2), "  ");

@@ -9,7 +9,7 @@ use super::{Paint, Style, group};
 use crate::explain::{Action, Explained, Explanation, HeldPod, Subject};
 use crate::report::{Group, Verdict, age};
 
-/// The whole explanation.
+/// The whole explanation. The [example of explanations](crate::explain) prints one.
 pub fn explanation(
     explanation: &Explanation,
     now: jiff::Timestamp,

@@ -1,7 +1,8 @@
 //! Wraps text at spaces.
 
-/// `text` in lines of at most `width` columns; all but the first start with `indent`. A longer word is not
-/// broken, so that names and commands can be copied.
+/// `text` in lines of at most `width` columns; all but the first start with `indent`. A longer
+/// word is not broken, so that names and commands can be copied. The example of
+/// [`row`](crate::text::row) breaks a line.
 pub fn wrapped(text: &str, width: usize, indent: &str) -> String {
     let width = width.max(20);
     let mut out = String::new();
@@ -24,6 +25,14 @@ pub fn wrapped(text: &str, width: usize, indent: &str) -> String {
 }
 
 /// The cells of a line. A cell that does not fit goes to the next line, indented by eight columns.
+///
+/// ```
+/// use belayer_inspect::text::{row, wrapped};
+///
+/// let cells = ["NAME".to_owned(), "AGE".to_owned()];
+/// assert_eq!(row(&cells, "  ", 80), "NAME  AGE");
+/// assert_eq!(wrapped("keeps the result until it was read", 20, "  "), "keeps the result\n  until it was read");
+/// ```
 pub fn row(cells: &[String], between: &str, width: usize) -> String {
     let mut out = String::new();
     let mut column = 0;

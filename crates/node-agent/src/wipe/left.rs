@@ -11,7 +11,7 @@ const NAMED: usize = 6;
 /// Largest length of a path in a message. A pod chooses its file names freely.
 const SHOWN: usize = 96;
 
-/// Why a path is left.
+/// Why a path is left. The [crate's example](crate) wipes a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
     /// A mount that is in use.
@@ -83,7 +83,8 @@ impl fmt::Display for Why {
     }
 }
 
-/// The paths that are left, up to a bounded number.
+/// The paths that are left, up to a bounded number. The [crate's example](crate) wipes a
+/// directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Left {
     named: BTreeMap<String, Why>,

@@ -2,6 +2,8 @@
 //!
 //! Nothing outside of these directories is touched, whatever the pod put into them: see
 //! [`Wiper::wipe`].
+//!
+//! The [crate's example](crate) wipes a directory.
 
 mod confined;
 mod left;
@@ -25,13 +27,14 @@ use crate::host::NothingRuns;
 use crate::layout::{Layout, Place};
 use crate::uid::PodUid;
 
-/// Removes the directories of pods. Cheap to share; any number of pods can be wiped at once.
+/// Removes the directories of pods. Cheap to share; any number of pods can be wiped at once. The
+/// [crate's example](crate) wipes a directory.
 #[derive(Debug)]
 pub struct Wiper {
     layout: Layout,
 }
 
-/// The result of one attempt.
+/// The result of one attempt. The [crate's example](crate) wipes a directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wiped {
     /// Files and directories that were removed.
@@ -40,7 +43,7 @@ pub struct Wiped {
     pub left: Left,
 }
 
-/// A root that cannot be used.
+/// A root that cannot be used. The [crate's example](crate) wipes a directory.
 #[derive(Debug, thiserror::Error)]
 pub enum RootError {
     /// The root does not exist.

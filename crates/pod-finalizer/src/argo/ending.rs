@@ -28,7 +28,7 @@ enum How {
 
 /// Whether a pod that is being deleted may have a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// Its deletion ended it: there is no result.
     ByDeletion(EndedByDeletion),
     /// There may be a result, or there will be one.
@@ -37,7 +37,7 @@ pub enum Ending {
 
 /// Why a pod that is being deleted may have a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Held {
+pub(crate) enum Held {
     /// It is not being deleted.
     NotDeleted,
     /// Its main container or Argo's own has not ended: it may yet succeed.
@@ -76,7 +76,7 @@ impl fmt::Display for EndedByDeletion {
 impl Ending {
     /// Determines the ending as Argo's `inferFailedReason` does: by main containers, init containers and Argo's own,
     /// never by sidecars.
-    pub fn of(pod: &Pod) -> Self {
+    pub(crate) fn of(pod: &Pod) -> Self {
         if !pod.meta.is_deleting() {
             return Self::Held(Held::NotDeleted);
         }
@@ -141,7 +141,7 @@ fn is_without_a_start(pod: &Pod) -> bool {
 
 impl Held {
     /// The text for messages; `pod` is the pod that [`Ending::of`] was called with.
-    pub fn message(self, pod: &Pod) -> Cow<'static, str> {
+    pub(crate) fn message(self, pod: &Pod) -> Cow<'static, str> {
         let words = match self {
             Self::NotDeleted => "it is not being deleted",
             Self::Running => "it is still running, so it may still succeed",

@@ -15,14 +15,14 @@ use belayer_core::logical_time::LogicalTime;
 use belayer_core::queries::LiveAnswer;
 use belayer_core::slim::{ObjectMeta, Pod};
 
-pub use component::NeverHeld;
-pub use ending::{EndedByDeletion, Ending, Held};
+pub(crate) use component::NeverHeld;
+pub(crate) use ending::{EndedByDeletion, Ending, Held};
 pub(crate) use node::read_node;
-pub use node::{NodeLost, NodeQuery, NodeReader, NodeState};
+pub(crate) use node::{NodeLost, NodeQuery, NodeReader, NodeState};
 
 use crate::profile::argo;
 
-/// A pod whose controller is a Workflow of Argo.
+/// A pod whose controller is a Workflow of Argo. The rules of [`row`](crate::row) read it.
 #[derive(Debug, Clone)]
 pub struct ArgoPod {
     /// The pod at the version that a release would name.

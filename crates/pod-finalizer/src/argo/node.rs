@@ -123,13 +123,13 @@ impl fmt::Display for NodeLost {
 
 /// Answers [`NodeQuery`]s by live GETs.
 #[derive(Debug)]
-pub struct NodeReader {
+pub(crate) struct NodeReader {
     executor: Arc<Executor>,
 }
 
 impl NodeReader {
     /// Reads through `executor`.
-    pub fn new(executor: Arc<Executor>) -> Self {
+    pub(crate) fn new(executor: Arc<Executor>) -> Self {
         Self { executor }
     }
 }

@@ -8,7 +8,7 @@ use super::{ContainerOutcome, PodOutcomeSpec};
 /// The kubelet's reason for a container whose end it does not know; the exit code next to it is meaningless.
 const STATUS_UNKNOWN: &str = "ContainerStatusUnknown";
 
-/// An outcome.
+/// An outcome. The kind is that of the [example](crate::outcome).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Built {
     /// The known values.
@@ -102,7 +102,7 @@ struct Terminated {
     finished_at: Option<String>,
 }
 
-/// The outcome of a pod, from its JSON.
+/// The outcome of a pod, from its JSON. The kind is that of the [example](crate::outcome).
 ///
 /// # Errors
 /// If it is not a pod.

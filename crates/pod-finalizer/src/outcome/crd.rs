@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::{PodOutcomeSpec, resource};
 
-/// The definition, as input for `kubectl apply`.
+/// The definition, as input for `kubectl apply`. The [module's example](crate::outcome) has its
+/// definition.
 pub fn crd() -> Value {
     let kind = resource();
     let column = |name: &str, column_type: &str, path: &str| json!({ "name": name, "type": column_type, "jsonPath": path });

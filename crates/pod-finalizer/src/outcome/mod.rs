@@ -2,6 +2,10 @@
 //!
 //! With it the pod can be released early while its result stays readable. It contains nothing of the pod that could be
 //! secret: no arguments, no environment, no output.
+//!
+//! ```
+//! assert_eq!(belayer_pod_finalizer::outcome::crd()["kind"], "CustomResourceDefinition");
+//! ```
 
 mod build;
 mod crd;
@@ -25,13 +29,13 @@ pub const EXPIRES_LABEL: &str = "belayer.dev/expires";
 /// Label of a record that was written before the outcome was final, because other evidence released the pod.
 pub const NOT_FINAL_LABEL: &str = "belayer.dev/not-final";
 
-/// `podoutcomes.belayer.dev`.
+/// `podoutcomes.belayer.dev`. The [module's example](crate::outcome) has its definition.
 pub fn resource() -> Resource {
     Resource::new("belayer.dev", "v1alpha1", "PodOutcome", "podoutcomes")
 }
 
 /// The name of the record of a pod, derived from its UID, so that there is one record per UID.
-pub fn name_of(pod: &Uid) -> String {
+pub(crate) fn name_of(pod: &Uid) -> String {
     format!("pod-{pod}")
 }
 

@@ -27,7 +27,7 @@ use crate::argo::{NodeState, read_node};
 /// Delay before an outcome that is not final yet is checked again, unless the pod changes earlier.
 pub(crate) const NOT_FINAL: Duration = Duration::from_secs(30);
 
-/// Which outcome of a pod is recorded.
+/// Which outcome of a pod is recorded. The kind is that of the [example](crate::outcome).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recorded {
     /// A final one: the end of every container is known, or its node is lost.
@@ -36,7 +36,7 @@ pub enum Recorded {
     AsItIs,
 }
 
-/// The state of a pod's record.
+/// The state of a pod's record. The kind is that of the [example](crate::outcome).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum RecordState {
     /// Unknown.
@@ -67,7 +67,8 @@ pub enum RecordState {
     },
 }
 
-/// Proof that a record of the final outcome of this pod's UID exists, by a response of the API server.
+/// Proof that a record of the final outcome of this pod's UID exists, by a response of the API
+/// server. The kind is that of the [example](crate::outcome).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Captured(Uid);
 
@@ -84,7 +85,7 @@ impl Captured {
     }
 }
 
-/// Writes the outcomes of pods.
+/// Writes the outcomes of pods. The kind is that of the [example](crate::outcome).
 #[derive(Debug)]
 pub struct Outcomes {
     /// How long a record without an owner is kept.

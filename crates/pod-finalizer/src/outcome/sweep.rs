@@ -21,7 +21,7 @@ use crate::SETTLE;
 /// Longest interval between two sweeps.
 const SLOWEST: Duration = Duration::from_secs(60);
 
-/// Deletes expired records.
+/// Deletes expired records. The kind is that of the [example](crate::outcome).
 pub struct Sweeper {
     records: Store<OwnerMeta>,
     executor: Arc<Executor>,

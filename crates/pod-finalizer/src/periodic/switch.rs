@@ -16,10 +16,10 @@ use crate::snapshot::Gate;
 
 /// Key of the gate that the admission policy reads: `on`; any other value means off. The backlog writes
 /// `off` together with [`GATE_BACKLOG`]; an `off` without that was set by an admin, and Belayer does not revert it.
-pub const GATE_KEY: &str = "hold";
+pub(crate) const GATE_KEY: &str = "hold";
 
 /// The value of [`GATE_KEY`] while all profiles only observe: then the policy must not write to pods either.
-pub const OBSERVING: &str = "observing";
+pub(crate) const OBSERVING: &str = "observing";
 
 /// What the ConfigMap should contain.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,5 @@
-//! The built-in profile for Argo Workflows.
+//! The built-in profile for Argo Workflows. The [crate's example](crate) has it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 pub use belayer_holds::argo::{
@@ -8,8 +7,8 @@ pub use belayer_holds::argo::{
 };
 
 use super::{
-    Cleanup, Consumer, DeletedWhileRunning, InvalidLabel, MatchLabels, Mode, Namespaces, Operator,
-    OwnerStatus, Profile, Requirement, Selector,
+    Cleanup, Consumer, DeletedWhileRunning, MatchLabels, Mode, Namespaces, Operator, OwnerStatus,
+    Profile, Requirement, Selector,
 };
 
 /// Its name.
@@ -31,6 +30,8 @@ pub const STATUS_FINALIZER: &str = "workflows.argoproj.io/status";
 /// workflow completed.
 ///
 /// An installation with several workflow controllers narrows it by [`INSTANCE_LABEL`].
+///
+/// The [crate's example](crate) has it.
 pub fn profile() -> Profile {
     let completed = || labels(COMPLETED_LABEL, "true");
     Profile {
@@ -51,20 +52,6 @@ pub fn profile() -> Profile {
         node_lost_delay: Duration::ZERO,
         cleanup: Cleanup::None,
     }
-}
-
-/// [`profile`] for the pods of one of several workflow controllers.
-///
-/// # Errors
-/// If this is not a valid label value.
-pub fn profile_of_instance(instance: &str) -> Result<Profile, InvalidLabel> {
-    let only = Operator::In(Box::new([Arc::from(instance)]));
-    let all = profile();
-    let instance = Requirement::new(INSTANCE_LABEL, only)?;
-    Ok(Profile {
-        selector: all.selector.and(Selector::new([instance])),
-        ..all
-    })
 }
 
 // The constants above are valid; the tests below would fail otherwise.
@@ -92,19 +79,6 @@ mod tests {
     #[case::of_another_controller(&[(WORKFLOW_LABEL, "etl"), (INSTANCE_LABEL, "b")], true)]
     fn it_selects_pods_of_workflows(#[case] labels: &[(&str, &str)], #[case] selected: bool) {
         assert_eq!(profile().selects(&pod(labels), "any"), selected);
-    }
-
-    #[rstest]
-    #[case::of_this_controller(&[(WORKFLOW_LABEL, "etl"), (INSTANCE_LABEL, "a")], true)]
-    #[case::of_another_controller(&[(WORKFLOW_LABEL, "etl"), (INSTANCE_LABEL, "b")], false)]
-    #[case::of_the_default_one(&[(WORKFLOW_LABEL, "etl")], false)]
-    fn an_instance_narrows_it(#[case] labels: &[(&str, &str)], #[case] selected: bool) {
-        assert_eq!(
-            profile_of_instance("a")
-                .unwrap()
-                .selects(&pod(labels), "any"),
-            selected
-        );
     }
 
     #[rstest]

@@ -1,4 +1,10 @@
 //! The key `podFinalizer` of the configuration file: as written, and as checked.
+//!
+//! ```
+//! use belayer_pod_finalizer::Settings;
+//!
+//! assert!(Settings::default().profiles.iter().next().is_some());
+//! ```
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,13 +36,14 @@ const DEFAULT_BACKLOG_THRESHOLD: usize = 4_000;
 const DEFAULT_OUTCOME_TTL: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const DEFAULT_RESYNC: Duration = Duration::from_secs(10 * 60);
 
-/// The checked configuration, with defaults filled in.
+/// The checked configuration, with defaults filled in. The [module's
+/// example](crate::profile::config) has the default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// Maximum number of pods processed concurrently.
     pub workers: usize,
     /// Number of held pods being deleted above which Belayer adds no finalizers, until there are half as many. For one
-    /// namespace [a part of it](crate::backlog::Limits).
+    /// namespace a part of it.
     pub backlog_threshold: usize,
     /// How many unselected pods may be released at once.
     pub max_unselected: MaxUnselected,
@@ -61,7 +68,8 @@ impl Default for Settings {
     }
 }
 
-/// The key as written in the file. Omitted keys have their defaults.
+/// The key as written in the file. Omitted keys have their defaults. The [module's
+/// example](crate::profile::config) has the default.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PodFinalizerConfig {
@@ -79,7 +87,8 @@ pub struct PodFinalizerConfig {
     pub profiles: Option<Vec<ProfileConfig>>,
 }
 
-/// A profile as written in the file.
+/// A profile as written in the file. The [module's example](crate::profile::config) has the
+/// default.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ProfileConfig {

@@ -2,6 +2,8 @@
 //!
 //! A pod belongs to the *first* profile that selects it. All profiles share one finalizer, so a
 //! pod may move from one profile to another without a write.
+//!
+//! The [crate's example](crate) finds the profile of a pod.
 
 pub mod argo;
 pub mod config;
@@ -23,9 +25,10 @@ pub use belayer_holds::selection::{
 };
 
 /// The kind whose objects own a profile's pods, by an owner reference with `controller: true`.
+/// Part of a [`Profile`], of which the [crate's example](crate) has one.
 pub type OwnerKind = Resource;
 
-/// The settings for the pods of one consumer.
+/// The settings for the pods of one consumer. The [crate's example](crate) has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
     /// Unique among the profiles.
@@ -64,7 +67,8 @@ pub struct Profile {
     pub cleanup: Cleanup,
 }
 
-/// Whether the owner's own status counts as evidence.
+/// Whether the owner's own status counts as evidence. Part of a
+/// [`Profile`], of which the [crate's example](crate) has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum OwnerStatus {
@@ -75,7 +79,8 @@ pub enum OwnerStatus {
     Argo,
 }
 
-/// What the consumer of a profile's pods reads.
+/// What the consumer of a profile's pods reads. Part of a [`Profile`], of
+/// which the [crate's example](crate) has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Consumer {
@@ -87,7 +92,8 @@ pub enum Consumer {
     PodOutcome,
 }
 
-/// What happens to a pod of Argo Workflows that was deleted while it ran.
+/// What happens to a pod of Argo Workflows that was deleted while it ran. Part of a
+/// [`Profile`], of which the [crate's example](crate) has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum DeletedWhileRunning {
@@ -99,7 +105,8 @@ pub enum DeletedWhileRunning {
     Hold,
 }
 
-/// Whether released pods are deleted.
+/// Whether released pods are deleted. Part of a [`Profile`], of which the
+/// [crate's example](crate) has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Cleanup {
@@ -110,7 +117,8 @@ pub enum Cleanup {
     Argo,
 }
 
-/// Whether a profile writes.
+/// Whether a profile writes. Part of a [`Profile`], of which the [crate's
+/// example](crate) has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Mode {
@@ -180,11 +188,11 @@ pub(crate) fn is_of_kind(owner: &OwnerReference, kind: &Resource) -> bool {
     owner.kind == kind.kind && *owner.group() == *kind.group
 }
 
-/// The profiles in force, in order.
+/// The profiles in force, in order. The [crate's example](crate) finds the profile of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profiles(Arc<[Arc<Profile>]>);
 
-/// Why profiles are not valid.
+/// Why profiles are not valid. Returned when [profiles](crate) are made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProfilesError {
     /// There is none.

@@ -24,14 +24,15 @@ const REASON_LIMIT: usize = 256;
 /// The one variable of an expression.
 const OWNER: &str = "owner";
 
-/// A checked expression.
+/// A checked expression. The [module's example](crate::status) evaluates one.
 #[derive(Clone)]
 pub struct ConsumedWhen {
     text: Arc<str>,
     program: Arc<Program>,
 }
 
-/// Why an expression is not accepted.
+/// Why an expression is not accepted. The [module's example](crate::status) is what a user can
+/// configure in its place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConsumedWhenError {
     /// It has more bytes than the limit of 1 KiB.

@@ -29,7 +29,8 @@ const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
 /// The longest UID that is kept: the server writes 36 characters.
 const UID_LIMIT: usize = 64;
 
-/// The requested nodes of a workflow, at one version of it.
+/// The requested nodes of a workflow, at one version of it. The [module's example](crate::status)
+/// is what a user can configure in its place.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nodes {
     version: ResourceVersion,
@@ -39,7 +40,8 @@ pub struct Nodes {
     asked: HashMap<NodeRef, Entry>,
 }
 
-/// Which node is a pod's.
+/// Which node is a pod's. The [module's example](crate::status) is what a user can configure in
+/// its place.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum NodeRef {
     /// By its key in the table of nodes.

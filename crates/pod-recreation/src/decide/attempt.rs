@@ -119,7 +119,8 @@ pub(super) fn delete_pod(row: Row, pod: &PodView) -> RecordDecision {
     RecordDecision::of(row, Effect::DeletePod { pod })
 }
 
-/// The status of a record that names the pod that its attempt created.
+/// The status of a record that names the pod that its attempt created. It belongs to the rules of
+/// [`row`](crate::row).
 pub fn status_with_pod(record: &Record, pod: &Uid, now: Timestamp) -> Status {
     let mut next = record.status.clone();
     next.phase = Some(Phase::Recreated);

@@ -9,7 +9,7 @@ use belayer_holds::holding::Holding;
 use crate::api::{Status, Wipe};
 use crate::row;
 
-/// A decision about a record.
+/// A decision about a record. It belongs to the rules of [`row`](crate::row).
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordDecision {
     /// The rule that matched.
@@ -22,7 +22,8 @@ pub struct RecordDecision {
     pub again: Option<Duration>,
 }
 
-/// One step. Each checks its conditions by live reads before it writes.
+/// One step. Each checks its conditions by live reads before it writes. It belongs to the rules of
+/// [`row`](crate::row).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Create the record of a rejected pod that has not changed.
@@ -83,7 +84,8 @@ pub enum Effect {
     DeleteRecord,
 }
 
-/// How a step advances a re-creation; decides whether it is executed while Belayer is draining.
+/// How a step advances a re-creation; decides whether it is executed while Belayer is draining. It
+/// belongs to the rules of [`row`](crate::row).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// It begins a re-creation of a pod that still exists. A drain keeps that pod.
@@ -173,7 +175,7 @@ impl RecordDecision {
     }
 }
 
-/// A status to write.
+/// A status to write. It belongs to the rules of [`row`](crate::row).
 #[derive(Debug, Clone, PartialEq)]
 pub struct StatusWrite {
     /// The new status.

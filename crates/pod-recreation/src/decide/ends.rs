@@ -112,7 +112,7 @@ pub(super) fn cancelled_if_gone(
 }
 
 /// The end of a record whose pod, owner or namespace another client deleted.
-pub fn cancelled_step(record: &Record, why: &str, now: Timestamp) -> StatusWrite {
+pub(crate) fn cancelled_step(record: &Record, why: &str, now: Timestamp) -> StatusWrite {
     let why = format!("not re-created: {why}");
     StatusWrite::of(final_status(record, Phase::Ended, &why, now))
         .counted("cancelled")
@@ -124,7 +124,7 @@ pub fn cancelled_step(record: &Record, why: &str, now: Timestamp) -> StatusWrite
 }
 
 /// The end of a record whose rejected pod is not re-created.
-pub fn reported_step(record: &Record, why: &str, now: Timestamp) -> StatusWrite {
+pub(crate) fn reported_step(record: &Record, why: &str, now: Timestamp) -> StatusWrite {
     let why = format!("not re-created: {why}");
     StatusWrite::of(final_status(record, Phase::Ended, &why, now))
         .counted("reported")
@@ -145,7 +145,7 @@ pub(super) fn name_taken(record: &Record, now: Timestamp) -> RecordDecision {
 }
 
 /// The end of a record whose pod name another pod has.
-pub fn name_taken_step(record: &Record, now: Timestamp) -> StatusWrite {
+pub(crate) fn name_taken_step(record: &Record, now: Timestamp) -> StatusWrite {
     let why = format!(
         "not re-created: another pod, which Belayer did not create, has the name {}",
         record.pod_name

@@ -23,7 +23,8 @@ pub(super) const WAITING: &str = "Waiting";
 /// [restarts](crate::component::PodRecreation::restart_wait) this time.
 const REQUEST_FOR: Duration = Duration::from_secs(60);
 
-/// The entry in the `NodeWipe` of the node for the rejected pod of a record.
+/// The entry in the `NodeWipe` of the node for the rejected pod of a record. It belongs to the
+/// rules of [`row`](crate::row).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ObservedWipe {
     /// The store is not synced.
@@ -139,7 +140,7 @@ pub(super) fn report(
 }
 
 /// The status after the request was refused, for a reason that a live read has shown.
-pub fn refused_status(record: &Record, why: &str, now: Timestamp) -> Status {
+pub(crate) fn refused_status(record: &Record, why: &str, now: Timestamp) -> Status {
     let mut next = record.status.clone();
     next.set(
         ConditionType::StateWiped,
@@ -151,7 +152,7 @@ pub fn refused_status(record: &Record, why: &str, now: Timestamp) -> Status {
 }
 
 /// The status if the node does not exist: nothing of the pod is left.
-pub fn node_gone_status(record: &Record, now: Timestamp) -> Status {
+pub(crate) fn node_gone_status(record: &Record, now: Timestamp) -> Status {
     let mut next = record.status.clone();
     next.set(
         ConditionType::StateWiped,

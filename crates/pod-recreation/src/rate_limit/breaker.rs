@@ -11,7 +11,8 @@ use hashbrown::HashMap;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-/// When circuit breakers open and close.
+/// When circuit breakers open and close. The [module's example](crate::rate_limit) has the default
+/// limits.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CircuitBreaker {
@@ -32,7 +33,7 @@ const NAMESPACES: usize = 3;
 /// Above this number of nodes, those without recent rejections are removed.
 const CLEANUP_ABOVE: usize = 10_000;
 
-/// The breaker that opened.
+/// The breaker that opened. The [module's example](crate::rate_limit) has the default limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Opened {
     /// For the pods of one namespace that the node rejected.

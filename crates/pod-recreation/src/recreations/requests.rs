@@ -117,7 +117,8 @@ pub(super) enum CreateMode {
     DryRun,
 }
 
-/// The request that writes a status if the record has not changed.
+/// The request that writes a status if the record has not changed. The records are named as in the
+/// [crate's example](crate).
 pub fn status_patch(record: &Record, next: &Status, now: Timestamp) -> Request {
     let mut next = next.clone();
     next.summarize(now);

@@ -56,7 +56,7 @@ const KEPT_ANNOTATIONS: &[&str] = &[RECREATE_ANNOTATION, WIPE_ANNOTATION];
 const KUBECTL: &str = "kubectl";
 
 /// The metadata of the pod to create.
-pub fn metadata_to_create(pod: &Value, carry: &Carry) -> Value {
+pub(crate) fn metadata_to_create(pod: &Value, carry: &Carry) -> Value {
     let source = &pod["metadata"];
     let mut metadata = Map::new();
     let labels = kept(&source["labels"], |name| {
@@ -88,12 +88,12 @@ pub fn metadata_to_create(pod: &Value, carry: &Carry) -> Value {
 }
 
 /// Whether `managedFields` shows who created the pod. If not, all annotations are carried except those of the lists.
-pub fn is_creator_known(pod: &Value) -> bool {
+pub(crate) fn is_creator_known(pod: &Value) -> bool {
     creators(pod).next().is_some()
 }
 
 /// Without `blockOwnerDeletion`, which would require a permission on the owners.
-pub fn owner_references(pod: &Value) -> Vec<Value> {
+pub(crate) fn owner_references(pod: &Value) -> Vec<Value> {
     let owners = pod["metadata"]["ownerReferences"].as_array();
     let owners = owners.into_iter().flatten().cloned();
     owners

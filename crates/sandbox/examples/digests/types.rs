@@ -32,6 +32,7 @@ const OTHERS: &[(&str, &str, &str)] = &[
     ("", "v1", "Binding"),
     ("policy", "v1", "Eviction"),
     ("authentication.k8s.io", "v1", "SelfSubjectReview"),
+    ("authentication.k8s.io", "v1", "TokenRequest"),
     ("authentication.k8s.io", "v1", "TokenReview"),
     ("authorization.k8s.io", "v1", "LocalSubjectAccessReview"),
     ("authorization.k8s.io", "v1", "SelfSubjectAccessReview"),

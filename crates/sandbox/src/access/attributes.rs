@@ -3,9 +3,9 @@
 use http::request::Parts;
 use serde_json::Value;
 
-use super::user::{User, service_account};
 use crate::error::{ApiError, Details, Reason};
 use crate::meta;
+use crate::user::{User, service_account};
 
 /// A verb on a resource, or on a path that is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

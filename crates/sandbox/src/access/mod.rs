@@ -2,18 +2,24 @@
 
 mod attributes;
 mod rbac;
-mod user;
 
+pub(crate) use crate::user::User;
 pub(crate) use attributes::Access;
-pub(crate) use rbac::{Decision, allowed, rules_for};
-pub(crate) use user::User;
+pub(crate) use rbac::{Decision, GROUP, Roles, allowed, rules_for};
 
-use crate::cluster::Cluster;
 use crate::error::ApiError;
 
 /// Whether requests need permissions.
 ///
 /// Requests in the name of another user (`Impersonate-User`) need that user's permissions in either case.
+///
+/// ```
+/// use belayer_sandbox::{Authorization, Sandbox};
+///
+/// // A request without a permission is a 403, as on a real cluster.
+/// let sandbox = Sandbox::builder().authorization(Authorization::Rbac).build();
+/// # drop(sandbox);
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Authorization {
     /// Every request is allowed.
@@ -23,7 +29,7 @@ pub enum Authorization {
     ///
     /// The user is the client's name; `system:serviceaccount:NAMESPACE:NAME` is a service account. The user `admin` is in
     /// the group `system:masters`, to which everything is allowed. Discovery and reviews of the own permissions are allowed
-    /// to everybody. [`Cluster`] and fixtures need no permissions.
+    /// to everybody. [`Cluster`](crate::Cluster) and fixtures need no permissions.
     Rbac,
 }
 
@@ -33,13 +39,13 @@ pub enum Authorization {
 /// 403, or an invalid request in another user's name.
 pub(crate) fn authorize(
     authorization: Authorization,
-    cluster: &Cluster,
+    cluster: &dyn Roles,
     client: User,
     headers: &http::HeaderMap,
     access: &Access,
 ) -> Result<User, ApiError> {
     let enforced = authorization == Authorization::Rbac;
-    let user = match user::impersonated(headers)? {
+    let user = match crate::user::impersonated(headers)? {
         None if enforced => client,
         None => return Ok(client),
         Some(other) => {
@@ -55,7 +61,7 @@ pub(crate) fn authorize(
     Ok(user)
 }
 
-fn check(cluster: &Cluster, user: &User, access: &Access) -> Result<(), ApiError> {
+fn check(cluster: &dyn Roles, user: &User, access: &Access) -> Result<(), ApiError> {
     match allowed(cluster, user, access).allowed {
         true => Ok(()),
         false => Err(access.forbidden(user)),

@@ -1,15 +1,15 @@
 //! Role-based access control over the stored roles and bindings.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::attributes::Access;
-use super::user::{AUTHENTICATED, MASTERS, User, service_account};
-use crate::address::Gvr;
-use crate::cluster::{Cluster, ListOptions};
 use crate::meta;
 use crate::selector::LabelSelector;
+use crate::user::{AUTHENTICATED, MASTERS, User, service_account};
 
-const GROUP: &str = "rbac.authorization.k8s.io";
+pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// The answer to an access review.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,8 +19,22 @@ pub(crate) struct Decision {
     pub(crate) reason: String,
 }
 
+/// The stored roles and bindings.
+pub(crate) trait Roles {
+    /// All objects of a resource, in one namespace or in all.
+    fn list(&self, resource: &'static str, namespace: Option<&str>) -> Vec<Arc<Value>>;
+
+    /// The object of that name.
+    fn get(
+        &self,
+        resource: &'static str,
+        namespace: Option<&str>,
+        name: &str,
+    ) -> Option<Arc<Value>>;
+}
+
 /// Whether a user has a permission.
-pub(crate) fn allowed(cluster: &Cluster, user: &User, access: &Access) -> Decision {
+pub(crate) fn allowed(cluster: &dyn Roles, user: &User, access: &Access) -> Decision {
     if user.groups.iter().any(|group| group == MASTERS) {
         return Decision {
             allowed: true,
@@ -45,7 +59,7 @@ pub(crate) fn allowed(cluster: &Cluster, user: &User, access: &Access) -> Decisi
 }
 
 /// All rules of a user in a namespace.
-pub(crate) fn rules_for(cluster: &Cluster, user: &User, namespace: &str) -> Vec<Value> {
+pub(crate) fn rules_for(cluster: &dyn Roles, user: &User, namespace: &str) -> Vec<Value> {
     let mut rules = Vec::new();
     if user.groups.iter().any(|group| group == MASTERS) {
         rules.push(json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}));
@@ -60,7 +74,7 @@ pub(crate) fn rules_for(cluster: &Cluster, user: &User, namespace: &str) -> Vec<
 
 /// Calls `each` with every rule of a user and its source, until it returns false. Returns the roles that do not exist.
 fn visit(
-    cluster: &Cluster,
+    cluster: &dyn Roles,
     user: &User,
     namespace: &str,
     each: &mut dyn FnMut(&str, &Value) -> bool,
@@ -76,10 +90,10 @@ fn visit(
             }
         }
     }
-    let cluster_wide = list(cluster, "clusterrolebindings", None);
+    let cluster_wide = cluster.list("clusterrolebindings", None);
     let local = match namespace {
         "" => Vec::new(),
-        namespace => list(cluster, "rolebindings", Some(namespace)),
+        namespace => cluster.list("rolebindings", Some(namespace)),
     };
     for binding in cluster_wide.iter().chain(&local) {
         let own = meta::field(binding, "namespace");
@@ -143,16 +157,6 @@ fn everybody() -> [(&'static str, Value); 4] {
     ]
 }
 
-fn list(
-    cluster: &Cluster,
-    resource: &'static str,
-    namespace: Option<&str>,
-) -> Vec<std::sync::Arc<Value>> {
-    let gvr = Gvr::new(GROUP, "v1", resource);
-    let found = cluster.list(&gvr, namespace, &ListOptions::default());
-    found.map(|page| page.items).unwrap_or_default()
-}
-
 /// The subject of a binding that a user is, as reasons name it.
 fn subject_of(binding: &Value, user: &User, namespace: &str) -> Option<String> {
     let subjects = binding.get("subjects").and_then(Value::as_array);
@@ -179,13 +183,12 @@ fn subject_of(binding: &Value, user: &User, namespace: &str) -> Option<String> {
 }
 
 /// The rules of a role; `None` if there is no such role.
-fn rules_of(cluster: &Cluster, kind: &str, name: &str, namespace: &str) -> Option<Vec<Value>> {
+fn rules_of(cluster: &dyn Roles, kind: &str, name: &str, namespace: &str) -> Option<Vec<Value>> {
     let (resource, namespace) = match kind {
         "Role" => ("roles", Some(namespace)),
         _ => ("clusterroles", None),
     };
-    let gvr = Gvr::new(GROUP, "v1", resource);
-    let role = cluster.get(&gvr, namespace, name).ok()?;
+    let role = cluster.get(resource, namespace, name)?;
     let rules = |role: &Value| -> Vec<Value> {
         let rules = role.get("rules").and_then(Value::as_array);
         rules.cloned().unwrap_or_default()
@@ -195,41 +198,12 @@ fn rules_of(cluster: &Cluster, kind: &str, name: &str, namespace: &str) -> Optio
         return Some(rules(&role));
     };
     // A controller of the real cluster copies the rules.
-    let selectors: Vec<LabelSelector> = selectors.iter().filter_map(selector_of).collect();
-    let others = list(cluster, "clusterroles", None);
+    let selectors: Vec<LabelSelector> = selectors.iter().filter_map(LabelSelector::of).collect();
+    let others = cluster.list("clusterroles", None);
     let chosen = others
         .iter()
         .filter(|other| selectors.iter().any(|selector| selector.matches(other)));
     Some(chosen.flat_map(|other| rules(other)).collect())
-}
-
-/// A selector of an object; one that cannot be parsed selects nothing.
-fn selector_of(selector: &Value) -> Option<LabelSelector> {
-    let labels = selector.get("matchLabels").and_then(Value::as_object);
-    let mut terms: Vec<String> = labels
-        .into_iter()
-        .flatten()
-        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
-        .collect();
-    let expressions = selector.get("matchExpressions").and_then(Value::as_array);
-    for expression in expressions.into_iter().flatten() {
-        let key = meta::text(expression, &["key"]);
-        let values = expression.get("values").and_then(Value::as_array);
-        let values: Vec<&str> = values
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
-        let values = values.join(",");
-        terms.push(match meta::text(expression, &["operator"]) {
-            "In" => format!("{key} in ({values})"),
-            "NotIn" => format!("{key} notin ({values})"),
-            "Exists" => key.to_owned(),
-            "DoesNotExist" => format!("!{key}"),
-            _ => return None,
-        });
-    }
-    LabelSelector::parse(&terms.join(",")).ok()
 }
 
 fn has(rule: &Value, field: &str, fits: impl Fn(&str) -> bool) -> bool {

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::create::check_namespace;
+use super::create::{check_name, check_namespace};
 use super::patch::{read_patched, unfit};
-use super::update::check_name;
 use super::written::Written;
 use super::{Cluster, State, WriteOptions, managed, shape};
 use crate::address::{Gvr, ObjectKey, Subresource};

@@ -92,8 +92,21 @@ impl Cluster {
                 "resourceVersion should not be set on objects to be created",
             ));
         }
+        let space = namespace.unwrap_or_default();
+        let mut own = None;
+        if state.has_mutating(&info) {
+            let mut seen = object.clone();
+            drop(prepare(&info, &mut seen));
+            let changed = state.mutated((&info, gvr), space, &seen, None, options.dry_run)?;
+            // What policies change has no owner.
+            own = changed.map(|changed| {
+                object = changed;
+                seen
+            });
+        }
         self.name_it(state, &info, namespace, &mut object);
         self.fill_system_fields(&info, &gvr.version, &mut object);
+        State::identify(&mut object);
         let admitted = managed::admitted(&info, &object);
         let mut causes = prepare(&info, &mut object);
         if meta::name(&object).is_empty() {
@@ -115,6 +128,15 @@ impl Cluster {
             ));
         }
         let key = ObjectKey::new(namespace, meta::name(&object));
+        let asked = state.validated(
+            (&info, gvr),
+            space,
+            &key.name,
+            &object,
+            None,
+            options.dry_run,
+        );
+        warnings.extend(asked?);
         if state.get(&info, &key).is_some() {
             return Err(ApiError::already_exists(
                 &info.group,
@@ -129,16 +151,21 @@ impl Cluster {
             let mut request = self.request(&info, gvr, Subresource::None, options);
             request.admitted = admitted;
             let mut managers = sent.or(&[], &info, Subresource::None);
-            request.writer(|writer| managers.update(&json!({}), &object, writer));
+            request.writer(|writer| {
+                managers.update(&json!({}), own.as_ref().unwrap_or(&object), writer);
+            });
             managed::set(&mut object, managers);
         }
         object["apiVersion"] = json!(info.api_version(&info.storage_version));
+        let is_definition = info.is(&Gvr::CUSTOMRESOURCEDEFINITIONS);
+        if is_definition {
+            warnings.extend(crd::warnings(&object));
+        }
         if options.dry_run {
             return Ok(Written::created(Arc::new(object)).warn(warnings));
         }
         let stored = state.put(&info, &key, object);
-        if info.is(&Gvr::CUSTOMRESOURCEDEFINITIONS) {
-            warnings.extend(crd::warnings(&stored));
+        if is_definition {
             definitions::accept(self, state, &info, &key);
         }
         Ok(Written::created(stored).warn(warnings))
@@ -268,6 +295,21 @@ pub(super) fn check_type(
     object["kind"] = json!(info.kind);
     object["apiVersion"] = json!(wanted);
     Ok(())
+}
+
+pub(super) fn check_name(object: &Value, name: &str) -> Result<(), ApiError> {
+    let given = meta::name(object);
+    if given == name {
+        return Ok(());
+    }
+    if given.is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    Err(ApiError::bad_request(format!(
+        "the name of the object ({given}) does not match the name on the URL ({name})"
+    )))
 }
 
 pub(super) fn check_namespace(object: &mut Value, namespace: Option<&str>) -> Result<(), ApiError> {

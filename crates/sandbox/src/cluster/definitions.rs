@@ -133,6 +133,8 @@ pub(crate) fn delete_instances(cluster: &Cluster, state: &mut State, crd: &Value
         .into_iter()
         .flat_map(|t| t.keys().cloned())
         .collect();
+    // Policies are not asked about what the server deletes.
+    let author = state.author.take();
     for key in all {
         let before = state.consequences.len();
         let done = cluster.delete_known(state, &info, &key, &DeleteOptions::default());
@@ -141,6 +143,7 @@ pub(crate) fn delete_instances(cluster: &Cluster, state: &mut State, crd: &Value
         state.consequences[before..].rotate_right(1);
     }
     instance_removed(cluster, state, &info);
+    state.author = author;
 }
 
 /// Removes a terminating definition after its last instance is gone.

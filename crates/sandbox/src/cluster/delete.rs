@@ -162,14 +162,20 @@ impl Cluster {
             check_namespace_uid(&old, name, &options.preconditions)?;
         }
         check_preconditions(info, &old, name, &options.preconditions)?;
-        let special = info.is(&Gvr::NAMESPACES) || info.is(&Gvr::CUSTOMRESOURCEDEFINITIONS);
-        if special && !meta::is_deleting(&old) {
-            return Ok(self.start_special_delete(state, info, key, &old, options));
-        }
-        if info.is(&Gvr::NAMESPACES) && !namespace::spec_finalizers(&old).is_empty() {
+        let is_waiting = info.is(&Gvr::NAMESPACES)
+            && meta::is_deleting(&old)
+            && !namespace::spec_finalizers(&old).is_empty();
+        if is_waiting || matches!(self.grace(info, &old, options), Graceful::Pending) {
             return Ok(Written::unchanged(old));
         }
-        Ok(self.delete_object(state, info, key, &old, options))
+        let warnings = state.deletable(info, key, &old, options.dry_run)?;
+        let special = info.is(&Gvr::NAMESPACES) || info.is(&Gvr::CUSTOMRESOURCEDEFINITIONS);
+        if special && !meta::is_deleting(&old) {
+            let started = self.start_special_delete(state, info, key, &old, options);
+            return Ok(started.warn(warnings));
+        }
+        let deleted = self.delete_object(state, info, key, &old, options);
+        Ok(deleted.warn(warnings))
     }
 
     fn delete_object(
@@ -181,9 +187,6 @@ impl Cluster {
         options: &DeleteOptions,
     ) -> Written {
         let graceful = self.grace(info, old, options);
-        if matches!(graceful, Graceful::Pending) {
-            return Written::unchanged(Arc::clone(old));
-        }
         let mut new = Value::clone(old);
         let finalizers = finalizers_after(info, old, options);
         let waits = !finalizers.is_empty();

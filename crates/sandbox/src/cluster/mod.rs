@@ -1,5 +1,6 @@
 //! The whole cluster in memory. HTTP, simulated controllers and tests all use it.
 
+mod admit;
 mod apply;
 mod create;
 mod definitions;
@@ -9,6 +10,7 @@ mod managed;
 mod patch;
 mod pods;
 mod read;
+mod roles;
 pub(crate) mod shape;
 mod state;
 mod subscription;
@@ -51,6 +53,22 @@ const SERVER: &str = "kube-apiserver";
 /// The whole cluster in memory. Cheap to clone; every clone is the same cluster.
 ///
 /// All methods are synchronous and atomic. Each write is checked, stored, logged and recorded in one step.
+///
+/// [`Sandbox::cluster`](crate::Sandbox::cluster) returns it. In tests of controllers its methods
+/// play the users and controllers beside them.
+///
+/// ```
+/// use belayer_sandbox::{Actor, Gvr, Sandbox, WriteOptions};
+/// use serde_json::json;
+///
+/// let sandbox = Sandbox::default();
+/// let (cluster, user) = (sandbox.cluster(), Actor::new("user"));
+/// let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}});
+/// cluster.create(&user, &Gvr::CONFIGMAPS, Some("default"), map, &WriteOptions::default())?;
+/// let stored = cluster.get(&Gvr::CONFIGMAPS, Some("default"), "settings")?;
+/// assert!(stored["metadata"]["uid"].is_string());
+/// # Ok::<(), belayer_sandbox::ApiError>(())
+/// ```
 #[derive(Clone)]
 pub struct Cluster {
     pub(crate) inner: Arc<Inner>,

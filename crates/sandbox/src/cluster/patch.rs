@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::create::{check_namespace, check_subresource};
-use super::update::check_name;
+use super::create::{check_name, check_namespace, check_subresource};
 use super::write::Entry;
 use super::written::Written;
 use super::{Cluster, FieldValidation, Patch, State, WriteOptions, event_view, locate, shape};

@@ -49,6 +49,15 @@ impl Cluster {
         options: &WriteOptions,
     ) -> Result<Written, ApiError> {
         let (info, key) = locate(state, &Gvr::PODS, Some(namespace), name)?;
+        let binding = json!({
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, "namespace": namespace},
+            "target": {"kind": "Node", "name": node},
+        });
+        let admitted = state.admitted((&info, "binding"), &key, binding, options.dry_run);
+        let (binding, warnings) = admitted?;
+        let node = meta::text(&binding, &["target", "name"]);
         let Some(old) = state.get(&info, &key).cloned() else {
             return Err(ApiError::not_found("", "pods", name));
         };
@@ -74,10 +83,11 @@ impl Cluster {
             "lastTransitionTime": self.clock().now_rfc3339(),
         });
         set_condition(&mut new, condition);
-        if options.dry_run {
-            return Ok(Written::changed(Arc::new(new)));
-        }
-        Ok(Written::changed(state.put(&info, &key, new)))
+        let written = match options.dry_run {
+            true => Arc::new(new),
+            false => state.put(&info, &key, new),
+        };
+        Ok(Written::changed(written).warn(warnings))
     }
 
     /// Deletes a pod on behalf of a drain. There are no disruption budgets, so none stands in the way.
@@ -101,11 +111,22 @@ impl Cluster {
             dry_run: options.dry_run,
         };
         self.write(entry, |state| {
+            // An eviction is admitted as such, and not as a deletion.
+            let (info, key) = locate(state, &Gvr::PODS, Some(namespace), name)?;
+            let eviction = json!({
+                "apiVersion": "policy/v1",
+                "kind": "Eviction",
+                "metadata": {"name": name, "namespace": namespace},
+                "deleteOptions": options.to_json(),
+            });
+            let admitted = state.admitted((&info, "eviction"), &key, eviction, options.dry_run);
+            let (_, warnings) = admitted?;
+            state.author = None;
             let deleted = self.delete_in(state, &Gvr::PODS, Some(namespace), name, options)?;
             if !options.dry_run {
                 self.mark_evicted(state, namespace, name);
             }
-            Ok(deleted)
+            Ok(deleted.warn(warnings))
         })
         .map(drop)
     }

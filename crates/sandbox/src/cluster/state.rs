@@ -8,14 +8,17 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::written::Written;
-use crate::address::ObjectKey;
+use crate::address::{Actor, ObjectKey};
+#[cfg(feature = "cel")]
+use crate::admission::Policies;
 use crate::error::ApiError;
 use crate::kinds::{Registry, ResourceInfo, ResourceKey};
 use crate::meta;
 use crate::recorder::Verb;
 use crate::wire::{Versioned, VersionedPartial, encode};
 
-/// What happened to an object.
+/// What happened to an object. Part of a [`StoreEvent`](crate::StoreEvent). See the [crate's
+/// example](crate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventType {
     /// It was created.
@@ -37,7 +40,8 @@ impl EventType {
     }
 }
 
-/// One entry of the log.
+/// One entry of the log. A [`Subscription`](crate::Subscription) returns it. See the [crate's
+/// example](crate).
 #[derive(Debug, Clone)]
 pub struct StoreEvent {
     /// The version of this change; strictly increasing in the log.
@@ -87,6 +91,13 @@ pub(crate) struct State {
     compacted: u64,
     /// Further writes that the current write has caused, for the record.
     pub(crate) consequences: Vec<Consequence>,
+    /// Who writes, while policies are to be asked about the write.
+    pub(crate) author: Option<Actor>,
+    /// What mutating webhooks say to the client of the current write.
+    pub(crate) warnings: Vec<String>,
+    /// The stored policies and webhooks, unless they have changed.
+    #[cfg(feature = "cel")]
+    pub(crate) policies: Option<Arc<Policies>>,
 }
 
 /// A write of the server itself, caused by a client's write.
@@ -110,6 +121,10 @@ impl State {
             log_limit: log_limit.max(1),
             compacted: 1,
             consequences: Vec::new(),
+            author: None,
+            warnings: Vec::new(),
+            #[cfg(feature = "cel")]
+            policies: None,
         }
     }
 
@@ -199,6 +214,10 @@ impl State {
         object: Arc<Value>,
         old: Option<Arc<Value>>,
     ) {
+        #[cfg(feature = "cel")]
+        if info.group == crate::attempt::GROUP {
+            self.policies = None;
+        }
         let event = StoreEvent {
             rv: self.rv,
             event_type,

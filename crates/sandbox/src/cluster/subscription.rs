@@ -11,7 +11,8 @@ use crate::signal::Listener;
 /// Entries fetched under one lock.
 const BATCH: usize = 256;
 
-/// The log was compacted past the reader's position: it has to list again.
+/// The log was compacted past the reader's position: it has to list again. Returned by a
+/// [`Subscription`](crate::Subscription). See the [crate's example](crate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too old resource version: {asked} ({oldest})")]
 pub struct Expired {
@@ -22,6 +23,7 @@ pub struct Expired {
 }
 
 /// A position in the log, and everything after it, in order.
+/// [`Cluster::subscribe`](crate::Cluster::subscribe) returns it.
 #[derive(Debug)]
 pub struct Subscription {
     cluster: Cluster,

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::address::Actor;
 
-/// A change to an object.
+/// A change to an object. An argument of [`Cluster::patch`](crate::Cluster::patch).
 #[derive(Debug, Clone)]
 pub enum Patch {
     /// RFC 7396.
@@ -31,7 +31,8 @@ impl Patch {
     }
 }
 
-/// Options of create, update and patch.
+/// Options of create, update and patch. An argument of
+/// [`Cluster::create`](crate::Cluster::create).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WriteOptions {
     /// `dryRun=All`: everything is checked, nothing is stored.
@@ -44,7 +45,8 @@ pub struct WriteOptions {
     pub force: bool,
 }
 
-/// `fieldValidation` of a write.
+/// `fieldValidation` of a write. Part of [`WriteOptions`](crate::WriteOptions), which
+/// [`Cluster::create`](crate::Cluster::create) takes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum FieldValidation {
     /// Unknown fields are dropped.
@@ -66,7 +68,8 @@ impl WriteOptions {
     }
 }
 
-/// Preconditions of a delete.
+/// Preconditions of a delete. Part of [`DeleteOptions`](crate::DeleteOptions), which
+/// [`Cluster::delete`](crate::Cluster::delete) takes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Preconditions {
     /// 409 unless the UID is this one.
@@ -75,7 +78,8 @@ pub struct Preconditions {
     pub resource_version: Option<String>,
 }
 
-/// What happens to the dependents.
+/// What happens to the dependents. Part of [`DeleteOptions`](crate::DeleteOptions), which
+/// [`Cluster::delete`](crate::Cluster::delete) takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Propagation {
     /// They lose the owner reference and stay.
@@ -97,7 +101,7 @@ impl Propagation {
     }
 }
 
-/// `metav1.DeleteOptions`.
+/// `metav1.DeleteOptions`. An argument of [`Cluster::delete`](crate::Cluster::delete).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
     /// Seconds; `None` is the kind's default.
@@ -110,7 +114,7 @@ pub struct DeleteOptions {
     pub dry_run: bool,
 }
 
-/// The result of a delete.
+/// The result of a delete. Returned by [`Cluster::delete`](crate::Cluster::delete).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Deleted {
     /// The object is gone; this is its last state.
@@ -128,7 +132,8 @@ impl Deleted {
     }
 }
 
-/// `resourceVersionMatch` of a list.
+/// `resourceVersionMatch` of a list. Part of [`ListOptions`](crate::ListOptions), which
+/// [`Cluster::list`](crate::Cluster::list) takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum VersionMatch {
     /// The list as it was at that version.
@@ -137,7 +142,7 @@ pub enum VersionMatch {
     NotOlderThan,
 }
 
-/// Options of list and delete-collection.
+/// Options of list and delete-collection. An argument of [`Cluster::list`](crate::Cluster::list).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListOptions {
     /// In the wire syntax; empty for all.
@@ -172,7 +177,7 @@ impl ListOptions {
     }
 }
 
-/// One page of a list.
+/// One page of a list. Returned by [`Cluster::list`](crate::Cluster::list).
 #[derive(Debug, Clone)]
 pub struct ListPage {
     /// Ordered by namespace, then name.

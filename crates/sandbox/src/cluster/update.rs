@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::create::{check_namespace, check_subresource, check_type, undecodable};
+use super::create::{check_name, check_namespace, check_subresource, check_type, undecodable};
 use super::write::Entry;
 use super::written::Written;
 use super::{Cluster, State, WriteOptions, definitions, event_view, locate, managed, shape};
@@ -154,6 +154,16 @@ impl Cluster {
         if info.is(&Gvr::NAMESPACES) {
             namespace::canonicalise(&mut new);
         }
+        let (space, prior) = (&*key.namespace, Some((old, subresource)));
+        let changed = state.mutated((info, gvr), space, &new, prior, options.dry_run)?;
+        // What policies change has no owner.
+        let own = changed.map(|changed| {
+            let mut own = std::mem::replace(&mut new, changed);
+            isolate(info, gvr, old, &mut own, subresource);
+            meta::unset(&mut own, managed::FIELD);
+            settle(info, &mut own);
+            own
+        });
         isolate(info, gvr, old, &mut new, subresource);
         meta::unset(&mut new, managed::FIELD);
         let twice = shape::dedup_owners(&mut new);
@@ -170,8 +180,10 @@ impl Cluster {
                 causes,
             ));
         }
+        let asked = state.validated((info, gvr), space, &key.name, &new, prior, options.dry_run)?;
         let request = self.request(info, gvr, subresource, options);
-        let managers = applied.unwrap_or_else(|| request.updated(sent, old, &new));
+        let written = own.as_ref().unwrap_or(&new);
+        let managers = applied.unwrap_or_else(|| request.updated(sent, old, written));
         if managed::is_same(old, &new) && managers.same_but_times(managed::of(old)) {
             return Ok(Written::unchanged(Arc::clone(old)));
         }
@@ -182,7 +194,9 @@ impl Cluster {
             }
             return Ok(Written::removed(Arc::new(new)));
         }
-        let warnings: Vec<String> = twice.into_iter().chain(misfits.warnings).collect();
+        let warnings: Vec<String> = (asked.into_iter().chain(twice))
+            .chain(misfits.warnings)
+            .collect();
         if options.dry_run {
             return Ok(Written::changed(Arc::new(new)).warn(warnings));
         }
@@ -209,21 +223,6 @@ impl Cluster {
         }
         Some(last)
     }
-}
-
-pub(super) fn check_name(object: &Value, name: &str) -> Result<(), ApiError> {
-    let given = meta::name(object);
-    if given == name {
-        return Ok(());
-    }
-    if given.is_empty() {
-        return Err(ApiError::bad_request(format!(
-            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
-        )));
-    }
-    Err(ApiError::bad_request(format!(
-        "the name of the object ({given}) does not match the name on the URL ({name})"
-    )))
 }
 
 fn check_version(

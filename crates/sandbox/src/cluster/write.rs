@@ -34,8 +34,13 @@ impl Cluster {
         let before = state.rv;
         let info = state.kinds.find(entry.gvr).cloned();
         let version = entry.gvr.version.clone();
+        state.author = Some(entry.actor.clone());
         let result = work(&mut state);
-        self.recorder().push(record(entry, &result));
+        state.author = None;
+        let warnings = std::mem::take(&mut state.warnings);
+        if !State::is_waiting() {
+            self.recorder().push(record(entry, &result));
+        }
         for consequence in std::mem::take(&mut state.consequences) {
             self.record_consequence(consequence);
         }
@@ -44,7 +49,7 @@ impl Cluster {
         if news {
             self.inner.changed.raise();
         }
-        let mut written = result?;
+        let mut written = result?.warn(warnings);
         if let Some(info) = info {
             written.object = at_version(&info, &version, written.object);
         }

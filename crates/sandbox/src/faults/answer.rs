@@ -7,7 +7,8 @@ use bytes::Bytes;
 use super::Target;
 use crate::error::{ApiError, Cause, Reason};
 
-/// A response that a fault gives instead of the server.
+/// A response that a fault gives instead of the server. The [crate's example](crate) has a
+/// conflict.
 #[derive(Debug, Clone)]
 pub struct Answer(Kind);
 

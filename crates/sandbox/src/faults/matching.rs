@@ -4,7 +4,8 @@ use serde::Deserialize;
 
 use crate::recorder::Verb;
 
-/// The properties of a request before it is handled.
+/// The properties of a request before it is handled. [`Match`](crate::Match) is compared with it,
+/// as with the patch in the [crate's example](crate).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Target {
     /// `None` for discovery and the like.
@@ -30,6 +31,8 @@ pub struct Target {
 /// A set of requests: every property that is set narrows it.
 ///
 /// A plan in a file uses the same names.
+///
+/// The [crate's example](crate) matches patches of a kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Match {

@@ -60,7 +60,8 @@ struct Choice {
     probability: f64,
 }
 
-/// A fault, for [`Faults::inject`].
+/// A fault, for [`Faults::inject`]. The [crate's example](crate) answers one patch with a
+/// conflict.
 #[derive(Debug, Clone)]
 pub struct Fault {
     matching: Match,
@@ -234,7 +235,8 @@ impl Rule {
     }
 }
 
-/// All faults of one sandbox. Cheap to clone; every clone is the same set.
+/// All faults of one sandbox. Cheap to clone; every clone is the same set. The [crate's
+/// example](crate) injects one.
 #[derive(Clone)]
 pub struct Faults {
     inner: Arc<Inner>,
@@ -389,6 +391,8 @@ impl Faults {
 }
 
 /// An active fault. Dropping the handle leaves it active.
+/// [`Faults::inject`](crate::Faults::inject) returns it; the [crate's example](crate) reads its
+/// hits.
 #[derive(Debug, Clone)]
 pub struct FaultHandle {
     faults: Faults,

@@ -46,7 +46,7 @@ use serde_json::Value;
 use super::{Answer, Fault, FaultHandle, Faults, Match, WatchEnd};
 use crate::cluster::Cluster;
 
-/// Why a plan is invalid.
+/// Why a plan is invalid. Returned when a [`FaultPlan`](crate::FaultPlan) is read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FaultPlanError {

@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use super::{Action, Fault, FaultHandle, Faults, Match, Target};
 use crate::address::ObjectKey;
 
-/// How a watch is ended.
+/// How a watch is ended. An argument of [`Fault::end_watch_after`](crate::Fault::end_watch_after);
+/// the fault is injected as in the [crate's example](crate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchEnd {
     /// The stream ends as after its timeout.

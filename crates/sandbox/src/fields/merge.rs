@@ -9,7 +9,7 @@ use super::schema::{Form, List, Shape};
 use super::set::{Set, below, is_member, of_field};
 
 /// The object with the fields of the configuration.
-pub(super) fn merge(shape: Shape<'_>, live: &Value, config: &Value) -> Value {
+pub(crate) fn merge(shape: Shape<'_>, live: &Value, config: &Value) -> Value {
     // A null takes the form of what it meets.
     let form = shape.form(if config.is_null() { live } else { config });
     match (form, live, config) {

@@ -15,6 +15,8 @@ mod set;
 
 pub(crate) use apply::{ApplyError, Conflict, Conflicts};
 pub(crate) use managers::{Managers, Writer};
+#[cfg(feature = "cel")]
+pub(crate) use merge::merge;
 pub(crate) use schema::Shape;
 
 #[cfg(test)]

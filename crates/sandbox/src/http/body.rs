@@ -9,7 +9,8 @@ use bytes::Bytes;
 use futures::stream::{BoxStream, StreamExt as _};
 use http_body::{Body, Frame, SizeHint};
 
-/// The body of a response.
+/// The body of a response. Part of the response of a [`SandboxService`](crate::SandboxService),
+/// which the client of the [crate's example](crate) reads.
 pub struct SandboxBody(Inner);
 
 enum Inner {

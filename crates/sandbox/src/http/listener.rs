@@ -13,6 +13,16 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::{SandboxService, Server};
 
 /// A running listener; dropping it closes the port and every connection.
+///
+/// ```no_run
+/// use belayer_sandbox::Sandbox;
+///
+/// # async fn serve() -> std::io::Result<()> {
+/// let listener = Sandbox::default().listen_anywhere().await?;
+/// println!("{}", listener.kubeconfig());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Listener {
     addr: SocketAddr,
@@ -46,7 +56,8 @@ impl Listener {
         self.render("{}")
     }
 
-    /// A kubeconfig whose requests have this client name, in the recorder and for faults.
+    /// A kubeconfig whose requests have this client name, in the recorder and for faults. It is also the user's name;
+    /// `system:serviceaccount:NAMESPACE:NAME@NODE` is an account whose token names a node.
     pub fn kubeconfig_for(&self, user: &str) -> String {
         // A JSON string is a YAML string.
         let token = serde_json::Value::from(format!("user:{user}"));

@@ -11,11 +11,12 @@ mod resource;
 mod respond;
 mod review;
 mod route;
-mod scale;
 mod table;
 #[cfg(test)]
 mod tests;
 mod watch;
+#[cfg(feature = "cel")]
+mod webhooks;
 
 use std::future::Future;
 use std::io;
@@ -37,10 +38,12 @@ pub(crate) use route::Query;
 use route::Route;
 
 use crate::access::{self, Access, Authorization, User};
-use crate::address::Actor;
+use crate::address::{Actor, Gvr};
 use crate::cluster::Cluster;
 use crate::error::{ApiError, Reason, qualified};
 use crate::faults::{Decision, Fate, Faults, Rendered, Target};
+use crate::meta;
+use crate::user::service_account;
 
 /// Largest body of a request, in bytes: etcd's own limit is 1.5 MiB, the server reads up to 3 MiB.
 const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -57,6 +60,9 @@ pub(crate) struct Server {
 /// An in-process connection to the API server: a `tower::Service` without sockets.
 ///
 /// Requests fail with [`io::Error`] only where a fault breaks the connection.
+///
+/// [`Sandbox::service`](crate::Sandbox::service) returns it;
+/// [`Sandbox::client`](crate::Sandbox::client), in the [crate's example](crate), wraps one.
 #[derive(Clone)]
 pub struct SandboxService {
     server: Arc<Server>,
@@ -135,7 +141,7 @@ fn too_large() -> ApiError {
     )
 }
 
-/// The client's name: from a bearer token `user:NAME`, else the product of the user agent.
+/// The client: from a bearer token `user:NAME`, else the product of the user agent.
 fn identify(headers: &HeaderMap) -> Actor {
     let text = |name| {
         headers
@@ -145,7 +151,7 @@ fn identify(headers: &HeaderMap) -> Actor {
     };
     let token = text(http::header::AUTHORIZATION).strip_prefix("Bearer user:");
     if let Some(user) = token.filter(|user| !user.is_empty()) {
-        return Actor::new(user);
+        return Actor::of_token(user);
     }
     let agent = text(http::header::USER_AGENT);
     let product = agent.split(['/', ' ']).next().unwrap_or_default();
@@ -193,7 +199,8 @@ impl Server {
             Fate::LoseRequest => return Err(broken()),
             Fate::LoseAnswer => {
                 if let Ok(body) = body {
-                    drop(self.authorized(actor, parts, query, body, decision, target, route));
+                    let lost = self.authorized(actor, parts, query, body, decision, target, route);
+                    drop(lost.await);
                 }
                 return Err(broken());
             }
@@ -216,11 +223,12 @@ impl Server {
             Ok(body) => body,
             Err(error) => return Ok(respond::refuse(&error)),
         };
-        Ok(self.authorized(actor, parts, query, body, decision, target, route))
+        let answer = self.authorized(actor, parts, query, body, decision, target, route);
+        Ok(answer.await)
     }
 
     #[allow(clippy::too_many_arguments, reason = "a request has that many parts")]
-    fn authorized(
+    async fn authorized(
         self: &Arc<Self>,
         actor: Actor,
         parts: Parts,
@@ -230,7 +238,8 @@ impl Server {
         target: Target,
         route: Option<Route>,
     ) -> Answer {
-        let client = User::named(actor.as_str());
+        let client = self.known(actor.user());
+        let account = !client.uid.is_empty();
         let access = match &route {
             Some(Route::Resource(request)) => route::access_to(&parts, request, &query),
             _ => Access::of_path(&parts),
@@ -240,8 +249,13 @@ impl Server {
             Ok(user) => user,
             Err(error) => return respond::refuse(&error),
         };
+        let impersonates = headers.contains_key("impersonate-user");
+        let actor = match impersonates || account {
+            true => actor.acting_as(&user),
+            false => actor,
+        };
         let call = Call {
-            impersonates: headers.contains_key("impersonate-user"),
+            impersonates,
             actor,
             user,
             parts,
@@ -250,7 +264,19 @@ impl Server {
             decision,
             target,
         };
-        self.dispatch(call, route)
+        self.dispatch(&call, route.as_ref()).await
+    }
+
+    /// A user with the UID of its account, if it is a service account that is stored.
+    fn known(&self, mut user: User) -> User {
+        if let Some((namespace, name)) = service_account(&user.name)
+            && let Ok(account) = self
+                .cluster
+                .get(&Gvr::SERVICEACCOUNTS, Some(namespace), name)
+        {
+            meta::uid(&account).clone_into(&mut user.uid);
+        }
+        user
     }
 
     fn target(&self, actor: &Actor, parts: &Parts, route: Option<&Route>, query: &Query) -> Target {
@@ -279,11 +305,25 @@ impl Server {
         }
     }
 
-    fn dispatch(self: &Arc<Self>, call: Call, route: Option<Route>) -> Answer {
+    #[cfg(feature = "cel")]
+    async fn dispatch(self: &Arc<Self>, call: &Call, route: Option<&Route>) -> Answer {
+        if call.parts.method.is_safe() {
+            return self.serve(call, route);
+        }
+        webhooks::converse(self.cluster.rng(), || self.serve(call, route)).await
+    }
+
+    #[cfg(not(feature = "cel"))]
+    #[allow(clippy::unused_async, reason = "as with CEL")]
+    async fn dispatch(self: &Arc<Self>, call: &Call, route: Option<&Route>) -> Answer {
+        self.serve(call, route)
+    }
+
+    fn serve(self: &Arc<Self>, call: &Call, route: Option<&Route>) -> Answer {
         match route {
             None => respond::refuse(&ApiError::bad_request("invalid path")),
-            Some(Route::Other(words)) => discovery::serve(&self.cluster, &call, &words),
-            Some(Route::Resource(request)) => resource::serve(self, &call, &request),
+            Some(Route::Other(words)) => discovery::serve(&self.cluster, call, words),
+            Some(Route::Resource(request)) => resource::serve(self, call, request),
         }
     }
 }

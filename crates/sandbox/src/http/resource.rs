@@ -88,6 +88,7 @@ fn answer(
         }
         "binding" if one.is_pod() && verb == Verb::Create => one.bind(),
         "eviction" if one.is_pod() && verb == Verb::Create => one.evict(),
+        "token" if info.is(&Gvr::SERVICEACCOUNTS) && verb == Verb::Create => one.token(),
         "log" | "binding" | "eviction" if one.is_pod() => Err(method_not_allowed()),
         "scale" if info.serves(&request.gvr.version, Subresource::Scale) => one.scale(verb),
         _ if info.custom => Err(ApiError::not_found(

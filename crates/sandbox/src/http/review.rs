@@ -143,7 +143,9 @@ impl Review<'_> {
         }
         Ok(
             match token.strip_prefix("user:").filter(|name| !name.is_empty()) {
-                Some(name) => json!({"authenticated": true, "user": User::named(name).to_json()}),
+                Some(name) => {
+                    json!({"authenticated": true, "user": self.server.known(User::named(name)).to_json()})
+                }
                 None => json!({"user": {}, "error": "invalid bearer token"}),
             },
         )

@@ -9,6 +9,7 @@ pub(crate) mod namespace;
 pub(crate) mod node;
 pub(crate) mod pod;
 pub(crate) mod protobuf;
+pub(crate) mod scale;
 pub(crate) mod schema;
 pub(crate) mod types;
 pub(crate) mod volume;
@@ -20,7 +21,8 @@ use crate::address::{Gvr, Subresource};
 
 pub(crate) use builtin::builtin;
 
-/// The scope of a kind.
+/// The scope of a kind. Part of [`ResourceInfo`](crate::ResourceInfo), which
+/// [`Cluster::resource`](crate::Cluster::resource) returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// Namespaced.
@@ -29,7 +31,9 @@ pub enum Scope {
     Cluster,
 }
 
-/// The fields that a write through `/status` can change.
+/// The fields that a write through `/status` can change. Part of
+/// [`ResourceInfo`](crate::ResourceInfo), which [`Cluster::resource`](crate::Cluster::resource)
+/// returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StatusFace {
     /// There is no status subresource.
@@ -71,7 +75,8 @@ impl Traits {
     }
 }
 
-/// One column of a table.
+/// One column of a table. Part of [`ResourceInfo`](crate::ResourceInfo). See the [crate's
+/// example](crate).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
     /// Heading.
@@ -88,7 +93,8 @@ pub struct Column {
     pub path: String,
 }
 
-/// One served version of a kind.
+/// One served version of a kind. Part of [`ResourceInfo`](crate::ResourceInfo), which
+/// [`Cluster::resource`](crate::Cluster::resource) returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServedVersion {
     /// `v1`.
@@ -106,6 +112,7 @@ pub struct ServedVersion {
 }
 
 /// A served kind: its discovery data, and the behaviour of its objects.
+/// [`Cluster::resource`](crate::Cluster::resource) returns it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceInfo {
     /// API group, empty for core.

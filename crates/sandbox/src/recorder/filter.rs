@@ -10,6 +10,8 @@ use super::{Outcome, Verb, Write};
 /// let mine = WriteFilter::any().by("my-controller").verb(Verb::Patch).resource("pods");
 /// # let _ = mine;
 /// ```
+///
+/// The [crate's example](crate) filters by author.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WriteFilter {
     actor: Option<String>,

@@ -20,7 +20,8 @@ pub use filter::WriteFilter;
 use crate::address::{Actor, Gvr, ObjectKey};
 use crate::clock::Clock;
 
-/// The verb of a request.
+/// The verb of a request. Part of a [`Write`](crate::Write); the [crate's example](crate) matches
+/// patches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
@@ -63,7 +64,7 @@ impl Verb {
     }
 }
 
-/// The result of a write.
+/// The result of a write. Part of a [`Write`](crate::Write). See the [crate's example](crate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// The object changed (or would have, in a dry run).
@@ -74,7 +75,7 @@ pub enum Outcome {
     Refused(u16),
 }
 
-/// One mutating request.
+/// One mutating request. The [crate's example](crate) compares the summaries.
 #[derive(Debug, Clone)]
 pub struct Write {
     /// Position in the record, from zero.
@@ -131,7 +132,9 @@ impl Write {
     }
 }
 
-/// What is recorded.
+/// What is recorded. An argument of
+/// [`SandboxBuilder::recording`](crate::SandboxBuilder::recording); the [crate's example](crate)
+/// keeps the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Recording {
     /// Every mutating request, and how many requests of each kind there were.
@@ -142,7 +145,7 @@ pub enum Recording {
     Counts,
 }
 
-/// A position in the record.
+/// A position in the record. The [crate's example](crate) asserts all writes from the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Mark(usize);
 
@@ -155,7 +158,8 @@ struct Log {
     requests: BTreeMap<RequestKey, u64>,
 }
 
-/// The record of one cluster. Cheap to clone; every clone is the same record.
+/// The record of one cluster. Cheap to clone; every clone is the same record. The [crate's
+/// example](crate) asserts what it has recorded.
 #[derive(Debug, Clone)]
 pub struct Recorder {
     clock: Clock,

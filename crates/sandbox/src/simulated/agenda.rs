@@ -11,6 +11,17 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 /// A queue of keys in order of arrival, each at most once, with one timer per key.
 ///
 /// Iteration order depends on nothing but the calls made, so that a run can be repeated.
+///
+/// ```
+/// use belayer_sandbox::simulated::Agenda;
+/// use tokio::time::Instant;
+///
+/// let now = Instant::now();
+/// let mut agenda = Agenda::default();
+/// agenda.add("web");
+/// agenda.add("web");
+/// assert_eq!((agenda.pop(now), agenda.pop(now)), (Some("web"), None));
+/// ```
 #[derive(Debug)]
 pub struct Agenda<K> {
     due: VecDeque<K>,

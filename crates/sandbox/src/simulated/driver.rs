@@ -16,6 +16,7 @@ use crate::kinds::ResourceInfo;
 const BATCH: usize = 64;
 
 /// A change that a controller receives. A removal carries the object's last state.
+/// [`Controller`](crate::simulated::Controller) receives it.
 #[derive(Debug, Clone)]
 pub enum Change {
     /// The object exists; this is its state.
@@ -24,7 +25,9 @@ pub enum Change {
     Removed(Arc<Value>),
 }
 
-/// Which kinds a controller receives changes of.
+/// Which kinds a controller receives changes of. Returned by a
+/// [`Controller`](crate::simulated::Controller), which keeps what it has to do in an
+/// [`Agenda`](crate::simulated::Agenda).
 #[derive(Debug, Clone, Copy)]
 pub enum Interest {
     /// All kinds.
@@ -42,7 +45,8 @@ impl Interest {
     }
 }
 
-/// The result of a unit of work.
+/// The result of a unit of work. Returned by a [`Controller`](crate::simulated::Controller), which
+/// keeps what it has to do in an [`Agenda`](crate::simulated::Agenda).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// There may be more to do at once.
@@ -58,6 +62,9 @@ pub enum Progress {
 ///
 /// It is level-triggered: a change only says which object to process. All changes up to a point
 /// in the log are delivered before `work` is called.
+///
+/// [`spawn`](crate::simulated::spawn) runs it; most have an [`Agenda`](crate::simulated::Agenda)
+/// of keys.
 pub trait Controller: Send + 'static {
     /// The kinds whose changes it receives.
     fn interest(&self) -> Interest;

@@ -4,6 +4,23 @@
 //! own, so that the recorder shows which controller wrote what. All are level-triggered: after a late
 //! start or a compaction of the log they work from the objects that exist. All use tokio's clock,
 //! so that paused time drives them.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use belayer_sandbox::simulated::SimulatedControllers;
+//! use belayer_sandbox::{Gvr, Sandbox};
+//!
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let sandbox = Sandbox::builder().controllers(SimulatedControllers::all()).build();
+//! let pod = "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: main, image: web}]}}";
+//! sandbox.load_yaml(pod)?;
+//! let runs = |pod: Option<&serde_json::Value>| pod.is_some_and(|pod| pod["status"]["phase"] == "Running");
+//! sandbox.wait_until(&Gvr::PODS, "default", "web", Duration::from_secs(60), runs).await?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod agenda;
 mod driver;
@@ -36,6 +53,8 @@ pub use self::{
 use crate::cluster::Cluster;
 
 /// One simulated controller.
+/// [`SimulatedControllers::without`](crate::simulated::SimulatedControllers::without) removes one
+/// of those in the [example](self).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SimulatedController {
     /// Deletes objects whose owners are gone: [`garbage_collector`].
@@ -61,7 +80,7 @@ impl SimulatedController {
     ];
 }
 
-/// Which simulated controllers run, and their settings.
+/// Which simulated controllers run, and their settings. The [module's example](self) runs all.
 #[derive(Debug, Clone)]
 pub struct SimulatedControllers {
     on: BTreeSet<SimulatedController>,
@@ -166,8 +185,9 @@ impl SimulatedControllers {
     }
 }
 
-/// Starts one controller as a task of the current tokio runtime; also for controllers of your own. It
-/// stops when `cancel` is cancelled.
+/// Starts one controller as a task of the current tokio runtime; also for controllers of your own.
+/// It stops when `cancel` is cancelled. The [module's example](self) starts only those of this
+/// crate.
 ///
 /// # Panics
 /// Outside a tokio runtime.
@@ -179,7 +199,8 @@ pub fn spawn(
     tokio::spawn(driver::drive(cluster.clone(), controller, cancel.clone()))
 }
 
-/// Running simulated controllers.
+/// Running simulated controllers. [`Sandbox::controllers`](crate::Sandbox::controllers) returns
+/// it, for those that run as in the [example](self).
 #[derive(Debug)]
 pub struct RunningControllers {
     kubelets: Kubelets,

@@ -7,6 +7,14 @@
 //!
 //! Not included: DAGs, artifacts, outputs, locks, memoization, hooks other than `onExit`, deadlines, back-off and
 //! expressions of retries, artifact GC, archiving, and Argo's own pod finalizer.
+//!
+//! ```
+//! use belayer_workload::model::Rules;
+//!
+//! // How long the controller takes to process a workflow, and which version it is.
+//! let rules = Rules::default();
+//! println!("{rules:?}");
+//! ```
 
 mod assess;
 mod execute;
@@ -36,7 +44,8 @@ pub use self::results::TaskResults;
 use self::spec::Spec;
 use crate::names;
 
-/// Versions of Argo Workflows that treat a lost node differently.
+/// Versions of Argo Workflows that treat a lost node differently. Part of the [`Rules`]. The
+/// [example](crate::model) has the default rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Version {
     /// Up to 3.6.4: a node whose `wait` container never ended stays Running while its pod exists.
@@ -51,7 +60,7 @@ pub enum Version {
     From4_0,
 }
 
-/// Settings of the controller.
+/// Settings of the controller. The [module's example](crate::model) has the defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
     /// Its version.
@@ -71,7 +80,8 @@ impl Default for Rules {
     }
 }
 
-/// What the controller knows about one workflow when it looks at it.
+/// What the controller knows about one workflow when it looks at it. An argument of
+/// [`look`], beside the [rules](crate::model).
 #[derive(Debug, Clone, Copy)]
 pub struct Observed<'a> {
     /// The workflow.
@@ -84,8 +94,9 @@ pub struct Observed<'a> {
     pub now: Timestamp,
 }
 
-/// What follows from a look at a workflow. The writes are sent in the order of the fields, and those to existing
-/// pods only after the patch was accepted.
+/// What follows from a look at a workflow. The writes are sent in the order of the fields, and
+/// those to existing pods only after the patch was accepted. Returned by
+/// [`look`], by the [rules](crate::model).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Look {
     /// Pods to create. One that exists already is as good.
@@ -106,7 +117,7 @@ impl Look {
     }
 }
 
-/// A write to an existing pod.
+/// A write to an existing pod. Part of [`Look`], by the [rules](crate::model).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cleanup {
     /// The pod's name.
@@ -119,7 +130,8 @@ pub struct Cleanup {
     pub after: Duration,
 }
 
-/// A type of write to an existing pod.
+/// A type of write to an existing pod. Part of a [`Cleanup`], by the
+/// [rules](crate::model).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
     /// Label it as completed.
@@ -130,7 +142,8 @@ pub enum Action {
     Signal,
 }
 
-/// Looks at a workflow.
+/// Looks at a workflow. The [`Rules`] are those of one version. The [example](crate::model) has
+/// the default rules.
 #[must_use]
 pub fn look(rules: &Rules, observed: &Observed<'_>) -> Look {
     let mut operation = Operation::new(rules, observed);

@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::Version;
 
-/// The phase of a workflow or of one of its nodes.
+/// The phase of a workflow or of one of its nodes. Part of a [`Node`](crate::model::Node), which
+/// follows from the [rules](crate::model).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "as Argo names them")]
 pub enum Phase {
@@ -40,7 +41,8 @@ impl Phase {
     }
 }
 
-/// The type of a node.
+/// The type of a node. Part of a [`Node`](crate::model::Node), which follows from the
+/// [rules](crate::model).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "as Argo names them")]
 pub enum Kind {
@@ -55,7 +57,7 @@ pub enum Kind {
     Http,
 }
 
-/// A node.
+/// A node. Which nodes a workflow has follows from the [rules](crate::model).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Node {

@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::{Kind, Phase, node};
 
-/// The end of a workflow: what is compared to tell whether something changed it.
+/// The end of a workflow: what is compared to tell whether something changed it. It follows from
+/// the [rules](crate::model).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkflowResult {
     /// Its phase; `None` if no controller has seen it.
@@ -17,7 +18,8 @@ pub struct WorkflowResult {
     pub nodes: Vec<NodeResult>,
 }
 
-/// The end of one node.
+/// The end of one node. Part of a [`WorkflowResult`](crate::model::WorkflowResult), which follows
+/// from the [rules](crate::model).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeResult {
     /// The last part of its name.

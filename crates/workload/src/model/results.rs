@@ -16,8 +16,10 @@ const RECENTLY_COMPLETED: Duration = Duration::from_secs(600);
 /// The exit code of a container that was killed before it could report.
 const KILLED: i64 = 137;
 
-/// The outputs of one workflow's pods, by the keys of their nodes: whether they are complete. A `wait` container
-/// announces its report when it starts, and completes it when it ends by itself or is asked to stop.
+/// The outputs of one workflow's pods, by the keys of their nodes: whether they are complete. A
+/// `wait` container announces its report when it starts, and completes it when it ends by itself
+/// or is asked to stop. Part of [`Observed`](crate::model::Observed), beside the
+/// [rules](crate::model).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TaskResults {
     complete: BTreeMap<String, bool>,

@@ -1,4 +1,4 @@
-//! kube-rs as its users use it: `kube-rs reflector|controller --kubeconfig=FILE`.
+//! kube-rs as its users use it: `kube-rs reflector|workflows|controller --kubeconfig=FILE`.
 
 mod controller;
 mod reflector;
@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-const USAGE: &str = "usage: kube-rs reflector|controller --kubeconfig=FILE";
+const USAGE: &str = "usage: kube-rs reflector|workflows|controller --kubeconfig=FILE";
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -19,7 +19,8 @@ async fn main() -> anyhow::Result<()> {
     let config = Config::from_custom_kubeconfig(read, &KubeConfigOptions::default()).await?;
     let client = Client::try_from(config)?;
     match what.as_str() {
-        "reflector" => reflector::run(client).await,
+        "reflector" => reflector::pods(client).await,
+        "workflows" => reflector::workflows(client).await,
         "controller" => controller::run(client).await,
         _ => bail!(USAGE),
     }

@@ -1,11 +1,16 @@
 //! The chart where its pods run: a release from its installation to its end, and the Job that drains before an uninstall.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, future};
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{
+    DynamicObject, ListParams, LogParams, Patch, PatchParams, WatchEvent, WatchParams,
+};
+use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
 use super::SOON;
@@ -19,13 +24,27 @@ use crate::scenarios::chart::restored;
 /// Longer than a drain and the end of all pods of the release.
 const UNINSTALL: Duration = Duration::from_secs(180);
 
+/// A kubelet writes a changed ConfigMap into volumes within some two minutes.
+const RELOAD: Duration = Duration::from_secs(180);
+
 /// The Job of the hook, its pod and its account.
 const DRAIN: &str = "belayer-drain";
 
 pub(super) async fn lives(cluster: Cluster) -> Result<()> {
-    with_release(cluster, async |release| {
+    with_release(cluster, Program::Helm4, async |release| {
         installed(release).await?;
         upgraded(release).await?;
+        uninstalled(release).await
+    })
+    .await
+}
+
+pub(super) async fn lives_with_helm3(cluster: Cluster) -> Result<()> {
+    with_release(cluster, Program::Helm3, async |release| {
+        installed(release).await?;
+        upgraded(release).await?;
+        reloaded(release).await?;
+        rolled_back(release).await?;
         uninstalled(release).await
     })
     .await
@@ -34,16 +53,17 @@ pub(super) async fn lives(cluster: Cluster) -> Result<()> {
 pub(super) async fn refuses(cluster: Cluster) -> Result<()> {
     let switch = |claims| cluster.backend().switch_pvc_controller(claims);
     switch(PvcController::Off).await?;
-    let shown = with_release(cluster.clone(), in_use).await;
+    let shown = with_release(cluster.clone(), Program::Helm4, in_use).await;
     switch(PvcController::On).await?;
     shown
 }
 
 async fn with_release(
     cluster: Cluster,
+    program: Program,
     steps: impl AsyncFnOnce(&Release) -> Result<()>,
 ) -> Result<()> {
-    let release = Release::with_pods(&cluster, Program::Helm4).await?;
+    let release = Release::with_pods(&cluster, program).await?;
     let shown = steps(&release).await;
     if shown.is_err() {
         save_logs(&cluster, &release.namespace).await;
@@ -118,17 +138,73 @@ async fn upgraded(release: &Release) -> Result<()> {
     let more = ["podAnnotations.e2e=upgraded", "config.limits.qps=50"];
     release.applied("upgrade", &more).await?;
     let replicas = run(release).await?;
-    let are_new = replicas.iter().all(|pod| {
-        let annotations = pod.metadata.annotations.as_ref();
-        annotations.is_some_and(|all| all.get("e2e").is_some_and(|value| value == "upgraded"))
-    });
-    ensure!(are_new, "replicas of the old version are left");
+    ensure!(
+        replicas.iter().all(is_upgraded),
+        "replicas of the old version are left"
+    );
     let held = cluster.held_count().await?;
     ensure!(held == 3, "{held} of 3 pods are held");
     cluster.note(format!(
         "upgraded after {:.1} s",
         since.elapsed().as_secs_f64()
     ));
+    Ok(())
+}
+
+fn is_upgraded(pod: &DynamicObject) -> bool {
+    pod.annotations()
+        .get("e2e")
+        .is_some_and(|value| value == "upgraded")
+}
+
+/// The running pods take over a changed configuration, which the kubelet writes into their volumes.
+async fn reloaded(release: &Release) -> Result<()> {
+    let uids = |pods: &[DynamicObject]| {
+        pods.iter()
+            .filter_map(|pod| pod.uid())
+            .collect::<BTreeSet<_>>()
+    };
+    let before = uids(&run(release).await?);
+    let since = Instant::now();
+    let changed = [
+        "podAnnotations.e2e=upgraded",
+        "config.limits.qps=50",
+        "config.podFinalizer.backlogThreshold=3000",
+    ];
+    release.applied("upgrade", &changed).await?;
+    let pods: Api<Pod> = Api::namespaced(release.cluster.client().clone(), &release.namespace);
+    eventually("both replicas have reloaded", RELOAD, async || {
+        for pod in replicas(release).await? {
+            let log = pods.logs(&pod.name_any(), &LogParams::default()).await?;
+            let reloaded = log.lines().any(|line| {
+                line.contains("configuration reloaded") && line.contains("backlogThreshold")
+            });
+            ensure!(reloaded, "{} has not", pod.name_any());
+        }
+        Ok(())
+    })
+    .await?;
+    let after = uids(&run(release).await?);
+    ensure!(before == after, "pods were replaced: {before:?}, {after:?}");
+    release.cluster.note(format!(
+        "reloaded after {:.1} s",
+        since.elapsed().as_secs_f64()
+    ));
+    Ok(())
+}
+
+/// Both replicas are those of the first revision again, and no hold is lost.
+async fn rolled_back(release: &Release) -> Result<()> {
+    release
+        .helm(&["rollback", "belayer", "1", "--wait"])
+        .await?;
+    let replicas = run(release).await?;
+    ensure!(
+        !replicas.iter().any(is_upgraded),
+        "replicas of the later revision are left"
+    );
+    let held = release.cluster.held_count().await?;
+    ensure!(held == 3, "{held} of 3 pods are held");
     Ok(())
 }
 

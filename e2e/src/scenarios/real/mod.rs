@@ -163,6 +163,14 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         .needs([RealNode, Kubectl, Helm, AdmissionPolicies])
         .within(Duration::from_secs(600)),
         Scenario::alone(
+            "real-chart-helm3",
+            "the same with Helm 3; the pods take over a changed configuration, and a rollback brings back the first revision",
+            chart::lives_with_helm3,
+        )
+        .needs([RealNode, Kubectl, Helm, AdmissionPolicies])
+        .within(Duration::from_secs(900))
+        .nightly(),
+        Scenario::alone(
             "real-chart-refused",
             "the Job before an uninstall fails while a PVC is in use; nothing is deleted, and the next one succeeds",
             chart::refuses,

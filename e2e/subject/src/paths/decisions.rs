@@ -148,7 +148,7 @@ fn pod_of_deleted_workflow() -> pods::snapshot::Snapshot {
             record: pods::outcome::RecordState::Unknown,
             node: None,
             cleanup: None,
-            argo: Some(pods::argo::ArgoPod {
+            argo: Some(pods::snapshot::ArgoPod {
                 pod: Arc::new(slim::Pod::new(deleted(meta("checkout-1", UID)))),
                 node: None,
             }),

@@ -107,7 +107,7 @@ impl Inbox {
         let (events, _) = events::recorder(Arc::clone(&executor));
         let runner = Runner::builder(runner::Parts {
             resource,
-            ours: Mode::Own.ours(),
+            ours: Mode::Own.ours().into(),
             store: claims,
             queue: queue.clone(),
             executor,

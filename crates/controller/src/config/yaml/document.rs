@@ -4,6 +4,14 @@
 //! type of a configuration key is defined by its Rust type, so the guess must not change the value:
 //! a scalar whose text the guess would change stays a string. A document that is read and written
 //! here keeps its meaning.
+//!
+//! ```
+//! use belayer_controller::config::yaml::document;
+//!
+//! let value = document::read("a: [1, 2]")?;
+//! assert_eq!(value["a"][1], 2);
+//! # Ok::<(), belayer_controller::config::yaml::Problem>(())
+//! ```
 
 use std::fmt::Write as _;
 
@@ -13,7 +21,7 @@ use serde_saphyr::Spanned;
 
 use super::{Problem, parse};
 
-/// Parses one document.
+/// Parses one document. The [module's example](self) reads a list.
 ///
 /// # Errors
 /// If it is not valid YAML.
@@ -21,7 +29,8 @@ pub fn read(text: &str) -> Result<Value, Problem> {
     parse::<Spanned<Node>>(text).map(|node| node.value.value(text, node.defined))
 }
 
-/// Writes an equivalent document on one line.
+/// Writes an equivalent document on one line. The value is as of [`read`]. The
+/// [example](crate::config::yaml::document) reads such a document.
 pub fn write(value: &Value) -> String {
     let mut text = String::new();
     put(value, &mut text);

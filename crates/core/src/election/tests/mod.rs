@@ -8,7 +8,9 @@ use super::*;
 mod driver;
 mod leadership;
 mod random;
+mod server;
 mod table;
+mod watch;
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)

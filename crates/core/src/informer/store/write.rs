@@ -68,9 +68,15 @@ impl<K: Slim> Store<K> {
         self.shared.contents.read().unreadable.nameless > 0
     }
 
-    /// A table to collect a list in.
+    /// A table to collect a list in. A relist needs no indexes: they are a fifth of the memory of
+    /// small objects, and those of the store are kept.
     pub(in crate::informer) fn stage(&self) -> Table<K> {
-        self.shared.contents.read().table.empty_like()
+        let contents = self.shared.contents.read();
+        if contents.table.is_empty() {
+            contents.table.empty_like()
+        } else {
+            Table::new(Arc::default())
+        }
     }
 
     /// An object for such a table. An object that is stored in the same version already is shared.
@@ -229,75 +235,48 @@ impl<K: Slim> Store<K> {
     /// then follow the order of the list.
     pub(in crate::informer) fn replace(
         &self,
-        mut staged: Table<K>,
+        staged: Table<K>,
         unreadable: Unreadable,
         version: ResourceVersion,
         fit: Fit,
     ) -> Vec<Event<K>> {
         let mut contents = self.shared.contents.write();
-        let now = LogicalTime::now();
         let initial = !self.shared.progress.borrow().ever_complete();
-        let mut changes = Vec::new();
-        let mut newer = Vec::new();
-        for listed in staged.iter_mut() {
-            let Some(old) = contents.table.get(listed.key()) else {
+        let now = LogicalTime::now();
+        let events = if contents.table.is_empty() && staged.is_like(&contents.table) {
+            contents.table = staged;
+            let listed = contents.table.iter_mut();
+            let added = listed.map(|listed| {
                 *listed = Stored::fresh(Arc::clone(&listed.object), now);
-                changes.push(Event::Added {
+                Event::Added {
                     object: listed.clone(),
                     initial,
-                });
-                continue;
+                }
+            });
+            added.collect()
+        } else {
+            // An object that exists and cannot be decoded keeps its last decoded state.
+            let is_gone = |old: &&Stored<K>| {
+                staged.get(old.key()).is_none() && !unreadable.keys.contains(old.key())
             };
-            if old.uid() != listed.uid() {
-                *listed = Stored::fresh(Arc::clone(&listed.object), now);
-                changes.push(Event::Deleted {
-                    last: old.clone(),
-                    final_state_known: false,
-                });
-                changes.push(Event::Added {
-                    object: listed.clone(),
-                    initial,
-                });
-                continue;
-            }
-            if fit == Fit::Follows && listed.resource_version() < old.resource_version() {
-                // The list as a whole is newer, this item is not: the stored one stays.
-                newer.push(old.clone());
-                continue;
-            }
-            *listed = old.followed_by(Arc::clone(&listed.object), now);
-            if self.is_update(&listed.object, &old.object) {
-                changes.push(Event::Updated {
-                    old: old.clone(),
-                    new: listed.clone(),
-                });
-            }
-        }
-        for stored in newer {
-            staged.insert(stored);
-        }
-        let is_gone = |old: &&Stored<K>| staged.get(old.key()).is_none();
-        let mut vanished: Vec<_> = contents.table.iter().filter(is_gone).cloned().collect();
-        vanished.sort_by(|a, b| a.key().cmp(b.key()));
-        let mut events = Vec::with_capacity(vanished.len() + changes.len());
-        for last in vanished {
-            if unreadable.keys.contains(last.key()) {
-                // It exists and cannot be decoded: the last decoded state stays.
-                staged.insert(last);
-            } else {
+            let mut gone: Vec<_> = contents.table.iter().filter(is_gone).cloned().collect();
+            gone.sort_by(|a, b| a.key().cmp(b.key()));
+            let mut events = Vec::with_capacity(gone.len());
+            for last in gone {
+                contents.table.remove(last.key());
                 events.push(Event::Deleted {
                     last,
                     final_state_known: false,
                 });
             }
-        }
-        events.append(&mut changes);
-        *contents = Contents {
-            table: staged,
-            complete: true,
-            unreadable,
-            previous: None,
+            for listed in staged.iter() {
+                self.merge(listed, &mut contents.table, fit, now, &mut events);
+            }
+            events
         };
+        contents.complete = true;
+        contents.unreadable = unreadable;
+        contents.previous = None;
         self.shared.progress.send_modify(|progress| {
             progress.resource_version = version;
             progress.complete = true;
@@ -305,6 +284,45 @@ impl<K: Slim> Store<K> {
             progress.regressions += u64::from(fit == Fit::Regresses);
         });
         events
+    }
+
+    /// Puts an object of a complete list into the table of the lists before it.
+    fn merge(
+        &self,
+        listed: &Stored<K>,
+        table: &mut Table<K>,
+        fit: Fit,
+        now: LogicalTime,
+        events: &mut Vec<Event<K>>,
+    ) {
+        let Some(old) = table
+            .get(listed.key())
+            .filter(|old| old.uid() == listed.uid())
+        else {
+            let new = Stored::fresh(Arc::clone(&listed.object), now);
+            if let Some(last) = table.insert(new.clone()) {
+                events.push(Event::Deleted {
+                    last,
+                    final_state_known: false,
+                });
+            }
+            events.push(Event::Added {
+                object: new,
+                initial: false,
+            });
+            return;
+        };
+        // The list as a whole is newer; if this item is not, the stored one stays.
+        let is_older = listed.resource_version() < old.resource_version();
+        if Arc::ptr_eq(&old.object, &listed.object) || fit == Fit::Follows && is_older {
+            return;
+        }
+        let new = old.followed_by(Arc::clone(&listed.object), now);
+        if let Some(old) = table.insert(new.clone())
+            && self.is_update(&new.object, &old.object)
+        {
+            events.push(Event::Updated { old, new });
+        }
     }
 
     #[cfg(test)]

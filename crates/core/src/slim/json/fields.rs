@@ -8,7 +8,8 @@ use serde::{Deserialize, de};
 
 use crate::slim::DecodeError;
 
-/// A string that borrows from the bytes unless it contains escapes.
+/// A string that borrows from the bytes unless it contains escapes. A field of a
+/// [`Json`](crate::slim::json::SlimJson::Json), which is filled as in the [example](crate::slim).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Text<'a>(Cow<'a, str>);
 

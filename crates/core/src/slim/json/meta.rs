@@ -10,7 +10,8 @@ use crate::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
 use crate::slim::limits::{self, Finalizers};
 use crate::slim::{DecodeContext, DecodeError, Interner, Labels, ObjectMeta};
 
-/// An object of which only the metadata is read.
+/// An object of which only the metadata is read. It is [`OwnerMeta`](crate::slim::OwnerMeta) in
+/// JSON, which the [example](crate::slim) decodes.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct JsonObject<'a> {
@@ -19,7 +20,8 @@ pub struct JsonObject<'a> {
     pub metadata: JsonMeta<'a>,
 }
 
-/// `metadata` as in the bytes.
+/// `metadata` as in the bytes. The [example of slim objects](crate::slim) decodes it as a part of
+/// [`OwnerMeta`](crate::slim::OwnerMeta).
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct JsonMeta<'a> {

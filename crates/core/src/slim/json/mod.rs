@@ -2,6 +2,8 @@
 //! fields.
 //!
 //! The API writes `null` for empty values of many types, so `null` always means absent.
+//!
+//! The [example of slim objects](crate::slim) decodes one.
 
 mod fields;
 mod meta;
@@ -22,6 +24,8 @@ use super::{Claim, DecodeContext, DecodeError, Namespace, OwnerMeta, Slim};
 /// Decoding has two steps, with one pass over the bytes: serde fills `Json`, which borrows from the
 /// bytes and in which everything is optional; then the slim object is built from it. A bookmark in
 /// a watch is such an incomplete object.
+///
+/// The [example of slim objects](crate::slim) decodes by it.
 pub trait SlimJson: Slim + Sized {
     /// The fields that are read, as in the bytes.
     type Json<'a>: Deserialize<'a>;

@@ -11,7 +11,8 @@ use crate::slim::{
     DecodeError, Failure, Interner, Phase, Pod, Shutdown, Unstarted,
 };
 
-/// A pod as in the bytes.
+/// A pod as in the bytes. It is [`Pod`](crate::slim::Pod) in JSON, decoded as the object of the
+/// [example](crate::slim).
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct JsonPod<'a> {

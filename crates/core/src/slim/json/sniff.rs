@@ -5,7 +5,8 @@ use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visito
 
 use crate::object::{ObjectKey, ResourceVersion, Uid};
 
-/// The identifying fields of an object that could not be decoded.
+/// The identifying fields of an object that could not be decoded. Returned by
+/// [`sniff`](crate::slim::json::sniff).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Identity {
     /// `type` of the watch event around it.
@@ -48,6 +49,13 @@ impl Identity {
 
 /// Reads the identifying fields of a bad object, or of the object in a bad watch event, as far as
 /// possible: the bytes may be truncated, and any field may be of any type.
+///
+/// ```
+/// use belayer_core::slim::json::sniff;
+///
+/// let identity = sniff(br#"{"metadata":{"name":"web-0","namespace":"shop","labels":7}}"#);
+/// assert_eq!(identity.name.as_deref(), Some("web-0"));
+/// ```
 pub fn sniff(bytes: &[u8]) -> Identity {
     let mut identity = Identity::default();
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);

@@ -7,7 +7,9 @@ pub const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// The first bytes of every object outside of a list.
 pub const MAGIC: [u8; 4] = *b"k8s\0";
 
-/// The envelope of an object: its kind and its message.
+/// The envelope of an object: its kind and its message. A
+/// [`ProtobufDecoder`](crate::informer::ProtobufDecoder) removes it;
+/// [`SlimProtobuf`](crate::slim::protobuf::SlimProtobuf) sees only the message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Envelope<'a> {
     /// `kind`, such as `PodList` or `Status`.

@@ -8,6 +8,21 @@ use crate::slim::DecodeError;
 /// and nested messages borrow.
 ///
 /// Skipping a field costs the decoding of its tag and its length.
+///
+/// ```
+/// use belayer_core::Fields;
+/// use belayer_core::slim::DecodeError;
+///
+/// // Field 1 is the text "shop", field 2 the number 3.
+/// for field in Fields::of(b"\x0a\x04shop\x10\x03") {
+///     let field = field?;
+///     match field.number {
+///         1 => assert_eq!(field.text("name")?, "shop"),
+///         _ => assert_eq!(field.integer("replicas")?, 3),
+///     }
+/// }
+/// # Ok::<(), DecodeError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Fields<'a> {
     rest: &'a [u8],
@@ -15,7 +30,7 @@ pub struct Fields<'a> {
     may_be_truncated: bool,
 }
 
-/// One field of a message.
+/// One field of a message. An item of [`Fields`](crate::slim::protobuf::Fields).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field<'a> {
     /// Its number in the message's definition.
@@ -24,7 +39,8 @@ pub struct Field<'a> {
     pub value: Value<'a>,
 }
 
-/// An encoded value.
+/// An encoded value. Part of a [`Field`](crate::slim::protobuf::Field), whose methods check its
+/// type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'a> {
     /// An integer, a boolean or an enum.

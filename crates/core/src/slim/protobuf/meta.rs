@@ -27,6 +27,8 @@ mod number {
 
 /// Decodes a message `ObjectMeta`.
 ///
+/// The [example of protobuf](crate::slim::protobuf) decodes the metadata of a Lease.
+///
 /// # Errors
 ///
 /// If the bytes are not such a message, name, UID or resourceVersion are missing, or a version or
@@ -249,6 +251,7 @@ fn parse_version(text: &str) -> Result<ResourceVersion, DecodeError> {
 
 /// Reads the identifying fields of a bad object as far as possible: the bytes may be truncated, and
 /// any field may be of any type. `message` is that of the object, not of its metadata.
+/// [`sniff`](crate::slim::json::sniff) does the same with JSON.
 pub fn identity(message: &[u8]) -> Identity {
     let metadata = Fields::of_broken(message)
         .map_while(Result::ok)

@@ -67,9 +67,8 @@
 //!
 //! An [`Informer`](crate::informer::Informer) decodes it by a
 //! [`ProtobufDecoder`](crate::informer::ProtobufDecoder), together with the JSON decoder for
-//! servers that support JSON only. The example `informer` implements a kind that this crate does
-//! not contain: both formats, an index, a handler. Run it with `cargo run --package belayer-core
-//! --example informer`.
+//! servers that support JSON only. For numbers and texts [`slim_kind!`](crate::slim_kind) implements
+//! all three traits.
 
 mod envelope;
 mod fields;
@@ -83,7 +82,8 @@ pub use meta::{identity, meta};
 
 use super::{Claim, DecodeContext, DecodeError, Namespace, OwnerMeta, Slim};
 
-/// A slim kind that can be decoded from Kubernetes' protobuf.
+/// A slim kind that can be decoded from Kubernetes' protobuf. The [module's
+/// example](crate::slim::protobuf) implements it for a Lease.
 pub trait SlimProtobuf: Slim + Sized {
     /// Whether only the metadata is read; then only the metadata is requested.
     const METADATA_ONLY: bool;

@@ -127,6 +127,7 @@ impl Request<'_> {
             "binding" => ("v1", "Binding"),
             "eviction" => ("policy/v1", "Eviction"),
             "scale" => ("autoscaling/v1", "Scale"),
+            "token" => ("authentication.k8s.io/v1", "TokenRequest"),
             _ => (version.as_str(), self.info.kind.as_str()),
         };
         let value = protobuf::read(&self.call.body, version, kind).map_err(|why| {

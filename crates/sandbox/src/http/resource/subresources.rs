@@ -1,13 +1,16 @@
-//! Subresources with their own type: `binding`, `eviction` and `scale`.
+//! Subresources with their own type: `binding`, `eviction`, `scale` and `token`.
 
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
+use super::super::options;
 use super::super::respond::{self, Answer};
-use super::super::{options, scale};
 use super::{Request, method_not_allowed};
 use crate::address::Subresource;
+use crate::clock::rfc3339;
 use crate::cluster::{DeleteOptions, Patch};
 use crate::error::{ApiError, Cause, Reason};
+use crate::kinds::scale;
 use crate::meta;
 use crate::recorder::Verb;
 
@@ -70,7 +73,45 @@ impl Request<'_> {
             Subresource::Scale,
             &self.write_options()?,
         )?;
-        Ok(respond::json(200, &scale::of(&written.object)))
+        let answer = respond::json(200, &scale::of(&written.object));
+        Ok(respond::warn(answer, &written.warnings))
+    }
+
+    /// A token that the sandbox accepts as the account's; bound to a node, it names the node.
+    pub(super) fn token(&self) -> Result<Answer, ApiError> {
+        let (request, cluster) = (self.request, &self.server.cluster);
+        let mut body = self.plain_body()?;
+        cluster.get(&request.gvr, self.namespace(), &request.name)?;
+        let seconds = meta::at(&body, &["spec", "expirationSeconds"]).and_then(Value::as_i64);
+        let seconds = seconds.unwrap_or(3600);
+        if seconds < 600 {
+            let why = "may not specify a duration less than 10 minutes";
+            let cause = Cause::invalid("spec.expirationSeconds", &seconds.to_string(), why);
+            let kind = ("authentication.k8s.io", "TokenRequest");
+            return Err(ApiError::invalid(
+                kind.0,
+                kind.1,
+                meta::name(&body),
+                vec![cause],
+            ));
+        }
+        let bound = match meta::text(&body, &["spec", "boundObjectRef", "kind"]) {
+            "Node" => format!(
+                "@{}",
+                meta::text(&body, &["spec", "boundObjectRef", "name"])
+            ),
+            _ => String::new(),
+        };
+        let (namespace, name) = (&request.namespace, &request.name);
+        let ends = cluster.clock().now() + SignedDuration::from_secs(seconds);
+        body["apiVersion"] = json!("authentication.k8s.io/v1");
+        body["kind"] = json!("TokenRequest");
+        body["spec"]["expirationSeconds"] = json!(seconds);
+        body["status"] = json!({
+            "token": format!("user:system:serviceaccount:{namespace}:{name}{bound}"),
+            "expirationTimestamp": rfc3339(ends),
+        });
+        Ok(respond::json(201, &body))
     }
 
     fn check_same_name(&self, body: &Value, kind: &str) -> Result<(), ApiError> {

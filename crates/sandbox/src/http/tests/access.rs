@@ -150,3 +150,22 @@ subjects: [{kind: User, name: jane}]
     assert_eq!(get(&sandbox, "jane", PODS).await.0, 200);
     assert_eq!(get(&sandbox, "jane", CONFIGMAPS).await.0, 403);
 }
+
+/// Row "the rest of the list": the user of a service account has the account's UID.
+#[tokio::test]
+async fn crates_a_service_account_is_known_by_its_uid() {
+    let sandbox = enforcing();
+    let account =
+        "{apiVersion: v1, kind: ServiceAccount, metadata: {name: operator, namespace: default}}";
+    sandbox.load_yaml(account).unwrap();
+    let path = "/api/v1/namespaces/default/serviceaccounts/operator";
+    let (_, account) = call(&sandbox, "admin", "GET", path, &[], Value::Null).await;
+    let uid = &account["metadata"]["uid"];
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let (_, review) = call(&sandbox, OPERATOR, "POST", path, &[], json!({})).await;
+    assert_eq!(review["status"]["userInfo"]["uid"], *uid, "{review}");
+    let path = "/apis/authentication.k8s.io/v1/tokenreviews";
+    let token = json!({"spec": {"token": format!("user:{OPERATOR}")}});
+    let (_, review) = call(&sandbox, "admin", "POST", path, &[], token).await;
+    assert_eq!(review["status"]["user"]["uid"], *uid, "{review}");
+}

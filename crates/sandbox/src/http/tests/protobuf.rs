@@ -74,6 +74,23 @@ async fn a_pod_is_created_bound_and_evicted() {
     assert_eq!(api.get(&path).await.0, 404);
 }
 
+/// Row "the rest of the list": kubectl asks for a token so.
+#[tokio::test]
+async fn crates_a_token_is_asked_for() {
+    let api = Api::new();
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    api.make(accounts, json!({"metadata": {"name": "bot"}}))
+        .await;
+    let seconds = [[4 << 3].as_slice(), &[0xa0, 0x38]].concat();
+    let request = body("authentication.k8s.io/v1", "TokenRequest", part(2, seconds));
+    let path = format!("{accounts}/bot/token");
+    let (status, answer) = api.call("POST", &path, MEDIA, request).await;
+    assert_eq!(status, 201, "{answer}");
+    assert_eq!(answer["spec"]["expirationSeconds"], 7200);
+    let token = "user:system:serviceaccount:default:bot";
+    assert_eq!(answer["status"]["token"], token);
+}
+
 #[tokio::test]
 async fn an_invalid_body_is_a_bad_request() {
     let api = Api::new();

@@ -5,6 +5,8 @@ mod format;
 mod refuse;
 #[cfg(feature = "cel")]
 mod rules;
+#[cfg(feature = "cel")]
+pub(crate) use rules::cel;
 mod verdict;
 
 use serde_json::Value;

@@ -4,6 +4,8 @@
 //! the owner its dependents are deleted; in a foreground deletion the owner waits for those that
 //! block it; with orphaning it waits until no dependent references it. A dependent with several
 //! owners stays until the last of them is gone.
+//!
+//! It runs in the [example](crate::simulated).
 
 mod decide;
 mod graph;

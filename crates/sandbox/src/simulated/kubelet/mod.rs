@@ -4,6 +4,8 @@
 //! ([`annotations`]), at random ([`RejectionChance`]) and by a program ([`KubeletScript`]). In addition, a node
 //! rejects pods that fail its admission checks (node affinity, host ports, `NoExecute` taints, resources), and
 //! does not start a pod whose PVC is missing or being deleted.
+//!
+//! It runs the pod of the [example](crate::simulated).
 
 mod admit;
 mod decide;
@@ -36,11 +38,13 @@ pub const CLOUD_ACTOR: &str = "cloud-node-controller";
 
 /// The actor name of a node's kubelet: `kubelet/NODE`.
 #[must_use]
-pub fn actor_of(node: &str) -> String {
+pub(crate) fn actor_of(node: &str) -> String {
     format!("kubelet/{node}")
 }
 
-/// Settings of the simulated nodes.
+/// Settings of the simulated nodes. An argument of
+/// [`SimulatedControllers::kubelet`](crate::simulated::SimulatedControllers::kubelet); the
+/// [example](crate::simulated) keeps the default.
 #[derive(Clone)]
 pub struct KubeletConfig {
     /// The nodes that register at the start.
@@ -96,6 +100,8 @@ enum Command {
 
 /// Commands to the simulated nodes. They take effect when the kubelets next run; a command for a
 /// node that does not exist has no effect.
+/// [`RunningControllers::kubelets`](crate::simulated::RunningControllers::kubelets) returns it,
+/// for the nodes of the [example](crate::simulated).
 #[derive(Debug, Clone)]
 pub struct Kubelets {
     commands: mpsc::UnboundedSender<Command>,

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::simulated::quantity::{Amount, parse_milli};
 
-/// A simulated node.
+/// A simulated node. Part of the [`KubeletConfig`](crate::simulated::KubeletConfig); the
+/// [example](crate::simulated) keeps the default nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeSpec {
     /// `metadata.name`.

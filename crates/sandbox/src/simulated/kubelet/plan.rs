@@ -13,7 +13,8 @@ use serde_json::Value;
 pub use self::containers::ContainerPlan;
 use crate::simulated::object;
 
-/// What happens to a pod that its node accepts.
+/// What happens to a pod that its node accepts. Part of a [`PodPlan`](crate::simulated::PodPlan);
+/// the pod of the [example](crate::simulated) has the default.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunPlan {
     /// From the time the node first sees it until its containers run.
@@ -33,7 +34,9 @@ pub struct RunPlan {
     pub failing_init: Option<(String, i32)>,
 }
 
-/// How long containers run if they are not stopped.
+/// How long containers run if they are not stopped. Part of a
+/// [`ContainerPlan`](crate::simulated::kubelet::ContainerPlan); the pod of the
+/// [example](crate::simulated) runs until it is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RunFor {
     /// This long.
@@ -57,7 +60,8 @@ impl Default for RunPlan {
     }
 }
 
-/// Why a node rejects a pod that was bound to it, with a real kubelet's texts.
+/// Why a node rejects a pod that was bound to it, with a real kubelet's texts. Part of a
+/// [`PodPlan`](crate::simulated::PodPlan); the pod of the [example](crate::simulated) is accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
     /// `status.reason`, such as `OutOfcpu` or `NodeAffinity`.
@@ -178,7 +182,8 @@ impl Rejection {
     }
 }
 
-/// What happens to a pod on its node.
+/// What happens to a pod on its node. [`KubeletScript`](crate::simulated::KubeletScript) returns
+/// it; without one, pods run as in the [example](crate::simulated).
 #[derive(Debug, Clone, PartialEq)]
 pub enum PodPlan {
     /// The node rejects it: phase `Failed`, no container ever runs.
@@ -191,6 +196,9 @@ pub enum PodPlan {
 ///
 /// It is called once for each pod, with the `plan` that follows from annotations and probabilities.
 /// Any `Fn(&str, &Value, PodPlan) -> PodPlan` is a script.
+///
+/// Part of the [`KubeletConfig`](crate::simulated::KubeletConfig); without one, pods run as in the
+/// [example](crate::simulated).
 pub trait KubeletScript: Send + Sync {
     /// The plan of `pod` on `node`.
     fn plan(&self, node: &str, pod: &Value, plan: PodPlan) -> PodPlan;
@@ -202,8 +210,9 @@ impl<F: Fn(&str, &Value, PodPlan) -> PodPlan + Send + Sync> KubeletScript for F 
     }
 }
 
-/// Random rejections, drawn from the seed and the pod's UID: the result for a pod depends on nothing
-/// else.
+/// Random rejections, drawn from the seed and the pod's UID: the result for a pod depends on
+/// nothing else. Part of the [`KubeletConfig`](crate::simulated::KubeletConfig); the pod of the
+/// [example](crate::simulated) is accepted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RejectionChance {
     /// From 0 (never) to 1 (always).
@@ -212,7 +221,8 @@ pub struct RejectionChance {
     pub reasons: Vec<String>,
 }
 
-/// Annotations that script what happens to a pod. Numbers are decimal seconds.
+/// Annotations that script what happens to a pod. Numbers are decimal seconds. A pod without any,
+/// as in the [example](crate::simulated), runs until it is deleted.
 pub mod annotations {
     /// How long the containers run if they are not stopped, such as `2.5`.
     pub const RUN_SECONDS: &str = "sandbox.belayer.dev/run-seconds";
@@ -309,6 +319,12 @@ fn parse_seconds(text: &str) -> Option<Duration> {
 
 /// A hash of a text that is the same in every run (FNV-1a). The standard library's hashes may change
 /// between versions.
+///
+/// ```
+/// use belayer_sandbox::simulated::kubelet::fingerprint;
+///
+/// assert_eq!(fingerprint("a"), 0xaf63_dc4c_8601_ec8c);
+/// ```
 pub fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)

@@ -1,6 +1,8 @@
 //! The namespace controller: deletes the content of a terminating namespace, then removes its finalizer.
 //!
 //! Pods are deleted first; nothing else is deleted until the last of them is gone.
+//!
+//! It runs in the [example](crate::simulated).
 
 mod content;
 #[cfg(test)]

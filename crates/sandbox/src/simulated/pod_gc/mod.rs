@@ -3,6 +3,8 @@
 //! Pods bound to a node that no longer exists get phase `Failed`, whatever their container statuses
 //! say, and are deleted; so are terminating pods that were never bound. Above a threshold, ended pods
 //! are deleted, the oldest first.
+//!
+//! It runs in the [example](crate::simulated).
 
 mod decide;
 #[cfg(test)]
@@ -26,7 +28,9 @@ use crate::error::ApiError;
 /// The actor name of pod GC.
 pub const ACTOR: &str = "pod-gc";
 
-/// Settings of pod GC.
+/// Settings of pod GC. An argument of
+/// [`SimulatedControllers::pod_gc`](crate::simulated::SimulatedControllers::pod_gc); the
+/// [example](crate::simulated) keeps the default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PodGcConfig {
     /// How long a node has to be missing before its pods are failed and deleted.

@@ -3,6 +3,8 @@
 //! It chooses the least loaded node that is ready, matches the pod's node selector and has room for
 //! its requests. A pod whose PVC is missing or being deleted waits. Pods with another scheduler name
 //! and pods with scheduling gates are ignored.
+//!
+//! It binds the pod of the [example](crate::simulated).
 
 mod place;
 #[cfg(test)]

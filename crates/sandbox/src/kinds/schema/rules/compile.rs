@@ -6,12 +6,12 @@ use kube_cel::cel::common::ast::{Expr, IdedExpr};
 use kube_cel::cel::parser::Parser;
 use serde_json::Value;
 
-use super::parts;
 use super::types::{self, Scope, Type};
+use super::{macros, optional, parts};
 use crate::error::Cause;
 use crate::meta;
 
-pub(super) type Expression = IdedExpr;
+pub(crate) type Expression = IdedExpr;
 
 /// A rule of a schema.
 #[derive(Debug)]
@@ -79,18 +79,22 @@ fn build(schema: &Value, rule: &Value) -> Option<Rule> {
         is_transition: uses(&program.expr, "oldSelf"),
         message_program: Some(text("messageExpression"))
             .filter(|text| !text.is_empty())
-            .and_then(|text| parse(&text).ok()),
+            .and_then(|text| parse(&text).ok().map(optional::rewrite)),
         text: text("rule"),
-        program,
+        program: optional::rewrite(program),
         nodes: size.nodes,
         depth: size.depth,
     })
 }
 
-fn parse(text: &str) -> Result<Expression, String> {
+/// Parses an expression.
+///
+/// # Errors
+/// The texts of the library.
+pub(crate) fn parse(text: &str) -> Result<Expression, String> {
     let work = || Parser::new().enable_optional_syntax(true).parse(text);
     match catch_unwind(AssertUnwindSafe(work)) {
-        Ok(parsed) => parsed.map_err(|errors| errors.to_string()),
+        Ok(parsed) => macros::expand(parsed.map_err(|errors| errors.to_string())?),
         Err(_) => Err("the CEL library failed".to_owned()),
     }
 }

@@ -1,6 +1,8 @@
 //! `x-kubernetes-validations`: CEL rules of a CRD's schema.
 
 mod compile;
+mod macros;
+mod optional;
 mod types;
 mod value;
 
@@ -10,13 +12,21 @@ use std::sync::Arc;
 
 use kube_cel::KubeCelExt as _;
 use kube_cel::cel::common::ast::{EntryExpr, Expr, IdedExpr};
+use kube_cel::cel::extractors::This;
 use kube_cel::cel::objects::OptionalValue;
-use kube_cel::cel::{Context, ExecutionError, Value as Cel};
+use kube_cel::cel::{Context, ExecutionError, FunctionContext, Value as Cel, functions};
 use serde_json::Value;
 
 use super::verdict::{Verdict, earlier, inner, name};
 use crate::error::Cause;
 pub(super) use compile::{Refusal, Rule};
+
+/// What other users of the language need.
+pub(crate) mod cel {
+    pub(crate) use super::compile::{Expression, parse};
+    pub(crate) use super::optional::EQUAL;
+    pub(crate) use super::{base, parts, reason};
+}
 
 /// The most work that one rule may cause: nodes of its expression, times the values that its macros visit. The real
 /// server counts more exactly and allows less; this limit keeps a request below about a second.
@@ -163,13 +173,25 @@ thread_local! {
     static BASE: Context<'static> = base();
 }
 
-fn base() -> Context<'static> {
+/// The library's function, and of a bool too.
+fn string(context: &FunctionContext<'_, '_>, This(this): This<Cel>) -> Result<Cel, ExecutionError> {
+    match this {
+        Cel::Bool(is_true) => Ok(Cel::String(Arc::new(is_true.to_string()))),
+        other => functions::string(context, This(other)),
+    }
+}
+
+/// The functions of Kubernetes.
+pub(crate) fn base() -> Context<'static> {
     let mut context = Context::default().with_all();
     context.add_function("dyn", |value: Cel| Ok::<Cel, ExecutionError>(value));
     context.add_function("type", |value: Cel| {
         let name = types::name_of(&value).to_owned();
         Ok::<Cel, ExecutionError>(Cel::String(Arc::new(name)))
     });
+    context.add_function("string", string);
+    macros::add_functions(&mut context);
+    optional::add_functions(&mut context);
     for name in types::NAMES {
         context.add_variable_from_value(*name, (*name).to_owned());
     }
@@ -254,21 +276,28 @@ impl Failure {
                     rule.name()
                 );
             }
-            ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
-            ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
-            ExecutionError::Overflow(..) => "integer overflow".to_owned(),
-            ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
-            ExecutionError::IndexOutOfBounds(Cel::Int(index)) => {
-                format!("index out of bounds: {index}")
-            }
-            ExecutionError::FunctionError { function, .. }
-                if matches!(function.as_str(), "int" | "uint" | "double") =>
-            {
-                format!("type conversion error from 'string' to '{function}'")
-            }
-            other => other.to_string(),
+            other => reason(other),
         };
         format!("{why} evaluating rule: {}", rule.name())
+    }
+}
+
+/// The server's text of an error that does not depend on the kind of expression.
+pub(crate) fn reason(error: &ExecutionError) -> String {
+    match error {
+        ExecutionError::DivisionByZero(_) => "division by zero".to_owned(),
+        ExecutionError::RemainderByZero(_) => "modulus by zero".to_owned(),
+        ExecutionError::Overflow(..) => "integer overflow".to_owned(),
+        ExecutionError::NoSuchKey(key) => format!("no such key: {key}"),
+        ExecutionError::IndexOutOfBounds(Cel::Int(index)) => {
+            format!("index out of bounds: {index}")
+        }
+        ExecutionError::FunctionError { function, .. }
+            if matches!(function.as_str(), "int" | "uint" | "double") =>
+        {
+            format!("type conversion error from 'string' to '{function}'")
+        }
+        other => other.to_string(),
     }
 }
 
@@ -322,7 +351,7 @@ fn failed(rule: &Rule, place: &Place<'_>, scope: &Context<'_>) -> Cause {
 }
 
 /// The direct parts of an expression.
-fn parts(expr: &Expr) -> Vec<&IdedExpr> {
+pub(crate) fn parts(expr: &Expr) -> Vec<&IdedExpr> {
     match expr {
         Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => Vec::new(),
         Expr::Call(call) => {
@@ -402,9 +431,58 @@ mod tests {
     #[test]
     fn what_the_library_lacks_is_an_error_and_not_a_pass() {
         let schema = json!({"type": "object", "x-kubernetes-validations":
-            [{"rule": "[2, 1].sortBy(e, e) == [1, 2]"}]});
+            [{"rule": "url('https://a.example').getHost() == 'a.example'"}]});
         let causes = check(&schema, &json!({}), None).causes;
-        let expected = "the sandbox does not support 'sortBy'";
+        let expected = "the sandbox does not support 'getHost'";
         assert!(causes[0].message.contains(expected), "{causes:?}");
+    }
+
+    #[test]
+    fn crates_sandbox_optional_fields_and_macros_of_two_variables() {
+        let schema = |rule: &str| {
+            json!({"type": "object", "x-kubernetes-validations": [{"rule": rule}], "properties": {
+                "a": {"type": "object", "properties": {"b": {"type": "string"}}},
+                "l": {"type": "array", "items": {"type": "string"}},
+                "m": {"type": "object", "additionalProperties": {"type": "integer"}}}})
+        };
+        let object = json!({"l": ["b", "a"], "m": {"x": 1, "y": 2}});
+        let holds = [
+            "self.?a.b.orValue('d') == 'd'",
+            "self.?a.?b.orValue('d') == 'd'",
+            "self.?l[?0].orValue('') == 'b'",
+            "self.?a == optional.none()",
+            "self.?l != optional.none()",
+            "self.?l.hasValue() && self.?l.value() == self.l",
+            "self.?a.optMap(a, a.b).orValue('d') == 'd'",
+            "self.?l.optMap(l, size(l)).orValue(0) == 2",
+            "self.?l.optFlatMap(l, l[?1]).orValue('') == 'a'",
+            "self.l.sortBy(e, e) == ['a', 'b']",
+            "[3, 1, 2].sortBy(e, -e) == [3, 2, 1]",
+            "self.l.all(i, v, v == (i == 0 ? 'b' : 'a'))",
+            "self.m.exists(k, v, k == 'y' && v == 2)",
+            "self.m.existsOne(k, v, v > 1)",
+            "self.m.exists_one(k, v, v > 1)",
+            "self.l.transformList(i, v, v + string(i)) == ['b0', 'a1']",
+            "self.l.transformList(i, v, i > 0, v) == ['a']",
+            "self.m.transformMap(k, v, v * 2) == {'x': 2, 'y': 4}",
+            "self.m.transformMap(k, v, v > 1, v) == {'y': 2}",
+            "self.m.transformMapEntry(k, v, {string(v): k}) == {'1': 'x', '2': 'y'}",
+            "self.m.all(k, v, self.l.exists(i, w, i < v && w != k))",
+            "self.m.all(k, v, self.l.exists(k, k == 'a'))",
+        ];
+        for rule in holds {
+            let causes = check(&schema(rule), &object, None).causes;
+            assert!(causes.is_empty(), "{rule}: {causes:?}");
+        }
+        for rule in ["self.l.all(i, v, v == 'b')", "self.?l == optional.none()"] {
+            let causes = check(&schema(rule), &object, None).causes;
+            assert!(causes[0].message.contains("failed rule"), "{causes:?}");
+        }
+        let twice = "self.m.transformMapEntry(k, v, {'same': v}).size() == 1";
+        let causes = check(&schema(twice), &object, None).causes;
+        assert!(
+            causes[0].message.contains("key already exists"),
+            "{causes:?}"
+        );
     }
 }

@@ -2,7 +2,7 @@
 //! What is not known is dynamic and is accepted.
 
 use kube_cel::cel::Value as Cel;
-use kube_cel::cel::common::ast::{Expr, LiteralValue};
+use kube_cel::cel::common::ast::{Expr, LiteralValue, operators};
 use serde_json::Value;
 
 use super::super::{INT_OR_STRING, flag, is_typed};
@@ -208,6 +208,13 @@ fn infer<'a>(expr: &Expr, scope: &Scope<'a>, local: &mut Vec<String>) -> Result<
             );
             // Macros that the parser does not expand bind variables of their own.
             if !namespaced && BINDING.contains(&call.func_name.as_str()) {
+                return Ok(Type::Dynamic);
+            }
+            // `a.?b`: the schema must have the field; its value is optional.
+            if let (operators::OPT_SELECT, [of, field]) = (call.func_name.as_str(), &*call.args)
+                && let Expr::Literal(LiteralValue::String(name)) = &field.expr
+            {
+                infer(&of.expr, scope, local)?.field(name.inner())?;
                 return Ok(Type::Dynamic);
             }
             let mut types = Vec::new();

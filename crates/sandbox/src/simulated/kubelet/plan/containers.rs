@@ -9,7 +9,9 @@ use serde_json::Value;
 use super::{RunFor, RunPlan};
 use crate::simulated::object;
 
-/// What happens to one container of a pod.
+/// What happens to one container of a pod. Part of a
+/// [`RunPlan`](crate::simulated::kubelet::RunPlan); the pod of the [example](crate::simulated) has
+/// the default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerPlan {
     /// How long it runs if it is not stopped.

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::error::ApiError;
 
-pub(super) const MASTERS: &str = "system:masters";
-pub(super) const AUTHENTICATED: &str = "system:authenticated";
+pub(crate) const MASTERS: &str = "system:masters";
+pub(crate) const AUTHENTICATED: &str = "system:authenticated";
 const ANONYMOUS: &str = "system:anonymous";
 
 /// The author of a request, as permissions see it.
@@ -40,6 +40,16 @@ impl User {
         }
     }
 
+    /// `system:serviceaccount:NAMESPACE:NAME@NODE`: the account, as the token of a pod on that node names it.
+    pub(crate) fn on_node(text: &str) -> Option<Self> {
+        let (name, node) = text.split_once('@')?;
+        service_account(name)?;
+        let mut user = User::named(name);
+        let key = "authentication.kubernetes.io/node-name".to_owned();
+        user.extra.insert(key, vec![node.to_owned()]);
+        Some(user)
+    }
+
     /// `userInfo` of reviews.
     pub(crate) fn to_json(&self) -> Value {
         let mut info = json!({"username": self.name});
@@ -57,7 +67,7 @@ impl User {
 }
 
 /// Namespace and name of a service account's user.
-pub(super) fn service_account(user: &str) -> Option<(&str, &str)> {
+pub(crate) fn service_account(user: &str) -> Option<(&str, &str)> {
     user.strip_prefix("system:serviceaccount:")?.split_once(':')
 }
 
@@ -100,7 +110,7 @@ fn nameless(uid: &str, groups: &[String], extra: &BTreeMap<String, Vec<String>>)
 ///
 /// # Errors
 /// When there is no user among them.
-pub(super) fn impersonated(headers: &HeaderMap) -> Result<Option<User>, ApiError> {
+pub(crate) fn impersonated(headers: &HeaderMap) -> Result<Option<User>, ApiError> {
     let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let all = |name: &str| -> Vec<String> { headers.get_all(name).iter().map(text).collect() };
     let one = |name: &str| headers.get(name).map(text).unwrap_or_default();

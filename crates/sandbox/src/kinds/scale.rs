@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
+use super::ResourceInfo;
 use crate::address::Gvr;
 use crate::error::{ApiError, Cause};
-use crate::kinds::ResourceInfo;
 use crate::meta;
 
 /// The `Scale` of an object.
-pub(super) fn of(object: &Value) -> Value {
+pub(crate) fn of(object: &Value) -> Value {
     let mut metadata = json!({});
     for field in [
         "name",
@@ -43,13 +43,18 @@ pub(super) fn of(object: &Value) -> Value {
     })
 }
 
+/// How many replicas a `Scale` wants.
+pub(crate) fn replicas(scale: &Value) -> i64 {
+    let replicas = meta::at(scale, &["spec", "replicas"]).and_then(Value::as_i64);
+    replicas.unwrap_or(0)
+}
+
 /// The merge patch of the object for a changed `Scale`.
 ///
 /// # Errors
 /// 422 for a negative number.
-pub(super) fn change(name: &str, scale: &Value) -> Result<Value, ApiError> {
-    let replicas = meta::at(scale, &["spec", "replicas"]).and_then(Value::as_i64);
-    let replicas = replicas.unwrap_or(0);
+pub(crate) fn change(name: &str, scale: &Value) -> Result<Value, ApiError> {
+    let replicas = replicas(scale);
     if replicas < 0 {
         let why = "must be greater than or equal to 0";
         let cause = Cause::invalid("spec.replicas", &replicas.to_string(), why);
@@ -69,7 +74,7 @@ pub(super) fn change(name: &str, scale: &Value) -> Result<Value, ApiError> {
 ///
 /// # Errors
 /// 400 for another type.
-pub(super) fn applied(info: &ResourceInfo, gvr: &Gvr, config: &Value) -> Result<Value, ApiError> {
+pub(crate) fn applied(info: &ResourceInfo, gvr: &Gvr, config: &Value) -> Result<Value, ApiError> {
     let (api_version, kind) = (
         meta::text(config, &["apiVersion"]),
         meta::text(config, &["kind"]),

@@ -1,5 +1,8 @@
 //! Controllers of other projects run unmodified.
 
+mod controller_runtime;
+mod simkube;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use crate::control_plane::Process;
 use crate::foreign::{Foreign, sample_manifests};
 use crate::harness::{Cluster, Scenario, eventually};
-use crate::providers::Capability::{ClientGo, Kubectl, Node, Python};
+use crate::providers::Capability::{ClientGo, GarbageCollector, Kubectl, Node, Python, Root};
 
 const SOON: Duration = Duration::from_secs(60);
 /// The first run installs the program.
@@ -26,9 +29,42 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         // Compiling client-go takes minutes.
         .nightly(),
         Scenario::alone(
+            "others-controller-runtime",
+            "controller-runtime's example for built-in kinds: labels ReplicaSets, changes and refuses pods by webhooks",
+            controller_runtime::builtins,
+        )
+        // In a network of its own, for it listens on every address.
+        .needs([ClientGo, Kubectl, Root])
+        .within(INSTALL)
+        .nightly(),
+        Scenario::alone(
+            "others-chaos-pods",
+            "controller-runtime's example for a kind of its own: creates and deletes a pod again and again",
+            controller_runtime::chaos_pods,
+        )
+        .needs([ClientGo, Kubectl, Root])
+        .within(INSTALL)
+        .nightly(),
+        Scenario::alone(
+            "others-simkube",
+            "a published operator with kube-rs, unmodified: a Job, a Lease and a webhook per Simulation, and clean-up",
+            simkube::run,
+        )
+        .needs([Kubectl, GarbageCollector])
+        .within(INSTALL)
+        // Compiling it takes minutes.
+        .nightly(),
+        Scenario::alone(
             "others-kopf",
             "a Python operator with kopf and kubernetes_asyncio: finalizer, status, a ConfigMap per claim",
             kopf,
+        )
+        .needs([Python, Kubectl])
+        .within(INSTALL),
+        Scenario::alone(
+            "others-devservers",
+            "a published Python operator, unmodified: a namespace and roles for each user, update, clean-up",
+            dev_servers,
         )
         .needs([Python, Kubectl])
         .within(INSTALL),
@@ -164,6 +200,72 @@ async fn kopf(cluster: Cluster) -> Result<()> {
     controller.check_running()?;
     controller.kill().await?;
     kubectl.run(["delete", crd_name]).await?;
+    Ok(())
+}
+
+async fn dev_servers(cluster: Cluster) -> Result<()> {
+    let folder = installed(Foreign::DevServers).await?;
+    let kubectl = cluster.kubectl();
+    let file = |name: &str| folder.join(name).display().to_string();
+    let (crds, objects) = (file("crds.yaml"), file("objects.yaml"));
+    kubectl.run(["apply", "-f", &crds]).await?;
+    kubectl
+        .run(["wait", "--for=condition=Established", "-f", &crds])
+        .await?;
+    let arguments = ["run", "--standalone", "-A", "-m", "devserver.operator"];
+    let mut controller = start(&cluster, &folder.join("venv/bin/kopf"), &arguments)?;
+    kubectl.run(["apply", "-f", &objects]).await?;
+
+    let user = "devserveruser/e2e-jane";
+    let phase = "jsonpath={.status.phase}";
+    prints(&cluster, ["get", user, "-o", phase], "Ready").await?;
+    let user_of = "jsonpath={.metadata.labels.devserver\\.io/user}";
+    prints(
+        &cluster,
+        ["get", "ns", "dev-e2e-jane", "-o", user_of],
+        "e2e-jane",
+    )
+    .await?;
+    let can = [
+        "auth",
+        "can-i",
+        "create",
+        "devservers.devserver.io",
+        "--as=e2e-jane",
+        "--namespace=dev-e2e-jane",
+    ];
+    prints(&cluster, can, "yes").await?;
+
+    // An update, which the operator answers with a patch of the role.
+    let note = r#"{"spec": {"note": "x"}}"#;
+    kubectl
+        .run([
+            "delete",
+            "rolebinding",
+            "devserver-user",
+            "-n",
+            "dev-e2e-jane",
+        ])
+        .await?;
+    kubectl
+        .run(["patch", user, "--type=merge", "-p", note])
+        .await?;
+    prints(&cluster, can, "yes").await?;
+    // kubectl waits until the operator has removed its finalizer.
+    kubectl.run(["delete", "-f", &objects]).await?;
+    let left = [
+        "get",
+        "role,rolebinding",
+        "-n",
+        "dev-e2e-jane",
+        "-o",
+        "name",
+    ];
+    prints(&cluster, left, "").await?;
+    controller.check_running()?;
+    controller.kill().await?;
+    kubectl.run(["delete", "ns", "dev-e2e-jane"]).await?;
+    kubectl.run(["delete", "-f", &crds]).await?;
     Ok(())
 }
 
