@@ -163,7 +163,7 @@ mod tests {
             Settings::resolve(&run(&[]).unwrap(), &Source::default(), &Sources::default()).unwrap();
         let limits = settings.limits;
         assert_eq!((limits.qps, limits.burst), (100, 200));
-        assert_eq!(limits.concurrent_releases, 32);
+        assert_eq!(limits.concurrent_releases, 64);
         let running = settings.components.running.iter();
         assert!(running.clone().all(|one| one.controller().default_on));
         let by_default = CONTROLLERS.iter().filter(|one| one.default_on);
@@ -249,7 +249,7 @@ mod tests {
         "--config <FILE>", "--dry-run", "--metrics-bind-address <ADDRESS>", "[default: :8080]",
         "--debug-bind-address <ADDRESS>", "[default: 127.0.0.1:8081]", "--kube-api-qps <N>",
         "[default: 100]", "--kube-api-burst <N>", "[default: 200]", "--concurrent-releases <N>",
-        "--workers <N>", "[default: 32]", "--log-format <FORMAT>", "--log-level <LEVELS>",
+        "--workers <N>", "[default: 64]", "--log-format <FORMAT>", "--log-level <LEVELS>",
         "[env: BELAYER_CONFIG]", "Cluster:", "Limits:", "Endpoints:", "Logging:", "Exit codes:",
     ])]
     #[case::drain("drain", &[

@@ -103,6 +103,17 @@ impl Findings {
         }
     }
 
+    /// Adds kinds that may not or could not be listed, each once.
+    pub(crate) fn note_unlisted(&mut self, hidden: Vec<Unseen>, unseen: Vec<Unseen>) {
+        for (all, more) in [(&mut self.hidden, hidden), (&mut self.unseen, unseen)] {
+            for one in more {
+                if !all.contains(&one) {
+                    all.push(one);
+                }
+            }
+        }
+    }
+
     /// Adds pods that exist only in their records: a running Belayer creates them, or they are reported.
     pub(crate) fn note_uncreated(&mut self, uncreated: Vec<UncreatedPod>, pass: &mut Pass) {
         for UncreatedPod {

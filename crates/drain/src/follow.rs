@@ -11,6 +11,7 @@
 //! assert!(!switch.allows());
 //! ```
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -162,8 +163,8 @@ pub struct Follower {
     status: GateStatus,
     switches: Switches,
     user: OnceCell<User>,
-    /// The last logged reason to leave a switch off, so that each is logged once.
-    obstacle: Mutex<Option<String>>,
+    /// The last logged reason to leave each switch off, so that each is logged once.
+    obstacles: Mutex<BTreeMap<&'static str, String>>,
 }
 
 impl Follower {
@@ -174,7 +175,7 @@ impl Follower {
             status,
             switches,
             user: OnceCell::new(),
-            obstacle: Mutex::default(),
+            obstacles: Mutex::default(),
         }
     }
 
@@ -288,14 +289,19 @@ impl Follower {
         let mut kept = Kept::Whole;
         for switch in &self.switches.on {
             match self.obstacle(state, user, switch).await {
-                None => on.push(switch.key),
+                None => {
+                    self.obstacles.lock().remove(switch.key);
+                    on.push(switch.key);
+                }
                 Some(why) => {
                     kept = Kept::Closed;
-                    let why = format!("{}: {why}", switch.key);
-                    let mut logged = self.obstacle.lock();
-                    if logged.as_ref() != Some(&why) {
-                        tracing::warn!("the switch of an admission policy stays off: {why}");
-                        *logged = Some(why);
+                    let mut logged = self.obstacles.lock();
+                    if logged.get(switch.key) != Some(&why) {
+                        let switch = switch.key;
+                        tracing::warn!(
+                            "the switch of an admission policy stays off: {switch}: {why}"
+                        );
+                        logged.insert(switch, why);
                     }
                 }
             }

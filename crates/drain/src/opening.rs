@@ -164,11 +164,22 @@ mod tests {
     fn policy_for(username: &str) -> Response {
         let expression = format!("request.userInfo.username == '{username}'");
         let conditions = json!([{ "name": "by-belayer", "expression": expression }]);
-        (200, json!({ "spec": { "matchConditions": conditions } }))
+        let metadata = json!({ "name": "belayer-pod-writes" });
+        (
+            200,
+            json!({ "metadata": metadata, "spec": { "matchConditions": conditions } }),
+        )
     }
 
     fn binding() -> Response {
-        (200, json!({ "spec": { "validationActions": ["Deny"] } }))
+        binding_of("belayer-pod-writes")
+    }
+
+    fn binding_of(policy: &str) -> Response {
+        (
+            200,
+            json!({ "spec": { "policyName": policy, "validationActions": ["Deny"] } }),
+        )
     }
 
     fn absent(plural: &str) -> Response {
@@ -225,6 +236,12 @@ mod tests {
         policy_for(OWN),
         absent(BINDINGS),
         Some(format!("{POLICY}has no binding of the same name; "))
+    )]
+    #[case::bound_to_another_policy(
+        ALLOWED,
+        policy_for(OWN),
+        binding_of("a-copy"),
+        Some(format!("{POLICY}is not bound: "))
     )]
     #[case::an_unreadable_binding(
         ALLOWED,

@@ -174,16 +174,27 @@ impl Records {
     }
 
     /// The pods that exist only in their records. A pod that exists already is written into its record. Empty if
-    /// the kind is not served or may not be read.
-    pub(crate) async fn uncreated(&self) -> Vec<UncreatedPod> {
-        let all = self.reader.all::<Value>(&api::resource().path(None)).await;
+    /// the kind is not served.
+    ///
+    /// # Errors
+    /// If the records cannot be listed: any pod may exist only in one of them.
+    pub(crate) async fn uncreated(&self) -> Result<Vec<UncreatedPod>, RequestError> {
+        let path = api::resource().path(None);
+        let mut all = self.reader.all::<Value>(&path).await;
+        if matches!(&all, Err(error) if error.class() == ErrorClass::Gone) {
+            // A page token expired: start again once.
+            all = self.reader.all(&path).await;
+        }
         let mut uncreated = Vec::new();
-        for record in all.found().into_iter().flatten() {
-            if let Some(one) = self.uncreated_pod(record).await {
-                uncreated.push(one);
+        match all {
+            Err(error) if error.class() == ErrorClass::NotServed => {}
+            all => {
+                for record in all? {
+                    uncreated.extend(self.uncreated_pod(&record).await);
+                }
             }
         }
-        uncreated
+        Ok(uncreated)
     }
 
     async fn uncreated_pod(&self, record: &Value) -> Option<UncreatedPod> {

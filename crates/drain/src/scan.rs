@@ -90,22 +90,7 @@ async fn list_kind(reader: &Reader, decoders: &Decoders<OwnerMeta>, kind: &Resou
     if matches!(&listed, Err(error) if error.class() == ErrorClass::Gone) {
         listed = list(reader, decoders, kind).await;
     }
-    let error = match listed {
-        Ok(part) => return part,
-        Err(error) => error,
-    };
-    let mut part = Scanned::default();
-    let unseen = Unseen {
-        what: kind.to_string(),
-        why: explain(&error),
-    };
-    match error.class() {
-        // Deleted since discovery: it has no objects.
-        ErrorClass::NotServed => {}
-        ErrorClass::Forbidden | ErrorClass::Unauthorized => part.hidden.push(unseen),
-        _ => part.unseen.push(unseen),
-    }
-    part
+    listed.unwrap_or_else(|error| Scanned::failed(kind, &error))
 }
 
 async fn list(
@@ -151,6 +136,22 @@ async fn pages(
 }
 
 impl Scanned {
+    /// The result if a kind could not be listed.
+    pub(crate) fn failed(kind: &Resource, error: &RequestError) -> Self {
+        let mut part = Self::default();
+        let unseen = Unseen {
+            what: kind.to_string(),
+            why: explain(error),
+        };
+        match error.class() {
+            // Deleted since discovery: it has no objects.
+            ErrorClass::NotServed => {}
+            ErrorClass::Forbidden | ErrorClass::Unauthorized => part.hidden.push(unseen),
+            _ => part.unseen.push(unseen),
+        }
+        part
+    }
+
     fn add(&mut self, kind: &Resource, page: Page<OwnerMeta>) {
         let seen = LogicalTime::now();
         for item in page.items {

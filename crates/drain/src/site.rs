@@ -10,7 +10,7 @@ use belayer_core::executor::{Class, Executor, Writes};
 use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::gate::{Account, GateClient, GateObject};
-use belayer_inspect::reader::{ReadResult, Reader};
+use belayer_inspect::reader::{ReadResult, Reader, explain};
 
 use crate::holds;
 use crate::pause::pause;
@@ -221,10 +221,7 @@ impl Site {
                 continue;
             };
             let all = self.reader.all::<PolicyObject>(&kind.path(None)).await;
-            if let Some(why) = all.why_unknown() {
-                return Err(format!("{kind}: {why}"));
-            }
-            for object in all.found().into_iter().flatten() {
+            for object in all.map_err(|error| format!("{kind}: {}", explain(&error)))? {
                 let adds = object.adds_holds();
                 let binds = plural.ends_with("bindings") && object.is_labelled();
                 if adds || binds {

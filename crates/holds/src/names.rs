@@ -7,6 +7,8 @@
 //! assert!(names::POD_HOLDS.contains(&names::POD_STATUS_HOLD));
 //! ```
 
+use belayer_core::object::Resource;
+
 /// User agent of every request. Servers use it as the default field manager.
 pub const USER_AGENT: &str = concat!("belayer/", env!("CARGO_PKG_VERSION"));
 
@@ -87,6 +89,17 @@ pub const GATE_LEASE_PREFIX: &str = "lease.";
 
 /// The policies that limit what Belayer's account writes: of pods, and of the other kinds that it holds.
 pub const WRITE_POLICIES: [&str; 2] = ["belayer-pod-writes", "belayer-owner-writes"];
+
+/// The one of [`WRITE_POLICIES`] that limits what Belayer's account writes to objects of this kind.
+#[must_use]
+pub fn write_policy(kind: &Resource) -> &'static str {
+    let [of_pods, of_others] = WRITE_POLICIES;
+    if *kind == Resource::pods() {
+        of_pods
+    } else {
+        of_others
+    }
+}
 
 /// The prefix of the keys of that Gate that close single namespaces; the namespace's name follows. No
 /// hold is added to pods there.

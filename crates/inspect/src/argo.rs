@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 use belayer_core::object::{ObjectKey, Resource};
 
-use crate::reader::{ReadResult, Reader};
+use crate::reader::{ReadResult, Reader, explain};
 
 /// The finalizer by which a workflow controller itself holds its pods.
 pub const STATUS_FINALIZER: &str = "workflows.argoproj.io/status";
@@ -92,9 +92,8 @@ pub fn why_not_processed(
 /// example](self) prints them.
 pub async fn controllers(reader: &Reader) -> ReadResult<Vec<WorkflowController>> {
     let deployments = match reader.all::<Deployment>("/apis/apps/v1/deployments").await {
-        ReadResult::Found(deployments) => deployments,
-        ReadResult::Absent => Vec::new(),
-        ReadResult::Unknown(why) => return ReadResult::Unknown(format!("deployments: {why}")),
+        Ok(deployments) => deployments,
+        Err(error) => return ReadResult::Unknown(format!("deployments: {}", explain(&error))),
     };
     let mut found = Vec::new();
     for deployment in deployments {

@@ -86,6 +86,16 @@ impl<T> ReadResult<T> {
     }
 }
 
+impl<T> From<Result<T, RequestError>> for ReadResult<T> {
+    /// An error is unknown, also one that says that a collection does not exist.
+    fn from(read: Result<T, RequestError>) -> Self {
+        match read {
+            Ok(found) => Self::Found(found),
+            Err(error) => Self::Unknown(explain(&error)),
+        }
+    }
+}
+
 impl Reader {
     /// A reader over `client` with these limits. Its executor never sends a write.
     pub fn new(client: kube::Client, bounds: Bounds) -> Self {
@@ -188,7 +198,8 @@ impl Reader {
         self.selected_pages(path, accept, None, page).await
     }
 
-    /// Reads the objects of a collection that a label selector selects, and passes each page to `page`.
+    /// Reads the objects of a collection that a label selector selects, and passes each page to `page`. A page that is too
+    /// large is requested again with half as many objects.
     ///
     /// # Errors
     ///
@@ -205,13 +216,20 @@ impl Reader {
         Fut: Future<Output = Result<Option<String>, RequestError>>,
     {
         let mut token: Option<String> = None;
+        let mut limit = LARGE_PAGE;
         loop {
             let mut request =
-                Request::list(path, LARGE_PAGE, token.as_deref()).accept(accept.to_owned());
+                Request::list(path, limit, token.as_deref()).accept(accept.to_owned());
             if let Some(selector) = selector {
                 request = request.query("labelSelector", selector);
             }
-            let answer = self.read(&request).await?;
+            let answer = match self.read(&request).await {
+                Err(RequestError::TooLarge { .. }) if limit > 1 => {
+                    limit /= 2;
+                    continue;
+                }
+                read => read?,
+            };
             token = page(answer).await?.filter(|token| !token.is_empty());
             if token.is_none() {
                 return Ok(());
@@ -220,21 +238,21 @@ impl Reader {
     }
 
     /// Reads a collection of complete objects into memory.
-    pub async fn all<T: DeserializeOwned>(&self, path: &str) -> ReadResult<Vec<T>> {
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::pages`].
+    pub async fn all<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, RequestError> {
         let mut all = Vec::new();
-        let read = self
-            .pages(path, belayer_core::http::JSON, |answer| {
-                let read = Page::read(&answer).map(|page: Page<T>| {
-                    all.extend(page.items.into_iter().flatten());
-                    page.metadata.continue_token
-                });
-                async move { read }
-            })
-            .await;
-        match read {
-            Ok(()) => ReadResult::Found(all),
-            Err(error) => ReadResult::Unknown(explain(&error)),
-        }
+        self.pages(path, belayer_core::http::JSON, |answer| {
+            let read = Page::read(&answer).map(|page: Page<T>| {
+                all.extend(page.items.into_iter().flatten());
+                page.metadata.continue_token
+            });
+            async move { read }
+        })
+        .await?;
+        Ok(all)
     }
 }
 
@@ -279,7 +297,8 @@ fn wait_before_retry(error: &RequestError, attempt: u32) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use belayer_core::http::ApiError;
+    use belayer_core::http::{ApiError, DEFAULT_BODY_LIMIT};
+    use belayer_sandbox::{Answer, Fault, Match, Sandbox, Verb};
 
     #[test]
     fn a_request_is_repeated_after_retry_after() {
@@ -287,6 +306,20 @@ mod tests {
             ApiError::from_answer(429, Some(Duration::from_secs(3)), b"").into();
         assert_eq!(wait_before_retry(&error, 1), Some(Duration::from_secs(3)));
         assert_eq!(wait_before_retry(&error, ATTEMPTS), None);
+    }
+
+    #[tokio::test]
+    async fn a_page_that_is_too_large_is_requested_again_with_half_as_many_objects() {
+        let sandbox = Sandbox::builder().build();
+        sandbox
+            .load_yaml("{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}")
+            .unwrap();
+        let large = Answer::raw(200, "application/json", " ".repeat(DEFAULT_BODY_LIMIT + 1));
+        let first = Fault::on(Match::verb(Verb::List).resource("configmaps"));
+        sandbox.faults().inject(first.times(2).answer(large));
+        let reader = Reader::new(sandbox.client(), Bounds::default());
+        let all: Vec<serde_json::Value> = reader.all("/api/v1/configmaps").await.unwrap();
+        assert_eq!((all.len(), reader.requests()), (1, 3));
     }
 
     #[test]

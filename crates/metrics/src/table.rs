@@ -360,7 +360,7 @@ pub const ALL: &[Metric] = &[
         Counter,
         Count,
         &[],
-        "Events that were not written because too many were queued.",
+        "Events that were not written: too many were queued or about one object, or the request failed.",
     ),
     metric(
         n::WORKER_PANICS,

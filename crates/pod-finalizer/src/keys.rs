@@ -5,7 +5,7 @@ use belayer_controller::config::Key;
 /// In the order in which people write them.
 #[rustfmt::skip]
 pub(crate) const KEYS: &[Key] = &[
-    Key::live("podFinalizer.workers", "1 to 1024", "32", "Maximum number of pods processed concurrently.").flag("--workers"),
+    Key::live("podFinalizer.workers", "1 to 1024", "64", "Maximum number of pods processed concurrently.").flag("--workers"),
     Key::live("podFinalizer.backlogThreshold", "pods", "4000", "When more held pods than this are being deleted, Belayer adds no finalizers until there are half as many. A namespace has its own limit, a quarter of this (at least 50): above it, Belayer adds no finalizers in that namespace, and the namespace counts for no more than its limit in the whole cluster."),
     Key::live("podFinalizer.maxUnselected", "pods or percent", "10%", "When more held pods than this are selected by no profile any more, they stay held until there is other evidence, because that many at once look like a mistyped selector. Counted per namespace; pods that a configuration change unselects are also counted over the whole cluster."),
     Key::live("podFinalizer.resync", "duration, 10s or more", "10m", "How often each pod is checked again without an event, on average."),

@@ -25,7 +25,7 @@ use crate::replacement_pod::Carry;
 pub const KEY: &str = "podRecreation";
 
 /// Default of `workers`.
-pub const DEFAULT_WORKERS: usize = 32;
+pub const DEFAULT_WORKERS: usize = 64;
 
 /// Upper limit of `workers`: more would only wait for each other.
 const MAX_WORKERS: usize = 1_024;

@@ -5,7 +5,7 @@ use belayer_controller::config::Key;
 /// In the order of the documentation.
 #[rustfmt::skip]
 pub(crate) const KEYS: &[Key] = &[
-    Key::live("podRecreation.workers", "1 to 1024", "32", "Maximum number of records processed concurrently.").flag("--workers"),
+    Key::live("podRecreation.workers", "1 to 1024", "64", "Maximum number of records processed concurrently.").flag("--workers"),
     Key::live("podRecreation.selectors", "list", "[]", "Pods that are re-created in addition to those that request it by annotation."),
     Key::live("podRecreation.selectors[].matchLabels", "label: value", "", "Labels of such pods; at least one."),
     Key::live("podRecreation.namespaces.include", "list of names", "[]", "Only pods in these namespaces; all if empty. The admission policy does not read this key; the chart limits it to the same names."),

@@ -13,7 +13,7 @@ pub(crate) use belayer_holds::selection::config::ConfigError;
 pub(crate) const KEY: &str = "pvcProtection";
 
 /// Default number of concurrent workers.
-pub(crate) const DEFAULT_WORKERS: usize = 32;
+pub(crate) const DEFAULT_WORKERS: usize = 64;
 
 /// Whether PVCs are held, and by which finalizer: beside Kubernetes' own controller or in its place.
 ///

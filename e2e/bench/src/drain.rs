@@ -39,6 +39,8 @@ struct Load {
     workflows: usize,
     /// How many PATCHes the raw senders have in flight.
     raw: &'static [usize],
+    /// How many requests the API server processes at once, if not as many as by default.
+    max_in_flight: Option<u32>,
 }
 
 const MANY: Load = Load {
@@ -46,6 +48,7 @@ const MANY: Load = Load {
     pods: 10_000,
     workflows: 10,
     raw: &[16, 32, 64],
+    max_in_flight: None,
 };
 
 const ONE_WORKFLOW: Load = Load {
@@ -53,7 +56,17 @@ const ONE_WORKFLOW: Load = Load {
     pods: 1_000,
     workflows: 1,
     raw: &[32],
+    max_in_flight: None,
 };
+
+const LIMITED: Load = Load {
+    name: "limited",
+    max_in_flight: Some(100),
+    ..MANY
+};
+
+/// With fewer releases in flight than by default. A worker waits for its release.
+const FEWER: [&str; 2] = ["--concurrent-releases=32", "--workers=32"];
 
 /// How much longer than raw PATCHes one deleted workflow may take, for that includes the start of the process.
 const START: Duration = Duration::from_millis(150);
@@ -115,62 +128,29 @@ pub(crate) fn one_workflow() -> Bench {
     }
 }
 
-/// How many requests the API server of [`limited`] processes at once.
-const MAX_IN_FLIGHT: u32 = 100;
-
 pub(crate) fn limited() -> Bench {
     Bench {
-        name: "limited",
-        about: "as drain, on an API server that processes 100 requests at once: Belayer with its defaults, and with 64 \
+        name: LIMITED.name,
+        about: "as drain, on an API server that processes 100 requests at once: Belayer with its defaults, and with 32 \
                 releases in flight, against raw parallel PATCHes",
-        run: |testbed| run_limited(testbed).boxed(),
+        run: |testbed| {
+            let report = async move {
+                let mut report = run(&testbed, &LIMITED).await?;
+                report.goal(Goal {
+                    metric: "wall",
+                    of: BELAYER.to_owned(),
+                    against: with_fewer(),
+                    at_most: 1.05,
+                });
+                anyhow::Ok(report)
+            };
+            report.boxed()
+        },
     }
 }
 
-async fn run_limited(testbed: Testbed) -> Result<Report> {
-    let pods = testbed.size.unwrap_or(MANY.pods);
-    let options = Options {
-        max_in_flight: Some(MAX_IN_FLIGHT),
-        ..Options::api_server_alone()
-    };
-    let plane = ControlPlane::start(&testbed.binaries, &options).await?;
-    let held = kinds::pods(plane.client(), NAMESPACE);
-    set_up(plane.client()).await?;
-    let Account { kubeconfig, client } = Account::create(&plane, NAMESPACE).await?;
-    let title = format!(
-        "{pods} held terminating pods, on an API server that processes {MAX_IN_FLIGHT} requests at once"
-    );
-    let mut report = Report::new("limited", title, &METRICS);
-    // A worker waits for its release.
-    let more = ["--concurrent-releases=64", "--workers=64"];
-    let with_more = format!("{BELAYER}, {}", more.join(" "));
-    let usual = belayer(&testbed, &kubeconfig);
-    let mut with_64 = usual.clone();
-    with_64.1.extend(more.map(str::to_owned));
-    for round in 0..=testbed.rounds {
-        for parallel in MANY.raw.iter().copied() {
-            let releases = prepare(plane.client(), pods, MANY.workflows).await?;
-            let figures = drained_raw(&plane, &client, &releases, parallel).await?;
-            if round > 0 {
-                report.round(&raw_of(parallel), &figures);
-            }
-        }
-        for (name, command) in [(BELAYER, &usual), (&with_more, &with_64)] {
-            prepare(plane.client(), pods, MANY.workflows).await?;
-            let figures = drained_by(&plane, &held, pods, name, command).await?;
-            if round > 0 {
-                report.round(name, &figures);
-            }
-        }
-    }
-    report.goal(Goal {
-        metric: "wall",
-        of: with_more,
-        against: BELAYER.to_owned(),
-        at_most: 1.05,
-    });
-    plane.stop().await?;
-    Ok(report)
+fn with_fewer() -> String {
+    format!("{BELAYER}, {}", FEWER.join(" "))
 }
 
 fn raw_of(parallel: usize) -> String {
@@ -187,48 +167,71 @@ const METRICS: [(&str, &str); 5] = [
 
 async fn run(testbed: &Testbed, load: &Load) -> Result<Report> {
     let pods = testbed.size.unwrap_or(load.pods);
-    let plane = testbed.api_server().await?;
-    let held = kinds::pods(plane.client(), NAMESPACE);
-    set_up(plane.client()).await?;
-    let title = match load.workflows {
+    let options = Options {
+        max_in_flight: load.max_in_flight,
+        ..Options::api_server_alone()
+    };
+    let plane = ControlPlane::start(&testbed.binaries, &options).await?;
+    let admin = plane.client();
+    set_up(admin).await?;
+    let held = kinds::pods(admin, NAMESPACE);
+    let mut title = match load.workflows {
         1 => format!("{pods} held terminating pods of one deleted workflow"),
         workflows => format!("{pods} held terminating pods of {workflows} deleted workflows"),
     };
-    let mut report = Report::new(load.name, title, &METRICS);
-    let controllers = controllers(testbed, &plane);
-    if controllers.len() == 1 {
-        report.note(format!(
-            "{KUBE_RS} was not measured: it cannot be built on this machine"
+    if let Some(max) = load.max_in_flight {
+        title.push_str(&format!(
+            ", on an API server that processes {max} requests at once"
         ));
     }
+    let mut report = Report::new(load.name, title, &METRICS);
+    let (sender, controllers) = if load.max_in_flight.is_some() {
+        let Account { kubeconfig, client } = Account::create(&plane, NAMESPACE).await?;
+        let usual = belayer(testbed, &kubeconfig);
+        let mut fewer = usual.clone();
+        fewer.1.extend(FEWER.map(str::to_owned));
+        (
+            client,
+            vec![(BELAYER.to_owned(), usual), (with_fewer(), fewer)],
+        )
+    } else {
+        let mut controllers = vec![(BELAYER.to_owned(), belayer(testbed, plane.admin_path()))];
+        match kube_rs(&plane) {
+            Some(command) => controllers.push((KUBE_RS.to_owned(), command)),
+            None => report.note(format!(
+                "{KUBE_RS} was not measured: it cannot be built on this machine"
+            )),
+        }
+        (admin.clone(), controllers)
+    };
     for round in 0..=testbed.rounds {
         let counts = round > 0;
         for parallel in load.raw.iter().copied() {
-            let releases = prepare(plane.client(), pods, load.workflows).await?;
-            let figures = drained_raw(&plane, plane.client(), &releases, parallel).await?;
+            let releases = prepare(admin, pods, load.workflows).await?;
+            let figures = drained_raw(&plane, &sender, &releases, parallel).await?;
             if counts {
                 report.round(&raw_of(parallel), &figures);
             }
         }
         // A controller cannot do without a watch, which costs the API server an event for each release.
         let most = load.raw.iter().copied().max().unwrap_or(1);
-        let releases = prepare(plane.client(), pods, load.workflows).await?;
-        let watch = tokio::spawn(latency::watch_pods(plane.client().clone(), |_| {}));
-        let figures = drained_raw(&plane, plane.client(), &releases, most).await?;
+        let releases = prepare(admin, pods, load.workflows).await?;
+        let watch = tokio::spawn(latency::watch_pods(admin.clone(), |_| {}));
+        let figures = drained_raw(&plane, &sender, &releases, most).await?;
         watch.abort();
         if counts {
             let name = format!("{}, beside a watch", raw_of(most));
             report.round(&name, &figures);
         }
         for (name, command) in &controllers {
-            prepare(plane.client(), pods, load.workflows).await?;
-            let before = Traffic::of(plane.client(), "pods").await?;
+            prepare(admin, pods, load.workflows).await?;
+            let before = Traffic::of(admin, "pods").await?;
             let figures = drained_by(&plane, &held, pods, name, command).await?;
             if counts {
                 report.round(name, &figures);
             }
             if round == testbed.rounds {
-                let traffic = Traffic::of(plane.client(), "pods").await?.since(&before);
+                let traffic = Traffic::of(admin, "pods").await?.since(&before);
                 let each = traffic.requests("PATCH") / pods as f64;
                 report.note(format!(
                     "{name}: {each:.2} PATCHes per pod; requests about pods in the last round: {}",
@@ -244,15 +247,11 @@ async fn run(testbed: &Testbed, load: &Load) -> Result<Report> {
 /// A program and its arguments.
 type Command = (PathBuf, Vec<String>);
 
-/// The subjects that decide by themselves what to release.
-fn controllers(testbed: &Testbed, plane: &ControlPlane) -> Vec<(&'static str, Command)> {
-    let mut all = vec![(BELAYER, belayer(testbed, plane.admin_path()))];
-    if let Some(program) = Peer::KubeRs.if_available() {
-        let kubeconfig = format!("--kubeconfig={}", plane.admin_path().display());
-        let arguments = vec!["controller".to_owned(), kubeconfig];
-        all.push((KUBE_RS, (program, arguments)));
-    }
-    all
+/// kube-rs' `Controller`, if it can be built here.
+fn kube_rs(plane: &ControlPlane) -> Option<Command> {
+    let kubeconfig = format!("--kubeconfig={}", plane.admin_path().display());
+    let arguments = vec!["controller".to_owned(), kubeconfig];
+    Some((Peer::KubeRs.if_available()?, arguments))
 }
 
 /// Belayer, which only releases pods.

@@ -17,7 +17,7 @@ const HANDOVER: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(40);
 const PODS: usize = 300;
 /// Default number of concurrent releases.
-const RELEASES: usize = 32;
+const RELEASES: usize = 64;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let long = Duration::from_secs(300);

@@ -83,7 +83,7 @@ pub struct DrainArguments {
     #[arg(
         long,
         value_name = "N",
-        default_value_t = 32,
+        default_value_t = 64,
         value_parser = number::<u32>(1..=1024)
     )]
     pub concurrent_releases: u32,

@@ -7,13 +7,12 @@ use futures::FutureExt as _;
 use belayer_controller::Configured;
 use belayer_controller::context::{BackgroundTask, ControllerContext, Options, zeros};
 use belayer_core::informer::Event;
-use belayer_core::object::Resource;
 use belayer_core::slim::Namespace;
 use belayer_drain::evidence;
 use belayer_drain::follow::{Follower, GateStatus, Switches};
 use belayer_drain::opening::Switch;
 use belayer_holds::gate::GateClient;
-use belayer_holds::names::WRITE_POLICIES;
+use belayer_holds::names::write_policy;
 use belayer_holds::permissions::Permission;
 use belayer_inspect::reader::Reader;
 
@@ -85,7 +84,6 @@ fn switches(options: &Options, components: &Components) -> Switches {
 fn switch(configured: &dyn Configured) -> Switch {
     const WITHOUT: &str = "no finalizer is removed";
     let kinds = configured.holds().into_iter().map(|hold| hold.kind);
-    let [of_pods, of_others] = WRITE_POLICIES;
     let mut switch = Switch {
         key: configured.controller().switch,
         releases: Vec::new(),
@@ -93,11 +91,7 @@ fn switch(configured: &dyn Configured) -> Switch {
     };
     for kind in kinds {
         let patch = Permission::new(&kind.group, &kind.plural, "patch", WITHOUT);
-        let limit = if kind == Resource::pods() {
-            of_pods
-        } else {
-            of_others
-        };
+        let limit = write_policy(&kind);
         if !switch.limits.contains(&limit) {
             switch.limits.push(limit);
         }

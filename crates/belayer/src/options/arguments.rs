@@ -45,7 +45,7 @@ pub struct RunArguments {
     pub kube_api_burst: Option<u32>,
 
     /// Releases of one kind in flight at once; fewer while the API server is
-    /// overloaded. No more than `--workers` and 64 [default: 32]
+    /// overloaded. No more than `--workers` and 64 [default: 64]
     #[arg(
         long,
         value_name = "N",
@@ -56,7 +56,7 @@ pub struct RunArguments {
 
     /// Objects processed at once, per controller. An object that waits for
     /// --kube-api-qps occupies no worker. Takes precedence over the configuration file
-    /// [default: 32, workflow-finalizer 16]
+    /// [default: 64, workflow-finalizer 16]
     #[arg(
         long,
         value_name = "N",

@@ -479,7 +479,7 @@ fn a_key_that_needs_a_restart_keeps_its_value_when_others_change() {
 
 #[test]
 fn writing_a_default_out_changes_nothing() {
-    let written = "podFinalizer: {workers: 32, maxUnselected: 10%}\nleaderElection: {leaseDuration: 15s}\nlimits: {}";
+    let written = "podFinalizer: {workers: 64, maxUnselected: 10%}\nleaderElection: {leaseDuration: 15s}\nlimits: {}";
     let changes = Changes::between(&source(""), &source(written));
     assert!(changes.is_empty(), "{changes:?}");
 }

@@ -265,7 +265,8 @@ async fn a_reload_changes_the_burst() {
     let moment = Duration::from_millis(1_500);
     let mut stage = Stage::begin("qps: 1, burst: 2").await;
     let few = stage.held_within(moment).await;
-    assert!((1..=3).contains(&few), "{few} at once");
+    // Other requests may have used both.
+    assert!(few <= 3, "{few} at once");
     stage.reload("qps: 1, burst: 30").await;
     let many = stage.held_within(moment).await;
     assert!((30 - SHARE..=31).contains(&many), "{many} at once");

@@ -67,12 +67,14 @@ system:serviceaccount:belayer-system:belayer.
 
 every component: 15 of 15 permissions
   note     policy belayer-pod-writes does not exist
-           that account may change any field of the objects that it may patch,
-           and the gate does not open
+           system:serviceaccount:belayer-system:belayer may change any field of
+           the objects that it may patch, and a switch of the gate that is off
+           stays off
            apply it from the manifests of this namespace
   note     policy belayer-owner-writes does not exist
-           that account may change any field of the objects that it may patch,
-           and the gate does not open
+           system:serviceaccount:belayer-system:belayer may change any field of
+           the objects that it may patch, and a switch of the gate that is off
+           stays off
            apply it from the manifests of this namespace
 
 leader election: 4 of 4 permissions

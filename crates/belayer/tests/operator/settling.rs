@@ -100,7 +100,7 @@ async fn deleting_objects_come_first() {
         .count();
     // Workers are concurrent: as many holds as there are workers may come earlier.
     assert!(
-        holds_before <= 32,
+        holds_before <= 64,
         "{holds_before} holds were added before the last release"
     );
 }

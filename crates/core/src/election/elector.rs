@@ -355,7 +355,7 @@ impl Elector {
         let reason = error.message();
         let help = match error.class() {
             ErrorClass::Forbidden => {
-                "; leader election needs the RBAC permissions get, create and patch of \
+                "; leader election needs the RBAC permissions get, watch, create and patch of \
                     leases.coordination.k8s.io in that namespace (--leader-elect=false runs a single replica \
                     without election)"
             }

@@ -19,6 +19,9 @@ use crate::object::{ObjectKey, Resource};
 /// The server ends the watch after this time.
 const OPEN_FOR: Duration = Duration::from_secs(290);
 
+/// No two waits end early within this time: a Lease that cannot be acquired must not cause a loop of requests.
+const BETWEEN: Duration = Duration::from_secs(2);
+
 /// A longer event is skipped.
 const FRAME_LIMIT: usize = 256 << 10;
 
@@ -31,8 +34,8 @@ pub(super) struct LeaseWatch {
     period: Duration,
     last_opened: Option<Instant>,
     last_event: Instant,
-    /// The last wait ended early.
-    woken: bool,
+    /// When a wait last ended early.
+    woken: Option<Instant>,
     stream: Option<(AnswerStream, Frames)>,
 }
 
@@ -52,19 +55,20 @@ impl LeaseWatch {
             period,
             last_opened: None,
             last_event: Instant::now(),
-            woken: false,
+            woken: None,
             stream: None,
         }
     }
 
-    /// Waits for `pause`, or until the Lease was given back or deleted after `since`. Never ends
-    /// early twice in a row: a Lease that cannot be acquired must not cause a loop of requests.
+    /// Waits for `pause`, or until the Lease was given back or deleted after `since`.
     pub(super) async fn wait(&mut self, since: Option<&Version>, pause: Duration) {
-        if self.woken {
-            self.woken = false;
-            sleep(pause).await;
-        } else {
-            self.woken = timeout(pause, self.vacated(since)).await.is_ok();
+        let rest = self.woken.map(|at| BETWEEN.saturating_sub(at.elapsed()));
+        let rest = rest.unwrap_or_default().min(pause);
+        if !rest.is_zero() {
+            sleep(rest).await;
+        }
+        if timeout(pause - rest, self.vacated(since)).await.is_ok() {
+            self.woken = Some(Instant::now());
         }
     }
 

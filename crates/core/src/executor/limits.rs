@@ -87,7 +87,7 @@ impl Default for Bounds {
         Self {
             qps: 100.0,
             burst: 200,
-            concurrent_releases: 32,
+            concurrent_releases: 64,
         }
     }
 }

@@ -9,6 +9,7 @@ use belayer_core::object::Resource;
 use belayer_core::slim::{Keep, OwnerMeta};
 use belayer_holds::names::{POD_RECREATION_HOLD, RECREATION_ANNOTATION, RECREATION_UID_ANNOTATION};
 use belayer_inspect::reader::{Reader, explain};
+use belayer_pod_recreation::api;
 
 use super::Drain;
 use crate::decide::Purpose;
@@ -46,8 +47,7 @@ impl Drain {
         } = scanned;
         report.objects = count;
         report.handed_over = handed_over;
-        found.hidden.extend(hidden);
-        found.unseen.extend(unseen);
+        found.note_unlisted(hidden, unseen);
         objects.sort_by_key(order);
         progress.found(objects.len());
         pass.found = objects.len();
@@ -75,16 +75,22 @@ impl Drain {
             progress.handled();
         }
         // After the pods, so that their records name them by now.
-        found.note_uncreated(self.uncreated().await, pass);
+        match self.uncreated().await {
+            Ok(uncreated) => found.note_uncreated(uncreated, pass),
+            Err(error) => {
+                let failed = Scanned::failed(&api::resource(), &error);
+                found.note_unlisted(failed.hidden, failed.unseen);
+            }
+        }
         found.close(pass);
     }
 
     /// Pods that exist only in their records, if the purpose includes pod-recreation.
-    async fn uncreated(&self) -> Vec<UncreatedPod> {
+    async fn uncreated(&self) -> Result<Vec<UncreatedPod>, RequestError> {
         let mut uncreated = match &self.purpose {
-            Purpose::Everything(_) => self.records.uncreated().await,
+            Purpose::Everything(_) => self.records.uncreated().await?,
             Purpose::SwitchedOff(_, holds) if holds.contains(&POD_RECREATION_HOLD) => {
-                self.records.uncreated().await
+                self.records.uncreated().await?
             }
             Purpose::SwitchedOff(..) | Purpose::Unselected(_) => Vec::new(),
         };
@@ -92,7 +98,7 @@ impl Drain {
         if !matches!(self.purpose, Purpose::Everything(_)) || self.site.is_dry_run() {
             uncreated.iter_mut().for_each(|one| one.in_progress = false);
         }
-        uncreated
+        Ok(uncreated)
     }
 
     /// Namespaces that Belayer ignores; read only if the purpose depends on selection.

@@ -12,7 +12,7 @@ use crate::details::{
     ApiServiceObject, AttachmentObject, LeaseObject, NamespaceObject, NodeObject, PodObject,
     VolumeObject, WorkloadObject,
 };
-use crate::reader::{ReadResult, Reader};
+use crate::reader::{ReadResult, Reader, explain};
 
 pub(super) async fn namespace(reader: &Reader, name: String) -> ReadResult<NamespaceState> {
     let resource = Resource::namespaces();
@@ -33,7 +33,7 @@ pub(super) async fn namespace(reader: &Reader, name: String) -> ReadResult<Names
 /// Reads the pods of a namespace.
 pub(crate) async fn pods(reader: &Reader, namespace: String) -> ReadResult<Vec<PodState>> {
     let path = Resource::pods().path(Some(&namespace));
-    let found: ReadResult<Vec<PodObject>> = reader.all(&path).await;
+    let found = ReadResult::from(reader.all::<PodObject>(&path).await);
     found.map(|pods| pods.into_iter().map(pod).collect())
 }
 
@@ -84,9 +84,8 @@ pub(super) async fn volume(reader: &Reader, name: String) -> ReadResult<VolumeSt
 }
 
 pub(super) async fn attachments(reader: &Reader) -> ReadResult<Vec<AttachmentState>> {
-    let found: ReadResult<Vec<AttachmentObject>> = reader
-        .all("/apis/storage.k8s.io/v1/volumeattachments")
-        .await;
+    const PATH: &str = "/apis/storage.k8s.io/v1/volumeattachments";
+    let found = ReadResult::from(reader.all::<AttachmentObject>(PATH).await);
     found.map(|all| {
         all.into_iter()
             .map(|attachment| AttachmentState {
@@ -110,9 +109,8 @@ pub(super) async fn attachments(reader: &Reader) -> ReadResult<Vec<AttachmentSta
 }
 
 pub(super) async fn dead_apis(reader: &Reader) -> ReadResult<Vec<DeadApiService>> {
-    let found: ReadResult<Vec<ApiServiceObject>> = reader
-        .all("/apis/apiregistration.k8s.io/v1/apiservices")
-        .await;
+    const PATH: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+    let found = ReadResult::from(reader.all::<ApiServiceObject>(PATH).await);
     found.map(|all| all.into_iter().filter_map(dead_api).collect())
 }
 
@@ -148,11 +146,8 @@ pub(super) async fn workloads(reader: &Reader) -> ReadResult<Vec<Workload>> {
     let mut all = Vec::new();
     for (kind, list) in lists {
         match list {
-            ReadResult::Found(found) => {
-                all.extend(found.into_iter().map(|object| workload(kind, object)));
-            }
-            ReadResult::Absent => {}
-            ReadResult::Unknown(why) => return ReadResult::Unknown(why),
+            Ok(found) => all.extend(found.into_iter().map(|object| workload(kind, object))),
+            Err(error) => return ReadResult::Unknown(explain(&error)),
         }
     }
     ReadResult::Found(all)

@@ -5,7 +5,7 @@ use belayer_core::object::Resource;
 
 use super::state::DeadWebhook;
 use crate::details::{EndpointSlice, ServiceRef, WebhookConfiguration};
-use crate::reader::{ReadResult, Reader};
+use crate::reader::{ReadResult, Reader, explain};
 
 pub(super) async fn dead_webhooks(reader: &Reader) -> ReadResult<Vec<DeadWebhook>> {
     let mut dead = Vec::new();
@@ -15,9 +15,8 @@ pub(super) async fn dead_webhooks(reader: &Reader) -> ReadResult<Vec<DeadWebhook
     ] {
         let path = format!("/apis/admissionregistration.k8s.io/v1/{resource}");
         let configurations: Vec<WebhookConfiguration> = match reader.all(&path).await {
-            ReadResult::Found(found) => found,
-            ReadResult::Absent => continue,
-            ReadResult::Unknown(why) => return ReadResult::Unknown(why),
+            Ok(found) => found,
+            Err(error) => return ReadResult::Unknown(explain(&error)),
         };
         for candidate in configurations
             .into_iter()

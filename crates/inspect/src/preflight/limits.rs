@@ -1,5 +1,7 @@
 //! The policies that limit what Belayer's account writes: RBAC cannot express it.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use belayer_core::object::Resource;
@@ -33,8 +35,8 @@ pub fn write_policy_kinds() -> [Resource; 2] {
 ///
 /// let account = "system:serviceaccount:belayer-system:belayer";
 /// let condition = json!({ "expression": format!("request.userInfo.username == '{account}'") });
-/// let policy = json!({ "spec": { "matchConditions": [condition] } });
-/// let binding = json!({ "spec": { "validationActions": ["Deny"] } });
+/// let policy = json!({ "metadata": { "name": "p" }, "spec": { "matchConditions": [condition] } });
+/// let binding = json!({ "spec": { "policyName": "p", "validationActions": ["Deny"] } });
 ///
 /// assert_eq!(unlimited(Some(&policy), Some(&binding), account), None);
 /// assert_eq!(unlimited(Some(&policy), None, account).unwrap(), "has no binding of the same name");
@@ -51,6 +53,9 @@ pub fn unlimited(policy: Option<&Value>, binding: Option<&Value>, account: &str)
     let Some(binding) = binding else {
         return Some("has no binding of the same name".to_owned());
     };
+    if binding["spec"]["policyName"] != policy["metadata"]["name"] {
+        return Some("is not bound: the binding of its name binds another policy".to_owned());
+    }
     let actions = binding["spec"]["validationActions"].as_array();
     let denies = actions.is_some_and(|actions| actions.iter().any(|action| action == "Deny"));
     (!denies).then(|| "does not deny: its binding has no validationAction Deny".to_owned())
@@ -63,7 +68,12 @@ pub(super) async fn check(reader: &Reader, query: &Query) -> Vec<Finding> {
     };
     let [policies, bindings] = write_policy_kinds();
     let mut findings = Vec::new();
-    for name in names::WRITE_POLICIES {
+    let holds = query.parts.iter().flat_map(|part| &part.holds);
+    let needed: BTreeSet<_> = holds.map(|(kind, _)| names::write_policy(kind)).collect();
+    for name in names::WRITE_POLICIES
+        .into_iter()
+        .filter(|name| needed.contains(name))
+    {
         let what = format!("policy {name}");
         let policy = match read(reader, &policies, name).await {
             Got::NotServed => continue,
@@ -90,7 +100,9 @@ pub(super) async fn check(reader: &Reader, query: &Query) -> Vec<Finding> {
             Some(_) => Level::Missing,
             None => Level::Note,
         };
-        let effect = "that account may change any field of the objects that it may patch, and the gate does not open";
+        let effect = format!(
+            "{account} may change any field of the objects that it may patch, and a switch of the gate that is off stays off"
+        );
         findings.push(
             Finding::new(level, About::Policy, format!("{what} {why}"), effect)
                 .fix("apply it from the manifests of this namespace"),
@@ -133,13 +145,19 @@ mod tests {
 
     #[test]
     fn gate_a_write_policy_must_be_bound_and_deny() {
-        let account = "system:serviceaccount:belayer-system:belayer";
+        fn why(policy: Option<&Value>, binding: Option<&Value>) -> String {
+            let account = "system:serviceaccount:belayer-system:belayer";
+            unlimited(policy, binding, account).unwrap()
+        }
         let (policy, mut binding) = manifest();
-        let why = |policy, binding| unlimited(policy, binding, account).unwrap();
         assert_eq!(why(None, None), "does not exist");
         assert_eq!(why(Some(&policy), None), "has no binding of the same name");
         binding["spec"]["validationActions"] = json!(["Warn", "Audit"]);
         let found = why(Some(&policy), Some(&binding));
         assert!(found.starts_with("does not deny"), "{found}");
+        binding["spec"]["validationActions"] = json!(["Deny"]);
+        binding["spec"]["policyName"] = json!("a-copy");
+        let found = why(Some(&policy), Some(&binding));
+        assert!(found.starts_with("is not bound"), "{found}");
     }
 }

@@ -29,7 +29,7 @@ use super::{
 pub const KEY: &str = "podFinalizer";
 
 /// Default number of concurrent workers.
-pub const DEFAULT_WORKERS: usize = 32;
+pub const DEFAULT_WORKERS: usize = 64;
 
 /// For the whole cluster; 1,000 for one namespace.
 const DEFAULT_BACKLOG_THRESHOLD: usize = 4_000;

@@ -159,8 +159,8 @@ pub(crate) async fn of_pod(reader: &Reader, namespace: &str, pod: &str) -> Optio
         pod_name: String,
     }
     let path = api::resource().path(Some(namespace));
-    let all = reader.all::<Found>(&path).await;
-    let of_the_pod = all.found()?.iter().filter(|one| one.spec.pod_name == pod);
+    let all: Vec<Found> = reader.all(&path).await.ok()?;
+    let of_the_pod = all.iter().filter(|one| one.spec.pod_name == pod);
     let latest = of_the_pod.max_by_key(|one| one.metadata.creation_timestamp)?;
     Some(format!("{namespace}/{}", latest.metadata.name))
 }

@@ -197,5 +197,6 @@ async fn a_busy_namespace_does_not_delay_another() {
     })
     .await;
     let between = shop.applied().len() - hot;
-    assert!(between < 400, "{between} of the hot namespace went first");
+    // Twelve rounds of 64 releases.
+    assert!(between < 800, "{between} of the hot namespace went first");
 }

@@ -300,6 +300,48 @@ async fn a_rejected_pod_is_released_and_recreated_after_the_drain() {
     belayer.stop().await;
 }
 
+/// R5: what cannot be listed is not absent. The two pods that exist only in records are unknown here, so that the cluster
+/// is not drained.
+#[rstest]
+#[case::fails(Answer::internal_error(), Drained::Error)]
+#[case::is_forbidden(Answer::forbidden("no"), Drained::Refused)]
+#[tokio::test(start_paused = true)]
+async fn r5_records_that_cannot_be_listed_end_no_drain(
+    #[case] answer: Answer,
+    #[case] outcome: Drained,
+) {
+    let (phases, belayer) = phases().await;
+    let yard = &phases.yard;
+    belayer.crash();
+    let lists = Match::verb(Verb::List)
+        .resource("podrecreations")
+        .client("admin");
+    let unlisted = yard
+        .world
+        .sandbox
+        .faults()
+        .inject(Fault::on(lists).answer(answer));
+    // So the kind is listed for the sake of these pods only.
+    let kinds = || Kinds::Among(vec![Resource::pods()]);
+    let everything = || Purpose::Everything(Order::of_the_admin());
+    let report = yard
+        .drain_for(everything(), kinds())
+        .run(&Silent)
+        .await
+        .unwrap();
+    let text = text::report(&report, usize::MAX);
+    assert_eq!(report.outcome, outcome, "{text}");
+    assert!(text.contains("podrecreations"), "{text}");
+    unlisted.remove();
+    let report = yard
+        .drain_for(everything(), kinds())
+        .run(&Silent)
+        .await
+        .unwrap();
+    assert_eq!(report.outcome, Drained::LeftOver);
+    phases.names_pods_that_exist_only_in_records(&report);
+}
+
 /// R5: a rejected pod that only a finalizer of another controller keeps. Once it is gone, it exists only in its record.
 #[tokio::test(start_paused = true)]
 async fn r5_a_rejected_pod_that_waits_for_another_finalizer_is_reported() {

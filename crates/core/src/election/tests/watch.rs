@@ -105,6 +105,24 @@ async fn each_standby_has_one_watch_and_a_leader_has_none() {
     assert!(world.requests - before <= 6, "{}", world.requests - before);
 }
 
+/// Also by the one that was too late a moment ago.
+#[tokio::test(start_paused = true)]
+async fn one_hand_over_after_the_other_is_noticed_at_once() {
+    let server = Server::new();
+    let (leader, second) = settled(&server).await;
+    let third = server.elector("third", Timing::default());
+    sleep(seconds(60)).await;
+    assert_eq!(leader.resigns().await, Ended::Resigned);
+    sleep(seconds(2)).await;
+    let (winner, other) = if second.leadership.may_write() {
+        (second, third)
+    } else {
+        (third, second)
+    };
+    assert_eq!(winner.resigns().await, Ended::Resigned);
+    assert_eq!(until_led(&other).await, Duration::ZERO);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_cannot_be_acquired_does_not_cause_a_loop() {
     let server = Server::new();
@@ -120,6 +138,6 @@ async fn a_lease_that_cannot_be_acquired_does_not_cause_a_loop() {
     }
     assert!(!standby.leadership.may_write());
     let sent = server.0.lock().requests - before;
-    // After each pause two rounds, each with a read and a write.
+    // A round every two seconds, with a read and a write.
     assert!((60..=200).contains(&sent), "{sent} requests in 100 s");
 }
