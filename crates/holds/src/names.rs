@@ -91,6 +91,13 @@ pub const GATE_LEASE_PREFIX: &str = "lease.";
 pub const WRITE_POLICIES: [&str; 2] = ["belayer-pod-writes", "belayer-owner-writes"];
 
 /// The one of [`WRITE_POLICIES`] that limits what Belayer's account writes to objects of this kind.
+///
+/// ```
+/// use belayer_core::object::Resource;
+/// use belayer_holds::names;
+///
+/// assert_eq!(names::write_policy(&Resource::pods()), "belayer-pod-writes");
+/// ```
 #[must_use]
 pub fn write_policy(kind: &Resource) -> &'static str {
     let [of_pods, of_others] = WRITE_POLICIES;

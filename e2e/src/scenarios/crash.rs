@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use crate::harness::{Belayer, Cluster, Scenario, eventually, finalizers};
+use crate::harness::{Belayer, BelayerOptions, Cluster, Scenario, eventually, finalizers};
 use crate::providers::Capability::Recorder;
 
 const PODS: usize = 300;
@@ -34,7 +34,9 @@ async fn prepare(cluster: &Cluster) -> Result<()> {
 
 /// Starts Belayer and returns it once some pods, but not all, have been released.
 async fn start_until_in_the_middle(cluster: &Cluster) -> Result<Belayer> {
-    let belayer = cluster.spawn_belayer(&Default::default())?;
+    // Slowly, so that it can be stopped in between.
+    let options = BelayerOptions::default().argument("--concurrent-releases=8");
+    let belayer = cluster.spawn_belayer(&options)?;
     let deadline = Instant::now() + SOON;
     loop {
         let held = cluster.held_count().await?;
@@ -82,6 +84,7 @@ async fn kill_9(cluster: Cluster) -> Result<()> {
             break;
         }
     }
+    ensure!(kills > 1, "all pods were released before the first kill");
     cluster.note(format!(
         "{kills} kills, {} pods left for the last start",
         cluster.held_count().await?
@@ -98,6 +101,7 @@ async fn sigterm(cluster: Cluster) -> Result<()> {
     let asked = Instant::now();
     belayer.stop().await?;
     let held = cluster.held_count().await?;
+    ensure!(held > 0, "all pods were released before SIGTERM");
     cluster.note(format!(
         "exited after {:.1} s with {held} of {PODS} pods left",
         asked.elapsed().as_secs_f64()
