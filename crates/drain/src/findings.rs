@@ -118,7 +118,6 @@ impl Findings {
     pub(crate) fn note_uncreated(&mut self, uncreated: Vec<UncreatedPod>, pass: &mut Pass) {
         for UncreatedPod {
             key,
-            pod,
             why,
             in_progress,
         } in uncreated
@@ -134,7 +133,7 @@ impl Findings {
                 namespace: key.namespace().unwrap_or_default().to_owned(),
                 name: key.name().to_owned(),
                 hold: POD_RECREATION_HOLD.to_owned(),
-                why: format!("pod {pod} is not created yet: {why}"),
+                why,
             });
         }
     }

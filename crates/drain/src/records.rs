@@ -46,14 +46,12 @@ pub enum Recorded {
     Unknown(String),
 }
 
-/// A pod that exists only in its record.
+/// A pod that exists only in its record, or that its record does not name yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct UncreatedPod {
     /// The record.
     pub(crate) key: ObjectKey,
-    /// Name of its pod.
-    pub(crate) pod: String,
-    /// Why it does not exist yet.
+    /// What is to be done, and why it is not done yet.
     pub(crate) why: String,
     /// Whether a Belayer seems to process the record.
     pub(crate) in_progress: bool,
@@ -199,14 +197,27 @@ impl Records {
 
     async fn uncreated_pod(&self, record: &Value) -> Option<UncreatedPod> {
         let text = |pointer: &str| record.pointer(pointer).and_then(Value::as_str);
-        let phase = serde_json::from_value(record["status"]["phase"].clone());
-        let phase = phase.ok().filter(|phase| is_under_way(*phase))?;
         if !record["metadata"]["deletionTimestamp"].is_null() {
             return None;
         }
         let namespace = text("/metadata/namespace")?;
         let key = ObjectKey::new(namespace, text("/metadata/name")?);
         let (uid, pod) = (text("/metadata/uid")?, text("/spec/podName")?);
+        let version = text("/metadata/resourceVersion").unwrap_or_default();
+        let uncreated = |why: String| UncreatedPod {
+            key: key.clone(),
+            why,
+            in_progress: self.in_progress(uid, version),
+        };
+        let phase = &record["status"]["phase"];
+        let phase = match serde_json::from_value::<Option<Phase>>(phase.clone()) {
+            Ok(phase) => phase.filter(|phase| is_under_way(*phase))?,
+            Err(_) => {
+                return Some(uncreated(format!(
+                    "pod {pod} may exist only in this record, whose phase {phase} is unknown to this version"
+                )));
+            }
+        };
         let found: ReadResult<Value> = self
             .reader
             .object(&Resource::pods(), &ObjectKey::new(namespace, pod))
@@ -231,20 +242,16 @@ impl Records {
                 let attempts = record["status"]["attempts"].as_u64();
                 let attempts = attempts.and_then(|count| u32::try_from(count).ok());
                 if !pod.is_given_up(Some(phase), attempts.unwrap_or_default()) {
-                    self.write(&key, &Uid::new(uid), &pod).await;
-                    return None;
+                    return match self.write(&key, &Uid::new(uid), &pod).await {
+                        Recorded::Yes => None,
+                        Recorded::Unknown(why) => Some(uncreated(why)),
+                    };
                 }
                 GIVEN_UP.to_owned()
             }
             ReadResult::Unknown(why) => format!("could not read its pod: {why}"),
         };
-        let version = text("/metadata/resourceVersion").unwrap_or_default();
-        Some(UncreatedPod {
-            in_progress: self.in_progress(uid, version),
-            pod: pod.to_owned(),
-            key,
-            why,
-        })
+        Some(uncreated(format!("pod {pod} is not created yet: {why}")))
     }
 
     /// Whether this version of a record is new enough that a Belayer may be processing it.

@@ -14,12 +14,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use futures::StreamExt as _;
+use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIResource, APIResourceList};
 use kube::core::discovery::v2::{APIGroupDiscovery, APIResourceDiscovery, GroupVersionKind};
 use serde::Deserialize;
 
-use belayer_core::http::{Request, RequestError};
+use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::object::{Resource, path};
 
 use crate::reader::{Reader, explain};
@@ -103,7 +103,8 @@ impl Discovered {
 ///
 /// # Errors
 ///
-/// When the list of groups cannot be read.
+/// When the list of groups cannot be read, or the kinds of a group for another reason than that the API behind it
+/// does not answer.
 pub async fn discover(reader: &Reader) -> Result<Discovered, RequestError> {
     let mut versions = Vec::new();
     for root in ["/api", "/apis"] {
@@ -114,7 +115,7 @@ pub async fn discover(reader: &Reader) -> Result<Discovered, RequestError> {
         if answer.kind == "APIGroupDiscoveryList" {
             versions.extend(answer.items.into_iter().flat_map(aggregated));
         } else {
-            versions.extend(plain(reader, answer).await);
+            versions.extend(plain(reader, answer).await?);
         }
     }
     Ok(select(versions))
@@ -173,7 +174,7 @@ fn is_left_out(group: &str, plural: &str) -> bool {
         || group.ends_with(".metrics.k8s.io")
 }
 
-async fn plain(reader: &Reader, root: Root) -> Vec<Version> {
+async fn plain(reader: &Reader, root: Root) -> Result<Vec<Version>, RequestError> {
     let core = root
         .versions
         .iter()
@@ -199,16 +200,22 @@ async fn plain(reader: &Reader, root: Root) -> Vec<Version> {
             let path = path::of_version(&group, &version);
             let served = match reader.json::<APIResourceList>(&Request::get(path)).await {
                 Ok(list) => Ok(list.resources.into_iter().map(resource).collect()),
+                // Of an API behind it the server answers 503. Any other failure says nothing about the kinds.
+                Err(error)
+                    if error.class().is_transient() && error.class() != ErrorClass::Unavailable =>
+                {
+                    return Err(error);
+                }
                 Err(error) => Err(explain(&error)),
             };
-            Version {
+            Ok(Version {
                 group,
                 version,
                 served,
-            }
+            })
         })
         .buffered(PARALLEL)
-        .collect()
+        .try_collect()
         .await
 }
 

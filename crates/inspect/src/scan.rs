@@ -183,13 +183,27 @@ async fn add_namespace(reader: &Reader, discovered: &Discovered, name: &str, sca
     let key = belayer_core::object::ObjectKey::cluster(name);
     let request = belayer_core::http::Request::get(kind.resource.object_path(&key))
         .accept(belayer_core::http::METADATA_ONLY);
-    let Ok(answer) = reader.read(&request).await else {
-        return;
+    let mut unseen = |message: String| {
+        scan.unseen.push(Unseen {
+            resource: format!("{} {name}", kind.name()),
+            reason: UnseenReason::Failed,
+            message,
+        });
     };
-    let Ok(item) = serde_json::from_slice::<Item<'_>>(&answer.body) else {
-        return;
+    let answer = match reader.read(&request).await {
+        Ok(answer) => answer,
+        // Who may list the kinds of a namespace often may not read the namespace.
+        Err(error)
+            if error.class() == ErrorClass::Forbidden || error.is_gone(&kind.resource, &key) =>
+        {
+            return;
+        }
+        Err(error) => return unseen(explain(&error)),
     };
-    scan.terminating.extend(item.metadata.terminating(kind));
+    match serde_json::from_slice::<Item<'_>>(&answer.body) {
+        Ok(item) => scan.terminating.extend(item.metadata.terminating(kind)),
+        Err(error) => unseen(error.to_string()),
+    }
 }
 
 async fn list(reader: &Reader, kind: &Arc<Kind>, scope: &Scope) -> Result<Part, RequestError> {

@@ -135,11 +135,13 @@ impl Drop for Turn<'_> {
 }
 
 /// A page of a list of which only the metadata is read.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Deserialize)]
 struct Page {
+    #[serde(default)]
     metadata: PageMeta,
-    items: Vec<Item>,
+    /// `null` if it is empty. Without the field the answer is not a list, and must not count as an empty one.
+    #[serde(deserialize_with = "Option::deserialize")]
+    items: Option<Vec<Item>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -243,11 +245,8 @@ impl Execution<'_> {
                 }
                 Err(error) => return Err(error),
             };
-            if page
-                .items
-                .iter()
-                .any(|pod| pod.metadata.uid == uid.as_str())
-            {
+            let mut pods = page.items.iter().flatten();
+            if pods.any(|pod| pod.metadata.uid == uid.as_str()) {
                 return Ok(true);
             }
             token = page.metadata.next.filter(|token| !token.is_empty());
@@ -377,8 +376,15 @@ mod tests {
         let page =
             r#"{ "metadata": { "continue": "t" }, "items": [{ "metadata": { "uid": "u-1" } }] }"#;
         let page: Page = serde_json::from_str(page).unwrap();
-        assert_eq!(page.items[0].metadata.uid, "u-1");
+        assert_eq!(page.items.unwrap()[0].metadata.uid, "u-1");
         assert_eq!(page.metadata.next.as_deref(), Some("t"));
+    }
+
+    #[test]
+    fn t1_an_answer_without_items_is_no_empty_list() {
+        let page: Page = serde_json::from_str(r#"{ "items": null }"#).unwrap();
+        assert!(page.items.is_none());
+        assert!(serde_json::from_str::<Page>(r#"{ "metadata": {} }"#).is_err());
     }
 
     /// The entries that arrive during a write are written together by the next one.

@@ -10,7 +10,9 @@ use belayer_drain::report::{Reason, Report};
 use belayer_drain::run::{Drain, Kinds, Parts};
 use belayer_drain::selection::NoSelection;
 use belayer_drain::text;
-use belayer_holds::names::FIELD_MANAGER;
+use belayer_holds::names::{
+    FIELD_MANAGER, RECREATION_ATTEMPT_ANNOTATION, RECREATION_UID_ANNOTATION,
+};
 use belayer_inspect::reader::Reader;
 use belayer_sandbox::{Answer, Fault, FaultHandle, Match};
 use rstest::rstest;
@@ -340,6 +342,70 @@ async fn r5_records_that_cannot_be_listed_end_no_drain(
         .unwrap();
     assert_eq!(report.outcome, Drained::LeftOver);
     phases.names_pods_that_exist_only_in_records(&report);
+}
+
+/// R5: a pod of an attempt that lost its hold: its record must name it before Belayer is gone.
+#[tokio::test(start_paused = true)]
+async fn r5_a_record_that_cannot_name_its_pod_is_reported() {
+    let (phases, belayer) = phases().await;
+    let yard = &phases.yard;
+    belayer.crash();
+    let record = yard.record_of("web-2").unwrap();
+    let marks = json!({
+        RECREATION_UID_ANNOTATION: text(&record, "/metadata/uid"),
+        RECREATION_ATTEMPT_ANNOTATION: "1",
+    });
+    yard.pod_with("web-2", json!({ "annotations": marks }));
+    let writes = Match::verb(Verb::Patch)
+        .resource("podrecreations")
+        .client("admin");
+    let refused = Fault::on(writes).answer(Answer::internal_error());
+    let refused = yard.world.sandbox.faults().inject(refused);
+    let report = yard.drain().run(&Silent).await.unwrap();
+    let why = |report: &Report| {
+        let left = report
+            .left
+            .iter()
+            .find(|left| left.name.starts_with("web-2"));
+        left.map(|left| left.why.clone())
+    };
+    let found = why(&report).unwrap();
+    assert!(
+        found.contains("could not write the pod into its record"),
+        "{found}"
+    );
+    refused.remove();
+    let report = yard.drain().run(&Silent).await.unwrap();
+    assert_eq!(why(&report), None);
+}
+
+/// R5: a later version may know more phases.
+#[tokio::test(start_paused = true)]
+async fn r5_a_record_in_an_unknown_phase_is_reported() {
+    let yard = Yard::new();
+    yard.world.create_namespace("belayer-system");
+    let records = json!({ "items": [{
+        "metadata": { "namespace": YARD, "name": "r", "uid": "u", "resourceVersion": "1" },
+        "spec": { "podName": "web" },
+        "status": { "phase": "Frozen" },
+    }]});
+    let lists = Match::verb(Verb::List)
+        .resource("podrecreations")
+        .client("admin");
+    let answer = Answer::raw(200, "application/json", records.to_string());
+    yard.world
+        .sandbox
+        .faults()
+        .inject(Fault::on(lists).answer(answer));
+    let kinds = Kinds::Among(vec![Resource::pods()]);
+    let drain = yard.drain_for(Purpose::Everything(Order::of_the_admin()), kinds);
+    let report = drain.run(&Silent).await.unwrap();
+    assert_eq!(report.outcome, Drained::LeftOver);
+    assert!(
+        report.left[0].why.contains("\"Frozen\""),
+        "{:?}",
+        report.left
+    );
 }
 
 /// R5: a rejected pod that only a finalizer of another controller keeps. Once it is gone, it exists only in its record.
