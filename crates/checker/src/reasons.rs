@@ -1,6 +1,6 @@
 //! The reasons that permit the removal of a hold, derived from the record alone.
 
-use belayer_holds::names::RELEASE_ANNOTATION;
+use belayer_holds::names::{RECREATION_UID_ANNOTATION, RELEASE_ANNOTATION};
 use belayer_workload::names;
 use serde_json::Value;
 
@@ -121,8 +121,12 @@ impl History {
         if is_deleting(pod) {
             return Some(Why::PodDeleted);
         }
-        let has_ended = recreation::is_used_up(self, pod) || recreation::is_cancelled(self, pod);
-        (is_rejected(pod) && has_ended).then_some(Why::NotRecreated)
+        let is_cancelled = recreation::is_cancelled(self, pod);
+        let has_ended = is_cancelled || recreation::is_used_up(self, pod);
+        // Without its record a re-created pod is an ordinary one, even before its node rejects it.
+        let is_recreated = !annotation(pod, RECREATION_UID_ANNOTATION).is_empty();
+        let is_over = (is_recreated && is_cancelled) || (is_rejected(pod) && has_ended);
+        is_over.then_some(Why::NotRecreated)
     }
 
     /// The state of the pod in its workflow's status; the workflow is matched by UID.

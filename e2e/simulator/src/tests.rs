@@ -47,6 +47,7 @@ fn each_kind_of_event_has_its_own_name() {
 #[case::labels_of_others_come_after_the_record(18752)]
 #[case::a_tenant_overwrites_the_annotations_of_a_new_pod(3366)]
 #[case::a_tenant_deletes_the_record(3425)]
+#[case::a_tenant_deletes_the_record_of_a_new_pod(49944)]
 #[case::the_pod_says_why_it_is_not_recreated(2406)]
 #[case::all_attempts_are_used_up(16410)]
 #[case::a_tenant_labels_a_running_pod_as_completed(3670)]
