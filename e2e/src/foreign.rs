@@ -104,7 +104,7 @@ const BROWSER: [(&str, &str); 3] = [
 pub(crate) enum Foreign {
     /// client-go's example of a controller.
     SampleController,
-    /// controller-runtime's examples for built-in kinds and for a kind of its own.
+    /// controller-runtime's examples for built-in kinds and for a custom resource.
     ControllerRuntime,
     /// A published operator with kube-rs.
     SimKube,

@@ -171,26 +171,15 @@ impl Records {
         }
     }
 
-    /// The pods that exist only in their records. A pod that exists already is written into its record. Empty if
-    /// the kind is not served.
+    /// The pods that exist only in their records. A pod that exists already is written into its record.
     ///
     /// # Errors
     /// If the records cannot be listed: any pod may exist only in one of them.
     pub(crate) async fn uncreated(&self) -> Result<Vec<UncreatedPod>, RequestError> {
-        let path = api::resource().path(None);
-        let mut all = self.reader.all::<Value>(&path).await;
-        if matches!(&all, Err(error) if error.class() == ErrorClass::Gone) {
-            // A page token expired: start again once.
-            all = self.reader.all(&path).await;
-        }
+        let all: Vec<Value> = self.reader.all(&api::resource().path(None)).await?;
         let mut uncreated = Vec::new();
-        match all {
-            Err(error) if error.class() == ErrorClass::NotServed => {}
-            all => {
-                for record in all? {
-                    uncreated.extend(self.uncreated_pod(&record).await);
-                }
-            }
+        for record in &all {
+            uncreated.extend(self.uncreated_pod(record).await);
         }
         Ok(uncreated)
     }

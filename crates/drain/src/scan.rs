@@ -144,7 +144,7 @@ impl Scanned {
             why: explain(error),
         };
         match error.class() {
-            // Deleted since discovery: it has no objects.
+            // Not installed, or deleted since discovery: it has no objects.
             ErrorClass::NotServed => {}
             ErrorClass::Forbidden | ErrorClass::Unauthorized => part.hidden.push(unseen),
             _ => part.unseen.push(unseen),

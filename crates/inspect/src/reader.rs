@@ -237,12 +237,19 @@ impl Reader {
         }
     }
 
-    /// Reads a collection of complete objects into memory.
+    /// Reads a collection of complete objects into memory. Starts again, once, if a continue token has expired.
     ///
     /// # Errors
     ///
     /// As [`Reader::pages`].
     pub async fn all<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, RequestError> {
+        match self.all_once(path).await {
+            Err(error) if error.class() == ErrorClass::Gone => self.all_once(path).await,
+            all => all,
+        }
+    }
+
+    async fn all_once<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, RequestError> {
         let mut all = Vec::new();
         self.pages(path, belayer_core::http::JSON, |answer| {
             let read = Page::read(&answer).map(|page: Page<T>| {
@@ -256,26 +263,34 @@ impl Reader {
     }
 }
 
-/// A page of a list in JSON.
-#[derive(Deserialize)]
+/// A page of a list in JSON. [`Reader::all`] reads all of them.
+#[derive(Debug, Deserialize)]
 #[serde(bound(deserialize = "T: Deserialize<'de>"))]
-pub(crate) struct Page<T> {
+pub struct Page<T> {
+    /// The metadata of the list.
     #[serde(default)]
-    pub(crate) metadata: PageMeta,
+    pub metadata: PageMeta,
     /// The API server writes `null` for an empty list of metadata. Without the field the answer is not a list, and must
     /// not count as an empty one.
     #[serde(deserialize_with = "Option::deserialize")]
-    pub(crate) items: Option<Vec<T>>,
+    pub items: Option<Vec<T>>,
 }
 
-#[derive(Deserialize, Default)]
-pub(crate) struct PageMeta {
+/// The metadata of a [`Page`], with which [`Reader::all`] goes on.
+#[derive(Debug, Default, Deserialize)]
+pub struct PageMeta {
+    /// With which the next [`Page`] is read; none or empty on the last one.
     #[serde(default, rename = "continue")]
-    pub(crate) continue_token: Option<String>,
+    pub continue_token: Option<String>,
 }
 
 impl<'a, T: Deserialize<'a>> Page<T> {
-    pub(crate) fn read(answer: &'a Answer) -> Result<Self, RequestError> {
+    /// Decodes an answer.
+    ///
+    /// # Errors
+    ///
+    /// If it is not a list.
+    pub fn read(answer: &'a Answer) -> Result<Self, RequestError> {
         serde_json::from_slice(&answer.body)
             .map_err(|error| RequestError::Decode(error.to_string()))
     }

@@ -40,7 +40,7 @@ pub(super) struct Envtest {
     #[arg(long)]
     write: bool,
 
-    /// Measure the sandbox in-process, in a process of its own, and print the figures as JSON
+    /// Measure the sandbox in-process, in a separate process, and print the figures as JSON
     #[arg(long, hide = true)]
     alone: bool,
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use futures::StreamExt as _;
+use futures::{StreamExt as _, TryStreamExt as _};
 use kube::Client;
 use owo_colors::OwoColorize as _;
 
@@ -173,6 +173,7 @@ pub async fn run(
         choose(options)?.into_iter().partition(|case| case.alone);
     let hooks = Hooks::start().await?;
     let mut done = Vec::new();
+    let mut namespaces = Vec::new();
     let mut summary = Summary::default();
     for (cases, at_once) in [(beside, AT_ONCE), (alone, 1)] {
         let mut running = futures::stream::iter(cases.into_iter().enumerate())
@@ -181,11 +182,17 @@ pub async fn run(
                 one(client, compactor, &hooks, options, index, at_once, case)
             })
             .buffer_unordered(at_once);
-        while let Some((case, result)) = running.next().await {
+        while let Some((case, namespace, result)) = running.next().await {
+            namespaces.extend(result.is_some().then_some(namespace));
             tell(&mut summary, &case, &result);
             done.extend(result.and_then(Result::ok).map(|outcome| (case, outcome)));
         }
     }
+    // Not after each case: the namespace controller needs a hundred requests for each, and cases wait for it.
+    let deletions = futures::stream::iter(&namespaces)
+        .map(|namespace| run::clean_up(client, namespace))
+        .buffer_unordered(AT_ONCE);
+    deletions.try_collect::<()>().await?;
     if options.mode == Mode::Record {
         let folder = options
             .folder
@@ -206,20 +213,20 @@ async fn one(
     index: usize,
     at_once: usize,
     case: Case,
-) -> (Arc<Case>, Option<Result<Outcome>>) {
+) -> (Arc<Case>, String, Option<Result<Outcome>>) {
+    // Unique among runs against the same server, and short enough to be a prefix of other names.
+    let namespace = format!("c{:x}-{at_once}{index}", std::process::id());
     let forgets = case.steps.iter().any(|step| step.action == Action::Compact);
     let unable = forgets && compactor.is_none();
     if unable || options.server == Server::Sandbox && case.not_covered.is_some() {
-        return (Arc::new(case), None);
+        return (Arc::new(case), namespace, None);
     }
-    // Unique among runs against the same server, and short enough to be a prefix of other names.
-    let namespace = format!("c{:x}-{at_once}{index}", std::process::id());
     let started = Instant::now();
     let outcome = run::run(client, compactor, hooks, &case, &namespace).await;
     if started.elapsed() > SLOW {
         anstream::eprintln!("slow {} {:.1?}", case.full_name(), started.elapsed());
     }
-    (Arc::new(case), Some(outcome))
+    (Arc::new(case), namespace, Some(outcome))
 }
 
 fn tell(summary: &mut Summary, case: &Case, result: &Option<Result<Outcome>>) {

@@ -111,8 +111,37 @@ pub(super) async fn run(
         }
         outcome.answered.push(answered);
     }
-    talk.clean_up().await?;
     Ok(outcome)
+}
+
+/// Deletes the namespace of a case that has ended.
+///
+/// # Errors
+/// When the server cannot be reached, or refuses.
+pub(super) async fn clean_up(client: &Client, namespace: &str) -> Result<()> {
+    let path = format!("/api/v1/namespaces/{namespace}");
+    let answer = plain(client, namespace, "DELETE", &path, String::new()).await?;
+    ensure!(
+        matches!(answer, 200 | 404 | 409),
+        "cannot delete the namespace {namespace}: {answer}"
+    );
+    Ok(())
+}
+
+async fn plain(
+    client: &Client,
+    namespace: &str,
+    method: &str,
+    path: &str,
+    body: String,
+) -> Result<u16> {
+    let request = Request {
+        method: method.to_owned(),
+        path: path.to_owned(),
+        body,
+        ..Request::default()
+    };
+    Ok(talk::send(client, namespace, &request).await?.code)
 }
 
 struct Talk<'a> {
@@ -127,30 +156,10 @@ struct Talk<'a> {
 impl Talk<'_> {
     async fn prepare(&self) -> Result<()> {
         let body = json!({"metadata": {"name": self.namespace}}).to_string();
-        let answer = self.plain("POST", "/api/v1/namespaces", body).await?;
+        let path = "/api/v1/namespaces";
+        let answer = plain(self.client, self.namespace, "POST", path, body).await?;
         ensure!(answer == 201, "cannot create the namespace: {answer}");
         Ok(())
-    }
-
-    async fn clean_up(&self) -> Result<()> {
-        let path = format!("/api/v1/namespaces/{}", self.namespace);
-        let answer = self.plain("DELETE", &path, String::new()).await?;
-        ensure!(
-            matches!(answer, 200 | 404 | 409),
-            "cannot delete the namespace: {answer}"
-        );
-        Ok(())
-    }
-
-    async fn plain(&self, method: &str, path: &str, body: String) -> Result<u16> {
-        let request = Request {
-            method: method.to_owned(),
-            path: path.to_owned(),
-            body,
-            ..Request::default()
-        };
-        let answer = talk::send(self.client, self.namespace, &request).await?;
-        Ok(answer.code)
     }
 
     async fn step(&mut self, step: &Step) -> Result<Vec<String>> {

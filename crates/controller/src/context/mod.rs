@@ -1,7 +1,7 @@
 //! The context in which controllers are assembled: the shared informers, queues and clients. The
 //! program
 //! [`controller`](https://github.com/belayer/belayer/blob/main/e2e/external/controller/src/main.rs)
-//! has a controller without informers of its own.
+//! has a controller that has no informers.
 
 mod informer_handle;
 mod owners;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::reader::{ReadResult, Reader, explain};
+use crate::reader::{Page, ReadResult, Reader, explain};
 use belayer_core::http::{ErrorClass, METADATA_ONLY_LIST, Request, RequestError};
 use belayer_core::object::Resource;
 use belayer_holds::names::{FIELD_MANAGER, KUBERNETES_PVC_PROTECTION};
@@ -19,13 +19,6 @@ use super::report::{About, Finding, Level};
 
 /// Maximum number of objects read per kind: enough to find the managers that set a finalizer, at a bounded cost.
 const SAMPLE: u32 = 500;
-
-#[derive(Deserialize)]
-struct List {
-    /// The API server writes `null` for an empty list of metadata. Without the field the answer is not a list.
-    #[serde(deserialize_with = "Option::deserialize")]
-    items: Option<Vec<Object>>,
-}
 
 #[derive(Deserialize)]
 struct Object {
@@ -54,8 +47,8 @@ struct Managed {
 
 async fn sample(reader: &Reader, kind: &Resource) -> Result<Vec<Object>, RequestError> {
     let request = Request::list(kind.path(None), SAMPLE, None).accept(METADATA_ONLY_LIST);
-    let list: List = reader.json(&request).await?;
-    Ok(list.items.unwrap_or_default())
+    let page: Page<Object> = Page::read(&reader.read(&request).await?)?;
+    Ok(page.items.unwrap_or_default())
 }
 
 /// Field managers other than Belayer that set `finalizer` by server-side apply. Updates do not count: if Belayer's
@@ -213,7 +206,7 @@ mod tests {
         #[case] answer: Value,
         #[case] expected: Option<usize>,
     ) {
-        let list = serde_json::from_value::<List>(answer).ok();
+        let list = serde_json::from_value::<Page<Object>>(answer).ok();
         let objects = list.map(|list| list.items.unwrap_or_default().len());
         assert_eq!(objects, expected);
     }

@@ -1,7 +1,5 @@
 //! The policies that limit what Belayer's account writes: RBAC cannot express it.
 
-use std::collections::BTreeSet;
-
 use serde_json::Value;
 
 use belayer_core::object::Resource;
@@ -68,12 +66,11 @@ pub(super) async fn check(reader: &Reader, query: &Query) -> Vec<Finding> {
     };
     let [policies, bindings] = write_policy_kinds();
     let mut findings = Vec::new();
-    let holds = query.parts.iter().flat_map(|part| &part.holds);
-    let needed: BTreeSet<_> = holds.map(|(kind, _)| names::write_policy(kind)).collect();
-    for name in names::WRITE_POLICIES
-        .into_iter()
-        .filter(|name| needed.contains(name))
-    {
+    let is_needed = |name: &&str| {
+        let mut holds = query.parts.iter().flat_map(|part| &part.holds);
+        holds.any(|(kind, _)| names::write_policy(kind) == *name)
+    };
+    for name in names::WRITE_POLICIES.into_iter().filter(is_needed) {
         let what = format!("policy {name}");
         let policy = match read(reader, &policies, name).await {
             Got::NotServed => continue,

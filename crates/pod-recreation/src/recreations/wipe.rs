@@ -14,6 +14,7 @@ use belayer_holds::conflict::OnConflict;
 use belayer_holds::names::FIELD_MANAGER;
 use belayer_holds::node_wipe::{self, Entry};
 use belayer_holds::runner::Stepped;
+use belayer_inspect::reader::Page;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -134,23 +135,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// A page of a list of which only the metadata is read.
-#[derive(Debug, Deserialize)]
-struct Page {
-    #[serde(default)]
-    metadata: PageMeta,
-    /// `null` if it is empty. Without the field the answer is not a list, and must not count as an empty one.
-    #[serde(deserialize_with = "Option::deserialize")]
-    items: Option<Vec<Item>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct PageMeta {
-    #[serde(rename = "continue")]
-    next: Option<String>,
-}
-
+/// A pod in a list of which only the metadata is read.
 #[derive(Debug, Deserialize)]
 struct Item {
     metadata: ItemMeta,
@@ -237,8 +222,8 @@ impl Execution<'_> {
                 .query("fieldSelector", format!("spec.nodeName={node}"))
                 .accept(METADATA_ONLY_LIST);
             let read = self.context.executor.read(&request, Class::Evidence);
-            let page: Page = match read.await {
-                Ok(answer) => answer.json()?,
+            let page: Page<Item> = match read.await {
+                Ok(answer) => Page::read(&answer)?,
                 Err(RequestError::TooLarge { .. }) if limit > 1 => {
                     limit /= 2;
                     continue;
@@ -249,7 +234,10 @@ impl Execution<'_> {
             if pods.any(|pod| pod.metadata.uid == uid.as_str()) {
                 return Ok(true);
             }
-            token = page.metadata.next.filter(|token| !token.is_empty());
+            token = page
+                .metadata
+                .continue_token
+                .filter(|token| !token.is_empty());
             if token.is_none() {
                 return Ok(false);
             }
@@ -375,16 +363,16 @@ mod tests {
     fn a_page_of_metadata_is_read() {
         let page =
             r#"{ "metadata": { "continue": "t" }, "items": [{ "metadata": { "uid": "u-1" } }] }"#;
-        let page: Page = serde_json::from_str(page).unwrap();
+        let page: Page<Item> = serde_json::from_str(page).unwrap();
         assert_eq!(page.items.unwrap()[0].metadata.uid, "u-1");
-        assert_eq!(page.metadata.next.as_deref(), Some("t"));
+        assert_eq!(page.metadata.continue_token.as_deref(), Some("t"));
     }
 
     #[test]
     fn t1_an_answer_without_items_is_no_empty_list() {
-        let page: Page = serde_json::from_str(r#"{ "items": null }"#).unwrap();
+        let page: Page<Item> = serde_json::from_str(r#"{ "items": null }"#).unwrap();
         assert!(page.items.is_none());
-        assert!(serde_json::from_str::<Page>(r#"{ "metadata": {} }"#).is_err());
+        assert!(serde_json::from_str::<Page<Item>>(r#"{ "metadata": {} }"#).is_err());
     }
 
     /// The entries that arrive during a write are written together by the next one.

@@ -1,5 +1,5 @@
 //! controller-runtime's examples. `builtins` is a controller of ReplicaSets with two webhooks for pods, `crd` one of a
-//! kind of its own.
+//! custom resource.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -56,7 +56,7 @@ pub(super) async fn builtins(cluster: Cluster) -> Result<()> {
     controller.kill().await
 }
 
-/// Starts an example in a network of its own, for it listens on every address.
+/// Starts an example in a separate network namespace, because it listens on all addresses.
 async fn start(cluster: &Cluster, example: &str) -> Result<(Network, Process)> {
     let folder = installed(Foreign::ControllerRuntime).await?;
     let network = Network::create(cluster.dir(), "sleep infinity", 0).await?;
@@ -186,7 +186,7 @@ pub(super) async fn chaos_pods(cluster: Cluster) -> Result<()> {
         "metadata": { "name": "chaos", "namespace": cluster.namespace() },
         "spec": { "template": { "spec": {
             "containers": [{ "name": "main", "image": "example.invalid/main" }],
-            // Nobody starts or stops it.
+            // No kubelet starts or stops it.
             "nodeSelector": { "belayer.dev/no-node": "" },
         }}},
     });

@@ -33,13 +33,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "controller-runtime's example for built-in kinds: labels ReplicaSets, changes and refuses pods by webhooks",
             controller_runtime::builtins,
         )
-        // In a network of its own, for it listens on every address.
+        // In a separate network namespace, because it listens on all addresses.
         .needs([ClientGo, Kubectl, Root])
         .within(INSTALL)
         .nightly(),
         Scenario::alone(
             "others-chaos-pods",
-            "controller-runtime's example for a kind of its own: creates and deletes a pod again and again",
+            "controller-runtime's example for a custom resource: creates and deletes a pod again and again",
             controller_runtime::chaos_pods,
         )
         .needs([ClientGo, Kubectl, Root])
