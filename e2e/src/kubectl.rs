@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use tokio::process::Command;
 
-const DEADLINE: Duration = Duration::from_secs(20);
+use crate::wait::SOON;
 
 /// kubectl with an admin's kubeconfig and one namespace.
 #[derive(Debug, Clone)]
@@ -31,12 +30,15 @@ impl Kubectl {
     /// Runs one command and returns its output.
     ///
     /// # Errors
-    /// When it fails (with its output) or does not exit within 20 s.
+    /// When it fails (with its output) or does not exit within two minutes.
     pub async fn run<const N: usize>(&self, arguments: [&str; N]) -> Result<String> {
         let running = self.command().args(arguments).stdin(Stdio::null()).output();
-        let printed = match tokio::time::timeout(DEADLINE, running).await {
+        let printed = match tokio::time::timeout(SOON, running).await {
             Ok(output) => output.context("start kubectl")?,
-            Err(_) => bail!("kubectl {} did not exit within 20 s", arguments.join(" ")),
+            Err(_) => bail!(
+                "kubectl {} did not exit within two minutes",
+                arguments.join(" ")
+            ),
         };
         if !printed.status.success() {
             let why = String::from_utf8_lossy(&printed.stderr);

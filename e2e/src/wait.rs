@@ -5,6 +5,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
 
+/// Timeout of anything that takes a few requests, a start of replicas or a change of the leader, on a machine so busy that all
+/// takes ten times as long.
+pub const SOON: Duration = Duration::from_secs(120);
+
 const FIRST_POLL: Duration = Duration::from_millis(20);
 const SLOWEST_POLL: Duration = Duration::from_millis(400);
 

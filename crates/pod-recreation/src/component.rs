@@ -13,7 +13,7 @@ use belayer_core::slim::{Keep, Namespace, Phase, Pod, Slim as _, Transition};
 use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::decision::Decision;
 use belayer_holds::holding::Holding;
-use belayer_holds::names::{IGNORE_LABEL, POD_RECREATION_HOLD};
+use belayer_holds::names::{FIELD_MANAGER, IGNORE_LABEL, POD_RECREATION_HOLD};
 use belayer_holds::namespace::is_ignored;
 use belayer_holds::node_wipe::NodeWipe;
 use belayer_holds::owned::OwnerStores;
@@ -32,7 +32,7 @@ use crate::evidence::Evidence;
 use crate::holds::{self, HoldSnapshot, ObservedRecord};
 use crate::proof::FirstSeen;
 use crate::record::Record;
-use crate::snapshot::{self, ANNOTATIONS, ObservedPod, PodState, PodView};
+use crate::snapshot::{self, ANNOTATIONS, ORIGIN_ANNOTATIONS, ObservedPod, PodState, PodView};
 use clocks::Clocks;
 use waits::Waits;
 
@@ -72,10 +72,8 @@ struct Memory {
     cancelled: HashSet<Uid>,
     /// Pods that were rejected without their hold and without the proof that no container of them ran.
     reported: HashSet<Uid>,
-    /// Pods with the annotations of an attempt that Belayer did not create.
-    copies: HashSet<Uid>,
-    /// The last attempt whose pod was seen, by the UID of the record.
-    created: HashMap<Uid, u32>,
+    /// The last attempt whose pod was seen, by the namespace and the UID of the record.
+    created: HashMap<(Arc<str>, Uid), u32>,
     /// Since when records wait for the same.
     waits: Waits,
     /// How much the clocks of nodes differ.
@@ -87,6 +85,7 @@ pub(crate) fn keep_of_pods(settings: &Settings) -> Keep {
     Keep::nothing()
         .labels(settings.eligibility.labels())
         .annotations(ANNOTATIONS)
+        .annotations_if_created_by(FIELD_MANAGER, ORIGIN_ANNOTATIONS)
 }
 
 /// The labels of namespaces that the rules read.
@@ -115,7 +114,7 @@ impl<V: View> PodRecreation<V> {
         if !view.held && view.origin.is_none() && !view.selected {
             return;
         }
-        let key = self.record_key(pod);
+        let key = record_key(pod);
         if view.is_candidate() {
             let mut memory = self.memory.lock();
             memory.candidates.insert(key.clone(), pod.meta.key.clone());
@@ -132,9 +131,6 @@ impl<V: View> PodRecreation<V> {
         } else {
             PodView::of(pod, &self.settings, FirstSeen::Earlier)
         };
-        if view.origin.is_some() && self.is_copy(pod) {
-            view.origin = None;
-        }
         view.selected = view.selected && !self.is_ignored(pod);
         view
     }
@@ -182,17 +178,6 @@ impl<V: View> PodRecreation<V> {
         self.memory.lock().waits.forget(record);
     }
 
-    fn is_copy(&self, pod: &Pod) -> bool {
-        self.memory.lock().copies.contains(&pod.meta.uid)
-    }
-
-    pub(crate) fn record_key(&self, pod: &Pod) -> ObjectKey {
-        if self.is_copy(pod) {
-            return own_record_key(pod);
-        }
-        record_key(pod)
-    }
-
     /// Whether the pod's namespace has the label that excludes it.
     pub(crate) fn is_ignored(&self, pod: &Pod) -> bool {
         let namespace = ObjectKey::cluster(Arc::clone(pod.meta.key.shared_namespace()));
@@ -223,7 +208,7 @@ impl<V: View> PodRecreation<V> {
         let namespace = self.parts.namespaces.lookup(&namespace).found();
         let created = record.as_deref().and_then(|record: &Record| {
             let memory = self.memory.lock();
-            memory.created.get(&record.meta.uid).copied()
+            memory.created.get(&attempts_of(record)).copied()
         });
         let watched = record.as_deref().filter(|_| V::FOLLOWS);
         let watched = watched.map(|record| self.memory.lock().waits.watched(record));
@@ -302,14 +287,17 @@ pub(crate) fn record_key(pod: &Pod) -> ObjectKey {
     let namespace = Arc::clone(pod.meta.key.shared_namespace());
     match snapshot::origin(pod) {
         Some(origin) => ObjectKey::new(namespace, origin.record),
-        None => own_record_key(pod),
+        None => {
+            let name = record_name(pod.meta.key.name(), pod.meta.uid.as_str());
+            ObjectKey::new(namespace, name)
+        }
     }
 }
 
-/// The record that Belayer creates for a pod that no attempt created.
-fn own_record_key(pod: &Pod) -> ObjectKey {
-    let name = record_name(pod.meta.key.name(), pod.meta.uid.as_str());
-    ObjectKey::new(Arc::clone(pod.meta.key.shared_namespace()), name)
+/// The key of the attempts of a record, of which pods of other namespaces are none.
+fn attempts_of(record: &Record) -> (Arc<str>, Uid) {
+    let namespace = Arc::clone(record.meta.key.shared_namespace());
+    (namespace, record.meta.uid.clone())
 }
 
 /// The query for the record that a re-created pod names; `None` for other pods.
@@ -360,7 +348,7 @@ impl<V: View> Component<Pod> for PodRecreation<V> {
 
     fn observe(&self, pod: &Stored<Pod>) -> HoldSnapshot {
         let view = self.view(pod);
-        let record = self.record_of(&self.record_key(pod));
+        let record = self.record_of(&record_key(pod));
         let live_record = record_query(pod, &view).map(|query| {
             let answer = self.parts.owner_queries.get(&query);
             (query, answer)

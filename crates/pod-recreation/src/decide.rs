@@ -56,6 +56,10 @@ pub struct RecordSnapshot {
 /// Requeue delay while a store is not synced.
 const UNKNOWN: Duration = Duration::from_secs(5);
 
+/// Requeue delay while the pod must change. Its events do not reach the record once its user has removed what names the
+/// record, or what selects the pod.
+const RECHECK: Duration = Duration::from_secs(60);
+
 /// Interval of the reads of a node that must be wiped.
 const NODE_INTERVAL: Duration = Duration::from_secs(10);
 
@@ -220,7 +224,7 @@ fn recreated(record: &Record, pod: Option<&PodView>, now: Timestamp) -> RecordDe
             RecordDecision::of(row::REJECTED_AGAIN, Effect::Status(step))
         }
         PodState::Rejected(_) | PodState::Ended => reported(record, pod, now),
-        PodState::Pending => RecordDecision::nothing(),
+        PodState::Pending => RecordDecision::waits(row::NOTHING, RECHECK),
     }
 }
 
@@ -255,7 +259,7 @@ fn ended(record: &Record, pod: Option<&PodView>, ttl: Duration, clock: Clock) ->
 }
 
 /// Whether an old leader created the pod after its record had ended: the record does not name it, and it has not
-/// started. Before the deletion, a live read confirms that Belayer created the pod.
+/// started.
 pub(crate) fn is_created_after_end(record: &Record, pod: &PodView) -> bool {
     let status = &record.status;
     let this = Some(pod.uid.as_str());

@@ -9,7 +9,7 @@ use futures::FutureExt as _;
 use jiff::Timestamp;
 
 use crate::NAME;
-use crate::component::PodRecreation;
+use crate::component::{PodRecreation, record_key};
 use crate::config::Settings;
 use crate::holds::HoldDecision;
 use belayer_controller::Site;
@@ -58,7 +58,7 @@ impl Pods {
         let (hold, decision) = live.decide(&recreation, &pod).await?;
         // Stores the key of the record to create for a rejected pod.
         recreation.enqueue_record(&pod);
-        let record = recreation.record_key(&pod);
+        let record = record_key(&pod);
         let observed = Observed {
             hold,
             recreation: live.settled(|| recreation.observe_record(&record)).await?,

@@ -166,17 +166,22 @@ impl PodView {
 pub const ANNOTATIONS: &[&str] = &[
     belayer_holds::names::RECREATE_ANNOTATION,
     belayer_holds::names::MIRROR_ANNOTATION,
-    RECREATION_ANNOTATION,
-    RECREATION_UID_ANNOTATION,
-    RECREATION_ATTEMPT_ANNOTATION,
     RECREATION_ENDED_ANNOTATION,
     RELEASE_ANNOTATION,
     WIPE_ANNOTATION,
 ];
 
-/// The attempt that created a pod, by its annotations. Users copy annotations to other pods and
-/// edit them: invalid annotations, and those whose record belongs to another pod name, are
-/// ignored. The rules of [`row`](crate::row) read it.
+/// The annotations of a pod that an attempt created. They count only if Belayer created the pod: manifests and backups
+/// contain them, too.
+pub const ORIGIN_ANNOTATIONS: &[&str] = &[
+    RECREATION_ANNOTATION,
+    RECREATION_UID_ANNOTATION,
+    RECREATION_ATTEMPT_ANNOTATION,
+];
+
+/// The attempt that created a pod, by its annotations. Users edit them: invalid annotations, and
+/// those whose record belongs to another pod name, are ignored. The rules of [`row`](crate::row)
+/// read it.
 pub fn origin(pod: &Pod) -> Option<Origin> {
     let annotations = &pod.meta.annotations;
     let record = annotations.get(RECREATION_ANNOTATION)?;

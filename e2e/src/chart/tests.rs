@@ -300,3 +300,14 @@ fn h2_nothing_names_the_default_namespace_in_another_one() {
         assert!(text.contains("resourceNames: [ops]"), "{text}");
     }
 }
+
+/// The CRDs may be installed on their own; the records need their protection nevertheless.
+#[test]
+fn the_records_are_protected_without_the_crds_of_the_chart() {
+    let Some(helm) = helm() else { return };
+    let values = "crds.enabled=false,controllers.podRecreation.enabled=true";
+    let rendered = render(&helm.path(Program::Helm3), &["--set", values]).unwrap();
+    let text = rendered.text();
+    assert!(text.contains("name: belayer-pod-recreation-records"));
+    assert!(!text.contains("kind: CustomResourceDefinition"));
+}

@@ -26,7 +26,7 @@ use crate::control_plane::{
 use crate::harness::eventually;
 
 const UP_DEADLINE: Duration = Duration::from_secs(150);
-const DOWN_DEADLINE: Duration = Duration::from_secs(20);
+const DOWN_DEADLINE: Duration = Duration::from_secs(60);
 
 /// A real control plane on this machine, without containers
 #[derive(Debug, Args)]

@@ -17,7 +17,7 @@ use super::ports::free_ports;
 use super::process::Process;
 use crate::wait::eventually;
 
-const START_DEADLINE: Duration = Duration::from_secs(10);
+const START_DEADLINE: Duration = Duration::from_secs(60);
 
 /// The address of the Service `kubernetes`. There is no kube-proxy: the API server listens on it.
 pub(super) const SERVICE: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);

@@ -14,7 +14,7 @@ use tokio::process::{Child, Command};
 /// How much of the end of a log an error contains.
 const QUOTED_BYTES: u64 = 3_000;
 /// Timeout for the end of a killed process.
-const REAP_DEADLINE: Duration = Duration::from_secs(2);
+const REAP_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A running program. Dropping it kills it.
 #[derive(Debug)]

@@ -17,11 +17,9 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::control_plane::Process;
 use crate::control_plane::ports::free_ports;
-use crate::wait::eventually;
+use crate::wait::{SOON, eventually};
 
-const READY_DEADLINE: Duration = Duration::from_secs(30);
 const STOP_DEADLINE: Duration = Duration::from_secs(40);
-const SCRAPE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The configuration of the controllers, in the scenario's folder.
 const CONFIG_FILE: &str = "config.yaml";
@@ -207,10 +205,10 @@ impl Belayer {
     pub async fn ready(&mut self) -> Result<()> {
         let (metrics, process) = (self.metrics, &mut self.process);
         let ended = async {
-            let status = process.wait(READY_DEADLINE * 2).await;
+            let status = process.wait(SOON * 2).await;
             status.map(|status| status.to_string())
         };
-        let ready = eventually("belayer is ready", READY_DEADLINE, async || {
+        let ready = eventually("belayer is ready", SOON, async || {
             get(metrics, "/readyz").await.map(drop)
         });
         tokio::select! {
@@ -386,7 +384,7 @@ pub async fn get(address: SocketAddr, path: &str) -> Result<String> {
         ensure!(status.is_success(), "{path} returned {status}: {text}");
         Ok(text)
     };
-    match tokio::time::timeout(SCRAPE_DEADLINE, exchange).await {
+    match tokio::time::timeout(SOON, exchange).await {
         Ok(text) => text,
         Err(_) => bail!("{path} did not respond"),
     }

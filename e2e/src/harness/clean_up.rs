@@ -1,7 +1,5 @@
 //! Removes everything that a scenario has created.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, ensure};
 use futures::StreamExt as _;
 use kube::Api;
@@ -12,10 +10,8 @@ use serde_json::json;
 use super::cluster::{Cluster, OWN_NODE};
 use crate::kinds;
 use crate::providers::Capability;
-use crate::wait::{eventually, gone};
+use crate::wait::{SOON, eventually, gone};
 
-/// How long a namespace may take to become empty.
-const WITHIN: Duration = Duration::from_secs(60);
 /// Requests in parallel.
 const PARALLEL: usize = 32;
 
@@ -41,14 +37,14 @@ impl Cluster {
     /// namespace with content again (for the grace periods), an empty one is removed at once.
     async fn clean_up_namespace(&self, namespace: &str) -> Result<()> {
         let what = format!("the namespace {namespace} is empty");
-        eventually(&what, WITHIN, async || self.empty(namespace).await).await?;
+        eventually(&what, SOON, async || self.empty(namespace).await).await?;
         let api = kinds::namespaces(self.client());
         api.delete(namespace, &DeleteParams::default())
             .await
             .map(drop)
             .or_else(gone)?;
         let what = format!("the namespace {namespace} is removed");
-        eventually(&what, WITHIN, async || {
+        eventually(&what, SOON, async || {
             // Objects created after the first pass, and those that are deleted only with the namespace.
             self.empty(namespace).await?;
             if self.can(Capability::NamespaceDeletion) {

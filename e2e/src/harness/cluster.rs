@@ -17,7 +17,7 @@ use super::belayer::{Belayer, BelayerOptions};
 use crate::kinds;
 use crate::kubectl::Kubectl;
 use crate::providers::{Backend, Capability, Recorder};
-use crate::wait::eventually;
+use crate::wait::{SOON, eventually};
 
 pub use crate::providers::OWN_NODE;
 
@@ -44,9 +44,6 @@ pub(super) enum Shared {
     /// Pods of the shipped manifests.
     Pods,
 }
-
-/// How long a new namespace may need until pods can be created in it.
-const NAMESPACE: Duration = Duration::from_secs(60);
 
 /// One scenario's view of a cluster, with its own namespace.
 #[derive(Clone)]
@@ -156,10 +153,7 @@ impl Cluster {
         }
         let accounts = kinds::service_accounts(self.client(), name);
         let what = "pods can be created in the namespace";
-        eventually(what, NAMESPACE, async || {
-            Ok(accounts.get("default").await?)
-        })
-        .await?;
+        eventually(what, SOON, async || Ok(accounts.get("default").await?)).await?;
         Ok(())
     }
 

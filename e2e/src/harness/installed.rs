@@ -14,16 +14,13 @@ use super::cluster::Cluster;
 use super::scenario::Scenario;
 use crate::control_plane::{Container, RealNode};
 use crate::kinds;
-use crate::wait::eventually;
+use crate::wait::{SOON, eventually};
 
 /// Belayer's namespace.
 pub const HOME: &str = "belayer-system";
 
 /// The Lease of the controllers other than pod-recreation.
 pub(crate) const LEASE: &str = "belayer";
-
-/// Timeout of a start of both replicas, and of a change of the leader, on a busy machine.
-const SOON: Duration = Duration::from_secs(90);
 
 /// How many shared scenarios run at the same time.
 const AT_ONCE: usize = 8;

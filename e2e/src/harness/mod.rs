@@ -40,4 +40,4 @@ pub use self::scenario::{Load, Scenario, Sharing};
 pub use self::tenant::TenantPermissions;
 pub use crate::kubectl::Kubectl;
 pub(crate) use crate::wait::gone;
-pub use crate::wait::{eventually, throughout};
+pub use crate::wait::{SOON, eventually, throughout};

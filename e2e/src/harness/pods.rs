@@ -8,13 +8,11 @@ use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Pos
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, OWN_NODE};
 use super::objects::{COMPLETED_LABEL, HOLD, PodBuilder, ended, finalizers, pod};
 use crate::kinds;
-use crate::wait::{eventually, gone, throughout};
+use crate::wait::{SOON, eventually, gone, throughout};
 
-/// Timeout of anything that takes a few requests on a busy machine.
-const SOON: Duration = Duration::from_secs(30);
 /// How long the absence of a change is observed after Belayer has caught up.
 const WINDOW: Duration = Duration::from_secs(2);
 /// Requests of the scenario in parallel.
@@ -31,6 +29,24 @@ impl Cluster {
     #[must_use]
     pub fn pods_in(&self, namespace: &str) -> Api<DynamicObject> {
         kinds::pods(self.client(), namespace)
+    }
+
+    /// Creates a Node object that no kubelet serves. Returns its name. Pods that name a node without such an object are
+    /// removed after 40 s, by the garbage collector of pods.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn node_without_kubelet(&self, name: &str) -> Result<String> {
+        let node = format!("{}-{name}", self.namespace());
+        let object: DynamicObject = serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": { "name": node, "labels": { OWN_NODE: self.namespace() } },
+        }))?;
+        kinds::nodes(self.client())
+            .create(&PostParams::default(), &object)
+            .await
+            .context("create a node")?;
+        Ok(node)
     }
 
     /// Creates a pod.

@@ -11,7 +11,7 @@ use super::cluster::Cluster;
 use super::objects::{PodBuilder, claim, finalizers};
 use crate::control_plane::PvcController;
 use crate::kinds;
-use crate::wait::{eventually, throughout};
+use crate::wait::{SOON, eventually, throughout};
 
 /// Belayer's hold (finalizer) on PVCs. A literal on purpose: this name is a promise to users.
 pub const PVC_HOLD: &str = "belayer.dev/pvc-protection";
@@ -19,7 +19,6 @@ pub const PVC_HOLD: &str = "belayer.dev/pvc-protection";
 /// The finalizer of Kubernetes' own controller.
 pub const KUBERNETES_PVC_HOLD: &str = "kubernetes.io/pvc-protection";
 
-const SOON: Duration = Duration::from_secs(60);
 const WINDOW: Duration = Duration::from_secs(3);
 
 impl Cluster {

@@ -1,7 +1,6 @@
 //! The real controller of Argo Workflows, in the network of real nodes.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use belayer_image::{Compression, Image};
@@ -14,7 +13,7 @@ use super::belayer::rerouted;
 use super::cluster::Cluster;
 use crate::control_plane::{ArgoBinaries, Process};
 use crate::providers::apply;
-use crate::wait::eventually;
+use crate::wait::{SOON, eventually};
 
 /// The image of the containers that Argo adds to each pod.
 const EXECUTOR_IMAGE: &str = "registry.invalid/argoexec:1";
@@ -24,8 +23,6 @@ const API_SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 96, 
 
 /// The namespace of the controller's configuration.
 const HOME: &str = "argo";
-
-const SOON: Duration = Duration::from_secs(60);
 
 /// The kinds of Argo Workflows but Workflow: plural, kind, scope, and whether they have a subresource for the status.
 const KINDS: [(&str, &str, &str, bool); 7] = [

@@ -9,8 +9,8 @@ use futures::future::BoxFuture;
 use super::cluster::Cluster;
 use crate::providers::Capability;
 
-/// The default deadline, on two busy cores.
-const DEADLINE: Duration = Duration::from_secs(90);
+/// The default deadline, on two overloaded cores.
+const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Whether a scenario can share its cluster and its Belayer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,5 @@
 //! A tenant: a user with permissions in the scenario's namespace only.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -12,10 +10,9 @@ use serde_json::{Value, json};
 
 use super::cluster::Cluster;
 use crate::providers::Capability;
-use crate::wait::eventually;
+use crate::wait::{SOON, eventually};
 
 const NAME: &str = "tenant";
-const SOON: Duration = Duration::from_secs(30);
 
 /// A tenant's permissions in its namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

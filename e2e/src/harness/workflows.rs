@@ -12,9 +12,7 @@ use super::objects::{
     COMPLETED_LABEL, PodBuilder, WORKFLOW_HOLD, Workflow, finalizers, pod, workflow,
 };
 use crate::kinds;
-use crate::wait::eventually;
-
-const SOON: Duration = Duration::from_secs(60);
+use crate::wait::{SOON, eventually};
 
 impl Cluster {
     /// The workflows of the scenario's namespace.

@@ -1,7 +1,6 @@
 //! What every cluster gets before the first scenario: the Workflow CRD and Belayer's RBAC permissions.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
@@ -12,7 +11,7 @@ use serde_json::json;
 
 use crate::control_plane::{Kubeconfig, service_account_kubeconfig};
 use crate::kinds;
-use crate::wait::eventually;
+use crate::wait::{SOON, eventually};
 
 /// The first minor version that serves MutatingAdmissionPolicies as Belayer uses them.
 pub(super) const MUTATING_POLICIES: u32 = 36;
@@ -140,22 +139,18 @@ pub(super) async fn minor(client: &Client) -> Result<u32> {
 /// Installs the Workflow CRD, also after a scenario that removed it, and waits until it is served.
 pub async fn ensure_workflow_crd(client: &Client) -> Result<()> {
     let definitions = kinds::definitions(client);
-    eventually(
-        "the Workflow kind is served",
-        Duration::from_secs(60),
-        async || {
-            apply(client, WORKFLOW_CRD).await?;
-            let definition = definitions.get("workflows.argoproj.io").await?;
-            ensure!(
-                definition.metadata.deletion_timestamp.is_none(),
-                "the old CRD is still being deleted"
-            );
-            kinds::workflows(client, "default")
-                .list(&Default::default())
-                .await?;
-            Ok(())
-        },
-    )
+    eventually("the Workflow kind is served", SOON, async || {
+        apply(client, WORKFLOW_CRD).await?;
+        let definition = definitions.get("workflows.argoproj.io").await?;
+        ensure!(
+            definition.metadata.deletion_timestamp.is_none(),
+            "the old CRD is still being deleted"
+        );
+        kinds::workflows(client, "default")
+            .list(&Default::default())
+            .await?;
+        Ok(())
+    })
     .await
 }
 
@@ -177,7 +172,7 @@ pub(super) fn opened_gate() -> Result<DynamicObject> {
 /// Creates the gate, opened, once its kind is served.
 pub(crate) async fn open_gate(client: &Client) -> Result<()> {
     let gate = opened_gate()?;
-    eventually("the gate exists", Duration::from_secs(60), async || {
+    eventually("the gate exists", SOON, async || {
         apply_one(client, &gate).await
     })
     .await
@@ -219,7 +214,7 @@ pub(super) async fn belayer_kubeconfig(
     path: &Path,
 ) -> Result<()> {
     let what = "Belayer's account has a token";
-    eventually(what, Duration::from_secs(20), async || {
+    eventually(what, SOON, async || {
         service_account_kubeconfig(client, server, "belayer-system", "belayer", path).await
     })
     .await

@@ -1,7 +1,5 @@
 //! Restores a cluster that earlier scenarios used, also one that failed before it cleaned up.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, bail};
 use kube::api::{
     DeleteParams, DynamicObject, ListParams, ObjectList, Patch, PatchParams, PostParams,
@@ -12,13 +10,10 @@ use serde_json::{Map, Value, json};
 use super::bootstrap::{ensure_workflow_crd, grant_rights, open_gate, opened_gate};
 use super::{Backend, Capability};
 use crate::kinds::{self, Objects};
-use crate::wait::{eventually, gone};
+use crate::wait::{SOON, eventually, gone};
 
 /// Label of a Node that a scenario made, with the scenario's namespace: removed with it.
 pub const OWN_NODE: &str = "e2e.belayer.dev/namespace";
-
-/// How long a node may need until it is ready again.
-const READY: Duration = Duration::from_secs(90);
 
 /// Labels and taints of scenarios begin with one of these.
 const OF_SCENARIOS: [&str; 2] = ["e2e-", "e2e.belayer.dev/"];
@@ -94,7 +89,7 @@ fn undo(node: &DynamicObject) -> Option<Value> {
 /// Node controllers remove their taints when a node is back.
 async fn nodes_are_ready(client: &Client) -> Result<()> {
     let nodes = kinds::nodes(client);
-    eventually("all nodes are ready", READY, async || {
+    eventually("all nodes are ready", SOON, async || {
         let nodes = nodes.list(&ListParams::default()).await?;
         nodes.iter().try_for_each(is_ready)
     })

@@ -1,20 +1,19 @@
 //! The admission policy that adds the hold (a finalizer) at creation.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use serde_json::json;
 
-use crate::harness::{Cluster, HOLD, PodBuilder, Scenario, Workflow, eventually, finalizers, pod};
+use crate::harness::{
+    Cluster, HOLD, PodBuilder, SOON, Scenario, Workflow, eventually, finalizers, pod,
+};
 use crate::kinds;
 use crate::providers::Capability::AdmissionPolicies;
 use crate::providers::{apply, manifest, open_gate};
 
 const POLICY: &str = "belayer-pod-hold";
-const SOON: Duration = Duration::from_secs(30);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![

@@ -7,12 +7,11 @@ use kube::api::PropagationPolicy;
 use serde_json::json;
 
 use crate::harness::{
-    Argo, ArgoOptions, Belayer, Cluster, NODE_ID, Nodes, Packing, PodBuilder, Scenario, Workflow,
-    pod,
+    Argo, ArgoOptions, Belayer, Cluster, NODE_ID, Nodes, Packing, PodBuilder, SOON, Scenario,
+    Workflow, pod,
 };
 use crate::providers::Capability::{GarbageCollector, Recorder};
 
-const SOON: Duration = Duration::from_secs(60);
 pub(super) const STATUS: &str = "workflows.argoproj.io/status";
 pub(super) const COMPLETED: &str = "workflows.argoproj.io/completed";
 pub(super) const PHASE: &str = "workflows.argoproj.io/phase";

@@ -7,9 +7,8 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::argo::step;
-use crate::harness::{Cluster, HOLD, Scenario, Workflow, eventually, finalizers, throughout};
+use crate::harness::{Cluster, HOLD, SOON, Scenario, Workflow, eventually, finalizers, throughout};
 
-const SOON: Duration = Duration::from_secs(30);
 /// How long the absence of releases is observed.
 const WINDOW: Duration = Duration::from_secs(2);
 const COMPONENT: &str = "workflows.argoproj.io/component";
@@ -115,8 +114,9 @@ pub(super) async fn all_stay_held(cluster: &Cluster, names: &[&str]) -> Result<(
 async fn deleted_while_running(cluster: Cluster) -> Result<()> {
     let workflow = cluster.workflow("w").await?;
     let all = ["killed", "graceful", "sidecar", "ended"];
+    let node = cluster.node_without_kubelet("busy").await?;
     for name in all {
-        running(&cluster, &workflow, name, "no-kubelet").await?;
+        running(&cluster, &workflow, name, &node).await?;
     }
     cluster.create(&step("unscheduled", &workflow)).await?;
     cluster.is_held("unscheduled").await?;

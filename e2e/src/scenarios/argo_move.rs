@@ -1,17 +1,14 @@
 //! Moving from Argo's own finalizer to Belayer and back, with the commands of `docs/src/tasks/argo.md`.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use serde_json::json;
 
 use crate::harness::{
-    Belayer, BelayerOptions, Cluster, HOLD, Scenario, Workflow, eventually, finalizers, pod,
+    Belayer, BelayerOptions, Cluster, HOLD, SOON, Scenario, Workflow, eventually, finalizers, pod,
 };
 use crate::providers::Capability::{AdmissionPolicies, Kubectl};
 use crate::providers::{apply, manifest};
 
-const SOON: Duration = Duration::from_secs(60);
 const STATUS: &str = "workflows.argoproj.io/status";
 
 /// The output format that the page uses for finalizers.
@@ -36,8 +33,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "the commands of docs/src/tasks/argo.md: observe, adopt Argo's finalizer, and back",
             there_and_back,
         )
-        .needs([Kubectl])
-        .within(Duration::from_secs(240)),
+        .needs([Kubectl]),
     ]
 }
 

@@ -8,9 +8,8 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::argo::step;
-use crate::harness::{BelayerOptions, Cluster, HOLD, Scenario, finalizers, pod, throughout};
+use crate::harness::{BelayerOptions, Cluster, HOLD, SOON, Scenario, finalizers, pod, throughout};
 
-const SOON: Duration = Duration::from_secs(60);
 /// How long the absence of holds is observed.
 const WINDOW: Duration = Duration::from_secs(3);
 

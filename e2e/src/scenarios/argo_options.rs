@@ -1,17 +1,14 @@
 //! Options of pod-finalizer for Argo: adopt, clean up, observe.
 
-use std::time::Duration;
-
 use anyhow::{Result, bail, ensure};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::json;
 
 use super::argo::{COMPLETED, PHASE, STATUS, step};
-use crate::harness::{BelayerOptions, Cluster, HOLD, Scenario, eventually, finalizers, pod};
+use crate::harness::{BelayerOptions, Cluster, HOLD, SOON, Scenario, eventually, finalizers, pod};
 use crate::providers::{apply, manifest};
 
-const SOON: Duration = Duration::from_secs(60);
 const POD_GC: &str = "workflows.argoproj.io/pod-gc-strategy";
 const FOREIGN: &str = "e2e.belayer.dev/keep";
 

@@ -12,13 +12,12 @@ use super::argo::{COMPLETED, step};
 use super::argo_deleted::{all_stay_held, counted, delete_at_once, exited, report, running};
 use super::argo_lost::node;
 use crate::harness::{
-    BelayerOptions, Cluster, HOLD, Load, Scenario, WORKFLOW_HOLD, Workflow, eventually, finalizers,
-    pod,
+    BelayerOptions, Cluster, HOLD, Load, SOON, Scenario, WORKFLOW_HOLD, Workflow, eventually,
+    finalizers, pod,
 };
 use crate::kinds;
 use crate::providers::Capability::{GarbageCollector, Recorder};
 
-const SOON: Duration = Duration::from_secs(30);
 const ARTIFACTS: &str = "workflows.argoproj.io/artifact-gc";
 const ARCHIVING: &str = "workflows.argoproj.io/workflow-archiving-status";
 
@@ -160,8 +159,8 @@ async fn one_by_one(cluster: Cluster) -> Result<()> {
     cluster.note(format!(
         "{DELETED} workflows deleted one by one beside {PODS} pods: {lists} lists of pods, {selected} of them with a selector"
     ));
-    // On a busy machine the store may be late once.
-    ensure!(selected <= 1.0, "{selected} lists with a selector");
+    // On a busy machine the store may be late now and then. Without the rule each of the ten needs one.
+    ensure!(selected <= 4.0, "{selected} lists with a selector");
     ensure!(
         lists <= 2 * DELETED as u64,
         "{lists} lists of pods for {DELETED} workflows"

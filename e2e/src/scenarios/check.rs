@@ -2,7 +2,6 @@
 //! everything that does not need them.
 
 use std::process::Stdio;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::rbac::v1::ClusterRole;
@@ -11,13 +10,11 @@ use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use crate::harness::{
-    BelayerOptions, Cluster, HOLD, PVC_HOLD, Scenario, eventually, finalizers, pod,
+    BelayerOptions, Cluster, HOLD, PVC_HOLD, SOON, Scenario, eventually, finalizers, pod,
 };
 use crate::kinds;
 use crate::providers::Capability::Rbac;
 use crate::providers::{apply, manifest};
-
-const SOON: Duration = Duration::from_secs(60);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -36,15 +33,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "check reports each missing permission, its consequence, and the role that grants it",
             taken_away,
         )
-        .needs([Rbac])
-        .within(Duration::from_secs(240)),
+        .needs([Rbac]),
         Scenario::alone(
             "a-right-taken-away-stops-one-part",
             "without permission to list PVCs the other controllers work, and PVCs follow later",
             one_part,
         )
-        .needs([Rbac])
-        .within(Duration::from_secs(240)),
+        .needs([Rbac]),
     ]
 }
 

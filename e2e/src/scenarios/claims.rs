@@ -1,7 +1,5 @@
 //! PVCs with Belayer's own finalizer; where kube-controller-manager runs, together with its own controller.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, ensure};
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
@@ -10,13 +8,12 @@ use serde_json::json;
 
 use crate::control_plane::PvcController;
 use crate::harness::{
-    BelayerOptions, Cluster, KUBERNETES_PVC_HOLD, PVC_HOLD, Scenario, eventually, finalizers, pod,
+    BelayerOptions, Cluster, KUBERNETES_PVC_HOLD, PVC_HOLD, SOON, Scenario, eventually, finalizers,
+    pod,
 };
 use crate::kinds;
 use crate::providers::Capability::{AdmissionPolicies, PvcController as InTree};
 use crate::providers::{apply, manifest};
-
-const SOON: Duration = Duration::from_secs(60);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -49,8 +46,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "pvc-pod-bound-just-before",
             "a pod bound just before the deletion always keeps the PVC",
             bound_just_before,
-        )
-        .within(Duration::from_secs(180)),
+        ),
         Scenario::alone(
             "pvc-restart-while-waiting",
             "waiting PVCs and changes during downtime survive kill -9",
@@ -66,8 +62,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "Belayer's and Kubernetes' finalizers are added and removed independently",
             beside,
         )
-        .needs([InTree])
-        .within(Duration::from_secs(180)),
+        .needs([InTree]),
         Scenario::alone(
             "pvc-policy-holds-at-creation",
             "the admission policy adds the hold to a PVC at creation",

@@ -10,13 +10,12 @@ use serde_json::{Value, json};
 
 use crate::control_plane::PvcController;
 use crate::harness::{
-    Belayer, BelayerOptions, Cluster, KUBERNETES_PVC_HOLD, PVC_HOLD, Scenario, eventually,
+    Belayer, BelayerOptions, Cluster, KUBERNETES_PVC_HOLD, PVC_HOLD, SOON, Scenario, eventually,
     finalizers, pod, throughout,
 };
 use crate::kinds;
 use crate::providers::Capability::UnprotectedPvcs;
 
-const SOON: Duration = Duration::from_secs(60);
 const WINDOW: Duration = Duration::from_secs(2);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -32,8 +31,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "holds of an earlier configuration are removed, except from PVCs in use that nothing else protects",
             upgrade,
         )
-        .needs([UnprotectedPvcs])
-        .within(Duration::from_secs(180)),
+        .needs([UnprotectedPvcs]),
         Scenario::alone(
             "a18-disk-of-a-finished-workflow",
             "with holds on PVCs, that of a finished workflow is released once its pods have ended, though they remain",

@@ -8,13 +8,12 @@ use serde_json::json;
 
 use crate::control_plane::PvcController;
 use crate::harness::{
-    Belayer, BelayerOptions, Cluster, KUBERNETES_PVC_HOLD, Scenario, eventually, finalizers, pod,
-    throughout,
+    Belayer, BelayerOptions, Cluster, KUBERNETES_PVC_HOLD, SOON, Scenario, eventually, finalizers,
+    pod, throughout,
 };
 use crate::kinds;
 use crate::providers::Capability::{Kubectl, Kubelet, PvcController as InTree, UnprotectedPvcs};
 
-const SOON: Duration = Duration::from_secs(90);
 const WINDOW: Duration = Duration::from_secs(5);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -36,15 +35,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "scheduler and kubelet refuse new pods with a terminating PVC",
             refuses_new_pods,
         )
-        .needs([InTree, Kubelet])
-        .within(Duration::from_secs(240)),
+        .needs([InTree, Kubelet]),
         Scenario::alone(
             "pvc-replacing-stateful-set",
             "a StatefulSet scales down and up; its PVCs stay until they are deleted",
             stateful_set,
         )
-        .needs([InTree, Kubelet])
-        .within(Duration::from_secs(300)),
+        .needs([InTree, Kubelet]),
     ]
 }
 

@@ -4,12 +4,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use crate::harness::{Belayer, BelayerOptions, Cluster, Scenario, eventually, finalizers};
+use crate::harness::{Belayer, BelayerOptions, Cluster, SOON, Scenario, eventually, finalizers};
 use crate::providers::Capability::Recorder;
 
 const PODS: usize = 300;
 const FOREIGN: &str = "e2e.belayer.dev/keep";
-const SOON: Duration = Duration::from_secs(60);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -34,8 +33,8 @@ async fn prepare(cluster: &Cluster) -> Result<()> {
 
 /// Starts Belayer and returns it once some pods, but not all, have been released.
 async fn start_until_in_the_middle(cluster: &Cluster) -> Result<Belayer> {
-    // Slowly, so that it can be stopped in between.
-    let options = BelayerOptions::default().argument("--concurrent-releases=8");
+    // One at a time, so that it can be stopped in between also on a busy machine.
+    let options = BelayerOptions::default().argument("--concurrent-releases=1");
     let belayer = cluster.spawn_belayer(&options)?;
     let deadline = Instant::now() + SOON;
     loop {

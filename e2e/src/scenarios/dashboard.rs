@@ -2,7 +2,6 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -10,10 +9,8 @@ use serde_json::Value;
 use crate::control_plane::Process;
 use crate::control_plane::ports::free_ports;
 use crate::harness::belayer::get;
-use crate::harness::{Cluster, Scenario, eventually, pod};
+use crate::harness::{Cluster, SOON, Scenario, eventually, pod};
 use crate::providers::Capability::Prometheus;
-
-const SOON: Duration = Duration::from_secs(30);
 
 /// Metrics without a series as long as nothing of their kind has happened: their labels are not known before. The
 /// Belayer of shared scenarios takes part in no election.

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
-use crate::harness::{Cluster, HOLD, Scenario, eventually, finalizers, pod};
+use crate::harness::{Cluster, HOLD, SOON, Scenario, eventually, finalizers, pod};
 use crate::kinds;
 use crate::providers::Capability::NamespaceDeletion;
 
@@ -122,19 +122,15 @@ async fn row_03(cluster: Cluster) -> Result<()> {
     let hold = |expected: bool| {
         let pods = pods.clone();
         async move {
-            eventually(
-                "the pod's hold is as expected",
-                std::time::Duration::from_secs(30),
-                async || {
-                    let seen = pods.get("a").await?;
-                    ensure!(
-                        finalizers(&seen).contains(&HOLD) == expected,
-                        "{:?}",
-                        finalizers(&seen)
-                    );
-                    Ok(())
-                },
-            )
+            eventually("the pod's hold is as expected", SOON, async || {
+                let seen = pods.get("a").await?;
+                ensure!(
+                    finalizers(&seen).contains(&HOLD) == expected,
+                    "{:?}",
+                    finalizers(&seen)
+                );
+                Ok(())
+            })
             .await
         }
     };
@@ -302,7 +298,7 @@ async fn released_for(cluster: &Cluster, pod: &str, evidence: &str) -> Result<()
 async fn released_for_one_of(cluster: &Cluster, pod: &str, evidence: &[&str]) -> Result<()> {
     eventually(
         &format!("the log says why {pod} was released"),
-        std::time::Duration::from_secs(5),
+        SOON,
         async || {
             let Some(log) = cluster.shared_log()? else {
                 return Ok(());

@@ -1,17 +1,15 @@
 //! Changes while Belayer is down: after the start everything settles without further events.
 
-use std::time::Duration;
-
 use anyhow::{Result, bail, ensure};
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, PropagationPolicy};
 use serde_json::json;
 
-use crate::harness::{BelayerOptions, Cluster, HOLD, Proxy, Scenario, eventually, finalizers, pod};
+use crate::harness::{
+    BelayerOptions, Cluster, HOLD, Proxy, SOON, Scenario, eventually, finalizers, pod,
+};
 use crate::kinds;
 use crate::providers::Capability::{GarbageCollector, NamespaceDeletion};
-
-const SOON: Duration = Duration::from_secs(60);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let all = [GarbageCollector, NamespaceDeletion];
@@ -39,8 +37,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "the same while all connections hang",
             |cluster| after(cluster, Absence::Silent),
         )
-        .needs(all)
-        .within(Duration::from_secs(240)),
+        .needs(all),
     ]
 }
 

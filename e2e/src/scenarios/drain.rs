@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::control_plane::PvcController;
 use crate::harness::{
-    Cluster, HOLD, KUBERNETES_PVC_HOLD, PVC_HOLD, Scenario, WORKFLOW_HOLD, eventually, finalizers,
-    pod,
+    Cluster, HOLD, KUBERNETES_PVC_HOLD, PVC_HOLD, SOON, Scenario, WORKFLOW_HOLD, eventually,
+    finalizers, pod,
 };
 use crate::kinds;
 use crate::providers::Capability::{AdmissionPolicies, Faults, UnprotectedPvcs};
@@ -18,7 +18,6 @@ use crate::providers::apply;
 
 /// Objects with holds, of all kinds.
 const MANY: usize = 2_000;
-const SOON: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(500);
 
 pub(super) fn scenarios() -> Vec<Scenario> {

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::admission::with_write_policies;
 use super::drain::back_to_work;
 use crate::harness::{
-    BelayerOptions, Cluster, HOLD, Load, OURS, PVC_HOLD, Scenario, WORKFLOW_HOLD, eventually,
+    BelayerOptions, Cluster, HOLD, Load, OURS, PVC_HOLD, SOON, Scenario, WORKFLOW_HOLD, eventually,
     finalizers, pod, throughout,
 };
 use crate::kinds;
@@ -20,7 +20,6 @@ use crate::providers::Capability::AdmissionPolicies;
 const MANY: usize = 2_000;
 /// How long the absence of holds is observed.
 const WINDOW: Duration = Duration::from_secs(4);
-const SOON: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(600);
 
 pub(super) fn scenarios() -> Vec<Scenario> {

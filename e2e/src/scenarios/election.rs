@@ -8,33 +8,29 @@ use kube::Api;
 use rustix::process::Signal;
 
 use crate::harness::{
-    Belayer, BelayerOptions, Cluster, Load, Proxy, Scenario, eventually, pod, throughout,
+    Belayer, BelayerOptions, Cluster, Load, Proxy, SOON, Scenario, eventually, pod, throughout,
 };
 use crate::providers::Capability::Recorder;
 
 /// The lease lasts 15 s, and the machine may be busy.
 const HANDOVER: Duration = Duration::from_secs(60);
-const SOON: Duration = Duration::from_secs(40);
 const PODS: usize = 300;
 /// Default number of concurrent releases.
 const RELEASES: usize = 64;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
-    let long = Duration::from_secs(300);
     vec![
         Scenario::alone(
             "leader-killed",
             "kill -9 of the leader: the standby takes over with synced caches",
             killed,
         )
-        .within(long)
         .with_load(Load::Punctual),
         Scenario::alone(
             "leader-stopped",
             "a stopped leader releases the lease and exits with code 0",
             stopped,
         )
-        .within(long)
         .with_load(Load::Punctual),
         Scenario::alone(
             "leader-frozen",
@@ -42,7 +38,6 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             frozen,
         )
         .needs([Recorder])
-        .within(long)
         .with_load(Load::Punctual),
         Scenario::alone(
             "leader-cut-off",
@@ -50,14 +45,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             cut_off,
         )
         .needs([Recorder])
-        .within(long)
         .with_load(Load::Punctual),
         Scenario::alone(
             "server-lost-and-back",
             "the API server stops and returns: the same process leads again",
             lost_and_back,
         )
-        .within(long)
         .with_load(Load::Punctual),
     ]
 }

@@ -6,13 +6,12 @@ use anyhow::{Context, Result, ensure};
 use belayer_sandbox::{Answer, Fault, FaultHandle, Match, Verb, WatchEnd};
 use kube::api::{DeleteParams, DynamicObject};
 
-use crate::harness::{Belayer, Cluster, HOLD, Scenario, eventually, finalizers, pod};
+use crate::harness::{Belayer, Cluster, HOLD, SOON, Scenario, eventually, finalizers, pod};
 use crate::kinds;
 use crate::providers::BELAYER;
 use crate::providers::Capability::Faults;
 
 const PODS: usize = 20;
-const SOON: Duration = Duration::from_secs(30);
 /// For hundreds of pods.
 const LATE: Duration = Duration::from_secs(90);
 
@@ -59,15 +58,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "429 on every release: few requests, and all are released afterwards (L2)",
             storm,
         )
-        .needs([Faults])
-        .within(Duration::from_secs(180)),
+        .needs([Faults]),
         Scenario::alone(
             "fault-connection-hangs",
             "a patch that hangs does not delay others",
             hangs,
         )
-        .needs([Faults])
-        .within(Duration::from_secs(180)),
+        .needs([Faults]),
         denied(
             "fault-denied-403",
             "a denied release is reported and does not delay others",

@@ -5,11 +5,9 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 
 use crate::harness::{
-    BelayerOptions, Cluster, HOLD, Scenario, eventually, finalizers, pod, throughout,
+    BelayerOptions, Cluster, HOLD, SOON, Scenario, eventually, finalizers, pod, throughout,
 };
 use crate::kinds;
-
-const SOON: Duration = Duration::from_secs(30);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![Scenario::alone(

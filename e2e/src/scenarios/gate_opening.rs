@@ -6,13 +6,10 @@ use anyhow::{Result, ensure};
 
 use super::installation::{deployed, remove};
 use crate::harness::{
-    Belayer, Cluster, HOLD, Scenario, eventually, finalizers, manifests, pod, throughout,
+    Belayer, Cluster, HOLD, SOON, Scenario, eventually, finalizers, manifests, pod, throughout,
 };
 use crate::kinds;
 use crate::providers::Capability::{AdmissionPolicies, IdleDeployments, Kubectl, Rbac};
-
-/// A permission is checked again every half minute.
-const SOON: Duration = Duration::from_secs(90);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -21,15 +18,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "without the permission to patch pods no policy adds holds, and the log names it; with it the gate opens",
             permissions,
         )
-        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments])
-        .within(Duration::from_secs(300)),
+        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments]),
         Scenario::alone(
             "gate-waits-for-its-write-policy",
             "no policy adds holds while the one that limits Belayer's writes names an account of another namespace",
             write_policy,
         )
-        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments])
-        .within(Duration::from_secs(300)),
+        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments]),
     ]
 }
 

@@ -10,14 +10,13 @@ use serde_json::{Value, json};
 
 use super::admission::remove_policy;
 use crate::harness::{
-    Belayer, BelayerOptions, Cluster, HOLD, PodBuilder, Scenario, TenantPermissions, Workflow,
-    eventually, finalizers, pod, throughout,
+    Belayer, BelayerOptions, Cluster, HOLD, PodBuilder, SOON, Scenario, TenantPermissions,
+    Workflow, eventually, finalizers, pod, throughout,
 };
 use crate::kinds;
 use crate::providers::Capability::AdmissionPolicies;
 use crate::providers::{apply, manifest};
 
-const SOON: Duration = Duration::from_secs(30);
 /// How long the absence of a change is observed.
 const WINDOW: Duration = Duration::from_secs(2);
 /// More pods than the namespace's limit of 20.

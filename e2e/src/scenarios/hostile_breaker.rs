@@ -1,6 +1,6 @@
 //! T8: a tenant pins pods to a node that has to reject them.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 
 use super::recreation::nodes;
 use crate::control_plane::STEP_IMAGE;
-use crate::harness::{Belayer, BelayerOptions, Cluster, Scenario, TenantPermissions, eventually};
+use crate::harness::{
+    Belayer, BelayerOptions, Cluster, SOON, Scenario, TenantPermissions, eventually,
+};
 use crate::kinds;
 use crate::providers::Capability::MoreKubelets;
 
@@ -24,8 +26,6 @@ const CONFIGURATION: &str = "podRecreation:
     breaker: {rejections: 100, withinSeconds: 600, openSeconds: 3600}
 ";
 
-const SOON: Duration = Duration::from_secs(120);
-
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
@@ -33,8 +33,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a tenant has a node reject 110 pods: rejected pods of another namespace are still re-created (T8)",
             breaker,
         )
-        .needs([MoreKubelets])
-        .within(Duration::from_secs(300)),
+        .needs([MoreKubelets]),
     ]
 }
 

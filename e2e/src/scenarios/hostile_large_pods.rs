@@ -1,14 +1,12 @@
 //! T3: a tenant creates pods that are as large as the API server accepts.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, DynamicObject, PostParams};
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, HOLD, Scenario, TenantPermissions, eventually, finalizers};
+use crate::harness::{Cluster, HOLD, SOON, Scenario, TenantPermissions, eventually, finalizers};
 use crate::kinds;
 use crate::wait::gone;
 
@@ -18,8 +16,6 @@ const PODS: usize = 60;
 const FIELD: usize = 220 << 10;
 /// Maximum of the memory that they add to the process, in MiB.
 const ADDED: u64 = 40;
-
-const SOON: Duration = Duration::from_secs(30);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![Scenario::alone(

@@ -8,10 +8,9 @@ use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::recreation::SOON;
 use crate::harness::{
-    BelayerOptions, Cluster, Scenario, TenantPermissions, Workflow, claim, eventually, finalizers,
-    pod,
+    BelayerOptions, Cluster, SOON, Scenario, TenantPermissions, Workflow, claim, eventually,
+    finalizers, pod,
 };
 use crate::kinds;
 use crate::providers::Capability::Rbac;

@@ -2,21 +2,18 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use kube::{Client, Config};
 
 use crate::harness::belayer::connect_from;
-use crate::harness::{BelayerOptions, Cluster, Scenario, eventually, pod};
+use crate::harness::{BelayerOptions, Cluster, SOON, Scenario, eventually, pod};
 use crate::providers::Capability::{Kubectl, Rbac};
 use crate::providers::{apply, manifest};
 
 /// Connections that send nothing, and the addresses that they come from.
 const CONNECTIONS: u16 = 5000;
 const PEERS: u16 = 50;
-
-const SOON: Duration = Duration::from_secs(60);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![

@@ -9,11 +9,9 @@ use serde_json::Value;
 
 use super::installation::{deployed, is_denied, printed, remove};
 use super::recreation::{RECREATION_HOLD, rejection, write_status};
-use crate::harness::{Cluster, Scenario, eventually, finalizers, manifests, pod, throughout};
+use crate::harness::{Cluster, SOON, Scenario, eventually, finalizers, manifests, pod, throughout};
 use crate::kinds;
 use crate::providers::Capability::{AdmissionPolicies, IdleDeployments, Kubectl, Rbac};
-
-const SOON: Duration = Duration::from_secs(60);
 
 /// Folders that are applied with `-k`.
 const FOLDERS: [&str; 3] = ["", "node-agent", "node-agent-unmount"];
@@ -34,29 +32,25 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "the server accepts every manifest, in a dry run and applied, and check reports nothing missing",
             install,
         )
-        .needs([Kubectl, IdleDeployments])
-        .within(Duration::from_secs(240)),
+        .needs([Kubectl, IdleDeployments]),
         Scenario::alone(
             "install-without-image",
             "manifests whose image cannot be pulled hold nothing, and nothing of theirs can be deleted by mistake",
             without_image,
         )
-        .needs([Kubectl, AdmissionPolicies, IdleDeployments])
-        .within(Duration::from_secs(240)),
+        .needs([Kubectl, AdmissionPolicies, IdleDeployments]),
         Scenario::alone(
             "install-again-while-draining",
             "manifests that are applied again, and again by a tool, change neither a drain nor what an admin turned off",
             again_while_draining,
         )
-        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments])
-        .within(Duration::from_secs(300)),
+        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments]),
         Scenario::alone(
             "t2-own-account-for-pod-recreation",
             "of the two accounts of the manifests only that of pod-recreation may create and delete pods; both work",
             own_account,
         )
-        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments])
-        .within(Duration::from_secs(300)),
+        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments]),
     ]
 }
 

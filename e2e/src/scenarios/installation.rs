@@ -2,16 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use tokio::process::Command;
 
-use crate::harness::{Belayer, BelayerOptions, Cluster, HOME, eventually};
+use crate::harness::{Belayer, BelayerOptions, Cluster, HOME, SOON, eventually};
 use crate::providers::grant_rights;
-
-const SOON: Duration = Duration::from_secs(60);
 
 /// A kubeconfig of an account of the installation.
 pub(super) async fn kubeconfig(

@@ -278,6 +278,6 @@ async fn next_row(rows: &mut Rows, wanted: &str) -> Result<()> {
         }
         anyhow::bail!("get -w exited before it printed {wanted:?}")
     };
-    let found = tokio::time::timeout(Duration::from_secs(20), search).await;
+    let found = tokio::time::timeout(Duration::from_secs(60), search).await;
     found.with_context(|| format!("get -w did not print {wanted:?}"))?
 }

@@ -1,14 +1,10 @@
 //! Pods that a kubelet runs, ends and deletes.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
-use crate::harness::{BelayerOptions, Cluster, Scenario, eventually, pod};
+use crate::harness::{BelayerOptions, Cluster, SOON, Scenario, eventually, pod};
 use crate::providers::Capability::Kubelet;
-
-const SOON: Duration = Duration::from_secs(60);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![

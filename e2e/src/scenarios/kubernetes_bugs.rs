@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::harness::{Cluster, Scenario, eventually, throughout};
+use crate::harness::{Cluster, SOON, Scenario, eventually, throughout};
 use crate::providers::Capability::{AdmissionPolicies, KubeApiserver, Kubectl};
-
-const SOON: Duration = Duration::from_secs(60);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -17,7 +15,6 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             old_parameter,
         )
         .needs([Kubectl, AdmissionPolicies, KubeApiserver])
-        .within(Duration::from_secs(240))
         .nightly(),
     ]
 }

@@ -14,9 +14,6 @@ use crate::foreign::Foreign;
 use crate::harness::{Cluster, Scenario};
 use crate::providers::Capability::{ClientGo, Helm, Python};
 
-/// With the installation.
-const LONG: Duration = Duration::from_secs(300);
-
 /// With the build of promtool: some two minutes of two cores.
 const VERY_LONG: Duration = Duration::from_secs(600);
 
@@ -27,29 +24,25 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "the health checks for Argo CD run in Lua on a record of every phase",
             health,
         )
-        .needs([Python])
-        .within(LONG),
+        .needs([Python]),
         Scenario::shared(
             "records-kstatus",
             "kstatus, by which Flux and Helm judge objects, judges a record of every phase correctly",
             kstatus,
         )
-        .needs([ClientGo])
-        .within(LONG),
+        .needs([ClientGo]),
         Scenario::shared(
             "workflows-zizmor",
             "zizmor finds nothing in the workflows and in the configuration of Dependabot",
             zizmor,
         )
-        .needs([Python])
-        .within(LONG),
+        .needs([Python]),
         Scenario::shared(
             "workflows-actionlint",
             "actionlint finds nothing in the workflows",
             actionlint,
         )
-        .needs([ClientGo])
-        .within(LONG),
+        .needs([ClientGo]),
         Scenario::shared(
             "alerts-promtool",
             "Prometheus' own tool accepts the alert rules; each fires when it must and stays silent else",
@@ -62,8 +55,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "manifests and the whole chart match the schemas of Kubernetes 1.32 to 1.37",
             schemas,
         )
-        .needs([Python, Helm])
-        .within(LONG),
+        .needs([Python, Helm]),
     ]
 }
 

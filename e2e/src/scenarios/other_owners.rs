@@ -1,18 +1,14 @@
 //! Owners of other kinds, whose own status shows by a CEL expression that the results of their pods were taken.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, ensure};
 use kube::Api;
 use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::harness::{BelayerOptions, Cluster, PodBuilder, Scenario, eventually, pod};
+use crate::harness::{BelayerOptions, Cluster, PodBuilder, SOON, Scenario, eventually, pod};
 use crate::kinds;
 use crate::providers::apply;
 use crate::scenarios::other_owners_kinds::{KINDS, Kind};
-
-const SOON: Duration = Duration::from_secs(60);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![Scenario::alone(

@@ -1,18 +1,15 @@
 //! PodOutcome records, written before pods are released.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use kube::ResourceExt as _;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::json;
 
-use crate::harness::{BelayerOptions, Cluster, Scenario, eventually, pod};
+use crate::harness::{BelayerOptions, Cluster, SOON, Scenario, eventually, pod};
 use crate::kinds;
 use crate::providers::Capability::{GarbageCollector, Recorder};
 use crate::providers::{Request, apply, manifest};
 
-const SOON: Duration = Duration::from_secs(60);
 const CRD: &str = "podoutcomes.belayer.dev";
 
 pub(super) fn scenarios() -> Vec<Scenario> {

@@ -1,17 +1,14 @@
 //! Workflows are deleted with each propagation policy, and their version or CRD is removed.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use kube::api::{DeleteParams, Patch, PatchParams, PropagationPolicy};
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, Scenario, Workflow, eventually, pod};
+use crate::harness::{Cluster, SOON, Scenario, Workflow, eventually, pod};
 use crate::kinds;
 use crate::providers::Capability::GarbageCollector;
 
 const CRD: &str = "workflows.argoproj.io";
-const SOON: Duration = Duration::from_secs(60);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![

@@ -13,12 +13,9 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
-use crate::harness::{Cluster, Proxy, Scenario};
+use crate::harness::{Cluster, Proxy, SOON, Scenario};
 use crate::peers::Peer;
 use crate::providers::Capability::ClientGo;
-
-/// Timeout of an observation: a client that reconnects backs off.
-const SOON: Duration = Duration::from_secs(90);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![

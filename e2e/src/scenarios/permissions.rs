@@ -1,17 +1,13 @@
 //! Belayer with fewer RBAC permissions than deployed.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 
-use crate::harness::{Belayer, Cluster, Scenario, eventually, pod};
+use crate::harness::{Belayer, Cluster, SOON, Scenario, eventually, pod};
 use crate::providers::Capability::Rbac;
-
-const SOON: Duration = Duration::from_secs(60);
 
 /// The role of the controller whose permissions are removed.
 const ROLE: &str = "belayer-pvc-protection";
@@ -23,8 +19,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a controller reports its missing RBAC permissions and waits; the others work",
             missing,
         )
-        .needs([Rbac])
-        .within(Duration::from_secs(240)),
+        .needs([Rbac]),
     ]
 }
 

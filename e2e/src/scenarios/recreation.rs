@@ -9,10 +9,9 @@ use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
 use crate::control_plane::STEP_IMAGE;
-use crate::harness::{BelayerOptions, Cluster, Scenario, eventually, finalizers, throughout};
+use crate::harness::{BelayerOptions, Cluster, SOON, Scenario, eventually, finalizers, throughout};
 use crate::providers::Capability::{AdmissionPolicies, Kubelet, MoreKubelets};
 
-pub(super) const SOON: Duration = Duration::from_secs(60);
 pub(super) const RECREATION_HOLD: &str = "belayer.dev/pod-recreation";
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -22,15 +21,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a rejected pod is re-created with its user's spec, and counted",
             comes_back,
         )
-        .smoke()
-        .within(Duration::from_secs(180)),
+        .smoke(),
         Scenario::alone(
             "rejected-always-is-exhausted",
             "exactly three re-creations, then no further write",
             exhausted,
         )
-        .smoke()
-        .within(Duration::from_secs(240)),
+        .smoke(),
         Scenario::alone(
             "recreation-record-is-a-privilege",
             "only Belayer can create a PodRecreation",
@@ -42,23 +39,20 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a kubelet rejects a pod with NodeAffinity; it is scheduled to another node and runs",
             by_kubelet,
         )
-        .needs([Kubelet, AdmissionPolicies])
-        .within(Duration::from_secs(240)),
+        .needs([Kubelet, AdmissionPolicies]),
         Scenario::alone(
             "ran-once-through-kubelet-restart",
             "a pod that ran and is rejected when its kubelet restarts is never re-created",
             ran_once,
         )
         .smoke()
-        .needs([MoreKubelets])
-        .within(Duration::from_secs(240)),
+        .needs([MoreKubelets]),
         Scenario::alone(
             "kubelet-rejects-every-time",
             "a kubelet rejects a pod with OutOfcpu every time: exactly three re-creations",
             never_fits,
         )
-        .needs([Kubelet, AdmissionPolicies])
-        .within(Duration::from_secs(240)),
+        .needs([Kubelet, AdmissionPolicies]),
     ]
 }
 

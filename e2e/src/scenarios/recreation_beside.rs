@@ -1,13 +1,11 @@
 //! pod-recreation and pod-finalizer on the same pod.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::recreation::{RECREATION_HOLD, SOON, create, in_phase, rejection, write_status};
-use crate::harness::{BelayerOptions, Cluster, HOLD, Scenario, eventually, finalizers};
+use super::recreation::{RECREATION_HOLD, create, in_phase, rejection, write_status};
+use crate::harness::{BelayerOptions, Cluster, HOLD, SOON, Scenario, eventually, finalizers};
 use crate::providers::Capability::Recorder;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -17,8 +15,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "one patch removes both holds from a rejected pod; otherwise they are removed independently",
             two_holds,
         )
-        .needs([Recorder])
-        .within(Duration::from_secs(180)),
+        .needs([Recorder]),
     ]
 }
 

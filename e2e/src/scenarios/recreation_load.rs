@@ -17,7 +17,6 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             two_hundred,
         )
         .needs([Kubelet])
-        .within(Duration::from_secs(180))
         .with_load(Load::Heavy),
         Scenario::alone(
             "recreation-load-10000",

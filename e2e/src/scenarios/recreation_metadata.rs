@@ -21,20 +21,17 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "R2: the new pod has the annotations of its user, and not those of a network or a scheduler",
             by_writer,
         )
-        .needs([AdmissionPolicies])
-        .within(Duration::from_secs(120)),
+        .needs([AdmissionPolicies]),
         Scenario::alone(
             "recreation-survives-a-rewritten-status",
             "R3: labels and a new status of a rejected pod end nothing, and the labels reach the new pod",
             rewritten,
-        )
-        .within(Duration::from_secs(120)),
+        ),
         Scenario::alone(
             "recreation-keeps-a-chosen-node",
             "R12: a pod whose user chose its node is re-created on that node",
             chosen_node,
-        )
-        .within(Duration::from_secs(120)),
+        ),
     ]
 }
 

@@ -7,9 +7,9 @@ use kube::ResourceExt as _;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::recreation::{SOON, bind, create, held, in_phase, nodes, options, records, successor};
+use super::recreation::{bind, create, held, in_phase, nodes, options, records, successor};
 use crate::control_plane::STEP_IMAGE;
-use crate::harness::{Cluster, Scenario, eventually, finalizers, throughout};
+use crate::harness::{Cluster, SOON, Scenario, eventually, finalizers, throughout};
 use crate::providers::Capability::MoreKubelets;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -20,22 +20,19 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             no_room,
         )
         .smoke()
-        .needs([MoreKubelets])
-        .within(Duration::from_secs(240)),
+        .needs([MoreKubelets]),
         Scenario::alone(
             "kubelet-rejects-for-good",
             "a rejection for a permanent reason is reported and not re-created",
             for_good,
         )
-        .needs([MoreKubelets])
-        .within(Duration::from_secs(120)),
+        .needs([MoreKubelets]),
         Scenario::alone(
             "node-deleted-while-wiping-is-awaited",
             "a node that is removed counts as wiped",
             node_deleted,
         )
-        .needs([MoreKubelets])
-        .within(Duration::from_secs(240)),
+        .needs([MoreKubelets]),
     ]
 }
 

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use super::admission::{remove_policy, switch};
 use super::drain::back_to_work;
 use super::recreation::{
-    RECREATION_HOLD, SOON, bind, comparable, create, held, in_phase, nodes, options, records,
-    rejection, rich_pod, successor, write_status,
+    RECREATION_HOLD, bind, comparable, create, held, in_phase, nodes, options, records, rejection,
+    rich_pod, successor, write_status,
 };
-use crate::harness::{BelayerOptions, Cluster, Scenario, eventually, finalizers, throughout};
+use crate::harness::{BelayerOptions, Cluster, SOON, Scenario, eventually, finalizers, throughout};
 use crate::providers::Capability::{AdmissionPolicies, KubeApiserver};
 use crate::providers::{apply, manifest};
 
@@ -34,35 +34,30 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             carries,
         )
         // The sandbox has no LimitRanger.
-        .needs([AdmissionPolicies, KubeApiserver])
-        .within(Duration::from_secs(180)),
+        .needs([AdmissionPolicies, KubeApiserver]),
         Scenario::alone(
             "recreation-rejected-before-its-hold",
             "R1: five of five pods that were rejected before their hold was added are re-created",
             before_its_hold,
-        )
-        .within(Duration::from_secs(120)),
+        ),
         Scenario::alone(
             "recreation-drained-in-between",
             "R5: a drain waits for pods that exist only in their record, or lists them",
             drained_in_between,
-        )
-        .within(Duration::from_secs(180)),
+        ),
         Scenario::alone(
             "recreation-that-quota-refuses",
             "a pod whose re-creation quota refuses is kept, reported, and re-created once there is quota",
             quota,
         )
         // The sandbox has no quotas.
-        .needs([AdmissionPolicies, KubeApiserver])
-        .within(Duration::from_secs(240)),
+        .needs([AdmissionPolicies, KubeApiserver]),
         Scenario::alone(
             "recreation-record-is-only-belayers",
             "only Belayer changes the spec of a record; the node agent's condition is respected",
             only_belayers,
         )
-        .needs([AdmissionPolicies])
-        .within(Duration::from_secs(180)),
+        .needs([AdmissionPolicies]),
     ]
 }
 

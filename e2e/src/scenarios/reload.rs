@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use rustix::process::Signal;
 
-use crate::harness::{Belayer, BelayerOptions, Cluster, Scenario, eventually, pod, throughout};
-
-const SOON: Duration = Duration::from_secs(60);
+use crate::harness::{
+    Belayer, BelayerOptions, Cluster, SOON, Scenario, eventually, pod, throughout,
+};
 
 const FIRST: &str = "\
 podFinalizer:
@@ -29,14 +29,11 @@ podFinalizer:
 ";
 
 pub(super) fn scenarios() -> Vec<Scenario> {
-    vec![
-        Scenario::alone(
-            "reload-takes-effect",
-            "a changed selector adds holds to newly selected pods; an invalid file changes nothing",
-            takes_effect,
-        )
-        .within(Duration::from_secs(240)),
-    ]
+    vec![Scenario::alone(
+        "reload-takes-effect",
+        "a changed selector adds holds to newly selected pods; an invalid file changes nothing",
+        takes_effect,
+    )]
 }
 
 async fn reloads(belayer: &Belayer, result: &str, at_least: f64) -> Result<()> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use crate::harness::{BelayerOptions, Cluster, Scenario, eventually, pod, throughout};
+use crate::harness::{BelayerOptions, Cluster, SOON, Scenario, eventually, pod, throughout};
 
 const PODS: usize = 40;
 
@@ -67,14 +67,10 @@ async fn mistyped_selector(cluster: Cluster) -> Result<()> {
 }
 
 async fn all_held(cluster: &Cluster) -> Result<()> {
-    eventually(
-        "all pods have the hold",
-        Duration::from_secs(30),
-        async || {
-            let held = cluster.held_count().await?;
-            ensure!(held == PODS, "{held} of {PODS} have the hold");
-            Ok(())
-        },
-    )
+    eventually("all pods have the hold", SOON, async || {
+        let held = cluster.held_count().await?;
+        ensure!(held == PODS, "{held} of {PODS} have the hold");
+        Ok(())
+    })
     .await
 }

@@ -18,7 +18,6 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             drain,
         )
         .needs([Recorder])
-        .within(Duration::from_secs(300))
         .with_load(Load::Heavy),
     ]
 }

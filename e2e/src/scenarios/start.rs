@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use crate::harness::{BelayerOptions, Cluster, Scenario, eventually, pod};
+use crate::harness::{BelayerOptions, Cluster, SOON, Scenario, eventually, pod};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -56,7 +56,7 @@ async fn refused(cluster: Cluster) -> Result<()> {
     ];
     for (what, options, named) in cases {
         let mut belayer = cluster.spawn_belayer(&options)?;
-        let status = belayer.ended(Duration::from_secs(10)).await?;
+        let status = belayer.ended(SOON).await?;
         let log = belayer.log()?;
         ensure!(status.code() == Some(2), "{what}: {status}\n{log}");
         ensure!(
@@ -76,17 +76,13 @@ async fn waits_for_server(cluster: Cluster) -> Result<()> {
         belayer.ended(Duration::from_secs(4)).await.is_err(),
         "it exited"
     );
-    eventually(
-        "the log reports that it waits",
-        Duration::from_secs(10),
-        async || {
-            ensure!(
-                belayer.log()?.contains(&closed.to_string()),
-                "the log does not name {closed}"
-            );
-            Ok(())
-        },
-    )
+    eventually("the log reports that it waits", SOON, async || {
+        ensure!(
+            belayer.log()?.contains(&closed.to_string()),
+            "the log does not name {closed}"
+        );
+        Ok(())
+    })
     .await?;
     ensure!(
         belayer.holds().await.is_ok(),

@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use belayer_sandbox::{Actor, Gvr, Sandbox, WriteOptions};
@@ -14,10 +13,8 @@ use crate::control_plane::Process;
 use crate::control_plane::ports::free_ports;
 use crate::foreign::{Foreign, chromium};
 use crate::harness::belayer::get;
-use crate::harness::{Cluster, HOLD, Load, Scenario, eventually};
+use crate::harness::{Cluster, HOLD, Load, SOON, Scenario, eventually};
 use crate::providers::Capability::Browser;
-
-const SOON: Duration = Duration::from_secs(30);
 
 /// As many as the page lists.
 const OBJECTS: usize = 10_000;
@@ -32,7 +29,6 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         )
         .needs([Browser])
         .with_load(Load::Heavy)
-        .within(Duration::from_secs(300))
         // With 10,000 objects for most of a minute.
         .nightly(),
     ]

@@ -1,8 +1,6 @@
 //! `belayer stuck` and `belayer explain` on real causes, one fixture each, and with missing RBAC
 //! permissions.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use belayer_sandbox::{Answer, Fault, Match, Verb};
 
@@ -16,7 +14,6 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             play(&cluster, file).await
         })
         .needs([NamespaceDeletion, GarbageCollector, Recorder])
-        .within(Duration::from_secs(300))
     });
     fixtures
         .chain([Scenario::alone(
@@ -24,8 +21,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "kinds that may not be listed are named",
             permission_missing,
         )
-        .needs([Recorder])
-        .within(Duration::from_secs(120))])
+        .needs([Recorder])])
         .collect()
 }
 

@@ -1,15 +1,11 @@
 //! The roles for people: `view` and `edit` by aggregation, and those for the commands (row *user-facing roles*).
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
 use super::installation::{kubeconfig, printed};
-use crate::harness::{Cluster, Scenario, eventually, manifests, pod};
+use crate::harness::{Cluster, SOON, Scenario, eventually, manifests, pod};
 use crate::providers::Capability::{GarbageCollector, KubeApiserver, Kubectl};
-
-const SOON: Duration = Duration::from_secs(60);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -20,8 +16,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         )
         // kube-controller-manager aggregates.
         // The roles `view` and `edit` are kube-apiserver's own.
-        .needs([Kubectl, KubeApiserver, GarbageCollector])
-        .within(Duration::from_secs(300)),
+        .needs([Kubectl, KubeApiserver, GarbageCollector]),
     ]
 }
 

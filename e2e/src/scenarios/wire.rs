@@ -1,7 +1,5 @@
 //! Protobuf and JSON decode to the same objects.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, ensure};
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -16,11 +14,9 @@ use belayer_core::slim::protobuf::SlimProtobuf;
 use belayer_core::slim::{Claim, DecodeContext, Keep, Namespace, OwnerMeta, Pod};
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::{Cluster, Scenario, eventually, pod};
+use crate::harness::{Cluster, SOON, Scenario, eventually, pod};
 use crate::kinds;
 use crate::providers::Capability;
-
-const SOON: Duration = Duration::from_secs(60);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use crate::harness::{
-    BelayerOptions, Cluster, HOLD, Scenario, WORKFLOW_HOLD, eventually, finalizers, pod,
+    BelayerOptions, Cluster, HOLD, SOON, Scenario, WORKFLOW_HOLD, eventually, finalizers, pod,
 };
 use crate::kinds;
 use crate::providers::Capability::{
@@ -19,7 +19,6 @@ use crate::providers::Capability::{
 };
 use crate::providers::{apply, ensure_workflow_crd, manifest};
 
-const SOON: Duration = Duration::from_secs(60);
 const CRD: &str = "workflows.argoproj.io";
 const ARTIFACT_GC: &str = "workflows.argoproj.io/artifact-gc";
 
@@ -59,8 +58,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a namespace with many workflows and pods is removed",
             namespace_deleted,
         )
-        .needs([NamespaceDeletion])
-        .within(SOON * 4),
+        .needs([NamespaceDeletion]),
         Scenario::alone(
             "workflow-finalizer-alone",
             "with pod-finalizer switched off no hold is left either",

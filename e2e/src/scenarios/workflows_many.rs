@@ -7,11 +7,11 @@ use futures::StreamExt as _;
 use kube::api::{ListParams, PropagationPolicy};
 use serde_json::json;
 
-use crate::harness::{BelayerOptions, Cluster, Load, Scenario, WORKFLOW_HOLD, eventually, pod};
+use crate::harness::{
+    BelayerOptions, Cluster, Load, SOON, Scenario, WORKFLOW_HOLD, eventually, pod,
+};
 use crate::kinds;
 use crate::providers::Capability::{Faults, GarbageCollector, Recorder};
-
-const SOON: Duration = Duration::from_secs(60);
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -21,7 +21,6 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             deleting_first,
         )
         .needs([Recorder])
-        .within(Duration::from_secs(300))
         .with_load(Load::Heavy),
         Scenario::alone(
             "workflow-of-thousands-of-pods",

@@ -14,9 +14,7 @@ use serde_json::{Value, json};
 use super::fixture::{File, Step};
 use super::normal::normal;
 use crate::harness::{Cluster, eventually};
-
-/// A step may have to wait for a new CRD to be served; the output for controllers.
-const SOON: Duration = Duration::from_secs(30);
+use crate::wait::SOON;
 
 /// The binary, run as Belayer's own account so that the recorder sees its requests.
 pub(crate) struct Tool {
@@ -76,7 +74,7 @@ impl Tool {
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .output();
-        let output = tokio::time::timeout(SOON * 2, output)
+        let output = tokio::time::timeout(SOON, output)
             .await
             .context("the command did not exit in time")?
             .context("run the command")?;
@@ -163,7 +161,7 @@ async fn steps_and_runs(
     let expected = file.expected.trim();
     let bless = std::env::var_os("UPDATE_SNAPSHOTS").is_some();
     // A real garbage collector discovers a new kind only every half minute.
-    let deadline = if bless { SOON / 6 } else { SOON * 4 };
+    let deadline = if bless { Duration::from_secs(5) } else { SOON };
     let asked = eventually("the expected text", deadline, async || {
         let seen = ask(tool, &fixture.runs, namespace).await?;
         ensure!(

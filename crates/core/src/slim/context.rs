@@ -51,8 +51,16 @@ impl DecodeContext {
 pub struct Keep {
     labels: Arc<[Arc<str>]>,
     annotations: Arc<[Arc<str>]>,
+    created_by: Option<CreatedBy>,
     /// `None`: all finalizers are kept, however many.
     finalizers: Option<Arc<[Arc<str>]>>,
+}
+
+/// Annotations that count on objects of one creator only.
+#[derive(Debug, Clone)]
+struct CreatedBy {
+    manager: Arc<str>,
+    annotations: Arc<[Arc<str>]>,
 }
 
 impl Keep {
@@ -75,6 +83,36 @@ impl Keep {
         self
     }
 
+    /// Keeps these annotations as well, but only of objects that `manager` created: a field manager of that name wrote a
+    /// field of the spec, or the object has no `managedFields`. Users copy annotations with manifests and backups.
+    ///
+    /// ```
+    /// use belayer_core::Keep;
+    ///
+    /// let keep = Keep::nothing().annotations_if_created_by("my-operator", ["my-operator/parent"]);
+    /// assert_eq!(keep.annotation_names().len(), 1);
+    /// ```
+    #[must_use]
+    pub fn annotations_if_created_by<N: AsRef<str>>(
+        mut self,
+        manager: &str,
+        names: impl IntoIterator<Item = N>,
+    ) -> Self {
+        let annotations = sorted(names);
+        self.annotations = sorted(self.annotations.iter().chain(&*annotations));
+        self.created_by = Some(CreatedBy {
+            manager: manager.into(),
+            annotations,
+        });
+        self
+    }
+
+    /// The field manager and the annotations of [`Keep::annotations_if_created_by`].
+    pub(super) fn conditional(&self) -> Option<(&str, &[Arc<str>])> {
+        let created_by = self.created_by.as_ref()?;
+        Some((&created_by.manager, &created_by.annotations))
+    }
+
     /// Keeps these finalizers of an object that has an unusual number of finalizers, and for the others an entry that
     /// differs whenever one of them does. Of all other objects, all finalizers are kept.
     ///
@@ -93,7 +131,8 @@ impl Keep {
         self
     }
 
-    /// Keeps what either of them keeps, for several components.
+    /// Keeps what either of them keeps, for several components. At most one of them may have
+    /// [`Keep::annotations_if_created_by`].
     #[must_use]
     pub fn and(self, other: &Self) -> Self {
         let finalizers = match (&self.finalizers, &other.finalizers) {
@@ -102,6 +141,7 @@ impl Keep {
         };
         Self {
             finalizers,
+            created_by: self.created_by.clone().or_else(|| other.created_by.clone()),
             labels: sorted(self.labels.iter().chain(&*other.labels)),
             annotations: sorted(self.annotations.iter().chain(&*other.annotations)),
         }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::{Slim, limits};
+use super::{Keep, Slim, limits};
 use crate::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
 
 type Pairs = Vec<(Arc<str>, Arc<str>)>;
@@ -35,6 +35,19 @@ impl Labels {
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         let pairs = self.0.iter().flat_map(|pairs| pairs.iter());
         pairs.map(|(name, value)| (&**name, &**value))
+    }
+
+    /// Without the annotations that count only on objects of another creator. `is_created_by` reads the managers of the
+    /// object; it is called only if there is such an annotation.
+    pub(super) fn of_creator(self, keep: &Keep, is_created_by: impl FnOnce(&str) -> bool) -> Self {
+        let Some((manager, conditional)) = keep.conditional() else {
+            return self;
+        };
+        let counts = |name: &str| conditional.iter().all(|other| **other != *name);
+        if self.iter().all(|(name, _)| counts(name)) || is_created_by(manager) {
+            return self;
+        }
+        self.iter().filter(|(name, _)| counts(name)).collect()
     }
 
     /// Whether there are none.

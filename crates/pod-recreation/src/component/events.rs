@@ -1,12 +1,14 @@
 //! The event handlers of pod-recreation: they update its memory and enqueue pods and records.
 
-use belayer_core::informer::{Event, Stored};
-use belayer_core::object::{ObjectKey, Uid};
+use std::sync::Arc;
+
+use belayer_core::informer::{Event, Lookup, Stored};
+use belayer_core::object::Uid;
 use belayer_core::slim::{Namespace, OwnerMeta, Phase, Pod};
 use belayer_core::workqueue::Priority;
 use belayer_holds::owned::RECREATION_BY_OWNER;
 
-use super::{PodRecreation, pod_key};
+use super::{PodRecreation, attempts_of, pod_key, record_key};
 use crate::api;
 use crate::record::Record;
 use crate::snapshot::{self, PodState};
@@ -23,16 +25,27 @@ impl PodRecreation {
             Event::Updated { old, new } => {
                 self.note_created(new);
                 self.note_unheld_rejection(old, new);
+                // Its user may have removed the annotations.
+                if let Some(before) = snapshot::origin(old)
+                    && snapshot::origin(new).as_ref() != Some(&before)
+                {
+                    self.parts.queue.add(record_key(old), Priority::Normal);
+                }
                 self.enqueue_record(new);
             }
             Event::Deleted { last, .. } => {
                 self.enqueue_record(last);
-                let record = self.record_key(last);
+                let record = record_key(last);
+                let unrecorded = snapshot::origin(last)
+                    .filter(|_| matches!(self.parts.records.lookup(&record), Lookup::Absent));
                 let mut memory = self.memory.lock();
                 memory.cancelled.remove(&last.meta.uid);
                 memory.reported.remove(&last.meta.uid);
-                memory.copies.remove(&last.meta.uid);
                 memory.candidates.remove(&record);
+                if let Some(origin) = unrecorded {
+                    let namespace = Arc::clone(record.shared_namespace());
+                    memory.created.remove(&(namespace, origin.record_uid));
+                }
             }
             _ => {}
         }
@@ -40,9 +53,11 @@ impl PodRecreation {
 
     /// Stores that the pod of an attempt was created.
     fn note_created(&self, pod: &Pod) {
-        if let Some(origin) = snapshot::origin(pod).filter(|_| !self.is_copy(pod)) {
+        if let Some(origin) = snapshot::origin(pod) {
+            let namespace = Arc::clone(pod.meta.key.shared_namespace());
             let mut memory = self.memory.lock();
-            let last = memory.created.entry(origin.record_uid).or_default();
+            let attempts = memory.created.entry((namespace, origin.record_uid));
+            let last = attempts.or_default();
             *last = origin.attempt.max(*last);
         }
     }
@@ -128,7 +143,7 @@ impl PodRecreation {
             Event::Updated { new, .. } => new,
             Event::Deleted { last, .. } => {
                 let mut memory = self.memory.lock();
-                memory.created.remove(&last.meta.uid);
+                memory.created.remove(&attempts_of(last));
                 memory.waits.forget(&last.meta.uid);
                 if !last.status.phase.is_some_and(api::Phase::is_final) {
                     memory.cancelled.insert(Uid::new(last.first_uid.as_str()));
@@ -148,16 +163,6 @@ impl PodRecreation {
             memory
                 .cancelled
                 .remove(&Uid::new(record.first_uid.as_str()));
-        }
-    }
-
-    /// Stores that Belayer did not create this pod, although it has the annotations of an attempt: it is treated as any
-    /// other pod.
-    pub(crate) fn note_copy(&self, pod: &Uid, key: &ObjectKey) {
-        self.memory.lock().copies.insert(pod.clone());
-        self.parts.pods_queue.add(key.clone(), Priority::Normal);
-        if let Some(pod) = self.parts.pods.lookup(key).found() {
-            self.enqueue_record(&pod);
         }
     }
 }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::decision::{Effect, RecordDecision, StatusWrite};
 use super::ends::{denied, hold_lost, name_taken};
-use super::{Clock, UNKNOWN, denied_too_long, is_of_record, is_of_the_past};
+use super::{Clock, RECHECK, UNKNOWN, denied_too_long, is_of_record, is_of_the_past};
 use crate::api::{ConditionStatus, ConditionType, Phase, Status};
 use crate::record::Record;
 use crate::row;
@@ -110,10 +110,7 @@ fn existing_pod(record: &Record, pod: &PodView, now: Timestamp) -> RecordDecisio
 /// Deletes a pod. While it is being deleted Belayer's hold is released, and finalizers of others are waited for.
 pub(super) fn delete_pod(row: Row, pod: &PodView) -> RecordDecision {
     if pod.deleting {
-        return RecordDecision {
-            row,
-            ..RecordDecision::nothing()
-        };
+        return RecordDecision::waits(row, RECHECK);
     }
     let pod = pod.uid.clone();
     RecordDecision::of(row, Effect::DeletePod { pod })

@@ -165,7 +165,7 @@ const NOW: i64 = 1_010;
 #[case::step_5_it_waits_for_finalizers_of_others(
     snapshot(record(Some(Phase::Deleting)), being_deleted(rejected_pod("u-1"))),
     row::DELETE,
-    "nothing"
+    "waits"
 )]
 #[case::step_5_the_name_is_free(
     snapshot(record(Some(Phase::Deleting)), None),
@@ -243,7 +243,7 @@ const NOW: i64 = 1_010;
         being_deleted(of_attempt(1, pod("u-9")))
     ),
     row::OLD_ATTEMPT,
-    "nothing"
+    "waits"
 )]
 #[case::step_9_the_pod_exists(
     snapshot(attempts(1, record(Some(Phase::Creating))), of_attempt(1, pod("u-2"))),
@@ -256,7 +256,7 @@ const NOW: i64 = 1_010;
         of_attempt(1, pod("u-2"))
     ),
     row::NOTHING,
-    "nothing"
+    "waits"
 )]
 #[case::step_9_it_has_started(
     snapshot(

@@ -215,19 +215,7 @@ impl Execution<'_> {
         if !self.is_same(record, &answer) {
             return Ok(Stepped::Later(SOON));
         }
-        let key = pod_key(record);
-        // The record does not name this pod: only its annotations do, which users can copy.
-        if record.status.rejected_uid.as_deref() != Some(pod.as_str()) {
-            let Some((live, view)) = self.read_pod(&key).await? else {
-                return Ok(Stepped::Later(SOON));
-            };
-            if view.uid == *pod && !is_created_by_belayer(&live) {
-                tracing::info!(pod = %key, uid = %pod, "ignoring pod: it has Belayer's annotations but was not created by Belayer");
-                self.it.parts.component.note_copy(pod, &key);
-                return Ok(Stepped::Later(SOON));
-            }
-        }
-        self.delete_pod(&key, pod).await?;
+        self.delete_pod(&pod_key(record), pod).await?;
         Ok(Stepped::Later(SOON))
     }
 
@@ -322,13 +310,6 @@ fn described(spec: &Spec, status: &Status) -> Value {
         pod["metadata"] = metadata.clone();
     }
     pod
-}
-
-/// Whether Belayer wrote the spec of a pod. `kubectl replace --force` and clients that apply exported manifests write
-/// the annotations of a re-created pod, too, as other field managers.
-fn is_created_by_belayer(pod: &Value) -> bool {
-    let has_managers = pod["metadata"]["managedFields"].is_array();
-    !has_managers || writers_of_spec(pod).any(|entry| entry["manager"] == FIELD_MANAGER)
 }
 
 /// Whether another client has changed the containers of a pod that Belayer created. What admission changes at its creation

@@ -14,11 +14,10 @@ use crate::control_plane::{
 };
 use crate::harness::{eventually, pod};
 use crate::kinds;
+use crate::wait::SOON;
 
 /// A start takes about ten seconds; this machine may be busy.
 const START_LIMIT: Duration = Duration::from_secs(60);
-
-const SOON: Duration = Duration::from_secs(60);
 
 /// The prefix of the folder of a control plane, in the folder for temporary files.
 const FOLDER: &str = "belayer-control-plane-";

@@ -29,8 +29,8 @@ pub use self::cgroups::{Container, cgroups_left, processes_of_nodes};
 use self::cgroups::{cgroup, create_cgroups};
 pub use self::images::{STEP_IMAGE, write_images};
 
-const START_DEADLINE: Duration = Duration::from_secs(30);
-const STOP_DEADLINE: Duration = Duration::from_secs(20);
+const START_DEADLINE: Duration = Duration::from_secs(120);
+const STOP_DEADLINE: Duration = Duration::from_secs(60);
 
 /// One cluster with real nodes at a time on a machine, as their cgroups have fixed names.
 const LOCK: &str = "/tmp/belayer-real-node.lock";

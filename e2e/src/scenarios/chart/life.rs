@@ -9,10 +9,8 @@ use serde_json::json;
 use super::release::{CONTROLLERS, Release};
 use super::restored;
 use crate::control_plane::{Program, PvcController};
-use crate::harness::{Cluster, HOLD, PVC_HOLD, eventually, finalizers, pod, throughout};
+use crate::harness::{Cluster, HOLD, PVC_HOLD, SOON, eventually, finalizers, pod, throughout};
 use crate::kinds;
-
-const SOON: Duration = Duration::from_secs(60);
 
 pub(super) async fn whole(cluster: Cluster, helm: Program) -> Result<()> {
     let release = Release::new(&cluster, helm).await?;

@@ -14,15 +14,13 @@ use tokio::process::Command;
 use super::installation;
 use crate::chart::chart;
 use crate::control_plane::{HelmBinaries, Program};
-use crate::harness::{BelayerOptions, Cluster, eventually};
+use crate::harness::{BelayerOptions, Cluster, SOON, eventually};
 use crate::kinds;
 use crate::providers::Capability::AdmissionPolicies;
 
 /// The controllers that the chart enables by default.
 pub(in crate::scenarios) const CONTROLLERS: &str =
     "--controllers=pod-finalizer,workflow-finalizer,pvc-protection";
-
-const SOON: Duration = Duration::from_secs(60);
 
 /// Longer than any hook.
 const DEADLINE: Duration = Duration::from_secs(300);

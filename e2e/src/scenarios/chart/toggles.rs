@@ -1,7 +1,6 @@
 //! The Roles of every set of controllers, compared with what `belayer check` requires.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
@@ -11,10 +10,8 @@ use serde_json::Value;
 use super::release::Release;
 use super::restored;
 use crate::control_plane::Program;
-use crate::harness::{Cluster, eventually};
+use crate::harness::{Cluster, SOON, eventually};
 use crate::providers::apply;
-
-const SOON: Duration = Duration::from_secs(60);
 
 /// Key in the values, and name.
 const CONTROLLERS: [(&str, &str); 4] = [

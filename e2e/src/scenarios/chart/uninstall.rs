@@ -1,16 +1,12 @@
 //! Uninstalls of a release in a bad state (row *uninstall*).
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 
 use super::release::Release;
 use super::restored;
 use crate::control_plane::Program;
-use crate::harness::{Belayer, Cluster, HOLD, WORKFLOW_HOLD, eventually, finalizers, pod};
+use crate::harness::{Belayer, Cluster, HOLD, SOON, WORKFLOW_HOLD, eventually, finalizers, pod};
 use crate::kinds;
-
-const SOON: Duration = Duration::from_secs(60);
 
 const UNINSTALL: [&str; 3] = ["uninstall", "belayer", "--timeout=4m"];
 

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::{Result, ensure};
 
-use super::site::{Busy, SOON, Site, Timeout, wiped, wiped_message};
-use crate::harness::{Belayer, Cluster, eventually};
+use super::site::{Busy, Site, Timeout, wiped, wiped_message};
+use crate::harness::{Belayer, Cluster, SOON, eventually};
 
 /// Killed when fewer than this many of the 100 directories are left; the last time as early as possible,
 /// during its start.

@@ -2,8 +2,8 @@
 
 use anyhow::{Result, ensure};
 
-use super::site::{Busy, SOON, Site, wiped_message};
-use crate::harness::{Belayer, Cluster, eventually, finalizers};
+use super::site::{Busy, Site, wiped_message};
+use crate::harness::{Belayer, Cluster, SOON, eventually, finalizers};
 
 async fn pending(agent: &Belayer, expected: f64) -> Result<()> {
     eventually("belayer_wipes_pending is right", SOON, async || {

@@ -17,10 +17,10 @@ use kube::ResourceExt as _;
 use kube::api::{DeleteParams, Patch, PatchParams, WatchEvent, WatchParams};
 use serde_json::{Value, json};
 
-use crate::harness::{Cluster, Scenario, eventually, throughout};
+use crate::harness::{Cluster, SOON, Scenario, eventually, throughout};
 use crate::kinds;
 use crate::providers::Capability::{AdmissionPolicies, Kubelet, Rbac, Root};
-use site::{Busy, SOON, Site, Timeout};
+use site::{Busy, Site, Timeout};
 
 /// Delay of the events of lists of wipes.
 const LAG: Duration = Duration::from_millis(500);
@@ -29,102 +29,87 @@ const LAG: Duration = Duration::from_millis(500);
 const MANY: usize = 200;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
-    let long = Duration::from_secs(300);
     vec![
         Scenario::alone(
             "node-agent-wipes-first",
             "a rejected pod is wiped and re-created: the old files are removed before the new pod exists",
             wipes_first,
         )
-        .smoke()
-        .within(long),
+        .smoke(),
         Scenario::alone(
             "node-agent-sibling-a-kubelet",
             "the same with a kubelet that rejects the pod by NodeAffinity and runs its successor",
             beside_a_kubelet,
         )
-        .needs([Kubelet, AdmissionPolicies])
-        .within(long),
+        .needs([Kubelet, AdmissionPolicies]),
         Scenario::alone(
             "node-agent-absent-proceed",
             "without an agent the pod is re-created after the timeout, and not on that node",
             absent_proceed,
-        )
-        .within(long),
+        ),
         Scenario::alone(
             "node-agent-absent-fail",
             "without an agent and with onWipeTimeout: fail the rejected pod stays",
             absent_fail,
-        )
-        .within(long),
+        ),
         Scenario::alone(
             "node-agent-busy-mount",
             "a mount in use delays the new pod, is reported, and is not unmounted by force",
             busy_mount,
         )
-        .needs([Root])
-        .within(long),
+        .needs([Root]),
         Scenario::alone(
             "node-agent-busy-past-the-time-out",
             "if the wipe exceeds the timeout, the new pod avoids that node, and the wipe continues",
             busy_past_the_time_out,
         )
-        .needs([Root])
-        .within(long),
+        .needs([Root]),
         Scenario::alone(
             "node-agent-last-rejection",
             "the last rejected pod is wiped after its record is deleted and the agent was restarted (R6, R7)",
             last::rejection,
         )
-        .needs([Root])
-        .within(long),
+        .needs([Root]),
         Scenario::alone(
             "node-agent-wipes-200",
             "200 rejected pods of one node are wiped concurrently",
             many,
-        )
-        .within(long),
+        ),
         Scenario::alone(
             "node-agent-late-update",
             "a late update of a wiped pod changes nothing; its deletion is processed",
             successors::late_update,
-        )
-        .within(long),
+        ),
         Scenario::alone(
             "node-agent-same-name",
             "a pod of the same name on the same node starts only after the older one's wipe",
             successors::same_name,
         )
         .smoke()
-        .needs([Root])
-        .within(long),
+        .needs([Root]),
         Scenario::alone(
             "node-agent-killed-at-each-step",
             "kill -9 during a handler, a hook, between tries and at random: the wipe completes",
             crash::at_each_step,
         )
-        .needs([Root])
-        .within(long),
+        .needs([Root]),
         Scenario::alone(
             "node-agent-hostile-pod",
             "a pod that names foreign paths and creates links and mounts changes no other files",
             hostile::hostile,
         )
-        .needs([Root])
-        .within(long),
+        .needs([Root]),
         Scenario::alone(
             "hostile-wipe",
             "a tenant with all permissions in its namespace cannot have another tenant's running pod wiped",
             tenant::hostile_wipe,
-        )
-        .within(long),
+        ),
         Scenario::alone(
             "node-agent-knows-its-place",
             "a compromised agent reads no pod and no record, and writes only the reports of its own node (T6)",
             policy::knows_its_place,
         )
-        .needs([Rbac, AdmissionPolicies])
-        .within(long),
+        .needs([Rbac, AdmissionPolicies]),
     ]
 }
 

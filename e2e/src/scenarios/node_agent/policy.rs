@@ -6,8 +6,8 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
-use super::site::{SOON, Site, Timeout, wiped};
-use crate::harness::{Cluster, eventually};
+use super::site::{Site, Timeout, wiped};
+use crate::harness::{Cluster, SOON, eventually};
 use crate::kinds;
 
 async fn client_of(site: &Site) -> Result<Client> {

@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
@@ -11,12 +10,9 @@ use rustix::mount::UnmountFlags;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{Belayer, BelayerOptions, Cluster, OWN_NODE, eventually, finalizers};
+use crate::harness::{Belayer, BelayerOptions, Cluster, SOON, eventually, finalizers};
 use crate::kinds;
 use crate::providers::{apply, manifest};
-
-/// Timeout on a busy machine.
-pub(super) const SOON: Duration = Duration::from_secs(90);
 
 /// The hold (finalizer) of pod-recreation.
 const HOLD: &str = "belayer.dev/pod-recreation";
@@ -42,15 +38,7 @@ pub(super) struct Site {
 impl Site {
     /// A node that exists only in the API: the scenario writes what its kubelet would.
     pub(super) async fn new(cluster: &Cluster, name: &str) -> Result<Self> {
-        let node = format!("{}-{name}", cluster.namespace());
-        let object: DynamicObject = serde_json::from_value(json!({
-            "apiVersion": "v1", "kind": "Node",
-            "metadata": { "name": node, "labels": { OWN_NODE: cluster.namespace() } },
-        }))?;
-        kinds::nodes(cluster.client())
-            .create(&PostParams::default(), &object)
-            .await
-            .context("create a node")?;
+        let node = cluster.node_without_kubelet(name).await?;
         Self::on(cluster, &node).await
     }
 

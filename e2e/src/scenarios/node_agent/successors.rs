@@ -8,8 +8,8 @@ use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::site::{Busy, SOON, Site, Timeout};
-use crate::harness::{Belayer, Cluster, eventually, throughout};
+use super::site::{Busy, Site, Timeout};
+use crate::harness::{Belayer, Cluster, SOON, eventually, throughout};
 
 /// A finalizer that keeps a terminating pod in the API.
 const FOREIGN: &str = "e2e.belayer.dev/keep";

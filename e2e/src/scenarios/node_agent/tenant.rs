@@ -7,8 +7,8 @@ use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use super::site::{SOON, Site, Timeout, wiped, wiped_message};
-use crate::harness::{Cluster, TenantPermissions, eventually, throughout};
+use super::site::{Site, Timeout, wiped, wiped_message};
+use crate::harness::{Cluster, SOON, TenantPermissions, eventually, throughout};
 use crate::kinds;
 use crate::providers::Capability::{AdmissionPolicies, Rbac};
 

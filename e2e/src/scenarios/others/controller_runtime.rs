@@ -10,10 +10,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use super::{SOON, installed, prints};
+use super::{installed, prints};
 use crate::control_plane::{Network, Process};
 use crate::foreign::Foreign;
-use crate::harness::{Cluster, eventually};
+use crate::harness::{Cluster, SOON, eventually};
 use crate::providers::apply;
 
 /// Where the example's webhook server listens, on every address.

@@ -10,10 +10,9 @@ use anyhow::{Context, Result, ensure};
 
 use crate::control_plane::Process;
 use crate::foreign::{Foreign, sample_manifests};
-use crate::harness::{Cluster, Scenario, eventually};
+use crate::harness::{Cluster, SOON, Scenario, eventually};
 use crate::providers::Capability::{ClientGo, GarbageCollector, Kubectl, Node, Python, Root};
 
-const SOON: Duration = Duration::from_secs(60);
 /// The first run installs the program.
 const INSTALL: Duration = Duration::from_secs(900);
 

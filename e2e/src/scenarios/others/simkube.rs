@@ -5,9 +5,9 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{SOON, installed, prints, start};
+use super::{installed, prints, start};
 use crate::foreign::Foreign;
-use crate::harness::{Cluster, eventually};
+use crate::harness::{Cluster, SOON, eventually};
 use crate::providers::apply;
 
 /// The cluster-wide names of this run.

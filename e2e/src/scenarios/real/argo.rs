@@ -14,9 +14,8 @@ use kube::api::{
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::SOON;
 use crate::control_plane::STEP_IMAGE;
-use crate::harness::{Cluster, Installed, RealArgo, eventually};
+use crate::harness::{Cluster, Installed, RealArgo, SOON, eventually};
 
 /// Timeout of a workflow, beside all others on two cores.
 const LONG: Duration = Duration::from_secs(400);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::rejections::{recreated, successor};
-use crate::harness::{Cluster, Installed, eventually};
+use crate::harness::{Cluster, Installed, SOON, eventually};
 use crate::kinds::{self, Objects};
 use crate::scenarios::recreation::{bind, held, records};
 
@@ -63,7 +63,7 @@ async fn attach_fails(cluster: &Cluster, node: &str) -> Result<()> {
     });
     let claims = kinds::pvcs(client, cluster.namespace());
     create(&claims, claim).await?;
-    eventually("the PVC is bound", super::SOON, async || {
+    eventually("the PVC is bound", SOON, async || {
         let phase = &claims.get("data").await?.data["status"]["phase"];
         ensure!(phase == "Bound", "its phase is {phase}");
         Ok(())

@@ -13,10 +13,9 @@ use kube::api::{
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
-use super::SOON;
 use super::nodes::in_phase;
 use crate::control_plane::{Program, PvcController};
-use crate::harness::{Cluster, PVC_HOLD, eventually, pod, save_logs};
+use crate::harness::{Cluster, PVC_HOLD, SOON, eventually, pod, save_logs};
 use crate::kinds::{self, Objects};
 use crate::scenarios::chart::release::{CONTROLLERS, Release};
 use crate::scenarios::chart::restored;

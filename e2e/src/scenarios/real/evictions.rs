@@ -9,9 +9,8 @@ use kube::Client;
 use kube::api::{Api, EvictParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::SOON;
 use super::nodes::in_phase;
-use crate::harness::{Cluster, HOLD, Installed, Workflow, eventually, finalizers, pod};
+use crate::harness::{Cluster, HOLD, Installed, SOON, Workflow, eventually, finalizers, pod};
 use crate::kinds;
 
 /// The taint of the scenario.

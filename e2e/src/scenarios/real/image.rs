@@ -7,8 +7,8 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
 
-use super::{SOON, hostile_status, install};
-use crate::harness::{Cluster, Installed, eventually, finalizers, pod};
+use super::{hostile_status, install};
+use crate::harness::{Cluster, Installed, SOON, eventually, finalizers, pod};
 
 /// The memory limit of the shipped Deployment.
 const LIMIT: u64 = 512 << 20;

@@ -25,8 +25,6 @@ use crate::providers::Capability::{
     PvcController, RealNode, Recorder,
 };
 
-pub(super) const SOON: Duration = Duration::from_secs(60);
-
 /// Deadline of a comparison of workflows.
 const WORKFLOWS: Duration = Duration::from_secs(900);
 
@@ -223,5 +221,4 @@ where
         removed
     })
     .needs([RealNode, Kubectl, AdmissionPolicies])
-    .within(Duration::from_secs(300))
 }

@@ -9,11 +9,10 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-use super::SOON;
 use super::nodes::in_phase;
 use super::rejections::{fill, most_cpus, recreated, successor};
 use crate::control_plane::RealNode;
-use crate::harness::{Cluster, Installed, PodBuilder, eventually, manifests, throughout};
+use crate::harness::{Cluster, Installed, PodBuilder, SOON, eventually, manifests, throughout};
 use crate::kinds;
 use crate::scenarios::recreation::{bind, held};
 

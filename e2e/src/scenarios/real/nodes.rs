@@ -6,9 +6,8 @@ use anyhow::{Result, ensure};
 use kube::ResourceExt as _;
 use kube::api::DeleteParams;
 
-use super::SOON;
 use super::leader::{consume_all, wait_for_consumer};
-use crate::harness::{Cluster, Installed, eventually, pod};
+use crate::harness::{Cluster, Installed, SOON, eventually, pod};
 use crate::kinds;
 
 /// Limit for pod garbage collection to delete the pods of a missing Node, and for Belayer to release them.

@@ -7,9 +7,8 @@ use kube::ResourceExt as _;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::SOON;
 use super::nodes::in_phase;
-use crate::harness::{Cluster, Installed, PodBuilder, eventually, finalizers, pod};
+use crate::harness::{Cluster, Installed, PodBuilder, SOON, eventually, finalizers, pod};
 use crate::kinds;
 use crate::load::{self, Rejector};
 use crate::scenarios::recreation::{bind, held, records};

@@ -3,10 +3,9 @@
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::SOON;
 use super::nodes::in_phase;
 use super::rejections::recreated;
-use crate::harness::{Cluster, HOME, Installed, eventually, pod};
+use crate::harness::{Cluster, HOME, Installed, SOON, eventually, pod};
 
 /// As a pod of a cluster names a Service of another namespace: the search list completes it.
 const SHORT: &str = "collector.observability";

@@ -10,12 +10,11 @@ use kube::ResourceExt as _;
 use kube::api::{DynamicObject, ListParams};
 use serde_json::{Value, json};
 
-use super::SOON;
 use super::node_agent::{files, start_agents, to_wipe};
 use super::nodes::in_phase;
 use super::rejections::{fill, most_cpus, successor};
 use crate::control_plane::RealNode;
-use crate::harness::{Cluster, HOME, Installed, eventually, finalizers};
+use crate::harness::{Cluster, HOME, Installed, SOON, eventually, finalizers};
 use crate::kinds;
 use crate::scenarios::recreation::{bind, held, records};
 

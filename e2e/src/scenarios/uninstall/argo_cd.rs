@@ -7,13 +7,11 @@ use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 
 use super::manifests::{installed, renewed};
-use crate::harness::{Cluster, Scenario, eventually, manifests};
+use crate::harness::{Cluster, SOON, Scenario, eventually, manifests};
 use crate::kinds;
 use crate::providers::Capability::{
     AdmissionPolicies, GarbageCollector, IdleDeployments, Kubectl, Rbac,
 };
-
-const SOON: Duration = Duration::from_secs(120);
 
 /// The annotation by which an object sets options of Argo CD.
 const OPTIONS: &str = "argocd.argoproj.io/sync-options";

@@ -5,13 +5,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use crate::harness::{
-    Belayer, Cluster, HOME, Scenario, WORKFLOW_HOLD, eventually, finalizers, manifests, pod,
+    Belayer, Cluster, HOME, SOON, Scenario, WORKFLOW_HOLD, eventually, finalizers, manifests, pod,
 };
 use crate::kinds;
 use crate::providers::Capability::{AdmissionPolicies, IdleDeployments, Kubectl, Rbac};
 use crate::scenarios::installation::{deployed, is_denied, remove_and_renew};
-
-const SOON: Duration = Duration::from_secs(60);
 
 /// Output of `kubectl kustomize` at 9e06281.
 const EARLIER: &str = "fixtures/upgrade/manifests-9e06281.yaml";
@@ -30,15 +28,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "deleting the namespace or a CRD is refused until a drain; after it they can be deleted first",
             |cluster| renewed(cluster, namespace_and_crds_first),
         )
-        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments])
-        .within(Duration::from_secs(300)),
+        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments]),
         Scenario::alone(
             "uninstall-after-a-downgrade",
             "with the manifests of an earlier version on top, drain still removes every hold",
             |cluster| renewed(cluster, downgraded),
         )
-        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments])
-        .within(Duration::from_secs(300)),
+        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments]),
     ]
 }
 

@@ -14,13 +14,12 @@ use super::admission::remove_cluster_wide;
 use super::drain::back_to_work;
 use crate::control_plane::PvcController;
 use crate::harness::{
-    Cluster, HOLD, HOME, PVC_HOLD, Scenario, eventually, finalizers, pod, throughout,
+    Cluster, HOLD, HOME, PVC_HOLD, SOON, Scenario, eventually, finalizers, pod, throughout,
 };
 use crate::kinds;
 use crate::providers::Capability::{AdmissionPolicies, Faults, Kubectl, UnprotectedPvcs};
 use crate::providers::{apply, manifest};
 
-const SOON: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(600);
 
 pub(super) fn scenarios() -> Vec<Scenario> {

@@ -7,11 +7,8 @@ use futures::future::BoxFuture;
 use kube::ResourceExt as _;
 
 use super::left::{CLAIMS, DELETED_CLAIMS, RECREATION_HOLD, REJECTED};
-use crate::harness::{Belayer, Cluster, HOLD, PVC_HOLD, finalizers, throughout};
+use crate::harness::{Belayer, Cluster, HOLD, PVC_HOLD, SOON, finalizers, throughout};
 use crate::kinds;
-
-/// Timeout of all changes.
-const SOON: Duration = Duration::from_secs(60);
 
 /// How long the absence of a change is observed.
 const WINDOW: Duration = Duration::from_secs(3);

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 
 use super::OLD_MANIFESTS;
-use crate::harness::{Cluster, HOME, eventually, manifests};
+use crate::harness::{Cluster, HOME, SOON, eventually, manifests};
 use crate::kinds;
 use crate::providers::apply;
 use crate::scenarios::installation::{deployed, remove};
@@ -47,7 +47,7 @@ async fn stays_off(cluster: &Cluster) -> Result<()> {
     cluster.sh(&recipe()?).await?;
     let belayer = deployed(cluster, "belayer", "upgraded").await?;
     let gates = kinds::gates(cluster.client(), HOME);
-    let soon = super::SOON;
+    let soon = SOON;
     eventually(
         "the leader has opened the rest of the gate",
         soon,

@@ -10,13 +10,11 @@ use serde_json::{Value, json};
 use super::start_earlier;
 use crate::control_plane;
 use crate::harness::{
-    Cluster, HOLD, KUBERNETES_PVC_HOLD, PVC_HOLD, PodBuilder, WORKFLOW_HOLD, Workflow, eventually,
-    finalizers, pod,
+    Cluster, HOLD, KUBERNETES_PVC_HOLD, PVC_HOLD, PodBuilder, SOON, WORKFLOW_HOLD, Workflow,
+    eventually, finalizers, pod,
 };
 use crate::kinds;
 use crate::scenarios::recreation::{in_phase, records, rejection, write_status};
-
-const SOON: Duration = Duration::from_secs(60);
 
 /// The server applies a changed policy within this time.
 const POLICY_LEARNED: Duration = Duration::from_secs(10);

@@ -29,9 +29,6 @@ use crate::providers::{BELAYER, apply, grant_rights, manifest};
 /// Output of `kubectl kustomize` at 9e06281.
 const OLD_MANIFESTS: &str = include_str!("../../../fixtures/upgrade/manifests-9e06281.yaml");
 
-/// For the first leader, on a busy machine.
-const SOON: Duration = Duration::from_secs(60);
-
 /// A configuration file of 9e06281.
 const OLD_CONFIG: &str = include_str!("../../../fixtures/upgrade/config-9e06281.yaml");
 
@@ -54,8 +51,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "this build takes over manifests, configuration and live holds of an earlier one: nothing is refused or stuck",
             |cluster| upgrade(cluster, None),
         )
-        .needs([IdleDeployments])
-        .within(Duration::from_secs(300)),
+        .needs([IdleDeployments]),
         Scenario::alone(
             "a23-upgrade-earlier-build",
             "the same if the earlier build itself, from the history of the repository, ran first and added the holds",
@@ -72,8 +68,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "with the commands of the page Upgrade, switches that an admin turned off in the ConfigMap of 0.1.0 stay off",
             gate::kept,
         )
-        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments])
-        .within(Duration::from_secs(200)),
+        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments]),
     ]
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use belayer_holds::names::POD_RECREATION_HOLD;
 use belayer_pod_recreation::Settings;
 use belayer_pod_recreation::api::record_name;
-use belayer_sandbox::{Fault, Gvr, Match, Subresource, Verb};
+use belayer_sandbox::{Actor, Fault, Gvr, Match, Subresource, Verb, WriteOptions};
 use rstest::rstest;
 use serde_json::json;
 
@@ -321,6 +321,107 @@ async fn a_copy_that_replaces_a_pod_is_not_belayers() {
     assert_eq!(uid(&pod), copy);
     assert!(pod["metadata"]["deletionTimestamp"].is_null());
     assert!(!yard.is_held("web"), "it stays held");
+    belayer.stop().await;
+}
+
+/// A backup is restored after the record has expired, by a client that has a name of its own as field manager.
+#[tokio::test(start_paused = true)]
+async fn a_restored_pod_is_an_ordinary_one() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("the record has ended", || yard.phase() == "Started")
+        .await;
+    let annotations = yard.find("web").unwrap()["metadata"]["annotations"].clone();
+    assert!(annotations["belayer.dev/recreation-uid"].is_string());
+    yard.delete("web");
+    yard.wait_for(Duration::from_secs(3_700)).await;
+    assert!(yard.records().is_empty(), "the record has not expired");
+    yard.rejections.set(3);
+    let restored = yard.pod_with("web", json!({ "annotations": annotations }));
+    yard.until("it runs again", || yard.started("web") == 2)
+        .await;
+    assert_ne!(uid(&yard.find("web").unwrap()), restored);
+    belayer.stop().await;
+}
+
+/// T10: who may read records and create pods somewhere else, with any field manager, ends no re-creation.
+#[tokio::test(start_paused = true)]
+async fn t10_a_pod_in_another_namespace_ends_no_re_creation() {
+    let yard = Yard::new();
+    yard.world.create_namespace("other");
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("the pod exists only in its record", || {
+        yard.phase() == "Waiting"
+    })
+    .await;
+    let record = yard.record();
+    let pod = json!({
+        "metadata": { "name": "web", "annotations": {
+            "belayer.dev/recreation": record["metadata"]["name"],
+            "belayer.dev/recreation-uid": record["metadata"]["uid"],
+            "belayer.dev/recreation-attempt": "1",
+        } },
+        "spec": { "containers": [{ "name": "main", "image": "busybox" }] },
+    });
+    let as_belayer = WriteOptions {
+        manager: Some("belayer".into()),
+        ..WriteOptions::default()
+    };
+    let tenant = Actor::new("tenant");
+    yard.world
+        .cluster()
+        .create(&tenant, &Gvr::PODS, Some("other"), pod, &as_belayer)
+        .unwrap();
+    yard.until("it runs", || yard.is_settled("web")).await;
+    assert_eq!(yard.creates(), 1);
+    belayer.stop().await;
+}
+
+/// Between Belayer's deletion of a pod and its removal, which another finalizer delays, its user stops requesting
+/// re-creation. The event of the removal is then that of any pod.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_no_longer_selected_while_it_is_deleted_does_not_stop_its_record() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.wait("it is held", || yard.is_held("web")).await;
+    let patch = |metadata: serde_json::Value| {
+        let patch = json!({ "metadata": metadata });
+        let none = belayer_sandbox::Subresource::None;
+        yard.world
+            .patch_in(&Gvr::PODS, Some(YARD), "web", patch, none);
+    };
+    patch(json!({ "finalizers": ["belayer.dev/pod-recreation", "example.com/theirs"] }));
+    yard.until("Belayer deletes it", || {
+        yard.phase() == "Deleting" && !yard.is_held("web")
+    })
+    .await;
+    patch(json!({ "annotations": { "belayer.dev/recreate": "false" } }));
+    yard.wait_for(Duration::from_secs(5)).await;
+    patch(json!({ "finalizers": [] }));
+    yard.wait("the record goes on", || yard.phase() != "Deleting")
+        .await;
+    belayer.stop().await;
+}
+
+/// A re-created pod loses the annotation that names its record.
+#[tokio::test(start_paused = true)]
+async fn a_re_created_pod_without_annotations_does_not_stop_its_record() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("it is re-created", || yard.phase() == "Waiting")
+        .await;
+    yard.wait("its record names it", || yard.phase() == "Recreated")
+        .await;
+    let patch = json!({ "metadata": { "annotations": { "belayer.dev/recreation": null } } });
+    let none = belayer_sandbox::Subresource::None;
+    yard.world
+        .patch_in(&Gvr::PODS, Some(YARD), "web", patch, none);
+    yard.until("the record ends", || yard.phase() == "Started")
+        .await;
     belayer.stop().await;
 }
 

@@ -47,8 +47,9 @@ pub struct JsonMeta<'a> {
     labels: Option<&'a RawValue>,
     #[serde(borrow)]
     annotations: Option<&'a RawValue>,
-    #[serde(deserialize_with = "status_write")]
-    managed_fields: StatusWrite,
+    // Decoded later: of failed pods, and of objects with annotations that count on those of one creator only.
+    #[serde(borrow)]
+    managed_fields: Option<&'a RawValue>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -79,15 +80,8 @@ fn controller<'de: 'a, 'a, D: Deserializer<'de>>(
     Ok(found)
 }
 
-/// When the status was last written, by the kubelet and by any component.
-#[derive(Debug, Default)]
-struct StatusWrite {
-    kubelet: Option<Timestamp>,
-    any: Option<Timestamp>,
-}
-
 #[derive(Deserialize, Default)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct JsonManagedFields<'a> {
     #[serde(borrow, deserialize_with = "nullable")]
     manager: Text<'a>,
@@ -95,22 +89,25 @@ struct JsonManagedFields<'a> {
     subresource: Text<'a>,
     #[serde(borrow, deserialize_with = "nullable")]
     time: Text<'a>,
+    #[serde(borrow)]
+    fields_v1: Option<&'a RawValue>,
 }
 
-fn status_write<'de, D: Deserializer<'de>>(deserializer: D) -> Result<StatusWrite, D::Error> {
-    let mut written = StatusWrite::default();
-    each(deserializer, |entry: JsonManagedFields<'de>| {
-        if &*entry.subresource != "status" {
-            return;
-        }
-        // An invalid time counts as missing.
-        let time = entry.time.parse().ok();
-        written.any = written.any.max(time);
-        if &*entry.manager == "kubelet" {
-            written.kubelet = written.kubelet.max(time);
-        }
-    })?;
-    Ok(written)
+/// The entries; none if they are not as expected.
+#[derive(Deserialize, Default)]
+#[serde(transparent)]
+struct ManagedFields<'a>(
+    #[serde(borrow, deserialize_with = "nullable")] Vec<JsonManagedFields<'a>>,
+);
+
+/// Whether the JSON of a `fieldsV1` contains fields of the spec.
+pub(in crate::slim) fn has_spec(fields: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Fields {
+        #[serde(rename = "f:spec")]
+        spec: Option<IgnoredAny>,
+    }
+    serde_json::from_slice(fields).is_ok_and(|fields: Fields| fields.spec.is_some())
 }
 
 impl<'a> JsonMeta<'a> {
@@ -148,7 +145,8 @@ impl<'a> JsonMeta<'a> {
                 .as_ref()
                 .map(|owner| owner.to_reference(interner)),
             labels: kept(self.labels, keep.label_names(), interner)?,
-            annotations: kept(self.annotations, keep.annotation_names(), interner)?,
+            annotations: kept(self.annotations, keep.annotation_names(), interner)?
+                .of_creator(keep, |manager| self.is_created_by(manager)),
         })
     }
 
@@ -179,7 +177,40 @@ impl<'a> JsonMeta<'a> {
 
     /// When the kubelet last wrote the status; if it never did, when any component last did.
     pub fn status_written(&self) -> Option<Timestamp> {
-        self.managed_fields.kubelet.or(self.managed_fields.any)
+        let (mut kubelet, mut any) = (None, None);
+        for entry in self.managed_fields() {
+            if &*entry.subresource != "status" {
+                continue;
+            }
+            // An invalid time counts as missing.
+            let time = entry.time.parse().ok();
+            any = any.max(time);
+            if &*entry.manager == "kubelet" {
+                kubelet = kubelet.max(time);
+            }
+        }
+        kubelet.or(any)
+    }
+
+    /// Whether this field manager wrote a field of the spec. Without any managers, it may have.
+    fn is_created_by(&self, manager: &str) -> bool {
+        let entries = self.managed_fields();
+        entries.is_empty()
+            || entries.iter().any(|entry| {
+                &*entry.manager == manager
+                    && entry.subresource.is_empty()
+                    && entry
+                        .fields_v1
+                        .is_some_and(|fields| has_spec(fields.get().as_bytes()))
+            })
+    }
+
+    fn managed_fields(&self) -> Vec<JsonManagedFields<'a>> {
+        let decoded = self
+            .managed_fields
+            .map(|raw| serde_json::from_str(raw.get()));
+        let decoded: Option<ManagedFields<'a>> = decoded.and_then(Result::ok);
+        decoded.unwrap_or_default().0
     }
 }
 

@@ -11,6 +11,7 @@ mod pod;
 mod sniff;
 
 pub use fields::Text;
+pub(super) use meta::has_spec;
 pub use meta::{JsonMeta, JsonObject};
 pub use pod::JsonPod;
 pub use sniff::{Identity, sniff};

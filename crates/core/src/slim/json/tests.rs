@@ -241,6 +241,38 @@ fn the_last_write_of_the_status_is_read_from_managed_fields(
 }
 
 #[rstest]
+#[case::its_creator(json!([{"manager": "me", "fieldsV1": {"f:spec": {}}}]), true)]
+#[case::one_of_several(json!([
+    {"manager": "other", "fieldsV1": {"f:spec": {}}},
+    {"manager": "me", "fieldsV1": {"f:metadata": {}, "f:spec": {"f:x": {}}}}]), true)]
+#[case::another_one(json!([{"manager": "other", "fieldsV1": {"f:spec": {}}}]), false)]
+#[case::it_wrote_metadata_only(json!([{"manager": "me", "fieldsV1": {"f:metadata": {"f:spec": {}}}}]), false)]
+#[case::it_wrote_a_subresource(json!([
+    {"manager": "me", "subresource": "status", "fieldsV1": {"f:spec": {}}}]), false)]
+#[case::nobody(json!([]), true)]
+#[case::unknown(json!(null), true)]
+fn an_annotation_may_count_on_objects_of_one_creator_only(
+    #[case] managers: Value,
+    #[case] counts: bool,
+) {
+    let keep = Keep::nothing().annotations(["always"]);
+    let context = DecodeContext {
+        keep: keep.annotations_if_created_by("me", ["mine"]),
+        ..DecodeContext::default()
+    };
+    let text = json!({"metadata": {
+        "name": "p", "uid": "u", "resourceVersion": "1", "managedFields": managers,
+        "annotations": {"always": "1", "mine": "2", "other": "3"},
+    }})
+    .to_string();
+    let object: OwnerMeta = read(&text, &context).unwrap();
+    let annotations = &object.0.annotations;
+    assert_eq!(annotations.get("always"), Some("1"));
+    assert_eq!(annotations.get("mine"), counts.then_some("2"));
+    assert_eq!(annotations.get("other"), None);
+}
+
+#[rstest]
 #[case::no_name(json!({"uid": "u", "resourceVersion": "1"}), "metadata.name is missing")]
 #[case::no_uid(json!({"name": "p", "resourceVersion": "1"}), "metadata.uid is missing")]
 #[case::no_version(json!({"name": "p", "uid": "u"}), "metadata.resourceVersion is missing")]

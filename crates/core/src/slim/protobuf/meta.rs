@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::{Envelope, Field, Fields};
 use crate::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
-use crate::slim::json::Identity;
+use crate::slim::json::{Identity, has_spec};
 use crate::slim::limits::{self, Finalizers};
 use crate::slim::{DecodeContext, DecodeError, Interner, Labels, ObjectMeta};
 
@@ -92,7 +92,9 @@ pub fn meta(message: &[u8], context: &DecodeContext) -> Result<ObjectMeta, Decod
         finalizers: finalizers.finish(),
         controller,
         labels: pairs(labels),
-        annotations: pairs(annotations),
+        annotations: pairs(annotations).of_creator(keep, |manager| {
+            is_created_by(message, manager).unwrap_or_default()
+        }),
     })
 }
 
@@ -168,6 +170,7 @@ fn controlling(
     }))
 }
 
+const FIELDS: &str = "metadata.managedFields.fieldsV1";
 const TIME: &str = "metadata.managedFields.time";
 
 /// When it was created; `None` also if the time cannot be parsed.
@@ -209,6 +212,44 @@ pub(super) fn status_written(message: &[u8]) -> Result<Option<Timestamp>, Decode
         }
     }
     Ok(kubelet.or(any))
+}
+
+/// Whether this field manager wrote a field of the spec. Without any managers, it may have.
+fn is_created_by(message: &[u8], wanted: &str) -> Result<bool, DecodeError> {
+    let mut has_managers = false;
+    for field in Fields::of(message) {
+        let field = field?;
+        if field.number != number::MANAGED_FIELDS {
+            continue;
+        }
+        has_managers = true;
+        let (mut manager, mut subresource): (&[u8], &[u8]) = (&[], &[]);
+        let mut is_of_spec = false;
+        for field in Fields::of(field.bytes("metadata.managedFields")?) {
+            let field = field?;
+            match field.number {
+                1 => manager = field.bytes("metadata.managedFields.manager")?,
+                7 => is_of_spec = is_about_spec(field.bytes(FIELDS)?)?,
+                8 => subresource = field.bytes("metadata.managedFields.subresource")?,
+                _ => {}
+            }
+        }
+        if manager == wanted.as_bytes() && subresource.is_empty() && is_of_spec {
+            return Ok(true);
+        }
+    }
+    Ok(!has_managers)
+}
+
+/// Whether a message `FieldsV1`, which is JSON, contains fields of the spec.
+fn is_about_spec(message: &[u8]) -> Result<bool, DecodeError> {
+    for field in Fields::of(message) {
+        let field = field?;
+        if field.number == 1 {
+            return Ok(has_spec(field.bytes(FIELDS)?));
+        }
+    }
+    Ok(false)
 }
 
 /// The version in a message `ObjectMeta`, also in that of a bookmark, which has only a version.

@@ -8,9 +8,9 @@ use kube::ResourceExt;
 use kube::api::{DeleteParams, DynamicObject};
 use serde_json::json;
 
-use super::{Case, SOON, Side, User, sides, spec, step};
+use super::{Case, Side, User, sides, spec, step};
 use crate::control_plane::RealNode;
-use crate::harness::{Installed, RealArgo, eventually};
+use crate::harness::{Installed, RealArgo, SOON, eventually};
 use crate::kinds;
 
 const NAME: &str = "node-lost";

@@ -145,8 +145,14 @@ messages! {
         operation: Option<String>,
         #[prost(message, optional, tag = "4")]
         time: Option<TimeMessage>,
+        #[prost(message, optional, tag = "7")]
+        fields_v1: Option<FieldsMessage>,
         #[prost(string, optional, tag = "8")]
         subresource: Option<String>,
+    }
+    FieldsMessage {
+        #[prost(bytes = "vec", optional, tag = "1")]
+        raw: Option<Vec<u8>>,
     }
     SpecMessage {
         #[prost(message, repeated, tag = "1")]

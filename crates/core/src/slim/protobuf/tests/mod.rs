@@ -24,7 +24,8 @@ fn context() -> DecodeContext {
     DecodeContext {
         keep: Keep::nothing()
             .labels(["app", "gone"])
-            .annotations(["example.com/release"]),
+            .annotations(["example.com/release"])
+            .annotations_if_created_by("kubelet", ["example.com/parent"]),
         ..DecodeContext::default()
     }
 }

@@ -152,6 +152,14 @@ impl Container {
     }
 }
 
+/// The fields of an entry of `managedFields`.
+fn written(subresource: &str) -> Value {
+    match subresource {
+        "" => json!({ "f:metadata": { "f:labels": {} }, "f:spec": { "f:nodeName": {} } }),
+        _ => json!({ "f:status": {} }),
+    }
+}
+
 impl ModelPod {
     pub(super) fn json(&self) -> Value {
         let owner = |(uid, controller): &(String, Option<bool>)| {
@@ -164,7 +172,7 @@ impl ModelPod {
         let manager = |(manager, subresource, time): &(String, String, Option<i64>)| {
             json!({
                 "manager": manager, "operation": "Update", "apiVersion": "v1",
-                "subresource": subresource, "time": time.map(text), "fieldsV1": { "f:status": {} },
+                "subresource": subresource, "time": time.map(text), "fieldsV1": written(subresource),
             })
         };
         let volume = |(name, source): &(String, Source)| {
@@ -241,6 +249,9 @@ impl ModelPod {
                     manager: Some(manager.clone()),
                     operation: Some("Update".into()),
                     time: at.map(time),
+                    fields_v1: Some(FieldsMessage {
+                        raw: Some(written(subresource).to_string().into_bytes()),
+                    }),
                     subresource: Some(subresource.clone()),
                 });
         let volumes = self.volumes.iter().map(|(name, source)| VolumeMessage {
@@ -402,6 +413,7 @@ fn pairs() -> impl Strategy<Value = BTreeMap<String, String>> {
         Just("app".to_owned()),
         Just("gone".to_owned()),
         Just("example.com/release".to_owned()),
+        Just("example.com/parent".to_owned()),
         short_text(),
     ];
     btree_map(name, short_text(), 0..5)
