@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use belayer_core::http::RequestError;
 use belayer_core::object::Resource;
 use belayer_core::slim::ObjectMeta;
 use belayer_holds::names::POD_RECREATION_HOLD;
+use belayer_inspect::reader::explain;
 
 use belayer_pod_recreation::api;
 
@@ -138,9 +140,25 @@ impl Findings {
         }
     }
 
+    /// Adds a step of the run that failed.
+    pub(crate) fn note_step(&mut self, what: &str, error: &RequestError) {
+        let list = if error.class().is_transient() {
+            &mut self.failed
+        } else {
+            &mut self.refused
+        };
+        list.push(Refused {
+            what: what.to_owned(),
+            why: explain(error),
+            code: error.api().map_or(0, |api| api.code),
+        });
+    }
+
     /// Completes the counters of the pass and sorts the results.
     pub(crate) fn close(&mut self, pass: &mut Pass) {
-        pass.refused += self.refused.iter().filter(|step| step.is_step()).count();
+        let steps = |of: &[Refused]| of.iter().filter(|step| step.is_step()).count();
+        pass.refused += steps(&self.refused);
+        pass.unsettled += steps(&self.failed);
         pass.hidden = self.hidden.len();
         pass.unseen = self.unseen.len();
         self.left.sort();

@@ -21,7 +21,8 @@ use crate::findings::Findings;
 use crate::passes::{Next, Outcome, Pass, Passes, SETTLE, outcome};
 use crate::progress::Progress;
 use crate::records::Records;
-use crate::report::{API_VERSION, NewHolds, Refused, Report, Taken, Unseen};
+use crate::report::{API_VERSION, NewHolds, Report, Taken, Unseen};
+use crate::scan::Scanned;
 use crate::selection::Selection;
 use crate::site::{GateState, Site, is_policy_kind};
 use crate::users::Users;
@@ -365,11 +366,6 @@ impl Drain {
         progress: &dyn Progress,
     ) -> bool {
         let mut changed = false;
-        let refused = |what: &str, error: &RequestError| Refused {
-            what: what.to_owned(),
-            why: explain(error),
-            code: error.api().map_or(0, |api| api.code),
-        };
         if !self.site.is_dry_run() {
             match self.site.close_gate().await {
                 Ok(gate) => {
@@ -379,18 +375,14 @@ impl Drain {
                         progress.step(&gate_text(gate, &self.site.gate.key().to_string()));
                     }
                 }
-                Err(error) => found
-                    .refused
-                    .push(refused("set the gate to draining", &error)),
+                Err(error) => found.note_step("set the gate to draining", &error),
             }
         }
         let policies = match self.site.policies(kinds).await {
             Ok(policies) => policies,
-            Err(why) => {
-                found.hidden.push(Unseen {
-                    what: "admission policies".to_owned(),
-                    why,
-                });
+            Err((kind, error)) => {
+                let Scanned { hidden, unseen, .. } = Scanned::failed(&kind, &error);
+                found.note_unlisted(hidden, unseen);
                 return changed;
             }
         };
@@ -418,9 +410,7 @@ impl Drain {
                         report.taken.policies.push(name);
                     }
                 }
-                Err(error) => found
-                    .refused
-                    .push(refused(&format!("remove {name}"), &error)),
+                Err(error) => found.note_step(&format!("remove {name}"), &error),
             }
         }
         changed

@@ -10,7 +10,7 @@ use belayer_core::executor::{Class, Executor, Writes};
 use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::gate::{Account, GateClient, GateObject};
-use belayer_inspect::reader::{ReadResult, Reader, explain};
+use belayer_inspect::reader::{ReadResult, Reader};
 
 use crate::holds;
 use crate::pause::pause;
@@ -213,7 +213,10 @@ impl Site {
     }
 
     /// The policies that add holds of Belayer, and their bindings, of the kinds that are served.
-    pub(crate) async fn policies(&self, served: &[Resource]) -> Result<Vec<Policy>, String> {
+    pub(crate) async fn policies(
+        &self,
+        served: &[Resource],
+    ) -> Result<Vec<Policy>, (Resource, RequestError)> {
         let mut found = Vec::new();
         for plural in POLICY_KINDS {
             let is = |kind: &&Resource| is_policy_kind(kind) && *kind.plural == *plural;
@@ -221,7 +224,7 @@ impl Site {
                 continue;
             };
             let all = self.reader.all::<PolicyObject>(&kind.path(None)).await;
-            for object in all.map_err(|error| format!("{kind}: {}", explain(&error)))? {
+            for object in all.map_err(|error| (kind.clone(), error))? {
                 let adds = object.adds_holds();
                 let binds = plural.ends_with("bindings") && object.is_labelled();
                 if adds || binds {

@@ -382,6 +382,22 @@ async fn a_kind_that_may_not_be_listed_is_not_clean() {
     assert_eq!(mark(&world), Value::Null);
 }
 
+/// A server that cannot answer has denied nothing: another run may succeed.
+#[rstest]
+#[case::the_gate_cannot_be_written(Match::verb(Verb::Patch).resource("gates"))]
+#[case::the_policies_cannot_be_listed(Match::verb(Verb::List).resource("mutatingadmissionpolicies"))]
+#[tokio::test(start_paused = true)]
+async fn a_server_that_cannot_answer_is_an_error_and_no_denial(#[case] requests: Match) {
+    let world = installed();
+    let fault = Fault::on(requests.client(ADMIN)).answer(Answer::service_unavailable());
+    let fault = world.sandbox.faults().inject(fault);
+    let report = drained(&world).await;
+    assert!(fault.hits() > 0);
+    assert_eq!((report.outcome, report.exit_code), (Outcome::Error, 1));
+    assert_eq!(report.refused, []);
+    assert_eq!(mark(&world), Value::Null);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_hold_of_another_version_stays_and_is_reported() {
     let world = installed();
