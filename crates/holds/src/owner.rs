@@ -346,6 +346,17 @@ impl OwnerReader {
                     version.version, resource.version
                 )));
             }
+            // A wrong plural in the configuration, or the kind was created anew with another one.
+            let of_kind =
+                |one: &&ApiResource| one.kind == *resource.kind && !one.name.contains('/');
+            if let Some(other) = served.iter().find(of_kind) {
+                let named = (resource.api_version(), resource.kind.to_string());
+                self.kinds.lock().remove(&named);
+                return Ok(OwnerState::Unknown(format!(
+                    "{} of {} is served as {}, not as {}",
+                    resource.kind, resource.group, other.name, resource.plural
+                )));
+            }
         }
         Ok(KIND_DELETED)
     }

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use belayer_core::executor::Writes;
+use belayer_pod_finalizer::profile::config::PodFinalizerConfig;
 use belayer_sandbox::{Fault, Gvr, Match, Outcome, Propagation, Verb};
 use belayer_workload::WORKFLOWS;
 use rstest::rstest;
@@ -278,6 +280,27 @@ async fn a_version_that_is_not_served_releases_nothing_and_a_deleted_crd_does() 
         || !world.is_held("a"),
     )
     .await;
+}
+
+/// An admin mistypes the plural of a kind, which is served.
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_is_served_by_another_plural_releases_nothing() {
+    let world = World::new();
+    let uid = world.workflow("build");
+    world.held_pod("a", "build", &uid);
+    let config: PodFinalizerConfig = serde_json::from_value(json!({ "profiles": [{
+        "name": "mistyped",
+        "selector": { "matchLabels": { "workflows.argoproj.io/workflow": "build" } },
+        "owner": {
+            "group": "argoproj.io", "version": "v1alpha1", "kind": "Workflow", "resource": "workflow",
+        },
+        "consumed": { "labels": { "workflows.argoproj.io/completed": "true" } },
+    }] }))
+    .unwrap();
+    let belayer = world.run_with(config.try_into().unwrap(), Writes::Sent);
+    let_pass(Duration::from_secs(300)).await;
+    assert!(world.is_held("a"), "the owner exists");
+    drop(belayer);
 }
 
 #[tokio::test(start_paused = true)]

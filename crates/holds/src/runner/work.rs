@@ -187,6 +187,17 @@ impl<K: Slim> Shared<K> {
             let known = object.object.resource_version();
             if version <= known && matches!(merged, Merged::Release { .. }) {
                 self.own.removed(key, known);
+                // Its deletion may have come before this answer: then no event removes the entry.
+                match self.store.lookup(key) {
+                    Lookup::Unknown => {}
+                    Lookup::Absent => {
+                        self.own.forget(key);
+                    }
+                    // Which also removes the entry if that is another object.
+                    Lookup::Found(now) => {
+                        let _ = self.own.has_removed(key, now.object.resource_version());
+                    }
+                }
             } else {
                 self.own.wrote(key, version);
             }

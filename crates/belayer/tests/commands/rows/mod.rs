@@ -11,7 +11,8 @@ mod workflows;
 use std::collections::BTreeSet;
 
 use belayer_holds::decision::Row;
-use belayer_sandbox::{Actor, Gvr, Patch, Subresource};
+use belayer_holds::names::FIELD_MANAGER;
+use belayer_sandbox::{Actor, Gvr, Patch, Subresource, WriteOptions};
 use rstest::{Context, rstest};
 use serde_json::{Value, json};
 
@@ -185,7 +186,17 @@ impl Stage {
     fn create(&self, gvr: &Gvr, namespace: &str, object: Value) -> String {
         let status = object.get("status").cloned();
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
-        self.world.create(gvr, Some(namespace), object);
+        let is_of_attempt = object
+            .pointer("/metadata/annotations/belayer.dev~1recreation")
+            .is_some();
+        let options = WriteOptions {
+            manager: is_of_attempt.then(|| FIELD_MANAGER.into()),
+            ..WriteOptions::default()
+        };
+        let cluster = self.world.sandbox.cluster();
+        cluster
+            .create(&Actor::new("test"), gvr, Some(namespace), object, &options)
+            .unwrap();
         if let Some(status) = status {
             self.status(gvr, namespace, &name, status);
         }

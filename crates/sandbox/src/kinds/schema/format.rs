@@ -1,15 +1,25 @@
 //! The formats of strings and numbers that a CRD's schema can require, and its regular expressions.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::OnceLock;
 
 use base64::Engine as _;
+use parking_lot::Mutex;
 use regex::{Regex, RegexBuilder};
 use serde_json::Value;
 
-/// Go's `\d`, `\w`, `\s` and `\b` are ASCII; everything else of the syntax is common.
+/// Go's `\d`, `\w`, `\s` and `\b` are ASCII; everything else of the syntax is common. Every sandbox of a process installs
+/// the same CRDs, so each pattern is compiled once.
 pub(super) fn regex(pattern: &str) -> Option<Regex> {
-    RegexBuilder::new(&ascii_classes(pattern)).build().ok()
+    static COMPILED: Mutex<BTreeMap<String, Option<Regex>>> = Mutex::new(BTreeMap::new());
+    let mut compiled = COMPILED.lock();
+    if let Some(known) = compiled.get(pattern) {
+        return known.clone();
+    }
+    let new = RegexBuilder::new(&ascii_classes(pattern)).build().ok();
+    compiled.insert(pattern.to_owned(), new.clone());
+    new
 }
 
 fn ascii_classes(pattern: &str) -> String {
