@@ -30,13 +30,13 @@ impl Kubectl {
     /// Runs one command and returns its output.
     ///
     /// # Errors
-    /// When it fails (with its output) or does not exit within two minutes.
+    /// When it fails (with its output) or does not exit within [`SOON`].
     pub async fn run<const N: usize>(&self, arguments: [&str; N]) -> Result<String> {
         let running = self.command().args(arguments).stdin(Stdio::null()).output();
         let printed = match tokio::time::timeout(SOON, running).await {
             Ok(output) => output.context("start kubectl")?,
             Err(_) => bail!(
-                "kubectl {} did not exit within two minutes",
+                "kubectl {} did not exit within {SOON:?}",
                 arguments.join(" ")
             ),
         };

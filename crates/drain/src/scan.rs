@@ -9,7 +9,7 @@ use belayer_core::informer::{Decoders, Page, Reading};
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::Resource;
 use belayer_core::slim::{DecodeContext, Interner, Keep, ObjectMeta, OwnerMeta};
-use belayer_inspect::reader::{Reader, explain};
+use belayer_inspect::reader::{Reader, again_if_expired, explain};
 
 use crate::holds::{HANDED_OVER, PREFIX, is_claim};
 use crate::progress::Progress;
@@ -85,11 +85,7 @@ pub(crate) async fn scan(
 }
 
 async fn list_kind(reader: &Reader, decoders: &Decoders<OwnerMeta>, kind: &Resource) -> Scanned {
-    let mut listed = list(reader, decoders, kind).await;
-    // A page token expired: start again once.
-    if matches!(&listed, Err(error) if error.class() == ErrorClass::Gone) {
-        listed = list(reader, decoders, kind).await;
-    }
+    let listed = again_if_expired(|| list(reader, decoders, kind)).await;
     listed.unwrap_or_else(|error| Scanned::failed(kind, &error))
 }
 

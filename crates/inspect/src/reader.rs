@@ -243,23 +243,34 @@ impl Reader {
     ///
     /// As [`Reader::pages`].
     pub async fn all<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, RequestError> {
-        match self.all_once(path).await {
-            Err(error) if error.class() == ErrorClass::Gone => self.all_once(path).await,
-            all => all,
-        }
-    }
-
-    async fn all_once<T: DeserializeOwned>(&self, path: &str) -> Result<Vec<T>, RequestError> {
-        let mut all = Vec::new();
-        self.pages(path, belayer_core::http::JSON, |answer| {
-            let read = Page::read(&answer).map(|page: Page<T>| {
-                all.extend(page.items.into_iter().flatten());
-                page.metadata.continue_token
-            });
-            async move { read }
+        again_if_expired(|| async {
+            let mut all = Vec::new();
+            self.pages(path, belayer_core::http::JSON, |answer| {
+                let read = Page::read(&answer).map(|page: Page<T>| {
+                    all.extend(page.items.into_iter().flatten());
+                    page.metadata.continue_token
+                });
+                async move { read }
+            })
+            .await?;
+            Ok(all)
         })
-        .await?;
-        Ok(all)
+        .await
+    }
+}
+
+/// Reads a collection again, once, if a continue token has expired (410): for [`Reader::pages`].
+///
+/// # Errors
+///
+/// The error of the last read.
+pub async fn again_if_expired<T, F>(read: impl Fn() -> F) -> Result<T, RequestError>
+where
+    F: Future<Output = Result<T, RequestError>>,
+{
+    match read().await {
+        Err(error) if error.class() == ErrorClass::Gone => read().await,
+        done => done,
     }
 }
 

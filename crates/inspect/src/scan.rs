@@ -12,7 +12,7 @@ use belayer_core::http::{Answer, ErrorClass, METADATA_ONLY_LIST, RequestError};
 
 use crate::kinds::{DeadApi, Discovered, Kind};
 use crate::object::{Item, ObjectRef, Terminating};
-use crate::reader::{Page, Reader, explain};
+use crate::reader::{Page, Reader, again_if_expired, explain};
 use crate::report::{Unseen, UnseenReason};
 
 /// Kinds that are listed concurrently.
@@ -211,28 +211,17 @@ async fn list(reader: &Reader, kind: &Arc<Kind>, scope: &Scope) -> Result<Part, 
         Scope::Cluster => kind.resource.path(None),
         Scope::Namespace(name) => kind.resource.path(Some(name)),
     };
-    let mut part = Part::default();
-    let mut listed = list_into(reader, kind, &path, &mut part).await;
-    // The continue token has expired (410): start again, once.
-    if matches!(&listed, Err(error) if error.class() == ErrorClass::Gone) {
-        part = Part::default();
-        listed = list_into(reader, kind, &path, &mut part).await;
-    }
-    listed.map(|()| part)
-}
-
-async fn list_into(
-    reader: &Reader,
-    kind: &Arc<Kind>,
-    path: &str,
-    part: &mut Part,
-) -> Result<(), RequestError> {
-    reader
-        .pages(path, METADATA_ONLY_LIST, |answer| {
-            let read = part.take(kind, &answer);
-            async move { read }
-        })
-        .await
+    again_if_expired(|| async {
+        let mut part = Part::default();
+        reader
+            .pages(&path, METADATA_ONLY_LIST, |answer| {
+                let read = part.take(kind, &answer);
+                async move { read }
+            })
+            .await?;
+        Ok(part)
+    })
+    .await
 }
 
 impl Part {

@@ -207,8 +207,8 @@ impl<V: View> PodRecreation<V> {
         let namespace = ObjectKey::cluster(Arc::clone(key.shared_namespace()));
         let namespace = self.parts.namespaces.lookup(&namespace).found();
         let created = record.as_deref().and_then(|record: &Record| {
-            let memory = self.memory.lock();
-            memory.created.get(&attempts_of(record)).copied()
+            let attempts = attempts_of(&record.meta.key, &record.meta.uid);
+            self.memory.lock().created.get(&attempts).copied()
         });
         let watched = record.as_deref().filter(|_| V::FOLLOWS);
         let watched = watched.map(|record| self.memory.lock().waits.watched(record));
@@ -294,10 +294,9 @@ pub(crate) fn record_key(pod: &Pod) -> ObjectKey {
     }
 }
 
-/// The key of the attempts of a record, of which pods of other namespaces are none.
-fn attempts_of(record: &Record) -> (Arc<str>, Uid) {
-    let namespace = Arc::clone(record.meta.key.shared_namespace());
-    (namespace, record.meta.uid.clone())
+/// The key in [`Memory::created`], from the key of the record or of its pod: a pod in another namespace is no attempt.
+fn attempts_of(key: &ObjectKey, record: &Uid) -> (Arc<str>, Uid) {
+    (Arc::clone(key.shared_namespace()), record.clone())
 }
 
 /// The query for the record that a re-created pod names; `None` for other pods.

@@ -45,8 +45,22 @@ impl World {
     }
 
     pub(crate) fn create(&self, gvr: &Gvr, namespace: Option<&str>, object: Value) {
+        self.create_by(None, gvr, namespace, object);
+    }
+
+    /// Creates an object as this field manager.
+    pub(crate) fn create_by(
+        &self,
+        manager: Option<&str>,
+        gvr: &Gvr,
+        namespace: Option<&str>,
+        object: Value,
+    ) {
         let actor = Actor::new("test");
-        let options = WriteOptions::default();
+        let options = WriteOptions {
+            manager: manager.map(Into::into),
+            ..WriteOptions::default()
+        };
         self.sandbox
             .cluster()
             .create(&actor, gvr, namespace, object, &options)

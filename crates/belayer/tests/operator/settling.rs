@@ -297,10 +297,9 @@ async fn a_kind_that_is_served_by_another_plural_releases_nothing() {
         "consumed": { "labels": { "workflows.argoproj.io/completed": "true" } },
     }] }))
     .unwrap();
-    let belayer = world.run_with(config.try_into().unwrap(), Writes::Sent);
+    let _belayer = world.run_with(config.try_into().unwrap(), Writes::Sent);
     let_pass(Duration::from_secs(300)).await;
     assert!(world.is_held("a"), "the owner exists");
-    drop(belayer);
 }
 
 #[tokio::test(start_paused = true)]

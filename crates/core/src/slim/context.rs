@@ -56,7 +56,7 @@ pub struct Keep {
     finalizers: Option<Arc<[Arc<str>]>>,
 }
 
-/// Annotations that count on objects of one creator only.
+/// Annotations that are kept only if this field manager created the object.
 #[derive(Debug, Clone)]
 struct CreatedBy {
     manager: Arc<str>,

@@ -37,8 +37,8 @@ impl Labels {
         pairs.map(|(name, value)| (&**name, &**value))
     }
 
-    /// Without the annotations that count only on objects of another creator. `is_created_by` reads the managers of the
-    /// object; it is called only if there is such an annotation.
+    /// Removes the annotations of [`Keep::annotations_if_created_by`] if another client created the object.
+    /// `is_created_by` reads the field managers; it is called only if the object has such an annotation.
     pub(super) fn of_creator(self, keep: &Keep, is_created_by: impl FnOnce(&str) -> bool) -> Self {
         let Some((manager, conditional)) = keep.conditional() else {
             return self;

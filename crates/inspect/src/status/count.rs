@@ -8,7 +8,7 @@ use belayer_core::http::{ErrorClass, METADATA_ONLY_LIST, RequestError};
 use super::events::events;
 use super::{HeldObject, Hold, Numbers, Oldest, Query};
 use crate::object::Item;
-use crate::reader::{Page, Reader};
+use crate::reader::{Page, Reader, again_if_expired};
 
 /// The holds of one component on one kind.
 #[derive(Default)]
@@ -28,17 +28,10 @@ pub(super) async fn count(
     query: &Query,
     denied: &HashSet<String>,
 ) -> Result<Counted, RequestError> {
-    let mut counted = Counted::default();
-    let mut listed = list(reader, hold, query, denied, &mut counted).await;
-    // The continue token has expired (410): start again, once.
-    if matches!(&listed, Err(error) if error.class() == ErrorClass::Gone) {
-        counted = Counted::default();
-        listed = list(reader, hold, query, denied, &mut counted).await;
-    }
-    match listed {
+    match again_if_expired(|| list(reader, hold, query, denied)).await {
         // A kind that is not installed has no objects.
         Err(error) if error.class() == ErrorClass::NotServed => Ok(Counted::default()),
-        listed => listed.map(|()| counted),
+        listed => listed,
     }
 }
 
@@ -47,8 +40,8 @@ async fn list(
     hold: &Hold,
     query: &Query,
     denied: &HashSet<String>,
-    counted: &mut Counted,
-) -> Result<(), RequestError> {
+) -> Result<Counted, RequestError> {
+    let mut counted = Counted::default();
     let path = hold.kind.path(query.namespace.as_deref());
     reader
         .pages(&path, METADATA_ONLY_LIST, |answer| {
@@ -60,7 +53,8 @@ async fn list(
             });
             async move { read }
         })
-        .await
+        .await?;
+    Ok(counted)
 }
 
 impl Counted {

@@ -1,7 +1,5 @@
 //! The event handlers of pod-recreation: they update its memory and enqueue pods and records.
 
-use std::sync::Arc;
-
 use belayer_core::informer::{Event, Lookup, Stored};
 use belayer_core::object::Uid;
 use belayer_core::slim::{Namespace, OwnerMeta, Phase, Pod};
@@ -25,7 +23,7 @@ impl PodRecreation {
             Event::Updated { old, new } => {
                 self.note_created(new);
                 self.note_unheld_rejection(old, new);
-                // Its user may have removed the annotations.
+                // A user may have removed the annotations: then the record that they named would not be enqueued.
                 if let Some(before) = snapshot::origin(old)
                     && snapshot::origin(new).as_ref() != Some(&before)
                 {
@@ -43,8 +41,8 @@ impl PodRecreation {
                 memory.reported.remove(&last.meta.uid);
                 memory.candidates.remove(&record);
                 if let Some(origin) = unrecorded {
-                    let namespace = Arc::clone(record.shared_namespace());
-                    memory.created.remove(&(namespace, origin.record_uid));
+                    let attempts = attempts_of(&record, &origin.record_uid);
+                    memory.created.remove(&attempts);
                 }
             }
             _ => {}
@@ -54,10 +52,9 @@ impl PodRecreation {
     /// Stores that the pod of an attempt was created.
     fn note_created(&self, pod: &Pod) {
         if let Some(origin) = snapshot::origin(pod) {
-            let namespace = Arc::clone(pod.meta.key.shared_namespace());
+            let attempts = attempts_of(&pod.meta.key, &origin.record_uid);
             let mut memory = self.memory.lock();
-            let attempts = memory.created.entry((namespace, origin.record_uid));
-            let last = attempts.or_default();
+            let last = memory.created.entry(attempts).or_default();
             *last = origin.attempt.max(*last);
         }
     }
@@ -142,8 +139,9 @@ impl PodRecreation {
             Event::Added { object, .. } => object,
             Event::Updated { new, .. } => new,
             Event::Deleted { last, .. } => {
+                let attempts = attempts_of(&last.meta.key, &last.meta.uid);
                 let mut memory = self.memory.lock();
-                memory.created.remove(&attempts_of(last));
+                memory.created.remove(&attempts);
                 memory.waits.forget(&last.meta.uid);
                 if !last.status.phase.is_some_and(api::Phase::is_final) {
                     memory.cancelled.insert(Uid::new(last.first_uid.as_str()));

@@ -11,8 +11,8 @@ mod workflows;
 use std::collections::BTreeSet;
 
 use belayer_holds::decision::Row;
-use belayer_holds::names::FIELD_MANAGER;
-use belayer_sandbox::{Actor, Gvr, Patch, Subresource, WriteOptions};
+use belayer_holds::names::{FIELD_MANAGER, RECREATION_ANNOTATION};
+use belayer_sandbox::{Actor, Gvr, Patch, Subresource};
 use rstest::{Context, rstest};
 use serde_json::{Value, json};
 
@@ -186,17 +186,10 @@ impl Stage {
     fn create(&self, gvr: &Gvr, namespace: &str, object: Value) -> String {
         let status = object.get("status").cloned();
         let name = object["metadata"]["name"].as_str().unwrap().to_owned();
-        let is_of_attempt = object
-            .pointer("/metadata/annotations/belayer.dev~1recreation")
-            .is_some();
-        let options = WriteOptions {
-            manager: is_of_attempt.then(|| FIELD_MANAGER.into()),
-            ..WriteOptions::default()
-        };
-        let cluster = self.world.sandbox.cluster();
-        cluster
-            .create(&Actor::new("test"), gvr, Some(namespace), object, &options)
-            .unwrap();
+        // Belayer creates the pods of an attempt.
+        let is_of_attempt = object["metadata"]["annotations"][RECREATION_ANNOTATION].is_string();
+        let manager = is_of_attempt.then_some(FIELD_MANAGER);
+        self.world.create_by(manager, gvr, Some(namespace), object);
         if let Some(status) = status {
             self.status(gvr, namespace, &name, status);
         }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use belayer_holds::names::POD_RECREATION_HOLD;
+use belayer_holds::names::{FIELD_MANAGER, POD_RECREATION_HOLD};
 use belayer_pod_recreation::Settings;
 use belayer_pod_recreation::api::record_name;
 use belayer_sandbox::{Actor, Fault, Gvr, Match, Subresource, Verb, WriteOptions};
 use rstest::rstest;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{RECORDS, YARD, Yard, uid};
 use crate::world::BELAYER;
@@ -303,15 +303,22 @@ async fn a_pod_bound_by_its_user_to_an_avoided_node_is_reported() {
     belayer.stop().await;
 }
 
+/// A pod was re-created and has started. Returns its annotations, which its user may copy.
+async fn annotations_of_a_re_created_pod(yard: &Yard) -> Value {
+    yard.pod("web");
+    yard.until("the record has ended", || yard.phase() == "Started")
+        .await;
+    let annotations = yard.find("web").unwrap()["metadata"]["annotations"].clone();
+    assert!(annotations["belayer.dev/recreation-uid"].is_string());
+    annotations
+}
+
 /// As `kubectl replace --force` does, or a client that applies an exported pod.
 #[tokio::test(start_paused = true)]
 async fn a_copy_that_replaces_a_pod_is_not_belayers() {
     let yard = Yard::new();
     let belayer = yard.run();
-    yard.pod("web");
-    yard.until("the record has ended", || yard.phase() == "Started")
-        .await;
-    let annotations = yard.find("web").unwrap()["metadata"]["annotations"].clone();
+    let annotations = annotations_of_a_re_created_pod(&yard).await;
     yard.delete("web");
     yard.until("it is gone", || yard.find("web").is_none())
         .await;
@@ -324,16 +331,12 @@ async fn a_copy_that_replaces_a_pod_is_not_belayers() {
     belayer.stop().await;
 }
 
-/// A backup is restored after the record has expired, by a client that has a name of its own as field manager.
+/// A backup tool, which is another field manager, restores the pod after the record has expired.
 #[tokio::test(start_paused = true)]
 async fn a_restored_pod_is_an_ordinary_one() {
     let yard = Yard::new();
     let belayer = yard.run();
-    yard.pod("web");
-    yard.until("the record has ended", || yard.phase() == "Started")
-        .await;
-    let annotations = yard.find("web").unwrap()["metadata"]["annotations"].clone();
-    assert!(annotations["belayer.dev/recreation-uid"].is_string());
+    let annotations = annotations_of_a_re_created_pod(&yard).await;
     yard.delete("web");
     yard.wait_for(Duration::from_secs(3_700)).await;
     assert!(yard.records().is_empty(), "the record has not expired");
@@ -345,7 +348,7 @@ async fn a_restored_pod_is_an_ordinary_one() {
     belayer.stop().await;
 }
 
-/// T10: who may read records and create pods somewhere else, with any field manager, ends no re-creation.
+/// T10: a tenant may read the record, and may create pods in another namespace, as any field manager.
 #[tokio::test(start_paused = true)]
 async fn t10_a_pod_in_another_namespace_ends_no_re_creation() {
     let yard = Yard::new();
@@ -366,7 +369,7 @@ async fn t10_a_pod_in_another_namespace_ends_no_re_creation() {
         "spec": { "containers": [{ "name": "main", "image": "busybox" }] },
     });
     let as_belayer = WriteOptions {
-        manager: Some("belayer".into()),
+        manager: Some(FIELD_MANAGER.into()),
         ..WriteOptions::default()
     };
     let tenant = Actor::new("tenant");
@@ -379,15 +382,15 @@ async fn t10_a_pod_in_another_namespace_ends_no_re_creation() {
     belayer.stop().await;
 }
 
-/// Between Belayer's deletion of a pod and its removal, which another finalizer delays, its user stops requesting
-/// re-creation. The event of the removal is then that of any pod.
+/// Another finalizer delays the removal of a pod that Belayer deletes. Meanwhile its user turns re-creation off, so that
+/// the event of the removal does not reach the record.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_is_no_longer_selected_while_it_is_deleted_does_not_stop_its_record() {
     let yard = Yard::new();
     let belayer = yard.run();
     yard.pod("web");
     yard.wait("it is held", || yard.is_held("web")).await;
-    let patch = |metadata: serde_json::Value| {
+    let patch = |metadata: Value| {
         let patch = json!({ "metadata": metadata });
         let none = belayer_sandbox::Subresource::None;
         yard.world

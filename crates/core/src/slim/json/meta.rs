@@ -47,7 +47,7 @@ pub struct JsonMeta<'a> {
     labels: Option<&'a RawValue>,
     #[serde(borrow)]
     annotations: Option<&'a RawValue>,
-    // Decoded later: of failed pods, and of objects with annotations that count on those of one creator only.
+    // Decoded only for a failed pod, and for annotations that depend on who created the object.
     #[serde(borrow)]
     managed_fields: Option<&'a RawValue>,
 }
@@ -93,7 +93,7 @@ struct JsonManagedFields<'a> {
     fields_v1: Option<&'a RawValue>,
 }
 
-/// The entries; none if they are not as expected.
+/// All entries; `null` is an empty list.
 #[derive(Deserialize, Default)]
 #[serde(transparent)]
 struct ManagedFields<'a>(

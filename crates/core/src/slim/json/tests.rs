@@ -249,8 +249,8 @@ fn the_last_write_of_the_status_is_read_from_managed_fields(
 #[case::it_wrote_metadata_only(json!([{"manager": "me", "fieldsV1": {"f:metadata": {"f:spec": {}}}}]), false)]
 #[case::it_wrote_a_subresource(json!([
     {"manager": "me", "subresource": "status", "fieldsV1": {"f:spec": {}}}]), false)]
-#[case::nobody(json!([]), true)]
-#[case::unknown(json!(null), true)]
+#[case::an_empty_list(json!([]), true)]
+#[case::no_managed_fields(json!(null), true)]
 fn an_annotation_may_count_on_objects_of_one_creator_only(
     #[case] managers: Value,
     #[case] counts: bool,

@@ -93,7 +93,7 @@ pub fn meta(message: &[u8], context: &DecodeContext) -> Result<ObjectMeta, Decod
         controller,
         labels: pairs(labels),
         annotations: pairs(annotations).of_creator(keep, |manager| {
-            is_created_by(message, manager).unwrap_or_default()
+            is_created_by(message, manager).unwrap_or(true)
         }),
     })
 }
@@ -184,31 +184,65 @@ pub(super) fn created(message: &[u8]) -> Result<Option<Timestamp>, DecodeError> 
     Ok(None)
 }
 
-/// When the kubelet last wrote the status; if it never did, when any component last did.
-pub(super) fn status_written(message: &[u8]) -> Result<Option<Timestamp>, DecodeError> {
-    let (mut kubelet, mut any) = (None, None);
-    for field in Fields::of(message) {
-        let field = field?;
-        if field.number != number::MANAGED_FIELDS {
-            continue;
-        }
-        let (mut manager, mut subresource): (&[u8], &[u8]) = (&[], &[]);
-        let mut time = None;
+/// An entry of `managedFields`.
+#[derive(Default)]
+struct Manager<'a> {
+    name: &'a [u8],
+    subresource: &'a [u8],
+    time: Option<Field<'a>>,
+    /// The message `FieldsV1`.
+    fields: &'a [u8],
+}
+
+impl<'a> Manager<'a> {
+    fn all(message: &'a [u8]) -> impl Iterator<Item = Result<Self, DecodeError>> {
+        Fields::of(message).filter_map(|field| match field {
+            Ok(field) if field.number != number::MANAGED_FIELDS => None,
+            field => Some(field.and_then(|field| Self::read(&field))),
+        })
+    }
+
+    fn read(field: &Field<'a>) -> Result<Self, DecodeError> {
+        let mut manager = Self::default();
         for field in Fields::of(field.bytes("metadata.managedFields")?) {
             let field = field?;
             match field.number {
-                1 => manager = field.bytes("metadata.managedFields.manager")?,
-                // An invalid time counts as missing.
-                4 => time = field.time(TIME).unwrap_or_default(),
-                8 => subresource = field.bytes("metadata.managedFields.subresource")?,
+                1 => manager.name = field.bytes("metadata.managedFields.manager")?,
+                4 => manager.time = Some(field),
+                7 => manager.fields = field.bytes(FIELDS)?,
+                8 => manager.subresource = field.bytes("metadata.managedFields.subresource")?,
                 _ => {}
             }
         }
-        if subresource == b"status" {
-            any = any.max(time);
-            if manager == b"kubelet" {
-                kubelet = kubelet.max(time);
+        Ok(manager)
+    }
+
+    /// Whether it wrote a field of the spec.
+    fn wrote_spec(&self) -> Result<bool, DecodeError> {
+        for field in Fields::of(self.fields) {
+            let field = field?;
+            // The fields are JSON.
+            if field.number == 1 {
+                return Ok(has_spec(field.bytes(FIELDS)?));
             }
+        }
+        Ok(false)
+    }
+}
+
+/// When the kubelet last wrote the status; if it never did, when any component last did.
+pub(super) fn status_written(message: &[u8]) -> Result<Option<Timestamp>, DecodeError> {
+    let (mut kubelet, mut any) = (None, None);
+    for manager in Manager::all(message) {
+        let manager = manager?;
+        if manager.subresource != b"status" {
+            continue;
+        }
+        // An invalid time counts as missing.
+        let time = manager.time.and_then(|field| field.time(TIME).ok()?);
+        any = any.max(time);
+        if manager.name == b"kubelet" {
+            kubelet = kubelet.max(time);
         }
     }
     Ok(kubelet.or(any))
@@ -217,39 +251,17 @@ pub(super) fn status_written(message: &[u8]) -> Result<Option<Timestamp>, Decode
 /// Whether this field manager wrote a field of the spec. Without any managers, it may have.
 fn is_created_by(message: &[u8], wanted: &str) -> Result<bool, DecodeError> {
     let mut has_managers = false;
-    for field in Fields::of(message) {
-        let field = field?;
-        if field.number != number::MANAGED_FIELDS {
-            continue;
-        }
+    for manager in Manager::all(message) {
+        let manager = manager?;
         has_managers = true;
-        let (mut manager, mut subresource): (&[u8], &[u8]) = (&[], &[]);
-        let mut is_of_spec = false;
-        for field in Fields::of(field.bytes("metadata.managedFields")?) {
-            let field = field?;
-            match field.number {
-                1 => manager = field.bytes("metadata.managedFields.manager")?,
-                7 => is_of_spec = is_about_spec(field.bytes(FIELDS)?)?,
-                8 => subresource = field.bytes("metadata.managedFields.subresource")?,
-                _ => {}
-            }
-        }
-        if manager == wanted.as_bytes() && subresource.is_empty() && is_of_spec {
+        if manager.name == wanted.as_bytes()
+            && manager.subresource.is_empty()
+            && manager.wrote_spec()?
+        {
             return Ok(true);
         }
     }
     Ok(!has_managers)
-}
-
-/// Whether a message `FieldsV1`, which is JSON, contains fields of the spec.
-fn is_about_spec(message: &[u8]) -> Result<bool, DecodeError> {
-    for field in Fields::of(message) {
-        let field = field?;
-        if field.number == 1 {
-            return Ok(has_spec(field.bytes(FIELDS)?));
-        }
-    }
-    Ok(false)
 }
 
 /// The version in a message `ObjectMeta`, also in that of a bookmark, which has only a version.
