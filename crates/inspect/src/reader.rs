@@ -325,6 +325,7 @@ mod tests {
     use super::*;
     use belayer_core::http::{ApiError, DEFAULT_BODY_LIMIT};
     use belayer_sandbox::{Answer, Fault, Match, Sandbox, Verb};
+    use rstest::rstest;
 
     #[test]
     fn a_request_is_repeated_after_retry_after() {
@@ -346,6 +347,25 @@ mod tests {
         let reader = Reader::new(sandbox.client(), Bounds::default());
         let all: Vec<serde_json::Value> = reader.all("/api/v1/configmaps").await.unwrap();
         assert_eq!((all.len(), reader.requests()), (1, 3));
+    }
+
+    #[rstest]
+    #[case::once(1, Answer::gone(), true, 2)]
+    #[case::always(9, Answer::gone(), false, 2)]
+    #[case::denied(1, Answer::forbidden("no"), false, 1)]
+    #[tokio::test]
+    async fn a_list_whose_token_has_expired_starts_again_once(
+        #[case] times: u64,
+        #[case] answer: Answer,
+        #[case] succeeds: bool,
+        #[case] requests: u64,
+    ) {
+        let sandbox = Sandbox::builder().build();
+        let lists = Fault::on(Match::verb(Verb::List).resource("configmaps"));
+        sandbox.faults().inject(lists.times(times).answer(answer));
+        let reader = Reader::new(sandbox.client(), Bounds::default());
+        let all: Result<Vec<serde_json::Value>, _> = reader.all("/api/v1/configmaps").await;
+        assert_eq!((all.is_ok(), reader.requests()), (succeeds, requests));
     }
 
     #[test]
