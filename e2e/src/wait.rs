@@ -22,17 +22,20 @@ where
 {
     let started = Instant::now();
     let mut pause = FIRST_POLL;
+    let mut last = None;
     loop {
         // A check that hangs must not exceed the deadline either.
         let left = deadline.saturating_sub(started.elapsed()).max(FIRST_POLL);
         let seen = match tokio::time::timeout(left, look()).await {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(seen)) => seen,
-            Err(_) => anyhow!("the last check did not return"),
+            // It may have been begun shortly before the deadline: the state is what the check before it saw.
+            Err(_) => last.unwrap_or_else(|| anyhow!("the check did not return")),
         };
         if started.elapsed() + pause > deadline {
             bail!("not within {deadline:?}: {what}; last seen: {seen:#}");
         }
+        last = Some(seen);
         tokio::time::sleep(pause).await;
         pause = (pause * 3 / 2).min(SLOWEST_POLL);
     }
@@ -139,6 +142,20 @@ mod tests {
         })
         .await;
         assert!(never.unwrap_err().to_string().contains("did not return"));
+    }
+
+    #[tokio::test]
+    async fn a_check_that_the_deadline_interrupts_hides_no_state() {
+        let looks = Cell::new(0);
+        let never: Result<()> = eventually("rain", Duration::from_millis(100), async || {
+            looks.set(looks.get() + 1);
+            if looks.get() == 2 {
+                std::future::pending().await
+            }
+            bail!("sun")
+        })
+        .await;
+        assert!(never.unwrap_err().to_string().ends_with("last seen: sun"));
     }
 
     #[tokio::test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams};
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
 use kube::{Client, ResourceExt as _};
@@ -11,12 +11,15 @@ use serde_json::json;
 
 use crate::control_plane::{Kubeconfig, service_account_kubeconfig};
 use crate::kinds;
-use crate::wait::{SOON, eventually};
+use crate::wait::{SOON, eventually, gone};
 
 /// The first minor version that serves MutatingAdmissionPolicies as Belayer uses them.
 pub(super) const MUTATING_POLICIES: u32 = 36;
 
 const WORKFLOW_CRD: &str = include_str!("../../manifests/workflow-crd.yaml");
+
+/// Manifests that no folder includes, for options.
+pub(crate) const APART: [&str; 2] = ["rbac-metrics-authorization", "rbac-pod-cleanup"];
 
 /// A file of `deploy/manifests`, by name, with one account for all controllers: most scenarios run them in one process.
 ///
@@ -104,19 +107,40 @@ pub(crate) async fn apply(client: &Client, yaml: &str) -> Result<()> {
 }
 
 async fn apply_one(client: &Client, object: &DynamicObject) -> Result<()> {
-    let types = object.types.as_ref().context("the manifest has no kind")?;
-    let gvk = GroupVersionKind::try_from(types)?;
-    let resource = ApiResource::from_gvk_with_plural(&gvk, &plural(&gvk.kind));
-    let api: Api<DynamicObject> = match object.namespace() {
-        Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
-    };
+    let (kind, api) = kind_of(client, object)?;
     let name = object.name_any();
     let parameters = PatchParams::apply("belayer-e2e").force();
     api.patch(&name, &parameters, &Patch::Apply(object))
         .await
-        .with_context(|| format!("apply {} {name}", gvk.kind))?;
+        .with_context(|| format!("apply {kind} {name}"))?;
     Ok(())
+}
+
+/// Deletes every object of a manifest that exists.
+pub(super) async fn remove(client: &Client, manifest: &str) -> Result<()> {
+    let objects: Vec<DynamicObject> =
+        serde_saphyr::from_multiple(manifest).context("read a manifest")?;
+    for object in objects {
+        let (kind, api) = kind_of(client, &object)?;
+        let name = object.name_any();
+        let deleted = api.delete(&name, &DeleteParams::default()).await;
+        deleted
+            .map(drop)
+            .or_else(gone)
+            .with_context(|| format!("remove {kind} {name}"))?;
+    }
+    Ok(())
+}
+
+fn kind_of(client: &Client, object: &DynamicObject) -> Result<(String, Api<DynamicObject>)> {
+    let types = object.types.as_ref().context("the manifest has no kind")?;
+    let gvk = GroupVersionKind::try_from(types)?;
+    let resource = ApiResource::from_gvk_with_plural(&gvk, &plural(&gvk.kind));
+    let api = match object.namespace() {
+        Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    Ok((gvk.kind, api))
 }
 
 /// The plural of the kinds in Belayer's manifests.

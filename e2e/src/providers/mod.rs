@@ -26,7 +26,7 @@ use crate::kubectl::Kubectl;
 use crate::peers::Peer;
 
 pub use self::bootstrap::ensure_workflow_crd;
-pub(crate) use self::bootstrap::{apply, grant_rights, manifest, open_gate};
+pub(crate) use self::bootstrap::{APART, apply, grant_rights, manifest, open_gate};
 pub use self::kind::Kind;
 pub use self::local::Local;
 pub use self::restore::OWN_NODE;

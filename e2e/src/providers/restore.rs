@@ -7,7 +7,9 @@ use kube::api::{
 use kube::{Client, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
-use super::bootstrap::{ensure_workflow_crd, grant_rights, open_gate, opened_gate};
+use super::bootstrap::{
+    APART, ensure_workflow_crd, grant_rights, manifest, open_gate, opened_gate, remove,
+};
 use super::{Backend, Capability};
 use crate::kinds::{self, Objects};
 use crate::wait::{SOON, eventually, gone};
@@ -24,7 +26,7 @@ const OF_NODE_CONTROLLERS: &str = "node.";
 /// The policy with Belayer's label that every cluster has.
 const GRANTED: &str = "belayer-pod-recreation-records";
 
-/// Restores nodes, the Workflow CRD and the gate, and removes a Belayer that runs as pods.
+/// Restores nodes, the Workflow CRD, the gate and Belayer's rights, and removes a Belayer that runs as pods.
 ///
 /// Each Belayer writes into the gate which of its controllers are off.
 pub(crate) async fn restore(backend: &dyn Backend) -> Result<()> {
@@ -36,6 +38,9 @@ pub(crate) async fn restore(backend: &dyn Backend) -> Result<()> {
     if backend.capabilities().contains(&Capability::RealNode) {
         nodes_are_ready(client).await?;
         remove_installation(client).await?;
+    }
+    for name in APART {
+        remove(client, &manifest(name)?).await?;
     }
     ensure_workflow_crd(client).await?;
     restore_gate(client).await
@@ -182,7 +187,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::providers::{Provider as _, Sandbox};
+    use crate::providers::{Provider as _, Sandbox, apply};
 
     fn node(labels: Value, spec: Value) -> DynamicObject {
         serde_json::from_value(json!({
@@ -276,6 +281,23 @@ mod tests {
         assert!(node.data["spec"]["unschedulable"].is_null());
         let gate = gates.get(&name).await.unwrap();
         assert_eq!(gate.data["data"]["mode"], "normal");
+    }
+
+    #[tokio::test]
+    async fn rights_of_options_are_removed() {
+        let backend = Sandbox.start().await.unwrap();
+        let client = backend.client();
+        let bindings = kinds::cluster_role_bindings(client);
+        for name in APART {
+            apply(client, &manifest(name).unwrap()).await.unwrap();
+        }
+        let cleanup = "belayer-pod-cleanup";
+        assert!(bindings.get_opt(cleanup).await.unwrap().is_some());
+
+        restore(&*backend).await.unwrap();
+        assert!(bindings.get_opt(cleanup).await.unwrap().is_none());
+        let core = bindings.get_opt("belayer-core").await.unwrap();
+        assert!(core.is_some(), "a right of every cluster was removed");
     }
 
     #[tokio::test]

@@ -124,10 +124,11 @@ pub(super) async fn back_to_work(cluster: &Cluster) -> Result<()> {
 async fn killed(cluster: Cluster) -> Result<()> {
     cluster.fill(MANY / 2).await?;
     let before = cluster.held_objects().await?;
+    let mut left = before.ours.len();
     for round in 0..3 {
+        let held = left;
         // Slowly, so that it can be killed in between.
         let mut drain = cluster.spawn_drain(&["--concurrent-releases=1"])?;
-        let held = cluster.held_objects().await?.ours.len();
         eventually("some are released", SOON, async || {
             let now = cluster.held_objects().await?.ours.len();
             ensure!(now < held, "{now} of {held} have holds");
@@ -135,7 +136,7 @@ async fn killed(cluster: Cluster) -> Result<()> {
         })
         .await?;
         drain.kill().await?;
-        let left = cluster.held_objects().await?.ours.len();
+        left = cluster.held_objects().await?.ours.len();
         cluster.note(format!("round {round}: killed with {left} of {held} left"));
         if left == 0 {
             break;

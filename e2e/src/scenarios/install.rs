@@ -11,13 +11,11 @@ use super::installation::{deployed, is_denied, printed, remove};
 use super::recreation::{RECREATION_HOLD, rejection, write_status};
 use crate::harness::{Cluster, SOON, Scenario, eventually, finalizers, manifests, pod, throughout};
 use crate::kinds;
+use crate::providers::APART;
 use crate::providers::Capability::{AdmissionPolicies, IdleDeployments, Kubectl, Rbac};
 
 /// Folders that are applied with `-k`.
 const FOLDERS: [&str; 3] = ["", "node-agent", "node-agent-unmount"];
-
-/// Optional manifests that no folder includes.
-const APART: [&str; 2] = ["rbac-metrics-authorization.yaml", "rbac-pod-cleanup.yaml"];
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -130,7 +128,9 @@ async fn build(cluster: Cluster) -> Result<()> {
         let known = listed
             .lines()
             .any(|line| line.strip_prefix("- ") == Some(&name))
-            || APART.contains(&&*name)
+            || name
+                .strip_suffix(".yaml")
+                .is_some_and(|name| APART.contains(&name))
             || FOLDERS.contains(&&*name)
             || name == "kustomization.yaml"
             || name == "replacements.yaml";
@@ -352,7 +352,7 @@ async fn applied(cluster: &Cluster) -> Result<()> {
         }
         for file in APART {
             cluster
-                .sh(&format!("kubectl apply {options} -f {home}/{file}"))
+                .sh(&format!("kubectl apply {options} -f {home}/{file}.yaml"))
                 .await?;
         }
     }
