@@ -150,7 +150,7 @@ mod tests {
         let never: Result<()> = eventually("rain", Duration::from_millis(100), async || {
             looks.set(looks.get() + 1);
             if looks.get() == 2 {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
             bail!("sun")
         })

@@ -43,7 +43,7 @@ pub struct Settings {
     pub dry_run: bool,
     /// The feature gates.
     pub gates: Gates,
-    /// The leader election, if it is on.
+    /// The leader election, if it is on. A dry run takes no part in it.
     pub election: Option<Election>,
     /// Limits of requests.
     pub limits: Limits,
@@ -99,6 +99,11 @@ impl RunOptions {
 }
 
 impl Settings {
+    /// The leader election in which this process takes part: none in a dry run, because updating a Lease is a write.
+    pub(crate) fn candidacy(&self) -> Option<&Election> {
+        self.election.as_ref().filter(|_| !self.dry_run)
+    }
+
     /// Merges arguments and file: a flag takes precedence over its environment variable, and that over the
     /// file.
     ///
@@ -125,8 +130,7 @@ impl Settings {
             controllers,
             dry_run,
             gates,
-            // Updating a Lease is a write as well.
-            election: election.filter(|_| !dry_run),
+            election,
             limits: limits(arguments, source)?,
             metrics_bind_address: endpoint(&arguments.metrics_bind_address, metrics, METRICS),
             health_probe_bind_address: endpoint(

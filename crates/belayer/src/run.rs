@@ -18,7 +18,7 @@ use belayer_core::election::Leadership;
 use belayer_core::executor::{Bounds, Writes};
 use belayer_core::informer::Store;
 use belayer_core::slim::Pod;
-use belayer_inspect::status;
+use belayer_inspect::status::Query;
 use belayer_metrics::Exporter;
 
 use crate::config::Source;
@@ -80,7 +80,7 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
     if settings.dry_run {
         tracing::info!("dry run: sending no request that changes the cluster");
     }
-    let mut election = match &settings.election {
+    let mut election = match settings.candidacy() {
         Some(election) => Running::start(election, cluster)?,
         None => Running::alone(),
     };
@@ -90,7 +90,7 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
         None
     };
     let current = Arc::new(Current::new(election.elector.clone()));
-    let shown = watch::Sender::new(status_query(&source, settings.namespace.clone())?);
+    let shown = watch::Sender::new(shown(&source, &settings)?);
     let mut supervisor = Supervisor {
         current: Arc::clone(&current),
         shown,
@@ -147,7 +147,7 @@ type Resolve = Box<dyn Fn(&Source) -> Result<Settings, Failure> + Send + Sync>;
 struct Supervisor {
     current: Arc<Current>,
     /// What the status page of the debug address shows.
-    shown: watch::Sender<status::Query>,
+    shown: watch::Sender<Query>,
     client: Client,
     watches: Client,
     leadership: Leadership,
@@ -203,8 +203,7 @@ impl Supervisor {
             },
             leadership: self.leadership.clone(),
             lease: settings
-                .election
-                .as_ref()
+                .candidacy()
                 .map(|election| election.lease.to_string()),
             observer: Arc::new(()),
         };
@@ -305,14 +304,20 @@ impl Supervisor {
         }
         self.current.set(successor);
         self.worker = Some(worker);
-        self.shown
-            .send_replace(status_query(&source, settings.namespace)?);
+        self.shown.send_replace(shown(&source, &settings)?);
         self.source = source;
         turn.cancel();
         reloaded("applied");
         tracing::info!("the new configuration is active");
         Ok(())
     }
+}
+
+/// The query of the status page, with the Lease that flags and file name.
+fn shown(source: &Source, settings: &Settings) -> Result<Query, Failure> {
+    let election = settings.election.as_ref();
+    let lease = election.map(|election| election.lease.to_string());
+    status_query(source, settings.namespace.clone(), lease)
 }
 
 fn operator_parts(operator: &Operator) -> current::Parts {

@@ -1,6 +1,7 @@
 //! workflow-finalizer as a component of the runner of one owner kind.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -67,6 +68,9 @@ pub struct WorkflowFinalizer<V: View = Cached> {
     resync: Duration,
     pub(crate) parts: Parts<V>,
     held_objects: HeldObjects,
+    /// Whether the kind is not served, or was not and is being listed again: what changed meanwhile is told
+    /// object by object, like changes of labels.
+    unserved: AtomicBool,
 }
 
 impl<V: View> WorkflowFinalizer<V> {
@@ -77,6 +81,7 @@ impl<V: View> WorkflowFinalizer<V> {
             resync: settings.resync,
             parts,
             held_objects: HeldObjects::new(settings.max_unselected),
+            unserved: AtomicBool::new(false),
         }
     }
 
@@ -162,12 +167,17 @@ impl WorkflowFinalizer {
     /// Updates the held objects, and enqueues the pods of a workflow that is being deleted with the highest
     /// priority. Must receive every event of the kind *before* its runner does.
     pub fn on_workflow(&self, event: &Event<OwnerMeta>) {
+        let changed = if self.unserved.load(Ordering::Relaxed) {
+            UnselectedBy::Configuration
+        } else {
+            UnselectedBy::Labels
+        };
         match event {
             Event::Added { object, initial } => {
                 let by = if *initial {
                     UnselectedBy::Configuration
                 } else {
-                    UnselectedBy::Labels
+                    changed
                 };
                 self.note(&object.object.0, by);
                 if object.object.0.is_deleting() {
@@ -175,7 +185,7 @@ impl WorkflowFinalizer {
                 }
             }
             Event::Updated { old, new } => {
-                self.note(&new.object.0, UnselectedBy::Labels);
+                self.note(&new.object.0, changed);
                 if new.object.0.is_deleting() && !old.object.0.is_deleting() {
                     self.raise_pods(&new.object.0);
                 }
@@ -184,6 +194,7 @@ impl WorkflowFinalizer {
                 self.held_objects.note(&last.object.0.key, None);
             }
             Event::Unserved => {
+                self.unserved.store(true, Ordering::Relaxed);
                 self.held_objects.clear();
                 tracing::warn!(kind = %self.rule.kind, "this kind is not served: Belayer holds its objects once the API server serves it");
             }
@@ -193,6 +204,7 @@ impl WorkflowFinalizer {
                 self.parts.workflows.for_each(|workflow| {
                     self.note(&workflow.object.0, UnselectedBy::Configuration);
                 });
+                self.unserved.store(false, Ordering::Relaxed);
             }
             _ => {}
         }

@@ -337,6 +337,19 @@ impl Belayer {
         Ok(sum(&text, name, labels))
     }
 
+    /// Waits until a metric has this value: an effect may be seen before it is counted.
+    ///
+    /// # Errors
+    /// When it has not soon.
+    pub async fn counts(&self, name: &str, labels: &[(&str, &str)], value: f64) -> Result<()> {
+        eventually(&format!("{name} is {value}"), SOON, async || {
+            let now = self.metric(name, labels).await?;
+            ensure!((now - value).abs() < f64::EPSILON, "it is {now}");
+            Ok(())
+        })
+        .await
+    }
+
     /// Where its metrics are scraped.
     #[must_use]
     pub fn metrics_address(&self) -> SocketAddr {

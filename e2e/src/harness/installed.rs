@@ -66,7 +66,7 @@ impl Installed {
     pub async fn is_rolled_out(&self) -> Result<()> {
         self.cluster
             .sh("for name in belayer belayer-pod-recreation; do
-                kubectl -n belayer-system rollout status deployment/$name --timeout=90s || exit 1
+                kubectl -n belayer-system rollout status deployment/$name --timeout=240s || exit 1
             done")
             .await?;
         eventually("two replicas are ready", SOON, async || {

@@ -7,7 +7,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::argo::step;
-use crate::harness::{Cluster, HOLD, SOON, Scenario, Workflow, eventually, finalizers, throughout};
+use crate::harness::{Cluster, HOLD, Scenario, Workflow, finalizers, throughout};
 
 /// How long the absence of releases is observed.
 const WINDOW: Duration = Duration::from_secs(2);
@@ -167,16 +167,10 @@ pub(super) async fn counted(cluster: &Cluster, evidence: &str, times: f64) -> Re
         ("mode", "enforce"),
         ("pod_namespace", cluster.namespace()),
     ];
-    eventually("the releases are counted", SOON, async || {
-        let belayer = cluster.shared_belayer()?;
-        let counted = belayer.metric("belayer_unread_pods_total", &labels).await?;
-        ensure!(
-            (counted - times).abs() < f64::EPSILON,
-            "{counted} releases are counted"
-        );
-        Ok(())
-    })
-    .await
+    let belayer = cluster.shared_belayer()?;
+    belayer
+        .counts("belayer_unread_pods_total", &labels, times)
+        .await
 }
 
 async fn never_held(cluster: Cluster) -> Result<()> {

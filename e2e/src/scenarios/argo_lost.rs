@@ -1,5 +1,7 @@
 //! Pods of Argo whose node is lost.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result};
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use serde_json::json;
@@ -24,13 +26,18 @@ pub(super) async fn node(cluster: &Cluster, name: &str, ready: &str) -> Result<(
     }))?;
     let nodes = kinds::nodes(cluster.client());
     nodes.create(&Default::default(), &object).await?;
+    heartbeat(cluster, name, ready).await
+}
+
+/// Writes the node's status. A real control plane takes a node for lost that has sent nothing for fifty seconds.
+async fn heartbeat(cluster: &Cluster, name: &str, ready: &str) -> Result<()> {
     let status = json!({ "status": { "conditions": [{
         "type": "Ready", "status": ready, "reason": "Scenario", "message": "as the scenario says",
         "lastHeartbeatTime": jiff::Timestamp::now().to_string(),
         "lastTransitionTime": jiff::Timestamp::now().to_string(),
     }] } });
     let patch = Patch::Merge(&status);
-    let patched = nodes
+    let patched = kinds::nodes(cluster.client())
         .patch_status(name, &PatchParams::default(), &patch)
         .await;
     patched
@@ -57,12 +64,22 @@ async fn node_lost(cluster: Cluster) -> Result<()> {
     for (name, says) in [(&gone, "True"), (&silent, "Unknown"), (&ready, "True")] {
         node(&cluster, name, says).await?;
     }
-    let shown = released(&cluster, &gone, &silent, &ready).await;
+    let shown = tokio::select! {
+        shown = released(&cluster, &gone, &silent, &ready) => shown,
+        failed = stays_ready(&cluster, &ready) => failed,
+    };
     let nodes = kinds::nodes(cluster.client());
     for name in [&silent, &ready] {
         nodes.delete(name, &DeleteParams::default()).await?;
     }
     shown
+}
+
+async fn stays_ready(cluster: &Cluster, node: &str) -> Result<()> {
+    loop {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        heartbeat(cluster, node, "True").await?;
+    }
 }
 
 async fn released(cluster: &Cluster, gone: &str, silent: &str, ready: &str) -> Result<()> {

@@ -197,8 +197,9 @@ async fn adopted(cluster: &Cluster, belayer: &Belayer) -> Result<()> {
     shows(cluster, &["build-b [S,H]"]).await?;
     for evidence in ["Consumed", "Adopted"] {
         let labels = [("controller", "pod-finalizer"), ("evidence", evidence)];
-        let counted = belayer.metric("belayer_releases_total", &labels).await?;
-        ensure!((counted - 1.0).abs() < f64::EPSILON, "{counted} {evidence}");
+        belayer
+            .counts("belayer_releases_total", &labels, 1.0)
+            .await?;
     }
     ensure!(
         belayer

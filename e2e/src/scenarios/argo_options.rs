@@ -62,8 +62,9 @@ async fn adopted(cluster: Cluster) -> Result<()> {
     has(&cluster, "named", &[FOREIGN]).await?;
     has(&cluster, "not-selected", &[STATUS]).await?;
     let adopted = [("evidence", "Adopted")];
-    let counted = belayer.metric("belayer_releases_total", &adopted).await?;
-    ensure!((counted - 2.0).abs() < f64::EPSILON, "{counted} adopted");
+    belayer
+        .counts("belayer_releases_total", &adopted, 2.0)
+        .await?;
     ensure!(
         belayer
             .log()?
@@ -146,8 +147,7 @@ async fn cleanup(cluster: Cluster) -> Result<()> {
     cluster.create(&orphan).await?;
     cluster.finish("orphan", "Failed").await?;
     cluster.is_removed("orphan").await?;
-    let deleted = belayer.metric("belayer_cleanups_total", &[]).await?;
-    ensure!((deleted - 5.0).abs() < f64::EPSILON, "{deleted} deletions");
+    belayer.counts("belayer_cleanups_total", &[], 5.0).await?;
     belayer.stop().await
 }
 

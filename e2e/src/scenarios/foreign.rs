@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use kube::ResourceExt as _;
 use kube::api::PostParams;
 
 use crate::harness::{Cluster, HOLD, Scenario, finalizers, pod};
-use crate::wait::eventually;
+use crate::wait::{SOON, eventually};
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
@@ -95,16 +94,11 @@ async fn concurrent_writer(cluster: Cluster) -> Result<()> {
 
 /// Waits for the first edit: on a busy machine Belayer may be done before the other client has begun.
 async fn edited(cluster: &Cluster, name: &str) -> Result<()> {
-    let deadline = Duration::from_secs(30);
-    eventually(
-        "the other client has edited the pod",
-        deadline,
-        async || {
-            let seen = cluster.pods().get(name).await?;
-            ensure!(seen.annotations().contains_key(EDITS), "no edit");
-            Ok(())
-        },
-    )
+    eventually("the other client has edited the pod", SOON, async || {
+        let seen = cluster.pods().get(name).await?;
+        ensure!(seen.annotations().contains_key(EDITS), "no edit");
+        Ok(())
+    })
     .await
 }
 

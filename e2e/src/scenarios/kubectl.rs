@@ -1,12 +1,11 @@
 //! kubectl commands behave the same on every provider.
 
 use std::process::Stdio;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
-use crate::harness::{Cluster, HOLD, Kubectl as Tool, Scenario, pod};
+use crate::harness::{Cluster, HOLD, Kubectl as Tool, SOON, Scenario, pod};
 use crate::providers::Capability::Kubectl;
 
 pub(super) fn scenarios() -> Vec<Scenario> {
@@ -219,7 +218,7 @@ async fn objects(cluster: Cluster) -> Result<()> {
     let strategic = "--for=jsonpath={.data.strategic}=1";
     says(
         &kubectl,
-        ["wait", strategic, "cm/app", "--timeout=15s"],
+        ["wait", strategic, "cm/app", "--timeout=120s"],
         "condition met",
     )
     .await?;
@@ -231,7 +230,7 @@ async fn objects(cluster: Cluster) -> Result<()> {
         "\"app\" deleted",
     )
     .await?;
-    let gone = ["wait", "--for=delete", "cm/app", "--timeout=15s"];
+    let gone = ["wait", "--for=delete", "cm/app", "--timeout=120s"];
     kubectl.run(gone).await?;
     let found = kubectl
         .run(["get", "cm", "app", "--ignore-not-found"])
@@ -246,7 +245,7 @@ async fn made(cluster: &Cluster, kubectl: &Tool) -> Result<()> {
     let created = format!("namespace/{namespace} created");
     says(kubectl, ["create", "namespace", &namespace], &created).await?;
     let phase = "--for=jsonpath={.status.phase}=Active";
-    let active = ["wait", phase, "ns", &namespace, "--timeout=15s"];
+    let active = ["wait", phase, "ns", &namespace, "--timeout=120s"];
     says(kubectl, active, "condition met").await?;
 
     let literal = ["--from-literal=k=v", "--from-literal=empty="];
@@ -263,7 +262,7 @@ async fn made(cluster: &Cluster, kubectl: &Tool) -> Result<()> {
 
     let all = ["delete", "cm/made", "secret/made", "sa/made"];
     says(kubectl, all, "deleted").await?;
-    let gone = ["delete", "namespace", &namespace, "--timeout=60s"];
+    let gone = ["delete", "namespace", &namespace, "--timeout=120s"];
     says(kubectl, gone, "deleted").await
 }
 
@@ -278,6 +277,6 @@ async fn next_row(rows: &mut Rows, wanted: &str) -> Result<()> {
         }
         anyhow::bail!("get -w exited before it printed {wanted:?}")
     };
-    let found = tokio::time::timeout(Duration::from_secs(60), search).await;
+    let found = tokio::time::timeout(SOON, search).await;
     found.with_context(|| format!("get -w did not print {wanted:?}"))?
 }

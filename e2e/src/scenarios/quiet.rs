@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use kube::api::DeleteParams;
 
-use crate::harness::{BelayerOptions, Cluster, Scenario, pod, throughout};
+use crate::harness::{BelayerOptions, Cluster, SOON, Scenario, pod, throughout};
 use crate::providers::Capability::Recorder;
 use crate::providers::{Mark, Request};
 
@@ -61,7 +61,7 @@ async fn settled(cluster: Cluster) -> Result<()> {
 /// of settling.
 async fn told_what_it_waits_for(cluster: &Cluster) -> Result<()> {
     let quiet = Duration::from_secs(5);
-    let deadline = std::time::Instant::now() + Duration::from_secs(40);
+    let deadline = std::time::Instant::now() + SOON;
     loop {
         let mark = cluster.recorder()?.mark()?;
         let still = throughout("nothing is written", quiet, async || {

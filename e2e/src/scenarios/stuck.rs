@@ -4,7 +4,7 @@
 use anyhow::{Result, ensure};
 use belayer_sandbox::{Answer, Fault, Match, Verb};
 
-use crate::harness::{Cluster, Scenario};
+use crate::harness::{Cluster, SOON, Scenario, eventually};
 use crate::providers::Capability::{GarbageCollector, NamespaceDeletion, Recorder};
 use crate::stuck::{FIXTURES, Tool, play};
 
@@ -42,6 +42,12 @@ async fn permission_missing(cluster: Cluster) -> Result<()> {
 }
 
 async fn look_without_rights(cluster: &Cluster, tool: &Tool) -> Result<()> {
+    eventually("the server knows its rights", SOON, async || {
+        let (code, out, err) = tool.run(&["stuck".to_owned()]).await?;
+        ensure!(code == 4, "exit code {code}: {out}{err}");
+        Ok(())
+    })
+    .await?;
     let mark = cluster.recorder()?.mark()?;
     let (code, out, err) = tool.run(&["stuck".to_owned()]).await?;
     ensure!(code == 4, "exit code {code}: {out}{err}");

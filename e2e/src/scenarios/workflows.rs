@@ -240,7 +240,7 @@ async fn amid_creation(cluster: Cluster) -> Result<()> {
         let done = Arc::clone(&done);
         creator.spawn(async move {
             let mut index = 0;
-            while !done.load(Ordering::Relaxed) {
+            while !done.load(Ordering::Relaxed) && index < 500 {
                 let pod = pod(format!("p{index}")).of(&workflow).held();
                 cluster.create(&pod).await?;
                 index += 1;

@@ -25,10 +25,11 @@ pub async fn run_status(arguments: StatusArguments) -> Result<(), Failure> {
     let source = arguments.read.source()?;
     let (reader, _, server) = connect(&arguments.read.cluster).await?;
     let own_namespace = arguments.read.own.name(&Sources::from_env())?;
+    let lease = lease(&source, &own_namespace)?;
     let query = Query {
         namespace: arguments.namespace,
         objects: arguments.serve.as_ref().map_or(0, |_| serve::OBJECTS),
-        ..query(&source, own_namespace)?
+        ..query(&source, own_namespace, lease)?
     };
     if let Some(address) = &arguments.serve {
         return serve::run(reader, query, address).await;
@@ -58,9 +59,13 @@ pub async fn run_status(arguments: StatusArguments) -> Result<(), Failure> {
 /// # Errors
 ///
 /// If the configuration is invalid.
-pub(crate) fn query(source: &Source, own_namespace: String) -> Result<Query, Failure> {
+pub(crate) fn query(
+    source: &Source,
+    own_namespace: String,
+    lease: Option<String>,
+) -> Result<Query, Failure> {
     Ok(Query {
-        lease: lease(source, &own_namespace)?,
+        lease,
         own_namespace,
         namespace: None,
         holds: holds(source)?,

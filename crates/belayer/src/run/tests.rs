@@ -68,10 +68,13 @@ fn source_with(limits: &str, process: &str) -> Source {
 }
 
 fn resolve() -> Resolve {
-    let arguments = match Cli::try_parse_from(["belayer", "run", "--on-disable=keep"])
-        .unwrap()
-        .command
-    {
+    resolve_with(&[])
+}
+
+fn resolve_with(flags: &[&str]) -> Resolve {
+    let always = ["belayer", "run", "--on-disable=keep"];
+    let all = always.iter().chain(flags);
+    let arguments = match Cli::try_parse_from(all).unwrap().command {
         Command::Run(arguments) => *arguments,
         other => panic!("{other:?}"),
     };
@@ -112,7 +115,7 @@ impl Stage {
         let settings = resolve(&source).unwrap_or_else(|error| panic!("{error}"));
         let mut supervisor = Supervisor {
             current: Arc::new(Current::new(None)),
-            shown: watch::Sender::new(status_query(&source, "belayer-system".to_owned()).unwrap()),
+            shown: watch::Sender::new(shown(&source, &settings).unwrap()),
             client: client(&sandbox, &patches),
             watches: client(&sandbox, &patches),
             leadership: Leadership::unlimited(),
@@ -364,4 +367,22 @@ async fn the_debug_address_serves_the_status_page() {
     let (_, text) = page(&routes, "127.0.0.1:8081", "/status.json").await;
     let read: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(held(&read), json!(1), "{read}");
+}
+
+/// The file alone would be refused: its renew deadline is longer than the default lease duration.
+#[rstest]
+#[case::runs(&[])]
+#[case::dry_run(&["--dry-run"])]
+fn the_status_page_shows_the_lease_that_a_flag_names(#[case] more: &[&str]) {
+    let file = "leaderElection: {renewDeadline: 40s, resourceName: file}";
+    let source = source_with("qps: 10", file);
+    let flags = [
+        "--leader-elect-lease-duration=60s",
+        "--leader-elect-resource-name=flag",
+    ];
+    let settings = resolve_with(&[&flags, more].concat())(&source);
+    let settings = settings.unwrap_or_else(|error| panic!("{error}"));
+    let query = shown(&source, &settings).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(query.lease.as_deref(), Some("belayer-system/flag"));
+    assert_eq!(settings.candidacy().is_some(), more.is_empty());
 }

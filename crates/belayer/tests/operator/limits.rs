@@ -5,11 +5,12 @@ use std::time::Duration;
 use belayer_core::executor::Writes;
 use belayer_pod_finalizer::profile::config::Settings;
 use belayer_pod_finalizer::profile::{Mode, Profile, Profiles, argo};
-use belayer_sandbox::{Gvr, ListOptions, Subresource};
+use belayer_sandbox::{Answer, Fault, Gvr, ListOptions, Match, Subresource, Verb, WatchEnd};
+use belayer_workflow_finalizer::config::WorkflowFinalizerConfig;
 use belayer_workload::WORKFLOWS;
 use serde_json::{Value, json};
 
-use crate::world::{BELAYER, NAMESPACE, World, eventually, gates, let_pass};
+use crate::world::{BELAYER, NAMESPACE, World, eventually, gates, let_pass, within};
 
 #[tokio::test(start_paused = true)]
 async fn a_dry_run_sends_no_mutating_request_at_all() {
@@ -389,6 +390,65 @@ async fn a_mistyped_selector_releases_nothing() {
     );
     let _belayer = world.run();
     eventually("20 are released", || world.held_pods() == 80).await;
+}
+
+/// Ten in each of three namespaces: few enough for labels that changed, too many for a configuration that did.
+#[tokio::test(start_paused = true)]
+async fn workflows_unselected_while_their_kind_was_not_served_count_as_by_the_configuration() {
+    let world = World::new();
+    let namespaces = ["a", "b", "c"];
+    for namespace in namespaces {
+        world.create_namespace(namespace);
+        for n in 0..10 {
+            let workflow = json!({
+                "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "spec": {},
+                "metadata": { "name": format!("w-{n}"), "labels": { "hold": "yes" } },
+            });
+            world.create(&WORKFLOWS, Some(namespace), workflow);
+        }
+    }
+    let held = || {
+        let all = world
+            .cluster()
+            .list(&WORKFLOWS, None, &ListOptions::default());
+        let all = all.unwrap().items;
+        let held = all
+            .iter()
+            .filter(|it| it["metadata"]["finalizers"].is_array());
+        held.count()
+    };
+    let owners = json!({ "owners": [{ "selector": { "matchLabels": { "hold": "yes" } } }] });
+    let owners: WorkflowFinalizerConfig = serde_json::from_value(owners).unwrap();
+    let _belayer = world.run_with_owners(owners.try_into().unwrap());
+    eventually("all are held", || held() == 30).await;
+
+    let kind = || Match::any().resource("workflows");
+    let faults = world.sandbox.faults();
+    let unserved = faults.inject(Fault::on(kind()).answer(Answer::page_not_found()));
+    faults.end_watches(&kind(), WatchEnd::Close);
+    eventually("it is noticed", || unserved.hits() > 2).await;
+    let strip = json!({ "metadata": { "labels": { "hold": null } } });
+    for namespace in namespaces {
+        for n in 0..10 {
+            let name = format!("w-{n}");
+            world.patch_in(
+                &WORKFLOWS,
+                Some(namespace),
+                &name,
+                strip.clone(),
+                Subresource::None,
+            );
+        }
+    }
+    unserved.remove();
+    let served = || world.requests(Verb::Watch, "workflows.argoproj.io");
+    let before = served();
+    within(Duration::from_secs(600), "it is served again", || {
+        served() > before
+    })
+    .await;
+    let_pass(Duration::from_secs(60)).await;
+    assert_eq!(held(), 30);
 }
 
 #[tokio::test(start_paused = true)]

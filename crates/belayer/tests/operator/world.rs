@@ -118,10 +118,12 @@ impl World {
 
     /// With workflow-finalizer.
     pub(crate) fn run_with_workflows(&self) -> Running {
+        self.run_with_owners(belayer_workflow_finalizer::Settings::default())
+    }
+
+    pub(crate) fn run_with_owners(&self, owners: belayer_workflow_finalizer::Settings) -> Running {
         let client = client::in_process(self.service(), belayer_holds::names::USER_AGENT);
-        let components = Components::default()
-            .with(Settings::default())
-            .with(belayer_workflow_finalizer::Settings::default());
+        let components = Components::default().with(Settings::default()).with(owners);
         Self::spawn(Operator::new(options(client), components))
     }
 

@@ -304,11 +304,10 @@ impl Candidate {
 
     /// The record that releases the lease and the version that it replaces; `None` if this
     /// process does not hold the lease.
+    ///
+    /// It may hold the lease without leading: nobody has read the answer to the write that acquired it, or
+    /// it could not renew in time.
     pub fn resignation(&self, now: Local, wall: Timestamp) -> Option<(Record, Version)> {
-        let LeaseStatus::Leading { .. } = self.status(now) else {
-            return None;
-        };
-        // A read may have found another holder in the meantime.
         let Holder::Ours = self.holder_at(now) else {
             return None;
         };

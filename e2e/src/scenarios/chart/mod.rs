@@ -78,7 +78,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             toggles::all_sets,
         )
         .needs([Helm, Kubectl, Rbac])
-        .within(LONG),
+        .within(3 * LONG),
         Scenario::alone(
             "manifests-in-another-namespace",
             "an overlay with another namespace leaves the default one nowhere, and the server accepts it",

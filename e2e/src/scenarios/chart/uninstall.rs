@@ -70,7 +70,12 @@ async fn crash_loop(release: &Release) -> Result<()> {
     ensure!(status.code() == Some(2), "{status}: {}", crashed.log()?);
     uninstalled(release).await?;
     let definitions = kinds::definitions(cluster.client());
-    for name in ["gates.belayer.dev", "podrecreations.belayer.dev"] {
+    for name in [
+        "gates.belayer.dev",
+        "nodewipes.belayer.dev",
+        "podoutcomes.belayer.dev",
+        "podrecreations.belayer.dev",
+    ] {
         eventually(&format!("{name} is deleted"), SOON, async || {
             ensure!(definitions.get_opt(name).await?.is_none(), "it exists");
             Ok(())

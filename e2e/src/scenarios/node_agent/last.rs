@@ -16,7 +16,7 @@ async fn pending(agent: &Belayer, expected: f64) -> Result<()> {
 
 pub(super) async fn rejection(cluster: Cluster) -> Result<()> {
     let site = Site::new(&cluster, "one").await?;
-    let config = "podRecreation:\n  maxRetries: 0\n  recordTtlSeconds: 8\n";
+    let config = "podRecreation:\n  maxRetries: 0\n  recordTtlSeconds: 30\n";
     let belayer = site.controllers_with(config).await?;
     let agent = site.agent().await?;
     let uid = site.pod("web").await?;

@@ -27,7 +27,7 @@ pub(super) async fn start_agents(cluster: &Cluster, folder: &str) -> Result<()> 
     let agent = manifests().join(folder);
     let rollout = "kubectl -n belayer-node-agent rollout status daemonset/belayer-node-agent";
     let script = format!(
-        "kubectl apply -k {} && {rollout} --timeout=90s",
+        "kubectl apply -k {} && {rollout} --timeout=240s",
         agent.display()
     );
     cluster.sh(&script).await.map(drop)

@@ -11,7 +11,7 @@ use crate::harness::{Cluster, Installed, SOON, eventually, pod};
 use crate::kinds;
 
 /// Limit for pod garbage collection to delete the pods of a missing Node, and for Belayer to release them.
-const BY_POD_GC: Duration = Duration::from_secs(120);
+const BY_POD_GC: Duration = Duration::from_secs(240);
 
 /// Waits until a pod has this phase.
 pub(super) async fn in_phase(cluster: &Cluster, name: &str, phase: &str) -> Result<()> {
@@ -47,7 +47,7 @@ async fn drains(belayer: &Installed, node: &str, holder: &str) -> Result<()> {
     let cluster = &belayer.cluster;
     let drain = format!("kubectl drain {node} --force --ignore-daemonsets --delete-emptydir-data");
     let since = Instant::now();
-    let waits = cluster.sh(&format!("{drain} --timeout=12s")).await;
+    let waits = cluster.sh(&format!("{drain} --timeout=40s")).await;
     let printed = match waits {
         Ok(printed) => anyhow::bail!("the drain did not wait for the held pods: {printed}"),
         Err(error) => format!("{error:#}"),

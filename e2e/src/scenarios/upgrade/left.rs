@@ -17,7 +17,7 @@ use crate::kinds;
 use crate::scenarios::recreation::{in_phase, records, rejection, write_status};
 
 /// The server applies a changed policy within this time.
-const POLICY_LEARNED: Duration = Duration::from_secs(10);
+const POLICY_LEARNED: Duration = SOON;
 
 /// The hold of pod-recreation.
 pub(super) const RECREATION_HOLD: &str = "belayer.dev/pod-recreation";

@@ -165,6 +165,20 @@ async fn a_renewal_under_way_when_it_resigns_does_not_keep_the_lease() {
     assert_eq!(server.holder(), "");
 }
 
+/// The write that acquires the lease is applied, and the process is stopped before it has the answer.
+#[tokio::test(start_paused = true)]
+async fn an_acquisition_under_way_when_it_resigns_does_not_keep_the_lease() {
+    let server = Server::new();
+    server.mood(Mood::Mute);
+    let standby = server.elector("standby", Timing::default());
+    sleep(seconds(1)).await;
+    assert_eq!(server.holder(), "standby");
+    assert!(!standby.leadership.may_write());
+    server.mood(Mood::Well);
+    assert_eq!(standby.resigns().await, Ended::Resigned);
+    assert_eq!(server.holder(), "");
+}
+
 #[tokio::test(start_paused = true)]
 async fn without_rbac_permission_no_replica_leads_and_none_ends() {
     let server = Server::new();

@@ -235,8 +235,22 @@ fn giving_back_leaves_an_empty_holder_and_one_second() {
     let (given, over) = leader().resignation(at(105), WALL).unwrap();
     assert_eq!((given.holder.as_str(), given.lease_seconds), ("", 1));
     assert_eq!((given.transitions, over), (4, version(9)));
-    assert!(leader().resignation(at(110), WALL).is_none());
     assert!(candidate().resignation(at(0), WALL).is_none());
+}
+
+/// A leader that could not renew in time, and a candidate that has not seen the answer to its own write.
+#[rstest]
+#[case::in_doubt(leader())]
+#[case::unanswered({
+    let mut candidate = candidate();
+    candidate.seen(Some(lease("me", 9)), at(100), WALL);
+    candidate
+})]
+fn a_lease_that_is_held_without_leading_is_given_back(#[case] holder: Candidate) {
+    let now = at(110);
+    assert!(!matches!(holder.status(now), LeaseStatus::Leading { .. }));
+    let (given, over) = holder.resignation(now, WALL).unwrap();
+    assert_eq!((given.holder.as_str(), over), ("", version(9)));
 }
 
 /// A candidate whose create, sent at 100 s, found no namespace.
