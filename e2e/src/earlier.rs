@@ -16,7 +16,7 @@ const COMMIT: &str = "9e062813";
 const CONTROLLERS: &str = "pod-finalizer,workflow-finalizer,pod-recreation,pvc-protection";
 
 /// The folder of the workspace when this program was compiled.
-const HERE: &str = env!("CARGO_MANIFEST_DIR");
+const HERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 fn folder() -> PathBuf {
     cache_dir().join("earlier").join(COMMIT)

@@ -305,7 +305,7 @@ impl Candidate {
     /// The record that releases the lease and the version that it replaces; `None` if this
     /// process does not hold the lease.
     ///
-    /// It may hold the lease without leading: nobody has read the answer to the write that acquired it, or
+    /// It may hold the lease without leading: it has not read the answer to the write that acquired it, or
     /// it could not renew in time.
     pub fn resignation(&self, now: Local, wall: Timestamp) -> Option<(Record, Version)> {
         let Holder::Ours = self.holder_at(now) else {
