@@ -68,8 +68,8 @@ pub struct WorkflowFinalizer<V: View = Cached> {
     resync: Duration,
     pub(crate) parts: Parts<V>,
     held_objects: HeldObjects,
-    /// Whether the kind is not served, or was not and is being listed again: what changed meanwhile is told
-    /// object by object, like changes of labels.
+    /// Whether the kind is not served, or is being listed again after that: events about what changed meanwhile look
+    /// like changes of labels.
     unserved: AtomicBool,
 }
 

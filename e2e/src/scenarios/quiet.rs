@@ -61,7 +61,7 @@ async fn settled(cluster: Cluster) -> Result<()> {
 /// of settling.
 async fn told_what_it_waits_for(cluster: &Cluster) -> Result<()> {
     let quiet = Duration::from_secs(5);
-    let told = Duration::from_secs(15);
+    let event_is_sent = Duration::from_secs(15);
     let started = std::time::Instant::now();
     loop {
         let mark = cluster.recorder()?.mark()?;
@@ -69,7 +69,7 @@ async fn told_what_it_waits_for(cluster: &Cluster) -> Result<()> {
             no_write(cluster, mark)
         })
         .await;
-        if still.is_ok() && started.elapsed() > told {
+        if still.is_ok() && started.elapsed() > event_is_sent {
             return Ok(());
         }
         ensure!(

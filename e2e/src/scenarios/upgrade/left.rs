@@ -1,7 +1,6 @@
 //! The objects that an earlier build leaves in a cluster, and their deletion at the end.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy};
@@ -15,9 +14,6 @@ use crate::harness::{
 };
 use crate::kinds;
 use crate::scenarios::recreation::{in_phase, records, rejection, write_status};
-
-/// The server applies a changed policy within this time.
-const POLICY_LEARNED: Duration = SOON;
 
 /// The hold of pod-recreation.
 pub(super) const RECREATION_HOLD: &str = "belayer.dev/pod-recreation";
@@ -280,21 +276,17 @@ async fn meanwhile(cluster: &Cluster) -> Result<()> {
 /// The admission policy adds no hold to pods that Argo creates for itself.
 pub(super) async fn agents_get_no_hold(cluster: &Cluster) -> Result<()> {
     let live = Workflow::of(&cluster.workflows().get("live").await?)?;
-    eventually(
-        "an agent pod is created without a hold",
-        POLICY_LEARNED,
-        async || {
-            let name = format!("agent-{}", jiff::Timestamp::now().as_microsecond());
-            let agent = pod(name).of(&live).label(COMPONENT, "agent");
-            let created = cluster.create(&agent).await?;
-            ensure!(
-                !finalizers(&created).contains(&HOLD),
-                "{:?}",
-                created.metadata.finalizers
-            );
-            Ok(())
-        },
-    )
+    eventually("an agent pod is created without a hold", SOON, async || {
+        let name = format!("agent-{}", jiff::Timestamp::now().as_microsecond());
+        let agent = pod(name).of(&live).label(COMPONENT, "agent");
+        let created = cluster.create(&agent).await?;
+        ensure!(
+            !finalizers(&created).contains(&HOLD),
+            "{:?}",
+            created.metadata.finalizers
+        );
+        Ok(())
+    })
     .await
 }
 
