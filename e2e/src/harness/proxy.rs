@@ -1,9 +1,11 @@
-//! A proxy between Belayer and the API server, to interrupt connections.
+//! A proxy between Belayer and the API server, to interrupt connections or to slow them down.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -33,12 +35,20 @@ impl Proxy {
     /// # Errors
     /// When no port is free.
     pub async fn start(server: SocketAddr) -> Result<Self> {
+        Self::slow(server, Duration::ZERO).await
+    }
+
+    /// The same with a pause before each request of a connection.
+    ///
+    /// # Errors
+    /// When no port is free.
+    pub async fn slow(server: SocketAddr, pause: Duration) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .await
             .context("listen")?;
         let address = listener.local_addr()?;
         let (sender, receiver) = watch::channel(Wire::Whole);
-        let task = tokio::spawn(accept(listener, server, receiver));
+        let task = tokio::spawn(accept(listener, server, pause, receiver));
         Ok(Self {
             address,
             wire: Arc::new(sender),
@@ -76,14 +86,24 @@ impl Drop for Proxy {
     }
 }
 
-async fn accept(listener: TcpListener, server: SocketAddr, wire: watch::Receiver<Wire>) {
+async fn accept(
+    listener: TcpListener,
+    server: SocketAddr,
+    pause: Duration,
+    wire: watch::Receiver<Wire>,
+) {
     while let Ok((connection, _)) = listener.accept().await {
-        tokio::spawn(carry(connection, server, wire.clone()));
+        tokio::spawn(carry(connection, server, pause, wire.clone()));
     }
 }
 
 /// Forwards one connection for as long as the proxy's state does not change.
-async fn carry(mut client: TcpStream, server: SocketAddr, mut wire: watch::Receiver<Wire>) {
+async fn carry(
+    mut client: TcpStream,
+    server: SocketAddr,
+    pause: Duration,
+    mut wire: watch::Receiver<Wire>,
+) {
     let found = *wire.borrow_and_update();
     match found {
         Wire::Cut => return,
@@ -98,7 +118,7 @@ async fn carry(mut client: TcpStream, server: SocketAddr, mut wire: watch::Recei
         return;
     };
     tokio::select! {
-        _ = tokio::io::copy_bidirectional(&mut client, &mut upstream) => return,
+        _ = forward(&mut client, &mut upstream, pause) => return,
         _ = wire.changed() => {}
     }
     let found = *wire.borrow_and_update();
@@ -107,11 +127,36 @@ async fn carry(mut client: TcpStream, server: SocketAddr, mut wire: watch::Recei
     }
 }
 
+async fn forward(
+    client: &mut TcpStream,
+    server: &mut TcpStream,
+    pause: Duration,
+) -> std::io::Result<()> {
+    if pause.is_zero() {
+        return tokio::io::copy_bidirectional(client, server)
+            .await
+            .map(drop);
+    }
+    let (mut from_client, mut to_client) = client.split();
+    let (mut from_server, mut to_server) = server.split();
+    let requests = async {
+        let mut bytes = vec![0; 16 * 1024];
+        loop {
+            let read = from_client.read(&mut bytes).await?;
+            if read == 0 {
+                return to_server.shutdown().await;
+            }
+            tokio::time::sleep(pause).await;
+            to_server.write_all(&bytes[..read]).await?;
+        }
+    };
+    let answers = tokio::io::copy(&mut from_server, &mut to_client);
+    tokio::try_join!(requests, answers).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     async fn echo_server() -> SocketAddr {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -161,5 +206,16 @@ mod tests {
         let mut byte = [0];
         let answer = tokio::time::timeout(Duration::from_millis(300), connection.read(&mut byte));
         assert!(answer.await.is_err(), "the connection ended or answered");
+    }
+    #[tokio::test]
+    async fn a_slow_wire_pauses_before_each_request() {
+        let pause = Duration::from_millis(20);
+        let proxy = Proxy::slow(echo_server().await, pause).await.unwrap();
+        let mut connection = TcpStream::connect(proxy.address()).await.unwrap();
+        let started = std::time::Instant::now();
+        for _ in 0..3 {
+            assert!(echoed(&mut connection).await);
+        }
+        assert!(started.elapsed() >= 3 * pause);
     }
 }

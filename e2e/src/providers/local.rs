@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use kube::Client;
 use serde::Deserialize;
 
@@ -207,14 +208,14 @@ struct AuditLog(PathBuf);
 impl AuditLog {
     fn since(&self, mark: Mark) -> Result<Vec<Request>> {
         let mut file = fs::File::open(&self.0).context("open the audit log")?;
-        file.seek(SeekFrom::Start(mark.0))?;
+        file.seek(SeekFrom::Start(mark.position))?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
         // The last line may be incomplete: it is read by the next call.
         let whole = text.rfind('\n').map_or("", |end| &text[..end]);
         whole
             .lines()
-            .map(read_line)
+            .map(|line| read_line(line, mark.time))
             .filter_map(Result::transpose)
             .collect()
     }
@@ -222,7 +223,11 @@ impl AuditLog {
 
 impl Recorder for AuditLog {
     fn mark(&self) -> Result<Mark> {
-        Ok(Mark(fs::metadata(&self.0).context("the audit log")?.len()))
+        Ok(Mark {
+            position: fs::metadata(&self.0).context("the audit log")?.len(),
+            // A line is written after its response: the effect of a request may be seen before.
+            time: Timestamp::now(),
+        })
     }
 
     fn writes_since(&self, mark: Mark) -> Result<Vec<Request>> {
@@ -244,6 +249,7 @@ impl Recorder for AuditLog {
 #[serde(rename_all = "camelCase")]
 struct AuditEvent {
     verb: String,
+    request_received_timestamp: Timestamp,
     object_ref: Option<ObjectRef>,
     response_status: Option<ResponseStatus>,
 }
@@ -264,10 +270,13 @@ struct ResponseStatus {
     code: u16,
 }
 
-/// `None` for requests without an object, such as discovery.
-fn read_line(line: &str) -> Result<Option<Request>> {
+/// `None` for requests without an object, such as discovery, and for those from before `begin`.
+fn read_line(line: &str, begin: Timestamp) -> Result<Option<Request>> {
     let event: AuditEvent =
         serde_json::from_str(line).with_context(|| format!("an audit line: {line}"))?;
+    if event.request_received_timestamp < begin {
+        return Ok(None);
+    }
     let Some(object) = event.object_ref else {
         return Ok(None);
     };
@@ -287,11 +296,22 @@ fn read_line(line: &str) -> Result<Option<Request>> {
 mod tests {
     use super::*;
 
+    fn line(received: Timestamp) -> String {
+        let event = serde_json::json!({
+            "kind": "Event",
+            "verb": "patch",
+            "user": {"username": "system:serviceaccount:belayer-system:belayer"},
+            "objectRef": {"resource": "pods", "namespace": "a", "name": "p", "apiVersion": "v1"},
+            "responseStatus": {"code": 409},
+            "requestReceivedTimestamp": received,
+        });
+        event.to_string()
+    }
+
     #[test]
     fn an_audit_line_is_read() {
-        let line = r#"{"kind":"Event","verb":"patch","user":{"username":"system:serviceaccount:belayer-system:belayer"},
-            "objectRef":{"resource":"pods","namespace":"a","name":"p","apiVersion":"v1"},"responseStatus":{"code":409}}"#;
-        let request = read_line(line).unwrap().unwrap();
+        let line = line(Timestamp::now());
+        let request = read_line(&line, Timestamp::default()).unwrap().unwrap();
         assert_eq!(request.to_string(), "patch pods a/p 409");
         assert!(request.is_write());
     }
@@ -300,11 +320,23 @@ mod tests {
     fn a_half_written_line_waits_for_the_next_look() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.log");
-        let line =
-            r#"{"verb":"get","objectRef":{"resource":"workflows","namespace":"a","name":"w"}}"#;
+        let line = line(Timestamp::now());
         fs::write(&path, format!("{line}\n{}", &line[..20])).unwrap();
         let log = AuditLog(path);
-        assert_eq!(log.gets("workflows").unwrap(), 1);
-        assert!(log.writes_since(Mark::default()).unwrap().is_empty());
+        assert_eq!(log.count("patch", "pods").unwrap(), 1);
+        assert_eq!(log.writes_since(Mark::default()).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_request_before_the_mark_does_not_count_although_its_line_comes_after() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = AuditLog(dir.path().join("audit.log"));
+        fs::write(&log.0, "").unwrap();
+        let before = Timestamp::now();
+        let mark = log.mark().unwrap();
+        let after = Timestamp::now();
+        let lines = [before, after].map(|time| line(time) + "\n");
+        fs::write(&log.0, lines.concat()).unwrap();
+        assert_eq!(log.writes_since(mark).unwrap().len(), 1);
     }
 }

@@ -235,7 +235,11 @@ fn of_this_machine() -> impl Iterator<Item = Capability> {
 
 /// A position in the record of Belayer's requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Mark(pub(crate) u64);
+pub struct Mark {
+    position: u64,
+    /// Requests from before do not count, although the record may name them after the position.
+    time: jiff::Timestamp,
+}
 
 /// One request of Belayer's.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -174,14 +174,17 @@ struct Record(belayer_sandbox::Recorder);
 
 impl Recorder for Record {
     fn mark(&self) -> Result<Mark> {
-        Ok(Mark(u64::try_from(self.0.writes_by(BELAYER).len())?))
+        Ok(Mark {
+            position: u64::try_from(self.0.writes_by(BELAYER).len())?,
+            ..Mark::default()
+        })
     }
 
     fn writes_since(&self, mark: Mark) -> Result<Vec<Request>> {
         let writes = self.0.writes_by(BELAYER);
         Ok(writes
             .iter()
-            .skip(usize::try_from(mark.0)?)
+            .skip(usize::try_from(mark.position)?)
             .map(request)
             .collect())
     }

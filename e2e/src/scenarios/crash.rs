@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use crate::harness::{Belayer, BelayerOptions, Cluster, SOON, Scenario, eventually, finalizers};
+use crate::harness::{
+    Belayer, BelayerOptions, Cluster, Proxy, SOON, Scenario, eventually, finalizers,
+};
 use crate::providers::Capability::Recorder;
 
 const PODS: usize = 300;
@@ -31,24 +33,25 @@ async fn prepare(cluster: &Cluster) -> Result<()> {
     cluster.orphans(PODS, |pod| pod.finalizer(FOREIGN)).await
 }
 
-/// Starts Belayer and returns it once some pods, but not all, have been released.
-async fn start_until_in_the_middle(cluster: &Cluster) -> Result<Belayer> {
-    // One at a time, so that it can be stopped in between also on a busy machine.
-    let options = BelayerOptions::default().argument("--concurrent-releases=1");
+/// With one release at a time, all take half a minute: Belayer can be stopped in between also on a busy machine.
+async fn slow_server(cluster: &Cluster) -> Result<Proxy> {
+    Proxy::slow(cluster.server_address()?, Duration::from_millis(100)).await
+}
+
+/// Starts Belayer and returns it once it has released some pods, but not all.
+async fn start_until_in_the_middle(cluster: &Cluster, slow: &Proxy) -> Result<Belayer> {
+    let before = cluster.held_count().await?;
+    let options = BelayerOptions::default()
+        .argument("--concurrent-releases=1")
+        .through(slow.address());
     let belayer = cluster.spawn_belayer(&options)?;
-    let deadline = Instant::now() + SOON;
-    loop {
+    eventually("a pod is released", SOON, async || {
         let held = cluster.held_count().await?;
-        if held < PODS {
-            return Ok(belayer);
-        }
-        ensure!(
-            Instant::now() < deadline,
-            "no pod was released\n{}",
-            belayer.log()?
-        );
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+        ensure!(held < before, "{held} pods are held");
+        Ok(())
+    })
+    .await?;
+    Ok(belayer)
 }
 
 async fn all_released(cluster: &Cluster) -> Result<()> {
@@ -73,21 +76,15 @@ async fn all_released(cluster: &Cluster) -> Result<()> {
 
 async fn kill_9(cluster: Cluster) -> Result<()> {
     prepare(&cluster).await?;
-    let mut kills = 0;
+    let slow = slow_server(&cluster).await?;
     // Repeatedly, as in a crash loop.
-    for _ in 0..3 {
-        let belayer = start_until_in_the_middle(&cluster).await?;
+    for kill in 1..=3 {
+        let belayer = start_until_in_the_middle(&cluster, &slow).await?;
         belayer.kill().await?;
-        kills += 1;
-        if cluster.held_count().await? == 0 {
-            break;
-        }
+        let held = cluster.held_count().await?;
+        ensure!(held > 0, "all pods were released before kill {kill}");
+        cluster.note(format!("kill {kill}: {held} of {PODS} pods left"));
     }
-    ensure!(kills > 1, "all pods were released before the first kill");
-    cluster.note(format!(
-        "{kills} kills, {} pods left for the last start",
-        cluster.held_count().await?
-    ));
     let belayer = cluster.start_belayer().await?;
     all_released(&cluster).await?;
     belayer.stop().await
@@ -95,8 +92,9 @@ async fn kill_9(cluster: Cluster) -> Result<()> {
 
 async fn sigterm(cluster: Cluster) -> Result<()> {
     prepare(&cluster).await?;
+    let slow = slow_server(&cluster).await?;
     let mark = cluster.recorder()?.mark()?;
-    let belayer = start_until_in_the_middle(&cluster).await?;
+    let belayer = start_until_in_the_middle(&cluster, &slow).await?;
     let asked = Instant::now();
     belayer.stop().await?;
     let held = cluster.held_count().await?;
