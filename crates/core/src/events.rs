@@ -226,7 +226,7 @@ impl EventRecorder {
             .take();
         drop(buckets);
         if !may {
-            metrics::counter!(crate::metric_names::EVENTS_DROPPED).increment(1);
+            dropped(1);
             return;
         }
         match notice.severity {
@@ -238,7 +238,7 @@ impl EventRecorder {
             }
         }
         if !self.queue.try_send(regarding.clone(), notice.clone()) {
-            metrics::counter!(crate::metric_names::EVENTS_DROPPED).increment(1);
+            dropped(1);
         }
     }
 
@@ -265,35 +265,46 @@ impl EventRecorder {
 }
 
 impl EventSender {
-    /// Sends until `cancel` is cancelled or every recorder was dropped.
+    /// Sends until `cancel` is cancelled or every recorder was dropped. Notices that still wait then count as dropped.
     pub async fn run(mut self, cancel: CancellationToken) {
-        loop {
-            let next = tokio::select! {
-                biased;
-                () = cancel.cancelled() => return,
-                next = self.queue.recv() => next,
-            };
-            let Some((regarding, notice)) = next else {
-                return;
-            };
-            let reporter = self.executor.field_manager();
-            let request = event(&regarding, &notice, reporter, crate::clock::now());
-            // An Event is only information: it is not retried, except that a pause does not drop all
-            // Events behind it.
-            let mut sent = self.executor.write(&request, Class::Notice).await;
-            if let Some(pause) = sent.as_ref().err().and_then(RequestError::retry_after) {
-                let pause = tokio::time::sleep(pause);
-                if cancel.run_until_cancelled(pause).await.is_none() {
-                    return;
-                }
-                sent = self.executor.write(&request, Class::Notice).await;
-            }
-            if let Err(error) = sent {
-                tracing::debug!(object = %regarding.key, reason = notice.reason, %error, "could not write an Event");
-                metrics::counter!(crate::metric_names::EVENTS_DROPPED).increment(1);
+        while let Some(Some((regarding, notice))) =
+            cancel.run_until_cancelled(self.queue.recv()).await
+        {
+            if !self.send(&regarding, &notice, &cancel).await {
+                dropped(1);
             }
         }
+        dropped(self.queue.close());
     }
+
+    /// False if the notice is lost.
+    async fn send(
+        &self,
+        regarding: &Regarding,
+        notice: &Notice,
+        cancel: &CancellationToken,
+    ) -> bool {
+        let reporter = self.executor.field_manager();
+        let request = event(regarding, notice, reporter, crate::clock::now());
+        // An Event is only information: it is not retried, except that a pause does not drop all
+        // Events behind it.
+        let mut sent = self.executor.write(&request, Class::Notice).await;
+        if let Some(pause) = sent.as_ref().err().and_then(RequestError::retry_after) {
+            let pause = tokio::time::sleep(pause);
+            if cancel.run_until_cancelled(pause).await.is_none() {
+                return false;
+            }
+            sent = self.executor.write(&request, Class::Notice).await;
+        }
+        if let Err(error) = &sent {
+            tracing::debug!(object = %regarding.key, reason = notice.reason, %error, "could not write an Event");
+        }
+        sent.is_ok()
+    }
+}
+
+fn dropped(notices: u64) {
+    metrics::counter!(crate::metric_names::EVENTS_DROPPED).increment(notices);
 }
 
 fn event(regarding: &Regarding, notice: &Notice, reporter: &str, now: Timestamp) -> Request {

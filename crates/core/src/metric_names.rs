@@ -22,7 +22,7 @@ pub const INFORMER_BAD_OBJECTS: &str = "informer_bad_objects_total";
 pub const API_WAITING: &str = "api_waiting";
 /// Live reads, by `question` and `answer`.
 pub const FACTS: &str = "facts_total";
-/// Events that were not written: too many were queued or about one object, or the request failed.
+/// Events that were not written: too many were queued or about one object, the request failed, or the process stopped before.
 pub const EVENTS_DROPPED: &str = "events_dropped_total";
 /// Panics that a worker caught, by `name`.
 pub const WORKER_PANICS: &str = "worker_panics_total";

@@ -68,7 +68,7 @@ pub const RECREATIONS: &str = "belayer_recreations_total";
 pub const RECREATION_BUDGET_EXHAUSTED: &str = "belayer_recreation_budget_exhausted_total";
 /// Open circuit breakers, per scope.
 pub const BREAKER_OPEN: &str = "belayer_breaker_open";
-/// Events that were not written: too many were queued or about one object, or the request failed.
+/// Events that were not written: too many were queued or about one object, the request failed, or the process stopped before.
 pub const EVENTS_DROPPED: &str = "belayer_events_dropped_total";
 /// Panics that a worker caught.
 pub const WORKER_PANICS: &str = "belayer_worker_panics_total";

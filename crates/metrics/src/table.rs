@@ -360,7 +360,7 @@ pub const ALL: &[Metric] = &[
         Counter,
         Count,
         &[],
-        "Events that were not written: too many were queued or about one object, or the request failed.",
+        "Events that were not written: too many were queued or about one object, the request failed, or the process stopped before.",
     ),
     metric(
         n::WORKER_PANICS,

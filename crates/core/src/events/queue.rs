@@ -71,6 +71,14 @@ impl Receiver {
         }
     }
 
+    /// Accepts no more notices. Returns how many of them waited and are lost.
+    pub(super) fn close(&mut self) -> u64 {
+        let mut waiting = self.waiting.lock();
+        self.taken.close();
+        let lost = std::mem::take(&mut *waiting).len();
+        lost.try_into().unwrap_or(u64::MAX)
+    }
+
     #[cfg(test)]
     pub(super) fn try_recv(&mut self) -> Result<(Regarding, Notice), mpsc::error::TryRecvError> {
         self.taken.try_recv()?;

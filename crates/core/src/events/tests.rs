@@ -205,3 +205,39 @@ async fn l2_a_pause_does_not_drop_the_events_behind_it() {
     assert!(delivered >= 98, "{delivered}");
     cancel.cancel();
 }
+
+#[tokio::test(start_paused = true)]
+async fn notices_that_wait_at_the_stop_count_as_dropped() {
+    let (meter, exporter) = belayer_metrics::Exporter::detached().unwrap();
+    let _recorded = metrics::set_default_local_recorder(&meter);
+    let service = tower::service_fn(|_: http::Request<Body>| async {
+        let refused = http::Response::builder()
+            .status(429)
+            .header("retry-after", "30");
+        Ok::<_, Infallible>(refused.body(Body::empty()).unwrap())
+    });
+    let client = kube::Client::new(service, "default");
+    let executor = Executor::new(client, "manager", Bounds::default(), Writes::Sent);
+    let (recorder, sender) = recorder(Arc::new(executor));
+    for uid in 0..3 {
+        let regarding = Regarding {
+            uid: Uid::new(uid.to_string()),
+            ..regarding()
+        };
+        recorder.record(&regarding, &notice());
+    }
+    let cancel = CancellationToken::new();
+    let stop = async {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        cancel.cancel();
+    };
+    tokio::join!(sender.run(cancel.clone()), stop);
+    let late = Regarding {
+        uid: Uid::new("late"),
+        ..regarding()
+    };
+    recorder.record(&late, &notice());
+    // One waited for its second attempt, two behind it, and one came after the end.
+    let text = exporter.render();
+    assert!(text.contains("events_dropped_total 4\n"), "{text}");
+}
