@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Pushes the images of a release as one index, and the chart: push.sh FOLDER REPOSITORY VERSION
-# FOLDER contains the archives of `cargo xtask release`. The registry must be logged in, for podman and for Helm.
+# FOLDER contains the archives of `cargo xtask release`, and gets image.digest and chart.digest. The registry must be
+# logged in, for podman and for Helm.
 set -euo pipefail
 folder=$1 repository=$2 version=$3
 
@@ -10,7 +11,9 @@ podman manifest create "$index"
 for archive in "$folder/belayer-$version"-*-image.tar; do
   podman manifest add "$index" "oci-archive:$archive"
 done
-podman manifest push --all --rm "$index" "docker://$repository:$version"
+podman manifest push --all --rm --digestfile "$folder/image.digest" "$index" "docker://$repository:$version"
 
 # Helm adds the chart's name.
-helm push "$folder/belayer-chart-$version.tgz" "oci://$repository/charts"
+pushed=$(helm push "$folder/belayer-chart-$version.tgz" "oci://$repository/charts" 2>&1)
+echo "$pushed"
+sed -n 's/^Digest: //p' <<<"$pushed" >"$folder/chart.digest"

@@ -2,6 +2,9 @@
 //! get a finalizer at their creation must be released later. The switch is one of the gate, whose
 //! [status](crate::follow) every replica follows.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -10,7 +13,7 @@ use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::gate::Account;
 use belayer_holds::permissions::Permission;
-use belayer_inspect::preflight::{self, Authorizer, Ruling, Subject};
+use belayer_inspect::preflight::{self, Ruling, Subject};
 
 /// The switch of the admission policy of a running component. The switch is one of the gate, whose
 /// [status](crate::follow) every replica follows.
@@ -20,6 +23,8 @@ pub struct Switch {
     pub key: &'static str,
     /// The permissions without which nothing that the policy adds is released.
     pub releases: Vec<Permission>,
+    /// The only namespaces in which the component writes; empty for all.
+    pub namespaces: BTreeSet<Arc<str>>,
     /// The policies that limit what Belayer's account writes to these kinds.
     pub limits: Vec<&'static str>,
 }
@@ -67,11 +72,15 @@ pub(crate) async fn obstacle(
     namespace: &str,
 ) -> Option<String> {
     for permission in &switch.releases {
-        match executor.ask(permission, &Subject::Own, namespace).await {
+        let (subject, only) = (&Subject::Own, &switch.namespaces);
+        let (ruling, refused_in) =
+            preflight::ask_in(executor, permission, subject, namespace, only).await;
+        match ruling {
             Ruling::Granted => {}
             Ruling::Refused => {
+                let place = refused_in.map_or_else(String::new, |there| format!(" in {there}"));
                 return Some(format!(
-                    "no permission to {permission}: {}",
+                    "no permission to {permission}{place}: {}",
                     permission.without
                 ));
             }
@@ -138,18 +147,33 @@ mod tests {
     type Response = (u16, Value);
 
     /// An API server that answers each access review with this status, and reads of the policy and its binding with these.
-    fn server(review: Value, policy: Response, binding: Response) -> Executor {
+    /// A review of a namespace in `granted` is allowed.
+    fn server(
+        review: Value,
+        granted: &'static [&'static str],
+        policy: Response,
+        binding: Response,
+    ) -> Executor {
         let service = tower::service_fn(move |request: http::Request<Body>| {
-            let path = request.uri().path();
-            let (status, body) = if path.ends_with("/selfsubjectaccessreviews") {
-                (201, json!({ "status": review }))
-            } else if path.contains("/validatingadmissionpolicybindings/") {
-                binding.clone()
-            } else {
-                policy.clone()
-            };
+            let path = request.uri().path().to_owned();
+            let (review, policy, binding) = (review.clone(), policy.clone(), binding.clone());
             async move {
-                request.into_body().collect().await.unwrap();
+                let sent = request.into_body().collect().await.unwrap().to_bytes();
+                let (status, body) = if path.ends_with("/selfsubjectaccessreviews") {
+                    let sent: Value = serde_json::from_slice(&sent).unwrap();
+                    let namespace = &sent["spec"]["resourceAttributes"]["namespace"];
+                    let is_granted = granted.iter().any(|granted| namespace == granted);
+                    let status = if is_granted {
+                        json!({ "allowed": true })
+                    } else {
+                        review
+                    };
+                    (201, json!({ "status": status }))
+                } else if path.contains("/validatingadmissionpolicybindings/") {
+                    binding
+                } else {
+                    policy
+                };
                 let answer = http::Response::builder()
                     .status(status)
                     .header("content-type", "application/json")
@@ -259,15 +283,38 @@ mod tests {
         let switch = Switch {
             key: "hold",
             releases: vec![Permission::new("", "pods", "patch", "nothing is released")],
+            namespaces: BTreeSet::new(),
             limits: vec!["belayer-pod-writes"],
         };
-        let executor = server(serde_json::from_str(review).unwrap(), policy, binding);
+        let review = serde_json::from_str(review).unwrap();
+        let executor = server(review, &[], policy, binding);
         let found = obstacle(&executor, &user(OWN, "u"), &switch, "ops").await;
         match (found, expected) {
             (None, None) => {}
             (Some(found), Some(expected)) => assert!(found.starts_with(&expected), "{found}"),
             (found, _) => panic!("{found:?}"),
         }
+    }
+
+    /// T2: RoleBindings suffice, as `rbac.namespaces` of the chart makes them.
+    #[rstest]
+    #[case::in_each_namespace(&["a", "b"], None)]
+    #[case::not_in_all(&["a"], Some("no permission to patch pods in b: nothing is released"))]
+    #[tokio::test]
+    async fn gate_t2_permissions_by_namespace_open_a_switch(
+        #[case] granted: &'static [&'static str],
+        #[case] expected: Option<&str>,
+    ) {
+        let switch = Switch {
+            key: "hold",
+            releases: vec![Permission::new("", "pods", "patch", "nothing is released")],
+            namespaces: ["a", "b"].map(Arc::from).into(),
+            limits: Vec::new(),
+        };
+        let refused = json!({ "allowed": false });
+        let executor = server(refused, granted, policy_for(OWN), binding());
+        let found = obstacle(&executor, &user(OWN, "u"), &switch, "ops").await;
+        assert_eq!(found.as_deref(), expected);
     }
 
     fn user(username: &str, uid: &str) -> User {

@@ -137,7 +137,7 @@ impl Drain {
     }
 
     /// Ends draining mode: holds are added again. Returns the switches of admission policies that stay off
-    /// because they were off before the drain, with their values.
+    /// because they were off before the drain, with their values; `None` if there is no gate, so that nothing was drained.
     ///
     /// # Errors
     ///
@@ -145,9 +145,9 @@ impl Drain {
     pub async fn resume(
         &self,
         progress: &dyn Progress,
-    ) -> Result<Vec<(String, String)>, RequestError> {
+    ) -> Result<Option<Vec<(String, String)>>, RequestError> {
         if self.site.is_dry_run() {
-            return Ok(Vec::new());
+            return Ok(Some(Vec::new()));
         }
         tokio::select! {
             biased;

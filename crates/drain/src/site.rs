@@ -189,20 +189,21 @@ impl Site {
         self.delete(&kind, GUARD).await
     }
 
-    /// Sets the gate to normal. Returns the switches that stay off, because they were off before.
-    pub(crate) async fn open_gate(&self) -> Result<Vec<(String, String)>, RequestError> {
+    /// Sets the gate to normal. Returns the switches that stay off, because they were off before; `None` if there is no
+    /// gate.
+    pub(crate) async fn open_gate(&self) -> Result<Option<Vec<(String, String)>>, RequestError> {
         let mut attempt = 0;
         loop {
             let Some(state) = self.send(self.gate.find()).await? else {
-                return Ok(Vec::new());
+                return Ok(None);
             };
             let change = state.to_normal();
             let stay_off = state.with(&change).still_off();
             if change.is_empty() {
-                return Ok(stay_off);
+                return Ok(Some(stay_off));
             }
             match self.send(self.gate.write(&state, &change)).await {
-                Ok(()) => return Ok(stay_off),
+                Ok(()) => return Ok(Some(stay_off)),
                 Err(error) if error.class() == ErrorClass::Conflict => {
                     attempt += 1;
                     tokio::time::sleep(pause(attempt)).await;

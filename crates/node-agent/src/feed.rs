@@ -168,9 +168,13 @@ impl InformerHandle {
 
     fn terminate_by_uid(&self, key: &ObjectKey, uid: &Uid, pod: Pod) {
         let identity = by_uid(key, uid);
-        let known = self.lifecycles.known(&identity);
-        if matches!(&known, Known::Known(view) if view.phase == Phase::Finished) {
-            self.lifecycles.deleted(&identity);
+        match self.lifecycles.known(&identity) {
+            Known::Known(view) if view.phase == Phase::Finished => {
+                self.lifecycles.deleted(&identity);
+            }
+            // Its wipe is under way, or waits for the end of its pause.
+            Known::Known(_) => return,
+            _ => {}
         }
         self.lifecycles.terminating(&identity, pod, Deadline::NONE);
     }

@@ -156,6 +156,17 @@ fn requires(settings: &Settings) -> Vec<Part> {
     labels.sort();
     labels.dedup();
     let namespaces = only_in(enforced.iter().map(|profile| &profile.namespaces));
+    let policy = (!enforced.is_empty()).then(|| Policy {
+        name: "belayer-pod-hold",
+        resource: pods.clone(),
+        finalizer: names::POD_STATUS_HOLD.to_owned(),
+        labels,
+        namespaces: enforced
+            .iter()
+            .map(|profile| profile.namespaces.clone())
+            .collect(),
+        switch: CONTROLLER.switch,
+    });
     let mut parts = vec![Part {
         advice: profiles.iter().filter_map(|one| one.advice()).collect(),
         argo: adopts_argo(profiles),
@@ -165,17 +176,7 @@ fn requires(settings: &Settings) -> Vec<Part> {
             .cloned()
             .map(Kind::optional)
             .collect(),
-        policies: vec![Policy {
-            name: "belayer-pod-hold",
-            resource: pods.clone(),
-            finalizer: names::POD_STATUS_HOLD.to_owned(),
-            labels,
-            namespaces: enforced
-                .iter()
-                .map(|profile| profile.namespaces.clone())
-                .collect(),
-            switch: CONTROLLER.switch,
-        }],
+        policies: policy.into_iter().collect(),
         holds: vec![(pods, names::POD_STATUS_HOLD.to_owned())],
         namespaces: namespaces.clone(),
         ..Part::new(

@@ -326,6 +326,14 @@ impl Status {
             .is_some_and(|condition| condition.status == ConditionStatus::True)
     }
 
+    /// The status but for its conditions.
+    pub(crate) fn without_conditions(&self) -> Self {
+        Self {
+            conditions: Vec::new(),
+            ..self.clone()
+        }
+    }
+
     /// Sets a condition; its time changes only with its status.
     pub fn set(
         &mut self,

@@ -170,15 +170,39 @@ pub struct SelectorConfig {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RateLimitsConfig {
     /// Re-creations of pods of one owner.
-    pub per_owner: Option<Rate>,
+    pub per_owner: Option<RateConfig>,
     /// Re-creations of pods in one namespace.
-    pub per_namespace: Option<Rate>,
+    pub per_namespace: Option<RateConfig>,
     /// Re-creations of pods of one namespace that one node rejected.
-    pub per_node: Option<Rate>,
+    pub per_node: Option<RateConfig>,
     /// Re-creations in the whole cluster.
-    pub cluster: Option<Rate>,
+    pub cluster: Option<RateConfig>,
     /// The circuit breakers.
-    pub breaker: Option<CircuitBreaker>,
+    pub breaker: Option<BreakerConfig>,
+}
+
+/// A [`Rate`] as in the file. The [module's example](self) has the default.
+#[derive(Debug, Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct RateConfig {
+    /// See [`Rate::per_second`].
+    pub per_second: Option<f64>,
+    /// See [`Rate::burst`].
+    pub burst: Option<u32>,
+}
+
+/// A [`CircuitBreaker`] as in the file. The [module's example](self) has the default.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BreakerConfig {
+    /// See [`CircuitBreaker::rejections`].
+    pub rejections: Option<u32>,
+    /// See [`CircuitBreaker::within_seconds`].
+    pub within_seconds: Option<u32>,
+    /// See [`CircuitBreaker::open_seconds`].
+    pub open_seconds: Option<u32>,
+    /// See [`CircuitBreaker::namespaces`].
+    pub namespaces: Option<Vec<String>>,
 }
 
 fn error(key: &str, message: impl Into<String>) -> ConfigError {
@@ -383,12 +407,27 @@ fn backoff(
 
 fn rate_limits(config: RateLimitsConfig) -> Result<RateLimits, ConfigError> {
     let default = RateLimits::default();
+    let rate = |written: Option<RateConfig>, default: Rate| {
+        let written = written.unwrap_or_default();
+        Rate {
+            per_second: written.per_second.unwrap_or(default.per_second),
+            burst: written.burst.unwrap_or(default.burst),
+        }
+    };
+    let breaker = config.breaker.unwrap_or_default();
     let limits = RateLimits {
-        per_owner: config.per_owner.unwrap_or(default.per_owner),
-        per_namespace: config.per_namespace.unwrap_or(default.per_namespace),
-        per_node: config.per_node.unwrap_or(default.per_node),
-        cluster: config.cluster.unwrap_or(default.cluster),
-        breaker: config.breaker.unwrap_or(default.breaker),
+        per_owner: rate(config.per_owner, default.per_owner),
+        per_namespace: rate(config.per_namespace, default.per_namespace),
+        per_node: rate(config.per_node, default.per_node),
+        cluster: rate(config.cluster, default.cluster),
+        breaker: CircuitBreaker {
+            rejections: breaker.rejections.unwrap_or(default.breaker.rejections),
+            within_seconds: breaker
+                .within_seconds
+                .unwrap_or(default.breaker.within_seconds),
+            open_seconds: breaker.open_seconds.unwrap_or(default.breaker.open_seconds),
+            namespaces: breaker.namespaces.unwrap_or(default.breaker.namespaces),
+        },
     };
     for (key, rate) in [
         ("storm.perOwner", limits.per_owner),

@@ -290,7 +290,9 @@ fn first_pod_with_record(pod: &PodView, record: &Record) -> HoldDecision {
             keep("Belayer has not annotated yet why it is not re-created")
         };
     }
-    if !pod.deleting {
+    // Only the first status ends the record of a deleted pod, or requests the wipe that comes first.
+    let begins = record.status.phase.is_none() && matches!(pod.state, PodState::Rejected(_));
+    if !pod.deleting || begins {
         return keep("its record is not up to date yet");
     }
     match Intended::prove(record, &pod.uid) {

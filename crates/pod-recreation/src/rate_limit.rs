@@ -20,15 +20,13 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use serde::Deserialize;
 use tokio::time::Instant;
 
 use breaker::Breakers;
 pub use breaker::{CircuitBreaker, Opened};
 
 /// A token bucket. The [module's example](crate::rate_limit) has the default limits.
-#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rate {
     /// Re-creations per second.
     pub per_second: f64,

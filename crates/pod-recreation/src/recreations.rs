@@ -155,7 +155,14 @@ impl Component<Record> for Recreations {
     }
 
     fn interest(&self, change: &Change<'_, Record>) -> Option<Priority> {
-        Some(change.source.quiet())
+        // The next attempt after a denial comes when its pause is over, and not because the denial was written: its message
+        // may differ every time.
+        let denial = change.old.zip(change.new).is_some_and(|(old, new)| {
+            new.status.is_true(api::ConditionType::CreateDenied)
+                && !new.meta.differs(&old.meta)
+                && new.status.without_conditions() == old.status.without_conditions()
+        });
+        (!denial).then(|| change.source.quiet())
     }
 
     fn observe(&self, record: &Stored<Record>) -> RecordSnapshot {

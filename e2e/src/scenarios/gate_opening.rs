@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use super::installation::{deployed, remove};
+use super::installation::{deployed, deployed_with, remove};
 use crate::harness::{
     Belayer, Cluster, HOLD, SOON, Scenario, eventually, finalizers, manifests, pod, throughout,
 };
@@ -20,6 +20,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         )
         .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments]),
         Scenario::alone(
+            "gate-opens-with-permissions-by-namespace",
+            "RoleBindings in the only namespace that the configuration selects suffice for the gate to open (T2)",
+            by_namespace,
+        )
+        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments]),
+        Scenario::alone(
             "gate-waits-for-its-write-policy",
             "no policy adds holds while the one that limits Belayer's writes names an account of another namespace",
             write_policy,
@@ -28,16 +34,43 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
+/// Takes the permission from every Role of the account that has it.
+const NO_PATCH: &str = "set -e
+    for role in belayer-pod-finalizer belayer-workflow-finalizer; do
+        kubectl get clusterrole $role -o yaml | sed '/^  - patch$/d' | kubectl replace -f -
+    done";
+
 async fn permissions(cluster: Cluster) -> Result<()> {
-    // Every Role of the account that has it.
-    let change = "set -e
-        for role in belayer-pod-finalizer belayer-workflow-finalizer; do
-            kubectl get clusterrole $role -o yaml | sed '/^  - patch$/d' | kubectl replace -f -
-        done";
     let named = "hold: no permission to patch pods";
-    let shown = closed_by(&cluster, change, named).await;
+    let shown = closed_by(&cluster, NO_PATCH, named).await;
     remove(&cluster).await?;
     shown
+}
+
+async fn by_namespace(cluster: Cluster) -> Result<()> {
+    let shown = opens_for_one_namespace(&cluster).await;
+    remove(&cluster).await?;
+    shown
+}
+
+async fn opens_for_one_namespace(cluster: &Cluster) -> Result<()> {
+    let (apply, here) = (manifests().display().to_string(), cluster.namespace());
+    // As `rbac.namespaces` of the chart makes them.
+    let script = format!(
+        "set -e
+        kubectl apply -k {apply}
+        kubectl -n belayer-system delete gate belayer-gate --ignore-not-found
+        {NO_PATCH}
+        kubectl -n {here} create role belayer-writes --verb=patch --resource=pods
+        kubectl -n {here} create rolebinding belayer-writes --role=belayer-writes \\
+            --serviceaccount=belayer-system:belayer"
+    );
+    cluster.sh(&script).await?;
+    let profile = format!("{{builtIn: argo, namespaces: {{include: [{here}]}}}}");
+    let only_here = format!("--set=podFinalizer.profiles=[{profile}]");
+    let belayer = deployed_with(cluster, "belayer", "deployed", &[only_here]).await?;
+    opens(cluster).await?;
+    belayer.stop().await
 }
 
 async fn write_policy(cluster: Cluster) -> Result<()> {
@@ -65,13 +98,17 @@ async fn closed_by(cluster: &Cluster, change: &str, named: &str) -> Result<()> {
     let shown = stays_closed(cluster, &belayer, named).await;
     cluster.sh(&apply).await?;
     shown?;
+    opens(cluster).await?;
+    belayer.stop().await
+}
+
+async fn opens(cluster: &Cluster) -> Result<()> {
     eventually("the gate opens", SOON, async || {
         let gate = gate(cluster).await?;
         ensure!(gate["hold"] == "on", "{gate}");
         Ok(())
     })
-    .await?;
-    belayer.stop().await
+    .await
 }
 
 async fn stays_closed(cluster: &Cluster, belayer: &Belayer, named: &str) -> Result<()> {

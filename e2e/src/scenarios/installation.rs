@@ -54,8 +54,21 @@ pub(super) async fn deployed(
     name: &str,
     replica: &'static str,
 ) -> Result<Belayer> {
+    deployed_with(cluster, name, replica, &[]).await
+}
+
+/// The same with further arguments.
+pub(super) async fn deployed_with(
+    cluster: &Cluster,
+    name: &str,
+    replica: &'static str,
+    arguments: &[String],
+) -> Result<Belayer> {
     let kept = ["--controllers", "--on-disable", "--leader-elect"];
     let options = options(cluster, HOME, name, &kept).await?;
+    let options = arguments
+        .iter()
+        .fold(options, |options, argument| options.argument(argument));
     cluster.start_belayer_with(&options.replica(replica)).await
 }
 

@@ -1,9 +1,10 @@
 //! Belayer with fewer RBAC permissions than deployed.
 
 use anyhow::{Result, ensure};
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use crate::harness::{Belayer, Cluster, SOON, Scenario, eventually, pod};
@@ -43,6 +44,21 @@ async fn missing(cluster: Cluster) -> Result<()> {
 }
 
 async fn without_rights(cluster: &Cluster) -> Result<Belayer> {
+    let question: SubjectAccessReview = serde_json::from_value(json!({ "spec": {
+        "user": "system:serviceaccount:belayer-system:belayer",
+        "resourceAttributes": { "verb": "list", "resource": "persistentvolumeclaims" },
+    } }))?;
+    let reviews: Api<SubjectAccessReview> = Api::all(cluster.client().clone());
+    // A server applies the change some time later.
+    eventually("the permission is gone", SOON, async || {
+        let answer = reviews.create(&PostParams::default(), &question).await?;
+        ensure!(
+            answer.status.is_some_and(|status| !status.allowed),
+            "still allowed"
+        );
+        Ok(())
+    })
+    .await?;
     let belayer = cluster.spawn_belayer(&Default::default())?;
     let workflow = cluster.workflow("w").await?;
     eventually("its log names the missing permission", SOON, async || {

@@ -15,7 +15,7 @@ use belayer_drain::evidence::Order;
 use belayer_drain::run::{Drain, DrainError, Kinds, Parts};
 use belayer_drain::selection::{NoSelection, Selection};
 use belayer_drain::text;
-use belayer_holds::names::FIELD_MANAGER;
+use belayer_holds::names::{FIELD_MANAGER, GATE};
 use belayer_inspect::reader::Reader;
 
 pub use arguments::DrainArguments;
@@ -66,7 +66,7 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
     let drain = Drain::new(Parts {
         executor: Arc::new(Executor::new(client.clone(), FIELD_MANAGER, bounds, writes)),
         reader: Reader::new(client, bounds),
-        namespace,
+        namespace: namespace.clone(),
         purpose: if arguments.unselected {
             Purpose::Unselected(order)
         } else {
@@ -79,7 +79,7 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
     });
     let progress = ProgressPrinter::on_stderr(server.clone());
     if arguments.resume {
-        return resume(&drain, &server, &progress).await;
+        return resume(&drain, &namespace, &server, &progress).await;
     }
     let ran = drain.run(&progress).await;
     progress.end();
@@ -118,10 +118,20 @@ fn selection(arguments: &DrainArguments) -> Result<Box<dyn Selection>, Failure> 
     Ok(Box::new(profiles))
 }
 
-async fn resume(drain: &Drain, server: &Server, progress: &ProgressPrinter) -> Result<(), Failure> {
+async fn resume(
+    drain: &Drain,
+    namespace: &str,
+    server: &Server,
+    progress: &ProgressPrinter,
+) -> Result<(), Failure> {
     let ended = drain.resume(progress).await;
     progress.end();
-    let stay_off = ended.map_err(|error| server.failed(&error))?;
+    let Some(stay_off) = ended.map_err(|error| server.failed(&error))? else {
+        return Err(Failure::Error(anyhow::anyhow!(
+            "no gate {namespace}/{GATE} exists: nothing was changed; if Belayer runs in another namespace, set it with \
+             --own-namespace"
+        )));
+    };
     let ended = "Draining ended: a running Belayer adds holds again. To restore the admission policies that drain \
                  removed, apply the manifests again (kubectl apply -k deploy/manifests).";
     let screen = Screen::of_stdout(None);

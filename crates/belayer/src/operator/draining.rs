@@ -13,7 +13,7 @@ use belayer_drain::follow::{Follower, GateStatus, Switches};
 use belayer_drain::opening::Switch;
 use belayer_holds::gate::GateClient;
 use belayer_holds::names::write_policy;
-use belayer_holds::permissions::Permission;
+use belayer_holds::permissions::{FOLLOW, Permission};
 use belayer_inspect::reader::Reader;
 
 use crate::controllers::Components;
@@ -68,11 +68,12 @@ fn ends(event: &Event<Namespace>, own: &str) -> Option<bool> {
     (namespace.meta.key.name() == own).then(|| namespace.meta.is_deleting())
 }
 
-/// The policies of components that are switched off, or only report, are switched off: nothing would remove their
-/// holds. With `--on-disable=keep` another Belayer removes them.
+/// The policies of components that are switched off are switched off: nothing would remove their holds. With
+/// `--on-disable=keep` another Belayer removes them. A component that only reports, or holds nothing that a policy
+/// matches, leaves its switch as it is.
 fn switches(options: &Options, components: &Components) -> Switches {
     let running = components.running.iter();
-    let running = running.filter(|one| one.adds_holds());
+    let running = running.filter(|one| one.adds_holds() && has_policy(&***one));
     let off = components.switched_off.iter();
     Switches {
         on: running.map(|one| switch(&**one)).collect(),
@@ -81,21 +82,31 @@ fn switches(options: &Options, components: &Components) -> Switches {
     }
 }
 
+fn has_policy(configured: &dyn Configured) -> bool {
+    let parts = configured.requires();
+    parts.iter().any(|part| !part.policies.is_empty())
+}
+
 fn switch(configured: &dyn Configured) -> Switch {
     const WITHOUT: &str = "no finalizer is removed";
-    let kinds = configured.holds().into_iter().map(|hold| hold.kind);
+    let mut parts = configured.requires().into_iter();
+    let part = parts.find(|part| !part.holds.is_empty());
     let mut switch = Switch {
         key: configured.controller().switch,
         releases: Vec::new(),
+        namespaces: part.map(|part| part.namespaces).unwrap_or_default(),
         limits: Vec::new(),
     };
-    for kind in kinds {
-        let patch = Permission::new(&kind.group, &kind.plural, "patch", WITHOUT);
+    for kind in configured.holds().into_iter().map(|hold| hold.kind) {
         let limit = write_policy(&kind);
         if !switch.limits.contains(&limit) {
             switch.limits.push(limit);
         }
-        switch.releases.push(patch);
+        // What it does not see, it does not release either.
+        for verbs in [FOLLOW, &["patch"]] {
+            let permissions = Permission::on(&kind, verbs, WITHOUT);
+            switch.releases.extend(permissions);
+        }
     }
     switch
 }

@@ -90,31 +90,37 @@ const INTERVAL: Duration = Duration::from_millis(100);
 pub(super) struct Rendered {
     render: Arc<dyn Fn() -> String + Send + Sync>,
     /// When the last rendering began, and its result.
-    last: Mutex<Option<(Instant, Bytes)>>,
+    last: Arc<Mutex<Option<(Instant, Bytes)>>>,
 }
 
 impl Rendered {
     pub(super) fn new(render: impl Fn() -> String + Send + Sync + 'static) -> Self {
         Self {
             render: Arc::new(render),
-            last: Mutex::new(None),
+            last: Arc::default(),
         }
     }
 
     pub(super) async fn get(&self) -> Result<Bytes, JoinError> {
         let arrived = Instant::now();
-        let mut last = self.last.lock().await;
+        let mut last = Arc::clone(&self.last).lock_owned().await;
+        let mut next = arrived;
         if let Some((began, body)) = &*last {
             if *began >= arrived {
                 return Ok(body.clone());
             }
-            sleep_until(*began + INTERVAL).await;
+            next = *began + INTERVAL;
         }
-        let began = Instant::now();
         let render = Arc::clone(&self.render);
-        let body = Bytes::from(spawn_blocking(move || render()).await?);
-        *last = Some((began, body.clone()));
-        Ok(body)
+        // In a task of its own: it goes on if the client hangs up, and the next one would begin before its end.
+        let rendering = async move {
+            sleep_until(next).await;
+            let began = Instant::now();
+            let body = Bytes::from(spawn_blocking(move || render()).await?);
+            *last = Some((began, body.clone()));
+            Ok::<_, JoinError>(body)
+        };
+        tokio::spawn(rendering).await?
     }
 }
 

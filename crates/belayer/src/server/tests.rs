@@ -218,6 +218,32 @@ async fn t5_simultaneous_scrapes_are_rendered_once() {
     assert_eq!(rendered.get().await.unwrap(), "render 1");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn t5_clients_that_hang_up_start_no_second_rendering_beside_the_first() {
+    let (renders, (go_on, wait)) = (Arc::new(AtomicUsize::new(0)), std::sync::mpsc::channel());
+    let (counted, wait) = (Arc::clone(&renders), parking_lot::Mutex::new(wait));
+    let rendered = Arc::new(Rendered::new(move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let _: Result<(), _> = wait.lock().recv();
+        String::new()
+    }));
+    let hangs_up = async || {
+        let request = Arc::clone(&rendered);
+        let request = tokio::spawn(async move { request.get().await });
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        request.abort();
+        let _ = request.await;
+    };
+    while renders.load(Ordering::Relaxed) == 0 {
+        hangs_up().await;
+    }
+    hangs_up().await;
+    hangs_up().await;
+    assert_eq!(renders.load(Ordering::Relaxed), 1);
+    drop(go_on);
+    rendered.get().await.unwrap();
+}
+
 #[tokio::test]
 async fn probes_have_an_address_of_their_own() {
     let server = start(probe_routes(Arc::<Scripted>::default())).await;

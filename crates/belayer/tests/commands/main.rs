@@ -9,7 +9,6 @@ mod argo;
 mod broken_cluster;
 mod check;
 mod claims;
-mod fixtures;
 mod help;
 mod known;
 mod namespaces;

@@ -55,3 +55,15 @@ async fn a14_finalizers_in_a_cluster_without_belayer_are_left_to_drain() {
         assert!(!text.contains("--unselected"), "{group:#}");
     }
 }
+
+/// Belayer may run in another namespace than the default one, and stay drained there.
+#[tokio::test(flavor = "multi_thread")]
+async fn resume_without_a_gate_says_that_nothing_was_changed() {
+    let world = World::new().await;
+    let answer = world
+        .run(&["drain", "--resume", "--own-namespace=ops"])
+        .await;
+    assert_eq!(answer.code, 1, "{}", answer.out);
+    let words = "no gate ops/belayer-gate exists: nothing was changed";
+    assert!(answer.err.contains(words), "{}", answer.err);
+}

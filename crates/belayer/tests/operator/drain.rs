@@ -237,7 +237,7 @@ async fn the_namespace_may_be_deleted_only_without_holds() {
     // A switch that an admin had turned off stays off and is reported.
     let before = json!({ "mode": "normal", "hold": "on", "holdClaims": "off" });
     assert_eq!(gate(&world), before);
-    assert_eq!(off, [("holdClaims".to_owned(), "off".to_owned())]);
+    assert_eq!(off.unwrap(), [("holdClaims".to_owned(), "off".to_owned())]);
 }
 
 #[tokio::test(start_paused = true)]

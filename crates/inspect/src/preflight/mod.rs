@@ -63,7 +63,7 @@ use belayer_core::http::RequestError;
 
 pub use limits::{unlimited, write_policy_kinds};
 pub use needs::{AdoptsArgo, Kind, Part, Policy, PvcMode, only_in};
-pub use permissions::{Authorizer, Ruling, Subject};
+pub use permissions::{Authorizer, Ruling, Subject, ask_in};
 pub use report::{API_VERSION, About, Finding, Level, PartReport, Report};
 pub use text::text;
 

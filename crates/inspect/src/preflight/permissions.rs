@@ -1,6 +1,8 @@
 //! Whether a permission is granted, by access reviews; roles are never interpreted.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -162,6 +164,29 @@ fn review(permission: &Permission, subject: &Subject, own: &str) -> (&'static st
     }
 }
 
+/// Asks about a permission, and if it is not granted everywhere, about each of the only namespaces in which it is used:
+/// RoleBindings may grant it. Returns the ruling, and the namespace in which it is not granted. The [module's
+/// example](crate::preflight) asks about all permissions of a controller.
+pub async fn ask_in(
+    authorizer: &dyn Authorizer,
+    permission: &Permission,
+    subject: &Subject,
+    own: &str,
+    namespaces: &BTreeSet<Arc<str>>,
+) -> (Ruling, Option<Arc<str>>) {
+    let mut ruling = authorizer.ask(permission, subject, own).await;
+    if ruling == Ruling::Refused && permission.is_write_anywhere() {
+        let there = permission.clone().own(None);
+        for namespace in namespaces {
+            ruling = authorizer.ask(&there, subject, namespace).await;
+            if ruling != Ruling::Granted {
+                return (ruling, Some(Arc::clone(namespace)));
+            }
+        }
+    }
+    (ruling, None)
+}
+
 /// A finding, unless the permission is granted.
 pub(crate) async fn ask(
     authorizer: &dyn Authorizer,
@@ -169,26 +194,20 @@ pub(crate) async fn ask(
     part: &Part,
     query: &Query,
 ) -> Option<Finding> {
-    let mut place = match permission.place {
+    let place = match permission.place {
         Place::Cluster => String::new(),
         Place::OwnNamespace => format!(" in {}", query.own_namespace),
     };
     let mut fix = format!("apply {} from the manifests", part.granted_by);
-    let mut ruling = authorizer
-        .ask(permission, &query.subject, &query.own_namespace)
-        .await;
-    if ruling == Ruling::Refused && permission.is_write_anywhere() {
-        // It may be granted by RoleBindings, where the configuration selects nothing elsewhere.
-        for namespace in &part.namespaces {
-            let there = permission.clone().own(None);
-            ruling = authorizer.ask(&there, &query.subject, namespace).await;
-            if ruling != Ruling::Granted {
-                place = format!(" in {namespace}");
-                fix.push_str(", or add the namespace to `rbac.namespaces` of the chart");
-                break;
-            }
+    let (subject, own) = (&query.subject, &*query.own_namespace);
+    let (ruling, refused_in) = ask_in(authorizer, permission, subject, own, &part.namespaces).await;
+    let place = match refused_in {
+        Some(namespace) => {
+            fix.push_str(", or add the namespace to `rbac.namespaces` of the chart");
+            format!(" in {namespace}")
         }
-    }
+        None => place,
+    };
     let what = format!("{permission}{place}");
     match ruling {
         Ruling::Granted => None,

@@ -58,8 +58,11 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
     let Owner::Known(owner) = &pod.owner else {
         return None;
     };
-    let CachedOwner::Present(cached) = &owner.cached else {
-        return None;
+    let cached = match &owner.cached {
+        CachedOwner::Present(cached) => Some(cached),
+        // No informer has its kind: the pod's profile is built in and not configured, and judges all the same (A4).
+        CachedOwner::Unknown if pod.deleting.is_some() => None,
+        CachedOwner::Unknown | CachedOwner::Absent => return None,
     };
     let NodeView {
         node,
@@ -92,10 +95,13 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
         reasons.add(row::NODE_FULFILLED, Missing::Event(objection));
     }
     match LiveAnswer::answer(answer) {
-        StatusState::Read(nodes) if nodes.version() >= cached.resource_version => {
-            reasons.requeue_after(pace.unchanged);
-        }
-        StatusState::Read(_) => ask(reasons, pace.changed),
+        StatusState::Read(nodes) => match cached {
+            Some(cached) if nodes.version() >= cached.resource_version => {
+                reasons.requeue_after(pace.unchanged);
+            }
+            Some(_) => ask(reasons, pace.changed),
+            None => ask(reasons, RECHECK),
+        },
         StatusState::TooLarge(why) => {
             ask(reasons, TOO_LARGE);
             let text = format!("the status of its owner exceeds Belayer's size limit: {why}");

@@ -42,6 +42,17 @@ fn every_key_is_read() {
     assert_eq!(settings.rate_limits.breaker.open_seconds, 9);
 }
 
+#[test]
+fn t8_each_limit_has_its_own_default() {
+    let written = "storm: {perNode: {burst: 3}, breaker: {namespaces: [shop]}}";
+    let limits = settings(written).unwrap().rate_limits;
+    let default = RateLimits::default();
+    assert_eq!(limits.per_node.burst, 3);
+    assert_eq!(limits.per_node.per_second, default.per_node.per_second);
+    assert_eq!(limits.breaker.namespaces, ["shop"]);
+    assert_eq!(limits.breaker.rejections, default.breaker.rejections);
+}
+
 /// A7: a warning and no error, which would break an upgrade.
 #[rstest]
 #[case("owners: [Workflow.argoproj.io, Workspace.example.com]", &["Workspace"], true)]

@@ -117,6 +117,14 @@ fn record(phase: Phase) -> ObservedRecord {
     }))
 }
 
+fn without_status() -> ObservedRecord {
+    let mut observed = record(Phase::Rejected);
+    if let ObservedRecord::Found(record) = &mut observed {
+        record.status = Status::default();
+    }
+    observed
+}
+
 fn snapshot(pod: PodView, record: ObservedRecord) -> HoldSnapshot {
     HoldSnapshot {
         pod,
@@ -237,6 +245,11 @@ fn summary(decision: &HoldDecision) -> &'static str {
     snapshot(deleting(rejected(pod())), record(Phase::Rejected)),
     row::DELETED,
     "DeletedFirst"
+)]
+#[case::row_08_not_before_the_first_status(
+    snapshot(deleting(rejected(pod())), without_status()),
+    row::KEEP,
+    ""
 )]
 #[case::row_07_of_an_older_attempt(
     snapshot(of_attempt(1, deleting(pod())), record(Phase::Creating)),

@@ -8,13 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use serde::Deserialize;
 use tokio::time::Instant;
 
 /// When circuit breakers open and close. The [module's example](crate::rate_limit) has the default
 /// limits.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CircuitBreaker {
     /// Number of rejections within `within_seconds` that open it.
     pub rejections: u32,
@@ -23,7 +21,6 @@ pub struct CircuitBreaker {
     /// How long it stays open.
     pub open_seconds: u32,
     /// Namespaces whose rejections alone open the breaker of a whole node, in clusters with fewer than three namespaces.
-    #[serde(default)]
     pub namespaces: Vec<String>,
 }
 

@@ -189,6 +189,19 @@ seccompProfile:
   type: RuntimeDefault
 {{- end }}
 
+{{/* The permissions on the gate, of every controller and of `belayer drain`. */}}
+{{- define "belayer.gateRules" -}}
+# The switches of the admission policies.
+- apiGroups: [belayer.dev]
+  resources: [gates]
+  resourceNames: [belayer-gate]
+  verbs: [get, list, watch, patch]
+# A create cannot be limited to a name.
+- apiGroups: [belayer.dev]
+  resources: [gates]
+  verbs: [create]
+{{- end }}
+
 {{/* What `belayer drain --configured-kinds` needs besides the gate. */}}
 {{- define "belayer.drainRules" -}}
 # Patch is for metadata.finalizers.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
@@ -30,6 +31,32 @@ async fn halting(site: &Site) -> Result<Belayer> {
     );
     let options = site.agent_options().config(&config);
     site.cluster().start_belayer_with(&options).await
+}
+
+/// A hook whose message differs every time, with an agent that watches no pods.
+pub(super) async fn failing_hook(cluster: Cluster) -> Result<()> {
+    let site = Site::new(&cluster, "one").await?;
+    let belayer = site.controllers(Timeout::Never).await?;
+    let runs = site.sibling("runs");
+    let hook = format!("date +%N | tee -a {} >&2; exit 1", runs.display());
+    let config = format!(
+        "nodeAgent:\n  roots: [{}]\n  hooks:\n  - command: [/bin/sh, -c, '{hook}']\n",
+        site.root().display(),
+    );
+    let options = site.agent_options().config(&config);
+    let agent = cluster.start_belayer_with(&options).await?;
+    let uid = site.pod("web").await?;
+    site.leave_state(&uid)?;
+    site.reject("web").await?;
+    appears(&runs).await?;
+    // The pauses are half a second and then twice as long each, up to half a minute: six or seven.
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    let count = fs::read_to_string(&runs)?.lines().count();
+    ensure!(count <= 15, "the hook ran {count} times in 20 s");
+    cluster.note(format!("the hook ran {count} times in 20 s"));
+    ensure!(site.dir(&uid).exists(), "removed although its hook failed");
+    agent.stop().await?;
+    belayer.stop().await
 }
 
 async fn appears(path: &Path) -> Result<()> {

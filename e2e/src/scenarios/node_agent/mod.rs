@@ -94,6 +94,12 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         )
         .needs([Root]),
         Scenario::alone(
+            "node-agent-failing-hook",
+            "a wipe whose hook fails is tried again with growing pauses, whatever the hook prints (R6)",
+            crash::failing_hook,
+        )
+        .needs([Root]),
+        Scenario::alone(
             "node-agent-hostile-pod",
             "a pod that names foreign paths and creates links and mounts changes no other files",
             hostile::hostile,

@@ -85,6 +85,32 @@ async fn a_pod_denied_by_quota_stays_and_is_recreated_later() {
     belayer.stop().await;
 }
 
+/// As of a quota whose numbers change, or of a webhook that adds a trace ID.
+#[tokio::test(start_paused = true)]
+async fn r3_a_denial_whose_message_changes_is_tried_again_with_the_same_pause() {
+    let yard = Yard::new();
+    let faults = yard.world.sandbox.faults();
+    let denial = |number: u32| {
+        let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
+        let answer = Answer::forbidden(format!("exceeded quota: used {number}"));
+        Fault::on(creates).answer(answer)
+    };
+    for number in 1..100 {
+        faults.inject(denial(number).probability(0.05));
+    }
+    let always = faults.inject(denial(0));
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("it is reported", || {
+        yard.world.events("RecreationDenied") == 1
+    })
+    .await;
+    yard.pass(Duration::from_secs(300)).await;
+    let tries = always.hits();
+    assert!(tries < 8, "{tries} tries in five minutes");
+    belayer.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pod_denied_for_an_hour_is_given_up() {
     let yard = Yard::new();

@@ -23,9 +23,14 @@ fn is_in_the_chart(key: &Key) -> bool {
 
 /// The values of a key. What the schema does not express, Belayer checks: units, names and expressions.
 fn accepts(takes: &str) -> Value {
-    let range = takes.split_once(" to ");
-    let range = range
-        .and_then(|(least, most)| Some((least.parse::<u32>().ok()?, most.parse::<u32>().ok()?)));
+    let (kind, bounds) = match takes.strip_prefix("number, ") {
+        Some(bounds) => ("number", bounds),
+        None => ("integer", takes),
+    };
+    let number = |text: &str| text.parse::<u32>().ok();
+    let range = bounds.split_once(" to ");
+    let range = range.and_then(|(least, most)| Some((number(least)?, number(most)?)));
+    let least = bounds.strip_suffix(" or more").and_then(number);
     let words: Vec<&str> = takes
         .split(" or ")
         .flat_map(|part| part.split(", "))
@@ -33,13 +38,15 @@ fn accepts(takes: &str) -> Value {
     match takes {
         "true or false" => json!({ "type": "boolean" }),
         "name: true or false" => map(json!({ "type": "boolean" })),
+        "number above 0" => json!({ "type": "number", "exclusiveMinimum": 0 }),
         "duration" => json!({ "type": "string" }),
         _ if takes.starts_with("duration,") => json!({ "type": "string" }),
         _ if takes.starts_with("list") => json!({ "type": "array" }),
         _ if takes.contains(": ") => map(json!({ "type": "string" })),
         _ if range.is_some() => {
-            json!({ "type": "integer", "minimum": range.map(|of| of.0), "maximum": range.map(|of| of.1) })
+            json!({ "type": kind, "minimum": range.map(|of| of.0), "maximum": range.map(|of| of.1) })
         }
+        _ if least.is_some() => json!({ "type": kind, "minimum": least }),
         // Values of an enumeration, not of a unit.
         _ if words.len() > 1 && !takes.contains("percent") => json!({ "enum": words }),
         _ => json!({ "type": ["string", "number"] }),
@@ -128,4 +135,37 @@ fn the_schema_of_the_chart_matches_the_table() {
         key("/properties/limits/properties/concurrentReleases/maximum"),
         1024
     );
+}
+
+/// Whether the schema of a key has the value: of what `accepts` makes.
+fn allows(leaf: &Value, value: &Value) -> bool {
+    let types = match &leaf["type"] {
+        Value::Array(several) => several.clone(),
+        one => vec![one.clone()],
+    };
+    let is = |kind: &Value| match kind.as_str() {
+        Some("boolean") => value.is_boolean(),
+        Some("string") => value.is_string(),
+        Some("integer") => value.is_u64(),
+        Some("number") => value.is_number(),
+        Some("array") => value.is_array(),
+        Some("object") => value.is_object(),
+        _ => leaf["enum"]
+            .as_array()
+            .is_some_and(|all| all.contains(value)),
+    };
+    let bound = |name: &str| leaf[name].as_f64().zip(value.as_f64());
+    types.iter().any(is)
+        && bound("minimum").is_none_or(|(least, value)| value >= least)
+        && bound("exclusiveMinimum").is_none_or(|(least, value)| value > least)
+        && bound("maximum").is_none_or(|(most, value)| value <= most)
+}
+
+#[test]
+fn the_schema_of_the_chart_allows_every_default() {
+    for key in all().filter(|key| is_in_the_chart(key) && !key.default.is_empty()) {
+        let value: Value = serde_saphyr::from_str(key.default).unwrap();
+        let leaf = accepts(key.takes);
+        assert!(allows(&leaf, &value), "{}: {value} by {leaf}", key.path);
+    }
 }
