@@ -12,6 +12,7 @@ use belayer_core::executor::{Class, Executor, Sent};
 use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::gate::Account;
+use belayer_holds::names::NAMESPACES_ANNOTATION;
 use belayer_holds::permissions::Permission;
 use belayer_inspect::preflight::{self, Ruling, Subject};
 
@@ -23,8 +24,6 @@ pub struct Switch {
     pub key: &'static str,
     /// The permissions without which nothing that the policy adds is released.
     pub releases: Vec<Permission>,
-    /// The only namespaces in which the component writes; empty for all.
-    pub namespaces: BTreeSet<Arc<str>>,
     /// The policies that limit what Belayer's account writes to these kinds.
     pub limits: Vec<&'static str>,
 }
@@ -71,10 +70,16 @@ pub(crate) async fn obstacle(
     switch: &Switch,
     namespace: &str,
 ) -> Option<String> {
+    let mut only = BTreeSet::new();
+    for name in &switch.limits {
+        match limited(executor, user, name).await {
+            Ok(namespaces) => only.extend(namespaces),
+            Err(why) => return Some(why),
+        }
+    }
     for permission in &switch.releases {
-        let (subject, only) = (&Subject::Own, &switch.namespaces);
         let (ruling, refused_in) =
-            preflight::ask_in(executor, permission, subject, namespace, only).await;
+            preflight::ask_in(executor, permission, &Subject::Own, namespace, &only).await;
         match ruling {
             Ruling::Granted => {}
             Ruling::Refused => {
@@ -89,16 +94,16 @@ pub(crate) async fn obstacle(
             }
         }
     }
-    for name in &switch.limits {
-        if let Some(why) = unlimited(executor, user, name).await {
-            return Some(why);
-        }
-    }
     None
 }
 
-/// The problem if this policy does not limit the user's writes. A server without such policies has none.
-async fn unlimited(executor: &Executor, user: &User, name: &str) -> Option<String> {
+/// The only namespaces in which the policies of the installation add finalizers; empty for all. An error if this policy
+/// does not limit the user's writes. A server without such policies has no problem.
+async fn limited(
+    executor: &Executor,
+    user: &User,
+    name: &str,
+) -> Result<BTreeSet<Arc<str>>, String> {
     let [policies, bindings] = preflight::write_policy_kinds();
     let read = async {
         let policy = read(executor, &policies, name).await?;
@@ -107,14 +112,24 @@ async fn unlimited(executor: &Executor, user: &User, name: &str) -> Option<Strin
     };
     let problem = match read.await {
         Ok((policy, binding)) => {
-            preflight::unlimited(policy.as_ref(), binding.as_ref(), &user.username)?
+            match preflight::unlimited(policy.as_ref(), binding.as_ref(), &user.username) {
+                None => return Ok(policy.iter().flat_map(only_namespaces).collect()),
+                Some(problem) => problem,
+            }
         }
-        Err(error) if error.class() == ErrorClass::NotServed => return None,
+        Err(error) if error.class() == ErrorClass::NotServed => return Ok(BTreeSet::new()),
         Err(error) => format!("cannot be read: {}", error.message()),
     };
-    Some(format!(
+    Err(format!(
         "the policy {name}, which limits what Belayer writes, {problem}; apply it from the manifests of this namespace"
     ))
+}
+
+/// As the chart writes them with `rbac.namespaces`.
+fn only_namespaces(policy: &Value) -> impl Iterator<Item = Arc<str>> {
+    let written = policy["metadata"]["annotations"][NAMESPACES_ANNOTATION].as_str();
+    let all = written.unwrap_or_default().split(',').map(str::trim);
+    all.filter(|name| !name.is_empty()).map(Arc::from)
 }
 
 async fn read(
@@ -283,7 +298,6 @@ mod tests {
         let switch = Switch {
             key: "hold",
             releases: vec![Permission::new("", "pods", "patch", "nothing is released")],
-            namespaces: BTreeSet::new(),
             limits: vec!["belayer-pod-writes"],
         };
         let review = serde_json::from_str(review).unwrap();
@@ -296,23 +310,27 @@ mod tests {
         }
     }
 
-    /// T2: RoleBindings suffice, as `rbac.namespaces` of the chart makes them.
+    /// T2: RoleBindings suffice if the policies add finalizers in their namespaces only, as `rbac.namespaces` of the chart
+    /// makes them.
     #[rstest]
-    #[case::in_each_namespace(&["a", "b"], None)]
-    #[case::not_in_all(&["a"], Some("no permission to patch pods in b: nothing is released"))]
+    #[case::in_each_namespace("a, b", &["a", "b"], None)]
+    #[case::not_in_all("a, b", &["a"], Some("no permission to patch pods in b: nothing is released"))]
+    #[case::the_policies_match_all("", &["a"], Some("no permission to patch pods: nothing is released"))]
     #[tokio::test]
     async fn gate_t2_permissions_by_namespace_open_a_switch(
+        #[case] only: &str,
         #[case] granted: &'static [&'static str],
         #[case] expected: Option<&str>,
     ) {
         let switch = Switch {
             key: "hold",
             releases: vec![Permission::new("", "pods", "patch", "nothing is released")],
-            namespaces: ["a", "b"].map(Arc::from).into(),
-            limits: Vec::new(),
+            limits: vec!["belayer-pod-writes"],
         };
+        let (code, mut policy) = policy_for(OWN);
+        policy["metadata"]["annotations"] = json!({ NAMESPACES_ANNOTATION: only });
         let refused = json!({ "allowed": false });
-        let executor = server(refused, granted, policy_for(OWN), binding());
+        let executor = server(refused, granted, (code, policy), binding());
         let found = obstacle(&executor, &user(OWN, "u"), &switch, "ops").await;
         assert_eq!(found.as_deref(), expected);
     }

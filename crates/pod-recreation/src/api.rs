@@ -326,12 +326,18 @@ impl Status {
             .is_some_and(|condition| condition.status == ConditionStatus::True)
     }
 
-    /// The status but for its conditions.
-    pub(crate) fn without_conditions(&self) -> Self {
-        Self {
-            conditions: Vec::new(),
-            ..self.clone()
-        }
+    /// The status but for what the denial of a create changes.
+    pub(crate) fn without_denial(&self) -> Self {
+        let changed = [
+            ConditionType::CreateDenied,
+            ConditionType::Ready,
+            ConditionType::Stalled,
+        ];
+        let mut status = self.clone();
+        status
+            .conditions
+            .retain(|condition| changed.iter().all(|one| condition.r#type != one.as_str()));
+        status
     }
 
     /// Sets a condition; its time changes only with its status.

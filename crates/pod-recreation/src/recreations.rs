@@ -160,7 +160,7 @@ impl Component<Record> for Recreations {
         let denial = change.old.zip(change.new).is_some_and(|(old, new)| {
             new.status.is_true(api::ConditionType::CreateDenied)
                 && !new.meta.differs(&old.meta)
-                && new.status.without_conditions() == old.status.without_conditions()
+                && new.status.without_denial() == old.status.without_denial()
         });
         (!denial).then(|| change.source.quiet())
     }

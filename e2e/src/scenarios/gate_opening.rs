@@ -63,7 +63,10 @@ async fn opens_for_one_namespace(cluster: &Cluster) -> Result<()> {
         {NO_PATCH}
         kubectl -n {here} create role belayer-writes --verb=patch --resource=pods
         kubectl -n {here} create rolebinding belayer-writes --role=belayer-writes \\
-            --serviceaccount=belayer-system:belayer"
+            --serviceaccount=belayer-system:belayer
+        kubectl annotate validatingadmissionpolicy belayer-pod-writes belayer.dev/namespaces={here}
+        kubectl patch mutatingadmissionpolicy belayer-pod-hold --type=merge -p '{{\"spec\": {{\"matchConstraints\":
+            {{\"namespaceSelector\": {{\"matchLabels\": {{\"kubernetes.io/metadata.name\": \"{here}\"}}}}}}}}}}'"
     );
     cluster.sh(&script).await?;
     let profile = format!("{{builtIn: argo, namespaces: {{include: [{here}]}}}}");

@@ -89,12 +89,9 @@ fn has_policy(configured: &dyn Configured) -> bool {
 
 fn switch(configured: &dyn Configured) -> Switch {
     const WITHOUT: &str = "no finalizer is removed";
-    let mut parts = configured.requires().into_iter();
-    let part = parts.find(|part| !part.holds.is_empty());
     let mut switch = Switch {
         key: configured.controller().switch,
         releases: Vec::new(),
-        namespaces: part.map(|part| part.namespaces).unwrap_or_default(),
         limits: Vec::new(),
     };
     for kind in configured.holds().into_iter().map(|hold| hold.kind) {
@@ -109,4 +106,39 @@ fn switch(configured: &dyn Configured) -> Switch {
         }
     }
     switch
+}
+
+#[cfg(all(test, feature = "pod-finalizer"))]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod_finalizer(mode: &str) -> Settings {
+        let argo = json!({ "builtIn": "argo", "mode": mode });
+        let config = json!({ "profiles": [argo] });
+        let config: PodFinalizerConfig = serde_json::from_value(config).unwrap();
+        config.try_into().unwrap()
+    }
+
+    #[rstest]
+    #[case::it_holds("enforce", true)]
+    #[case::it_only_reports("observe", false)]
+    fn gate_a_controller_that_holds_nothing_turns_no_switch_on(
+        #[case] mode: &str,
+        #[case] expected: bool,
+    ) {
+        assert_eq!(has_policy(&pod_finalizer(mode)), expected);
+    }
+
+    #[test]
+    fn gate_a_switch_needs_that_belayer_sees_and_releases_what_its_policy_holds() {
+        let switch = switch(&pod_finalizer("enforce"));
+        let needs: Vec<String> = switch.releases.iter().map(ToString::to_string).collect();
+        assert_eq!(needs, ["get pods", "list pods", "watch pods", "patch pods"]);
+        assert_eq!(switch.limits, ["belayer-pod-writes"]);
+    }
 }
