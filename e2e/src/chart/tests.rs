@@ -184,6 +184,44 @@ fn policies_follow_the_configuration() {
     }
 }
 
+const IN_TWO_NAMESPACES: &str = "
+rbac: {namespaces: [ci, nightly]}
+controllers: {pvcProtection: {enabled: false}}
+config:
+  podFinalizer:
+    profiles: [{builtIn: argo, cleanup: none, namespaces: {include: [ci, nightly]}}]
+  workflowFinalizer: {owners: [{namespaces: {include: [ci, nightly]}}]}
+  podRecreation:
+    backoff: {factor: 1.5, jitter: 0.1}
+    storm: {perNode: {perSecond: 2}, breaker: {rejections: 50, namespaces: [ci]}}
+";
+
+/// T2, T8: `rbac.namespaces`, `cleanup: none`, and limits that name some keys only.
+#[test]
+fn t2_policies_are_not_wider_than_the_configuration() {
+    let Some(helm) = helm() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let values = folder.path().join("values.yaml");
+    fs::write(&values, IN_TWO_NAMESPACES).unwrap();
+    for program in Program::HELM {
+        let arguments = ["--values", &*values.to_string_lossy()];
+        let text = render(&helm.path(program), &arguments).unwrap().text();
+        let objects = serde_saphyr::from_multiple::<Value>(&text).unwrap();
+        let policy = |name: &str| {
+            let is_it = |object: &&Value| {
+                object["kind"] == "ValidatingAdmissionPolicy" && object["metadata"]["name"] == name
+            };
+            objects.iter().find(is_it).unwrap()
+        };
+        for name in ["belayer-pod-writes", "belayer-owner-writes"] {
+            let annotations = &policy(name)["metadata"]["annotations"];
+            assert_eq!(annotations["belayer.dev/namespaces"], "ci,nightly");
+        }
+        let deletes = policy("belayer-pod-deletes")["spec"]["variables"].to_string();
+        assert!(deletes.contains("['Failed']"), "{deletes}");
+    }
+}
+
 /// A release packs the chart: an archive without one of its files is refused.
 #[test]
 fn the_archive_is_checked_by_both_versions_of_helm() {

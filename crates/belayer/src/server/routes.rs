@@ -112,7 +112,8 @@ impl Rendered {
             next = *began + INTERVAL;
         }
         let render = Arc::clone(&self.render);
-        // In a task of its own: it goes on if the client hangs up, and the next one would begin before its end.
+        // A separate task holds the lock until the rendering has ended: a client that hangs up drops only this future, and the
+        // next request must not start a second rendering beside the first.
         let rendering = async move {
             sleep_until(next).await;
             let began = Instant::now();

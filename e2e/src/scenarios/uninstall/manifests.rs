@@ -10,7 +10,6 @@ use crate::harness::{
 use crate::kinds;
 use crate::providers::Capability::{AdmissionPolicies, IdleDeployments, Kubectl, Rbac};
 use crate::scenarios::installation::{deployed, is_denied, remove_and_renew};
-use crate::scenarios::upgrade::remove_rights;
 
 /// Output of `kubectl kustomize` at 9e06281.
 const EARLIER: &str = "fixtures/upgrade/manifests-9e06281.yaml";
@@ -44,8 +43,6 @@ pub(super) async fn renewed(
     cluster: Cluster,
     steps: impl AsyncFnOnce(&Cluster) -> Result<()>,
 ) -> Result<()> {
-    // What manifests of an earlier version have left.
-    remove_rights(cluster.client()).await?;
     let shown = steps(&cluster).await;
     let restored = remove_and_renew(&cluster).await;
     shown?;

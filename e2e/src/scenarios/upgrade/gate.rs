@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result, ensure};
 
-use super::OLD_MANIFESTS;
+use super::{OLD_MANIFESTS, remove_rights};
 use crate::harness::{Cluster, HOME, SOON, eventually, manifests};
 use crate::kinds;
 use crate::providers::apply;
@@ -29,6 +29,7 @@ pub(super) async fn kept(cluster: Cluster) -> Result<()> {
     cluster
         .sh("kubectl -n belayer-system delete configmap belayer-gate --ignore-not-found")
         .await?;
+    remove_rights(cluster.client()).await?;
     remove(&cluster).await?;
     shown
 }

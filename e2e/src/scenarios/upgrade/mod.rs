@@ -169,7 +169,7 @@ async fn accepts(cluster: &Cluster) -> Result<()> {
 }
 
 /// Deletes every role of Belayer's, so that none of another build remains.
-pub(super) async fn remove_rights(client: &Client) -> Result<()> {
+async fn remove_rights(client: &Client) -> Result<()> {
     let ours = ListParams::default().labels("app.kubernetes.io/name=belayer");
     for kind in ["ClusterRoleBinding", "ClusterRole", "RoleBinding", "Role"] {
         let gvk = GroupVersionKind::gvk("rbac.authorization.k8s.io", "v1", kind);
