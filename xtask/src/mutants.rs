@@ -14,7 +14,8 @@ use crate::cargo::{cargo, root};
 /// Plant known faults in Belayer one by one, and check that simulated clusters find each
 ///
 /// A fault is a patch in `e2e/simulator/mutants`. Each is applied to a copy of the tracked files below `target/mutants`, and
-/// the simulator runs seed after seed until one violates an invariant. The exit code is 1 if a fault was not found.
+/// the simulator runs seed after seed until one violates an invariant. It prints a
+/// Markdown table. The exit code is 1 if a fault was not found.
 #[derive(Debug, Args)]
 pub(crate) struct Mutants {
     /// Only faults whose names contain one of these
@@ -63,6 +64,10 @@ impl Mutants {
         }
         let tree = Tree::copy()?;
         let mut missed = Vec::new();
+        println!(
+            "| fault | what it does | found after seeds | violated invariant | with compiling |"
+        );
+        println!("| --- | --- | --- | --- | --- |");
         for mutant in &mutants {
             let begun = Instant::now();
             tree.apply(&mutant.patch, &[])?;
@@ -70,24 +75,19 @@ impl Mutants {
             tree.apply(&mutant.patch, &["--reverse"])?;
             let found = found.with_context(|| format!("fault {}", mutant.name))?;
             let took = begun.elapsed().as_secs();
-            match found {
-                Some(Found { seed, violated }) => {
-                    let seeds = seed - self.first + 1;
-                    println!(
-                        "found   {:<32} after {seeds:>5} seeds, {took:>4} s: {violated}",
-                        mutant.name
-                    );
-                }
-                None => {
-                    println!(
-                        "MISSED  {:<32} {} seeds, {took:>4} s",
-                        mutant.name, self.seeds
-                    );
-                    missed.push(mutant.name.as_str());
-                }
+            let (seeds, violated) = found.map_or_else(
+                || (self.seeds, "MISSED".to_owned()),
+                |found| (found.seed - self.first + 1, found.violated),
+            );
+            if violated == "MISSED" {
+                missed.push(mutant.name.as_str());
             }
+            println!(
+                "| {} | {} | {seeds} | {violated} | {took} s |",
+                mutant.name, mutant.what
+            );
         }
-        println!("{} faults, {} missed", mutants.len(), missed.len());
+        println!("\n{} faults, {} missed", mutants.len(), missed.len());
         Ok(ExitCode::from(u8::from(!missed.is_empty())))
     }
 
