@@ -14,8 +14,7 @@ use crate::cargo::{cargo, root};
 /// Plant known faults in Belayer one by one, and check that simulated clusters find each
 ///
 /// A fault is a patch in `e2e/simulator/mutants`. Each is applied to a copy of the tracked files below `target/mutants`, and
-/// the simulator runs seed after seed until one violates an invariant. It prints a
-/// Markdown table. The exit code is 1 if a fault was not found.
+/// the simulator runs seed after seed until one violates an invariant. It prints a Markdown table. The exit code is 1 if a fault was not found.
 #[derive(Debug, Args)]
 pub(crate) struct Mutants {
     /// Only faults whose names contain one of these
@@ -75,17 +74,15 @@ impl Mutants {
             tree.apply(&mutant.patch, &["--reverse"])?;
             let found = found.with_context(|| format!("fault {}", mutant.name))?;
             let took = begun.elapsed().as_secs();
-            let (seeds, violated) = found.map_or_else(
-                || (self.seeds, "MISSED".to_owned()),
-                |found| (found.seed - self.first + 1, found.violated),
-            );
-            if violated == "MISSED" {
-                missed.push(mutant.name.as_str());
-            }
-            println!(
-                "| {} | {} | {seeds} | {violated} | {took} s |",
-                mutant.name, mutant.what
-            );
+            let (seeds, violated) = match &found {
+                Some(found) => (found.seed - self.first + 1, &*found.violated),
+                None => {
+                    missed.push(mutant.name.as_str());
+                    (self.seeds, "MISSED")
+                }
+            };
+            let Mutant { name, what, .. } = mutant;
+            println!("| {name} | {what} | {seeds} | {violated} | {took} s |");
         }
         println!("\n{} faults, {} missed", mutants.len(), missed.len());
         Ok(ExitCode::from(u8::from(!missed.is_empty())))
