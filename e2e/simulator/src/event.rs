@@ -72,7 +72,8 @@ pub(crate) enum Event {
     StartAgents,
 }
 
-/// Something that a user does.
+/// Something that a user does. `DeleteRejectedPod` is no part of [`Event::ALL`]: see
+/// [`MORE_REJECTIONS`](crate::plan::MORE_REJECTIONS).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum UserAction {
     /// Deletes a pod.
@@ -101,6 +102,8 @@ pub(crate) enum UserAction {
     DeletePvc,
     /// Creates pods that request re-creation, and binds more to a node than fit.
     Overcommit,
+    /// Deletes a pod that its node has rejected.
+    DeleteRejectedPod,
 }
 
 const ACTIONS: [UserAction; 13] = [
@@ -334,6 +337,13 @@ impl Stage {
                     choice,
                     &DeleteOptions::default(),
                 );
+            }
+            UserAction::DeleteRejectedPod => {
+                let mut pods = self.list(&Gvr::PODS, None);
+                pods.retain(|pod| pod["status"]["reason"].is_string());
+                if let Some(pod) = pods.get(index(choice, pods.len())) {
+                    self.delete(&Gvr::PODS, pod, &DeleteOptions::default());
+                }
             }
             UserAction::Overcommit => {
                 let namespace = NAMESPACES[index(choice, NAMESPACES.len())];

@@ -8,12 +8,16 @@ use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use rand::{RngExt as _, SeedableRng as _};
 
-use crate::event::Event;
+use crate::event::{Event, UserAction};
 use crate::fault::FaultKind;
 use crate::objects::NAMESPACES;
 
 /// How long events occur.
 pub(crate) const STORY: Duration = Duration::from_secs(90);
+
+/// From this seed on, runs reject more pods, and users delete rejected ones: without that, ten thousand runs do not find
+/// every planted fault. Earlier seeds keep their plans, so that those that have failed repeat what failed.
+pub(crate) const MORE_REJECTIONS: u64 = 100_000;
 
 /// A run, before it is carried out.
 #[derive(Debug, Clone)]
@@ -63,6 +67,7 @@ impl Plan {
                 events.push((moment(&mut rng), template.with(rng.random())));
             }
         }
+        let more = (seed >= MORE_REJECTIONS).then(|| more_rejections(seed, &mut events));
         events.sort_by_key(|(at, _)| *at);
         let numbered = events.into_iter().enumerate();
         let events = numbered
@@ -74,10 +79,10 @@ impl Plan {
             workload,
             events,
             skew: skews.choose(&mut rng).copied().unwrap_or_default(),
-            rejections: [0.0, 0.0, 0.1]
-                .choose(&mut rng)
-                .copied()
-                .unwrap_or_default(),
+            rejections: {
+                let few = [0.0, 0.0, 0.1].choose(&mut rng).copied();
+                more.or(few).unwrap_or_default()
+            },
             wipes: rng.random_bool(0.3),
         }
     }
@@ -118,6 +123,17 @@ fn workload(seed: u64, rng: &mut StdRng) -> Profile {
         seed,
         ..Profile::default()
     }
+}
+
+/// Adds events, and returns the ratio of rejected pods.
+fn more_rejections(seed: u64, events: &mut Vec<(Duration, Event)>) -> f64 {
+    let mut rng = StdRng::seed_from_u64(seed ^ 0x7e1e_c7ed_0000_0000);
+    for action in [UserAction::Overcommit, UserAction::DeleteRejectedPod] {
+        for _ in 0..rng.random_range(0..=4) {
+            events.push((moment(&mut rng), Event::User(action, rng.random())));
+        }
+    }
+    *[0.0, 0.1, 0.6].choose(&mut rng).unwrap_or(&0.0)
 }
 
 /// At most `most` of these, in random order.

@@ -35,7 +35,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{BELAYER, World, options};
+use crate::world::{BELAYER, World, next_check, options};
 
 const YARD: &str = "yard";
 const RECORDS: Gvr = Gvr {
@@ -304,9 +304,10 @@ impl Yard {
 
     /// Plays until `condition` holds; fails after ten minutes of paused time.
     async fn until(&self, what: &str, condition: impl Fn() -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(600);
+        let begun = Instant::now();
+        let (mut version, mut changed) = (0, begun);
         while !condition() {
-            if Instant::now() >= deadline {
+            if begun.elapsed() >= Duration::from_secs(600) {
                 let writes: Vec<String> = self
                     .world
                     .sandbox
@@ -321,9 +322,13 @@ impl Yard {
                     self.list(&Gvr::PODS)
                 );
             }
-            self.play();
-            self.no_loss();
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            let newest = self.world.cluster().version();
+            if version != newest {
+                (version, changed) = (newest, Instant::now());
+                self.play();
+                self.no_loss();
+            }
+            tokio::time::sleep(next_check(changed.elapsed(), Duration::from_millis(20))).await;
         }
     }
 
