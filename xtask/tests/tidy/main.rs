@@ -10,6 +10,7 @@ mod crates;
 mod deploy;
 mod documents;
 mod examples;
+mod figures;
 mod modules;
 mod words;
 

@@ -1,0 +1,79 @@
+//! Figures of other pages against the tables of the page about performance, which the benchmarks write.
+
+use std::fs;
+
+use super::documents::BOOK;
+use super::root;
+
+/// Where the figures of each line of the table of sizing.md come from: the benchmark, the row and the columns.
+#[rustfmt::skip]
+const SOURCES: &[(&str, &str, &[&str])] = &[
+    ("scale", "Belayer, 2000 pods", &["resident (MB)"]),
+    ("scale", "Belayer, 10000 pods", &["resident (MB)"]),
+    ("scale", "Belayer, 50000 pods", &["resident (MB)"]),
+    ("informer", "Belayer, all components", &["resident (MB)", "peak resident (MB)"]),
+    ("scale", "Belayer, 50000 pods", &["CPU per event (us)"]),
+    ("informer", "Belayer, all components", &["wall (s)"]),
+    ("drain", "Belayer", &["wall (s)", "CPU (s)"]),
+];
+
+/// A figure may be rounded by this part of it.
+const ROUNDED: f64 = 0.03;
+
+fn page(name: &str) -> String {
+    fs::read_to_string(root().join(BOOK).join(name)).unwrap()
+}
+
+fn cells(line: &str) -> Vec<&str> {
+    line.trim_matches('|').split('|').map(str::trim).collect()
+}
+
+fn numbers(text: &str) -> Vec<f64> {
+    text.replace(',', "")
+        .split(|c: char| !c.is_ascii_digit() && c != '.')
+        .filter_map(|number| number.parse().ok())
+        .collect()
+}
+
+/// The median in a row of the first table of a benchmark.
+fn median(section: &str, row: &str, column: &str) -> f64 {
+    let mut lines = section.lines().filter(|line| line.starts_with('|'));
+    let head = cells(lines.next().unwrap());
+    let at = head.iter().position(|cell| *cell == column);
+    let at = at.unwrap_or_else(|| panic!("no column {column}"));
+    let found = lines.map(cells).find(|cells| cells[0] == row);
+    let found = found.unwrap_or_else(|| panic!("no row {row}"));
+    numbers(found[at])[0]
+}
+
+#[test]
+fn the_figures_about_sizing_are_those_of_the_benchmarks() {
+    let performance = page("contribute/performance.md");
+    let sizing = page("install/sizing.md");
+    let table: Vec<Vec<&str>> = sizing
+        .lines()
+        .skip_while(|line| !line.ends_with("| measured |"))
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .map(cells)
+        .collect();
+    assert_eq!(table.len(), SOURCES.len());
+    for (line, (bench, row, columns)) in table.iter().zip(SOURCES) {
+        let start = format!("<!-- bench {bench} -->");
+        let (_, section) = performance.split_once(&start).unwrap();
+        let (section, _) = section.split_once("<!-- end").unwrap();
+        for size in numbers(line[0]) {
+            assert!(section.contains(&size.to_string()), "{line:?}");
+        }
+        let figures = numbers(line[1]);
+        assert_eq!(figures.len(), columns.len(), "{line:?}");
+        for (figure, column) in figures.into_iter().zip(*columns) {
+            let measured = median(section, row, column);
+            let is_rounded = (figure - measured).abs() <= ROUNDED * measured;
+            assert!(is_rounded, "{line:?}: {column} of {bench} is {measured}");
+        }
+    }
+    let seconds = numbers(table.last().unwrap()[1])[0];
+    let drain = format!("10,000 releases took {seconds} s");
+    assert!(page("install/before.md").contains(&drain), "{drain}");
+}
