@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use clap::builder::{PossibleValuesParser, StringValueParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use belayer_holds::names::DEFAULT_NAMESPACE;
@@ -198,8 +198,20 @@ impl Output {
         Self::among(&[Self::Json, Self::Yaml, Self::Wide])
     }
 
+    /// Parses a data format or `wide`, for `belayer status`: its wide text has other details.
+    pub fn of_status() -> impl TypedValueParser<Value = Self> {
+        let wide = PossibleValue::new("wide").help("Also the finalizers, and every namespace");
+        let data = [Self::Json, Self::Yaml];
+        let data = data.iter().filter_map(ValueEnum::to_possible_value);
+        Self::parser(data.chain([wide]).collect())
+    }
+
     fn among(formats: &[Self]) -> impl TypedValueParser<Value = Self> {
         let formats = formats.iter().filter_map(ValueEnum::to_possible_value);
+        Self::parser(formats.collect())
+    }
+
+    fn parser(formats: Vec<PossibleValue>) -> impl TypedValueParser<Value = Self> {
         PossibleValuesParser::new(formats).try_map(|name| Self::from_str(&name, false))
     }
 }
@@ -280,6 +292,25 @@ mod tests {
                 assert_eq!(failure.code(), 2);
             }
             (found, _) => panic!("{found:?}"),
+        }
+    }
+
+    #[rstest]
+    #[case::check(&["check"], &["json", "yaml"])]
+    #[case::drain(&["drain"], &["json", "yaml"])]
+    #[case::status(&["status"], &["json", "yaml", "wide"])]
+    #[case::explain(&["explain", "pod/a"], &["json", "yaml", "wide"])]
+    #[case::stuck(&["stuck"], &["json", "yaml", "wide", "name"])]
+    fn a_command_accepts_only_the_formats_that_it_has(
+        #[case] command: &[&str],
+        #[case] formats: &[&str],
+    ) {
+        for format in ["json", "yaml", "wide", "name"] {
+            let mut arguments = vec!["belayer"];
+            arguments.extend(command);
+            arguments.extend(["-o", format]);
+            let is_accepted = Cli::try_parse_from(arguments).is_ok();
+            assert_eq!(is_accepted, formats.contains(&format), "{format}");
         }
     }
 

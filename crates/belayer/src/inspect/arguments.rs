@@ -139,6 +139,7 @@ pub struct ExplainArguments {
 
 /// Arguments of `belayer status`.
 #[derive(Debug, Clone, Args)]
+#[command(mut_arg("output", |output| output.value_parser(Output::of_status())))]
 pub struct StatusArguments {
     /// Count in one namespace. Default: everywhere
     #[arg(short, long, value_name = "NAME", value_parser = namespace)]
@@ -162,6 +163,7 @@ pub struct StatusArguments {
 
 /// Arguments of `belayer check`.
 #[derive(Debug, Clone, Args)]
+#[command(mut_arg("output", |output| output.value_parser(Output::of_data())))]
 pub struct CheckArguments {
     /// Controllers to check for, as `belayer run` takes them
     #[arg(
