@@ -52,7 +52,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     resign.cancel();
     assert_eq!(first.await?, ElectionEnded::Resigned);
-    println!("the first replica gave the Lease back");
+    println!("the first replica released the Lease");
     follows.begun().await;
     println!("the second replica leads");
     label(&client, &follows).await?;

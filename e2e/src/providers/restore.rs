@@ -26,7 +26,7 @@ const OF_NODE_CONTROLLERS: &str = "node.";
 /// The policy with Belayer's label that every cluster has.
 const GRANTED: &str = "belayer-pod-recreation-records";
 
-/// Restores nodes, the Workflow CRD, the gate and Belayer's rights, and removes a Belayer that runs as pods.
+/// Restores nodes, the Workflow CRD, the gate and Belayer's permissions, and removes a Belayer that runs as pods.
 ///
 /// Each Belayer writes into the gate which of its controllers are off.
 pub(crate) async fn restore(backend: &dyn Backend) -> Result<()> {

@@ -150,7 +150,7 @@ async fn finalizers_on_owners_and_pvcs(cluster: &Cluster, tenant: &Client) -> Re
     workflows.delete(&created.name, &background).await?;
     is_gone(&workflows, &created.name).await?;
 
-    // A tenant with `edit` may write PVCs; the rights of this one are about pods.
+    // A tenant with `edit` may write PVCs; the permissions of this one are about pods.
     let pvcs = kinds::pvcs(cluster.client(), cluster.namespace());
     let finalized = claim(
         "data",

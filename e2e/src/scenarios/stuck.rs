@@ -42,7 +42,7 @@ async fn permission_missing(cluster: Cluster) -> Result<()> {
 }
 
 async fn look_without_rights(cluster: &Cluster, tool: &Tool) -> Result<()> {
-    eventually("the server knows its rights", SOON, async || {
+    eventually("the server knows its permissions", SOON, async || {
         let (code, out, err) = tool.run(&["stuck".to_owned()]).await?;
         ensure!(code == 4, "exit code {code}: {out}{err}");
         Ok(())

@@ -91,7 +91,7 @@ const NAMES: &[[&str; 5]] = &[
     ["belayer.dev/recreation-uid", "annotation", "re-created pod", "Belayer", "UID of its `PodRecreation`."],
     ["belayer.dev/recreation-attempt", "annotation", "re-created pod", "Belayer", "Which attempt it is, from 1."],
     ["belayer.dev/recreation-ended", "annotation", "rejected pod", "Belayer", "Why the pod is not re-created."],
-    ["belayer.dev/namespaces", "annotation", "`belayer-pod-writes`, `belayer-owner-writes`", "the chart", "The only namespaces, with commas, in which the policies add finalizers ([gate](../concepts/gate.md#the-gate))."],
+    ["belayer.dev/namespaces", "annotation", "`belayer-pod-writes`, `belayer-owner-writes`", "the chart", "Comma-separated list of the only namespaces in which the policies add finalizers ([gate](../concepts/gate.md#the-gate))."],
     ["belayer.dev/expires", "label", "PodOutcome without owner", "Belayer", "When the record may be deleted, in seconds since 1970."],
     ["belayer.dev/not-final", "label", "PodOutcome", "Belayer", "The outcome was not final when it was recorded."],
 ];

@@ -34,7 +34,7 @@ pub struct Settings {
     /// The Lease.
     pub lease: ObjectKey,
     /// The holder identity of this process: no other process may have the same. An empty one, which
-    /// would mean that the Lease was given back, is replaced by a new [`identity`].
+    /// would mean that the Lease was released, is replaced by a new [`identity`].
     pub identity: String,
     /// Lease duration, renew deadline and retry period.
     pub timing: Timing,
@@ -81,7 +81,7 @@ pub struct Elector {
 /// it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
-    /// The process was asked to resign, and gave the lease back if it held it.
+    /// The process was asked to resign, and released the lease if it held it.
     Resigned,
     /// This process led, and another one leads now or may have led. The process must end.
     Lost {
@@ -401,11 +401,11 @@ impl Elector {
             self.guard.end();
             match self.send(&record, Some(&version)).await {
                 Ok(_) => {
-                    tracing::info!(lease = %self.settings.lease, "the lease was given back");
+                    tracing::info!(lease = %self.settings.lease, "released the lease");
                     break;
                 }
                 Err(error) => {
-                    tracing::debug!(%error, "could not give the lease back");
+                    tracing::debug!(%error, "could not release the lease");
                     self.candidate.failed();
                 }
             }

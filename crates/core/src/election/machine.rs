@@ -140,7 +140,7 @@ impl LeaseStatus {
 pub enum AcquireReason {
     /// There was no lease.
     Absent,
-    /// The previous leader gave it back.
+    /// The previous leader released it.
     GivenBack,
     /// The previous leader did not renew it within the lease duration of its record.
     Expired,
@@ -153,7 +153,7 @@ impl AcquireReason {
     pub fn message(self) -> &'static str {
         match self {
             Self::Absent => "there was no lease",
-            Self::GivenBack => "the previous leader gave the lease back",
+            Self::GivenBack => "the previous leader released the lease",
             Self::Expired => "the previous leader did not renew the lease in time",
             Self::Ours => "this replica held the lease already",
         }

@@ -18,7 +18,7 @@
 //! is only valid for a leader.
 //!
 //! A standby reads the Lease every retry period or two, and also watches it. The watch shows at once
-//! that the leader gave the Lease back; the standby then reads the Lease immediately. Without the
+//! that the leader released the Lease; the standby then reads the Lease immediately. Without the
 //! watch, for example because the permission is missing, it finds out with its next read.
 //!
 //! If the Lease's namespace does not exist, no replica can hold the Lease. A replica that finds

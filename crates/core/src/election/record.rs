@@ -13,7 +13,7 @@ use crate::object::{ObjectKey, Resource};
 /// [`Action`](crate::election::Action) contains the one to write.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Record {
-    /// Holder identity; empty if the lease was given back.
+    /// Holder identity; empty if the lease was released.
     pub holder: String,
     /// Lease duration in seconds.
     pub lease_seconds: i64,

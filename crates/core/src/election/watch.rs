@@ -1,4 +1,4 @@
-//! A standby watches the Lease, so that it learns at once that the leader gave the Lease back.
+//! A standby watches the Lease, so that it learns at once that the leader released the Lease.
 //!
 //! The watch only makes the next round begin earlier. That round reads the Lease and decides, so
 //! the rules of the election are the same without a watch.
@@ -60,7 +60,7 @@ impl LeaseWatch {
         }
     }
 
-    /// Waits for `pause`, or until the Lease was given back or deleted after `since`.
+    /// Waits for `pause`, or until the Lease was released or deleted after `since`.
     pub(super) async fn wait(&mut self, since: Option<&Version>, pause: Duration) {
         let rest = self.woken.map(|at| BETWEEN.saturating_sub(at.elapsed()));
         let rest = rest.unwrap_or_default().min(pause);

@@ -38,7 +38,7 @@ impl<K: Slim> Shared<K> {
 fn next(outcome: &Outcome) -> &'static str {
     match outcome {
         Outcome::Done => "done",
-        Outcome::Again { .. } => "look again",
+        Outcome::Again { .. } => "requeued",
         Outcome::Retry(_) => "retry",
         Outcome::Waiting => "waits for a token",
     }

@@ -47,7 +47,7 @@ const MAY_HAVE_RUN: &str = "the pod may have run";
 const NOT_ASKED: &str =
     "the pod does not request a wipe: it has no annotation belayer.dev/wipe=true";
 
-/// Delay before a record looks again whether another one has written its entry. Usually the event of the list is first.
+/// Delay before the next check whether another record has written the entry. Usually the event of the list is first.
 const NEXT_TURN: Duration = Duration::from_secs(1);
 
 /// What has become of the request of a wipe.

@@ -107,7 +107,7 @@ pub struct Look {
     pub cleanup: Vec<Cleanup>,
     /// Whether the workflow is to be deleted.
     pub delete: bool,
-    /// When to look again, if nothing happens before.
+    /// After what time to call it again, if nothing happens before.
     pub again: Option<Duration>,
 }
 

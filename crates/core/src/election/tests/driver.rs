@@ -56,7 +56,7 @@ async fn log_lines_of_the_election_are_plain_text() {
     let lines = log.text();
     for says in [
         "why=\"there was no lease\"",
-        "why=\"the previous leader gave the lease back\"",
+        "why=\"the previous leader released the lease\"",
         "state=\"leading\"",
     ] {
         assert!(lines.contains(says), "{says}: {lines}");
@@ -339,7 +339,7 @@ async fn a_leader_that_resigns_while_it_waits_for_an_answer_gives_the_lease_back
     }
 }
 
-/// An empty holder means that the lease was given back: any replica would take it at once.
+/// An empty holder means that the lease was released: any replica would take it at once.
 #[tokio::test(start_paused = true)]
 async fn an_elector_without_an_identity_gets_one() {
     let server = Server::new();
