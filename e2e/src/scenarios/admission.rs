@@ -18,7 +18,7 @@ const POLICY: &str = "belayer-pod-hold";
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
-            "policy-ties-hold-at-creation",
+            "policy-adds-hold-at-creation",
             "the admission policy adds the hold at creation and respects its switch",
             at_creation,
         )

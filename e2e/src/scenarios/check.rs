@@ -29,13 +29,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             other_setters,
         ),
         Scenario::alone(
-            "check-names-a-right-taken-away",
+            "check-names-a-permission-taken-away",
             "check reports each missing permission, its consequence, and the role that grants it",
             taken_away,
         )
         .needs([Rbac]),
         Scenario::alone(
-            "a-right-taken-away-stops-one-part",
+            "a-permission-taken-away-stops-one-part",
             "without permission to list PVCs the other controllers work, and PVCs follow later",
             one_part,
         )

@@ -16,7 +16,7 @@ const ROLE: &str = "belayer-pvc-protection";
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
-            "a-right-is-missing",
+            "a-permission-is-missing",
             "a controller reports its missing RBAC permissions and waits; the others work",
             missing,
         )

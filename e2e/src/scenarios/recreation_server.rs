@@ -23,7 +23,7 @@ const POLICY: &str = "belayer-pod-recreation-hold";
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
-            "recreation-policy-ties-hold-at-creation",
+            "recreation-policy-adds-hold-at-creation",
             "the admission policy adds the hold at creation to pods that request it",
             at_creation,
         )

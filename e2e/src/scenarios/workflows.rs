@@ -76,7 +76,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             mistyped_selector,
         ),
         Scenario::alone(
-            "workflow-policy-ties-hold",
+            "workflow-policy-adds-hold",
             "the admission policy adds the hold to workflows and respects its switch",
             policy,
         )
