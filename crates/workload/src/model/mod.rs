@@ -107,7 +107,7 @@ pub struct Look {
     pub cleanup: Vec<Cleanup>,
     /// Whether the workflow is to be deleted.
     pub delete: bool,
-    /// After what time to call it again, if nothing happens before.
+    /// How long to wait before the next look, if nothing happens before.
     pub again: Option<Duration>,
 }
 

@@ -28,7 +28,7 @@ pub(super) async fn evicted(belayer: Installed) -> Result<()> {
     belayer.is_rolled_out().await
 }
 
-/// The leader's processes get no CPU time any more. Its connections stay open, and it does not give the Lease back.
+/// The leader's processes get no CPU time any more. Its connections stay open, and it does not release the Lease.
 pub(super) async fn hangs(belayer: Installed) -> Result<()> {
     let cluster = &belayer.cluster;
     let leader = belayer.leader().await?.name_any();
