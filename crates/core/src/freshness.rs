@@ -6,7 +6,9 @@
 //! it waits for was skipped as invalid.
 //!
 //! A write that removes the last finalizer of a deleted object removes the object. The server answers it
-//! with the version before, so such a key waits until the cache no longer contains that version.
+//! with the version before, so such a key waits until the cache no longer contains that version. The server answers in the
+//! same way if an admission webhook has put the finalizer back: so the key is free again if the object is still there after
+//! half a minute.
 //!
 //! ```
 //! use belayer_core::{ObjectKey, OwnWrites, ResourceVersion};
@@ -18,12 +20,17 @@
 //! assert_eq!(own.seen(ResourceVersion::new(8)), [key]);
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use hashbrown::HashMap;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::object::{ObjectKey, ResourceVersion};
+
+/// How long the event of a removed object is waited for.
+const REMOVED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The versions of this process's writes that the cache has not seen yet, and the keys that wait
 /// for them. The [module's example](self) has a write that the cache has not seen.
@@ -39,6 +46,8 @@ struct Inner {
     by_version: BTreeMap<ResourceVersion, Vec<ObjectKey>>,
     /// The last versions of objects that a write of this process's has removed.
     removed: HashMap<ObjectKey, ResourceVersion>,
+    /// When each of them was removed, the first one first; also those of which the cache has seen the end.
+    removals: VecDeque<(Instant, ObjectKey, ResourceVersion)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -85,7 +94,11 @@ impl OwnWrites {
 
     /// Records that a write of this process's has removed the object, whose last version was `version`.
     pub fn removed(&self, key: &ObjectKey, version: ResourceVersion) {
-        self.inner.lock().removed.insert(key.clone(), version);
+        let mut inner = self.inner.lock();
+        inner.removed.insert(key.clone(), version);
+        inner
+            .removals
+            .push_back((Instant::now(), key.clone(), version));
     }
 
     /// Whether the cached `version` of an object is the last one of an object that a write of this process's has
@@ -102,20 +115,21 @@ impl OwnWrites {
         last == version
     }
 
-    /// The cache has seen everything up to `watermark`. Returns the keys that waited for it.
+    /// The cache has seen everything up to `watermark`. Returns the keys that waited for it, and those of objects
+    /// that are still there although a write should have removed them.
     pub fn seen(&self, watermark: ResourceVersion) -> Vec<ObjectKey> {
         let mut inner = self.inner.lock();
+        let mut ready = inner.not_removed();
         if inner
             .by_version
             .first_key_value()
             .is_none_or(|(version, _)| *version > watermark)
         {
-            return Vec::new();
+            return ready;
         }
         let later = ResourceVersion::new(watermark.get().saturating_add(1));
         let unseen = inner.by_version.split_off(&later);
         let seen = std::mem::replace(&mut inner.by_version, unseen);
-        let mut ready = Vec::new();
         for key in seen.into_values().flatten() {
             if inner
                 .written
@@ -145,6 +159,7 @@ impl OwnWrites {
     pub fn forget_all(&self) -> Vec<ObjectKey> {
         let mut inner = self.inner.lock();
         inner.by_version.clear();
+        inner.removals.clear();
         let removed: Vec<ObjectKey> = inner.removed.drain().map(|(key, _)| key).collect();
         let mut ready: Vec<ObjectKey> = inner
             .written
@@ -170,6 +185,26 @@ impl OwnWrites {
 }
 
 impl Inner {
+    /// Removes the objects whose end the cache has not seen in time. Returns their keys.
+    fn not_removed(&mut self) -> Vec<ObjectKey> {
+        let mut keys = Vec::new();
+        while let Some((since, ..)) = self.removals.front()
+            && since.elapsed() >= REMOVED_WITHIN
+            && let Some((_, key, version)) = self.removals.pop_front()
+        {
+            if self.removed.get(&key) == Some(&version) {
+                self.removed.remove(&key);
+                tracing::warn!(
+                    object = %key,
+                    "the object still exists although its last finalizer was removed: an admission webhook may have put \
+                     the finalizer back; trying again"
+                );
+                keys.push(key);
+            }
+        }
+        keys
+    }
+
     fn unlist(&mut self, key: &ObjectKey, version: ResourceVersion) {
         let Some(keys) = self.by_version.get_mut(&version) else {
             return;
@@ -241,6 +276,20 @@ mod tests {
         assert_eq!(own_writes.len(), 1);
         assert!(own_writes.forget(&key()));
         assert!(!own_writes.has_removed(&key(), v(10)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_that_is_still_there_is_tried_again() {
+        let own_writes = OwnWrites::default();
+        own_writes.removed(&key(), v(10));
+        own_writes.removed(&ObjectKey::new("a", "gone"), v(10));
+        assert!(own_writes.forget(&ObjectKey::new("a", "gone")));
+        tokio::time::advance(REMOVED_WITHIN / 2).await;
+        assert!(own_writes.seen(v(12)).is_empty());
+        tokio::time::advance(REMOVED_WITHIN / 2).await;
+        assert_eq!(own_writes.seen(v(12)), [key()]);
+        assert!(!own_writes.has_removed(&key(), v(10)));
+        assert!(own_writes.is_empty());
     }
 
     #[test]

@@ -103,8 +103,8 @@ pub struct Passes {
     progressed: Duration,
     /// A pass that begins before this time since the start is not the last.
     settled: Duration,
-    /// Start of the first of consecutive passes that found nothing to do.
-    clean: Option<Duration>,
+    /// Start of the first of consecutive passes that found nothing to do, and whether they could list everything.
+    clean: Option<(Duration, bool)>,
     refused: u32,
     /// Number of passes.
     passes: u32,
@@ -164,19 +164,18 @@ impl Passes {
         };
         let tried = pass.refused == 0 || self.refused >= REFUSED_TRIES;
         let quiet = pass.released == 0 && pass.unsettled == 0 && tried;
-        let earlier = if quiet {
-            self.clean.replace(pass.begun)
-        } else {
-            self.clean = None;
-            None
-        };
-        // The first of consecutive passes keeps its own start.
-        if let (Some(earlier), true) = (earlier, quiet) {
-            if pass.begun >= earlier + APART && pass.begun >= self.settled {
-                return Next::Stop(outcome(pass));
+        let listed_all = pass.unseen == 0 && pass.hidden == 0;
+        self.clean = match self.clean.filter(|_| quiet) {
+            // One pass that lists everything does not show that nothing is left: passes that did not do not count.
+            Some((_, false)) if listed_all => Some((pass.begun, true)),
+            Some((begun, _)) => {
+                if pass.begun >= begun + APART && pass.begun >= self.settled {
+                    return Next::Stop(outcome(pass));
+                }
+                Some((begun, listed_all))
             }
-            self.clean = Some(earlier);
-        }
+            None => quiet.then_some((pass.begun, listed_all)),
+        };
         if let Some((number, begun)) = since
             && number < self.passes
             && pass.released > 0
@@ -195,7 +194,7 @@ impl Passes {
             });
         }
         let pause = match self.clean {
-            Some(clean) => (clean + APART)
+            Some((clean, _)) => (clean + APART)
                 .max(self.settled)
                 .saturating_sub(now)
                 .max(PAUSE),
@@ -270,6 +269,10 @@ mod tests {
         Pass { left: 1, ..pass }
     }
 
+    fn unlisted(pass: Pass) -> Pass {
+        Pass { unseen: 1, ..pass }
+    }
+
     fn unsettled(pass: Pass) -> Pass {
         Pass {
             unsettled: 1,
@@ -300,7 +303,13 @@ mod tests {
         &[unsettled(at(0)), released(at(10)), released(at(19)), released(at(20))], 0, (4, Some(Outcome::NewHolds))
     )]
     #[case::t4_holds_after_an_unlisted_kind_are_not_new(
-        &[Pass { unseen: 1, ..at(0) }, released(at(10)), released(at(19)), at(22), at(25)], 0, (5, Some(Outcome::Clean))
+        &[unlisted(at(0)), released(at(10)), released(at(19)), at(22), at(25)], 0, (5, Some(Outcome::Clean))
+    )]
+    #[case::one_pass_after_an_unlisted_kind_is_not_enough(
+        &[unlisted(at(0)), at(12), at(15)], 0, (3, Some(Outcome::Clean))
+    )]
+    #[case::a_kind_that_cannot_be_listed_ends_the_run(
+        &[at(0), unlisted(at(1)), unlisted(at(4))], 0, (3, Some(Outcome::Error))
     )]
     #[case::t4_holds_that_stay_take_precedence(
         &[left(released(at(0))), left(released(at(10)))], 0, (2, Some(Outcome::LeftOver))

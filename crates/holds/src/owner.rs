@@ -67,7 +67,12 @@ impl OwnerQuery {
         argo::is_workflow(&self.resource)
     }
 
-    /// The kind and key of the owner.
+    /// The kind as which the owner is read.
+    pub fn resource(&self) -> &Resource {
+        &self.resource
+    }
+
+    /// The key of the owner.
     pub fn key(&self) -> &ObjectKey {
         &self.key
     }
@@ -265,32 +270,56 @@ impl OwnerReader {
         self.executor.read(&request, Class::Evidence).await
     }
 
+    /// The owner under the key of the query. An owner reference does not show whether its kind is cluster-scoped: if the
+    /// server does not know the kind in a namespace, and discovery shows that it is cluster-scoped, the owner is read without.
     async fn owner(&self, query: &OwnerQuery) -> Result<OwnerState, ReadError> {
         let OwnerQuery { resource, key, uid } = query;
+        if let Some(state) = self.owner_at(resource, key, uid).await? {
+            return Ok(state);
+        }
+        if key.namespace().is_some() {
+            let served = self.served(&resource.api_version(), &resource.kind).await?;
+            if served.is_some_and(|kind| !kind.namespaced && kind.resource == *resource) {
+                let cluster = ObjectKey::cluster(key.name());
+                if let Some(state) = self.owner_at(resource, &cluster, uid).await? {
+                    return Ok(state);
+                }
+            }
+        }
+        self.kind(resource).await
+    }
+
+    /// The owner under a key; `None` if its kind is not served there.
+    async fn owner_at(
+        &self,
+        resource: &Resource,
+        key: &ObjectKey,
+        uid: &Uid,
+    ) -> Result<Option<OwnerState>, ReadError> {
         // The reference is invalid: no object can have this name.
         if !path::is_possible_name(key.name()) {
-            return Ok(OwnerState::Gone(GoneProof(How::ImpossibleName)));
+            return Ok(Some(OwnerState::Gone(GoneProof(How::ImpossibleName))));
         }
         let error = match self.get(resource.object_path(key)).await {
             Ok(answer) => {
-                return Ok(match self.decoders.read(&answer) {
+                return Ok(Some(match self.decoders.read(&answer) {
                     Ok(OwnerMeta(meta)) if meta.uid == *uid => OwnerState::Present(meta),
                     Ok(OwnerMeta(_)) => OwnerState::Gone(GoneProof(How::OtherUid)),
                     Err(error) => {
                         OwnerState::Unknown(format!("the answer cannot be decoded: {error}"))
                     }
-                });
+                }));
             }
             Err(error) => error,
         };
         // Only a NotFound that names this very object is evidence: a 404 without that may come
         // from a version that is not served or from an aggregated API that is down.
         if error.is_gone(resource, key) {
-            return Ok(OwnerState::Gone(GoneProof(How::NotFound)));
+            return Ok(Some(OwnerState::Gone(GoneProof(How::NotFound))));
         }
         match error.class() {
-            ErrorClass::NotServed => self.kind(resource).await,
-            _ => unknown_or_retry(error),
+            ErrorClass::NotServed => Ok(None),
+            _ => unknown_or_retry(error).map(Some),
         }
     }
 

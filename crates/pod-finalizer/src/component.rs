@@ -18,7 +18,7 @@ use belayer_core::http::RequestError;
 use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
 use belayer_core::informer::{Event, Stored};
 use belayer_core::logical_time::LogicalTime;
-use belayer_core::object::{ObjectKey, Resource, Uid};
+use belayer_core::object::{ObjectKey, OwnerReference, Resource, Uid};
 use belayer_core::queries::Waiter;
 use belayer_core::slim::{Keep, Namespace, ObjectMeta, OwnerMeta, Pod};
 use belayer_core::workqueue::{Priority, WorkQueue};
@@ -226,7 +226,8 @@ impl<V: View> PodFinalizer<V> {
     fn judging_query(&self, pod: &ObjectMeta) -> Option<StatusQuery> {
         let selection = self.selection(pod);
         let judges = judges(&self.profiles, pod, &selection);
-        let found = judging(&selection, &judges).find_map(|profile| node_of(pod, profile));
+        let key_of = |owner: &OwnerReference, kind: &Resource| self.find_owner(pod, owner, kind).0;
+        let found = judging(&selection, &judges).find_map(|profile| node_of(pod, profile, key_of));
         found.map(|(_, query)| query)
     }
 

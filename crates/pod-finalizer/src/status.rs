@@ -29,7 +29,7 @@ use belayer_core::executor::{Class, Executor};
 use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::index::PODS_BY_OWNER;
 use belayer_core::informer::Store;
-use belayer_core::object::{ObjectKey, OwnerReference, Resource, Uid};
+use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::queries::{LiveReader, Pace, Query, ReadError};
 use belayer_core::slim::{ObjectMeta, Pod};
 
@@ -80,12 +80,12 @@ pub struct StatusQuery {
 }
 
 impl StatusQuery {
-    /// The query for the owner that an object in `namespace` refers to, read as `resource`.
-    pub fn new(resource: Resource, namespace: &Arc<str>, owner: &OwnerReference) -> Self {
+    /// The query for the owner with this UID under this key.
+    pub fn new(resource: Resource, key: ObjectKey, uid: Uid) -> Self {
         Self {
             resource,
-            key: ObjectKey::new(Arc::clone(namespace), Arc::clone(&owner.name)),
-            uid: owner.uid.clone(),
+            key,
+            uid,
             when: None,
         }
     }

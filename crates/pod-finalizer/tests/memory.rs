@@ -13,7 +13,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use belayer_core::executor::{Bounds, Executor, Writes};
-use belayer_core::object::{OwnerReference, Uid};
+use belayer_core::object::{ObjectKey, Uid};
 use belayer_core::queries::read;
 use belayer_holds::names::FIELD_MANAGER;
 use belayer_pod_finalizer::profile::argo;
@@ -62,13 +62,11 @@ async fn t3_reading_a_large_workflow_takes_little_memory() {
     let executor = Executor::new(client, FIELD_MANAGER, Bounds::default(), Writes::Sent);
     let node = NodeRef::Id("w-479999".into());
     let oracle = StatusReader::new(Arc::new(executor), Asked::These(vec![node.clone()]));
-    let owner = OwnerReference {
-        api_version: "argoproj.io/v1alpha1".into(),
-        kind: "Workflow".into(),
-        name: "w".into(),
-        uid: Uid::new("u-1"),
-    };
-    let query = StatusQuery::new(argo::workflow(), &"shop".into(), &owner);
+    let query = StatusQuery::new(
+        argo::workflow(),
+        ObjectKey::new("shop", "w"),
+        Uid::new("u-1"),
+    );
 
     let region = Region::new(ALLOCATOR);
     let answer = read(&oracle, &query).await.unwrap();

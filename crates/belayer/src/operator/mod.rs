@@ -271,9 +271,12 @@ async fn work(
         queue = group.name,
         "stopping: accepting no new work, completing work in flight"
     );
-    let ended = tokio::time::timeout(STOP_WITHIN, workers.shutdown()).await;
-    if ended.is_err() {
+    // Background tasks end between two requests. What is cut off here, the next leader does.
+    let end = async {
+        workers.shutdown().await;
+        while background.join_next().await.is_some() {}
+    };
+    if tokio::time::timeout(STOP_WITHIN, end).await.is_err() {
         tracing::warn!(queue = group.name, "work in flight took too long: aborted");
     }
-    while background.join_next().await.is_some() {}
 }

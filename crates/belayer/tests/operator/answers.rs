@@ -385,3 +385,103 @@ async fn no_second_decision_on_a_cache_without_belayers_own_write() {
     let_pass(Duration::from_secs(60)).await;
     assert_eq!(world.pod_writes().len(), 1);
 }
+
+/// The server's answer to a patch that an admission webhook has undone: the object as it was.
+fn undone(world: &World, pod: &str) -> Answer {
+    let pod = world.find(pod).unwrap();
+    Answer::raw(200, "application/json", pod.to_string())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_a_webhook_undoes_is_reported_and_tried_again() {
+    let world = World::new();
+    let _belayer = world.run();
+    let uid = world.workflow("build");
+    world.pod("a", "build", &uid);
+    eventually("the hold", || world.is_held("a")).await;
+    world.end("a");
+    let_pass(Duration::from_secs(1)).await;
+    world.consume("a");
+    let undo = Fault::on(patches()).answer(undone(&world, "a"));
+    let webhook = world.sandbox.faults().inject(undo);
+    within(Duration::from_secs(300), "the Event", || {
+        world.events("ReleaseDenied") > 0
+    })
+    .await;
+    assert!(world.is_held("a"));
+    webhook.remove();
+    within(Duration::from_secs(600), "the release", || {
+        !world.is_held("a")
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_removal_of_a_pod_that_a_webhook_undoes_is_tried_again() {
+    let log = Log::kept_from(tracing::Level::WARN);
+    let world = World::new();
+    let _belayer = world.run();
+    deleted_pod(&world).await;
+    world.consume("a");
+    let undo = Fault::on(patches()).answer(undone(&world, "a"));
+    let webhook = world.sandbox.faults().inject(undo);
+    eventually("the first try", || webhook.hits() > 0).await;
+    let_pass(Duration::from_secs(40)).await;
+    webhook.remove();
+    // Any write in the cluster: bookmarks of the watch, which come every minute, name its version.
+    world.create_namespace("other");
+    within(Duration::from_secs(120), "the release", || {
+        world.find("a").is_none()
+    })
+    .await;
+    assert_eq!(
+        log.lines("may have put the finalizer back").len(),
+        1,
+        "{}",
+        log.text()
+    );
+}
+
+/// An admission webhook for records whose backend is down.
+#[tokio::test(start_paused = true)]
+async fn row_07_errors_of_the_server_do_not_stop_the_rules_below_for_ever() {
+    let world = World::new();
+    world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, outcome::crd());
+    let config: PodFinalizerConfig = serde_json::from_value(json!({ "profiles": [{
+        "builtIn": "argo", "capture": true,
+    }] }))
+    .unwrap();
+    let records = Match::verb(Verb::Create)
+        .resource("podoutcomes")
+        .client(BELAYER);
+    let webhook = world
+        .sandbox
+        .faults()
+        .inject(Fault::on(records).answer(Answer::internal_error()));
+    let _belayer = world.run_with(config.try_into().unwrap(), Writes::Sent);
+    deleted_pod(&world).await;
+    world.consume("a");
+    within(Duration::from_secs(180), "the release", || {
+        world.find("a").is_none()
+    })
+    .await;
+    assert!(webhook.hits() > 1);
+    assert!(world.events("OutcomeNotRecorded") > 0);
+}
+
+/// The leader gives back its Lease after thirty seconds at most, whatever hangs.
+#[tokio::test(start_paused = true)]
+async fn a_hanging_gate_does_not_delay_the_stop_for_more_than_half_a_minute() {
+    let world = World::new();
+    let gates = Match::any().resource("gates").client(BELAYER);
+    world.sandbox.faults().inject(Fault::on(gates).hang());
+    let belayer = world.run();
+    let_pass(Duration::from_secs(20)).await;
+    let begun = Instant::now();
+    belayer.stop().await;
+    assert!(
+        begun.elapsed() <= belayer::operator::STOP_WITHIN,
+        "{:?}",
+        begun.elapsed()
+    );
+}

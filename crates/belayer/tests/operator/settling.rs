@@ -8,9 +8,9 @@ use belayer_pod_finalizer::profile::config::PodFinalizerConfig;
 use belayer_sandbox::{Fault, Gvr, Match, Outcome, Propagation, Verb};
 use belayer_workload::WORKFLOWS;
 use rstest::rstest;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::world::{BELAYER, NAMESPACE, World, eventually, let_pass, within};
+use crate::world::{BELAYER, NAMESPACE, World, eventually, let_pass, pod, within};
 
 #[rstest]
 #[case::background(Propagation::Background)]
@@ -317,6 +317,93 @@ async fn an_owner_that_existed_before_is_read_again_when_it_is_deleted() {
     world.delete(&WORKFLOWS, Some(NAMESPACE), "build");
     within(Duration::from_secs(2), "the release", || {
         world.find("a").is_none()
+    })
+    .await;
+}
+
+/// A cluster-scoped kind whose objects own pods, and a profile that names it (T7).
+fn cluster_scoped(world: &World) -> (Gvr, belayer_pod_finalizer::profile::config::Settings) {
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": { "name": "batches.example.com" },
+        "spec": {
+            "group": "example.com", "scope": "Cluster",
+            "names": { "kind": "Batch", "plural": "batches", "singular": "batch" },
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": { "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } },
+            }],
+        },
+    });
+    world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, definition);
+    let config: PodFinalizerConfig = serde_json::from_value(json!({ "profiles": [{
+        "name": "batch",
+        "selector": { "matchLabels": { "batch": "true" } },
+        "owner": { "group": "example.com", "version": "v1", "kind": "Batch", "resource": "batches" },
+        "consumedWhen": "has(owner.status.done) && owner.status.done == true",
+    }] }))
+    .unwrap();
+    (
+        Gvr::new("example.com", "v1", "batches"),
+        config.try_into().unwrap(),
+    )
+}
+
+/// Creates an owner of that kind and its pod, which has ended and is deleted once it is held.
+async fn batch_with_deleted_pod(world: &World, batches: &Gvr, name: &str) {
+    let batch = json!({
+        "apiVersion": "example.com/v1", "kind": "Batch", "metadata": { "name": name },
+    });
+    let uid = world.create(batches, None, batch)["metadata"]["uid"].clone();
+    let mut object = pod(name, name, uid.as_str().unwrap());
+    object["metadata"]["labels"] = json!({ "batch": "true" });
+    let owner = &mut object["metadata"]["ownerReferences"][0];
+    owner["apiVersion"] = "example.com/v1".into();
+    owner["kind"] = "Batch".into();
+    world.create(&Gvr::PODS, Some(NAMESPACE), object);
+    eventually("the hold", || world.is_held(name)).await;
+    world.end(name);
+    world.delete(&Gvr::PODS, Some(NAMESPACE), name);
+    let_pass(Duration::from_secs(60)).await;
+    assert!(world.is_held(name), "its result was not taken");
+}
+
+#[rstest]
+#[case::its_status_shows_that_the_results_were_taken(json!({ "status": { "done": true } }))]
+#[case::it_is_being_deleted(json!(null))]
+#[tokio::test(start_paused = true)]
+async fn t7_a_cluster_scoped_owner_releases_its_pods(#[case] change: Value) {
+    let world = World::new();
+    let (batches, settings) = cluster_scoped(&world);
+    let _belayer = world.run_with(settings, Writes::Sent);
+    batch_with_deleted_pod(&world, &batches, "nightly").await;
+    match change {
+        Value::Null => world.delete(&batches, None, "nightly"),
+        change => world.patch_in(
+            &batches,
+            None,
+            "nightly",
+            change,
+            belayer_sandbox::Subresource::None,
+        ),
+    }
+    within(Duration::from_secs(60), "the release", || {
+        world.find("nightly").is_none()
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn t7_a_cluster_scoped_owner_that_went_while_belayer_was_down_releases_its_pods() {
+    let world = World::new();
+    let (batches, settings) = cluster_scoped(&world);
+    let belayer = world.run_with(settings.clone(), Writes::Sent);
+    batch_with_deleted_pod(&world, &batches, "nightly").await;
+    belayer.stop().await;
+    world.delete(&batches, None, "nightly");
+    let _belayer = world.run_with(settings, Writes::Sent);
+    within(Duration::from_secs(60), "the release", || {
+        world.find("nightly").is_none()
     })
     .await;
 }

@@ -29,6 +29,11 @@ pub enum RequestError {
     /// The response is complete but invalid. A write has been applied.
     #[error("invalid response: {0}")]
     Decode(String),
+    /// The server accepted a write and changed nothing: a mutating admission webhook has undone it.
+    #[error(
+        "the API server accepted the change, but the object is as before: a mutating admission webhook may undo it"
+    )]
+    Unchanged,
     /// Another replica is the leader, or may be: see [`Leadership`](crate::election::Leadership). A
     /// write that was under way may have been applied.
     #[error("this replica is not the leader and may not write")]
@@ -47,6 +52,7 @@ impl RequestError {
             Self::NotLeading => ErrorClass::Unavailable,
             Self::Connection(_) | Self::Interrupted(_) => ErrorClass::Connection,
             Self::TooLarge { .. } | Self::Decode(_) => ErrorClass::Decode,
+            Self::Unchanged => ErrorClass::Invalid,
             Self::Build(_) => ErrorClass::Other,
         }
     }

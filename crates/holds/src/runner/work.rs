@@ -179,13 +179,18 @@ impl<K: Slim> Shared<K> {
                 return deleted.await.map(drop);
             }
         };
+        let meta = object.object.meta();
         let body = patch.body();
         let patched = self
             .executor
             .patch(&self.resource, key, body, merged.class());
         if let Patched::At(version) = patched.await? {
             let known = object.object.resource_version();
-            if version <= known && matches!(merged, Merged::Release { .. }) {
+            let removes = meta.is_deleting() && patch.finalizers().is_empty();
+            if version <= known && !removes {
+                return Err(RequestError::Unchanged);
+            }
+            if version <= known {
                 self.own.removed(key, known);
                 // Its deletion may have come before this answer: then no event removes the entry.
                 match self.store.lookup(key) {

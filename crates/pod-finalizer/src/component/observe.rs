@@ -7,7 +7,7 @@ use belayer_core::clock;
 use belayer_core::informer::{Lookup, Stored};
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, Uid};
-use belayer_core::slim::{ObjectMeta, Phase, Pod};
+use belayer_core::slim::{ObjectMeta, OwnerMeta, Phase, Pod};
 use belayer_holds::names;
 use belayer_holds::namespace::NamespaceView;
 use belayer_holds::owner::OwnerQuery;
@@ -37,7 +37,12 @@ impl<V: View> PodFinalizer<V> {
             None => Owner::NotRequired,
         };
         let adopted = adopted(meta, &selection);
-        let node = judging(&selection, &judges).find_map(|profile| self.node(meta, profile));
+        let key_of = |reference: &OwnerReference, kind: &Resource| match &owner {
+            Owner::Known(owner) if owner.query.resource() == kind => owner.query.key().clone(),
+            _ => self.find_owner(meta, reference, kind).0,
+        };
+        let node =
+            judging(&selection, &judges).find_map(|profile| self.node(meta, profile, key_of));
         let cleanup = match &selection {
             Selection::By { profile, .. } => cleanup_of(
                 &pod.object,
@@ -121,8 +126,13 @@ impl<V: View> PodFinalizer<V> {
         *suspected.entry_ref(pod).or_insert_with(LogicalTime::now)
     }
 
-    fn node(&self, pod: &ObjectMeta, profile: &Profile) -> Option<NodeView> {
-        let (node, query) = node_of(pod, profile)?;
+    fn node(
+        &self,
+        pod: &ObjectMeta,
+        profile: &Profile,
+        key: impl FnOnce(&OwnerReference, &Resource) -> ObjectKey,
+    ) -> Option<NodeView> {
+        let (node, query) = node_of(pod, profile, key)?;
         Some(NodeView {
             node,
             answer: self.parts.status_queries.get(&query),
@@ -145,25 +155,51 @@ impl<V: View> PodFinalizer<V> {
     }
 
     fn owner_view(&self, pod: &ObjectMeta, owner: &OwnerReference, kind: &Resource) -> OwnerView {
-        let query = OwnerQuery::new(kind.clone(), pod.key.shared_namespace(), owner);
-        let mut owners = self.parts.owners.iter();
-        let store = owners
-            .find(|(stored, _)| stored == kind)
-            .map(|(_, store)| store);
-        let cached = match store.map(|store| store.lookup(query.key())) {
-            None | Some(Lookup::Unknown) => CachedOwner::Unknown,
-            Some(Lookup::Found(found)) if found.object.0.uid == owner.uid => {
+        let (key, found) = self.find_owner(pod, owner, kind);
+        let cached = match found {
+            Lookup::Unknown => CachedOwner::Unknown,
+            Lookup::Found(found) if found.object.0.uid == owner.uid => {
                 CachedOwner::Present(found.object.0.clone())
             }
             // Another object has that name, so the owner does not exist.
-            Some(Lookup::Found(_) | Lookup::Absent) => CachedOwner::Absent,
+            Lookup::Found(_) | Lookup::Absent => CachedOwner::Absent,
         };
+        let query = OwnerQuery::at(kind.clone(), key, owner.uid.clone());
         let answer = self.parts.owner_queries.get(&query);
         OwnerView {
             query,
             cached,
             answer,
         }
+    }
+
+    /// The owner in the store of its kind, and its key. An owner reference does not show whether the kind is
+    /// cluster-scoped, the store does. For an owner that is not stored, the live read finds out.
+    pub(crate) fn find_owner(
+        &self,
+        pod: &ObjectMeta,
+        owner: &OwnerReference,
+        kind: &Resource,
+    ) -> (ObjectKey, Lookup<OwnerMeta>) {
+        let key = ObjectKey::new(Arc::clone(pod.key.shared_namespace()), owner.name.clone());
+        let mut owners = self.parts.owners.iter();
+        let Some((_, store)) = owners.find(|(stored, _)| stored == kind) else {
+            return (key, Lookup::Unknown);
+        };
+        let found = store.lookup(&key);
+        let may_be_cluster_scoped = match found {
+            Lookup::Found(_) => false,
+            Lookup::Absent => true,
+            Lookup::Unknown => store.is_not_served(),
+        };
+        if may_be_cluster_scoped {
+            let cluster = ObjectKey::cluster(owner.name.clone());
+            let found = store.lookup(&cluster);
+            if matches!(found, Lookup::Found(_)) {
+                return (cluster, found);
+            }
+        }
+        (key, found)
     }
 }
 
@@ -234,14 +270,18 @@ pub(crate) fn owning<'a>(selection: &'a Selection, judges: &'a [Judge]) -> Optio
     judging(selection, judges).next()
 }
 
-/// The pod's node in its owner's status, and the query for that status.
-pub(crate) fn node_of(pod: &ObjectMeta, profile: &Profile) -> Option<(NodeRef, StatusQuery)> {
+/// The pod's node in its owner's status, and the query for that status. `key` is that of the owner.
+pub(crate) fn node_of(
+    pod: &ObjectMeta,
+    profile: &Profile,
+    key: impl FnOnce(&OwnerReference, &Resource) -> ObjectKey,
+) -> Option<(NodeRef, StatusQuery)> {
     let kind = profile.owner.as_ref()?;
     let owner = pod.controller.as_ref()?;
     if !is_of_kind(owner, kind) {
         return None;
     }
-    let query = StatusQuery::new(kind.clone(), pod.key.shared_namespace(), owner);
+    let query = StatusQuery::new(kind.clone(), key(owner, kind), owner.uid.clone());
     match (&profile.consumed_when, profile.owner_status) {
         (Some(when), _) => Some((NodeRef::Owner, query.when(when.clone()))),
         (None, OwnerStatus::Argo) => Some((status::node_of(pod)?, query)),

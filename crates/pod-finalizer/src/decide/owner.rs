@@ -33,9 +33,13 @@ pub(super) fn gone_or_deleting(pod: &PodView, reasons: &mut Reasons) -> Found {
         Some(OwnerState::Gone(proof)) => {
             Some((row::OWNER_GONE, Evidence::OwnerGone(proof.clone())))
         }
-        Some(OwnerState::Present(meta)) if meta.is_deleting() => deleting(owner, meta, reasons),
-        // The owner exists, and the cache will show it. If its kind has no cache, the read is repeated.
-        Some(OwnerState::Present(_)) => {
+        Some(OwnerState::Present(meta)) => {
+            if meta.is_deleting()
+                && let Some(found) = deleting(owner, meta, reasons)
+            {
+                return Some(found);
+            }
+            // The owner exists, and the cache will show it. If its kind has no cache, the read is repeated.
             reasons.add(
                 row::OWNER_GONE,
                 Missing::Answer {

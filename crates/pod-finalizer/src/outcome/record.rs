@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
+use tokio::time::Instant;
 
 use belayer_core::executor::{Class, Executor, Writes};
 use belayer_core::http::{ErrorClass, METADATA_ONLY, Request, RequestError};
@@ -26,6 +27,10 @@ use crate::argo::{NodeState, read_node};
 
 /// Delay before an outcome that is not final yet is checked again, unless the pod changes earlier.
 pub(crate) const NOT_FINAL: Duration = Duration::from_secs(30);
+
+/// How long the write of a record is tried again at once after an error of the server (5xx). An admission webhook whose
+/// backend is down makes the server answer like that for as long as it exists.
+const ERRORS_FOR: Duration = Duration::from_secs(60);
 
 /// Which outcome of a pod is recorded. The kind is that of the [example](crate::outcome).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +96,8 @@ pub struct Outcomes {
     /// How long a record without an owner is kept.
     ttl: Duration,
     known: Mutex<HashMap<Uid, RecordState>>,
+    /// Since when the server answers writes of a record with errors.
+    failing: Mutex<HashMap<Uid, Instant>>,
 }
 
 impl Outcomes {
@@ -99,6 +106,7 @@ impl Outcomes {
         Self {
             ttl,
             known: Mutex::default(),
+            failing: Mutex::default(),
         }
     }
 
@@ -124,6 +132,7 @@ impl Outcomes {
     /// Removes the state of a pod that is gone.
     pub fn remove(&self, pod: &Uid) {
         self.known.lock().remove(pod);
+        self.failing.lock().remove(pod);
     }
 
     /// Writes the record of `pod`, or stores why that is not possible yet.
@@ -158,12 +167,13 @@ impl Outcomes {
         {
             Ok(result) => {
                 count(result);
+                self.failing.lock().remove(uid);
                 match missing {
                     None => RecordState::Written(Captured(uid.clone())),
                     Some(_) => RecordState::Incomplete(pod.meta.resource_version),
                 }
             }
-            Err(error) if is_final(&error) => {
+            Err(error) if is_final(&error) || self.fails_for_long(uid, &error) => {
                 count(result::REFUSED);
                 tracing::warn!(pod = %pod.meta.key, %error, "could not record the outcome");
                 RecordState::Refused {
@@ -176,6 +186,16 @@ impl Outcomes {
         };
         self.known.lock().insert(uid.clone(), state);
         Ok(Stepped::Settled)
+    }
+
+    /// Whether the server has answered with errors for so long that the rules below must not wait any more.
+    fn fails_for_long(&self, pod: &Uid, error: &RequestError) -> bool {
+        if error.class() != ErrorClass::Server {
+            return false;
+        }
+        let mut failing = self.failing.lock();
+        let since = failing.entry(pod.clone()).or_insert_with(Instant::now);
+        since.elapsed() >= ERRORS_FOR
     }
 
     fn is_not_final(&self, pod: &Pod, why: &str) {

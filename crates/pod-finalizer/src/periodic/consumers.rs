@@ -109,10 +109,9 @@ fn owner_of(
     pod: &belayer_core::slim::Pod,
 ) -> Option<(Resource, ResourceVersion)> {
     let owner = pod.meta.controller.as_ref()?;
-    let mut stores = finalizer.parts.owners.iter();
-    let (kind, store) = stores.find(|(kind, _)| is_of_kind(owner, kind))?;
-    let key = ObjectKey::new(pod.meta.key.shared_namespace().clone(), owner.name.clone());
-    match store.lookup(&key) {
+    let mut kinds = finalizer.parts.owners.iter().map(|(kind, _)| kind);
+    let kind = kinds.find(|kind| is_of_kind(owner, kind))?;
+    match finalizer.find_owner(&pod.meta, owner, kind).1 {
         Lookup::Found(found) => Some((kind.clone(), found.object.0.resource_version)),
         Lookup::Absent | Lookup::Unknown => None,
     }

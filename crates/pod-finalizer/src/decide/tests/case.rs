@@ -382,17 +382,11 @@ impl Case {
     }
 
     pub(crate) fn node_unasked(self) -> Self {
-        let reference = OwnerReference {
-            api_version: "argoproj.io/v1alpha1".into(),
-            kind: "Workflow".into(),
-            name: "build".into(),
-            uid: Uid::new("wf-1"),
-        };
         let kind = crate::profile::argo::workflow();
         self.with(|pod| {
             pod.node = Some(NodeView {
                 node: NodeRef::Id("node-1".into()),
-                query: StatusQuery::new(kind, &"ci".into(), &reference),
+                query: StatusQuery::new(kind, ObjectKey::new("ci", "build"), Uid::new("wf-1")),
                 answer: None,
             });
         })
@@ -560,6 +554,15 @@ impl Case {
 
     pub(crate) fn owner_deleting_live(self) -> Self {
         self.owner_fact(OwnerState::Present(deleting(owner_meta())))
+    }
+
+    /// Argo goes on running it until it has collected its artifacts.
+    pub(crate) fn owner_deleting_live_but_kept_running(self) -> Self {
+        let finalizers = ["workflows.argoproj.io/artifact-gc"].map(Into::into).into();
+        self.owner_fact(OwnerState::Present(ObjectMeta {
+            finalizers,
+            ..deleting(owner_meta())
+        }))
     }
 
     pub(crate) fn owner_gone(self) -> Self {
