@@ -498,16 +498,3 @@ fn outcome(decision: &PodDecision) -> Expect {
 fn table(#[case] snapshot: Case, #[case] expected: Expect) {
     assert_eq!(outcome(&decide(&snapshot.0, now())), expected);
 }
-
-/// Without a cache of the owner's kind nothing else shows that it is gone later.
-#[test]
-fn a16_an_owner_that_argo_keeps_running_is_read_again() {
-    let case = pod().held().owner_unknown();
-    let Case(snapshot) = case.owner_deleting_live_but_kept_running();
-    let decision = decide(&snapshot, now());
-    assert_eq!(decision.write, None);
-    let again = decision.missing.iter().any(|missing| {
-        matches!(missing, Missing::Answer { query: PodQuery::Owner(_), after } if *after == RECHECK)
-    });
-    assert!(again, "{:?}", decision.missing);
-}

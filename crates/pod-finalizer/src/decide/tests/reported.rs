@@ -275,3 +275,16 @@ fn existing_evidence_does_not_wait_for_missing_evidence() {
         Expect::Release(row::OWNER_GONE, "OwnerGone")
     );
 }
+
+/// Without a cache of the owner's kind nothing else shows that it is gone later.
+#[test]
+fn a16_an_owner_that_argo_keeps_running_is_read_again() {
+    let case = pod().held().owner_unknown();
+    let Case(snapshot) = case.owner_deleting_live_but_kept_running();
+    let decision = decide(&snapshot, now());
+    assert_eq!(decision.write, None);
+    let again = decision.missing.iter().any(|missing| {
+        matches!(missing, Missing::Answer { query: PodQuery::Owner(_), after } if *after == RECHECK)
+    });
+    assert!(again, "{:?}", decision.missing);
+}
