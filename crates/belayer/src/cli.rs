@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use crate::complete::CompleteArguments;
 use crate::controllers::built;
 use crate::drain::DrainArguments;
-use crate::gates::Gates;
+use crate::feature_gates::FeatureGates;
 use crate::inspect::{CheckArguments, ExplainArguments, StatusArguments, StuckArguments};
 use crate::logging::LogArguments;
 use crate::manual::{CompletionsArguments, ManArguments};
@@ -116,7 +116,7 @@ pub(crate) fn version() -> String {
         option_env!("BELAYER_COMMIT").unwrap_or("not recorded in this build"),
         std::env::consts::OS,
         std::env::consts::ARCH,
-        Gates::default()
+        FeatureGates::default()
     );
     let lines = text.lines().map(|line| wrapped(line, 78, "  "));
     lines.collect::<Vec<_>>().join("\n")

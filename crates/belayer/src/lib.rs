@@ -10,7 +10,7 @@ pub mod drain;
 pub mod effective;
 pub mod election;
 pub mod exit;
-pub mod gates;
+pub mod feature_gates;
 pub mod health;
 pub mod inspect;
 pub mod kubeconfig;

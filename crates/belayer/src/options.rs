@@ -14,7 +14,7 @@ use belayer_core::executor::Bounds;
 use crate::drain::OnDisable;
 use crate::election::Election;
 use crate::exit::Failure;
-use crate::gates::{Gate, Gates, GatesError};
+use crate::feature_gates::{FeatureGate, FeatureGates, FeatureGatesError};
 use crate::kubeconfig::Sources;
 use crate::options::arguments::RunArguments;
 use crate::server::{BindAddress, Protection};
@@ -42,7 +42,7 @@ pub struct Settings {
     /// Whether writes are sent.
     pub dry_run: bool,
     /// The feature gates.
-    pub gates: Gates,
+    pub gates: FeatureGates,
     /// The leader election, if it is on. A dry run takes no part in it.
     pub election: Option<Election>,
     /// Limits of requests.
@@ -150,7 +150,7 @@ fn components(
     arguments: &RunArguments,
     source: &Source,
     controllers: &Controllers,
-    gates: &Gates,
+    gates: &FeatureGates,
 ) -> Result<Components, Failure> {
     let mut flags = Vec::new();
     if let Some(workers) = arguments.workers {
@@ -199,9 +199,11 @@ fn elsewhere(arguments: &RunArguments, here: &Controllers) -> Result<Controllers
 }
 
 /// Checks that a controller uses no feature that a feature gate switches off.
-fn allowed_by(gates: &Gates, source: &Source, one: &dyn Configured) -> Result<(), Failure> {
+fn allowed_by(gates: &FeatureGates, source: &Source, one: &dyn Configured) -> Result<(), Failure> {
     for used in one.gated() {
-        let gate = Gate::ALL.iter().find(|gate| gate.name() == used.gate);
+        let gate = FeatureGate::ALL
+            .iter()
+            .find(|gate| gate.name() == used.gate);
         if gate.is_none_or(|gate| gates.is_on(*gate)) {
             continue;
         }
@@ -256,11 +258,12 @@ fn controllers(arguments: &RunArguments, source: &Source) -> Result<Controllers,
     })
 }
 
-fn gates(arguments: &RunArguments, source: &Source) -> Result<Gates, Failure> {
-    let mut gates = Gates::default();
+fn gates(arguments: &RunArguments, source: &Source) -> Result<FeatureGates, Failure> {
+    let mut gates = FeatureGates::default();
     for (name, on) in &source.config.feature_gates {
-        let wrong =
-            |error: GatesError| source.error(format!("featureGates.{name}"), error.to_string());
+        let wrong = |error: FeatureGatesError| {
+            source.error(format!("featureGates.{name}"), error.to_string())
+        };
         gates
             .set(name, *on)
             .map_err(wrong)

@@ -24,7 +24,7 @@ use belayer_metrics::Exporter;
 use crate::config::Source;
 use crate::election::Running;
 use crate::exit::Failure;
-use crate::gates::Gate;
+use crate::feature_gates::FeatureGate;
 use crate::inspect::{self, status_page, status_query};
 use crate::kubeconfig::Sources;
 use crate::operator::{self, Operator};
@@ -84,7 +84,7 @@ pub async fn run(options: RunOptions) -> Result<(), Failure> {
         Some(election) => Running::start(election, cluster)?,
         None => Running::alone(),
     };
-    let watcher = if settings.gates.is_on(Gate::ConfigReload) {
+    let watcher = if settings.gates.is_on(FeatureGate::ConfigReload) {
         Some(Watcher::new(&source, &arguments.set).context("signals")?)
     } else {
         None

@@ -11,12 +11,12 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::gate::{Calls, Gate, Lookup};
 use super::meters::Meters;
 use super::object::{Deadline, Identity};
 use super::phase::Phase;
 use super::shared::Shared;
 use super::slot::View;
+use super::slots::{Calls, Lookup, Slots};
 use super::step::Observation;
 use super::work::Lifecycle;
 use super::worker;
@@ -217,7 +217,7 @@ impl<L: Lifecycle> Lifecycles<L> {
     /// Outside of a tokio runtime, as `tokio::spawn` does.
     pub fn new(work: L, options: Options) -> Self {
         let shared = Arc::new(Shared {
-            gate: Gate::new(),
+            slots: Slots::new(),
             work,
             meters: Meters::new(&options.controller),
             controller: options.controller,
@@ -239,7 +239,7 @@ impl<L: Lifecycle> Lifecycles<L> {
     pub fn observe(&self, object: &Identity, observation: Observation<Arc<L::Snapshot>>) {
         let calls = self
             .shared
-            .gate
+            .slots
             .observe(object, observation, LogicalTime::now());
         self.shared.call(&object.key, calls);
     }
@@ -283,7 +283,7 @@ impl<L: Lifecycle> Lifecycles<L> {
     pub fn reconcile(&self, pass: Pass<L::Snapshot>) {
         let calls = self
             .shared
-            .gate
+            .slots
             .pass(pass.as_of, &pass.desired, &pass.found);
         for (key, calls) in calls {
             self.shared.call(&key, calls);
@@ -294,7 +294,7 @@ impl<L: Lifecycle> Lifecycles<L> {
     /// What is known of an object's work.
     #[must_use]
     pub fn known(&self, object: &Identity) -> Known<L::Snapshot> {
-        match self.shared.gate.lookup(object) {
+        match self.shared.slots.lookup(object) {
             Lookup::Known(view) => Known::Known(view),
             Lookup::Absent => Known::Absent,
             Lookup::Unknown => Known::Unknown,
@@ -306,7 +306,7 @@ impl<L: Lifecycle> Lifecycles<L> {
     pub fn all(&self) -> Vec<(ObjectKey, View<Arc<L::Snapshot>>)> {
         let mut all = Vec::new();
         self.shared
-            .gate
+            .slots
             .for_each(|key, view| all.push((key.clone(), view)));
         all
     }
@@ -315,7 +315,7 @@ impl<L: Lifecycle> Lifecycles<L> {
     /// the lifecycles are shut down.
     pub async fn finished(&self, object: &Identity) {
         self.shared
-            .wait_until(|gate| match gate.lookup(object) {
+            .wait_until(|slots| match slots.lookup(object) {
                 Lookup::Known(view) => view.phase == Phase::Finished,
                 Lookup::Absent | Lookup::Unknown => true,
             })
@@ -326,7 +326,7 @@ impl<L: Lifecycle> Lifecycles<L> {
     /// count. The state then does not change by itself.
     pub async fn settled(&self) {
         self.shared
-            .wait_until(|gate| gate.is_quiet(Instant::now()))
+            .wait_until(|slots| slots.is_quiet(Instant::now()))
             .await;
     }
 
@@ -339,8 +339,8 @@ impl<L: Lifecycle> Lifecycles<L> {
     }
 
     #[cfg(test)]
-    pub(super) fn gate(&self) -> &Gate<Arc<L::Snapshot>> {
-        &self.shared.gate
+    pub(super) fn slots(&self) -> &Slots<Arc<L::Snapshot>> {
+        &self.shared.slots
     }
 
     /// Publishes the gauges. Also done every 2 s and by every [`reconcile`](Self::reconcile).

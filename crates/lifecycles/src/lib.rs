@@ -46,12 +46,12 @@
 //! slots are under one lock, and each name with work has one task. [`Lifecycles`] combines them.
 
 mod driver;
-mod gate;
 mod meters;
 mod object;
 mod phase;
 mod shared;
 mod slot;
+mod slots;
 mod status;
 mod step;
 mod sync;

@@ -11,9 +11,9 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::gate::Gate;
 use super::meters::Meters;
 use super::object::Identity;
+use super::slots::Slots;
 use super::step::Effects;
 use super::work::Lifecycle;
 use belayer_core::object::ObjectKey;
@@ -23,7 +23,7 @@ use belayer_core::ticks::Ticks;
 const PUBLISH_INTERVAL: Duration = Duration::from_secs(2);
 
 pub(super) struct Shared<L: Lifecycle> {
-    pub(super) gate: Gate<Arc<L::Snapshot>>,
+    pub(super) slots: Slots<Arc<L::Snapshot>>,
     pub(super) work: L,
     pub(super) controller: SharedString,
     pub(super) resync: Option<Duration>,
@@ -62,18 +62,18 @@ impl<L: Lifecycle> Shared<L> {
     }
 
     pub(super) fn close(&self) {
-        for mut calls in self.gate.close() {
+        for mut calls in self.slots.close() {
             calls.fire();
         }
         self.stop.cancel();
         self.tasks.close();
     }
 
-    pub(super) async fn wait_until(&self, reached: impl Fn(&Gate<Arc<L::Snapshot>>) -> bool) {
+    pub(super) async fn wait_until(&self, reached: impl Fn(&Slots<Arc<L::Snapshot>>) -> bool) {
         loop {
             let mut changed = pin!(self.changed.notified());
             changed.as_mut().enable();
-            if reached(&self.gate) {
+            if reached(&self.slots) {
                 return;
             }
             changed.await;
@@ -81,7 +81,7 @@ impl<L: Lifecycle> Shared<L> {
     }
 
     pub(super) fn publish_metrics(&self) {
-        self.meters.publish(|visit| self.gate.for_each(visit));
+        self.meters.publish(|visit| self.slots.for_each(visit));
     }
 
     /// Publishes the gauges periodically.

@@ -1,4 +1,4 @@
-//! The primitives under the gate, in one place so that a model checker can replace them.
+//! The primitives under the slots, in one place so that a model checker can replace them.
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -8,7 +8,7 @@ pub(super) use tokio_util::sync::CancellationToken as Token;
 /// Wakes one worker. A signal given while it does not wait is kept.
 pub(super) use tokio::sync::Notify as Signal;
 
-/// The lock of the gate.
+/// The lock of the slots.
 pub(super) struct Lock<T>(Mutex<T>);
 
 impl<T> Lock<T> {

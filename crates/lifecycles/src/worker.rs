@@ -8,9 +8,9 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::gate::Next;
 use super::object::Identity;
 use super::shared::Shared;
+use super::slots::Next;
 use super::step::{Ended, Pace, Run, Work};
 use super::work::{Lifecycle, Synced};
 use belayer_core::object::ObjectKey;
@@ -26,7 +26,7 @@ pub(super) async fn work<L: Lifecycle>(
     signal: Arc<Notify>,
 ) {
     loop {
-        let next = shared.gate.begin(&key, Instant::now());
+        let next = shared.slots.begin(&key, Instant::now());
         match next {
             Next::Run(run, cancel) => {
                 let ended = execute(&shared, &key, run, &cancel).await;
@@ -36,7 +36,7 @@ pub(super) async fn work<L: Lifecycle>(
                         .map(|every| every.mul_f64(1.0 + JITTER * rng::unit())),
                     draw: rng::unit(),
                 };
-                let effects = shared.gate.complete(&key, ended, pace, Instant::now());
+                let effects = shared.slots.complete(&key, ended, pace, Instant::now());
                 shared.report(&key, effects);
                 // Work that never waits would otherwise never yield to its runtime.
                 tokio::task::coop::consume_budget().await;
@@ -65,7 +65,7 @@ async fn execute<L: Lifecycle>(
 ) -> Ended {
     let object = Identity::new(key.clone(), run.uid);
     // The block also catches a panic before the first await, or in `backoff`. The unwinding touches
-    // no state of the gate.
+    // no state of the slots.
     let work = AssertUnwindSafe(async {
         let result = dispatch(&shared.work, &object, &run.work, cancel).await;
         result.map_err(|error| (shared.work.backoff(&error), error))

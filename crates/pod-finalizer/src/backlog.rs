@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use crate::snapshot::Gate;
+use crate::snapshot::BacklogLimit;
 
 /// At most this many namespaces are closed one by one; with more of them all are closed. This limits the
 /// size of the gate.
@@ -139,19 +139,21 @@ impl Backlog {
     }
 
     /// Whether holds are added in a namespace.
-    pub(crate) fn gate(&self, namespace: &str) -> Gate {
-        match self.cluster_gate() {
-            Gate::Open if self.closed.contains(namespace) => Gate::NamespaceClosed,
+    pub(crate) fn limit(&self, namespace: &str) -> BacklogLimit {
+        match self.cluster_limit() {
+            BacklogLimit::NotReached if self.closed.contains(namespace) => {
+                BacklogLimit::ReachedInNamespace
+            }
             gate => gate,
         }
     }
 
     /// Whether holds are added in namespaces that are not closed by themselves.
-    pub(crate) fn cluster_gate(&self) -> Gate {
+    pub(crate) fn cluster_limit(&self) -> BacklogLimit {
         if self.all_closed {
-            Gate::Closed
+            BacklogLimit::Reached
         } else {
-            Gate::Open
+            BacklogLimit::NotReached
         }
     }
 
@@ -203,20 +205,20 @@ mod tests {
 
     /// The gate for the namespaces `a` and `other`.
     #[rstest]
-    #[case::nothing(&[], Gate::Open, Gate::Open)]
-    #[case::as_many_as_a_namespace_may_have(&[("a", 50)], Gate::Open, Gate::Open)]
-    #[case::one_more_closes_it_alone(&[("a", 51)], Gate::NamespaceClosed, Gate::Open)]
-    #[case::ever_so_many_close_it_alone(&[("a", 5_000)], Gate::NamespaceClosed, Gate::Open)]
-    #[case::two_of_them(&[("a", 5_000), ("b", 5_000)], Gate::NamespaceClosed, Gate::Open)]
-    #[case::pods_of_other_namespaces_count(&[("a", 5_000), ("b", 50), ("c", 1)], Gate::Closed, Gate::Closed)]
-    #[case::many_namespaces_with_few_each(&[("a", 40), ("b", 40), ("c", 21)], Gate::Closed, Gate::Closed)]
+    #[case::nothing(&[], BacklogLimit::NotReached, BacklogLimit::NotReached)]
+    #[case::as_many_as_a_namespace_may_have(&[("a", 50)], BacklogLimit::NotReached, BacklogLimit::NotReached)]
+    #[case::one_more_closes_it_alone(&[("a", 51)], BacklogLimit::ReachedInNamespace, BacklogLimit::NotReached)]
+    #[case::ever_so_many_close_it_alone(&[("a", 5_000)], BacklogLimit::ReachedInNamespace, BacklogLimit::NotReached)]
+    #[case::two_of_them(&[("a", 5_000), ("b", 5_000)], BacklogLimit::ReachedInNamespace, BacklogLimit::NotReached)]
+    #[case::pods_of_other_namespaces_count(&[("a", 5_000), ("b", 50), ("c", 1)], BacklogLimit::Reached, BacklogLimit::Reached)]
+    #[case::many_namespaces_with_few_each(&[("a", 40), ("b", 40), ("c", 21)], BacklogLimit::Reached, BacklogLimit::Reached)]
     fn t4_a_namespace_closes_alone_and_the_cluster_by_the_sum_of_shares(
         #[case] pods: &[(&str, usize)],
-        #[case] a: Gate,
-        #[case] other: Gate,
+        #[case] a: BacklogLimit,
+        #[case] other: BacklogLimit,
     ) {
         let backlog = backlog(100, pods);
-        assert_eq!((backlog.gate("a"), backlog.gate("other")), (a, other));
+        assert_eq!((backlog.limit("a"), backlog.limit("other")), (a, other));
     }
 
     #[test]
@@ -227,27 +229,42 @@ mod tests {
             backlog.remove(&a);
             backlog.settle();
         }
-        assert_eq!(backlog.gate("a"), Gate::NamespaceClosed, "25 are half");
+        assert_eq!(
+            backlog.limit("a"),
+            BacklogLimit::ReachedInNamespace,
+            "25 are half"
+        );
         backlog.remove(&a);
-        assert_eq!(backlog.gate("a"), Gate::NamespaceClosed, "not by itself");
+        assert_eq!(
+            backlog.limit("a"),
+            BacklogLimit::ReachedInNamespace,
+            "not by itself"
+        );
         backlog.settle();
-        assert_eq!(backlog.gate("a"), Gate::Open);
+        assert_eq!(backlog.limit("a"), BacklogLimit::NotReached);
     }
 
     #[test]
     fn t4_gates_closed_before_a_restart_open_by_the_same_rule() {
-        for (pods, expected) in [(25, Gate::NamespaceClosed), (24, Gate::Open)] {
+        for (pods, expected) in [
+            (25, BacklogLimit::ReachedInNamespace),
+            (24, BacklogLimit::NotReached),
+        ] {
             let mut backlog = backlog(100, &[("a", pods)]);
             backlog.adopt(["a".into(), "gone".into()], false);
             backlog.settle();
-            assert_eq!(backlog.gate("a"), expected, "{pods}");
-            assert_eq!(backlog.gate("gone"), Gate::Open, "nothing is left there");
+            assert_eq!(backlog.limit("a"), expected, "{pods}");
+            assert_eq!(
+                backlog.limit("gone"),
+                BacklogLimit::NotReached,
+                "nothing is left there"
+            );
         }
-        for (pods, expected) in [(50, Gate::Closed), (49, Gate::Open)] {
+        for (pods, expected) in [(50, BacklogLimit::Reached), (49, BacklogLimit::NotReached)] {
             let mut backlog = backlog(100, &[("a", pods)]);
             backlog.adopt([], true);
             backlog.settle();
-            assert_eq!(backlog.cluster_gate(), expected, "{pods}");
+            assert_eq!(backlog.cluster_limit(), expected, "{pods}");
         }
     }
 
@@ -256,12 +273,12 @@ mod tests {
         let mut backlog = Backlog::new(Limits::of(4_000));
         let mut names = (0..=MAX_CLOSED).map(|n| Arc::from(format!("n{n:04}")));
         backlog.adopt(names.clone().take(MAX_CLOSED), false);
-        assert_eq!(backlog.gate("other"), Gate::Open);
+        assert_eq!(backlog.limit("other"), BacklogLimit::NotReached);
         let last = names.next_back().unwrap();
         for _ in 0..=backlog.limits().namespace {
             backlog.add(&last);
         }
-        assert_eq!(backlog.gate("other"), Gate::Closed);
+        assert_eq!(backlog.limit("other"), BacklogLimit::Reached);
         assert_eq!(backlog.closed().len(), MAX_CLOSED);
     }
 
@@ -290,16 +307,16 @@ mod tests {
                 let sum: usize = model.values().map(|pods| (*pods).min(limits.namespace)).sum();
                 prop_assert_eq!(backlog.sum, sum);
                 if sum > cluster {
-                    prop_assert_eq!(backlog.cluster_gate(), Gate::Closed);
+                    prop_assert_eq!(backlog.cluster_limit(), BacklogLimit::Reached);
                 }
                 for (name, pods) in &model {
                     if *pods > limits.namespace {
-                        prop_assert_ne!(backlog.gate(name), Gate::Open);
+                        prop_assert_ne!(backlog.limit(name), BacklogLimit::NotReached);
                     }
                 }
                 if model.values().filter(|pods| **pods > 0).count() == 1 && sum * 2 < cluster {
                     backlog.settle();
-                    prop_assert_eq!(backlog.cluster_gate(), Gate::Open);
+                    prop_assert_eq!(backlog.cluster_limit(), BacklogLimit::NotReached);
                 }
             }
         }
@@ -310,7 +327,7 @@ mod tests {
             pods in 0..2_000_usize,
         ) {
             let alone = backlog(cluster, &[("a", pods)]);
-            prop_assert_eq!(alone.gate("other"), Gate::Open);
+            prop_assert_eq!(alone.limit("other"), BacklogLimit::NotReached);
         }
     }
 }

@@ -39,7 +39,7 @@ use crate::outcome::{self, Outcomes, Recorded};
 use crate::profile::config::Settings;
 use crate::profile::{self, Mode, Profiles};
 use crate::query::{Delay, PodQuery};
-use crate::snapshot::{Gate, MassRelease, Selection, Snapshot};
+use crate::snapshot::{BacklogLimit, MassRelease, Selection, Snapshot};
 use crate::status::{StatusQuery, StatusState};
 
 use observe::{admin_asked, adopted, held, judges, judging, node_of, selection};
@@ -179,11 +179,11 @@ impl<V: View> PodFinalizer<V> {
     }
 
     /// Whether Belayer adds its finalizer to this pod.
-    fn gate(&self, pod: &ObjectKey) -> Gate {
+    fn backlog_limit(&self, pod: &ObjectKey) -> BacklogLimit {
         if self.may_hold.load(Ordering::Acquire) {
-            self.held_objects.gate(pod.shared_namespace())
+            self.held_objects.backlog_limit(pod.shared_namespace())
         } else {
-            Gate::Closed
+            BacklogLimit::Reached
         }
     }
 
@@ -493,7 +493,7 @@ impl<V: View> Component<Pod> for PodFinalizer<V> {
         };
         Snapshot {
             pod: Some(view),
-            gate: self.gate(key),
+            backlog: self.backlog_limit(key),
             mass_release,
             resync: self.resync,
         }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::component::PodFinalizer;
-use crate::snapshot::Gate;
+use crate::snapshot::BacklogLimit;
 use belayer_holds::names;
 
 /// The pods that are held.
@@ -61,9 +61,9 @@ pub(crate) fn report(finalizer: &PodFinalizer) -> Value {
         "unselected": counts.unselected,
         "observedLosses": finalizer.observed_losses(),
         "latestLosses": losses,
-        "backlogGate": match active.gate {
-            Gate::Open | Gate::NamespaceClosed => "open",
-            Gate::Closed => "closed",
+        "backlogGate": match active.backlog {
+            BacklogLimit::NotReached | BacklogLimit::ReachedInNamespace => "open",
+            BacklogLimit::Reached => "closed",
         },
         "closedNamespaces": closed,
         "unselectedKept": held_objects.kept() > 0,

@@ -26,7 +26,7 @@ use crate::outcome::Recorded;
 use crate::profile::Mode;
 use crate::query::PodQuery;
 use crate::row;
-use crate::snapshot::{Gate, MassRelease, PodView, Selection, Snapshot, Watched};
+use crate::snapshot::{BacklogLimit, MassRelease, PodView, Selection, Snapshot, Watched};
 
 /// A decision about a pod. It matches the rules of [`row`].
 pub type PodDecision = Decision<Evidence, PodQuery, Recorded>;
@@ -86,7 +86,7 @@ fn unheld(pod: &PodView, snapshot: &Snapshot, now: Timestamp) -> PodDecision {
         Verdict::Record(which) => Decision::write(row::CAPTURE, Write::Step(which)),
         // An owner that is not in the cache may be gone: a live read avoids adding and removing the finalizer.
         Verdict::Keep(reasons) if reasons.asks_now() => reasons.decision(row::ADD_HOLD),
-        Verdict::Keep(_) => match (closed(snapshot.gate), profile.mode) {
+        Verdict::Keep(_) => match (closed(snapshot.backlog), profile.mode) {
             (Some(why), _) => Decision::missing(row::ADD_HOLD, Missing::Event(why.into())),
             (None, Mode::Enforce) => Decision::write(row::ADD_HOLD, Write::AddHold),
             (None, Mode::Observe) => Decision::missing(
@@ -97,13 +97,13 @@ fn unheld(pod: &PodView, snapshot: &Snapshot, now: Timestamp) -> PodDecision {
     }
 }
 
-fn closed(gate: Gate) -> Option<&'static str> {
-    match gate {
-        Gate::Open => None,
-        Gate::Closed => Some(
+fn closed(limit: BacklogLimit) -> Option<&'static str> {
+    match limit {
+        BacklogLimit::NotReached => None,
+        BacklogLimit::Reached => Some(
             "the backlog limit is reached: too many pods that are being deleted are still held",
         ),
-        Gate::NamespaceClosed => Some(
+        BacklogLimit::ReachedInNamespace => Some(
             "the backlog limit of its namespace is reached: too many pods there that are being deleted are still held",
         ),
     }

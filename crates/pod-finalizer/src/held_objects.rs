@@ -18,7 +18,7 @@ use belayer_holds::selection::{Exceeded, UnselectedBy};
 
 use crate::backlog::{Backlog, Limits};
 use crate::profile::MaxUnselected;
-use crate::snapshot::Gate;
+use crate::snapshot::BacklogLimit;
 
 /// The recorded state of a held pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Deref for HeldObjects {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ActiveLimits {
     /// The backlog limit of the whole cluster.
-    pub gate: Gate,
+    pub backlog: BacklogLimit,
     /// The closed namespaces, with the pods that wait there.
     pub closed: BTreeMap<Arc<str>, usize>,
     /// Where unselected pods stay held.
@@ -123,8 +123,8 @@ impl HeldObjects {
     }
 
     /// The state of the backlog limit for pods of this namespace.
-    pub fn gate(&self, namespace: &str) -> Gate {
-        self.backlog.lock().gate(namespace)
+    pub fn backlog_limit(&self, namespace: &str) -> BacklogLimit {
+        self.backlog.lock().limit(namespace)
     }
 
     /// Takes over the gates that an earlier leader closed.
@@ -143,7 +143,7 @@ impl HeldObjects {
     pub fn active_limits(&self) -> ActiveLimits {
         let backlog = self.backlog.lock();
         ActiveLimits {
-            gate: backlog.cluster_gate(),
+            backlog: backlog.cluster_limit(),
             closed: backlog.closed().into_iter().collect(),
             kept: self.pods.exceeded(),
         }
@@ -182,10 +182,13 @@ mod tests {
         let held_objects = held_objects(10);
         for n in 0..10 {
             held_objects.note(&key(n), Some(deleting(1)));
-            assert_eq!(held_objects.gate("a"), Gate::Open);
+            assert_eq!(held_objects.backlog_limit("a"), BacklogLimit::NotReached);
         }
         held_objects.note(&key(10), Some(deleting(1)));
-        assert_eq!(held_objects.gate("a"), Gate::NamespaceClosed);
+        assert_eq!(
+            held_objects.backlog_limit("a"),
+            BacklogLimit::ReachedInNamespace
+        );
         for n in 5..11 {
             held_objects.note(&key(n), None);
             assert_eq!(held_objects.settle().closed.len(), 1, "{n}");
@@ -220,11 +223,14 @@ mod tests {
         for n in 0..50 {
             held_objects.note(&key(n), Some(ended));
         }
-        assert_eq!(held_objects.gate("a"), Gate::Open);
+        assert_eq!(held_objects.backlog_limit("a"), BacklogLimit::NotReached);
         held_objects.note(&key(1), Some(deleting(1)));
         held_objects.note(&key(2), Some(deleting(1)));
-        assert_eq!(held_objects.gate("a"), Gate::NamespaceClosed);
-        assert_eq!(held_objects.gate("b"), Gate::Open);
+        assert_eq!(
+            held_objects.backlog_limit("a"),
+            BacklogLimit::ReachedInNamespace
+        );
+        assert_eq!(held_objects.backlog_limit("b"), BacklogLimit::NotReached);
     }
 
     #[test]

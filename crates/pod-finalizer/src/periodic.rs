@@ -25,7 +25,7 @@ use belayer_holds::holding::HoldSwitch;
 use crate::NAME;
 use crate::component::PodFinalizer;
 use crate::held_objects::{ActiveLimits, HeldObjects};
-use crate::snapshot::Gate;
+use crate::snapshot::BacklogLimit;
 use switch::Wanted;
 
 pub(crate) use switch::GATE_KEY;
@@ -116,9 +116,9 @@ impl PeriodicTask {
 
     /// Enqueues the pods that waited for a limit.
     fn queue_what_eased(&self, now: &ActiveLimits) {
-        if self.last.gate == Gate::Closed && now.gate == Gate::Open {
+        if self.last.backlog == BacklogLimit::Reached && now.backlog == BacklogLimit::NotReached {
             self.finalizer.queue_unheld();
-        } else if now.gate == Gate::Open {
+        } else if now.backlog == BacklogLimit::NotReached {
             for namespace in self.last.closed.keys() {
                 if !now.closed.contains_key(namespace) {
                     self.finalizer.queue_unheld_in(namespace);
@@ -138,13 +138,13 @@ impl PeriodicTask {
             return;
         }
         let wanted = Wanted {
-            gate: now.gate,
+            backlog: now.backlog,
             closed: now.closed.keys().cloned().collect(),
         };
         if self.next_try.is_some_and(|next| Instant::now() < next) {
             return;
         }
-        let open = wanted.gate == Gate::Open && wanted.closed.is_empty();
+        let open = wanted.backlog == BacklogLimit::NotReached && wanted.closed.is_empty();
         let is_current = open || Instant::now() < self.reread;
         if self.shown.as_ref() == Some(&wanted) && is_current {
             return;
@@ -183,7 +183,7 @@ impl PeriodicTask {
 fn publish(held_objects: &HeldObjects, active: &ActiveLimits) {
     held_objects::publish(NAME, [&**held_objects]);
     let gauge = |name, value: f64| metrics::gauge!(name, "controller" => NAME).set(value);
-    let all = if active.gate == Gate::Closed {
+    let all = if active.backlog == BacklogLimit::Reached {
         1.0
     } else {
         0.0

@@ -27,24 +27,24 @@ pub struct Snapshot {
     /// The pod; `None` if it is not in the cache.
     pub pod: Option<PodView>,
     /// Whether Belayer adds finalizers to new pods.
-    pub gate: Gate,
+    pub backlog: BacklogLimit,
     /// Whether unselected pods may be released.
     pub mass_release: MassRelease,
     /// How often a held pod is checked again without an event.
     pub resync: Duration,
 }
 
-/// The backlog limit: closed while too many pods that are being deleted are still held. The rules
+/// The backlog limit: reached while too many pods that are being deleted are still held. The rules
 /// of [`row`](crate::row) read it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Gate {
+pub enum BacklogLimit {
     /// Belayer adds finalizers.
     #[default]
-    Open,
+    NotReached,
     /// Belayer adds no finalizers; releases continue.
-    Closed,
+    Reached,
     /// Belayer adds no finalizers in the pod's namespace; releases continue.
-    NamespaceClosed,
+    ReachedInNamespace,
 }
 
 /// How long a process has seen a deletion wait, by its monotonic clock. The rules of

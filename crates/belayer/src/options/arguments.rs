@@ -9,7 +9,7 @@ use crate::config::{Set, Source};
 use crate::drain::OnDisable;
 use crate::election::ElectionArguments;
 use crate::exit::Failure;
-use crate::gates;
+use crate::feature_gates;
 use crate::server::BindAddress;
 
 /// Arguments of `belayer run`.
@@ -138,7 +138,7 @@ pub struct RunArguments {
         value_delimiter = ',',
         env = "BELAYER_FEATURE_GATES",
         hide_env_values = true,
-        help = gates::help()
+        help = feature_gates::help()
     )]
     /// Feature gates, as `A=true`.
     pub feature_gates: Vec<String>,

@@ -250,14 +250,14 @@ async fn names_without_work_have_no_task_and_names_without_objects_are_removed()
         workers.created(&named(&format!("web-{n}"), "u-1"), "a");
     }
     soon(workers.settled()).await;
-    assert_eq!(workers.gate().workers(), 0);
-    assert_eq!(workers.gate().names(), 100);
+    assert_eq!(workers.slots().workers(), 0);
+    assert_eq!(workers.slots().names(), 100);
     for n in 0..100 {
         workers.deleted(&named(&format!("web-{n}"), "u-1"));
     }
     soon(workers.settled()).await;
-    assert_eq!(workers.gate().workers(), 0);
-    assert_eq!(workers.gate().names(), 0);
+    assert_eq!(workers.slots().workers(), 0);
+    assert_eq!(workers.slots().names(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

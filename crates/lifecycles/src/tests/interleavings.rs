@@ -1,9 +1,9 @@
-//! The gate under a model checker: every interleaving of the threads that use its lock.
+//! The slots under a model checker: every interleaving of the threads that use their lock.
 //!
-//! The file of the gate is compiled a second time here, with loom's lock, signal and token instead
+//! The file of the slots is compiled a second time here, with loom's lock, signal and token instead
 //! of those of parking_lot and tokio. loom runs each test once per interleaving, up to three
 //! preemptions, and reports deadlocks.
-#![allow(dead_code, reason = "the second copy of the gate is not used in full")]
+#![allow(dead_code, reason = "the second copy of the slots is not used in full")]
 
 use std::sync::Arc as StdArc;
 use std::sync::Mutex as StdMutex;
@@ -12,19 +12,19 @@ use std::time::Duration;
 use loom::thread::{self, JoinHandle};
 use tokio::time::Instant;
 
-// The names by which the gate refers to its sibling modules.
+// The names by which the slots refer to its sibling modules.
 use crate::{object, slot, step};
 
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, Uid};
 use belayer_core::workqueue::Backoff;
-use gate::{Calls, Gate, Next};
 use object::{Deadline, Identity};
+use slots::{Calls, Next, Slots};
 use step::{Ended, Observation, Pace, Run, Work};
 
 #[allow(clippy::duplicate_mod, reason = "compiled twice on purpose")]
-#[path = "../gate.rs"]
-mod gate;
+#[path = "../slots.rs"]
+mod slots;
 
 mod sync {
     //! loom's primitives in the shape of `lifecycles::sync`.
@@ -117,12 +117,12 @@ const PACE: Pace = Pace {
 /// The work of a run, which may wait for its token.
 type Act = fn(&Run<u8>, &sync::Token) -> Ended;
 
-/// Workers and observers of one gate.
+/// Workers and observers of the same slots.
 #[derive(Clone)]
 struct Scene(StdArc<Inner>);
 
 struct Inner {
-    gate: Gate<u8>,
+    slots: Slots<u8>,
     act: Act,
     now: Instant,
     /// The runs in order. Not loom's type, because it is not part of what is checked.
@@ -134,7 +134,7 @@ struct Inner {
 impl Scene {
     fn new(act: Act) -> Self {
         Self(StdArc::new(Inner {
-            gate: Gate::new(),
+            slots: Slots::new(),
             act,
             now: Instant::now(),
             runs: StdMutex::default(),
@@ -152,7 +152,7 @@ impl Scene {
         let object = Identity::new(Self::key(), Uid::new(uid));
         let calls = self
             .0
-            .gate
+            .slots
             .observe(&object, observation, LogicalTime::BEGINNING);
         self.call(calls);
     }
@@ -170,14 +170,14 @@ impl Scene {
     /// woken.
     fn work(&self, key: &ObjectKey, signal: &sync::Signal) {
         loop {
-            match self.0.gate.begin(key, self.0.now) {
+            match self.0.slots.begin(key, self.0.now) {
                 Next::Run(run, token) => {
                     let other = std::mem::replace(&mut *self.0.alive.lock().unwrap(), true);
                     assert!(!other, "two runs for one name");
                     self.0.runs.lock().unwrap().push(run.clone());
                     let ended = (self.0.act)(&run, &token);
                     *self.0.alive.lock().unwrap() = false;
-                    drop(self.0.gate.complete(key, ended, PACE, self.0.now));
+                    drop(self.0.slots.complete(key, ended, PACE, self.0.now));
                 }
                 Next::Sleep(_) => signal.notified(),
                 Next::Exit => return,
@@ -193,7 +193,7 @@ impl Scene {
             };
             worker.join().unwrap();
         }
-        assert_eq!(self.0.gate.workers(), 0);
+        assert_eq!(self.0.slots.workers(), 0);
         let runs = self.0.runs.lock().unwrap();
         let line = |run: &Run<u8>| match run.work {
             Work::Sync { snapshot } => (format!("sync {}", run.uid), snapshot),
@@ -344,7 +344,7 @@ fn a_name_whose_work_has_finished_is_removed_and_can_be_reused() {
         let observe = thread::spawn(move || other.observe("u-1", Observation::Deleted));
         observe.join().unwrap();
         scene.end();
-        assert_eq!(scene.0.gate.names(), 0);
+        assert_eq!(scene.0.slots.names(), 0);
         scene.observe("u-1", Observation::Created(3));
         assert_eq!(scene.end().last(), Some(&("sync u-1".to_owned(), 3)));
     });
@@ -378,7 +378,7 @@ fn a_shutdown_reaches_every_run_and_every_worker() {
         scene.observe("u-1", Observation::Created(1));
         let other = scene.clone();
         let observe = thread::spawn(move || other.observe("u-1", Observation::Updated(2)));
-        for calls in scene.0.gate.close() {
+        for calls in scene.0.slots.close() {
             scene.call(calls);
         }
         observe.join().unwrap();

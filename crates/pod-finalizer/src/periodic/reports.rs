@@ -12,7 +12,7 @@ use belayer_holds::names;
 use super::PeriodicTask;
 use crate::backlog::{Limits, MAX_CLOSED};
 use crate::held_objects::ActiveLimits;
-use crate::snapshot::Gate;
+use crate::snapshot::BacklogLimit;
 
 /// Maximum number of namespaces reported at once; the gate and `/debug/holds` name all of them.
 const REPORTED: usize = 10;
@@ -44,11 +44,11 @@ impl PeriodicTask {
         let mut notices = Vec::new();
         let held_objects = self.finalizer.held_objects();
         let limits = held_objects.limits();
-        match (self.last.gate, now.gate) {
-            (Gate::Open, Gate::Closed) => {
+        match (self.last.backlog, now.backlog) {
+            (BacklogLimit::NotReached, BacklogLimit::Reached) => {
                 notices.push(all_closed(limits, now, held_objects.backlog()));
             }
-            (Gate::Closed, Gate::Open) => {
+            (BacklogLimit::Reached, BacklogLimit::NotReached) => {
                 tracing::info!("the backlog is below its limit: holds are added again");
             }
             _ => {}
@@ -61,7 +61,7 @@ impl PeriodicTask {
                 namespace,
                 *waiting,
                 limits,
-                now.gate,
+                now.backlog,
                 &unreadable,
             ));
         }
@@ -115,7 +115,7 @@ fn closed_in(
     namespace: &str,
     waiting: usize,
     limits: Limits,
-    everywhere: Gate,
+    everywhere: BacklogLimit,
     unreadable: &[(ObjectKey, Arc<str>)],
 ) -> Notice {
     let unreadable = match unreadable {
@@ -126,8 +126,10 @@ fn closed_in(
         ),
     };
     let others = match everywhere {
-        Gate::Closed => "",
-        Gate::Open | Gate::NamespaceClosed => " Other namespaces are not affected.",
+        BacklogLimit::Reached => "",
+        BacklogLimit::NotReached | BacklogLimit::ReachedInNamespace => {
+            " Other namespaces are not affected."
+        }
     };
     warning(
         "BacklogNamespaceClosed",

@@ -12,7 +12,7 @@ use belayer_holds::names::{
 };
 
 use crate::profile::Mode;
-use crate::snapshot::Gate;
+use crate::snapshot::BacklogLimit;
 
 /// Key of the gate that the admission policy reads: `on`; any other value means off. The backlog writes
 /// `off` together with [`GATE_BACKLOG`]; an `off` without that was set by an admin, and Belayer does not revert it.
@@ -25,7 +25,7 @@ pub(crate) const OBSERVING: &str = "observing";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted {
     /// The backlog limit of the whole cluster.
-    pub(super) gate: Gate,
+    pub(super) backlog: BacklogLimit,
     /// The closed namespaces.
     pub(super) closed: BTreeSet<Arc<str>>,
 }
@@ -56,14 +56,14 @@ impl Wanted {
         current: &GateObject,
         profiles: Mode,
     ) -> &'static [(&'static str, Option<&'static str>)] {
-        match (profiles, current.get(GATE_KEY), self.gate) {
+        match (profiles, current.get(GATE_KEY), self.backlog) {
             (Mode::Observe, Some("on"), _) => &[(GATE_KEY, Some(OBSERVING))],
             (Mode::Enforce, Some(OBSERVING), _) => &[(GATE_KEY, Some("on"))],
-            (Mode::Enforce, Some("on"), Gate::Closed) => &[
+            (Mode::Enforce, Some("on"), BacklogLimit::Reached) => &[
                 (GATE_KEY, Some("off")),
                 (GATE_BACKLOG, Some(GATE_BACKLOG_CLOSED)),
             ],
-            (Mode::Observe, ..) | (Mode::Enforce, _, Gate::Closed) => &[],
+            (Mode::Observe, ..) | (Mode::Enforce, _, BacklogLimit::Reached) => &[],
             _ if !current.is_closed_by_backlog() => &[],
             (Mode::Enforce, Some("off"), _) => &[(GATE_KEY, Some("on")), (GATE_BACKLOG, None)],
             // It was turned off with another value in the meantime.
@@ -87,9 +87,14 @@ mod tests {
         serde_json::from_value(json!({ "data": data })).unwrap()
     }
 
-    fn change(data: &[(&str, &str)], gate: Gate, closed: &[&str], mode: Mode) -> Option<Value> {
+    fn change(
+        data: &[(&str, &str)],
+        backlog: BacklogLimit,
+        closed: &[&str],
+        mode: Mode,
+    ) -> Option<Value> {
         let wanted = Wanted {
-            gate,
+            backlog,
             closed: closed.iter().map(|name| Arc::from(*name)).collect(),
         };
         let change = wanted.change(&object(data), mode);
@@ -97,20 +102,20 @@ mod tests {
     }
 
     #[rstest]
-    #[case::the_backlog_closes(&[("hold", "on")], Gate::Closed, Some(json!({"hold": "off", "backlog": "closed"})))]
-    #[case::it_is_closed(&[("hold", "off"), ("backlog", "closed")], Gate::Closed, None)]
-    #[case::it_opens_again(&[("hold", "off"), ("backlog", "closed")], Gate::Open, Some(json!({"hold": "on", "backlog": null})))]
-    #[case::it_is_open(&[("hold", "on")], Gate::Open, None)]
-    #[case::an_admins_off_stays(&[("hold", "off")], Gate::Open, None)]
-    #[case::nor_does_it_become_the_backlogs(&[("hold", "off")], Gate::Closed, None)]
-    #[case::a_component_that_was_switched_off(&[("hold", "switched-off"), ("backlog", "closed")], Gate::Open, Some(json!({"backlog": null})))]
-    #[case::an_admin_took_the_switch_out(&[], Gate::Open, None)]
+    #[case::the_backlog_closes(&[("hold", "on")], BacklogLimit::Reached, Some(json!({"hold": "off", "backlog": "closed"})))]
+    #[case::it_is_closed(&[("hold", "off"), ("backlog", "closed")], BacklogLimit::Reached, None)]
+    #[case::it_opens_again(&[("hold", "off"), ("backlog", "closed")], BacklogLimit::NotReached, Some(json!({"hold": "on", "backlog": null})))]
+    #[case::it_is_open(&[("hold", "on")], BacklogLimit::NotReached, None)]
+    #[case::an_admins_off_stays(&[("hold", "off")], BacklogLimit::NotReached, None)]
+    #[case::nor_does_it_become_the_backlogs(&[("hold", "off")], BacklogLimit::Reached, None)]
+    #[case::a_component_that_was_switched_off(&[("hold", "switched-off"), ("backlog", "closed")], BacklogLimit::NotReached, Some(json!({"backlog": null})))]
+    #[case::an_admin_took_the_switch_out(&[], BacklogLimit::NotReached, None)]
     fn the_policys_switch_follows_the_backlog_and_obeys_an_admin(
         #[case] data: &[(&str, &str)],
-        #[case] gate: Gate,
+        #[case] backlog: BacklogLimit,
         #[case] expected: Option<Value>,
     ) {
-        assert_eq!(change(data, gate, &[], Mode::Enforce), expected);
+        assert_eq!(change(data, backlog, &[], Mode::Enforce), expected);
     }
 
     #[rstest]
@@ -127,7 +132,10 @@ mod tests {
         #[case] expected: Option<Value>,
     ) {
         for mode in [Mode::Enforce, Mode::Observe] {
-            assert_eq!(change(data, Gate::Open, closed, mode), expected);
+            assert_eq!(
+                change(data, BacklogLimit::NotReached, closed, mode),
+                expected
+            );
         }
     }
 
@@ -141,19 +149,19 @@ mod tests {
         #[case] hold: &str,
         #[case] expected: Option<&str>,
     ) {
-        let written = change(&[("hold", hold)], Gate::Open, &[], profiles);
+        let written = change(&[("hold", hold)], BacklogLimit::NotReached, &[], profiles);
         assert_eq!(written, expected.map(|word| json!({ "hold": word })));
     }
 
     #[rstest]
-    #[case::as_old_builds_wrote_it(&[("hold", "on"), ("mode", "normal")], Gate::Open)]
-    #[case::everything(&[("backlog", "closed"), ("closed.a", "backlog")], Gate::Closed)]
-    #[case::it(&[("closed.a", "backlog")], Gate::NamespaceClosed)]
-    #[case::another(&[("closed.ab", "backlog")], Gate::Open)]
-    #[case::by_an_admin_for_the_policy_alone(&[("closed.a", "maintenance")], Gate::Open)]
-    fn t4_the_gate_of_a_namespace(#[case] data: &[(&str, &str)], #[case] expected: Gate) {
+    #[case::as_old_builds_wrote_it(&[("hold", "on"), ("mode", "normal")], BacklogLimit::NotReached)]
+    #[case::everything(&[("backlog", "closed"), ("closed.a", "backlog")], BacklogLimit::Reached)]
+    #[case::it(&[("closed.a", "backlog")], BacklogLimit::ReachedInNamespace)]
+    #[case::another(&[("closed.ab", "backlog")], BacklogLimit::NotReached)]
+    #[case::by_an_admin_for_the_policy_alone(&[("closed.a", "maintenance")], BacklogLimit::NotReached)]
+    fn t4_the_gate_of_a_namespace(#[case] data: &[(&str, &str)], #[case] expected: BacklogLimit) {
         let held_objects = HeldObjects::new(MaxUnselected::default(), Limits::of(100));
         held_objects.adopt_closed(&object(data));
-        assert_eq!(held_objects.gate("a"), expected);
+        assert_eq!(held_objects.backlog_limit("a"), expected);
     }
 }

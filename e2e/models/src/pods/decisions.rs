@@ -19,7 +19,7 @@ use belayer_pod_finalizer::outcome::RecordState;
 use belayer_pod_finalizer::profile::argo;
 use belayer_pod_finalizer::query::PodQuery;
 use belayer_pod_finalizer::snapshot::{
-    CachedOwner, Gate, Owner as OwnerOf, OwnerView, PodView, Selection, Snapshot,
+    BacklogLimit, CachedOwner, Owner as OwnerOf, OwnerView, PodView, Selection, Snapshot,
 };
 use jiff::Timestamp;
 
@@ -138,7 +138,7 @@ impl Pods {
                 owner: OwnerOf::Known(Box::new(owner)),
                 judges: Box::default(),
             }),
-            gate: Gate::Open,
+            backlog: BacklogLimit::NotReached,
             mass_release: MassRelease::Within,
             resync: Duration::from_secs(600),
         }

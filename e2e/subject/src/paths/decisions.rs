@@ -114,7 +114,9 @@ fn deleted_claim() -> claims::snapshot::Snapshot {
 
 /// A terminating pod with a hold, whose workflow is terminating.
 fn pod_of_deleted_workflow() -> pods::snapshot::Snapshot {
-    use pods::snapshot::{CachedOwner, Gate, Owner, OwnerView, PodView, Selection, Snapshot};
+    use pods::snapshot::{
+        BacklogLimit, CachedOwner, Owner, OwnerView, PodView, Selection, Snapshot,
+    };
 
     let owner = OwnerReference {
         api_version: "argoproj.io/v1alpha1".into(),
@@ -156,7 +158,7 @@ fn pod_of_deleted_workflow() -> pods::snapshot::Snapshot {
             owner: Owner::Known(Box::new(owner)),
             judges: Box::default(),
         }),
-        gate: Gate::Open,
+        backlog: BacklogLimit::NotReached,
         mass_release: MassRelease::Within,
         resync: RESYNC,
     }

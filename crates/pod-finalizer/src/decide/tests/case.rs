@@ -19,7 +19,7 @@ use crate::cleanup::{PodEnd, PodGc, WorkflowEnd};
 use crate::outcome::{Captured, RecordState};
 use crate::profile::{Consumer, DeletedWhileRunning, Mode, Profile, Profiles};
 use crate::snapshot::{
-    CachedOwner, CleanupView, Gate, Judge, NodeView, Owner, OwnerView, PodView, Selection,
+    BacklogLimit, CachedOwner, CleanupView, Judge, NodeView, Owner, OwnerView, PodView, Selection,
     Snapshot, Watched,
 };
 use crate::status::{NodeRef, Nodes, StatusQuery, StatusState};
@@ -79,7 +79,7 @@ pub(crate) fn pod() -> Case {
             owner: Owner::Known(Box::new(owner)),
             judges: Box::default(),
         }),
-        gate: Gate::Open,
+        backlog: BacklogLimit::NotReached,
         mass_release: MassRelease::Within,
         resync: Duration::from_secs(600),
     })
@@ -602,12 +602,12 @@ impl Case {
     }
 
     pub(crate) fn gate_closed(mut self) -> Self {
-        self.0.gate = Gate::Closed;
+        self.0.backlog = BacklogLimit::Reached;
         self
     }
 
     pub(crate) fn namespace_closed(mut self) -> Self {
-        self.0.gate = Gate::NamespaceClosed;
+        self.0.backlog = BacklogLimit::ReachedInNamespace;
         self
     }
 }

@@ -7,7 +7,7 @@ use belayer_controller::config::suggest;
 
 /// A feature gate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Gate {
+pub enum FeatureGate {
     /// Reloads a changed configuration file while the process runs.
     ConfigReload,
     /// Lets profiles delete pods whose workflow requests it.
@@ -23,7 +23,7 @@ pub enum Stage {
     Beta,
 }
 
-impl Gate {
+impl FeatureGate {
     /// All gates, sorted by name.
     pub const ALL: &[Self] = &[Self::ConfigReload, Self::PodCleanup];
 
@@ -66,7 +66,7 @@ impl fmt::Display for Stage {
 
 /// An invalid list of gates.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum GatesError {
+pub enum FeatureGatesError {
     /// No gate has this name.
     #[error("unknown feature gate {name:?}: {}", suggest::suggestion(name, &names()))]
     Unknown {
@@ -79,16 +79,16 @@ pub enum GatesError {
 }
 
 fn names() -> Vec<&'static str> {
-    Gate::ALL.iter().map(|gate| gate.name()).collect()
+    FeatureGate::ALL.iter().map(|gate| gate.name()).collect()
 }
 
 /// Explicitly set gates.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Gates(BTreeMap<Gate, bool>);
+pub struct FeatureGates(BTreeMap<FeatureGate, bool>);
 
-impl Gates {
+impl FeatureGates {
     /// Whether the gate is on.
-    pub fn is_on(&self, gate: Gate) -> bool {
+    pub fn is_on(&self, gate: FeatureGate) -> bool {
         let set = self.0.get(&gate).copied();
         set.unwrap_or_else(|| gate.is_on_by_default())
     }
@@ -97,9 +97,9 @@ impl Gates {
     ///
     /// # Errors
     /// If no gate has this name.
-    pub fn set(&mut self, name: &str, on: bool) -> Result<(), GatesError> {
-        let gate = Gate::ALL.iter().find(|gate| gate.name() == name);
-        let gate = gate.ok_or_else(|| GatesError::Unknown {
+    pub fn set(&mut self, name: &str, on: bool) -> Result<(), FeatureGatesError> {
+        let gate = FeatureGate::ALL.iter().find(|gate| gate.name() == name);
+        let gate = gate.ok_or_else(|| FeatureGatesError::Unknown {
             name: name.to_owned(),
         })?;
         self.0.insert(*gate, on);
@@ -110,9 +110,9 @@ impl Gates {
     ///
     /// # Errors
     /// If an item has another form, or names no gate.
-    pub fn set_all<S: AsRef<str>>(&mut self, items: &[S]) -> Result<(), GatesError> {
+    pub fn set_all<S: AsRef<str>>(&mut self, items: &[S]) -> Result<(), FeatureGatesError> {
         for item in items.iter().map(|item| item.as_ref().trim()) {
-            let form = || GatesError::Form(item.to_owned());
+            let form = || FeatureGatesError::Form(item.to_owned());
             let (name, value) = item.split_once('=').ok_or_else(form)?;
             let on = value.trim().parse().map_err(|_| form())?;
             self.set(name.trim(), on)?;
@@ -121,10 +121,10 @@ impl Gates {
     }
 }
 
-impl fmt::Display for Gates {
+impl fmt::Display for FeatureGates {
     /// Every gate with its value: `A=true (beta)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, gate) in Gate::ALL.iter().enumerate() {
+        for (index, gate) in FeatureGate::ALL.iter().enumerate() {
             let comma = if index == 0 { "" } else { ", " };
             let (name, on, stage) = (gate.name(), self.is_on(*gate), gate.stage());
             write!(f, "{comma}{name}={on} ({stage})")?;
@@ -135,7 +135,7 @@ impl fmt::Display for Gates {
 
 /// The help of `--feature-gates`: every gate, its stage and its description.
 pub(crate) fn help() -> String {
-    let gates = Gate::ALL.iter().map(|gate| {
+    let gates = FeatureGate::ALL.iter().map(|gate| {
         let (name, on, stage) = (gate.name(), gate.is_on_by_default(), gate.stage());
         format!("\n{name}={on} ({stage}): {}", gate.about())
     });
@@ -150,14 +150,14 @@ mod tests {
 
     #[test]
     fn the_last_setting_takes_precedence_over_the_default() {
-        let mut gates = Gates::default();
-        assert!(gates.is_on(Gate::ConfigReload));
+        let mut gates = FeatureGates::default();
+        assert!(gates.is_on(FeatureGate::ConfigReload));
         gates
             .set_all(&["ConfigReload=false", " PodCleanup = true "])
             .unwrap();
-        assert!(!gates.is_on(Gate::ConfigReload) && gates.is_on(Gate::PodCleanup));
+        assert!(!gates.is_on(FeatureGate::ConfigReload) && gates.is_on(FeatureGate::PodCleanup));
         gates.set_all(&["ConfigReload=true"]).unwrap();
-        assert!(gates.is_on(Gate::ConfigReload));
+        assert!(gates.is_on(FeatureGate::ConfigReload));
         assert_eq!(
             gates.to_string(),
             "ConfigReload=true (beta), PodCleanup=true (beta)"
@@ -183,14 +183,14 @@ mod tests {
     )]
     #[case("", "invalid feature gate \"\": write NAME=true or NAME=false")]
     fn invalid_items_are_rejected(#[case] item: &str, #[case] says: &str) {
-        let error = Gates::default().set_all(&[item]).unwrap_err();
+        let error = FeatureGates::default().set_all(&[item]).unwrap_err();
         assert_eq!(error.to_string(), says);
     }
 
     #[test]
     fn the_help_names_every_gate() {
         let help = help();
-        for gate in Gate::ALL {
+        for gate in FeatureGate::ALL {
             assert!(help.contains(gate.name()) && help.contains(gate.about()));
         }
     }

@@ -16,7 +16,7 @@ use super::sync::{Lock, Signal, Token};
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, Uid};
 
-pub(super) struct Gate<S> {
+pub(super) struct Slots<S> {
     state: Lock<State<S>>,
 }
 
@@ -38,7 +38,7 @@ struct Entry<S> {
     cancel: Option<Token>,
 }
 
-/// The calls to make after the lock is released. Wakers may run any code, including the gate's
+/// The calls to make after the lock is released. Wakers may run any code, including the slots's
 /// methods.
 #[must_use]
 pub(super) struct Calls {
@@ -77,7 +77,7 @@ pub(super) enum Lookup<S> {
     Unknown,
 }
 
-impl<S: Clone> Gate<S> {
+impl<S: Clone> Slots<S> {
     pub(super) fn new() -> Self {
         Self {
             state: Lock::new(State {
