@@ -9,6 +9,7 @@ use std::sync::Arc;
 use belayer_holds::names::RECREATION_ENDED_ANNOTATION;
 use belayer_sandbox::{Gvr, Verb, Write};
 use belayer_workload::{ARGO, USER, names};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::objects::{
@@ -44,8 +45,8 @@ pub(crate) struct History {
     created_at: HashMap<String, usize>,
     /// The index of the first delete request in the record.
     deleted_at: HashMap<String, usize>,
-    /// Objects that a user or a controller deleted before Belayer did.
-    deleted_by_user: HashSet<String>,
+    /// Objects that a user or a controller deleted before Belayer did, and when.
+    deleted_by_user: HashMap<String, Timestamp>,
     /// By name.
     deleted_namespaces: HashSet<String>,
     /// The index of the write that first added a hold of Belayer's.
@@ -83,7 +84,7 @@ impl History {
         if matches!(write.verb, Verb::Delete | Verb::DeleteCollection) {
             let is_first = !self.deleted_at.contains_key(&write.uid);
             if is_first && actor != BELAYER && !actor.starts_with("kubelet/") {
-                self.deleted_by_user.insert(write.uid.clone());
+                self.deleted_by_user.insert(write.uid.clone(), write.at);
             }
             let when = self.deleted_at.entry(write.uid.clone());
             when.or_insert(write.index);
@@ -240,7 +241,12 @@ impl History {
 
     /// Whether another actor than Belayer deleted this object first.
     pub(crate) fn was_deleted_by_user(&self, uid: &str) -> bool {
-        self.deleted_by_user.contains(uid)
+        self.deleted_by_user.contains_key(uid)
+    }
+
+    /// When a user or a controller deleted the object before Belayer did.
+    pub(crate) fn deleted_by_user_at(&self, uid: &str) -> Option<Timestamp> {
+        self.deleted_by_user.get(uid).copied()
     }
 
     /// Whether this namespace was deleted (it may still exist).

@@ -4,6 +4,7 @@ use belayer_holds::names::{
     RECREATE_ANNOTATION, RECREATION_ATTEMPT_ANNOTATION, RECREATION_UID_ANNOTATION,
 };
 use belayer_sandbox::Verb;
+use jiff::SignedDuration;
 use serde_json::{Map, Value};
 
 use super::history::History;
@@ -56,11 +57,11 @@ pub(crate) fn record_of<'a>(history: &'a History, pod: &str) -> Option<&'a Value
         })
 }
 
-/// ONE-POD: a create follows an unused reservation within the budget, and no pod of the same record
-/// exists.
+/// ONE-POD: a create follows an unused reservation within the budget, no pod of the same record
+/// exists, and the pod before was not deleted by another client.
 fn one_pod(step: &Step<'_>) -> Verdict {
     let Some(pod) = step.created_pod() else {
-        return Verdict::NotConcerned;
+        return replaced(step);
     };
     let broken = |why: &str| Verdict::Broken(format!("{} was created {why}", describe(pod)));
     let mark = annotation(pod, RECREATION_UID_ANNOTATION);
@@ -94,6 +95,31 @@ fn one_pod(step: &Step<'_>) -> Verdict {
         return broken(&format!("twice as attempt {attempt}"));
     }
     Verdict::Kept
+}
+
+/// How long before the intent to replace a pod is written Belayer may have read the pod: one slow request.
+const READ_BEFORE: SignedDuration = SignedDuration::from_secs(20);
+
+/// The intent to replace a pod, which its record states before the pod is deleted.
+fn replaced(step: &Step<'_>) -> Verdict {
+    let intends = |record: &Value| text(record, "/status/phase") == "Deleting";
+    let Some(record) = step.after().filter(|record| intends(record)) else {
+        return Verdict::NotConcerned;
+    };
+    if step.kind() != Kind::Record || step.before.is_some_and(intends) {
+        return Verdict::NotConcerned;
+    }
+    let pod = text(record, "/status/rejectedUID");
+    let deleted = step.history.deleted_by_user_at(pod);
+    match (deleted, step.history.object(pod)) {
+        (Some(at), Some(pod)) if step.write.at.duration_since(at) > READ_BEFORE => {
+            Verdict::Broken(format!(
+                "{} is replaced although another client had deleted it",
+                describe(pod)
+            ))
+        }
+        _ => Verdict::NotConcerned,
+    }
 }
 
 /// NO-LOSS: before a pod is deleted, its spec is in a record; the next pod has the spec that the user

@@ -155,8 +155,25 @@ fn re_creating_a_rejected_pod_is_correct() {
 #[case::the_budget_is_used_up(
     rejected_script().replaced().reserved(4).creates(&successor("p-2", 4))
 )]
+#[case::another_client_had_deleted_the_rejected_pod(deleted_before(21))]
 fn one_pod_is_violated_when(#[case] script: Script) {
     assert_eq!(failed(&script.check_script()), ["ONE-POD"]);
+}
+
+/// A rejected pod whose user deletes it this many seconds before Belayer writes the intent to replace it.
+fn deleted_before(seconds: i64) -> Script {
+    let going = deleting(rejected(pod("p-1", &[RECREATION_HOLD])));
+    rejected_script()
+        .recorded(Verb::Create, &record("Rejected", 0))
+        .deleted(&Gvr::PODS, &going)
+        .later(seconds)
+        .recorded(Verb::Patch, &record("Deleting", 0))
+}
+
+/// The pod was deleted after Belayer had read it for the last time.
+#[test]
+fn a_deletion_right_before_the_intent_is_no_violation() {
+    assert_eq!(failed(&deleted_before(20).check_script()), [""; 0]);
 }
 
 /// Its last state.

@@ -15,6 +15,7 @@ pub(super) const FOREIGN: &str = "example.com/keep";
 #[derive(Default)]
 pub(super) struct Script {
     pub(super) writes: Vec<Write>,
+    now: jiff::Timestamp,
 }
 
 impl Script {
@@ -28,7 +29,7 @@ impl Script {
         let (namespace, name) = (field("namespace"), field("name"));
         self.writes.push(Write {
             index: self.writes.len(),
-            at: jiff::Timestamp::UNIX_EPOCH,
+            at: self.now,
             actor: Actor::new(actor),
             verb,
             resource: gvr.clone(),
@@ -41,6 +42,12 @@ impl Script {
             dry_run: false,
             outcome: Outcome::Applied,
         });
+        self
+    }
+
+    /// The next writes come this much later.
+    pub(super) fn later(mut self, seconds: i64) -> Self {
+        self.now += jiff::SignedDuration::from_secs(seconds);
         self
     }
 
