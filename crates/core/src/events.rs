@@ -307,9 +307,21 @@ fn dropped(notices: u64) {
     metrics::counter!(crate::metric_names::EVENTS_DROPPED).increment(notices);
 }
 
+/// The namespace of the Events on an object: its own, or `default` for a cluster-scoped object, as kubectl expects.
+///
+/// ```
+/// use belayer_core::events::namespace_of_events;
+/// use belayer_core::object::ObjectKey;
+///
+/// assert_eq!(namespace_of_events(&ObjectKey::new("shop", "web-0")), "shop");
+/// assert_eq!(namespace_of_events(&ObjectKey::cluster("shop")), "default");
+/// ```
+pub fn namespace_of_events(key: &ObjectKey) -> &str {
+    key.namespace().unwrap_or("default")
+}
+
 fn event(regarding: &Regarding, notice: &Notice, reporter: &str, now: Timestamp) -> Request {
-    // Events of cluster-scoped objects live in `default`, as kubectl expects.
-    let namespace = regarding.key.namespace().unwrap_or("default");
+    let namespace = namespace_of_events(&regarding.key);
     let severity = match notice.severity {
         Severity::Normal => "Normal",
         Severity::Warning => "Warning",

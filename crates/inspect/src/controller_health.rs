@@ -1,5 +1,7 @@
 //! Whether the controller of a finalizer runs, by its workloads and its Lease.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use crate::known_finalizers::{Controller, Entry};
@@ -27,6 +29,11 @@ impl Workload {
     /// `deployment keda/keda-operator`.
     pub(crate) fn place(&self) -> String {
         format!("{} {}/{}", self.kind, self.namespace, self.name)
+    }
+
+    /// Whether `place` is its namespace and name.
+    fn is_at(&self, place: &str) -> bool {
+        place.split_once('/') == Some((&self.namespace, &self.name))
     }
 }
 
@@ -68,6 +75,42 @@ pub(crate) struct Observed<'a> {
     pub workloads: &'a ReadResult<Vec<Workload>>,
     /// The Leases of the known controllers.
     pub leases: Vec<&'a ReadResult<Lease>>,
+    /// For a controller of Belayer's: what tells its Deployment from the others.
+    pub own: Option<OwnDeployment<'a>>,
+}
+
+/// Belayer's workloads run the same image, and its Deployments have the names of their Leases.
+#[derive(Debug, Clone)]
+pub(crate) struct OwnDeployment<'a> {
+    /// `namespace/name` of the controller's Lease, if it is known.
+    pub lease: Option<&'a str>,
+    /// The Leases of Belayer's other controllers.
+    pub others: BTreeSet<&'a str>,
+}
+
+impl OwnDeployment<'_> {
+    /// Separates those of Belayer's workloads that may run the controller from the rest. The first controller of the
+    /// `entry` names its Deployment, if no Lease does.
+    fn separate<'w>(
+        &self,
+        all: Vec<&'w Workload>,
+        entry: &Entry,
+    ) -> (Vec<&'w Workload>, Vec<&'w Workload>) {
+        let usual = entry.controllers.first();
+        let has_its_name = |workload: &&Workload| match self.lease {
+            Some(own) => workload.is_at(own),
+            None => usual.is_some_and(|usual| usual.is(&workload.namespace, &workload.name)),
+        };
+        let is_found = all.iter().any(has_its_name);
+        all.into_iter().partition(|workload| {
+            if is_found {
+                return has_its_name(workload);
+            }
+            let is_another = self.others.iter().any(|other| workload.is_at(other));
+            // The node agent is a DaemonSet, and removes no finalizer.
+            !is_another && workload.kind != "daemonset"
+        })
+    }
 }
 
 /// A Lease counts as renewed for this many times its duration.
@@ -124,6 +167,10 @@ pub(crate) fn of_known(
         }
     };
     let found: Vec<&Workload> = workloads.iter().filter(is_one).collect();
+    let (found, rest) = match &seen.own {
+        Some(own) => own.separate(found, entry),
+        None => (found, Vec::new()),
+    };
     let ready = found.iter().find(|workload| workload.ready > 0);
     proof.extend(found.iter().map(|workload| describe(workload)));
     match (renewed, ready, found.first()) {
@@ -134,14 +181,17 @@ pub(crate) fn of_known(
         (Some(false), Some(ready), _) => ControllerHealth::Down(proof, Some((*ready).clone())),
         (None, Some(ready), _) => ControllerHealth::Alive(proof, Some((*ready).clone())),
         (_, None, Some(first)) => ControllerHealth::Down(proof, Some((*first).clone())),
-        (_, None, None) => not_found(entry, &controllers, workloads.len(), proof, missing),
+        (_, None, None) => {
+            let checked = (workloads.len(), rest.as_slice());
+            not_found(entry, &controllers, checked, proof, missing)
+        }
     }
 }
 
 fn not_found(
     entry: &Entry,
     controllers: &[&Controller],
-    total: usize,
+    (total, rest): (usize, &[&Workload]),
     mut proof: Vec<String>,
     mut missing: Vec<String>,
 ) -> ControllerHealth {
@@ -159,13 +209,18 @@ fn not_found(
             missing,
         };
     }
-    proof.insert(
-        0,
-        format!(
-            "no Deployment, StatefulSet or DaemonSet is {} or runs its image ({total} checked)",
-            names.join(" or ")
-        ),
+    let mut absent = format!(
+        "no Deployment, StatefulSet or DaemonSet is {} or runs its image ({total} checked)",
+        names.join(" or ")
     );
+    if !rest.is_empty() {
+        let rest: Vec<_> = rest.iter().map(|workload| workload.place()).collect();
+        absent = format!(
+            "apart from other parts of Belayer ({}), {absent}",
+            rest.join(", ")
+        );
+    }
+    proof.insert(0, absent);
     if missing.is_empty() {
         ControllerHealth::Gone(proof)
     } else {
@@ -315,11 +370,76 @@ mod tests {
         let seen = Observed {
             workloads: &workloads,
             leases: vec![&lease],
+            own: None,
         };
         assert_eq!(
             name_of(&of_known(entry, "ScaledObject", &seen, at(0))),
             expected
         );
+    }
+
+    const BELAYER: &str = "belayer-system/belayer";
+    const APART: &str = "belayer-system/belayer-pod-recreation";
+
+    /// The kind, place and number of ready pods of each.
+    fn of_belayer(all: &[(&'static str, &str, i64)]) -> ReadResult<Vec<Workload>> {
+        let workload = |(kind, place, ready): &(&'static str, &str, i64)| {
+            let (namespace, name) = place.split_once('/').unwrap();
+            Workload {
+                kind,
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                desired: 1,
+                ready: *ready,
+                images: vec!["registry.invalid/belayer/belayer:0.1.0".to_owned()],
+            }
+        };
+        ReadResult::Found(all.iter().map(workload).collect())
+    }
+
+    /// All of Belayer's workloads run the same image.
+    #[rstest]
+    #[case::its_deployment_is_down("belayer.dev/pod-recreation", Some(APART), &[BELAYER],
+        &[("deployment", BELAYER, 1), ("deployment", APART, 0)], "down")]
+    #[case::the_other_deployment_is_down("belayer.dev/pod-recreation", Some(APART), &[BELAYER],
+        &[("deployment", BELAYER, 0), ("deployment", APART, 1)], "alive")]
+    #[case::its_deployment_is_deleted("belayer.dev/pod-recreation", Some(APART), &[BELAYER],
+        &[("deployment", BELAYER, 1)], "gone")]
+    #[case::a_single_deployment("belayer.dev/pod-recreation", Some(BELAYER), &[],
+        &[("deployment", BELAYER, 1)], "alive")]
+    #[case::without_leases("belayer.dev/pod-recreation", None, &[],
+        &[("deployment", BELAYER, 1), ("deployment", APART, 0)], "down")]
+    #[case::that_of_pod_finalizer_is_down("belayer.dev/pod-status", Some(BELAYER), &[APART],
+        &[("deployment", BELAYER, 0), ("deployment", APART, 1)], "down")]
+    #[case::that_of_pod_finalizer_is_down_without_leases("belayer.dev/pod-status", None, &[],
+        &[("deployment", APART, 1), ("deployment", BELAYER, 0)], "down")]
+    #[case::a_deployment_of_another_name("belayer.dev/pod-status", Some(BELAYER), &[APART],
+        &[("deployment", "ops/rope", 1), ("deployment", APART, 0)], "alive")]
+    #[case::the_node_agent_remains("belayer.dev/pod-status", Some(BELAYER), &[],
+        &[("daemonset", "belayer-node-agent/belayer-node-agent", 3)], "gone")]
+    fn the_deployments_of_belayer_are_told_apart(
+        #[case] finalizer: &str,
+        #[case] lease: Option<&str>,
+        #[case] others: &[&str],
+        #[case] workloads: &[(&'static str, &str, i64)],
+        #[case] expected: &str,
+    ) {
+        let entry = KNOWN_FINALIZERS.find(finalizer).unwrap();
+        let workloads = of_belayer(workloads);
+        let seen = Observed {
+            workloads: &workloads,
+            leases: Vec::new(),
+            own: Some(OwnDeployment {
+                lease,
+                others: others.iter().copied().collect(),
+            }),
+        };
+        let health = of_known(entry, "Pod", &seen, at(0));
+        assert_eq!(name_of(&health), expected, "{health:?}");
+        if let ControllerHealth::Gone(proof) = health {
+            let says = "apart from other parts of Belayer (";
+            assert!(proof[0].starts_with(says), "{proof:?}");
+        }
     }
 
     #[test]
@@ -330,6 +450,7 @@ mod tests {
         let seen = Observed {
             workloads: &ReadResult::Found(vec![]),
             leases: vec![],
+            own: None,
         };
         assert_eq!(
             name_of(&of_known(
@@ -356,6 +477,7 @@ mod tests {
         let seen = Observed {
             workloads: &workloads,
             leases: vec![],
+            own: None,
         };
         assert_eq!(name_of(&of_manager(manager, &seen)), expected);
     }

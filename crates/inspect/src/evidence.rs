@@ -1,5 +1,6 @@
 //! Evidence: live reads of what the scan does not show, each once, and only if objects are stuck.
 
+mod own_leases;
 mod reads;
 mod state;
 mod webhooks;
@@ -10,11 +11,12 @@ use std::sync::Arc;
 use futures::StreamExt as _;
 
 use crate::controller_health::{Lease, Workload};
-use crate::explain::{Explained, Explainer};
+use crate::explain::{Belayer, Explained, Explainer};
 use crate::known_finalizers::KnownFinalizers;
 use crate::object::Terminating;
 use crate::reader::{ReadResult, Reader};
 use crate::scan::{Scan, Scope};
+pub(crate) use own_leases::OwnLeases;
 pub(crate) use reads::lease;
 pub(crate) use reads::pods;
 use reads::{attachments, dead_apis, namespace, node, volume, workloads};
@@ -38,10 +40,6 @@ pub(crate) struct Target {
     pub within_grace: usize,
     /// The scope of the scan.
     pub scope: Scope,
-    /// `namespace/name` of Belayer's leader election Lease, if leader election is enabled.
-    pub own_lease: Option<String>,
-    /// The known finalizers.
-    pub known: Arc<KnownFinalizers>,
 }
 
 /// The complete input of a report: owned, no further I/O.
@@ -71,10 +69,10 @@ pub(crate) struct World {
     pub dead_webhooks: ReadResult<Vec<DeadWebhook>>,
     /// All workloads, if objects are stuck.
     pub workloads: ReadResult<Vec<Workload>>,
-    /// The Leases of known controllers, by `namespace/name`.
+    /// The Leases of known controllers and Belayer's, by `namespace/name`.
     pub leases: BTreeMap<String, ReadResult<Lease>>,
-    /// The key in `leases` of Belayer's leader election Lease, if leader election is enabled.
-    pub own_lease: Option<String>,
+    /// Which of them are Belayer's.
+    pub own_leases: OwnLeases,
     /// The explanations of Belayer's components, or why there are none, by UID and hold.
     pub ours: BTreeMap<(String, String), Result<Explained, String>>,
     /// The known finalizers.
@@ -88,14 +86,13 @@ pub(crate) async fn gather(
     reader: &Reader,
     scan: Scan,
     target: Target,
+    belayer: &Belayer,
     explainers: &[Explainer],
 ) -> World {
     let Target {
         stuck,
         within_grace,
         scope,
-        own_lease,
-        known,
     } = target;
     let is = |object: &Terminating, plural: &str| {
         object.object.kind.resource.group.is_empty()
@@ -123,7 +120,16 @@ pub(crate) async fn gather(
         pods(reader, place)
     });
     let volumes = each(names("persistentvolumes"), |name| volume(reader, name));
-    let (namespaces, pods, volumes, attachments, dead_apis, dead_webhooks, workloads, leases) = futures::join!(
+    let (
+        namespaces,
+        pods,
+        volumes,
+        attachments,
+        dead_apis,
+        dead_webhooks,
+        workloads,
+        (own_leases, leases),
+    ) = futures::join!(
         namespaces,
         pods,
         volumes,
@@ -131,7 +137,7 @@ pub(crate) async fn gather(
         dead_apis(reader),
         when(any, dead_webhooks(reader)),
         when(any, workloads(reader)),
-        leases(reader, &known, &stuck, own_lease.as_ref().filter(|_| any)),
+        leases(reader, belayer, &stuck),
     );
     let node_names = relevant_nodes(&stuck, &pods, &attachments);
     let nodes = each(node_names, |name| node(reader, name)).await;
@@ -150,9 +156,9 @@ pub(crate) async fn gather(
         dead_webhooks,
         workloads,
         leases,
-        own_lease,
+        own_leases,
         ours,
-        known,
+        known: Arc::clone(&belayer.known),
         requests: reader.requests(),
     }
 }
@@ -207,10 +213,10 @@ fn relevant_nodes(
 /// The Leases of the known controllers of these objects' finalizers, and Belayer's own.
 async fn leases(
     reader: &Reader,
-    known: &KnownFinalizers,
+    belayer: &Belayer,
     stuck: &[Terminating],
-    own: Option<&String>,
-) -> BTreeMap<String, ReadResult<Lease>> {
+) -> (OwnLeases, BTreeMap<String, ReadResult<Lease>>) {
+    let own = OwnLeases::read(reader, belayer, stuck).await;
     let finalizers: BTreeSet<&str> = stuck
         .iter()
         .flat_map(|object| object.finalizers.iter().map(String::as_str))
@@ -218,15 +224,16 @@ async fn leases(
         .collect();
     let places: BTreeSet<String> = finalizers
         .into_iter()
-        .filter_map(|finalizer| known.find(finalizer))
+        .filter_map(|finalizer| belayer.known.find(finalizer))
         .flat_map(|entry| &entry.controllers)
         .filter_map(|controller| {
             let lease = controller.lease.as_ref()?;
             Some(format!("{}/{lease}", controller.namespace))
         })
-        .chain(own.cloned())
+        .chain(own.to_read(belayer, stuck))
         .collect();
-    each(places.into_iter().collect(), |place| lease(reader, place)).await
+    let leases = each(places.into_iter().collect(), |place| lease(reader, place)).await;
+    (own, leases)
 }
 
 fn is_namespace(object: &Terminating) -> bool {

@@ -11,6 +11,7 @@
 //! # }
 //! ```
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::FutureExt as _;
@@ -32,6 +33,11 @@ pub struct Belayer {
     pub explainers: Vec<Explainer>,
     /// `namespace/name` of its leader election Lease, if leader election is enabled.
     pub lease: Option<String>,
+    /// Namespace and name of its gate. It names the Lease of each component, because one that runs in a separate
+    /// Deployment has a separate Lease.
+    pub gate: Option<ObjectKey>,
+    /// The key of the gate that switches each component's admission policy.
+    pub switches: BTreeMap<&'static str, &'static str>,
     /// The known finalizers.
     pub known: Arc<KnownFinalizers>,
 }

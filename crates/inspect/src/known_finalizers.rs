@@ -146,8 +146,9 @@ impl KnownFinalizers {
     /// The entry of this component of Belayer's. A component may be configured to use the finalizer of another
     /// controller; that controller's entry does not apply then.
     pub fn of_component(&self, component: &str) -> Option<&Entry> {
-        let is_its = |entry: &&Entry| entry.owner.strip_prefix(OURS) == Some(component);
-        self.0.iter().find(is_its)
+        self.0
+            .iter()
+            .find(|entry| entry.component() == Some(component))
     }
 
     /// All entries.
@@ -159,7 +160,12 @@ impl KnownFinalizers {
 impl Entry {
     /// Whether it belongs to one of Belayer's components.
     pub fn is_ours(&self) -> bool {
-        self.owner.starts_with(OURS)
+        self.component().is_some()
+    }
+
+    /// The component of Belayer's that it belongs to.
+    pub(crate) fn component(&self) -> Option<&str> {
+        self.owner.strip_prefix(OURS)
     }
 
     /// The workloads that remove it from objects of a kind.
@@ -312,5 +318,18 @@ mod tests {
         assert!(argo.is("argo", "workflow-controller"));
         assert!(argo.is("ci", "my-release-argo-workflows-workflow-controller"));
         assert!(!argo.is("argo", "workflow-controller-metrics"));
+    }
+
+    /// The Helm chart and the overlays of kustomize replace the registry.
+    #[rstest]
+    #[case::of_the_manifests("registry.invalid/belayer/belayer:0.1.0", true)]
+    #[case::as_the_installation_guide_names_it("registry.example.com/team/belayer:0.1.0", true)]
+    #[case::by_digest("registry.example.com/belayer@sha256:00", true)]
+    #[case::of_another_project("registry.example.com/belayer-exporter:1", false)]
+    fn every_entry_of_belayer_has_its_image(#[case] image: &str, #[case] expected: bool) {
+        for entry in known().iter().filter(|entry| entry.is_ours()) {
+            let matches = entry.images.iter().any(|part| image.contains(&**part));
+            assert_eq!(matches, expected, "{}", entry.finalizer);
+        }
     }
 }

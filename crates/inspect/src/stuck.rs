@@ -84,10 +84,8 @@ pub async fn stuck(
         within_grace: scan.terminating.len() - stuck.len(),
         stuck,
         scope: query.scope.clone(),
-        own_lease: belayer.lease.clone(),
-        known: Arc::clone(&belayer.known),
     };
-    let world = gather(reader, scan, target, &belayer.explainers).await;
+    let world = gather(reader, scan, target, belayer, &belayer.explainers).await;
     Ok(report(&world, now))
 }
 
@@ -179,10 +177,8 @@ async fn one(
                 stuck: vec![found],
                 within_grace: 0,
                 scope,
-                own_lease: config.lease.clone(),
-                known: Arc::clone(&config.known),
             };
-            let mut world = gather(reader, scan, target, &[]).await;
+            let mut world = gather(reader, scan, target, config, &[]).await;
             world.ours = ours;
             let mut groups = report(&world, now).groups;
             // An API that is down is irrelevant unless this object waits for it.

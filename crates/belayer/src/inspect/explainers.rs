@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use belayer_controller::{Configured, Site};
 use belayer_core::object::Resource;
+use belayer_holds::gate::GateObject;
 use belayer_inspect::explain::Belayer;
 use belayer_inspect::reader::Reader;
 
@@ -40,6 +41,11 @@ pub(super) fn belayer(
             .flat_map(|one| one.explainers(&site))
             .collect(),
         lease: lease(&source, own_namespace)?,
+        gate: Some(GateObject::key(own_namespace)),
+        switches: configured
+            .iter()
+            .map(|one| (one.controller().name, one.controller().switch))
+            .collect(),
         known: Arc::default(),
     })
 }

@@ -2,6 +2,9 @@
 
 use jiff::Timestamp;
 
+use belayer_core::events::namespace_of_events;
+use belayer_core::object::{ObjectKey, Resource};
+use belayer_holds::gate::{self, GateObject};
 use belayer_inspect::reader::{Reader, explain};
 use belayer_inspect::status::{Hold, Kept, Query, Status, reported, status, text};
 
@@ -74,10 +77,18 @@ pub(crate) fn query(
     })
 }
 
-/// The controllers that keep holds back, and the kind of object in Belayer's namespace with their Event about it.
-const KEEPERS: [(&str, &str); 2] = [
-    ("pod-finalizer", "Gate"),
-    ("workflow-finalizer", "Namespace"),
+/// An object of Belayer's: its kind, and its key for a Belayer in this namespace.
+type OwnObject = (fn() -> Resource, fn(&str) -> ObjectKey);
+
+/// The controllers that keep holds back, and the object on which each records the Event about it. Each has a separate
+/// object, because a second Event of one reason on one object is left out for some minutes: the Event of one controller
+/// would suppress that of the other.
+const HELD_BACK_EVENTS: [(&str, OwnObject); 2] = [
+    ("pod-finalizer", (gate::resource, GateObject::key)),
+    (
+        "workflow-finalizer",
+        (Resource::namespaces, |own| ObjectKey::cluster(own)),
+    ),
 ];
 
 /// Determines which holds are kept back if no running Belayer could be queried: from its configuration if given,
@@ -88,7 +99,7 @@ async fn query_the_cluster(
     own_namespace: &str,
     found: &mut Status,
 ) {
-    for (component, kind) in KEEPERS {
+    for (component, (kind, key)) in HELD_BACK_EVENTS {
         if !found.needs_count(component) {
             continue;
         }
@@ -98,16 +109,18 @@ async fn query_the_cluster(
                 Some(Err(error)) => Kept::Unknown(error.to_string()),
                 None => continue,
             },
-            None => match reported(reader, own_namespace, kind).await {
+            None => match reported(reader, &kind(), &key(own_namespace)).await {
                 Ok(Some(message)) => Kept::Reported(message),
                 Ok(None) => Kept::Unknown(
                     "could not query a pod of Belayer; with --config FILE, status counts them by Belayer's \
                      configuration"
                         .to_owned(),
                 ),
-                Err(error) => {
-                    Kept::Unknown(format!("events of {own_namespace}: {}", explain(&error)))
-                }
+                Err(error) => Kept::Unknown(format!(
+                    "events of {}: {}",
+                    namespace_of_events(&key(own_namespace)),
+                    explain(&error)
+                )),
             },
         };
         found.note_kept(component, kept);

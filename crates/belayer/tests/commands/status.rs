@@ -572,30 +572,67 @@ async fn a4_kept_holds_are_counted_by_the_configuration(#[case] profiles: &str, 
     assert_eq!(answer.out.contains(says), code == 3, "{}", answer.out);
 }
 
+/// Objects with the finalizer of this controller.
+fn held_by(world: &World, component: &str) {
+    if component == "pod-finalizer" {
+        return many_held(world);
+    }
+    namespace(world, "shop");
+    let path = format!(
+        "{}/../../e2e/manifests/workflow-crd.yaml",
+        env!("CARGO_MANIFEST_DIR")
+    );
+    let text = std::fs::read_to_string(path).unwrap();
+    let crd = serde_saphyr::from_str(&text).unwrap();
+    world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, crd);
+    let workflows = Gvr::new("argoproj.io", "v1alpha1", "workflows");
+    let workflow = json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
+        "metadata": { "name": "build", "finalizers": ["belayer.dev/workflow-cleanup"] }, "spec": {},
+    });
+    world.create(&workflows, Some("shop"), workflow);
+}
+
+/// The Event of workflow-finalizer is about the cluster-scoped Namespace, so it is in the namespace `default`.
+#[rstest]
+#[case::of_pods("pod-finalizer", OWN, json!({ "kind": "Gate", "namespace": OWN, "name": "belayer-gate" }))]
+#[case::of_workflows("workflow-finalizer", "default", json!({ "kind": "Namespace", "name": OWN }))]
 #[tokio::test(flavor = "multi_thread")]
-async fn a4_without_the_configuration_an_event_reports_kept_holds() {
+async fn a4_without_the_configuration_an_event_reports_kept_holds(
+    #[case] component: &str,
+    #[case] place: &str,
+    #[case] object: Value,
+) {
     let world = World::new().await;
     installed(&world);
-    many_held(&world);
+    held_by(&world, component);
+    let event = |name: &str, object: &Value| {
+        let mut object = object.clone();
+        object["uid"] = json!("u");
+        world.create(
+            &Gvr::EVENTS,
+            Some(place),
+            json!({
+                "metadata": { "name": name }, "involvedObject": object,
+                "reason": "MassReleaseHeldBack", "type": "Warning", "message": format!("30 of 30, {name}"),
+            }),
+        );
+    };
+    // Of another installation of Belayer.
+    let mut other = object.clone();
+    other["name"] = json!("another");
+    event("another.1", &other);
     let answer = world.run(&["status"]).await;
     assert_eq!(answer.code, 4, "{}{}", answer.out, answer.err);
-    let says = "Unknown: whether pod-finalizer keeps holds back";
-    assert!(answer.has(says), "{}", answer.out);
-    world.create(
-        &Gvr::EVENTS,
-        Some(OWN),
-        json!({
-            "metadata": { "name": "belayer-gate.1" },
-            "involvedObject": { "kind": "Gate", "namespace": OWN, "name": "belayer-gate", "uid": "u" },
-            "reason": "MassReleaseHeldBack", "type": "Warning",
-            "message": "no profile selects 30 of 30 held pods in the cluster any more",
-        }),
-    );
+    let says = format!("Unknown: whether {component} keeps holds back");
+    assert!(answer.has(&says), "{}", answer.out);
+    event("belayer.1", &object);
     let answer = world.run(&["status", "-n", "shop"]).await;
     assert_eq!(answer.code, 3, "{}{}", answer.out, answer.err);
-    let text = answer.out.split_whitespace().collect::<Vec<_>>().join(" ");
-    let says = "MassReleaseHeldBack of the last hour: no profile selects 30 of 30 held pods";
-    assert!(text.contains(says), "{}", answer.out);
+    let says = format!(
+        "{component} keeps holds back, according to an Event MassReleaseHeldBack of the last hour: 30 of 30, belayer.1"
+    );
+    assert!(answer.has(&says), "{}", answer.out);
 }
 
 /// With a wrong token nothing can be read: a status of zeros would be misleading.

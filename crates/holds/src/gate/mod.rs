@@ -246,12 +246,16 @@ impl GateObject {
         self.get(&format!("{GATE_LEASE_PREFIX}{switch}"))
     }
 
-    /// The Leases of the leaders of all switches, each once. A switch of a component that is switched off has no leader.
+    /// The Lease of the leader of a switch; `None` if its component is switched off, because it has no leader then.
+    pub fn lease_in_use(&self, switch: &str) -> Option<&str> {
+        let lease = self.lease_of(switch);
+        lease.filter(|_| self.get(switch) != Some(SWITCHED_OFF))
+    }
+
+    /// The Leases of the leaders of all switches, each once.
     pub fn leases(&self) -> BTreeSet<&str> {
-        let led = self
-            .switches()
-            .filter(|(_, value)| *value != SWITCHED_OFF)
-            .filter_map(|(switch, _)| self.lease_of(switch));
+        let switches = self.switches();
+        let led = switches.filter_map(|(switch, _)| self.lease_in_use(switch));
         led.collect()
     }
 

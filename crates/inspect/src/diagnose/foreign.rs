@@ -2,11 +2,12 @@
 
 use jiff::Timestamp;
 
+use belayer_core::events::namespace_of_events;
 use belayer_core::object::Resource;
 use belayer_holds::names::RELEASE_ANNOTATION;
 
 use super::{Diagnosis, known, volumes};
-use crate::controller_health::{self, ControllerHealth, Observed, Workload};
+use crate::controller_health::{self, ControllerHealth, Observed, OwnDeployment, Workload};
 use crate::evidence::World;
 use crate::explain::{Action, Explained};
 use crate::known_finalizers::Entry;
@@ -27,6 +28,7 @@ pub(super) fn health_of(
     let seen = Observed {
         workloads: &world.workloads,
         leases: Vec::new(),
+        own: None,
     };
     controller_health::of_manager(manager, &seen)
 }
@@ -42,16 +44,39 @@ fn health_of_known(
         let lease = one.lease.as_ref()?;
         Some(format!("{}/{lease}", one.namespace))
     });
-    // The place of Belayer's Lease comes from its configuration, not from the list of known finalizers.
-    let own = world.own_lease.clone().filter(|_| entry.is_ours());
+    let own = entry
+        .component()
+        .map(|component| own_deployment(entry, component, world));
+    // The place of Belayer's Lease comes from its gate or configuration, not from the list of known finalizers.
+    let lease = own.as_ref().and_then(|own| own.lease);
     let leases = places
-        .chain(own)
+        .chain(lease.map(str::to_owned))
         .filter_map(|place| world.leases.get(&place));
     let seen = Observed {
         workloads: &world.workloads,
         leases: leases.collect(),
+        own,
     };
     controller_health::of_known(entry, kind, &seen, now)
+}
+
+/// What tells the Deployment of a component of Belayer's from its others.
+fn own_deployment<'a>(entry: &Entry, component: &str, world: &'a World) -> OwnDeployment<'a> {
+    // A separate Deployment has a separate Lease, and only the gate names that.
+    let is_apart = match &*entry.controllers {
+        [apart, _, ..] => {
+            let mut all = world.workloads.found().into_iter().flatten();
+            all.any(|workload| apart.is(&workload.namespace, &workload.name))
+        }
+        _ => false,
+    };
+    let leases = &world.own_leases;
+    let is_its = leases.is_named(component) || !is_apart;
+    let lease = leases.of(component).filter(|_| is_its);
+    OwnDeployment {
+        lease,
+        others: leases.except(lease),
+    }
 }
 
 /// A finalizer that a controller has to remove.
@@ -202,8 +227,7 @@ fn check_log(object: &Terminating, owner: &str, workload: Option<&Workload>) -> 
 }
 
 fn events(object: &Terminating) -> String {
-    let key = &object.object.key;
-    let namespace = key.namespace().unwrap_or("default");
+    let namespace = namespace_of_events(&object.object.key);
     format!(
         "kubectl -n {namespace} get events --field-selector involvedObject.uid={}",
         object.object.uid

@@ -1,7 +1,9 @@
 //! Holds that are kept because that many unselected objects at once look like a mistake: their number if no
 //! running Belayer answered (rule A4).
 
+use belayer_core::events::namespace_of_events;
 use belayer_core::http::RequestError;
+use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::names;
 
 use super::Status;
@@ -44,21 +46,25 @@ impl Status {
     }
 }
 
-/// The message of the Event in Belayer's own namespace, on an object of this kind, that holds are
-/// kept back. Part of a [status](crate::status).
+/// The message of the last Event that holds are kept back, on the object of this kind, namespace and name. Part of a
+/// [status](crate::status).
 ///
 /// # Errors
 ///
-/// If its Events cannot be listed.
+/// If the Events of its [`namespace_of_events`] cannot be listed.
 pub async fn reported(
     reader: &Reader,
-    own_namespace: &str,
-    kind: &str,
+    kind: &Resource,
+    key: &ObjectKey,
 ) -> Result<Option<String>, RequestError> {
-    let events = events(reader, Some(own_namespace), names::HELD_BACK).await?;
-    let of_this_kind = |event: &Event| event.involved_object.kind == kind;
+    let namespace = Some(namespace_of_events(key));
+    let events = events(reader, namespace, names::HELD_BACK).await?;
+    let is_about = |event: &Event| {
+        let object = &event.involved_object;
+        *kind.kind == *object.kind && object.name == key.name()
+    };
     Ok(events
         .into_iter()
-        .rfind(of_this_kind)
+        .rfind(is_about)
         .map(|event| event.message))
 }

@@ -4,6 +4,7 @@
 //! Each case is named after its row. A row without a case fails here: `explain` covers every row.
 
 mod claims;
+mod deployments;
 mod pods;
 mod recreations;
 mod workflows;
