@@ -14,7 +14,8 @@ use crate::cargo::{cargo, root};
 /// Plant known faults in Belayer one by one, and check that simulated clusters find each
 ///
 /// A fault is a patch in `e2e/simulator/mutants`. Each is applied to a copy of the tracked files below `target/mutants`, and
-/// the simulator runs seed after seed until one violates an invariant. It prints a Markdown table. The exit code is 1 if a fault was not found.
+/// the simulator runs seed after seed until one violates an invariant. The result is a Markdown table. The exit code is 1
+/// if a fault was not found.
 #[derive(Debug, Args)]
 pub(crate) struct Mutants {
     /// Only faults whose names contain one of these

@@ -7,8 +7,8 @@
 //!
 //! A write that removes the last finalizer of a deleted object removes the object. The server answers it
 //! with the version before, so such a key waits until the cache no longer contains that version. The server answers in the
-//! same way if an admission webhook has put the finalizer back: so the key is free again if the object is still there after
-//! half a minute.
+//! same way if an admission webhook has put the finalizer back: so the key is free again if the cache still has the object
+//! after half a minute.
 //!
 //! ```
 //! use belayer_core::{ObjectKey, OwnWrites, ResourceVersion};
@@ -116,7 +116,7 @@ impl OwnWrites {
     }
 
     /// The cache has seen everything up to `watermark`. Returns the keys that waited for it, and those of objects
-    /// that are still there although a write should have removed them.
+    /// that a write should have removed half a minute ago.
     pub fn seen(&self, watermark: ResourceVersion) -> Vec<ObjectKey> {
         let mut inner = self.inner.lock();
         let mut ready = inner.not_removed();
@@ -196,8 +196,8 @@ impl Inner {
                 self.removed.remove(&key);
                 tracing::warn!(
                     object = %key,
-                    "the object still exists although its last finalizer was removed: an admission webhook may have put \
-                     the finalizer back; trying again"
+                    "the cache still has the object although its last finalizer was removed 30 seconds ago: an admission \
+                     webhook may have put the finalizer back, or the watch is late; trying again"
                 );
                 keys.push(key);
             }

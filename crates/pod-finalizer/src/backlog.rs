@@ -144,7 +144,7 @@ impl Backlog {
             BacklogLimit::NotReached if self.closed.contains(namespace) => {
                 BacklogLimit::ReachedInNamespace
             }
-            gate => gate,
+            limit => limit,
         }
     }
 
@@ -203,7 +203,7 @@ mod tests {
         backlog
     }
 
-    /// The gate for the namespaces `a` and `other`.
+    /// The limit for the namespaces `a` and `other`.
     #[rstest]
     #[case::nothing(&[], BacklogLimit::NotReached, BacklogLimit::NotReached)]
     #[case::as_many_as_a_namespace_may_have(&[("a", 50)], BacklogLimit::NotReached, BacklogLimit::NotReached)]

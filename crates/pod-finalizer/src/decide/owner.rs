@@ -28,10 +28,13 @@ pub(super) fn gone_or_deleting(pod: &PodView, reasons: &mut Reasons) -> Found {
     if let CachedOwner::Present(meta) = cached {
         return deleting(owner, meta, reasons);
     }
-    let query = PodQuery::Owner(query.clone());
+    let needs_read = |reasons: &mut Reasons, after| {
+        let query = PodQuery::Owner(query.clone());
+        reasons.add(row::OWNER_GONE, Missing::Answer { query, after });
+    };
     match answer.as_ref().map(LiveAnswer::answer) {
         Some(OwnerState::Gone(proof)) => {
-            Some((row::OWNER_GONE, Evidence::OwnerGone(proof.clone())))
+            return Some((row::OWNER_GONE, Evidence::OwnerGone(proof.clone())));
         }
         Some(OwnerState::Present(meta)) => {
             if meta.is_deleting()
@@ -40,40 +43,16 @@ pub(super) fn gone_or_deleting(pod: &PodView, reasons: &mut Reasons) -> Found {
                 return Some(found);
             }
             // The owner exists, and the cache will show it. If its kind has no cache, the read is repeated.
-            reasons.add(
-                row::OWNER_GONE,
-                Missing::Answer {
-                    query,
-                    after: RECHECK,
-                },
-            );
-            None
+            needs_read(reasons, RECHECK);
         }
         Some(OwnerState::Unknown(why)) => {
-            reasons.add(
-                row::OWNER_GONE,
-                Missing::Answer {
-                    query,
-                    after: RECHECK,
-                },
-            );
-            reasons.add(
-                row::OWNER_GONE,
-                Missing::Event(format!("could not check whether the owner is gone: {why}").into()),
-            );
-            None
+            needs_read(reasons, RECHECK);
+            let text = format!("could not check whether the owner is gone: {why}");
+            reasons.add(row::OWNER_GONE, Missing::Event(text.into()));
         }
-        None => {
-            reasons.add(
-                row::OWNER_GONE,
-                Missing::Answer {
-                    query,
-                    after: Duration::ZERO,
-                },
-            );
-            None
-        }
+        None => needs_read(reasons, Duration::ZERO),
     }
+    None
 }
 
 /// Rule 6. It does not apply while Argo goes on running the workflow because another controller's finalizer keeps it
