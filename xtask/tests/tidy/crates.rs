@@ -432,3 +432,35 @@ fn crates_every_library_is_used_outside_the_workspace_or_is_a_part_of_belayer() 
         );
     }
 }
+
+/// These programs are built late in a test run, and with `--locked`: a new dependency of a crate has to be in their lock
+/// file as well.
+#[test]
+fn the_lock_file_of_the_programs_outside_knows_the_dependencies_of_each_crate() {
+    const LOCK: &str = "e2e/external/Cargo.lock";
+    let lock = fs::read_to_string(root().join(LOCK)).unwrap();
+    let locked: BTreeMap<&str, &str> = lock
+        .split("[[package]]\nname = \"")
+        .skip(1)
+        .map(|package| package.split_once('"').unwrap())
+        .collect();
+    let mut checked = 0;
+    for package in packages() {
+        let name = package["name"].as_str().unwrap();
+        let Some(entry) = locked.get(name) else {
+            continue;
+        };
+        checked += 1;
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let needed = dependency["name"].as_str().unwrap();
+            // With a version if the file has several of this crate.
+            let known = entry.contains(&format!("\"{needed}\""))
+                || entry.contains(&format!("\"{needed} "));
+            assert!(
+                known || dependency["kind"] == "dev" || dependency["optional"] == true,
+                "{LOCK}: {name} needs {needed}; run `cargo metadata --manifest-path e2e/external/Cargo.toml`"
+            );
+        }
+    }
+    assert!(checked > 5, "{checked} crates in {LOCK}");
+}
