@@ -201,10 +201,16 @@ fn relevant_nodes(
                 .find(|pod| pod.name == object.object.key.name())
         })
         .map(|pod| pod.node.clone());
+    let names: BTreeSet<&str> = stuck
+        .iter()
+        .map(|object| object.object.key.name())
+        .collect();
+    // Of a stuck volume or attachment: a large cluster has thousands of others.
     let of_attachments = attachments
         .found()
         .into_iter()
         .flatten()
+        .filter(|one| names.contains(&*one.name) || names.contains(&*one.volume))
         .map(|attachment| attachment.node.clone());
     let names: BTreeSet<String> = of_pods.chain(of_attachments).collect();
     names.into_iter().filter(|name| !name.is_empty()).collect()

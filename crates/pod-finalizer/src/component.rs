@@ -52,10 +52,14 @@ pub(crate) fn keep_of_pods(profiles: &Profiles) -> Keep {
     Keep::nothing()
         .labels(profiles.pod_labels().union(&built_in.pod_labels()))
         .annotations(
-            [names::RELEASE_ANNOTATION, names::MIRROR_ANNOTATION]
-                .into_iter()
-                .chain(profiles.pod_annotations())
-                .chain(built_in.pod_annotations()),
+            [
+                names::RELEASE_ANNOTATION,
+                names::RECREATION_ANNOTATION,
+                names::MIRROR_ANNOTATION,
+            ]
+            .into_iter()
+            .chain(profiles.pod_annotations())
+            .chain(built_in.pod_annotations()),
         )
         .finalizers(profiles.adopted())
 }

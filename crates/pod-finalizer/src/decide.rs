@@ -14,7 +14,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use belayer_core::queries::LiveAnswer;
-use belayer_holds::decision::{Decision, Missing, Notice, Row, Severity, Write};
+use belayer_holds::decision::{Decision, Missing, Notice, Reach, Row, Severity, Write};
 use belayer_holds::namespace::{NamespaceState, NamespaceView};
 
 pub(crate) use missed::{is_awaited, is_missed};
@@ -262,8 +262,12 @@ type Found = Option<(Row, Evidence)>;
 
 /// Rule 2.
 fn admin_asked(pod: &PodView) -> Found {
+    let reach = match pod.recreated {
+        true => Reach::OwnHold,
+        false => Reach::AllOfOurs,
+    };
     pod.admin_asked
-        .then_some((row::ADMIN_ASKED, Evidence::AdminAsked))
+        .then_some((row::ADMIN_ASKED, Evidence::AdminAsked { reach }))
 }
 
 /// Rule 3.

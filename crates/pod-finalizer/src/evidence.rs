@@ -23,7 +23,11 @@ use crate::status::{NodeRef, StatusState};
 pub enum Evidence {
     /// Rule 2: the pod has the annotation `belayer.dev/release: "true"` at the version the
     /// patch names.
-    AdminAsked,
+    AdminAsked {
+        /// Which holds are removed. That of pod-recreation stays on a re-created pod until its record names the pod:
+        /// otherwise one more would be created. pod-recreation reads the same annotation.
+        reach: Reach,
+    },
     /// Rule 3: the namespace is being deleted, by a live read begun after the pod was seen.
     NamespaceTerminating(NamespaceDeletion),
     /// Rule 4: no profile selects the pod at the version the patch names.
@@ -64,7 +68,7 @@ impl Evidence {
 impl decision::Evidence for Evidence {
     fn name(&self) -> &'static str {
         match self {
-            Self::AdminAsked => "AdminAsked",
+            Self::AdminAsked { .. } => "AdminAsked",
             Self::NamespaceTerminating(_) => "NamespaceTerminating",
             Self::Unselected(_) => "Unselected",
             Self::OwnerGone(_) => "OwnerGone",
@@ -82,7 +86,8 @@ impl decision::Evidence for Evidence {
 
     fn reach(&self) -> Reach {
         match self {
-            Self::AdminAsked | Self::NamespaceTerminating(_) => Reach::AllOfOurs,
+            Self::AdminAsked { reach } => *reach,
+            Self::NamespaceTerminating(_) => Reach::AllOfOurs,
             _ => Reach::OwnHold,
         }
     }

@@ -78,6 +78,8 @@ pub struct PodView {
     pub first_seen: LogicalTime,
     /// Whether its annotation `belayer.dev/release` requires its release.
     pub admin_asked: bool,
+    /// Whether pod-recreation created it, by its annotation.
+    pub recreated: bool,
     /// Finalizers of other controllers on it that its profile adopts.
     pub adopted: Box<[Arc<str>]>,
     /// Which profile selects it.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belayer_sandbox::{Answer, Fault, Match, Verb};
+use belayer_sandbox::{Actor, Answer, Fault, Gvr, Match, Verb};
 use serde_json::json;
 
 use crate::world::{TOOL, World};
@@ -89,4 +89,36 @@ async fn an_unreachable_server_is_one_line_and_exit_code_1() {
         "{}",
         answer.err
     );
+}
+
+/// A large cluster has thousands of attachments; to read the node of each would take half a minute.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_nodes_of_stuck_volumes_are_read() {
+    let world = World::new().await;
+    let attachments = Gvr::new("storage.k8s.io", "v1", "volumeattachments");
+    for number in 0..20 {
+        let attachment = json!({
+            "metadata": {
+                "name": format!("csi-{number}"),
+                "finalizers": ["external-attacher/csi-example-com"],
+            },
+            "spec": {
+                "attacher": "csi.example.com",
+                "nodeName": format!("node-{number}"),
+                "source": { "persistentVolumeName": format!("pv-{number}") },
+            },
+        });
+        world.create(&attachments, None, attachment);
+    }
+    let (actor, options) = (Actor::new("test"), Default::default());
+    let cluster = world.sandbox.cluster();
+    cluster
+        .delete(&actor, &attachments, None, "csi-7", &options)
+        .unwrap();
+    let reads = Match::verb(Verb::Get).resource("nodes").client(TOOL);
+    let reads = Fault::on(reads).answer(Answer::forbidden("no"));
+    let reads = world.sandbox.faults().inject(reads);
+    let answer = world.run(&["stuck", "-ojson"]).await;
+    assert_eq!(answer.json()["summary"]["stuck"], 1, "{}", answer.out);
+    assert_eq!(reads.hits(), 1);
 }

@@ -67,6 +67,7 @@ impl<V: View> PodFinalizer<V> {
             shut_down: pod.object.is_shut_down(),
             first_seen: pod.first_seen,
             admin_asked: admin_asked(meta),
+            recreated: meta.annotations.get(names::RECREATION_ANNOTATION).is_some(),
             selection,
             namespace,
             owner,

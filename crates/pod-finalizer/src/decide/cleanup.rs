@@ -37,7 +37,7 @@ fn due(pod: &PodView, evidence: &Evidence) -> Option<CleanupView> {
     let workflow = match evidence {
         // A pod that is being deleted needs no cleanup, and `belayer.dev/release` requires only a release. A PodOutcome
         // does not show that the pod itself is no longer read.
-        Evidence::AdminAsked
+        Evidence::AdminAsked { .. }
         | Evidence::NamespaceTerminating(_)
         | Evidence::Unselected(_)
         | Evidence::OwnerDeleting(_)

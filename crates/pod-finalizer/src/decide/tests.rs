@@ -1,6 +1,7 @@
 //! Tests of the decision table, by rule.
 
 mod case;
+mod reach;
 mod reported;
 
 use rstest::rstest;
@@ -11,10 +12,8 @@ pub(super) use case::{Case, pod};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-const NOW: &str = "2026-11-21T12:00:00Z";
-
 pub(super) fn now() -> Timestamp {
-    NOW.parse().unwrap()
+    "2026-11-21T12:00:00Z".parse().unwrap()
 }
 
 /// The expected decision of a case.

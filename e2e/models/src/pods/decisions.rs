@@ -120,6 +120,7 @@ impl Pods {
                 shut_down: false,
                 first_seen,
                 admin_asked: false,
+                recreated: false,
                 adopted: Box::default(),
                 selection: Selection::By {
                     profile: Arc::new(argo::profile()),

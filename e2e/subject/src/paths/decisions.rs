@@ -145,6 +145,7 @@ fn pod_of_deleted_workflow() -> pods::snapshot::Snapshot {
             shut_down: false,
             first_seen: LogicalTime::now(),
             admin_asked: false,
+            recreated: false,
             adopted: Box::default(),
             selection,
             record: pods::outcome::RecordState::Unknown,

@@ -67,6 +67,7 @@ pub(crate) fn pod() -> Case {
             shut_down: false,
             first_seen,
             admin_asked: false,
+            recreated: false,
             selection: Selection::By {
                 profile,
                 consumed: false,
@@ -328,6 +329,10 @@ impl Case {
 
     pub(crate) fn admin_asked(self) -> Self {
         self.with(|pod| pod.admin_asked = true)
+    }
+
+    pub(crate) fn recreated(self) -> Self {
+        self.with(|pod| pod.recreated = true)
     }
 
     pub(crate) fn adopted(self) -> Self {
