@@ -7,7 +7,7 @@ mod manifests;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
 
 use super::admission::remove_cluster_wide;
@@ -143,12 +143,16 @@ async fn refuses_until_drained(cluster: &Cluster) -> Result<()> {
         ..DeleteParams::default()
     };
     let definitions = kinds::definitions(cluster.client());
+    let ours = ListParams::default().fields("metadata.name=podrecreations.belayer.dev");
+    let others = ListParams::default().fields("metadata.name=workflows.argoproj.io");
     let refused = async |expected: bool| {
         eventually(&format!("refused: {expected}"), SOON, async || {
             let tried = definitions
                 .delete("podrecreations.belayer.dev", &try_it)
                 .await;
             ensure!(tried.is_err() == expected, "{:?}", tried.map(drop));
+            let with_others = definitions.delete_collection(&try_it, &ours).await;
+            ensure!(with_others.is_err() == expected, "{:?}", with_others.map(drop));
             let tried = namespaces.delete(HOME, &try_it).await;
             match (tried, expected) {
                 (Err(kube::Error::Api(status)), true) => {
@@ -166,8 +170,9 @@ async fn refuses_until_drained(cluster: &Cluster) -> Result<()> {
         .await
     };
     refused(true).await?;
-    // Other namespaces are not affected.
+    // Other namespaces and CRDs are not affected.
     namespaces.delete(cluster.namespace(), &try_it).await?;
+    definitions.delete_collection(&try_it, &others).await?;
     cluster.drain(&[]).await?.exited_with(0)?;
     cluster.is_not_held("a").await?;
     refused(false).await?;
