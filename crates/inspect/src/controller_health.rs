@@ -32,7 +32,7 @@ impl Workload {
     }
 
     /// Whether `place` is its namespace and name.
-    fn is_at(&self, place: &str) -> bool {
+    pub(crate) fn is_at(&self, place: &str) -> bool {
         place.split_once('/') == Some((&self.namespace, &self.name))
     }
 }

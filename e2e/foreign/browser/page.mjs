@@ -12,6 +12,7 @@ const [chromium, address, debug, api, folder] = process.argv.slice(2);
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const SOON = 30_000;
 const ROWS = 10_000;
+const RECREATIONS = 201, LISTED = 200;
 
 const browser = await puppeteer.launch({
   executablePath: chromium.includes('/') ? chromium : execFileSync('which', [chromium], { encoding: 'utf8' }).trim(),
@@ -27,7 +28,9 @@ page.on('console', (line) => line.type() === 'error' && errors.push(line.text())
 const count = () => page.$eval('#count', (line) => line.textContent);
 const shows = (text) => page.waitForFunction(
   (text) => document.getElementById('count').textContent.startsWith(text), { timeout: SOON }, text);
-const cells = (column) => page.$$eval('#body .row', (rows, column) => rows.map((row) => row.children[column].textContent), column);
+const cells = (column, body = 'body') => page.$$eval(`#${body} .row`, (rows, column) => rows.map((row) => row.children[column].textContent), column);
+const recreations = (column) => cells(column, 'recreations-body');
+const recreationCount = () => page.$eval('#recreations-count', (line) => line.textContent);
 const focused = () => page.evaluate(() => document.activeElement.id);
 const number = (value) => value.toLocaleString('en-US');
 
@@ -100,15 +103,26 @@ await check('it scrolls smoothly through all of them', async () => {
   return `median frame ${median.toFixed(1)} ms, longest ${frames.at(-1).toFixed(1)} ms`;
 });
 
+await check('the re-creations are listed, those in progress first', async () => {
+  assert.equal(await recreationCount(), `${LISTED} re-creations shown (${LISTED} of ${RECREATIONS} are listed)`);
+  const first = await Promise.all([0, 1, 2, 3, 4, 6].map(async (column) => (await recreations(column))[0]));
+  assert.deepEqual(first, ['team-07', 'rejected-007', 'Waiting', '1 of 3', 'node-1', 'OutOfcpu']);
+  assert.match((await recreations(2))[1], /^Started, \d+d ago$/);
+  await page.$eval('#recreations', (section) => section.scrollIntoView());
+  await picture('recreations');
+});
+
 await check('filters by namespace, kind, name and state', async () => {
   await page.$eval('#scroll', (scroll) => { scroll.scrollTop = 0; });
   await page.select('#namespace', 'team-07');
   await shows(`${number(ROWS / 20)} objects shown`);
   assert.deepEqual([...new Set(await cells(1))], ['team-07']);
+  assert.deepEqual([...new Set(await recreations(0))], ['team-07']);
   await page.select('#resource', 'pods');
   await page.type('#name', 'STEP-0000');
   await shows('1 object shown');
   assert.deepEqual(await cells(3), ['step-00007']);
+  assert.match(await recreationCount(), /^0 re-creations shown/);
   await page.click('#waiting');
   await shows('0 objects shown');
 });
@@ -133,7 +147,7 @@ await check('every control is reached by the keyboard, and the focus is visible'
     const outline = await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle);
     assert.equal(outline, 'solid', reached.at(-1));
   }
-  assert.deepEqual(reached, ['namespace', 'resource', 'name', 'waiting', 'scroll', 'events']);
+  assert.deepEqual(reached, ['namespace', 'resource', 'name', 'waiting', 'scroll', 'recreations-scroll', 'events']);
   await page.focus('#scroll');
   await page.keyboard.press('PageDown');
   await page.waitForFunction(() => document.getElementById('scroll').scrollTop > 100, { timeout: SOON });

@@ -19,12 +19,15 @@ use crate::providers::Capability::Browser;
 /// As many as the page lists.
 const OBJECTS: usize = 10_000;
 const NAMESPACES: usize = 20;
+/// More than the page lists.
+const RECREATIONS: usize = 201;
+const RECORDS_CRD: &str = include_str!("../../../deploy/manifests/crd-pod-recreation.yaml");
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::shared(
             "status-page-browser",
-            "the status page in Chromium: 10,000 rows, filters, keyboard, axe-core, light and dark, no other host",
+            "the status page in Chromium: 10,000 rows, re-creations, filters, keyboard, axe-core, light and dark, no other host",
             browser,
         )
         .needs([Browser])
@@ -39,6 +42,7 @@ async fn browser(cluster: Cluster) -> Result<()> {
     let sandbox = Sandbox::builder().build();
     let listener = sandbox.listen_anywhere().await?;
     held_pods(&sandbox)?;
+    recreations(&sandbox)?;
     let kubeconfig = cluster.dir().join("held.kubeconfig");
     std::fs::write(&kubeconfig, listener.kubeconfig_for("viewer"))?;
     let (page, _serving) = serving(&cluster, &kubeconfig).await?;
@@ -90,6 +94,33 @@ fn held_pods(sandbox: &Sandbox) -> Result<()> {
             "spec": { "containers": [{ "name": "main", "image": "registry.example/main" }] },
         });
         create(&Gvr::PODS, Some(&name(number)), pod)?;
+    }
+    Ok(())
+}
+
+/// One re-creation in progress, and many that have ended.
+fn recreations(sandbox: &Sandbox) -> Result<()> {
+    sandbox.load_yaml(RECORDS_CRD)?;
+    for number in 0..RECREATIONS {
+        let pod = format!("rejected-{number:03}");
+        let status = match number {
+            7 => {
+                json!({ "phase": "Waiting", "attempts": 1, "nodeName": "node-1", "reason": "OutOfcpu" })
+            }
+            _ => json!({ "phase": "Started", "attempts": 1, "finishedAt": "2026-01-01T00:00:00Z" }),
+        };
+        let record = json!({
+            "apiVersion": "belayer.dev/v1alpha1", "kind": "PodRecreation",
+            "metadata": {
+                "name": format!("{pod}-60e00000"), "namespace": format!("team-{:02}", number % NAMESPACES),
+            },
+            "spec": {
+                "podName": pod, "firstUID": "60e00000-0000-4000-8000-000000000000", "policy": { "maxRetries": 3 },
+                "pod": {},
+            },
+            "status": status,
+        });
+        sandbox.load_yaml(&record.to_string())?;
     }
     Ok(())
 }

@@ -55,7 +55,11 @@ fn stuck(folder: &Path) -> Result<()> {
 
 /// The status page, in light and dark.
 fn status(folder: &Path) -> Result<()> {
-    let files = ["e2e/fixtures/held.yaml", "deploy/manifests/crd-gate.yaml"];
+    let files = [
+        "deploy/manifests/crd-gate.yaml",
+        "deploy/manifests/crd-pod-recreation.yaml",
+        "e2e/fixtures/held.yaml",
+    ];
     let cluster = Sandbox::start(folder, &files)?;
     let mut run = program("belayer");
     run.args(["run", "--metrics-bind-address=0", "--debug-bind-address=0"])
@@ -102,7 +106,7 @@ fn screenshot(page: &Path, picture: &Path, dark: bool) -> Result<()> {
     let mut browser = Command::new("chromium");
     browser
         .args(["--headless=new", "--disable-gpu", "--hide-scrollbars"])
-        .args(["--no-sandbox", "--window-size=1280,1000"])
+        .args(["--no-sandbox", "--window-size=1280,1300"])
         .args(dark.then_some("--force-dark-mode"))
         .arg(format!("--screenshot={}", picture.display()))
         .arg(format!("file://{}", page.display()))

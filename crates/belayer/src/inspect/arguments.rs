@@ -49,10 +49,11 @@ Exit codes:
 /// The text below the options of `status`.
 pub(crate) const STATUS_HELP: &str = "\
 The command is read-only. It lists the metadata of the kinds that can be held,
-Belayer's own pods and Lease, and Events about denied releases. Counts of a
-running Belayer are read from its pod through the API server's proxy, if RBAC
-allows it. If no pod answers, unselected objects are counted with --config;
-without --config they are known only from Events of the last hour.
+Belayer's own pods and Lease, and Events about denied releases; for --serve
+also PodRecreations. Counts of a running Belayer are read from its pod through
+the API server's proxy, if RBAC allows it. If no pod answers, unselected objects
+are counted with --config; without --config they are known only from Events of
+the last hour.
 
 Examples:
   belayer status                     held and waiting objects, leader

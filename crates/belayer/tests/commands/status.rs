@@ -69,6 +69,7 @@ async fn the_status_page_shows_held_objects_to_this_host_only() {
     pod(&world, "ci", "waits", held.clone());
     pod(&world, "ci", "runs", held);
     delete(&world, "ci", "waits");
+    recreation(&world, "ci", "rejected");
     let mut command = world.command(&["status", "--serve", "127.0.0.1:0"]);
     let mut child = command
         .stderr(std::process::Stdio::piped())
@@ -94,6 +95,13 @@ async fn the_status_page_shows_held_objects_to_this_host_only() {
         body.find("\"runs\"").unwrap(),
     );
     assert!(waits < runs, "{body}");
+    let shown = body.split("\"recreations\":").nth(1).unwrap();
+    for says in [
+        r#""podName":"rejected","maxRetries":3"#,
+        r#""phase":"Waiting","attempts":1,"nodeName":"node-1","reason":"OutOfcpu""#,
+    ] {
+        assert!(shown.contains(says), "{says}: {shown}");
+    }
     let stream = get(&address, "/status.events", &address, "data: {").await;
     assert!(stream.contains("text/event-stream"), "{stream}");
     for (path, host) in [
@@ -106,6 +114,33 @@ async fn the_status_page_shows_held_objects_to_this_host_only() {
     child.kill().unwrap();
     child.wait().unwrap();
     world.wrote_nothing();
+}
+
+/// The kind of the records, and one as pod-recreation writes it.
+fn recreation(world: &World, namespace: &str, pod: &str) {
+    use belayer_pod_recreation::api::{self, Phase, Policy, Spec, Status};
+    let uid = "60e00000-0000-4000-8000-000000000000";
+    let record = json!({
+        "apiVersion": api::resource().api_version(), "kind": api::KIND,
+        "metadata": { "name": api::record_name(pod, uid), "namespace": namespace },
+        "spec": Spec {
+            pod_name: pod.to_owned(),
+            first_uid: uid.to_owned(),
+            policy: Policy::default(),
+            pod: json!({}),
+        },
+        "status": Status {
+            phase: Some(Phase::Waiting),
+            attempts: 1,
+            node_name: Some("node-1".to_owned()),
+            reason: Some("OutOfcpu".to_owned()),
+            ..Status::default()
+        },
+    });
+    let crd = belayer_pod_recreation::crd::YAML;
+    for text in [crd, &record.to_string()] {
+        world.sandbox.load_yaml(text).unwrap();
+    }
 }
 
 fn namespace(world: &World, name: &str) {

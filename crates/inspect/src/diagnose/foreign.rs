@@ -329,7 +329,7 @@ pub(super) fn ours(
     found.known = entry.map(known).or(found.known);
     found.detail.clone_from(&explained.missing);
     if explained.action != Action::Release {
-        return kept(found, object, explained, health, world);
+        return kept(found, object, explained, health, entry, world);
     }
     // The evidence exists. If the object is still stuck, Belayer may not run.
     let evidence = explained.evidence.as_deref().unwrap_or("complete");
@@ -351,8 +351,10 @@ pub(super) fn ours(
             found.verdict = Verdict::ControllerGone;
             found.proof.extend(proof);
             found
-                .next(Step::say(
-                    "Install Belayer again: it releases the object at once, on that evidence",
+                .next(install_again(
+                    entry,
+                    "it releases the object at once, on that evidence",
+                    world,
                 ))
                 .next(force(object, hold, world))
         }
@@ -365,12 +367,30 @@ pub(super) fn ours(
     }
 }
 
+/// How to install a deleted controller of Belayer's, and what it does `then`. If another Deployment of Belayer's exists,
+/// this names the one that is missing.
+fn install_again(entry: Option<&Entry>, then: &str, world: &World) -> Step {
+    let own = entry.and_then(|entry| Some(own_deployment(entry, entry.component()?, world)));
+    let is_installed = |place: &&str| {
+        let mut all = world.workloads.found().into_iter().flatten();
+        all.any(|workload| workload.is_at(place))
+    };
+    let missing = own
+        .filter(|own| own.others.iter().any(is_installed))
+        .and_then(|own| own.lease);
+    Step::say(match missing {
+        Some(place) => format!("Install Belayer's Deployment {place} again: {then}"),
+        None => format!("Install Belayer again: {then}"),
+    })
+}
+
 /// The evidence is incomplete: reports what is missing and whether Belayer runs.
 fn kept(
     mut found: Diagnosis,
     object: &Terminating,
     explained: &Explained,
     health: ControllerHealth,
+    entry: Option<&Entry>,
     world: &World,
 ) -> Diagnosis {
     let hold = found.finalizer.clone().unwrap_or_default();
@@ -378,9 +398,8 @@ fn kept(
     match health {
         ControllerHealth::Gone(proof) => {
             found.proof.extend(proof);
-            found.next.push(Step::say(
-                "Install Belayer again: it releases the object once nothing is missing",
-            ));
+            let then = "it releases the object once nothing is missing";
+            found.next.push(install_again(entry, then, world));
             found.next.extend(users);
             found.next.push(force(object, &hold, world));
         }

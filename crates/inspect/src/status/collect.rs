@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashSet};
 use futures::StreamExt as _;
 use jiff::Timestamp;
 
-use belayer_core::http::RequestError;
+use belayer_core::http::{ErrorClass, Request, RequestError};
+use belayer_core::object::ObjectKey;
 use belayer_core::words::one_or_many;
 use belayer_holds::gate::GateObject;
 use belayer_holds::names;
@@ -115,11 +116,13 @@ pub(super) async fn with_objects(
     }
     let mut notes = Vec::new();
     let key = GateObject::key(&query.own_namespace);
-    // A failed read is not reported: the switch is in its default state nearly always.
-    let gate = reader
-        .object::<GateObject>(&belayer_holds::gate::resource(), &key)
-        .await;
-    let gate = gate.found().cloned().unwrap_or_default();
+    let gate = gate(reader, &key).await.unwrap_or_else(|error| {
+        let why = explain(&error);
+        unknown.push(format!(
+            "whether holds may be added, and which other Leases there are: gate {key}: {why}"
+        ));
+        GateObject::default()
+    });
     let mut installation = installation(reader, query, &gate, now, &mut unknown).await;
     if gate.is_draining() {
         notes.push(format!(
@@ -168,6 +171,17 @@ pub(super) async fn with_objects(
         asked,
     };
     Ok((status, objects))
+}
+
+/// The gate; one without keys if there is none, or if its kind is not installed.
+async fn gate(reader: &Reader, key: &ObjectKey) -> Result<GateObject, RequestError> {
+    let path = belayer_holds::gate::resource().object_path(key);
+    match reader.json(&Request::get(path)).await {
+        Err(error) if matches!(error.class(), ErrorClass::NotFound | ErrorClass::NotServed) => {
+            Ok(GateObject::default())
+        }
+        read => read,
+    }
 }
 
 /// At most this many namespaces are named.

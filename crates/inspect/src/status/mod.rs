@@ -20,6 +20,7 @@ mod installation;
 mod kept;
 mod own;
 mod page;
+mod recreations;
 mod text;
 
 use jiff::Timestamp;
@@ -31,6 +32,7 @@ pub use crate::report::API_VERSION;
 pub use collect::status;
 pub use kept::{Kept, reported};
 pub use page::{Page, Recorded, page};
+pub use recreations::{Progress, Recreation, Recreations};
 pub use text::text;
 
 /// The hold of one component on one kind. Part of a [query](crate::status).

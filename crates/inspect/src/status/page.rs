@@ -1,4 +1,4 @@
-//! The held objects and Belayer's Events: with the status, the content of the status page.
+//! The held objects, re-creations and Belayer's Events: with the status, the content of the status page.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -10,6 +10,7 @@ use belayer_core::http::RequestError;
 
 use super::collect::with_objects;
 use super::events::{self, Event};
+use super::recreations::{self, Recreations, recreations};
 use super::{HeldObject, Query, Status};
 use crate::reader::{Reader, explain};
 
@@ -28,6 +29,9 @@ pub struct Page {
     pub status: Status,
     /// Held objects: those that are being deleted first, the longest waiting one at the top.
     pub objects: Vec<HeldObject>,
+    /// Re-creations of rejected pods; absent if their kind is not installed or cannot be listed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recreations: Option<Recreations>,
     /// What Belayer recorded about objects in the last hour, the latest first.
     pub events: Vec<Recorded>,
 }
@@ -62,14 +66,24 @@ pub struct Recorded {
 ///
 /// # Errors
 ///
-/// As [`super::status`]. Events that cannot be listed are part of the answer.
+/// As [`super::status`]. Events and re-creations that cannot be listed are part of the answer.
 pub async fn page(
     reader: &Reader,
     query: &Query,
     clock: impl Fn() -> Timestamp,
 ) -> Result<Page, RequestError> {
     let (mut status, mut objects) = with_objects(reader, query, &clock).await?;
-    let mut recorded = match events::all(reader, query.namespace.as_deref()).await {
+    let namespace = query.namespace.as_deref();
+    let recreations = recreations(reader, namespace)
+        .await
+        .unwrap_or_else(|error| {
+            let (kind, why) = (recreations::kind(), explain(&error));
+            status
+                .unknown
+                .push(format!("which pods are re-created: {kind}: {why}"));
+            None
+        });
+    let mut recorded = match events::all(reader, namespace).await {
         Ok(recorded) => recorded,
         Err(error) => {
             let why = explain(&error);
@@ -101,6 +115,7 @@ pub async fn page(
         at: clock(),
         status,
         objects,
+        recreations,
         events: recorded.into_iter().map(Recorded::from).collect(),
     })
 }

@@ -1,5 +1,22 @@
+use belayer_core::executor::Bounds;
+use belayer_sandbox::{Answer, Fault, Match, Sandbox, Verb};
+use rstest::rstest;
+
 use super::*;
+use crate::reader::Reader;
 use crate::text::{Detail, Plain, Style};
+
+/// A query about objects of this namespace, or of all, that nothing holds.
+pub(super) fn query(namespace: Option<&str>) -> Query {
+    Query {
+        own_namespace: "belayer-system".to_owned(),
+        lease: None,
+        namespace: namespace.map(str::to_owned),
+        holds: Vec::new(),
+        client: "test",
+        objects: 10,
+    }
+}
 
 fn oldest(name: &str, age: i64) -> Option<Oldest> {
     Some(Oldest {
@@ -203,4 +220,35 @@ fn the_version_comes_from_the_image() {
     ] {
         assert_eq!(installation::tag(image), version);
     }
+}
+
+/// Without the gate it is not known whether Belayer drains, nor which other Leases there are.
+#[rstest]
+#[case::forbidden(Answer::forbidden("no"), "not allowed")]
+#[case::failed(Answer::internal_error(), "answers 500: ")]
+#[tokio::test]
+async fn a_gate_that_cannot_be_read_is_unknown(#[case] answer: Answer, #[case] why: &str) {
+    let sandbox = Sandbox::builder().build();
+    sandbox.load_yaml(belayer_holds::gate::CRD).unwrap();
+    let gets = Fault::on(Match::verb(Verb::Get).resource("gates"));
+    let _no = sandbox.faults().inject(gets.answer(answer));
+    let unknown = unknown(&sandbox).await;
+    let says = "whether holds may be added, and which other Leases there are: gate belayer-system/belayer-gate: ";
+    assert!(unknown.starts_with(&format!("{says}{why}")), "{unknown}");
+}
+
+#[rstest]
+#[case::no_gate(belayer_holds::gate::CRD)]
+#[case::not_installed("")]
+#[tokio::test]
+async fn a_gate_that_does_not_exist_is_not_unknown(#[case] installed: &str) {
+    let sandbox = Sandbox::builder().build();
+    sandbox.load_yaml(installed).unwrap();
+    assert_eq!(unknown(&sandbox).await, "");
+}
+
+async fn unknown(sandbox: &Sandbox) -> String {
+    let reader = Reader::new(sandbox.client(), Bounds::default());
+    let found = super::status(&reader, &query(None), || Timestamp::UNIX_EPOCH).await;
+    found.unwrap().unknown.join("; ")
 }

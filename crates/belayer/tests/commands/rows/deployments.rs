@@ -131,12 +131,51 @@ async fn a_finalizer_is_judged_by_the_deployment_of_its_controller(
     }
 }
 
+/// The rest of Belayer is installed.
+#[rstest]
+#[case::of_pod_recreation(
+    APART,
+    "recreation",
+    "it releases the object at once, on that evidence"
+)]
+#[case::of_the_others(BELAYER, "kept", "it releases the object once nothing is missing")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_deployment_is_named(
+    #[case] deleted: &str,
+    #[case] pod: &str,
+    #[case] then: &str,
+) {
+    let stage = Stage::without(deleted).await;
+    stage.gate(APART);
+    stage.delete(&deployments(), Some("belayer-system"), deleted);
+    let workflow = stage.workflow("yard", json!({}));
+    // It has a result, which its workflow has not read.
+    let kept = json!({
+        "metadata": of(&workflow, json!({ "name": "kept" })),
+        "spec": { "containers": [{ "name": "m", "image": "m" }] },
+        "status": { "phase": "Succeeded" },
+    });
+    stage.create(&Gvr::PODS, "yard", kept);
+    stage.delete(&Gvr::PODS, Some("yard"), "kept");
+    let first = async || {
+        let groups = stage.groups_of(pod).await;
+        groups.map(|group| group["next"][0]["say"].clone())
+    };
+    let named = format!("Install Belayer's Deployment belayer-system/{deleted} again: {then}");
+    assert_eq!(first().await, [&*named, &*named]);
+    for name in [BELAYER, APART].into_iter().filter(|name| *name != deleted) {
+        stage.delete(&deployments(), Some("belayer-system"), name);
+    }
+    let all = format!("Install Belayer again: {then}");
+    assert_eq!(first().await, [&*all, &*all]);
+}
+
 /// The configuration names only the Lease of the other Deployment.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_gate_pod_recreation_is_judged_by_its_deployment() {
     let stage = Stage::without(APART).await;
     stage.gate(APART);
-    let denied = Fault::on(Match::any().resource("gates.belayer.dev").client(TOOL));
+    let denied = Fault::on(Match::any().resource("gates").client(TOOL));
     let denied = denied.answer(belayer_sandbox::Answer::forbidden("no"));
     let _denied = stage.world.sandbox.faults().inject(denied);
     for group in stage.groups_of("recreation").await {
