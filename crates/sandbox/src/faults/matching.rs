@@ -86,9 +86,15 @@ impl Match {
         self
     }
 
-    /// Of this plural resource.
+    /// Of this plural resource: `pods`, or with its group `workflows.argoproj.io`.
     pub fn resource(mut self, resource: impl Into<String>) -> Self {
-        self.resource = Some(resource.into());
+        let resource = resource.into();
+        let (plural, group) = match resource.split_once('.') {
+            Some((plural, group)) => (plural.to_owned(), Some(group.to_owned())),
+            None => (resource, None),
+        };
+        self.resource = Some(plural);
+        self.group = group.or(self.group);
         self
     }
 

@@ -276,3 +276,16 @@ timeline:
     let (_, broke) = watch(&sandbox, "a", &path, secs(60)).await;
     assert!(!broke);
 }
+
+#[rstest]
+#[case::without_a_group("leases", 503)]
+#[case::with_its_group("leases.coordination.k8s.io", 503)]
+#[case::with_another_group("leases.example.com", 404)]
+#[tokio::test]
+async fn a_resource_is_named_with_or_without_its_group(#[case] named: &str, #[case] code: u16) {
+    let sandbox = Sandbox::builder().build();
+    let faults = sandbox.faults();
+    faults.inject(Fault::on(Match::any().resource(named)).answer(Answer::service_unavailable()));
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/none";
+    assert_eq!(get(&sandbox, "one", lease).await, code);
+}

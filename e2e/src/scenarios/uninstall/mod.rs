@@ -152,7 +152,11 @@ async fn refuses_until_drained(cluster: &Cluster) -> Result<()> {
                 .await;
             ensure!(tried.is_err() == expected, "{:?}", tried.map(drop));
             let with_others = definitions.delete_collection(&try_it, &ours).await;
-            ensure!(with_others.is_err() == expected, "{:?}", with_others.map(drop));
+            ensure!(
+                with_others.is_err() == expected,
+                "{:?}",
+                with_others.map(drop)
+            );
             let tried = namespaces.delete(HOME, &try_it).await;
             match (tried, expected) {
                 (Err(kube::Error::Api(status)), true) => {
