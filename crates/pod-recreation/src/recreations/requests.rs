@@ -1,6 +1,7 @@
 //! The requests of the steps.
 
 use belayer_core::clock;
+use belayer_core::events::truncated;
 use belayer_core::executor::{Class, Sent, version_of};
 use belayer_core::http::{Answer, ErrorClass, PatchKind, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource, Uid};
@@ -81,7 +82,7 @@ impl Execution<'_> {
             "metadata": {
                 "uid": live["metadata"]["uid"],
                 "resourceVersion": live["metadata"]["resourceVersion"],
-                "annotations": { RECREATION_ENDED_ANNOTATION: text },
+                "annotations": { RECREATION_ENDED_ANNOTATION: truncated(text) },
             },
         });
         let path = self.it.pods.object_path(key);
