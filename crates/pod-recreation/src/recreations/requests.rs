@@ -1,7 +1,6 @@
 //! The requests of the steps.
 
 use belayer_core::clock;
-use belayer_core::events::truncated;
 use belayer_core::executor::{Class, Sent, version_of};
 use belayer_core::http::{Answer, ErrorClass, PatchKind, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource, Uid};
@@ -14,6 +13,7 @@ use serde_json::{Value, json};
 use super::Execution;
 use crate::api::{self, Status};
 use crate::record::Record;
+use crate::snapshot::end_annotation;
 
 impl Execution<'_> {
     /// Reads an object; `None` if it does not exist.
@@ -76,13 +76,14 @@ impl Execution<'_> {
         &self,
         key: &ObjectKey,
         live: &Value,
+        pod: &Uid,
         text: &str,
     ) -> Result<(), RequestError> {
         let body = json!({
             "metadata": {
-                "uid": live["metadata"]["uid"],
+                "uid": pod.as_str(),
                 "resourceVersion": live["metadata"]["resourceVersion"],
-                "annotations": { RECREATION_ENDED_ANNOTATION: truncated(text) },
+                "annotations": { RECREATION_ENDED_ANNOTATION: end_annotation(pod, text) },
             },
         });
         let path = self.it.pods.object_path(key);
