@@ -189,7 +189,9 @@ pub(crate) fn end_annotation(pod: &Uid, why: &str) -> String {
 
 /// Whether such a value ends the re-creation of this pod. Without a UID it does, too: a user wrote it, or an earlier version.
 fn is_about(text: &str, pod: &Uid) -> bool {
-    let named = text.strip_prefix("pod ").and_then(|rest| rest.split_once(": "));
+    let named = text
+        .strip_prefix("pod ")
+        .and_then(|rest| rest.split_once(": "));
     named.is_none_or(|(uid, _)| uid == pod.as_str())
 }
 

@@ -89,7 +89,10 @@ mod tests {
     #[case::ahead(60, false)]
     #[case::behind(-60, false)]
     #[tokio::test(start_paused = true)]
-    async fn r8_a_clock_that_differs_is_read_again_soon(#[case] ahead: i64, #[case] is_known: bool) {
+    async fn r8_a_clock_that_differs_is_read_again_soon(
+        #[case] ahead: i64,
+        #[case] is_known: bool,
+    ) {
         let mut clocks = Clocks::default();
         clocks.note(&"node-1".into(), Some(SignedDuration::from_secs(ahead)));
         assert!(clocks.knows("node-1"));

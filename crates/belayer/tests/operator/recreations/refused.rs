@@ -150,7 +150,10 @@ async fn a_pod_denied_with_a_long_message_is_annotated_once(#[case] text: &str) 
     let pod = yard.find("web").unwrap();
     assert_eq!(uid(&pod), first);
     let reason = &pod["metadata"]["annotations"]["belayer.dev/recreation-ended"];
-    assert!(reason.as_str().unwrap().contains("denied the pod"), "{reason}");
+    assert!(
+        reason.as_str().unwrap().contains("denied the pod"),
+        "{reason}"
+    );
     assert!(!yard.is_held("web"), "it stays held");
     let requests = yard.writes_of(&Gvr::PODS).len();
     yard.pass(Duration::from_secs(3_600)).await;

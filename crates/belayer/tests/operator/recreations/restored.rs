@@ -36,7 +36,11 @@ async fn a_pod_of_a_backup_is_recreated(#[case] is_deleted: bool) {
     let switch = Arc::clone(&is_restored);
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
         let restored = switch.load(Ordering::Relaxed);
-        let mut service = if restored { after.clone() } else { before.clone() };
+        let mut service = if restored {
+            after.clone()
+        } else {
+            before.clone()
+        };
         service.call(request)
     });
     let client = client::in_process(service, belayer_holds::names::USER_AGENT);
