@@ -62,10 +62,10 @@ fn foreign(step: &Step<'_>) -> Verdict {
     if without_own_fields(before) == without_own_fields(after) {
         return Verdict::Kept;
     }
-    // Pod-recreation says on a rejected pod why it is not re-created.
+    // Pod-recreation says on a rejected pod why it is not re-created, also in place of what was copied from another pod.
     if is_rejected(before)
-        && annotation(before, RECREATION_ENDED_ANNOTATION).is_empty()
-        && without_own_fields(before) == without_own_fields(&without_end(after))
+        && !annotation(before, RECREATION_ENDED_ANNOTATION).contains(uid(before))
+        && without_own_fields(&without_end(before)) == without_own_fields(&without_end(after))
     {
         return Verdict::Kept;
     }

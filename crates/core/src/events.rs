@@ -359,8 +359,16 @@ fn event(regarding: &Regarding, notice: &Notice, reporter: &str, now: Timestamp)
     Request::post(events.path(Some(namespace)), body.to_string())
 }
 
-/// The server refuses messages of more than 1,024 bytes.
-fn truncated(message: &str) -> Cow<'_, str> {
+/// The message, cut to 1,024 bytes: the server refuses longer messages of Events, and a longer annotation [counts as
+/// absent](crate::slim::Keep::annotations).
+///
+/// ```
+/// use belayer_core::events::truncated;
+///
+/// assert_eq!(truncated("denied"), "denied");
+/// assert_eq!(truncated(&"denied ".repeat(200)).len(), 1_024);
+/// ```
+pub fn truncated(message: &str) -> Cow<'_, str> {
     const LIMIT: usize = 1024;
     const CUT: &str = " …";
     if message.len() <= LIMIT {

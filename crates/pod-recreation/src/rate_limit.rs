@@ -3,11 +3,12 @@
 //! namespace as well: a user can name any owner's UID, and have any node reject any number of pods (T8).
 //!
 //! ```
+//! use belayer_core::Uid;
 //! use belayer_pod_recreation::rate_limit::{RateLimiter, RateLimits, Subject};
 //!
 //! let limiter = RateLimiter::new(RateLimits::default());
 //! let subject = Subject { namespace: "shop", owner: None, node: Some("node-1") };
-//! match limiter.acquire(subject) {
+//! match limiter.acquire(&Uid::new("r-1"), subject) {
 //!     Ok(permit) => permit.spend(),
 //!     Err(pause) => println!("again in {pause:?}"),
 //! }
@@ -18,6 +19,7 @@ mod breaker;
 use std::sync::Arc;
 use std::time::Duration;
 
+use belayer_core::object::Uid;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -70,6 +72,9 @@ impl Default for RateLimits {
 /// Above this number of entries, those that were not used recently are removed.
 const CLEANUP_ABOVE: usize = 10_000;
 
+/// A token that is filled up to this counts as whole: after the exact time, rounding may have left it smaller.
+const ROUNDING: f64 = 1e-6;
+
 /// Token buckets and circuit breakers. In memory: after a restart the buckets are full and the
 /// breakers closed. The [module's example](crate::rate_limit) has the default limits.
 #[derive(Debug)]
@@ -84,6 +89,8 @@ struct State {
     namespaces: Buckets,
     nodes: Buckets,
     breakers: Breakers,
+    /// When each record that waits may try again.
+    turns: HashMap<Uid, Instant>,
 }
 
 /// The buckets of one rate.
@@ -97,6 +104,8 @@ struct Buckets {
 struct Bucket {
     tokens: f64,
     filled: Instant,
+    /// When the last of those that wait has its turn.
+    last_turn: Instant,
 }
 
 /// What a re-creation counts for. The [module's example](crate::rate_limit) has the default
@@ -156,21 +165,23 @@ impl Buckets {
         self.all.entry(key.into()).or_insert_with(|| Bucket {
             tokens: self.rate.burst.into(),
             filled: now,
+            last_turn: now,
         })
     }
 
-    /// The time until there is a token; zero if there is one.
+    /// The time until there is a token for which no other waits; zero if there is a token.
     fn wait(&mut self, key: &str) -> Duration {
         let (rate, now) = (self.rate, Instant::now());
         let bucket = self.bucket(key);
         let gained = now.duration_since(bucket.filled).as_secs_f64() * rate.per_second;
         bucket.tokens = (bucket.tokens + gained).min(rate.burst.into());
         bucket.filled = now;
-        if bucket.tokens >= 1.0 {
+        if bucket.tokens >= 1.0 - ROUNDING {
             return Duration::ZERO;
         }
-        let missing = 1.0 - bucket.tokens;
-        rate.time_for(missing).max(Duration::from_millis(1))
+        let next = now + rate.time_for(1.0 - bucket.tokens);
+        bucket.last_turn = next.max(bucket.last_turn + rate.time_for(1.0));
+        bucket.last_turn - now
     }
 
     fn take(&mut self, key: &str) {
@@ -201,6 +212,7 @@ impl RateLimiter {
                 namespaces: Buckets::new(limits.per_namespace),
                 nodes: Buckets::new(limits.per_node),
                 breakers: Breakers::new(limits.breaker),
+                turns: HashMap::new(),
             }),
         }
     }
@@ -210,19 +222,32 @@ impl RateLimiter {
         self.state.lock().breakers.count(node, namespace)
     }
 
-    /// Takes the tokens for one re-creation.
+    /// Takes the tokens for one re-creation of this record.
     ///
     /// # Errors
     ///
-    /// How long to wait before the next try. No token was taken then.
-    pub fn acquire<'a>(&'a self, subject: Subject<'a>) -> Result<Permit<'a>, Duration> {
+    /// How long to wait before the next try: each record that waits for a bucket has a turn of its own. No token was taken
+    /// then.
+    pub fn acquire<'a>(
+        &'a self,
+        record: &Uid,
+        subject: Subject<'a>,
+    ) -> Result<Permit<'a>, Duration> {
         let mut state = self.state.lock();
+        let now = Instant::now();
+        if state.turns.len() > CLEANUP_ABOVE {
+            state.turns.retain(|_, turn| *turn > now);
+        }
+        if let Some(turn) = state.turns.get(record).filter(|turn| **turn > now) {
+            return Err(*turn - now);
+        }
         let mut wait = match subject.node {
             Some(node) => state.breakers.wait(node, subject.namespace),
             None => Duration::ZERO,
         };
         state.each_bucket(subject, |buckets, key| wait = wait.max(buckets.wait(key)));
         if wait > Duration::ZERO {
+            state.turns.insert(record.clone(), now + wait);
             return Err(wait);
         }
         state.each_bucket(subject, Buckets::take);
@@ -255,6 +280,8 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use rstest::rstest;
 
     use super::*;
@@ -284,8 +311,13 @@ mod tests {
 
     fn acquired(limiter: &RateLimiter, subject: Subject<'_>) -> usize {
         (0..20)
-            .take_while(|_| limiter.acquire(subject).map(Permit::spend).is_ok())
+            .take_while(|n| acquire(limiter, *n, subject).is_ok())
             .count()
+    }
+
+    fn acquire(limiter: &RateLimiter, n: usize, subject: Subject<'_>) -> Result<(), Duration> {
+        let record = Uid::new(n.to_string());
+        limiter.acquire(&record, subject).map(Permit::spend)
     }
 
     #[tokio::test(start_paused = true)]
@@ -331,9 +363,40 @@ mod tests {
         let limiter = RateLimiter::new(limits());
         let of_owner = subject("a", Some("o"), None);
         acquired(&limiter, of_owner);
-        let wait = limiter.acquire(of_owner).unwrap_err();
+        let wait = acquire(&limiter, 20, of_owner).unwrap_err();
         tokio::time::sleep(wait).await;
-        limiter.acquire(of_owner).unwrap().spend();
+        acquire(&limiter, 20, of_owner).unwrap();
+    }
+
+    /// The event that ends the pause of a record may come to all of them at once, as at the beginning of a drain.
+    #[tokio::test(start_paused = true)]
+    async fn l8_each_of_those_that_wait_tries_once_at_its_turn() {
+        const RECORDS: usize = 3_000;
+        let limiter = RateLimiter::new(RateLimits::default());
+        let bare = subject("a", None, None);
+        let begun = Instant::now();
+        let mut waiting = BTreeSet::new();
+        let mut tries = 0;
+        for record in 0..RECORDS {
+            if let Err(wait) = acquire(&limiter, record, bare) {
+                waiting.insert((begun + wait, record));
+            }
+        }
+        for (turn, record) in &waiting {
+            let again = acquire(&limiter, *record, bare);
+            assert_eq!(again, Err(*turn - begun), "an early try costs its turn");
+        }
+        while let Some((turn, record)) = waiting.pop_first() {
+            tokio::time::sleep_until(turn).await;
+            tries += 1;
+            if let Err(wait) = acquire(&limiter, record, bare) {
+                waiting.insert((Instant::now() + wait, record));
+            }
+        }
+        assert_eq!(tries, RECORDS - 250);
+        let expected = Duration::from_secs((RECORDS as u64 - 250) / 25);
+        let taken = begun.elapsed();
+        assert!(taken < expected + Duration::from_secs(1), "{taken:?}");
     }
 
     #[tokio::test(start_paused = true)]
@@ -341,7 +404,7 @@ mod tests {
         let limiter = RateLimiter::new(limits());
         let all = subject("a", Some("o"), Some("n"));
         for _ in 0..20 {
-            drop(limiter.acquire(all).unwrap());
+            drop(limiter.acquire(&Uid::new("r"), all).unwrap());
         }
         assert_eq!(acquired(&limiter, all), 2);
     }

@@ -38,22 +38,39 @@ pub(crate) fn pod_to_create(rejected: &Value, carry: &Carry) -> Value {
     })
 }
 
-/// Whether `recorded`, a pod to create, has the spec of the rejected pod. Its metadata may have changed since. A label
-/// of `matchLabelKeys` may have changed too, so the spec is also compared with the recorded labels.
+/// Whether `recorded`, a pod to create, has the spec of the rejected pod. The metadata that shows what the scheduler and
+/// admission added may have changed since: the node and the resources that were removed count as added, and a label of
+/// `matchLabelKeys` is also read from the recorded labels.
 pub(crate) fn has_spec_of(recorded: &Value, rejected: &Value) -> bool {
     let (now, then) = (
         &rejected["metadata"]["labels"],
         &recorded["metadata"]["labels"],
     );
-    let with = |labels| spec_to_create(rejected, labels) == recorded["spec"];
+    let with = |labels| {
+        let recorded = &recorded["spec"];
+        let mut spec = without_additions(rejected, labels);
+        if recorded.get("nodeName").is_none() {
+            spec.remove("nodeName");
+        }
+        limits::retain(&mut spec, recorded);
+        Value::Object(spec) == *recorded
+    };
     with(now) || with(then)
 }
 
 fn spec_to_create(rejected: &Value, labels: &Value) -> Value {
-    let mut spec = rejected["spec"].as_object().cloned().unwrap_or_default();
+    let mut spec = without_additions(rejected, labels);
     if !is_bound_by_user(rejected) {
         spec.remove("nodeName");
     }
+    let defaults = &rejected["metadata"]["annotations"][limits::ANNOTATION];
+    limits::undo(&mut spec, defaults.as_str().unwrap_or_default());
+    Value::Object(spec)
+}
+
+/// The spec without what can be recognized as added by the spec itself and these labels.
+fn without_additions(rejected: &Value, labels: &Value) -> Map<String, Value> {
+    let mut spec = rejected["spec"].as_object().cloned().unwrap_or_default();
     spec.remove("ephemeralContainers");
     // Computed from the class; the API server refuses values that differ from the current class.
     spec.remove("priority");
@@ -71,9 +88,7 @@ fn spec_to_create(rejected: &Value, labels: &Value) -> Value {
         }
     }
     unmerge_label_keys(&mut spec, labels);
-    let defaults = &rejected["metadata"]["annotations"][limits::ANNOTATION];
-    limits::undo(&mut spec, defaults.as_str().unwrap_or_default());
-    Value::Object(spec)
+    spec
 }
 
 /// Whether the creator of the pod chose its node: then a field manager owns the field. The scheduler's binding is in no

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use belayer_core::events::truncated;
 use belayer_core::object::Uid;
 use belayer_core::slim::{Phase, Pod};
 use belayer_holds::names::{
@@ -129,7 +130,8 @@ impl PodView {
                 Some("true") => Wipe::Required,
                 _ => Wipe::None,
             },
-            recreation_ended: annotation(RECREATION_ENDED_ANNOTATION).is_some(),
+            recreation_ended: annotation(RECREATION_ENDED_ANNOTATION)
+                .is_some_and(|text| is_about(text, &pod.meta.uid)),
             state: state(pod, settings, first_seen),
         }
     }
@@ -178,6 +180,20 @@ pub const ORIGIN_ANNOTATIONS: &[&str] = &[
     RECREATION_UID_ANNOTATION,
     RECREATION_ATTEMPT_ANNOTATION,
 ];
+
+/// The value of [`RECREATION_ENDED_ANNOTATION`] of a pod. It names the pod, because exported manifests and backups carry it
+/// to others.
+pub(crate) fn end_annotation(pod: &Uid, why: &str) -> String {
+    truncated(&format!("pod {pod}: {why}")).into_owned()
+}
+
+/// Whether such a value ends the re-creation of this pod. Without a UID it does, too: a user wrote it, or an earlier version.
+fn is_about(text: &str, pod: &Uid) -> bool {
+    let named = text
+        .strip_prefix("pod ")
+        .and_then(|rest| rest.split_once(": "));
+    named.is_none_or(|(uid, _)| uid == pod.as_str())
+}
 
 /// The attempt that created a pod, by its annotations. Users edit them: invalid annotations, and
 /// those whose record belongs to another pod name, are ignored. The rules of [`row`](crate::row)

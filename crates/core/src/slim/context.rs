@@ -76,7 +76,7 @@ impl Keep {
         self
     }
 
-    /// Keeps these annotations.
+    /// Keeps these annotations. A value of more than 1,024 bytes counts as absent.
     #[must_use]
     pub fn annotations<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.annotations = sorted(names);

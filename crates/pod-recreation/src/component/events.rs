@@ -138,18 +138,27 @@ impl PodRecreation {
         let record = match event {
             Event::Added { object, .. } => object,
             Event::Updated { new, .. } => new,
-            Event::Deleted { last, .. } => {
+            Event::Deleted {
+                last,
+                final_state_known,
+            } => {
                 let attempts = attempts_of(&last.meta.key, &last.meta.uid);
                 let mut memory = self.memory.lock();
                 memory.created.remove(&attempts);
                 memory.waits.forget(&last.meta.uid);
-                if !last.status.phase.is_some_and(api::Phase::is_final) {
+                // That a list does not have it is no deletion by a client: a backup may have been restored.
+                if *final_state_known && !last.status.phase.is_some_and(api::Phase::is_final) {
                     memory.cancelled.insert(Uid::new(last.first_uid.as_str()));
                 }
                 last
             }
             // No hold is added without records. Their CRD may have been installed just now.
             Event::Synced => return self.enqueue_pods(|_| true),
+            // The pods are in the state of the backup, too.
+            Event::Relisted { regressed: true } => {
+                self.memory.lock().cancelled.clear();
+                return self.enqueue_pods(|_| true);
+            }
             _ => return,
         };
         let key = pod_key(record);

@@ -141,7 +141,8 @@ fn wiping(record: &Record, next: &mut Status, clock: Clock) -> Option<RecordDeci
         .map_or(now, |condition| condition.last_transition_time);
     let timeout = Duration::from_secs(record.policy.wipe_timeout_seconds.into());
     let waited = clock.tried(since);
-    if waited < timeout {
+    // If the create was denied, it was tried: the time was over before.
+    if waited < timeout && !status.is_true(ConditionType::CreateDenied) {
         let left = timeout - waited;
         let node = status.node_name.clone()?;
         let step = StatusWrite::of(node_gone_status(record, now));

@@ -5,7 +5,8 @@ use belayer_core::object::Resource;
 use belayer_core::slim::{Keep, Pod};
 use belayer_core::workqueue::WorkQueue;
 use belayer_holds::names::{
-    IGNORE_LABEL, MIRROR_ANNOTATION, RECREATE_ANNOTATION, SYSTEM_NAMESPACE,
+    IGNORE_LABEL, MIRROR_ANNOTATION, RECREATE_ANNOTATION, RECREATION_ENDED_ANNOTATION,
+    SYSTEM_NAMESPACE,
 };
 use belayer_holds::node_wipe;
 use jiff::Timestamp;
@@ -144,6 +145,13 @@ pub(crate) fn why_not(settings: &Settings, pod: &Pod, observed: &Observed) -> Op
         PodState::Ended => Some("it ended, but its node did not reject it".to_owned()),
         PodState::Rejected(rejection) if observed.is_refused(rejection) => {
             Some(rejection.objection())
+        }
+        PodState::Pending | PodState::Rejected(_) if view.recreation_ended => {
+            let why = pod.meta.annotations.get(RECREATION_ENDED_ANNOTATION);
+            Some(format!(
+                "its annotation {RECREATION_ENDED_ANNOTATION} ends its re-creation: {}",
+                why.unwrap_or_default()
+            ))
         }
         PodState::Pending | PodState::Rejected(_) => None,
     }

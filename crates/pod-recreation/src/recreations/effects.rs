@@ -267,7 +267,7 @@ impl Execution<'_> {
             return Ok(Stepped::Later(SOON));
         };
         if view.uid == *pod && !view.recreation_ended {
-            self.annotate_pod(key, &live, text).await?;
+            self.annotate_pod(key, &live, pod, text).await?;
         }
         Ok(Stepped::Later(SOON))
     }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::Execution;
 use crate::api::{self, Status};
 use crate::record::Record;
+use crate::snapshot::end_annotation;
 
 impl Execution<'_> {
     /// Reads an object; `None` if it does not exist.
@@ -75,13 +76,14 @@ impl Execution<'_> {
         &self,
         key: &ObjectKey,
         live: &Value,
+        pod: &Uid,
         text: &str,
     ) -> Result<(), RequestError> {
         let body = json!({
             "metadata": {
-                "uid": live["metadata"]["uid"],
+                "uid": pod.as_str(),
                 "resourceVersion": live["metadata"]["resourceVersion"],
-                "annotations": { RECREATION_ENDED_ANNOTATION: text },
+                "annotations": { RECREATION_ENDED_ANNOTATION: end_annotation(pod, text) },
             },
         });
         let path = self.it.pods.object_path(key);

@@ -21,6 +21,36 @@ pub(super) fn undo(spec: &mut Map<String, Value>, annotation: &str) {
     }
 }
 
+/// Removes the resources that the containers of `recorded` do not have.
+pub(super) fn retain(spec: &mut Map<String, Value>, recorded: &Value) {
+    for list in ["containers", "initContainers"] {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        let recorded = recorded[list].as_array();
+        for (container, recorded) in containers
+            .into_iter()
+            .flatten()
+            .zip(recorded.into_iter().flatten())
+        {
+            let recorded = &recorded["resources"];
+            let sides = container
+                .get_mut("resources")
+                .and_then(Value::as_object_mut);
+            let Some(sides) = sides else {
+                continue;
+            };
+            for side in ["requests", "limits"] {
+                let Some(kept) = recorded.get(side) else {
+                    sides.remove(side);
+                    continue;
+                };
+                if let Some(side) = sides.get_mut(side).and_then(Value::as_object_mut) {
+                    side.retain(|resource, _| kept.get(resource).is_some());
+                }
+            }
+        }
+    }
+}
+
 /// One part: resources of one container, in its requests or its limits.
 struct Part<'a> {
     resources: Vec<&'a str>,

@@ -299,6 +299,54 @@ fn r3_the_spec_is_compared_and_not_the_metadata() {
     assert!(!has_spec_of(&recorded, &other));
 }
 
+/// R3: the metadata that shows what was added changes after the record was created.
+#[rstest]
+#[case::nothing_changes("/metadata/labels", json!({}), true)]
+#[case::the_defaults_are_not_listed_any_more("/metadata/annotations", json!({}), true)]
+#[case::another_default_is_listed(
+    "/metadata/annotations",
+    json!({ limits::ANNOTATION: "LimitRanger plugin set: cpu, memory request for container main" }),
+    true
+)]
+#[case::the_node_has_an_owner(
+    "/metadata/managedFields",
+    json!([{ "manager": "kubectl", "fieldsV1": { "f:spec": { "f:nodeName": {} } } }]),
+    true
+)]
+#[case::another_image("/spec/containers/0/image", json!("another"), false)]
+#[case::another_amount("/spec/containers/0/resources/requests/memory", json!("2Gi"), false)]
+#[case::no_limit("/spec/containers/0/resources/limits", json!({}), false)]
+fn r3_what_was_added_is_not_compared(
+    #[case] field: &str,
+    #[case] value: Value,
+    #[case] is_same: bool,
+) {
+    let metadata = json!({ "labels": {}, "managedFields": [], "annotations": {
+        limits::ANNOTATION: "LimitRanger plugin set: cpu request for container main; cpu limit for container main",
+    } });
+    let spec = json!({ "nodeName": "node-1", "containers": [{ "name": "main", "image": "busybox",
+        "resources": { "requests": { "cpu": "1", "memory": "1Gi" }, "limits": { "cpu": "2", "memory": "1Gi" } } }] });
+    let mut pod = rejected(metadata, spec);
+    let recorded = pod_to_create(&pod, &Carry::default());
+    *pod.pointer_mut(field).unwrap() = value;
+    assert_eq!(has_spec_of(&recorded, &pod), is_same, "{recorded:#}");
+}
+
+/// R3: the record has what its user wrote; it does not count as added later.
+#[test]
+fn r3_the_node_of_the_user_is_compared() {
+    let managed = json!([{ "manager": "kubectl", "fieldsV1": { "f:spec": { "f:nodeName": {} } } }]);
+    let mut pod = rejected(
+        json!({ "managedFields": managed }),
+        json!({ "nodeName": "node-1" }),
+    );
+    let recorded = pod_to_create(&pod, &Carry::default());
+    pod["metadata"]["managedFields"] = json!([]);
+    assert!(has_spec_of(&recorded, &pod));
+    pod["spec"]["nodeName"] = "node-2".into();
+    assert!(!has_spec_of(&recorded, &pod));
+}
+
 proptest! {
     /// Whatever a tenant writes into a pod: the pod to create has no identity, no status and no finalizer of the first, and
     /// the same pod is recognized as its origin.

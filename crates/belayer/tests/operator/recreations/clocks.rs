@@ -145,12 +145,32 @@ async fn r8_the_clock_of_the_node_is_corrected(
     #[case] re_created: bool,
 ) {
     let yard = Yard::new();
-    let cluster = yard.world.cluster().clone();
-    let now = || cluster.clock().now();
-    let seconds = SignedDuration::from_secs;
     if ahead != 0 {
         create_lease(&yard, ahead);
     }
+    reject_after(&yard, ahead, ran, re_created).await;
+}
+
+/// R8: an overloaded API server stored the Lease this many seconds after its renewal. The clock of the node is right.
+#[rstest]
+#[case::it_never_ran(4, 0, true)]
+#[case::it_may_have_run(8, 15, false)]
+#[tokio::test(start_paused = true)]
+async fn r8_a_late_renewal_is_not_a_slow_clock(
+    #[case] late: i64,
+    #[case] ran: i64,
+    #[case] re_created: bool,
+) {
+    let yard = Yard::new();
+    create_lease(&yard, -late);
+    reject_after(&yard, 0, ran, re_created).await;
+}
+
+/// The kubelet rejects a pod that it accepted `ran` seconds before, by a clock that is `ahead` seconds ahead.
+async fn reject_after(yard: &Yard, ahead: i64, ran: i64, re_created: bool) {
+    let cluster = yard.world.cluster().clone();
+    let now = || cluster.clock().now();
+    let seconds = SignedDuration::from_secs;
     let belayer = yard.run();
     yard.pod_on("web", json!({ "nodeName": "node-1" }));
     yard.wait("it is held", || yard.is_held("web")).await;

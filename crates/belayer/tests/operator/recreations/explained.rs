@@ -3,6 +3,7 @@
 use belayer_core::object::ObjectKey;
 use belayer_inspect::explain::Explained;
 use belayer_pod_recreation::{Settings, row};
+use rstest::rstest;
 use serde_json::json;
 
 use super::{Fate, YARD, Yard};
@@ -53,6 +54,23 @@ async fn explain_reports_why_a_pod_is_not_eligible() {
     let why = seen.why_not.unwrap();
     assert!(why.contains("belayer.dev/recreate"), "{why}");
     assert_eq!(seen.row.name, row::NOT_OURS.name);
+}
+
+#[rstest]
+#[case::written_by_a_user("because", true)]
+#[case::copied_from_another_pod("pod 12345678-0000-4000-8000-000000000000: because", false)]
+#[tokio::test(start_paused = true)]
+async fn explain_reports_an_annotation_that_ends_the_re_creation(
+    #[case] text: &str,
+    #[case] ends: bool,
+) {
+    let yard = Yard::new();
+    let annotations =
+        json!({ "belayer.dev/recreate": "true", "belayer.dev/recreation-ended": text });
+    yard.pod_with("web", json!({ "annotations": annotations }));
+    let seen = explained(&yard).await;
+    let expected = "its annotation belayer.dev/recreation-ended ends its re-creation: because";
+    assert_eq!(seen.why_not.as_deref(), ends.then_some(expected));
 }
 
 /// Only a process that has watched the pod since before can know that nothing of it ran.

@@ -117,6 +117,30 @@ async fn without_retries_the_pod_stays_and_is_annotated() {
     again.stop().await;
 }
 
+/// As `kubectl get pod web -o yaml | kubectl replace --force -f -` does.
+#[tokio::test(start_paused = true)]
+async fn a_copy_of_a_pod_that_is_not_re_created_is_an_ordinary_pod() {
+    let yard = Yard::rejecting(2);
+    let mut settings = Settings::default();
+    settings.policy.max_retries = 0;
+    let belayer = yard.run_as("belayer", settings);
+    yard.pod("web");
+    yard.until("it is released", || {
+        yard.phase() == "Exhausted" && !yard.is_held("web")
+    })
+    .await;
+    belayer.stop().await;
+    let annotations = yard.find("web").unwrap()["metadata"]["annotations"].clone();
+    assert!(annotations["belayer.dev/recreation-ended"].is_string());
+    yard.delete("web");
+    let belayer = yard.run();
+    let copy = yard.pod_with("web", json!({ "annotations": annotations }));
+    yard.until("it runs", || yard.is_running("web")).await;
+    assert_ne!(uid(&yard.find("web").unwrap()), copy);
+    assert_eq!(yard.creates(), 1);
+    belayer.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_permanent_reason_is_reported_and_not_recreated() {
     let yard = Yard::rejecting(99);

@@ -10,6 +10,7 @@ mod many;
 mod metadata;
 mod names;
 mod refused;
+mod restored;
 mod users;
 mod wipes;
 mod with_pod_finalizer;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belayer_sandbox::{Answer, Fault, Match, Verb};
+use belayer_sandbox::{Answer, Fault, Gvr, Match, Verb};
 use rstest::rstest;
 
 use super::{Yard, uid};
@@ -127,5 +127,37 @@ async fn a_pod_denied_for_an_hour_is_given_up() {
     assert_eq!(yard.phase(), "Ended");
     assert_eq!(uid(&yard.find("web").unwrap()), first);
     assert!(!yard.is_held("web"));
+    belayer.stop().await;
+}
+
+/// The message of a webhook may be longer than an annotation that Belayer keeps.
+#[rstest]
+#[case::of_bytes("x")]
+#[case::of_wide_characters("é")]
+#[case::of_wider_characters("登")]
+#[tokio::test(start_paused = true)]
+async fn a_pod_denied_with_a_long_message_is_annotated_once(#[case] text: &str) {
+    let yard = Yard::new();
+    let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
+    let answer = Answer::forbidden(text.repeat(2_000 / text.len()));
+    yard.world
+        .sandbox
+        .faults()
+        .inject(Fault::on(creates).answer(answer));
+    let belayer = yard.run();
+    let first = yard.pod("web");
+    yard.pass(Duration::from_secs(4_800)).await;
+    let pod = yard.find("web").unwrap();
+    assert_eq!(uid(&pod), first);
+    let reason = &pod["metadata"]["annotations"]["belayer.dev/recreation-ended"];
+    assert!(
+        reason.as_str().unwrap().contains("denied the pod"),
+        "{reason}"
+    );
+    assert!(!yard.is_held("web"), "it stays held");
+    let requests = yard.writes_of(&Gvr::PODS).len();
+    yard.pass(Duration::from_secs(3_600)).await;
+    assert_eq!(yard.writes_of(&Gvr::PODS).len(), requests);
+    assert!(yard.records().is_empty(), "the record has not expired");
     belayer.stop().await;
 }

@@ -200,3 +200,21 @@ fn r6_a_permanent_rejection_is_wiped_before_the_record_ends() {
         (row::REPORTED, "Ended")
     );
 }
+
+/// The time for which the record is seen to wait begins anew with a denial.
+#[test]
+fn a_denial_does_not_restart_the_time_of_a_wipe() {
+    let timed_out = wipe(OnWipeTimeout::Proceed, record(Some(Phase::Rejected)));
+    let snapshot = |record, watched| RecordSnapshot {
+        watched: Some(Duration::from_secs(watched)),
+        ..snapshot(record, rejected_pod("u-1"))
+    };
+    let decision = decide(&snapshot(timed_out.clone(), 119), at(NOW));
+    assert_eq!(decision.row.name, row::WIPING.name);
+    let denied = denied_since(NOW, timed_out.clone());
+    for (record, watched) in [(timed_out, 120), (denied, 0)] {
+        let snapshot = snapshot(record, watched);
+        assert_eq!(summary(&decide(&snapshot, at(NOW))), "try, Deleting");
+        assert_eq!(next(&snapshot, NOW).avoid_nodes, ["node-1"]);
+    }
+}
