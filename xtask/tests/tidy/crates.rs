@@ -454,8 +454,8 @@ fn the_lock_file_of_the_programs_outside_knows_the_dependencies_of_each_crate() 
         for dependency in package["dependencies"].as_array().unwrap() {
             let needed = dependency["name"].as_str().unwrap();
             // With a version if the file has several of this crate.
-            let known = entry.contains(&format!("\"{needed}\""))
-                || entry.contains(&format!("\"{needed} "));
+            let known =
+                entry.contains(&format!("\"{needed}\"")) || entry.contains(&format!("\"{needed} "));
             assert!(
                 known || dependency["kind"] == "dev" || dependency["optional"] == true,
                 "{LOCK}: {name} needs {needed}; run `cargo metadata --manifest-path e2e/external/Cargo.toml`"
