@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::conflict::After;
-use crate::decision::{Notice, Severity};
+use crate::decision::Notice;
 use belayer_core::executor::Class;
 use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::informer::{Lookup, Reading, Stored};
@@ -119,11 +119,7 @@ impl<K: Slim> Shared<K> {
             Merged::Delete { .. } => ("CleanupDenied", "delete this object"),
         };
         let text = format!("Belayer is not allowed to {what} and will retry: {message}");
-        let notice = Notice {
-            severity: Severity::Warning,
-            reason,
-            message: text.into(),
-        };
+        let notice = Notice::warning(reason, text);
         self.events.record(&self.regarding(&object.object), &notice);
     }
 }
