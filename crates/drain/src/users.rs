@@ -71,9 +71,9 @@ impl Users {
     async fn list(&self, namespace: &str) -> Result<Listed, RequestError> {
         let path = Resource::pods().path(Some(namespace));
         let mut listed: Option<Listed> = None;
-        let read = self.reader.decoded_pages(&path, &self.decoders, |page| {
-            note_all(&mut listed, page)
-        });
+        let read = self
+            .reader
+            .decoded_pages(&path, &self.decoders, |page| note_all(&mut listed, page));
         read.await?;
         Ok(listed.unwrap_or_else(|| Listed::at(ResourceVersion::default())))
     }
