@@ -50,7 +50,6 @@ pub struct OwnNamespace {
         long,
         value_name = "NAME",
         env = "BELAYER_NAMESPACE",
-        hide_env_values = true,
         help_heading = "Cluster"
     )]
     pub own_namespace: Option<String>,
@@ -113,7 +112,6 @@ pub struct ProtectionArguments {
         long,
         value_name = "FILE",
         env = "BELAYER_TLS_CERT_FILE",
-        hide_env_values = true,
         help_heading = "Endpoints"
     )]
     pub tls_cert_file: Option<PathBuf>,
@@ -123,7 +121,6 @@ pub struct ProtectionArguments {
         long,
         value_name = "FILE",
         env = "BELAYER_TLS_PRIVATE_KEY_FILE",
-        hide_env_values = true,
         help_heading = "Endpoints"
     )]
     pub tls_private_key_file: Option<PathBuf>,
@@ -133,7 +130,6 @@ pub struct ProtectionArguments {
     #[arg(
         long,
         env = "BELAYER_METRICS_AUTHORIZATION",
-        hide_env_values = true,
         value_parser = clap::builder::BoolishValueParser::new(),
         help_heading = "Endpoints"
     )]
@@ -233,12 +229,7 @@ pub struct ReadArguments {
 
     /// The configuration file that Belayer runs with. It decides which objects are held
     /// and by which rule
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "BELAYER_CONFIG",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE", env = "BELAYER_CONFIG")]
     pub config: Option<PathBuf>,
 }
 

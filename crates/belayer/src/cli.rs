@@ -1,7 +1,7 @@
 //! The command line.
 
 use belayer_inspect::text::wrapped;
-use clap::{Parser, Subcommand};
+use clap::{Arg, Parser, Subcommand};
 
 use crate::complete::CompleteArguments;
 use crate::controllers::built;
@@ -38,7 +38,9 @@ Exit codes:
     about,
     max_term_width = 80,
     after_help = format!("{EXIT_CODES}\n  3, 4  findings of a command: see its --help"),
-    disable_help_subcommand = true
+    disable_help_subcommand = true,
+    mut_args(without_env_value),
+    mut_subcommands(|command| command.mut_args(without_env_value))
 )]
 pub struct Cli {
     /// Logging.
@@ -47,6 +49,11 @@ pub struct Cli {
     /// The command.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// Help names the environment variable of a flag, without the value of this environment.
+fn without_env_value(flag: Arg) -> Arg {
+    flag.hide_env_values(true)
 }
 
 /// The commands.

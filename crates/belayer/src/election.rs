@@ -30,7 +30,6 @@ pub struct ElectionArguments {
         default_missing_value = "true",
         require_equals = true,
         env = "BELAYER_LEADER_ELECT",
-        hide_env_values = true,
         value_parser = clap::builder::BoolishValueParser::new()
     )]
     pub leader_elect: Option<bool>,
@@ -98,44 +97,52 @@ impl Election {
         let config = &source.config.leader_election;
         let timing = timing(arguments, source)?;
         let names = [
-            (
+            origin_of(
                 "--leader-elect-resource-name",
-                &arguments.leader_elect_resource_name,
+                arguments.leader_elect_resource_name.as_deref(),
                 "leaderElection.resourceName",
-                &config.resource_name,
+                config.resource_name.as_deref(),
                 DEFAULT_NAME,
             ),
-            (
+            origin_of(
                 "--leader-elect-resource-namespace",
-                &arguments.leader_elect_resource_namespace,
+                arguments.leader_elect_resource_namespace.as_deref(),
                 "leaderElection.resourceNamespace",
-                &config.resource_namespace,
+                config.resource_namespace.as_deref(),
                 own_namespace,
             ),
         ];
-        let mut lease = Vec::new();
-        for (flag, by_flag, key, by_file, default) in names {
-            let name = by_flag.as_deref().or(by_file.as_deref());
-            let origin = Origin {
-                flag,
-                by_flag: by_flag.is_some(),
-                key,
-                by_file: by_file.is_some(),
-            };
-            let name = name.unwrap_or(default);
+        for (origin, name) in names {
             if !is_dns_subdomain(name) {
                 let message =
                     format!("invalid name {name:?}: use lower-case letters, digits, '-' and '.'");
                 return Err(origin.error(source, message));
             }
-            lease.push(name);
         }
+        let [(_, name), (_, namespace)] = names;
         let enabled = arguments.leader_elect.or(config.enabled).unwrap_or(true);
         Ok(enabled.then(|| Self {
-            lease: ObjectKey::new(lease[1], lease[0]),
+            lease: ObjectKey::new(namespace, name),
             timing,
         }))
     }
+}
+
+/// The value of a setting, and where it is from.
+fn origin_of<T>(
+    flag: &'static str,
+    by_flag: Option<T>,
+    key: &'static str,
+    by_file: Option<T>,
+    default: T,
+) -> (Origin, T) {
+    let origin = Origin {
+        flag,
+        by_flag: by_flag.is_some(),
+        key,
+        by_file: by_file.is_some(),
+    };
+    (origin, by_flag.or(by_file).unwrap_or(default))
 }
 
 fn timing(arguments: &ElectionArguments, source: &Source) -> Result<Timing, Failure> {
@@ -143,43 +150,28 @@ fn timing(arguments: &ElectionArguments, source: &Source) -> Result<Timing, Fail
         .election_times()
         .map_err(|error: ConfigError| Failure::configuration(error))?;
     let default = Timing::default();
-    let origin = |flag, by_flag: Option<Duration>, key, by_file: Option<Duration>| Origin {
-        flag,
-        by_flag: by_flag.is_some(),
-        key,
-        by_file: by_file.is_some(),
-    };
-    let lease = origin(
+    let lease = origin_of(
         "--leader-elect-lease-duration",
         arguments.leader_elect_lease_duration,
         "leaderElection.leaseDuration",
         file.lease_duration,
+        default.lease_duration(),
     );
-    let renew = origin(
+    let renew = origin_of(
         "--leader-elect-renew-deadline",
         arguments.leader_elect_renew_deadline,
         "leaderElection.renewDeadline",
         file.renew_deadline,
+        default.renew_deadline(),
     );
-    let retry = origin(
+    let retry = origin_of(
         "--leader-elect-retry-period",
         arguments.leader_elect_retry_period,
         "leaderElection.retryPeriod",
         file.retry_period,
+        default.retry_period(),
     );
-    let lease_duration = arguments
-        .leader_elect_lease_duration
-        .or(file.lease_duration)
-        .unwrap_or(default.lease_duration());
-    let renew_deadline = arguments
-        .leader_elect_renew_deadline
-        .or(file.renew_deadline)
-        .unwrap_or(default.renew_deadline());
-    let retry_period = arguments
-        .leader_elect_retry_period
-        .or(file.retry_period)
-        .unwrap_or(default.retry_period());
-    Timing::new(lease_duration, renew_deadline, retry_period).map_err(|error| {
+    Timing::new(lease.1, renew.1, retry.1).map_err(|error| {
         // Names the explicitly set one, the most likely cause first.
         let suspects = match error {
             TimingError::LeaseNotLonger
@@ -189,12 +181,11 @@ fn timing(arguments: &ElectionArguments, source: &Source) -> Result<Timing, Fail
             TimingError::RetryTooShort => [retry, renew, lease],
         };
         let [first, ..] = suspects;
-        let culprit = suspects
+        let (culprit, _) = suspects
             .into_iter()
-            .find(|origin| origin.by_flag || origin.by_file)
+            .find(|(origin, _)| origin.by_flag || origin.by_file)
             .unwrap_or(first);
-        let [lease, renew, retry] =
-            [lease_duration, renew_deadline, retry_period].map(duration::format);
+        let [lease, renew, retry] = [lease, renew, retry].map(|(_, time)| duration::format(time));
         culprit.error(
             source,
             format!("{error}; they are {lease}, {renew} and a retry period of {retry}"),

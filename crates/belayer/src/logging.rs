@@ -21,7 +21,6 @@ pub struct LogArguments {
         value_enum,
         value_name = "FORMAT",
         env = "BELAYER_LOG_FORMAT",
-        hide_env_values = true,
         global = true,
         help_heading = "Logging"
     )]
@@ -33,7 +32,6 @@ pub struct LogArguments {
         long,
         value_name = "LEVELS",
         env = "BELAYER_LOG_LEVEL",
-        hide_env_values = true,
         global = true,
         help_heading = "Logging"
     )]

@@ -1,6 +1,5 @@
 //! Progress of a long command: a bar on a terminal, otherwise a line at intervals.
 
-use std::io::IsTerminal as _;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -9,35 +8,34 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// Least time between two lines without a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// A bar on standard error, if that is a terminal.
-pub(crate) fn bar_on_stderr(template: &str) -> Option<ProgressBar> {
-    if !std::io::stderr().is_terminal() {
-        return None;
-    }
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    let style = ProgressStyle::with_template(template);
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    Some(bar)
+/// A bar on standard error, which counts also where it is not shown.
+pub(crate) struct Meter {
+    pub(crate) bar: ProgressBar,
+    last_line: Mutex<Instant>,
 }
 
-/// Tracks when the next line is due.
-pub(crate) struct Lines(Mutex<Instant>);
-
-impl Lines {
+impl Meter {
     /// The first line is due after one interval, so that a quick command prints none.
-    pub(crate) fn from_now() -> Self {
-        Self(Mutex::new(Instant::now()))
+    pub(crate) fn on_stderr(template: &str) -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template(template);
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Self {
+            bar,
+            last_line: Mutex::new(Instant::now()),
+        }
     }
 
-    /// Whether a line is due; the caller that gets `true` must print it.
-    pub(crate) fn due(&self) -> bool {
-        let Ok(mut last_line) = self.0.lock() else {
-            return false;
+    /// One more is done: prints a line if one is due and there is no bar.
+    pub(crate) fn advance(&self, line: impl FnOnce(u64, u64) -> String) {
+        self.bar.inc(1);
+        let Ok(mut last_line) = self.last_line.lock() else {
+            return;
         };
-        let due = last_line.elapsed() >= LINE_EVERY;
-        if due {
+        if self.bar.is_hidden() && last_line.elapsed() >= LINE_EVERY {
             *last_line = Instant::now();
+            let length = self.bar.length().unwrap_or_default();
+            anstream::eprintln!("{}", line(self.bar.position(), length));
         }
-        due
     }
 }

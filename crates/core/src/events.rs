@@ -9,11 +9,7 @@
 //! ```
 //! use belayer_core::{Notice, Severity};
 //!
-//! let notice = Notice {
-//!     severity: Severity::Warning,
-//!     reason: "NodeGone",
-//!     message: "its node does not exist".into(),
-//! };
+//! let notice = Notice::warning("NodeGone", "its node does not exist");
 //! assert_eq!(notice.reason, "NodeGone");
 //! ```
 
@@ -71,6 +67,25 @@ pub struct Notice {
     pub reason: &'static str,
     /// Text.
     pub message: Cow<'static, str>,
+}
+
+impl Notice {
+    /// A notice of [`Severity::Normal`].
+    pub fn normal(reason: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            severity: Severity::Normal,
+            reason,
+            message: message.into(),
+        }
+    }
+
+    /// A notice of [`Severity::Warning`].
+    pub fn warning(reason: &'static str, message: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            severity: Severity::Warning,
+            ..Self::normal(reason, message)
+        }
+    }
 }
 
 /// How bad a [`Notice`] is. The [module's example](crate::events) has a warning.
@@ -177,11 +192,7 @@ pub struct EventSender {
 /// # async fn record(executor: Arc<Executor>, regarding: &Regarding) {
 /// let (recorder, sender) = events::recorder(executor);
 /// tokio::spawn(sender.run(CancellationToken::new()));
-/// let notice = Notice {
-///     severity: Severity::Normal,
-///     reason: "Seen",
-///     message: "the controller has seen this object".into(),
-/// };
+/// let notice = Notice::normal("Seen", "the controller has seen this object");
 /// recorder.record(regarding, &notice);
 /// # }
 /// ```

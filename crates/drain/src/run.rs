@@ -349,9 +349,7 @@ impl Drain {
         match &self.kinds {
             Kinds::Served | Kinds::These(_) => true,
             Kinds::Among(some) => {
-                let is =
-                    |kind: &Resource| kind.group == served.group && kind.plural == served.plural;
-                some.iter().any(is) || is_policy_kind(served)
+                some.iter().any(|kind| kind.is_same_kind(served)) || is_policy_kind(served)
             }
         }
     }

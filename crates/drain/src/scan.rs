@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use futures::StreamExt as _;
 
 use belayer_core::http::{ErrorClass, RequestError};
-use belayer_core::informer::{Decoders, Page, Reading};
+use belayer_core::informer::{Decoders, Page};
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::Resource;
 use belayer_core::slim::{DecodeContext, Interner, Keep, ObjectMeta, OwnerMeta};
@@ -94,8 +94,13 @@ async fn list(
     decoders: &Decoders<OwnerMeta>,
     kind: &Resource,
 ) -> Result<Scanned, RequestError> {
+    let path = kind.path(None);
     let mut part = Scanned::default();
-    pages(reader, decoders, kind, |page| part.add(kind, page)).await?;
+    let read = reader.decoded_pages(&path, decoders, |page| {
+        part.add(kind, page);
+        Ok(())
+    });
+    read.await?;
     Ok(part)
 }
 
@@ -106,29 +111,12 @@ pub(crate) async fn each(
     kind: &Resource,
     mut on: impl FnMut(OwnerMeta),
 ) -> Result<(), RequestError> {
-    pages(reader, decoders, kind, |page| {
+    let path = kind.path(None);
+    let read = reader.decoded_pages(&path, decoders, |page| {
         page.items.into_iter().flatten().for_each(&mut on);
-    })
-    .await
-}
-
-async fn pages(
-    reader: &Reader,
-    decoders: &Decoders<OwnerMeta>,
-    kind: &Resource,
-    mut on: impl FnMut(Page<OwnerMeta>),
-) -> Result<(), RequestError> {
-    let accept = decoders.accept(Reading::List);
-    reader
-        .pages(&kind.path(None), &accept, |answer| {
-            let read = decoders.read_page(&answer).map(|mut page| {
-                let token = page.continue_token.take();
-                on(page);
-                token
-            });
-            async move { read }
-        })
-        .await
+        Ok(())
+    });
+    read.await
 }
 
 impl Scanned {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use belayer_core::executor::{Class, Executor, Writes};
 use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_holds::gate::{Account, GateClient, GateObject};
+use belayer_holds::gate::{Account, Change, GateClient, GateObject};
 use belayer_inspect::reader::{ReadResult, Reader};
 
 use crate::holds;
@@ -158,23 +158,11 @@ impl Site {
 
     /// Notes in the gate that no hold is left, so that the namespace and the CRDs may be deleted.
     pub(crate) async fn mark(&self) -> Result<(), RequestError> {
-        let mut attempt = 0;
-        loop {
-            let Some(state) = self.send(self.gate.find()).await? else {
-                return Ok(());
-            };
-            let change = state.to_drained();
-            if change.is_empty() || !state.is_draining() {
-                return Ok(());
-            }
-            match self.send(self.gate.write(&state, &change)).await {
-                Err(error) if error.class() == ErrorClass::Conflict => {
-                    attempt += 1;
-                    tokio::time::sleep(pause(attempt)).await;
-                }
-                written => return written,
-            }
-        }
+        let drained = |state: &GateObject| match state.is_draining() {
+            true => (state.to_drained(), ()),
+            false => Default::default(),
+        };
+        self.change_gate(drained).await.map(|_| ())
     }
 
     /// Deletes the binding of the policy that guards the namespace and the CRDs. With the first of them its parameter is
@@ -192,18 +180,31 @@ impl Site {
     /// Sets the gate to normal. Returns the switches that stay off, because they were off before; `None` if there is no
     /// gate.
     pub(crate) async fn open_gate(&self) -> Result<Option<Vec<(String, String)>>, RequestError> {
+        let normal = |state: &GateObject| {
+            let change = state.to_normal();
+            let stay_off = state.with(&change).still_off();
+            (change, stay_off)
+        };
+        self.change_gate(normal).await
+    }
+
+    /// Writes a change of the gate, if there is a gate and something to change; again after another client wrote.
+    /// Returns what `change` returns besides.
+    async fn change_gate<T>(
+        &self,
+        change: impl Fn(&GateObject) -> (Change, T),
+    ) -> Result<Option<T>, RequestError> {
         let mut attempt = 0;
         loop {
             let Some(state) = self.send(self.gate.find()).await? else {
                 return Ok(None);
             };
-            let change = state.to_normal();
-            let stay_off = state.with(&change).still_off();
+            let (change, besides) = change(&state);
             if change.is_empty() {
-                return Ok(Some(stay_off));
+                return Ok(Some(besides));
             }
             match self.send(self.gate.write(&state, &change)).await {
-                Ok(()) => return Ok(Some(stay_off)),
+                Ok(()) => return Ok(Some(besides)),
                 Err(error) if error.class() == ErrorClass::Conflict => {
                     attempt += 1;
                     tokio::time::sleep(pause(attempt)).await;

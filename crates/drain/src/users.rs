@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use belayer_core::http::RequestError;
-use belayer_core::informer::{Decoders, Page, Reading};
+use belayer_core::informer::{Decoders, Page};
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{Resource, ResourceVersion};
 use belayer_core::slim::{DecodeContext, ObjectMeta, Pod};
@@ -70,27 +70,22 @@ impl Users {
 
     async fn list(&self, namespace: &str) -> Result<Listed, RequestError> {
         let path = Resource::pods().path(Some(namespace));
-        let accept = self.decoders.accept(Reading::List);
         let mut listed: Option<Listed> = None;
-        self.reader
-            .pages(&path, &accept, |answer| {
-                let page = self.decoders.read_page(&answer);
-                let next = page.and_then(|page| note_all(&mut listed, page));
-                async move { next }
-            })
-            .await?;
+        let read = self
+            .reader
+            .decoded_pages(&path, &self.decoders, |page| note_all(&mut listed, page));
+        read.await?;
         Ok(listed.unwrap_or_else(|| Listed::at(ResourceVersion::default())))
     }
 }
 
-/// Adds the pods of a page; returns the token of the next one. A pod that cannot be decoded is an error: it
-/// may use any PVC.
-fn note_all(listed: &mut Option<Listed>, page: Page<Pod>) -> Result<Option<String>, RequestError> {
+/// Adds the pods of a page. A pod that cannot be decoded is an error: it may use any PVC.
+fn note_all(listed: &mut Option<Listed>, page: Page<Pod>) -> Result<(), RequestError> {
     let all = listed.get_or_insert_with(|| Listed::at(page.resource_version));
     for pod in page.items {
         let pod =
             pod.map_err(|bad| RequestError::Decode(format!("cannot decode a pod: {}", bad.why)))?;
         all.note(&pod);
     }
-    Ok(page.continue_token)
+    Ok(())
 }

@@ -17,6 +17,7 @@ use serde::Deserialize;
 
 use belayer_core::object::{ObjectKey, Resource};
 
+use crate::details::{Container, WorkloadObject};
 use crate::reader::{ReadResult, Reader, explain};
 
 /// The finalizer by which a workflow controller itself holds its pods.
@@ -91,7 +92,10 @@ pub fn why_not_processed(
 /// Reads all Deployments that run the workflow controller, and their ConfigMaps. The [module's
 /// example](self) prints them.
 pub async fn controllers(reader: &Reader) -> ReadResult<Vec<WorkflowController>> {
-    let deployments = match reader.all::<Deployment>("/apis/apps/v1/deployments").await {
+    let deployments = match reader
+        .all::<WorkloadObject>("/apis/apps/v1/deployments")
+        .await
+    {
         Ok(deployments) => deployments,
         Err(error) => return ReadResult::Unknown(format!("deployments: {}", explain(&error))),
     };
@@ -129,62 +133,6 @@ pub async fn controllers(reader: &Reader) -> ReadResult<Vec<WorkflowController>>
         });
     }
     ReadResult::Found(found)
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Deployment {
-    metadata: Metadata,
-    spec: Spec,
-    status: Status,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Metadata {
-    namespace: String,
-    name: String,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Spec {
-    template: Template,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Template {
-    spec: PodSpec,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct PodSpec {
-    containers: Vec<Container>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Status {
-    #[serde(rename = "readyReplicas")]
-    ready_replicas: Option<i64>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Container {
-    image: String,
-    command: Vec<String>,
-    args: Vec<String>,
-    env: Vec<Env>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Env {
-    name: String,
-    value: String,
 }
 
 impl Container {

@@ -2,13 +2,23 @@
 
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 /// `metadata` of any object.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Meta {
     pub(crate) name: String,
     pub(crate) namespace: String,
+}
+
+/// An object, with [`IgnoredAny`] in place of a part that is not read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Object<Spec = IgnoredAny, Status = IgnoredAny> {
+    pub(crate) metadata: Meta,
+    pub(crate) spec: Spec,
+    pub(crate) status: Status,
 }
 
 /// A status condition.
@@ -26,40 +36,19 @@ pub(crate) struct Condition {
     pub message: String,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct NamespaceObject {
-    pub(crate) spec: NamespaceSpec,
-    pub(crate) status: Conditions,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct NamespaceSpec {
     pub(crate) finalizers: Option<Vec<String>>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Conditions {
     pub(crate) conditions: Option<Vec<Condition>>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct NodeObject {
-    pub(crate) status: Conditions,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct ApiServiceObject {
-    pub(crate) metadata: Meta,
-    pub(crate) spec: ApiServiceSpec,
-    pub(crate) status: Conditions,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ApiServiceSpec {
     pub(crate) group: String,
@@ -74,14 +63,14 @@ pub(crate) struct ServiceRef {
     pub(crate) name: String,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct WebhookConfiguration {
     pub(crate) metadata: Meta,
     pub(crate) webhooks: Option<Vec<Webhook>>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Webhook {
     pub(crate) name: String,
@@ -94,13 +83,13 @@ pub(crate) struct Webhook {
     pub(crate) match_conditions: Option<serde_json::Value>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ClientConfig {
     pub(crate) service: Option<ServiceRef>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Rule {
     pub(crate) api_groups: Vec<String>,
@@ -108,58 +97,57 @@ pub(crate) struct Rule {
     pub(crate) operations: Vec<String>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct EndpointSlice {
     pub(crate) endpoints: Option<Vec<Endpoint>>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Endpoint {
     pub(crate) conditions: EndpointConditions,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct EndpointConditions {
     pub(crate) ready: Option<bool>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct WorkloadObject {
-    pub(crate) metadata: Meta,
-    pub(crate) spec: WorkloadSpec,
-    pub(crate) status: WorkloadStatus,
-}
+/// A Deployment, StatefulSet or DaemonSet.
+pub(crate) type WorkloadObject = Object<WorkloadSpec, WorkloadStatus>;
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct WorkloadSpec {
     pub(crate) replicas: Option<i64>,
-    pub(crate) template: Template,
+    pub(crate) template: Object<TemplateSpec>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Template {
-    pub(crate) spec: TemplateSpec,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct TemplateSpec {
     pub(crate) containers: Vec<Container>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Container {
     pub(crate) image: String,
+    pub(crate) command: Vec<String>,
+    pub(crate) args: Vec<String>,
+    pub(crate) env: Vec<Env>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Env {
+    pub(crate) name: String,
+    pub(crate) value: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct WorkloadStatus {
     pub(crate) ready_replicas: Option<i64>,
@@ -167,13 +155,7 @@ pub(crate) struct WorkloadStatus {
     pub(crate) desired_number_scheduled: Option<i64>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct LeaseObject {
-    pub(crate) spec: LeaseSpec,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct LeaseSpec {
     pub(crate) holder_identity: Option<String>,
@@ -181,34 +163,13 @@ pub(crate) struct LeaseSpec {
     pub(crate) renew_time: Option<Timestamp>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct VolumeObject {
-    pub(crate) spec: VolumeSpec,
-    pub(crate) status: VolumeStatus,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct VolumeSpec {
     pub(crate) claim_ref: Option<ServiceRef>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct VolumeStatus {
-    pub(crate) phase: String,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct AttachmentObject {
-    pub(crate) metadata: Meta,
-    pub(crate) spec: AttachmentSpec,
-    pub(crate) status: AttachmentStatus,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct AttachmentSpec {
     pub(crate) attacher: String,
@@ -216,41 +177,33 @@ pub(crate) struct AttachmentSpec {
     pub(crate) source: AttachmentSource,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct AttachmentSource {
     pub(crate) persistent_volume_name: Option<String>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct AttachmentStatus {
     pub(crate) attached: bool,
     pub(crate) detach_error: Option<AttachError>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct AttachError {
     pub(crate) message: String,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct PodObject {
-    pub(crate) metadata: Meta,
-    pub(crate) spec: PodSpec,
-    pub(crate) status: PodStatus,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PodSpec {
     pub(crate) node_name: String,
     pub(crate) volumes: Option<Vec<Volume>>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Volume {
     pub(crate) name: String,
@@ -258,14 +211,15 @@ pub(crate) struct Volume {
     pub(crate) ephemeral: Option<serde_json::Value>,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ClaimSource {
     pub(crate) claim_name: String,
 }
 
-#[derive(Debug, Clone, Default, Deserialize)]
+/// The status of a pod or a volume.
+#[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct PodStatus {
+pub(crate) struct Phase {
     pub(crate) phase: String,
 }

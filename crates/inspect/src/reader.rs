@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 
 use belayer_core::executor::{Bounds, Class, Executor, Writes};
 use belayer_core::http::{Answer, ErrorClass, Request, RequestError};
+use belayer_core::informer::{self, Decoders, Reading};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::names::FIELD_MANAGER;
 
@@ -235,6 +236,28 @@ impl Reader {
                 return Ok(());
             }
         }
+    }
+
+    /// As [`Reader::pages`], with each page as `decoders` read it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Reader::pages`].
+    pub async fn decoded_pages<K: 'static>(
+        &self,
+        path: &str,
+        decoders: &Decoders<K>,
+        mut page: impl FnMut(informer::Page<K>) -> Result<(), RequestError>,
+    ) -> Result<(), RequestError> {
+        let accept = decoders.accept(Reading::List);
+        let read = self.pages(path, &accept, |answer| {
+            let read = decoders.read_page(&answer).and_then(|mut read| {
+                let token = read.continue_token.take();
+                page(read).map(|()| token)
+            });
+            async move { read }
+        });
+        read.await
     }
 
     /// Reads a collection of complete objects into memory. Starts again, once, if a continue token has expired.

@@ -5,7 +5,6 @@ pub mod exposition;
 
 mod buckets;
 mod exporter;
-mod names;
 mod prefix;
 mod stability;
 mod table;
@@ -14,10 +13,9 @@ mod zeros;
 
 pub use exporter::{Exporter, InstallError};
 pub use metrics::Unit;
-pub use names::*;
 pub use prefix::Prefixed;
 pub use stability::Stability;
-pub use table::{ALL, Kind, Known, Label, Metric, Values, describe_all};
+pub use table::*;
 pub use values::{
     NAMESPACES, bound_code, bound_method, bound_namespace, cause, config, lifecycle, outcome,
     priority, recreation, unread, waiting, wipe,

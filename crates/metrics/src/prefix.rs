@@ -2,27 +2,10 @@ use std::collections::HashMap;
 
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 
-use crate::names as n;
+use crate::table::ALL;
 
 /// Belayer's prefix.
 const PREFIX: &str = "belayer_";
-
-/// What `belayer-core` and `belayer-lifecycles` record without it, as other programs use them too.
-const OF_LIBRARIES: [&str; 13] = [
-    n::API_WAITING,
-    n::EVENTS_DROPPED,
-    n::FACTS,
-    n::INFORMER_BAD_OBJECTS,
-    n::INFORMER_LAG,
-    n::INFORMER_OBJECTS,
-    n::INFORMER_RELISTS,
-    n::WORKERS,
-    n::WORKERS_ACTIVE,
-    n::WORKERS_DESIRED,
-    n::WORKER_ORPHANS,
-    n::WORKER_PANICS,
-    n::WORKER_RESTARTS,
-];
 
 /// Records the metrics of Belayer's libraries under Belayer's names. [`Exporter::detached`](crate::Exporter::detached)
 /// returns it, and [`Exporter::install`](crate::Exporter::install), as in the [crate's example](crate), installs it.
@@ -34,10 +17,11 @@ pub struct Prefixed<R> {
 
 impl<R> Prefixed<R> {
     pub(crate) fn new(inner: R) -> Self {
+        let names = ALL.iter().map(|metric| metric.name);
         let short = |name: &'static str| Some((name.strip_prefix(PREFIX)?, name));
         Self {
             inner,
-            names: OF_LIBRARIES.into_iter().filter_map(short).collect(),
+            names: names.filter_map(short).collect(),
         }
     }
 

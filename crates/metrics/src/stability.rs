@@ -1,7 +1,6 @@
 //! Which metrics stay as they are.
 
-use crate::names as n;
-use crate::table::Metric;
+use crate::table::{self as n, Metric};
 
 /// What later versions promise about a metric. Part of a [`Metric`](crate::Metric).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

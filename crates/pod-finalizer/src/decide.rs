@@ -14,7 +14,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use belayer_core::queries::LiveAnswer;
-use belayer_holds::decision::{Decision, Missing, Notice, Reach, Row, Severity, Write};
+use belayer_holds::decision::{Decision, Missing, Notice, Reach, Row, Write};
 use belayer_holds::namespace::{NamespaceState, NamespaceView};
 
 pub(crate) use missed::{is_awaited, is_missed};
@@ -125,15 +125,13 @@ fn released(row: Row, evidence: Evidence, pod: &PodView) -> PodDecision {
         Selection::By { profile, .. } => profile.release_after.unwrap_or_default(),
         Selection::None | Selection::Ignored => Duration::ZERO,
     };
-    decision.with_notice(Notice {
-        severity: Severity::Warning,
-        reason: "ReleasedWithoutEvidence",
-        message: format!(
+    decision.with_notice(Notice::warning(
+        "ReleasedWithoutEvidence",
+        format!(
             "released because releaseAfter ({} s) ran out, not because its result was taken",
             waited.as_secs()
-        )
-        .into(),
-    })
+        ),
+    ))
 }
 
 /// Rule 12, or the rule whose evidence is still missing.
@@ -160,11 +158,7 @@ fn keep(pod: &PodView, reasons: Reasons, now: Timestamp) -> PodDecision {
             "deletion waits because Belayer holds this pod: {}",
             decision.missing_messages().join("; ")
         );
-        decision = decision.with_notice(Notice {
-            severity: Severity::Normal,
-            reason: "DeletionWaits",
-            message: message.into(),
-        });
+        decision = decision.with_notice(Notice::normal("DeletionWaits", message));
     }
     let requeue_after = match (next, recheck) {
         (Some(next), Some(recheck)) => Some(next.min(recheck)),

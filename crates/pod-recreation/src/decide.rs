@@ -10,7 +10,7 @@ mod wipe;
 use std::time::Duration;
 
 use belayer_core::object::Uid;
-use belayer_holds::decision::Severity;
+use belayer_holds::decision::Notice;
 use belayer_holds::holding::Holding;
 use jiff::Timestamp;
 
@@ -148,16 +148,15 @@ fn begin(record: &Record, pod: Option<&PodView>, ttl: Duration, clock: Clock) ->
     match pod.filter(|pod| pod.uid.as_str() == record.first_uid) {
         // It contains the inline values of a pod that does not exist.
         None if age >= ttl => RecordDecision::of(row::EXPIRED, Effect::DeleteRecord),
-        None => RecordDecision::waits(row::ORPHAN, ttl - age)
-        .with_notice(
-            Severity::Warning,
-            "Ignored",
-            format!(
+        None => {
+            let message = format!(
                 "ignoring this record: there is no pod {} with the UID {}. The record was restored from a backup or \
                  created by another client",
                 record.pod_name, record.first_uid
-            ),
-        ),
+            );
+            let notice = Notice::warning("Ignored", message);
+            RecordDecision::waits(row::ORPHAN, ttl - age).with_notice(notice)
+        }
         Some(pod) if pod.deleting && !wipe::comes_first(record, pod) => {
             cancelled(record, "the rejected pod was deleted", now)
         }
@@ -167,10 +166,7 @@ fn begin(record: &Record, pod: Option<&PodView>, ttl: Duration, clock: Clock) ->
                 let mut next = rejected_status(record, pod, rejection, now);
                 next.pod_starts = 1;
                 next.observed_generation = Some(1);
-                RecordDecision::of(
-                    row::BEGIN,
-                    Effect::Status(StatusWrite::of(next).counted("rejected")),
-                )
+                RecordDecision::status(row::BEGIN, StatusWrite::of(next).counted("rejected"))
             }
             None if pod.state == PodState::Pending => {
                 RecordDecision::waits(row::ORPHAN, UNKNOWN * 12)
@@ -191,10 +187,7 @@ fn deleting(record: &Record, pod: Option<&PodView>, now: Timestamp) -> RecordDec
         Some(pod) if pod.uid.as_str() == uid => delete_pod(row::DELETE, pod),
         Some(pod) if is_of_the_past(record, pod) => RecordDecision::waits(row::NOTHING, UNKNOWN),
         Some(pod) if !is_of_record(record, pod) => name_taken(record, now),
-        _ => RecordDecision::of(
-            row::FREE,
-            Effect::Status(StatusWrite::of(next).if_gone(Uid::new(uid))),
-        ),
+        _ => RecordDecision::status(row::FREE, StatusWrite::of(next).if_gone(Uid::new(uid))),
     }
 }
 
@@ -221,7 +214,7 @@ fn recreated(record: &Record, pod: Option<&PodView>, now: Timestamp) -> RecordDe
             } else {
                 next
             };
-            RecordDecision::of(row::REJECTED_AGAIN, Effect::Status(step))
+            RecordDecision::status(row::REJECTED_AGAIN, step)
         }
         PodState::Rejected(_) | PodState::Ended => reported(record, pod, now),
         PodState::Pending => RecordDecision::waits(row::NOTHING, RECHECK),

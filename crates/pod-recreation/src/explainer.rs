@@ -5,7 +5,6 @@ pub(crate) mod record;
 
 use std::sync::Arc;
 
-use futures::FutureExt as _;
 use jiff::Timestamp;
 
 use crate::NAME;
@@ -35,26 +34,24 @@ pub(crate) struct Pods {
 
 impl Pods {
     pub(crate) fn explainer(settings: &Settings, site: &Site<'_>) -> Explainer {
-        let it = Arc::new(Self {
+        let it = Self {
             settings: settings.clone(),
             owners: site.owners.to_vec(),
             gate: GateObject::key(site.namespace),
-        });
-        Explainer {
-            component: NAME,
-            holds: &[names::POD_RECREATION_HOLD],
-            kinds: vec![Resource::pods()],
-            explain: Box::new(move |_, key, reader| {
-                let it = Arc::clone(&it);
-                async move { it.explain(&key, &reader).await }.boxed()
-            }),
-        }
+        };
+        let (holds, kinds) = (&[names::POD_RECREATION_HOLD], vec![Resource::pods()]);
+        Explainer::new(NAME, holds, kinds, it, Self::explain)
     }
 
-    async fn explain(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, ExplainError> {
-        let live = Live::new(reader);
+    async fn explain(
+        self: Arc<Self>,
+        _: Resource,
+        key: ObjectKey,
+        reader: Reader,
+    ) -> Result<Explained, ExplainError> {
+        let live = Live::new(&reader);
         let recreation = recreation(&live, &self.settings, &self.owners);
-        let pod = recreation.parts.pods.subject(key).await?;
+        let pod = recreation.parts.pods.subject(&key).await?;
         let (hold, decision) = live.decide(&recreation, &pod).await?;
         // Stores the key of the record to create for a rejected pod.
         recreation.enqueue_record(&pod);
@@ -67,11 +64,11 @@ impl Pods {
         let mut explained = self.message(&recreation, &decision, &pod, &observed);
         let record = observed.recreation.record.as_ref();
         if record.is_some_and(|record| record.status.finished_at.is_none()) {
-            explained.notes.extend(drained(reader, &self.gate).await);
+            explained.notes.extend(drained(&reader, &self.gate).await);
         }
         if record.is_none() && observed.depends_on_history() {
             let namespace = self.gate.namespace().unwrap_or_default();
-            let lease = lease(reader, &self.gate).await;
+            let lease = lease(&reader, &self.gate).await;
             explained.notes.push(format!(
                 "it was rejected without its hold: only the leader can know that no container of it ran, because it may \
                  have watched the pod before. The leader then holds the pod, or reports by the Event NotRecreated why it \

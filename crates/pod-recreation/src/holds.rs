@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::queries::LiveAnswer;
-use belayer_holds::decision::{Decision, Missing, Notice, Row, Severity, Write};
+use belayer_holds::decision::{Decision, Missing, Notice, Row, Write};
 use belayer_holds::owned::{ObservedOwner, OwnerEnd};
 use belayer_holds::owner::{OwnerQuery, OwnerState};
 use jiff::Timestamp;
@@ -266,13 +266,10 @@ fn first_pod(snapshot: &HoldSnapshot) -> HoldDecision {
             keep("Belayer has not annotated yet why it is not re-created")
         }
         PodState::Rejected(_) if matches!(snapshot.record, ObservedRecord::NotServed) => {
-            keep("the API server does not serve PodRecreations").with_notice(Notice {
-                severity: Severity::Warning,
-                reason: "NotRecreated",
-                message: "not re-created: the API server does not serve PodRecreations. Install the CRD: belayer crds \
-                          | kubectl apply -f -"
-                    .into(),
-            })
+            let message = "not re-created: the API server does not serve PodRecreations. Install the CRD: belayer crds \
+                           | kubectl apply -f -";
+            let notice = Notice::warning("NotRecreated", message);
+            keep("the API server does not serve PodRecreations").with_notice(notice)
         }
         PodState::Rejected(_) => keep("its rejection is not recorded yet"),
         PodState::Pending => keep("it has not started"),
@@ -303,11 +300,10 @@ fn first_pod_with_record(pod: &PodView, record: &Record) -> HoldDecision {
 }
 
 fn not_recreated(rejection: &Rejection) -> Notice {
-    Notice {
-        severity: Severity::Warning,
-        reason: "NotRecreated",
-        message: format!("not re-created: {}", rejection.objection()).into(),
-    }
+    Notice::warning(
+        "NotRecreated",
+        format!("not re-created: {}", rejection.objection()),
+    )
 }
 
 fn release(row: Row, evidence: Evidence) -> HoldDecision {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use belayer_core::queries::LiveAnswer;
-use belayer_holds::decision::{Decision, Missing, Notice, Row, Severity, Write};
+use belayer_holds::decision::{Decision, Missing, Notice, Row, Write};
 use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 
 use crate::evidence::{Evidence, OwnerFinished, Unused};
@@ -107,15 +107,12 @@ fn owner_finished(
 /// Rule 8. Such finalizers are removed like those of a disabled component.
 fn left_over(users: &Users) -> ClaimDecision {
     let waits = waits_for(users);
-    Decision::missing(row::LEFT_OVER, Missing::Event(waits.clone().into())).with_notice(Notice {
-        severity: Severity::Normal,
-        reason: "FinalizerKept",
-        message: format!(
-            "{PVC_PROTECTION_HOLD} stays on this PVC although pvc-protection only reports: {waits}, and the PVC does \
-             not have {KUBERNETES_PVC_PROTECTION}"
-        )
-        .into(),
-    })
+    let message = format!(
+        "{PVC_PROTECTION_HOLD} stays on this PVC although pvc-protection only reports: {waits}, and the PVC does \
+         not have {KUBERNETES_PVC_PROTECTION}"
+    );
+    let notice = Notice::normal("FinalizerKept", message);
+    Decision::missing(row::LEFT_OVER, Missing::Event(waits.into())).with_notice(notice)
 }
 
 /// Rule 4.
@@ -179,11 +176,10 @@ fn report_wait(
     if waited < REPORT_AFTER {
         return decision.with_requeue_after(REPORT_AFTER - waited);
     }
-    decision.with_notice(Notice {
-        severity: Severity::Normal,
-        reason: "DeletionWaits",
-        message: format!("deletion of this PVC waits: {waits}").into(),
-    })
+    decision.with_notice(Notice::normal(
+        "DeletionWaits",
+        format!("deletion of this PVC waits: {waits}"),
+    ))
 }
 
 #[cfg(test)]

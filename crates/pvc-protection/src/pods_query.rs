@@ -3,7 +3,8 @@
 //! One `limit=1` list returns the current resource version of the pods. Once the pod store has reached that
 //! version it is as good as a list: if pods change often, that takes milliseconds and costs one small request,
 //! however many pods there are. A quiet watch learns the version only from a bookmark, about once a minute, so
-//! after [`STORE_WITHIN`] the namespace is listed. Only versions of pods are compared with each other.
+//! that the namespace is listed if the store does not [reach it soon](Store::reaches). Only versions of pods are
+//! compared with each other.
 //!
 //! A rule of [`row`](crate::row) asks for it; which pods count is decided by
 //! [`uses`](crate::uses::uses), as in the [crate's example](crate).
@@ -23,9 +24,6 @@ use belayer_core::queries::{LiveReader, Query, ReadError};
 use belayer_core::slim::{ObjectMeta, Pod};
 
 use crate::uses::{Users, has_ended};
-
-/// How long the pod store may take to reach the version that the server is at.
-pub const STORE_WITHIN: Duration = Duration::from_millis(250);
 
 /// If fewer pods than this remain, listing them is cheaper than waiting for the store.
 const FEW: u64 = 100;
@@ -258,7 +256,7 @@ impl PodsReader {
             return Ok(Some(PodsAnswer::Listed(Arc::new(listed))));
         }
         let more = first.remaining.unwrap_or(u64::MAX);
-        let reached = more >= FEW && store_reaches(pods, now).await;
+        let reached = more >= FEW && pods.reaches(now).await;
         Ok(reached.then_some(PodsAnswer::StoreReached(now)))
     }
 
@@ -283,12 +281,6 @@ impl PodsReader {
             .read_page(&answer)
             .map_err(|error| ReadError::unusable(error.to_string()))
     }
-}
-
-/// A store that could not decode some pod does not show all users.
-async fn store_reaches(pods: &Store<Pod>, version: ResourceVersion) -> bool {
-    let reached = tokio::time::timeout(STORE_WITHIN, pods.wait_for(version)).await;
-    matches!(reached, Ok(Ok(()))) && pods.unreadable() == 0
 }
 
 /// A pod that cannot be decoded may use any PVC, so the list is then not an answer.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use belayer_core::queries::LiveAnswer;
-use belayer_holds::decision::{Decision, Missing, Notice, Row, Severity, Write};
+use belayer_holds::decision::{Decision, Missing, Notice, Row, Write};
 use belayer_holds::selection::MassRelease;
 
 use crate::evidence::{Evidence, NoPodHeld, NotSelected};
@@ -121,11 +121,10 @@ fn waiting(workflow: &WorkflowView, deletion: Deletion) -> WorkflowDecision {
     if workflow.is_to_be_archived && !ends {
         let text = "the workflow controller has not archived it yet";
         return Decision::missing(row::ARCHIVING, Missing::Event(text.into())).with_notice(
-            Notice {
-                severity: Severity::Normal,
-                reason: "DeletionWaits",
-                message: "deletion of this workflow waits until it is archived".into(),
-            },
+            Notice::normal(
+                "DeletionWaits",
+                "deletion of this workflow waits until it is archived",
+            ),
         );
     }
     release_or_recheck(workflow, deletion, answer, in_row)
@@ -167,14 +166,10 @@ fn deletion_waits(held: usize) -> Notice {
     } else {
         ("pods", "are")
     };
-    Notice {
-        severity: Severity::Normal,
-        reason: "DeletionWaits",
-        message: format!(
-            "deletion of this workflow waits until {held} of its {pods} {are} released"
-        )
-        .into(),
-    }
+    Notice::normal(
+        "DeletionWaits",
+        format!("deletion of this workflow waits until {held} of its {pods} {are} released"),
+    )
 }
 
 #[cfg(test)]

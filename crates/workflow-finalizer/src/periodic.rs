@@ -11,7 +11,7 @@ use belayer_core::informer::{Lookup, Store};
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::Namespace;
 use belayer_core::ticks::Ticks;
-use belayer_holds::decision::{Notice, Severity};
+use belayer_holds::decision::Notice;
 use belayer_holds::held_objects;
 use belayer_holds::names;
 use belayer_holds::selection::Exceeded;
@@ -93,11 +93,7 @@ fn report(
         key: namespace.clone(),
         uid: found.object.meta.uid.clone(),
     };
-    let notice = Notice {
-        severity: Severity::Warning,
-        reason: names::HELD_BACK,
-        message: message.into(),
-    };
+    let notice = Notice::warning(names::HELD_BACK, message);
     events.record(&regarding, &notice);
 }
 

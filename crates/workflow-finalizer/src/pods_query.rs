@@ -24,9 +24,6 @@ const PAGE: u32 = 500;
 /// store of pods that do not change never reaches the version of a server on which other kinds change.
 const FIRST_PAGE: u32 = 100;
 
-/// How long the pod store may take to reach the version that the server is at. After that the pods are listed.
-const STORE_WITHIN: Duration = Duration::from_millis(250);
-
 /// The pods of a namespace are read at most once per second. A rule of [`row`](crate::row) asks
 /// for it.
 pub fn pace() -> Pace {
@@ -142,7 +139,7 @@ impl PodsReader {
             if first.next().is_none() {
                 return Ok(PodsState::HeldOf(Arc::new(first.owners().collect())));
             }
-            if is_reached(pods, first.version()?).await {
+            if pods.reaches(first.version()?).await {
                 return Ok(PodsState::StoreReached);
             }
         }
@@ -169,13 +166,6 @@ impl PodsReader {
             .and_then(List::checked)
             .map_err(|error| ReadError::from(&error))
     }
-}
-
-/// Whether the pod store reaches this version of the server soon.
-async fn is_reached(pods: &Store<Pod>, version: ResourceVersion) -> bool {
-    let reached = tokio::time::timeout(STORE_WITHIN, pods.wait_for(version)).await;
-    // A store that could not decode some pod does not show all held pods.
-    matches!(reached, Ok(Ok(()))) && pods.unreadable() == 0
 }
 
 impl LiveReader<PodsQuery> for PodsReader {

@@ -34,91 +34,20 @@ const PROCESS: &[Key] = &[
 ];
 
 /// The keys of the node agent.
+#[rustfmt::skip]
 const NODE_AGENT: &[Key] = &[
-    Key::restart(
-        "nodeAgent.roots",
-        "list of directories",
-        "[]",
-        "",
-        "Directories that the node agent is confined to; `--root` takes precedence.",
-    ),
-    Key::restart(
-        "nodeAgent.paths",
-        "list of templates",
-        "[]",
-        "",
-        "Templates of a pod's directories, such as `/state/{podUID}`; default: `{podUID}` in each root. `--path` takes precedence.",
-    ),
-    Key::restart(
-        "nodeAgent.hostRoot",
-        "directory",
-        "/",
-        "",
-        "Where the node's `/` is mounted: `proc` and `sys/fs/cgroup` below it show which pods still run. `--host-root` takes precedence.",
-    ),
-    Key::restart(
-        "nodeAgent.workers",
-        "1 to 256",
-        "16",
-        "",
-        "Pods wiped concurrently.",
-    ),
-    Key::restart(
-        "nodeAgent.handlers",
-        "list",
-        "[]",
-        "",
-        "Programs that are run for a pod while it is starting.",
-    ),
-    Key::restart(
-        "nodeAgent.handlers[].name",
-        "text",
-        "",
-        "",
-        "Name in messages; default: the program.",
-    ),
-    Key::restart(
-        "nodeAgent.handlers[].command",
-        "list of texts",
-        "",
-        "",
-        "Its absolute path and its arguments, with `{podUID}`, `{podName}` and `{podNamespace}`.",
-    ),
-    Key::restart(
-        "nodeAgent.handlers[].timeoutSeconds",
-        "seconds, 1 to 3600",
-        "600",
-        "",
-        "Time limit.",
-    ),
-    Key::restart(
-        "nodeAgent.hooks",
-        "list",
-        "[]",
-        "",
-        "Programs that are run before a pod's directories are removed.",
-    ),
-    Key::restart(
-        "nodeAgent.hooks[].name",
-        "text",
-        "",
-        "",
-        "Name in messages; default: the program.",
-    ),
-    Key::restart(
-        "nodeAgent.hooks[].command",
-        "list of texts",
-        "",
-        "",
-        "Its absolute path and its arguments, with `{podUID}`, `{podName}` and `{podNamespace}`.",
-    ),
-    Key::restart(
-        "nodeAgent.hooks[].timeoutSeconds",
-        "seconds, 1 to 10",
-        "5",
-        "",
-        "Time limit.",
-    ),
+    Key::restart("nodeAgent.roots", "list of directories", "[]", "", "Directories that the node agent is confined to; `--root` takes precedence."),
+    Key::restart("nodeAgent.paths", "list of templates", "[]", "", "Templates of a pod's directories, such as `/state/{podUID}`; default: `{podUID}` in each root. `--path` takes precedence."),
+    Key::restart("nodeAgent.hostRoot", "directory", "/", "", "Where the node's `/` is mounted: `proc` and `sys/fs/cgroup` below it show which pods still run. `--host-root` takes precedence."),
+    Key::restart("nodeAgent.workers", "1 to 256", "16", "", "Pods wiped concurrently."),
+    Key::restart("nodeAgent.handlers", "list", "[]", "", "Programs that are run for a pod while it is starting."),
+    Key::restart("nodeAgent.handlers[].name", "text", "", "", "Name in messages; default: the program."),
+    Key::restart("nodeAgent.handlers[].command", "list of texts", "", "", "Its absolute path and its arguments, with `{podUID}`, `{podName}` and `{podNamespace}`."),
+    Key::restart("nodeAgent.handlers[].timeoutSeconds", "seconds, 1 to 3600", "600", "", "Time limit."),
+    Key::restart("nodeAgent.hooks", "list", "[]", "", "Programs that are run before a pod's directories are removed."),
+    Key::restart("nodeAgent.hooks[].name", "text", "", "", "Name in messages; default: the program."),
+    Key::restart("nodeAgent.hooks[].command", "list of texts", "", "", "Its absolute path and its arguments, with `{podUID}`, `{podName}` and `{podNamespace}`."),
+    Key::restart("nodeAgent.hooks[].timeoutSeconds", "seconds, 1 to 10", "5", "", "Time limit."),
 ];
 
 /// All keys, in the order of the reference.

@@ -173,8 +173,7 @@ pub struct CheckArguments {
         default_value = "*",
         value_delimiter = ',',
         allow_hyphen_values = true,
-        env = "BELAYER_CONTROLLERS",
-        hide_env_values = true
+        env = "BELAYER_CONTROLLERS"
     )]
     pub controllers: Vec<String>,
 

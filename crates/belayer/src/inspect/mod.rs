@@ -38,7 +38,6 @@ use crate::exit::Failure;
 use crate::kubeconfig::Sources;
 use crate::reach::Server;
 use crate::screen::Screen;
-use progress::ProgressPrinter;
 
 /// Exit code if an object is stuck.
 pub const STUCK: u8 = 3;
@@ -76,7 +75,7 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
     };
     let own_namespace = arguments.read.own.name(&Sources::from_env())?;
     let belayer = explainers::belayer(&reader, arguments.read.config.as_deref(), &own_namespace)?;
-    let progress = ProgressPrinter::on_stderr();
+    let progress = progress::on_stderr();
     let found = server.ask(&reader, async {
         if let Scope::Namespace(namespace) = &query.scope {
             must_exist(&reader, namespace).await?;
@@ -85,7 +84,7 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
         found.map_err(|error| failed(error, &server))
     });
     let found = found.await;
-    progress.end();
+    progress.bar.finish_and_clear();
     let mut report = found?;
     let screen = Screen::of_stdout(arguments.read.output);
     show_report(&screen, &report)?;

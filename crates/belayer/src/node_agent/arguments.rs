@@ -32,13 +32,7 @@ pub struct NodeAgentArguments {
     pub cluster: ClusterArguments,
 
     /// Name of this node. The agent removes only directories of its pods
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "NODE_NAME",
-        hide_env_values = true,
-        help_heading = "Node"
-    )]
+    #[arg(long, value_name = "NAME", env = "NODE_NAME", help_heading = "Node")]
     pub node_name: Option<String>,
 
     /// Directory that the agent never leaves; may be given several times. Takes
@@ -57,12 +51,7 @@ pub struct NodeAgentArguments {
     pub host_root: Option<String>,
 
     /// Configuration file (YAML); the agent's key is nodeAgent
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "BELAYER_CONFIG",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE", env = "BELAYER_CONFIG")]
     pub config: Option<PathBuf>,
 
     /// Requests per second to the API server
@@ -92,7 +81,6 @@ pub struct NodeAgentArguments {
         value_name = "ADDRESS",
         default_value = ":8080",
         env = "BELAYER_METRICS_BIND_ADDRESS",
-        hide_env_values = true,
         help_heading = "Endpoints"
     )]
     pub metrics_bind_address: BindAddress,
@@ -104,7 +92,6 @@ pub struct NodeAgentArguments {
         value_name = "ADDRESS",
         default_value = "0",
         env = "BELAYER_HEALTH_PROBE_BIND_ADDRESS",
-        hide_env_values = true,
         help_heading = "Endpoints"
     )]
     pub health_probe_bind_address: BindAddress,

@@ -108,7 +108,8 @@ fn switch(configured: &dyn Configured) -> Switch {
     switch
 }
 
-#[cfg(all(test, feature = "pod-finalizer"))]
+#[cfg(test)]
+#[cfg(feature = "pod-finalizer")]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
     use belayer_pod_finalizer::profile::config::{PodFinalizerConfig, Settings};

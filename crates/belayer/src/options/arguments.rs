@@ -62,7 +62,6 @@ pub struct RunArguments {
         value_name = "N",
         value_parser = number::<u32>(1..=1024),
         env = "BELAYER_WORKERS",
-        hide_env_values = true,
         help_heading = "Limits"
     )]
     pub workers: Option<u32>,
@@ -71,7 +70,6 @@ pub struct RunArguments {
     #[arg(
         long,
         env = "BELAYER_DRY_RUN",
-        hide_env_values = true,
         value_parser = clap::builder::BoolishValueParser::new()
     )]
     pub dry_run: bool,
@@ -83,8 +81,7 @@ pub struct RunArguments {
         value_name = "LIST",
         value_delimiter = ',',
         allow_hyphen_values = true,
-        env = "BELAYER_CONTROLLERS",
-        hide_env_values = true
+        env = "BELAYER_CONTROLLERS"
     )]
     pub controllers: Option<Vec<String>>,
 
@@ -99,8 +96,7 @@ pub struct RunArguments {
         value_enum,
         value_name = "WHAT",
         default_value = "drain",
-        env = "BELAYER_ON_DISABLE",
-        hide_env_values = true
+        env = "BELAYER_ON_DISABLE"
     )]
     pub on_disable: OnDisable,
 
@@ -113,18 +109,12 @@ pub struct RunArguments {
         long,
         value_name = "NAME",
         env = "BELAYER_PVC_PROTECTION_FINALIZER",
-        hide_env_values = true,
         value_parser = belayer_pvc_protection::Mode::of
     )]
     pub pvc_protection_finalizer: Option<belayer_pvc_protection::Mode>,
 
     /// Configuration file (YAML); reloaded when it changes and on SIGHUP
-    #[arg(
-        long,
-        value_name = "FILE",
-        env = "BELAYER_CONFIG",
-        hide_env_values = true
-    )]
+    #[arg(long, value_name = "FILE", env = "BELAYER_CONFIG")]
     pub config: Option<PathBuf>,
 
     /// Set a key of the configuration file (example: podFinalizer.resync=5m). Takes
@@ -137,7 +127,6 @@ pub struct RunArguments {
         value_name = "LIST",
         value_delimiter = ',',
         env = "BELAYER_FEATURE_GATES",
-        hide_env_values = true,
         help = feature_gates::help()
     )]
     /// Feature gates, as `A=true`.
@@ -153,7 +142,6 @@ pub struct RunArguments {
         long,
         value_name = "ADDRESS",
         env = "BELAYER_METRICS_BIND_ADDRESS",
-        hide_env_values = true,
         help_heading = "Endpoints"
     )]
     pub metrics_bind_address: Option<BindAddress>,
@@ -164,7 +152,6 @@ pub struct RunArguments {
         long,
         value_name = "ADDRESS",
         env = "BELAYER_HEALTH_PROBE_BIND_ADDRESS",
-        hide_env_values = true,
         help_heading = "Endpoints"
     )]
     pub health_probe_bind_address: Option<BindAddress>,
@@ -175,7 +162,6 @@ pub struct RunArguments {
         long,
         value_name = "ADDRESS",
         env = "BELAYER_DEBUG_BIND_ADDRESS",
-        hide_env_values = true,
         help_heading = "Endpoints"
     )]
     pub debug_bind_address: Option<BindAddress>,

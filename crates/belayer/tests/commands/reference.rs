@@ -363,16 +363,11 @@ fn is_reason(text: &&str) -> bool {
 
 /// The reasons that are written where a notice is made.
 fn reasons_of_notices(source: &str) -> impl Iterator<Item = &str> {
-    [
-        "reason: ",
-        "otice(",
-        "Severity::Normal,",
-        "Severity::Warning,",
-    ]
-    .into_iter()
-    .flat_map(|place| source.split(place).skip(1))
-    .filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next())
-    .filter(is_reason)
+    ["reason: ", "otice(", "Notice::normal(", "Notice::warning("]
+        .into_iter()
+        .flat_map(|place| source.split(place).skip(1))
+        .filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next())
+        .filter(is_reason)
 }
 
 #[test]
@@ -394,7 +389,7 @@ fn every_reason_of_an_event_is_described_and_no_other() {
 
 #[test]
 fn reasons_of_one_word_are_found() {
-    let source = "with_notice(\n  Severity::Normal,\n  \"One\", x) Notice { reason: \"Two\", y } notice(\"Three\", z)";
+    let source = "with_notice(Notice::warning(\n  \"One\", x)) Notice { reason: \"Two\", y } notice(\"Three\", z)";
     let found: BTreeSet<&str> = reasons_of_notices(source).collect();
     assert_eq!(found, BTreeSet::from(["One", "Two", "Three"]));
 }

@@ -12,12 +12,12 @@ pub mod document;
 
 use std::marker::PhantomData;
 
-use serde::de::{
-    DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
-};
-use serde_saphyr::{Error, MessageFormatter, Spanned, UserMessageFormatter};
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess};
+use serde_saphyr::{Error, MessageFormatter, UserMessageFormatter};
 
 use super::suggest;
+
+pub use document::line_of;
 
 /// An error in a file. Returned by [`parse`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,17 +36,7 @@ pub struct Problem {
 /// # Errors
 /// If it is not valid YAML, or a value is invalid.
 pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
-    let mut key = None;
-    let read = serde_saphyr::with_deserializer_from_str(text, |deserializer| {
-        serde_path_to_error::deserialize(deserializer).map_err(|error| {
-            key = known_part(&error.path().to_string());
-            error.into_inner()
-        })
-    });
-    read.map_err(|error| Problem {
-        key,
-        ..describe(&error)
-    })
+    read(text, PhantomData)
 }
 
 /// The value of one root key of a document; `None` if it is missing or empty.
@@ -58,20 +48,25 @@ pub(crate) fn parse_key<T: DeserializeOwned>(text: &str, key: &str) -> Result<Op
     if text.trim().is_empty() {
         return Ok(None);
     }
-    let mut place = None;
+    read(
+        text,
+        OneKey {
+            key,
+            value: PhantomData,
+        },
+    )
+}
+
+fn read<S: for<'de> DeserializeSeed<'de, Value = T>, T>(text: &str, seed: S) -> Result<T, Problem> {
+    let mut key = None;
     let read = serde_saphyr::with_deserializer_from_str(text, |deserializer| {
         let mut track = serde_path_to_error::Track::new();
         let tracked = serde_path_to_error::Deserializer::new(deserializer, &mut track);
-        let one = OneKey {
-            key,
-            value: PhantomData,
-        };
-        one.deserialize(tracked).inspect_err(|_| {
-            place = known_part(&track.path().to_string());
-        })
+        let read = seed.deserialize(tracked);
+        read.inspect_err(|_| key = known_part(&track.path().to_string()))
     });
     read.map_err(|error| Problem {
-        key: place,
+        key,
         ..describe(&error)
     })
 }
@@ -182,141 +177,6 @@ fn plain(expected: &str) -> &str {
 fn unknown(what: &str, given: &str, expected: &[&str]) -> String {
     let suggestion = suggest::suggestion(given, expected);
     format!("unknown {what} `{given}`: {suggestion}")
-}
-
-/// The line of a key in a text that was parsed before, or of the nearest existing parent. The
-/// [module's example](self) finds a line.
-pub fn line_of(text: &str, key: &str) -> Option<u64> {
-    let mut best = Best {
-        left: usize::MAX,
-        line: None,
-    };
-    let searched = serde_saphyr::with_deserializer_from_str(text, |deserializer| {
-        Search {
-            key,
-            best: &mut best,
-        }
-        .deserialize(deserializer)
-    });
-    searched.ok().and(best.line)
-}
-
-/// The nearest match so far.
-struct Best {
-    /// Characters of the key that are not matched.
-    left: usize,
-    line: Option<u64>,
-}
-
-impl Best {
-    fn offer(&mut self, left: &str, line: u64) {
-        if left.len() < self.left {
-            *self = Self {
-                left: left.len(),
-                line: Some(line),
-            };
-        }
-    }
-}
-
-/// Searches the value for the rest of a key.
-struct Search<'a> {
-    key: &'a str,
-    best: &'a mut Best,
-}
-
-impl Search<'_> {
-    /// The rest of the key below a member of this name. Names may contain dots, so two members can
-    /// match; the longer match wins.
-    fn below<'k>(key: &'k str, member: &str) -> Option<&'k str> {
-        let left = key.strip_prefix(member)?;
-        match left.strip_prefix('.') {
-            Some(left) => Some(left),
-            None => (left.is_empty() || left.starts_with('[')).then_some(left),
-        }
-    }
-
-    /// The same for an item of a sequence.
-    fn below_item(key: &str, index: usize) -> Option<&str> {
-        let left = key.strip_prefix(&format!("[{index}]"))?;
-        Some(left.strip_prefix('.').unwrap_or(left))
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Search<'_> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> serde::de::Visitor<'de> for Search<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("anything")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while let Some(member) = map.next_key::<Spanned<String>>()? {
-            match Self::below(self.key, &member.value) {
-                Some(left) => {
-                    self.best.offer(left, member.referenced.line());
-                    map.next_value_seed(Search {
-                        key: left,
-                        best: &mut *self.best,
-                    })?;
-                }
-                None => drop(map.next_value::<IgnoredAny>()?),
-            }
-        }
-        Ok(())
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
-        for index in 0.. {
-            let more = match Self::below_item(self.key, index) {
-                Some("") => {
-                    let item = items.next_element::<Spanned<IgnoredAny>>()?;
-                    item.map(|item| self.best.offer("", item.referenced.line()))
-                }
-                Some(left) => items.next_element_seed(Search {
-                    key: left,
-                    best: &mut *self.best,
-                })?,
-                None => items.next_element::<IgnoredAny>()?.map(drop),
-            };
-            if more.is_none() {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<(), E> {
-        Ok(())
-    }
-
-    fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

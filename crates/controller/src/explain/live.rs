@@ -238,23 +238,15 @@ impl<K: Slim> LiveStore<K> {
             kind,
             ..
         } = &*self.source;
+        let path = kind.path(None);
         let mut all = Vec::new();
-        let listed = reader
-            .pages(
-                &kind.path(None),
-                &decoders.accept(Reading::List),
-                |answer| {
-                    let page = decoders.read_page(&answer).map(|page| {
-                        let now = LogicalTime::now();
-                        let items = page.items.into_iter().flatten();
-                        all.extend(items.map(|item| Stored::fresh(Arc::new(item), now)));
-                        page.continue_token
-                    });
-                    async move { page.map_err(|error| RequestError::Decode(error.to_string())) }
-                },
-            )
-            .await;
-        match listed {
+        let listed = reader.decoded_pages(&path, decoders, |page| {
+            let now = LogicalTime::now();
+            let items = page.items.into_iter().flatten();
+            all.extend(items.map(|item| Stored::fresh(Arc::new(item), now)));
+            Ok(())
+        });
+        match listed.await {
             Err(error) if error.class() != ErrorClass::NotServed => {
                 let object = kind.to_string();
                 return Err(ExplainError::Read { object, error });

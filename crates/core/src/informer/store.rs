@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::RwLock;
 
@@ -15,6 +16,9 @@ use crate::slim::Slim;
 use crate::watch;
 
 pub(super) use write::{Applied, Fit};
+
+/// How long a live read waits for a store to reach the version that the server is at. After that it lists.
+const SOON: Duration = Duration::from_millis(250);
 
 /// The result of a lookup by key. Returned by [`Store::lookup`](crate::informer::Store::lookup).
 #[derive(Debug)]
@@ -262,6 +266,13 @@ impl<K: Slim> Store<K> {
             return Ok(());
         }
         Err(WaitError::Stopped)
+    }
+
+    /// Whether the store reaches this version soon and contains every object: it is then as good as a list at that
+    /// version. A store of objects that do not change may never reach the version of a server on which others change.
+    pub async fn reaches(&self, version: ResourceVersion) -> bool {
+        let reached = tokio::time::timeout(SOON, self.wait_for(version)).await;
+        matches!(reached, Ok(Ok(()))) && self.unreadable() == 0
     }
 
     /// Whether the store is complete: an object that it does not contain is absent.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::conflict::After;
-use crate::decision::{Notice, Severity};
+use crate::decision::Notice;
 use belayer_core::executor::Class;
 use belayer_core::http::{ErrorClass, Request, RequestError};
 use belayer_core::informer::{Lookup, Reading, Stored};
@@ -30,7 +30,10 @@ impl<K: Slim> Shared<K> {
         attempt: u32,
     ) -> Next<K> {
         let key = object.object.key();
-        match merged.on_conflict().after(&error, (&self.resource, key)) {
+        match merged
+            .on_conflict()
+            .after(&error, (&self.parts.resource, key))
+        {
             After::Over => {
                 self.due.lock().forget(key);
                 Next::End(Outcome::Done)
@@ -60,7 +63,7 @@ impl<K: Slim> Shared<K> {
         let ceiling = Duration::from_millis(2 << attempt);
         tokio::time::sleep(ceiling.mul_f64(belayer_core::rng::unit())).await;
         let slim = &object.object;
-        match self.store.lookup(slim.key()) {
+        match self.parts.store.lookup(slim.key()) {
             Lookup::Absent => return Next::End(Outcome::Done),
             Lookup::Found(newer) if newer.object.resource_version() > slim.resource_version() => {
                 return Next::Decide(newer);
@@ -73,9 +76,9 @@ impl<K: Slim> Shared<K> {
     /// Reads the object live, with all its finalizers.
     pub(super) async fn read_live(&self, object: &Stored<K>, class: Class) -> Next<K> {
         let slim = &object.object;
-        let request = Request::get(self.resource.object_path(slim.key()))
-            .accept(self.decoders.accept(Reading::Object));
-        let answer = match self.executor.read(&request, class).await {
+        let request = Request::get(self.parts.resource.object_path(slim.key()))
+            .accept(self.parts.decoders.accept(Reading::Object));
+        let answer = match self.parts.executor.read(&request, class).await {
             Ok(answer) => answer,
             Err(error) if error.class() == ErrorClass::NotFound => return Next::End(Outcome::Done),
             Err(error) => {
@@ -83,7 +86,7 @@ impl<K: Slim> Shared<K> {
                 return Next::End(Outcome::Retry(Backoff::CONFLICT.at_least(floor)));
             }
         };
-        match self.decoders.read(&answer) {
+        match self.parts.decoders.read(&answer) {
             // Another object has the name: this one is gone, and the other one has its own events.
             Ok(newer) if newer.uid() != slim.uid() => Next::End(Outcome::Done),
             Ok(newer) => Next::Decide(Stored {
@@ -119,11 +122,9 @@ impl<K: Slim> Shared<K> {
             Merged::Delete { .. } => ("CleanupDenied", "delete this object"),
         };
         let text = format!("Belayer is not allowed to {what} and will retry: {message}");
-        let notice = Notice {
-            severity: Severity::Warning,
-            reason,
-            message: text.into(),
-        };
-        self.events.record(&self.regarding(&object.object), &notice);
+        let notice = Notice::warning(reason, text);
+        self.parts
+            .events
+            .record(&self.regarding(&object.object), &notice);
     }
 }

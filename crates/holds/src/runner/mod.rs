@@ -69,24 +69,14 @@ pub struct Runner<K: Slim> {
 }
 
 struct Shared<K: Slim> {
-    resource: Resource,
-    /// All of Belayer's finalizers on this kind.
-    ours: Box<[&'static str]>,
-    store: Store<K>,
-    queue: WorkQueue<ObjectKey>,
-    /// The executor of the workers, which never waits for a rate limit token.
-    executor: Arc<Executor>,
+    /// Its executor is that of the workers, which never waits for a rate limit token.
+    parts: Parts<K>,
     tickets: Tickets,
-    decoders: Decoders<K>,
-    events: EventRecorder,
     own: OwnWrites,
     due: Mutex<Due>,
     /// Keys that wait until holds may be added; ordered, so that simulations are deterministic.
     withheld: Mutex<BTreeSet<ObjectKey>>,
-    clock: Clock,
     components: Vec<Box<dyn AnyComponent<K>>>,
-    observer: Arc<dyn Observer>,
-    switch: HoldSwitch,
 }
 
 /// The parts of a [`Runner`].
@@ -133,7 +123,7 @@ impl<K: Slim> Runner<K> {
     /// Starts `count` workers. They end when the queue is shut down.
     pub fn work(&self, count: usize) -> Workers<ObjectKey> {
         let shared = Arc::clone(&self.shared);
-        Workers::spawn(count, self.shared.queue.clone(), move |key| {
+        Workers::spawn(count, self.shared.parts.queue.clone(), move |key| {
             let shared = Arc::clone(&shared);
             async move { shared.traced(key).await }
         })
@@ -141,7 +131,7 @@ impl<K: Slim> Runner<K> {
 
     /// The queue.
     pub fn queue(&self) -> &WorkQueue<ObjectKey> {
-        &self.shared.queue
+        &self.shared.parts.queue
     }
 }
 
@@ -166,36 +156,18 @@ impl<K: Slim> Builder<K> {
 
     /// The runner.
     pub fn build(self) -> Runner<K> {
-        let Parts {
-            resource,
-            ours,
-            store,
-            queue,
-            executor,
-            decoders,
-            events,
-            clock,
-            observer,
-            switch,
-        } = self.parts;
-        let tickets = Tickets::new(&executor, queue.clone());
+        let Self { parts, components } = self;
+        let tickets = Tickets::new(&parts.executor, parts.queue.clone());
+        let executor = Arc::clone(tickets.executor());
+        let switch = parts.switch.clone();
         let runner = Runner {
             shared: Arc::new(Shared {
-                resource,
-                ours,
-                store,
-                queue,
-                executor: Arc::clone(tickets.executor()),
+                parts: Parts { executor, ..parts },
                 tickets,
-                decoders,
-                events,
                 own: OwnWrites::default(),
                 due: Mutex::default(),
                 withheld: Mutex::default(),
-                clock,
-                components: self.components,
-                observer,
-                switch: switch.clone(),
+                components,
             }),
         };
         let shared = Arc::downgrade(&runner.shared);
@@ -216,7 +188,7 @@ impl<K: Slim> Handler<K> for Runner<K> {
             Event::Updated { old, new } => Change::updated(old, new),
             Event::Deleted { last, .. } => {
                 shared.own.forget(last.object.key());
-                shared.queue.forget(last.object.key());
+                shared.parts.queue.forget(last.object.key());
                 shared.due.lock().forget(last.object.key());
                 shared.withheld.lock().remove(last.object.key());
                 Change::deleted(last)
@@ -244,7 +216,7 @@ impl<K: Slim> Handler<K> for Runner<K> {
             if band == Priority::Release {
                 shared.due.lock().note(change.key());
             }
-            shared.queue.add(change.key().clone(), band);
+            shared.parts.queue.add(change.key().clone(), band);
         }
     }
 }
@@ -252,30 +224,30 @@ impl<K: Slim> Handler<K> for Runner<K> {
 impl<K: Slim> Shared<K> {
     fn free(&self, keys: Vec<ObjectKey>) {
         for key in keys {
-            self.queue.add(key, Priority::Release);
+            self.parts.queue.add(key, Priority::Release);
         }
     }
 
     /// Whether a hold may be added now; if not, the key is requeued once it may.
     fn may_hold(&self, key: &ObjectKey) -> bool {
-        if self.switch.allows() {
+        if self.parts.switch.allows() {
             return true;
         }
         self.withheld.lock().insert(key.clone());
         // The switch may have changed since it was read.
-        self.switch.allows() && self.withheld.lock().remove(key)
+        self.parts.switch.allows() && self.withheld.lock().remove(key)
     }
 
     fn hold_again(&self) {
         let keys = std::mem::take(&mut *self.withheld.lock());
         for key in keys {
-            self.queue.add(key, Priority::Normal);
+            self.parts.queue.add(key, Priority::Normal);
         }
     }
 
     fn regarding(&self, object: &K) -> Regarding {
         Regarding {
-            resource: self.resource.clone(),
+            resource: self.parts.resource.clone(),
             key: object.key().clone(),
             uid: object.uid().clone(),
         }

@@ -16,7 +16,7 @@ impl<K: Slim> Shared<K> {
     pub(super) async fn traced(&self, key: ObjectKey) -> Outcome {
         let span = tracing::debug_span!(
             "reconcile",
-            k8s.resource = %self.resource,
+            k8s.resource = %self.parts.resource,
             k8s.namespace.name = key.namespace().unwrap_or_default(),
             k8s.object.name = key.name(),
             k8s.object.uid = Empty,

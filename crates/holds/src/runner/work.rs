@@ -55,15 +55,18 @@ pub(super) enum Next<K> {
 impl<K: Slim> Shared<K> {
     pub(super) async fn work_on(&self, key: ObjectKey) -> Outcome {
         let mut work = self.tickets.begin(&key);
-        let mut object = match self.store.lookup(&key) {
+        let mut object = match self.parts.store.lookup(&key) {
             // Unknown is never treated as absent: the key is requeued.
             Lookup::Unknown => return Outcome::Retry(Backoff::ERROR),
             Lookup::Absent => None,
             Lookup::Found(object) => Some(object),
         };
-        if self.own.must_wait_for(&key, self.store.resource_version()) {
+        if self
+            .own
+            .must_wait_for(&key, self.parts.store.resource_version())
+        {
             // The cache may have caught up since the watermark was read.
-            self.free(self.own.seen(self.store.resource_version()));
+            self.free(self.own.seen(self.parts.store.resource_version()));
             return Outcome::Done;
         }
         let removed = |object: &Stored<K>| {
@@ -90,7 +93,7 @@ impl<K: Slim> Shared<K> {
         attempt: u32,
         work: &mut Work<'_>,
     ) -> Next<K> {
-        let now = (self.clock)();
+        let now = (self.parts.clock)();
         let mut considered: Vec<Considered> = self
             .components
             .iter()
@@ -109,7 +112,7 @@ impl<K: Slim> Shared<K> {
         let asked = considered.iter().any(|one| one.asked != Asked::No);
         let end = self.later(key, again, due);
         let planned = match object {
-            Some(object) => merge(object.object.meta(), &self.ours, considered),
+            Some(object) => merge(object.object.meta(), &self.parts.ours, considered),
             None => step_of(considered),
         };
         let Some(planned) = planned else {
@@ -125,7 +128,7 @@ impl<K: Slim> Shared<K> {
         // in a queue, not here, so that the worker is free for others.
         let may_send = if matches!(planned, Planned::Write(Merged::Release { .. })) {
             self.due.lock().note(key);
-            work.may_release(&self.resource)
+            work.may_release(&self.parts.resource)
         } else {
             work.may_send()
         };
@@ -162,8 +165,8 @@ impl<K: Slim> Shared<K> {
         };
         for notice in &one.notices {
             match asked {
-                Asked::Now => self.events.record_unless_answered(&regarding, notice),
-                Asked::Later | Asked::No => self.events.record(&regarding, notice),
+                Asked::Now => self.parts.events.record_unless_answered(&regarding, notice),
+                Asked::Later | Asked::No => self.parts.events.record(&regarding, notice),
             }
         }
     }
@@ -175,15 +178,16 @@ impl<K: Slim> Shared<K> {
             Merged::Release { patch, .. } | Merged::Hold { patch, .. } => patch,
             // With the UID: a later object of the same name is not affected.
             Merged::Delete { .. } => {
-                let deleted = self.executor.delete(&self.resource, key, uid);
+                let deleted = self.parts.executor.delete(&self.parts.resource, key, uid);
                 return deleted.await.map(drop);
             }
         };
         let meta = object.object.meta();
         let body = patch.body();
         let patched = self
+            .parts
             .executor
-            .patch(&self.resource, key, body, merged.class());
+            .patch(&self.parts.resource, key, body, merged.class());
         if let Patched::At(version) = patched.await? {
             let known = object.object.resource_version();
             let removes = meta.is_deleting() && patch.finalizers().is_empty();
@@ -193,7 +197,7 @@ impl<K: Slim> Shared<K> {
             if version <= known {
                 self.own.removed(key, known);
                 // Its deletion may have come before this answer: then no event removes the entry.
-                match self.store.lookup(key) {
+                match self.parts.store.lookup(key) {
                     Lookup::Unknown => {}
                     Lookup::Absent => {
                         self.own.forget(key);
@@ -231,7 +235,7 @@ impl<K: Slim> Shared<K> {
     ) -> Next<K> {
         let context = StepContext {
             key,
-            executor: &self.executor,
+            executor: &self.parts.executor,
             own: &self.own,
         };
         let error = match (step.take(&context).await, object) {
@@ -253,7 +257,7 @@ impl<K: Slim> Shared<K> {
             (Ok(Stepped::Retry(backoff)), _) => return Next::End(Outcome::Retry(backoff)),
             (Err(error), _) => error,
         };
-        let about = (&self.resource, key);
+        let about = (&self.parts.resource, key);
         Next::End(Outcome::Retry(
             match OnConflict::Requeue.after(&error, about) {
                 After::Denied => {
@@ -278,7 +282,8 @@ impl<K: Slim> Shared<K> {
             },
             (Some(after), None) if after >= RESYNC => {
                 let spread = after.mul_f64(belayer_core::rng::unit() / 4.0);
-                self.queue
+                self.parts
+                    .queue
                     .add_after(key.clone(), Priority::Resync, after + spread);
                 Outcome::Done
             }
@@ -288,7 +293,7 @@ impl<K: Slim> Shared<K> {
     }
 
     fn report(&self, object: &Stored<K>, merged: &Merged) {
-        let dry = self.executor.writes() == Writes::DryRun;
+        let dry = self.parts.executor.writes() == Writes::DryRun;
         let each = |by, what: What<'_>| {
             let evidence = match what {
                 What::Released { evidence, .. } | What::Deleted { evidence } => Some(evidence),
@@ -342,6 +347,6 @@ impl<K: Slim> Shared<K> {
     pub(super) fn tell(&self, object: &Stored<K>, by: By, what: What<'_>) {
         let (key, uid) = (object.object.key(), object.object.uid());
         trace::done(by, uid.as_str(), &what);
-        report(&*self.observer, &Executed { by, key, uid, what });
+        report(&*self.parts.observer, &Executed { by, key, uid, what });
     }
 }

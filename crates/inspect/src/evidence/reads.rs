@@ -1,6 +1,7 @@
 //! Live reads of single objects and lists: namespaces, pods, nodes and so on.
 
 use futures::future::join_all;
+use serde::de::IgnoredAny;
 
 use belayer_core::object::{ObjectKey, Resource};
 
@@ -9,14 +10,14 @@ use super::state::{
 };
 use crate::controller_health::{Lease, Workload};
 use crate::details::{
-    ApiServiceObject, AttachmentObject, LeaseObject, NamespaceObject, NodeObject, PodObject,
-    VolumeObject, WorkloadObject,
+    ApiServiceSpec, AttachmentSpec, AttachmentStatus, Conditions, LeaseSpec, NamespaceSpec, Object,
+    Phase, PodSpec, VolumeSpec, WorkloadObject,
 };
 use crate::reader::{ReadResult, Reader, explain};
 
 pub(super) async fn namespace(reader: &Reader, name: String) -> ReadResult<NamespaceState> {
     let resource = Resource::namespaces();
-    let found: ReadResult<NamespaceObject> =
+    let found: ReadResult<Object<NamespaceSpec, Conditions>> =
         reader.object(&resource, &ObjectKey::cluster(name)).await;
     found.map(|namespace| NamespaceState {
         finalizers: namespace.spec.finalizers.unwrap_or_default(),
@@ -33,11 +34,11 @@ pub(super) async fn namespace(reader: &Reader, name: String) -> ReadResult<Names
 /// Reads the pods of a namespace.
 pub(crate) async fn pods(reader: &Reader, namespace: String) -> ReadResult<Vec<PodState>> {
     let path = Resource::pods().path(Some(&namespace));
-    let found = ReadResult::from(reader.all::<PodObject>(&path).await);
+    let found = ReadResult::from(reader.all::<Object<PodSpec, Phase>>(&path).await);
     found.map(|pods| pods.into_iter().map(pod).collect())
 }
 
-fn pod(pod: PodObject) -> PodState {
+fn pod(pod: Object<PodSpec, Phase>) -> PodState {
     let name = pod.metadata.name;
     let volumes = pod.spec.volumes.unwrap_or_default();
     let claims = volumes
@@ -60,7 +61,8 @@ fn pod(pod: PodObject) -> PodState {
 
 pub(super) async fn node(reader: &Reader, name: String) -> ReadResult<NodeState> {
     let resource = Resource::nodes();
-    let found: ReadResult<NodeObject> = reader.object(&resource, &ObjectKey::cluster(name)).await;
+    let found: ReadResult<Object<IgnoredAny, Conditions>> =
+        reader.object(&resource, &ObjectKey::cluster(name)).await;
     found.map(|node| NodeState {
         ready: node
             .status
@@ -73,7 +75,8 @@ pub(super) async fn node(reader: &Reader, name: String) -> ReadResult<NodeState>
 
 pub(super) async fn volume(reader: &Reader, name: String) -> ReadResult<VolumeState> {
     let resource = Resource::new("", "v1", "PersistentVolume", "persistentvolumes");
-    let found: ReadResult<VolumeObject> = reader.object(&resource, &ObjectKey::cluster(name)).await;
+    let found: ReadResult<Object<VolumeSpec, Phase>> =
+        reader.object(&resource, &ObjectKey::cluster(name)).await;
     found.map(|volume| VolumeState {
         claim: volume
             .spec
@@ -85,7 +88,11 @@ pub(super) async fn volume(reader: &Reader, name: String) -> ReadResult<VolumeSt
 
 pub(super) async fn attachments(reader: &Reader) -> ReadResult<Vec<AttachmentState>> {
     const PATH: &str = "/apis/storage.k8s.io/v1/volumeattachments";
-    let found = ReadResult::from(reader.all::<AttachmentObject>(PATH).await);
+    let found = ReadResult::from(
+        reader
+            .all::<Object<AttachmentSpec, AttachmentStatus>>(PATH)
+            .await,
+    );
     found.map(|all| {
         all.into_iter()
             .map(|attachment| AttachmentState {
@@ -110,11 +117,11 @@ pub(super) async fn attachments(reader: &Reader) -> ReadResult<Vec<AttachmentSta
 
 pub(super) async fn dead_apis(reader: &Reader) -> ReadResult<Vec<DeadApiService>> {
     const PATH: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
-    let found = ReadResult::from(reader.all::<ApiServiceObject>(PATH).await);
+    let found = ReadResult::from(reader.all::<Object<ApiServiceSpec, Conditions>>(PATH).await);
     found.map(|all| all.into_iter().filter_map(dead_api).collect())
 }
 
-fn dead_api(api: ApiServiceObject) -> Option<DeadApiService> {
+fn dead_api(api: Object<ApiServiceSpec, Conditions>) -> Option<DeadApiService> {
     let condition = api
         .status
         .conditions
@@ -179,7 +186,7 @@ fn workload(kind: &'static str, object: WorkloadObject) -> Workload {
 pub(crate) async fn lease(reader: &Reader, place: String) -> ReadResult<Lease> {
     let resource = Resource::leases();
     let (namespace, name) = place.split_once('/').unwrap_or(("", &place));
-    let found: ReadResult<LeaseObject> = reader
+    let found: ReadResult<Object<LeaseSpec>> = reader
         .object(&resource, &ObjectKey::new(namespace, name))
         .await;
     found.map(|lease| Lease {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::reader::{Page, ReadResult, Reader, explain};
+use crate::reader::{Page, Reader, explain};
 use belayer_core::http::{ErrorClass, METADATA_ONLY_LIST, Request, RequestError};
 use belayer_core::object::Resource;
 use belayer_holds::names::{FIELD_MANAGER, KUBERNETES_PVC_PROTECTION};
@@ -159,19 +159,14 @@ pub(crate) async fn claims(reader: &Reader, mode: PvcMode, now: Timestamp) -> Ve
 pub(crate) async fn installations(reader: &Reader, own: &str) -> Vec<Finding> {
     let request = Request::get("/apis/apps/v1/deployments")
         .query("labelSelector", "app.kubernetes.io/name=belayer");
-    let list: ReadResult<Value> = match reader.json(&request).await {
-        Ok(list) => ReadResult::Found(list),
-        Err(error) => ReadResult::Unknown(explain(&error)),
-    };
-    let list = match list {
-        ReadResult::Found(list) => list,
-        ReadResult::Absent => return Vec::new(),
-        ReadResult::Unknown(why) => {
+    let list: Value = match reader.json(&request).await {
+        Ok(list) => list,
+        Err(error) => {
             return vec![Finding::new(
                 Level::Unknown,
                 About::Installation,
                 "whether another Belayer is installed",
-                format!("deployments: {why}"),
+                format!("deployments: {}", explain(&error)),
             )];
         }
     };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_holds::decision::{Missing, Notice, Severity};
+use belayer_holds::decision::{Missing, Notice};
 
 use super::{Found, Reasons, elapsed, unread};
 use crate::evidence::Evidence;
@@ -84,11 +84,10 @@ pub(super) fn comes_first(pod: &PodView, evidence: &Evidence) -> bool {
 /// The Event about a record that the server rejected; independent of the decision.
 pub(super) fn refusal(pod: &PodView) -> Option<Notice> {
     match &pod.record {
-        RecordState::Refused { why, .. } if captures(pod).is_some() => Some(Notice {
-            severity: Severity::Warning,
-            reason: "OutcomeNotRecorded",
-            message: format!("the outcome of this pod cannot be recorded: {why}").into(),
-        }),
+        RecordState::Refused { why, .. } if captures(pod).is_some() => Some(Notice::warning(
+            "OutcomeNotRecorded",
+            format!("the outcome of this pod cannot be recorded: {why}"),
+        )),
         _ => None,
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belayer_core::queries::LiveAnswer;
-use belayer_holds::decision::{Missing, Notice, Severity};
+use belayer_holds::decision::{Missing, Notice};
 use belayer_holds::names::RELEASE_ANNOTATION;
 
 use super::{Found, RECHECK, Reasons};
@@ -105,15 +105,12 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
         StatusState::TooLarge(why) => {
             ask(reasons, TOO_LARGE);
             let text = format!("the status of its owner exceeds Belayer's size limit: {why}");
-            reasons.notices.push(Notice {
-                severity: Severity::Warning,
-                reason: "WorkflowStatusTooLarge",
-                message: format!(
-                    "{text}; until its owner has finished, only its consumer's label on this pod releases it, or \
-                     the annotation {RELEASE_ANNOTATION}"
-                )
-                .into(),
-            });
+            let message = format!(
+                "{text}; until its owner has finished, only its consumer's label on this pod releases it, or \
+                 the annotation {RELEASE_ANNOTATION}"
+            );
+            let notice = Notice::warning("WorkflowStatusTooLarge", message);
+            reasons.notices.push(notice);
             reasons.add(row::NODE_FULFILLED, Missing::Event(text.into()));
         }
         StatusState::Unreadable(why) => {

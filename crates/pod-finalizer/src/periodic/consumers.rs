@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use belayer_core::events::{EventRecorder, Regarding};
 use belayer_core::informer::Lookup;
 use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
-use belayer_holds::decision::{Notice, Severity};
+use belayer_holds::decision::Notice;
 
 use crate::component::PodFinalizer;
 use crate::decide::REPORT_AFTER;
@@ -135,10 +135,6 @@ fn record(events: &EventRecorder, node: &Arc<str>, pods: &[ObjectKey]) {
         "pods of this node have ended and are being deleted, but stay until their consumer has read their results: \
          {first}{others}; `belayer explain pod/NAME` shows what each waits for"
     );
-    let notice = Notice {
-        severity: Severity::Normal,
-        reason: "HeldPodsWait",
-        message: message.into(),
-    };
+    let notice = Notice::normal("HeldPodsWait", message);
     events.record(&regarding, &notice);
 }

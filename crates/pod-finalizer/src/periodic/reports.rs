@@ -6,7 +6,7 @@ use std::sync::Arc;
 use belayer_core::events::Regarding;
 use belayer_core::object::ObjectKey;
 use belayer_core::words::one_or_many;
-use belayer_holds::decision::{Notice, Severity};
+use belayer_holds::decision::Notice;
 use belayer_holds::names;
 
 use super::PeriodicTask;
@@ -76,14 +76,6 @@ impl PeriodicTask {
     }
 }
 
-fn warning(reason: &'static str, message: String) -> Notice {
-    Notice {
-        severity: Severity::Warning,
-        reason,
-        message: message.into(),
-    }
-}
-
 /// If a new leader found the gate closed, the current number may be lower than the limit.
 fn all_closed(limits: Limits, now: &ActiveLimits, waiting: usize) -> Notice {
     let closed = match now.closed.len() {
@@ -96,7 +88,7 @@ fn all_closed(limits: Limits, now: &ActiveLimits, waiting: usize) -> Notice {
     } else {
         String::new()
     };
-    warning(
+    Notice::warning(
         "BacklogGateClosed",
         format!(
             "no hold is added to any pod: the backlog limit is reached. It is reached above {} held pods that are being \
@@ -131,7 +123,7 @@ fn closed_in(
             " Other namespaces are not affected."
         }
     };
-    warning(
+    Notice::warning(
         "BacklogNamespaceClosed",
         format!(
             "no hold is added to pods of namespace {namespace}: its backlog limit is reached. It is reached above {} held \
@@ -145,7 +137,7 @@ fn closed_in(
 }
 
 fn kept(place: &str, unselected: usize, held: usize) -> Notice {
-    warning(
+    Notice::warning(
         names::HELD_BACK,
         format!(
             "no profile selects {unselected} of {held} held pods {place} any more; they are kept until there is other \

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belayer_core::object::Uid;
-use belayer_holds::decision::{Row, Severity};
+use belayer_holds::decision::{Notice, Row};
 use belayer_holds::holding::Holding;
 use jiff::Timestamp;
 
@@ -155,16 +155,13 @@ fn attempt_of(record: &Record) -> String {
 /// Step 9: the pod exists. It is counted once, because the write is a compare-and-swap.
 fn pod_created(record: &Record, pod: &PodView, now: Timestamp) -> RecordDecision {
     let next = status_with_pod(record, &pod.uid, now);
-    RecordDecision::of(
-        row::RECREATED,
-        Effect::Status(StatusWrite::of(next).counted("recreated")),
-    )
-    .with_notice(
-        Severity::Normal,
-        "Recreated",
-        format!(
-            "re-created after its node had rejected it, {}",
-            attempt_of(record)
+    RecordDecision::status(row::RECREATED, StatusWrite::of(next).counted("recreated")).with_notice(
+        Notice::normal(
+            "Recreated",
+            format!(
+                "re-created after its node had rejected it, {}",
+                attempt_of(record)
+            ),
         ),
     )
 }

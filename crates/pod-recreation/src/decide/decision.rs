@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belayer_core::object::Uid;
-use belayer_holds::decision::{Notice, Row, Severity};
+use belayer_holds::decision::{Notice, Row};
 use belayer_holds::holding::Holding;
 
 use crate::api::{Status, Wipe};
@@ -142,6 +142,10 @@ impl RecordDecision {
         }
     }
 
+    pub(super) fn status(row: Row, step: StatusWrite) -> Self {
+        Self::of(row, Effect::Status(step))
+    }
+
     pub(super) fn waits(row: Row, again: Duration) -> Self {
         Self {
             row,
@@ -150,17 +154,7 @@ impl RecordDecision {
         }
     }
 
-    pub(super) fn with_notice(
-        self,
-        severity: Severity,
-        reason: &'static str,
-        message: String,
-    ) -> Self {
-        let notice = Notice {
-            severity,
-            reason,
-            message: message.into(),
-        };
+    pub(super) fn with_notice(self, notice: Notice) -> Self {
         match self.effect {
             Some(Effect::Status(step)) => Self {
                 effect: Some(Effect::Status(step.noticed(notice))),

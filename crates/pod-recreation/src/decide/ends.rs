@@ -1,10 +1,10 @@
 //! How a record ends.
 
 use belayer_core::object::Uid;
-use belayer_holds::decision::{Notice, Row, Severity};
+use belayer_holds::decision::{Notice, Row};
 use jiff::Timestamp;
 
-use super::decision::{Effect, RecordDecision, StatusWrite};
+use super::decision::{RecordDecision, StatusWrite};
 use crate::api::{ConditionStatus, ConditionType, Phase, Status, whole_seconds};
 use crate::record::Record;
 use crate::row;
@@ -15,12 +15,11 @@ pub(super) fn exhausted(record: &Record, now: Timestamp) -> RecordDecision {
     let retries = record.policy.max_retries;
     let why =
         format!("its node rejected the pod, and the limit of {retries} re-creations is reached");
-    let next = final_status(record, Phase::Exhausted, &why, now);
-    RecordDecision::of(
+    let notice = Notice::warning("RecreationExhausted", why);
+    RecordDecision::status(
         row::EXHAUSTED,
-        Effect::Status(StatusWrite::of(next).counted("exhausted")),
+        end(record, Phase::Exhausted, "exhausted", notice, now),
     )
-    .with_notice(Severity::Warning, "RecreationExhausted", why)
 }
 
 /// The pod may have run, or its reason is not one that is re-created.
@@ -43,35 +42,34 @@ pub(super) fn not_selected(record: &Record, now: Timestamp) -> RecordDecision {
 
 /// The end with the Event `NotRecreated`.
 fn not_recreated(
-    outcome: (Row, &'static str),
+    (row, outcome): (Row, &'static str),
     record: &Record,
     why: String,
     now: Timestamp,
 ) -> RecordDecision {
-    let (row, outcome) = outcome;
-    let next = final_status(record, Phase::Ended, &why, now);
-    RecordDecision::of(row, Effect::Status(StatusWrite::of(next).counted(outcome))).with_notice(
-        Severity::Warning,
-        "NotRecreated",
-        why,
-    )
+    RecordDecision::status(row, not_recreated_step(record, outcome, why, now))
+}
+
+fn not_recreated_step(
+    record: &Record,
+    outcome: &'static str,
+    why: String,
+    now: Timestamp,
+) -> StatusWrite {
+    let notice = Notice::warning("NotRecreated", why);
+    end(record, Phase::Ended, outcome, notice, now)
 }
 
 /// The API server has denied the pod for too long. While the record reserves an attempt, its pod must not exist.
 pub(super) fn denied(record: &Record, why: &str, now: Timestamp) -> RecordDecision {
-    let why = format!("not re-created: {why}");
-    let step = StatusWrite::of(final_status(record, Phase::Ended, &why, now)).counted("denied");
+    let step = not_recreated_step(record, "denied", format!("not re-created: {why}"), now);
     let is_reserved = record.status.phase == Some(Phase::Creating);
     let step = if is_reserved {
         step.if_gone(Uid::new(""))
     } else {
         step
     };
-    RecordDecision::of(row::DENIED, Effect::Status(step)).with_notice(
-        Severity::Warning,
-        "NotRecreated",
-        why,
-    )
+    RecordDecision::status(row::DENIED, step)
 }
 
 /// The node did not finish the wipe in time, and the policy is `fail`.
@@ -83,21 +81,13 @@ pub(super) fn wipe_failed(record: &Record, now: Timestamp) -> RecordDecision {
 /// The pod of the reserved attempt does not exist, but it may have been created.
 pub(super) fn hold_lost(record: &Record, why: &str, now: Timestamp) -> RecordDecision {
     let why = format!("not re-created: {why}. A pod that may have run is never created again");
-    let step = StatusWrite::of(final_status(record, Phase::Ended, &why, now));
-    let step = step.if_gone(Uid::new("")).counted("reported");
-    RecordDecision::of(row::HOLD_LOST, Effect::Status(step)).with_notice(
-        Severity::Warning,
-        "NotRecreated",
-        why,
-    )
+    let step = not_recreated_step(record, "reported", why, now);
+    RecordDecision::status(row::HOLD_LOST, step.if_gone(Uid::new("")))
 }
 
 /// Another client deleted the pod.
 pub(super) fn cancelled(record: &Record, why: &str, now: Timestamp) -> RecordDecision {
-    RecordDecision::of(
-        row::CANCELLED,
-        Effect::Status(cancelled_step(record, why, now)),
-    )
+    RecordDecision::status(row::CANCELLED, cancelled_step(record, why, now))
 }
 
 /// As [`cancelled`], once a live read shows that the pod does not exist.
@@ -108,31 +98,18 @@ pub(super) fn cancelled_if_gone(
     now: Timestamp,
 ) -> RecordDecision {
     let step = cancelled_step(record, why, now).if_gone(Uid::new(pod));
-    RecordDecision::of(row::CANCELLED, Effect::Status(step))
+    RecordDecision::status(row::CANCELLED, step)
 }
 
 /// The end of a record whose pod, owner or namespace another client deleted.
 pub(crate) fn cancelled_step(record: &Record, why: &str, now: Timestamp) -> StatusWrite {
-    let why = format!("not re-created: {why}");
-    StatusWrite::of(final_status(record, Phase::Ended, &why, now))
-        .counted("cancelled")
-        .noticed(Notice {
-            severity: Severity::Normal,
-            reason: "RecreationCancelled",
-            message: why.into(),
-        })
+    let notice = Notice::normal("RecreationCancelled", format!("not re-created: {why}"));
+    end(record, Phase::Ended, "cancelled", notice, now)
 }
 
 /// The end of a record whose rejected pod is not re-created.
 pub(crate) fn reported_step(record: &Record, why: &str, now: Timestamp) -> StatusWrite {
-    let why = format!("not re-created: {why}");
-    StatusWrite::of(final_status(record, Phase::Ended, &why, now))
-        .counted("reported")
-        .noticed(Notice {
-            severity: Severity::Warning,
-            reason: "NotRecreated",
-            message: why.into(),
-        })
+    not_recreated_step(record, "reported", format!("not re-created: {why}"), now)
 }
 
 /// A pod that Belayer did not create has the name, by the store, which a live read must confirm.
@@ -141,7 +118,7 @@ pub(super) fn name_taken(record: &Record, now: Timestamp) -> RecordDecision {
         name_taken: true,
         ..name_taken_step(record, now)
     };
-    RecordDecision::of(row::CANCELLED, Effect::Status(step))
+    RecordDecision::status(row::CANCELLED, step)
 }
 
 /// The end of a record whose pod name another pod has.
@@ -150,24 +127,27 @@ pub(crate) fn name_taken_step(record: &Record, now: Timestamp) -> StatusWrite {
         "not re-created: another pod, which Belayer did not create, has the name {}",
         record.pod_name
     );
-    StatusWrite::of(final_status(record, Phase::Ended, &why, now))
-        .counted("name_taken")
-        .noticed(Notice {
-            severity: Severity::Warning,
-            reason: "NameTaken",
-            message: why.into(),
-        })
+    let notice = Notice::warning("NameTaken", why);
+    end(record, Phase::Ended, "name_taken", notice, now)
 }
 
 /// The re-created pod has started.
 pub(super) fn pod_started(record: &Record, now: Timestamp) -> RecordDecision {
-    let why = "the re-created pod has started";
-    let next = final_status(record, Phase::Started, why, now);
-    RecordDecision::of(
-        row::POD_STARTED,
-        Effect::Status(StatusWrite::of(next).counted("started")),
-    )
-    .with_notice(Severity::Normal, "RecreatedPodStarted", why.to_owned())
+    let notice = Notice::normal("RecreatedPodStarted", "the re-created pod has started");
+    let step = end(record, Phase::Started, "started", notice, now);
+    RecordDecision::status(row::POD_STARTED, step)
+}
+
+/// The end of a record in this phase, with the Event that says why.
+fn end(
+    record: &Record,
+    phase: Phase,
+    outcome: &'static str,
+    notice: Notice,
+    now: Timestamp,
+) -> StatusWrite {
+    let next = final_status(record, phase, &notice.message, now);
+    StatusWrite::of(next).counted(outcome).noticed(notice)
 }
 
 /// The status of a record that ends in this phase. Every condition about the chain has a value.

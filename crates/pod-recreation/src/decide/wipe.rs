@@ -133,10 +133,7 @@ pub(super) fn report(
     }
     let mut next = record.status.clone();
     next.set(ConditionType::StateWiped, status, (reason, message), now);
-    Some(RecordDecision::of(
-        row::WIPING,
-        Effect::Status(StatusWrite::of(next)),
-    ))
+    Some(RecordDecision::status(row::WIPING, StatusWrite::of(next)))
 }
 
 /// The status after the request was refused, for a reason that a live read has shown.

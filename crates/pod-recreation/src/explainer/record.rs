@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use futures::FutureExt as _;
 use jiff::Timestamp;
 use serde::Deserialize;
 
@@ -13,7 +12,7 @@ use crate::explainer::observed::{next, recreation};
 use crate::{NAME, Settings, api, row};
 use belayer_controller::Site;
 use belayer_controller::explain::Live;
-use belayer_core::object::ObjectKey;
+use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::gate::GateObject;
 use belayer_holds::names;
 use belayer_inspect::explain::{Action, ExplainError, Explained, Explainer, Row};
@@ -29,26 +28,24 @@ pub(crate) struct Records {
 
 impl Records {
     pub(crate) fn explainer(settings: &Settings, site: &Site<'_>) -> Explainer {
-        let it = Arc::new(Self {
+        let it = Self {
             settings: settings.clone(),
             gate: GateObject::key(site.namespace),
-        });
-        Explainer {
-            component: NAME,
-            holds: &[names::POD_RECREATION_HOLD],
-            kinds: vec![api::resource()],
-            explain: Box::new(move |_, key, reader| {
-                let it = Arc::clone(&it);
-                async move { it.explain(&key, &reader).await }.boxed()
-            }),
-        }
+        };
+        let (holds, kinds) = (&[names::POD_RECREATION_HOLD], vec![api::resource()]);
+        Explainer::new(NAME, holds, kinds, it, Self::explain)
     }
 
-    async fn explain(&self, key: &ObjectKey, reader: &Reader) -> Result<Explained, ExplainError> {
-        let live = Live::new(reader);
+    async fn explain(
+        self: Arc<Self>,
+        _: Resource,
+        key: ObjectKey,
+        reader: Reader,
+    ) -> Result<Explained, ExplainError> {
+        let live = Live::new(&reader);
         let recreation = recreation(&live, &self.settings, &[]);
-        recreation.parts.records.subject(key).await?;
-        let snapshot = live.settled(|| recreation.observe_record(key)).await?;
+        recreation.parts.records.subject(&key).await?;
+        let snapshot = live.settled(|| recreation.observe_record(&key)).await?;
         let now = Timestamp::now();
         let decision = decide(&snapshot, now);
         let notice = decision
@@ -62,7 +59,7 @@ impl Records {
             .filter(|_| decision.row != row::DENIED)
             .and_then(|status| denied(status, now));
         let drained = match &status {
-            Some(status) if status.finished_at.is_none() => drained(reader, &self.gate).await,
+            Some(status) if status.finished_at.is_none() => drained(&reader, &self.gate).await,
             _ => None,
         };
         let message = status.and_then(|status| status.message);

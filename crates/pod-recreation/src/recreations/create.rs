@@ -6,7 +6,7 @@ use belayer_core::http::{Answer, RequestError};
 use belayer_core::object::{ObjectKey, Uid};
 use belayer_core::workqueue::Backoff;
 use belayer_holds::conflict::OnConflict;
-use belayer_holds::decision::{Notice, Severity};
+use belayer_holds::decision::Notice;
 use belayer_holds::invariants::{self, Invariant};
 use belayer_holds::names::{FIELD_MANAGER, RECREATION_UID_ANNOTATION};
 use belayer_holds::runner::Stepped;
@@ -104,11 +104,10 @@ impl Execution<'_> {
         if !is_denied(&error) {
             return Err(error);
         }
-        let notice = Notice {
-            severity: Severity::Warning,
-            reason: "RecreationDenied",
-            message: format!("the API server denies the re-created pod: {message}").into(),
-        };
+        let notice = Notice::warning(
+            "RecreationDenied",
+            format!("the API server denies the re-created pod: {message}"),
+        );
         self.record_event(&notice);
         let is_recorded = record
             .status

@@ -7,7 +7,7 @@ use belayer_core::http::{METADATA_ONLY, Request, RequestError};
 use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::workqueue::{Backoff, Priority};
 use belayer_holds::conflict::OnConflict;
-use belayer_holds::decision::{Notice, Severity};
+use belayer_holds::decision::Notice;
 use belayer_holds::runner::{Component as _, Stepped};
 use serde_json::{Value, json};
 
@@ -116,12 +116,12 @@ impl Execution<'_> {
             Err(error) if is_namespace_terminating(&error) => Err(error),
             Err(error) if is_denied(&error) || is_too_large(&error) => {
                 tracing::warn!(pod = %pod_key, %error, "could not record a rejected pod; Belayer tries again");
-                let notice = Notice {
-                    severity: Severity::Warning,
-                    reason: "RecreationDenied",
-                    message: format!("not re-created yet, because its record could not be written; Belayer tries again: {error}")
-                        .into(),
-                };
+                let notice = Notice::warning(
+                    "RecreationDenied",
+                    format!(
+                        "not re-created yet, because its record could not be written; Belayer tries again: {error}"
+                    ),
+                );
                 self.it.parts.events.record(&regarding(), &notice);
                 Ok(Stepped::Retry(Backoff::DENIED))
             }
@@ -285,24 +285,18 @@ fn restarts_wait(requested: &Result<Requested, RequestError>) -> bool {
 
 /// What the user should know about the replacement of a pod, at its first rejection.
 fn first_notices(pod: &Value) -> Vec<Notice> {
-    let notice = |reason, message: String| Notice {
-        severity: Severity::Normal,
-        reason,
-        message: message.into(),
-    };
     let mut notices = Vec::new();
     let node = pod["spec"]["nodeName"].as_str();
     if let Some(node) = node.filter(|_| is_bound_by_user(pod)) {
         let message = format!(
             "its user bound it to node {node} (spec.nodeName): it is re-created on that node, which may reject it again"
         );
-        notices.push(notice("BoundByUser", message));
+        notices.push(Notice::normal("BoundByUser", message));
     }
     if !is_creator_known(pod) {
         let message = "its managedFields do not show who created it: the re-created pod has all its annotations, except \
-                       those that podRecreation.carry.drop or Belayer lists"
-            .to_owned();
-        notices.push(notice("CreatorUnknown", message));
+                       those that podRecreation.carry.drop or Belayer lists";
+        notices.push(Notice::normal("CreatorUnknown", message));
     }
     notices
 }

@@ -29,6 +29,13 @@ pub fn read(text: &str) -> Result<Value, Problem> {
     parse::<Spanned<Node>>(text).map(|node| node.value.value(text, node.defined))
 }
 
+/// The line of a key in a text that was parsed before, or of the nearest existing parent. The
+/// [module's example](super) finds a line.
+pub fn line_of(text: &str, key: &str) -> Option<u64> {
+    let document = parse::<Node>(text).ok()?;
+    document.nearest(key).map(|(_, line)| line)
+}
+
 /// Writes an equivalent document on one line. The value is as of [`read`]. The
 /// [example](crate::config::yaml::document) reads such a document.
 pub fn write(value: &Value) -> String {
@@ -38,7 +45,7 @@ pub fn write(value: &Value) -> String {
 }
 
 enum Node {
-    Map(Vec<(String, Spanned<Node>)>),
+    Map(Vec<(Spanned<String>, Spanned<Node>)>),
     List(Vec<Spanned<Node>>),
     Text(String),
     /// The parser's guess for a plain scalar.
@@ -51,7 +58,7 @@ impl Node {
             Self::Map(entries) => Value::Object(Map::from_iter(
                 entries
                     .into_iter()
-                    .map(|(key, node)| (key, node.value.value(text, node.defined))),
+                    .map(|(key, node)| (key.value, node.value.value(text, node.defined))),
             )),
             Self::List(items) => {
                 let items = items.into_iter();
@@ -71,6 +78,38 @@ impl Node {
                 }
             }
         }
+    }
+
+    /// How many characters of the key are not matched where it is matched best, and the line of that place.
+    fn nearest(&self, key: &str) -> Option<(usize, u64)> {
+        match self {
+            Self::Map(entries) => {
+                let matches = entries.iter().filter_map(|(name, node)| {
+                    let left = below(key, &name.value)?;
+                    let here = (left.len(), name.referenced.line());
+                    Some(node.value.nearest(left).unwrap_or(here))
+                });
+                matches.min_by_key(|(left, _)| *left)
+            }
+            Self::List(items) => items.iter().enumerate().find_map(|(index, item)| {
+                let left = key.strip_prefix(&format!("[{index}]"))?;
+                match left.strip_prefix('.').unwrap_or(left) {
+                    "" => Some((0, item.referenced.line())),
+                    left => item.value.nearest(left),
+                }
+            }),
+            Self::Text(_) | Self::Plain(_) => None,
+        }
+    }
+}
+
+/// The rest of the key below a member of this name. Names may contain dots, so two members can
+/// match; the longer match wins.
+fn below<'k>(key: &'k str, member: &str) -> Option<&'k str> {
+    let left = key.strip_prefix(member)?;
+    match left.strip_prefix('.') {
+        Some(left) => Some(left),
+        None => (left.is_empty() || left.starts_with('[')).then_some(left),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Tests of what a decision reports, and when it is repeated.
 
+use belayer_core::events::Severity;
+
 use super::*;
 
 const HOUR: i64 = 3_600;
