@@ -97,14 +97,14 @@ impl Election {
         let config = &source.config.leader_election;
         let timing = timing(arguments, source)?;
         let names = [
-            origin_of(
+            setting(
                 "--leader-elect-resource-name",
                 arguments.leader_elect_resource_name.as_deref(),
                 "leaderElection.resourceName",
                 config.resource_name.as_deref(),
                 DEFAULT_NAME,
             ),
-            origin_of(
+            setting(
                 "--leader-elect-resource-namespace",
                 arguments.leader_elect_resource_namespace.as_deref(),
                 "leaderElection.resourceNamespace",
@@ -129,7 +129,7 @@ impl Election {
 }
 
 /// The value of a setting, and where it is from.
-fn origin_of<T>(
+fn setting<T>(
     flag: &'static str,
     by_flag: Option<T>,
     key: &'static str,
@@ -150,21 +150,21 @@ fn timing(arguments: &ElectionArguments, source: &Source) -> Result<Timing, Fail
         .election_times()
         .map_err(|error: ConfigError| Failure::configuration(error))?;
     let default = Timing::default();
-    let lease = origin_of(
+    let lease = setting(
         "--leader-elect-lease-duration",
         arguments.leader_elect_lease_duration,
         "leaderElection.leaseDuration",
         file.lease_duration,
         default.lease_duration(),
     );
-    let renew = origin_of(
+    let renew = setting(
         "--leader-elect-renew-deadline",
         arguments.leader_elect_renew_deadline,
         "leaderElection.renewDeadline",
         file.renew_deadline,
         default.renew_deadline(),
     );
-    let retry = origin_of(
+    let retry = setting(
         "--leader-elect-retry-period",
         arguments.leader_elect_retry_period,
         "leaderElection.retryPeriod",

@@ -7,7 +7,7 @@
 //! QUIET), and an object has at most 25 Events at once and one more every five minutes, as with client-go.
 //!
 //! ```
-//! use belayer_core::{Notice, Severity};
+//! use belayer_core::Notice;
 //!
 //! let notice = Notice::warning("NodeGone", "its node does not exist");
 //! assert_eq!(notice.reason, "NodeGone");
@@ -186,7 +186,7 @@ pub struct EventSender {
 ///
 /// ```no_run
 /// use std::sync::Arc;
-/// use belayer_core::{Executor, Notice, ObjectKey, Regarding, Resource, Severity, events};
+/// use belayer_core::{Executor, Notice, ObjectKey, Regarding, Resource, events};
 /// use tokio_util::sync::CancellationToken;
 ///
 /// # async fn record(executor: Arc<Executor>, regarding: &Regarding) {

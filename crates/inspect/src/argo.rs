@@ -93,7 +93,7 @@ pub fn why_not_processed(
 /// example](self) prints them.
 pub async fn controllers(reader: &Reader) -> ReadResult<Vec<WorkflowController>> {
     let deployments = match reader
-        .all::<WorkloadObject>("/apis/apps/v1/deployments")
+        .all::<WorkloadObject<Container>>("/apis/apps/v1/deployments")
         .await
     {
         Ok(deployments) => deployments,

@@ -115,20 +115,27 @@ pub(crate) struct EndpointConditions {
     pub(crate) ready: Option<bool>,
 }
 
-/// A Deployment, StatefulSet or DaemonSet.
-pub(crate) type WorkloadObject = Object<WorkloadSpec, WorkloadStatus>;
+/// A Deployment, StatefulSet or DaemonSet. By default nothing but the images of its containers is read: there are
+/// thousands, and their environment may contain secrets.
+pub(crate) type WorkloadObject<C = Image> = Object<WorkloadSpec<C>, WorkloadStatus>;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct WorkloadSpec {
+pub(crate) struct WorkloadSpec<C> {
     pub(crate) replicas: Option<i64>,
-    pub(crate) template: Object<TemplateSpec>,
+    pub(crate) template: Object<TemplateSpec<C>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct TemplateSpec {
-    pub(crate) containers: Vec<Container>,
+pub(crate) struct TemplateSpec<C> {
+    pub(crate) containers: Vec<C>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Image {
+    pub(crate) image: String,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -7,7 +7,7 @@ use crate::table::ALL;
 /// Belayer's prefix.
 const PREFIX: &str = "belayer_";
 
-/// Records the metrics of Belayer's libraries under Belayer's names. [`Exporter::detached`](crate::Exporter::detached)
+/// Records the metrics of Belayer's libraries under Belayer's names: other programs use the libraries, too. [`Exporter::detached`](crate::Exporter::detached)
 /// returns it, and [`Exporter::install`](crate::Exporter::install), as in the [crate's example](crate), installs it.
 pub struct Prefixed<R> {
     inner: R,

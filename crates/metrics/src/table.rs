@@ -120,8 +120,8 @@ use Unit::{Bytes, Count, Seconds};
 /// comment of a metric is its `# HELP`.
 macro_rules! metrics {
     ($($(#[doc = $help:literal])+ $constant:ident = $name:literal: $kind:expr, $unit:expr, $labels:expr;)+) => {
-        $($(#[doc = $help])+
-        #[allow(rustdoc::invalid_html_tags, reason = "the comment is not only for rustdoc")]
+        $(// As code: it is no Markdown.
+        #[doc = concat!("``", $($help),+, " ``")]
         pub const $constant: &str = $name;)+
 
         /// Every metric of this version.

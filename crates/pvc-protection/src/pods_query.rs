@@ -256,7 +256,7 @@ impl PodsReader {
             return Ok(Some(PodsAnswer::Listed(Arc::new(listed))));
         }
         let more = first.remaining.unwrap_or(u64::MAX);
-        let reached = more >= FEW && pods.reaches(now).await;
+        let reached = more >= FEW && pods.reaches_soon(now).await;
         Ok(reached.then_some(PodsAnswer::StoreReached(now)))
     }
 

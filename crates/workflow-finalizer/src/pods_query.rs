@@ -139,7 +139,7 @@ impl PodsReader {
             if first.next().is_none() {
                 return Ok(PodsState::HeldOf(Arc::new(first.owners().collect())));
             }
-            if pods.reaches(first.version()?).await {
+            if pods.reaches_soon(first.version()?).await {
                 return Ok(PodsState::StoreReached);
             }
         }

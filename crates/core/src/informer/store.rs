@@ -268,9 +268,9 @@ impl<K: Slim> Store<K> {
         Err(WaitError::Stopped)
     }
 
-    /// Whether the store reaches this version soon and contains every object: it is then as good as a list at that
+    /// Whether the store reaches this version within 250 ms and contains every object: it is then as good as a list at that
     /// version. A store of objects that do not change may never reach the version of a server on which others change.
-    pub async fn reaches(&self, version: ResourceVersion) -> bool {
+    pub async fn reaches_soon(&self, version: ResourceVersion) -> bool {
         let reached = tokio::time::timeout(SOON, self.wait_for(version)).await;
         matches!(reached, Ok(Ok(()))) && self.unreadable() == 0
     }

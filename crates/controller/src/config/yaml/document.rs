@@ -26,7 +26,12 @@ use super::{Problem, parse};
 /// # Errors
 /// If it is not valid YAML.
 pub fn read(text: &str) -> Result<Value, Problem> {
-    parse::<Spanned<Node>>(text).map(|node| node.value.value(text, node.defined))
+    // A key with a place is no text for the parser, which would name it `?`. The line is right.
+    let node = parse::<Spanned<Node>>(text).map_err(|problem| Problem {
+        key: None,
+        ..problem
+    })?;
+    Ok(node.value.value(text, node.defined))
 }
 
 /// The line of a key in a text that was parsed before, or of the nearest existing parent. The
