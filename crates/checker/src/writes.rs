@@ -62,9 +62,11 @@ fn foreign(step: &Step<'_>) -> Verdict {
     if without_own_fields(before) == without_own_fields(after) {
         return Verdict::Kept;
     }
-    // Pod-recreation says on a rejected pod why it is not re-created, also in place of what was copied from another pod.
+    // Pod-recreation says on a rejected pod why it is not re-created, also in place of what was copied from another pod,
+    // but not in place of a user's text.
+    let said = annotation(before, RECREATION_ENDED_ANNOTATION);
     if is_rejected(before)
-        && !annotation(before, RECREATION_ENDED_ANNOTATION).contains(uid(before))
+        && (said.is_empty() || said.starts_with("pod ") && !said.contains(uid(before)))
         && without_own_fields(&without_end(before)) == without_own_fields(&without_end(after))
     {
         return Verdict::Kept;

@@ -78,7 +78,7 @@ pub struct PodView {
     pub first_seen: LogicalTime,
     /// Whether its annotation `belayer.dev/release` requires its release.
     pub admin_asked: bool,
-    /// Whether pod-recreation created it, by its annotation.
+    /// Whether it has the annotation that pod-recreation writes on the pods that it creates.
     pub recreated: bool,
     /// Finalizers of other controllers on it that its profile adopts.
     pub adopted: Box<[Arc<str>]>,

@@ -153,12 +153,19 @@ impl<V: View> PodRecreation<V> {
             }
             _ => FirstSeen::Earlier,
         };
-        // A rejection without the hold that was not observed is not recorded: nothing reads the node.
-        let is_known =
-            pod.meta.has_finalizer(POD_RECREATION_HOLD) || first_seen == FirstSeen::EarlierUnbroken;
+        let reading = if !V::FOLLOWS {
+            Reading::Never
+        } else if pod.meta.has_finalizer(POD_RECREATION_HOLD) {
+            Reading::Again
+        } else if first_seen == FirstSeen::EarlierUnbroken {
+            Reading::Once
+        } else {
+            // A rejection without the hold that was not observed is not recorded.
+            Reading::Never
+        };
         if let (Some(node), Some(failure)) = (&pod.node_name, &mut pod.failure) {
             let memory = self.memory.lock();
-            memory.clocks.correct(node, failure, V::FOLLOWS && is_known);
+            memory.clocks.correct(node, failure, reading);
         }
         PodView::of(&pod, &self.settings, first_seen)
     }

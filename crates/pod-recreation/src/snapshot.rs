@@ -192,7 +192,7 @@ fn is_about(text: &str, pod: &Uid) -> bool {
     let named = text
         .strip_prefix("pod ")
         .and_then(|rest| rest.split_once(": "));
-    named.is_none_or(|(uid, _)| uid == pod.as_str())
+    named.is_none_or(|(uid, _)| uid == pod.as_str() || uid.contains(' '))
 }
 
 /// The attempt that created a pod, by its annotations. Users edit them: invalid annotations, and
@@ -231,4 +231,24 @@ fn state(pod: &Pod, settings: &Settings, first_seen: FirstSeen) -> PodState {
         class: settings.classes.of(reason, message),
         never_ran: NeverRan::prove(pod, first_seen),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::of_this_pod("pod u-1: it was rejected 4 times", true)]
+    #[case::of_another_pod("pod u-2: it was rejected 4 times", false)]
+    #[case::of_a_user("never again", true)]
+    #[case::of_a_user_about_pods("pod of the canary: never again", true)]
+    #[case::empty("", true)]
+    fn the_annotation_that_ends_a_re_creation_is_about_a_pod(
+        #[case] text: &str,
+        #[case] ends: bool,
+    ) {
+        assert_eq!(is_about(text, &Uid::new("u-1")), ends);
+    }
 }

@@ -24,6 +24,18 @@ const TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
 /// after this time.
 const LATE_RENEWAL: SignedDuration = SignedDuration::from_secs(10);
 
+/// Whether a node is read before anything is recorded about a rejected pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reading {
+    /// Nothing reads the node.
+    Never,
+    /// The steps that record a rejection read the node, but a pod that was refused must not be held again only because
+    /// time has passed.
+    Once,
+    /// They read the node again if that was long ago.
+    Again,
+}
+
 /// How much the clock of each node is ahead, and when that was read; `None` if the node does not show it.
 #[derive(Debug, Default)]
 pub(super) struct Clocks(HashMap<Arc<str>, (Option<SignedDuration>, Instant)>);
@@ -57,17 +69,16 @@ impl Clocks {
     }
 
     /// Converts the kubelet's time in a rejection to the clock of the API server. Before the node was read, a start after
-    /// the write counts as one at the write, and so does any start if the node `will_be_read`: the steps that record a
-    /// rejection read the node first.
-    pub(super) fn correct(&self, node: &str, failure: &mut Failure, will_be_read: bool) {
+    /// the write counts as one at the write, and so does any start if the node will be read.
+    pub(super) fn correct(&self, node: &str, failure: &mut Failure, reading: Reading) {
         let Some(start) = failure.start_time else {
             return;
         };
-        // Also what was read long ago: a pod that was refused by it must not be held again.
-        failure.start_time = match self.0.get(node) {
+        let read = self.0.get(node);
+        failure.start_time = match read.filter(|_| reading != Reading::Again || self.knows(node)) {
             Some((Some(ahead), _)) => start.checked_sub(*ahead).ok().or(Some(start)),
             Some((None, _)) => Some(start),
-            None if will_be_read => failure.status_written.or(Some(start)),
+            None if reading != Reading::Never => failure.status_written.or(Some(start)),
             None => Some(
                 failure
                     .status_written
@@ -82,6 +93,33 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
+
+    /// A pod with the hold is judged by a clock that was read not long ago; a pod without it keeps its verdict.
+    #[rstest]
+    #[case::with_the_hold(Reading::Again, 100)]
+    #[case::seen_without_the_hold(Reading::Once, 160)]
+    #[case::nothing_reads_the_node(Reading::Never, 160)]
+    #[tokio::test(start_paused = true)]
+    async fn r8_a_clock_that_was_set_since_is_read_again(
+        #[case] reading: Reading,
+        #[case] then: i64,
+    ) {
+        let at = |second| jiff::Timestamp::from_second(second).unwrap();
+        let mut clocks = Clocks::default();
+        clocks.note(&"node-1".into(), Some(SignedDuration::from_secs(-60)));
+        let starts = |clocks: &Clocks| {
+            let mut failure = Failure {
+                start_time: Some(at(100)),
+                status_written: Some(at(100)),
+                ..Failure::default()
+            };
+            clocks.correct("node-1", &mut failure, reading);
+            failure.start_time
+        };
+        assert_eq!(starts(&clocks), Some(at(160)));
+        tokio::time::advance(Duration::from_secs(3_600)).await;
+        assert_eq!(starts(&clocks), Some(at(then)));
+    }
 
     #[rstest]
     #[case::right(0, true)]

@@ -95,6 +95,10 @@ pub(super) fn rejected(
         let why = "its annotation belayer.dev/release requests its release";
         return cancelled(record, why, now);
     }
+    if pod.recreation_ended {
+        let why = "its annotation belayer.dev/recreation-ended ends its re-creation";
+        return cancelled(record, why, now);
+    }
     let rejection = pod.recorded_rejection();
     if !rejection.is_some_and(|rejection| rejection.class.is_recreated()) {
         return reported(record, pod, now);

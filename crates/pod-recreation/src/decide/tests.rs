@@ -155,6 +155,11 @@ const NOW: i64 = 1_010;
     row::CANCELLED,
     "Ended"
 )]
+#[case::r3_its_annotation_ends_it(
+    snapshot(record(Some(Phase::Rejected)), PodView { recreation_ended: true, held: false, ..rejected_pod("u-1") }),
+    row::CANCELLED,
+    "Ended"
+)]
 #[case::step_4_denied_for_an_hour(snapshot(denied_since(NOW - 3_600, record(Some(Phase::Rejected))), rejected_pod("u-1")), row::DENIED, "Ended")]
 #[case::step_4_denied_for_less_than_an_hour(snapshot(denied_since(NOW - 3_599, record(Some(Phase::Rejected))), rejected_pod("u-1")), row::INTEND, "try, Deleting")]
 #[case::step_5_it_is_deleted_by_uid(

@@ -63,7 +63,8 @@ pub(super) fn request(
     let since = status
         .condition(ConditionType::PodRejected)
         .map_or(clock.now, |condition| condition.last_transition_time);
-    let is_over = clock.tried(since) >= REQUEST_FOR;
+    // A create is tried, and denied, only after that time.
+    let is_over = status.is_true(ConditionType::CreateDenied) || clock.tried(since) >= REQUEST_FOR;
     let why = match wipe {
         ObservedWipe::Requested(_) => return unchanged,
         ObservedWipe::NotServed => "the API server does not serve NodeWipes",

@@ -173,7 +173,7 @@ impl Execution<'_> {
             owner: owner.map(Uid::as_str),
             node,
         };
-        let permit = match self.it.rate_limiter.acquire(&record.meta.uid, subject) {
+        let permit = match self.it.rate_limiter.acquire(subject) {
             Ok(permit) => permit,
             Err(wait) => {
                 self.it.report_breakers();

@@ -88,13 +88,7 @@ impl Match {
 
     /// Of this plural resource: `pods`, or with its group `workflows.argoproj.io`.
     pub fn resource(mut self, resource: impl Into<String>) -> Self {
-        let resource = resource.into();
-        let (plural, group) = match resource.split_once('.') {
-            Some((plural, group)) => (plural.to_owned(), Some(group.to_owned())),
-            None => (resource, None),
-        };
-        self.resource = Some(plural);
-        self.group = group.or(self.group);
+        self.resource = Some(resource.into());
         self
     }
 
@@ -138,9 +132,15 @@ impl Match {
         let fits = |wanted: &Option<String>, found: &str| {
             wanted.as_ref().is_none_or(|wanted| wanted == found)
         };
+        let names_resource = |wanted: &String| {
+            let group = wanted.strip_prefix(&target.resource);
+            group.is_some_and(|group| {
+                group.is_empty() || group.strip_prefix('.') == Some(&target.group)
+            })
+        };
         (self.verbs.is_empty() || target.verb.is_some_and(|v| self.verbs.contains(&v)))
             && fits(&self.group, &target.group)
-            && fits(&self.resource, &target.resource)
+            && self.resource.as_ref().is_none_or(names_resource)
             && fits(&self.kind, &target.kind)
             && fits(&self.subresource, &target.subresource)
             && fits(&self.client, &target.client)

@@ -285,7 +285,9 @@ timeline:
 async fn a_resource_is_named_with_or_without_its_group(#[case] named: &str, #[case] code: u16) {
     let sandbox = Sandbox::builder().build();
     let faults = sandbox.faults();
-    faults.inject(Fault::on(Match::any().resource(named)).answer(Answer::service_unavailable()));
+    let on: Match = serde_json::from_value(json!({ "resource": named })).unwrap();
+    assert_eq!(on, Match::any().resource(named));
+    faults.inject(Fault::on(on).answer(Answer::service_unavailable()));
     let lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/none";
     assert_eq!(get(&sandbox, "one", lease).await, code);
 }

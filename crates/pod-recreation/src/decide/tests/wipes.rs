@@ -218,3 +218,18 @@ fn a_denial_does_not_restart_the_time_of_a_wipe() {
         assert_eq!(next(&snapshot, NOW).avoid_nodes, ["node-1"]);
     }
 }
+
+/// A create is denied only after its wipe was given up.
+#[test]
+fn a_denial_does_not_restart_the_time_of_a_request() {
+    let refused = |record| RecordSnapshot {
+        wipe: ObservedWipe::NotRequested,
+        watched: Some(Duration::ZERO),
+        ..snapshot(record, rejected_pod("u-1"))
+    };
+    let decision = decide(&refused(rejected_record(3)), at(NOW));
+    assert_eq!(decision.row.name, row::WIPING.name);
+    let denied = denied_since(NOW, rejected_record(3));
+    let decision = decide(&refused(denied), at(NOW));
+    assert_eq!(decision.row.name, row::INTEND.name);
+}
