@@ -120,14 +120,14 @@ pub(crate) struct EndpointConditions {
 pub(crate) type WorkloadObject<C = Image> = Object<WorkloadSpec<C>, WorkloadStatus>;
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound = "C: Default + Deserialize<'de>")]
 pub(crate) struct WorkloadSpec<C> {
     pub(crate) replicas: Option<i64>,
     pub(crate) template: Object<TemplateSpec<C>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, bound = "C: Default + Deserialize<'de>")]
 pub(crate) struct TemplateSpec<C> {
     pub(crate) containers: Vec<C>,
 }

@@ -33,7 +33,7 @@ use crate::holds::{self, HoldSnapshot, ObservedRecord};
 use crate::proof::FirstSeen;
 use crate::record::Record;
 use crate::snapshot::{self, ANNOTATIONS, ORIGIN_ANNOTATIONS, ObservedPod, PodState, PodView};
-use clocks::Clocks;
+use clocks::{Clocks, Reading};
 use waits::Waits;
 
 /// The dependencies of the component.

@@ -231,5 +231,5 @@ fn a_denial_does_not_restart_the_time_of_a_request() {
     assert_eq!(decision.row.name, row::WIPING.name);
     let denied = denied_since(NOW, rejected_record(3));
     let decision = decide(&refused(denied), at(NOW));
-    assert_eq!(decision.row.name, row::INTEND.name);
+    assert_eq!(decision.row.name, row::EXHAUSTED.name);
 }
