@@ -71,7 +71,8 @@ pub(super) async fn attack(cluster: &Cluster, workflows: usize) -> Result<Durati
     for name in &names {
         eventually(
             "the pods of large workflows are released",
-            SOON,
+            // A debug build reads megabytes of statuses: a minute on an overloaded machine.
+            2 * SOON,
             async || {
                 let left = cluster.pods().get_opt(name).await?;
                 ensure!(left.is_none(), "{name} still exists");
