@@ -3,7 +3,7 @@
 //! One `limit=1` list returns the current resource version of the pods. Once the pod store has reached that
 //! version it is as good as a list: if pods change often, that takes milliseconds and costs one small request,
 //! however many pods there are. A quiet watch learns the version only from a bookmark, about once a minute, so
-//! that the namespace is listed if the store does not [reach it soon](Store::reaches). Only versions of pods are
+//! that the namespace is listed if the store does not [reach it soon](Store::reaches_soon). Only versions of pods are
 //! compared with each other.
 //!
 //! A rule of [`row`](crate::row) asks for it; which pods count is decided by
