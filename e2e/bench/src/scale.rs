@@ -25,12 +25,15 @@ const PODS: usize = 50_000;
 const EVENTS: usize = 3000;
 const PARALLEL: usize = 16;
 const DEADLINE: Duration = Duration::from_secs(120);
+/// How long a process that has read everything needs no CPU time.
+const QUIET: Duration = Duration::from_millis(500);
 
 pub(crate) fn bench() -> Bench {
     Bench {
         name: "scale",
         about: "status heartbeats in a settled cluster of more and more pods: what each event costs \
-                Belayer, and how many keys it queues; client-go's informer and kube-rs' reflector beside it",
+                Belayer, and how many keys it queues, also when all pods change at once; client-go's informer and \
+                kube-rs' reflector beside it",
         run: |testbed| run(testbed).boxed(),
     }
 }
@@ -48,7 +51,8 @@ async fn run(testbed: Testbed) -> Result<Report> {
     ];
     let mut report = Report::new("scale", title, &metrics);
     let mut there = 0;
-    let mut beat = 0_u64;
+    let mut beat = 0_u32;
+    let mut rates = Vec::new();
     for size in sizes {
         etcd::fill(&plane, Pods::usual().unheld(), there..size).await?;
         there = size;
@@ -67,6 +71,19 @@ async fn run(testbed: Testbed) -> Result<Report> {
                     belayer_subject::resident_of(pid)? as f64 / 1e6,
                 ];
                 report.round(&name(size), &figures);
+            }
+        }
+        if size == most {
+            for round in 0..=testbed.rounds {
+                let adds = queued(port).await?;
+                beat += 1;
+                let burst = burst(&plane, pid, most, beat).await?;
+                if round > 0 {
+                    let resident = belayer_subject::resident_of(pid)? as f64 / 1e6;
+                    let keys = queued(port).await? - adds;
+                    report.round(&at_once(&name(most)), &[burst.each, keys, resident]);
+                    rates.push(burst.rate);
+                }
             }
         }
         belayer.kill().await?;
@@ -88,6 +105,15 @@ async fn run(testbed: Testbed) -> Result<Report> {
                 report.round(&format!("{name}, {most} pods"), &[each, f64::NAN, resident]);
             }
         }
+        for round in 0..=testbed.rounds {
+            beat += 1;
+            let burst = burst(&plane, pid, most, beat).await?;
+            if round > 0 {
+                let resident = belayer_subject::resident_of(pid)? as f64 / 1e6;
+                let name = at_once(&format!("{name}, {most} pods"));
+                report.round(&name, &[burst.each, f64::NAN, resident]);
+            }
+        }
         process.kill().await?;
     }
     report.limit(Limit {
@@ -95,6 +121,15 @@ async fn run(testbed: Testbed) -> Result<Report> {
         of: name(most),
         at_most: 12.0,
     });
+    report.limit(Limit {
+        metric: "CPU per event",
+        of: at_once(&name(most)),
+        at_most: 15.0,
+    });
+    let slowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
+    report.note(format!(
+        "all at once: written into etcd, and read by Belayer at {slowest:.0} events a second or more"
+    ));
     report.goal(Goal {
         metric: "CPU per event",
         of: name(sizes[2]),
@@ -132,13 +167,48 @@ pub(crate) async fn start_peer(
 }
 
 /// Sends heartbeats, and returns what each costs the process, in microseconds.
-async fn cpu_per_event(plane: &ControlPlane, pid: u32, pods: usize, beat: u64) -> Result<f64> {
+async fn cpu_per_event(plane: &ControlPlane, pid: u32, pods: usize, beat: u32) -> Result<f64> {
     let before = cpu_exactly(pid)?;
     heartbeats(plane.client(), pods, beat).await?;
     // Changes in flight arrive and are counted.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let cpu = cpu_exactly(pid)?.saturating_sub(before);
     Ok(cpu.as_secs_f64() * 1e6 / EVENTS as f64)
+}
+
+/// What it costs a process when all pods change at once.
+struct Burst {
+    /// CPU time per event, in microseconds.
+    each: f64,
+    /// Events per second.
+    rate: f64,
+}
+
+/// Writes every pod into etcd again, as fast as that can. The API server sends one event per pod.
+async fn burst(plane: &ControlPlane, pid: u32, pods: usize, beat: u32) -> Result<Burst> {
+    let before = cpu_exactly(pid)?;
+    let started = Instant::now();
+    etcd::fill(plane, Pods::usual().unheld().after(beat), 0..pods).await?;
+    let (mut last, mut read) = (cpu_exactly(pid)?, started.elapsed());
+    loop {
+        tokio::time::sleep(QUIET).await;
+        let now = cpu_exactly(pid)?;
+        // A process at rest has a few timers.
+        if now.saturating_sub(last) < QUIET / 50 {
+            break;
+        }
+        (last, read) = (now, started.elapsed());
+        ensure!(started.elapsed() < DEADLINE, "it does not come to rest");
+    }
+    let cpu = last.saturating_sub(before);
+    Ok(Burst {
+        each: cpu.as_secs_f64() * 1e6 / pods as f64,
+        rate: pods as f64 / read.as_secs_f64(),
+    })
+}
+
+fn at_once(name: &str) -> String {
+    format!("{name}, all at once")
 }
 
 fn name(pods: usize) -> String {
@@ -163,13 +233,13 @@ async fn queued(port: u16) -> Result<f64> {
 }
 
 /// Writes the status of pods as a kubelet without changes does: a condition was probed.
-async fn heartbeats(client: &Client, pods: usize, beat: u64) -> Result<()> {
+async fn heartbeats(client: &Client, pods: usize, beat: u32) -> Result<()> {
     let resource = Resource::new("", "v1", "Pod", "pods");
     futures::stream::iter(0..EVENTS)
         .map(|event| {
             let number = event * (pods / EVENTS).max(1) % pods;
             let key = ObjectKey::new(Pods::namespace(number), Pods::name(number));
-            let seconds = 1_800_000_000 + beat * 10_000 + event as u64 % 10_000;
+            let seconds = 1_800_000_000 + u64::from(beat) * 10_000 + event as u64 % 10_000;
             let time = jiff::Timestamp::from_second(seconds as i64).unwrap_or_default();
             let body = json!({ "status": { "conditions": [
                 { "type": "Ready", "status": "True", "lastProbeTime": time.to_string() },

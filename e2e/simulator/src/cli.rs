@@ -76,7 +76,7 @@ impl Simulate {
         }
         let outcome = run(&plan);
         if self.writes {
-            for line in &outcome.record {
+            for line in outcome.lines() {
                 anstream::println!("{line}");
             }
         }

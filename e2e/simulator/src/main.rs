@@ -16,6 +16,10 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
+/// A quarter of a run with the system's allocator is allocation.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     cli::Simulate::parse().execute()
 }

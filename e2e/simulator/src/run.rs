@@ -49,11 +49,16 @@ pub(crate) struct Outcome {
     pub(crate) violations: Vec<String>,
     /// What was reached.
     pub(crate) coverage: Coverage,
-    /// The API server's record of all writes, one per line.
-    pub(crate) record: Vec<String>,
+    /// The API server's record of all writes.
+    record: Vec<Write>,
 }
 
 impl Outcome {
+    /// The API server's record of all writes, one per line.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.record.iter().map(line).collect()
+    }
+
     /// A run that could not begin.
     fn failed(why: &str) -> Self {
         Self {
@@ -306,7 +311,7 @@ async fn judge(stage: &Stage, healthy_from: usize) -> Outcome {
     Outcome {
         violations,
         coverage,
-        record: recorder.writes().iter().map(line).collect(),
+        record: recorder.writes(),
     }
 }
 

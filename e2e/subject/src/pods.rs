@@ -69,6 +69,7 @@ pub struct Pods {
     variables: usize,
     phase: &'static str,
     holds: &'static [&'static str],
+    beat: u32,
 }
 
 impl Pods {
@@ -79,6 +80,7 @@ impl Pods {
             variables: 0,
             phase: "Running",
             holds: &[HOLD],
+            beat: 0,
         }
     }
 
@@ -101,6 +103,12 @@ impl Pods {
     #[must_use]
     pub fn in_phase(self, phase: &'static str) -> Self {
         Self { phase, ..self }
+    }
+
+    /// The same after so many status updates that changed nothing else.
+    #[must_use]
+    pub fn after(self, beat: u32) -> Self {
+        Self { beat, ..self }
     }
 
     /// The namespace of a pod: that of its owner.
@@ -235,7 +243,7 @@ impl Pods {
                     controller: true,
                 }],
                 finalizers: self.holds.iter().map(|&hold| hold.into()).collect(),
-                managed_fields: self.managed_fields(&time),
+                managed_fields: self.managed_fields(number),
                 name,
                 ..Metadata::default()
             }),
@@ -272,15 +280,16 @@ impl Pods {
     }
 
     /// managedFields grow with the object: here to about a third of it.
-    fn managed_fields(self, time: &dyn Fn() -> Option<Time>) -> Vec<ManagedFields> {
+    fn managed_fields(self, number: usize) -> Vec<ManagedFields> {
+        let created = YEAR + number as i64;
         let fields: Vec<String> = (0..self.variables)
             .map(|number| format!(r#""k:{{\"name\":\"SERVICE_{number}\"}}":{{".":{{}}}}"#))
             .collect();
-        let one = |manager: &str, subresource: &str, fields: &[String]| ManagedFields {
+        let one = |manager: &str, subresource: &str, seconds, fields: &[String]| ManagedFields {
             manager: manager.into(),
             operation: "Update".into(),
             api_version: "v1".into(),
-            time: time(),
+            time: Some(Time { seconds }),
             fields_type: "FieldsV1".into(),
             fields: Some(RawExtension {
                 raw: format!("{{{}}}", fields.join(",")).into_bytes(),
@@ -288,8 +297,8 @@ impl Pods {
             subresource: subresource.into(),
         };
         vec![
-            one("kube-controller-manager", "", &fields),
-            one("kubelet", "status", &[]),
+            one("kube-controller-manager", "", created, &fields),
+            one("kubelet", "status", created + i64::from(self.beat), &[]),
         ]
     }
 }

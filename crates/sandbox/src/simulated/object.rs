@@ -18,8 +18,7 @@ use serde_json::Value;
 /// [`items`] reads a list at a pointer, of an object as in the
 /// [example](self).
 pub fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
-    object
-        .pointer(pointer)
+    at(object, pointer)
         .and_then(Value::as_str)
         .filter(|text| !text.is_empty())
 }
@@ -27,10 +26,21 @@ pub fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
 /// The list at a JSON pointer; an absent one is empty. [`text`]
 /// reads a text at a pointer, of an object as in the [example](self).
 pub fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
-    object
-        .pointer(pointer)
+    at(object, pointer)
         .and_then(Value::as_array)
         .map_or(&[], Vec::as_slice)
+}
+
+/// The value at a JSON pointer. `Value::pointer` allocates for each name, which may be escaped; few are.
+fn at<'a>(object: &'a Value, pointer: &str) -> Option<&'a Value> {
+    if pointer.contains('~') {
+        return object.pointer(pointer);
+    }
+    let mut names = pointer.split('/').skip(1);
+    names.try_fold(object, |value, name| match value {
+        Value::Array(items) => items.get(name.parse::<usize>().ok()?),
+        value => value.get(name),
+    })
 }
 
 /// Its UID; empty if there is none. The object of the [example](self) was not created yet.
@@ -99,5 +109,15 @@ mod tests {
         assert_eq!(finalizers(&odd).count(), 0);
         assert_eq!(label(&odd, "a"), None);
         assert!(!is_deleting(&odd));
+    }
+
+    #[test]
+    fn a_pointer_may_have_an_index_and_an_escaped_name() {
+        let object = json!({"list": [{"a/b": "first"}, {"a/b": "second"}]});
+        assert_eq!(text(&object, "/list/1/a~1b"), Some("second"));
+        assert_eq!(items(&object, "/list").len(), 2);
+        assert_eq!(text(&json!({"list": [{"a": "x"}]}), "/list/0/a"), Some("x"));
+        assert_eq!(text(&object, "/list/2"), None);
+        assert_eq!(text(&json!("all"), ""), Some("all"));
     }
 }
