@@ -19,6 +19,12 @@ use belayer_e2e::peers::Peer;
 const PODS: usize = 100_000;
 const POLL: Duration = Duration::from_millis(20);
 const DEADLINE: Duration = Duration::from_secs(300);
+const SECOND: Duration = Duration::from_secs(1);
+
+/// For how long a program that is idle uses little CPU time.
+pub(crate) const QUIET: Duration = Duration::from_secs(3);
+/// Its name in a control plane.
+pub(crate) const API_SERVER: &str = "kube-apiserver";
 
 const OPERATOR: &str = "Belayer, all components";
 const ALONE: &str = "Belayer's informer alone";
@@ -50,7 +56,7 @@ async fn run(testbed: Testbed) -> Result<Report> {
     let plane = testbed.api_server().await?;
     etcd::create_namespaces(&plane).await?;
     etcd::fill(&plane, Pods::usual().unheld(), 0..pods).await?;
-    settled(&plane, "kube-apiserver").await?;
+    settled(&plane, API_SERVER).await?;
     let title = format!("{pods} pods of 5 KB, from process start to synced");
     let metrics = [
         ("CPU", "s"),
@@ -193,21 +199,20 @@ async fn measure(plane: &ControlPlane, pid: u32, started: Instant, server: f64) 
     })
 }
 
-/// Waits until a program of the control plane is idle: it used less than a tenth of a CPU for
-/// three seconds.
-async fn settled(plane: &ControlPlane, program: &str) -> Result<()> {
+/// Waits until a program of the control plane is idle: it used less than a tenth of a CPU for [`QUIET`].
+pub(crate) async fn settled(plane: &ControlPlane, program: &str) -> Result<()> {
     let pid = plane
         .pid_of(program)
         .await
         .context("the process has exited")?;
     let started = Instant::now();
-    let mut quiet = 0;
+    let mut quiet = Duration::ZERO;
     let mut before = cpu_of(pid)?;
-    while quiet < 3 {
-        tokio::time::sleep(Duration::from_secs(1)).await;
+    while quiet < QUIET {
+        tokio::time::sleep(SECOND).await;
         let now = cpu_of(pid)?;
-        let idle = now.saturating_sub(before) < Duration::from_millis(100);
-        quiet = if idle { quiet + 1 } else { 0 };
+        let idle = now.saturating_sub(before) < SECOND / 10;
+        quiet = if idle { quiet + SECOND } else { Duration::ZERO };
         before = now;
         if started.elapsed() > DEADLINE {
             bail!("{program} does not become idle");
