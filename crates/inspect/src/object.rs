@@ -84,7 +84,8 @@ pub(crate) struct Meta<'a> {
     pub(crate) name: Text<'a>,
     #[serde(borrow, default)]
     pub(crate) namespace: Option<Text<'a>>,
-    #[serde(borrow)]
+    /// Empty for an object that an aggregated API computes.
+    #[serde(borrow, default)]
     pub(crate) uid: Text<'a>,
     #[serde(default)]
     pub(crate) deletion_timestamp: Option<Timestamp>,
@@ -101,7 +102,7 @@ pub(crate) struct Meta<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Owner<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     pub(crate) uid: Text<'a>,
     #[serde(default)]
     pub(crate) block_owner_deletion: Option<bool>,

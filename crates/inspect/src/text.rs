@@ -85,7 +85,7 @@ pub fn names(report: &Report) -> String {
     let mut seen = BTreeSet::new();
     let mut out = String::new();
     for object in report.groups.iter().flat_map(|group| &group.objects) {
-        if !seen.insert(&object.uid) {
+        if !seen.insert(object.place()) {
             continue;
         }
         let _ = write!(out, "{}/{}", object.resource, object.name);
