@@ -17,6 +17,8 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::report::{Group, Report, Step, StuckObject, UnseenReason, Verdict, age};
+pub use crate::untrusted::printable;
+use crate::untrusted::word;
 pub use explanation::explanation;
 pub use wrap::{row, wrapped};
 
@@ -88,7 +90,8 @@ pub fn names(report: &Report) -> String {
         if !seen.insert(object.place()) {
             continue;
         }
-        let _ = write!(out, "{}/{}", object.resource, object.name);
+        let name = format!("{}/{}", object.resource, object.name);
+        out.push_str(&word(&name));
         if !object.namespace.is_empty() {
             let _ = write!(out, " -n {}", object.namespace);
         }

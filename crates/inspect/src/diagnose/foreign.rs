@@ -1,6 +1,7 @@
 //! Finalizers of controllers: known ones, unknown ones, and Belayer's own.
 
 use jiff::Timestamp;
+use serde_json::json;
 
 use belayer_core::events::namespace_of_events;
 use belayer_core::object::Resource;
@@ -13,6 +14,7 @@ use crate::explain::{Action, Explained};
 use crate::known_finalizers::Entry;
 use crate::object::Terminating;
 use crate::report::{Cause, Step, Verdict};
+use crate::untrusted::word;
 
 /// Whether the controller of `finalizer` runs.
 pub(super) fn health_of(
@@ -211,7 +213,8 @@ fn base(verdict: Verdict, proof: Vec<String>) -> Diagnosis {
 }
 
 fn check_log(object: &Terminating, owner: &str, workload: Option<&Workload>) -> Step {
-    let name = object.object.key.name();
+    // With a hyphen at its start it would be an option.
+    let name = word(object.object.key.name().trim_start_matches('-'));
     match workload {
         Some(workload) => Step::run(
             format!("{owner} runs and has not removed its finalizer: check its log"),
@@ -283,16 +286,18 @@ pub(super) fn force(object: &Terminating, finalizer: &str, world: &World) -> Ste
         .position(|name| name == finalizer)
         .unwrap_or_default();
     let path = format!("/metadata/finalizers/{index}");
-    let patch = format!(
-        r#"[{{"op":"test","path":"{path}","value":"{finalizer}"}},{{"op":"remove","path":"{path}"}}]"#
-    );
+    let patch = json!([
+        { "op": "test", "path": path, "value": finalizer },
+        { "op": "remove", "path": path },
+    ]);
     Step::run(
         format!(
             "Only if the controller will never run again, remove this finalizer by force. Lost: {lost}"
         ),
         format!(
-            "{} --type=json -p '{patch}'",
-            object.object.kubectl("patch")
+            "{} --type=json -p {}",
+            object.object.kubectl("patch"),
+            word(&patch.to_string())
         ),
     )
 }
