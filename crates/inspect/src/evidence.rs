@@ -36,8 +36,10 @@ const PARALLEL: usize = 8;
 pub(crate) struct Target {
     /// The stuck objects.
     pub stuck: Vec<Terminating>,
-    /// How many more are being deleted.
+    /// How many more are being deleted, within their grace period.
     pub within_grace: usize,
+    /// How many more are stuck and left out by age or labels.
+    pub left_out: usize,
     /// The scope of the scan.
     pub scope: Scope,
 }
@@ -51,8 +53,10 @@ pub(crate) struct World {
     pub stuck: Vec<Terminating>,
     /// The scope of the scan.
     pub scope: Scope,
-    /// How many more are being deleted, within their grace or not old enough.
+    /// How many more are being deleted, within their grace period.
     pub within_grace: usize,
+    /// How many more are stuck and left out by age or labels.
+    pub left_out: usize,
     /// Namespaces being deleted.
     pub namespaces: BTreeMap<String, ReadResult<NamespaceState>>,
     /// The pods of namespaces with stuck pods or PVCs.
@@ -92,6 +96,7 @@ pub(crate) async fn gather(
     let Target {
         stuck,
         within_grace,
+        left_out,
         scope,
     } = target;
     let is = |object: &Terminating, plural: &str| {
@@ -141,12 +146,13 @@ pub(crate) async fn gather(
     );
     let node_names = relevant_nodes(&stuck, &pods, &attachments);
     let nodes = each(node_names, |name| node(reader, name)).await;
-    let ours = ours(reader, &stuck, explainers).await;
+    let ours = ours(reader, &stuck, explainers, EXPLAINED).await;
     World {
         scan,
         stuck,
         scope,
         within_grace,
+        left_out,
         namespaces,
         pods,
         nodes,

@@ -80,8 +80,11 @@ pub async fn stuck(
         .stuck(now, query.older_than, &query.selector)
         .cloned()
         .collect();
+    let any = LabelSelector::default();
+    let all = scan.stuck(now, Duration::ZERO, &any).count();
     let target = Target {
-        within_grace: scan.terminating.len() - stuck.len(),
+        within_grace: scan.terminating.len() - all,
+        left_out: all - stuck.len(),
         stuck,
         scope: query.scope.clone(),
     };
@@ -176,6 +179,7 @@ async fn one(
             let target = Target {
                 stuck: vec![found],
                 within_grace: 0,
+                left_out: 0,
                 scope,
             };
             let mut world = gather(reader, scan, target, config, &[]).await;

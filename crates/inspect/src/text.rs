@@ -16,6 +16,8 @@ mod wrap;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use belayer_core::words::one_or_many;
+
 use crate::report::{Group, Report, Step, StuckObject, UnseenReason, Verdict, age};
 pub use crate::untrusted::printable;
 use crate::untrusted::word;
@@ -124,6 +126,9 @@ fn opening(report: &Report) -> String {
     let summary = &report.summary;
     let causes = report.groups.len();
     match (summary.stuck, causes) {
+        (0, 0) if summary.left_out > 0 => {
+            "No object is stuck in Terminating among those selected.".to_owned()
+        }
         (0, 0) if summary.complete => "No object is stuck in Terminating.".to_owned(),
         (0, 0) => {
             "No object is stuck in Terminating among the kinds that could be listed.".to_owned()
@@ -145,8 +150,15 @@ fn closing(report: &Report) -> String {
         1 => " 1 more object is being deleted and within its grace period.".to_owned(),
         n => format!(" {n} more objects are being deleted and within their grace period."),
     };
+    let left_out = match summary.left_out {
+        0 => String::new(),
+        n => {
+            let objects = one_or_many(n, "more object is stuck", "more objects are stuck");
+            format!(" {objects} and left out by age or labels.")
+        }
+    };
     format!(
-        "Read {} objects of {} kinds in {} requests; nothing was changed.{within}",
+        "Read {} objects of {} kinds in {} requests; nothing was changed.{within}{left_out}",
         summary.objects, summary.kinds, summary.requests
     )
 }

@@ -153,6 +153,7 @@ fn summary(world: &World) -> Summary {
     Summary {
         stuck: world.stuck.len(),
         within_grace: world.within_grace,
+        left_out: world.left_out,
         kinds: world.scan.kinds.len(),
         objects: world.scan.objects,
         requests: world.requests,
