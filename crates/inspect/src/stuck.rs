@@ -160,7 +160,14 @@ async fn one(
                 }
                 belayer.push(explained);
             }
-            Err(why) => missing.push(format!("what {} decides: {why}", explainer.component)),
+            Err(why) => {
+                missing.push(format!("what {} decides: {why}", explainer.component));
+                // Another component's answer about the same hold is not replaced.
+                let unknown = by_hold(object.uid.as_str(), explainer, Err(why.to_string()));
+                for (hold, answer) in unknown {
+                    ours.entry(hold).or_insert(answer);
+                }
+            }
         }
     }
     let holds_workflows = |one: &Explained| names::OWNER_HOLDS.contains(&one.hold);
