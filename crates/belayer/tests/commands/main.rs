@@ -30,4 +30,5 @@ mod terminal;
 mod traces;
 mod unruled;
 mod usage;
+mod watch;
 mod world;
