@@ -296,6 +296,11 @@ impl Drain {
                 }
             }
         }
+        if matches!(self.kinds, Kinds::Served) && !report.unseen.is_empty() {
+            report.notes.push(
+                "with --configured-kinds, drain lists only the kinds that the configuration (--config) holds".to_owned(),
+            );
+        }
         self.finish(report).await;
         if self.is_everything() {
             report.notes.extend(self.site.without_its_namespace().await);

@@ -3,13 +3,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::StreamExt as _;
+use serde::Deserialize;
 
-use belayer_core::http::{ErrorClass, RequestError};
+use belayer_core::http::{ErrorClass, METADATA_ONLY_LIST, RequestError};
 use belayer_core::informer::{Decoders, Page};
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::Resource;
 use belayer_core::slim::{DecodeContext, Interner, Keep, ObjectMeta, OwnerMeta};
-use belayer_inspect::reader::{Reader, again_if_expired, explain};
+use belayer_inspect::reader::{self, Reader, again_if_expired, explain};
 
 use crate::holds::{HANDED_OVER, PREFIX, is_claim};
 use crate::progress::Progress;
@@ -85,8 +86,52 @@ pub(crate) async fn scan(
 }
 
 async fn list_kind(reader: &Reader, decoders: &Decoders<OwnerMeta>, kind: &Resource) -> Scanned {
-    let listed = again_if_expired(|| list(reader, decoders, kind)).await;
-    listed.unwrap_or_else(|error| Scanned::failed(kind, &error))
+    let mut part = match again_if_expired(|| list(reader, decoders, kind)).await {
+        Ok(part) => part,
+        Err(error @ RequestError::Decode(_)) => Scanned::failed(kind, &error),
+        Err(error) => return Scanned::failed(kind, &error),
+    };
+    // An aggregated API may compute its objects, without UIDs or versions. If none has a finalizer of Belayer's,
+    // nothing else about them matters.
+    if !part.unseen.is_empty()
+        && part.found.is_empty()
+        && let Some(objects) = count_unheld(reader, kind).await
+    {
+        part.unseen.clear();
+        part.objects = objects;
+    }
+    part
+}
+
+/// The number of objects of a kind; `None` if one has a finalizer with Belayer's prefix, or they cannot be listed.
+async fn count_unheld(reader: &Reader, kind: &Resource) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Item {
+        metadata: Meta,
+    }
+    #[derive(Deserialize)]
+    struct Meta {
+        finalizers: Option<Vec<String>>,
+    }
+    let path = kind.path(None);
+    let counted = again_if_expired(|| async {
+        let (mut objects, mut held) = (0, false);
+        let read = reader.pages(&path, METADATA_ONLY_LIST, |answer| {
+            let read = reader::Page::read(&answer).map(|page: reader::Page<Item>| {
+                for Item { metadata } in page.items.into_iter().flatten() {
+                    let mut names = metadata.finalizers.into_iter().flatten();
+                    held |= names.any(|name| name.starts_with(PREFIX));
+                    objects += 1;
+                }
+                page.metadata.continue_token
+            });
+            async move { read }
+        });
+        read.await?;
+        Ok((objects, held))
+    });
+    let (objects, held) = counted.await.ok()?;
+    (!held).then_some(objects)
 }
 
 async fn list(

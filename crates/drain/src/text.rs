@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use belayer_core::words::one_or_many;
-use belayer_inspect::text::wrapped;
+use belayer_inspect::text::{printable, wrapped};
 
 use crate::passes::Outcome;
 use crate::report::{GateState, Left, NewHolds, Reason, Refused, Report};
@@ -75,7 +75,8 @@ fn lines(report: &Report) -> String {
         &mut text,
     );
     for unseen in &report.unseen {
-        let _ = writeln!(text, "Could not read {}: {}", unseen.what, unseen.why);
+        let line = format!("Could not read {}: {}", unseen.what, unseen.why);
+        let _ = writeln!(text, "{}", printable(&line));
     }
     for dead in &report.dead_apis {
         let _ = writeln!(
@@ -247,11 +248,8 @@ fn left(report: &Report, text: &mut String) {
                 Reason::OfAnotherVersion | Reason::SelectionUnknown => format!(" {}", left.hold),
                 _ => String::new(),
             };
-            let _ = writeln!(
-                text,
-                "  {place}{}/{}{hold}: {}",
-                left.resource, left.name, left.why
-            );
+            let line = format!("{place}{}/{}{hold}: {}", left.resource, left.name, left.why);
+            let _ = writeln!(text, "  {}", printable(&line));
         }
         more(of.len(), text);
         let _ = writeln!(text, "  {}", next_step(reason));
@@ -268,7 +266,8 @@ fn troubles(title: &str, next_step: &str, troubles: &[Refused], text: &mut Strin
             0 => String::new(),
             code => format!("{code} "),
         };
-        let _ = writeln!(text, "  {}: {code}{}", trouble.what, trouble.why);
+        let line = format!("{}: {code}{}", trouble.what, trouble.why);
+        let _ = writeln!(text, "  {}", printable(&line));
     }
     more(troubles.len(), text);
     let _ = writeln!(text, "  {next_step}");

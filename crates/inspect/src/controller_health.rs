@@ -50,6 +50,13 @@ pub(crate) struct Lease {
     pub seconds: i64,
 }
 
+impl Lease {
+    fn is_in(&self, namespace: &str) -> bool {
+        let own = self.place.split_once('/');
+        own.is_some_and(|(own, _)| own == namespace)
+    }
+}
+
 /// The state of a controller. Every variant but the last has proof.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ControllerHealth {
@@ -124,64 +131,77 @@ pub(crate) fn of_known(
     now: Timestamp,
 ) -> ControllerHealth {
     let controllers = entry.controllers_of(kind);
-    let is_one = |workload: &&Workload| {
-        controllers
-            .iter()
-            .any(|controller| controller.is(&workload.namespace, &workload.name))
-            || workload.images.iter().any(|image| {
-                entry
-                    .images
-                    .iter()
-                    .any(|part| image.contains(part.as_str()))
-            })
+    let has_its_name = |workload: &&Workload| {
+        let mut all = controllers.iter();
+        all.any(|controller| controller.is(&workload.namespace, &workload.name))
     };
-    let mut proof = Vec::new();
+    let has_its_image = |workload: &&Workload| {
+        let mut images = workload.images.iter();
+        images.any(|image| entry.images.iter().any(|part| image.contains(&**part)))
+    };
+    let mut leases = Vec::new();
     let mut missing = Vec::new();
-    let mut renewed = None;
     for lease in &seen.leases {
         match lease {
-            ReadResult::Found(lease) => {
-                let (is_renewed, text) = judge(lease, now);
-                renewed = Some(renewed.unwrap_or(false) || is_renewed);
-                proof.push(text);
-            }
+            ReadResult::Found(lease) => leases.push((lease, judge(lease, now))),
             ReadResult::Absent => {}
             ReadResult::Unknown(why) => missing.push(format!("its Lease: {why}")),
         }
     }
-    let workloads = match seen.workloads {
-        ReadResult::Found(workloads) => workloads,
-        ReadResult::Absent | ReadResult::Unknown(_) if renewed == Some(true) => {
+    let is_renewed = leases.iter().any(|(_, (is_renewed, _))| *is_renewed);
+    let texts = |leases: Vec<(_, (bool, String))>| -> Vec<String> {
+        leases.into_iter().map(|(_, (_, text))| text).collect()
+    };
+    let ReadResult::Found(workloads) = seen.workloads else {
+        let proof = texts(leases);
+        if is_renewed {
             return ControllerHealth::Alive(proof, None);
         }
-        ReadResult::Absent | ReadResult::Unknown(_) => {
-            let why = seen.workloads.why_unknown().unwrap_or("not read");
-            missing.push(format!(
-                "whether {} runs: deployments, statefulsets and daemonsets: {why}",
-                entry.owner
-            ));
-            return ControllerHealth::Unknown {
-                known: proof,
-                missing,
-            };
-        }
+        let why = seen.workloads.why_unknown().unwrap_or("not read");
+        missing.push(format!(
+            "whether {} runs: deployments, statefulsets and daemonsets: {why}",
+            entry.owner
+        ));
+        return ControllerHealth::Unknown {
+            known: proof,
+            missing,
+        };
     };
-    let found: Vec<&Workload> = workloads.iter().filter(is_one).collect();
+    let mut found: Vec<&Workload> = workloads.iter().filter(has_its_name).collect();
+    // Other parts of a project often run the same image. Those of Belayer are told apart below.
+    if found.is_empty() || seen.own.is_some() {
+        let is_one = |one: &&Workload| has_its_name(one) || has_its_image(one);
+        found = workloads.iter().filter(is_one).collect();
+    }
     let (found, rest) = match &seen.own {
         Some(own) => own.separate(found, entry),
         None => (found, Vec::new()),
     };
     let ready = found.iter().find(|workload| workload.ready > 0);
+    // When a controller moves to another namespace, its Lease stays behind.
+    if seen.own.is_none()
+        && let Some(ready) = ready
+    {
+        leases.retain(|(lease, (is_renewed, _))| *is_renewed || lease.is_in(&ready.namespace));
+    }
+    let has_expired = !leases.is_empty() && !is_renewed;
+    let mut proof = texts(leases);
     proof.extend(found.iter().map(|workload| describe(workload)));
-    match (renewed, ready, found.first()) {
-        (Some(true), _, _) => {
-            ControllerHealth::Alive(proof, ready.or(found.first()).map(|w| (*w).clone()))
+    let workload = |one: &&Workload| (*one).clone();
+    match (ready, found.first()) {
+        (ready, first) if is_renewed => {
+            ControllerHealth::Alive(proof, ready.or(first).map(workload))
         }
         // Its pods are ready, but there is no leader.
-        (Some(false), Some(ready), _) => ControllerHealth::Down(proof, Some((*ready).clone())),
-        (None, Some(ready), _) => ControllerHealth::Alive(proof, Some((*ready).clone())),
-        (_, None, Some(first)) => ControllerHealth::Down(proof, Some((*first).clone())),
-        (_, None, None) => {
+        (Some(ready), _) if has_expired => ControllerHealth::Down(proof, Some(workload(ready))),
+        (Some(ready), _) => ControllerHealth::Alive(proof, Some(workload(ready))),
+        (None, Some(first)) => ControllerHealth::Down(proof, Some(workload(first))),
+        // kube-controller-manager renews its Lease wherever it runs. Those of others remain when their provider runs
+        // another one.
+        (None, None) if has_expired && controllers.iter().any(|one| one.switch.is_some()) => {
+            ControllerHealth::Down(proof, None)
+        }
+        (None, None) => {
             let checked = (workloads.len(), rest.as_slice());
             not_found(entry, &controllers, checked, proof, missing)
         }
@@ -209,8 +229,13 @@ fn not_found(
             missing,
         };
     }
+    let image = if entry.images.is_empty() {
+        ""
+    } else {
+        " or runs its image"
+    };
     let mut absent = format!(
-        "no Deployment, StatefulSet or DaemonSet is {} or runs its image ({total} checked)",
+        "no Deployment, StatefulSet or DaemonSet is {}{image} ({total} checked)",
         names.join(" or ")
     );
     if !rest.is_empty() {
@@ -231,6 +256,19 @@ fn not_found(
     }
 }
 
+/// Field managers that are not evidence of a controller: names of the binaries of many controllers, and programs that
+/// apply finalizers which others remove.
+const NO_EVIDENCE: &[&str] = &[
+    "argocd-application-controller",
+    "controller",
+    "controller-manager",
+    "helm-controller",
+    "kustomize-controller",
+    "main",
+    "manager",
+    "operator",
+];
+
 /// Judges the controller of an unknown finalizer, by the field manager that set it.
 pub(crate) fn of_manager(manager: Option<&str>, seen: &Observed<'_>) -> ControllerHealth {
     let Some(manager) = manager else {
@@ -241,6 +279,15 @@ pub(crate) fn of_manager(manager: Option<&str>, seen: &Observed<'_>) -> Controll
             ],
         };
     };
+    if NO_EVIDENCE.contains(&manager) {
+        return ControllerHealth::Unknown {
+            known: Vec::new(),
+            missing: vec![format!(
+                "which controller set it: it is not a known finalizer; it was set by field manager {manager:?}, and many \
+                 controllers have that name or apply finalizers that others remove"
+            )],
+        };
+    }
     let ReadResult::Found(workloads) = seen.workloads else {
         let why = seen.workloads.why_unknown().unwrap_or("not read");
         return ControllerHealth::Unknown {
@@ -309,176 +356,4 @@ fn judge(lease: &Lease, now: Timestamp) -> (bool, String) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::known_finalizers::KNOWN_FINALIZERS;
-    use rstest::rstest;
-
-    const NOW: i64 = 1_800_000_000;
-
-    fn at(seconds: i64) -> Timestamp {
-        Timestamp::from_second(NOW + seconds).unwrap()
-    }
-
-    fn lease(renewed: i64) -> ReadResult<Lease> {
-        ReadResult::Found(Lease {
-            place: "keda/operator.keda.sh".into(),
-            holder: "keda-operator-1".into(),
-            renewed: Some(at(renewed)),
-            seconds: 15,
-        })
-    }
-
-    fn operator(ready: i64) -> ReadResult<Vec<Workload>> {
-        ReadResult::Found(vec![Workload {
-            kind: "deployment",
-            namespace: "keda".into(),
-            name: "keda-operator".into(),
-            desired: 1,
-            ready,
-            images: vec![],
-        }])
-    }
-
-    fn name_of(health: &ControllerHealth) -> &'static str {
-        match health {
-            ControllerHealth::Alive(..) => "alive",
-            ControllerHealth::Down(..) => "down",
-            ControllerHealth::Gone(_) => "gone",
-            ControllerHealth::Unknown { .. } => "unknown",
-        }
-    }
-
-    #[rstest]
-    #[case::renewed(operator(1), lease(-5), "alive")]
-    #[case::ready_without_a_lease(operator(1), ReadResult::Absent, "alive")]
-    #[case::ready_without_a_leader(operator(1), lease(-3_600), "down")]
-    #[case::not_ready(operator(0), ReadResult::Absent, "down")]
-    #[case::not_ready_with_a_dead_lease(operator(0), lease(-3_600), "down")]
-    #[case::nowhere(ReadResult::Found(vec![]), ReadResult::Absent, "gone")]
-    #[case::nowhere_with_a_dead_lease(ReadResult::Found(vec![]), lease(-3_600), "gone")]
-    #[case::nowhere_but_its_lease_is_renewed(ReadResult::Found(vec![]), lease(-1), "alive")]
-    #[case::nowhere_and_its_lease_is_unreadable(ReadResult::Found(vec![]), ReadResult::Unknown("not allowed".into()), "unknown")]
-    #[case::workloads_are_unreadable(ReadResult::Unknown("not allowed".into()), lease(-3_600), "unknown")]
-    #[case::workloads_are_unreadable_but_its_lease_is_renewed(ReadResult::Unknown("no".into()), lease(-1), "alive")]
-    fn a_known_controller(
-        #[case] workloads: ReadResult<Vec<Workload>>,
-        #[case] lease: ReadResult<Lease>,
-        #[case] expected: &str,
-    ) {
-        let entry = KNOWN_FINALIZERS.find("finalizer.keda.sh").unwrap();
-        let seen = Observed {
-            workloads: &workloads,
-            leases: vec![&lease],
-            own: None,
-        };
-        assert_eq!(
-            name_of(&of_known(entry, "ScaledObject", &seen, at(0))),
-            expected
-        );
-    }
-
-    const BELAYER: &str = "belayer-system/belayer";
-    const APART: &str = "belayer-system/belayer-pod-recreation";
-
-    /// The kind, place and number of ready pods of each.
-    fn of_belayer(all: &[(&'static str, &str, i64)]) -> ReadResult<Vec<Workload>> {
-        let workload = |(kind, place, ready): &(&'static str, &str, i64)| {
-            let (namespace, name) = place.split_once('/').unwrap();
-            Workload {
-                kind,
-                namespace: namespace.to_owned(),
-                name: name.to_owned(),
-                desired: 1,
-                ready: *ready,
-                images: vec!["registry.invalid/belayer/belayer:0.1.0".to_owned()],
-            }
-        };
-        ReadResult::Found(all.iter().map(workload).collect())
-    }
-
-    /// All of Belayer's workloads run the same image.
-    #[rstest]
-    #[case::its_deployment_is_down("belayer.dev/pod-recreation", Some(APART), &[BELAYER],
-        &[("deployment", BELAYER, 1), ("deployment", APART, 0)], "down")]
-    #[case::the_other_deployment_is_down("belayer.dev/pod-recreation", Some(APART), &[BELAYER],
-        &[("deployment", BELAYER, 0), ("deployment", APART, 1)], "alive")]
-    #[case::its_deployment_is_deleted("belayer.dev/pod-recreation", Some(APART), &[BELAYER],
-        &[("deployment", BELAYER, 1)], "gone")]
-    #[case::a_single_deployment("belayer.dev/pod-recreation", Some(BELAYER), &[],
-        &[("deployment", BELAYER, 1)], "alive")]
-    #[case::without_leases("belayer.dev/pod-recreation", None, &[],
-        &[("deployment", BELAYER, 1), ("deployment", APART, 0)], "down")]
-    #[case::that_of_pod_finalizer_is_down("belayer.dev/pod-status", Some(BELAYER), &[APART],
-        &[("deployment", BELAYER, 0), ("deployment", APART, 1)], "down")]
-    #[case::that_of_pod_finalizer_is_down_without_leases("belayer.dev/pod-status", None, &[],
-        &[("deployment", APART, 1), ("deployment", BELAYER, 0)], "down")]
-    #[case::a_deployment_of_another_name("belayer.dev/pod-status", Some(BELAYER), &[APART],
-        &[("deployment", "ops/rope", 1), ("deployment", APART, 0)], "alive")]
-    #[case::the_node_agent_remains("belayer.dev/pod-status", Some(BELAYER), &[],
-        &[("daemonset", "belayer-node-agent/belayer-node-agent", 3)], "gone")]
-    fn the_deployments_of_belayer_are_told_apart(
-        #[case] finalizer: &str,
-        #[case] lease: Option<&str>,
-        #[case] others: &[&str],
-        #[case] workloads: &[(&'static str, &str, i64)],
-        #[case] expected: &str,
-    ) {
-        let entry = KNOWN_FINALIZERS.find(finalizer).unwrap();
-        let workloads = of_belayer(workloads);
-        let seen = Observed {
-            workloads: &workloads,
-            leases: Vec::new(),
-            own: Some(OwnDeployment {
-                lease,
-                others: others.iter().copied().collect(),
-            }),
-        };
-        let health = of_known(entry, "Pod", &seen, at(0));
-        assert_eq!(name_of(&health), expected, "{health:?}");
-        if let ControllerHealth::Gone(proof) = health {
-            let says = "apart from other parts of Belayer (";
-            assert!(proof[0].starts_with(says), "{proof:?}");
-        }
-    }
-
-    #[test]
-    fn the_absence_of_a_controller_that_may_run_elsewhere_proves_nothing() {
-        let entry = KNOWN_FINALIZERS
-            .find("networking.gke.io/neg-finalizer")
-            .unwrap();
-        let seen = Observed {
-            workloads: &ReadResult::Found(vec![]),
-            leases: vec![],
-            own: None,
-        };
-        assert_eq!(
-            name_of(&of_known(
-                entry,
-                "ServiceNetworkEndpointGroup",
-                &seen,
-                at(0)
-            )),
-            "unknown"
-        );
-    }
-
-    #[rstest]
-    #[case(Some("keda-operator"), 0, "down")]
-    #[case(Some("keda-operator"), 1, "alive")]
-    #[case(Some("another-manager"), 1, "unknown")]
-    #[case(None, 1, "unknown")]
-    fn an_unknown_finalizer_is_judged_by_its_manager(
-        #[case] manager: Option<&str>,
-        #[case] ready: i64,
-        #[case] expected: &str,
-    ) {
-        let workloads = operator(ready);
-        let seen = Observed {
-            workloads: &workloads,
-            leases: vec![],
-            own: None,
-        };
-        assert_eq!(name_of(&of_manager(manager, &seen)), expected);
-    }
-}
+mod tests;

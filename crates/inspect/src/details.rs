@@ -10,6 +10,7 @@ use serde::de::IgnoredAny;
 pub(crate) struct Meta {
     pub(crate) name: String,
     pub(crate) namespace: String,
+    pub(crate) deletion_grace_period_seconds: Option<i64>,
 }
 
 /// An object, with [`IgnoredAny`] in place of a part that is not read.
@@ -229,4 +230,5 @@ pub(crate) struct ClaimSource {
 #[serde(default)]
 pub(crate) struct Phase {
     pub(crate) phase: String,
+    pub(crate) message: String,
 }

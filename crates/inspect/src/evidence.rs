@@ -36,8 +36,10 @@ const PARALLEL: usize = 8;
 pub(crate) struct Target {
     /// The stuck objects.
     pub stuck: Vec<Terminating>,
-    /// How many more are being deleted.
+    /// How many more are being deleted, within their grace period.
     pub within_grace: usize,
+    /// How many more are stuck and left out by age or labels.
+    pub left_out: usize,
     /// The scope of the scan.
     pub scope: Scope,
 }
@@ -51,8 +53,10 @@ pub(crate) struct World {
     pub stuck: Vec<Terminating>,
     /// The scope of the scan.
     pub scope: Scope,
-    /// How many more are being deleted, within their grace or not old enough.
+    /// How many more are being deleted, within their grace period.
     pub within_grace: usize,
+    /// How many more are stuck and left out by age or labels.
+    pub left_out: usize,
     /// Namespaces being deleted.
     pub namespaces: BTreeMap<String, ReadResult<NamespaceState>>,
     /// The pods of namespaces with stuck pods or PVCs.
@@ -92,6 +96,7 @@ pub(crate) async fn gather(
     let Target {
         stuck,
         within_grace,
+        left_out,
         scope,
     } = target;
     let is = |object: &Terminating, plural: &str| {
@@ -141,12 +146,13 @@ pub(crate) async fn gather(
     );
     let node_names = relevant_nodes(&stuck, &pods, &attachments);
     let nodes = each(node_names, |name| node(reader, name)).await;
-    let ours = ours(reader, &stuck, explainers).await;
+    let ours = ours(reader, &stuck, explainers, EXPLAINED).await;
     World {
         scan,
         stuck,
         scope,
         within_grace,
+        left_out,
         namespaces,
         pods,
         nodes,
@@ -246,10 +252,12 @@ fn is_namespace(object: &Terminating) -> bool {
     *object.object.kind.resource.plural == *"namespaces"
 }
 
+/// The explanations of the first `limit` holds of these objects, and for the others that nothing was asked.
 async fn ours(
     reader: &Reader,
     stuck: &[Terminating],
     explainers: &[Explainer],
+    limit: usize,
 ) -> BTreeMap<(String, String), Result<Explained, String>> {
     let held = stuck.iter().flat_map(|object| {
         let fitting = explainers.iter().filter(|explainer| {
@@ -261,7 +269,13 @@ async fn ours(
         });
         fitting.map(move |explainer| (object, explainer))
     });
-    let explained: Vec<_> = futures::stream::iter(held.take(EXPLAINED))
+    let mut held: Vec<_> = held.collect();
+    let others = held.split_off(held.len().min(limit));
+    let others = others.into_iter().flat_map(|(object, explainer)| {
+        let why = format!("only the first {limit} are explained here; see `belayer explain`");
+        by_hold(object.object.uid.as_str(), explainer, Err(why))
+    });
+    let explained: Vec<_> = futures::stream::iter(held)
         .map(|(object, explainer)| async move {
             let kind = &object.object.kind.resource;
             let answer =
@@ -272,7 +286,7 @@ async fn ours(
         .buffer_unordered(PARALLEL)
         .collect()
         .await;
-    explained.into_iter().flatten().collect()
+    others.chain(explained.into_iter().flatten()).collect()
 }
 
 /// The explanation of a component for an object, under each of its finalizers.
@@ -283,4 +297,100 @@ pub(crate) fn by_hold(
 ) -> impl Iterator<Item = ((String, String), Result<Explained, String>)> {
     let holds = explainer.holds.iter();
     holds.map(move |hold| ((uid.to_owned(), (*hold).to_owned()), answer.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+    use std::time::Duration;
+
+    use belayer_core::executor::Bounds;
+    use belayer_core::object::{ObjectKey, Resource, Uid};
+    use belayer_sandbox::Sandbox;
+
+    use super::*;
+    use crate::diagnose::report;
+    use crate::explain::{Action, Row};
+    use crate::kinds::Kind;
+    use crate::object::ObjectRef;
+    use crate::report::Verdict;
+
+    const HOLD: &str = "belayer.dev/pod-status";
+
+    fn held(name: &str) -> Terminating {
+        let kind = Kind {
+            resource: Resource::pods(),
+            namespaced: true,
+            singular: "pod".to_owned(),
+            short_names: Vec::new(),
+        };
+        Terminating {
+            object: ObjectRef {
+                kind: Arc::new(kind),
+                key: ObjectKey::new("yard", name),
+                uid: Uid::new(name),
+            },
+            since: belayer_core::clock::now() - Duration::from_secs(60),
+            finalizers: vec![HOLD.to_owned()],
+            set_by: BTreeMap::new(),
+            labels: BTreeMap::new(),
+        }
+    }
+
+    fn explainer() -> Explainer {
+        let explained = Explained {
+            component: "pod-finalizer",
+            hold: HOLD,
+            held: true,
+            row: Row {
+                number: 13,
+                name: "unread",
+                says: "its result is not read".to_owned(),
+            },
+            action: Action::Keep,
+            evidence: None,
+            missing: Vec::new(),
+            why_not: None,
+            next: "waits".to_owned(),
+            requeue_after_seconds: None,
+            notes: Vec::new(),
+        };
+        let explain = move |_, _, _, _| ready(Ok(explained.clone()));
+        Explainer::new(
+            "pod-finalizer",
+            &[HOLD],
+            vec![Resource::pods()],
+            (),
+            explain,
+        )
+    }
+
+    #[tokio::test]
+    async fn a_hold_that_is_not_explained_is_unknown_and_never_without_a_rule() {
+        let sandbox = Sandbox::builder().build();
+        let reader = Reader::new(sandbox.client(), Bounds::default());
+        let stuck = vec![held("a"), held("b"), held("c")];
+        let ours = ours(&reader, &stuck, &[explainer()], 2).await;
+        let target = Target {
+            stuck,
+            within_grace: 0,
+            left_out: 0,
+            scope: Scope::Cluster,
+        };
+        let (scan, belayer) = (Scan::default(), Belayer::default());
+        let world = World {
+            ours,
+            ..gather(&reader, scan, target, &belayer, &[]).await
+        };
+        let groups = report(&world, belayer_core::clock::now()).groups;
+        let found: Vec<_> = groups
+            .iter()
+            .map(|group| (group.verdict, group.objects.len()))
+            .collect();
+        let expected = [(Verdict::HeldByBelayer, 2), (Verdict::Unknown, 1)];
+        assert_eq!(found, expected, "{groups:#?}");
+        let unasked = format!("{:?}", groups[1]);
+        assert!(unasked.contains("belayer explain"), "{unasked}");
+        assert!(!unasked.contains("--unselected"), "{unasked}");
+    }
 }

@@ -169,7 +169,11 @@ fn select(versions: Vec<Version>) -> Discovered {
 fn is_left_out(group: &str, plural: &str) -> bool {
     matches!(
         (group, plural),
-        ("events.k8s.io", "events") | ("", "componentstatuses")
+        ("events.k8s.io", "events")
+            | ("", "componentstatuses")
+            // OpenShift's views of namespaces and of RBAC.
+            | ("project.openshift.io", "projects")
+            | ("authorization.openshift.io", _)
     ) || group == "metrics.k8s.io"
         || group.ends_with(".metrics.k8s.io")
 }
@@ -262,6 +266,8 @@ fn resource(from: APIResource) -> APIResourceDiscovery {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
     fn pods() -> Kind {
@@ -292,6 +298,29 @@ mod tests {
             assert!(scaled.is_called(word), "{word}");
         }
         assert!(!scaled.is_called("scaledobjects.example.com"));
+    }
+
+    /// OpenShift shows namespaces as projects, with their UIDs and without their finalizers.
+    #[rstest]
+    #[case("project.openshift.io", "projects", false)]
+    #[case("authorization.openshift.io", "rolebindings", false)]
+    #[case("events.k8s.io", "events", false)]
+    #[case("project.openshift.io", "helmchartrepositories", true)]
+    #[case("rbac.authorization.k8s.io", "rolebindings", true)]
+    fn duplicates_of_other_kinds_are_left_out(
+        #[case] group: &str,
+        #[case] plural: &str,
+        #[case] listed: bool,
+    ) {
+        let root: Root = serde_json::from_value(serde_json::json!({
+            "kind": "APIGroupDiscoveryList",
+            "items": [{ "metadata": { "name": group }, "versions": [{ "version": "v1", "resources": [{
+                "resource": plural, "responseKind": { "kind": "Any" }, "verbs": ["list"],
+            }] }] }],
+        }))
+        .unwrap();
+        let found = select(root.items.into_iter().flat_map(aggregated).collect());
+        assert_eq!(!found.kinds.is_empty(), listed);
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub mod selector;
 pub mod status;
 pub mod stuck;
 pub mod text;
+mod untrusted;
 
 mod details;
 

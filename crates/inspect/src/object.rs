@@ -13,6 +13,7 @@ use belayer_core::object::{ObjectKey, Uid};
 use belayer_core::slim::json::Text;
 
 use crate::kinds::Kind;
+use crate::untrusted::word;
 
 /// Kind, namespace, name and UID of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,10 +29,16 @@ pub struct ObjectRef {
 impl ObjectRef {
     /// The kubectl command with this verb: `kubectl -n shop get pods web-0`.
     pub fn kubectl(&self, verb: &str) -> String {
-        let name = self.key.name();
+        let (kind, name) = (self.kind.name(), self.key.name());
+        // The name alone would be an option.
+        let object = if name.starts_with('-') {
+            word(&format!("{kind}/{name}")).into_owned()
+        } else {
+            format!("{kind} {}", word(name))
+        };
         match self.key.namespace() {
-            Some(namespace) => format!("kubectl -n {namespace} {verb} {} {name}", self.kind.name()),
-            None => format!("kubectl {verb} {} {name}", self.kind.name()),
+            Some(namespace) => format!("kubectl -n {namespace} {verb} {object}"),
+            None => format!("kubectl {verb} {object}"),
         }
     }
 }
@@ -84,7 +91,8 @@ pub(crate) struct Meta<'a> {
     pub(crate) name: Text<'a>,
     #[serde(borrow, default)]
     pub(crate) namespace: Option<Text<'a>>,
-    #[serde(borrow)]
+    /// Empty for an object that an aggregated API computes.
+    #[serde(borrow, default)]
     pub(crate) uid: Text<'a>,
     #[serde(default)]
     pub(crate) deletion_timestamp: Option<Timestamp>,
@@ -101,7 +109,7 @@ pub(crate) struct Meta<'a> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Owner<'a> {
-    #[serde(borrow)]
+    #[serde(borrow, default)]
     pub(crate) uid: Text<'a>,
     #[serde(default)]
     pub(crate) block_owner_deletion: Option<bool>,
@@ -192,6 +200,36 @@ fn member(key: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A tenant may give a RoleBinding almost any name.
+    #[test]
+    fn a_command_has_the_name_as_one_word() {
+        let bindings = belayer_core::object::Resource::new(
+            "rbac.authorization.k8s.io",
+            "v1",
+            "RoleBinding",
+            "rolebindings",
+        );
+        let kind = Kind {
+            resource: bindings,
+            namespaced: true,
+            singular: "rolebinding".to_owned(),
+            short_names: Vec::new(),
+        };
+        let kind = Arc::new(kind);
+        let command = |name: &str| {
+            let object = ObjectRef {
+                kind: Arc::clone(&kind),
+                key: ObjectKey::new("t", name),
+                uid: Uid::new("u"),
+            };
+            object.kubectl("get")
+        };
+        const GET: &str = "kubectl -n t get rolebindings.rbac.authorization.k8s.io";
+        assert_eq!(command("system:a"), format!("{GET} system:a"));
+        assert_eq!(command("x$(id)"), format!("{GET} 'x$(id)'"));
+        assert_eq!(command("--all"), format!("{GET}/--all"));
+    }
 
     #[test]
     fn a_list_that_is_managed_as_a_whole_counts_for_each_member() {

@@ -231,10 +231,15 @@ impl Reader {
                 }
                 read => read?,
             };
-            token = page(answer).await?.filter(|token| !token.is_empty());
-            if token.is_none() {
+            let next = page(answer).await?.filter(|token| !token.is_empty());
+            if next.is_none() {
                 return Ok(());
             }
+            if next == token {
+                let why = "the server repeats a continue token";
+                return Err(RequestError::Decode(why.to_owned()));
+            }
+            token = next;
         }
     }
 
@@ -370,6 +375,18 @@ mod tests {
         let reader = Reader::new(sandbox.client(), Bounds::default());
         let all: Vec<serde_json::Value> = reader.all("/api/v1/configmaps").await.unwrap();
         assert_eq!((all.len(), reader.requests()), (1, 3));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_repeats_a_page_is_not_read_for_ever() {
+        let sandbox = Sandbox::builder().build();
+        let page = r#"{"metadata": {"continue": "again"}, "items": []}"#;
+        let lists = Fault::on(Match::verb(Verb::List).resource("configmaps"));
+        let same = lists.answer(Answer::raw(200, "application/json", page));
+        sandbox.faults().inject(same);
+        let reader = Reader::new(sandbox.client(), Bounds::default());
+        let all: Result<Vec<serde_json::Value>, _> = reader.all("/api/v1/configmaps").await;
+        assert_eq!((all.is_ok(), reader.requests()), (false, 2));
     }
 
     #[rstest]

@@ -31,8 +31,10 @@ pub struct Report {
 pub struct Summary {
     /// Stuck objects.
     pub stuck: usize,
-    /// Objects that are being deleted and within their grace period, or excluded by age or labels.
+    /// Objects that are being deleted and within their grace period.
     pub within_grace: usize,
+    /// Stuck objects that are left out by age or labels.
+    pub left_out: usize,
     /// Kinds that were listed.
     pub kinds: usize,
     /// Objects that were listed.

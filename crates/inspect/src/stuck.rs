@@ -10,17 +10,17 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use belayer_core::http::{METADATA_ONLY, Request, RequestError};
-use belayer_core::object::ObjectKey;
+use belayer_core::object::{ObjectKey, Resource};
 use belayer_holds::{argo, names};
 
 use self::held_pods::held_pods;
 use crate::diagnose::{known, report};
 use crate::evidence::{Target, by_hold, gather};
 use crate::explain::{Belayer, Explained, Explanation, Finalizer, Subject};
-use crate::kinds::{Discovered, Kind, discover};
-use crate::object::Item;
+use crate::kinds::{DeadApi, Discovered, Kind, discover};
+use crate::object::{Item, ObjectRef};
 use crate::reader::{Reader, explain as message};
-use crate::report::{API_VERSION, Report};
+use crate::report::{API_VERSION, Cause, Group, Report, Step, Unseen, UnseenReason, Verdict};
 use crate::scan::{Progress, Scan, Scope, Silent, scan};
 use crate::selector::LabelSelector;
 
@@ -47,6 +47,14 @@ pub enum InspectError {
         "unknown kind {0:?}: the server has no kind of this name that can be listed (see `kubectl api-resources`)"
     )]
     UnknownKind(String),
+    /// No kind of an API that answers has this name.
+    #[error("unknown kind {kind:?}: it may be of an API that does not answer: {}", dead.join(", "))]
+    Unanswered {
+        /// The name.
+        kind: String,
+        /// These APIs: groups and versions.
+        dead: Vec<String>,
+    },
     /// The object does not exist.
     #[error("{0} does not exist")]
     Absent(String),
@@ -80,8 +88,11 @@ pub async fn stuck(
         .stuck(now, query.older_than, &query.selector)
         .cloned()
         .collect();
+    let any = LabelSelector::default();
+    let all = scan.stuck(now, Duration::ZERO, &any).count();
     let target = Target {
-        within_grace: scan.terminating.len() - stuck.len(),
+        within_grace: scan.terminating.len() - all,
+        left_out: all - stuck.len(),
         stuck,
         scope: query.scope.clone(),
     };
@@ -105,13 +116,29 @@ pub async fn explain(
     let discovered = discover(reader).await.map_err(InspectError::Discovery)?;
     let kind = discovered
         .find(kind)
-        .ok_or_else(|| InspectError::UnknownKind(kind.to_owned()))?;
+        .ok_or_else(|| unknown_kind(&discovered, kind))?;
     let key = if kind.namespaced {
         ObjectKey::new(namespace, name)
     } else {
         ObjectKey::cluster(name)
     };
     one(reader, &discovered, kind, &key, belayer, clock).await
+}
+
+/// Why no kind of this name was found. The name may have its group.
+fn unknown_kind(discovered: &Discovered, kind: &str) -> InspectError {
+    let kind = kind.to_owned();
+    let may_have_it = |api: &&DeadApi| {
+        let group = api.group_version.split('/').next().unwrap_or_default();
+        !kind.contains('.') || kind.ends_with(&format!(".{group}"))
+    };
+    let dead = discovered.dead.iter().filter(may_have_it);
+    let dead: Vec<String> = dead.map(|api| api.group_version.clone()).collect();
+    if dead.is_empty() {
+        InspectError::UnknownKind(kind)
+    } else {
+        InspectError::Unanswered { kind, dead }
+    }
 }
 
 async fn one(
@@ -157,7 +184,14 @@ async fn one(
                 }
                 belayer.push(explained);
             }
-            Err(why) => missing.push(format!("what {} decides: {why}", explainer.component)),
+            Err(why) => {
+                missing.push(format!("what {} decides: {why}", explainer.component));
+                // Another component's answer about the same hold is not replaced.
+                let unknown = by_hold(object.uid.as_str(), explainer, Err(why.to_string()));
+                for (hold, answer) in unknown {
+                    ours.entry(hold).or_insert(answer);
+                }
+            }
         }
     }
     let holds_workflows = |one: &Explained| names::OWNER_HOLDS.contains(&one.hold);
@@ -176,14 +210,14 @@ async fn one(
             let target = Target {
                 stuck: vec![found],
                 within_grace: 0,
+                left_out: 0,
                 scope,
             };
             let mut world = gather(reader, scan, target, config, &[]).await;
             world.ours = ours;
-            let mut groups = report(&world, now).groups;
-            // An API that is down is irrelevant unless this object waits for it.
-            groups.retain(|group| !group.objects.is_empty());
-            groups
+            let report = report(&world, now);
+            missing.extend(unlisted(&report.unseen));
+            of_one(report.groups, &object)
         }
         None => Vec::new(),
     };
@@ -228,6 +262,51 @@ async fn one(
     })
 }
 
+/// The groups of one object.
+fn of_one(mut groups: Vec<Group>, object: &ObjectRef) -> Vec<Group> {
+    // An API that is down is irrelevant unless this object waits for it.
+    let waits_for_api = groups
+        .iter()
+        .any(|group| group.verdict == Verdict::ApiDown && !group.objects.is_empty());
+    groups.retain(|group| waits_for_api || !group.objects.is_empty());
+    let namespace = match object.key.namespace() {
+        None if object.kind.resource.is_same_kind(&Resource::namespaces()) => {
+            Some(object.key.name())
+        }
+        namespace => namespace,
+    };
+    let stuck = match namespace {
+        Some(namespace) => format!("belayer stuck -n {namespace}"),
+        None => "belayer stuck".to_owned(),
+    };
+    for group in &mut groups {
+        let waits_for_others = matches!(
+            group.cause,
+            Cause::NamespaceContent | Cause::Dependents | Cause::Instances
+        );
+        if waits_for_others && !group.objects.iter().all(|one| one.detail.is_empty()) {
+            let step = Step::run("Find out what keeps these objects", &stuck);
+            group.next.push(step);
+        }
+    }
+    groups
+}
+
+/// The kinds that could not be listed: the object may wait for an object of one of them.
+fn unlisted(unseen: &[Unseen]) -> Option<String> {
+    let names = unseen.iter().map(|one| match one.reason {
+        UnseenReason::NotAllowed => one.resource.clone(),
+        UnseenReason::Failed => format!("{} ({})", one.resource, one.message),
+    });
+    let names: Vec<String> = names.collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "whether objects of these kinds remain, which could not be listed: {}",
+            names.join(", ")
+        )
+    })
+}
+
 /// Lists what is needed to diagnose this object: nothing for most kinds.
 async fn context(
     reader: &Reader,
@@ -265,4 +344,30 @@ async fn context(
         return (Scan::default(), Scope::Cluster);
     };
     (scan(reader, discovered, &scope, &Silent).await, scope)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::of_it("things.gone.example.com", true)]
+    #[case::of_it_with_a_version("things.v1.gone.example.com", true)]
+    #[case::of_any_group("things", true)]
+    #[case::of_another_group("things.example.com", false)]
+    fn a_kind_may_be_of_an_api_that_does_not_answer(#[case] kind: &str, #[case] expected: bool) {
+        let dead = DeadApi {
+            group_version: "gone.example.com/v1".to_owned(),
+            why: "down".to_owned(),
+        };
+        let discovered = Discovered {
+            kinds: Vec::new(),
+            dead: vec![dead],
+        };
+        let error = unknown_kind(&discovered, kind).to_string();
+        let says = "an API that does not answer: gone.example.com/v1";
+        assert_eq!(error.contains(says), expected, "{error}");
+    }
 }

@@ -16,7 +16,11 @@ mod wrap;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use belayer_core::words::one_or_many;
+
 use crate::report::{Group, Report, Step, StuckObject, UnseenReason, Verdict, age};
+pub use crate::untrusted::printable;
+use crate::untrusted::word;
 pub use explanation::explanation;
 pub use wrap::{row, wrapped};
 
@@ -85,10 +89,11 @@ pub fn names(report: &Report) -> String {
     let mut seen = BTreeSet::new();
     let mut out = String::new();
     for object in report.groups.iter().flat_map(|group| &group.objects) {
-        if !seen.insert(&object.uid) {
+        if !seen.insert(object.place()) {
             continue;
         }
-        let _ = write!(out, "{}/{}", object.resource, object.name);
+        let name = format!("{}/{}", object.resource, object.name);
+        out.push_str(&word(&name));
         if !object.namespace.is_empty() {
             let _ = write!(out, " -n {}", object.namespace);
         }
@@ -121,6 +126,9 @@ fn opening(report: &Report) -> String {
     let summary = &report.summary;
     let causes = report.groups.len();
     match (summary.stuck, causes) {
+        (0, 0) if summary.left_out > 0 => {
+            "No object is stuck in Terminating among those selected.".to_owned()
+        }
         (0, 0) if summary.complete => "No object is stuck in Terminating.".to_owned(),
         (0, 0) => {
             "No object is stuck in Terminating among the kinds that could be listed.".to_owned()
@@ -142,8 +150,15 @@ fn closing(report: &Report) -> String {
         1 => " 1 more object is being deleted and within its grace period.".to_owned(),
         n => format!(" {n} more objects are being deleted and within their grace period."),
     };
+    let left_out = match summary.left_out {
+        0 => String::new(),
+        n => {
+            let objects = one_or_many(n, "more object is stuck", "more objects are stuck");
+            format!(" {objects} and left out by age or labels.")
+        }
+    };
     format!(
-        "Read {} objects of {} kinds in {} requests; nothing was changed.{within}",
+        "Read {} objects of {} kinds in {} requests; nothing was changed.{within}{left_out}",
         summary.objects, summary.kinds, summary.requests
     )
 }

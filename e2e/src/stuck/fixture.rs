@@ -92,7 +92,7 @@ fixtures! {
     "dead-api": "an aggregated API that is down, and a namespace that waits for it",
     "foreground": "foreground deletion that a dependent blocks",
     "claim-in-use": "a PVC that a pod uses",
-    "volume-attached": "a PV that is attached to a node",
+    "volume-attached": "a VolumeAttachment whose attacher is scaled to zero",
     "node-gone": "a pod on a missing node",
     "crd-instances": "a CRD with instances",
     "argo-controller-down": "Argo's finalizer with its controller scaled to zero",

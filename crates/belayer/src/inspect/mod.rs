@@ -17,7 +17,7 @@ use serde::de::IgnoredAny;
 use belayer_core::executor::Bounds;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_inspect::explain::Explanation;
-use belayer_inspect::reader::{ReadResult, Reader};
+use belayer_inspect::reader::{ReadResult, Reader, Trouble};
 use belayer_inspect::report::{Group, Report, Summary, UnseenReason};
 use belayer_inspect::scan::{Scope, Silent};
 use belayer_inspect::stuck::{InspectError, Query, explain, stuck};
@@ -91,22 +91,24 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
     if !arguments.watch {
         return verdict_of_all(&report);
     }
+    let mut outage = Outage::default();
     loop {
         tokio::select! {
             _ = tokio::signal::ctrl_c() => return Ok(()),
             () = tokio::time::sleep(WATCH_ALL) => {}
         }
-        match stuck(&reader, &query, &belayer, &Silent, Timestamp::now).await {
+        let read = stuck(&reader, &query, &belayer, &Silent, Timestamp::now).await;
+        match read {
+            Err(error) if outage.goes_on(&error, &server) => continue,
+            Err(error) => return Err(failed(error, &server)),
             Ok(now) if has_changed(&now, &report) => {
                 screen.text("\n");
                 show_report(&screen, &now)?;
                 report = now;
             }
             Ok(_) => {}
-            // Retries while the server is unavailable.
-            Err(InspectError::Discovery(_)) => {}
-            Err(error) => return Err(failed(error, &server)),
         }
+        outage = Outage::default();
     }
 }
 
@@ -181,12 +183,14 @@ pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
     if !arguments.watch {
         return verdict(&shown);
     }
+    let mut outage = Outage::default();
     loop {
         tokio::select! {
             _ = tokio::signal::ctrl_c() => return Ok(()),
             () = tokio::time::sleep(WATCH) => {}
         }
         match read_object().await {
+            Err(error) if outage.goes_on(&error, &server) => continue,
             Ok(now) if is_changed(&now, &shown) => {
                 screen.text("");
                 show(&screen, &now)?;
@@ -197,10 +201,37 @@ pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
                 screen.text(&format!("\n{what} is deleted.\n"));
                 return Ok(());
             }
-            // Retries while the server is unavailable.
-            Err(InspectError::Discovery(_)) => {}
+            Err(InspectError::UnknownKind(_)) => {
+                screen.text(&format!(
+                    "\n{kind} {name} is deleted, and so is its kind.\n"
+                ));
+                return Ok(());
+            }
             Err(error) => return Err(failed(error, &server)),
         }
+        outage = Outage::default();
+    }
+}
+
+/// A time in which a watch cannot read.
+#[derive(Debug, Default)]
+struct Outage {
+    is_reported: bool,
+}
+
+impl Outage {
+    /// Whether the same read may succeed later. Reports that once, on standard error.
+    fn goes_on(&mut self, error: &InspectError, server: &Server) -> bool {
+        let (InspectError::Discovery(error) | InspectError::Unreadable { error, .. }) = error
+        else {
+            return false;
+        };
+        let may_end = error.class().is_transient();
+        if may_end && !self.is_reported {
+            server.report(Some(&Trouble::from(error)));
+            self.is_reported = true;
+        }
+        may_end
     }
 }
 

@@ -3,7 +3,113 @@
 use belayer_sandbox::{Actor, Gvr, Patch, Subresource};
 use serde_json::json;
 
-use crate::world::World;
+use crate::world::{World, group};
+
+/// A namespace with these ConfigMaps.
+fn namespace(world: &World, name: &str, maps: &[&str]) {
+    let namespace = json!({ "metadata": { "name": name } });
+    world.create(&Gvr::NAMESPACES, None, namespace);
+    for map in maps {
+        let map = json!({ "metadata": { "name": map } });
+        world.create(&Gvr::CONFIGMAPS, Some(name), map);
+    }
+}
+
+/// The Lease of kube-controller-manager proves that it does not run.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_namespace_whose_content_is_not_deleted_does_not_wait_for_it() {
+    let world = World::new().await;
+    namespace(&world, "st", &["a"]);
+    world.delete(&Gvr::NAMESPACES, None, "st");
+    let lease = json!({
+        "metadata": { "name": "kube-controller-manager" },
+        "spec": { "holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": "2026-01-01T00:00:00.000000Z" },
+    });
+    let leases = Gvr::new("coordination.k8s.io", "v1", "leases");
+    world.create(&leases, Some("kube-system"), lease);
+    let report = world.run(&["stuck", "-ojson"]).await.json();
+    let group = group(&report, "namespace-content");
+    assert_eq!(group["verdict"], "controller-down", "{group:#}");
+    let detail = group["objects"][0]["detail"].to_string();
+    for says in [
+        "none of the remaining objects is being deleted",
+        "st/configmaps/a remains",
+    ] {
+        assert!(detail.contains(says), "{group:#}");
+    }
+    assert!(!group.to_string().contains("Nothing to do"), "{group:#}");
+}
+
+/// Kubernetes deletes the pods first: the other kinds wait for one that is stuck.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_kinds_that_are_being_deleted_are_named_first() {
+    let world = World::new().await;
+    namespace(&world, "st", &["a"]);
+    for (group, version, plural) in [
+        ("", "v1", "limitranges"),
+        ("", "v1", "endpoints"),
+        ("coordination.k8s.io", "v1", "leases"),
+        ("discovery.k8s.io", "v1", "endpointslices"),
+        ("", "v1", "serviceaccounts"),
+    ] {
+        let mut object = json!({ "metadata": { "name": "a" } });
+        if plural == "endpointslices" {
+            object["addressType"] = json!("IPv4");
+            object["endpoints"] = json!([]);
+        }
+        world.create(&Gvr::new(group, version, plural), Some("st"), object);
+    }
+    let pod = json!({
+        "metadata": { "name": "p", "finalizers": ["example.com/a"] },
+        "spec": { "containers": [{ "name": "m", "image": "m" }] },
+    });
+    world.create(&Gvr::PODS, Some("st"), pod);
+    world.delete(&Gvr::PODS, Some("st"), "p");
+    world.delete(&Gvr::NAMESPACES, None, "st");
+    let report = world.run(&["stuck", "-ojson"]).await.json();
+    let group = group(&report, "namespace-content");
+    let first = group["objects"][0]["detail"][0].as_str().unwrap();
+    assert!(first.starts_with("st/pods/p remains"), "{group:#}");
+}
+
+/// `explain` reads only the namespace, so that it names the command for what remains; and the API that is down.
+#[tokio::test(flavor = "multi_thread")]
+async fn explain_of_a_namespace_names_the_next_commands() {
+    let world = World::new().await;
+    namespace(&world, "st", &[]);
+    let kept = json!({ "metadata": { "name": "kept", "finalizers": ["example.com/a"] } });
+    world.create(&Gvr::CONFIGMAPS, Some("st"), kept);
+    world.delete(&Gvr::CONFIGMAPS, Some("st"), "kept");
+    world.delete(&Gvr::NAMESPACES, None, "st");
+    let explain = ["explain", "namespace/st", "-ojson"];
+    let next = |report: &serde_json::Value| {
+        let group = group(report, "namespace-content");
+        group["next"].to_string()
+    };
+    let explained = world.run(&explain).await.json();
+    let stuck = "belayer stuck -n st";
+    assert!(next(&explained).contains(stuck), "{explained:#}");
+    let report = world.run(&["stuck", "-ojson"]).await.json();
+    assert!(!next(&report).contains(stuck), "{report:#}");
+
+    let apis = Gvr::new("apiregistration.k8s.io", "v1", "apiservices");
+    let name = "v1.gone.example.com";
+    let api = json!({
+        "metadata": { "name": name },
+        "spec": {
+            "group": "gone.example.com", "version": "v1", "groupPriorityMinimum": 100, "versionPriority": 100,
+            "service": { "namespace": "default", "name": "gone", "port": 443 },
+        },
+    });
+    world.create(&apis, None, api);
+    let down = json!({ "conditions": [{ "type": "Available", "status": "False", "reason": "ServiceNotFound",
+        "lastTransitionTime": "2026-01-01T00:00:00Z" }] });
+    world.status(&apis, None, name, down);
+    let explained = world.run(&explain).await.json();
+    let group = group(&explained, "dead-api");
+    let command = format!("kubectl delete apiservice {name}");
+    assert!(group["next"].to_string().contains(&command), "{group:#}");
+}
 
 /// kube-controller-manager reports a failed deletion for any namespace whose pods take long.
 #[tokio::test(flavor = "multi_thread")]

@@ -41,6 +41,18 @@ async fn a_kind_that_cannot_be_listed_is_reported() {
     );
 }
 
+/// OLM computes its PackageManifests.
+#[tokio::test(flavor = "multi_thread")]
+async fn computed_objects_without_uids_are_listed() {
+    let world = World::new().await;
+    let computed = r#"{"metadata": {}, "items": [{"metadata": {"name": "a", "namespace": "b"}}]}"#;
+    let answer = Answer::raw(200, "application/json", computed);
+    let computed = Fault::on(lists_of("services")).answer(answer);
+    let _computed = world.sandbox.faults().inject(computed);
+    let answer = world.run(&["stuck"]).await;
+    assert_eq!(answer.code, 0, "{}{}", answer.out, answer.err);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn without_permissions_every_kind_is_reported() {
     let world = World::new().await;

@@ -200,7 +200,7 @@ async fn a_denied_release_counts_before_the_object_is_deleted() {
     namespace(&world, "shop");
     let held = json!({ "finalizers": ["belayer.dev/pod-status"] });
     let uid = pod(&world, "shop", "build-1", held);
-    denied(&world, &uid);
+    denied(&world, "belayer", &uid);
     let answer = world.run(&["status"]).await;
     assert_eq!(answer.code, 3, "{}{}", answer.out, answer.err);
     let line = answer.out.lines().find(|line| line.starts_with("shop "));
@@ -208,7 +208,7 @@ async fn a_denied_release_counts_before_the_object_is_deleted() {
     assert_eq!(numbers, ["shop", "pod-finalizer", "1", "0", "1", "-"]);
 }
 
-fn denied(world: &World, uid: &str) {
+fn denied(world: &World, component: &str, uid: &str) {
     world.create(
         &Gvr::EVENTS,
         Some("shop"),
@@ -216,6 +216,7 @@ fn denied(world: &World, uid: &str) {
             "metadata": { "name": "build-1.1" },
             "involvedObject": { "kind": "Pod", "namespace": "shop", "name": "build-1", "uid": uid },
             "reason": "ReleaseDenied", "type": "Warning", "message": "no",
+            "source": { "component": component },
         }),
     );
 }
@@ -228,7 +229,24 @@ fn held(world: &World) {
     pod(world, "shop", "build-2", held);
     pod(world, "shop", "plain", json!({}));
     delete(world, "shop", "build-1");
-    denied(world, &uid);
+    denied(world, "belayer", &uid);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_events_of_belayer_count() {
+    let world = World::new().await;
+    installed(&world);
+    namespace(&world, "shop");
+    let uid = pod(
+        &world,
+        "shop",
+        "build-1",
+        json!({ "finalizers": ["belayer.dev/pod-status"] }),
+    );
+    delete(&world, "shop", "build-1");
+    denied(&world, "another", &uid);
+    let answer = world.run(&["status"]).await;
+    assert!(!answer.has("not allowed to release"), "{}", answer.out);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -650,6 +668,7 @@ async fn a4_without_the_configuration_an_event_reports_kept_holds(
             json!({
                 "metadata": { "name": name }, "involvedObject": object,
                 "reason": "MassReleaseHeldBack", "type": "Warning", "message": format!("30 of 30, {name}"),
+                "source": { "component": "belayer" },
             }),
         );
     };

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use belayer_sandbox::{Actor, Gvr, Listener, Sandbox, Verb, WriteOptions};
+use belayer_sandbox::{
+    Actor, DeleteOptions, Gvr, Listener, Patch, Sandbox, Subresource, Verb, WriteOptions,
+};
 use serde_json::{Value, json};
 
 /// The name under which the binary's requests are recorded.
@@ -67,6 +69,23 @@ impl World {
             .unwrap();
     }
 
+    /// Defines the kind `Widget` in the group `stuck.example.com`.
+    pub(crate) fn widgets(&self) -> Gvr {
+        let definition = json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": { "name": "widgets.stuck.example.com" },
+            "spec": {
+                "group": "stuck.example.com", "scope": "Namespaced",
+                "names": { "kind": "Widget", "listKind": "WidgetList", "plural": "widgets", "singular": "widget" },
+                "versions": [{ "name": "v1", "served": true, "storage": true, "schema": { "openAPIV3Schema": {
+                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                } } }],
+            },
+        });
+        self.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, definition);
+        Gvr::new("stuck.example.com", "v1", "widgets")
+    }
+
     /// A ConfigMap that is being deleted and has a finalizer.
     pub(crate) fn stuck_config_map(&self, name: &str, finalizer: &str, labels: Value) {
         self.create(
@@ -74,10 +93,41 @@ impl World {
             Some("default"),
             json!({"metadata": {"name": name, "finalizers": [finalizer], "labels": labels}}),
         );
+        self.delete(&Gvr::CONFIGMAPS, Some("default"), name);
+    }
+
+    /// Deletes an object without a grace period.
+    pub(crate) fn delete(&self, gvr: &Gvr, namespace: Option<&str>, name: &str) {
+        self.delete_in(0, gvr, namespace, name);
+    }
+
+    /// Deletes an object with a grace period of this many seconds, if it has one.
+    pub(crate) fn delete_in(&self, seconds: i64, gvr: &Gvr, namespace: Option<&str>, name: &str) {
+        let options = DeleteOptions {
+            grace_period_seconds: Some(seconds),
+            ..DeleteOptions::default()
+        };
         let cluster = self.sandbox.cluster();
-        let (actor, options) = (Actor::new("test"), Default::default());
         cluster
-            .delete(&actor, &Gvr::CONFIGMAPS, Some("default"), name, &options)
+            .delete(&Actor::new("test"), gvr, namespace, name, &options)
+            .unwrap();
+    }
+
+    /// Merges a status into an object.
+    pub(crate) fn status(&self, gvr: &Gvr, namespace: Option<&str>, name: &str, status: Value) {
+        let patch = Patch::Merge(json!({ "status": status }));
+        let (actor, options) = (Actor::new("test"), WriteOptions::default());
+        let cluster = self.sandbox.cluster();
+        cluster
+            .patch(
+                &actor,
+                gvr,
+                namespace,
+                name,
+                patch,
+                Subresource::Status,
+                &options,
+            )
             .unwrap();
     }
 
@@ -143,6 +193,17 @@ pub(crate) fn fits_80_columns(text: &str) {
             is_command || is_name,
             "more than 80 columns: {line}\n{text}"
         );
+    }
+}
+
+/// The only group of a report about this finalizer or, without one, of this cause.
+pub(crate) fn group<'a>(report: &'a Value, what: &str) -> &'a Value {
+    let groups = report["groups"].as_array().unwrap();
+    let is_it = |group: &&Value| group["finalizer"] == what || group["cause"] == what;
+    let mut found = groups.iter().filter(is_it);
+    match (found.next(), found.next()) {
+        (Some(group), None) => group,
+        _ => panic!("not one group about {what}: {report:#}"),
     }
 }
 

@@ -382,6 +382,35 @@ async fn a_kind_that_may_not_be_listed_is_not_clean() {
     assert_eq!(mark(&world), Value::Null);
 }
 
+/// An aggregated API may compute its objects, without UIDs and with versions that are not numbers, as OLM and Calico do.
+#[rstest]
+#[case::without_holds(json!([]), Outcome::Clean)]
+#[case::with_a_hold(json!(["belayer.dev/pod-status"]), Outcome::Error)]
+#[case::with_a_hold_of_another_version(json!(["belayer.dev/of-tomorrow"]), Outcome::Error)]
+#[tokio::test(start_paused = true)]
+async fn computed_objects_keep_drain_from_the_end_only_with_a_hold(
+    #[case] finalizers: Value,
+    #[case] expected: Outcome,
+    #[values("12/34", "34")] version: &str,
+) {
+    let world = installed();
+    let computed = json!({ "kind": "List", "metadata": { "resourceVersion": version },
+        "items": [{ "metadata": { "name": "a", "namespace": "b", "finalizers": finalizers } }] });
+    let lists = Match::verb(Verb::List).resource("secrets").client(ADMIN);
+    let answer = Answer::raw(200, "application/json", computed.to_string());
+    world
+        .sandbox
+        .faults()
+        .inject(Fault::on(lists).answer(answer));
+    let report = drained(&world).await;
+    assert_eq!(report.outcome, expected, "{report:#?}");
+    let is_clean = expected == Outcome::Clean;
+    assert_eq!(report.unseen.is_empty(), is_clean, "{report:#?}");
+    assert_eq!(mark(&world) == "true", is_clean);
+    let said = text::report(&report, usize::MAX);
+    assert_eq!(said.contains("--configured-kinds"), !is_clean, "{said}");
+}
+
 /// A server that cannot answer has denied nothing: another run may succeed.
 #[rstest]
 #[case::the_gate_cannot_be_written(Match::verb(Verb::Patch).resource("gates"))]

@@ -1,6 +1,7 @@
 //! Finalizers of controllers: known ones, unknown ones, and Belayer's own.
 
 use jiff::Timestamp;
+use serde_json::json;
 
 use belayer_core::events::namespace_of_events;
 use belayer_core::object::Resource;
@@ -13,6 +14,7 @@ use crate::explain::{Action, Explained};
 use crate::known_finalizers::Entry;
 use crate::object::Terminating;
 use crate::report::{Cause, Step, Verdict};
+use crate::untrusted::word;
 
 /// Whether the controller of `finalizer` runs.
 pub(super) fn health_of(
@@ -211,12 +213,13 @@ fn base(verdict: Verdict, proof: Vec<String>) -> Diagnosis {
 }
 
 fn check_log(object: &Terminating, owner: &str, workload: Option<&Workload>) -> Step {
-    let name = object.object.key.name();
+    // With a hyphen at its start it would be an option.
+    let name = word(object.object.key.name().trim_start_matches('-'));
     match workload {
         Some(workload) => Step::run(
             format!("{owner} runs and has not removed its finalizer: check its log"),
             format!(
-                "kubectl -n {} logs {}/{} --since=1h | grep {name}",
+                "kubectl -n {} logs {}/{} --all-containers --since=1h | grep {name}",
                 workload.namespace, workload.kind, workload.name
             ),
         ),
@@ -253,7 +256,8 @@ fn start_again(owner: &str, then: &str, workload: Option<&Workload>) -> Vec<Step
     else {
         return vec![Step::say(format!("Start {owner} again: {then}"))];
     };
-    if *desired == 0 {
+    // A DaemonSet has no number of replicas: its nodes are selected.
+    if *desired == 0 && *kind != "daemonset" {
         return vec![Step::run(
             format!("Start {owner} again: {then}"),
             format!("kubectl -n {namespace} scale {kind}/{name} --replicas=1"),
@@ -262,7 +266,7 @@ fn start_again(owner: &str, then: &str, workload: Option<&Workload>) -> Vec<Step
     if *ready > 0 {
         return vec![Step::run(
             format!("{owner} has ready pods but no leader: check its log"),
-            format!("kubectl -n {namespace} logs {kind}/{name} --since=1h"),
+            format!("kubectl -n {namespace} logs {kind}/{name} --all-containers --since=1h"),
         )];
     }
     vec![Step::run(
@@ -283,16 +287,18 @@ pub(super) fn force(object: &Terminating, finalizer: &str, world: &World) -> Ste
         .position(|name| name == finalizer)
         .unwrap_or_default();
     let path = format!("/metadata/finalizers/{index}");
-    let patch = format!(
-        r#"[{{"op":"test","path":"{path}","value":"{finalizer}"}},{{"op":"remove","path":"{path}"}}]"#
-    );
+    let patch = json!([
+        { "op": "test", "path": path, "value": finalizer },
+        { "op": "remove", "path": path },
+    ]);
     Step::run(
         format!(
             "Only if the controller will never run again, remove this finalizer by force. Lost: {lost}"
         ),
         format!(
-            "{} --type=json -p '{patch}'",
-            object.object.kubectl("patch")
+            "{} --type=json -p {}",
+            object.object.kubectl("patch"),
+            word(&patch.to_string())
         ),
     )
 }
@@ -442,4 +448,33 @@ pub(super) fn own_controller(
     let mut found = controller(object, finalizer, world, now);
     found.detail.push(nothing_else.to_owned());
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    /// A DaemonSet cannot be scaled.
+    #[rstest]
+    #[case::scaled_to_zero("deployment", 0, "kubectl -n a scale deployment/b --replicas=1")]
+    #[case::without_a_node("daemonset", 0, "kubectl -n a describe daemonset/b")]
+    #[case::not_ready("deployment", 1, "kubectl -n a describe deployment/b")]
+    fn a_workload_is_started_again_by_a_command_of_its_kind(
+        #[case] kind: &'static str,
+        #[case] desired: i64,
+        #[case] expected: &str,
+    ) {
+        let workload = Workload {
+            kind,
+            namespace: "a".to_owned(),
+            name: "b".to_owned(),
+            desired,
+            ready: 0,
+            images: Vec::new(),
+        };
+        let steps = start_again("It", BY_ITSELF, Some(&workload));
+        assert_eq!(steps[0].command.as_deref(), Some(expected));
+    }
 }

@@ -13,6 +13,7 @@ use belayer_core::object::Resource;
 use jiff::Timestamp;
 
 use crate::evidence::World;
+use crate::explain::Explained;
 use crate::known_finalizers::Entry;
 use crate::object::Terminating;
 use crate::reader::ReadResult;
@@ -153,6 +154,7 @@ fn summary(world: &World) -> Summary {
     Summary {
         stuck: world.stuck.len(),
         within_grace: world.within_grace,
+        left_out: world.left_out,
         kinds: world.scan.kinds.len(),
         objects: world.scan.objects,
         requests: world.requests,
@@ -181,18 +183,18 @@ fn unseen(world: &World) -> Vec<Unseen> {
 
 /// Everything that blocks the deletion of one object.
 pub(crate) fn diagnose(object: &Terminating, world: &World, now: Timestamp) -> Vec<Diagnosis> {
-    let plural = &*object.object.kind.resource.plural;
-    let core = object.object.kind.resource.group.is_empty();
+    let kind = &object.object.kind.resource;
+    let is_pod = kind.is_same_kind(&Resource::pods());
     let mut all: Vec<Diagnosis> = object
         .finalizers
         .iter()
         .map(|finalizer| of_finalizer(object, finalizer, world, now))
         .collect();
-    if core && plural == "namespaces" {
+    if kind.is_same_kind(&Resource::namespaces()) {
         all.extend(structure::namespace(object, world, now));
     }
     if all.is_empty() {
-        all.push(if core && plural == "pods" {
+        all.push(if is_pod {
             pods::without_finalizers(object, world)
         } else {
             Diagnosis::new(Cause::Nothing, Verdict::Unknown)
@@ -205,30 +207,53 @@ pub(crate) fn diagnose(object: &Terminating, world: &World, now: Timestamp) -> V
                 ))
         });
     }
-    if !object.finalizers.is_empty() {
+    // Belayer decides about the pods of lost nodes itself.
+    let is_ours = |finalizer: &String| explained(object, finalizer, world).is_some();
+    if is_pod && !object.finalizers.iter().all(is_ours) {
+        all.extend(pods::on_lost_node(object, world));
+    }
+    if is_pod || !object.finalizers.is_empty() {
         all.extend(webhooks::in_the_way(object, world));
     }
     all
 }
 
-fn of_finalizer(object: &Terminating, finalizer: &str, world: &World, now: Timestamp) -> Diagnosis {
+/// What Belayer's component explains about its finalizer on the object.
+fn explained<'a>(
+    object: &Terminating,
+    finalizer: &str,
+    world: &'a World,
+) -> Option<&'a Result<Explained, String>> {
     let id = (object.object.uid.as_str().to_owned(), finalizer.to_owned());
-    if let Some(ours) = world.ours.get(&id) {
+    world.ours.get(&id)
+}
+
+fn of_finalizer(object: &Terminating, finalizer: &str, world: &World, now: Timestamp) -> Diagnosis {
+    if let Some(ours) = explained(object, finalizer, world) {
         return foreign::ours(object, finalizer, ours, world, now);
     }
     let kind = &object.object.kind.resource;
     let special = match finalizer {
         "foregroundDeletion" => structure::dependents(object, world),
-        "customresourcecleanup.apiextensions.k8s.io" => structure::instances(object, world),
+        "customresourcecleanup.apiextensions.k8s.io" => Some(structure::instances(object, world)),
         // An object of another kind may have it from a manifest: no pod uses that.
         "kubernetes.io/pvc-protection" | "belayer.dev/pvc-protection"
             if kind.is_same_kind(&Resource::claims()) =>
         {
             volumes::claim_in_use(object, finalizer, world)
         }
-        "kubernetes.io/pv-protection" => volumes::volume_bound(object, world),
+        // The provisioners delete the disk only after the PVC.
+        "kubernetes.io/pv-protection"
+        | "kubernetes.io/pv-controller"
+        | "external-provisioner.volume.kubernetes.io/finalizer"
+            if kind.group.is_empty() && *kind.plural == *"persistentvolumes" =>
+        {
+            let its_controller = foreign::controller(object, finalizer, world, now);
+            Some(volumes::volume(object, its_controller, world))
+        }
         _ if finalizer.starts_with("external-attacher/") => {
-            volumes::volume_attached(object, finalizer, world)
+            let attacher = foreign::controller(object, finalizer, world, now);
+            volumes::volume_attached(object, finalizer, attacher, world)
         }
         _ => None,
     };

@@ -1,4 +1,4 @@
-//! A pod past its grace period without finalizers: its kubelet has not terminated it.
+//! A pod past its grace period that its kubelet has not terminated.
 
 use super::Diagnosis;
 use super::why;
@@ -24,6 +24,20 @@ pub(super) fn without_finalizers(object: &Terminating, world: &World) -> Diagnos
         );
     }
     on_node(object, &pod.node, world)
+}
+
+/// A pod with finalizers whose kubelet cannot terminate it: their controllers may wait for the pod's end.
+pub(super) fn on_lost_node(object: &Terminating, world: &World) -> Option<Diagnosis> {
+    let key = &object.object.key;
+    let pods = world.pods.get(key.namespace()?)?.found()?;
+    let pod = pods.iter().find(|pod| pod.name == key.name())?;
+    let is_terminated = matches!(&*pod.phase, "Succeeded" | "Failed");
+    if pod.node.is_empty() || is_terminated {
+        return None;
+    }
+    let found = on_node(object, &pod.node, world);
+    let is_lost = matches!(found.verdict, Verdict::NodeGone | Verdict::NodeDown);
+    is_lost.then_some(found)
 }
 
 fn on_node(object: &Terminating, node: &str, world: &World) -> Diagnosis {
@@ -55,8 +69,15 @@ fn on_node(object: &Terminating, node: &str, world: &World) -> Diagnosis {
 
 fn gone(object: &Terminating, node: &str) -> Diagnosis {
     let key = &object.object.key;
-    Diagnosis::new(Cause::Node, Verdict::NodeGone)
-        .proven(format!("node {node} does not exist: no kubelet will terminate the pod"))
+    let found = Diagnosis::new(Cause::Node, Verdict::NodeGone).proven(format!(
+        "node {node} does not exist: no kubelet will terminate the pod"
+    ));
+    if !object.finalizers.is_empty() {
+        return found.next(Step::say(
+            "The pod garbage collector of kube-controller-manager sets the phase of such pods to Failed within a minute or two",
+        ));
+    }
+    found
         .proven("it has no finalizer")
         .next(Step::say(
             "The pod garbage collector of kube-controller-manager deletes pods of missing nodes within a minute or two",

@@ -1,5 +1,7 @@
 //! Causes that involve other objects: namespace content, dependents, custom resources, APIs that are down.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use super::foreign::own_controller;
@@ -10,12 +12,16 @@ use crate::object::{ObjectRef, Terminating};
 use crate::reader::{ReadResult, one_line};
 use crate::report::{Cause, Step, Verdict};
 use crate::scan::{Population, Scope};
+use crate::untrusted::word;
 
 /// Maximum number of dependents, kinds or names that are listed.
 const NAMED: usize = 5;
 
 /// The finalizer in a namespace's spec.
 const KUBERNETES: &str = "kubernetes";
+
+/// How the API server's error about a conversion webhook starts.
+const CONVERSION: &str = "conversion webhook";
 
 /// APIs that do not answer, one group each: each one blocks the deletion of every namespace.
 pub(super) fn dead_apis(world: &World) -> Vec<Diagnosis> {
@@ -37,7 +43,11 @@ pub(super) fn dead_apis(world: &World) -> Vec<Diagnosis> {
             if let Some((namespace, service)) = &api.service {
                 found = found.next(Step::run(
                     "Restore the service behind it",
-                    format!("kubectl -n {namespace} get service,endpointslices,pods | grep {service}"),
+                    format!(
+                        "kubectl -n {} get service,endpointslices,pods | grep {}",
+                        word(namespace),
+                        word(service)
+                    ),
                 ));
             }
             found.next(Step::run(
@@ -74,12 +84,18 @@ pub(super) fn namespace(object: &Terminating, world: &World, now: Timestamp) -> 
         return vec![refused_content(refused)];
     }
     if let Some(failed) = condition(state, "NamespaceDeletionDiscoveryFailure") {
-        return vec![
-            Diagnosis::new(Cause::NamespaceContent, Verdict::ApiDown).proven(format!(
+        let mut found = Diagnosis::new(Cause::NamespaceContent, Verdict::ApiDown)
+            .proven(format!(
                 "the namespace's conditions say: {}",
                 one_line(&failed.message)
-            )),
-        ];
+            ))
+            .next(Step::run(
+                "Restore that API, or delete its APIService if it was removed permanently; the deletion then continues by \
+                 itself. This command lists the APIs that do not answer",
+                "kubectl get apiservices | grep False",
+            ));
+        found.detail = remaining(object, world);
+        return vec![found];
     }
     vec![content(object, world, now)]
 }
@@ -126,25 +142,45 @@ fn behind_a_dead_api(object: &Terminating, world: &World) -> Diagnosis {
 /// The deletion of the content was rejected; reports the namespace controller's own message.
 fn refused_content(condition: &Condition) -> Diagnosis {
     let message = one_line(&condition.message);
-    let webhook = message.contains("failed calling webhook");
-    let verdict = if webhook {
-        Verdict::WebhookDown
+    let (verdict, step) = if message.contains("failed calling webhook") {
+        (
+            Verdict::WebhookDown,
+            "Restore the service behind that webhook, or delete the webhook's configuration if it was removed permanently",
+        )
+    } else if message.contains(CONVERSION) {
+        (
+            Verdict::WebhookDown,
+            "Restore the service behind that webhook, or end the conversion in the CustomResourceDefinition of that kind if \
+             the webhook was removed permanently",
+        )
     } else {
-        Verdict::Waiting
+        (
+            Verdict::Waiting,
+            "Remove what rejects the deletion; the namespace controller retries by itself",
+        )
     };
     Diagnosis::new(Cause::NamespaceContent, verdict)
         .proven(format!("the namespace's conditions say: {message}"))
-        .next(Step::say(if webhook {
-            "Restore the service behind that webhook, or delete the webhook's configuration if it was removed permanently"
-        } else {
-            "Remove what rejects the deletion; the namespace controller retries by itself"
-        }))
+        .next(Step::say(step))
 }
 
 /// What the namespace still contains.
 fn content(object: &Terminating, world: &World, now: Timestamp) -> Diagnosis {
     let name = object.object.key.name();
     let lines = remaining(object, world);
+    let blind = unseen_kinds(world);
+    if !lines.is_empty() && blind.is_empty() && being_deleted(name, world).is_empty() {
+        let mut found = own_controller(
+            object,
+            KUBERNETES,
+            "none of the remaining objects is being deleted: the namespace controller has to delete them",
+            world,
+            now,
+        );
+        found.cause = Cause::NamespaceContent;
+        found.detail.extend(lines);
+        return found;
+    }
     if !lines.is_empty() {
         let mut found = Diagnosis::new(Cause::NamespaceContent, Verdict::Waiting)
             .proven("a namespace is deleted once it is empty; these objects remain")
@@ -154,7 +190,6 @@ fn content(object: &Terminating, world: &World, now: Timestamp) -> Diagnosis {
         found.detail = lines;
         return found;
     }
-    let blind = unseen_kinds(world);
     if !blind.is_empty() {
         return Diagnosis::new(Cause::NamespaceContent, Verdict::Unknown)
             .missing(format!(
@@ -193,17 +228,28 @@ fn remaining(object: &Terminating, world: &World) -> Vec<String> {
         return Vec::new();
     };
     // Events do not block the deletion of a namespace: they are deleted last.
-    let mut lines: Vec<String> = kinds
-        .iter()
-        .filter(|(kind, _)| kind.as_str() != "events")
+    let kinds = kinds.iter().filter(|(kind, _)| kind.as_str() != "events");
+    let mut kinds: Vec<_> = kinds.collect();
+    // Pods are deleted first: all other objects may wait for one of them.
+    let blocking = being_deleted(name, world);
+    kinds.sort_by_key(|(kind, _)| !blocking.contains(*kind));
+    let more = kinds.len().saturating_sub(NAMED);
+    kinds.truncate(NAMED);
+    let named = kinds.into_iter();
+    let mut lines: Vec<String> = named
         .map(|(kind, population)| line(name, kind, population))
         .collect();
-    let more = lines.len().saturating_sub(NAMED);
-    lines.truncate(NAMED);
     if more > 0 {
         lines.push(format!("and objects of {more} more kinds"));
     }
     lines
+}
+
+/// The kinds of which an object in a namespace is being deleted.
+fn being_deleted(namespace: &str, world: &World) -> BTreeSet<String> {
+    let all = world.scan.terminating.iter();
+    let these = all.filter(|one| one.object.key.namespace() == Some(namespace));
+    these.map(|one| one.object.kind.name()).collect()
 }
 
 fn line(namespace: &str, kind: &str, population: &Population) -> String {
@@ -217,7 +263,19 @@ fn line(namespace: &str, kind: &str, population: &Population) -> String {
 
 /// Foreground deletion: which dependents block it.
 pub(super) fn dependents(object: &Terminating, world: &World) -> Option<Diagnosis> {
-    let dependents = world.scan.dependents.get(object.object.uid.as_str())?;
+    let Some(dependents) = world.scan.dependents.get(object.object.uid.as_str()) else {
+        let blind = unseen_kinds(world);
+        return (!blind.is_empty()).then(|| {
+            Diagnosis::new(Cause::Dependents, Verdict::Unknown)
+                .missing(format!(
+                    "whether dependents of these kinds remain: {}",
+                    blind.join(", ")
+                ))
+                .next(Step::say(
+                    "Run this command again once these kinds can be listed",
+                ))
+        });
+    };
     let mut found = Diagnosis::new(Cause::Dependents, Verdict::Waiting)
         .proven("it was deleted with propagation policy Foreground: blocking dependents are deleted first")
         .next(Step::say(
@@ -251,8 +309,12 @@ fn state_of(dependent: &ObjectRef, world: &World) -> String {
 }
 
 /// A CustomResourceDefinition: which of its custom resources remain.
-pub(super) fn instances(object: &Terminating, world: &World) -> Option<Diagnosis> {
+pub(super) fn instances(object: &Terminating, world: &World) -> Diagnosis {
     let name = object.object.key.name();
+    let mut unseen = world.scan.unseen.iter();
+    if let Some(unseen) = unseen.find(|unseen| unseen.resource == name) {
+        return unlisted_instances(name, &unseen.message);
+    }
     let population: Vec<(&String, &Population)> = world
         .scan
         .population
@@ -264,10 +326,16 @@ pub(super) fn instances(object: &Terminating, world: &World) -> Option<Diagnosis
         .map(|(_, population)| population.count)
         .sum();
     if total == 0 {
-        return (world.scope != Scope::Cluster).then(|| {
-            Diagnosis::new(Cause::Instances, Verdict::Unknown)
-                .missing("whether custom resources remain: only one namespace was checked")
-        });
+        return Diagnosis::new(Cause::Instances, Verdict::Unknown)
+            .missing(if world.scope == Scope::Cluster {
+                "why the API server keeps it: no custom resource was found"
+            } else {
+                "whether custom resources remain: only one namespace was checked"
+            })
+            .next(Step::run(
+                "Check its condition Terminating, which reports the deletion of custom resources",
+                format!("{} -o yaml", object.object.kubectl("get")),
+            ));
     }
     let mut found = Diagnosis::new(Cause::Instances, Verdict::Waiting)
         .proven("a CustomResourceDefinition is deleted after its last custom resource; some remain")
@@ -288,7 +356,27 @@ pub(super) fn instances(object: &Terminating, world: &World) -> Option<Diagnosis
     if more > 0 {
         found = found.detail(format!("and {more} more"));
     }
-    Some(found)
+    found
+}
+
+/// The API server lists the custom resources before it deletes them, and fails as this list does.
+fn unlisted_instances(name: &str, message: &str) -> Diagnosis {
+    let why = format!("its custom resources cannot be listed: {message}");
+    if !message.contains(CONVERSION) {
+        return Diagnosis::new(Cause::Instances, Verdict::Unknown)
+            .missing(why)
+            .next(Step::say("Run this command again once they can be listed"));
+    }
+    Diagnosis::new(Cause::Instances, Verdict::WebhookDown)
+        .proven(why)
+        .next(Step::say("Restore the conversion webhook: the API server then deletes them"))
+        .next(Step::run(
+            "If it was removed permanently, end the conversion. Lost: fields that only the webhook translates",
+            format!(
+                "kubectl patch customresourcedefinitions.apiextensions.k8s.io {name} --type=merge -p \
+                 '{{\"spec\":{{\"conversion\":{{\"strategy\":\"None\",\"webhook\":null}}}}}}'"
+            ),
+        ))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use belayer_core::object::Resource;
 use super::{Diagnosis, why};
 use crate::evidence::{AttachmentState, PodState, World};
 use crate::object::Terminating;
-use crate::reader::ReadResult;
+use crate::reader::{ReadResult, one_line};
 use crate::report::{Cause, Step, Verdict};
 
 /// Maximum number of pods that are listed.
@@ -71,33 +71,41 @@ fn describe(namespace: &str, pod: &PodState) -> String {
     format!("kubectl -n {namespace} describe pod {}", pod.name)
 }
 
-/// A volume that a PVC is bound to.
-pub(super) fn volume_bound(object: &Terminating, world: &World) -> Option<Diagnosis> {
+/// A volume. If no PVC is bound to it, it waits for the controller of its finalizer.
+pub(super) fn volume(
+    object: &Terminating,
+    mut its_controller: Diagnosis,
+    world: &World,
+) -> Diagnosis {
     let volume = world.volumes.get(object.object.key.name());
     let Some(volume) = volume.and_then(ReadResult::found) else {
-        return Some(
-            Diagnosis::new(Cause::VolumeBound, Verdict::Unknown)
-                .missing(format!("whether a PVC is bound to it: {}", why(volume))),
-        );
+        return Diagnosis::new(Cause::VolumeBound, Verdict::Unknown)
+            .missing(format!("whether a PVC is bound to it: {}", why(volume)));
     };
-    let (namespace, claim) = volume.claim.as_ref().filter(|_| volume.phase == "Bound")?;
-    Some(
-        Diagnosis::new(Cause::VolumeBound, Verdict::Waiting)
-            .proven("a volume is deleted after the PVC that is bound to it")
-            .detail(format!(
-                "{namespace}/persistentvolumeclaims/{claim} is bound to it"
-            ))
-            .next(Step::run(
-                "Check whether the PVC is still needed; the volume is deleted once the PVC is",
-                format!("kubectl -n {namespace} get persistentvolumeclaim {claim}"),
-            )),
-    )
+    let claim = volume.claim.as_ref();
+    let Some((namespace, claim)) = claim.filter(|_| volume.phase == "Bound") else {
+        if !volume.message.is_empty() {
+            let message = one_line(&volume.message);
+            its_controller = its_controller.detail(format!("its status reports: {message}"));
+        }
+        return its_controller;
+    };
+    Diagnosis::new(Cause::VolumeBound, Verdict::Waiting)
+        .proven("a volume is deleted after the PVC that is bound to it")
+        .detail(format!(
+            "{namespace}/persistentvolumeclaims/{claim} is bound to it"
+        ))
+        .next(Step::run(
+            "Check whether the PVC is still needed; the volume is deleted once the PVC is",
+            format!("kubectl -n {namespace} get persistentvolumeclaim {claim}"),
+        ))
 }
 
-/// A volume, or its attachment, that is still attached to a node.
+/// A volume, or its attachment, that is still attached to a node. The attacher is the diagnosis of its controller.
 pub(super) fn volume_attached(
     object: &Terminating,
     finalizer: &str,
+    attacher: Diagnosis,
     world: &World,
 ) -> Option<Diagnosis> {
     let name = object.object.key.name();
@@ -111,40 +119,40 @@ pub(super) fn volume_attached(
                 )),
         );
     };
-    let attachment = all
-        .iter()
-        .find(|attachment| attachment.name == name || attachment.volume == name)
-        .filter(|attachment| attachment.attached || attachment.name == name)?;
-    Some(attached(attachment, world))
+    if let Some(attachment) = all.iter().find(|one| one.name == name) {
+        return Some(being_detached(attachment, attacher, world));
+    }
+    let is_its = |one: &&AttachmentState| one.volume == name && one.attached;
+    all.iter().find(is_its).map(|one| attached(one, world))
 }
 
+/// An attachment that is being deleted, which is the order to detach the volume: only its attacher acts.
+fn being_detached(attachment: &AttachmentState, attacher: Diagnosis, world: &World) -> Diagnosis {
+    let driver = attachment.attacher.clone();
+    let mut found = Diagnosis {
+        cause: Cause::VolumeAttached,
+        about: driver,
+        ..attacher
+    };
+    found.detail.extend(state_of(attachment, world));
+    found
+}
+
+/// A volume with an attachment.
 fn attached(attachment: &AttachmentState, world: &World) -> Diagnosis {
     let AttachmentState {
         name,
-        volume,
         node,
         attacher,
-        error,
         ..
     } = attachment;
-    let gone = matches!(world.nodes.get(node), Some(ReadResult::Absent));
-    let verdict = if gone {
+    let verdict = if is_without_node(attachment, world) {
         Verdict::NodeGone
     } else {
         Verdict::Waiting
     };
-    let mut found = Diagnosis::new(Cause::VolumeAttached, verdict).proven(format!(
-        "volumeattachment {name}: {volume} is attached to {node} by {attacher}"
-    ));
-    if gone {
-        found = found.proven(format!("node {node} does not exist"));
-    }
-    if let Some(error) = error {
-        found = found.proven(format!(
-            "detaching failed: {}",
-            crate::reader::one_line(error)
-        ));
-    }
+    let mut found = Diagnosis::new(Cause::VolumeAttached, verdict);
+    found.proof = state_of(attachment, world);
     found.about.clone_from(name);
     found
         .next(Step::run(
@@ -155,4 +163,31 @@ fn attached(attachment: &AttachmentState, world: &World) -> Diagnosis {
             format!("Then {attacher} detaches it; if it does not, check its log"),
             format!("kubectl describe volumeattachment {name}"),
         ))
+}
+
+fn is_without_node(attachment: &AttachmentState, world: &World) -> bool {
+    matches!(world.nodes.get(&attachment.node), Some(ReadResult::Absent))
+}
+
+fn state_of(attachment: &AttachmentState, world: &World) -> Vec<String> {
+    let AttachmentState {
+        name,
+        volume,
+        node,
+        attacher,
+        attached,
+        error,
+    } = attachment;
+    let is = if *attached { "is" } else { "is not" };
+    let mut lines = vec![format!(
+        "volumeattachment {name}: {volume} {is} attached to {node} by {attacher}"
+    )];
+    if is_without_node(attachment, world) {
+        lines.push(format!("node {node} does not exist"));
+    }
+    if let Some(error) = error {
+        let error = one_line(error);
+        lines.push(format!("detaching failed: {error}"));
+    }
+    lines
 }

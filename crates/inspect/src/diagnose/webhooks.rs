@@ -1,25 +1,50 @@
-//! Webhooks that intercept the removal of a finalizer and have no ready endpoint.
+//! Webhooks that intercept what has to happen for a deletion and have no ready endpoint.
 
 use super::Diagnosis;
 use crate::evidence::{DeadWebhook, World};
 use crate::object::Terminating;
 use crate::report::{Cause, Step, Verdict};
+use crate::untrusted::word;
 
-/// The removal of a finalizer is an update: a webhook with failurePolicy Fail rejects it if its service has no
-/// endpoint.
+/// The removal of a finalizer is an update, and the kubelet's last step about a pod is a deletion: a webhook with
+/// failurePolicy Fail rejects it if its service has no endpoint.
 pub(super) fn in_the_way(object: &Terminating, world: &World) -> Vec<Diagnosis> {
     let kind = &object.object.kind.resource;
+    let step = if object.finalizers.is_empty() {
+        DELETION
+    } else {
+        REMOVAL
+    };
     world
         .dead_webhooks
         .found()
         .into_iter()
         .flatten()
-        .filter(|webhook| webhook.intercepts_updates_of(kind))
-        .map(diagnosis)
+        .filter(|webhook| webhook.intercepts(step.operation, kind))
+        .map(|webhook| diagnosis(webhook, &step))
         .collect()
 }
 
-fn diagnosis(webhook: &DeadWebhook) -> Diagnosis {
+/// What a webhook rejects.
+struct Rejected {
+    operation: &'static str,
+    requests: &'static str,
+    so: &'static str,
+}
+
+const REMOVAL: Rejected = Rejected {
+    operation: "UPDATE",
+    requests: "updates",
+    so: "no finalizer can be removed",
+};
+
+const DELETION: Rejected = Rejected {
+    operation: "DELETE",
+    requests: "deletions",
+    so: "no kubelet can delete its pods",
+};
+
+fn diagnosis(webhook: &DeadWebhook, rejected: &Rejected) -> Diagnosis {
     let DeadWebhook {
         resource,
         configuration,
@@ -36,10 +61,12 @@ fn diagnosis(webhook: &DeadWebhook) -> Diagnosis {
     };
     let mut found = Diagnosis::new(Cause::Webhook, verdict)
         .proven(format!(
-            "webhook {name} of {singular} {configuration} has failurePolicy Fail and intercepts updates of this kind"
+            "webhook {name} of {singular} {configuration} has failurePolicy Fail and intercepts {} of this kind",
+            rejected.requests
         ))
         .proven(format!(
-            "its service {namespace}/{service} has no ready endpoint: no finalizer can be removed"
+            "its service {namespace}/{service} has no ready endpoint: {}",
+            rejected.so
         ));
     if *may_leave_out {
         found = found.missing(format!(
@@ -50,7 +77,11 @@ fn diagnosis(webhook: &DeadWebhook) -> Diagnosis {
     found
         .next(Step::run(
             "Restore its service",
-            format!("kubectl -n {namespace} get service,endpointslices,pods | grep {service}"),
+            format!(
+                "kubectl -n {} get service,endpointslices,pods | grep {}",
+                word(namespace),
+                word(service)
+            ),
         ))
         .next(Step::run(
             "If it was removed permanently, delete its configuration. Lost: the checks that it made",

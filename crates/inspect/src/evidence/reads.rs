@@ -10,8 +10,8 @@ use super::state::{
 };
 use crate::controller_health::{Lease, Workload};
 use crate::details::{
-    ApiServiceSpec, AttachmentSpec, AttachmentStatus, Conditions, LeaseSpec, NamespaceSpec, Object,
-    Phase, PodSpec, VolumeSpec, WorkloadObject,
+    ApiServiceSpec, AttachmentSpec, AttachmentStatus, Conditions, LeaseSpec, Meta, NamespaceSpec,
+    Object, Phase, PodSpec, VolumeSpec, WorkloadObject,
 };
 use crate::reader::{ReadResult, Reader, explain};
 
@@ -39,15 +39,21 @@ pub(crate) async fn pods(reader: &Reader, namespace: String) -> ReadResult<Vec<P
 }
 
 fn pod(pod: Object<PodSpec, Phase>) -> PodState {
-    let name = pod.metadata.name;
+    let Meta {
+        name,
+        deletion_grace_period_seconds,
+        ..
+    } = pod.metadata;
+    // The kubelet is done with it, or it was deleted by force.
+    let is_shut_down = deletion_grace_period_seconds == Some(0);
     let volumes = pod.spec.volumes.unwrap_or_default();
     let claims = volumes
         .into_iter()
         .filter_map(
             |volume| match (volume.persistent_volume_claim, volume.ephemeral) {
                 (Some(claim), _) => Some(claim.claim_name),
-                (None, Some(_)) => Some(format!("{name}-{}", volume.name)),
-                (None, None) => None,
+                (None, Some(_)) if !is_shut_down => Some(format!("{name}-{}", volume.name)),
+                _ => None,
             },
         )
         .collect();
@@ -83,6 +89,7 @@ pub(super) async fn volume(reader: &Reader, name: String) -> ReadResult<VolumeSt
             .claim_ref
             .map(|claim| (claim.namespace, claim.name)),
         phase: volume.status.phase,
+        message: volume.status.message,
     })
 }
 
@@ -195,4 +202,32 @@ pub(crate) async fn lease(reader: &Reader, place: String) -> ReadResult<Lease> {
         seconds: lease.spec.lease_duration_seconds.unwrap_or(15),
         place,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    /// As in Kubernetes' PVC protection.
+    #[rstest]
+    #[case::running(None, true)]
+    #[case::within_its_grace_period(Some(30), true)]
+    #[case::shut_down(Some(0), false)]
+    fn a_pod_that_is_shut_down_does_not_use_its_ephemeral_volume(
+        #[case] grace: Option<i64>,
+        #[case] expected: bool,
+    ) {
+        let found = serde_json::from_value(json!({
+            "metadata": { "name": "p", "deletionGracePeriodSeconds": grace },
+            "spec": { "nodeName": "n", "volumes": [
+                { "name": "a", "ephemeral": {} },
+                { "name": "b", "persistentVolumeClaim": { "claimName": "data" } },
+            ] },
+        }));
+        let found = pod(found.unwrap());
+        assert_eq!((found.uses("p-a"), found.uses("data")), (expected, true));
+    }
 }

@@ -47,6 +47,8 @@ pub(crate) struct VolumeState {
     pub claim: Option<(String, String)>,
     /// `Bound`, `Released`, ...
     pub phase: String,
+    /// What its status reports: why the disk could not be deleted, for example. It may be empty.
+    pub message: String,
 }
 
 /// An attachment of a volume to a node.
@@ -97,14 +99,50 @@ pub(crate) struct DeadWebhook {
 }
 
 impl DeadWebhook {
-    /// Whether it intercepts updates of objects of this kind, unless it excludes them.
-    pub(crate) fn intercepts_updates_of(&self, kind: &Resource) -> bool {
+    /// Whether it intercepts this operation on objects of this kind, unless it excludes them.
+    pub(crate) fn intercepts(&self, operation: &str, kind: &Resource) -> bool {
+        // No webhook intercepts the configuration of admission itself.
+        if &*kind.group == "admissionregistration.k8s.io" {
+            return false;
+        }
         let any = |list: &[String], wanted: &str| {
             list.iter()
                 .any(|item| item == "*" || item == "*/*" || item == wanted)
         };
         self.rules.iter().any(|(groups, resources, operations)| {
-            any(groups, &kind.group) && any(resources, &kind.plural) && any(operations, "UPDATE")
+            any(groups, &kind.group) && any(resources, &kind.plural) && any(operations, operation)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::any_kind("apps", "deployments", true)]
+    #[case::the_configuration_of_webhooks(
+        "admissionregistration.k8s.io",
+        "validatingwebhookconfigurations",
+        false
+    )]
+    fn a_webhook_for_all_kinds_intercepts(
+        #[case] group: &str,
+        #[case] plural: &str,
+        #[case] expected: bool,
+    ) {
+        let any = || vec!["*".to_owned()];
+        let webhook = DeadWebhook {
+            resource: "validatingwebhookconfigurations",
+            configuration: "guard".to_owned(),
+            name: "guard.example.com".to_owned(),
+            service: ("default".to_owned(), "guard".to_owned()),
+            rules: vec![(any(), any(), any())],
+            may_leave_out: false,
+        };
+        let kind = Resource::new(group, "v1", "Any", plural);
+        assert_eq!(webhook.intercepts("UPDATE", &kind), expected);
     }
 }

@@ -28,6 +28,12 @@ pub(super) struct Event {
     pub(super) involved_object: Involved,
 }
 
+impl Event {
+    fn is_of_belayer(&self) -> bool {
+        self.source.component == FIELD_MANAGER
+    }
+}
+
 #[derive(Debug, Deserialize, Default)]
 struct Source {
     #[serde(default)]
@@ -47,7 +53,7 @@ pub(super) struct Involved {
     pub(super) name: String,
 }
 
-/// The Events with this reason, in one namespace or in all.
+/// The Events with this reason that Belayer recorded, in one namespace or in all.
 ///
 /// # Errors
 ///
@@ -58,8 +64,8 @@ pub(super) async fn events(
     reason: &str,
 ) -> Result<Vec<Event>, RequestError> {
     let mut events = list(reader, namespace, format!("reason={reason}")).await?;
-    // Not every server supports the selector.
-    events.retain(|event| event.reason == reason);
+    // Not every server supports the selector; and other components may use the same reason.
+    events.retain(|event| event.reason == reason && event.is_of_belayer());
     Ok(events)
 }
 
@@ -73,7 +79,7 @@ pub(super) async fn all(
     namespace: Option<&str>,
 ) -> Result<Vec<Event>, RequestError> {
     let mut events = list(reader, namespace, format!("source={FIELD_MANAGER}")).await?;
-    events.retain(|event| event.source.component == FIELD_MANAGER);
+    events.retain(Event::is_of_belayer);
     Ok(events)
 }
 

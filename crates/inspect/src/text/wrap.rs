@@ -1,13 +1,16 @@
 //! Wraps text at spaces.
 
+use crate::untrusted::printable;
+
 /// `text` in lines of at most `width` columns; all but the first start with `indent`. A longer
-/// word is not broken, so that names and commands can be copied. The example of
+/// word is not broken, so that names and commands can be copied, and is [`printable`]. The example of
 /// [`row`](crate::text::row) breaks a line.
 pub fn wrapped(text: &str, width: usize, indent: &str) -> String {
     let width = width.max(20);
     let mut out = String::new();
     let mut column = 0;
     for word in text.split_whitespace() {
+        let word = &*printable(word);
         let length = word.chars().count();
         if column > 0 && column + 1 + length > width {
             out.push('\n');
@@ -37,6 +40,7 @@ pub fn row(cells: &[String], between: &str, width: usize) -> String {
     let mut out = String::new();
     let mut column = 0;
     for cell in cells.iter().filter(|cell| !cell.trim().is_empty()) {
+        let cell = &*printable(cell);
         let shown = cell.trim_end().chars().count();
         if column > 0 && column + between.len() + shown > width {
             out.truncate(out.trim_end().len());
@@ -68,6 +72,13 @@ mod tests {
             text,
             "one two\n  a-word-that-is-much-longer-than-the-line\n  three"
         );
+    }
+
+    #[test]
+    fn nothing_acts_on_the_terminal() {
+        assert_eq!(wrapped("a\u{1b}[8m b", 20, ""), "a\u{fffd}[8m b");
+        let cells = ["a\u{1b}]0;b\u{7}".to_owned(), "c\nd".to_owned()];
+        assert_eq!(row(&cells, " ", 80), "a\u{fffd}]0;b\u{fffd} c d");
     }
 
     #[test]

@@ -4,7 +4,10 @@ use belayer_pod_finalizer::row;
 
 use std::time::Duration;
 
+use belayer_sandbox::{Answer, Fault, Match, Verb};
+
 use super::*;
+use crate::world::{TOOL, group};
 
 fn expected(row: Row, action: &'static str) -> Expected {
     let next = match action {
@@ -302,4 +305,31 @@ async fn the_release_annotation_is_suggested_for_pods_only() {
     let annotate = "belayer.dev/release=true";
     assert!(next("belayer.dev/pod-status").contains(annotate));
     assert!(!next("belayer.dev/workflow-cleanup").contains(annotate));
+}
+
+/// A component that cannot explain its hold has a rule for it all the same: of a pod that is not selected, it counts the
+/// others that are not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hold_that_cannot_be_explained_is_unknown() {
+    let stage = Stage::new().await;
+    let ready = json!({ "readyReplicas": 1 });
+    stage.status(&deployments(), "belayer-system", "belayer", ready);
+    // Not bound to a node, it has no grace period.
+    let pod = json!({
+        "metadata": { "name": "a", "finalizers": ["belayer.dev/pod-status"] },
+        "spec": { "containers": [{ "name": "m", "image": "m" }] },
+    });
+    stage.create(&Gvr::PODS, "yard", pod);
+    stage.delete(&Gvr::PODS, Some("yard"), "a");
+    let lists = Match::verb(Verb::List).resource("pods").client(TOOL);
+    let no = Fault::on(lists).answer(Answer::forbidden("no"));
+    let _no = stage.world.sandbox.faults().inject(no);
+    let explain = ["explain", "pod/a", "-n", "yard", "-ojson"];
+    let explained = stage.world.run(&explain).await.json();
+    let group = group(&explained, "belayer.dev/pod-status");
+    assert_eq!(group["verdict"], "unknown", "{group:#}");
+    let text = group.to_string();
+    for says in ["no rule", "--unselected"] {
+        assert!(!text.contains(says), "{group:#}");
+    }
 }

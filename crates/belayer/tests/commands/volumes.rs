@@ -1,0 +1,123 @@
+//! `stuck` on PersistentVolumes and their attachments.
+
+use belayer_sandbox::Gvr;
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::world::{World, group};
+
+const ATTACHER: &str = "external-attacher/csi-example-com";
+
+fn volumes() -> Gvr {
+    Gvr::new("", "v1", "persistentvolumes")
+}
+
+fn attachments() -> Gvr {
+    Gvr::new("storage.k8s.io", "v1", "volumeattachments")
+}
+
+/// A PersistentVolume that is being deleted.
+fn volume(world: &World, finalizers: &Value, phase: &str) {
+    let volume = json!({
+        "metadata": { "name": "pv", "finalizers": finalizers },
+        "spec": {
+            "capacity": { "storage": "1Gi" }, "accessModes": ["ReadWriteMany"],
+            "csi": { "driver": "csi.example.com", "volumeHandle": "v" },
+            "claimRef": { "namespace": "shop", "name": "data" },
+        },
+    });
+    world.create(&volumes(), None, volume);
+    let status = json!({ "phase": phase, "message": "the disk is in use" });
+    world.status(&volumes(), None, "pv", status);
+    world.delete(&volumes(), None, "pv");
+}
+
+fn attachment(world: &World, name: &str, attached: bool) {
+    let attachment = json!({
+        "metadata": { "name": name, "finalizers": [ATTACHER] },
+        "spec": {
+            "attacher": "csi.example.com", "nodeName": name, "source": { "persistentVolumeName": "pv" },
+        },
+    });
+    world.create(&attachments(), None, attachment);
+    let status = json!({ "attached": attached });
+    world.status(&attachments(), None, name, status);
+}
+
+/// A driver's controller, whose pods are not ready.
+fn driver(world: &World, image: &str) {
+    let driver = json!({
+        "metadata": { "name": "csi-controller" },
+        "spec": { "replicas": 1, "selector": { "matchLabels": { "a": "b" } },
+            "template": { "metadata": { "labels": { "a": "b" } }, "spec": { "containers": [
+                { "name": "driver", "image": "registry.example.com/driver:1" },
+                { "name": "sidecar", "image": image },
+            ] } } },
+    });
+    let deployments = Gvr::new("apps", "v1", "deployments");
+    world.create(&deployments, Some("default"), driver);
+}
+
+/// The deletion of an attachment is the order to detach the volume: nothing else has to be deleted first.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attachment_waits_for_its_attacher_alone() {
+    let world = World::new().await;
+    driver(&world, "registry.k8s.io/sig-storage/csi-attacher:v4");
+    attachment(&world, "n1", true);
+    world.delete(&attachments(), None, "n1");
+    let report = world.run(&["stuck", "-ojson"]).await.json();
+    let group = group(&report, ATTACHER);
+    assert_eq!(group["cause"], "volume-attached", "{group:#}");
+    assert_eq!(group["verdict"], "controller-down", "{group:#}");
+    let proof = group["proof"].to_string();
+    let pods = "deployment default/csi-controller: 0 of 1 pods ready";
+    assert!(proof.contains(pods), "{group:#}");
+    let next = group["next"].to_string();
+    assert!(!next.contains("must be deleted first"), "{group:#}");
+    let detail = group["objects"][0]["detail"][0].as_str().unwrap();
+    assert!(detail.contains("pv is attached to n1"), "{group:#}");
+}
+
+/// A volume that several nodes may write to has an attachment for each.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_attachment_of_a_volume_counts() {
+    let world = World::new().await;
+    attachment(&world, "n1", false);
+    attachment(&world, "n2", true);
+    volume(&world, &json!([ATTACHER]), "Released");
+    let report = world.run(&["stuck", "-ojson"]).await.json();
+    let group = group(&report, ATTACHER);
+    assert_eq!(group["cause"], "volume-attached", "{group:#}");
+    let proof = group["proof"].to_string();
+    assert!(proof.contains("pv is attached to n2"), "{group:#}");
+}
+
+/// The disk is deleted after the PVC.
+#[rstest]
+#[case::bound("Bound", "volume-bound", "waiting")]
+#[case::released("Released", "finalizer", "controller-down")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bound_volume_waits_for_its_claim_whatever_its_finalizer(
+    #[case] phase: &str,
+    #[case] cause: &str,
+    #[case] verdict: &str,
+) {
+    const PROVISIONER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
+    let world = World::new().await;
+    driver(&world, "registry.k8s.io/sig-storage/csi-provisioner:v5");
+    volume(
+        &world,
+        &json!([PROVISIONER, "kubernetes.io/pv-protection"]),
+        phase,
+    );
+    let report = world.run(&["stuck", "-ojson"]).await.json();
+    let group = group(&report, PROVISIONER);
+    assert_eq!(group["cause"], cause, "{group:#}");
+    assert_eq!(group["verdict"], verdict, "{group:#}");
+    let detail = group["objects"][0]["detail"].to_string();
+    let says = match phase {
+        "Bound" => "shop/persistentvolumeclaims/data is bound to it",
+        _ => "its status reports: the disk is in use",
+    };
+    assert!(detail.contains(says), "{group:#}");
+}

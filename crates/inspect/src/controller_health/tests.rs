@@ -1,0 +1,285 @@
+use super::*;
+use crate::known_finalizers::KNOWN_FINALIZERS;
+use rstest::rstest;
+
+const NOW: i64 = 1_800_000_000;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(NOW + seconds).unwrap()
+}
+
+fn lease(renewed: i64) -> ReadResult<Lease> {
+    ReadResult::Found(Lease {
+        place: "keda/operator.keda.sh".into(),
+        holder: "keda-operator-1".into(),
+        renewed: Some(at(renewed)),
+        seconds: 15,
+    })
+}
+
+fn operator(ready: i64) -> ReadResult<Vec<Workload>> {
+    ReadResult::Found(vec![Workload {
+        kind: "deployment",
+        namespace: "keda".into(),
+        name: "keda-operator".into(),
+        desired: 1,
+        ready,
+        images: vec![],
+    }])
+}
+
+fn name_of(health: &ControllerHealth) -> &'static str {
+    match health {
+        ControllerHealth::Alive(..) => "alive",
+        ControllerHealth::Down(..) => "down",
+        ControllerHealth::Gone(_) => "gone",
+        ControllerHealth::Unknown { .. } => "unknown",
+    }
+}
+
+#[rstest]
+#[case::renewed(operator(1), lease(-5), "alive")]
+#[case::ready_without_a_lease(operator(1), ReadResult::Absent, "alive")]
+#[case::ready_without_a_leader(operator(1), lease(-3_600), "down")]
+#[case::not_ready(operator(0), ReadResult::Absent, "down")]
+#[case::not_ready_with_a_dead_lease(operator(0), lease(-3_600), "down")]
+#[case::nowhere(ReadResult::Found(vec![]), ReadResult::Absent, "gone")]
+#[case::nowhere_with_a_dead_lease(ReadResult::Found(vec![]), lease(-3_600), "gone")]
+#[case::nowhere_but_its_lease_is_renewed(ReadResult::Found(vec![]), lease(-1), "alive")]
+#[case::nowhere_and_its_lease_is_unreadable(ReadResult::Found(vec![]), ReadResult::Unknown("not allowed".into()), "unknown")]
+#[case::workloads_are_unreadable(ReadResult::Unknown("not allowed".into()), lease(-3_600), "unknown")]
+#[case::workloads_are_unreadable_but_its_lease_is_renewed(ReadResult::Unknown("no".into()), lease(-1), "alive")]
+fn a_known_controller(
+    #[case] workloads: ReadResult<Vec<Workload>>,
+    #[case] lease: ReadResult<Lease>,
+    #[case] expected: &str,
+) {
+    let entry = KNOWN_FINALIZERS.find("finalizer.keda.sh").unwrap();
+    let seen = Observed {
+        workloads: &workloads,
+        leases: vec![&lease],
+        own: None,
+    };
+    assert_eq!(
+        name_of(&of_known(entry, "ScaledObject", &seen, at(0))),
+        expected
+    );
+}
+
+/// Other parts of a project run its image, and Leases outlive their controllers.
+#[rstest]
+#[case::strimzi_without_its_entity_operator("strimzi.io/topic-operator", "KafkaTopic",
+    &[("kafka/strimzi-cluster-operator", "quay.io/strimzi/operator:0.45", 1)], "gone")]
+#[case::strimzi("strimzi.io/topic-operator", "KafkaTopic",
+    &[("kafka/my-cluster-entity-operator", "quay.io/strimzi/operator:0.45", 1)], "alive")]
+#[case::argo_cd_with_only_its_server("resources-finalizer.argocd.argoproj.io", "Application",
+    &[("argocd/argocd-server", "quay.io/argoproj/argocd:v3", 1),
+      ("argocd/argocd-application-controller", "quay.io/argoproj/argocd:v3", 0)], "down")]
+#[case::argo_cd_of_openshift("resources-finalizer.argocd.argoproj.io", "Application",
+    &[("openshift-gitops/openshift-gitops-application-controller", "openshift-gitops-1/argocd-rhel8", 1)], "alive")]
+#[case::crossplane_without_a_provider("finalizer.managedresource.crossplane.io", "Bucket",
+    &[("crossplane-system/crossplane", "xpkg.crossplane.io/crossplane/crossplane:v2", 1)], "gone")]
+#[case::a_crossplane_provider("finalizer.managedresource.crossplane.io", "Bucket",
+    &[("upbound-system/s3", "xpkg.upbound.io/upbound/provider-aws-s3:v1", 1)], "alive")]
+#[case::prometheus_without_its_operator("monitoring.coreos.com/status-cleanup", "ServiceMonitor",
+    &[("monitoring/prometheus-a", "quay.io/prometheus-operator/prometheus-config-reloader:v0.80", 1)], "gone")]
+#[case::prometheus_operator("monitoring.coreos.com/status-cleanup", "ServiceMonitor",
+    &[("monitoring/stack-operator", "quay.io/prometheus-operator/prometheus-operator:v0.80", 1)], "alive")]
+#[case::keda_with_only_its_metrics("finalizer.keda.sh", "ScaledObject",
+    &[("keda/metrics", "ghcr.io/kedacore/keda-metrics-apiserver:2.17", 1)], "gone")]
+#[case::argo_events_with_only_a_sensor("eventbus-controller", "EventBus",
+    &[("argo-events/my-sensor", "quay.io/argoproj/argo-events:v1.9", 1),
+      ("argo-events/controller-manager", "quay.io/argoproj/argo-events:v1.9", 0)], "down")]
+#[case::rook_with_only_its_toolbox("ceph.rook.io/disaster-protection", "Secret",
+    &[("rook-ceph/rook-ceph-tools", "docker.io/rook/ceph:v1.17", 1)], "gone")]
+#[case::a_snapshot_whose_driver_is_gone(
+    "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection", "VolumeSnapshotContent",
+    &[("kube-system/snapshot-controller", "registry.k8s.io/sig-storage/snapshot-controller:v8", 1)], "unknown")]
+fn another_part_of_a_project_is_not_its_controller(
+    #[case] finalizer: &str,
+    #[case] kind: &str,
+    #[case] workloads: &[(&str, &str, i64)],
+    #[case] expected: &str,
+) {
+    let workload = |(place, image, ready): &(&str, &str, i64)| {
+        let (namespace, name) = place.split_once('/').unwrap();
+        Workload {
+            kind: "deployment",
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            desired: 1,
+            ready: *ready,
+            images: vec![(*image).to_owned()],
+        }
+    };
+    let entry = KNOWN_FINALIZERS.find(finalizer).unwrap();
+    let seen = Observed {
+        workloads: &ReadResult::Found(workloads.iter().map(workload).collect()),
+        leases: Vec::new(),
+        own: None,
+    };
+    let health = of_known(entry, kind, &seen, at(0));
+    assert_eq!(name_of(&health), expected, "{health:?}");
+}
+
+/// kube-controller-manager runs as a static pod or outside the cluster; its Lease is in the cluster.
+#[rstest]
+#[case::its_lease_has_expired("kubernetes.io/pvc-protection", lease(-3_600), "down")]
+#[case::its_lease_is_renewed("kubernetes.io/pvc-protection", lease(-5), "alive")]
+#[case::without_leader_election("kubernetes.io/pvc-protection", ReadResult::Absent, "unknown")]
+// A provider may have taken over from a Karpenter in the cluster.
+#[case::another_one_may_run_elsewhere("karpenter.sh/termination", lease(-3_600), "unknown")]
+fn a_hosted_controller_is_judged_by_its_lease(
+    #[case] finalizer: &str,
+    #[case] lease: ReadResult<Lease>,
+    #[case] expected: &str,
+) {
+    let entry = KNOWN_FINALIZERS.find(finalizer).unwrap();
+    let seen = Observed {
+        workloads: &ReadResult::Found(Vec::new()),
+        leases: vec![&lease],
+        own: None,
+    };
+    let health = of_known(entry, "PersistentVolumeClaim", &seen, at(0));
+    assert_eq!(name_of(&health), expected, "{health:?}");
+}
+
+#[test]
+fn a_lease_that_stayed_behind_in_another_namespace_does_not_count() {
+    let ReadResult::Found(mut workloads) = operator(1) else {
+        unreachable!()
+    };
+    workloads[0].namespace = "autoscaling".to_owned();
+    let left_behind = lease(-3_600);
+    let seen = Observed {
+        workloads: &ReadResult::Found(workloads),
+        leases: vec![&left_behind],
+        own: None,
+    };
+    let entry = KNOWN_FINALIZERS.find("finalizer.keda.sh").unwrap();
+    let health = of_known(entry, "ScaledObject", &seen, at(0));
+    let ControllerHealth::Alive(proof, _) = health else {
+        panic!("{health:?}")
+    };
+    let pods = "deployment autoscaling/keda-operator: 1 of 1 pods ready";
+    assert_eq!(proof, [pods]);
+}
+
+const BELAYER: &str = "belayer-system/belayer";
+const APART: &str = "belayer-system/belayer-pod-recreation";
+
+/// The kind, place and number of ready pods of each.
+fn of_belayer(all: &[(&'static str, &str, i64)]) -> ReadResult<Vec<Workload>> {
+    let workload = |(kind, place, ready): &(&'static str, &str, i64)| {
+        let (namespace, name) = place.split_once('/').unwrap();
+        Workload {
+            kind,
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            desired: 1,
+            ready: *ready,
+            images: vec!["registry.invalid/belayer/belayer:0.1.0".to_owned()],
+        }
+    };
+    ReadResult::Found(all.iter().map(workload).collect())
+}
+
+/// All of Belayer's workloads run the same image.
+#[rstest]
+#[case::its_deployment_is_down("belayer.dev/pod-recreation", Some(APART), &[BELAYER],
+    &[("deployment", BELAYER, 1), ("deployment", APART, 0)], "down")]
+#[case::the_other_deployment_is_down("belayer.dev/pod-recreation", Some(APART), &[BELAYER],
+    &[("deployment", BELAYER, 0), ("deployment", APART, 1)], "alive")]
+#[case::its_deployment_is_deleted("belayer.dev/pod-recreation", Some(APART), &[BELAYER],
+    &[("deployment", BELAYER, 1)], "gone")]
+#[case::a_single_deployment("belayer.dev/pod-recreation", Some(BELAYER), &[],
+    &[("deployment", BELAYER, 1)], "alive")]
+#[case::without_leases("belayer.dev/pod-recreation", None, &[],
+    &[("deployment", BELAYER, 1), ("deployment", APART, 0)], "down")]
+#[case::that_of_pod_finalizer_is_down("belayer.dev/pod-status", Some(BELAYER), &[APART],
+    &[("deployment", BELAYER, 0), ("deployment", APART, 1)], "down")]
+#[case::that_of_pod_finalizer_is_down_without_leases("belayer.dev/pod-status", None, &[],
+    &[("deployment", APART, 1), ("deployment", BELAYER, 0)], "down")]
+#[case::a_deployment_of_another_name("belayer.dev/pod-status", Some(BELAYER), &[APART],
+    &[("deployment", "ops/rope", 1), ("deployment", APART, 0)], "alive")]
+#[case::the_node_agent_remains("belayer.dev/pod-status", Some(BELAYER), &[],
+    &[("daemonset", "belayer-node-agent/belayer-node-agent", 3)], "gone")]
+fn the_deployments_of_belayer_are_told_apart(
+    #[case] finalizer: &str,
+    #[case] lease: Option<&str>,
+    #[case] others: &[&str],
+    #[case] workloads: &[(&'static str, &str, i64)],
+    #[case] expected: &str,
+) {
+    let entry = KNOWN_FINALIZERS.find(finalizer).unwrap();
+    let workloads = of_belayer(workloads);
+    let seen = Observed {
+        workloads: &workloads,
+        leases: Vec::new(),
+        own: Some(OwnDeployment {
+            lease,
+            others: others.iter().copied().collect(),
+        }),
+    };
+    let health = of_known(entry, "Pod", &seen, at(0));
+    assert_eq!(name_of(&health), expected, "{health:?}");
+    if let ControllerHealth::Gone(proof) = health {
+        let says = "apart from other parts of Belayer (";
+        assert!(proof[0].starts_with(says), "{proof:?}");
+    }
+}
+
+#[rstest]
+#[case::of_gke("networking.gke.io/neg-finalizer")]
+#[case::karpenter_of_a_provider("karpenter.sh/termination")]
+#[case::ack_of_eks("finalizers.s3.services.k8s.aws/Bucket")]
+#[case::openshift_with_a_hosted_control_plane(
+    "ingresscontroller.operator.openshift.io/finalizer-ingresscontroller"
+)]
+#[case::snapshots_of_a_provider("snapshot.storage.kubernetes.io/volumesnapshot-bound-protection")]
+fn the_absence_of_a_controller_that_may_run_elsewhere_proves_nothing(#[case] finalizer: &str) {
+    let entry = KNOWN_FINALIZERS.find(finalizer).unwrap();
+    let seen = Observed {
+        workloads: &ReadResult::Found(vec![]),
+        leases: vec![],
+        own: None,
+    };
+    let health = of_known(entry, "Any", &seen, at(0));
+    assert_eq!(name_of(&health), "unknown", "{health:?}");
+}
+
+#[rstest]
+#[case(Some("keda-operator"), 0, "down")]
+#[case(Some("keda-operator"), 1, "alive")]
+#[case(Some("another-manager"), 1, "unknown")]
+#[case(None, 1, "unknown")]
+fn an_unknown_finalizer_is_judged_by_its_manager(
+    #[case] manager: Option<&str>,
+    #[case] ready: i64,
+    #[case] expected: &str,
+) {
+    let workloads = operator(ready);
+    let seen = Observed {
+        workloads: &workloads,
+        leases: vec![],
+        own: None,
+    };
+    assert_eq!(name_of(&of_manager(manager, &seen)), expected);
+}
+
+/// client-go names a manager after the binary, and many operators are called so.
+#[rstest]
+fn a_general_name_of_a_manager_is_no_controller(
+    #[values("manager", "controller", "kustomize-controller")] manager: &str,
+) {
+    let ReadResult::Found(mut workloads) = operator(0) else {
+        unreachable!()
+    };
+    manager.clone_into(&mut workloads[0].name);
+    let seen = Observed {
+        workloads: &ReadResult::Found(workloads),
+        leases: vec![],
+        own: None,
+    };
+    assert_eq!(name_of(&of_manager(Some(manager), &seen)), "unknown");
+}
