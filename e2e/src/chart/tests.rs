@@ -4,6 +4,8 @@ use serde_json::Value;
 
 use super::*;
 
+mod values;
+
 /// Without Helm in the cache it is only built where everything must run.
 fn helm() -> Option<HelmBinaries> {
     let wanted = HelmBinaries::are_built() || crate::is_ci() || is_renewed();
