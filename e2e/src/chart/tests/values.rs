@@ -54,3 +54,22 @@ fn no_policy_holds_pods_that_an_earlier_profile_observes() {
     assert!(!holds([&observed, &enforced]));
     assert!(holds([&enforced, &observed]));
 }
+
+/// `readOnly` alone leaves writable what is mounted below the directory.
+#[test]
+fn the_node_agent_cannot_write_below_its_read_only_directories() {
+    let Some(helm) = helm() else { return };
+    let objects = objects(&helm, &["--set", ALL_PODS]);
+    let agent = &pods(&objects)["belayer-node-agent"]["spec"];
+    let mounts = agent["containers"][0]["volumeMounts"].as_array().unwrap();
+    let read_only: Vec<&Value> = mounts
+        .iter()
+        .filter(|mount| mount["readOnly"] == true)
+        .collect();
+    assert_eq!(read_only.len(), 2);
+    for mount in read_only {
+        assert_eq!(mount["recursiveReadOnly"], "IfPossible", "{mount}");
+        // The API server refuses both together.
+        assert!(mount["mountPropagation"].is_null(), "{mount}");
+    }
+}
