@@ -73,3 +73,131 @@ fn the_node_agent_cannot_write_below_its_read_only_directories() {
         assert!(mount["mountPropagation"].is_null(), "{mount}");
     }
 }
+
+/// Before Kubernetes 1.32 `belayer check` looks for node agents.
+#[test]
+fn helm_test_may_list_what_check_reads_on_old_servers() {
+    let Some(helm) = helm() else { return };
+    let objects = objects(&helm, &[]);
+    let role = find(&objects, "ClusterRole", "belayer-check").unwrap();
+    let rules = role["rules"].as_array().unwrap();
+    let apps = rules.iter().find(|rule| rule["apiGroups"][0] == "apps");
+    assert_eq!(
+        apps.unwrap()["resources"],
+        serde_json::json!(["daemonsets", "deployments"])
+    );
+}
+
+#[test]
+fn no_object_has_a_key_twice() {
+    let Some(helm) = helm() else { return };
+    for version in ["1.30", "1.36"] {
+        let text = everything(&helm, version).unwrap();
+        let objects = serde_saphyr::from_multiple::<Value>(&text).unwrap();
+        let monitor = find(&objects, "PodMonitor", "belayer").unwrap();
+        let labels = &monitor["metadata"]["labels"];
+        assert_eq!(labels["app.kubernetes.io/name"], "belayer");
+        assert_eq!(labels["app.kubernetes.io/part-of"], "all-platform");
+        let endpoint = &monitor["spec"]["podMetricsEndpoints"][0];
+        assert_eq!(endpoint["interval"], "45s", "{endpoint}");
+    }
+}
+
+/// Their metrics may be served without TLS.
+#[test]
+fn the_token_for_belayers_metrics_is_not_sent_to_node_agents() {
+    let Some(helm) = helm() else { return };
+    let values = "podMonitor.enabled=true,nodeAgent.enabled=true,metrics.tlsSecret=a,\
+                  podMonitor.endpoint.authorization.type=Bearer,nodeAgent.metrics.endpoint.honorLabels=true";
+    let objects = objects(&helm, &["--set", values]);
+    let endpoint = |name| {
+        let monitor = find(&objects, "PodMonitor", name).unwrap();
+        monitor["spec"]["podMetricsEndpoints"][0].clone()
+    };
+    let own = serde_json::json!({
+        "port": "metrics", "interval": "30s", "scheme": "https", "authorization": { "type": "Bearer" },
+    });
+    assert_eq!(endpoint("belayer"), own);
+    let agents = serde_json::json!({ "port": "metrics", "interval": "30s", "honorLabels": true });
+    assert_eq!(endpoint("belayer-node-agent"), agents);
+}
+
+/// Policies of a cluster may require labels, and a proxy in the pod of a Job that no annotation prevents never ends.
+#[test]
+fn every_pod_has_the_labels_and_annotations_of_the_values() {
+    let Some(helm) = helm() else { return };
+    let values = all_values();
+    let arguments = ["--values", &*values.to_string_lossy(), "--set", ALL_PODS];
+    let objects = objects(&helm, &arguments);
+    for (name, pod) in pods(&objects) {
+        let metadata = &pod["metadata"];
+        assert_eq!(
+            metadata["labels"]["all.example.com/pod-label"], "yes",
+            "{name}"
+        );
+        let annotations = &metadata["annotations"];
+        assert_eq!(
+            annotations["all.example.com/pod-annotation"], "yes",
+            "{name}"
+        );
+        assert_eq!(metadata["labels"]["app.kubernetes.io/name"], name);
+    }
+}
+
+/// In a namespace that denies all connections by default, a hook could not reach the API server.
+#[test]
+fn the_network_policy_selects_every_pod_of_its_namespace() {
+    let Some(helm) = helm() else { return };
+    let values = format!("{ALL_PODS},networkPolicy.enabled=true");
+    let objects = objects(&helm, &["--set", &values]);
+    let policy = find(&objects, "NetworkPolicy", "belayer").unwrap();
+    let selected = policy["spec"]["podSelector"]["matchExpressions"][0]["values"].clone();
+    let selected: BTreeSet<String> = serde_json::from_value(selected).unwrap();
+    let mut all: BTreeSet<String> = pods(&objects).into_keys().map(str::to_owned).collect();
+    all.remove("belayer-node-agent");
+    assert_eq!(selected, all);
+}
+
+const ODD_NAMES: &str = "
+rbac: {namespaces: ['no', '2024']}
+controllers: {pvcProtection: {enabled: false}}
+config:
+  podFinalizer:
+    profiles:
+    - builtIn: argo
+      namespaces: {include: ['no', '2024'], exclude: [2023]}
+      selector: {matchLabels: {'yes': 'on'}}
+  workflowFinalizer: {owners: [{namespaces: {include: ['no', '2024']}}]}
+";
+
+/// `no` and `2024` are names of namespaces; YAML reads them as a boolean and a number.
+#[test]
+fn names_are_texts_whatever_yaml_reads_in_them() {
+    let Some(helm) = helm() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let values = folder.path().join("values.yaml");
+    fs::write(&values, ODD_NAMES).unwrap();
+    let text = render(
+        &helm.path(Program::Helm4),
+        &["--values", &*values.to_string_lossy()],
+    );
+    let text = text.unwrap().text();
+    for wanted in [
+        "\n  namespace: \"no\"\n",
+        "\n  namespace: \"2024\"\n",
+        "values: [\"kube-system\",\"2023\"]",
+        "values: [\"no\",\"2024\"]",
+        "- key: \"yes\"\n",
+    ] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+}
+
+/// Helm reads numbers as floats.
+#[test]
+fn large_numbers_are_written_as_integers() {
+    let Some(helm) = helm() else { return };
+    let values = "drainOnUninstall.activeDeadlineSeconds=2000000";
+    let text = render(&helm.path(Program::Helm3), &["--set-json", values]).unwrap();
+    assert!(text.text().contains("\n  activeDeadlineSeconds: 2000000\n"));
+}
