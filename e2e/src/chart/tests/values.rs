@@ -74,6 +74,18 @@ fn the_node_agent_cannot_write_below_its_read_only_directories() {
     }
 }
 
+/// The permissions are then another team's.
+#[test]
+fn nothing_of_rbac_is_rendered_without_rbac_create() {
+    let Some(helm) = helm() else { return };
+    let values = format!("{ALL_PODS},nodeAgent.handlers=true,rbac.create=false");
+    let arguments = ["--no-hooks", "--skip-tests", "--set", &values];
+    let objects = objects(&helm, &arguments);
+    let kinds = objects.iter().filter_map(|object| object["kind"].as_str());
+    let roles: Vec<&str> = kinds.filter(|kind| kind.contains("Role")).collect();
+    assert_eq!(roles, [""; 0]);
+}
+
 /// Before Kubernetes 1.32 `belayer check` looks for node agents.
 #[test]
 fn helm_test_may_list_what_check_reads_on_old_servers() {
