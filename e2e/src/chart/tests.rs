@@ -317,6 +317,18 @@ fn wrong_values_are_refused_by_name() {
         ("config.podFinaliser.profiles=x", "podFinaliser"),
         ("controllers.podFinaliser.enabled=true", "podFinaliser"),
         (off, "no controller is enabled"),
+        // As in a file of values in which everything below the key is a comment.
+        ("config=null", "missing propert"),
+        ("controllers.podFinalizer=null", "missing propert"),
+        ("drainOnUninstall.timeout=0s", "timeout"),
+        (
+            "config.endpoints.metricsAuthorization=true",
+            "needs metrics.tlsSecret",
+        ),
+        (
+            "nodeAgent.enabled=true,nodeAgent.metrics.authorization=true",
+            "needs nodeAgent.metrics.tlsSecret",
+        ),
     ] {
         for program in Program::HELM {
             let refused = render(&helm.path(program), &["--set", values]);

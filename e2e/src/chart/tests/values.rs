@@ -74,6 +74,17 @@ fn the_node_agent_cannot_write_below_its_read_only_directories() {
     }
 }
 
+/// A replica or the Job of an uninstall cannot run on a node with Windows.
+#[test]
+fn every_pod_is_for_nodes_with_linux() {
+    let Some(helm) = helm() else { return };
+    let objects = objects(&helm, &["--set", ALL_PODS]);
+    for (name, pod) in pods(&objects) {
+        let selector = &pod["spec"]["nodeSelector"];
+        assert_eq!(selector["kubernetes.io/os"], "linux", "{name}");
+    }
+}
+
 /// The permissions are then another team's.
 #[test]
 fn nothing_of_rbac_is_rendered_without_rbac_create() {
@@ -98,6 +109,15 @@ fn helm_test_may_list_what_check_reads_on_old_servers() {
         apps.unwrap()["resources"],
         serde_json::json!(["daemonsets", "deployments"])
     );
+}
+
+/// Helm passes the condition of a dependency to the chart.
+#[test]
+fn a_parent_chart_may_switch_the_chart_on() {
+    let Some(helm) = helm() else { return };
+    for program in Program::HELM {
+        render(&helm.path(program), &["--set", "enabled=true"]).unwrap();
+    }
 }
 
 #[test]
