@@ -301,6 +301,17 @@ fn the_notes_tell_what_the_server_lacks() {
         assert!(whole.contains("first runs `belayer drain`"), "{whole}");
         let named = ["--set", "image.repository=registry.example.com/belayer"];
         assert!(!notes(SERVER, &named).contains("does not exist"));
+        // Without its configuration, `check` would compare the cluster with the defaults.
+        let configured = notes(SERVER, &["--set", "config.limits.qps=50"]);
+        assert!(
+            configured.contains("belayer status --config belayer.yaml"),
+            "{configured}"
+        );
+        assert!(
+            configured.contains("get configmap belayer-config"),
+            "{configured}"
+        );
+        assert!(!whole.contains("--config"), "{whole}");
         let by_hand = ["--set", "drainOnUninstall.enabled=false"];
         assert!(notes(SERVER, &by_hand).contains("run `belayer drain`: it removes"));
     }
