@@ -4,6 +4,8 @@ use serde_json::Value;
 
 use super::*;
 
+mod values;
+
 /// Without Helm in the cache it is only built where everything must run.
 fn helm() -> Option<HelmBinaries> {
     let wanted = HelmBinaries::are_built() || crate::is_ci() || is_renewed();
@@ -299,6 +301,17 @@ fn the_notes_tell_what_the_server_lacks() {
         assert!(whole.contains("first runs `belayer drain`"), "{whole}");
         let named = ["--set", "image.repository=registry.example.com/belayer"];
         assert!(!notes(SERVER, &named).contains("does not exist"));
+        // Without its configuration, `check` would compare the cluster with the defaults.
+        let configured = notes(SERVER, &["--set", "config.limits.qps=50"]);
+        assert!(
+            configured.contains("belayer status --config belayer.yaml"),
+            "{configured}"
+        );
+        assert!(
+            configured.contains("get configmap belayer-config"),
+            "{configured}"
+        );
+        assert!(!whole.contains("--config"), "{whole}");
         let by_hand = ["--set", "drainOnUninstall.enabled=false"];
         assert!(notes(SERVER, &by_hand).contains("run `belayer drain`: it removes"));
     }
@@ -315,6 +328,18 @@ fn wrong_values_are_refused_by_name() {
         ("config.podFinaliser.profiles=x", "podFinaliser"),
         ("controllers.podFinaliser.enabled=true", "podFinaliser"),
         (off, "no controller is enabled"),
+        // As in a file of values in which everything below the key is a comment.
+        ("config=null", "missing propert"),
+        ("controllers.podFinalizer=null", "missing propert"),
+        ("drainOnUninstall.timeout=0s", "timeout"),
+        (
+            "config.endpoints.metricsAuthorization=true",
+            "needs metrics.tlsSecret",
+        ),
+        (
+            "nodeAgent.enabled=true,nodeAgent.metrics.authorization=true",
+            "needs nodeAgent.metrics.tlsSecret",
+        ),
     ] {
         for program in Program::HELM {
             let refused = render(&helm.path(program), &["--set", values]);

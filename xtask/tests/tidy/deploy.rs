@@ -129,6 +129,24 @@ fn the_manifests_have_no_hooks() {
     assert!(seen > 20, "{seen}");
 }
 
+/// `helm template` prints hooks as other objects: one that is applied runs `belayer drain` at once.
+#[test]
+fn every_text_about_helm_template_names_the_options_without_hooks() {
+    let mut files = vec![root().join("deploy/charts/belayer/values.yaml")];
+    visit(&root().join("docs/src"), "md", &mut |page| {
+        files.push(page.to_owned());
+    });
+    let mut seen = 0;
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        if text.contains("helm template") {
+            assert!(text.contains("--no-hooks"), "{}", file.display());
+            seen += 1;
+        }
+    }
+    assert!(seen > 2, "{seen}");
+}
+
 /// Row *release workflow*: the versions of Cargo, chart, image and plugin agree, and the changelog names what is next.
 #[test]
 fn release_all_versions_agree() {

@@ -9,7 +9,7 @@ metadata:
     {{- include "belayer.labelsOf" (list . .name) | nindent 4 }}
 spec:
   # One is the leader (see the Lease of the same name), the other stands by with full caches.
-  replicas: {{ .Values.replicas }}
+  replicas: {{ .Values.replicas | int }}
   strategy:
     type: RollingUpdate
     rollingUpdate:
@@ -21,10 +21,7 @@ spec:
   template:
     metadata:
       labels:
-        app.kubernetes.io/name: {{ .name }}
-        {{- with .Values.podLabels }}
-        {{- toYaml . | nindent 8 }}
-        {{- end }}
+        {{- include "belayer.podLabels" (list . .name) | nindent 8 }}
       {{- with .Values.podAnnotations }}
       annotations:
         {{- toYaml . | nindent 8 }}

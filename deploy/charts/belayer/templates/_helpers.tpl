@@ -3,21 +3,29 @@
 {{- include "belayer.labelsOf" (list . "belayer") }}
 {{- end }}
 
-{{/* The same for a program of another name: (list $ "name"). */}}
+{{/* The same for a program of another name, with more labels of the object: (list $ "name" .Values.labels). */}}
 {{- define "belayer.labelsOf" -}}
-app.kubernetes.io/name: {{ index . 1 }}
-app.kubernetes.io/part-of: belayer
-{{- with (index . 0).Values.commonLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- $own := dict "app.kubernetes.io/name" (index . 1) -}}
+{{- $last := list (index . 0).Values.commonLabels (dict "app.kubernetes.io/part-of" "belayer") -}}
+{{- include "belayer.merged" (concat (list $own) (slice . 2) $last) }}
 {{- end }}
 
 {{/* Labels of the objects of the node agent. */}}
 {{- define "belayer.nodeAgentLabels" -}}
-app.kubernetes.io/name: belayer-node-agent
-{{- with .Values.commonLabels }}
-{{ toYaml . }}
+{{- include "belayer.merged" (list (dict "app.kubernetes.io/name" "belayer-node-agent") .Values.commonLabels) }}
 {{- end }}
+
+{{/* Labels of a pod: (list $ "name"). Deployments, monitors and policies select it by the name. */}}
+{{- define "belayer.podLabels" -}}
+{{- include "belayer.merged" (list (dict "app.kubernetes.io/name" (index . 1)) (index . 0).Values.podLabels) }}
+{{- end }}
+
+{{/* The members of a list of objects as one; of two with the same key, the first. Flux and kustomize refuse an object that
+has a key twice. */}}
+{{- define "belayer.merged" -}}
+{{- $all := dict -}}
+{{- range . }}{{ $all = merge $all (. | default dict) }}{{ end -}}
+{{ toYaml $all }}
 {{- end }}
 
 {{- define "belayer.image" -}}
@@ -150,11 +158,11 @@ system:serviceaccount:{{ .Values.nodeAgent.namespace.name }}:belayer-node-agent
 matchExpressions:
 - key: kubernetes.io/metadata.name
   operator: NotIn
-  values: {{ concat (list "kube-system") ((.namespaces).exclude | default list) | toJson }}
+  values: {{ concat (list "kube-system") ((.namespaces).exclude | default list) | toStrings | toJson }}
 {{- with (.namespaces).include }}
 - key: kubernetes.io/metadata.name
   operator: In
-  values: {{ toJson . }}
+  values: {{ toStrings . | toJson }}
 {{- end }}
 - key: belayer.dev/ignore
   operator: NotIn
@@ -164,7 +172,7 @@ matchExpressions:
 {{/* Further selectors of a profile or rule. */}}
 {{- define "belayer.selector" -}}
 {{- range $name, $value := (.selector).matchLabels }}
-- key: {{ $name }}
+- key: {{ $name | quote }}
   operator: In
   values: [{{ $value | quote }}]
 {{- end }}
@@ -258,11 +266,13 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded,hook-failed
 
 {{/* Labels of the objects of a hook: not those by which Belayer finds its own pods. (list $ "drain") */}}
 {{- define "belayer.hookLabels" -}}
-app.kubernetes.io/name: belayer-{{ index . 1 }}
-app.kubernetes.io/part-of: belayer
-{{- with (index . 0).Values.commonLabels }}
-{{ toYaml . }}
+{{- include "belayer.labelsOf" (list (index . 0) (printf "belayer-%s" (index . 1))) }}
 {{- end }}
+
+{{/* Labels of the pod of a hook. */}}
+{{- define "belayer.hookPodLabels" -}}
+{{- $name := printf "belayer-%s" (index . 1) -}}
+{{- include "belayer.labelsOf" (list (index . 0) $name (index . 0).Values.podLabels) }}
 {{- end }}
 
 {{/* The pod of a hook, which runs one command of the image: (list $ "drain" (list "argument")). */}}

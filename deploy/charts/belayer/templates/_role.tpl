@@ -71,7 +71,7 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
   name: {{ $name }}
-  namespace: {{ . }}
+  namespace: {{ quote . }}
   labels:
     {{- include "belayer.labels" $root | nindent 4 }}
 roleRef:

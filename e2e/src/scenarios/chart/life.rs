@@ -17,7 +17,8 @@ pub(super) async fn whole(cluster: Cluster, helm: Program) -> Result<()> {
     let lived = async {
         installed(&release).await?;
         kept_by_upgrades(&release).await?;
-        uninstalled(&release).await
+        uninstalled(&release).await?;
+        installed_elsewhere(&release).await
     }
     .await;
     let cleaned = restored(&cluster, &release).await;
@@ -170,6 +171,21 @@ async fn uninstalled(release: &Release) -> Result<()> {
         .get("podrecreations.belayer.dev")
         .await?;
     belayer.kill().await
+}
+
+/// The CRDs that stay belong to the release that was uninstalled.
+async fn installed_elsewhere(release: &Release) -> Result<()> {
+    let elsewhere = release
+        .cluster
+        .another_namespace("elsewhere", json!({}))
+        .await?;
+    let elsewhere = release.in_namespace(&elsewhere);
+    let chart = crate::chart::chart();
+    let install = ["install", "belayer", &*chart.to_string_lossy()];
+    let done = elsewhere.helm(&install).await;
+    let why = done.err().context("it was installed")?.to_string();
+    ensure!(why.contains(&release.namespace), "{why}");
+    elsewhere.applied("install", &[]).await.map(drop)
 }
 
 /// Nothing is deleted while something must stay, and the reason is in the log of the Job.

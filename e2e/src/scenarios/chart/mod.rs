@@ -4,6 +4,7 @@ mod life;
 mod refusals;
 pub(super) mod release;
 mod smoke;
+mod takeover;
 mod toggles;
 mod uninstall;
 
@@ -24,7 +25,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     vec![
         Scenario::alone(
             "chart-life-helm3",
-            "Helm 3 installs, upgrades, rolls back and uninstalls Belayer in any namespace; no hold is left",
+            "Helm 3 installs, upgrades, rolls back and uninstalls Belayer in any namespace; no hold is left, and it can be installed in another one",
             |cluster| life::whole(cluster, Program::Helm3),
         )
         .needs([Helm, Kubectl, Rbac, AdmissionPolicies, IdleDeployments])
@@ -62,6 +63,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "chart-uninstall-one-off",
             "an upgrade that switches a controller off removes its holds; an uninstall then leaves none",
             uninstall::one_off,
+        )
+        .needs([Helm, Kubectl, Rbac, AdmissionPolicies, IdleDeployments])
+        .within(LONG),
+        Scenario::alone(
+            "chart-takes-over-the-manifests",
+            "with the documented values Helm takes over every object of the manifests, and check finds nothing missing",
+            takeover::whole,
         )
         .needs([Helm, Kubectl, Rbac, AdmissionPolicies, IdleDeployments])
         .within(LONG),

@@ -114,6 +114,19 @@ impl Release {
         verb: &str,
         values: &[&str],
     ) -> Result<String> {
+        let mut options: Vec<&str> = values.iter().flat_map(|value| ["--set", value]).collect();
+        if verb == "install" {
+            // The cluster has the Roles of the manifests, as one whose admin moves to the chart.
+            options.push("--take-ownership");
+            if self.applies_on_the_server {
+                options.push("--force-conflicts");
+            }
+        }
+        self.applied_with(verb, &options).await
+    }
+
+    /// The same with these options.
+    pub(super) async fn applied_with(&self, verb: &str, options: &[&str]) -> Result<String> {
         let chart = chart();
         let chart = chart.to_string_lossy();
         let mut arguments = vec![verb, "belayer", &*chart];
@@ -122,16 +135,7 @@ impl Release {
         } else {
             arguments.extend(["--set-string", "nodeSelector.example\\.com/never=true"]);
         }
-        for value in values {
-            arguments.extend(["--set", value]);
-        }
-        if verb == "install" {
-            // The cluster has the Roles of the manifests, as one whose admin moves to the chart.
-            arguments.push("--take-ownership");
-            if self.applies_on_the_server {
-                arguments.push("--force-conflicts");
-            }
-        }
+        arguments.extend(options);
         self.helm(&arguments).await
     }
 
