@@ -168,7 +168,7 @@ pub(crate) fn of_known(
         };
     };
     let mut found: Vec<&Workload> = workloads.iter().filter(has_its_name).collect();
-    // Other parts of a project often run the same image. Those of Belayer are told apart below.
+    // Other parts of a project often run the same image. Those of Belayer are separated below.
     if found.is_empty() || seen.own.is_some() {
         let is_one = |one: &&Workload| has_its_name(one) || has_its_image(one);
         found = workloads.iter().filter(is_one).collect();
