@@ -8,9 +8,9 @@ use belayer_subject::Pods;
 use belayer_subject::informer::SYNCED;
 use futures::FutureExt as _;
 
-use super::measure::{cost_of, cpu_of};
+use super::measure::cost_of;
 use super::report::Limit;
-use super::server::server_cpu;
+use super::server::{API_SERVER, server_cpu, settled};
 use super::{Bench, Goal, Report, Testbed, etcd};
 use belayer_e2e::control_plane::ports::free_ports;
 use belayer_e2e::control_plane::{ControlPlane, Process};
@@ -19,12 +19,6 @@ use belayer_e2e::peers::Peer;
 const PODS: usize = 100_000;
 const POLL: Duration = Duration::from_millis(20);
 const DEADLINE: Duration = Duration::from_secs(300);
-const SECOND: Duration = Duration::from_secs(1);
-
-/// For how long a program that is idle uses little CPU time.
-pub(crate) const QUIET: Duration = Duration::from_secs(3);
-/// Its name in a control plane.
-pub(crate) const API_SERVER: &str = "kube-apiserver";
 
 const OPERATOR: &str = "Belayer, all components";
 const ALONE: &str = "Belayer's informer alone";
@@ -197,26 +191,4 @@ async fn measure(plane: &ControlPlane, pid: u32, started: Instant, server: f64) 
         peak: cost.peak_resident as f64,
         server: server_cpu(plane).await? - server,
     })
-}
-
-/// Waits until a program of the control plane is idle: it used less than a tenth of a CPU for [`QUIET`].
-pub(crate) async fn settled(plane: &ControlPlane, program: &str) -> Result<()> {
-    let pid = plane
-        .pid_of(program)
-        .await
-        .context("the process has exited")?;
-    let started = Instant::now();
-    let mut quiet = Duration::ZERO;
-    let mut before = cpu_of(pid)?;
-    while quiet < QUIET {
-        tokio::time::sleep(SECOND).await;
-        let now = cpu_of(pid)?;
-        let idle = now.saturating_sub(before) < SECOND / 10;
-        quiet = if idle { quiet + SECOND } else { Duration::ZERO };
-        before = now;
-        if started.elapsed() > DEADLINE {
-            bail!("{program} does not become idle");
-        }
-    }
-    Ok(())
 }

@@ -12,9 +12,9 @@ use serde_json::json;
 use belayer_core::http::{METADATA_ONLY, PatchKind, Request};
 use belayer_core::object::{ObjectKey, Resource};
 
-use super::informer::{API_SERVER, QUIET, settled};
 use super::measure::cpu_exactly;
 use super::report::Limit;
+use super::server::{API_SERVER, QUIET, settled};
 use super::{Bench, Goal, Report, Testbed, belayer_says, etcd, wait_until_ready};
 use belayer_e2e::control_plane::ports::free_ports;
 use belayer_e2e::control_plane::{ControlPlane, Process};

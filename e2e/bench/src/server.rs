@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use kube::api::{DynamicObject, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
@@ -13,6 +14,18 @@ use super::measure::cpu_of;
 use belayer_core::client;
 use belayer_e2e::control_plane::{ControlPlane, service_account_kubeconfig};
 use belayer_e2e::kinds::{self, Objects};
+
+/// Its name in a control plane.
+pub(crate) const API_SERVER: &str = "kube-apiserver";
+
+/// For how long a program that is idle uses little CPU time.
+pub(crate) const QUIET: Duration = Duration::from_secs(3);
+
+/// How often that is measured.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// How long a program may take until it is idle.
+const DEADLINE: Duration = Duration::from_secs(300);
 
 /// Requests and bytes by verb, since the server's start or as a difference.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -136,9 +149,34 @@ pub(crate) async fn create(objects: &Objects, object: Value) -> Result<DynamicOb
 /// When it is not running.
 pub(crate) async fn server_cpu(plane: &ControlPlane) -> Result<f64> {
     let programs = plane.programs().await;
-    let server = programs.iter().find(|(name, _)| name == "kube-apiserver");
+    let server = programs.iter().find(|(name, _)| *name == API_SERVER);
     let (_, pid) = server.context("kube-apiserver is not running")?;
     cpu_of(*pid).map(|cpu| cpu.as_secs_f64())
+}
+
+/// Waits until a program of the control plane is idle: it used less than a tenth of a CPU for [`QUIET`].
+///
+/// # Errors
+/// When it has ended, or does not become idle.
+pub(crate) async fn settled(plane: &ControlPlane, program: &str) -> Result<()> {
+    let pid = plane
+        .pid_of(program)
+        .await
+        .context("the process has exited")?;
+    let started = Instant::now();
+    let mut quiet = Duration::ZERO;
+    let mut before = cpu_of(pid)?;
+    while quiet < QUIET {
+        tokio::time::sleep(SECOND).await;
+        let now = cpu_of(pid)?;
+        let idle = now.saturating_sub(before) < SECOND / 10;
+        quiet = if idle { quiet + SECOND } else { Duration::ZERO };
+        before = now;
+        if started.elapsed() > DEADLINE {
+            bail!("{program} does not become idle");
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

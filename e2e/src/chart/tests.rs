@@ -124,16 +124,21 @@ config:
 controllers: {podRecreation: {enabled: true}}
 ";
 
+/// What Helm renders from a file of values.
+fn rendered_from(helm: &Path, values: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("values.yaml");
+    fs::write(&file, values).unwrap();
+    let arguments = ["--values", &*file.to_string_lossy()];
+    render(helm, &arguments).unwrap().text()
+}
+
 /// The admission policies select and allow what the configuration selects and writes, without a hand in the chart.
 #[test]
 fn policies_follow_the_configuration() {
     let Some(helm) = helm() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let values = folder.path().join("values.yaml");
-    fs::write(&values, CONFIGURED).unwrap();
     for program in Program::HELM {
-        let arguments = ["--values", &*values.to_string_lossy()];
-        let text = render(&helm.path(program), &arguments).unwrap().text();
+        let text = rendered_from(&helm.path(program), CONFIGURED);
         let objects = serde_saphyr::from_multiple::<Value>(&text).unwrap();
         let policy = |name: &str| {
             let is_it = |object: &&Value| {

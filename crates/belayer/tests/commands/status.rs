@@ -684,13 +684,7 @@ async fn a4_without_the_configuration_an_event_reports_kept_holds(
 #[tokio::test(flavor = "multi_thread")]
 async fn credentials_that_the_server_does_not_accept_are_an_error(#[case] arguments: &[&str]) {
     let world = World::new().await;
-    let status = json!({
-        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 401, "reason": "Unauthorized",
-        "message": "Unauthorized",
-    });
-    let no = Fault::on(Match::any().client(TOOL));
-    let no = no.answer(Answer::raw(401, "application/json", status.to_string()));
-    let _no = world.sandbox.faults().inject(no);
+    world.refuse_credentials();
     let answer = world.run(arguments).await;
     assert_eq!(answer.code, 1, "{}{}", answer.out, answer.err);
     assert!(answer.out.is_empty(), "{}", answer.out);

@@ -1,6 +1,12 @@
 //! `stuck --watch` and `explain --watch`.
 
-use belayer_sandbox::{Answer, Fault, Gvr, Match, Verb};
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use belayer_sandbox::{Actor, Answer, Fault, Gvr, Match, Patch, Subresource, Verb, WriteOptions};
 use serde_json::json;
 
 use crate::world::{TOOL, World};
@@ -10,14 +16,10 @@ async fn watch_prints_after_changes_and_ends_after_the_deletion() {
     let world = World::new().await;
     world.stuck_config_map("a", "strimzi.io/topic-operator", json!({}));
     let mut command = world.command(&["explain", "cm/a", "--watch"]);
-    let child = command
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
+    let child = command.stdout(Stdio::piped()).spawn().unwrap();
     // The first explanation is printed: what comes now is a change.
     eventually("more requests", || world.requests() > 5).await;
-    let none = belayer_sandbox::Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    patch(&world, &none);
+    release(&world);
     let output = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap())
         .await
         .unwrap();
@@ -34,17 +36,13 @@ async fn watch_prints_after_changes_and_ends_after_the_deletion() {
 /// The server fails for a while, then the object is deleted.
 #[tokio::test(flavor = "multi_thread")]
 async fn explain_waits_for_a_server_that_is_unavailable() {
-    let world = World::new().await;
-    world.stuck_config_map("a", "strimzi.io/topic-operator", json!({}));
-    let mut watching = Watching::start(world.command(&["explain", "cm/a", "--watch"]));
-    watching.prints("is stuck in Terminating").await;
+    let (world, mut watching) = explained().await;
     let reads = Match::verb(Verb::Get).resource("configmaps").client(TOOL);
     let down = Fault::on(reads).answer(Answer::service_unavailable());
     let down = world.sandbox.faults().inject(down);
     eventually("a failed read", || down.hits() > 1).await;
     down.remove();
-    let none = belayer_sandbox::Patch::Merge(json!({"metadata": {"finalizers": null}}));
-    patch(&world, &none);
+    release(&world);
     watching.prints("configmaps default/a is deleted.").await;
     assert_eq!(watching.ends().await, 0);
     let reported = watching.errors.lock().unwrap().clone();
@@ -54,17 +52,8 @@ async fn explain_waits_for_a_server_that_is_unavailable() {
 /// No later read can succeed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_ends_when_the_credentials_are_not_accepted() {
-    let world = World::new().await;
-    world.stuck_config_map("a", "strimzi.io/topic-operator", json!({}));
-    let mut watching = Watching::start(world.command(&["explain", "cm/a", "--watch"]));
-    watching.prints("is stuck in Terminating").await;
-    let status = json!({
-        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 401, "reason": "Unauthorized",
-        "message": "Unauthorized",
-    });
-    let no = Fault::on(Match::any().client(TOOL));
-    let no = no.answer(Answer::raw(401, "application/json", status.to_string()));
-    let _no = world.sandbox.faults().inject(no);
+    let (world, mut watching) = explained().await;
+    world.refuse_credentials();
     assert_eq!(watching.ends().await, 1);
     let reported = watching.errors.lock().unwrap().clone();
     let says = "does not accept the credentials";
@@ -85,80 +74,6 @@ async fn a_watch_ends_when_the_kind_is_deleted() {
     assert_eq!(watching.ends().await, 0);
 }
 
-async fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while !is_so() {
-        assert!(std::time::Instant::now() < deadline, "no {what}");
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-}
-
-/// A command that runs until it is ended, and what it has printed.
-struct Watching {
-    child: std::process::Child,
-    printed: std::sync::Arc<std::sync::Mutex<String>>,
-    errors: std::sync::Arc<std::sync::Mutex<String>>,
-}
-
-/// What is read from a pipe.
-fn read(mut pipe: impl std::io::Read + Send + 'static) -> std::sync::Arc<std::sync::Mutex<String>> {
-    let all = std::sync::Arc::new(std::sync::Mutex::new(String::new()));
-    let into = std::sync::Arc::clone(&all);
-    std::thread::spawn(move || {
-        let mut buffer = [0; 4096];
-        while let Ok(read @ 1..) = pipe.read(&mut buffer) {
-            let text = String::from_utf8_lossy(&buffer[..read]);
-            into.lock().unwrap().push_str(&text);
-        }
-    });
-    all
-}
-
-impl Watching {
-    fn start(mut command: std::process::Command) -> Self {
-        let mut child = command
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        let printed = read(child.stdout.take().unwrap());
-        let errors = read(child.stderr.take().unwrap());
-        Self {
-            child,
-            printed,
-            errors,
-        }
-    }
-
-    /// Its exit code.
-    async fn ends(&mut self) -> i32 {
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status.code().unwrap();
-            }
-            assert!(std::time::Instant::now() < deadline, "it goes on");
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    }
-
-    async fn prints(&self, what: &str) {
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-        while !self.printed.lock().unwrap().contains(what) {
-            let printed = self.printed.lock().unwrap().clone();
-            assert!(std::time::Instant::now() < deadline, "no {what}: {printed}");
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
-    }
-}
-
-impl Drop for Watching {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn stuck_watches() {
     let world = World::new().await;
@@ -172,19 +87,101 @@ async fn stuck_watches() {
     world.wrote_nothing();
 }
 
-fn patch(world: &World, patch: &belayer_sandbox::Patch) {
-    use belayer_sandbox::{Actor, Gvr, Subresource, WriteOptions};
-    world
-        .sandbox
-        .cluster()
+/// A command that has explained a stuck ConfigMap, and goes on.
+async fn explained() -> (World, Watching) {
+    let world = World::new().await;
+    world.stuck_config_map("a", "strimzi.io/topic-operator", json!({}));
+    let watching = Watching::start(world.command(&["explain", "cm/a", "--watch"]));
+    watching.prints("is stuck in Terminating").await;
+    (world, watching)
+}
+
+/// Removes the finalizer of the stuck ConfigMap.
+fn release(world: &World) {
+    let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    let (actor, options) = (Actor::new("test"), WriteOptions::default());
+    let cluster = world.sandbox.cluster();
+    cluster
         .patch(
-            &Actor::new("test"),
+            &actor,
             &Gvr::CONFIGMAPS,
             Some("default"),
             "a",
-            patch.clone(),
+            none,
             Subresource::None,
-            &WriteOptions::default(),
+            &options,
         )
         .unwrap();
+}
+
+async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "no {what}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// A command that runs until it is ended, and what it has printed.
+struct Watching {
+    child: Child,
+    printed: Arc<Mutex<String>>,
+    errors: Arc<Mutex<String>>,
+}
+
+/// What is read from a pipe.
+fn read(mut pipe: impl Read + Send + 'static) -> Arc<Mutex<String>> {
+    let all = Arc::new(Mutex::new(String::new()));
+    let into = Arc::clone(&all);
+    thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(read @ 1..) = pipe.read(&mut buffer) {
+            let text = String::from_utf8_lossy(&buffer[..read]);
+            into.lock().unwrap().push_str(&text);
+        }
+    });
+    all
+}
+
+impl Watching {
+    fn start(mut command: Command) -> Self {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let printed = read(child.stdout.take().unwrap());
+        let errors = read(child.stderr.take().unwrap());
+        Self {
+            child,
+            printed,
+            errors,
+        }
+    }
+
+    /// Its exit code.
+    async fn ends(&mut self) -> i32 {
+        let mut code = None;
+        eventually("end of the command", || {
+            code = self
+                .child
+                .try_wait()
+                .unwrap()
+                .and_then(|status| status.code());
+            code.is_some()
+        })
+        .await;
+        code.unwrap()
+    }
+
+    async fn prints(&self, what: &str) {
+        eventually(what, || self.printed.lock().unwrap().contains(what)).await;
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
 }

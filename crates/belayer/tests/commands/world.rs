@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use belayer_sandbox::{
-    Actor, DeleteOptions, Gvr, Listener, Patch, Sandbox, Subresource, Verb, WriteOptions,
+    Actor, Answer as Response, DeleteOptions, Fault, Gvr, Listener, Match, Patch, Sandbox,
+    Subresource, Verb, WriteOptions,
 };
 use serde_json::{Value, json};
 
@@ -111,6 +112,17 @@ impl World {
         cluster
             .delete(&Actor::new("test"), gvr, namespace, name, &options)
             .unwrap();
+    }
+
+    /// The server refuses the binary's credentials from now on.
+    pub(crate) fn refuse_credentials(&self) {
+        let status = json!({
+            "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 401, "reason": "Unauthorized",
+            "message": "Unauthorized",
+        });
+        let no = Fault::on(Match::any().client(TOOL));
+        let no = no.answer(Response::raw(401, "application/json", status.to_string()));
+        self.sandbox.faults().inject(no);
     }
 
     /// Merges a status into an object.

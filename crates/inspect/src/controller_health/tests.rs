@@ -28,6 +28,18 @@ fn operator(ready: i64) -> ReadResult<Vec<Workload>> {
     }])
 }
 
+/// What was read, without Deployments of Belayer.
+fn observed<'a>(
+    workloads: &'a ReadResult<Vec<Workload>>,
+    leases: &[&'a ReadResult<Lease>],
+) -> Observed<'a> {
+    Observed {
+        workloads,
+        leases: leases.to_vec(),
+        own: None,
+    }
+}
+
 fn name_of(health: &ControllerHealth) -> &'static str {
     match health {
         ControllerHealth::Alive(..) => "alive",
@@ -55,11 +67,7 @@ fn a_known_controller(
     #[case] expected: &str,
 ) {
     let entry = KNOWN_FINALIZERS.find("finalizer.keda.sh").unwrap();
-    let seen = Observed {
-        workloads: &workloads,
-        leases: vec![&lease],
-        own: None,
-    };
+    let seen = observed(&workloads, &[&lease]);
     assert_eq!(
         name_of(&of_known(entry, "ScaledObject", &seen, at(0))),
         expected
@@ -113,11 +121,8 @@ fn another_part_of_a_project_is_not_its_controller(
         }
     };
     let entry = KNOWN_FINALIZERS.find(finalizer).unwrap();
-    let seen = Observed {
-        workloads: &ReadResult::Found(workloads.iter().map(workload).collect()),
-        leases: Vec::new(),
-        own: None,
-    };
+    let workloads = ReadResult::Found(workloads.iter().map(workload).collect());
+    let seen = observed(&workloads, &[]);
     let health = of_known(entry, kind, &seen, at(0));
     assert_eq!(name_of(&health), expected, "{health:?}");
 }
@@ -135,11 +140,8 @@ fn a_hosted_controller_is_judged_by_its_lease(
     #[case] expected: &str,
 ) {
     let entry = KNOWN_FINALIZERS.find(finalizer).unwrap();
-    let seen = Observed {
-        workloads: &ReadResult::Found(Vec::new()),
-        leases: vec![&lease],
-        own: None,
-    };
+    let workloads = ReadResult::Found(Vec::new());
+    let seen = observed(&workloads, &[&lease]);
     let health = of_known(entry, "PersistentVolumeClaim", &seen, at(0));
     assert_eq!(name_of(&health), expected, "{health:?}");
 }
@@ -151,11 +153,8 @@ fn a_lease_that_stayed_behind_in_another_namespace_does_not_count() {
     };
     workloads[0].namespace = "autoscaling".to_owned();
     let left_behind = lease(-3_600);
-    let seen = Observed {
-        workloads: &ReadResult::Found(workloads),
-        leases: vec![&left_behind],
-        own: None,
-    };
+    let workloads = ReadResult::Found(workloads);
+    let seen = observed(&workloads, &[&left_behind]);
     let entry = KNOWN_FINALIZERS.find("finalizer.keda.sh").unwrap();
     let health = of_known(entry, "ScaledObject", &seen, at(0));
     let ControllerHealth::Alive(proof, _) = health else {
@@ -239,11 +238,8 @@ fn the_deployments_of_belayer_are_told_apart(
 #[case::snapshots_of_a_provider("snapshot.storage.kubernetes.io/volumesnapshot-bound-protection")]
 fn the_absence_of_a_controller_that_may_run_elsewhere_proves_nothing(#[case] finalizer: &str) {
     let entry = KNOWN_FINALIZERS.find(finalizer).unwrap();
-    let seen = Observed {
-        workloads: &ReadResult::Found(vec![]),
-        leases: vec![],
-        own: None,
-    };
+    let workloads = ReadResult::Found(vec![]);
+    let seen = observed(&workloads, &[]);
     let health = of_known(entry, "Any", &seen, at(0));
     assert_eq!(name_of(&health), "unknown", "{health:?}");
 }
@@ -259,11 +255,7 @@ fn an_unknown_finalizer_is_judged_by_its_manager(
     #[case] expected: &str,
 ) {
     let workloads = operator(ready);
-    let seen = Observed {
-        workloads: &workloads,
-        leases: vec![],
-        own: None,
-    };
+    let seen = observed(&workloads, &[]);
     assert_eq!(name_of(&of_manager(manager, &seen)), expected);
 }
 
@@ -276,10 +268,7 @@ fn a_general_name_of_a_manager_is_no_controller(
         unreachable!()
     };
     manager.clone_into(&mut workloads[0].name);
-    let seen = Observed {
-        workloads: &ReadResult::Found(workloads),
-        leases: vec![],
-        own: None,
-    };
+    let workloads = ReadResult::Found(workloads);
+    let seen = observed(&workloads, &[]);
     assert_eq!(name_of(&of_manager(Some(manager), &seen)), "unknown");
 }

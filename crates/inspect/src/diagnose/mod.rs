@@ -20,6 +20,7 @@ use crate::reader::ReadResult;
 use crate::report::{
     API_VERSION, Cause, Group, Known, Report, Setter, Step, StuckObject, Summary, Unseen, Verdict,
 };
+use crate::untrusted::word;
 
 /// Maximum number of steps reported per group; further ones are of the same kind.
 const STEPS: usize = 4;
@@ -399,6 +400,15 @@ fn cross_reference(groups: &mut [Group]) {
             }
         }
     }
+}
+
+/// Shows a service and what is behind it.
+fn behind(namespace: &str, service: &str) -> String {
+    format!(
+        "kubectl -n {} get service,endpointslices,pods | grep {}",
+        word(namespace),
+        word(service)
+    )
 }
 
 /// Why a live read returned nothing, for `missing`.

@@ -5,14 +5,13 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::foreign::own_controller;
-use super::{Diagnosis, why};
+use super::{Diagnosis, behind, why};
 use crate::details::Condition;
 use crate::evidence::{NamespaceState, World};
 use crate::object::{ObjectRef, Terminating};
 use crate::reader::{ReadResult, one_line};
 use crate::report::{Cause, Step, Verdict};
 use crate::scan::{Population, Scope};
-use crate::untrusted::word;
 
 /// Maximum number of dependents, kinds or names that are listed.
 const NAMED: usize = 5;
@@ -43,11 +42,7 @@ pub(super) fn dead_apis(world: &World) -> Vec<Diagnosis> {
             if let Some((namespace, service)) = &api.service {
                 found = found.next(Step::run(
                     "Restore the service behind it",
-                    format!(
-                        "kubectl -n {} get service,endpointslices,pods | grep {}",
-                        word(namespace),
-                        word(service)
-                    ),
+                    behind(namespace, service),
                 ));
             }
             found.next(Step::run(

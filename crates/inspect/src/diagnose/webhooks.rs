@@ -1,16 +1,15 @@
 //! Webhooks that intercept what has to happen for a deletion and have no ready endpoint.
 
-use super::Diagnosis;
+use super::{Diagnosis, behind};
 use crate::evidence::{DeadWebhook, World};
 use crate::object::Terminating;
 use crate::report::{Cause, Step, Verdict};
-use crate::untrusted::word;
 
 /// The removal of a finalizer is an update, and the kubelet's last step about a pod is a deletion: a webhook with
 /// failurePolicy Fail rejects it if its service has no endpoint.
 pub(super) fn in_the_way(object: &Terminating, world: &World) -> Vec<Diagnosis> {
     let kind = &object.object.kind.resource;
-    let step = if object.finalizers.is_empty() {
+    let rejected = if object.finalizers.is_empty() {
         DELETION
     } else {
         REMOVAL
@@ -20,8 +19,8 @@ pub(super) fn in_the_way(object: &Terminating, world: &World) -> Vec<Diagnosis> 
         .found()
         .into_iter()
         .flatten()
-        .filter(|webhook| webhook.intercepts(step.operation, kind))
-        .map(|webhook| diagnosis(webhook, &step))
+        .filter(|webhook| webhook.intercepts(rejected.operation, kind))
+        .map(|webhook| diagnosis(webhook, &rejected))
         .collect()
 }
 
@@ -77,11 +76,7 @@ fn diagnosis(webhook: &DeadWebhook, rejected: &Rejected) -> Diagnosis {
     found
         .next(Step::run(
             "Restore its service",
-            format!(
-                "kubectl -n {} get service,endpointslices,pods | grep {}",
-                word(namespace),
-                word(service)
-            ),
+            behind(namespace, service),
         ))
         .next(Step::run(
             "If it was removed permanently, delete its configuration. Lost: the checks that it made",

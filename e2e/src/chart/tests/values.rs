@@ -206,14 +206,7 @@ config:
 #[test]
 fn names_are_texts_whatever_yaml_reads_in_them() {
     let Some(helm) = helm() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let values = folder.path().join("values.yaml");
-    fs::write(&values, ODD_NAMES).unwrap();
-    let text = render(
-        &helm.path(Program::Helm4),
-        &["--values", &*values.to_string_lossy()],
-    );
-    let text = text.unwrap().text();
+    let text = rendered_from(&helm.path(Program::Helm4), ODD_NAMES);
     for wanted in [
         "\n  namespace: \"no\"\n",
         "\n  namespace: \"2024\"\n",
