@@ -199,6 +199,8 @@ impl Tree {
             .env("CARGO_INCREMENTAL", "1")
             .env("CARGO_PROFILE_RELEASE_LTO", "off")
             .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "64")
+            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
+            .args(["--config", "profile.release.package.\"*\".opt-level=3"])
             .env("RUSTFLAGS", "--cap-lints=allow")
             .status()?;
         ensure!(built.success(), "it does not compile: see above");

@@ -148,7 +148,10 @@ fn no_loss(step: &Step<'_>) -> Verdict {
         },
         (Kind::Record, Verb::Delete) => {
             let phase = text(before, "/status/phase");
-            if FINAL.contains(&phase) {
+            // A record without a phase is an intent that nothing has followed. Without its pod nothing ever will.
+            let is_unused =
+                phase.is_empty() && step.history.live(text(before, "/spec/firstUID")).is_none();
+            if FINAL.contains(&phase) || is_unused {
                 return Verdict::Kept;
             }
             Verdict::Broken(format!("{} was deleted in phase {phase}", describe(before)))

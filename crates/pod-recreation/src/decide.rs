@@ -150,8 +150,8 @@ fn begin(record: &Record, pod: Option<&PodView>, ttl: Duration, clock: Clock) ->
         None if age >= ttl => RecordDecision::of(row::EXPIRED, Effect::DeleteRecord),
         None => {
             let message = format!(
-                "ignoring this record: there is no pod {} with the UID {}. The record was restored from a backup or \
-                 created by another client",
+                "ignoring this record: there is no pod {} with the UID {}. The pod was deleted before its re-creation \
+                 began, or the record was restored from a backup or created by another client",
                 record.pod_name, record.first_uid
             );
             let notice = Notice::warning("Ignored", message);

@@ -241,6 +241,28 @@ fn no_loss_is_violated_by_deleting_a_record_before_its_final_phase() {
     assert_eq!(failed(&script.check_script()), ["NO-LOSS"]);
 }
 
+/// A record without a phase states only that its pod was rejected.
+#[rstest]
+#[case::its_pod_exists(false, &["NO-LOSS"])]
+#[case::its_user_has_deleted_the_pod(true, &[])]
+fn no_loss_is_violated_by_deleting_the_record_of_a_pod_that_exists(
+    #[case] is_gone: bool,
+    #[case] expected: &[&str],
+) {
+    let mut unused = record("Rejected", 0);
+    unused["status"].take();
+    let mut script = rejected_script();
+    if is_gone {
+        let going = deleting(rejected(pod("p-1", &[RECREATION_HOLD])));
+        let released = deleting(rejected(pod("p-1", &[])));
+        script = script.deleted(&Gvr::PODS, &going).belayer(&released);
+    }
+    let script = script
+        .recorded(Verb::Create, &unused)
+        .recorded(Verb::Delete, &unused);
+    assert_eq!(failed(&script.check_script()), expected);
+}
+
 #[test]
 fn no_loss_is_violated_by_a_rejected_pod_that_is_not_re_created() {
     assert_eq!(
