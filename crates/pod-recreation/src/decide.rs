@@ -89,9 +89,22 @@ pub fn decide(snapshot: &RecordSnapshot, now: Timestamp) -> RecordDecision {
         now,
         watched: snapshot.watched,
     };
-    if snapshot.namespace_terminating {
-        return RecordDecision::nothing();
+    let decision = step(snapshot, clock);
+    match (&decision.effect, snapshot.record.as_deref()) {
+        _ if !snapshot.namespace_terminating => decision,
+        // The API server creates nothing in it. What exists must end, because the namespace's pods are removed before
+        // its records are.
+        (Some(Effect::CreateRecord { .. }), _) => RecordDecision::nothing(),
+        (Some(Effect::Reserve { .. } | Effect::CreatePod { .. }), Some(record)) => {
+            cancelled(record, "the namespace is being deleted", now)
+        }
+        _ => decision,
     }
+}
+
+/// The next step in a namespace that is not being deleted.
+fn step(snapshot: &RecordSnapshot, clock: Clock) -> RecordDecision {
+    let now = clock.now;
     let pod = match &snapshot.pod {
         ObservedPod::Unknown => return RecordDecision::waits(row::NOTHING, UNKNOWN),
         ObservedPod::Absent => None,

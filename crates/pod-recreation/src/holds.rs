@@ -288,7 +288,9 @@ fn first_pod_with_record(pod: &PodView, record: &Record) -> HoldDecision {
         };
     }
     // Only the first status ends the record of a deleted pod, or requests the wipe that comes first.
-    let begins = record.status.phase.is_none() && matches!(pod.state, PodState::Rejected(_));
+    let begins = record.status.phase.is_none()
+        && !record.meta.is_deleting()
+        && matches!(pod.state, PodState::Rejected(_));
     if !pod.deleting || begins {
         return keep("its record is not up to date yet");
     }

@@ -56,6 +56,7 @@ fn each_kind_of_event_has_its_own_name() {
 #[case::a_rejected_pod_whose_versions_were_missed(7997)]
 #[case::a_deleted_workflow_that_another_program_keeps(40686)]
 #[case::the_user_deletes_the_pod_before_its_record_is_created(200125)]
+#[case::a_namespace_is_deleted_while_the_first_status_is_refused(100_986)]
 fn no_seed_fails_again(#[case] seed: u64) {
     let outcome = run(&Plan::of(seed));
     assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);

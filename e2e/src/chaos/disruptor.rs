@@ -7,7 +7,9 @@ use anyhow::{Context as _, Result};
 use futures::future::BoxFuture;
 
 use super::fault::Fault;
+use super::growth::Growth;
 use super::replicas::Replicas;
+use super::{Faults, Plan};
 use crate::harness::{Cluster, eventually};
 use crate::load;
 
@@ -20,27 +22,33 @@ pub(super) type Recoveries = BTreeMap<Fault, Vec<Duration>>;
 pub(super) struct Disruptor {
     cluster: Cluster,
     replicas: Replicas,
+    faults: Faults,
     seed: u64,
+    begun: Instant,
     caused: usize,
     /// The last fault, until Belayer has recovered from it.
     last: Option<(Fault, Instant)>,
     recoveries: Recoveries,
+    growth: Growth,
 }
 
 impl Disruptor {
-    pub(super) fn new(cluster: &Cluster, replicas: Replicas, seed: u64) -> Self {
+    pub(super) fn new(cluster: &Cluster, replicas: Replicas, plan: &Plan) -> Self {
         Self {
             cluster: cluster.clone(),
             replicas,
-            seed,
+            faults: plan.faults,
+            seed: plan.seed,
+            begun: Instant::now(),
             caused: 0,
             last: None,
             recoveries: Recoveries::new(),
+            growth: Growth::default(),
         }
     }
 
-    pub(super) fn finish(self) -> (Recoveries, Replicas) {
-        (self.recoveries, self.replicas)
+    pub(super) fn finish(self) -> (Recoveries, Growth, Replicas) {
+        (self.recoveries, self.growth, self.replicas)
     }
 
     async fn recovered(&mut self) -> Result<()> {
@@ -70,8 +78,21 @@ impl Disruptor {
     }
 
     async fn disturb(&mut self) -> Result<String> {
-        let fault = Fault::of(self.seed, self.caused);
+        let before = self.caused;
         self.caused += 1;
+        let fault = match self.faults {
+            Faults::Every(_) => Fault::of(self.seed, before),
+            Faults::LeaderKilled(kills) => {
+                let is_over = before >= kills;
+                self.replicas
+                    .measure(is_over, self.begun.elapsed(), &mut self.growth)
+                    .await?;
+                if is_over {
+                    return Ok("measured".to_owned());
+                }
+                Fault::LeaderKilled
+            }
+        };
         fault
             .cause(&self.cluster, &mut self.replicas)
             .await

@@ -5,13 +5,16 @@
 
 mod disruptor;
 mod fault;
+mod growth;
 mod replicas;
 mod report;
 mod users;
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
+use kube::ResourceExt as _;
+use kube::api::ListParams;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -20,22 +23,35 @@ use self::replicas::Replicas;
 use self::users::{Task, User};
 use crate::control_plane::STEP_IMAGE;
 use crate::harness::Cluster;
+use crate::kinds;
 use crate::load::{self, Keep, Rejector};
 
 pub(crate) use self::report::Report;
 
-/// Users of each kind.
-const USERS: usize = 2;
+/// The faults of a run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Faults {
+    /// So many of every kind, in an order that the seed decides. They need a real control plane.
+    Every(usize),
+    /// The leader is killed so many times. After that the replicas run on, for as many pauses.
+    LeaderKilled(usize),
+}
 
 /// What a run does.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
-    /// How many faults.
-    pub(crate) faults: usize,
+    /// What happens to Belayer and the control plane.
+    pub(crate) faults: Faults,
     /// The time from the recovery after a fault to the next one.
     pub(crate) pause: Duration,
-    /// Pods per second, of which 30 % are rejected.
+    /// Users of each kind.
+    pub(crate) users: usize,
+    /// Pods per second that request re-creation.
     pub(crate) rate: f64,
+    /// The share of these pods that is rejected, from 0 to 1.
+    pub(crate) rejected: f64,
+    /// The level of Belayer's log.
+    pub(crate) log_level: &'static str,
     /// Decides which faults occur, and which pods are rejected.
     pub(crate) seed: u64,
 }
@@ -47,10 +63,13 @@ impl Plan {
             rate: self.rate,
             at_once: None,
             namespaces: vec![cluster.namespace().to_owned()],
-            rejected: 0.3,
+            rejected: self.rejected,
             rejector: Rejector::Status,
             kill_leader: Some(self.pause),
-            disruptions: Some(self.faults),
+            disruptions: Some(match self.faults {
+                Faults::Every(faults) => faults,
+                Faults::LeaderKilled(kills) => 2 * kills,
+            }),
             max_retries: 3,
             image: STEP_IMAGE.to_owned(),
             seed: self.seed,
@@ -65,13 +84,16 @@ impl Plan {
 /// # Errors
 /// When a fault cannot be caused, or the cluster does not recover from one.
 pub(crate) async fn run(cluster: &Cluster, plan: &Plan) -> Result<Report> {
-    let replicas = Replicas::start(cluster).await?;
-    let mut disruptor = Disruptor::new(cluster, replicas, plan.seed);
+    let replicas = Replicas::start(cluster, plan.log_level).await?;
+    let mut disruptor = Disruptor::new(cluster, replicas, plan);
     let (stop, stopped) = watch::channel(false);
     let mut users = JoinSet::new();
+    let nodes = kinds::nodes(cluster.client());
+    let nodes = nodes.list(&ListParams::default()).await?.items;
+    let node = nodes.first().context("the cluster has no node")?.name_any();
     for task in Task::ALL {
-        for number in 0..USERS {
-            let user = User::new(cluster, task, number, plan.seed);
+        for number in 0..plan.users {
+            let user = User::new(cluster, &node, task, number, plan.seed);
             users.spawn(user.work_until(stopped.clone()));
         }
     }
@@ -88,7 +110,9 @@ pub(crate) async fn run(cluster: &Cluster, plan: &Plan) -> Result<Report> {
         users = users.join_all() => users,
         failed = disruptor.keep_running() => return Err(failed),
     };
-    let (recoveries, replicas) = disruptor.finish();
-    let (ends, problems) = replicas.stop().await;
-    Ok(Report::of(pods?, recoveries, users, ends, problems))
+    let (recoveries, growth, replicas) = disruptor.finish();
+    let (ends, mut problems) = replicas.stop().await;
+    problems.extend(growth.problems());
+    let growth = matches!(plan.faults, Faults::LeaderKilled(_)).then_some(growth);
+    Ok(Report::of(pods?, recoveries, growth, users, ends, problems))
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::Signal;
 
+use super::growth::Growth;
 use crate::harness::{Belayer, BelayerOptions, Cluster, Proxy, eventually};
 use crate::load;
 
@@ -26,13 +27,14 @@ pub(super) struct Replica {
 }
 
 impl Replicas {
-    pub(super) async fn start(cluster: &Cluster) -> Result<Self> {
+    pub(super) async fn start(cluster: &Cluster, log_level: &str) -> Result<Self> {
         let server = cluster.server_address()?;
         let mut all = Vec::new();
         for name in ["a", "b"] {
             let wire = Proxy::start(server).await?;
             let options = BelayerOptions::holding_pvcs()
-                .config(load::UNLIMITED)
+                .config(&format!("{}  recordTtlSeconds: 60\n", load::UNLIMITED))
+                .argument(&format!("--log-level={log_level}"))
                 .through(wire.address())
                 .replica(name);
             let belayer = cluster.start_belayer_with(&options).await?;
@@ -114,6 +116,35 @@ impl Replicas {
         replica.belayer.signal(Signal::KILL)?;
         replica.belayer.ended(Duration::from_secs(10)).await?;
         replica.belayer = self.cluster.spawn_belayer(&replica.options)?;
+        Ok(())
+    }
+
+    /// Measures the leader, or both replicas once they run on.
+    pub(super) async fn measure(
+        &self,
+        both: bool,
+        at: Duration,
+        growth: &mut Growth,
+    ) -> Result<()> {
+        let (leader, standby) = self.leader_and_standby().await?;
+        if both {
+            growth.add(
+                "the leader, running on",
+                at,
+                self.get(leader)?.belayer.usage()?,
+            );
+            growth.add(
+                "the standby, running on",
+                at,
+                self.get(standby)?.belayer.usage()?,
+            );
+        } else {
+            growth.add(
+                "each leader, before it is killed",
+                at,
+                self.get(leader)?.belayer.usage()?,
+            );
+        }
         Ok(())
     }
 

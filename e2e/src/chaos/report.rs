@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::disruptor::Recoveries;
+use super::growth::Growth;
 use super::users::{Task, Work};
 use crate::load::Summary;
 
@@ -12,6 +13,8 @@ use crate::load::Summary;
 pub(crate) struct Report {
     pods: Summary,
     recoveries: Recoveries,
+    /// Of a run that measures it.
+    growth: Option<Growth>,
     tasks: BTreeMap<Task, usize>,
     /// How often a replica has ended by itself.
     ends: usize,
@@ -22,6 +25,7 @@ impl Report {
     pub(super) fn of(
         pods: Summary,
         recoveries: Recoveries,
+        growth: Option<Growth>,
         users: Vec<Work>,
         ends: usize,
         mut problems: Vec<String>,
@@ -35,6 +39,7 @@ impl Report {
         Self {
             pods,
             recoveries,
+            growth,
             tasks,
             ends,
             problems,
@@ -88,11 +93,14 @@ impl fmt::Display for Report {
         for (task, done) in &self.tasks {
             writeln!(f, "{task:<52}{done:>6}")?;
         }
-        writeln!(f, "\npods of which 30 % are rejected:")?;
+        writeln!(f, "\npods that request re-creation:")?;
         for (name, count) in self.pods.pods() {
             writeln!(f, "{name:<52}{count:>6}")?;
         }
         writeln!(f)?;
+        if let Some(growth) = &self.growth {
+            writeln!(f, "{growth}")?;
+        }
         for problem in &self.problems {
             writeln!(f, "PROBLEM {problem}")?;
         }

@@ -22,9 +22,6 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// A finalizer of another program. Belayer must never remove it.
 const FOREIGN: &str = "example.com/keep";
 
-/// The node to which the pods that use a PVC are bound.
-const NODE: &str = "hollow-0";
-
 /// What a user does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Task {
@@ -62,15 +59,18 @@ pub(super) struct Work {
 
 pub(super) struct User {
     cluster: Cluster,
+    /// The node to which the pods that use a PVC are bound.
+    node: String,
     task: Task,
     number: usize,
     seed: u64,
 }
 
 impl User {
-    pub(super) fn new(cluster: &Cluster, task: Task, number: usize, seed: u64) -> Self {
+    pub(super) fn new(cluster: &Cluster, node: &str, task: Task, number: usize, seed: u64) -> Self {
         Self {
             cluster: cluster.clone(),
+            node: node.to_owned(),
             task,
             number,
             seed,
@@ -131,7 +131,7 @@ impl User {
         let pvcs = self.cluster.pvcs();
         create(&pvcs, &claim(name, json!({}))?).await?;
         held(&pvcs, name, PVC_HOLD).await?;
-        let user = pod(format!("{name}-user")).claim(name).on_node(NODE);
+        let user = pod(format!("{name}-user")).claim(name).on_node(&self.node);
         create(&self.cluster.pods(), &user.build()?).await?;
         delete(&pvcs, name).await?;
         self.keeps(&pvcs, &[name.to_owned()], PVC_HOLD).await?;

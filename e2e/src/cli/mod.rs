@@ -31,6 +31,7 @@ enum Command {
     Run(run::Run),
     Load(Box<load::Load>),
     Chaos(chaos::Chaos),
+    Soak(chaos::Soak),
     Support(support::Support),
     Envtest(envtest::Envtest),
     /// Compare the responses of a server with recorded ones
@@ -52,6 +53,7 @@ pub async fn main() -> ExitCode {
         Command::Run(run) => run.execute().await,
         Command::Load(load) => load.execute().await,
         Command::Chaos(chaos) => chaos.execute().await,
+        Command::Soak(soak) => soak.execute().await,
         Command::Support(support) => support.execute().await,
         Command::Envtest(command) => command.execute().await,
         Command::Conformance(command) => command.execute().await,

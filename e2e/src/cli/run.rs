@@ -49,7 +49,7 @@ impl ProviderName {
         count: usize,
     ) -> Result<Option<Box<dyn Provider>>> {
         let (name, local) = match self {
-            Self::Sandbox => return Ok(Some(Box::new(Sandbox))),
+            Self::Sandbox => return Ok(Some(Box::new(Sandbox::default()))),
             Self::Kind => return Ok(Some(Box::new(Kind::new(belayer)?))),
             Self::Local => {
                 let local = Binaries::find_or_build().map(Local::new);

@@ -170,8 +170,11 @@ impl Belayer {
         arguments.extend([
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--metrics-bind-address={metrics}"),
-            "--log-level=debug".to_owned(),
         ]);
+        let mut own = options.arguments.iter();
+        if !own.any(|argument| argument.starts_with("--log-level")) {
+            arguments.push("--log-level=debug".to_owned());
+        }
         if options.role == Role::Controllers && options.election == Election::Without {
             arguments.push("--leader-elect=false".to_owned());
         }
@@ -274,11 +277,25 @@ impl Belayer {
     /// # Errors
     /// When it has exited.
     pub fn peak_memory(&self) -> Result<u64> {
+        self.memory("VmHWM:")
+    }
+
+    /// Its resident memory, in bytes, and the number of its open file descriptors.
+    ///
+    /// # Errors
+    /// When it has exited.
+    pub fn usage(&self) -> Result<(u64, usize)> {
+        let pid = self.process.pid().context("belayer has exited")?;
+        let descriptors = fs::read_dir(format!("/proc/{pid}/fd"))?.count();
+        Ok((self.memory("VmRSS:")?, descriptors))
+    }
+
+    fn memory(&self, field: &str) -> Result<u64> {
         let pid = self.process.pid().context("belayer has exited")?;
         let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
         let kib = line
-            .context("VmHWM is missing")?
+            .with_context(|| format!("{field} is missing"))?
             .trim()
             .trim_end_matches(" kB");
         Ok(kib.parse::<u64>()? << 10)

@@ -240,7 +240,7 @@ mod tests {
 
     /// A sandbox with a cordoned node, which refuses requests of this kind.
     async fn refusing(requests: Match) -> Arc<dyn Backend> {
-        let backend = Sandbox.start().await.unwrap();
+        let backend = Sandbox::default().start().await.unwrap();
         let nodes = kinds::nodes(backend.client());
         let cordoned = node(json!({}), json!({ "unschedulable": true }));
         nodes
@@ -285,7 +285,7 @@ mod tests {
 
     #[tokio::test]
     async fn rights_of_options_are_removed() {
-        let backend = Sandbox.start().await.unwrap();
+        let backend = Sandbox::default().start().await.unwrap();
         let client = backend.client();
         let bindings = kinds::cluster_role_bindings(client);
         for name in APART {

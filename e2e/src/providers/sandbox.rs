@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use belayer_sandbox::simulated::SimulatedControllers;
-use belayer_sandbox::{Authorization, Faults, Listener, Outcome, Write};
+use belayer_sandbox::{Authorization, Faults, Listener, Outcome, Recording, Write};
 use futures::future::BoxFuture;
 use kube::Client;
 use serde_json::json;
@@ -35,7 +35,10 @@ const AGENT: &str = "system:serviceaccount:belayer-node-agent:belayer-node-agent
 
 /// Starts sandboxes. Each listens on a loopback address, because Belayer is a separate process.
 #[derive(Debug, Default)]
-pub struct Sandbox;
+pub struct Sandbox {
+    /// What their record keeps.
+    pub recording: Recording,
+}
 
 impl Provider for Sandbox {
     fn name(&self) -> &'static str {
@@ -53,6 +56,7 @@ impl Provider for Sandbox {
     fn start(&self) -> BoxFuture<'_, Result<Arc<dyn Backend>>> {
         Box::pin(async {
             let sandbox = belayer_sandbox::Sandbox::builder()
+                .recording(self.recording)
                 .controllers(SimulatedControllers::all())
                 .authorization(Authorization::Rbac)
                 .build();

@@ -1,6 +1,7 @@
 //! The rules of the state machine, in the order of its steps.
 
 pub(crate) mod case;
+mod namespaces;
 mod ran_once;
 mod wipes;
 
@@ -345,7 +346,6 @@ const NOW: i64 = 1_010;
 #[case::ended_the_record_is_kept(snapshot(ended_at(NOW - 3_599, record(Some(Phase::Started))), None), row::NOTHING, "waits")]
 #[case::ended_the_record_is_deleted(snapshot(ended_at(NOW - 3_600, record(Some(Phase::Started))), None), row::EXPIRED, "delete record")]
 #[case::an_unknown_pod_is_not_absent(RecordSnapshot { pod: ObservedPod::Unknown, ..snapshot(attempts(1, record(Some(Phase::Creating))), None) }, row::NOTHING, "waits")]
-#[case::a_terminating_namespace_ends_everything(RecordSnapshot { namespace_terminating: true, ..snapshot(record(Some(Phase::Creating)), None) }, row::NOTHING, "nothing")]
 fn steps(#[case] snapshot: RecordSnapshot, #[case] row: Row, #[case] expected: &str) {
     let decision = decide(&snapshot, at(NOW));
     assert_eq!((decision.row, summary(&decision).as_str()), (row, expected));

@@ -30,7 +30,7 @@ impl Provider for KeptSandbox {
     }
 
     fn start(&self) -> BoxFuture<'_, Result<Arc<dyn Backend>>> {
-        Box::pin(async { Sandbox.start().await })
+        Box::pin(async { Sandbox::default().start().await })
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use belayer_holds::names::{FIELD_MANAGER, POD_RECREATION_HOLD};
 use belayer_pod_recreation::Settings;
 use belayer_pod_recreation::api::record_name;
-use belayer_sandbox::{Actor, Fault, Gvr, Match, Subresource, Verb, WriteOptions};
+use belayer_sandbox::{Actor, Answer, Fault, Gvr, Match, Subresource, Verb, WriteOptions};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -465,19 +465,40 @@ async fn a_record_with_a_changed_spec_creates_no_pod() {
     belayer.stop().await;
 }
 
+/// The namespace's pods are removed before its records. While it is deleted, Belayer's writes of statuses are refused.
 #[tokio::test(start_paused = true)]
 async fn the_namespace_is_deleted_meanwhile() {
-    for phase in ["Rejected", "Deleting", "Waiting", "Creating", "Recreated"] {
+    let steps = [
+        ("", 0),
+        ("Rejected", 0),
+        ("Deleting", 0),
+        ("Waiting", 0),
+        ("Creating", 0),
+        ("Creating", 1),
+        ("Recreated", 1),
+    ];
+    for (phase, created) in steps {
         let yard = Yard::new();
         let pods = Match::verbs([Verb::Create, Verb::Delete])
             .resource("pods")
             .client(BELAYER);
         let slow = Fault::on(pods).delay(Duration::from_millis(500));
         yard.world.sandbox.faults().inject(slow);
+        let statuses = Match::verb(Verb::Patch)
+            .resource("podrecreations")
+            .client(BELAYER);
+        let mut refused = None;
         let belayer = yard.run();
         yard.pod("web");
         let deadline = tokio::time::Instant::now() + Duration::from_secs(600);
-        while yard.phase() != phase {
+        loop {
+            if yard.phase() == phase {
+                let refusal = Fault::on(statuses.clone()).answer(Answer::forbidden("policy"));
+                refused.get_or_insert_with(|| yard.world.sandbox.faults().inject(refusal));
+                if !yard.records().is_empty() && yard.creates() >= created {
+                    break;
+                }
+            }
             assert!(tokio::time::Instant::now() < deadline, "never {phase}");
             if yard.pods_seen("web") == 0 {
                 yard.play();
@@ -485,6 +506,8 @@ async fn the_namespace_is_deleted_meanwhile() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         yard.world.delete(&Gvr::NAMESPACES, None, YARD);
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        refused.take().unwrap().remove();
         let gone = || {
             yard.world
                 .cluster()
