@@ -58,6 +58,8 @@ enum Command {
     Node(node::Node),
     Release(release::Release),
     Simulate(simulate::Simulate),
+    /// Run Belayer for hours, kill the leader every minute of the first half, and check that nothing grows
+    Soak(passed::Passed),
     Support(support::Support),
 }
 
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Command::Lines(command) => command.execute(),
         Command::Chaos(options) => options.execute("chaos"),
         Command::Envtest(options) => options.execute("envtest"),
+        Command::Soak(options) => options.execute("soak"),
         Command::Load(options) => options.execute("load"),
         Command::Manifests(command) => command.execute(),
         Command::Models(command) => command.execute(),

@@ -14,6 +14,9 @@ use super::{BELAYER, Check, Evidence, Findings, POD_HOLD};
 /// The one check that is fulfilled when it sees no writes at all.
 pub(crate) const QUIET: &str = "QUIET";
 
+/// The check that a run makes when the cluster has settled for the first time.
+pub(crate) const PROMPT: &str = "PROMPT";
+
 /// No pod with a hold was removed before its result was consumed, unless its workflow or namespace
 /// was deleted too.
 pub(crate) fn results(findings: &mut Findings, history: &History) -> Check {
@@ -57,7 +60,37 @@ pub(crate) fn results(findings: &mut Findings, history: &History) -> Check {
 
 /// Nothing is stuck at the end.
 pub(crate) fn liveness(findings: &mut Findings, history: &History, left: &[Arc<Value>]) -> Check {
-    let mut broken = Vec::new();
+    let (broken, by_hand) = stuck(history, left.iter());
+    findings.by_hand += by_hand;
+    Check {
+        part: Part::AllOfBelayer,
+        name: "LIVENESS",
+        seen: left.len(),
+        kept: "objects left, none Terminating, none with a hold that may be released".to_owned(),
+        broken,
+    }
+}
+
+/// Nothing that was created while nothing failed is stuck. Older objects may wait until a refused request is repeated.
+pub(crate) fn prompt(history: &History, left: &[Arc<Value>], from: usize) -> Check {
+    let is_new = |object: &&Arc<Value>| history.is_created_from(uid(object), from);
+    let new: Vec<_> = left.iter().filter(is_new).collect();
+    let seen = new.len();
+    Check {
+        part: Part::AllOfBelayer,
+        name: PROMPT,
+        seen,
+        kept: "objects left that were created while nothing failed, none waits".to_owned(),
+        broken: stuck(history, new.into_iter()).0,
+    }
+}
+
+/// What is Terminating or has a hold that may be released, and how many more objects users have changed by hand.
+fn stuck<'a>(
+    history: &History,
+    left: impl Iterator<Item = &'a Arc<Value>>,
+) -> (Vec<String>, usize) {
+    let (mut broken, mut by_hand) = (Vec::new(), 0);
     for object in left {
         // Only a deleted workflow or PVC is released, so only such a one can be stuck.
         let why = holds(object).find_map(|hold| history.release_reason(object, hold));
@@ -78,18 +111,12 @@ pub(crate) fn liveness(findings: &mut Findings, history: &History, left: &[Arc<V
             (true, None) => format!("{} is still Terminating", describe(object)),
         };
         if history.is_by_hand(object) {
-            findings.by_hand += 1;
+            by_hand += 1;
         } else {
             broken.push(how);
         }
     }
-    Check {
-        part: Part::AllOfBelayer,
-        name: "LIVENESS",
-        seen: left.len(),
-        kept: "objects left, none Terminating, none with a hold that may be released".to_owned(),
-        broken,
-    }
+    (broken, by_hand)
 }
 
 /// Workflows, their pods that ran, and PVCs that were created while nothing failed had a hold.

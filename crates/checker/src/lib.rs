@@ -153,9 +153,11 @@ pub fn check(evidence: &Evidence<'_>) -> Findings {
     let results = ends::results(&mut findings, &history);
     let liveness = ends::liveness(&mut findings, &history, evidence.left);
     let quiet = ends::quiet(evidence);
-    let held = evidence.healthy_from.map(|from| ends::held(&history, from));
     findings.checks.extend([liveness, quiet, results]);
-    findings.checks.extend(held);
+    if let Some(from) = evidence.healthy_from {
+        let prompt = ends::prompt(&history, evidence.left, from);
+        findings.checks.extend([ends::held(&history, from), prompt]);
+    }
     findings
 }
 

@@ -259,6 +259,15 @@ impl Stage {
         }
     }
 
+    /// The same for replicas that have other controllers. A restart would hide that a replica has forgotten something.
+    pub(crate) async fn has_controllers(&mut self, controllers: Controllers) {
+        for replica in &mut self.replicas {
+            if !replica.has(controllers) {
+                replica.configure(controllers).await;
+            }
+        }
+    }
+
     /// Changes the controllers of the replicas that run, without a restart.
     fn reload(&mut self, controllers: Controllers) {
         for replica in &mut self.replicas {

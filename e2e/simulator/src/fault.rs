@@ -6,8 +6,19 @@ use belayer_checker::BELAYER;
 use belayer_sandbox::{Answer, Fault, Match, Verb, WatchEnd};
 use rand::RngExt as _;
 use rand::rngs::StdRng;
+use rand::seq::IndexedRandom as _;
 
+use crate::plan::MORE_REJECTIONS;
 use crate::replica::ELECTION;
+
+/// What the controllers watch.
+const WATCHED: [&str; 5] = [
+    "pods",
+    "workflows",
+    "persistentvolumeclaims",
+    "podrecreations",
+    "namespaces",
+];
 
 /// A kind of fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,17 +81,22 @@ impl FaultKind {
         Self::CutOff,
     ];
 
-    /// The fault for the requests of the controllers, of the leader election, or of both, with random figures.
-    pub(crate) fn draw(self, rng: &mut StdRng) -> Vec<Fault> {
+    /// The fault for the requests of the controllers, of the leader election, or of both, with random figures. Faults of
+    /// watches may concern one kind of object only, so that caches differ in age.
+    pub(crate) fn draw(self, seed: u64, rng: &mut StdRng) -> Vec<Fault> {
         let clients: &[&str] = match rng.random_range(0..5) {
             0 => &[ELECTION],
             1 => &[BELAYER, ELECTION],
             _ => &[BELAYER],
         };
-        clients.iter().map(|client| self.of(client, rng)).collect()
+        let kind = (seed >= MORE_REJECTIONS && rng.random_bool(0.5))
+            .then(|| WATCHED.choose(rng).copied())
+            .flatten();
+        let faults = clients.iter().map(|client| self.of(client, kind, rng));
+        faults.collect()
     }
 
-    fn of(self, client: &str, rng: &mut StdRng) -> Fault {
+    fn of(self, client: &str, kind: Option<&str>, rng: &mut StdRng) -> Fault {
         let probability = rng.random_range(0.05..0.6);
         let seconds = Duration::from_secs(rng.random_range(1..20));
         let all = || Fault::on(Match::any().client(client));
@@ -95,7 +111,13 @@ impl FaultKind {
             Fault::on(Match::verbs(verbs).client(client)).probability(probability)
         };
         let writes = || Fault::on(Match::writes().client(client)).probability(probability);
-        let watches = || Fault::on(Match::watches().client(client));
+        let watches = || {
+            let watches = Match::watches().client(client);
+            Fault::on(match kind {
+                Some(kind) => watches.resource(kind),
+                None => watches,
+            })
+        };
         let after = rng.random_range(1..30);
         match self {
             Self::Conflict => Fault::on(Match::verb(Verb::Patch).client(client))

@@ -93,6 +93,12 @@ impl Plan {
         self
     }
 
+    /// Whether it has a fault of this kind.
+    pub(crate) fn has(&self, wanted: FaultKind) -> bool {
+        let mut events = self.events.iter();
+        events.any(|planned| matches!(planned.event, Event::Fault { kind, .. } if kind == wanted))
+    }
+
     /// The numbers of its events.
     pub(crate) fn numbers(&self) -> BTreeSet<usize> {
         self.events.iter().map(|event| event.number).collect()

@@ -126,6 +126,11 @@ impl Replica {
         self.process = Some(Process { stop, task });
     }
 
+    /// Whether it has these controllers, or starts with them.
+    pub(crate) fn has(&self, controllers: Controllers) -> bool {
+        *self.controllers.borrow() == controllers
+    }
+
     /// Restarts it with these controllers, if it runs; else it starts with them later.
     pub(crate) async fn configure(&mut self, controllers: Controllers) {
         let runs = self.process.is_some();

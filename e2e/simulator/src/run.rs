@@ -11,7 +11,7 @@ use belayer_core::simulated;
 use belayer_demo::setup;
 use belayer_holds::runner::Observer;
 use belayer_sandbox::simulated::{KubeletConfig, RejectionChance, SimulatedControllers};
-use belayer_sandbox::{Epoch, FaultHandle, Gvr, Sandbox, Write};
+use belayer_sandbox::{Epoch, FaultHandle, Gvr, Match, Sandbox, WatchEnd, Write};
 use belayer_workload::{User, WORKFLOWS, Workload};
 use jiff::{SignedDuration, Timestamp};
 use rand::SeedableRng as _;
@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::coverage::{Coverage, Rules};
 use crate::event::admin::{self, Admin};
 use crate::event::{Event, Stage, tenant};
+use crate::fault::FaultKind;
 use crate::objects::{self, BATCH};
 use crate::plan::{Plan, STORY};
 use crate::replica::{Controllers, ELECTION, Replica};
@@ -148,7 +149,7 @@ async fn story(plan: &Plan) -> Outcome {
     stage.carry_out(Event::Start).await;
     stage.carry_out(Event::StartAgents).await;
     let mut coverage = events(plan, &mut stage).await;
-    let healthy_from = recover(&mut stage).await;
+    let healthy_from = recover(plan, &mut stage).await;
     let outcome = judge(&stage, healthy_from).await;
     for replica in &mut stage.replicas {
         replica.kill();
@@ -217,7 +218,7 @@ async fn events(plan: &Plan, stage: &mut Stage) -> Coverage {
                 let event = plan.events[index].event;
                 match event {
                     Event::Fault { kind, .. } => {
-                        for fault in kind.draw(&mut rng) {
+                        for fault in kind.draw(plan.seed, &mut rng) {
                             faults.push((index, stage.sandbox.faults().inject(fault)));
                         }
                     }
@@ -242,15 +243,20 @@ async fn events(plan: &Plan, stage: &mut Stage) -> Coverage {
 
 /// All faults have ended; everything that is down starts again, users create objects that a healthy cluster must serve, and
 /// delete what would never end. Returns the first write of the healthy cluster.
-async fn recover(stage: &mut Stage) -> usize {
-    stage.sandbox.faults().clear();
+async fn recover(plan: &Plan, stage: &mut Stage) -> usize {
+    let faults = stage.sandbox.faults();
+    faults.clear();
+    if plan.has(FaultKind::LateEvents) {
+        // The events of a watch that began then would be late for ever.
+        faults.end_watches(&Match::watches(), WatchEnd::Break);
+    }
     stage.carry_out(Event::StartArgo).await;
     stage.carry_out(Event::ComeBack).await;
     tenant::clean_up(stage);
     stage.carry_out(Event::StartAgents).await;
     stage.admin.stop_drain();
     stage.carry_out(Event::Resume).await;
-    stage.reconfigure(Controllers::ALL).await;
+    stage.has_controllers(Controllers::ALL).await;
     stage.carry_out(Event::Start).await;
     tokio::time::sleep(RECOVERY).await;
     stage.bind_waiting();
@@ -270,6 +276,7 @@ async fn recover(stage: &mut Stage) -> usize {
 async fn judge(stage: &Stage, healthy_from: usize) -> Outcome {
     let recorder = stage.sandbox.recorder();
     let mut findings = Findings::default();
+    let mut late: Option<Vec<String>> = None;
     let mut is_settled = false;
     for _ in 0..PATIENCE {
         let mark = recorder.mark();
@@ -279,11 +286,8 @@ async fn judge(stage: &Stage, healthy_from: usize) -> Outcome {
         is_settled = written.is_empty();
         if is_settled {
             findings = findings_of(stage, &written, healthy_from);
-            if !findings
-                .checks
-                .iter()
-                .any(|check| check.name == "LIVENESS" && !check.broken.is_empty())
-            {
+            late.get_or_insert_with(|| broken(&findings, &["PROMPT"]));
+            if broken(&findings, &["LIVENESS"]).is_empty() {
                 break;
             }
         } else {
@@ -291,13 +295,9 @@ async fn judge(stage: &Stage, healthy_from: usize) -> Outcome {
             stage.delete_bare_objects();
         }
     }
-    let broken = findings.checks.iter().flat_map(|check| {
-        check
-            .broken
-            .iter()
-            .map(move |how| format!("{}: {how}", check.name))
-    });
-    let mut violations: Vec<String> = broken.collect();
+    let mut violations = broken(&findings, &[]);
+    violations.extend(late.unwrap_or_default());
+    violations.dedup();
     if !is_settled {
         let minutes = QUIET.as_secs() * PATIENCE as u64 / 60;
         violations.push(format!(
@@ -313,6 +313,18 @@ async fn judge(stage: &Stage, healthy_from: usize) -> Outcome {
         coverage,
         record: recorder.writes(),
     }
+}
+
+/// The violations of these invariants, of all without a name.
+fn broken(findings: &Findings, names: &[&str]) -> Vec<String> {
+    let checks = findings.checks.iter();
+    checks
+        .filter(|check| names.is_empty() || names.contains(&check.name))
+        .flat_map(|check| {
+            let name = check.name;
+            check.broken.iter().map(move |how| format!("{name}: {how}"))
+        })
+        .collect()
 }
 
 fn findings_of(stage: &Stage, written_in_quiet: &[Write], healthy_from: usize) -> Findings {

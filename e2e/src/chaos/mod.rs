@@ -50,8 +50,8 @@ pub(crate) struct Plan {
     pub(crate) rate: f64,
     /// The share of these pods that is rejected, from 0 to 1.
     pub(crate) rejected: f64,
-    /// The level of Belayer's log.
-    pub(crate) log_level: &'static str,
+    /// Further arguments of Belayer.
+    pub(crate) arguments: &'static [&'static str],
     /// Decides which faults occur, and which pods are rejected.
     pub(crate) seed: u64,
 }
@@ -84,7 +84,7 @@ impl Plan {
 /// # Errors
 /// When a fault cannot be caused, or the cluster does not recover from one.
 pub(crate) async fn run(cluster: &Cluster, plan: &Plan) -> Result<Report> {
-    let replicas = Replicas::start(cluster, plan.log_level).await?;
+    let replicas = Replicas::start(cluster, plan.arguments).await?;
     let mut disruptor = Disruptor::new(cluster, replicas, plan);
     let (stop, stopped) = watch::channel(false);
     let mut users = JoinSet::new();

@@ -27,16 +27,18 @@ pub(super) struct Replica {
 }
 
 impl Replicas {
-    pub(super) async fn start(cluster: &Cluster, log_level: &str) -> Result<Self> {
+    pub(super) async fn start(cluster: &Cluster, arguments: &[&str]) -> Result<Self> {
         let server = cluster.server_address()?;
         let mut all = Vec::new();
         for name in ["a", "b"] {
             let wire = Proxy::start(server).await?;
-            let options = BelayerOptions::holding_pvcs()
+            let mut options = BelayerOptions::holding_pvcs()
                 .config(&format!("{}  recordTtlSeconds: 60\n", load::UNLIMITED))
-                .argument(&format!("--log-level={log_level}"))
                 .through(wire.address())
                 .replica(name);
+            for argument in arguments {
+                options = options.argument(argument);
+            }
             let belayer = cluster.start_belayer_with(&options).await?;
             all.push(Replica {
                 options,

@@ -60,7 +60,7 @@ impl Chaos {
             users: 2,
             rate: self.rate,
             rejected: 0.3,
-            log_level: "debug",
+            arguments: &[],
             seed: self.seed.unwrap_or_else(|| u64::from(std::process::id())),
         };
         let setting = Setting {
@@ -117,7 +117,12 @@ impl Soak {
             users: self.users,
             rate: self.rate,
             rejected: 0.1,
-            log_level: "info",
+            // With the defaults, 100 requests per second, its work would wait.
+            arguments: &[
+                "--log-level=info",
+                "--kube-api-qps=1000",
+                "--kube-api-burst=2000",
+            ],
             seed: self.seed.unwrap_or_else(|| u64::from(std::process::id())),
         };
         let setting = Setting {
