@@ -8,7 +8,6 @@ use rand::RngExt as _;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 
-use crate::plan::MORE_REJECTIONS;
 use crate::replica::ELECTION;
 
 /// What the controllers watch.
@@ -81,15 +80,15 @@ impl FaultKind {
         Self::CutOff,
     ];
 
-    /// The fault for the requests of the controllers, of the leader election, or of both, with random figures. Faults of
-    /// watches may concern one kind of object only, so that caches differ in age.
-    pub(crate) fn draw(self, seed: u64, rng: &mut StdRng) -> Vec<Fault> {
+    /// The fault for the requests of the controllers, of the leader election, or of both, with random figures. With `of_one_kind`,
+    /// half of the faults of watches concern one kind of object only, so that caches differ in age.
+    pub(crate) fn draw(self, of_one_kind: bool, rng: &mut StdRng) -> Vec<Fault> {
         let clients: &[&str] = match rng.random_range(0..5) {
             0 => &[ELECTION],
             1 => &[BELAYER, ELECTION],
             _ => &[BELAYER],
         };
-        let kind = (seed >= MORE_REJECTIONS && rng.random_bool(0.5))
+        let kind = (of_one_kind && rng.random_bool(0.5))
             .then(|| WATCHED.choose(rng).copied())
             .flatten();
         let faults = clients.iter().map(|client| self.of(client, kind, rng));

@@ -15,8 +15,8 @@ use crate::objects::NAMESPACES;
 /// How long events occur.
 pub(crate) const STORY: Duration = Duration::from_secs(90);
 
-/// From this seed on, runs reject more pods, and users delete rejected ones: without that, ten thousand runs do not find
-/// every planted fault. Earlier seeds keep their plans, so that those that have failed repeat what failed.
+/// From this seed on, runs reject more pods, users delete rejected ones, and faults of watches may concern one kind of object:
+/// without that, ten thousand runs do not find every planted fault. Earlier seeds keep their plans, so that those that have failed repeat what failed.
 pub(crate) const MORE_REJECTIONS: u64 = 100_000;
 
 /// A run, before it is carried out.

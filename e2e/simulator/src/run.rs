@@ -24,7 +24,7 @@ use crate::event::admin::{self, Admin};
 use crate::event::{Event, Stage, tenant};
 use crate::fault::FaultKind;
 use crate::objects::{self, BATCH};
-use crate::plan::{Plan, STORY};
+use crate::plan::{MORE_REJECTIONS, Plan, STORY};
 use crate::replica::{Controllers, ELECTION, Replica};
 
 /// How long nothing may be written in a settled cluster.
@@ -218,7 +218,7 @@ async fn events(plan: &Plan, stage: &mut Stage) -> Coverage {
                 let event = plan.events[index].event;
                 match event {
                     Event::Fault { kind, .. } => {
-                        for fault in kind.draw(plan.seed, &mut rng) {
+                        for fault in kind.draw(plan.seed >= MORE_REJECTIONS, &mut rng) {
                             faults.push((index, stage.sandbox.faults().inject(fault)));
                         }
                     }
