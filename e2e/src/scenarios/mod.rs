@@ -53,6 +53,7 @@ mod recreation;
 mod recreation_beside;
 mod recreation_load;
 mod recreation_metadata;
+mod recreation_namespace;
 mod recreation_nodes;
 mod recreation_server;
 mod reload;
@@ -134,6 +135,7 @@ pub fn all() -> Vec<Scenario> {
         recreation_beside::scenarios(),
         recreation_load::scenarios(),
         recreation_metadata::scenarios(),
+        recreation_namespace::scenarios(),
         recreation_nodes::scenarios(),
         recreation_server::scenarios(),
         hostile_account::scenarios(),
