@@ -14,9 +14,6 @@ use super::{BELAYER, Check, Evidence, Findings, POD_HOLD};
 /// The one check that is fulfilled when it sees no writes at all.
 pub(crate) const QUIET: &str = "QUIET";
 
-/// The check that a run makes when the cluster has settled for the first time.
-pub(crate) const PROMPT: &str = "PROMPT";
-
 /// No pod with a hold was removed before its result was consumed, unless its workflow or namespace
 /// was deleted too.
 pub(crate) fn results(findings: &mut Findings, history: &History) -> Check {
@@ -78,7 +75,7 @@ pub(crate) fn prompt(history: &History, left: &[Arc<Value>], from: usize) -> Che
     let seen = new.len();
     Check {
         part: Part::AllOfBelayer,
-        name: PROMPT,
+        name: "PROMPT",
         seen,
         kept: "objects left that were created while nothing failed, none waits".to_owned(),
         broken: stuck(history, new.into_iter()).0,

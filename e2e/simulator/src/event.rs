@@ -259,8 +259,8 @@ impl Stage {
         }
     }
 
-    /// The same for replicas that have other controllers. A restart would hide that a replica has forgotten something.
-    pub(crate) async fn has_controllers(&mut self, controllers: Controllers) {
+    /// Restarts only the replicas that have other controllers: a restart would hide that a replica has forgotten something.
+    pub(crate) async fn give_controllers(&mut self, controllers: Controllers) {
         for replica in &mut self.replicas {
             if !replica.has(controllers) {
                 replica.configure(controllers).await;

@@ -30,6 +30,9 @@ use crate::replica::{Controllers, ELECTION, Replica};
 /// How long nothing may be written in a settled cluster.
 const QUIET: Duration = Duration::from_secs(60);
 
+/// The invariant that counts when the cluster has settled for the first time.
+const PROMPT: &str = "PROMPT";
+
 /// How long after the last fault Belayer needs until it serves every request at once: the longest pause before it repeats a
 /// failed list or watch, and an election.
 const RECOVERY: Duration = Duration::from_secs(120);
@@ -256,7 +259,7 @@ async fn recover(plan: &Plan, stage: &mut Stage) -> usize {
     stage.carry_out(Event::StartAgents).await;
     stage.admin.stop_drain();
     stage.carry_out(Event::Resume).await;
-    stage.has_controllers(Controllers::ALL).await;
+    stage.give_controllers(Controllers::ALL).await;
     stage.carry_out(Event::Start).await;
     tokio::time::sleep(RECOVERY).await;
     stage.bind_waiting();
@@ -286,8 +289,8 @@ async fn judge(stage: &Stage, healthy_from: usize) -> Outcome {
         is_settled = written.is_empty();
         if is_settled {
             findings = findings_of(stage, &written, healthy_from);
-            late.get_or_insert_with(|| broken(&findings, &["PROMPT"]));
-            if broken(&findings, &["LIVENESS"]).is_empty() {
+            late.get_or_insert_with(|| broken(&findings, |name| name == PROMPT));
+            if broken(&findings, |name| name == "LIVENESS").is_empty() {
                 break;
             }
         } else {
@@ -295,9 +298,8 @@ async fn judge(stage: &Stage, healthy_from: usize) -> Outcome {
             stage.delete_bare_objects();
         }
     }
-    let mut violations = broken(&findings, &[]);
+    let mut violations = broken(&findings, |name| name != PROMPT);
     violations.extend(late.unwrap_or_default());
-    violations.dedup();
     if !is_settled {
         let minutes = QUIET.as_secs() * PATIENCE as u64 / 60;
         violations.push(format!(
@@ -315,11 +317,11 @@ async fn judge(stage: &Stage, healthy_from: usize) -> Outcome {
     }
 }
 
-/// The violations of these invariants, of all without a name.
-fn broken(findings: &Findings, names: &[&str]) -> Vec<String> {
+/// The violations of the invariants that are wanted by their names.
+fn broken(findings: &Findings, is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let checks = findings.checks.iter();
     checks
-        .filter(|check| names.is_empty() || names.contains(&check.name))
+        .filter(|check| is_wanted(check.name))
         .flat_map(|check| {
             let name = check.name;
             check.broken.iter().map(move |how| format!("{name}: {how}"))

@@ -4,15 +4,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use belayer_core::duration;
 use belayer_sandbox::Recording;
 use clap::Args;
 
-use super::run::{ProviderName, absolute, own_belayer};
+use super::run::{ProviderName, binary};
 use crate::chaos::{self, Faults, Plan};
 use crate::harness::{Setting, on_new_cluster};
 use crate::providers::{Provider, Sandbox};
+
+/// In minutes. With fewer samples nothing could grow.
+const SHORTEST: usize = 10;
 
 /// Each runs 110 pods.
 const HOLLOW_NODES: usize = 2;
@@ -47,10 +50,7 @@ pub(super) struct Chaos {
 
 impl Chaos {
     pub(super) async fn execute(self) -> Result<ExitCode> {
-        let belayer = match &self.belayer {
-            Some(path) => absolute(path)?,
-            None => own_belayer()?,
-        };
+        let belayer = binary(self.belayer.as_deref())?;
         let Some(provider) = ProviderName::Local.with_hollow_nodes(&belayer, HOLLOW_NODES)? else {
             return Ok(ExitCode::SUCCESS);
         };
@@ -80,7 +80,7 @@ impl Chaos {
 /// twice, 1 if not, 2 for an invalid command.
 #[derive(Debug, Args)]
 pub(super) struct Soak {
-    /// How many minutes; while the other replica waits for the Lease of a killed leader, none passes
+    /// How many minutes, at least 10; the 15 s after each kill, in which no replica leads, come on top
     #[arg(long, default_value_t = 120, value_name = "N", value_parser = super::count)]
     minutes: usize,
 
@@ -103,10 +103,12 @@ pub(super) struct Soak {
 
 impl Soak {
     pub(super) async fn execute(self) -> Result<ExitCode> {
-        let belayer = match &self.belayer {
-            Some(path) => absolute(path)?,
-            None => own_belayer()?,
-        };
+        let belayer = binary(self.belayer.as_deref())?;
+        ensure!(
+            self.minutes >= SHORTEST,
+            "--minutes {} is too short: growth shows after {SHORTEST} minutes or more",
+            self.minutes
+        );
         // Its record would keep every state of every object.
         let provider = Sandbox {
             recording: Recording::Counts,

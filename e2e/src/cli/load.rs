@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use kube::config::KubeConfigOptions;
 use kube::{Client, Config};
 
-use super::run::{ProviderName, absolute, own_belayer};
+use super::run::{ProviderName, binary};
 use crate::control_plane::STEP_IMAGE;
 use crate::harness::{Cluster, Setting, on_new_cluster};
 use crate::load::{self, Keep, Plan, Pods, Rejector, Summary};
@@ -201,10 +201,7 @@ impl Load {
 
     /// On a new cluster; `None` if this machine lacks a prerequisite and that is not a failure.
     async fn started(&self, name: ProviderName) -> Result<Option<Summary>> {
-        let belayer = match &self.belayer {
-            Some(path) => absolute(path)?,
-            None => own_belayer()?,
-        };
+        let belayer = binary(self.belayer.as_deref())?;
         let Some(provider) = name.with_hollow_nodes(&belayer, HOLLOW_NODES)? else {
             return Ok(None);
         };

@@ -125,6 +125,11 @@ fn with_nodes(belayer: &Path) -> Result<Local, BuildError> {
     Ok(Local::with_nodes(Binaries::find_or_build()?, nodes))
 }
 
+/// The named `belayer` binary, or the one in the folder of this program.
+pub(super) fn binary(named: Option<&Path>) -> Result<PathBuf> {
+    named.map_or_else(own_belayer, absolute)
+}
+
 /// The `belayer` binary in the folder of this program.
 pub(super) fn own_belayer() -> Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name("belayer");
@@ -186,7 +191,7 @@ impl Run {
             harness::list(&scenarios::all());
             return Ok(ExitCode::SUCCESS);
         }
-        let belayer = self.belayer()?;
+        let belayer = binary(self.belayer.as_deref())?;
         let (name, why) = match self.provider {
             Some(name) => (name, None),
             None => {
@@ -234,13 +239,6 @@ impl Run {
             ExitCode::FAILURE
         })
     }
-
-    fn belayer(&self) -> Result<PathBuf> {
-        match &self.belayer {
-            Some(path) => absolute(path),
-            None => own_belayer(),
-        }
-    }
 }
 
 /// The line about the default provider. `count` is how many scenarios it runs, and of how many.
@@ -254,7 +252,7 @@ fn chosen(provider: &str, why: &str, (some, all): (usize, usize)) -> String {
 }
 
 /// Scenarios start it from other folders.
-pub(super) fn absolute(path: &Path) -> Result<PathBuf> {
+fn absolute(path: &Path) -> Result<PathBuf> {
     path.canonicalize()
         .with_context(|| format!("find {}", path.display()))
 }

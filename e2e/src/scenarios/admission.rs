@@ -63,14 +63,20 @@ pub(super) async fn with_write_policies(
     }
     let shown = shown.await;
     for (_, policy) in WRITE_POLICIES {
-        for kind in [
-            "ValidatingAdmissionPolicyBinding",
-            "ValidatingAdmissionPolicy",
-        ] {
-            remove_cluster_wide(cluster, kind, policy).await?;
-        }
+        remove_validating_policy(cluster, policy).await?;
     }
     shown
+}
+
+/// Removes a policy that validates, and its binding.
+pub(super) async fn remove_validating_policy(cluster: &Cluster, name: &str) -> Result<()> {
+    for kind in [
+        "ValidatingAdmissionPolicyBinding",
+        "ValidatingAdmissionPolicy",
+    ] {
+        remove_cluster_wide(cluster, kind, name).await?;
+    }
+    Ok(())
 }
 
 /// Deletes an object of the admission API, if it exists.

@@ -8,7 +8,7 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, Po
 use kube::core::GroupVersionKind;
 use serde_json::{Value, json};
 
-use super::admission::remove_cluster_wide;
+use super::admission::remove_validating_policy;
 use super::recreation::{RECREATION_HOLD, options, rejection};
 use crate::harness::{Cluster, SOON, Scenario, eventually, finalizers};
 use crate::kinds;
@@ -33,7 +33,7 @@ async fn deleted(cluster: Cluster) -> Result<()> {
     let doomed = cluster.another_namespace("doomed", json!({})).await?;
     apply(cluster.client(), &policy(&doomed)).await?;
     let shown = with_refused_status(&cluster, &doomed).await;
-    remove_policy(&cluster).await?;
+    remove_validating_policy(&cluster, POLICY).await?;
     shown
 }
 
@@ -61,7 +61,7 @@ async fn with_refused_status(cluster: &Cluster, doomed: &str) -> Result<()> {
         Ok(())
     })
     .await?;
-    remove_policy(cluster).await?;
+    remove_validating_policy(cluster, POLICY).await?;
     let belayer = cluster.start_belayer_with(&options()).await?;
     // A request that is still denied is repeated after 30 s.
     let within = Duration::from_secs(90);
@@ -101,7 +101,7 @@ async fn reject(pods: &Api<DynamicObject>) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the policy is effective, by a Secret: records are Belayer's.
+/// Waits until the policy is effective, which a Secret shows: only Belayer may create records.
 async fn is_refused(cluster: &Cluster, namespace: &str) -> Result<()> {
     let gvk = GroupVersionKind::gvk("", "v1", "Secret");
     let secrets: Api<DynamicObject> = Api::namespaced_with(
@@ -150,14 +150,4 @@ fn policy(namespace: &str) -> String {
         "spec": { "policyName": POLICY, "validationActions": ["Deny"] },
     });
     format!("{policy}\n---\n{binding}")
-}
-
-async fn remove_policy(cluster: &Cluster) -> Result<()> {
-    for kind in [
-        "ValidatingAdmissionPolicyBinding",
-        "ValidatingAdmissionPolicy",
-    ] {
-        remove_cluster_wide(cluster, kind, POLICY).await?;
-    }
-    Ok(())
 }
