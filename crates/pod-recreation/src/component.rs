@@ -121,7 +121,18 @@ impl<V: View> PodRecreation<V> {
         } else if view.state == PodState::Pending && view.origin.is_none() {
             return;
         }
-        self.parts.queue.add(key, Priority::Normal);
+        self.enqueue(key);
+    }
+
+    /// Enqueues a record, unless it does not exist and is not to be created. A record's own changes enqueue it, too.
+    pub(crate) fn enqueue(&self, record: ObjectKey) {
+        let absent = || {
+            let records = &self.parts.records;
+            records.is_not_served() || matches!(records.lookup(&record), Lookup::Absent)
+        };
+        if self.candidate(&record).is_some() || !absent() {
+            self.parts.queue.add(record, Priority::Normal);
+        }
     }
 
     /// What the rules read of a pod, including what this process has seen of it.

@@ -206,7 +206,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
     let list_runner = Runner::builder(shared.runner(&lists, &list_queue, &[]))
         .component(Arc::new(Wipes::new(watched.store.clone())))
         .build();
-    let changed = queue.clone();
+    let changed = Arc::clone(&recreation);
     lists.on_event(move |event| wipes::enqueue_records(event, &changed));
     lists.informer().add_handler(Arc::new(list_runner.clone()));
     let changed = list_queue.clone();

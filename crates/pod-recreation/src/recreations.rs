@@ -155,6 +155,13 @@ impl Component<Record> for Recreations {
     }
 
     fn interest(&self, change: &Change<'_, Record>) -> Option<Priority> {
+        if change.new.is_none() {
+            return self
+                .parts
+                .component
+                .candidate(change.key())
+                .map(|_| Priority::Normal);
+        }
         // The next attempt after a denial comes when its pause is over, and not because the denial was written: its message
         // may differ every time.
         let denial = change.old.zip(change.new).is_some_and(|(old, new)| {
@@ -170,7 +177,8 @@ impl Component<Record> for Recreations {
     }
 
     fn observe_absent(&self, key: &ObjectKey) -> Option<RecordSnapshot> {
-        Some(self.observe_key(key))
+        let candidate = self.parts.component.candidate(key);
+        candidate.map(|_| self.observe_key(key))
     }
 
     fn decide(

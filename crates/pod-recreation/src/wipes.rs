@@ -23,6 +23,7 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use crate::api::ConditionType;
+use crate::component::PodRecreation;
 use crate::record::Record;
 
 rules! {
@@ -86,7 +87,7 @@ fn record_key(wipe: &Wipe) -> ObjectKey {
 }
 
 /// Enqueues the records whose wipe has changed.
-pub(crate) fn enqueue_records(event: &Event<NodeWipe>, queue: &WorkQueue<ObjectKey>) {
+pub(crate) fn enqueue_records(event: &Event<NodeWipe>, recreation: &PodRecreation) {
     let (old, new) = match event {
         Event::Added { object, .. } => (None, Some(object)),
         Event::Updated { old, new } => (Some(old), Some(new)),
@@ -98,7 +99,9 @@ pub(crate) fn enqueue_records(event: &Event<NodeWipe>, queue: &WorkQueue<ObjectK
     };
     let all = old.into_iter().chain(new).flat_map(|list| &list.wipes);
     let changed = all.filter(|(uid, _)| of(old, uid) != of(new, uid));
-    queue.add_all(changed.map(|(_, wipe)| record_key(wipe)), Priority::Normal);
+    for (_, wipe) in changed {
+        recreation.enqueue(record_key(wipe));
+    }
 }
 
 /// Enqueues the list of the node that a record names, when the record changes.
@@ -174,7 +177,7 @@ impl Component<NodeWipe> for Wipes {
     }
 
     fn interest(&self, change: &Change<'_, NodeWipe>) -> Option<Priority> {
-        Some(change.source.quiet())
+        change.new.map(|_| change.source.quiet())
     }
 
     fn observe(&self, list: &Stored<NodeWipe>) -> WipesSnapshot {

@@ -4,6 +4,8 @@
 //! shared: one per kind, however many controllers work on it.
 
 mod draining;
+#[cfg(test)]
+mod tests;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -278,37 +280,5 @@ async fn work(
     };
     if tokio::time::timeout(STOP_WITHIN, end).await.is_err() {
         tracing::warn!(queue = group.name, "work in flight took too long: aborted");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use belayer_core::workqueue::{Outcome, WorkQueue, Workers};
-
-    use super::*;
-    use crate::health::Vitals;
-
-    /// A task that waits for a server without answers. The Lease is released after the stop, so it must not wait for it.
-    #[tokio::test(start_paused = true)]
-    async fn a_background_task_delays_the_stop_for_half_a_minute_at_most() {
-        let queue = WorkQueue::new("pods");
-        let started = Vitals::default().workers("pods", queue.clone());
-        let hangs: BackgroundTask = Box::new(|_| Box::pin(std::future::pending()));
-        let group = WorkerGroup {
-            name: "pods",
-            queue: queue.clone(),
-            needs: Vec::new(),
-            start: Box::new(move || Workers::spawn(1, queue, |_| async { Outcome::Done })),
-            background: vec![hangs],
-        };
-        let stop = CancellationToken::new();
-        let working = tokio::spawn(work(group, started, std::future::ready(()), stop.clone()));
-        tokio::time::sleep(STOP_WITHIN).await;
-        assert!(!working.is_finished());
-        let begun = tokio::time::Instant::now();
-        stop.cancel();
-        let ended = tokio::time::timeout(2 * STOP_WITHIN, working).await;
-        ended.expect("it waits for the background task").unwrap();
-        assert_eq!(begun.elapsed(), STOP_WITHIN);
     }
 }

@@ -306,6 +306,14 @@ impl<K: Key> WorkQueue<K> {
         inbox.with(|state| ((), state.forget(hash, key)));
     }
 
+    /// Takes a key out of the queue, whether it is ready or delayed, and resets its failures. A key that is being
+    /// processed is only [forgotten](Self::forget), and runs again if it was added meanwhile.
+    pub fn remove(&self, key: &K) {
+        let hash = self.shared.hasher.hash(key);
+        let inbox = &self.shared.inbox;
+        inbox.with(|state| ((), state.remove(hash, key)));
+    }
+
     /// Consecutive failures of a key since it last succeeded or was forgotten.
     #[must_use]
     pub fn failures(&self, key: &K) -> u32 {

@@ -206,6 +206,31 @@ impl<K> State<K> {
         self.drop_unneeded(index)
     }
 
+    /// Takes a waiting key out. Returns keys to drop outside of the lock.
+    pub(super) fn remove(&mut self, hash: KeyHash, key: &K) -> Vec<K>
+    where
+        K: Eq,
+    {
+        let Some(index) = self.table.find(hash, key) else {
+            return Vec::new();
+        };
+        let entry = self.table.entry_mut(index);
+        let priority = entry.priority;
+        match entry.place {
+            Place::Ready { .. } => {
+                self.ready[priority.index()].remove(&mut self.table.entries, index);
+            }
+            Place::Delayed { position } => {
+                self.delays.remove(&mut self.table.entries, position);
+            }
+            Place::Idle | Place::Processing { .. } => return self.forget(hash, key),
+        }
+        let entry = self.table.entry_mut(index);
+        entry.place = Place::Idle;
+        entry.failures = 0;
+        self.drop_unneeded(index)
+    }
+
     pub(super) fn failures(&self, hash: KeyHash, key: &K) -> u32
     where
         K: Eq,

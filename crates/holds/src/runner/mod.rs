@@ -187,10 +187,7 @@ impl<K: Slim> Handler<K> for Runner<K> {
             Event::Added { object, initial } => Change::added(object, *initial),
             Event::Updated { old, new } => Change::updated(old, new),
             Event::Deleted { last, .. } => {
-                shared.own.forget(last.object.key());
-                shared.parts.queue.forget(last.object.key());
-                shared.due.lock().forget(last.object.key());
-                shared.withheld.lock().remove(last.object.key());
+                shared.forget(last.object.key());
                 Change::deleted(last)
             }
             Event::Advanced { resource_version } => {
@@ -226,6 +223,17 @@ impl<K: Slim> Shared<K> {
         for key in keys {
             self.parts.queue.add(key, Priority::Release);
         }
+    }
+
+    /// Nothing is left to do for a deleted object. A standby has no workers that would find that out, and its queue may
+    /// wait for months.
+    fn forget(&self, key: &ObjectKey) {
+        self.own.forget(key);
+        self.parts.queue.remove(key);
+        // What was reserved for the key goes back.
+        drop(self.tickets.begin(key));
+        self.due.lock().forget(key);
+        self.withheld.lock().remove(key);
     }
 
     /// Whether a hold may be added now; if not, the key is requeued once it may.

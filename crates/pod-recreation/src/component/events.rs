@@ -27,7 +27,7 @@ impl PodRecreation {
                 if let Some(before) = snapshot::origin(old)
                     && snapshot::origin(new).as_ref() != Some(&before)
                 {
-                    self.parts.queue.add(record_key(old), Priority::Normal);
+                    self.enqueue(record_key(old));
                 }
                 self.enqueue_record(new);
             }

@@ -22,6 +22,7 @@ enum Op {
     AddAll(Vec<u8>, Priority),
     RetryKey(u8, Priority),
     Forget(u8),
+    Remove(u8),
     TryNext,
     /// Waits up to this long.
     Next(u64),
@@ -43,6 +44,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => (prop::collection::vec(key(), 0..6), priority()).prop_map(|(keys, priority)| Op::AddAll(keys, priority)),
         1 => (key(), priority()).prop_map(|(key, priority)| Op::RetryKey(key, priority)),
         1 => key().prop_map(Op::Forget),
+        1 => key().prop_map(Op::Remove),
         4 => Just(Op::TryNext),
         2 => (0..60_u64).prop_map(Op::Next),
         1 => item().prop_map(Op::Done),
@@ -276,6 +278,12 @@ async fn run(ops: Vec<Op>) -> Result<(), TestCaseError> {
             Op::Forget(key) => {
                 queue.forget(&key);
                 model.failures.remove(&key);
+            }
+            Op::Remove(key) => {
+                queue.remove(&key);
+                model.failures.remove(&key);
+                model.ready.retain(|waiting| waiting.key != key);
+                model.delayed.retain(|waiting| waiting.key != key);
             }
             Op::TryNext => {
                 let item = queue.try_next();

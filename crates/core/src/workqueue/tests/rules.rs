@@ -287,6 +287,24 @@ async fn a_forgotten_key_leaves_no_entry_and_starts_over() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_removed_key_waits_no_longer_but_runs_again_if_its_work_was_in_progress() {
+    let queue = queue();
+    queue.retry("delayed", Normal, Backoff::ERROR);
+    queue.add("ready", Release);
+    queue.remove(&"delayed");
+    queue.remove(&"ready");
+    queue.remove(&"unknown");
+    assert_eq!(queue.snapshot().known, 0);
+
+    queue.add("a", Normal);
+    let item = take(&queue);
+    queue.add("a", Normal);
+    queue.remove(&"a");
+    item.done();
+    assert_eq!(*take(&queue).key(), "a");
+}
+
+#[tokio::test(start_paused = true)]
 async fn failures_of_a_finished_key_are_kept_until_it_is_forgotten() {
     let queue = queue();
     queue.retry("a", Normal, Backoff::ERROR);
