@@ -19,6 +19,7 @@ mod node;
 mod passed;
 mod release;
 mod simulate;
+mod skew;
 mod support;
 mod test;
 
@@ -58,6 +59,7 @@ enum Command {
     Node(node::Node),
     Release(release::Release),
     Simulate(simulate::Simulate),
+    Skew(skew::Skew),
     /// Run Belayer for hours, kill the leader every minute of the first half, and check that nothing grows
     Soak(passed::Passed),
     Support(support::Support),
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
         Command::Node(command) => command.execute(),
         Command::Release(command) => command.execute(),
         Command::Simulate(command) => command.execute(),
+        Command::Skew(command) => command.execute(),
         Command::Support(command) => command.execute(),
     };
     done.unwrap_or_else(|error| {

@@ -5,15 +5,17 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use belayer_holds::names::RECREATION_ENDED_ANNOTATION;
+use belayer_holds::names::{RECREATION_ENDED_ANNOTATION, RECREATION_UID_ANNOTATION};
 use belayer_sandbox::{Gvr, Verb, Write};
 use belayer_workload::{ARGO, USER, names};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::objects::{
-    Kind, has_hold, is_deleting, is_removal, main_exit_code, shows_a_run, text, uid, workflow_of,
+    Kind, annotation, has_hold, is_deleting, is_removal, main_exit_code, shows_a_run, text, uid,
+    workflow_of,
 };
 use crate::BELAYER;
 
@@ -43,8 +45,8 @@ pub(crate) struct History {
     gone: HashSet<String>,
     /// The index of the write that created the object.
     created_at: HashMap<String, usize>,
-    /// The index of the first delete request in the record.
-    deleted_at: HashMap<String, usize>,
+    /// The first delete request in the record.
+    deleted_at: HashMap<String, (usize, Timestamp)>,
     /// Objects that a user or a controller deleted before Belayer did, and when.
     deleted_by_user: HashMap<String, Timestamp>,
     /// By name.
@@ -55,15 +57,18 @@ pub(crate) struct History {
     ran: HashSet<String>,
     /// Pods whose main container had not ended when they were deleted.
     ended_by_deletion: HashSet<String>,
-    /// Pods whose node was removed, or was not ready when they were deleted by force.
-    lost_with_node: HashSet<String>,
+    /// Pods whose node was removed, or was not ready when they were deleted by force, and since when.
+    lost_with_node: HashMap<String, Timestamp>,
+    /// How long their nodes must have been lost before they are released.
+    node_lost_delay: Duration,
     by_hand: HashSet<String>,
 }
 
 impl History {
     /// An empty history.
-    pub(crate) fn new(others: &[&str]) -> Self {
+    pub(crate) fn new(others: &[&str], node_lost_delay: Duration) -> Self {
         Self {
+            node_lost_delay,
             others: others.iter().map(|&actor| actor.to_owned()).collect(),
             ..Self::default()
         }
@@ -87,7 +92,7 @@ impl History {
                 self.deleted_by_user.insert(write.uid.clone(), write.at);
             }
             let when = self.deleted_at.entry(write.uid.clone());
-            when.or_insert(write.index);
+            when.or_insert((write.index, write.at));
             if write.resource == Gvr::NAMESPACES {
                 self.deleted_namespaces.insert(write.key.name.to_string());
             }
@@ -124,7 +129,7 @@ impl History {
         if is_removal(write) {
             self.gone.insert(write.uid.clone());
             if write.resource == Gvr::NODES {
-                self.lose_pods_of(&write.key.name);
+                self.lose_pods_of(&write.key.name, write.at);
             }
         }
         self.objects.insert(write.uid.clone(), Arc::clone(object));
@@ -133,25 +138,31 @@ impl History {
                 let node = text(object, "/spec/nodeName");
                 let is_its = |found: &&Value| text(found, "/metadata/name") == node;
                 if self.all("Node").filter(is_its).any(|node| !is_ready(node)) {
-                    self.lost_with_node.insert(write.uid.clone());
+                    self.lose([write.uid.clone()], write.at);
                 }
             }
             _ if write.resource == Gvr::NODES && !is_ready(object) => {
                 let pods = self.live_pods().filter(|pod| is_forced(pod));
                 let there = pods.filter(|pod| text(pod, "/spec/nodeName") == &*write.key.name);
                 let lost: Vec<String> = there.map(|pod| uid(pod).to_owned()).collect();
-                self.lost_with_node.extend(lost);
+                self.lose(lost, write.at);
             }
             _ => {}
         }
     }
 
-    fn lose_pods_of(&mut self, node: &str) {
+    fn lose_pods_of(&mut self, node: &str, at: Timestamp) {
         let pods = self
             .live_pods()
             .filter(|pod| text(pod, "/spec/nodeName") == node);
         let lost: Vec<String> = pods.map(|pod| uid(pod).to_owned()).collect();
-        self.lost_with_node.extend(lost);
+        self.lose(lost, at);
+    }
+
+    fn lose(&mut self, pods: impl IntoIterator<Item = String>, at: Timestamp) {
+        for pod in pods {
+            self.lost_with_node.entry(pod).or_insert(at);
+        }
     }
 
     /// The last state of an object that was written.
@@ -194,10 +205,19 @@ impl History {
             .is_some_and(|created| *created >= write)
     }
 
+    /// Whether another client than Belayer created this pod later than that one.
+    pub(crate) fn is_stranger_after(&self, pod: &Value, before: &Value) -> bool {
+        let created = |pod: &Value| self.created_at.get(uid(pod));
+        let is_ours = self
+            .created_pod(uid(pod))
+            .is_some_and(|pod| !annotation(pod, RECREATION_UID_ANNOTATION).is_empty());
+        !is_ours && created(pod) > created(before)
+    }
+
     /// Whether one object had a hold before another was deleted.
     pub(crate) fn had_hold_before_deletion(&self, held: &str, deleted: &str) -> bool {
         match (self.held.get(held), self.deleted_at.get(deleted)) {
-            (Some(held), Some(deleted)) => held < deleted,
+            (Some(held), Some((deleted, _))) => held < deleted,
             (held, _) => held.is_some(),
         }
     }
@@ -219,12 +239,23 @@ impl History {
 
     /// Whether this pod is being deleted after its node was lost, before its main container ended.
     pub(crate) fn was_node_lost(&self, pod: &Value) -> bool {
-        is_deleting(pod) && main_exit_code(pod).is_none() && self.lost_with_node.contains(uid(pod))
+        is_deleting(pod)
+            && main_exit_code(pod).is_none()
+            && self.lost_with_node.contains_key(uid(pod))
     }
 
     /// Whether the pod's node was removed, or was not ready when the pod was deleted by force.
     pub(crate) fn is_lost_with_node(&self, pod: &Value) -> bool {
-        self.lost_with_node.contains(uid(pod))
+        self.lost_with_node.contains_key(uid(pod))
+    }
+
+    /// Whether this pod has been on a lost node, and been deleted, for less than what is configured.
+    pub(crate) fn is_lost_too_recently(&self, pod: &Value, now: Timestamp) -> bool {
+        let lost = self.lost_with_node.get(uid(pod)).copied();
+        let deleted = self.deleted_at.get(uid(pod)).map(|(_, at)| *at);
+        let since = lost.max(deleted);
+        let delay = SignedDuration::try_from(self.node_lost_delay).unwrap_or_default();
+        since.is_some_and(|since| now.duration_since(since) < delay)
     }
 
     /// Whether an actor outside the test has changed the object or its workflow, or any other actor what Argo or

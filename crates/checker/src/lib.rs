@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod delays;
 mod ends;
 mod history;
 mod objects;
@@ -19,6 +20,7 @@ use belayer_holds::names;
 use belayer_sandbox::Write;
 use serde_json::Value;
 
+use delays::Delays;
 use history::History;
 use rule::{Rule, Step, Verdict};
 
@@ -54,6 +56,8 @@ pub struct Evidence<'a> {
     pub others: &'a [&'a str],
     /// The write from which on all faults had ended and Belayer ran. What was created later must have been held.
     pub healthy_from: Option<usize>,
+    /// `nodeLostDelay` of Belayer's configuration.
+    pub node_lost_delay: Duration,
 }
 
 /// One invariant and its result. [`check`] returns one per invariant. The [crate's example](crate)
@@ -127,7 +131,8 @@ pub fn check(evidence: &Evidence<'_>) -> Findings {
         checks: rules().map(unbroken).collect(),
         ..Findings::default()
     };
-    let mut history = History::new(evidence.others);
+    let mut history = History::new(evidence.others, evidence.node_lost_delay);
+    let mut delays = Delays::default();
     for write in evidence.writes {
         if write.actor.as_str() == BELAYER {
             let step = Step {
@@ -146,6 +151,12 @@ pub fn check(evidence: &Evidence<'_>) -> Findings {
             count(&mut findings, &step);
         }
         history.add(write);
+        if evidence
+            .healthy_from
+            .is_some_and(|from| write.index >= from)
+        {
+            delays.follow(&history, write);
+        }
     }
     if let Some(check) = findings.check_mut(recreation::NO_LOSS) {
         check.broken.extend(recreation::lost(&history));
@@ -155,7 +166,8 @@ pub fn check(evidence: &Evidence<'_>) -> Findings {
     let quiet = ends::quiet(evidence);
     findings.checks.extend([liveness, quiet, results]);
     if let Some(from) = evidence.healthy_from {
-        let prompt = ends::prompt(&history, evidence.left, from);
+        let mut prompt = ends::prompt(&history, evidence.left, from);
+        prompt.broken.extend(delays.late);
         findings.checks.extend([ends::held(&history, from), prompt]);
     }
     findings

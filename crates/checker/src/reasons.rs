@@ -2,6 +2,7 @@
 
 use belayer_holds::names::{RECREATION_UID_ANNOTATION, RELEASE_ANNOTATION};
 use belayer_workload::names;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::history::History;
@@ -108,9 +109,15 @@ impl History {
             return Some(Why::EndedByDeletion);
         }
         // Argo says that it has what there is, and may yet write that the pod was deleted.
-        let is_labelled = pod["metadata"]["labels"][names::COMPLETED] == "true";
-        let is_lost = self.was_node_lost(pod) || (is_labelled && self.is_lost_with_node(pod));
+        let is_lost = self.was_node_lost(pod) || (is_labelled(pod) && self.is_lost_with_node(pod));
         is_lost.then_some(Why::NodeLost)
+    }
+
+    /// Whether only its lost node permits the release of the pod, and has not been lost for long enough.
+    pub(crate) fn was_released_too_early(&self, pod: &Value, now: Timestamp) -> bool {
+        self.release_reason(pod, POD_HOLD) == Some(Why::NodeLost)
+            && !is_labelled(pod)
+            && self.is_lost_too_recently(pod, now)
     }
 
     fn recreation_not_needed(&self, pod: &Value) -> Option<Why> {
@@ -156,6 +163,11 @@ impl History {
         let mut nodes = nodes.into_iter().flat_map(|nodes| nodes.values());
         nodes.any(|node| is_final(node) && node["taskResultSynced"] == false)
     }
+}
+
+/// Whether Argo has labelled the pod as completed.
+fn is_labelled(pod: &Value) -> bool {
+    pod["metadata"]["labels"][names::COMPLETED] == "true"
 }
 
 fn is_final(node: &Value) -> bool {

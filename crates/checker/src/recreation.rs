@@ -289,6 +289,11 @@ fn is_followed(history: &History, pod: &Value) -> bool {
     if history.live_pods().any(|there| describe(there) == name) {
         return true;
     }
+    // The name is taken, for as long as that pod exists.
+    let mut others = history.all("Pod").filter(|other| describe(other) == name);
+    if others.any(|other| history.is_stranger_after(other, pod)) {
+        return true;
+    }
     let attempt = |pod: &Value| {
         let number = annotation(pod, RECREATION_ATTEMPT_ANNOTATION);
         number.parse::<u64>().unwrap_or_default()

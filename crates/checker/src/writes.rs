@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::objects::{Kind, annotation, describe, has_hold, is_deleting, is_rejected, text, uid};
 use super::recreation;
 use super::rule::{Part, Rule, Step, Verdict};
-use crate::OURS;
+use crate::{OURS, POD_HOLD};
 
 pub(crate) const RULES: &[Rule] = &[
     Rule {
@@ -189,10 +189,16 @@ fn evidence(step: &Step<'_>) -> Verdict {
     if removed.is_empty() {
         return Verdict::NotConcerned;
     }
+    let too_early =
+        removed.contains(&POD_HOLD) && step.history.was_released_too_early(object, step.write.at);
     let without = removed
         .into_iter()
         .find(|hold| step.history.release_reason(object, hold).is_none());
     match without {
+        None if too_early => Verdict::Broken(format!(
+            "{} was released before nodeLostDelay was over",
+            describe(object)
+        )),
         None => Verdict::Kept,
         Some(_) if step.history.is_by_hand(object) => Verdict::ByHand,
         Some(hold) => Verdict::Broken(format!(

@@ -150,7 +150,10 @@ impl Controller {
                 lease: None,
                 observer,
             };
-            let operator = Operator::new(options, setup::components(self.backoff));
+            let operator = Operator::new(
+                options,
+                setup::components(self.backoff, belayer_pod_finalizer::Settings::default()),
+            );
             runtime.spawn(operator.run(stop.clone()))
         };
         self.process = Some(Process {

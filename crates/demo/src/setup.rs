@@ -3,6 +3,7 @@
 use anyhow::{Context as _, Result};
 use belayer::operator::Components;
 use belayer_holds::names;
+use belayer_pod_finalizer::Settings;
 use belayer_pod_recreation::api::Policy;
 use belayer_workload::User;
 
@@ -25,14 +26,14 @@ pub fn install(user: &User) -> Result<()> {
 }
 
 /// All controllers with their defaults, except that pvc-protection holds PVCs, which must be configured (by default it
-/// only reports), and that a rejected pod is re-created after this time.
-pub fn components(backoff_seconds: u32) -> Components {
+/// only reports), that a rejected pod is re-created after this time, and that pod-finalizer has these settings.
+pub fn components(backoff_seconds: u32, pod_finalizer: Settings) -> Components {
     let policy = Policy {
         backoff_seconds,
         ..Policy::default()
     };
     Components::default()
-        .with(belayer_pod_finalizer::Settings::default())
+        .with(pod_finalizer)
         .with(belayer_workflow_finalizer::Settings::default())
         .with(belayer_pvc_protection::Settings {
             mode: belayer_pvc_protection::Mode::Own,

@@ -75,6 +75,7 @@ pub(super) async fn summarise(
         written_in_quiet: &written_in_quiet,
         others: &[OTHER_OPERATOR, BATCH],
         healthy_from: None,
+        node_lost_delay: Duration::ZERO,
     });
     let chapters = chapters_check([trouble, settled.err(), still.err()], &findings);
     findings.checks.insert(0, chapters);

@@ -3,6 +3,7 @@
 pub(crate) mod admin;
 pub(crate) mod tenant;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -72,8 +73,8 @@ pub(crate) enum Event {
     StartAgents,
 }
 
-/// Something that a user does. `DeleteRejectedPod` is no part of [`Event::ALL`]: see
-/// [`MORE_REJECTIONS`](crate::plan::MORE_REJECTIONS).
+/// Something that a user does. The last five are no part of [`Event::ALL`]: see
+/// [`MORE_REJECTIONS`](crate::plan::MORE_REJECTIONS) and [`MORE_NAMES`](crate::plan::MORE_NAMES).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum UserAction {
     /// Deletes a pod.
@@ -104,7 +105,22 @@ pub(crate) enum UserAction {
     Overcommit,
     /// Deletes a pod that its node has rejected.
     DeleteRejectedPod,
+    /// Creates pods that request re-creation; the batch scheduler binds them later, more than fit.
+    CreateTrainers,
+    /// Creates a pod with the name of one that is re-created, while there is none.
+    TakeName,
+    /// Deletes a pod, and creates one with the same name, labels and owner, as `kubectl replace --force` does.
+    CopyPod,
+    /// Creates the namespaces that are gone.
+    CreateNamespace,
 }
+
+/// The records of re-creations.
+const RECORDS: Gvr = Gvr {
+    group: Cow::Borrowed("belayer.dev"),
+    version: Cow::Borrowed("v1alpha1"),
+    resource: Cow::Borrowed("podrecreations"),
+};
 
 const ACTIONS: [UserAction; 13] = [
     UserAction::DeletePod,
@@ -206,6 +222,8 @@ pub(crate) struct Stage {
     pub(crate) skew: Arc<AtomicI64>,
     /// The admin, and the node agents.
     pub(crate) admin: admin::Admin,
+    /// Pods to create once their names are free.
+    pub(crate) copies: Vec<Value>,
 }
 
 impl Stage {
@@ -354,14 +372,46 @@ impl Stage {
                     self.delete(&Gvr::PODS, pod, &DeleteOptions::default());
                 }
             }
-            UserAction::Overcommit => {
-                let namespace = NAMESPACES[index(choice, NAMESPACES.len())];
-                let names: Vec<String> = (0..3).map(|_| self.name("train")).collect();
-                for name in &names {
-                    self.create(&Gvr::PODS, namespace, objects::trainer(name, self.wipes));
+            UserAction::TakeName => {
+                let records = self.list(&RECORDS, None);
+                if let Some(record) = records.get(index(choice, records.len()))
+                    && let Some((namespace, _)) = key(record)
+                    && let Some(name) = record["spec"]["podName"].as_str()
+                {
+                    self.copies.push(objects::stranger(namespace, name));
+                    self.create_copies();
                 }
+            }
+            UserAction::CopyPod => {
+                if let Some(pod) = self.choose(&Gvr::PODS, choice) {
+                    self.delete(&Gvr::PODS, &pod, &DeleteOptions::default());
+                    self.copies.push(objects::copy(&pod));
+                }
+            }
+            UserAction::CreateNamespace => {
+                for name in NAMESPACES {
+                    let namespace = json!({ "metadata": { "name": name } });
+                    let options = WriteOptions::default();
+                    let user = Actor::new(USER);
+                    drop(
+                        self.cluster()
+                            .create(&user, &Gvr::NAMESPACES, None, namespace, &options),
+                    );
+                }
+            }
+            UserAction::CreateTrainers => self.create_trainers(choice),
+            UserAction::Overcommit => {
+                self.create_trainers(choice);
                 self.bind_waiting();
             }
+        }
+    }
+
+    fn create_trainers(&mut self, choice: u64) {
+        let namespace = NAMESPACES[index(choice, NAMESPACES.len())];
+        let names: Vec<String> = (0..3).map(|_| self.name("train")).collect();
+        for name in &names {
+            self.create(&Gvr::PODS, namespace, objects::trainer(name, self.wipes));
         }
     }
 
@@ -381,12 +431,47 @@ impl Stage {
         }
     }
 
+    /// Creates the pods whose names are free.
+    pub(crate) fn create_copies(&mut self) {
+        let (user, options) = (Actor::new(USER), WriteOptions::default());
+        let cluster = self.sandbox.cluster();
+        self.copies.retain(|copy| {
+            let namespace = copy["metadata"]["namespace"].as_str();
+            let created = cluster.create(&user, &Gvr::PODS, namespace, copy.clone(), &options);
+            created.is_err()
+        });
+    }
+
     /// A workflow, a PVC and pods that do not all fit, in each namespace.
     pub(crate) fn create_in_healthy_cluster(&mut self) {
         for choice in 0..NAMESPACES.len() as u64 {
             self.act(UserAction::CreateWorkflow, choice);
             self.act(UserAction::UsePvc, choice);
             self.act(UserAction::Overcommit, choice);
+        }
+    }
+
+    /// Deletes the newest workflow of a namespace in the background, and the pods of that of another.
+    pub(crate) fn delete_in_healthy_cluster(&self) {
+        let newest = |namespace| {
+            let all = self.list(&WORKFLOWS, Some(namespace));
+            all.into_iter()
+                .max_by_key(|workflow| created(workflow).to_owned())
+        };
+        if let Some(workflow) = newest(NAMESPACES[0]) {
+            let options = DeleteOptions {
+                propagation_policy: Some(Propagation::Background),
+                ..DeleteOptions::default()
+            };
+            self.delete(&WORKFLOWS, &workflow, &options);
+        }
+        if let Some(workflow) = newest(NAMESPACES[1]) {
+            let uid = &workflow["metadata"]["uid"];
+            for pod in self.list(&Gvr::PODS, Some(NAMESPACES[1])) {
+                if pod["metadata"]["ownerReferences"][0]["uid"] == *uid {
+                    self.delete(&Gvr::PODS, &pod, &DeleteOptions::default());
+                }
+            }
         }
     }
 
@@ -499,6 +584,12 @@ impl Stage {
 fn key(object: &Value) -> Option<(&str, &str)> {
     let meta = &object["metadata"];
     Some((meta["namespace"].as_str()?, meta["name"].as_str()?))
+}
+
+fn created(object: &Value) -> &str {
+    object["metadata"]["creationTimestamp"]
+        .as_str()
+        .unwrap_or_default()
 }
 
 fn node(choice: u64) -> String {

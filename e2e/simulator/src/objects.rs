@@ -42,6 +42,36 @@ pub(crate) fn pvc_user(name: &str, pvc: &str) -> Value {
     })
 }
 
+/// A pod of another client, with the name of one that Belayer re-creates.
+pub(crate) fn stranger(namespace: &str, name: &str) -> Value {
+    json!({
+        "metadata": {"namespace": namespace, "name": name},
+        "spec": {"containers": [{"name": "main", "image": "busybox"}]},
+    })
+}
+
+/// What `kubectl replace --force` creates of a pod, without what Belayer wrote.
+pub(crate) fn copy(pod: &Value) -> Value {
+    let mut copy = json!({ "metadata": {}, "spec": pod["spec"] });
+    for field in [
+        "namespace",
+        "name",
+        "labels",
+        "annotations",
+        "ownerReferences",
+    ] {
+        copy["metadata"][field] = pod["metadata"][field].clone();
+    }
+    if let Some(annotations) = copy["metadata"]["annotations"].as_object_mut() {
+        let kept = [RECREATE_ANNOTATION, WIPE_ANNOTATION];
+        annotations.retain(|name, _| !name.starts_with("belayer.dev/") || kept.contains(&&**name));
+    }
+    if let Some(spec) = copy["spec"].as_object_mut() {
+        spec.remove("nodeName");
+    }
+    copy
+}
+
 /// A bare pod that requests three cores and re-creation, and waits for [`BATCH`] to bind it. With `wipe`, the node
 /// agent has to remove its files first.
 pub(crate) fn trainer(name: &str, wipe: bool) -> Value {

@@ -15,9 +15,34 @@ use crate::objects::NAMESPACES;
 /// How long events occur.
 pub(crate) const STORY: Duration = Duration::from_secs(90);
 
+/// How often the batch scheduler binds its pods.
+pub(crate) const BIND: Duration = Duration::from_secs(5);
+
 /// From this seed on, runs reject more pods, users delete rejected ones, and faults of watches may concern one kind of object:
 /// without that, ten thousand runs do not find every planted fault. Earlier seeds keep their plans, so that those that have failed repeat what failed.
 pub(crate) const MORE_REJECTIONS: u64 = 100_000;
+
+/// From this seed on, users also take the names of pods, copy pods and create namespaces anew, pods are rejected and deleted while
+/// Belayer is down, and the configuration differs. Earlier seeds keep their plans.
+pub(crate) const MORE_NAMES: u64 = 300_000;
+
+/// What a seed decides about Belayer's configuration.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tuning {
+    /// Seconds before a rejected pod is re-created.
+    pub(crate) backoff: u32,
+    /// How long a node must be lost before the results of its pods are given up.
+    pub(crate) node_lost_delay: Duration,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            backoff: 1,
+            node_lost_delay: Duration::ZERO,
+        }
+    }
+}
 
 /// A run, before it is carried out.
 #[derive(Debug, Clone)]
@@ -34,6 +59,8 @@ pub(crate) struct Plan {
     pub(crate) rejections: f64,
     /// Whether the nodes of rejected pods are wiped.
     pub(crate) wipes: bool,
+    /// Belayer's configuration.
+    pub(crate) tuning: Tuning,
 }
 
 /// One event of a plan.
@@ -68,6 +95,11 @@ impl Plan {
             }
         }
         let more = (seed >= MORE_REJECTIONS).then(|| more_rejections(seed, &mut events));
+        let tuning = if seed >= MORE_NAMES {
+            more_names(seed, &mut events)
+        } else {
+            Tuning::default()
+        };
         events.sort_by_key(|(at, _)| *at);
         let numbered = events.into_iter().enumerate();
         let events = numbered
@@ -84,6 +116,7 @@ impl Plan {
                 more.or(few).unwrap_or_default()
             },
             wipes: rng.random_bool(0.3),
+            tuning,
         }
     }
 
@@ -140,6 +173,50 @@ fn more_rejections(seed: u64, events: &mut Vec<(Duration, Event)>) -> f64 {
         }
     }
     *[0.0, 0.1, 0.6].choose(&mut rng).unwrap_or(&0.0)
+}
+
+/// Adds events, and returns the configuration.
+fn more_names(seed: u64, events: &mut Vec<(Duration, Event)>) -> Tuning {
+    let mut rng = StdRng::seed_from_u64(seed ^ 0x7a3e_5000_0000_0000);
+    for action in [
+        UserAction::TakeName,
+        UserAction::CopyPod,
+        UserAction::CreateNamespace,
+    ] {
+        if rng.random_bool(0.4) {
+            for _ in 0..rng.random_range(1..=3) {
+                events.push((moment(&mut rng), Event::User(action, rng.random())));
+            }
+        }
+    }
+    if rng.random_bool(0.3) {
+        outage(&mut rng, events);
+    }
+    Tuning {
+        backoff: *[1, 1, 20].choose(&mut rng).unwrap_or(&1),
+        node_lost_delay: Duration::from_secs(*[0, 20].choose(&mut rng).unwrap_or(&0)),
+    }
+}
+
+/// Pods get their holds, are rejected while Belayer is down, and their user deletes one of them before it is up again.
+fn outage(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
+    let bound = BIND * rng.random_range(1..10);
+    let mut at = bound - Duration::from_secs(1);
+    for (event, after) in [
+        (
+            Event::User(UserAction::CreateTrainers, rng.random()),
+            0.9..1.2,
+        ),
+        (Event::KillAll, 1.0..8.0),
+        (
+            Event::User(UserAction::DeleteRejectedPod, rng.random()),
+            15.0..40.0,
+        ),
+        (Event::Start, 0.0..1.0),
+    ] {
+        events.push((at, event));
+        at += Duration::from_secs_f64(rng.random_range(after));
+    }
 }
 
 /// At most `most` of these, in random order.

@@ -15,10 +15,13 @@ use belayer_core::slim::Pod;
 use belayer_demo::setup;
 use belayer_holds::names;
 use belayer_holds::runner::Observer;
+use belayer_pod_finalizer::profile::{Profile, Profiles};
 use belayer_sandbox::Sandbox;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
+
+use crate::plan::Tuning;
 
 /// How long after its end the kubelet starts it again.
 const RESTART: Duration = Duration::from_secs(2);
@@ -51,8 +54,8 @@ impl Controllers {
         Self((choice % 16) as u8)
     }
 
-    fn components(self) -> Components {
-        let mut components = setup::components(1);
+    fn components(self, tuning: Tuning) -> Components {
+        let mut components = setup::components(tuning.backoff, pod_finalizer(tuning));
         let mut number = 0;
         components.running.retain(|_| {
             number += 1;
@@ -60,6 +63,18 @@ impl Controllers {
         });
         components
     }
+}
+
+fn pod_finalizer(tuning: Tuning) -> belayer_pod_finalizer::Settings {
+    let mut settings = belayer_pod_finalizer::Settings::default();
+    let profiles = settings.profiles.iter().map(|profile| Profile {
+        node_lost_delay: tuning.node_lost_delay,
+        ..Profile::clone(profile)
+    });
+    if let Ok(profiles) = Profiles::new(profiles) {
+        settings.profiles = profiles;
+    }
+    settings
 }
 
 /// A replica. While it is down, nothing of it runs.
@@ -72,10 +87,11 @@ pub(crate) struct Replica {
 
 /// What every process of a replica is started with.
 #[derive(Clone)]
-struct Setup {
-    name: String,
-    sandbox: Sandbox,
-    observer: Arc<dyn Observer>,
+pub(crate) struct Setup {
+    pub(crate) name: String,
+    pub(crate) sandbox: Sandbox,
+    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) tuning: Tuning,
 }
 
 struct Process {
@@ -94,14 +110,9 @@ impl Process {
 
 impl Replica {
     /// A replica that does not run yet.
-    pub(crate) fn new(number: usize, sandbox: Sandbox, observer: Arc<dyn Observer>) -> Self {
-        let name = format!("belayer-{number}");
+    pub(crate) fn new(setup: Setup) -> Self {
         Self {
-            setup: Setup {
-                name,
-                sandbox,
-                observer,
-            },
+            setup,
             controllers: watch::Sender::new(Controllers::ALL),
             process: None,
         }
@@ -191,7 +202,7 @@ async fn live(setup: &Setup, controllers: watch::Receiver<Controllers>, stop: &C
         lease: None,
         observer: Arc::clone(&setup.observer),
     };
-    let work = supervise(options, controllers, stop);
+    let work = supervise(options, setup.tuning, controllers, stop);
     let election = elector.run(resign.clone());
     tokio::pin!(work, election);
     tokio::select! {
@@ -207,14 +218,15 @@ async fn live(setup: &Setup, controllers: watch::Receiver<Controllers>, stop: &C
 /// Runs one set of controllers after the other, as `belayer run` does when its configuration changes.
 async fn supervise(
     options: impl Fn() -> Options,
+    tuning: Tuning,
     mut controllers: watch::Receiver<Controllers>,
     stop: &CancellationToken,
 ) {
     let mut tasks = JoinSet::new();
-    let first = controllers.borrow_and_update().components();
+    let first = controllers.borrow_and_update().components(tuning);
     let mut current = Worker::start(Operator::new(options(), first), &mut tasks);
     while let Some(Ok(())) = stop.run_until_cancelled(controllers.changed()).await {
-        let next = controllers.borrow_and_update().components();
+        let next = controllers.borrow_and_update().components(tuning);
         let mut operator = Operator::new(options(), next);
         let turn = operator.wait_for_turn();
         operator.pods().take_over(&current.pods);

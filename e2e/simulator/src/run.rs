@@ -24,8 +24,8 @@ use crate::event::admin::{self, Admin};
 use crate::event::{Event, Stage, tenant};
 use crate::fault::FaultKind;
 use crate::objects::{self, BATCH};
-use crate::plan::{MORE_REJECTIONS, Plan, STORY};
-use crate::replica::{Controllers, ELECTION, Replica};
+use crate::plan::{BIND, MORE_REJECTIONS, Plan, STORY};
+use crate::replica::{Controllers, ELECTION, Replica, Setup};
 
 /// How long nothing may be written in a settled cluster.
 const QUIET: Duration = Duration::from_secs(60);
@@ -39,9 +39,6 @@ const RECOVERY: Duration = Duration::from_secs(120);
 
 /// How many such periods the cluster has to settle.
 const PATIENCE: usize = 40;
-
-/// How often the batch scheduler binds its pods.
-const BIND: Duration = Duration::from_secs(5);
 
 /// The start of every run.
 const EPOCH: i64 = 1_800_000_000;
@@ -137,7 +134,15 @@ async fn story(plan: &Plan) -> Outcome {
     let rules = Arc::new(Rules::default());
     let observer: Arc<dyn Observer> = rules.clone();
     let replicas = (1..=2)
-        .map(|number| Replica::new(number, sandbox.clone(), Arc::clone(&observer)))
+        .map(|number| {
+            let setup = Setup {
+                name: format!("belayer-{number}"),
+                sandbox: sandbox.clone(),
+                observer: Arc::clone(&observer),
+                tuning: plan.tuning,
+            };
+            Replica::new(setup)
+        })
         .collect();
     let mut stage = Stage {
         script: plan.workload.workflow_script(),
@@ -148,12 +153,13 @@ async fn story(plan: &Plan) -> Outcome {
         wipes: plan.wipes,
         skew,
         admin: Admin::default(),
+        copies: Vec::new(),
     };
     stage.carry_out(Event::Start).await;
     stage.carry_out(Event::StartAgents).await;
     let mut coverage = events(plan, &mut stage).await;
     let healthy_from = recover(plan, &mut stage).await;
-    let outcome = judge(&stage, healthy_from).await;
+    let outcome = judge(plan, &stage, healthy_from).await;
     for replica in &mut stage.replicas {
         replica.kill();
     }
@@ -216,7 +222,10 @@ async fn events(plan: &Plan, stage: &mut Stage) -> Coverage {
     for (at, due) in due {
         tokio::time::sleep_until(begun + at).await;
         match due {
-            Due::Bind => stage.bind_waiting(),
+            Due::Bind => {
+                stage.create_copies();
+                stage.bind_waiting();
+            }
             Due::Begin(index) => {
                 let event = plan.events[index].event;
                 match event {
@@ -265,8 +274,11 @@ async fn recover(plan: &Plan, stage: &mut Stage) -> usize {
     stage.bind_waiting();
     let healthy_from = stage.sandbox.recorder().writes().len();
     stage.create_in_healthy_cluster();
-    tokio::time::sleep(BIND).await;
-    stage.bind_waiting();
+    for _ in 0..2 {
+        tokio::time::sleep(BIND).await;
+        stage.bind_waiting();
+    }
+    stage.delete_in_healthy_cluster();
     tokio::time::sleep(QUIET).await;
     stage.bind_waiting();
     tokio::time::sleep(QUIET).await;
@@ -276,7 +288,7 @@ async fn recover(plan: &Plan, stage: &mut Stage) -> usize {
 
 /// Waits until the cluster has settled, and checks all invariants. A write that was refused is repeated after up to
 /// ten minutes, so that a quiet minute does not mean that nothing more happens.
-async fn judge(stage: &Stage, healthy_from: usize) -> Outcome {
+async fn judge(plan: &Plan, stage: &Stage, healthy_from: usize) -> Outcome {
     let recorder = stage.sandbox.recorder();
     let mut findings = Findings::default();
     let mut late: Option<Vec<String>> = None;
@@ -288,7 +300,7 @@ async fn judge(stage: &Stage, healthy_from: usize) -> Outcome {
         written.retain(|write| write.changed() && !is_heartbeat(write));
         is_settled = written.is_empty();
         if is_settled {
-            findings = findings_of(stage, &written, healthy_from);
+            findings = findings_of(plan, stage, &written, healthy_from);
             late.get_or_insert_with(|| broken(&findings, |name| name == PROMPT));
             if broken(&findings, |name| name == "LIVENESS").is_empty() {
                 break;
@@ -329,7 +341,12 @@ fn broken(findings: &Findings, is_wanted: impl Fn(&str) -> bool) -> Vec<String> 
         .collect()
 }
 
-fn findings_of(stage: &Stage, written_in_quiet: &[Write], healthy_from: usize) -> Findings {
+fn findings_of(
+    plan: &Plan,
+    stage: &Stage,
+    written_in_quiet: &[Write],
+    healthy_from: usize,
+) -> Findings {
     let kinds = [
         Gvr::PODS,
         WORKFLOWS,
@@ -344,6 +361,7 @@ fn findings_of(stage: &Stage, written_in_quiet: &[Write], healthy_from: usize) -
         written_in_quiet,
         others: &[BATCH, ELECTION, admin::AGENT],
         healthy_from: Some(healthy_from),
+        node_lost_delay: plan.tuning.node_lost_delay,
     })
 }
 

@@ -82,7 +82,8 @@ impl Disruptor {
         self.caused += 1;
         let fault = match self.faults {
             Faults::Every(_) => Fault::of(self.seed, before),
-            Faults::LeaderKilled(kills) => {
+            Faults::LeaderKilled(_) => Fault::LeaderKilled,
+            Faults::Soak(kills) => {
                 let is_over = before >= kills;
                 self.replicas
                     .measure(is_over, self.begun.elapsed(), &mut self.growth)

@@ -10,6 +10,7 @@ mod replicas;
 mod report;
 mod users;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -33,8 +34,10 @@ pub(crate) use self::report::Report;
 pub(crate) enum Faults {
     /// So many of every kind, in an order that the seed decides. They need a real control plane.
     Every(usize),
-    /// The leader is killed so many times. After that the replicas run on, for as many pauses.
+    /// The leader is killed so many times.
     LeaderKilled(usize),
+    /// The same; after that the replicas run on, for as many pauses. Their growth is measured.
+    Soak(usize),
 }
 
 /// What a run does.
@@ -52,6 +55,8 @@ pub(crate) struct Plan {
     pub(crate) rejected: f64,
     /// Further arguments of Belayer.
     pub(crate) arguments: &'static [&'static str],
+    /// The binary of the second replica, if it is another build.
+    pub(crate) other: Option<PathBuf>,
     /// Decides which faults occur, and which pods are rejected.
     pub(crate) seed: u64,
 }
@@ -67,8 +72,8 @@ impl Plan {
             rejector: Rejector::Status,
             kill_leader: Some(self.pause),
             disruptions: Some(match self.faults {
-                Faults::Every(faults) => faults,
-                Faults::LeaderKilled(kills) => 2 * kills,
+                Faults::Every(faults) | Faults::LeaderKilled(faults) => faults,
+                Faults::Soak(kills) => 2 * kills,
             }),
             max_retries: 3,
             image: STEP_IMAGE.to_owned(),
@@ -84,7 +89,7 @@ impl Plan {
 /// # Errors
 /// When a fault cannot be caused, or the cluster does not recover from one.
 pub(crate) async fn run(cluster: &Cluster, plan: &Plan) -> Result<Report> {
-    let replicas = Replicas::start(cluster, plan.arguments).await?;
+    let replicas = Replicas::start(cluster, plan).await?;
     let mut disruptor = Disruptor::new(cluster, replicas, plan);
     let (stop, stopped) = watch::channel(false);
     let mut users = JoinSet::new();
@@ -113,6 +118,6 @@ pub(crate) async fn run(cluster: &Cluster, plan: &Plan) -> Result<Report> {
     let (recoveries, growth, replicas) = disruptor.finish();
     let (ends, mut problems) = replicas.stop().await;
     problems.extend(growth.problems());
-    let growth = matches!(plan.faults, Faults::LeaderKilled(_)).then_some(growth);
+    let growth = matches!(plan.faults, Faults::Soak(_)).then_some(growth);
     Ok(Report::of(pods?, recoveries, growth, users, ends, problems))
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::Signal;
 
+use super::Plan;
 use super::growth::Growth;
 use crate::harness::{Belayer, BelayerOptions, Cluster, Proxy, eventually};
 use crate::load;
@@ -27,17 +28,20 @@ pub(super) struct Replica {
 }
 
 impl Replicas {
-    pub(super) async fn start(cluster: &Cluster, arguments: &[&str]) -> Result<Self> {
+    pub(super) async fn start(cluster: &Cluster, plan: &Plan) -> Result<Self> {
         let server = cluster.server_address()?;
         let mut all = Vec::new();
-        for name in ["a", "b"] {
+        for (name, binary) in [("a", None), ("b", plan.other.as_ref())] {
             let wire = Proxy::start(server).await?;
             let mut options = BelayerOptions::holding_pvcs()
                 .config(&format!("{}  recordTtlSeconds: 60\n", load::UNLIMITED))
                 .through(wire.address())
                 .replica(name);
-            for argument in arguments {
+            for argument in plan.arguments {
                 options = options.argument(argument);
+            }
+            if let Some(binary) = binary {
+                options = options.binary(binary);
             }
             let belayer = cluster.start_belayer_with(&options).await?;
             all.push(Replica {

@@ -61,6 +61,7 @@ impl Chaos {
             rate: self.rate,
             rejected: 0.3,
             arguments: &[],
+            other: None,
             seed: self.seed.unwrap_or_else(|| u64::from(std::process::id())),
         };
         let setting = Setting {
@@ -114,7 +115,7 @@ impl Soak {
             recording: Recording::Counts,
         };
         let plan = Plan {
-            faults: Faults::LeaderKilled(self.minutes / 2),
+            faults: Faults::Soak(self.minutes / 2),
             pause: Duration::from_secs(60),
             users: self.users,
             rate: self.rate,
@@ -125,6 +126,61 @@ impl Soak {
                 "--kube-api-qps=1000",
                 "--kube-api-burst=2000",
             ],
+            other: None,
+            seed: self.seed.unwrap_or_else(|| u64::from(std::process::id())),
+        };
+        let setting = Setting {
+            belayer,
+            quiet: Duration::ZERO,
+            large: 0,
+        };
+        execute(&provider, &plan, setting).await
+    }
+}
+
+/// Run two builds of Belayer on one Lease, kill the leader again and again, and check that nothing gets stuck or lost
+///
+/// Starts the embedded API server with a replica of this build and one of another build. Users delete pods, workflows and
+/// PVCs, and pods are rejected and re-created, so that each build goes on with the records of the other. Exit codes: 0 if
+/// nothing got stuck, was lost or ran twice, 1 if not, 2 for an invalid command.
+#[derive(Debug, Args)]
+pub(super) struct Skew {
+    /// The `belayer` binary of the other build
+    #[arg(value_name = "PATH")]
+    other: PathBuf,
+
+    /// How often the leader is killed
+    #[arg(long, default_value_t = 30, value_name = "N", value_parser = super::count)]
+    kills: usize,
+
+    /// Pods per second that request re-creation, of which 30 % are rejected
+    #[arg(long, default_value_t = 5.0, value_name = "N")]
+    rate: f64,
+
+    /// Decides which pods are rejected; by default random
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+
+    /// The `belayer` binary; by default the one in the folder of this program
+    #[arg(long, env = "BELAYER_BIN", value_name = "PATH")]
+    belayer: Option<PathBuf>,
+}
+
+impl Skew {
+    pub(super) async fn execute(self) -> Result<ExitCode> {
+        let belayer = binary(self.belayer.as_deref())?;
+        let other = binary(Some(&self.other))?;
+        let provider = Sandbox {
+            recording: Recording::Counts,
+        };
+        let plan = Plan {
+            faults: Faults::LeaderKilled(self.kills),
+            pause: Duration::from_secs(3),
+            users: 4,
+            rate: self.rate,
+            rejected: 0.3,
+            arguments: &[],
+            other: Some(other),
             seed: self.seed.unwrap_or_else(|| u64::from(std::process::id())),
         };
         let setting = Setting {

@@ -32,6 +32,7 @@ enum Command {
     Load(Box<load::Load>),
     Chaos(chaos::Chaos),
     Soak(chaos::Soak),
+    Skew(chaos::Skew),
     Support(support::Support),
     Envtest(envtest::Envtest),
     /// Compare the responses of a server with recorded ones
@@ -54,6 +55,7 @@ pub async fn main() -> ExitCode {
         Command::Load(load) => load.execute().await,
         Command::Chaos(chaos) => chaos.execute().await,
         Command::Soak(soak) => soak.execute().await,
+        Command::Skew(skew) => skew.execute().await,
         Command::Support(support) => support.execute().await,
         Command::Envtest(command) => command.execute().await,
         Command::Conformance(command) => command.execute().await,

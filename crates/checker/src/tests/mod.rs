@@ -135,6 +135,55 @@ fn a_node_that_is_lost_before_the_pod_is_bound_to_it_is_no_evidence() {
     assert_eq!(failed(&script.check_script()), ["EVIDENCE"]);
 }
 
+#[rstest]
+#[case::soon(Script::healthy, 20, &[])]
+#[case::late(Script::healthy, 40, &["PROMPT"])]
+#[case::late_while_something_fails(|script| script, 40, &[])]
+fn prompt_is_violated_by_a_pod_that_waits_for_nothing(
+    #[case] from_now_on: fn(Script) -> Script,
+    #[case] seconds: i64,
+    #[case] broken: &[&str],
+) {
+    let script = from_now_on(held())
+        .workflow(&taken())
+        // It may be released only from now on.
+        .later(40)
+        .deleted(&Gvr::PODS, &deleting(pod(&[POD_HOLD])))
+        .later(seconds)
+        .belayer(&deleting(pod(&[])));
+    assert_eq!(failed(&script.check_script()), broken);
+}
+
+/// The delay begins when both the node is lost and the pod is deleted.
+#[rstest]
+#[case::after_the_delay(60, 30, &[])]
+#[case::the_pod_was_deleted_just_now(60, 10, &["EVIDENCE"])]
+#[case::the_node_was_lost_just_now(0, 10, &["EVIDENCE"])]
+fn a_lost_node_is_evidence_only_after_its_delay(
+    #[case] until_deleted: i64,
+    #[case] until_released: i64,
+    #[case] broken: &[&str],
+) {
+    let mut bound = pod(&[POD_HOLD]);
+    bound["spec"]["nodeName"] = json!("node-1");
+    bound["status"]["containerStatuses"] = json!([{"name": "main", "state": {"running": {}}}]);
+    let node = json!({"kind": "Node", "metadata": {"name": "node-1", "uid": "node-1",
+        "deletionTimestamp": "2026-01-01T00:00:00Z"}});
+    let gone = deleting(bound.clone());
+    let mut released = gone.clone();
+    released["metadata"]["finalizers"] = json!([]);
+    let script = held()
+        .node_lost_delay(Duration::from_secs(20))
+        .pod(&bound)
+        .deleted(&Gvr::NODES, &node)
+        .later(until_deleted)
+        .deleted(&Gvr::PODS, &gone)
+        .later(until_released)
+        .belayer(&released)
+        .workflow(&taken());
+    assert_eq!(failed(&script.check_script()), broken);
+}
+
 #[test]
 fn every_reason_is_recognised() {
     let orphan = {

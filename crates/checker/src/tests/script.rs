@@ -16,6 +16,8 @@ pub(super) const FOREIGN: &str = "example.com/keep";
 pub(super) struct Script {
     pub(super) writes: Vec<Write>,
     now: jiff::Timestamp,
+    node_lost_delay: Duration,
+    healthy_from: Option<usize>,
 }
 
 impl Script {
@@ -48,6 +50,18 @@ impl Script {
     /// The next writes come this much later.
     pub(super) fn later(mut self, seconds: i64) -> Self {
         self.now += jiff::SignedDuration::from_secs(seconds);
+        self
+    }
+
+    /// Nothing fails from now on.
+    pub(super) fn healthy(mut self) -> Self {
+        self.healthy_from = Some(self.writes.len());
+        self
+    }
+
+    /// Belayer's configuration.
+    pub(super) fn node_lost_delay(mut self, delay: Duration) -> Self {
+        self.node_lost_delay = delay;
         self
     }
 
@@ -107,7 +121,8 @@ impl Script {
             quiet,
             written_in_quiet,
             others: &[],
-            healthy_from: None,
+            healthy_from: self.healthy_from,
+            node_lost_delay: self.node_lost_delay,
         })
     }
 }

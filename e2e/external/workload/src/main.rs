@@ -43,6 +43,7 @@ async fn main() -> anyhow::Result<()> {
         written_in_quiet: &recorder.since(mark),
         others: &[],
         healthy_from: None,
+        node_lost_delay: Duration::ZERO,
     });
     ensure!(findings.all_kept(), "{:?}", findings.checks);
     ensure!(findings.pods == 6 && findings.taken == 6, "{findings:?}");

@@ -6,7 +6,7 @@ use belayer_sandbox::{Actor, DeleteOptions, Gvr, Patch, Subresource, WriteOption
 use belayer_workload::WORKFLOWS;
 use serde_json::{Value, json};
 
-use super::{Stage, index, key};
+use super::{RECORDS, Stage, index, key};
 
 /// Its name in the record.
 const TENANT: &str = "tenant";
@@ -16,8 +16,7 @@ const KEEPS: [&str; 2] = ["example.com/keep", "belayer.dev/unknown"];
 
 /// What a tenant may write.
 fn kinds() -> [Gvr; 4] {
-    let records = Gvr::new("belayer.dev", "v1alpha1", "podrecreations");
-    [Gvr::PODS, WORKFLOWS, Gvr::PERSISTENTVOLUMECLAIMS, records]
+    [Gvr::PODS, WORKFLOWS, Gvr::PERSISTENTVOLUMECLAIMS, RECORDS]
 }
 
 /// Removes the tenant's own finalizers, so that nothing waits for them.
