@@ -21,10 +21,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::coverage::{Coverage, Rules};
 use crate::event::admin::{self, Admin};
-use crate::event::{Event, Stage, tenant};
+use crate::event::{Event, Stage, UserAction, tenant};
 use crate::fault::FaultKind;
 use crate::objects::{self, BATCH};
-use crate::plan::{BIND, MORE_REJECTIONS, Plan, STORY};
+use crate::plan::{BIND, MORE_NAMES, MORE_REJECTIONS, Plan, STORY};
 use crate::replica::{Controllers, ELECTION, Replica, Setup};
 
 /// How long nothing may be written in a settled cluster.
@@ -39,6 +39,9 @@ const RECOVERY: Duration = Duration::from_secs(120);
 
 /// How many such periods the cluster has to settle.
 const PATIENCE: usize = 40;
+
+/// Only the namespaces of workflows exist otherwise.
+const CREATE_NAMESPACES: Event = Event::User(UserAction::CreateNamespace, 0);
 
 /// The start of every run.
 const EPOCH: i64 = 1_800_000_000;
@@ -155,6 +158,9 @@ async fn story(plan: &Plan) -> Outcome {
         admin: Admin::default(),
         copies: Vec::new(),
     };
+    if plan.seed >= MORE_NAMES {
+        stage.carry_out(CREATE_NAMESPACES).await;
+    }
     stage.carry_out(Event::Start).await;
     stage.carry_out(Event::StartAgents).await;
     let mut coverage = events(plan, &mut stage).await;
@@ -272,6 +278,9 @@ async fn recover(plan: &Plan, stage: &mut Stage) -> usize {
     stage.carry_out(Event::Start).await;
     tokio::time::sleep(RECOVERY).await;
     stage.bind_waiting();
+    if plan.seed >= MORE_NAMES {
+        stage.carry_out(CREATE_NAMESPACES).await;
+    }
     let healthy_from = stage.sandbox.recorder().writes().len();
     stage.create_in_healthy_cluster();
     for _ in 0..2 {
