@@ -17,6 +17,7 @@ use super::objects::{
     Kind, annotation, has_hold, is_deleting, is_removal, main_exit_code, shows_a_run, text, uid,
     workflow_of,
 };
+use super::reasons::Node;
 use crate::BELAYER;
 
 /// The actors of every test. Any other actor that the test does not name is a person with kubectl.
@@ -61,6 +62,10 @@ pub(crate) struct History {
     lost_with_node: HashMap<String, Timestamp>,
     /// How long their nodes must have been lost before they are released.
     node_lost_delay: Duration,
+    /// Pods whose result was consumed when they were removed. A pod of the same name may overwrite it then.
+    consumed: HashSet<String>,
+    /// The nodes of these pods, by their workflow and ID.
+    consumed_nodes: HashSet<(String, String)>,
     by_hand: HashSet<String>,
 }
 
@@ -127,6 +132,10 @@ impl History {
             self.ended_by_deletion.insert(write.uid.clone());
         }
         if is_removal(write) {
+            if self.node_of(object) == Node::Taken {
+                self.consumed.insert(write.uid.clone());
+                self.consumed_nodes.extend(node_id(object));
+            }
             self.gone.insert(write.uid.clone());
             if write.resource == Gvr::NODES {
                 self.lose_pods_of(&write.key.name, write.at);
@@ -265,6 +274,16 @@ impl History {
             || workflow_of(object).is_some_and(|owner| self.by_hand.contains(owner))
     }
 
+    /// Whether the result of an earlier pod of this pod's node was consumed.
+    pub(crate) fn is_of_consumed_node(&self, pod: &Value) -> bool {
+        node_id(pod).is_some_and(|node| self.consumed_nodes.contains(&node))
+    }
+
+    /// Whether the pod's result was consumed when it was removed.
+    pub(crate) fn was_consumed(&self, pod: &Value) -> bool {
+        self.consumed.contains(uid(pod))
+    }
+
     /// Whether this object was deleted (it may still exist).
     pub(crate) fn is_deleted(&self, uid: &str) -> bool {
         self.deleted_at.contains_key(uid)
@@ -299,6 +318,12 @@ fn marks(pod: &Value) -> [Option<&Value>; 2] {
         metadata["labels"].get(names::COMPLETED),
         metadata["annotations"].get(RECREATION_ENDED_ANNOTATION),
     ]
+}
+
+/// The workflow of a pod, and the ID of its node.
+fn node_id(pod: &Value) -> Option<(String, String)> {
+    let id = annotation(pod, names::NODE_ID);
+    Some((workflow_of(pod)?.to_owned(), id.to_owned()))
 }
 
 /// Whether the pod is being deleted without a grace period.

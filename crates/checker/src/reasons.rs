@@ -102,7 +102,8 @@ impl History {
         if self.is_deleted(owner) || self.object(owner).is_none() {
             return Some(Why::WorkflowDeleted);
         }
-        if self.node_of(pod) == Node::Taken {
+        // A user may copy a pod whose result was consumed.
+        if self.node_of(pod) == Node::Taken || self.is_of_consumed_node(pod) {
             return Some(Why::ResultConsumed);
         }
         if self.was_ended_by_deletion(pod) {

@@ -4,6 +4,7 @@ use belayer_holds::names::{
     RECREATE_ANNOTATION, RECREATION_ATTEMPT_ANNOTATION, RECREATION_UID_ANNOTATION,
 };
 use belayer_sandbox::Verb;
+use belayer_workload::names;
 use jiff::SignedDuration;
 use serde_json::{Map, Value};
 
@@ -161,11 +162,25 @@ fn no_loss(step: &Step<'_>) -> Verdict {
 }
 
 fn matches_its_user(history: &History, pod: &Value) -> Verdict {
-    let first = history
-        .live(annotation(pod, RECREATION_UID_ANNOTATION))
-        .and_then(|record| history.object(text(record, "/spec/firstUID")));
+    let record = history.live(annotation(pod, RECREATION_UID_ANNOTATION));
+    let first = record.and_then(|record| history.object(text(record, "/spec/firstUID")));
+    let avoids = record.and_then(|record| record.pointer("/status/avoidNodes"));
+    // It must not return to a node that was not wiped.
+    let compared = |pod: &Value| {
+        let mut pod = pod.clone();
+        if avoids.is_some()
+            && let Some(spec) = pod["spec"].as_object_mut()
+        {
+            spec.remove("affinity");
+        }
+        pod
+    };
     match first {
-        Some(first) if by_user(history, first) == described(history, pod, first) => Verdict::Kept,
+        Some(first)
+            if by_user(history, &compared(first)) == described(history, &compared(pod), first) =>
+        {
+            Verdict::Kept
+        }
         Some(_) => Verdict::Broken(format!(
             "{} differs from the pod that its user created",
             describe(pod)
@@ -212,8 +227,9 @@ fn part(pod: &Value, created: &Value, keeps: impl Fn(&str, &Value) -> bool) -> V
         .and_then(Value::as_object)
         .into_iter()
         .flatten()
-        // A record has those that others added before it was written.
+        // A record has those that others added before it was written, and not what Argo says about one pod.
         .filter(|(name, _)| created["metadata"]["labels"].get(name).is_some())
+        .filter(|(name, _)| *name != names::COMPLETED)
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     serde_json::json!([labels, annotations, spec])

@@ -256,9 +256,14 @@ impl EventRecorder {
     fn is_due(&self, uid: &Uid, notice: &Notice, certainty: Certainty) -> bool {
         let message_hash = hash(&notice.message);
         let now = Instant::now();
-        let mut recorded = self.recorded.lock();
-        let recorded =
-            recorded.get_or_insert_mut((uid.clone(), notice.reason), || Recorded::Waits(now));
+        let mut all = self.recorded.lock();
+        // Nothing is repeated sooner because it was forgotten, and most objects exist no longer.
+        while let Some((_, oldest)) = all.peek_lru()
+            && now.duration_since(oldest.since()) >= REPEAT_AFTER
+        {
+            all.pop_lru();
+        }
+        let recorded = all.get_or_insert_mut((uid.clone(), notice.reason), || Recorded::Waits(now));
         let passed = now.duration_since(recorded.since());
         let is_due = match (*recorded, certainty) {
             (Recorded::At(_, before), Certainty::Known) if before != message_hash => {

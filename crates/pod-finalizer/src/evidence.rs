@@ -162,17 +162,18 @@ pub enum Consumption {
 impl Consumption {
     /// Returns the proof that `node` no longer needs `pod`, if `answer` provides it for a pod first seen at `pod_seen`.
     ///
-    /// The live read must have begun after that, because a retried node has the key of its predecessor.
+    /// The live read must have begun after that, because a retried node has the key of its predecessor; and `created`,
+    /// when the pod was created, tells it from a pod of the same name that was deleted before.
     pub fn prove_node_fulfilled(
         answer: &LiveAnswer<StatusState>,
         node: &NodeRef,
-        pod: &Uid,
+        (pod, created): (&Uid, Option<Timestamp>),
         pod_seen: LogicalTime,
     ) -> Option<Self> {
         let StatusState::Read(nodes) = answer.answer() else {
             return None;
         };
-        let proven = answer.begun() > pod_seen && nodes.is_fulfilled(node, pod);
+        let proven = answer.begun() > pod_seen && nodes.is_fulfilled(node, pod, created);
         proven.then(|| Self::NodeFulfilled(nodes.version()))
     }
 

@@ -75,7 +75,7 @@ async fn t3_reading_a_large_workflow_takes_little_memory() {
     let StatusState::Read(nodes) = answer.answer() else {
         panic!("{answer:?}");
     };
-    assert!(nodes.is_fulfilled(&node, &Uid::new("p-1")));
+    assert!(nodes.is_fulfilled(&node, &Uid::new("p-1"), None));
     // In all, whether at once or not. The answer itself is not copied.
     assert!(
         allocated < 1 << 20,

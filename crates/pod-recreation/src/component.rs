@@ -72,12 +72,33 @@ struct Memory {
     cancelled: HashSet<Uid>,
     /// Pods that were rejected without their hold and without the proof that no container of them ran.
     reported: HashSet<Uid>,
+    /// The records of a pod's name, the first one first: when they were created, to the second, and their UIDs. Those of one
+    /// second are in the order in which the watch delivered them.
+    by_pod: HashMap<ObjectKey, Vec<(Option<Timestamp>, Uid)>>,
     /// The last attempt whose pod was seen, by the namespace and the UID of the record.
     created: HashMap<(Arc<str>, Uid), u32>,
     /// Since when records wait for the same.
     waits: Waits,
     /// How much the clocks of nodes differ.
     clocks: Clocks,
+}
+
+impl Memory {
+    fn note_record(&mut self, record: &Record) {
+        let records = self.by_pod.entry(pod_key(record)).or_default();
+        let place = records.partition_point(|(created, _)| *created <= record.created);
+        records.insert(place, (record.created, record.meta.uid.clone()));
+    }
+
+    fn forget_record(&mut self, record: &Record) {
+        let pod = pod_key(record);
+        if let Some(records) = self.by_pod.get_mut(&pod) {
+            records.retain(|(_, uid)| *uid != record.meta.uid);
+            if records.is_empty() {
+                self.by_pod.remove(&pod);
+            }
+        }
+    }
 }
 
 /// The labels and annotations of pods that the rules read.
@@ -228,6 +249,9 @@ impl<V: View> PodRecreation<V> {
             let attempts = attempts_of(&record.meta.key, &record.meta.uid);
             self.memory.lock().created.get(&attempts).copied()
         });
+        let replaced = record
+            .as_deref()
+            .is_some_and(|record| self.is_replaced(record));
         let watched = record.as_deref().filter(|_| V::FOLLOWS);
         let watched = watched.map(|record| self.memory.lock().waits.watched(record));
         let wipe = record
@@ -238,12 +262,20 @@ impl<V: View> PodRecreation<V> {
             pod,
             watched,
             namespace_terminating: namespace.is_some_and(|found| found.meta.is_deleting()),
+            replaced,
             cancelled,
             created,
             holding: Holding::Allowed,
             wipe,
             record_ttl: self.settings.record_ttl,
         }
+    }
+
+    fn is_replaced(&self, record: &Record) -> bool {
+        let memory = self.memory.lock();
+        let records = memory.by_pod.get(&pod_key(record));
+        let last = records.and_then(|records| records.last());
+        last.is_some_and(|(_, uid)| *uid != record.meta.uid)
     }
 
     /// The entry in the `NodeWipe` of the node for the record's rejected pod.

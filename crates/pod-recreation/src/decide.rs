@@ -23,7 +23,9 @@ use crate::snapshot::{ObservedPod, PodState, PodView};
 pub use attempt::status_with_pod;
 use attempt::{creating, delete_pod, waiting};
 pub use decision::{Effect, Progress, RecordDecision, StatusWrite};
-use ends::{cancelled, cancelled_if_gone, name_taken, not_selected, pod_started, reported};
+use ends::{
+    cancelled, cancelled_if_gone, name_taken, not_selected, pod_started, replaced, reported,
+};
 pub(crate) use ends::{cancelled_step, name_taken_step, reported_step};
 use rejection::{rejected, rejected_status};
 pub use wipe::ObservedWipe;
@@ -39,6 +41,8 @@ pub struct RecordSnapshot {
     pub pod: ObservedPod,
     /// Whether their namespace is being deleted, as far as the cache shows.
     pub namespace_terminating: bool,
+    /// Whether a later pod of the same name has a record, so that its user wants that one.
+    pub replaced: bool,
     /// Whether another client deleted the pod's record before it had ended.
     pub cancelled: bool,
     /// The last attempt of the record whose pod this process has seen.
@@ -123,6 +127,9 @@ fn step(snapshot: &RecordSnapshot, clock: Clock) -> RecordDecision {
         return decision;
     }
     match phase {
+        Phase::Waiting | Phase::Creating if pod.is_none() && snapshot.replaced => {
+            replaced(record, now)
+        }
         Phase::Rejected => rejected(record, pod, &snapshot.wipe, clock),
         Phase::Deleting => deleting(record, pod, now),
         Phase::Waiting => waiting(record, pod, snapshot.holding, clock),

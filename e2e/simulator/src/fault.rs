@@ -56,6 +56,9 @@ pub(crate) enum FaultKind {
     NoLiveReads,
     /// No connection at all.
     CutOff,
+    /// The watch of one kind of objects delivers nothing. No part of [`FaultKind::ALL`]: see
+    /// [`MORE_NAMES`](crate::plan::MORE_NAMES).
+    StaleKind,
 }
 
 impl FaultKind {
@@ -88,7 +91,7 @@ impl FaultKind {
             1 => &[BELAYER, ELECTION],
             _ => &[BELAYER],
         };
-        let kind = (of_one_kind && rng.random_bool(0.5))
+        let kind = (self == Self::StaleKind || of_one_kind && rng.random_bool(0.5))
             .then(|| WATCHED.choose(rng).copied())
             .flatten();
         let faults = clients.iter().map(|client| self.of(client, kind, rng));
@@ -135,7 +138,7 @@ impl FaultKind {
             Self::BrokenWatch => watches().end_watch_after(after, WatchEnd::Break),
             Self::ExpiredWatch => watches().end_watch_after(after, WatchEnd::Expired),
             Self::Garbage => watches().end_watch_after(after, WatchEnd::Garbage),
-            Self::PausedWatches => watches().pause_watches(),
+            Self::PausedWatches | Self::StaleKind => watches().pause_watches(),
             Self::NoLiveReads => Fault::on(Match::verb(Verb::Get).client(client))
                 .answer(Answer::service_unavailable()),
             Self::CutOff => all().lose_request(),

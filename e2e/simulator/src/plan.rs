@@ -95,11 +95,7 @@ impl Plan {
             }
         }
         let more = (seed >= MORE_REJECTIONS).then(|| more_rejections(seed, &mut events));
-        let tuning = if seed >= MORE_NAMES {
-            more_names(seed, &mut events)
-        } else {
-            Tuning::default()
-        };
+        let more_names = (seed >= MORE_NAMES).then(|| more_names(seed, &mut events));
         events.sort_by_key(|(at, _)| *at);
         let numbered = events.into_iter().enumerate();
         let events = numbered
@@ -115,8 +111,8 @@ impl Plan {
                 let few = [0.0, 0.0, 0.1].choose(&mut rng).copied();
                 more.or(few).unwrap_or_default()
             },
-            wipes: rng.random_bool(0.3),
-            tuning,
+            wipes: more_names.map_or_else(|| rng.random_bool(0.3), |(wipes, _)| wipes),
+            tuning: more_names.map_or_else(Tuning::default, |(_, tuning)| tuning),
         }
     }
 
@@ -175,8 +171,8 @@ fn more_rejections(seed: u64, events: &mut Vec<(Duration, Event)>) -> f64 {
     *[0.0, 0.1, 0.6].choose(&mut rng).unwrap_or(&0.0)
 }
 
-/// Adds events, and returns the configuration.
-fn more_names(seed: u64, events: &mut Vec<(Duration, Event)>) -> Tuning {
+/// Adds events. Returns whether nodes are wiped, and the configuration.
+fn more_names(seed: u64, events: &mut Vec<(Duration, Event)>) -> (bool, Tuning) {
     let mut rng = StdRng::seed_from_u64(seed ^ 0x7a3e_5000_0000_0000);
     for action in [
         UserAction::TakeName,
@@ -189,33 +185,73 @@ fn more_names(seed: u64, events: &mut Vec<(Duration, Event)>) -> Tuning {
             }
         }
     }
+    let wipes = rng.random_bool(0.3);
     if rng.random_bool(0.3) {
-        outage(&mut rng, events);
+        outage(wipes, &mut rng, events);
     }
-    Tuning {
+    if rng.random_bool(0.4) {
+        stale(&mut rng, events);
+    }
+    let tuning = Tuning {
         backoff: *[1, 1, 20].choose(&mut rng).unwrap_or(&1),
         node_lost_delay: Duration::from_secs(*[0, 20].choose(&mut rng).unwrap_or(&0)),
-    }
+    };
+    (wipes, tuning)
 }
 
-/// Pods get their holds, are rejected while Belayer is down, and their user deletes one of them before it is up again.
-fn outage(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
+/// Pods get their holds and are rejected while what would replace them is down: Belayer, or with `wipes` the node agents. Their
+/// user deletes one of them before it is up again.
+fn outage(wipes: bool, rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     let bound = BIND * rng.random_range(1..10);
     let mut at = bound - Duration::from_secs(1);
+    let (down, up) = if wipes {
+        (Event::StopAgents, Event::StartAgents)
+    } else {
+        (Event::KillAll, Event::Start)
+    };
+    let create = Event::User(UserAction::CreateTrainers, rng.random());
+    let delete = Event::User(UserAction::DeleteRejectedPod, rng.random());
     for (event, after) in [
-        (
-            Event::User(UserAction::CreateTrainers, rng.random()),
-            0.9..1.2,
-        ),
-        (Event::KillAll, 1.0..8.0),
-        (
-            Event::User(UserAction::DeleteRejectedPod, rng.random()),
-            15.0..40.0,
-        ),
-        (Event::Start, 0.0..1.0),
+        (create, 0.9..1.2),
+        (down, 1.0..8.0),
+        (delete, 15.0..40.0),
+        (up, 0.0..1.0),
     ] {
         events.push((at, event));
         at += Duration::from_secs_f64(rng.random_range(after));
+    }
+}
+
+/// Belayer sees nothing of one kind of objects, and perhaps cannot read owners either, while users create and delete some.
+fn stale(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
+    let mut at = moment(rng).mul_f64(0.6);
+    let mut fault = |kind, at, rng: &mut StdRng| {
+        let lasts = Duration::from_secs(rng.random_range(15..40));
+        events.push((at, Event::Fault { kind, lasts }));
+    };
+    fault(FaultKind::StaleKind, at, rng);
+    if rng.random_bool(0.4) {
+        fault(FaultKind::NoLiveReads, at, rng);
+    }
+    let create = [
+        UserAction::CreateWorkflow,
+        UserAction::UsePvc,
+        UserAction::Overcommit,
+    ];
+    let delete = [
+        UserAction::DeletePvc,
+        UserAction::DeletePods,
+        UserAction::DeletePod,
+        UserAction::DeleteWorkflow,
+        UserAction::ForceDeletePod,
+    ];
+    for _ in 0..4 {
+        for (actions, after) in [(&create[..], 0.1..4.0), (&delete[..], 0.1..2.0)] {
+            at += Duration::from_secs_f64(rng.random_range(after));
+            if let Some(action) = actions.choose(rng) {
+                events.push((at, Event::User(*action, rng.random())));
+            }
+        }
     }
 }
 

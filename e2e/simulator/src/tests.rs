@@ -57,6 +57,8 @@ fn each_kind_of_event_has_its_own_name() {
 #[case::a_deleted_workflow_that_another_program_keeps(40686)]
 #[case::the_user_deletes_the_pod_before_its_record_is_created(200125)]
 #[case::a_namespace_is_deleted_while_the_first_status_is_refused(100_986)]
+#[case::a_user_replaces_a_rejected_pod_while_its_recreation_waits(301_744)]
+#[case::a_user_copies_a_pod_whose_node_argo_has_given_up(302_075)]
 fn no_seed_fails_again(#[case] seed: u64) {
     let outcome = run(&Plan::of(seed));
     assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);

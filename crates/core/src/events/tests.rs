@@ -70,6 +70,25 @@ async fn l4_an_object_has_25_events_at_once_and_one_more_every_five_minutes() {
     assert!(!record(REASONS[27]));
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_may_be_repeated_is_not_remembered() {
+    let (recorder, _receiver) = queue_of_notices();
+    let record = |uid: &str| {
+        let on = Regarding {
+            uid: Uid::new(uid),
+            ..regarding()
+        };
+        recorder.record(&on, &notice());
+    };
+    (0..100).for_each(|uid| record(&format!("early-{uid}")));
+    tokio::time::advance(REPEAT_AFTER / 2).await;
+    record("later");
+    assert_eq!(recorder.recorded.lock().len(), 101);
+    tokio::time::advance(REPEAT_AFTER / 2).await;
+    record("now");
+    assert_eq!(recorder.recorded.lock().len(), 2);
+}
+
 #[test]
 fn an_event_names_its_object_and_fits_the_servers_limits() {
     let request = event(&regarding(), &notice(), "manager", Timestamp::UNIX_EPOCH);

@@ -86,7 +86,10 @@ pub(super) fn node_fulfilled(pod: &PodView, reasons: &mut Reasons) -> Found {
         ask(reasons, pace.first);
         return None;
     };
-    if let Some(proof) = Consumption::prove_node_fulfilled(answer, node, &pod.uid, pod.first_seen) {
+    let argo = pod.argo.as_ref();
+    let created = argo.and_then(|argo| argo.pod.shutdown.as_ref()?.created);
+    let this = (&pod.uid, created);
+    if let Some(proof) = Consumption::prove_node_fulfilled(answer, node, this, pod.first_seen) {
         return Some((row::NODE_FULFILLED, Evidence::Consumed(proof)));
     }
     if let StatusState::Read(nodes) = LiveAnswer::answer(answer)

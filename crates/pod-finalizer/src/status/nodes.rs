@@ -22,6 +22,9 @@ use super::unpack::{NODES_LIMIT, unpack};
 /// The message for a node whose outputs have not arrived.
 const IN_PART: &str = "its workflow has the final phase of its node, but not its outputs yet (taskResultSynced is false)";
 
+/// The message of a node whose pod was gone before its result was read.
+const POD_GONE: &str = "pod deleted";
+
 /// How much later than a pod's creation, by the API server's clock, its workflow must have been started again, by the
 /// workflow controller's clock, for the pod to belong to an earlier run (A11).
 const CLOCKS_DIFFER: Duration = Duration::from_secs(60);
@@ -92,6 +95,8 @@ enum Taken {
     NoValue(Box<str>),
     /// The result of this pod; other pods of the same node were not read.
     Of(Uid),
+    /// Nothing: its pod was gone at this time, and the result was given up. That is not about a pod that was created later.
+    GivenUp(Timestamp),
     /// Its phase, but not its outputs yet. If the pod is deleted now, the node fails with "pod deleted".
     InPart,
     /// Unknown: the node cannot be decoded.
@@ -105,14 +110,17 @@ impl Nodes {
     }
 
     /// Whether the workflow no longer needs this pod: its node is fulfilled (by this pod, if the node names one), or the
-    /// pod is to be replaced by another one of the same name, which cannot be created before this one is deleted.
-    pub fn is_fulfilled(&self, node: &NodeRef, pod: &Uid) -> bool {
+    /// pod is to be replaced by another one of the same name, which cannot be created before this one is deleted. A node
+    /// that failed because its pod was gone says nothing about a pod that was `created` later: Argo reads its result.
+    /// Only of pods that are being deleted is it known when they were created.
+    pub fn is_fulfilled(&self, node: &NodeRef, pod: &Uid, created: Option<Timestamp>) -> bool {
         let Some(entry) = self.asked.get(node) else {
             return false;
         };
         match &entry.taken {
             Some(Taken::All) => true,
             Some(Taken::Of(uid)) => uid == pod,
+            Some(Taken::GivenUp(at)) => created.is_some_and(|created| created <= *at),
             Some(Taken::InPart | Taken::Unreadable | Taken::NoValue(_)) | None => {
                 entry.retired.as_ref() == Some(pod)
             }
@@ -149,6 +157,9 @@ impl Nodes {
             ),
             Taken::NoValue(why) => {
                 Some(format!("`consumedWhen` has no value for its owner: {why}").into())
+            }
+            Taken::GivenUp(_) => {
+                Some("its node is that of an earlier pod, which was deleted".into())
             }
             Taken::All => None,
         }
@@ -356,6 +367,10 @@ struct Node<'a> {
     phase: Option<Cow<'a, str>>,
     #[serde(default, borrow)]
     started_at: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    finished_at: Option<Cow<'a, str>>,
+    #[serde(default, borrow)]
+    message: Option<Cow<'a, str>>,
     /// Whether its outputs, which come by an object of their own, have arrived.
     #[serde(default)]
     task_result_synced: Option<bool>,
@@ -374,6 +389,7 @@ enum Kept {
         ended: bool,
         waits: bool,
         began: Option<Timestamp>,
+        given_up: Option<Timestamp>,
         synced: Option<bool>,
         captured: Option<Uid>,
         restarting: Option<Uid>,
@@ -402,6 +418,10 @@ impl Kept {
             ),
             waits: node.phase.as_deref() == Some("Pending"),
             began: node.started_at.and_then(|time| time.parse().ok()),
+            given_up: node
+                .finished_at
+                .filter(|_| node.message.as_deref() == Some(POD_GONE))
+                .and_then(|time| time.parse().ok()),
             synced: node.task_result_synced,
             captured: uid(node.captured_pod_uid),
             restarting: uid(node.restarting_pod_uid),
@@ -421,6 +441,7 @@ impl Kept {
                 ended,
                 waits,
                 began,
+                given_up,
                 synced,
                 captured,
                 restarting,
@@ -429,7 +450,7 @@ impl Kept {
                 taken: ended.then(|| match (synced.or(arrived), captured) {
                     (Some(false), _) => Taken::InPart,
                     (_, Some(uid)) => Taken::Of(uid),
-                    (_, None) => Taken::All,
+                    (_, None) => given_up.map_or(Taken::All, Taken::GivenUp),
                 }),
                 // Only while its successor does not run.
                 retired: restarting.filter(|_| waits),

@@ -136,7 +136,10 @@ impl PodRecreation {
     /// handler.
     pub fn on_record(&self, event: &Event<Record>) {
         let record = match event {
-            Event::Added { object, .. } => object,
+            Event::Added { object, .. } => {
+                self.memory.lock().note_record(object);
+                object
+            }
             Event::Updated { new, .. } => new,
             Event::Deleted {
                 last,
@@ -146,6 +149,7 @@ impl PodRecreation {
                 let mut memory = self.memory.lock();
                 memory.created.remove(&attempts);
                 memory.waits.forget(&last.meta.uid);
+                memory.forget_record(last);
                 // That a list does not have it is no deletion by a client: a backup may have been restored.
                 if *final_state_known && !last.status.phase.is_some_and(api::Phase::is_final) {
                     memory.cancelled.insert(Uid::new(last.first_uid.as_str()));

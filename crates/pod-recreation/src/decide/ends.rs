@@ -131,6 +131,17 @@ pub(crate) fn name_taken_step(record: &Record, now: Timestamp) -> StatusWrite {
     end(record, Phase::Ended, "name_taken", notice, now)
 }
 
+/// The name of a rejected pod that does not exist any more was used again, by a pod that has a later record.
+pub(super) fn replaced(record: &Record, now: Timestamp) -> RecordDecision {
+    let why = format!(
+        "not re-created: a later pod had the name {}, and has its own record",
+        record.pod_name
+    );
+    let notice = Notice::warning("NameTaken", why);
+    let step = end(record, Phase::Ended, "name_taken", notice, now);
+    RecordDecision::status(row::CANCELLED, step)
+}
+
 /// The re-created pod has started.
 pub(super) fn pod_started(record: &Record, now: Timestamp) -> RecordDecision {
     let notice = Notice::normal("RecreatedPodStarted", "the re-created pod has started");

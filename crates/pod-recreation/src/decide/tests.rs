@@ -206,6 +206,16 @@ const NOW: i64 = 1_010;
     row::CANCELLED,
     "Ended"
 )]
+#[case::step_7_a_later_pod_had_the_name_in_the_pause(
+    RecordSnapshot { replaced: true, ..snapshot(deleted_at(NOW, record(Some(Phase::Waiting))), None) },
+    row::CANCELLED,
+    "Ended"
+)]
+#[case::step_7_a_later_pod_had_the_name_of_a_reserved_attempt(
+    RecordSnapshot { replaced: true, ..snapshot(attempts(1, record(Some(Phase::Creating))), None) },
+    row::CANCELLED,
+    "Ended"
+)]
 #[case::step_7_the_pod_of_an_old_attempt_is_deleted(
     snapshot(
         deleted_at(NOW, attempts(1, record(Some(Phase::Waiting)))),

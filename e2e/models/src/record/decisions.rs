@@ -92,6 +92,7 @@ impl Recreation {
                 None => ObservedPod::Absent,
             },
             namespace_terminating: false,
+            replaced: false,
             cancelled: false,
             created: (created > 0).then_some(created.into()),
             watched: Some(Duration::ZERO),

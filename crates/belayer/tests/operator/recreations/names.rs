@@ -1,4 +1,4 @@
-//! T7: owners whose names lead elsewhere.
+//! Owners whose names lead elsewhere (T7), and pods with the same name.
 
 use std::time::Duration;
 
@@ -59,4 +59,33 @@ async fn t7_a_cluster_scoped_owner_is_not_read() {
             .is_ok()
     );
     assert!(yard.list(&Gvr::PODS).len() >= 3, "{YARD}");
+}
+
+/// A user creates a new version of a rejected pod while the old one is gone and the pause before its re-creation runs. The new one
+/// is rejected, too, and gone before the record of the old one looks: it created the old version, and the new one was lost.
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_replaces_a_rejected_one_is_the_one_that_is_created_again() {
+    let yard = Yard::rejecting(2);
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("the rejected pod is deleted", || yard.phase() == "Waiting")
+        .await;
+    yard.pod_on(
+        "web",
+        json!({ "containers": [{ "name": "main", "image": "new" }] }),
+    );
+    yard.until("the pod runs", || yard.started("web") == 1)
+        .await;
+    let pod = yard.find("web").unwrap();
+    assert_eq!(pod["spec"]["containers"][0]["image"], "new");
+    yard.pass(Duration::from_secs(60)).await;
+    assert_eq!(yard.world.events("NameTaken"), 1);
+    let phases = yard.records();
+    let mut phases: Vec<_> = phases
+        .iter()
+        .map(|record| &record["status"]["phase"])
+        .collect();
+    phases.sort_by_key(|phase| phase.to_string());
+    assert_eq!(phases, ["Ended", "Started"]);
+    belayer.stop().await;
 }

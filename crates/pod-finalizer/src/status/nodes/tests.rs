@@ -87,12 +87,12 @@ fn a9_fulfilled_nodes_are_found_by_id_and_by_name(#[case] status: Value) {
         ("w-5", "w.e", false),
     ] {
         assert_eq!(
-            nodes.is_fulfilled(&NodeRef::Id(id.into()), &pod()),
+            nodes.is_fulfilled(&NodeRef::Id(id.into()), &pod(), None),
             expected,
             "{id}"
         );
         assert_eq!(
-            nodes.is_fulfilled(&NodeRef::Name(name.into()), &pod()),
+            nodes.is_fulfilled(&NodeRef::Name(name.into()), &pod(), None),
             expected,
             "{name}"
         );
@@ -126,7 +126,7 @@ fn a_phase_without_outputs_is_not_a_taken_result(#[case] status: Value, #[case] 
     for status in [status, compressed] {
         let nodes = fulfilled(status);
         let node = NodeRef::Id("w-1".into());
-        assert_eq!(nodes.is_fulfilled(&node, &pod()), expected);
+        assert_eq!(nodes.is_fulfilled(&node, &pod(), None), expected);
     }
 }
 
@@ -137,9 +137,9 @@ fn a_phase_without_outputs_is_not_a_taken_result(#[case] status: Value, #[case] 
 #[case::no_word_about_outputs(json!({"phase": "Succeeded", "taskResultSynced": "no"}))]
 fn an_unreadable_node_does_not_affect_the_others(#[case] bad: Value) {
     let nodes = fulfilled(json!({"nodes": {"w-0": bad, "w-1": {"phase": "Succeeded"}}}));
-    assert!(nodes.is_fulfilled(&NodeRef::Id("w-1".into()), &pod()));
+    assert!(nodes.is_fulfilled(&NodeRef::Id("w-1".into()), &pod(), None));
     let bad = NodeRef::Id("w-0".into());
-    assert!(!nodes.is_fulfilled(&bad, &pod()));
+    assert!(!nodes.is_fulfilled(&bad, &pod(), None));
     assert!(nodes.objection(&bad).unwrap().contains("cannot be read"));
 }
 
@@ -159,7 +159,7 @@ fn an_ended_node_reports_what_it_lacks(#[case] node: Value, #[case] why: Option<
 #[case::no_nodes(json!({"phase": "Running"}))]
 #[case::null_nodes(json!({"nodes": null, "compressedNodes": ""}))]
 fn no_nodes_are_no_evidence(#[case] status: Value) {
-    assert!(!fulfilled(status).is_fulfilled(&NodeRef::Id("w-1".into()), &pod()));
+    assert!(!fulfilled(status).is_fulfilled(&NodeRef::Id("w-1".into()), &pod(), None));
 }
 
 #[rstest]
@@ -186,8 +186,8 @@ fn an_unreadable_output_status_is_no_evidence_for_its_node() {
     let nodes = fulfilled(json!({
         "nodes": {"w-1": node, "w-2": node}, "taskResultsCompletionStatus": {"w-1": "no"},
     }));
-    assert!(!nodes.is_fulfilled(&NodeRef::Id("w-1".into()), &pod()));
-    assert!(nodes.is_fulfilled(&NodeRef::Id("w-2".into()), &pod()));
+    assert!(!nodes.is_fulfilled(&NodeRef::Id("w-1".into()), &pod(), None));
+    assert!(nodes.is_fulfilled(&NodeRef::Id("w-2".into()), &pod(), None));
 }
 
 #[test]
@@ -196,8 +196,8 @@ fn t3_nodes_that_are_not_requested_are_not_kept() {
     let body = workflow(json!({"nodes": table()}));
     let nodes = read_at_once(&body, "u-1", only).unwrap();
     let (asked, other) = (NodeRef::Id("w-2".into()), NodeRef::Id("w-1".into()));
-    assert!(nodes.covers(&asked) && !nodes.is_fulfilled(&asked, &pod()));
-    assert!(!nodes.covers(&other) && !nodes.is_fulfilled(&other, &pod()));
+    assert!(nodes.covers(&asked) && !nodes.is_fulfilled(&asked, &pod(), None));
+    assert!(!nodes.covers(&other) && !nodes.is_fulfilled(&other, &pod(), None));
     assert_eq!(nodes.asked.len(), 1);
 }
 
@@ -236,7 +236,11 @@ fn t3_a_workflow_of_20_000_nodes_is_read() {
         })
         .collect();
     let nodes = read_at_once(&workflow(status), "u-1", asked.clone()).unwrap();
-    assert!(asked.iter().all(|node| nodes.is_fulfilled(node, &pod())));
+    assert!(
+        asked
+            .iter()
+            .all(|node| nodes.is_fulfilled(node, &pod(), None))
+    );
 }
 
 #[rstest]
@@ -261,6 +265,26 @@ fn t3_a_small_text_that_unpacks_to_a_lot_is_cut_off(#[case] bomb: String) {
 fn another_object_of_that_name_is_no_evidence() {
     let body = workflow(json!({"nodes": table()}));
     read_at_once(&body, "u-2", asked()).unwrap_err();
+}
+
+/// A pod of `w-1` that was created at 12:00.
+#[rstest]
+#[case::before_it("2026-11-21T11:59:59Z", false)]
+#[case::after_it("2026-11-21T12:00:01Z", true)]
+fn a_node_whose_pod_was_gone_is_not_about_a_later_pod(
+    #[case] finished: &str,
+    #[case] expected: bool,
+) {
+    let node = json!({"phase": "Error", "message": "pod deleted", "finishedAt": finished});
+    let nodes = fulfilled(of_node(node));
+    let id = NodeRef::Id("w-1".into());
+    let created = "2026-11-21T12:00:00Z".parse().unwrap();
+    assert_eq!(nodes.is_fulfilled(&id, &pod(), Some(created)), expected);
+    assert!(
+        !nodes.is_fulfilled(&id, &pod(), None),
+        "it is not being deleted"
+    );
+    assert!(nodes.objection(&id).is_some());
 }
 
 /// A11: a pod of `w-1`, created at 12:00, belongs to an earlier run of its workflow.

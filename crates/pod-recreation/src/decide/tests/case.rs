@@ -156,6 +156,7 @@ pub(crate) fn snapshot(
             None => ObservedPod::Absent,
         },
         namespace_terminating: false,
+        replaced: false,
         cancelled: false,
         created: None,
         watched: None,
