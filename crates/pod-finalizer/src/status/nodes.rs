@@ -420,6 +420,8 @@ impl Kept {
             began: node.started_at.and_then(|time| time.parse().ok()),
             given_up: node
                 .finished_at
+                // Argo leaves the message if another pod of the node succeeds.
+                .filter(|_| node.phase.as_deref() == Some("Error"))
                 .filter(|_| node.message.as_deref() == Some(POD_GONE))
                 .and_then(|time| time.parse().ok()),
             synced: node.task_result_synced,

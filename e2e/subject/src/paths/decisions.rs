@@ -244,6 +244,7 @@ fn record_of_rejected_pod() -> Result<recreation::decide::RecordSnapshot> {
         record: Some(Box::new(record)),
         pod: ObservedPod::Present(Box::new(pod)),
         namespace_terminating: false,
+        replaced: false,
         cancelled: false,
         created: None,
         watched: None,

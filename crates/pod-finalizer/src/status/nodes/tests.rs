@@ -112,6 +112,7 @@ fn a9_fulfilled_nodes_are_found_by_id_and_by_name(#[case] status: Value) {
 #[case::of_this_pod(of_node(json!({"phase": "Succeeded", "capturedPodUID": "p-1"})), true)]
 #[case::of_another_pod(of_node(json!({"phase": "Succeeded", "capturedPodUID": "p-0"})), false)]
 #[case::of_an_unnamed_pod(of_node(json!({"phase": "Succeeded", "capturedPodUID": ""})), true)]
+#[case::an_earlier_pod_was_gone(of_node(json!({"phase": "Succeeded", "message": "pod deleted", "finishedAt": "2026-11-21T12:00:00Z"})), true)]
 #[case::to_be_replaced(of_node(json!({"phase": "Pending", "restartingPodUID": "p-1"})), true)]
 #[case::to_be_replaced_before_it_reported(of_node(json!({"phase": "Pending", "restartingPodUID": "p-1", "taskResultSynced": false})), true)]
 #[case::its_predecessor_is_replaced(of_node(json!({"phase": "Pending", "restartingPodUID": "p-0"})), false)]
