@@ -6,8 +6,8 @@ use belayer_sandbox::Write;
 use serde_json::Value;
 
 use super::history::History;
-use super::objects::{describe, holds, is_deleting, is_rejected, text, uid, workflow_of};
-use super::reasons::{Node, Why};
+use super::objects::{Node, describe, holds, is_deleting, is_rejected, text, uid, workflow_of};
+use super::reasons::Why;
 use super::rule::Part;
 use super::{BELAYER, Check, Evidence, Findings, POD_HOLD};
 

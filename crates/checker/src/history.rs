@@ -14,10 +14,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::objects::{
-    Kind, annotation, has_hold, is_deleting, is_removal, main_exit_code, shows_a_run, text, uid,
-    workflow_of,
+    Kind, Node, annotation, has_hold, is_deleting, is_removal, main_exit_code, shows_a_run, text,
+    uid, workflow_of,
 };
-use super::reasons::Node;
 use crate::BELAYER;
 
 /// The actors of every test. Any other actor that the test does not name is a person with kubectl.

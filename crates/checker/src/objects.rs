@@ -135,3 +135,16 @@ pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
         .and_then(Value::as_str)
         .unwrap_or_default()
 }
+
+/// The state of one pod in its workflow's status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Node {
+    /// Its result was consumed.
+    Taken,
+    /// It has a final phase, but Argo still waits for its outputs.
+    Unsynced,
+    /// It was removed before that.
+    Lost,
+    /// Nothing final.
+    Open,
+}

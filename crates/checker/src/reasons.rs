@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::history::History;
-use super::objects::{annotation, is_deleting, is_rejected, text, uid, workflow_of};
+use super::objects::{Node, annotation, is_deleting, is_rejected, text, uid, workflow_of};
 use super::recreation;
 use crate::{CLAIM_HOLD, POD_HOLD, RECREATION_HOLD, WORKFLOW_HOLD};
 
@@ -58,19 +58,6 @@ impl Why {
             Self::PvcDeleted => "PVC deleted",
         }
     }
-}
-
-/// The state of one pod in its workflow's status.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Node {
-    /// Its result was consumed.
-    Taken,
-    /// It has a final phase, but Argo still waits for its outputs.
-    Unsynced,
-    /// It was removed before that.
-    Lost,
-    /// Nothing final.
-    Open,
 }
 
 impl History {

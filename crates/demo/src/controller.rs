@@ -150,10 +150,7 @@ impl Controller {
                 lease: None,
                 observer,
             };
-            let operator = Operator::new(
-                options,
-                setup::components(self.backoff, belayer_pod_finalizer::Settings::default()),
-            );
+            let operator = Operator::new(options, setup::components(self.backoff, Duration::ZERO));
             runtime.spawn(operator.run(stop.clone()))
         };
         self.process = Some(Process {

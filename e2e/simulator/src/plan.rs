@@ -11,6 +11,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use crate::event::{Event, UserAction};
 use crate::fault::FaultKind;
 use crate::objects::NAMESPACES;
+use crate::replica::Tuning;
 
 /// How long events occur.
 pub(crate) const STORY: Duration = Duration::from_secs(90);
@@ -25,24 +26,6 @@ pub(crate) const MORE_REJECTIONS: u64 = 100_000;
 /// From this seed on, users also take the names of pods, copy pods and create namespaces anew, pods are rejected and deleted while
 /// Belayer is down, and the configuration differs. Earlier seeds keep their plans.
 pub(crate) const MORE_NAMES: u64 = 300_000;
-
-/// What a seed decides about Belayer's configuration.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Tuning {
-    /// Seconds before a rejected pod is re-created.
-    pub(crate) backoff: u32,
-    /// How long a node must be lost before the results of its pods are given up.
-    pub(crate) node_lost_delay: Duration,
-}
-
-impl Default for Tuning {
-    fn default() -> Self {
-        Self {
-            backoff: 1,
-            node_lost_delay: Duration::ZERO,
-        }
-    }
-}
 
 /// A run, before it is carried out.
 #[derive(Debug, Clone)]

@@ -15,13 +15,10 @@ use belayer_core::slim::Pod;
 use belayer_demo::setup;
 use belayer_holds::names;
 use belayer_holds::runner::Observer;
-use belayer_pod_finalizer::profile::{Profile, Profiles};
 use belayer_sandbox::Sandbox;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
-
-use crate::plan::Tuning;
 
 /// How long after its end the kubelet starts it again.
 const RESTART: Duration = Duration::from_secs(2);
@@ -55,7 +52,7 @@ impl Controllers {
     }
 
     fn components(self, tuning: Tuning) -> Components {
-        let mut components = setup::components(tuning.backoff, pod_finalizer(tuning));
+        let mut components = setup::components(tuning.backoff, tuning.node_lost_delay);
         let mut number = 0;
         components.running.retain(|_| {
             number += 1;
@@ -65,16 +62,22 @@ impl Controllers {
     }
 }
 
-fn pod_finalizer(tuning: Tuning) -> belayer_pod_finalizer::Settings {
-    let mut settings = belayer_pod_finalizer::Settings::default();
-    let profiles = settings.profiles.iter().map(|profile| Profile {
-        node_lost_delay: tuning.node_lost_delay,
-        ..Profile::clone(profile)
-    });
-    if let Ok(profiles) = Profiles::new(profiles) {
-        settings.profiles = profiles;
+/// Belayer's configuration, which a seed decides.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tuning {
+    /// Seconds before a rejected pod is re-created.
+    pub(crate) backoff: u32,
+    /// How long a node must be lost before the results of its pods are given up.
+    pub(crate) node_lost_delay: Duration,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            backoff: 1,
+            node_lost_delay: Duration::ZERO,
+        }
     }
-    settings
 }
 
 /// A replica. While it is down, nothing of it runs.
