@@ -1,4 +1,4 @@
-//! An earlier build of Belayer, from the history of this repository, for the scenarios of an upgrade.
+//! Earlier builds of Belayer, from the history of this repository, for upgrades.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use crate::control_plane::cache_dir;
 use crate::progress::Progress;
 
 /// A build of 0.1.0.
-const COMMIT: &str = "9e062813";
+pub(crate) const FIRST: &str = "9e062813";
 
 /// Its features: all controllers, and nothing else.
 const CONTROLLERS: &str = "pod-finalizer,workflow-finalizer,pod-recreation,pvc-protection";
@@ -18,8 +18,8 @@ const CONTROLLERS: &str = "pod-finalizer,workflow-finalizer,pod-recreation,pvc-p
 /// The folder of the workspace when this program was compiled.
 const HERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
-fn folder() -> PathBuf {
-    cache_dir().join("earlier").join(COMMIT)
+fn folder(commit: &str) -> PathBuf {
+    cache_dir().join("earlier").join(commit)
 }
 
 fn git() -> Command {
@@ -28,26 +28,44 @@ fn git() -> Command {
     git
 }
 
-/// Whether it is built already, or the clone has its source. In continuous integration this is always true, so that
+/// The hash of a commit, by its name, such as a tag.
+///
+/// # Errors
+/// When the repository has no such commit.
+pub(crate) fn commit(name: &str) -> Result<String> {
+    let named = format!("{name}^{{commit}}");
+    let output = git()
+        .args(["rev-parse", "--verify", "--quiet", &named])
+        .output()
+        .context("start git")?;
+    ensure!(
+        output.status.success(),
+        "{name} is not a commit of this repository; a clone without history may lack it: git fetch --unshallow"
+    );
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
+/// Whether [`FIRST`] is built already, or the clone has its source. In continuous integration this is always true, so that
 /// a clone without history fails instead of testing nothing.
 pub(crate) fn is_available() -> bool {
     let has_source = || {
         let quiet = git()
-            .args(["cat-file", "-e", &format!("{COMMIT}^{{commit}}")])
+            .args(["cat-file", "-e", &format!("{FIRST}^{{commit}}")])
             .stderr(Stdio::null())
             .status();
         quiet.is_ok_and(|status| status.success())
     };
-    folder().join("belayer").is_file() || crate::is_ci() || has_source()
+    folder(FIRST).join("belayer").is_file() || crate::is_ci() || has_source()
 }
 
-/// The program, from the cache or built into it, once per machine.
-pub(crate) async fn find_or_build() -> Result<PathBuf> {
-    tokio::task::spawn_blocking(|| build(&folder())).await?
+/// The program of a commit, from the cache or built into it, once per machine.
+pub(crate) async fn find_or_build(commit: &str) -> Result<PathBuf> {
+    let commit = commit.to_owned();
+    tokio::task::spawn_blocking(move || build(&commit, &folder(&commit))).await?
 }
 
 /// A concurrent build waits for the first and uses its result.
-fn build(folder: &Path) -> Result<PathBuf> {
+fn build(commit: &str, folder: &Path) -> Result<PathBuf> {
     let program = folder.join("belayer");
     fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
     let lock = File::create(folder.join("lock"))?;
@@ -56,7 +74,7 @@ fn build(folder: &Path) -> Result<PathBuf> {
         return Ok(program);
     }
     Progress::say(&format!(
-        "building Belayer of {COMMIT} (once per machine, some minutes)"
+        "building Belayer of {commit} (once per machine, some minutes)"
     ));
     let source = tempfile::tempdir_in(folder).context("create a build folder")?;
     let archive = source.path().join("source.tar");
@@ -64,7 +82,7 @@ fn build(folder: &Path) -> Result<PathBuf> {
         git()
             .args(["archive", "--output"])
             .arg(&archive)
-            .arg(COMMIT),
+            .arg(commit),
     )
     .context("a clone without history lacks it: git fetch --unshallow")?;
     let tree = source.path().join("tree");

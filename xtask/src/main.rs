@@ -19,7 +19,6 @@ mod node;
 mod passed;
 mod release;
 mod simulate;
-mod skew;
 mod support;
 mod test;
 
@@ -59,7 +58,8 @@ enum Command {
     Node(node::Node),
     Release(release::Release),
     Simulate(simulate::Simulate),
-    Skew(skew::Skew),
+    /// Run this build of Belayer and that of a commit on one Lease, and check that nothing gets stuck or lost
+    Skew(passed::Passed),
     /// Run Belayer for hours, kill the leader every minute of the first half, and check that nothing grows
     Soak(passed::Passed),
     Support(support::Support),
@@ -86,7 +86,7 @@ fn main() -> ExitCode {
         Command::Node(command) => command.execute(),
         Command::Release(command) => command.execute(),
         Command::Simulate(command) => command.execute(),
-        Command::Skew(command) => command.execute(),
+        Command::Skew(options) => options.execute("skew"),
         Command::Support(command) => command.execute(),
     };
     done.unwrap_or_else(|error| {

@@ -26,7 +26,6 @@ pub(crate) fn results(findings: &mut Findings, history: &History) -> Check {
             Node::Open | Node::Unsynced => {}
             // The result is not needed when the workflow or namespace is deleted.
             Node::Lost if history.release_reason(pod, POD_HOLD).is_some() => {}
-            Node::Lost if history.was_consumed(pod) => findings.taken += 1,
             // A node that was destroyed takes the results of its pods with it.
             Node::Lost if history.is_lost_with_node(pod) => {}
             Node::Lost if history.is_by_hand(pod) => findings.by_hand += 1,

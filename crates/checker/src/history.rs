@@ -47,8 +47,8 @@ pub(crate) struct History {
     created_at: HashMap<String, usize>,
     /// The first delete request in the record.
     deleted_at: HashMap<String, (usize, Timestamp)>,
-    /// Objects that a user or a controller deleted before Belayer did, and when.
-    deleted_by_user: HashMap<String, Timestamp>,
+    /// Objects that a user or a controller deleted before Belayer did.
+    deleted_by_user: HashSet<String>,
     /// By name.
     deleted_namespaces: HashSet<String>,
     /// The index of the write that first added a hold of Belayer's.
@@ -61,9 +61,8 @@ pub(crate) struct History {
     lost_with_node: HashMap<String, Timestamp>,
     /// How long their nodes must have been lost before they are released.
     node_lost_delay: Duration,
-    /// Pods whose result was consumed when they were removed. A pod of the same name may overwrite it then.
-    consumed: HashSet<String>,
-    /// The nodes of these pods, by their workflow and ID.
+    /// The nodes, by workflow and ID, of pods whose result was consumed when they were removed. A pod of the same name may
+    /// overwrite it then.
     consumed_nodes: HashSet<(String, String)>,
     by_hand: HashSet<String>,
 }
@@ -93,7 +92,7 @@ impl History {
         if matches!(write.verb, Verb::Delete | Verb::DeleteCollection) {
             let is_first = !self.deleted_at.contains_key(&write.uid);
             if is_first && actor != BELAYER && !actor.starts_with("kubelet/") {
-                self.deleted_by_user.insert(write.uid.clone(), write.at);
+                self.deleted_by_user.insert(write.uid.clone());
             }
             let when = self.deleted_at.entry(write.uid.clone());
             when.or_insert((write.index, write.at));
@@ -132,7 +131,6 @@ impl History {
         }
         if is_removal(write) {
             if self.node_of(object) == Node::Taken {
-                self.consumed.insert(write.uid.clone());
                 self.consumed_nodes.extend(node_id(object));
             }
             self.gone.insert(write.uid.clone());
@@ -278,11 +276,6 @@ impl History {
         node_id(pod).is_some_and(|node| self.consumed_nodes.contains(&node))
     }
 
-    /// Whether the pod's result was consumed when it was removed.
-    pub(crate) fn was_consumed(&self, pod: &Value) -> bool {
-        self.consumed.contains(uid(pod))
-    }
-
     /// Whether this object was deleted (it may still exist).
     pub(crate) fn is_deleted(&self, uid: &str) -> bool {
         self.deleted_at.contains_key(uid)
@@ -290,12 +283,13 @@ impl History {
 
     /// Whether another actor than Belayer deleted this object first.
     pub(crate) fn was_deleted_by_user(&self, uid: &str) -> bool {
-        self.deleted_by_user.contains_key(uid)
+        self.deleted_by_user.contains(uid)
     }
 
     /// When a user or a controller deleted the object before Belayer did.
     pub(crate) fn deleted_by_user_at(&self, uid: &str) -> Option<Timestamp> {
-        self.deleted_by_user.get(uid).copied()
+        let first = self.deleted_at.get(uid).map(|(_, at)| *at);
+        first.filter(|_| self.was_deleted_by_user(uid))
     }
 
     /// Whether this namespace was deleted (it may still exist).

@@ -257,7 +257,7 @@ impl EventRecorder {
         let message_hash = hash(&notice.message);
         let now = Instant::now();
         let mut all = self.recorded.lock();
-        // Nothing is repeated sooner because it was forgotten, and most objects exist no longer.
+        // These may be repeated anyway, and most of their objects are gone.
         while let Some((_, oldest)) = all.peek_lru()
             && now.duration_since(oldest.since()) >= REPEAT_AFTER
         {

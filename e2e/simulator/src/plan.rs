@@ -8,7 +8,8 @@ use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use rand::{RngExt as _, SeedableRng as _};
 
-use crate::event::{Event, UserAction};
+use crate::event::Event;
+use crate::event::user::UserAction;
 use crate::fault::FaultKind;
 use crate::objects::NAMESPACES;
 use crate::replica::Tuning;

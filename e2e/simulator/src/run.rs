@@ -21,7 +21,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::coverage::{Coverage, Rules};
 use crate::event::admin::{self, Admin};
-use crate::event::{Event, Stage, UserAction, tenant};
+use crate::event::user::UserAction;
+use crate::event::{Event, Stage, tenant};
 use crate::fault::FaultKind;
 use crate::objects::{self, BATCH};
 use crate::plan::{BIND, MORE_NAMES, MORE_REJECTIONS, Plan, STORY};

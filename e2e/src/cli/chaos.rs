@@ -11,11 +11,17 @@ use clap::Args;
 
 use super::run::{ProviderName, binary};
 use crate::chaos::{self, Faults, Plan};
+use crate::earlier;
 use crate::harness::{Setting, on_new_cluster};
 use crate::providers::{Provider, Sandbox};
 
 /// In minutes. With fewer samples nothing could grow.
 const SHORTEST: usize = 10;
+
+/// Its record would keep every state of every object.
+const SANDBOX: Sandbox = Sandbox {
+    recording: Recording::Counts,
+};
 
 /// Each runs 110 pods.
 const HOLLOW_NODES: usize = 2;
@@ -62,14 +68,9 @@ impl Chaos {
             rejected: 0.3,
             arguments: &[],
             other: None,
-            seed: self.seed.unwrap_or_else(|| u64::from(std::process::id())),
+            seed: seed(self.seed),
         };
-        let setting = Setting {
-            belayer,
-            quiet: Duration::ZERO,
-            large: 0,
-        };
-        execute(&*provider, &plan, setting).await
+        execute(&*provider, &plan, belayer).await
     }
 }
 
@@ -110,10 +111,6 @@ impl Soak {
             "--minutes {} is too short: growth shows after {SHORTEST} minutes or more",
             self.minutes
         );
-        // Its record would keep every state of every object.
-        let provider = Sandbox {
-            recording: Recording::Counts,
-        };
         let plan = Plan {
             faults: Faults::Soak(self.minutes / 2),
             pause: Duration::from_secs(60),
@@ -127,27 +124,22 @@ impl Soak {
                 "--kube-api-burst=2000",
             ],
             other: None,
-            seed: self.seed.unwrap_or_else(|| u64::from(std::process::id())),
+            seed: seed(self.seed),
         };
-        let setting = Setting {
-            belayer,
-            quiet: Duration::ZERO,
-            large: 0,
-        };
-        execute(&provider, &plan, setting).await
+        execute(&SANDBOX, &plan, belayer).await
     }
 }
 
-/// Run two builds of Belayer on one Lease, kill the leader again and again, and check that nothing gets stuck or lost
+/// Run this build of Belayer and that of a commit on one Lease, and check that nothing gets stuck or lost
 ///
-/// Starts the embedded API server with a replica of this build and one of another build. Users delete pods, workflows and
-/// PVCs, and pods are rejected and re-created, so that each build goes on with the records of the other. Exit codes: 0 if
-/// nothing got stuck, was lost or ran twice, 1 if not, 2 for an invalid command.
+/// Starts the embedded API server with a replica of each build, and kills the leader again and again. Users delete pods,
+/// workflows and PVCs, and pods are rejected and re-created, so that each build continues the records of the other. Exit
+/// codes: 0 if nothing got stuck, was lost or ran twice, 1 if not, 2 for an invalid command.
 #[derive(Debug, Args)]
 pub(super) struct Skew {
-    /// The `belayer` binary of the other build
-    #[arg(value_name = "PATH")]
-    other: PathBuf,
+    /// A commit or tag of this repository. Its Belayer is built once per machine, in some minutes
+    #[arg(value_name = "COMMIT")]
+    commit: String,
 
     /// How often the leader is killed
     #[arg(long, default_value_t = 30, value_name = "N", value_parser = super::count)]
@@ -169,10 +161,7 @@ pub(super) struct Skew {
 impl Skew {
     pub(super) async fn execute(self) -> Result<ExitCode> {
         let belayer = binary(self.belayer.as_deref())?;
-        let other = binary(Some(&self.other))?;
-        let provider = Sandbox {
-            recording: Recording::Counts,
-        };
+        let other = earlier::find_or_build(&earlier::commit(&self.commit)?).await?;
         let plan = Plan {
             faults: Faults::LeaderKilled(self.kills),
             pause: Duration::from_secs(3),
@@ -181,18 +170,23 @@ impl Skew {
             rejected: 0.3,
             arguments: &[],
             other: Some(other),
-            seed: self.seed.unwrap_or_else(|| u64::from(std::process::id())),
+            seed: seed(self.seed),
         };
-        let setting = Setting {
-            belayer,
-            quiet: Duration::ZERO,
-            large: 0,
-        };
-        execute(&provider, &plan, setting).await
+        execute(&SANDBOX, &plan, belayer).await
     }
 }
 
-async fn execute(provider: &dyn Provider, plan: &Plan, setting: Setting) -> Result<ExitCode> {
+/// By default random.
+fn seed(given: Option<u64>) -> u64 {
+    given.unwrap_or_else(|| u64::from(std::process::id()))
+}
+
+async fn execute(provider: &dyn Provider, plan: &Plan, belayer: PathBuf) -> Result<ExitCode> {
+    let setting = Setting {
+        belayer,
+        quiet: Duration::ZERO,
+        large: 0,
+    };
     let report = on_new_cluster(provider, "chaos", setting, async |cluster| {
         chaos::run(&cluster, plan).await
     })

@@ -1,5 +1,4 @@
 use belayer_core::client;
-use belayer_core::election::LeaseGuard;
 use belayer_core::executor::{Bounds, Writes};
 use belayer_core::workqueue::{Outcome, WorkQueue, Workers};
 use belayer_holds::names::{POD_RECREATION_HOLD, USER_AGENT};
@@ -14,7 +13,6 @@ use crate::health::Vitals;
 
 const NAMESPACE: &str = "ci";
 
-/// A replica that leads, or waits while its guard exists.
 fn replica(sandbox: &Sandbox, leadership: Leadership) -> Operator {
     let client = client::in_process(sandbox.service("belayer"), USER_AGENT);
     let options = Options {
@@ -32,11 +30,6 @@ fn replica(sandbox: &Sandbox, leadership: Leadership) -> Operator {
         .with(belayer_workflow_finalizer::Settings::default())
         .with(belayer_pod_recreation::Settings::default());
     Operator::new(options, components)
-}
-
-fn standby(sandbox: &Sandbox) -> (LeaseGuard, Operator) {
-    let (guard, leadership) = Leadership::elected();
-    (guard, replica(sandbox, leadership))
 }
 
 fn create(sandbox: &Sandbox, gvr: &Gvr, namespace: Option<&str>, object: Value) {
@@ -58,7 +51,8 @@ async fn the_queues_of_a_standby_forget_deleted_objects() {
     }
     let namespace = json!({ "metadata": { "name": NAMESPACE } });
     create(&sandbox, &Gvr::NAMESPACES, None, namespace);
-    let (_guard, standby) = standby(&sandbox);
+    let (_guard, leadership) = Leadership::elected();
+    let standby = replica(&sandbox, leadership);
     let queues = standby.queues.clone();
     let known = || -> usize { queues.iter().map(|queue| queue.snapshot().known).sum() };
     let stop = CancellationToken::new();

@@ -1,6 +1,7 @@
 //! The rules of the state machine, in the order of its steps.
 
 pub(crate) mod case;
+mod names;
 mod namespaces;
 mod ran_once;
 mod wipes;
@@ -203,16 +204,6 @@ const NOW: i64 = 1_010;
 #[case::step_7_a_later_pause_is_longer(snapshot(deleted_at(NOW - 17, attempts(1, record(Some(Phase::Waiting)))), None), row::BACKOFF, "waits")]
 #[case::step_7_another_pod_takes_the_name_in_the_pause(
     snapshot(deleted_at(NOW, record(Some(Phase::Waiting))), pod("u-9")),
-    row::CANCELLED,
-    "Ended"
-)]
-#[case::step_7_a_later_pod_had_the_name_in_the_pause(
-    RecordSnapshot { replaced: true, ..snapshot(deleted_at(NOW, record(Some(Phase::Waiting))), None) },
-    row::CANCELLED,
-    "Ended"
-)]
-#[case::step_7_a_later_pod_had_the_name_of_a_reserved_attempt(
-    RecordSnapshot { replaced: true, ..snapshot(attempts(1, record(Some(Phase::Creating))), None) },
     row::CANCELLED,
     "Ended"
 )]

@@ -56,7 +56,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "a23-upgrade-earlier-build",
             "the same if the earlier build itself, from the history of the repository, ran first and added the holds",
             |cluster| async {
-                let earlier = earlier::find_or_build().await?;
+                let earlier = earlier::find_or_build(earlier::FIRST).await?;
                 upgrade(cluster, Some(earlier)).await
             },
         )

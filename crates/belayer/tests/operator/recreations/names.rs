@@ -61,8 +61,9 @@ async fn t7_a_cluster_scoped_owner_is_not_read() {
     assert!(yard.list(&Gvr::PODS).len() >= 3, "{YARD}");
 }
 
-/// A user creates a new version of a rejected pod while the old one is gone and the pause before its re-creation runs. The new one
-/// is rejected, too, and gone before the record of the old one looks: it created the old version, and the new one was lost.
+/// A user creates a new version of a rejected pod while the pause before the re-creation of the old one runs. The new one is
+/// rejected as well, and deleted before the record of the old one is worked on. That record created the old version then, and the new
+/// one was lost.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_replaces_a_rejected_one_is_the_one_that_is_created_again() {
     let yard = Yard::rejecting(2);

@@ -1,0 +1,337 @@
+//! What users do.
+
+use belayer_holds::names::{RECREATION_ANNOTATION, RELEASE_ANNOTATION};
+use belayer_sandbox::{Actor, DeleteOptions, Gvr, Patch, Propagation, Subresource, WriteOptions};
+use belayer_workload::{USER, WORKFLOWS, workflow};
+use serde_json::{Value, json};
+
+use super::{RECORDS, Stage, index, key};
+use crate::objects::{self, BATCH, BIG, NAMESPACES, SMALL};
+
+/// Something that a user does. The last five are no part of [`Event::ALL`]: see
+/// [`MORE_REJECTIONS`](crate::plan::MORE_REJECTIONS) and [`MORE_NAMES`](crate::plan::MORE_NAMES).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum UserAction {
+    /// Deletes a pod.
+    DeletePod,
+    /// Deletes all pods of a namespace.
+    DeletePods,
+    /// Deletes a pod without a grace period.
+    ForceDeletePod,
+    /// Deletes a workflow in the background.
+    DeleteWorkflow,
+    /// Deletes a workflow in the foreground.
+    DeleteWorkflowForeground,
+    /// Deletes a workflow and keeps its pods.
+    OrphanPods,
+    /// Removes all finalizers of a workflow that is being deleted, and creates one of the same name.
+    ReplaceByForce,
+    /// Creates a workflow.
+    CreateWorkflow,
+    /// Deletes a namespace.
+    DeleteNamespace,
+    /// Requests a release by annotation.
+    RequestRelease,
+    /// Creates a PVC and a pod that uses it.
+    UsePvc,
+    /// Deletes a PVC.
+    DeletePvc,
+    /// Creates pods that request re-creation, and binds more to a node than fit.
+    Overcommit,
+    /// Deletes a pod that its node has rejected.
+    DeleteRejectedPod,
+    /// Creates pods that request re-creation; the batch scheduler binds them later, more than fit.
+    CreateTrainers,
+    /// Creates a pod with the name of one that is re-created, while there is none.
+    TakeName,
+    /// Deletes a pod, and creates one with the same name, labels and owner, as `kubectl replace --force` does.
+    CopyPod,
+    /// Creates the namespaces that are gone.
+    CreateNamespace,
+}
+
+/// All but those of later seeds.
+pub(super) const ACTIONS: [UserAction; 13] = [
+    UserAction::DeletePod,
+    UserAction::DeletePods,
+    UserAction::ForceDeletePod,
+    UserAction::DeleteWorkflow,
+    UserAction::DeleteWorkflowForeground,
+    UserAction::OrphanPods,
+    UserAction::ReplaceByForce,
+    UserAction::CreateWorkflow,
+    UserAction::DeleteNamespace,
+    UserAction::RequestRelease,
+    UserAction::UsePvc,
+    UserAction::DeletePvc,
+    UserAction::Overcommit,
+];
+
+impl Stage {
+    pub(super) fn act(&mut self, action: UserAction, choice: u64) {
+        match action {
+            UserAction::DeletePod => self.delete_one(&Gvr::PODS, choice, &DeleteOptions::default()),
+            UserAction::DeletePods => {
+                let namespace = NAMESPACES[index(choice, NAMESPACES.len())];
+                for pod in self.list(&Gvr::PODS, Some(namespace)) {
+                    self.delete(&Gvr::PODS, &pod, &DeleteOptions::default());
+                }
+            }
+            UserAction::ForceDeletePod => {
+                let at_once = DeleteOptions {
+                    grace_period_seconds: Some(0),
+                    ..DeleteOptions::default()
+                };
+                self.delete_one(&Gvr::PODS, choice, &at_once);
+            }
+            UserAction::DeleteWorkflow => self.delete_workflow(choice, Propagation::Background),
+            UserAction::DeleteWorkflowForeground => {
+                self.delete_workflow(choice, Propagation::Foreground);
+            }
+            UserAction::OrphanPods => self.delete_workflow(choice, Propagation::Orphan),
+            UserAction::ReplaceByForce => self.replace_by_force(choice),
+            UserAction::CreateWorkflow => {
+                let namespace = NAMESPACES[index(choice, NAMESPACES.len())];
+                let name = self.name("more");
+                self.create(
+                    &WORKFLOWS,
+                    namespace,
+                    workflow(namespace, &name, &self.script),
+                );
+            }
+            UserAction::DeleteNamespace => {
+                let namespace = NAMESPACES[index(choice, NAMESPACES.len())];
+                let options = DeleteOptions::default();
+                let user = Actor::new(USER);
+                drop(
+                    self.cluster()
+                        .delete(&user, &Gvr::NAMESPACES, None, namespace, &options),
+                );
+            }
+            UserAction::RequestRelease => {
+                if let Some(pod) = self.choose(&Gvr::PODS, choice) {
+                    let body = json!({"metadata": {"annotations": {RELEASE_ANNOTATION: "true"}}});
+                    self.patch(&Gvr::PODS, &pod, body);
+                }
+            }
+            UserAction::UsePvc => {
+                let namespace = NAMESPACES[index(choice, NAMESPACES.len())];
+                let name = self.name("data");
+                self.create(&Gvr::PERSISTENTVOLUMECLAIMS, namespace, objects::pvc(&name));
+                self.create(
+                    &Gvr::PODS,
+                    namespace,
+                    objects::pvc_user(&format!("{name}-user"), &name),
+                );
+            }
+            UserAction::DeletePvc => {
+                self.delete_one(
+                    &Gvr::PERSISTENTVOLUMECLAIMS,
+                    choice,
+                    &DeleteOptions::default(),
+                );
+            }
+            UserAction::DeleteRejectedPod => {
+                let mut pods = self.list(&Gvr::PODS, None);
+                pods.retain(|pod| pod["status"]["reason"].is_string());
+                if let Some(pod) = pods.get(index(choice, pods.len())) {
+                    self.delete(&Gvr::PODS, pod, &DeleteOptions::default());
+                }
+            }
+            UserAction::TakeName => {
+                let records = self.list(&RECORDS, None);
+                if let Some(record) = records.get(index(choice, records.len()))
+                    && let Some((namespace, _)) = key(record)
+                    && let Some(name) = record["spec"]["podName"].as_str()
+                {
+                    self.copies.push(objects::stranger(namespace, name));
+                    self.create_copies();
+                }
+            }
+            UserAction::CopyPod => {
+                if let Some(pod) = self.choose(&Gvr::PODS, choice) {
+                    self.delete(&Gvr::PODS, &pod, &DeleteOptions::default());
+                    self.copies.push(objects::copy(&pod));
+                }
+            }
+            UserAction::CreateNamespace => {
+                for name in NAMESPACES {
+                    let namespace = json!({ "metadata": { "name": name } });
+                    let options = WriteOptions::default();
+                    let user = Actor::new(USER);
+                    drop(
+                        self.cluster()
+                            .create(&user, &Gvr::NAMESPACES, None, namespace, &options),
+                    );
+                }
+            }
+            UserAction::CreateTrainers => self.create_trainers(choice),
+            UserAction::Overcommit => {
+                self.create_trainers(choice);
+                self.bind_waiting();
+            }
+        }
+    }
+
+    fn create_trainers(&mut self, choice: u64) {
+        let namespace = NAMESPACES[index(choice, NAMESPACES.len())];
+        let names: Vec<String> = (0..3).map(|_| self.name("train")).collect();
+        for name in &names {
+            self.create(&Gvr::PODS, namespace, objects::trainer(name, self.wipes));
+        }
+    }
+
+    /// The batch scheduler binds its waiting pods: new ones to the small node, re-created ones to a big one.
+    pub(crate) fn bind_waiting(&self) {
+        for pod in self.list(&Gvr::PODS, None) {
+            let waits = pod["spec"]["schedulerName"] == BATCH && pod["spec"]["nodeName"].is_null();
+            let is_recreated = !pod["metadata"]["annotations"][RECREATION_ANNOTATION].is_null();
+            let node = if is_recreated { BIG } else { SMALL };
+            if let (true, Some((namespace, name))) = (waits, key(&pod)) {
+                let options = WriteOptions::default();
+                drop(
+                    self.cluster()
+                        .bind(&Actor::new(BATCH), namespace, name, node, &options),
+                );
+            }
+        }
+    }
+
+    /// Creates the pods whose names are free.
+    pub(crate) fn create_copies(&mut self) {
+        let (user, options) = (Actor::new(USER), WriteOptions::default());
+        let cluster = self.sandbox.cluster();
+        self.copies.retain(|copy| {
+            let namespace = copy["metadata"]["namespace"].as_str();
+            let created = cluster.create(&user, &Gvr::PODS, namespace, copy.clone(), &options);
+            created.is_err()
+        });
+    }
+
+    /// A workflow, a PVC and pods that do not all fit, in each namespace.
+    pub(crate) fn create_in_healthy_cluster(&mut self) {
+        for choice in 0..NAMESPACES.len() as u64 {
+            self.act(UserAction::CreateWorkflow, choice);
+            self.act(UserAction::UsePvc, choice);
+            self.act(UserAction::Overcommit, choice);
+        }
+    }
+
+    /// Deletes the newest workflow of a namespace in the background, and the pods of that of another.
+    pub(crate) fn delete_in_healthy_cluster(&self) {
+        let newest = |namespace| {
+            let all = self.list(&WORKFLOWS, Some(namespace));
+            all.into_iter()
+                .max_by_key(|workflow| created(workflow).to_owned())
+        };
+        if let Some(workflow) = newest(NAMESPACES[0]) {
+            let options = DeleteOptions {
+                propagation_policy: Some(Propagation::Background),
+                ..DeleteOptions::default()
+            };
+            self.delete(&WORKFLOWS, &workflow, &options);
+        }
+        if let Some(workflow) = newest(NAMESPACES[1]) {
+            let uid = &workflow["metadata"]["uid"];
+            for pod in self.list(&Gvr::PODS, Some(NAMESPACES[1])) {
+                if pod["metadata"]["ownerReferences"][0]["uid"] == *uid {
+                    self.delete(&Gvr::PODS, &pod, &DeleteOptions::default());
+                }
+            }
+        }
+    }
+
+    /// Deletes everything that would otherwise run or wait for ever.
+    pub(crate) fn delete_bare_objects(&self) {
+        for pod in self.list(&Gvr::PODS, None) {
+            if pod["metadata"]["ownerReferences"].is_null() {
+                self.delete(&Gvr::PODS, &pod, &DeleteOptions::default());
+            }
+        }
+        for pvc in self.list(&Gvr::PERSISTENTVOLUMECLAIMS, None) {
+            self.delete(
+                &Gvr::PERSISTENTVOLUMECLAIMS,
+                &pvc,
+                &DeleteOptions::default(),
+            );
+        }
+    }
+
+    fn delete_workflow(&self, choice: u64, policy: Propagation) {
+        let options = DeleteOptions {
+            propagation_policy: Some(policy),
+            ..DeleteOptions::default()
+        };
+        self.delete_one(&WORKFLOWS, choice, &options);
+    }
+
+    fn replace_by_force(&self, choice: u64) {
+        let Some(old) = self.choose(&WORKFLOWS, choice) else {
+            return;
+        };
+        let Some((namespace, name)) = key(&old) else {
+            return;
+        };
+        let options = DeleteOptions {
+            propagation_policy: Some(Propagation::Background),
+            ..DeleteOptions::default()
+        };
+        self.delete(&WORKFLOWS, &old, &options);
+        self.patch(&WORKFLOWS, &old, json!({"metadata": {"finalizers": []}}));
+        self.create(
+            &WORKFLOWS,
+            namespace,
+            workflow(namespace, name, &self.script),
+        );
+    }
+
+    fn name(&mut self, prefix: &str) -> String {
+        self.created += 1;
+        format!("{prefix}-{}", self.created)
+    }
+
+    fn create(&self, gvr: &Gvr, namespace: &str, object: Value) {
+        let options = WriteOptions::default();
+        drop(
+            self.cluster()
+                .create(&Actor::new(USER), gvr, Some(namespace), object, &options),
+        );
+    }
+
+    fn patch(&self, gvr: &Gvr, object: &Value, body: Value) {
+        let Some((namespace, name)) = key(object) else {
+            return;
+        };
+        drop(self.cluster().patch(
+            &Actor::new(USER),
+            gvr,
+            Some(namespace),
+            name,
+            Patch::Merge(body),
+            Subresource::None,
+            &WriteOptions::default(),
+        ));
+    }
+
+    fn delete_one(&self, gvr: &Gvr, choice: u64, options: &DeleteOptions) {
+        if let Some(object) = self.choose(gvr, choice) {
+            self.delete(gvr, &object, options);
+        }
+    }
+
+    fn delete(&self, gvr: &Gvr, object: &Value, options: &DeleteOptions) {
+        if let Some((namespace, name)) = key(object) {
+            let user = Actor::new(USER);
+            drop(
+                self.cluster()
+                    .delete(&user, gvr, Some(namespace), name, options),
+            );
+        }
+    }
+}
+
+fn created(object: &Value) -> &str {
+    object["metadata"]["creationTimestamp"]
+        .as_str()
+        .unwrap_or_default()
+}
