@@ -25,8 +25,8 @@ pub(crate) struct Mutants {
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     seeds: u64,
 
-    /// The first seed; from 300,000 on more happens in a run
-    #[arg(long, default_value_t = 300_000, value_name = "SEED")]
+    /// The first seed; from 1,000,000 on runs are small
+    #[arg(long, default_value_t = 1_000_000, value_name = "SEED")]
     first: u64,
 
     /// Print the names only

@@ -153,6 +153,8 @@ pub(crate) struct Stage {
     pub(crate) sandbox: Sandbox,
     pub(crate) argo: Argo,
     pub(crate) replicas: Vec<Replica>,
+    /// Where users create objects.
+    pub(crate) namespaces: &'static [&'static str],
     /// The script of workflows that users create during the run.
     pub(crate) script: WorkflowScript,
     /// Gives each created object a name of its own.

@@ -9,7 +9,7 @@ use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use rand::{RngExt as _, SeedableRng as _};
 
 use crate::event::Event;
-use crate::event::user::UserAction;
+use crate::event::user::{LATER, UserAction};
 use crate::fault::FaultKind;
 use crate::objects::NAMESPACES;
 use crate::replica::Tuning;
@@ -28,11 +28,40 @@ pub(crate) const MORE_REJECTIONS: u64 = 100_000;
 /// Belayer is down, and the configuration differs. Earlier seeds keep their plans.
 pub(crate) const MORE_NAMES: u64 = 300_000;
 
+/// From this seed on, runs are small: a few objects, one story of half a minute, often a single replica. Most faults need few
+/// objects, and in the time of one large run there are ten small ones. Earlier seeds keep their plans.
+pub(crate) const SMALL: u64 = 1_000_000;
+
+/// How large a run is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Size {
+    /// How long events occur.
+    pub(crate) story: Duration,
+    /// How long after the last fault Belayer needs until it serves every request at once: the longest pause before it repeats
+    /// a failed list or watch, and an election.
+    pub(crate) recovery: Duration,
+    /// Where users create objects.
+    pub(crate) namespaces: &'static [&'static str],
+    /// How many replicas of Belayer; a single one has no leader election.
+    pub(crate) replicas: usize,
+}
+
+impl Size {
+    const LARGE: Self = Self {
+        story: STORY,
+        recovery: Duration::from_secs(120),
+        namespaces: &NAMESPACES,
+        replicas: 2,
+    };
+}
+
 /// A run, before it is carried out.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     /// The seed, also of all random choices during the run.
     pub(crate) seed: u64,
+    /// How large it is.
+    pub(crate) size: Size,
     /// The workflows.
     pub(crate) workload: Profile,
     /// What happens when, ordered by time. A number identifies an event in commands.
@@ -62,6 +91,9 @@ impl Plan {
     /// The plan of a seed. Each seed switches a random subset of the kinds of faults and of events on, so that
     /// runs differ in kind and not only in time.
     pub(crate) fn of(seed: u64) -> Self {
+        if seed >= SMALL {
+            return Self::small(seed);
+        }
         let mut rng = StdRng::seed_from_u64(seed ^ 0x5eed_0f00_d000_0000);
         let workload = workload(seed, &mut rng);
         let kinds = some_of(&FaultKind::ALL, 5, &mut rng);
@@ -80,16 +112,12 @@ impl Plan {
         }
         let more = (seed >= MORE_REJECTIONS).then(|| more_rejections(seed, &mut events));
         let more_names = (seed >= MORE_NAMES).then(|| more_names(seed, &mut events));
-        events.sort_by_key(|(at, _)| *at);
-        let numbered = events.into_iter().enumerate();
-        let events = numbered
-            .map(|(number, (at, event))| Planned { number, at, event })
-            .collect();
         let skews = [0, 0, 0, -90, 90, -86_400, 86_400];
         Self {
             seed,
+            size: Size::LARGE,
             workload,
-            events,
+            events: in_order(events),
             skew: skews.choose(&mut rng).copied().unwrap_or_default(),
             rejections: {
                 let few = [0.0, 0.0, 0.1].choose(&mut rng).copied();
@@ -97,6 +125,48 @@ impl Plan {
             },
             wipes: more_names.map_or_else(|| rng.random_bool(0.3), |(wipes, _)| wipes),
             tuning: more_names.map_or_else(Tuning::default, |(_, tuning)| tuning),
+        }
+    }
+
+    /// A small run: one kind of story, or a mixture.
+    fn small(seed: u64) -> Self {
+        let mut rng = StdRng::seed_from_u64(seed ^ 0x5a11_0000_0000_0000);
+        let rng = &mut rng;
+        let wipes = rng.random_bool(0.4);
+        let mut events = Vec::new();
+        match rng.random_range(0..4) {
+            0 => outage(wipes, rng, &mut events),
+            1 => stale(rng, &mut events),
+            _ => mixture(rng, &mut events),
+        }
+        let last = events.iter().map(|(at, event)| match event {
+            Event::Fault { lasts, .. } => *at + *lasts,
+            _ => *at,
+        });
+        let namespaces = &NAMESPACES[..rng.random_range(1..=2)];
+        let replicas = *[1, 1, 2].choose(rng).unwrap_or(&1);
+        let size = Size {
+            story: last.max().unwrap_or_default() + Duration::from_secs(2),
+            recovery: Duration::from_secs(75),
+            namespaces,
+            replicas,
+        };
+        let workload = Profile {
+            namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
+            workflows: rng.random_range(0..=2),
+            pods_per_workflow: rng.random_range(1..=3),
+            life: Duration::from_secs(1)..=Duration::from_secs(rng.random_range(2..15)),
+            ..workload(seed, rng)
+        };
+        Self {
+            seed,
+            size,
+            workload,
+            events: in_order(events),
+            skew: *[0, 0, 0, 0, -90, 90].choose(rng).unwrap_or(&0),
+            rejections: *[0.0, 0.1, 0.6].choose(rng).unwrap_or(&0.0),
+            wipes,
+            tuning: tuning(rng),
         }
     }
 
@@ -176,11 +246,39 @@ fn more_names(seed: u64, events: &mut Vec<(Duration, Event)>) -> (bool, Tuning) 
     if rng.random_bool(0.4) {
         stale(&mut rng, events);
     }
-    let tuning = Tuning {
-        backoff: *[1, 1, 20].choose(&mut rng).unwrap_or(&1),
-        node_lost_delay: Duration::from_secs(*[0, 20].choose(&mut rng).unwrap_or(&0)),
-    };
-    (wipes, tuning)
+    (wipes, tuning(&mut rng))
+}
+
+fn tuning(rng: &mut StdRng) -> Tuning {
+    Tuning {
+        backoff: *[1, 1, 20].choose(rng).unwrap_or(&1),
+        node_lost_delay: Duration::from_secs(*[0, 20].choose(rng).unwrap_or(&0)),
+    }
+}
+
+/// A few faults and events of any kind within half a minute.
+fn mixture(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
+    let within = |rng: &mut StdRng| Duration::from_secs_f64(rng.random_range(0.0..25.0));
+    for kind in some_of(&FaultKind::ALL, 3, rng) {
+        let lasts = Duration::from_secs(rng.random_range(1..15));
+        events.push((within(rng), Event::Fault { kind, lasts }));
+    }
+    let later = LATER.map(|action| Event::User(action, 0));
+    let all: Vec<Event> = Event::ALL.into_iter().chain(later).collect();
+    for template in some_of(&all, 7, rng) {
+        for _ in 0..rng.random_range(1..=2) {
+            events.push((within(rng), template.with(rng.random())));
+        }
+    }
+}
+
+/// Numbered by their times.
+fn in_order(mut events: Vec<(Duration, Event)>) -> Vec<Planned> {
+    events.sort_by_key(|(at, _)| *at);
+    let numbered = events.into_iter().enumerate();
+    numbered
+        .map(|(number, (at, event))| Planned { number, at, event })
+        .collect()
 }
 
 /// Pods get their holds and are rejected while what would replace them is down: Belayer, or with `wipes` the node agents. Their

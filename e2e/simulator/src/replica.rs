@@ -7,7 +7,7 @@ use belayer::operator::{Components, Operator, Options};
 use belayer::server::Health as _;
 use belayer_checker::BELAYER;
 use belayer_core::client;
-use belayer_core::election::{Elector, Settings, Timing, identity};
+use belayer_core::election::{Elector, Leadership, Settings, Timing, identity};
 use belayer_core::executor::{Bounds, Writes};
 use belayer_core::informer::Store;
 use belayer_core::object::ObjectKey;
@@ -95,6 +95,8 @@ pub(crate) struct Setup {
     pub(crate) sandbox: Sandbox,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) tuning: Tuning,
+    /// Whether it is the only replica, and has no leader election.
+    pub(crate) is_alone: bool,
 }
 
 struct Process {
@@ -160,8 +162,13 @@ impl Replica {
         self.controllers.send_replace(controllers);
     }
 
-    /// Starts another process, and stops this one once that has had time to fill its caches.
+    /// Starts another process, and stops this one once that has had time to fill its caches; without an election first
+    /// this one ends.
     pub(crate) async fn upgrade(&mut self) {
+        if self.setup.is_alone && self.process.is_some() {
+            self.stop().await;
+            return self.start();
+        }
         if let Some(old) = self.process.take() {
             self.start();
             tokio::time::sleep(SURGE).await;
@@ -193,7 +200,12 @@ async fn live(setup: &Setup, controllers: watch::Receiver<Controllers>, stop: &C
         timing: Timing::default(),
         field_manager: names::FIELD_MANAGER,
     };
-    let (elector, leadership) = Elector::new(client(ELECTION), settings);
+    let (elector, elected) = Elector::new(client(ELECTION), settings);
+    let leadership = if setup.is_alone {
+        Leadership::unlimited()
+    } else {
+        elected
+    };
     let resign = CancellationToken::new();
     let options = || Options {
         client: client(BELAYER),
@@ -206,6 +218,9 @@ async fn live(setup: &Setup, controllers: watch::Receiver<Controllers>, stop: &C
         observer: Arc::clone(&setup.observer),
     };
     let work = supervise(options, setup.tuning, controllers, stop);
+    if setup.is_alone {
+        return work.await;
+    }
     let election = elector.run(resign.clone());
     tokio::pin!(work, election);
     tokio::select! {

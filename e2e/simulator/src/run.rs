@@ -25,7 +25,7 @@ use crate::event::user::UserAction;
 use crate::event::{Event, Stage, tenant};
 use crate::fault::FaultKind;
 use crate::objects::{self, BATCH};
-use crate::plan::{BIND, MORE_NAMES, MORE_REJECTIONS, Plan, STORY};
+use crate::plan::{BIND, MORE_NAMES, MORE_REJECTIONS, Plan};
 use crate::replica::{Controllers, ELECTION, Replica, Setup};
 
 /// How long nothing may be written in a settled cluster.
@@ -34,11 +34,7 @@ const QUIET: Duration = Duration::from_secs(60);
 /// The invariant that counts when the cluster has settled for the first time.
 const PROMPT: &str = "PROMPT";
 
-/// How long after the last fault Belayer needs until it serves every request at once: the longest pause before it repeats a
-/// failed list or watch, and an election.
-const RECOVERY: Duration = Duration::from_secs(120);
-
-/// How many such periods the cluster has to settle.
+/// How many periods of [`QUIET`] the cluster has to settle.
 const PATIENCE: usize = 40;
 
 /// Only the namespaces of workflows exist otherwise.
@@ -137,13 +133,14 @@ async fn story(plan: &Plan) -> Outcome {
     let drained = tokio::spawn(async move { while workload.next_event().await.is_some() {} });
     let rules = Arc::new(Rules::default());
     let observer: Arc<dyn Observer> = rules.clone();
-    let replicas = (1..=2)
+    let replicas = (1..=plan.size.replicas)
         .map(|number| {
             let setup = Setup {
                 name: format!("belayer-{number}"),
                 sandbox: sandbox.clone(),
                 observer: Arc::clone(&observer),
                 tuning: plan.tuning,
+                is_alone: plan.size.replicas == 1,
             };
             Replica::new(setup)
         })
@@ -153,6 +150,7 @@ async fn story(plan: &Plan) -> Outcome {
         sandbox,
         argo,
         replicas,
+        namespaces: plan.size.namespaces,
         created: 0,
         wipes: plan.wipes,
         skew,
@@ -222,7 +220,7 @@ async fn events(plan: &Plan, stage: &mut Stage) -> Coverage {
     }
     let binds = (1..)
         .map(|number| BIND * number)
-        .take_while(|at| *at < STORY);
+        .take_while(|at| *at < plan.size.story);
     due.extend(binds.map(|at| (at, Due::Bind)));
     due.sort_by_key(|(at, _)| *at);
     let mut faults: Vec<(usize, FaultHandle)> = Vec::new();
@@ -277,7 +275,7 @@ async fn recover(plan: &Plan, stage: &mut Stage) -> usize {
     stage.carry_out(Event::Resume).await;
     stage.give_controllers(Controllers::ALL).await;
     stage.carry_out(Event::Start).await;
-    tokio::time::sleep(RECOVERY).await;
+    tokio::time::sleep(plan.size.recovery).await;
     stage.bind_waiting();
     if plan.seed >= MORE_NAMES {
         stage.carry_out(CREATE_NAMESPACES).await;

@@ -6,7 +6,7 @@ use belayer_workload::{USER, WORKFLOWS, workflow};
 use serde_json::{Value, json};
 
 use super::{RECORDS, Stage, index, key};
-use crate::objects::{self, BATCH, BIG, NAMESPACES, SMALL};
+use crate::objects::{self, BATCH, BIG, SMALL};
 
 /// Something that a user does. The last five are no part of [`Event::ALL`]: see
 /// [`MORE_REJECTIONS`](crate::plan::MORE_REJECTIONS) and [`MORE_NAMES`](crate::plan::MORE_NAMES).
@@ -67,12 +67,21 @@ pub(super) const ACTIONS: [UserAction; 13] = [
     UserAction::Overcommit,
 ];
 
+/// Those of later seeds.
+pub(crate) const LATER: [UserAction; 5] = [
+    UserAction::DeleteRejectedPod,
+    UserAction::CreateTrainers,
+    UserAction::TakeName,
+    UserAction::CopyPod,
+    UserAction::CreateNamespace,
+];
+
 impl Stage {
     pub(super) fn act(&mut self, action: UserAction, choice: u64) {
         match action {
             UserAction::DeletePod => self.delete_one(&Gvr::PODS, choice, &DeleteOptions::default()),
             UserAction::DeletePods => {
-                let namespace = NAMESPACES[index(choice, NAMESPACES.len())];
+                let namespace = self.namespace(choice);
                 for pod in self.list(&Gvr::PODS, Some(namespace)) {
                     self.delete(&Gvr::PODS, &pod, &DeleteOptions::default());
                 }
@@ -91,7 +100,7 @@ impl Stage {
             UserAction::OrphanPods => self.delete_workflow(choice, Propagation::Orphan),
             UserAction::ReplaceByForce => self.replace_by_force(choice),
             UserAction::CreateWorkflow => {
-                let namespace = NAMESPACES[index(choice, NAMESPACES.len())];
+                let namespace = self.namespace(choice);
                 let name = self.name("more");
                 self.create(
                     &WORKFLOWS,
@@ -100,7 +109,7 @@ impl Stage {
                 );
             }
             UserAction::DeleteNamespace => {
-                let namespace = NAMESPACES[index(choice, NAMESPACES.len())];
+                let namespace = self.namespace(choice);
                 let options = DeleteOptions::default();
                 let user = Actor::new(USER);
                 drop(
@@ -115,7 +124,7 @@ impl Stage {
                 }
             }
             UserAction::UsePvc => {
-                let namespace = NAMESPACES[index(choice, NAMESPACES.len())];
+                let namespace = self.namespace(choice);
                 let name = self.name("data");
                 self.create(&Gvr::PERSISTENTVOLUMECLAIMS, namespace, objects::pvc(&name));
                 self.create(
@@ -155,7 +164,7 @@ impl Stage {
                 }
             }
             UserAction::CreateNamespace => {
-                for name in NAMESPACES {
+                for name in self.namespaces {
                     let namespace = json!({ "metadata": { "name": name } });
                     let options = WriteOptions::default();
                     let user = Actor::new(USER);
@@ -174,7 +183,7 @@ impl Stage {
     }
 
     fn create_trainers(&mut self, choice: u64) {
-        let namespace = NAMESPACES[index(choice, NAMESPACES.len())];
+        let namespace = self.namespace(choice);
         let names: Vec<String> = (0..3).map(|_| self.name("train")).collect();
         for name in &names {
             self.create(&Gvr::PODS, namespace, objects::trainer(name, self.wipes));
@@ -210,30 +219,31 @@ impl Stage {
 
     /// A workflow, a PVC and pods that do not all fit, in each namespace.
     pub(crate) fn create_in_healthy_cluster(&mut self) {
-        for choice in 0..NAMESPACES.len() as u64 {
+        for choice in 0..self.namespaces.len() as u64 {
             self.act(UserAction::CreateWorkflow, choice);
             self.act(UserAction::UsePvc, choice);
             self.act(UserAction::Overcommit, choice);
         }
     }
 
-    /// Deletes the newest workflow of a namespace in the background, and the pods of that of another.
+    /// Deletes the newest workflow of the first namespace in the background, and the pods of that of the last.
     pub(crate) fn delete_in_healthy_cluster(&self) {
         let newest = |namespace| {
             let all = self.list(&WORKFLOWS, Some(namespace));
             all.into_iter()
                 .max_by_key(|workflow| created(workflow).to_owned())
         };
-        if let Some(workflow) = newest(NAMESPACES[0]) {
+        let (first, last) = (self.namespace(0), self.namespace(1));
+        if let Some(workflow) = newest(first) {
             let options = DeleteOptions {
                 propagation_policy: Some(Propagation::Background),
                 ..DeleteOptions::default()
             };
             self.delete(&WORKFLOWS, &workflow, &options);
         }
-        if let Some(workflow) = newest(NAMESPACES[1]) {
+        if let Some(workflow) = newest(last) {
             let uid = &workflow["metadata"]["uid"];
-            for pod in self.list(&Gvr::PODS, Some(NAMESPACES[1])) {
+            for pod in self.list(&Gvr::PODS, Some(last)) {
                 if pod["metadata"]["ownerReferences"][0]["uid"] == *uid {
                     self.delete(&Gvr::PODS, &pod, &DeleteOptions::default());
                 }
@@ -283,6 +293,10 @@ impl Stage {
             namespace,
             workflow(namespace, name, &self.script),
         );
+    }
+
+    fn namespace(&self, choice: u64) -> &'static str {
+        self.namespaces[index(choice, self.namespaces.len())]
     }
 
     fn name(&mut self, prefix: &str) -> String {
