@@ -11,7 +11,7 @@ use rand::seq::IndexedRandom as _;
 use crate::replica::ELECTION;
 
 /// What the controllers watch.
-const WATCHED: [&str; 5] = [
+pub(crate) const WATCHED: [&str; 5] = [
     "pods",
     "workflows",
     "persistentvolumeclaims",
@@ -59,6 +59,8 @@ pub(crate) enum FaultKind {
     /// The watch of one kind of objects delivers nothing. No part of [`FaultKind::ALL`]: see
     /// [`MORE_NAMES`](crate::plan::MORE_NAMES).
     StaleKind,
+    /// The watch of this kind of objects delivers nothing. No part of [`FaultKind::ALL`] either.
+    Stale(&'static str),
 }
 
 impl FaultKind {
@@ -94,6 +96,10 @@ impl FaultKind {
         let kind = (self == Self::StaleKind || of_one_kind && rng.random_bool(0.5))
             .then(|| WATCHED.choose(rng).copied())
             .flatten();
+        let kind = match self {
+            Self::Stale(kind) => Some(kind),
+            _ => kind,
+        };
         let faults = clients.iter().map(|client| self.of(client, kind, rng));
         faults.collect()
     }
@@ -138,7 +144,7 @@ impl FaultKind {
             Self::BrokenWatch => watches().end_watch_after(after, WatchEnd::Break),
             Self::ExpiredWatch => watches().end_watch_after(after, WatchEnd::Expired),
             Self::Garbage => watches().end_watch_after(after, WatchEnd::Garbage),
-            Self::PausedWatches | Self::StaleKind => watches().pause_watches(),
+            Self::PausedWatches | Self::StaleKind | Self::Stale(_) => watches().pause_watches(),
             Self::NoLiveReads => Fault::on(Match::verb(Verb::Get).client(client))
                 .answer(Answer::service_unavailable()),
             Self::CutOff => all().lose_request(),

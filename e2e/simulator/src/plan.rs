@@ -8,9 +8,9 @@ use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use rand::{RngExt as _, SeedableRng as _};
 
-use crate::event::Event;
 use crate::event::user::{LATER, UserAction};
-use crate::fault::FaultKind;
+use crate::event::{Event, tenant};
+use crate::fault::{FaultKind, WATCHED};
 use crate::objects::NAMESPACES;
 use crate::replica::Tuning;
 
@@ -134,9 +134,10 @@ impl Plan {
         let rng = &mut rng;
         let wipes = rng.random_bool(0.4);
         let mut events = Vec::new();
-        match rng.random_range(0..4) {
+        match rng.random_range(0..8) {
             0 => outage(wipes, rng, &mut events),
-            1 => stale(rng, &mut events),
+            1..=3 => stale_kind(rng, &mut events),
+            4 => slow_and_killed(rng, &mut events),
             _ => mixture(rng, &mut events),
         }
         let last = events.iter().map(|(at, event)| match event {
@@ -269,6 +270,101 @@ fn mixture(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
         for _ in 0..rng.random_range(1..=2) {
             events.push((within(rng), template.with(rng.random())));
         }
+    }
+}
+
+/// As [`stale`], with users who act on the kind that Belayer does not see.
+fn stale_kind(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
+    let Some(kind) = WATCHED.choose(rng).copied() else {
+        return;
+    };
+    let (create, delete): (&[UserAction], &[UserAction]) = match kind {
+        "workflows" => (
+            &[UserAction::CreateWorkflow],
+            &[
+                UserAction::DeletePod,
+                UserAction::DeletePods,
+                UserAction::DeleteWorkflow,
+                UserAction::ReplaceByForce,
+            ],
+        ),
+        "persistentvolumeclaims" => (&[UserAction::UsePvc], &[UserAction::DeletePvc]),
+        "podrecreations" => (
+            &[UserAction::Overcommit],
+            &[
+                UserAction::DeleteRejectedPod,
+                UserAction::TakeName,
+                UserAction::CopyPod,
+            ],
+        ),
+        "namespaces" => (
+            &[UserAction::CreateNamespace, UserAction::CreateWorkflow],
+            &[
+                UserAction::DeleteNamespace,
+                UserAction::DeletePod,
+                UserAction::DeletePods,
+            ],
+        ),
+        _ => (
+            &[
+                UserAction::UsePvc,
+                UserAction::UsePvc,
+                UserAction::Overcommit,
+            ],
+            &[
+                UserAction::DeletePvc,
+                UserAction::ForceDeletePod,
+                UserAction::DeletePods,
+            ],
+        ),
+    };
+    let mut at = Duration::from_secs_f64(rng.random_range(0.0..8.0));
+    let lasts = Duration::from_secs(rng.random_range(12..35));
+    let stale = FaultKind::Stale(kind);
+    events.push((at, Event::Fault { kind: stale, lasts }));
+    if rng.random_bool(0.3) {
+        let kind = FaultKind::NoLiveReads;
+        events.push((at, Event::Fault { kind, lasts }));
+    }
+    for _ in 0..rng.random_range(1..=3) {
+        for (actions, most) in [(create, 1), (delete, 3)] {
+            for _ in 0..rng.random_range(1..=most) {
+                at += Duration::from_secs_f64(rng.random_range(0.1..3.0));
+                if let Some(action) = actions.choose(rng) {
+                    events.push((at, Event::User(*action, rng.random())));
+                }
+            }
+        }
+    }
+}
+
+/// Requests take seconds, and Belayer is killed between one and the next of a re-creation, while somebody strips finalizers
+/// and deletes pods.
+fn slow_and_killed(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
+    let lasts = Duration::from_secs(30);
+    for kind in [FaultKind::Slow, FaultKind::LostAnswer] {
+        if rng.random_bool(0.7) {
+            events.push((Duration::ZERO, Event::Fault { kind, lasts }));
+        }
+    }
+    let create = Event::User(UserAction::Overcommit, rng.random());
+    let mut at = Duration::from_secs(rng.random_range(1..4));
+    events.push((at, create));
+    for _ in 0..rng.random_range(1..=3) {
+        at += Duration::from_secs_f64(rng.random_range(0.0..8.0));
+        events.push((at, Event::KillAll));
+        for _ in 0..rng.random_range(0..=3) {
+            at += Duration::from_secs_f64(rng.random_range(0.0..1.0));
+            let choice = rng.random();
+            let event = match rng.random_range(0..4) {
+                0 => Event::User(UserAction::ForceDeletePod, choice),
+                1 => Event::User(UserAction::DeletePods, choice),
+                _ => Event::Meddle(tenant::strip_pod(choice)),
+            };
+            events.push((at, event));
+        }
+        at += Duration::from_secs_f64(rng.random_range(0.0..3.0));
+        events.push((at, Event::Start));
     }
 }
 

@@ -38,6 +38,16 @@ pub(crate) fn clean_up(stage: &Stage) {
     }
 }
 
+/// How many of the choices of an object go to each change.
+const PER_CHANGE: u64 = 16;
+
+/// A choice of [`meddle`] that removes all finalizers of a pod.
+pub(crate) fn strip_pod(choice: u64) -> u64 {
+    let (kinds, changes) = (kinds().len() as u64, 6);
+    let of_change = choice % PER_CHANGE + choice / PER_CHANGE % 1_000 * PER_CHANGE * changes;
+    of_change * kinds
+}
+
 /// Changes or deletes one object.
 pub(crate) fn meddle(stage: &Stage, choice: u64) {
     let kinds = kinds();
@@ -46,7 +56,7 @@ pub(crate) fn meddle(stage: &Stage, choice: u64) {
     let Some(object) = stage.choose(gvr, choice) else {
         return;
     };
-    match change(&object, choice / 16) {
+    match change(&object, choice / PER_CHANGE) {
         Some(body) => patch(stage, gvr, &object, body),
         None => {
             if let Some((namespace, name)) = key(&object) {
