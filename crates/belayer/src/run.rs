@@ -320,8 +320,8 @@ fn shown(source: &Source, settings: &Settings) -> Result<Query, Failure> {
     status_query(source, settings.namespace.clone(), lease)
 }
 
-fn operator_parts(operator: &Operator) -> current::Parts {
-    current::Parts {
+fn operator_parts(operator: &Operator) -> current::OperatorParts {
+    current::OperatorParts {
         vitals: Arc::clone(operator.vitals()),
         holds: operator.holds(),
     }

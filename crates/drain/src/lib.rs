@@ -22,4 +22,4 @@ mod users;
 
 pub use records::Recorded;
 pub use report::Report;
-pub use run::{Drain, Parts};
+pub use run::{Drain, DrainParts};

@@ -54,7 +54,7 @@ pub enum Kinds {
 }
 
 /// Parts that a run is built from. A drain ends with an [outcome](crate::passes).
-pub struct Parts {
+pub struct DrainParts {
     /// Sends writes; with [`Writes::DryRun`](belayer_core::executor::Writes::DryRun) a run reports what it would do.
     pub executor: Arc<Executor>,
     /// Sends reads.
@@ -102,8 +102,8 @@ pub enum DrainError {
 
 impl Drain {
     /// Creates a run without starting it.
-    pub fn new(parts: Parts) -> Self {
-        let Parts {
+    pub fn new(parts: DrainParts) -> Self {
+        let DrainParts {
             executor,
             reader,
             namespace,

@@ -177,7 +177,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
             queue: queue.clone(),
         },
     ));
-    let recreations = Arc::new(Recreations::new(recreations::Parts {
+    let recreations = Arc::new(Recreations::new(recreations::RecreationsParts {
         component: Arc::clone(&recreation),
         pod_decoders: pods.watched.decoders.clone(),
         record_decoders: watched.decoders.clone(),

@@ -44,7 +44,7 @@ use crate::record::Record;
 use crate::snapshot::ObservedPod;
 
 /// The dependencies of the component. The records are named as in the [crate's example](crate).
-pub struct Parts {
+pub struct RecreationsParts {
     /// The hold, the stores and the memory.
     pub component: Arc<PodRecreation>,
     /// Decoders of single pods.
@@ -61,7 +61,7 @@ pub struct Parts {
 
 /// The component of the record runner. The records are named as in the [crate's example](crate).
 pub struct Recreations {
-    parts: Parts,
+    parts: RecreationsParts,
     records: Resource,
     pods: Resource,
     rate_limiter: RateLimiter,
@@ -86,7 +86,7 @@ const INTERVAL: Duration = Duration::from_secs(5);
 
 impl Recreations {
     /// The component with these dependencies.
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(parts: RecreationsParts) -> Self {
         let rate_limiter = RateLimiter::new(parts.component.settings().rate_limits.clone());
         Self {
             parts,

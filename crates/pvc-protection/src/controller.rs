@@ -160,7 +160,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
             queue: queue.clone(),
         },
     ));
-    let runner = Runner::builder(runner::Parts {
+    let runner = Runner::builder(runner::RunnerParts {
         observer: Arc::new(ReleaseObserver {
             releases: Arc::clone(protection.release_tracker()),
             next: Arc::clone(&shared.observer),

@@ -12,7 +12,7 @@ mod state;
 
 use stateright::{Model, Property};
 
-use state::{Broken, Pod, Rec, Seen, State, Step, Stored};
+use state::{Broken, Pod, Rec, RecordStep, Seen, State, Stored};
 
 /// The UID of the first pod.
 const FIRST: u8 = 1;
@@ -303,7 +303,7 @@ impl Recreation {
             Action::Crash(number) => {
                 state.crashed += 1;
                 let step = std::mem::take(&mut state.replicas[number]).step;
-                state.late = state.late.or(step.and_then(Step::on_the_way));
+                state.late = state.late.or(step.and_then(RecordStep::on_the_way));
             }
             Action::Late => {
                 if let Some(step) = state.late.take() {
@@ -314,20 +314,20 @@ impl Recreation {
     }
 
     /// One request of a step. Returns what follows it.
-    fn proceed(&self, state: &mut State, step: Step) -> Option<Step> {
+    fn proceed(&self, state: &mut State, step: RecordStep) -> Option<RecordStep> {
         let is = |fault| self.fault == Some(fault);
         match step {
-            Step::ReadCandidate(uid) => {
+            RecordStep::ReadCandidate(uid) => {
                 let live = state.pod.filter(|pod| pod.uid == uid && pod.is_candidate());
-                live.map(|pod| Step::CreateRecord(pod.uid))
+                live.map(|pod| RecordStep::CreateRecord(pod.uid))
             }
-            Step::CreateRecord(uid) => {
+            RecordStep::CreateRecord(uid) => {
                 if state.record.is_none() {
                     state.record = Some(Rec::new(uid));
                 }
                 None
             }
-            Step::ReadPod { base, next, gone } => {
+            RecordStep::ReadPod { base, next, gone } => {
                 let live = state.pod;
                 if live.is_some_and(|pod| pod.uid == gone) && !is(Fault::StoreIsProof) {
                     return None;
@@ -344,37 +344,37 @@ impl Recreation {
                 } else {
                     next
                 };
-                Some(Step::Write { base, next })
+                Some(RecordStep::Write { base, next })
             }
-            Step::ReadName { base, rejected } => match state.pod {
-                Some(pod) if pod.uid != rejected && pod.attempt == 0 => Some(Step::Write {
+            RecordStep::ReadName { base, rejected } => match state.pod {
+                Some(pod) if pod.uid != rejected && pod.attempt == 0 => Some(RecordStep::Write {
                     base,
                     next: base.ended(),
                 }),
                 _ => None,
             },
-            Step::ReadRejected { base, next, uid } => {
+            RecordStep::ReadRejected { base, next, uid } => {
                 let live = state.pod?;
                 let is_rejected = live.seen == Seen::Rejected;
                 let is_same = live.uid == uid && !live.deleting && is_rejected;
-                is_same.then_some(Step::Write { base, next })
+                is_same.then_some(RecordStep::Write { base, next })
             }
-            Step::Write { base, next } => {
+            RecordStep::Write { base, next } => {
                 let is_same = state.record == Some(base);
                 if is_same || (is(Fault::NoCompare) && state.record.is_some()) {
                     state.write(base, next);
                 }
                 None
             }
-            Step::ReadToDelete { base, uid } => {
+            RecordStep::ReadToDelete { base, uid } => {
                 if state.record != Some(base) {
                     return None;
                 }
                 let is_made = |pod: Pod| pod.uid != uid || pod.attempt > 0;
                 let may = base.rejected == uid || state.pod.is_some_and(is_made);
-                may.then_some(Step::DeletePod(uid))
+                may.then_some(RecordStep::DeletePod(uid))
             }
-            Step::DeletePod(uid) => {
+            RecordStep::DeletePod(uid) => {
                 let by_name = is(Fault::DeleteByName);
                 if let Some(pod) = state.pod.as_mut().filter(|pod| by_name || pod.uid == uid) {
                     if pod.uid != uid {
@@ -384,37 +384,37 @@ impl Recreation {
                 }
                 None
             }
-            Step::ReadToCreate { base, attempt } => {
-                (state.record == Some(base)).then_some(Step::CreatePod {
+            RecordStep::ReadToCreate { base, attempt } => {
+                (state.record == Some(base)).then_some(RecordStep::CreatePod {
                     attempt,
                     rejected: base.rejected,
                     base,
                 })
             }
-            Step::CreatePod {
+            RecordStep::CreatePod {
                 attempt,
                 rejected,
                 base,
             } => {
                 if state.pod.is_some() {
-                    return Some(Step::ReadName { base, rejected });
+                    return Some(RecordStep::ReadName { base, rejected });
                 }
                 let uid = state.create(attempt);
-                Some(Step::ReadRecord { attempt, uid })
+                Some(RecordStep::ReadRecord { attempt, uid })
             }
-            Step::ReadRecord { attempt, uid } => {
+            RecordStep::ReadRecord { attempt, uid } => {
                 let is_wanted = state.record.is_some_and(|record| {
                     record.is_creating() && record.attempts == attempt || record.pod == uid
                 });
-                (!is_wanted).then_some(Step::DeletePod(uid))
+                (!is_wanted).then_some(RecordStep::DeletePod(uid))
             }
-            Step::Annotate(uid) => {
+            RecordStep::Annotate(uid) => {
                 if let Some(pod) = state.pod.as_mut().filter(|pod| pod.uid == uid) {
                     pod.marked = true;
                 }
                 None
             }
-            Step::RequestWipe(uid) => {
+            RecordStep::RequestWipe(uid) => {
                 let live = state.pod;
                 if live.is_some_and(|pod| pod.uid == uid && pod.seen == Seen::Rejected) {
                     let known = state.wipe.filter(|(known, _)| *known == uid);

@@ -6,7 +6,7 @@ use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 
 use super::judge::Seen;
-use super::step::Step;
+use super::step::LoadStep;
 use crate::kinds;
 use crate::wait::answered;
 
@@ -19,11 +19,11 @@ pub(super) async fn create(client: &Client, namespace: &str, pod: &DynamicObject
 }
 
 /// Does one step.
-pub(super) async fn take(client: &Client, seen: &Seen, step: &Step) -> Result<()> {
+pub(super) async fn take(client: &Client, seen: &Seen, step: &LoadStep) -> Result<()> {
     let pods = kinds::pods(client, &seen.namespace);
     let name = seen.name.as_str();
     let done = match step {
-        Step::Bind(node) => {
+        LoadStep::Bind(node) => {
             let binding = json!({
                 "apiVersion": "v1", "kind": "Binding",
                 "metadata": { "name": name, "uid": seen.uid },
@@ -37,7 +37,7 @@ pub(super) async fn take(client: &Client, seen: &Seen, step: &Step) -> Result<()
             })
             .await
         }
-        Step::Reject => {
+        LoadStep::Reject => {
             let patch = Patch::Merge(json!({
                 "metadata": { "uid": seen.uid },
                 "status": {
@@ -49,7 +49,7 @@ pub(super) async fn take(client: &Client, seen: &Seen, step: &Step) -> Result<()
             let how = PatchParams::default();
             answered(async || pods.patch_status(name, &how, &patch).await.map(drop)).await
         }
-        Step::Delete => {
+        LoadStep::Delete => {
             let how = DeleteParams::default().preconditions(Preconditions {
                 uid: Some(seen.uid.clone()),
                 resource_version: None,

@@ -16,7 +16,7 @@ use super::nodes::Nodes;
 use super::plan::Plan;
 use super::requests;
 use super::screen::Screen;
-use super::step::{self, Step};
+use super::step::{self, LoadStep};
 use super::summary::{self, Summary};
 use super::watch::{self, Observed};
 
@@ -106,7 +106,7 @@ struct State<'a> {
     disruptions: usize,
     counts: Counts,
     changed: Instant,
-    steps: BTreeSet<(String, Step)>,
+    steps: BTreeSet<(String, LoadStep)>,
 }
 
 impl<'a> State<'a> {

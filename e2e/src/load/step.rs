@@ -6,7 +6,7 @@ use super::plan::{Plan, Rejector};
 
 /// A request about one pod, by its UID.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Step {
+pub(super) enum LoadStep {
     /// Bind it to this node.
     Bind(String),
     /// Write the status of a rejection.
@@ -16,7 +16,7 @@ pub(super) enum Step {
 }
 
 /// The next request; `before` is how many other pods had its name.
-pub(super) fn next(plan: &Plan, nodes: &Nodes, seen: &Seen, before: usize) -> Option<Step> {
+pub(super) fn next(plan: &Plan, nodes: &Nodes, seen: &Seen, before: usize) -> Option<LoadStep> {
     if seen.is_deleting {
         return None;
     }
@@ -26,16 +26,16 @@ pub(super) fn next(plan: &Plan, nodes: &Nodes, seen: &Seen, before: usize) -> Op
     );
     let index = plan.index(&seen.name)?;
     match (seen.phase, &seen.node) {
-        (Phase::Started, _) => Some(Step::Delete),
+        (Phase::Started, _) => Some(LoadStep::Delete),
         (Phase::Rejected, _) => None,
         (Phase::Waiting, None) if !is_ours => None,
         (Phase::Waiting, None) if is_rejected => {
-            Some(Step::Bind(nodes.rejecting(index).to_owned()))
+            Some(LoadStep::Bind(nodes.rejecting(index).to_owned()))
         }
-        (Phase::Waiting, None) => Some(Step::Bind(nodes.home(index).to_owned())),
+        (Phase::Waiting, None) => Some(LoadStep::Bind(nodes.home(index).to_owned())),
         (Phase::Waiting, Some(node)) => {
             let rejects = plan.rejector == Rejector::Status && nodes.is_ours(node);
-            rejects.then_some(Step::Reject)
+            rejects.then_some(LoadStep::Reject)
         }
     }
 }
@@ -77,8 +77,8 @@ mod tests {
         }
     }
 
-    fn bind(node: &str) -> Option<Step> {
-        Some(Step::Bind(node.into()))
+    fn bind(node: &str) -> Option<LoadStep> {
+        Some(LoadStep::Bind(node.into()))
     }
 
     #[rstest]
@@ -89,15 +89,15 @@ mod tests {
         None,
         bind("r")
     )]
-    #[case::r13_a_bound_pod_is_rejected(1.0, Phase::Waiting, Some("r"), Some(Step::Reject))]
+    #[case::r13_a_bound_pod_is_rejected(1.0, Phase::Waiting, Some("r"), Some(LoadStep::Reject))]
     #[case::r13_a_pod_on_a_node_with_a_kubelet_is_not(1.0, Phase::Waiting, Some("a"), None)]
     #[case::r13_a_rejected_pod_is_left_alone(1.0, Phase::Rejected, Some("r"), None)]
-    #[case::r13_a_started_pod_makes_room(0.0, Phase::Started, Some("a"), Some(Step::Delete))]
+    #[case::r13_a_started_pod_makes_room(0.0, Phase::Started, Some("a"), Some(LoadStep::Delete))]
     fn with_the_status(
         #[case] rejected: f64,
         #[case] phase: Phase,
         #[case] node: Option<&str>,
-        #[case] expected: Option<Step>,
+        #[case] expected: Option<LoadStep>,
     ) {
         let plan = plan(rejected, Rejector::Status);
         let nodes = Nodes::test(&["a", "b"], &["r"]);
@@ -107,7 +107,7 @@ mod tests {
     #[rstest]
     #[case::r13_it_is_bound_to_a_node_that_it_does_not_select(None, bind("b"))]
     #[case::r13_its_kubelet_rejects_it(Some("b"), None)]
-    fn with_kubelets(#[case] node: Option<&str>, #[case] expected: Option<Step>) {
+    fn with_kubelets(#[case] node: Option<&str>, #[case] expected: Option<LoadStep>) {
         let plan = plan(1.0, Rejector::Kubelet);
         let nodes = Nodes::test(&["a", "b"], &[]);
         assert_eq!(

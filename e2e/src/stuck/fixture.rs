@@ -12,7 +12,7 @@ use serde_json::Value;
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Fixture {
     /// In order.
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<FixtureStep>,
     /// In order, after all steps.
     pub(crate) runs: Vec<Run>,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Fixture {
 /// One step of creating stuck objects.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct Step {
+pub(crate) struct FixtureStep {
     /// An object to create.
     #[serde(default)]
     pub(crate) create: Option<Value>,

@@ -11,7 +11,7 @@ use kube::core::GroupVersionKind;
 use kube::{Client, ResourceExt as _};
 use serde_json::{Value, json};
 
-use super::fixture::{File, Step};
+use super::fixture::{File, FixtureStep};
 use super::normal::normal;
 use crate::harness::{Cluster, eventually};
 use crate::wait::SOON;
@@ -217,7 +217,7 @@ fn difference(expected: &str, seen: &str) -> String {
     format!("{first}\n--- seen:\n{seen}")
 }
 
-async fn take(client: &Client, step: &Step, made: &mut Vec<DynamicObject>) -> Result<()> {
+async fn take(client: &Client, step: &FixtureStep, made: &mut Vec<DynamicObject>) -> Result<()> {
     if let Some(object) = &step.create {
         let object: DynamicObject = read(object, made)?;
         let params = PostParams {

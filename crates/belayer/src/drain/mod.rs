@@ -12,7 +12,7 @@ use belayer_core::executor::{Bounds, Executor, Writes};
 use belayer_core::object::Resource;
 use belayer_drain::decide::Purpose;
 use belayer_drain::evidence::Order;
-use belayer_drain::run::{Drain, DrainError, Kinds, Parts};
+use belayer_drain::run::{Drain, DrainError, DrainParts, Kinds};
 use belayer_drain::selection::{NoSelection, Selection};
 use belayer_drain::text;
 use belayer_holds::names::{FIELD_MANAGER, GATE};
@@ -63,7 +63,7 @@ pub async fn run(arguments: DrainArguments) -> Result<(), Failure> {
         Writes::Sent
     };
     let order = Order::of_the_admin();
-    let drain = Drain::new(Parts {
+    let drain = Drain::new(DrainParts {
         executor: Arc::new(Executor::new(client.clone(), FIELD_MANAGER, bounds, writes)),
         reader: Reader::new(client, bounds),
         namespace: namespace.clone(),

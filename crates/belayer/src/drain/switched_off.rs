@@ -13,7 +13,7 @@ use belayer_drain::evidence::Order;
 use belayer_drain::passes::Outcome;
 use belayer_drain::progress::Silent;
 use belayer_drain::report::Report;
-use belayer_drain::run::{Drain, Kinds, Parts};
+use belayer_drain::run::{Drain, DrainParts, Kinds};
 use belayer_drain::selection::NoSelection;
 use belayer_inspect::reader::Reader;
 
@@ -53,7 +53,7 @@ pub(crate) async fn release_switched_off(
         let kinds = component.holds().into_iter().map(|hold| hold.kind);
         // Not the finalizer of Kubernetes, which the component may have used: that one is handed over.
         let finalizers = vec![component.controller().finalizer];
-        let drain = Drain::new(Parts {
+        let drain = Drain::new(DrainParts {
             executor: Arc::clone(&executor),
             reader: reader.clone(),
             namespace: namespace.clone(),

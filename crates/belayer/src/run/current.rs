@@ -11,14 +11,14 @@ use crate::server::{Health, Holds};
 
 /// What the endpoints read from one set of controllers.
 #[derive(Clone)]
-pub(super) struct Parts {
+pub(super) struct OperatorParts {
     pub(super) vitals: Arc<Vitals>,
     pub(super) holds: Arc<dyn Holds>,
 }
 
 /// The current set of controllers.
 pub(super) struct Current {
-    parts: RwLock<Option<Parts>>,
+    parts: RwLock<Option<OperatorParts>>,
     elector: Option<ElectorHealth>,
 }
 
@@ -37,11 +37,11 @@ impl Current {
     }
 
     /// Sets the current controllers.
-    pub(super) fn set(&self, parts: Parts) {
+    pub(super) fn set(&self, parts: OperatorParts) {
         *self.parts.write().unwrap_or_else(PoisonError::into_inner) = Some(parts);
     }
 
-    fn parts(&self) -> Option<Parts> {
+    fn parts(&self) -> Option<OperatorParts> {
         let parts = self.parts.read();
         parts.unwrap_or_else(PoisonError::into_inner).clone()
     }

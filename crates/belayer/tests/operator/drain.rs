@@ -13,7 +13,7 @@ use belayer_drain::evidence::Order;
 use belayer_drain::passes::{Outcome, SETTLE};
 use belayer_drain::progress::{Progress, Silent};
 use belayer_drain::report::{GateState, Reason, Report};
-use belayer_drain::run::{Drain, Kinds, Parts};
+use belayer_drain::run::{Drain, DrainParts, Kinds};
 use belayer_drain::selection::NoSelection;
 use belayer_drain::text;
 use belayer_holds::names::FIELD_MANAGER;
@@ -95,7 +95,7 @@ fn drain_except(world: &World, writes: Writes, namespaces: &[&str]) -> Drain {
         concurrent_releases: 1,
         ..Bounds::default()
     };
-    Drain::new(Parts {
+    Drain::new(DrainParts {
         executor: Arc::new(Executor::new(client.clone(), FIELD_MANAGER, bounds, writes)),
         reader: Reader::new(client, bounds),
         namespace: OWN.to_owned(),

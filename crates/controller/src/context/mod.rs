@@ -208,8 +208,8 @@ impl Shared {
         watched: &Watched<K>,
         queue: &WorkQueue<ObjectKey>,
         ours: &'static [&'static str],
-    ) -> runner::Parts<K> {
-        runner::Parts {
+    ) -> runner::RunnerParts<K> {
+        runner::RunnerParts {
             resource: watched.resource.clone(),
             ours: ours.into(),
             store: watched.store.clone(),

@@ -29,7 +29,7 @@ pub enum Metering {
 /// The content of a queue at one point in time. Returned by
 /// [`WorkQueue::snapshot`](crate::workqueue::WorkQueue::snapshot).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Snapshot {
+pub struct QueueSnapshot {
     /// Keys ready to be worked on by priority, in the order of [`Priority::ALL`]. As in client-go,
     /// a key that was added again while it is processed is included.
     pub depth: [usize; 3],
@@ -50,7 +50,7 @@ pub struct Snapshot {
     pub longest: Duration,
 }
 
-impl Snapshot {
+impl QueueSnapshot {
     /// Ready keys of this priority.
     #[must_use]
     pub fn depth(&self, priority: Priority) -> usize {
@@ -145,7 +145,7 @@ impl Meters {
         }
     }
 
-    pub(super) fn publish(&self, snapshot: impl FnOnce() -> Snapshot) {
+    pub(super) fn publish(&self, snapshot: impl FnOnce() -> QueueSnapshot) {
         if self.metering == Metering::Off {
             return;
         }

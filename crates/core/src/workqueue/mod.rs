@@ -94,7 +94,7 @@ use std::time::Duration;
 use ::metrics::SharedString;
 pub use backoff::Backoff;
 pub use item::Item;
-pub use metrics::{Metering, Snapshot};
+pub use metrics::{Metering, QueueSnapshot};
 pub use priority::{Ageing, Priority};
 pub use workers::panic_message;
 pub use workers::{Outcome, Workers};
@@ -188,7 +188,7 @@ impl<K: Key> WorkQueue<K> {
 
     /// The current content of the queue.
     #[must_use]
-    pub fn snapshot(&self) -> Snapshot {
+    pub fn snapshot(&self) -> QueueSnapshot {
         let now = self.shared.clock.now();
         self.shared.inbox.read(|state| state.snapshot(now))
     }

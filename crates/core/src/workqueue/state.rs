@@ -14,7 +14,7 @@ use super::clock::{Tick, nanos};
 use super::delays::Delays;
 use super::durations::Durations;
 use super::list::List;
-use super::metrics::Snapshot;
+use super::metrics::QueueSnapshot;
 use super::priority::{Ageing, Priority, PriorityChoice};
 use super::table::{Found, KeyHash, Place, Table};
 use super::wait::{Ticket, Waiters, Wakes};
@@ -436,9 +436,9 @@ impl<K> State<K> {
         self.ready.iter().map(List::len).sum()
     }
 
-    pub(super) fn snapshot(&self, now: Tick) -> Snapshot {
+    pub(super) fn snapshot(&self, now: Tick) -> QueueSnapshot {
         let (unfinished, longest) = self.running.ages(now);
-        Snapshot {
+        QueueSnapshot {
             depth: [0, 1, 2]
                 .map(|priority: usize| self.ready[priority].len() + self.reruns[priority]),
             delayed: self.delays.len(),

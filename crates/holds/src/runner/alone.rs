@@ -12,7 +12,7 @@ use belayer_core::slim::json::SlimJson;
 use belayer_core::slim::protobuf::SlimProtobuf;
 use belayer_core::workqueue::WorkQueue;
 
-use super::{Component, Executed, Observer, Parts, Runner};
+use super::{Component, Executed, Observer, Runner, RunnerParts};
 use crate::holding::HoldSwitch;
 
 /// How many keys are processed at once.
@@ -22,7 +22,7 @@ const WORKERS: usize = 8;
 /// Requests are sent by `executor`; the labels and annotations that `context` keeps are read. Work in progress is
 /// finished.
 ///
-/// Several components on one kind, or several kinds, need a [`Runner`] for each kind, whose [`Parts`] they share.
+/// Several components on one kind, or several kinds, need a [`Runner`] for each kind, whose [`RunnerParts`] they share.
 /// The [module's example](crate::runner) runs one component.
 pub async fn run<K: SlimJson + SlimProtobuf, C: Component<K>>(
     executor: Arc<Executor>,
@@ -41,7 +41,7 @@ pub async fn run<K: SlimJson + SlimProtobuf, C: Component<K>>(
     let streams = executor.streams().clone();
     let (mut informer, store) = Informer::builder(streams, kind.clone(), decoders.clone()).build();
     let (events, sender) = events::recorder(Arc::clone(&executor));
-    let runner = Runner::builder(Parts {
+    let runner = Runner::builder(RunnerParts {
         queue: WorkQueue::new(kind.plural.to_string()),
         resource: kind,
         ours: Box::new([component.hold()]),

@@ -38,7 +38,7 @@ pub use outcome::{ADOPTED, Executed, Observer, UNDECIDED, What, count_unread};
 pub use step::{StepContext, Stepped};
 use work::Due;
 
-/// Source of the wall-clock time for decisions. One of the [`Parts`] of a
+/// Source of the wall-clock time for decisions. One of the [`RunnerParts`] of a
 /// [`Runner`].
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
@@ -48,10 +48,10 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 /// use std::sync::Arc;
 ///
 /// use belayer_core::{Informer, ObjectKey, OwnerMeta, Workers};
-/// use belayer_holds::runner::{Component, Parts, Runner};
+/// use belayer_holds::runner::{Component, RunnerParts, Runner};
 ///
 /// fn start(
-///     parts: Parts<OwnerMeta>,
+///     parts: RunnerParts<OwnerMeta>,
 ///     components: [impl Component<OwnerMeta>; 2],
 ///     informer: &mut Informer<OwnerMeta>,
 /// ) -> Workers<ObjectKey> {
@@ -70,7 +70,7 @@ pub struct Runner<K: Slim> {
 
 struct Shared<K: Slim> {
     /// Its executor is that of the workers, which never waits for a rate limit token.
-    parts: Parts<K>,
+    parts: RunnerParts<K>,
     tickets: Tickets,
     own: OwnWrites,
     due: Mutex<Due>,
@@ -80,7 +80,7 @@ struct Shared<K: Slim> {
 }
 
 /// The parts of a [`Runner`].
-pub struct Parts<K: Slim> {
+pub struct RunnerParts<K: Slim> {
     /// The kind.
     pub resource: Resource,
     /// All of Belayer's finalizers on this kind.
@@ -113,7 +113,7 @@ impl<K: Slim> Clone for Runner<K> {
 
 impl<K: Slim> Runner<K> {
     /// A runner without components.
-    pub fn builder(parts: Parts<K>) -> Builder<K> {
+    pub fn builder(parts: RunnerParts<K>) -> Builder<K> {
         Builder {
             parts,
             components: Vec::new(),
@@ -137,7 +137,7 @@ impl<K: Slim> Runner<K> {
 
 /// Collects the components of a kind. The example of [`Runner`] adds two.
 pub struct Builder<K: Slim> {
-    parts: Parts<K>,
+    parts: RunnerParts<K>,
     components: Vec<Box<dyn AnyComponent<K>>>,
 }
 
@@ -162,7 +162,7 @@ impl<K: Slim> Builder<K> {
         let switch = parts.switch.clone();
         let runner = Runner {
             shared: Arc::new(Shared {
-                parts: Parts { executor, ..parts },
+                parts: RunnerParts { executor, ..parts },
                 tickets,
                 own: OwnWrites::default(),
                 due: Mutex::default(),

@@ -82,7 +82,7 @@ pub struct Guard {
     /// Namespaces with unselected objects: nearly always none.
     suspects: BTreeSet<Arc<str>>,
     /// The result of the counts; `None` if they have changed since.
-    verdict: Option<Verdict>,
+    verdict: Option<GuardVerdict>,
 }
 
 /// The counts of one namespace.
@@ -148,7 +148,7 @@ impl Exceeded {
 
 /// What is kept, and how many objects that are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Verdict {
+struct GuardVerdict {
     exceeded: Exceeded,
     kept: usize,
 }
@@ -217,7 +217,7 @@ impl Guard {
         self.verdict().exceeded.clone()
     }
 
-    fn verdict(&mut self) -> &Verdict {
+    fn verdict(&mut self) -> &GuardVerdict {
         let Self {
             max,
             held,
@@ -237,7 +237,7 @@ fn judge<'a>(
     max: MaxUnselected,
     mut held: usize,
     suspects: impl Iterator<Item = (&'a Arc<str>, Place)>,
-) -> Verdict {
+) -> GuardVerdict {
     let mut namespaces = BTreeMap::new();
     let (mut counted, mut kept) = (0, 0);
     for (namespace, place) in suspects {
@@ -270,7 +270,7 @@ fn judge<'a>(
         cluster,
         namespaces,
     };
-    Verdict { exceeded, kept }
+    GuardVerdict { exceeded, kept }
 }
 
 #[cfg(test)]

@@ -12,9 +12,9 @@ use crate::meta;
 
 /// The roles and bindings at the time of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Snapshot(pub(crate) Vec<(&'static str, Arc<Value>)>);
+pub(crate) struct RolesSnapshot(pub(crate) Vec<(&'static str, Arc<Value>)>);
 
-impl Roles for Snapshot {
+impl Roles for RolesSnapshot {
     fn list(&self, resource: &'static str, namespace: Option<&str>) -> Vec<Arc<Value>> {
         let wanted = |object: &Value| {
             namespace.is_none_or(|namespace| meta::field(object, "namespace") == namespace)
@@ -38,7 +38,7 @@ impl Roles for Snapshot {
 /// A check of a permission under construction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Check {
-    roles: Arc<Snapshot>,
+    roles: Arc<RolesSnapshot>,
     user: User,
     access: Access,
 }
@@ -60,7 +60,7 @@ impl Opaque for Answer {
 }
 
 /// The value of `authorizer`, or of `authorizer.requestResource`.
-pub(super) fn value(roles: &Arc<Snapshot>, user: &User, access: Access) -> Cel {
+pub(super) fn value(roles: &Arc<RolesSnapshot>, user: &User, access: Access) -> Cel {
     Cel::Opaque(Arc::new(Check {
         roles: Arc::clone(roles),
         user: user.clone(),

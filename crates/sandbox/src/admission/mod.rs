@@ -17,7 +17,7 @@ use std::sync::Arc;
 use kube_cel::cel::Value as Cel;
 use serde_json::{Value, json};
 
-use self::authorizer::Snapshot;
+use self::authorizer::RolesSnapshot;
 use self::expression::{Scope, of_json, with_scope};
 use self::policy::{Binding, Policy};
 use crate::access::{Access, User};
@@ -181,8 +181,8 @@ impl<'a> Admission<'a> {
     }
 
     /// The roles that a policy asks about.
-    fn roles(&self, policy: &Policy) -> Snapshot {
-        let mut snapshot = Snapshot::default();
+    fn roles(&self, policy: &Policy) -> RolesSnapshot {
+        let mut snapshot = RolesSnapshot::default();
         if policy.authorizes {
             let resources = [
                 "roles",

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{FieldValidation, WriteOptions};
 use crate::address::Gvr;
 use crate::error::ApiError;
-use crate::kinds::schema::Verdict;
+use crate::kinds::schema::SchemaVerdict;
 use crate::kinds::{ResourceInfo, schema};
 use crate::meta;
 
@@ -29,12 +29,12 @@ pub(super) fn misfits(
     gvr: &Gvr,
     object: &Value,
     old: Option<&Value>,
-) -> Verdict {
+) -> SchemaVerdict {
     let version = info.version(&gvr.version);
-    version.map_or_else(Verdict::default, |version| {
+    version.map_or_else(SchemaVerdict::default, |version| {
         match version.schema.as_deref() {
             Some(schema) => version.checks.check(schema, object, old),
-            None => Verdict::default(),
+            None => SchemaVerdict::default(),
         }
     })
 }

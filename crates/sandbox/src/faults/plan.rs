@@ -91,7 +91,7 @@ pub struct FaultPlan {
     #[serde(default)]
     faults: Vec<FaultSpec>,
     #[serde(default)]
-    timeline: Vec<Step>,
+    timeline: Vec<TimelineStep>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -151,7 +151,7 @@ enum End {
 
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Step {
+struct TimelineStep {
     at: Time,
     #[serde(rename = "do")]
     action: Event,
@@ -303,7 +303,7 @@ impl FaultPlan {
     }
 }
 
-async fn carry_out(steps: Vec<Step>, cluster: Cluster, faults: Faults) {
+async fn carry_out(steps: Vec<TimelineStep>, cluster: Cluster, faults: Faults) {
     let start = tokio::time::Instant::now();
     for step in steps {
         tokio::time::sleep_until(start + step.at.0).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::node::hashed;
-use super::spec::{Step, Template};
+use super::spec::{Template, TemplateStep};
 use super::{Caller, Kind, Node, Operation, Phase, pods};
 
 /// At a rate of creation, pods that are due within this time are created together.
@@ -138,7 +138,7 @@ impl Operation<'_> {
         &mut self,
         name: &str,
         template: &Template,
-        groups: &[Vec<Step>],
+        groups: &[Vec<TemplateStep>],
         caller: Caller<'_>,
     ) -> String {
         let id = self.init(name, Kind::Steps, template, caller);
@@ -331,8 +331,8 @@ impl Operation<'_> {
 }
 
 /// The steps of a group by their names: one for each item of a sequence.
-fn expand<'s>(group: &str, steps: &'s [Step]) -> Vec<(String, &'s Step)> {
-    let paths = |step: &Step| match &step.with_sequence {
+fn expand<'s>(group: &str, steps: &'s [TemplateStep]) -> Vec<(String, &'s TemplateStep)> {
+    let paths = |step: &TemplateStep| match &step.with_sequence {
         None => vec![format!("{group}.{}", step.name)],
         Some(sequence) => {
             let items = 0..sequence.count;

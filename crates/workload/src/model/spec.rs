@@ -72,7 +72,7 @@ pub(super) struct Ttl {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Template {
     pub(super) name: String,
-    pub(super) steps: Option<Vec<Vec<Step>>>,
+    pub(super) steps: Option<Vec<Vec<TemplateStep>>>,
     pub(super) suspend: Option<Suspend>,
     pub(super) http: Option<Value>,
     pub(super) container_set: Option<ContainerSet>,
@@ -103,7 +103,7 @@ impl Template {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(super) struct Step {
+pub(super) struct TemplateStep {
     pub(super) name: String,
     pub(super) template: String,
     pub(super) with_sequence: Option<Sequence>,

@@ -22,14 +22,14 @@ use belayer_pod_recreation::snapshot::{ObservedPod, Origin, PodState, PodView, R
 use belayer_pod_recreation::transitions;
 use jiff::Timestamp;
 
-use super::state::{Broken, Pod, Rec, Replica, Seen, State, Step, Stored, number_of};
+use super::state::{Broken, Pod, Rec, RecordStep, Replica, Seen, State, Stored, number_of};
 use super::{Fault, Recreation};
 
 const RECORD: &str = "r-1";
 
 impl Recreation {
     /// The step that the controller's own decision demands.
-    pub(super) fn decide(&self, replica: &Replica) -> Option<Step> {
+    pub(super) fn decide(&self, replica: &Replica) -> Option<RecordStep> {
         type Key = (
             Option<Fault>,
             u8,
@@ -40,7 +40,7 @@ impl Recreation {
             Option<(u8, bool)>,
         );
         thread_local! {
-            static KNOWN: RefCell<HashMap<Key, Option<Step>>> = RefCell::default();
+            static KNOWN: RefCell<HashMap<Key, Option<RecordStep>>> = RefCell::default();
         }
         let Replica {
             pod,
@@ -71,7 +71,7 @@ impl Recreation {
         record: Stored<Rec>,
         created: u8,
         wipe: Option<(u8, bool)>,
-    ) -> Option<Step> {
+    ) -> Option<RecordStep> {
         let is = |fault| self.fault == Some(fault);
         let (Stored::Known(pod), Stored::Known(base)) = (pod, record) else {
             return None;
@@ -80,7 +80,7 @@ impl Recreation {
             && base.is_none()
             && let Some(pod) = pod.filter(|pod| pod.is_candidate())
         {
-            return Some(Step::DeletePod(pod.uid));
+            return Some(RecordStep::DeletePod(pod.uid));
         }
         let first = base.map_or(pod.map(|pod| pod.uid), |base| Some(base.first))?;
         let snapshot = RecordSnapshot {
@@ -108,7 +108,7 @@ impl Recreation {
         let effect = decide(&snapshot, now()).effect?;
         let Some(base) = base else {
             return match effect {
-                Effect::CreateRecord { pod, .. } => Some(Step::ReadCandidate(number(&pod))),
+                Effect::CreateRecord { pod, .. } => Some(RecordStep::ReadCandidate(number(&pod))),
                 _ => None,
             };
         };
@@ -116,7 +116,7 @@ impl Recreation {
             && let Effect::Reserve { step, .. } = &effect
         {
             let next = rec_of(base, step);
-            return Some(Step::CreatePod {
+            return Some(RecordStep::CreatePod {
                 attempt: next.attempts,
                 rejected: base.rejected,
                 base,
@@ -125,8 +125,8 @@ impl Recreation {
         self.step_after(base, effect)
     }
 
-    fn step_after(&self, base: Rec, effect: Effect) -> Option<Step> {
-        let write = |step: &StatusWrite| Step::Write {
+    fn step_after(&self, base: Rec, effect: Effect) -> Option<RecordStep> {
+        let write = |step: &StatusWrite| RecordStep::Write {
             base,
             next: rec_of(base, step),
         };
@@ -134,34 +134,34 @@ impl Recreation {
             Effect::CreateRecord { .. } | Effect::ReadNode { .. } | Effect::DeleteRecord => {
                 return None;
             }
-            Effect::Status(step) if step.name_taken => Step::ReadName {
+            Effect::Status(step) if step.name_taken => RecordStep::ReadName {
                 base,
                 rejected: base.rejected,
             },
             Effect::Status(step) => match &step.gone {
-                Some(gone) => Step::ReadPod {
+                Some(gone) => RecordStep::ReadPod {
                     base,
                     next: rec_of(base, &step),
                     gone: number(gone),
                 },
                 None => write(&step),
             },
-            Effect::Intend { pod, step } => Step::ReadRejected {
+            Effect::Intend { pod, step } => RecordStep::ReadRejected {
                 base,
                 next: rec_of(base, &step),
                 uid: number(&pod),
             },
             Effect::Reserve { step, .. } => write(&step),
-            Effect::DeletePod { pod } => Step::ReadToDelete {
+            Effect::DeletePod { pod } => RecordStep::ReadToDelete {
                 base,
                 uid: number(&pod),
             },
-            Effect::CreatePod { attempt } => Step::ReadToCreate {
+            Effect::CreatePod { attempt } => RecordStep::ReadToCreate {
                 base,
                 attempt: attempt as u8,
             },
-            Effect::RequestWipe { pod, .. } => Step::RequestWipe(number(&pod)),
-            Effect::AnnotatePod { pod, .. } => Step::Annotate(number(&pod)),
+            Effect::RequestWipe { pod, .. } => RecordStep::RequestWipe(number(&pod)),
+            Effect::AnnotatePod { pod, .. } => RecordStep::Annotate(number(&pod)),
         })
     }
 

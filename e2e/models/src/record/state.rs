@@ -78,7 +78,7 @@ impl<T> Stored<T> {
 
 /// A request of a step that has not reached the server yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) enum Step {
+pub(super) enum RecordStep {
     ReadCandidate(u8),
     CreateRecord(u8),
     ReadPod {
@@ -128,7 +128,7 @@ pub(super) struct Replica {
     pub(super) record: Stored<Rec>,
     pub(super) wipe: Option<(u8, bool)>,
     pub(super) created: u8,
-    pub(super) step: Option<Step>,
+    pub(super) step: Option<RecordStep>,
     /// Whether the last step has changed nothing, and no store since: it is repeated once a store changes.
     pub(super) waits: bool,
     /// A patch of the hold: the pod that it names, and whether it releases it.
@@ -162,7 +162,7 @@ pub(crate) struct State {
     pub(super) has_run: bool,
     pub(super) replicas: [Replica; MOST],
     /// The write of a replica that has crashed.
-    pub(super) late: Option<Step>,
+    pub(super) late: Option<RecordStep>,
     pub(super) broken: Option<Broken>,
 }
 
@@ -226,7 +226,7 @@ impl Rec {
     }
 }
 
-impl Step {
+impl RecordStep {
     /// What of a step still arrives after a crash: a write, without what would follow it.
     pub(super) fn on_the_way(self) -> Option<Self> {
         let is_write = matches!(
@@ -308,7 +308,7 @@ impl State {
         if pod.seen == Seen::Started {
             let steps = self.replicas.iter_mut().map(|replica| &mut replica.step);
             for step in steps.chain([&mut self.late]) {
-                step.take_if(|step| matches!(step, Step::CreatePod { .. }));
+                step.take_if(|step| matches!(step, RecordStep::CreatePod { .. }));
             }
         }
     }

@@ -8,7 +8,7 @@ use belayer_core::executor::{Bounds, Executor, Writes};
 use belayer_drain::decide::Purpose;
 use belayer_drain::evidence::Order;
 use belayer_drain::progress::Silent;
-use belayer_drain::run::{Drain, Kinds, Parts};
+use belayer_drain::run::{Drain, DrainParts, Kinds};
 use belayer_drain::selection::NoSelection;
 use belayer_holds::names;
 use belayer_inspect::reader::Reader;
@@ -94,7 +94,7 @@ fn drain(sandbox: &Sandbox) -> Drain {
     let client = client::in_process(sandbox.service(ADMIN), names::USER_AGENT);
     let bounds = Bounds::default();
     let executor = Executor::new(client.clone(), names::FIELD_MANAGER, bounds, Writes::Sent);
-    Drain::new(Parts {
+    Drain::new(DrainParts {
         executor: Arc::new(executor),
         reader: Reader::new(client, bounds),
         namespace: names::DEFAULT_NAMESPACE.to_owned(),

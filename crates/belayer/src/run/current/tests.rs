@@ -61,7 +61,7 @@ fn informer_by(client: kube::Client) -> (Informer<Pod>, Seen) {
 
 fn current(elector: Option<ElectorHealth>, vitals: Vitals) -> Arc<Current> {
     let current = Current::new(elector);
-    current.set(Parts {
+    current.set(OperatorParts {
         vitals: Arc::new(vitals),
         holds: Arc::new(|| Value::Null),
     });

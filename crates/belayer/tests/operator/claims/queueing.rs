@@ -105,7 +105,7 @@ impl Inbox {
             Writes::Sent,
         ));
         let (events, _) = events::recorder(Arc::clone(&executor));
-        let runner = Runner::builder(runner::Parts {
+        let runner = Runner::builder(runner::RunnerParts {
             resource,
             ours: Mode::Own.ours().into(),
             store: claims,

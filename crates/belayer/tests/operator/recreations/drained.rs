@@ -7,7 +7,7 @@ use belayer_drain::evidence::Order;
 use belayer_drain::passes::Outcome as Drained;
 use belayer_drain::progress::Silent;
 use belayer_drain::report::{Reason, Report};
-use belayer_drain::run::{Drain, Kinds, Parts};
+use belayer_drain::run::{Drain, DrainParts, Kinds};
 use belayer_drain::selection::NoSelection;
 use belayer_drain::text;
 use belayer_holds::names::{
@@ -66,7 +66,7 @@ impl Yard {
             belayer_holds::names::USER_AGENT,
         );
         let bounds = Bounds::default();
-        Drain::new(Parts {
+        Drain::new(DrainParts {
             executor: Arc::new(Executor::new(
                 client.clone(),
                 FIELD_MANAGER,

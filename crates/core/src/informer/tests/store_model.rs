@@ -40,7 +40,7 @@ impl Thing {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum StoreStep {
     Upsert(Thing, u64),
     Delete(Thing),
     Skip {
@@ -65,22 +65,22 @@ fn thing() -> impl Strategy<Value = Thing> {
     })
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = StoreStep> {
     let relist = (
         proptest::collection::vec(thing(), 0..5),
         any::<Option<u8>>(),
         any::<bool>(),
     );
     prop_oneof![
-        8 => (thing(), 0..20_u64).prop_map(|(thing, since)| Step::Upsert(thing, since)),
-        4 => thing().prop_map(Step::Delete),
+        8 => (thing(), 0..20_u64).prop_map(|(thing, since)| StoreStep::Upsert(thing, since)),
+        4 => thing().prop_map(StoreStep::Delete),
         2 => (0..5_u8, proptest::option::of(0..3_u8), any::<bool>())
-            .prop_map(|(key, uid, gone)| Step::Skip { key, uid, gone }),
+            .prop_map(|(key, uid, gone)| StoreStep::Skip { key, uid, gone }),
         1 => relist.prop_map(|(things, unreadable, regress)| {
             let unreadable = unreadable.map(|key| key % 5);
-            Step::Relist { things, unreadable, regress }
+            StoreStep::Relist { things, unreadable, regress }
         }),
-        1 => Just(Step::Unserve),
+        1 => Just(StoreStep::Unserve),
     ]
 }
 
@@ -93,9 +93,9 @@ struct Model {
 }
 
 impl Model {
-    fn take(&mut self, step: &Step) {
+    fn take(&mut self, step: &StoreStep) {
         match step {
-            Step::Upsert(thing, since) => {
+            StoreStep::Upsert(thing, since) => {
                 let newest = self.things.get(&thing.key).map_or(0, |have| have.version);
                 if thing.version < *since || thing.version < newest {
                     return;
@@ -106,19 +106,19 @@ impl Model {
                     self.things.insert(thing.key, thing.clone());
                 }
             }
-            Step::Delete(thing) => {
+            StoreStep::Delete(thing) => {
                 let have = self.things.get(&thing.key);
                 if have.is_none_or(|h| h.uid == thing.uid || h.version < thing.version) {
                     self.things.remove(&thing.key);
                     self.unreadable.remove(&thing.key);
                 }
             }
-            Step::Skip {
+            StoreStep::Skip {
                 key, gone: false, ..
             } => {
                 self.unreadable.insert(*key);
             }
-            Step::Skip {
+            StoreStep::Skip {
                 key,
                 uid,
                 gone: true,
@@ -132,7 +132,7 @@ impl Model {
                     self.things.remove(key);
                 }
             }
-            Step::Relist {
+            StoreStep::Relist {
                 things,
                 unreadable,
                 regress,
@@ -153,29 +153,29 @@ impl Model {
                 }
                 self.complete = true;
             }
-            Step::Unserve => self.complete = false,
+            StoreStep::Unserve => self.complete = false,
         }
     }
 }
 
-fn act(store: &Store<OwnerMeta>, step: &Step) -> Vec<Event<OwnerMeta>> {
+fn act(store: &Store<OwnerMeta>, step: &StoreStep) -> Vec<Event<OwnerMeta>> {
     let events = |applied| match applied {
         Applied::Changed(events) => events,
         Applied::Known | Applied::Stale => Vec::new(),
     };
     match step {
-        Step::Upsert(thing, since) => {
+        StoreStep::Upsert(thing, since) => {
             events(store.upsert(thing.slim(), ResourceVersion::new(*since)))
         }
-        Step::Delete(thing) => events(store.delete(thing.slim())),
-        Step::Skip { key, uid, gone } => store.skip(&BadObject {
+        StoreStep::Delete(thing) => events(store.delete(thing.slim())),
+        StoreStep::Skip { key, uid, gone } => store.skip(&BadObject {
             key: Some(ObjectKey::new("n", key.to_string())),
             uid: uid.map(|uid| Uid::new(uid.to_string())),
             resource_version: None,
             change: Some(if *gone { Change::Gone } else { Change::Present }),
             why: DecodeError::Missing("metadata.uid"),
         }),
-        Step::Relist {
+        StoreStep::Relist {
             things,
             unreadable,
             regress,
@@ -195,7 +195,7 @@ fn act(store: &Store<OwnerMeta>, step: &Step) -> Vec<Event<OwnerMeta>> {
             };
             store.replace(staged, hidden, ResourceVersion::new(1), fit)
         }
-        Step::Unserve => {
+        StoreStep::Unserve => {
             store.unserve();
             Vec::new()
         }

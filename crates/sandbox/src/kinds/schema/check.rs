@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use super::verdict::{Verdict, earlier, inner, name};
+use super::verdict::{SchemaVerdict, earlier, inner, name};
 use super::{INT_OR_STRING, flag, format, is_typed, property};
 use crate::error::Cause;
 
@@ -52,13 +52,18 @@ impl Checks {
     }
 
     /// Checks an object; `old` is its stored state. Values that did not change are not checked again.
-    pub(crate) fn check(&self, schema: &Value, object: &Value, old: Option<&Value>) -> Verdict {
+    pub(crate) fn check(
+        &self,
+        schema: &Value,
+        object: &Value,
+        old: Option<&Value>,
+    ) -> SchemaVerdict {
         let found = self.node(schema, object, old, "");
         #[cfg_attr(
             not(feature = "cel"),
             expect(unused_mut, reason = "only rules add to it")
         )]
-        let mut verdict = Verdict {
+        let mut verdict = SchemaVerdict {
             causes: found.causes,
             warnings: Vec::new(),
         };

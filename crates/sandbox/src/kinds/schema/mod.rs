@@ -13,7 +13,7 @@ use serde_json::Value;
 
 pub(crate) use check::Checks;
 pub(crate) use refuse::{refuse, unrecognized_formats};
-pub(crate) use verdict::Verdict;
+pub(crate) use verdict::SchemaVerdict;
 
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";

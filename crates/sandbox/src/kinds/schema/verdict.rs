@@ -6,7 +6,7 @@ use crate::error::Cause;
 
 /// The result of a check.
 #[derive(Debug, Default)]
-pub(crate) struct Verdict {
+pub(crate) struct SchemaVerdict {
     pub(crate) causes: Vec<Cause>,
     /// Failed rules over values that the update does not change.
     pub(crate) warnings: Vec<String>,

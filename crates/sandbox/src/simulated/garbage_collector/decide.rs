@@ -25,7 +25,7 @@ enum Owner {
 
 /// The next write about one object, if any. At most one: its event queues the object again.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum GcStep {
     Nothing,
     /// Delete it, with this policy.
     Delete(Wish),
@@ -40,9 +40,9 @@ pub(crate) enum Step {
 }
 
 /// Decides about the object with this UID.
-pub(crate) fn decide(graph: &Graph, uid: &str, served: impl Fn(&OwnerRef) -> Served) -> Step {
+pub(crate) fn decide(graph: &Graph, uid: &str, served: impl Fn(&OwnerRef) -> Served) -> GcStep {
     let Some(node) = graph.node(uid) else {
-        return Step::Nothing;
+        return GcStep::Nothing;
     };
     let owners: Vec<(&OwnerRef, Owner)> = node
         .owners
@@ -60,34 +60,34 @@ pub(crate) fn decide(graph: &Graph, uid: &str, served: impl Fn(&OwnerRef) -> Ser
     // An orphaning owner waits for this, whatever happens to the object itself.
     let orphaning = those(&[Owner::Orphans]);
     if !orphaning.is_empty() {
-        return Step::DropOwners(orphaning);
+        return GcStep::DropOwners(orphaning);
     }
     match node.state {
         State::Live => {}
-        State::Deleting => return Step::Nothing,
+        State::Deleting => return GcStep::Nothing,
         State::AwaitsDependents => {
             return match graph.blocking_in_scope(uid, &node.namespace).next() {
-                Some(_) => Step::Nothing,
-                None => Step::EndForeground,
+                Some(_) => GcStep::Nothing,
+                None => GcStep::EndForeground,
             };
         }
         State::Orphans => {
             return match graph.dependents_in_scope(uid, &node.namespace).next() {
-                Some(_) => Step::Nothing,
-                None => Step::EndOrphaning,
+                Some(_) => GcStep::Nothing,
+                None => GcStep::EndOrphaning,
             };
         }
     }
 
     if owners.is_empty() {
-        return Step::Nothing;
+        return GcStep::Nothing;
     }
     if owners.iter().any(|(_, owner)| *owner == Owner::Solid) {
         let rest = those(&[Owner::Absent, Owner::AwaitsDependents]);
         return if rest.is_empty() {
-            Step::Nothing
+            GcStep::Nothing
         } else {
-            Step::DropOwners(rest)
+            GcStep::DropOwners(rest)
         };
     }
     let awaited = owners
@@ -95,7 +95,7 @@ pub(crate) fn decide(graph: &Graph, uid: &str, served: impl Fn(&OwnerRef) -> Ser
         .any(|(_, owner)| *owner == Owner::AwaitsDependents);
     let mut dependents = graph.dependents_in_scope(uid, &node.namespace).peekable();
     if !awaited || dependents.peek().is_none() {
-        return Step::Delete(node.wish);
+        return GcStep::Delete(node.wish);
     }
     let ring = dependents.any(|dependent| {
         graph
@@ -108,9 +108,9 @@ pub(crate) fn decide(graph: &Graph, uid: &str, served: impl Fn(&OwnerRef) -> Ser
             .iter()
             .any(|owner| owner.blocking == Blocking::Yes)
     {
-        return Step::Unblock;
+        return GcStep::Unblock;
     }
-    Step::Delete(Wish::Foreground)
+    GcStep::Delete(Wish::Foreground)
 }
 
 /// Owners are identified by UID and only within the dependent's own scope: an owner in another

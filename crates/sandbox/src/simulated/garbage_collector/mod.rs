@@ -17,7 +17,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use self::decide::{Served, Step, decide};
+use self::decide::{GcStep, Served, decide};
 use self::graph::{FOREGROUND, Graph, Node, ORPHAN, OwnerRef, Uid, Wish};
 use super::agenda::Agenda;
 use super::driver::{Change, Controller, Interest, Progress, served};
@@ -57,13 +57,13 @@ impl GarbageCollector {
         }
     }
 
-    fn carry_out(&self, uid: &str, node: &Node, step: &Step) -> Result<(), ApiError> {
+    fn carry_out(&self, uid: &str, node: &Node, step: &GcStep) -> Result<(), ApiError> {
         match step {
-            Step::Nothing => Ok(()),
-            Step::Delete(wish) => self.delete(uid, node, *wish),
-            Step::EndForeground => self.end(uid, node, FOREGROUND),
-            Step::EndOrphaning => self.end(uid, node, ORPHAN),
-            Step::DropOwners(owners) => self.edit(uid, node, |object| {
+            GcStep::Nothing => Ok(()),
+            GcStep::Delete(wish) => self.delete(uid, node, *wish),
+            GcStep::EndForeground => self.end(uid, node, FOREGROUND),
+            GcStep::EndOrphaning => self.end(uid, node, ORPHAN),
+            GcStep::DropOwners(owners) => self.edit(uid, node, |object| {
                 let gone = |entry: &Value| {
                     let owner = object::text(entry, "/uid").unwrap_or_default();
                     owners.iter().any(|gone| **gone == *owner)
@@ -72,7 +72,7 @@ impl GarbageCollector {
                 let left: Vec<&Value> = owners.iter().filter(|entry| !gone(entry)).collect();
                 (left.len() < owners.len()).then(|| json!({"ownerReferences": left}))
             }),
-            Step::Unblock => self.edit(uid, node, |object| {
+            GcStep::Unblock => self.edit(uid, node, |object| {
                 let mut owners = object::items(object, "/metadata/ownerReferences").to_vec();
                 for owner in &mut owners {
                     owner["blockOwnerDeletion"] = json!(false);

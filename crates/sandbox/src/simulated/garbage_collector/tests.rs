@@ -3,7 +3,7 @@ use std::time::Duration;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::decide::{Served, Step, decide};
+use super::decide::{GcStep, Served, decide};
 use super::graph::{Graph, Wish};
 use crate::address::Gvr;
 use crate::cluster::{DeleteOptions, Propagation};
@@ -57,52 +57,52 @@ const FOREGROUND: Option<&str> = Some("foregroundDeletion");
 const ORPHAN: Option<&str> = Some("orphan");
 const OTHER: Option<&str> = Some("-");
 
-fn drop_owners(owners: &[&str]) -> Step {
-    Step::DropOwners(owners.iter().map(|owner| (*owner).into()).collect())
+fn drop_owners(owners: &[&str]) -> GcStep {
+    GcStep::DropOwners(owners.iter().map(|owner| (*owner).into()).collect())
 }
 
 #[rstest]
-#[case::without_owners_it_stays(&[("x", A, "", None)], Step::Nothing)]
-#[case::with_a_living_owner_too(&[("o", A, "", None), ("x", A, "o", None)], Step::Nothing)]
-#[case::an_absent_owner_takes_it_along(&[("x", A, "o", None)], Step::Delete(Wish::Background))]
+#[case::without_owners_it_stays(&[("x", A, "", None)], GcStep::Nothing)]
+#[case::with_a_living_owner_too(&[("o", A, "", None), ("x", A, "o", None)], GcStep::Nothing)]
+#[case::an_absent_owner_takes_it_along(&[("x", A, "o", None)], GcStep::Delete(Wish::Background))]
 #[case::as_does_one_of_another_namespace(
-    &[("o", B, "", None), ("x", A, "o", None)], Step::Delete(Wish::Background)
+    &[("o", B, "", None), ("x", A, "o", None)], GcStep::Delete(Wish::Background)
 )]
 #[case::a_cluster_scoped_owner_counts_everywhere(
-    &[("o", None, "", None), ("x", A, "o", None)], Step::Nothing
+    &[("o", None, "", None), ("x", A, "o", None)], GcStep::Nothing
 )]
 #[case::a_namespaced_owner_of_a_cluster_scoped_object_is_never_resolved(
-    &[("o", A, "", None), ("x", None, "o", None)], Step::Nothing
+    &[("o", A, "", None), ("x", None, "o", None)], GcStep::Nothing
 )]
 #[case::one_owner_of_two_is_enough_to_stay(
     &[("o", A, "", None), ("x", A, "o gone", None)], drop_owners(&["gone"])
 )]
-#[case::none_of_two_is_not(&[("x", A, "gone lost", None)], Step::Delete(Wish::Background))]
-#[case::what_is_being_deleted_already_is_left_alone(&[("x", A, "gone", OTHER)], Step::Nothing)]
+#[case::none_of_two_is_not(&[("x", A, "gone lost", None)], GcStep::Delete(Wish::Background))]
+#[case::what_is_being_deleted_already_is_left_alone(&[("x", A, "gone", OTHER)], GcStep::Nothing)]
 #[case::an_owner_that_waits_wants_it_gone(
-    &[("o", A, "", FOREGROUND), ("x", A, "!o", None)], Step::Delete(Wish::Background)
+    &[("o", A, "", FOREGROUND), ("x", A, "!o", None)], GcStep::Delete(Wish::Background)
 )]
 #[case::with_its_own_dependents_first(
     &[("o", A, "", FOREGROUND), ("x", A, "!o", None), ("y", A, "x", None)],
-    Step::Delete(Wish::Foreground)
+    GcStep::Delete(Wish::Foreground)
 )]
 #[case::unless_another_owner_keeps_it(
     &[("o", A, "", FOREGROUND), ("p", A, "", None), ("x", A, "!o p", None)], drop_owners(&["o"])
 )]
 #[case::a_ring_is_broken(
-    &[("o", A, "x", FOREGROUND), ("x", A, "!o", None)], Step::Unblock
+    &[("o", A, "x", FOREGROUND), ("x", A, "!o", None)], GcStep::Unblock
 )]
 #[case::a_broken_ring_goes(
-    &[("o", A, "x", FOREGROUND), ("x", A, "o", None)], Step::Delete(Wish::Foreground)
+    &[("o", A, "x", FOREGROUND), ("x", A, "o", None)], GcStep::Delete(Wish::Foreground)
 )]
 #[case::an_owner_waits_for_blocking_dependents(
-    &[("x", A, "", FOREGROUND), ("d", A, "!x", OTHER)], Step::Nothing
+    &[("x", A, "", FOREGROUND), ("d", A, "!x", OTHER)], GcStep::Nothing
 )]
 #[case::but_for_no_others(
-    &[("x", A, "", FOREGROUND), ("d", A, "x", OTHER)], Step::EndForeground
+    &[("x", A, "", FOREGROUND), ("d", A, "x", OTHER)], GcStep::EndForeground
 )]
 #[case::nor_for_those_of_another_namespace(
-    &[("x", A, "", FOREGROUND), ("d", B, "!x", OTHER)], Step::EndForeground
+    &[("x", A, "", FOREGROUND), ("d", B, "!x", OTHER)], GcStep::EndForeground
 )]
 #[case::an_orphaning_owner_is_forgotten(
     &[("o", A, "", ORPHAN), ("x", A, "!o", None)], drop_owners(&["o"])
@@ -110,26 +110,26 @@ fn drop_owners(owners: &[&str]) -> Step {
 #[case::even_by_what_is_being_deleted(
     &[("o", A, "", ORPHAN), ("x", A, "!o", OTHER)], drop_owners(&["o"])
 )]
-#[case::it_waits_until_it_is(&[("x", A, "", ORPHAN), ("d", A, "x", None)], Step::Nothing)]
-#[case::then_it_goes(&[("x", A, "", ORPHAN)], Step::EndOrphaning)]
-fn table(#[case] rows: &[Row], #[case] expected: Step) {
+#[case::it_waits_until_it_is(&[("x", A, "", ORPHAN), ("d", A, "x", None)], GcStep::Nothing)]
+#[case::then_it_goes(&[("x", A, "", ORPHAN)], GcStep::EndOrphaning)]
+fn table(#[case] rows: &[Row], #[case] expected: GcStep) {
     assert_eq!(decide(&graph(rows), "x", |_| Served::Namespaced), expected);
 }
 
 #[rstest]
-#[case::a_kind_nobody_serves_proves_nothing(Served::No, A, Step::Nothing)]
-#[case::a_served_one_does(Served::Namespaced, A, Step::Delete(Wish::Background))]
-#[case::of_either_scope(Served::ClusterScoped, A, Step::Delete(Wish::Background))]
+#[case::a_kind_nobody_serves_proves_nothing(Served::No, A, GcStep::Nothing)]
+#[case::a_served_one_does(Served::Namespaced, A, GcStep::Delete(Wish::Background))]
+#[case::of_either_scope(Served::ClusterScoped, A, GcStep::Delete(Wish::Background))]
 #[case::a_namespaced_owner_of_a_cluster_scoped_object_never(
     Served::Namespaced,
     None,
-    Step::Nothing
+    GcStep::Nothing
 )]
-#[case::a_cluster_scoped_one_does(Served::ClusterScoped, None, Step::Delete(Wish::Background))]
+#[case::a_cluster_scoped_one_does(Served::ClusterScoped, None, GcStep::Delete(Wish::Background))]
 fn an_owner_never_seen(
     #[case] served: Served,
     #[case] namespace: Option<&'static str>,
-    #[case] expected: Step,
+    #[case] expected: GcStep,
 ) {
     assert_eq!(
         decide(&graph(&[("x", namespace, "o", None)]), "x", |_| served),
@@ -143,7 +143,7 @@ fn an_owner_that_was_removed_together_with_its_kind_is_gone() {
     assert_eq!(graph.remove("o"), ["x".into()]);
     assert_eq!(
         decide(&graph, "x", |_| Served::No),
-        Step::Delete(Wish::Background)
+        GcStep::Delete(Wish::Background)
     );
 }
 

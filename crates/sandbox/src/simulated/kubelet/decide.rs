@@ -50,7 +50,7 @@ pub(super) enum Progress {
 
 /// The next write about a pod, if any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum PodStep {
     Nothing,
     /// Decide whether it may run here.
     Admit,
@@ -67,19 +67,19 @@ pub(super) enum Step {
 }
 
 /// Decides about a pod that is bound to a connected node.
-pub(super) fn decide(pod: &Value, progress: &Progress) -> Step {
+pub(super) fn decide(pod: &Value, progress: &Progress) -> PodStep {
     let deleting = object::is_deleting(pod);
     let ended = object::is_ended(pod);
     match progress {
-        Progress::Settled => Step::Nothing,
+        Progress::Settled => PodStep::Nothing,
         Progress::New if has_running_container(pod) && (deleting || is_run_once(pod)) => {
-            Step::ReportLost
+            PodStep::ReportLost
         }
         Progress::New => match (ended, deleting) {
-            (true, true) => Step::Remove,
-            (true, false) => Step::Nothing,
-            (false, true) => Step::GiveUp,
-            (false, false) => Step::Admit,
+            (true, true) => PodStep::Remove,
+            (true, false) => PodStep::Nothing,
+            (false, true) => PodStep::GiveUp,
+            (false, false) => PodStep::Admit,
         },
         Progress::Accepted { runtime, reported } => {
             let over = runtime.has_ended();
@@ -87,15 +87,15 @@ pub(super) fn decide(pod: &Value, progress: &Progress) -> Step {
                 && (deleting || ended || is_signalled(pod))
                 && let Some(stop) = new_stop(pod, runtime)
             {
-                return Step::Stop(stop);
+                return PodStep::Stop(stop);
             }
             if *reported != Reported::about(runtime) {
-                return Step::Report;
+                return PodStep::Report;
             }
             if over && deleting {
-                Step::Remove
+                PodStep::Remove
             } else {
-                Step::Nothing
+                PodStep::Nothing
             }
         }
     }
@@ -220,36 +220,44 @@ mod tests {
         ended: 0,
     };
 
-    fn stop(seconds: u64) -> Step {
-        Step::Stop(Duration::from_secs(seconds))
+    fn stop(seconds: u64) -> PodStep {
+        PodStep::Stop(Duration::from_secs(seconds))
     }
 
     #[rstest]
-    #[case::a_new_pod_is_admitted_or_not(pod("Pending"), Progress::New, Step::Admit)]
-    #[case::a_pod_that_ended_elsewhere_is_left_alone(pod("Failed"), Progress::New, Step::Nothing)]
-    #[case::unless_it_is_to_go(deleted("Failed", 30), Progress::New, Step::Remove)]
+    #[case::a_new_pod_is_admitted_or_not(pod("Pending"), Progress::New, PodStep::Admit)]
+    #[case::a_pod_that_ended_elsewhere_is_left_alone(
+        pod("Failed"),
+        Progress::New,
+        PodStep::Nothing
+    )]
+    #[case::unless_it_is_to_go(deleted("Failed", 30), Progress::New, PodStep::Remove)]
     #[case::a_pod_deleted_before_it_started_never_runs(
         deleted("Pending", 30),
         Progress::New,
-        Step::GiveUp
+        PodStep::GiveUp
     )]
-    #[case::running_is_reported(pod("Pending"), running(Reported::Starting), Step::Report)]
-    #[case::once(pod("Running"), running(REPORTED), Step::Nothing)]
+    #[case::running_is_reported(pod("Pending"), running(Reported::Starting), PodStep::Report)]
+    #[case::once(pod("Running"), running(REPORTED), PodStep::Nothing)]
     #[case::a_deleted_pod_is_stopped(deleted("Running", 7), running(REPORTED), stop(7))]
-    #[case::once_too(deleted("Running", 7), stopping(7), Step::Nothing)]
+    #[case::once_too(deleted("Running", 7), stopping(7), PodStep::Nothing)]
     #[case::or_again_with_less_grace(deleted("Running", 0), stopping(7), stop(0))]
     #[case::a_pod_with_phase_failed_is_stopped(pod("Failed"), running(REPORTED), stop(30))]
-    #[case::its_end_is_reported_first(deleted("Running", 7), over(REPORTED), Step::Report)]
-    #[case::then_it_is_removed(deleted("Succeeded", 7), over(Reported::Ended), Step::Remove)]
+    #[case::its_end_is_reported_first(deleted("Running", 7), over(REPORTED), PodStep::Report)]
+    #[case::then_it_is_removed(deleted("Succeeded", 7), over(Reported::Ended), PodStep::Remove)]
     #[case::an_ended_pod_that_is_not_deleted_stays(
         pod("Succeeded"),
         over(Reported::Ended),
-        Step::Nothing
+        PodStep::Nothing
     )]
-    #[case::and_only_once(deleted("Succeeded", 0), Progress::Settled, Step::Nothing)]
-    #[case::lost_containers_are_reported(ran_elsewhere("Failed"), Progress::New, Step::ReportLost)]
+    #[case::and_only_once(deleted("Succeeded", 0), Progress::Settled, PodStep::Nothing)]
+    #[case::lost_containers_are_reported(
+        ran_elsewhere("Failed"),
+        Progress::New,
+        PodStep::ReportLost
+    )]
     #[tokio::test(start_paused = true)]
-    async fn steps(#[case] pod: Value, #[case] progress: Progress, #[case] expected: Step) {
+    async fn steps(#[case] pod: Value, #[case] progress: Progress, #[case] expected: PodStep) {
         assert_eq!(decide(&pod, &progress), expected);
     }
 

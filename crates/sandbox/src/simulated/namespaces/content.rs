@@ -44,7 +44,7 @@ pub(super) struct Target {
 
 /// The next step of a namespace's deletion.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum ContentStep {
     /// It is not being deleted, or waits for another controller's finalizer.
     Nothing,
     /// Set `status.phase` to `Terminating`.
@@ -123,24 +123,24 @@ impl Content {
 }
 
 /// Decides about a namespace; at most `limit` deletions at a time.
-pub(super) fn decide(namespace: &Value, content: &Content, limit: usize) -> Step {
+pub(super) fn decide(namespace: &Value, content: &Content, limit: usize) -> ContentStep {
     let ours = object::items(namespace, "/spec/finalizers")
         .iter()
         .any(|f| f == KUBERNETES);
     if !object::is_deleting(namespace) || !ours {
-        return Step::Nothing;
+        return ContentStep::Nothing;
     }
     if object::text(namespace, "/status/phase") != Some("Terminating") {
-        return Step::SetTerminating;
+        return ContentStep::SetTerminating;
     }
     if content.is_empty() {
-        return Step::Finalize;
+        return ContentStep::Finalize;
     }
     let targets = content.targets(limit);
     if targets.is_empty() {
-        Step::Wait
+        ContentStep::Wait
     } else {
-        Step::Delete(targets)
+        ContentStep::Delete(targets)
     }
 }
 
@@ -301,8 +301,8 @@ mod tests {
         content
     }
 
-    fn delete(targets: &[(Gvr, &str)]) -> Step {
-        Step::Delete(
+    fn delete(targets: &[(Gvr, &str)]) -> ContentStep {
+        ContentStep::Delete(
             targets
                 .iter()
                 .map(|(gvr, name)| Target {
@@ -317,23 +317,23 @@ mod tests {
     #[rstest]
     #[case::a_live_namespace_is_left_alone(
         json!({"metadata": {"name": "a"}, "spec": {"finalizers": [KUBERNETES]}}),
-        with(&[(Gvr::PODS, "p", None)]), Step::Nothing
+        with(&[(Gvr::PODS, "p", None)]), ContentStep::Nothing
     )]
-    #[case::one_that_waits_for_others_too(namespace("Terminating", &["x/y"]), with(&[]), Step::Nothing)]
-    #[case::the_phase_comes_first(namespace("Active", &[KUBERNETES]), with(&[]), Step::SetTerminating)]
+    #[case::one_that_waits_for_others_too(namespace("Terminating", &["x/y"]), with(&[]), ContentStep::Nothing)]
+    #[case::the_phase_comes_first(namespace("Active", &[KUBERNETES]), with(&[]), ContentStep::SetTerminating)]
     #[case::then_the_pods(
         going(), with(&[(CLAIMS, "c", None), (Gvr::PODS, "p", None)]), delete(&[(Gvr::PODS, "p")])
     )]
     #[case::the_rest_waits_for_the_pods(
-        going(), with(&[(CLAIMS, "c", None), (Gvr::PODS, "p", Some("x/y"))]), Step::Wait
+        going(), with(&[(CLAIMS, "c", None), (Gvr::PODS, "p", Some("x/y"))]), ContentStep::Wait
     )]
     #[case::then_the_rest(
         going(), with(&[(CLAIMS, "c", None), (Gvr::SECRETS, "s", None)]),
         delete(&[(CLAIMS, "c"), (Gvr::SECRETS, "s")])
     )]
-    #[case::which_may_be_held(going(), with(&[(CLAIMS, "c", Some("x/y"))]), Step::Wait)]
-    #[case::an_empty_one_may_go(going(), with(&[]), Step::Finalize)]
-    fn steps(#[case] namespace: Value, #[case] content: Content, #[case] expected: Step) {
+    #[case::which_may_be_held(going(), with(&[(CLAIMS, "c", Some("x/y"))]), ContentStep::Wait)]
+    #[case::an_empty_one_may_go(going(), with(&[]), ContentStep::Finalize)]
+    fn steps(#[case] namespace: Value, #[case] content: Content, #[case] expected: ContentStep) {
         assert_eq!(decide(&namespace, &content, 10), expected);
     }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use self::content::{Content, KUBERNETES, Step, Target, changed, conditions, decide};
+use self::content::{Content, ContentStep, KUBERNETES, Target, changed, conditions, decide};
 use super::agenda::Agenda;
 use super::driver::{Change, Controller, Interest, Progress, served};
 use super::object;
@@ -111,11 +111,13 @@ impl Namespaces {
         let nothing = Content::default();
         let content = self.contents.get(name).unwrap_or(&nothing);
         match decide(&namespace, content, limit) {
-            Step::Nothing => Ok(()),
-            Step::SetTerminating => self.patch_status(name, &json!({"phase": "Terminating"})),
-            Step::Delete(targets) => self.delete(name, &targets, now),
-            Step::Wait => self.report(name, &namespace, now).map(drop),
-            Step::Finalize => {
+            ContentStep::Nothing => Ok(()),
+            ContentStep::SetTerminating => {
+                self.patch_status(name, &json!({"phase": "Terminating"}))
+            }
+            ContentStep::Delete(targets) => self.delete(name, &targets, now),
+            ContentStep::Wait => self.report(name, &namespace, now).map(drop),
+            ContentStep::Finalize => {
                 // The last report is written without regard to the interval.
                 self.reports.remove(name);
                 if self.report(name, &namespace, now)? == Report::Written {

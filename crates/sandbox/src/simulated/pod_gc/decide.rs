@@ -17,7 +17,7 @@ pub(super) enum Binding {
 
 /// The next write about a pod, if any.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Step {
+pub(super) enum PodGcStep {
     Nothing,
     /// Set phase `Failed`, with this condition.
     Fail(Option<Value>),
@@ -26,11 +26,11 @@ pub(super) enum Step {
 }
 
 /// Decides about a pod.
-pub(super) fn decide(pod: &Value, binding: Binding) -> Step {
+pub(super) fn decide(pod: &Value, binding: Binding) -> PodGcStep {
     let deleting = object::is_deleting(pod);
     let condition = match binding {
-        Binding::Node => return Step::Nothing,
-        Binding::Unbound if !deleting => return Step::Nothing,
+        Binding::Node => return PodGcStep::Nothing,
+        Binding::Unbound if !deleting => return PodGcStep::Nothing,
         Binding::Unbound => None,
         Binding::NodeGone => Some(json!({
             "type": "DisruptionTarget",
@@ -40,16 +40,16 @@ pub(super) fn decide(pod: &Value, binding: Binding) -> Step {
         })),
     };
     if !object::is_ended(pod) {
-        return Step::Fail(condition);
+        return PodGcStep::Fail(condition);
     }
     let grace = pod
         .pointer("/metadata/deletionGracePeriodSeconds")
         .and_then(Value::as_i64);
     if deleting && grace == Some(0) {
         // Already deleted; another controller's finalizer blocks the removal.
-        return Step::Nothing;
+        return PodGcStep::Nothing;
     }
-    Step::Remove
+    PodGcStep::Remove
 }
 
 #[cfg(test)]
@@ -94,8 +94,10 @@ mod tests {
         }
         let step = decide(&pod, binding);
         let as_expected = match (&step, &expected) {
-            (Step::Nothing, Nothing) | (Step::Fail(None), Fail) | (Step::Remove, Remove) => true,
-            (Step::Fail(Some(condition)), FailAsDisrupted) => {
+            (PodGcStep::Nothing, Nothing)
+            | (PodGcStep::Fail(None), Fail)
+            | (PodGcStep::Remove, Remove) => true,
+            (PodGcStep::Fail(Some(condition)), FailAsDisrupted) => {
                 condition["reason"] == "DeletionByPodGC"
             }
             _ => false,

@@ -17,7 +17,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use self::decide::{Binding, Step, decide};
+use self::decide::{Binding, PodGcStep, decide};
 use super::agenda::Agenda;
 use super::driver::{Change, Controller, Interest, Progress};
 use super::{object, pods};
@@ -134,7 +134,7 @@ impl PodGc {
             }
         }
         self.pods.insert(Arc::clone(&uid), Arc::clone(pod));
-        if self.decide(&uid, now) != Step::Nothing {
+        if self.decide(&uid, now) != PodGcStep::Nothing {
             self.agenda.add(Key::Pod(uid));
         }
     }
@@ -155,9 +155,9 @@ impl PodGc {
         }
     }
 
-    fn decide(&self, uid: &str, now: Instant) -> Step {
+    fn decide(&self, uid: &str, now: Instant) -> PodGcStep {
         let Some(pod) = self.pods.get(uid) else {
-            return Step::Nothing;
+            return PodGcStep::Nothing;
         };
         let binding = match object::text(pod, "/spec/nodeName") {
             None => Binding::Unbound,
@@ -193,8 +193,8 @@ impl PodGc {
             return Ok(());
         };
         match self.decide(uid, now) {
-            Step::Nothing => Ok(()),
-            Step::Fail(condition) => {
+            PodGcStep::Nothing => Ok(()),
+            PodGcStep::Fail(condition) => {
                 let mut status = json!({"phase": "Failed"});
                 if let Some(mut condition) = condition {
                     condition["lastTransitionTime"] = json!(self.cluster.clock().now_rfc3339());
@@ -202,7 +202,7 @@ impl PodGc {
                 }
                 pods::patch_status(&self.cluster, &self.actor, pod, &status)
             }
-            Step::Remove => pods::remove(&self.cluster, &self.actor, pod),
+            PodGcStep::Remove => pods::remove(&self.cluster, &self.actor, pod),
         }
     }
 

@@ -17,7 +17,7 @@ use kube_cel::cel::objects::OptionalValue;
 use kube_cel::cel::{Context, ExecutionError, FunctionContext, Value as Cel, functions};
 use serde_json::Value;
 
-use super::verdict::{Verdict, earlier, inner, name};
+use super::verdict::{SchemaVerdict, earlier, inner, name};
 use crate::error::Cause;
 pub(super) use compile::{Refusal, Rule};
 
@@ -73,7 +73,7 @@ impl Rules {
         schema: &Value,
         object: &Value,
         old: Option<&Value>,
-        verdict: &mut Verdict,
+        verdict: &mut SchemaVerdict,
     ) {
         let place = Place {
             schema,
@@ -85,7 +85,7 @@ impl Rules {
         self.walk(&place, verdict);
     }
 
-    fn walk(&self, place: &Place<'_>, verdict: &mut Verdict) {
+    fn walk(&self, place: &Place<'_>, verdict: &mut SchemaVerdict) {
         if place.value.is_null() {
             return;
         }
@@ -198,7 +198,7 @@ pub(crate) fn base() -> Context<'static> {
     context
 }
 
-fn evaluate(base: &Context<'_>, rules: &[Rule], place: &Place<'_>, verdict: &mut Verdict) {
+fn evaluate(base: &Context<'_>, rules: &[Rule], place: &Place<'_>, verdict: &mut SchemaVerdict) {
     let mut context = base.new_inner_scope();
     let root = place.path.is_empty();
     let own = value::of(place.schema, place.value, root);
@@ -386,8 +386,8 @@ mod tests {
 
     use super::*;
 
-    fn check(schema: &Value, object: &Value, old: Option<&Value>) -> Verdict {
-        let mut verdict = Verdict::default();
+    fn check(schema: &Value, object: &Value, old: Option<&Value>) -> SchemaVerdict {
+        let mut verdict = SchemaVerdict::default();
         let rules = Rules::of(schema).unwrap();
         rules.check(schema, object, old, &mut verdict);
         verdict

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::super::admit::{check_fit, has_host_ports};
-use super::super::decide::{Progress as PodProgress, Reported, Step, check_room, decide};
+use super::super::decide::{PodStep, Progress as PodProgress, Reported, check_room, decide};
 use super::super::lifecycle::{Now, RestartPolicy, Runtime};
 use super::super::plan::{PodPlan, RunPlan};
 use super::super::status::{self, Place};
@@ -49,12 +49,12 @@ impl Hosts {
         }
         let recheck = std::mem::take(&mut pod.unchecked) && pod.is_alive();
         let step = if recheck {
-            Step::Admit
+            PodStep::Admit
         } else {
             decide(&pod.object, &pod.progress)
         };
         match step {
-            Step::Nothing => {
+            PodStep::Nothing => {
                 if let PodProgress::Accepted { runtime, .. } = &pod.progress
                     && let Some(when) = runtime.next_timer()
                 {
@@ -62,13 +62,13 @@ impl Hosts {
                 }
                 return Ok(());
             }
-            Step::Admit => self.admit(uid, now)?,
-            Step::ReportLost => {
+            PodStep::Admit => self.admit(uid, now)?,
+            PodStep::ReportLost => {
                 let lost = status::lost(&pod.object);
                 pods::patch_status(&self.cluster, &host.actor, &pod.object, &lost)?;
                 return Ok(());
             }
-            Step::GiveUp => {
+            PodStep::GiveUp => {
                 let mut runtime = accept(pod, host, RunPlan::default(), now);
                 runtime.stop(Duration::ZERO, now);
                 pod.progress = PodProgress::Accepted {
@@ -76,13 +76,13 @@ impl Hosts {
                     reported: Reported::Nothing,
                 };
             }
-            Step::Stop(grace) => {
+            PodStep::Stop(grace) => {
                 if let PodProgress::Accepted { runtime, .. } = &mut pod.progress {
                     runtime.stop(grace, now);
                 }
             }
-            Step::Report => report(&self.cluster, host, pod, now)?,
-            Step::Remove => {
+            PodStep::Report => report(&self.cluster, host, pod, now)?,
+            PodStep::Remove => {
                 pods::remove(&self.cluster, &host.actor, &pod.object)?;
                 pod.progress = PodProgress::Settled;
             }
