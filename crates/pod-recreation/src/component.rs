@@ -72,9 +72,9 @@ struct Memory {
     cancelled: HashSet<Uid>,
     /// Pods that were rejected without their hold and without the proof that no container of them ran.
     reported: HashSet<Uid>,
-    /// The records of a pod's name, the first one first: when they were created, to the second, and their UIDs. Those of one
-    /// second are in the order in which the watch delivered them.
-    by_pod: HashMap<ObjectKey, Vec<(Option<Timestamp>, Uid)>>,
+    /// The records of a pod's name, the first one first. Those of one second are in the order in which the watch delivered
+    /// them.
+    by_pod: HashMap<ObjectKey, Vec<RecordOfName>>,
     /// The last attempt whose pod was seen, by the namespace and the UID of the record.
     created: HashMap<(Arc<str>, Uid), u32>,
     /// Since when records wait for the same.
@@ -83,17 +83,31 @@ struct Memory {
     clocks: Clocks,
 }
 
+/// A record of a pod's name.
+#[derive(Debug)]
+struct RecordOfName {
+    /// To the second.
+    created: Option<Timestamp>,
+    uid: Uid,
+    key: ObjectKey,
+}
+
 impl Memory {
     fn note_record(&mut self, record: &Record) {
         let records = self.by_pod.entry(pod_key(record)).or_default();
-        let place = records.partition_point(|(created, _)| *created <= record.created);
-        records.insert(place, (record.created, record.meta.uid.clone()));
+        let place = records.partition_point(|known| known.created <= record.created);
+        let known = RecordOfName {
+            created: record.created,
+            uid: record.meta.uid.clone(),
+            key: record.meta.key.clone(),
+        };
+        records.insert(place, known);
     }
 
     fn forget_record(&mut self, record: &Record) {
         let pod = pod_key(record);
         if let Some(records) = self.by_pod.get_mut(&pod) {
-            records.retain(|(_, uid)| *uid != record.meta.uid);
+            records.retain(|known| known.uid != record.meta.uid);
             if records.is_empty() {
                 self.by_pod.remove(&pod);
             }
@@ -153,6 +167,16 @@ impl<V: View> PodRecreation<V> {
         };
         if self.candidate(&record).is_some() || !absent() {
             self.parts.queue.add(record, Priority::Normal);
+        }
+    }
+
+    /// Enqueues the records of a name that a new pod has: a re-creation that waits must learn that the name was in use, even if
+    /// it is free again when the pause ends.
+    pub(crate) fn enqueue_records_of_name(&self, pod: &ObjectKey) {
+        let memory = self.memory.lock();
+        if let Some(records) = memory.by_pod.get(pod) {
+            let keys = records.iter().map(|record| record.key.clone());
+            self.parts.queue.add_all(keys, Priority::Normal);
         }
     }
 
@@ -275,7 +299,7 @@ impl<V: View> PodRecreation<V> {
         let memory = self.memory.lock();
         let records = memory.by_pod.get(&pod_key(record));
         let last = records.and_then(|records| records.last());
-        last.is_some_and(|(_, uid)| *uid != record.meta.uid)
+        last.is_some_and(|last| last.uid != record.meta.uid)
     }
 
     /// The entry in the `NodeWipe` of the node for the record's rejected pod.

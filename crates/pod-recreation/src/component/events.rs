@@ -19,6 +19,7 @@ impl PodRecreation {
             Event::Added { object, .. } => {
                 self.note_created(object);
                 self.enqueue_record(object);
+                self.enqueue_records_of_name(&object.meta.key);
             }
             Event::Updated { old, new } => {
                 self.note_created(new);

@@ -311,6 +311,8 @@ fn does(decision: &ClaimDecision) -> Does {
 #[case::row_08_a18_a_pvc_that_only_belayer_protects_is_reported(claim().advised().held().used_by(&["a"]), 8, Does::Keeps)]
 #[case::row_05_a18_what_kubernetes_protects_too_is_not(
     claim().advised().held().protected_by_kubernetes().used_by(&["a"]), 5, Does::Nothing)]
+#[case::row_05_a_pvc_that_was_never_held_and_is_being_deleted_is_not_reported(
+    claim().protected_by_kubernetes().deleting().used_by(&["a"]), 5, Does::Nothing)]
 fn table(#[case] world: Snapshot, #[case] row: u8, #[case] expected: Does) {
     let decision = decide(&world, at(NOW));
     assert_eq!((decision.row.number, does(&decision)), (row, expected));
@@ -329,6 +331,20 @@ fn a_waiting_pvc_reports_the_pods_that_use_it() {
         "deletion of this PVC waits: it is used by the pods a, b, c, d, e and 2 more"
     );
     assert_eq!(decision.requeue_after, Some(RESYNC));
+}
+
+/// A live read that began when the deletion was seen may be older than it.
+#[test]
+fn a_user_found_by_a_read_as_old_as_the_deletion_is_read_again_at_once() {
+    let world = claim().held().deleting().listed(&[user("a")]);
+    let world = world.with(|claim| {
+        claim.deletion_seen = claim.pods_answer.as_ref().map(LiveAnswer::begun);
+    });
+    let decision = decide(&world, at(NOW));
+    let Some(Missing::Answer { after, .. }) = decision.missing.last() else {
+        panic!("{decision:?}");
+    };
+    assert_eq!(*after, Duration::ZERO);
 }
 
 #[test]

@@ -90,3 +90,22 @@ async fn a_pod_that_replaces_a_rejected_one_is_the_one_that_is_created_again() {
     assert_eq!(phases, ["Ended", "Started"]);
     belayer.stop().await;
 }
+
+/// A user creates another pod with the name while the pause before the re-creation runs, and deletes it before the pause ends. The
+/// rejected version was created then, after its user had replaced it and deleted the replacement.
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_name_was_in_use_during_its_pause_is_not_created_again() {
+    let yard = Yard::rejecting(1);
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("the rejected pod is deleted", || yard.phase() == "Waiting")
+        .await;
+    yard.pod_with("web", json!({}));
+    yard.pass(Duration::from_secs(1)).await;
+    yard.delete("web");
+    yard.pass(Duration::from_secs(120)).await;
+    assert!(yard.find("web").is_none());
+    assert_eq!(yard.phase(), "Ended");
+    assert_eq!(yard.world.events("NameTaken"), 1);
+    belayer.stop().await;
+}
