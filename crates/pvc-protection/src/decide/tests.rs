@@ -10,6 +10,7 @@ use rstest::rstest;
 
 use super::*;
 use crate::config::Mode;
+use crate::evidence::EVIDENCE_NAMES;
 use crate::owner::{COMPLETED_LABEL, query};
 use crate::pods_query::{Listed, PodsQuery};
 use crate::snapshot::Hold;
@@ -315,6 +316,10 @@ fn does(decision: &ClaimDecision) -> Does {
     claim().protected_by_kubernetes().deleting().used_by(&["a"]), 5, Does::Nothing)]
 fn table(#[case] world: Snapshot, #[case] row: u8, #[case] expected: Does) {
     let decision = decide(&world, at(NOW));
+    if let Some(Write::Release(evidence)) = &decision.write {
+        use belayer_holds::decision::Evidence as _;
+        assert!(EVIDENCE_NAMES.contains(&evidence.name()), "{evidence:?}");
+    }
     assert_eq!((decision.row.number, does(&decision)), (row, expected));
 }
 
@@ -345,6 +350,18 @@ fn a_user_found_by_a_read_as_old_as_the_deletion_is_read_again_at_once() {
         panic!("{decision:?}");
     };
     assert_eq!(*after, Duration::ZERO);
+}
+
+#[rstest]
+#[case(REPORT_AFTER.as_secs(), 1)]
+#[case(REPORT_AFTER.as_secs() - 1, 0)]
+fn a_deletion_is_reported_once_it_has_waited_long_enough(
+    #[case] seconds: u64,
+    #[case] events: usize,
+) {
+    let world = claim().held().deleting_for(seconds as i64);
+    let decision = decide(&world.used_by(&["a"]), at(NOW));
+    assert_eq!(decision.notices.len(), events);
 }
 
 #[test]

@@ -51,6 +51,18 @@ const RELEASED: &str = "NoPodHeld";
     workflow().held().ignored().ignored_confirmed(),
     Expect::Release(row::UNSELECTED, "Unselected")
 )]
+#[case::row_01_a_namespace_that_a_live_read_does_not_find_ignored_is_read_later(
+    workflow().held().ignored().ignored_denied(),
+    Expect::Keep(row::UNSELECTED)
+)]
+#[case::row_01_a_read_older_than_the_workflow_is_repeated_at_once(
+    workflow().held().ignored().ignored_denied().seen_after_it(),
+    Expect::Ask(row::UNSELECTED)
+)]
+#[case::row_01_and_one_as_old_as_it(
+    workflow().held().ignored().ignored_denied().seen_with_it(),
+    Expect::Ask(row::UNSELECTED)
+)]
 #[case::row_01_does_not_apply_to_a_workflow_being_deleted(
     workflow().held().unselected().mass_release().deleting().pods(3),
     Expect::Keep(row::PODS_HELD)
@@ -71,6 +83,10 @@ const RELEASED: &str = "NoPodHeld";
 )]
 #[case::row_05_a_list_begun_before_the_deletion_was_seen_is_no_proof(
     workflow().held().listed(PodsState::none_held()).deleting(),
+    Expect::Ask(row::CONFIRM)
+)]
+#[case::row_05_nor_is_one_as_old_as_the_deletion(
+    workflow().held().listed(PodsState::none_held()).deleted_with_it(),
     Expect::Ask(row::CONFIRM)
 )]
 #[case::row_05_none_found_releases(
@@ -248,9 +264,41 @@ impl Case {
     }
 
     fn ignored_confirmed(self) -> Self {
-        let state = NamespaceState::Present(ignored_meta());
+        self.namespace_read(ignored_meta())
+    }
+
+    fn ignored_denied(self) -> Self {
+        self.namespace_read(namespace_meta())
+    }
+
+    fn namespace_read(self, found: ObjectMeta) -> Self {
+        let state = NamespaceState::Present(found);
         self.with(|workflow| {
             workflow.namespace.answer = Some(LiveAnswer::scripted(state, LogicalTime::now()));
+        })
+    }
+
+    fn seen_after_it(self) -> Self {
+        self.with(|workflow| workflow.first_seen = LogicalTime::now())
+    }
+
+    /// First seen at the time at which the live read of the namespace began.
+    fn seen_with_it(self) -> Self {
+        self.with(|workflow| {
+            if let Some(answer) = &workflow.namespace.answer {
+                workflow.first_seen = answer.begun();
+            }
+        })
+    }
+
+    /// Its deletion is seen at the time at which the list of pods began.
+    fn deleted_with_it(self) -> Self {
+        self.with(|workflow| {
+            let begun = workflow.pods.answer.as_ref().map(LiveAnswer::begun);
+            workflow.deletion = begun.map(|seen| Deletion {
+                since: Timestamp::UNIX_EPOCH,
+                seen,
+            });
         })
     }
 
