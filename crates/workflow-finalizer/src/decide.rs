@@ -84,8 +84,8 @@ fn unselected(workflow: &WorkflowView, mass_release: MassRelease) -> WorkflowDec
 
 /// Rules 4, 5, 6, 8 and 9.
 fn waiting(workflow: &WorkflowView, deletion: Deletion) -> WorkflowDecision {
-    if let Some(proof) = &workflow.kept_running {
-        let evidence = Evidence::KeptRunning(proof.clone());
+    if let Some(proof) = workflow.kept_running {
+        let evidence = Evidence::KeptRunning(proof);
         return Decision::write(row::KEPT_RUNNING, Write::Release(evidence));
     }
     let ends = workflow

@@ -1,8 +1,6 @@
 //! Why a workflow may be released. No variant can be built without its proof (invariant EVIDENCE).
 //! A release by a rule of [`row`](crate::row) needs it.
 
-use std::sync::Arc;
-
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::Uid;
 use belayer_core::queries::LiveAnswer;
@@ -79,23 +77,18 @@ impl NoPodHeld {
 /// finalizer of another controller: Argo goes on running it, and its pods are held until their
 /// results are read (A16). Belayer's finalizer on the workflow would protect nothing. A release by
 /// a rule of [`row`](crate::row) needs it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptRunning(Arc<str>);
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeptRunning(());
 
 impl KeptRunning {
     /// Returns the proof if `workflow` is such a workflow.
     pub fn prove(workflow: &ObjectMeta) -> Option<Self> {
-        argo::kept_running_by(workflow).cloned().map(Self)
-    }
-
-    /// The finalizer that keeps it.
-    pub fn finalizer(&self) -> &str {
-        &self.0
+        argo::kept_running_by(workflow).map(|_| Self(()))
     }
 
     /// A proof for tests of decisions.
     #[cfg(test)]
-    pub(crate) fn scripted(finalizer: &str) -> Self {
-        Self(finalizer.into())
+    pub(crate) fn scripted() -> Self {
+        Self(())
     }
 }

@@ -10,7 +10,7 @@ use belayer_holds::namespace::{NamespaceQuery, NamespaceState, NamespaceView};
 use belayer_holds::selection::Scope;
 
 use super::*;
-use crate::evidence::KeptRunning;
+use crate::evidence::{KeptRunning, NoPodHeld};
 use crate::pods_query::PodsQuery;
 use crate::snapshot::PodsView;
 
@@ -144,6 +144,26 @@ fn table(#[case] case: Case, #[case] expected: Expect) {
 }
 
 #[test]
+fn a_list_as_old_as_the_deletion_proves_nothing() {
+    let begun = LogicalTime::now();
+    let answer = LiveAnswer::scripted(PodsState::none_held(), begun);
+    let prove = |seen| NoPodHeld::prove(&answer, seen, &Uid::new("wf-1"), Some(0));
+    assert_eq!(prove(begun), None);
+}
+
+#[test]
+fn a16_only_a_workflow_that_another_finalizer_keeps_goes_on_running() {
+    let deleted = |finalizers: &[&str]| ObjectMeta {
+        deletion_timestamp: Some(Timestamp::UNIX_EPOCH),
+        finalizers: finalizers.iter().map(|name| (*name).into()).collect(),
+        ..namespace_meta()
+    };
+    let kept = KeptRunning::prove(&deleted(&["workflows.argoproj.io/artifact-gc"]));
+    assert_eq!(kept, Some(KeptRunning::scripted()));
+    assert_eq!(KeptRunning::prove(&deleted(&["orphan"])), None);
+}
+
+#[test]
 fn a_waiting_deletion_is_reported_with_the_number_of_pods() {
     let decision = decide(
         &workflow().held().deleting().pods(7).0,
@@ -235,8 +255,7 @@ impl Case {
     }
 
     fn kept_running(self) -> Self {
-        let by = KeptRunning::scripted("workflows.argoproj.io/artifact-gc");
-        self.with(|workflow| workflow.kept_running = Some(by))
+        self.with(|workflow| workflow.kept_running = Some(KeptRunning::scripted()))
     }
 
     fn awaits_archive(self) -> Self {
