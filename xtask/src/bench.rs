@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::Result;
 use clap::Args;
 
-use crate::cargo::{built, compile, pass_through, release};
+use crate::cargo::{built, cargo, compile, pass_through, release};
 use crate::e2e;
 
 /// Measure Belayer against other implementations, in one run
@@ -75,14 +75,25 @@ fn build() -> Command {
     release(&["belayer", PROGRAM, "belayer-subject"])
 }
 
+/// The profile in which instructions are counted.
+const COUNTED: &str = "counted";
+
 /// Builds only the subject of the instruction counts.
 pub(crate) fn build_subject() -> Command {
-    release(&["belayer-subject"])
+    let mut build = cargo();
+    build.args([
+        "build",
+        "--profile",
+        COUNTED,
+        "--package",
+        "belayer-subject",
+    ]);
+    build
 }
 
 /// Checks the instruction counts of the hot paths that [`build_subject`] built against their bounds.
 pub(crate) fn instructions() -> Command {
-    let subject = built("release", "belayer-subject");
+    let subject = built(COUNTED, "belayer-subject");
     let mut command = built("debug", PROGRAM);
     command.args(["instructions", "--subject"]);
     command.arg(subject.get_program());
