@@ -134,10 +134,11 @@ impl Plan {
         let rng = &mut rng;
         let wipes = rng.random_bool(0.4);
         let mut events = Vec::new();
-        match rng.random_range(0..8) {
+        match rng.random_range(0..9) {
             0 => outage(wipes, rng, &mut events),
             1..=3 => stale_kind(rng, &mut events),
             4 => slow_and_killed(rng, &mut events),
+            5 => lost_node(rng, &mut events),
             _ => mixture(rng, &mut events),
         }
         let last = events.iter().map(|(at, event)| match event {
@@ -338,33 +339,58 @@ fn stale_kind(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     }
 }
 
-/// Requests take seconds, and Belayer is killed between one and the next of a re-creation, while somebody strips finalizers
-/// and deletes pods.
+/// Requests take seconds, and somebody strips finalizers and deletes pods between one and the next of a re-creation. In half of
+/// the stories Belayer is killed there.
 fn slow_and_killed(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     let lasts = Duration::from_secs(30);
-    for kind in [FaultKind::Slow, FaultKind::LostAnswer] {
-        if rng.random_bool(0.7) {
+    for kind in [FaultKind::Slow, FaultKind::LostAnswer, FaultKind::Forbidden] {
+        if rng.random_bool(0.6) {
             events.push((Duration::ZERO, Event::Fault { kind, lasts }));
         }
     }
+    let kills = rng.random_bool(0.5);
     let create = Event::User(UserAction::Overcommit, rng.random());
     let mut at = Duration::from_secs(rng.random_range(1..4));
     events.push((at, create));
-    for _ in 0..rng.random_range(1..=3) {
-        at += Duration::from_secs_f64(rng.random_range(0.0..8.0));
-        events.push((at, Event::KillAll));
-        for _ in 0..rng.random_range(0..=3) {
-            at += Duration::from_secs_f64(rng.random_range(0.0..1.0));
+    for _ in 0..rng.random_range(1..=4) {
+        at += Duration::from_secs_f64(rng.random_range(0.0..6.0));
+        if kills {
+            events.push((at, Event::KillAll));
+        }
+        for _ in 0..rng.random_range(0..=4) {
+            at += Duration::from_secs_f64(rng.random_range(0.0..0.5));
             let choice = rng.random();
-            let event = match rng.random_range(0..4) {
+            let event = match rng.random_range(0..6) {
                 0 => Event::User(UserAction::ForceDeletePod, choice),
-                1 => Event::User(UserAction::DeletePods, choice),
+                1 | 2 => Event::User(UserAction::DeletePods, choice),
                 _ => Event::Meddle(tenant::strip_pod(choice)),
             };
             events.push((at, event));
         }
-        at += Duration::from_secs_f64(rng.random_range(0.0..3.0));
-        events.push((at, Event::Start));
+        if kills {
+            at += Duration::from_secs_f64(rng.random_range(0.0..3.0));
+            events.push((at, Event::Start));
+        }
+    }
+}
+
+/// A node is not ready for a while or for ever, and its pods are deleted.
+fn lost_node(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
+    let create = Event::User(UserAction::CreateWorkflow, rng.random());
+    let lost = match rng.random_bool(0.8) {
+        true => Event::Vanish(rng.random()),
+        false => Event::Destroy(rng.random()),
+    };
+    let delete = Event::User(UserAction::DeletePods, rng.random());
+    let mut at = Duration::from_secs(1);
+    for (event, after) in [
+        (create, 0.2..8.0),
+        (lost, 0.0..10.0),
+        (delete, 30.0..70.0),
+        (Event::ComeBack, 0.0..1.0),
+    ] {
+        events.push((at, event));
+        at += Duration::from_secs_f64(rng.random_range(after));
     }
 }
 
