@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
-use belayer_checker::{Evidence, Findings, check};
+use belayer_checker::{BELAYER, Evidence, Findings, check};
 use belayer_core::simulated;
 use belayer_demo::setup;
 use belayer_holds::runner::Observer;
@@ -14,8 +14,8 @@ use belayer_sandbox::simulated::{KubeletConfig, RejectionChance, SimulatedContro
 use belayer_sandbox::{Epoch, FaultHandle, Gvr, Match, Sandbox, WatchEnd, Write};
 use belayer_workload::{User, WORKFLOWS, Workload};
 use jiff::{SignedDuration, Timestamp};
-use rand::SeedableRng as _;
 use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -246,9 +246,23 @@ async fn events(plan: &Plan, stage: &mut Stage) -> Coverage {
                 }
             }
             Due::End(index) => {
+                let event = plan.events[index].event;
+                if let Event::Fault {
+                    kind: FaultKind::Stale(kind),
+                    ..
+                } = event
+                    && rng.random_bool(0.5)
+                {
+                    // What Belayer has not seen is never delivered: it lists again.
+                    let watches = Match::watches().client(BELAYER).resource(kind);
+                    stage
+                        .sandbox
+                        .faults()
+                        .end_watches(&watches, WatchEnd::Expired);
+                }
                 for (fault, handle) in &faults {
                     if *fault == index {
-                        coverage.add(plan.events[index].event.name(), handle.hits());
+                        coverage.add(event.name(), handle.hits());
                         handle.remove();
                     }
                 }
