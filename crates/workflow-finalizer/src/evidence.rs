@@ -51,7 +51,7 @@ pub enum NotSelected {
 ///
 /// A release by a rule of [`row`](crate::row) needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoPodHeld(LogicalTime);
+pub struct NoPodHeld(());
 
 impl NoPodHeld {
     /// Returns the proof if `answer` provides it for a workflow whose deletion was seen at
@@ -64,12 +64,7 @@ impl NoPodHeld {
     ) -> Option<Self> {
         let fresh = answer.begun() > deletion_seen;
         let none = answer.answer().shows_none_of(workflow, indexed);
-        (fresh && none).then(|| Self(answer.begun()))
-    }
-
-    /// When the live read began.
-    pub fn begun(self) -> LogicalTime {
-        self.0
+        (fresh && none).then_some(Self(()))
     }
 }
 

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use belayer_holds::names::DEFAULT_NAMESPACE;
 use belayer_sandbox::simulated::NodeSpec;
-use belayer_sandbox::{Cluster, Gvr, ListOptions, Sandbox};
+use belayer_sandbox::{
+    Actor, Cluster, DeleteOptions, Gvr, ListOptions, Patch, Sandbox, Subresource, WriteOptions,
+};
 use belayer_workload::{Argo, WorkflowScript};
 use serde_json::Value;
 
@@ -253,6 +255,32 @@ impl Stage {
         match all.len() {
             0 => None,
             count => Some(all.swap_remove(index(choice, count))),
+        }
+    }
+
+    /// Patches an object as this actor. A refusal changes nothing.
+    fn patch(&self, actor: &str, gvr: &Gvr, object: &Value, body: Value) {
+        if let Some((namespace, name)) = key(object) {
+            drop(self.cluster().patch(
+                &Actor::new(actor),
+                gvr,
+                Some(namespace),
+                name,
+                Patch::Merge(body),
+                Subresource::None,
+                &WriteOptions::default(),
+            ));
+        }
+    }
+
+    /// Deletes an object as this actor. A refusal changes nothing.
+    fn delete(&self, actor: &str, gvr: &Gvr, object: &Value, options: &DeleteOptions) {
+        if let Some((namespace, name)) = key(object) {
+            let actor = Actor::new(actor);
+            drop(
+                self.cluster()
+                    .delete(&actor, gvr, Some(namespace), name, options),
+            );
         }
     }
 

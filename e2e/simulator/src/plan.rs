@@ -28,8 +28,8 @@ pub(crate) const MORE_REJECTIONS: u64 = 100_000;
 /// Belayer is down, and the configuration differs. Earlier seeds keep their plans.
 pub(crate) const MORE_NAMES: u64 = 300_000;
 
-/// From this seed on, runs are small: a few objects, one story of half a minute, often a single replica. Most faults need few
-/// objects, and in the time of one large run there are ten small ones. Earlier seeds keep their plans.
+/// From this seed on, runs are small: a few objects, one story of at most a minute and a half, often a single replica. Most faults
+/// need few objects, and a large run takes as long as three small ones. Earlier seeds keep their plans.
 pub(crate) const SMALL: u64 = 1_000_000;
 
 /// How large a run is.
@@ -339,8 +339,8 @@ fn stale_kind(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     }
 }
 
-/// Requests take seconds, and somebody strips finalizers and deletes pods between one and the next of a re-creation. In half of
-/// the stories Belayer is killed there.
+/// Requests of Belayer are slow, lost or forbidden. Meanwhile a tenant removes finalizers of pods, and users delete pods; in
+/// half of the stories all replicas are killed, too.
 fn slow_and_killed(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     let lasts = Duration::from_secs(30);
     for kind in [FaultKind::Slow, FaultKind::LostAnswer, FaultKind::Forbidden] {
@@ -374,12 +374,13 @@ fn slow_and_killed(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     }
 }
 
-/// A node is not ready for a while or for ever, and its pods are deleted.
+/// A node loses its connection for a while, or is destroyed, and the pods of a namespace are deleted.
 fn lost_node(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     let create = Event::User(UserAction::CreateWorkflow, rng.random());
-    let lost = match rng.random_bool(0.8) {
-        true => Event::Vanish(rng.random()),
-        false => Event::Destroy(rng.random()),
+    let lost = if rng.random_bool(0.8) {
+        Event::Vanish(rng.random())
+    } else {
+        Event::Destroy(rng.random())
     };
     let delete = Event::User(UserAction::DeletePods, rng.random());
     let mut at = Duration::from_secs(1);

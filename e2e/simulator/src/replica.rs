@@ -162,12 +162,12 @@ impl Replica {
         self.controllers.send_replace(controllers);
     }
 
-    /// Starts another process, and stops this one once that has had time to fill its caches; without an election first
-    /// this one ends.
+    /// Starts another process, and stops this one once that has had time to fill its caches. Without an election this one
+    /// ends first.
     pub(crate) async fn upgrade(&mut self) {
-        if self.setup.is_alone && self.process.is_some() {
-            self.stop().await;
-            return self.start();
+        if self.setup.is_alone {
+            let same = *self.controllers.borrow();
+            return self.configure(same).await;
         }
         if let Some(old) = self.process.take() {
             self.start();
@@ -194,20 +194,7 @@ impl Replica {
 /// One process, from its start to its end.
 async fn live(setup: &Setup, controllers: watch::Receiver<Controllers>, stop: &CancellationToken) {
     let client = |actor: &str| client::in_process(setup.sandbox.service(actor), names::USER_AGENT);
-    let settings = Settings {
-        lease: ObjectKey::new(names::DEFAULT_NAMESPACE, LEASE),
-        identity: identity(&setup.name),
-        timing: Timing::default(),
-        field_manager: names::FIELD_MANAGER,
-    };
-    let (elector, elected) = Elector::new(client(ELECTION), settings);
-    let leadership = if setup.is_alone {
-        Leadership::unlimited()
-    } else {
-        elected
-    };
-    let resign = CancellationToken::new();
-    let options = || Options {
+    let options = |leadership: &Leadership| Options {
         client: client(BELAYER),
         watches: client(BELAYER),
         namespace: names::DEFAULT_NAMESPACE.to_owned(),
@@ -217,10 +204,20 @@ async fn live(setup: &Setup, controllers: watch::Receiver<Controllers>, stop: &C
         lease: None,
         observer: Arc::clone(&setup.observer),
     };
-    let work = supervise(options, setup.tuning, controllers, stop);
     if setup.is_alone {
-        return work.await;
+        let options = || options(&Leadership::unlimited());
+        return supervise(options, setup.tuning, controllers, stop).await;
     }
+    let settings = Settings {
+        lease: ObjectKey::new(names::DEFAULT_NAMESPACE, LEASE),
+        identity: identity(&setup.name),
+        timing: Timing::default(),
+        field_manager: names::FIELD_MANAGER,
+    };
+    let (elector, leadership) = Elector::new(client(ELECTION), settings);
+    let resign = CancellationToken::new();
+    let options = || options(&leadership);
+    let work = supervise(options, setup.tuning, controllers, stop);
     let election = elector.run(resign.clone());
     tokio::pin!(work, election);
     tokio::select! {

@@ -253,7 +253,7 @@ async fn events(plan: &Plan, stage: &mut Stage) -> Coverage {
                 } = event
                     && rng.random_bool(0.5)
                 {
-                    // What Belayer has not seen is never delivered: it lists again.
+                    // Belayer lists again, and never learns of objects that were created and deleted meanwhile.
                     let watches = Match::watches().client(BELAYER).resource(kind);
                     stage
                         .sandbox

@@ -2,11 +2,11 @@
 //! the objects that it has changed.
 
 use belayer_holds::names::{RECREATION_ENDED_ANNOTATION, RECREATION_UID_ANNOTATION};
-use belayer_sandbox::{Actor, DeleteOptions, Gvr, Patch, Subresource, WriteOptions};
+use belayer_sandbox::{DeleteOptions, Gvr};
 use belayer_workload::WORKFLOWS;
 use serde_json::{Value, json};
 
-use super::{RECORDS, Stage, index, key};
+use super::{RECORDS, Stage, index};
 
 /// Its name in the record.
 const TENANT: &str = "tenant";
@@ -27,25 +27,23 @@ pub(crate) fn clean_up(stage: &Stage) {
             let on: Vec<&str> = on.into_iter().flatten().filter_map(Value::as_str).collect();
             let kept: Vec<&&str> = on.iter().filter(|name| !KEEPS.contains(name)).collect();
             if kept.len() < on.len() {
-                patch(
-                    stage,
-                    &gvr,
-                    &object,
-                    json!({"metadata": {"finalizers": kept}}),
-                );
+                let body = json!({"metadata": {"finalizers": kept}});
+                stage.patch(TENANT, &gvr, &object, body);
             }
         }
     }
 }
 
-/// How many of the choices of an object go to each change.
+/// How many consecutive choices of an object lead to the same change.
 const PER_CHANGE: u64 = 16;
+
+/// How many changes there are.
+const CHANGES: u64 = 6;
 
 /// A choice of [`meddle`] that removes all finalizers of a pod.
 pub(crate) fn strip_pod(choice: u64) -> u64 {
-    let (kinds, changes) = (kinds().len() as u64, 6);
-    let of_change = choice % PER_CHANGE + choice / PER_CHANGE % 1_000 * PER_CHANGE * changes;
-    of_change * kinds
+    let of_object = choice % PER_CHANGE + choice / PER_CHANGE % 1_000 * PER_CHANGE * CHANGES;
+    of_object * kinds().len() as u64
 }
 
 /// Changes or deletes one object.
@@ -57,38 +55,15 @@ pub(crate) fn meddle(stage: &Stage, choice: u64) {
         return;
     };
     match change(&object, choice / PER_CHANGE) {
-        Some(body) => patch(stage, gvr, &object, body),
-        None => {
-            if let Some((namespace, name)) = key(&object) {
-                let (tenant, now) = (Actor::new(TENANT), DeleteOptions::default());
-                drop(
-                    stage
-                        .cluster()
-                        .delete(&tenant, gvr, Some(namespace), name, &now),
-                );
-            }
-        }
-    }
-}
-
-fn patch(stage: &Stage, gvr: &Gvr, object: &Value, body: Value) {
-    if let Some((namespace, name)) = key(object) {
-        drop(stage.cluster().patch(
-            &Actor::new(TENANT),
-            gvr,
-            Some(namespace),
-            name,
-            Patch::Merge(body),
-            Subresource::None,
-            &WriteOptions::default(),
-        ));
+        Some(body) => stage.patch(TENANT, gvr, &object, body),
+        None => stage.delete(TENANT, gvr, &object, &DeleteOptions::default()),
     }
 }
 
 /// A merge patch; `None` to delete the object.
 fn change(object: &Value, choice: u64) -> Option<Value> {
     let uid = &object["metadata"]["uid"];
-    let metadata = match choice % 6 {
+    let metadata = match choice % CHANGES {
         0 => json!({"finalizers": []}),
         1 => json!({"finalizers": KEEPS}),
         2 => json!({"labels": {"workflows.argoproj.io/completed": "true"}}),

@@ -1,7 +1,7 @@
 //! What users do.
 
 use belayer_holds::names::{RECREATION_ANNOTATION, RELEASE_ANNOTATION};
-use belayer_sandbox::{Actor, DeleteOptions, Gvr, Patch, Propagation, Subresource, WriteOptions};
+use belayer_sandbox::{Actor, DeleteOptions, Gvr, Propagation, WriteOptions};
 use belayer_workload::{USER, WORKFLOWS, workflow};
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ impl Stage {
             UserAction::DeletePods => {
                 let namespace = self.namespace(choice);
                 for pod in self.list(&Gvr::PODS, Some(namespace)) {
-                    self.delete(&Gvr::PODS, &pod, &DeleteOptions::default());
+                    self.delete(USER, &Gvr::PODS, &pod, &DeleteOptions::default());
                 }
             }
             UserAction::ForceDeletePod => {
@@ -120,7 +120,7 @@ impl Stage {
             UserAction::RequestRelease => {
                 if let Some(pod) = self.choose(&Gvr::PODS, choice) {
                     let body = json!({"metadata": {"annotations": {RELEASE_ANNOTATION: "true"}}});
-                    self.patch(&Gvr::PODS, &pod, body);
+                    self.patch(USER, &Gvr::PODS, &pod, body);
                 }
             }
             UserAction::UsePvc => {
@@ -144,7 +144,7 @@ impl Stage {
                 let mut pods = self.list(&Gvr::PODS, None);
                 pods.retain(|pod| pod["status"]["reason"].is_string());
                 if let Some(pod) = pods.get(index(choice, pods.len())) {
-                    self.delete(&Gvr::PODS, pod, &DeleteOptions::default());
+                    self.delete(USER, &Gvr::PODS, pod, &DeleteOptions::default());
                 }
             }
             UserAction::TakeName => {
@@ -159,7 +159,7 @@ impl Stage {
             }
             UserAction::CopyPod => {
                 if let Some(pod) = self.choose(&Gvr::PODS, choice) {
-                    self.delete(&Gvr::PODS, &pod, &DeleteOptions::default());
+                    self.delete(USER, &Gvr::PODS, &pod, &DeleteOptions::default());
                     self.copies.push(objects::copy(&pod));
                 }
             }
@@ -239,13 +239,13 @@ impl Stage {
                 propagation_policy: Some(Propagation::Background),
                 ..DeleteOptions::default()
             };
-            self.delete(&WORKFLOWS, &workflow, &options);
+            self.delete(USER, &WORKFLOWS, &workflow, &options);
         }
         if let Some(workflow) = newest(last) {
             let uid = &workflow["metadata"]["uid"];
             for pod in self.list(&Gvr::PODS, Some(last)) {
                 if pod["metadata"]["ownerReferences"][0]["uid"] == *uid {
-                    self.delete(&Gvr::PODS, &pod, &DeleteOptions::default());
+                    self.delete(USER, &Gvr::PODS, &pod, &DeleteOptions::default());
                 }
             }
         }
@@ -255,11 +255,12 @@ impl Stage {
     pub(crate) fn delete_bare_objects(&self) {
         for pod in self.list(&Gvr::PODS, None) {
             if pod["metadata"]["ownerReferences"].is_null() {
-                self.delete(&Gvr::PODS, &pod, &DeleteOptions::default());
+                self.delete(USER, &Gvr::PODS, &pod, &DeleteOptions::default());
             }
         }
         for pvc in self.list(&Gvr::PERSISTENTVOLUMECLAIMS, None) {
             self.delete(
+                USER,
                 &Gvr::PERSISTENTVOLUMECLAIMS,
                 &pvc,
                 &DeleteOptions::default(),
@@ -286,8 +287,13 @@ impl Stage {
             propagation_policy: Some(Propagation::Background),
             ..DeleteOptions::default()
         };
-        self.delete(&WORKFLOWS, &old, &options);
-        self.patch(&WORKFLOWS, &old, json!({"metadata": {"finalizers": []}}));
+        self.delete(USER, &WORKFLOWS, &old, &options);
+        self.patch(
+            USER,
+            &WORKFLOWS,
+            &old,
+            json!({"metadata": {"finalizers": []}}),
+        );
         self.create(
             &WORKFLOWS,
             namespace,
@@ -312,34 +318,9 @@ impl Stage {
         );
     }
 
-    fn patch(&self, gvr: &Gvr, object: &Value, body: Value) {
-        let Some((namespace, name)) = key(object) else {
-            return;
-        };
-        drop(self.cluster().patch(
-            &Actor::new(USER),
-            gvr,
-            Some(namespace),
-            name,
-            Patch::Merge(body),
-            Subresource::None,
-            &WriteOptions::default(),
-        ));
-    }
-
     fn delete_one(&self, gvr: &Gvr, choice: u64, options: &DeleteOptions) {
         if let Some(object) = self.choose(gvr, choice) {
-            self.delete(gvr, &object, options);
-        }
-    }
-
-    fn delete(&self, gvr: &Gvr, object: &Value, options: &DeleteOptions) {
-        if let Some((namespace, name)) = key(object) {
-            let user = Actor::new(USER);
-            drop(
-                self.cluster()
-                    .delete(&user, gvr, Some(namespace), name, options),
-            );
+            self.delete(USER, gvr, &object, options);
         }
     }
 }
