@@ -17,7 +17,7 @@ use super::objects::{
     Kind, Node, annotation, has_hold, is_deleting, is_removal, main_exit_code, shows_a_run, text,
     uid, workflow_of,
 };
-use crate::BELAYER;
+use crate::{BELAYER, program};
 
 /// The actors of every test. Any other actor that the test does not name is a person with kubectl.
 const KNOWN_ACTORS: &[&str] = &[
@@ -31,7 +31,10 @@ const KNOWN_ACTORS: &[&str] = &[
     "kube-apiserver",
     "node-lifecycle-controller",
     "cloud-node-controller",
+    KUBELET,
 ];
+
+const KUBELET: &str = "kubelet";
 
 /// Everything that has been written up to one point of the record. Objects are identified by UID.
 #[derive(Debug, Default)]
@@ -82,16 +85,14 @@ impl History {
         if !write.changed() {
             return;
         }
-        let actor = write.actor.as_str();
-        let is_known = KNOWN_ACTORS.contains(&actor)
-            || self.others.contains(actor)
-            || actor.starts_with("kubelet/");
+        let actor = program(write);
+        let is_known = KNOWN_ACTORS.contains(&actor) || self.others.contains(actor);
         if !is_known {
             self.by_hand.insert(write.uid.clone());
         }
         if matches!(write.verb, Verb::Delete | Verb::DeleteCollection) {
             let is_first = !self.deleted_at.contains_key(&write.uid);
-            if is_first && actor != BELAYER && !actor.starts_with("kubelet/") {
+            if is_first && actor != BELAYER && actor != KUBELET {
                 self.deleted_by_user.insert(write.uid.clone());
             }
             let when = self.deleted_at.entry(write.uid.clone());

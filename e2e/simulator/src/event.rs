@@ -14,8 +14,8 @@ use belayer_sandbox::simulated::NodeSpec;
 use belayer_sandbox::{
     Actor, Cluster, DeleteOptions, Gvr, ListOptions, Patch, Sandbox, Subresource, WriteOptions,
 };
-use belayer_workload::{Argo, WorkflowScript};
-use serde_json::Value;
+use belayer_workload::{Argo, USER, WorkflowScript};
+use serde_json::{Value, json};
 
 use crate::fault::FaultKind;
 use crate::objects;
@@ -31,6 +31,8 @@ pub(crate) enum Event {
         kind: FaultKind,
         /// How long.
         lasts: Duration,
+        /// The replica whose requests it concerns, from 1 on; `None` for all.
+        replica: Option<usize>,
     },
     /// A user does something.
     User(UserAction, u64),
@@ -46,6 +48,10 @@ pub(crate) enum Event {
     Destroy(u64),
     /// A kubelet restarts and checks its pods again.
     RestartKubelet(u64),
+    /// An admin taints a node, and its kubelet restarts: it rejects the pods that run there. No part of [`Event::ALL`].
+    Taint(u64),
+    /// The admin removes the taints.
+    Untaint,
     /// A replica of Belayer is killed.
     Kill(u64),
     /// A replica of Belayer is stopped gracefully.
@@ -192,6 +198,21 @@ impl Stage {
                 kubelets.add(NodeSpec::new(format!("{node}-new")));
             }
             Event::RestartKubelet(choice) => kubelets.restart(node(choice)),
+            Event::Taint(choice) => {
+                let node = node(choice);
+                self.taint(
+                    &node,
+                    json!([{ "key": "maintenance", "effect": "NoExecute" }]),
+                );
+                // The kubelet sees the taint before it ends.
+                tokio::task::yield_now().await;
+                kubelets.restart(node);
+            }
+            Event::Untaint => {
+                for node in objects::nodes() {
+                    self.taint(&node.name, Value::Null);
+                }
+            }
             Event::Kill(choice) => self.replica(choice).kill(),
             Event::Stop(choice) => self.replica(choice).stop().await,
             Event::KillAll => self.replicas.iter_mut().for_each(Replica::kill),
@@ -236,6 +257,19 @@ impl Stage {
         for replica in &mut self.replicas {
             replica.reload(controllers);
         }
+    }
+
+    fn taint(&self, node: &str, taints: Value) {
+        // A node that was destroyed has no taints.
+        drop(self.cluster().patch(
+            &Actor::new(USER),
+            &Gvr::NODES,
+            None,
+            node,
+            Patch::Merge(json!({ "spec": { "taints": taints } })),
+            Subresource::None,
+            &WriteOptions::default(),
+        ));
     }
 
     fn replica(&mut self, choice: u64) -> &mut Replica {

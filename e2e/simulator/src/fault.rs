@@ -8,7 +8,7 @@ use rand::RngExt as _;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom as _;
 
-use crate::replica::ELECTION;
+use crate::replica::{ELECTION, instance};
 
 /// What the controllers watch.
 pub(crate) const WATCHED: [&str; 5] = [
@@ -85,9 +85,14 @@ impl FaultKind {
         Self::CutOff,
     ];
 
-    /// The fault for the requests of the controllers, of the leader election, or of both, with random figures. With `of_one_kind`,
-    /// half of the faults of watches concern one kind of object only, so that caches differ in age.
-    pub(crate) fn draw(self, of_one_kind: bool, rng: &mut StdRng) -> Vec<Fault> {
+    /// The fault for the requests of the controllers, of the leader election, or of both, with random figures; of all replicas, or of
+    /// one. With `of_one_kind`, half of the faults of watches concern one kind of object only, so that caches differ in age.
+    pub(crate) fn draw(
+        self,
+        replica: Option<usize>,
+        of_one_kind: bool,
+        rng: &mut StdRng,
+    ) -> Vec<Fault> {
         let clients: &[&str] = match rng.random_range(0..5) {
             0 => &[ELECTION],
             1 => &[BELAYER, ELECTION],
@@ -100,7 +105,10 @@ impl FaultKind {
             Self::Stale(kind) => Some(kind),
             _ => kind,
         };
-        let faults = clients.iter().map(|client| self.of(client, kind, rng));
+        let faults = clients.iter().map(|client| match replica {
+            Some(number) => self.of(&instance(client, number), kind, rng),
+            None => self.of(client, kind, rng),
+        });
         faults.collect()
     }
 

@@ -102,7 +102,7 @@ impl Plan {
         for kind in kinds {
             for _ in 0..rng.random_range(1..=2) {
                 let lasts = Duration::from_secs(rng.random_range(2..40));
-                events.push((moment(&mut rng), Event::Fault { kind, lasts }));
+                events.push((moment(&mut rng), fault(kind, lasts)));
             }
         }
         for template in templates {
@@ -128,25 +128,41 @@ impl Plan {
         }
     }
 
-    /// A small run: one kind of story, or a mixture.
+    /// A small run: one story, or a mixture.
     fn small(seed: u64) -> Self {
         let mut rng = StdRng::seed_from_u64(seed ^ 0x5a11_0000_0000_0000);
         let rng = &mut rng;
         let wipes = rng.random_bool(0.4);
         let mut events = Vec::new();
-        match rng.random_range(0..9) {
+        let story = rng.random_range(0..12);
+        match story {
             0 => outage(wipes, rng, &mut events),
+            9 => restarted_kubelet(rng, &mut events),
+            FAILOVER.. => failover(rng, &mut events),
             1..=3 => stale_kind(rng, &mut events),
             4 => slow_and_killed(rng, &mut events),
             5 => lost_node(rng, &mut events),
             _ => mixture(rng, &mut events),
         }
+        let namespaces = &NAMESPACES[..rng.random_range(1..=2)];
+        let replicas = if story >= FAILOVER {
+            2
+        } else {
+            *[1, 1, 2].choose(rng).unwrap_or(&1)
+        };
+        if replicas == 2 {
+            for (_, event) in &mut events {
+                if let Event::Fault { replica, .. } = event
+                    && rng.random_bool(0.4)
+                {
+                    *replica = replica.or(Some(rng.random_range(1..=2)));
+                }
+            }
+        }
         let last = events.iter().map(|(at, event)| match event {
             Event::Fault { lasts, .. } => *at + *lasts,
             _ => *at,
         });
-        let namespaces = &NAMESPACES[..rng.random_range(1..=2)];
-        let replicas = *[1, 1, 2].choose(rng).unwrap_or(&1);
         let size = Size {
             story: last.max().unwrap_or_default() + Duration::from_secs(2),
             recovery: Duration::from_secs(75),
@@ -263,7 +279,7 @@ fn mixture(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     let within = |rng: &mut StdRng| Duration::from_secs_f64(rng.random_range(0.0..25.0));
     for kind in some_of(&FaultKind::ALL, 3, rng) {
         let lasts = Duration::from_secs(rng.random_range(1..15));
-        events.push((within(rng), Event::Fault { kind, lasts }));
+        events.push((within(rng), fault(kind, lasts)));
     }
     let later = LATER.map(|action| Event::User(action, 0));
     let all: Vec<Event> = Event::ALL.into_iter().chain(later).collect();
@@ -274,12 +290,53 @@ fn mixture(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     }
 }
 
-/// As [`stale`], with users who act on the kind that Belayer does not see.
-fn stale_kind(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
+/// The stories from this number on have two replicas.
+const FAILOVER: u64 = 10;
+
+/// The watch of one kind delivers nothing to one replica. Then the other one, the leader, is killed or cut off, and the first one
+/// leads with an old cache.
+fn failover(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     let Some(kind) = WATCHED.choose(rng).copied() else {
         return;
     };
-    let (create, delete): (&[UserAction], &[UserAction]) = match kind {
+    let (create, delete) = actions_on(kind);
+    let mut act = |actions: &[UserAction], at: Duration, rng: &mut StdRng| {
+        if let Some(action) = actions.choose(rng) {
+            events.push((at, Event::User(*action, rng.random())));
+        }
+    };
+    let begun = Duration::from_secs_f64(rng.random_range(1.0..4.0));
+    let mut at = begun;
+    for _ in 0..rng.random_range(1..=2) {
+        at += Duration::from_secs_f64(rng.random_range(0.1..2.0));
+        act(create, at, rng);
+    }
+    let ended = at + Duration::from_secs_f64(rng.random_range(0.1..6.0));
+    at = ended;
+    for pause in [1.0..8.0, 15.0..25.0] {
+        for _ in 0..rng.random_range(0..=2) {
+            act(delete, at, rng);
+            at += Duration::from_secs_f64(rng.random_range(0.1..2.0));
+        }
+        at += Duration::from_secs_f64(rng.random_range(pause));
+    }
+    let of = |replica, kind, seconds| Event::Fault {
+        kind,
+        lasts: Duration::from_secs(seconds),
+        replica: Some(replica),
+    };
+    events.push((begun, of(2, FaultKind::Stale(kind), 50)));
+    let end = if rng.random_bool(0.6) {
+        Event::Kill(0)
+    } else {
+        of(1, FaultKind::CutOff, 40)
+    };
+    events.push((ended, end));
+}
+
+/// What users do to create objects of this kind, or others that depend on them, and to delete them.
+fn actions_on(kind: &str) -> (&'static [UserAction], &'static [UserAction]) {
+    match kind {
         "workflows" => (
             &[UserAction::CreateWorkflow],
             &[
@@ -318,14 +375,22 @@ fn stale_kind(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
                 UserAction::DeletePods,
             ],
         ),
+    }
+}
+
+/// As [`stale`], with users who act on the kind that Belayer does not see.
+fn stale_kind(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
+    let Some(kind) = WATCHED.choose(rng).copied() else {
+        return;
     };
+    let (create, delete) = actions_on(kind);
     let mut at = Duration::from_secs_f64(rng.random_range(0.0..8.0));
     let lasts = Duration::from_secs(rng.random_range(12..35));
     let stale = FaultKind::Stale(kind);
-    events.push((at, Event::Fault { kind: stale, lasts }));
+    events.push((at, fault(stale, lasts)));
     if rng.random_bool(0.3) {
         let kind = FaultKind::NoLiveReads;
-        events.push((at, Event::Fault { kind, lasts }));
+        events.push((at, fault(kind, lasts)));
     }
     for _ in 0..rng.random_range(1..=3) {
         for (actions, most) in [(create, 1), (delete, 3)] {
@@ -345,7 +410,7 @@ fn slow_and_killed(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     let lasts = Duration::from_secs(30);
     for kind in [FaultKind::Slow, FaultKind::LostAnswer, FaultKind::Forbidden] {
         if rng.random_bool(0.6) {
-            events.push((Duration::ZERO, Event::Fault { kind, lasts }));
+            events.push((Duration::ZERO, fault(kind, lasts)));
         }
     }
     let kills = rng.random_bool(0.5);
@@ -374,6 +439,28 @@ fn slow_and_killed(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     }
 }
 
+/// Pods run on a node whose kubelet restarts and rejects them, as the node has changed. In half of the stories no replica runs
+/// from before they are bound until after they are rejected.
+fn restarted_kubelet(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
+    let create = Event::User(UserAction::CreateTrainers, rng.random());
+    let taint = Event::Taint(2);
+    let mut at = BIND - Duration::from_secs(1);
+    let story = [
+        (create, 0.2..1.0),
+        (Event::KillAll, 12.0..30.0),
+        (taint, 1.0..6.0),
+        (Event::Untaint, 0.0..3.0),
+        (Event::Start, 0.0..1.0),
+    ];
+    let is_seen = rng.random_bool(0.5);
+    for (event, after) in story {
+        if !(is_seen && matches!(event, Event::KillAll | Event::Start)) {
+            events.push((at, event));
+        }
+        at += Duration::from_secs_f64(rng.random_range(after));
+    }
+}
+
 /// A node loses its connection for a while, or is destroyed, and the pods of a namespace are deleted.
 fn lost_node(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     let create = Event::User(UserAction::CreateWorkflow, rng.random());
@@ -392,6 +479,15 @@ fn lost_node(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     ] {
         events.push((at, event));
         at += Duration::from_secs_f64(rng.random_range(after));
+    }
+}
+
+/// A fault of all replicas.
+fn fault(kind: FaultKind, lasts: Duration) -> Event {
+    Event::Fault {
+        kind,
+        lasts,
+        replica: None,
     }
 }
 
@@ -430,13 +526,13 @@ fn outage(wipes: bool, rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
 /// Belayer sees nothing of one kind of objects, and perhaps cannot read owners either, while users create and delete some.
 fn stale(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     let mut at = moment(rng).mul_f64(0.6);
-    let mut fault = |kind, at, rng: &mut StdRng| {
+    let mut add = |kind, at, rng: &mut StdRng| {
         let lasts = Duration::from_secs(rng.random_range(15..40));
-        events.push((at, Event::Fault { kind, lasts }));
+        events.push((at, fault(kind, lasts)));
     };
-    fault(FaultKind::StaleKind, at, rng);
+    add(FaultKind::StaleKind, at, rng);
     if rng.random_bool(0.4) {
-        fault(FaultKind::NoLiveReads, at, rng);
+        add(FaultKind::NoLiveReads, at, rng);
     }
     let create = [
         UserAction::CreateWorkflow,

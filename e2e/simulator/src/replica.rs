@@ -35,6 +35,11 @@ const WARM_POLL: Duration = Duration::from_millis(100);
 /// The actor name of requests for the Lease, which are not subject to the rules about writes.
 pub(crate) const ELECTION: &str = "belayer-election";
 
+/// The actor name of one replica.
+pub(crate) fn instance(program: &str, replica: usize) -> String {
+    format!("{program}/{replica}")
+}
+
 /// Name of the Lease.
 const LEASE: &str = "belayer";
 
@@ -91,7 +96,8 @@ pub(crate) struct Replica {
 /// What every process of a replica is started with.
 #[derive(Clone)]
 pub(crate) struct Setup {
-    pub(crate) name: String,
+    /// From 1 on.
+    pub(crate) number: usize,
     pub(crate) sandbox: Sandbox,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) tuning: Tuning,
@@ -193,7 +199,10 @@ impl Replica {
 
 /// One process, from its start to its end.
 async fn live(setup: &Setup, controllers: watch::Receiver<Controllers>, stop: &CancellationToken) {
-    let client = |actor: &str| client::in_process(setup.sandbox.service(actor), names::USER_AGENT);
+    let client = |program: &str| {
+        let actor = instance(program, setup.number);
+        client::in_process(setup.sandbox.service(actor), names::USER_AGENT)
+    };
     let options = |leadership: &Leadership| Options {
         client: client(BELAYER),
         watches: client(BELAYER),
@@ -210,7 +219,7 @@ async fn live(setup: &Setup, controllers: watch::Receiver<Controllers>, stop: &C
     }
     let settings = Settings {
         lease: ObjectKey::new(names::DEFAULT_NAMESPACE, LEASE),
-        identity: identity(&setup.name),
+        identity: identity(&format!("belayer-{}", setup.number)),
         timing: Timing::default(),
         field_manager: names::FIELD_MANAGER,
     };

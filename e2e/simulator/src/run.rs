@@ -26,7 +26,7 @@ use crate::event::{Event, Stage, tenant};
 use crate::fault::FaultKind;
 use crate::objects::{self, BATCH};
 use crate::plan::{BIND, MORE_NAMES, MORE_REJECTIONS, Plan};
-use crate::replica::{Controllers, ELECTION, Replica, Setup};
+use crate::replica::{Controllers, ELECTION, Replica, Setup, instance};
 
 /// How long nothing may be written in a settled cluster.
 const QUIET: Duration = Duration::from_secs(60);
@@ -136,7 +136,7 @@ async fn story(plan: &Plan) -> Outcome {
     let replicas = (1..=plan.size.replicas)
         .map(|number| {
             let setup = Setup {
-                name: format!("belayer-{number}"),
+                number,
                 sandbox: sandbox.clone(),
                 observer: Arc::clone(&observer),
                 tuning: plan.tuning,
@@ -234,8 +234,8 @@ async fn events(plan: &Plan, stage: &mut Stage) -> Coverage {
             Due::Begin(index) => {
                 let event = plan.events[index].event;
                 match event {
-                    Event::Fault { kind, .. } => {
-                        for fault in kind.draw(plan.seed >= MORE_REJECTIONS, &mut rng) {
+                    Event::Fault { kind, replica, .. } => {
+                        for fault in kind.draw(replica, plan.seed >= MORE_REJECTIONS, &mut rng) {
                             faults.push((index, stage.sandbox.faults().inject(fault)));
                         }
                     }
@@ -249,12 +249,14 @@ async fn events(plan: &Plan, stage: &mut Stage) -> Coverage {
                 let event = plan.events[index].event;
                 if let Event::Fault {
                     kind: FaultKind::Stale(kind),
+                    replica,
                     ..
                 } = event
                     && rng.random_bool(0.5)
                 {
                     // Belayer lists again, and never learns of objects that were created and deleted meanwhile.
-                    let watches = Match::watches().client(BELAYER).resource(kind);
+                    let of = replica.map_or(BELAYER.to_owned(), |one| instance(BELAYER, one));
+                    let watches = Match::watches().client(of).resource(kind);
                     stage
                         .sandbox
                         .faults()
@@ -283,6 +285,7 @@ async fn recover(plan: &Plan, stage: &mut Stage) -> usize {
     }
     stage.carry_out(Event::StartArgo).await;
     stage.carry_out(Event::ComeBack).await;
+    stage.carry_out(Event::Untaint).await;
     tenant::clean_up(stage);
     stage.carry_out(Event::StartAgents).await;
     stage.admin.stop_drain();

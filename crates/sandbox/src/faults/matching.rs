@@ -116,7 +116,7 @@ impl Match {
         self
     }
 
-    /// By this client.
+    /// By this client. The name `belayer` also means its instances, such as `belayer/1`.
     pub fn client(mut self, client: impl Into<String>) -> Self {
         self.client = Some(client.into());
         self
@@ -132,6 +132,10 @@ impl Match {
         let fits = |wanted: &Option<String>, found: &str| {
             wanted.as_ref().is_none_or(|wanted| wanted == found)
         };
+        let names_client = |wanted: &String| {
+            let instance = target.client.strip_prefix(wanted.as_str());
+            instance.is_some_and(|instance| instance.is_empty() || instance.starts_with('/'))
+        };
         let names_resource = |wanted: &String| {
             let group = wanted.strip_prefix(&target.resource);
             group.is_some_and(|group| {
@@ -143,7 +147,7 @@ impl Match {
             && self.resource.as_ref().is_none_or(names_resource)
             && fits(&self.kind, &target.kind)
             && fits(&self.subresource, &target.subresource)
-            && fits(&self.client, &target.client)
+            && self.client.as_ref().is_none_or(names_client)
             && self.matches_object(&target.namespace, &target.name)
             && self
                 .path
