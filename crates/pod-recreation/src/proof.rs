@@ -214,7 +214,7 @@ mod tests {
     use std::sync::Arc;
 
     use belayer_core::object::{ObjectKey, ResourceVersion, Uid};
-    use belayer_core::slim::{Failure, ObjectMeta, Unstarted};
+    use belayer_core::slim::{Continuity, Failure, ObjectMeta, Unstarted};
     use jiff::Timestamp;
     use rstest::rstest;
 
@@ -414,5 +414,25 @@ mod tests {
         #[case] expected: Result<(), MayHaveRun>,
     ) {
         assert_eq!(NeverRan::prove(&pod, first_seen).map(drop), expected);
+    }
+
+    #[rstest]
+    #[case::seen_rejected(false, Continuity::Unbroken, FirstSeen::Rejected)]
+    #[case::seen_pending(true, Continuity::Unbroken, FirstSeen::EarlierUnbroken)]
+    #[case::seen_pending_and_missed_since(true, Continuity::Broken, FirstSeen::Earlier)]
+    fn how_a_pod_was_first_seen(
+        #[case] seen_before_failure: bool,
+        #[case] continuity: Continuity,
+        #[case] expected: FirstSeen,
+    ) {
+        let mut pod = rejected();
+        pod.unstarted = Some(Box::new(Unstarted {
+            continuity,
+            seen_before_failure,
+            ..Unstarted::default()
+        }));
+        assert_eq!(FirstSeen::of(&pod), expected);
+        pod.unstarted = None;
+        assert_eq!(FirstSeen::of(&pod), FirstSeen::Earlier);
     }
 }

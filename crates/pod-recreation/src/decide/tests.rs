@@ -1,6 +1,7 @@
 //! The rules of the state machine, in the order of its steps.
 
 pub(crate) mod case;
+mod details;
 mod names;
 mod namespaces;
 mod ran_once;

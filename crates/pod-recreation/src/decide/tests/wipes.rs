@@ -233,3 +233,61 @@ fn a_denial_does_not_restart_the_time_of_a_request() {
     let decision = decide(&refused(denied), at(NOW));
     assert_eq!(decision.row.name, row::EXHAUSTED.name);
 }
+
+/// A wipe is requested once: neither after its report nor after a refusal, even if the list has no entry any more.
+#[rstest]
+#[case::wiped(ConditionStatus::True, "Wiped")]
+#[case::refused(ConditionStatus::False, "Refused")]
+fn r6_a_wipe_with_a_result_is_not_requested_again(
+    #[case] status: ConditionStatus,
+    #[case] reason: &str,
+) {
+    let mut record = rejected_record(3);
+    let result = (reason, "");
+    record
+        .status
+        .set(ConditionType::StateWiped, status, result, at(NOW));
+    let decision = decide(&not_requested(record, rejected_pod("u-1")), at(NOW));
+    assert_eq!(summary(&decision), "Exhausted");
+}
+
+/// A report that differs in its reason or in its message is written.
+#[rstest]
+#[case::the_same("NotComplete", "/ws/u-1/mnt is a mount in use", false)]
+#[case::another_reason("Busy", "/ws/u-1/mnt is a mount in use", true)]
+#[case::another_message("NotComplete", "/ws/u-1/mnt is read-only", true)]
+fn r6_a_report_is_written_when_it_changes(
+    #[case] reason: &str,
+    #[case] message: &str,
+    #[case] is_written: bool,
+) {
+    let mut record = required(record(Some(Phase::Ended)));
+    let result = (reason, message);
+    record.status.set(
+        ConditionType::StateWiped,
+        ConditionStatus::False,
+        result,
+        at(NOW),
+    );
+    let snapshot = RecordSnapshot {
+        wipe: reported(WipeState::NotWiped),
+        ..snapshot(record, None)
+    };
+    let decision = decide(&snapshot, at(NOW));
+    assert_eq!(decision.row.name == row::WIPING.name, is_written);
+}
+
+/// What is written when a live read shows that a wipe cannot be requested, or need not.
+#[rstest]
+#[case::refused(crate::decide::wipe::refused_status(&rejected_record(1), "why", at(NOW)), ConditionStatus::False, "Refused")]
+#[case::no_node(crate::decide::wipe::node_gone_status(&rejected_record(1), at(NOW)), ConditionStatus::True, "NodeGone")]
+fn r6_the_status_without_a_wipe(
+    #[case] written: Status,
+    #[case] status: ConditionStatus,
+    #[case] reason: &str,
+) {
+    let condition = written.condition(ConditionType::StateWiped).unwrap();
+    assert_eq!((condition.status, &*condition.reason), (status, reason));
+    assert_eq!(written.phase, Some(Phase::Rejected));
+    assert_eq!(written.attempts, 1);
+}
