@@ -17,13 +17,14 @@ use super::objects::{
     Kind, Node, annotation, has_hold, is_deleting, is_removal, main_exit_code, shows_a_run, text,
     uid, workflow_of,
 };
-use crate::{BELAYER, program};
+use crate::{ARGO_SERVER, BELAYER, program};
 
 /// The actors of every test. Any other actor that the test does not name is a person with kubectl.
 const KNOWN_ACTORS: &[&str] = &[
     BELAYER,
     USER,
     ARGO,
+    ARGO_SERVER,
     "garbage-collector",
     "namespace-controller",
     "scheduler",
@@ -67,6 +68,8 @@ pub(crate) struct History {
     /// The nodes, by workflow and ID, of pods whose result was consumed when they were removed. A pod of the same name may
     /// overwrite it then.
     consumed_nodes: HashSet<(String, String)>,
+    /// The index of the write that last retried a workflow.
+    retried_at: HashMap<String, usize>,
     by_hand: HashSet<String>,
 }
 
@@ -105,7 +108,10 @@ impl History {
             self.deleted_namespaces.remove(&*write.key.name);
         }
         let Some(object) = &write.object else { return };
-        if !matches!(actor, BELAYER | ARGO)
+        if actor == ARGO_SERVER && Kind::of(&write.resource) == Kind::Workflow {
+            self.retry(object, write.index);
+        }
+        if !matches!(actor, BELAYER | ARGO | ARGO_SERVER)
             && let Some(before) = self.objects.get(&write.uid)
             && marks(before) != marks(object)
         {
@@ -156,6 +162,22 @@ impl History {
             }
             _ => {}
         }
+    }
+
+    /// The workflow runs its failed steps again: what was consumed of their earlier pods says nothing about the new ones.
+    fn retry(&mut self, workflow: &Value, write: usize) {
+        let owner = uid(workflow).to_owned();
+        let nodes = workflow.pointer("/status/nodes");
+        self.consumed_nodes.retain(|(of, node)| {
+            *of != owner || nodes.is_some_and(|nodes| nodes.get(node).is_some())
+        });
+        self.retried_at.insert(owner, write);
+    }
+
+    /// Whether the pod's workflow was retried after the pod was created.
+    pub(crate) fn is_of_earlier_run(&self, pod: &Value) -> bool {
+        let retried = workflow_of(pod).and_then(|owner| self.retried_at.get(owner));
+        retried.is_some_and(|retried| !self.is_created_from(uid(pod), *retried))
     }
 
     fn lose_pods_of(&mut self, node: &str, at: Timestamp) {

@@ -173,6 +173,9 @@ pub fn check(evidence: &Evidence<'_>) -> Findings {
     findings
 }
 
+/// The actor name of the server that retries workflows.
+pub const ARGO_SERVER: &str = "argo-server";
+
 /// The program that made a write, without the number of its replica or the name of its node.
 fn program(write: &Write) -> &str {
     let actor = write.actor.as_str();

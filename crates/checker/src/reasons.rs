@@ -27,6 +27,8 @@ pub enum Why {
     NamespaceDeleted,
     /// The pod's deletion ended it before it had a result.
     EndedByDeletion,
+    /// The pod is being deleted, and its workflow was retried after it was created.
+    EarlierRun,
     /// The pod's node was removed before the pod had a result.
     NodeLost,
     /// No workflow owns the pod.
@@ -50,6 +52,7 @@ impl Why {
             Self::WorkflowDeleted => "workflow deleted",
             Self::NamespaceDeleted => "namespace deleted",
             Self::EndedByDeletion => "ended by its deletion",
+            Self::EarlierRun => "of an earlier run",
             Self::NodeLost => "its node was lost",
             Self::NoWorkflow => "no workflow",
             Self::Started => "pod started",
@@ -95,6 +98,9 @@ impl History {
         }
         if self.was_ended_by_deletion(pod) {
             return Some(Why::EndedByDeletion);
+        }
+        if is_deleting(pod) && self.is_of_earlier_run(pod) {
+            return Some(Why::EarlierRun);
         }
         // Argo says that it has what there is, and may yet write that the pod was deleted.
         let is_lost = self.was_node_lost(pod) || (is_labelled(pod) && self.is_lost_with_node(pod));

@@ -134,18 +134,19 @@ impl Plan {
         let rng = &mut rng;
         let wipes = rng.random_bool(0.4);
         let mut events = Vec::new();
-        let story = rng.random_range(0..12);
+        let story = rng.random_range(0..14);
         match story {
             0 => outage(wipes, rng, &mut events),
             9 => restarted_kubelet(rng, &mut events),
-            FAILOVER.. => failover(rng, &mut events),
+            FAILOVER | 11 => failover(rng, &mut events),
+            12.. => retry(rng, &mut events),
             1..=3 => stale_kind(rng, &mut events),
             4 => slow_and_killed(rng, &mut events),
             5 => lost_node(rng, &mut events),
             _ => mixture(rng, &mut events),
         }
         let namespaces = &NAMESPACES[..rng.random_range(1..=2)];
-        let replicas = if story >= FAILOVER {
+        let replicas = if (FAILOVER..RETRY).contains(&story) {
             2
         } else {
             *[1, 1, 2].choose(rng).unwrap_or(&1)
@@ -171,9 +172,10 @@ impl Plan {
         };
         let workload = Profile {
             namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
-            workflows: rng.random_range(0..=2),
+            workflows: rng.random_range(u64::from(story >= RETRY)..=2) as usize,
             pods_per_workflow: rng.random_range(1..=3),
             life: Duration::from_secs(1)..=Duration::from_secs(rng.random_range(2..15)),
+            failure_ratio: if story >= RETRY { 0.7 } else { 0.2 },
             ..workload(seed, rng)
         };
         Self {
@@ -293,6 +295,30 @@ fn mixture(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
 /// The stories from this number on have two replicas.
 const FAILOVER: u64 = 10;
 
+/// In the stories from this number on, most pods of workflows fail.
+const RETRY: u64 = 12;
+
+/// A user retries failed workflows, perhaps while Belayer does not see them.
+fn retry(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
+    let mut at = Duration::from_secs(rng.random_range(20..70));
+    for _ in 0..rng.random_range(1..=3) {
+        let retry = Event::User(UserAction::RetryWorkflow, rng.random());
+        let lasts = Duration::from_secs(rng.random_range(5..30));
+        if rng.random_bool(0.4) {
+            events.push((at, fault(FaultKind::Stale("workflows"), lasts)));
+            at += Duration::from_secs_f64(rng.random_range(0.0..1.0));
+        }
+        events.push((at, retry));
+        for _ in 0..rng.random_range(0..=3) {
+            at += Duration::from_secs_f64(rng.random_range(0.5..10.0));
+            let actions = [UserAction::DeletePod, UserAction::DeletePods];
+            let delete = *actions.choose(rng).unwrap_or(&UserAction::DeletePods);
+            events.push((at, Event::User(delete, rng.random())));
+        }
+        at += Duration::from_secs(rng.random_range(10..30));
+    }
+}
+
 /// The watch of one kind delivers nothing to one replica. Then the other one, the leader, is killed or cut off, and the first one
 /// leads with an old cache.
 fn failover(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
@@ -326,6 +352,9 @@ fn failover(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
         replica: Some(replica),
     };
     events.push((begun, of(2, FaultKind::Stale(kind), 50)));
+    if rng.random_bool(0.3) {
+        events.push((begun, of(2, FaultKind::NoLiveReads, 50)));
+    }
     let end = if rng.random_bool(0.6) {
         Event::Kill(0)
     } else {

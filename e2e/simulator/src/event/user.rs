@@ -1,14 +1,15 @@
 //! What users do.
 
+use belayer_checker::ARGO_SERVER;
 use belayer_holds::names::{RECREATION_ANNOTATION, RELEASE_ANNOTATION};
 use belayer_sandbox::{Actor, DeleteOptions, Gvr, Propagation, WriteOptions};
-use belayer_workload::{USER, WORKFLOWS, workflow};
+use belayer_workload::{USER, WORKFLOWS, names, workflow};
 use serde_json::{Value, json};
 
 use super::{RECORDS, Stage, index, key};
 use crate::objects::{self, BATCH, BIG, SMALL};
 
-/// Something that a user does. The last five are no part of [`Event::ALL`]: see
+/// Something that a user does. The last six are no part of [`Event::ALL`]: see
 /// [`MORE_REJECTIONS`](crate::plan::MORE_REJECTIONS) and [`MORE_NAMES`](crate::plan::MORE_NAMES).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum UserAction {
@@ -48,6 +49,8 @@ pub(crate) enum UserAction {
     CopyPod,
     /// Creates the namespaces that are gone.
     CreateNamespace,
+    /// Runs the failed steps of a workflow again, as `argo retry` does.
+    RetryWorkflow,
 }
 
 /// All but those of later seeds.
@@ -68,12 +71,13 @@ pub(super) const ACTIONS: [UserAction; 13] = [
 ];
 
 /// Those of later seeds.
-pub(crate) const LATER: [UserAction; 5] = [
+pub(crate) const LATER: [UserAction; 6] = [
     UserAction::DeleteRejectedPod,
     UserAction::CreateTrainers,
     UserAction::TakeName,
     UserAction::CopyPod,
     UserAction::CreateNamespace,
+    UserAction::RetryWorkflow,
 ];
 
 impl Stage {
@@ -174,6 +178,7 @@ impl Stage {
                     );
                 }
             }
+            UserAction::RetryWorkflow => self.retry_workflow(choice),
             UserAction::CreateTrainers => self.create_trainers(choice),
             UserAction::Overcommit => {
                 self.create_trainers(choice);
@@ -301,6 +306,55 @@ impl Stage {
         );
     }
 
+    /// The pods of the failed steps are deleted, and their nodes removed. The controller runs them again, with pods of the same
+    /// names.
+    fn retry_workflow(&self, choice: u64) {
+        let mut failed = self.list(&WORKFLOWS, None);
+        failed.retain(|workflow| {
+            workflow["metadata"]["labels"][names::COMPLETED] == "true"
+                && workflow["metadata"]["deletionTimestamp"].is_null()
+                && is_failed(&workflow["status"])
+        });
+        let Some(workflow) = failed.get(index(choice, failed.len())) else {
+            return;
+        };
+        let nodes = workflow["status"]["nodes"].as_object();
+        let mut changed = serde_json::Map::new();
+        for (id, node) in nodes
+            .into_iter()
+            .flatten()
+            .filter(|(_, node)| is_failed(node))
+        {
+            let reset = if node["type"] == "Pod" {
+                Value::Null
+            } else {
+                json!({ "phase": "Running", "message": null, "finishedAt": null })
+            };
+            changed.insert(id.clone(), reset);
+        }
+        let namespace = workflow["metadata"]["namespace"].as_str();
+        for pod in self.list(&Gvr::PODS, namespace) {
+            let is_of_it =
+                pod["metadata"]["ownerReferences"][0]["uid"] == workflow["metadata"]["uid"];
+            let node = pod["metadata"]["annotations"][names::NODE_ID].as_str();
+            if is_of_it
+                && node
+                    .and_then(|id| changed.get(id))
+                    .is_some_and(Value::is_null)
+            {
+                self.delete(ARGO_SERVER, &Gvr::PODS, &pod, &DeleteOptions::default());
+            }
+        }
+        let body = json!({
+            "metadata": { "labels": { names::COMPLETED: "false", names::PHASE: "Running" } },
+            "status": {
+                "phase": "Running", "message": null, "finishedAt": null, "nodes": changed,
+                "startedAt": self.cluster().clock().now_rfc3339(),
+            },
+        });
+        self.patch(ARGO_SERVER, &WORKFLOWS, workflow, body);
+    }
+
     fn namespace(&self, choice: u64) -> &'static str {
         self.namespaces[index(choice, self.namespaces.len())]
     }
@@ -323,6 +377,12 @@ impl Stage {
             self.delete(USER, gvr, &object, options);
         }
     }
+}
+
+fn is_failed(status: &Value) -> bool {
+    ["Failed", "Error"]
+        .iter()
+        .any(|phase| status["phase"] == *phase)
 }
 
 fn created(object: &Value) -> &str {
