@@ -138,15 +138,15 @@ impl Plan {
         match story {
             0 => outage(wipes, rng, &mut events),
             9 => restarted_kubelet(rng, &mut events),
-            FAILOVER | 11 => failover(rng, &mut events),
-            12.. => retry(rng, &mut events),
+            RETRY | RETRY_AND_FAILOVER => retry(story == RETRY_AND_FAILOVER, rng, &mut events),
+            FAILOVER.. => failover(rng, &mut events),
             1..=3 => stale_kind(rng, &mut events),
             4 => slow_and_killed(rng, &mut events),
             5 => lost_node(rng, &mut events),
             _ => mixture(rng, &mut events),
         }
         let namespaces = &NAMESPACES[..rng.random_range(1..=2)];
-        let replicas = if (FAILOVER..RETRY).contains(&story) {
+        let replicas = if story >= RETRY_AND_FAILOVER {
             2
         } else {
             *[1, 1, 2].choose(rng).unwrap_or(&1)
@@ -170,12 +170,13 @@ impl Plan {
             namespaces,
             replicas,
         };
+        let is_retried = [RETRY, RETRY_AND_FAILOVER].contains(&story);
         let workload = Profile {
             namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
-            workflows: rng.random_range(u64::from(story >= RETRY)..=2) as usize,
+            workflows: rng.random_range(usize::from(is_retried)..=2),
             pods_per_workflow: rng.random_range(1..=3),
             life: Duration::from_secs(1)..=Duration::from_secs(rng.random_range(2..15)),
-            failure_ratio: if story >= RETRY { 0.7 } else { 0.2 },
+            failure_ratio: if is_retried { 0.7 } else { 0.2 },
             ..workload(seed, rng)
         };
         Self {
@@ -292,15 +293,28 @@ fn mixture(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     }
 }
 
-/// The stories from this number on have two replicas.
-const FAILOVER: u64 = 10;
+/// The numbers of the stories about retried workflows: most of their pods fail.
+const RETRY: u64 = 10;
+const RETRY_AND_FAILOVER: u64 = 11;
 
-/// In the stories from this number on, most pods of workflows fail.
-const RETRY: u64 = 12;
+/// The stories from this number on have two replicas, as that before them.
+const FAILOVER: u64 = 12;
 
-/// A user retries failed workflows, perhaps while Belayer does not see them.
-fn retry(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
+/// A user retries failed workflows, perhaps while Belayer does not see them. With `failover` the leader sees them, is killed, and
+/// the replica that leads then has not seen them.
+fn retry(failover: bool, rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     let mut at = Duration::from_secs(rng.random_range(20..70));
+    if failover {
+        let stale = Event::Fault {
+            kind: FaultKind::Stale("workflows"),
+            lasts: Duration::from_secs(60),
+            replica: Some(2),
+        };
+        events.push((at, stale));
+        at += Duration::from_secs(1);
+        let killed = at + Duration::from_secs_f64(rng.random_range(8.0..25.0));
+        events.push((killed, Event::Kill(0)));
+    }
     for _ in 0..rng.random_range(1..=3) {
         let retry = Event::User(UserAction::RetryWorkflow, rng.random());
         let lasts = Duration::from_secs(rng.random_range(5..30));
