@@ -1,5 +1,6 @@
 //! Tests of the decision table, by rule.
 
+mod boundaries;
 mod case;
 mod reach;
 mod reported;
@@ -493,7 +494,7 @@ fn outcome(decision: &PodDecision) -> Expect {
     Expect::Keep(row::KEEP)
 )]
 #[case::the_closed_gate_stops_no_release(pod().held().consumed().gate_closed(), Expect::Release(row::CONSUMED, "Consumed"))]
-#[case::observing_keeps_no_rope_of_earlier(pod().held().consumed().observed(), Expect::Release(row::CONSUMED, "Consumed"))]
+#[case::observing_keeps_no_hold_of_earlier(pod().held().consumed().observed(), Expect::Release(row::CONSUMED, "Consumed"))]
 fn table(#[case] snapshot: Case, #[case] expected: Expect) {
     assert_eq!(outcome(&decide(&snapshot.0, now())), expected);
 }

@@ -597,6 +597,20 @@ impl Case {
         self.with(|pod| pod.first_seen = LogicalTime::now())
     }
 
+    /// It was seen at the logical time at which its live read began.
+    pub(crate) fn seen_when_the_read_began(self) -> Self {
+        self.with(|pod| {
+            let namespace = pod.namespace.answer.as_ref().map(LiveAnswer::begun);
+            let status = pod.node.as_ref().and_then(|node| node.answer.as_ref());
+            let owner = match &pod.owner {
+                Owner::Known(owner) => owner.answer.as_ref().map(LiveAnswer::begun),
+                _ => None,
+            };
+            let begun = namespace.or(owner).or(status.map(LiveAnswer::begun));
+            pod.first_seen = begun.unwrap();
+        })
+    }
+
     pub(crate) fn mass_release(mut self) -> Self {
         self.0.mass_release = MassRelease::Exceeded {
             unselected: 50,
