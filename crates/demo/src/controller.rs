@@ -150,7 +150,13 @@ impl Controller {
                 lease: None,
                 observer,
             };
-            let operator = Operator::new(options, setup::components(self.backoff, Duration::ZERO));
+            let operator = Operator::new(
+                options,
+                setup::components(setup::Tuning {
+                    backoff: self.backoff,
+                    ..Default::default()
+                }),
+            );
             runtime.spawn(operator.run(stop.clone()))
         };
         self.process = Some(Process {

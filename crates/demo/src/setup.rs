@@ -28,16 +28,37 @@ pub fn install(user: &User) -> Result<()> {
     Ok(())
 }
 
+/// The settings that differ between runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Tuning {
+    /// Seconds before a rejected pod is re-created.
+    pub backoff: u32,
+    /// How long a node must be lost before the results of its pods are given up.
+    pub node_lost_delay: Duration,
+    /// How long the records of re-creations are kept after their end.
+    pub record_ttl: Duration,
+}
+
+impl Default for Tuning {
+    /// The defaults of Belayer, but for a pause of a second.
+    fn default() -> Self {
+        Self {
+            backoff: 1,
+            node_lost_delay: Duration::ZERO,
+            record_ttl: belayer_pod_recreation::Settings::default().record_ttl,
+        }
+    }
+}
+
 /// All controllers with their defaults, except that pvc-protection holds PVCs, which must be configured (by default it
-/// only reports), that a rejected pod is re-created after this time, and that the results of pods are given up when their node
-/// has been lost for this long.
-pub fn components(backoff_seconds: u32, node_lost_delay: Duration) -> Components {
+/// only reports), and for these settings.
+pub fn components(tuning: Tuning) -> Components {
     let policy = Policy {
-        backoff_seconds,
+        backoff_seconds: tuning.backoff,
         ..Policy::default()
     };
     Components::default()
-        .with(pod_finalizer(node_lost_delay))
+        .with(pod_finalizer(tuning.node_lost_delay))
         .with(belayer_workflow_finalizer::Settings::default())
         .with(belayer_pvc_protection::Settings {
             mode: belayer_pvc_protection::Mode::Own,
@@ -45,6 +66,7 @@ pub fn components(backoff_seconds: u32, node_lost_delay: Duration) -> Components
         })
         .with(belayer_pod_recreation::Settings {
             policy,
+            record_ttl: tuning.record_ttl,
             ..Default::default()
         })
 }

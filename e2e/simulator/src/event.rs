@@ -81,7 +81,7 @@ pub(crate) enum Event {
 }
 
 /// The records of re-creations.
-const RECORDS: Gvr = Gvr {
+pub(crate) const RECORDS: Gvr = Gvr {
     group: Cow::Borrowed("belayer.dev"),
     version: Cow::Borrowed("v1alpha1"),
     resource: Cow::Borrowed("podrecreations"),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use belayer_demo::setup::Tuning;
 use belayer_workload::{PodGc, Profile};
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
@@ -12,7 +13,6 @@ use crate::event::user::{LATER, UserAction};
 use crate::event::{Event, tenant};
 use crate::fault::{FaultKind, WATCHED};
 use crate::objects::NAMESPACES;
-use crate::replica::Tuning;
 
 /// How long events occur.
 pub(crate) const STORY: Duration = Duration::from_secs(90);
@@ -175,7 +175,11 @@ impl Plan {
             namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
             workflows: rng.random_range(usize::from(is_retried)..=2),
             pods_per_workflow: rng.random_range(1..=3),
-            life: Duration::from_secs(1)..=Duration::from_secs(rng.random_range(2..15)),
+            life: Duration::from_secs(1)..=Duration::from_secs(if story >= FAILOVER {
+                rng.random_range(10..40)
+            } else {
+                rng.random_range(2..15)
+            }),
             failure_ratio: if is_retried { 0.7 } else { 0.2 },
             ..workload(seed, rng)
         };
@@ -187,7 +191,10 @@ impl Plan {
             skew: *[0, 0, 0, 0, -90, 90].choose(rng).unwrap_or(&0),
             rejections: *[0.0, 0.1, 0.6].choose(rng).unwrap_or(&0.0),
             wipes,
-            tuning: tuning(rng),
+            tuning: Tuning {
+                record_ttl: Duration::from_secs(*[20, 3_600].choose(rng).unwrap_or(&20)),
+                ..tuning(rng)
+            },
         }
     }
 
@@ -274,6 +281,7 @@ fn tuning(rng: &mut StdRng) -> Tuning {
     Tuning {
         backoff: *[1, 1, 20].choose(rng).unwrap_or(&1),
         node_lost_delay: Duration::from_secs(*[0, 20].choose(rng).unwrap_or(&0)),
+        ..Tuning::default()
     }
 }
 
@@ -300,7 +308,7 @@ const RETRY_AND_FAILOVER: u64 = 11;
 /// The stories from this number on have two replicas, as that before them.
 const FAILOVER: u64 = 12;
 
-/// A user retries failed workflows, perhaps while Belayer does not see them. With `failover` the leader sees them, is killed, and
+/// A user retries failed workflows, perhaps while Belayer does not see them. With `failover` the leader sees them and is stopped, and
 /// the replica that leads then has not seen them.
 fn retry(failover: bool, rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     let mut at = Duration::from_secs(rng.random_range(20..70));
@@ -312,8 +320,8 @@ fn retry(failover: bool, rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) 
         };
         events.push((at, stale));
         at += Duration::from_secs(1);
-        let killed = at + Duration::from_secs_f64(rng.random_range(8.0..25.0));
-        events.push((killed, Event::Kill(0)));
+        let ended = at + Duration::from_secs_f64(rng.random_range(8.0..25.0));
+        events.push((ended, Event::Stop(0)));
     }
     for _ in 0..rng.random_range(1..=3) {
         let retry = Event::User(UserAction::RetryWorkflow, rng.random());
@@ -333,8 +341,8 @@ fn retry(failover: bool, rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) 
     }
 }
 
-/// The watch of one kind delivers nothing to one replica. Then the other one, the leader, is killed or cut off, and the first one
-/// leads with an old cache.
+/// The watch of one kind delivers nothing to one replica. Then the other one, the leader, is stopped, killed or cut off, and the
+/// first one leads with an old cache.
 fn failover(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     let Some(kind) = WATCHED.choose(rng).copied() else {
         return;
@@ -347,6 +355,18 @@ fn failover(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     };
     let begun = Duration::from_secs_f64(rng.random_range(1.0..4.0));
     let mut at = begun;
+    if kind == "namespaces" {
+        // The first replica sees a new namespace of that name, the second one still that which is being deleted.
+        at -= Duration::from_millis(200);
+        act(&[UserAction::DeleteNamespace], at, rng);
+        at += Duration::from_secs_f64(rng.random_range(5.0..20.0));
+        act(&[UserAction::CreateNamespace], at, rng);
+        act(
+            &[UserAction::CreateWorkflow],
+            at + Duration::from_secs(1),
+            rng,
+        );
+    }
     for _ in 0..rng.random_range(1..=2) {
         at += Duration::from_secs_f64(rng.random_range(0.1..2.0));
         act(create, at, rng);
@@ -365,14 +385,14 @@ fn failover(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
         lasts: Duration::from_secs(seconds),
         replica: Some(replica),
     };
-    events.push((begun, of(2, FaultKind::Stale(kind), 50)));
+    events.push((begun, of(2, FaultKind::Stale(kind), 70)));
     if rng.random_bool(0.3) {
         events.push((begun, of(2, FaultKind::NoLiveReads, 50)));
     }
-    let end = if rng.random_bool(0.6) {
-        Event::Kill(0)
-    } else {
-        of(1, FaultKind::CutOff, 40)
+    let end = match rng.random_range(0..4) {
+        0 | 1 => Event::Stop(0),
+        2 => Event::Kill(0),
+        _ => of(1, FaultKind::CutOff, 40),
     };
     events.push((ended, end));
 }

@@ -12,7 +12,7 @@ use belayer_core::executor::{Bounds, Writes};
 use belayer_core::informer::Store;
 use belayer_core::object::ObjectKey;
 use belayer_core::slim::Pod;
-use belayer_demo::setup;
+use belayer_demo::setup::{self, Tuning};
 use belayer_holds::names;
 use belayer_holds::runner::Observer;
 use belayer_sandbox::Sandbox;
@@ -57,31 +57,13 @@ impl Controllers {
     }
 
     fn components(self, tuning: Tuning) -> Components {
-        let mut components = setup::components(tuning.backoff, tuning.node_lost_delay);
+        let mut components = setup::components(tuning);
         let mut number = 0;
         components.running.retain(|_| {
             number += 1;
             self.0 & (1 << (number - 1)) != 0
         });
         components
-    }
-}
-
-/// Belayer's configuration, which a seed decides.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Tuning {
-    /// Seconds before a rejected pod is re-created.
-    pub(crate) backoff: u32,
-    /// How long a node must be lost before the results of its pods are given up.
-    pub(crate) node_lost_delay: Duration,
-}
-
-impl Default for Tuning {
-    fn default() -> Self {
-        Self {
-            backoff: 1,
-            node_lost_delay: Duration::ZERO,
-        }
     }
 }
 

@@ -16,13 +16,14 @@ use belayer_workload::{User, WORKFLOWS, Workload};
 use jiff::{SignedDuration, Timestamp};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
+use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::coverage::{Coverage, Rules};
 use crate::event::admin::{self, Admin};
 use crate::event::user::UserAction;
-use crate::event::{Event, Stage, tenant};
+use crate::event::{Event, RECORDS, Stage, tenant};
 use crate::fault::FaultKind;
 use crate::objects::{self, BATCH};
 use crate::plan::{BIND, MORE_NAMES, MORE_REJECTIONS, Plan};
@@ -337,6 +338,7 @@ async fn judge(plan: &Plan, stage: &Stage, healthy_from: usize) -> Outcome {
     }
     let mut violations = broken(&findings, |name| name != PROMPT);
     violations.extend(late.unwrap_or_default());
+    violations.extend(records_kept(plan, stage));
     if !is_settled {
         let minutes = QUIET.as_secs() * PATIENCE as u64 / 60;
         violations.push(format!(
@@ -352,6 +354,28 @@ async fn judge(plan: &Plan, stage: &Stage, healthy_from: usize) -> Outcome {
         coverage,
         record: recorder.writes(),
     }
+}
+
+/// The records that were not deleted two minutes after their time to live.
+fn records_kept(plan: &Plan, stage: &Stage) -> Vec<String> {
+    let now = stage.cluster().clock().now();
+    let writes = stage.sandbox.recorder().writes();
+    // By the clock of the API server: that of Belayer may jump.
+    let is_over = |record: &Value| {
+        let mut of_it = writes.iter().rev().filter(|write| write.changed());
+        let last = of_it.find(|write| record["metadata"]["uid"] == *write.uid);
+        last.is_some_and(|last| {
+            let kept = Duration::try_from(now.duration_since(last.at)).unwrap_or_default();
+            kept > plan.tuning.record_ttl + 2 * QUIET
+        })
+    };
+    let mut records = stage.list(&RECORDS, None);
+    records.retain(|record| record["status"]["finishedAt"].is_string() && is_over(record));
+    let name = |record: &Arc<Value>| record["metadata"]["name"].to_string();
+    records
+        .iter()
+        .map(|record| format!("LIVENESS: the record {} is kept", name(record)))
+        .collect()
 }
 
 /// The violations of the invariants that are wanted by their names.
