@@ -63,7 +63,30 @@ fn a_refused_record_is_not_reported_where_none_is_to_be_written() {
 fn a_live_read_begins_after_the_pod_was_seen(#[case] case: Case) {
     let is_released = |case: &Case| decide(&case.0, now()).write.is_some();
     assert!(is_released(&case));
-    assert!(!is_released(&case.seen_when_the_read_began()));
+    let case = case.seen_when_the_read_began();
+    assert!(!is_released(&case));
+    assert!(matches!(outcome(&decide(&case.0, now())), Expect::Ask(_)));
+}
+
+#[test]
+fn a2_the_node_is_read_after_its_loss_was_suspected() {
+    let case = pod().held().deleting("11:59:59").by_pod_gc();
+    let case = case
+        .node_is(NodeState::Ready)
+        .suspected_when_the_read_began();
+    assert_eq!(
+        outcome(&decide(&case.0, now())),
+        Expect::Ask(row::NODE_LOST)
+    );
+}
+
+/// A4: no informer has the owner's kind. Only for a pod that is being deleted the status is read all the same.
+#[rstest]
+#[case::being_deleted(pod().deleting("11:59:59"), Expect::Release(row::NODE_FULFILLED, "Consumed"))]
+#[case::only_ended(pod(), Expect::Ask(row::OWNER_GONE))]
+fn a4_a_status_without_a_cached_owner(#[case] case: Case, #[case] expected: Expect) {
+    let case = case.held().ended().owner_unknown().node(&["node-1"]);
+    assert_eq!(outcome(&decide(&case.0, now())), expected);
 }
 
 /// Releases of pods whose result nobody has read are logged with what was known.

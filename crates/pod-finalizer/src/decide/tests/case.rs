@@ -17,7 +17,7 @@ use super::{elapsed, now};
 use crate::argo::{ArgoPod, NodeQuery, NodeState, NodeView as NodeOfPod};
 use crate::cleanup::{PodEnd, PodGc, WorkflowEnd};
 use crate::outcome::{Captured, RecordState};
-use crate::profile::{Consumer, DeletedWhileRunning, Mode, Profile, Profiles};
+use crate::profile::{Consumer, DeletedWhileRunning, Mode, OwnerStatus, Profile, Profiles};
 use crate::snapshot::{
     BacklogLimit, CachedOwner, CleanupView, Judge, NodeView, Owner, OwnerView, PodView, Selection,
     Snapshot, Watched,
@@ -312,6 +312,10 @@ impl Case {
         self.with_node(|node| node.suspected = LogicalTime::now())
     }
 
+    pub(crate) fn suspected_when_the_read_began(self) -> Self {
+        self.with_node(|node| node.suspected = node.answer.as_ref().unwrap().begun())
+    }
+
     pub(crate) fn lost_since(self, time: &str) -> Self {
         let at = format!("2026-11-21T{time}Z").parse().unwrap();
         self.with_node(|node| node.lost_for = Some(elapsed(at, now())))
@@ -337,6 +341,10 @@ impl Case {
 
     pub(crate) fn adopted(self) -> Self {
         self.with(|pod| pod.adopted = Box::new(["theirs.io/status".into()]))
+    }
+
+    pub(crate) fn without_owner_status(self) -> Self {
+        self.with_profile(|profile| profile.owner_status = OwnerStatus::None)
     }
 
     pub(crate) fn captured(self) -> Self {

@@ -210,6 +210,7 @@ fn a6_a_pod_whose_order_was_not_watched_is_undecided() {
     let released = says(ended());
     assert!(released.contains("undecided"), "{released}");
     assert!(!released.contains("had failed before"), "{released}");
+    assert!(!released.contains("deletedWhileRunning"), "{released}");
     let held = says(ended().held_though_deleted());
     assert!(held.contains("undecided"), "{held}");
     assert!(held.contains("deletedWhileRunning: hold"), "{held}");
@@ -289,4 +290,53 @@ fn a16_an_owner_that_argo_keeps_running_is_read_again() {
         matches!(missing, Missing::Answer { query: PodQuery::Owner(_), after } if *after == RECHECK)
     });
     assert!(again, "{:?}", decision.missing);
+}
+
+/// Why a pod whose node may be lost is still held.
+#[rstest]
+#[case::no_permission(NodeState::Unknown("403".into()), "could not check whether its node is lost: 403")]
+#[case::silent(NodeState::NotReady, "its node is not ready; that proves")]
+fn a2_a_node_that_is_not_known_to_be_lost_is_reported(
+    #[case] state: NodeState,
+    #[case] expected: &str,
+) {
+    let case = pod().held().deleting("11:59:00").by_pod_gc().node_is(state);
+    let says = decide(&case.0, now()).missing_messages().join("; ");
+    assert!(says.contains(expected), "{says}");
+}
+
+/// What the consumer of an ended pod has not shown yet.
+#[rstest]
+#[case::its_node(pod().node(&[]), Some("does not show its node node-1 as fulfilled"))]
+#[case::no_node(pod(), Some("it names no node of its workflow"))]
+#[case::no_status(pod().without_owner_status(), None)]
+#[case::no_owner(pod().ownerless(), None)]
+fn the_missing_result_is_explained(#[case] case: Case, #[case] expected: Option<&str>) {
+    let view = case.held().ended().0.pod.unwrap();
+    let Selection::By { profile, .. } = &view.selection else {
+        panic!("the case is selected");
+    };
+    let says = status::message(&view, profile);
+    match (says, expected) {
+        (Some(says), Some(expected)) => assert!(says.contains(expected), "{says}"),
+        (says, expected) => assert_eq!(says.as_deref(), expected),
+    }
+}
+
+/// Rule 14: what would have released a pod that was not held and is gone.
+#[rstest]
+#[case::before_its_end(pod().deleting("11:59:59"), Some("EndedByDeletion"))]
+#[case::by_its_deletion(pod().ended().deleting("11:59:59").by_its_deletion(), Some("EndedByDeletion"))]
+#[case::held_in_any_case(pod().deleting("11:59:59").held_though_deleted(), None)]
+#[case::by_itself(pod().ended().deleting("11:59:59"), None)]
+#[case::of_another_owner(pod().deleting("11:59:59").not_of_argo(), None)]
+fn what_would_have_released_a_pod_that_is_gone(#[case] case: Case, #[case] expected: Option<&str>) {
+    assert_eq!(unread::unread(&case.0.pod.unwrap()), expected);
+}
+
+#[test]
+fn a_lost_node_would_have_released_a_pod_that_is_gone() {
+    let mut view = pod().deleting("11:59:59").by_pod_gc().0.pod.unwrap();
+    view.ended = true;
+    assert_eq!(unread::unread(&view), Some("NodeLost"));
 }
