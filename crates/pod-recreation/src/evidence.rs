@@ -123,3 +123,17 @@ pub(crate) fn record_gone(
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_gone_by_a_read_that_began_after_the_pod_was_seen() {
+        let gone = OwnerState::Gone(GoneProof::scripted());
+        let before = LogicalTime::now();
+        let answer = LiveAnswer::scripted(gone, LogicalTime::now());
+        assert!(record_gone(&answer, before).is_some());
+        assert!(record_gone(&answer, answer.begun()).is_none());
+    }
+}

@@ -28,9 +28,13 @@ use crate::argo::{NodeState, read_node};
 /// Delay before an outcome that is not final yet is checked again, unless the pod changes earlier.
 pub(crate) const NOT_FINAL: Duration = Duration::from_secs(30);
 
-/// How long the write of a record is tried again at once after an error of the server (5xx). An admission webhook whose
+/// How long the rules below wait for a record whose write the server answers with errors (5xx). An admission webhook whose
 /// backend is down makes the server answer like that for as long as it exists.
 const ERRORS_FOR: Duration = Duration::from_secs(60);
+
+/// How long such a write is repeated by [`Backoff::ERROR`], whose pauses become longer than [`ERRORS_FOR`]. Then it is tried
+/// once more, at the end of that time.
+const BACKOFF_FOR: Duration = Duration::from_secs(10);
 
 /// Which outcome of a pod is recorded. The kind is that of the [example](crate::outcome).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -173,7 +177,15 @@ impl Outcomes {
                     Some(_) => RecordState::Incomplete(pod.meta.resource_version),
                 }
             }
-            Err(error) if is_final(&error) || self.fails_for_long(uid, &error) => {
+            Err(error) => {
+                let failing = self.failing_for(uid, &error);
+                if !is_final(&error) && failing < ERRORS_FOR {
+                    return if failing < BACKOFF_FOR {
+                        Err(error)
+                    } else {
+                        Ok(Stepped::Later(ERRORS_FOR - failing))
+                    };
+                }
                 count(result::REFUSED);
                 tracing::warn!(pod = %pod.meta.key, %error, "could not record the outcome");
                 RecordState::Refused {
@@ -182,20 +194,19 @@ impl Outcomes {
                     pause: Backoff::DENIED.ceiling_after(self.last_pause(uid)),
                 }
             }
-            Err(error) => return Err(error),
         };
         self.known.lock().insert(uid.clone(), state);
         Ok(Stepped::Settled)
     }
 
-    /// Whether the server has answered with errors for so long that the rules below must not wait any more.
-    fn fails_for_long(&self, pod: &Uid, error: &RequestError) -> bool {
+    /// How long the server has answered with errors; zero after another one.
+    fn failing_for(&self, pod: &Uid, error: &RequestError) -> Duration {
         if error.class() != ErrorClass::Server {
-            return false;
+            return Duration::ZERO;
         }
         let mut failing = self.failing.lock();
         let since = failing.entry(pod.clone()).or_insert_with(Instant::now);
-        since.elapsed() >= ERRORS_FOR
+        since.elapsed()
     }
 
     fn is_not_final(&self, pod: &Pod, why: &str) {

@@ -109,9 +109,12 @@ fn only_the_injected_token_volume_is_removed() {
         "containers": [{ "name": "main", "image": "b", "volumeMounts": [
             mount("kube-api-access-x2b4d", TOKEN_PATH), mount("vault", "/vault"),
         ] }],
-        "initContainers": [{ "name": "init", "image": "b", "volumeMounts": [
-            mount("kube-api-access-x2b4d", TOKEN_PATH),
-        ] }],
+        "initContainers": [
+            { "name": "init", "image": "b", "volumeMounts": [
+                mount("kube-api-access-x2b4d", TOKEN_PATH),
+            ] },
+            { "name": "own", "image": "b", "volumeMounts": [mount("vault", TOKEN_PATH)] },
+        ],
     }));
     assert_eq!(spec["volumes"], json!([token("vault")]));
     assert_eq!(
@@ -120,7 +123,10 @@ fn only_the_injected_token_volume_is_removed() {
     );
     assert_eq!(
         spec["initContainers"],
-        json!([{ "name": "init", "image": "b" }])
+        json!([
+            { "name": "init", "image": "b" },
+            { "name": "own", "image": "b", "volumeMounts": [mount("vault", TOKEN_PATH)] },
+        ])
     );
 }
 
