@@ -124,6 +124,23 @@ fn annotations(pod: &Value, carry: &Carry) -> Vec<String> {
     ],
     &["note"]
 )]
+#[case::a_creator_owns_the_container_or_its_name(
+    &[
+        {
+            let mut entry = created("apply", &["note"]);
+            entry["fieldsV1"]["f:spec"] = json!({ "f:containers": {
+                "k:{\"name\":\"main\"}": { "f:name": {} } } });
+            entry
+        },
+        {
+            let mut entry = created("controller", &["example.com/pool"]);
+            entry["fieldsV1"]["f:spec"] = json!({ "f:containers": {
+                "k:{\"name\":\"more\"}": { ".": {} } } });
+            entry
+        },
+    ],
+    &["example.com/pool", "note"]
+)]
 #[case::requests_to_belayer_count_whoever_wrote_them(
     &[
         created("kubectl-create", &[]),
@@ -156,6 +173,7 @@ fn r2_the_configuration_extends_the_lists() {
         wrote("billing", "", &["example.com/account"]),
         wrote("network", "status", &["example.net/pool", "example.net/ip"]),
         wrote("ovnkube", "", &["k8s.ovn.org/pod-networks"]),
+        wrote("audit", "", &["example.org/seen"]),
     ]);
     let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     let carry = Carry {
