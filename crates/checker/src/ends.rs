@@ -9,7 +9,7 @@ use super::history::History;
 use super::objects::{Node, describe, holds, is_deleting, is_rejected, text, uid, workflow_of};
 use super::reasons::Why;
 use super::rule::Part;
-use super::{BELAYER, Check, Evidence, Findings, POD_HOLD, program};
+use super::{BELAYER, Check, Evidence, Findings, POD_HOLD};
 
 /// The one check that is fulfilled when it sees no writes at all.
 pub(crate) const QUIET: &str = "QUIET";
@@ -154,7 +154,7 @@ pub(crate) fn quiet(evidence: &Evidence<'_>) -> Check {
     let mut broken: Vec<String> = evidence
         .written_in_quiet
         .iter()
-        .filter(|write| program(write) == BELAYER)
+        .filter(|write| write.actor.program() == BELAYER)
         .map(Write::summary)
         .collect();
     let seconds = evidence.quiet.as_secs_f64();

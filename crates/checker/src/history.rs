@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use belayer_holds::names::{RECREATION_ENDED_ANNOTATION, RECREATION_UID_ANNOTATION};
 use belayer_sandbox::{Gvr, Verb, Write};
-use belayer_workload::{ARGO, USER, names};
+use belayer_workload::{ARGO, ARGO_SERVER, USER, names};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ use super::objects::{
     Kind, Node, annotation, has_hold, is_deleting, is_removal, main_exit_code, shows_a_run, text,
     uid, workflow_of,
 };
-use crate::{ARGO_SERVER, BELAYER, program};
+use crate::BELAYER;
 
 /// The actors of every test. Any other actor that the test does not name is a person with kubectl.
 const KNOWN_ACTORS: &[&str] = &[
@@ -68,8 +68,8 @@ pub(crate) struct History {
     /// The nodes, by workflow and ID, of pods whose result was consumed when they were removed. A pod of the same name may
     /// overwrite it then.
     consumed_nodes: HashSet<(String, String)>,
-    /// The index of the write that last retried a workflow.
-    retried_at: HashMap<String, usize>,
+    /// Pods whose node a retry of their workflow removed.
+    of_earlier_run: HashSet<String>,
     by_hand: HashSet<String>,
 }
 
@@ -88,7 +88,7 @@ impl History {
         if !write.changed() {
             return;
         }
-        let actor = program(write);
+        let actor = write.actor.program();
         let is_known = KNOWN_ACTORS.contains(&actor) || self.others.contains(actor);
         if !is_known {
             self.by_hand.insert(write.uid.clone());
@@ -109,7 +109,7 @@ impl History {
         }
         let Some(object) = &write.object else { return };
         if actor == ARGO_SERVER && Kind::of(&write.resource) == Kind::Workflow {
-            self.retry(object, write.index);
+            self.retry(object);
         }
         if !matches!(actor, BELAYER | ARGO | ARGO_SERVER)
             && let Some(before) = self.objects.get(&write.uid)
@@ -164,20 +164,24 @@ impl History {
         }
     }
 
-    /// The workflow runs its failed steps again: what was consumed of their earlier pods says nothing about the new ones.
-    fn retry(&mut self, workflow: &Value, write: usize) {
-        let owner = uid(workflow).to_owned();
+    /// A retry removed nodes of this workflow: that results of their earlier pods were consumed permits no release of the pods that
+    /// Argo creates for them now.
+    fn retry(&mut self, workflow: &Value) {
+        let owner = uid(workflow);
         let nodes = workflow.pointer("/status/nodes");
-        self.consumed_nodes.retain(|(of, node)| {
-            *of != owner || nodes.is_some_and(|nodes| nodes.get(node).is_some())
-        });
-        self.retried_at.insert(owner, write);
+        let is_removed = |(of, node): &(String, String)| {
+            of == owner && nodes.is_none_or(|nodes| nodes.get(node).is_none())
+        };
+        self.consumed_nodes.retain(|node| !is_removed(node));
+        let pods = self.all("Pod");
+        let pods = pods.filter(|pod| node_id(pod).is_some_and(|node| is_removed(&node)));
+        let pods: Vec<String> = pods.map(|pod| uid(pod).to_owned()).collect();
+        self.of_earlier_run.extend(pods);
     }
 
-    /// Whether the pod's workflow was retried after the pod was created.
+    /// Whether a retry of the pod's workflow removed the pod's node.
     pub(crate) fn is_of_earlier_run(&self, pod: &Value) -> bool {
-        let retried = workflow_of(pod).and_then(|owner| self.retried_at.get(owner));
-        retried.is_some_and(|retried| !self.is_created_from(uid(pod), *retried))
+        self.of_earlier_run.contains(uid(pod))
     }
 
     fn lose_pods_of(&mut self, node: &str, at: Timestamp) {

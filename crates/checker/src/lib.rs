@@ -27,7 +27,7 @@ use rule::{Rule, Step, Verdict};
 pub use reasons::Why;
 pub use rule::Part;
 
-/// The actor name that Belayer's requests have in the record. Its replicas may be told apart: `belayer/1`.
+/// The actor name that Belayer's requests have in the record. A replica may append its number: `belayer/1`.
 pub const BELAYER: &str = "belayer";
 
 /// Prefix of Belayer's finalizers and annotations.
@@ -134,7 +134,7 @@ pub fn check(evidence: &Evidence<'_>) -> Findings {
     let mut history = History::new(evidence.others, evidence.node_lost_delay);
     let mut delays = Delays::default();
     for write in evidence.writes {
-        if program(write) == BELAYER {
+        if write.actor.program() == BELAYER {
             let step = Step {
                 write,
                 before: history.object(&write.uid),
@@ -171,15 +171,6 @@ pub fn check(evidence: &Evidence<'_>) -> Findings {
         findings.checks.extend([ends::held(&history, from), prompt]);
     }
     findings
-}
-
-/// The actor name of the server that retries workflows.
-pub const ARGO_SERVER: &str = "argo-server";
-
-/// The program that made a write, without the number of its replica or the name of its node.
-fn program(write: &Write) -> &str {
-    let actor = write.actor.as_str();
-    actor.split_once('/').map_or(actor, |(program, _)| program)
 }
 
 fn unbroken(rule: &Rule) -> Check {

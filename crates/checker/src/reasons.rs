@@ -27,7 +27,7 @@ pub enum Why {
     NamespaceDeleted,
     /// The pod's deletion ended it before it had a result.
     EndedByDeletion,
-    /// The pod is being deleted, and its workflow was retried after it was created.
+    /// The pod is being deleted, and a retry of its workflow removed its node.
     EarlierRun,
     /// The pod's node was removed before the pod had a result.
     NodeLost,
@@ -52,7 +52,7 @@ impl Why {
             Self::WorkflowDeleted => "workflow deleted",
             Self::NamespaceDeleted => "namespace deleted",
             Self::EndedByDeletion => "ended by its deletion",
-            Self::EarlierRun => "of an earlier run",
+            Self::EarlierRun => "its workflow was retried",
             Self::NodeLost => "its node was lost",
             Self::NoWorkflow => "no workflow",
             Self::Started => "pod started",

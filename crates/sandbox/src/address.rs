@@ -39,6 +39,11 @@ impl Actor {
         &self.name
     }
 
+    /// The program that acts: its name up to a slash. Replicas and kubelets append their number or node, as in `kubelet/node-1`.
+    pub fn program(&self) -> &str {
+        program_of(&self.name)
+    }
+
     /// The same actor in the name of another user.
     pub(crate) fn acting_as(mut self, user: &User) -> Self {
         self.user = Some(Arc::new(user.clone()));
@@ -52,6 +57,11 @@ impl Actor {
             None => User::named(&self.name),
         }
     }
+}
+
+/// See [`Actor::program`].
+pub(crate) fn program_of(actor: &str) -> &str {
+    actor.split_once('/').map_or(actor, |(program, _)| program)
 }
 
 impl PartialEq for Actor {

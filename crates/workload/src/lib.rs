@@ -30,6 +30,8 @@ pub use user::User;
 pub const USER: &str = "user";
 /// The actor that creates the workflows' pods and consumes their results.
 pub const ARGO: &str = "argo-standin";
+/// The actor that retries workflows.
+pub const ARGO_SERVER: &str = "argo-server";
 
 /// An event of the workload. [`Workload::next_event`](crate::Workload::next_event) returns it; the
 /// [crate's example](crate) counts them.

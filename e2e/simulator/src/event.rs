@@ -48,9 +48,9 @@ pub(crate) enum Event {
     Destroy(u64),
     /// A kubelet restarts and checks its pods again.
     RestartKubelet(u64),
-    /// An admin taints a node, and its kubelet restarts: it rejects the pods that run there. No part of [`Event::ALL`].
+    /// An admin taints a node, and its kubelet restarts: it rejects the pods that run there. [`Event::ALL`] does not contain it.
     Taint(u64),
-    /// The admin removes the taints.
+    /// The admin removes the taints. [`Event::ALL`] does not contain it either.
     Untaint,
     /// A replica of Belayer is killed.
     Kill(u64),
@@ -204,8 +204,6 @@ impl Stage {
                     &node,
                     json!([{ "key": "maintenance", "effect": "NoExecute" }]),
                 );
-                // The kubelet sees the taint before it ends.
-                tokio::task::yield_now().await;
                 kubelets.restart(node);
             }
             Event::Untaint => {

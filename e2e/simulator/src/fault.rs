@@ -98,6 +98,13 @@ impl FaultKind {
             1 => &[BELAYER, ELECTION],
             _ => &[BELAYER],
         };
+        let clients = match (self, replica) {
+            // The election watches no objects and reads no owners.
+            (Self::Stale(_), _) | (Self::NoLiveReads, Some(_)) => &[BELAYER][..],
+            // A leader that can renew its Lease stays the leader.
+            (Self::CutOff, Some(_)) => &[BELAYER, ELECTION],
+            _ => clients,
+        };
         let kind = (self == Self::StaleKind || of_one_kind && rng.random_bool(0.5))
             .then(|| WATCHED.choose(rng).copied())
             .flatten();

@@ -1,5 +1,7 @@
 //! What a seed decides.
 
+mod story;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -9,10 +11,12 @@ use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use rand::{RngExt as _, SeedableRng as _};
 
-use crate::event::user::{LATER, UserAction};
-use crate::event::{Event, tenant};
-use crate::fault::{FaultKind, WATCHED};
+use crate::event::Event;
+use crate::event::user::UserAction;
+
+use crate::fault::FaultKind;
 use crate::objects::NAMESPACES;
+use story::Story;
 
 /// How long events occur.
 pub(crate) const STORY: Duration = Duration::from_secs(90);
@@ -28,8 +32,9 @@ pub(crate) const MORE_REJECTIONS: u64 = 100_000;
 /// Belayer is down, and the configuration differs. Earlier seeds keep their plans.
 pub(crate) const MORE_NAMES: u64 = 300_000;
 
-/// From this seed on, runs are small: a few objects, one story of at most a minute and a half, often a single replica. Most faults
-/// need few objects, and a large run takes as long as three small ones. Earlier seeds keep their plans.
+/// From this seed on, runs are small: a few objects, one story, often a single replica. Most faults
+/// need few objects, and a large run takes as long as three small ones. These plans change with each new story; a plan that fails becomes a test by its
+/// events. Earlier seeds keep their plans.
 pub(crate) const SMALL: u64 = 1_000_000;
 
 /// How large a run is.
@@ -133,20 +138,10 @@ impl Plan {
         let mut rng = StdRng::seed_from_u64(seed ^ 0x5a11_0000_0000_0000);
         let rng = &mut rng;
         let wipes = rng.random_bool(0.4);
-        let mut events = Vec::new();
-        let story = rng.random_range(0..14);
-        match story {
-            0 => outage(wipes, rng, &mut events),
-            9 => restarted_kubelet(rng, &mut events),
-            RETRY | RETRY_AND_FAILOVER => retry(story == RETRY_AND_FAILOVER, rng, &mut events),
-            FAILOVER.. => failover(rng, &mut events),
-            1..=3 => stale_kind(rng, &mut events),
-            4 => slow_and_killed(rng, &mut events),
-            5 => lost_node(rng, &mut events),
-            _ => mixture(rng, &mut events),
-        }
+        let story = Story::choose(rng);
+        let mut events = story.events(wipes, rng);
         let namespaces = &NAMESPACES[..rng.random_range(1..=2)];
-        let replicas = if story >= RETRY_AND_FAILOVER {
+        let replicas = if story.has_failover() {
             2
         } else {
             *[1, 1, 2].choose(rng).unwrap_or(&1)
@@ -170,12 +165,12 @@ impl Plan {
             namespaces,
             replicas,
         };
-        let is_retried = [RETRY, RETRY_AND_FAILOVER].contains(&story);
+        let is_retried = matches!(story, Story::Retry { .. });
         let workload = Profile {
             namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
             workflows: rng.random_range(usize::from(is_retried)..=2),
             pods_per_workflow: rng.random_range(1..=3),
-            life: Duration::from_secs(1)..=Duration::from_secs(if story >= FAILOVER {
+            life: Duration::from_secs(1)..=Duration::from_secs(if story == Story::Failover {
                 rng.random_range(10..40)
             } else {
                 rng.random_range(2..15)
@@ -282,267 +277,6 @@ fn tuning(rng: &mut StdRng) -> Tuning {
         backoff: *[1, 1, 20].choose(rng).unwrap_or(&1),
         node_lost_delay: Duration::from_secs(*[0, 20].choose(rng).unwrap_or(&0)),
         ..Tuning::default()
-    }
-}
-
-/// A few faults and events of any kind within half a minute.
-fn mixture(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
-    let within = |rng: &mut StdRng| Duration::from_secs_f64(rng.random_range(0.0..25.0));
-    for kind in some_of(&FaultKind::ALL, 3, rng) {
-        let lasts = Duration::from_secs(rng.random_range(1..15));
-        events.push((within(rng), fault(kind, lasts)));
-    }
-    let later = LATER.map(|action| Event::User(action, 0));
-    let all: Vec<Event> = Event::ALL.into_iter().chain(later).collect();
-    for template in some_of(&all, 7, rng) {
-        for _ in 0..rng.random_range(1..=2) {
-            events.push((within(rng), template.with(rng.random())));
-        }
-    }
-}
-
-/// The numbers of the stories about retried workflows: most of their pods fail.
-const RETRY: u64 = 10;
-const RETRY_AND_FAILOVER: u64 = 11;
-
-/// The stories from this number on have two replicas, as that before them.
-const FAILOVER: u64 = 12;
-
-/// A user retries failed workflows, perhaps while Belayer does not see them. With `failover` the leader sees them and is stopped, and
-/// the replica that leads then has not seen them.
-fn retry(failover: bool, rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
-    let mut at = Duration::from_secs(rng.random_range(20..70));
-    if failover {
-        let stale = Event::Fault {
-            kind: FaultKind::Stale("workflows"),
-            lasts: Duration::from_secs(60),
-            replica: Some(2),
-        };
-        events.push((at, stale));
-        at += Duration::from_secs(1);
-        let ended = at + Duration::from_secs_f64(rng.random_range(8.0..25.0));
-        events.push((ended, Event::Stop(0)));
-    }
-    for _ in 0..rng.random_range(1..=3) {
-        let retry = Event::User(UserAction::RetryWorkflow, rng.random());
-        let lasts = Duration::from_secs(rng.random_range(5..30));
-        if rng.random_bool(0.4) {
-            events.push((at, fault(FaultKind::Stale("workflows"), lasts)));
-            at += Duration::from_secs_f64(rng.random_range(0.0..1.0));
-        }
-        events.push((at, retry));
-        for _ in 0..rng.random_range(0..=3) {
-            at += Duration::from_secs_f64(rng.random_range(0.5..10.0));
-            let actions = [UserAction::DeletePod, UserAction::DeletePods];
-            let delete = *actions.choose(rng).unwrap_or(&UserAction::DeletePods);
-            events.push((at, Event::User(delete, rng.random())));
-        }
-        at += Duration::from_secs(rng.random_range(10..30));
-    }
-}
-
-/// The watch of one kind delivers nothing to one replica. Then the other one, the leader, is stopped, killed or cut off, and the
-/// first one leads with an old cache.
-fn failover(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
-    let Some(kind) = WATCHED.choose(rng).copied() else {
-        return;
-    };
-    let (create, delete) = actions_on(kind);
-    let mut act = |actions: &[UserAction], at: Duration, rng: &mut StdRng| {
-        if let Some(action) = actions.choose(rng) {
-            events.push((at, Event::User(*action, rng.random())));
-        }
-    };
-    let begun = Duration::from_secs_f64(rng.random_range(1.0..4.0));
-    let mut at = begun;
-    if kind == "namespaces" {
-        // The first replica sees a new namespace of that name, the second one still that which is being deleted.
-        // Its pods need a tenth of a second to stop.
-        at -= Duration::from_millis(50);
-        act(&[UserAction::DeleteNamespace], at, rng);
-        at += Duration::from_secs_f64(rng.random_range(5.0..20.0));
-        act(&[UserAction::CreateNamespace], at, rng);
-        act(
-            &[UserAction::CreateWorkflow],
-            at + Duration::from_secs(1),
-            rng,
-        );
-    }
-    for _ in 0..rng.random_range(1..=2) {
-        at += Duration::from_secs_f64(rng.random_range(0.1..2.0));
-        act(create, at, rng);
-    }
-    let ended = at + Duration::from_secs_f64(rng.random_range(0.1..6.0));
-    at = ended;
-    for pause in [1.0..8.0, 15.0..25.0] {
-        for _ in 0..rng.random_range(0..=2) {
-            act(delete, at, rng);
-            at += Duration::from_secs_f64(rng.random_range(0.1..2.0));
-        }
-        at += Duration::from_secs_f64(rng.random_range(pause));
-    }
-    let of = |replica, kind, seconds| Event::Fault {
-        kind,
-        lasts: Duration::from_secs(seconds),
-        replica: Some(replica),
-    };
-    events.push((begun, of(2, FaultKind::Stale(kind), 70)));
-    if rng.random_bool(0.3) {
-        events.push((begun, of(2, FaultKind::NoLiveReads, 50)));
-    }
-    let end = match rng.random_range(0..4) {
-        0 | 1 => Event::Stop(0),
-        2 => Event::Kill(0),
-        _ => of(1, FaultKind::CutOff, 40),
-    };
-    events.push((ended, end));
-}
-
-/// What users do to create objects of this kind, or others that depend on them, and to delete them.
-fn actions_on(kind: &str) -> (&'static [UserAction], &'static [UserAction]) {
-    match kind {
-        "workflows" => (
-            &[UserAction::CreateWorkflow],
-            &[
-                UserAction::DeletePod,
-                UserAction::DeletePods,
-                UserAction::DeleteWorkflow,
-                UserAction::ReplaceByForce,
-            ],
-        ),
-        "persistentvolumeclaims" => (&[UserAction::UsePvc], &[UserAction::DeletePvc]),
-        "podrecreations" => (
-            &[UserAction::Overcommit],
-            &[
-                UserAction::DeleteRejectedPod,
-                UserAction::TakeName,
-                UserAction::CopyPod,
-            ],
-        ),
-        "namespaces" => (
-            &[UserAction::CreateNamespace, UserAction::CreateWorkflow],
-            &[
-                UserAction::DeleteNamespace,
-                UserAction::DeletePod,
-                UserAction::DeletePods,
-            ],
-        ),
-        _ => (
-            &[
-                UserAction::UsePvc,
-                UserAction::UsePvc,
-                UserAction::Overcommit,
-            ],
-            &[
-                UserAction::DeletePvc,
-                UserAction::ForceDeletePod,
-                UserAction::DeletePods,
-            ],
-        ),
-    }
-}
-
-/// As [`stale`], with users who act on the kind that Belayer does not see.
-fn stale_kind(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
-    let Some(kind) = WATCHED.choose(rng).copied() else {
-        return;
-    };
-    let (create, delete) = actions_on(kind);
-    let mut at = Duration::from_secs_f64(rng.random_range(0.0..8.0));
-    let lasts = Duration::from_secs(rng.random_range(12..35));
-    let stale = FaultKind::Stale(kind);
-    events.push((at, fault(stale, lasts)));
-    if rng.random_bool(0.3) {
-        let kind = FaultKind::NoLiveReads;
-        events.push((at, fault(kind, lasts)));
-    }
-    for _ in 0..rng.random_range(1..=3) {
-        for (actions, most) in [(create, 1), (delete, 3)] {
-            for _ in 0..rng.random_range(1..=most) {
-                at += Duration::from_secs_f64(rng.random_range(0.1..3.0));
-                if let Some(action) = actions.choose(rng) {
-                    events.push((at, Event::User(*action, rng.random())));
-                }
-            }
-        }
-    }
-}
-
-/// Requests of Belayer are slow, lost or forbidden. Meanwhile a tenant removes finalizers of pods, and users delete pods; in
-/// half of the stories all replicas are killed, too.
-fn slow_and_killed(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
-    let lasts = Duration::from_secs(30);
-    for kind in [FaultKind::Slow, FaultKind::LostAnswer, FaultKind::Forbidden] {
-        if rng.random_bool(0.6) {
-            events.push((Duration::ZERO, fault(kind, lasts)));
-        }
-    }
-    let kills = rng.random_bool(0.5);
-    let create = Event::User(UserAction::Overcommit, rng.random());
-    let mut at = Duration::from_secs(rng.random_range(1..4));
-    events.push((at, create));
-    for _ in 0..rng.random_range(1..=4) {
-        at += Duration::from_secs_f64(rng.random_range(0.0..6.0));
-        if kills {
-            events.push((at, Event::KillAll));
-        }
-        for _ in 0..rng.random_range(0..=4) {
-            at += Duration::from_secs_f64(rng.random_range(0.0..0.5));
-            let choice = rng.random();
-            let event = match rng.random_range(0..6) {
-                0 => Event::User(UserAction::ForceDeletePod, choice),
-                1 | 2 => Event::User(UserAction::DeletePods, choice),
-                _ => Event::Meddle(tenant::strip_pod(choice)),
-            };
-            events.push((at, event));
-        }
-        if kills {
-            at += Duration::from_secs_f64(rng.random_range(0.0..3.0));
-            events.push((at, Event::Start));
-        }
-    }
-}
-
-/// Pods run on a node whose kubelet restarts and rejects them, as the node has changed. In half of the stories no replica runs
-/// from before they are bound until after they are rejected.
-fn restarted_kubelet(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
-    let create = Event::User(UserAction::CreateTrainers, rng.random());
-    let taint = Event::Taint(2);
-    let mut at = BIND - Duration::from_secs(1);
-    let story = [
-        (create, 0.2..1.0),
-        (Event::KillAll, 12.0..30.0),
-        (taint, 1.0..6.0),
-        (Event::Untaint, 0.0..3.0),
-        (Event::Start, 0.0..1.0),
-    ];
-    let is_seen = rng.random_bool(0.5);
-    for (event, after) in story {
-        if !(is_seen && matches!(event, Event::KillAll | Event::Start)) {
-            events.push((at, event));
-        }
-        at += Duration::from_secs_f64(rng.random_range(after));
-    }
-}
-
-/// A node loses its connection for a while, or is destroyed, and the pods of a namespace are deleted.
-fn lost_node(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
-    let create = Event::User(UserAction::CreateWorkflow, rng.random());
-    let lost = if rng.random_bool(0.8) {
-        Event::Vanish(rng.random())
-    } else {
-        Event::Destroy(rng.random())
-    };
-    let delete = Event::User(UserAction::DeletePods, rng.random());
-    let mut at = Duration::from_secs(1);
-    for (event, after) in [
-        (create, 0.2..8.0),
-        (lost, 0.0..10.0),
-        (delete, 30.0..70.0),
-        (Event::ComeBack, 0.0..1.0),
-    ] {
-        events.push((at, event));
-        at += Duration::from_secs_f64(rng.random_range(after));
     }
 }
 

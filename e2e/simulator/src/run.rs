@@ -369,13 +369,18 @@ fn records_kept(plan: &Plan, stage: &Stage) -> Vec<String> {
             kept > plan.tuning.record_ttl + 2 * QUIET
         })
     };
-    let mut records = stage.list(&RECORDS, None);
-    records.retain(|record| record["status"]["finishedAt"].is_string() && is_over(record));
-    let name = |record: &Arc<Value>| record["metadata"]["name"].to_string();
-    records
-        .iter()
-        .map(|record| format!("LIVENESS: the record {} is kept", name(record)))
-        .collect()
+    let records = stage.list(&RECORDS, None);
+    let kept = records.iter().filter(|record| {
+        // A record without a phase has not begun: its pod is gone.
+        let phase = &record["status"]["phase"];
+        (phase.is_null() || record["status"]["finishedAt"].is_string()) && is_over(record)
+    });
+    kept.map(|record| {
+        let meta = &record["metadata"];
+        let text = |field: &str| meta[field].as_str().unwrap_or_default().to_owned();
+        format!("RECORDS: {}/{} is kept", text("namespace"), text("name"))
+    })
+    .collect()
 }
 
 /// The violations of the invariants that are wanted by their names.

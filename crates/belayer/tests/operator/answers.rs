@@ -461,7 +461,7 @@ async fn row_07_errors_of_the_server_do_not_stop_the_rules_below_for_ever() {
     let _belayer = world.run_with(config.try_into().unwrap(), Writes::Sent);
     deleted_pod(&world).await;
     world.consume("a");
-    within(Duration::from_secs(70), "the release", || {
+    within(Duration::from_secs(75), "the release", || {
         world.find("a").is_none()
     })
     .await;

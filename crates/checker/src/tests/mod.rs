@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use belayer_sandbox::{Gvr, Verb};
-use belayer_workload::WORKFLOWS;
+use belayer_workload::{ARGO_SERVER, WORKFLOWS};
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use crate::{BELAYER, POD_HOLD, Why};
-use script::{FOREIGN, Script, deleting, failed, held, lost, pod, running, taken};
+use script::{FOREIGN, Script, deleting, exited, failed, held, lost, pod, running, taken};
 
 #[test]
 fn a_correct_lifecycle_violates_nothing() {
@@ -135,6 +135,41 @@ fn a_node_that_is_lost_before_the_pod_is_bound_to_it_is_no_evidence() {
     assert_eq!(failed(&script.check_script()), ["EVIDENCE"]);
 }
 
+/// A retry that keeps the pod's node, or that came before the pod, is no evidence.
+#[test]
+fn a_retry_of_other_nodes_is_no_evidence() {
+    let gone = |holds: &[&str]| deleting(exited(pod(holds)));
+    let kept = held()
+        .pod(&exited(pod(&[POD_HOLD])))
+        .write(ARGO_SERVER, Verb::Patch, &WORKFLOWS, &running())
+        .deleted(&Gvr::PODS, &gone(&[POD_HOLD]))
+        .belayer(&gone(&[]))
+        .workflow(&taken());
+    assert_eq!(failed(&kept.check_script()), ["EVIDENCE"]);
+    let later = |mut pod: Value| {
+        pod["metadata"]["uid"] = json!("p-2");
+        pod
+    };
+    let next = held()
+        .retried()
+        .belayer(&gone(&[]))
+        .workflow(&running())
+        .pod(&later(exited(pod(&[POD_HOLD]))))
+        .deleted(&Gvr::PODS, &later(gone(&[POD_HOLD])))
+        .belayer(&later(gone(&[])))
+        .workflow(&taken());
+    assert_eq!(failed(&next.check_script()), ["EVIDENCE"]);
+}
+
+#[test]
+fn the_writes_of_a_replica_are_checked() {
+    let script = held().write("belayer/1", Verb::Patch, &Gvr::PODS, &pod(&[]));
+    let script = script.workflow(&taken());
+    assert_eq!(failed(&script.check_script()), ["IDENTITY", "EVIDENCE"]);
+    let other = held().write("belayer-election/1", Verb::Patch, &Gvr::PODS, &pod(&[]));
+    assert_eq!(failed(&other.workflow(&taken()).check_script()), [""; 0]);
+}
+
 #[rstest]
 #[case::soon(Script::healthy, 20, &[])]
 #[case::late(Script::healthy, 40, &["PROMPT"])]
@@ -224,6 +259,13 @@ fn every_reason_is_recognised() {
                 .belayer(&released_state(bound.clone()))
                 .workflow(&taken()),
             Why::NodeLost,
+        ),
+        (
+            held()
+                .retried()
+                .belayer(&deleting(exited(pod(&[]))))
+                .workflow(&taken()),
+            Why::EarlierRun,
         ),
         (
             held().workflow(&taken()).belayer(&pod(&[])),

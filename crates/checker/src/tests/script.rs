@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use belayer_sandbox::{Actor, Gvr, ObjectKey, Outcome, Verb, Write};
-use belayer_workload::{ARGO, USER, WORKFLOWS, names};
+use belayer_workload::{ARGO, ARGO_SERVER, USER, WORKFLOWS, names};
 use serde_json::{Value, json};
 
 use crate::{BELAYER, Evidence, Findings, POD_HOLD, check};
@@ -104,6 +104,16 @@ impl Script {
         self.write(USER, Verb::Delete, gvr, object)
     }
 
+    /// The pod's step failed, and a user retries the workflow: its pod is deleted, its node removed, and the step runs again.
+    pub(super) fn retried(self) -> Self {
+        let mut without_nodes = running();
+        without_nodes["status"]["nodes"] = json!({});
+        let gone = deleting(exited(pod(&[POD_HOLD])));
+        self.pod(&exited(pod(&[POD_HOLD])))
+            .write(ARGO_SERVER, Verb::Delete, &Gvr::PODS, &gone)
+            .write(ARGO_SERVER, Verb::Patch, &WORKFLOWS, &without_nodes)
+    }
+
     pub(super) fn check_script(&self) -> Findings {
         self.check_with(&[], Duration::from_secs(1), &[])
     }
@@ -151,6 +161,14 @@ pub(super) fn pod(finalizers: &[&str]) -> Value {
 pub(super) fn deleting(mut object: Value) -> Value {
     object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     object
+}
+
+/// It failed by itself.
+pub(super) fn exited(mut pod: Value) -> Value {
+    let state = json!({"terminated": {"exitCode": 1, "startedAt": "2026-01-01T00:00:00Z"}});
+    pod["status"] =
+        json!({"phase": "Failed", "containerStatuses": [{"name": "main", "state": state}]});
+    pod
 }
 
 pub(super) fn workflow(node: &Value) -> Value {

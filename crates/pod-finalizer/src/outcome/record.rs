@@ -28,13 +28,12 @@ use crate::argo::{NodeState, read_node};
 /// Delay before an outcome that is not final yet is checked again, unless the pod changes earlier.
 pub(crate) const NOT_FINAL: Duration = Duration::from_secs(30);
 
-/// How long the rules below wait for a record whose write the server answers with errors (5xx). An admission webhook whose
-/// backend is down makes the server answer like that for as long as it exists.
+/// How long the rules below wait for a record whose write the server answers with errors ([`ErrorClass::Server`]). An admission
+/// webhook whose backend is down makes the server answer like that for as long as it exists.
 const ERRORS_FOR: Duration = Duration::from_secs(60);
 
-/// How long such a write is repeated by [`Backoff::ERROR`], whose pauses become longer than [`ERRORS_FOR`]. Then it is tried
-/// once more, at the end of that time.
-const BACKOFF_FOR: Duration = Duration::from_secs(10);
+/// The longest pause between two tries in that time.
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// Which outcome of a pod is recorded. The kind is that of the [example](crate::outcome).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,12 +178,14 @@ impl Outcomes {
             }
             Err(error) => {
                 let failing = self.failing_for(uid, &error);
-                if !is_final(&error) && failing < ERRORS_FOR {
-                    return if failing < BACKOFF_FOR {
-                        Err(error)
-                    } else {
-                        Ok(Stepped::Later(ERRORS_FOR - failing))
-                    };
+                match failing {
+                    _ if is_final(&error) => {}
+                    None => return Err(error),
+                    Some(time) if time < ERRORS_FOR => {
+                        tracing::debug!(pod = %pod.meta.key, %error, "could not record the outcome, will be retried");
+                        return Ok(Stepped::Retry(Backoff::ERROR.at_most(PAUSE)));
+                    }
+                    Some(_) => {}
                 }
                 count(result::REFUSED);
                 tracing::warn!(pod = %pod.meta.key, %error, "could not record the outcome");
@@ -199,14 +200,15 @@ impl Outcomes {
         Ok(Stepped::Settled)
     }
 
-    /// How long the server has answered with errors; zero after another one.
-    fn failing_for(&self, pod: &Uid, error: &RequestError) -> Duration {
-        if error.class() != ErrorClass::Server {
-            return Duration::ZERO;
-        }
+    /// How long the server has answered only with errors. After an error of another kind this time begins anew.
+    fn failing_for(&self, pod: &Uid, error: &RequestError) -> Option<Duration> {
         let mut failing = self.failing.lock();
+        if error.class() != ErrorClass::Server {
+            failing.remove(pod);
+            return None;
+        }
         let since = failing.entry(pod.clone()).or_insert_with(Instant::now);
-        since.elapsed()
+        Some(since.elapsed())
     }
 
     fn is_not_final(&self, pod: &Pod, why: &str) {

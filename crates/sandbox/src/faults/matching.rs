@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::address::program_of;
 use crate::recorder::Verb;
 
 /// The properties of a request before it is handled. [`Match`](crate::Match) is compared with it,
@@ -116,7 +117,7 @@ impl Match {
         self
     }
 
-    /// By this client. The name `belayer` also means its instances, such as `belayer/1`.
+    /// By this client. The name of a [program](crate::Actor::program) means all its instances.
     pub fn client(mut self, client: impl Into<String>) -> Self {
         self.client = Some(client.into());
         self
@@ -132,10 +133,8 @@ impl Match {
         let fits = |wanted: &Option<String>, found: &str| {
             wanted.as_ref().is_none_or(|wanted| wanted == found)
         };
-        let names_client = |wanted: &String| {
-            let instance = target.client.strip_prefix(wanted.as_str());
-            instance.is_some_and(|instance| instance.is_empty() || instance.starts_with('/'))
-        };
+        let names_client =
+            |wanted: &String| [&*target.client, program_of(&target.client)].contains(&&**wanted);
         let names_resource = |wanted: &String| {
             let group = wanted.strip_prefix(&target.resource);
             group.is_some_and(|group| {

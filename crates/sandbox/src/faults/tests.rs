@@ -63,6 +63,24 @@ async fn a_fault_can_name_a_kind() {
     assert_eq!(get(&sandbox, "a", "/api/v1/pods").await, 200);
 }
 
+#[tokio::test]
+async fn a_fault_of_a_program_concerns_all_its_instances() {
+    let sandbox = Sandbox::builder().build();
+    for client in ["belayer", "kubelet/a"] {
+        let fault = Fault::on(Match::any().client(client)).answer(Answer::timeout());
+        sandbox.faults().inject(fault);
+    }
+    for (client, expected) in [
+        ("belayer", 504),
+        ("belayer/1", 504),
+        ("belayer-election/1", 200),
+        ("kubelet/a", 504),
+        ("kubelet/b", 200),
+    ] {
+        assert_eq!(get(&sandbox, client, MAPS).await, expected, "{client}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn jitter_reorders_events_of_two_kinds_but_not_of_one() {
     let mut crossed = 0;

@@ -1,16 +1,16 @@
 //! What users do.
 
-use belayer_checker::ARGO_SERVER;
 use belayer_holds::names::{RECREATION_ANNOTATION, RELEASE_ANNOTATION};
 use belayer_sandbox::{Actor, DeleteOptions, Gvr, Propagation, WriteOptions};
-use belayer_workload::{USER, WORKFLOWS, names, workflow};
+use belayer_workload::{ARGO_SERVER, USER, WORKFLOWS, names, workflow};
 use serde_json::{Value, json};
 
 use super::{RECORDS, Stage, index, key};
 use crate::objects::{self, BATCH, BIG, SMALL};
 
-/// Something that a user does. The last six are no part of [`Event::ALL`]: see
-/// [`MORE_REJECTIONS`](crate::plan::MORE_REJECTIONS) and [`MORE_NAMES`](crate::plan::MORE_NAMES).
+/// Something that a user does. Only later seeds use the last six, which [`Event::ALL`] does not contain: see
+/// [`MORE_REJECTIONS`](crate::plan::MORE_REJECTIONS), [`MORE_NAMES`](crate::plan::MORE_NAMES) and
+/// [`SMALL`](crate::plan::SMALL).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum UserAction {
     /// Deletes a pod.

@@ -3,7 +3,6 @@
 use rstest::rstest;
 
 use super::*;
-use crate::evidence::Evidence;
 use belayer_holds::decision::Evidence as _;
 
 fn seconds(after: Option<Duration>) -> Option<u64> {
@@ -54,7 +53,7 @@ fn a_refused_record_is_not_reported_where_none_is_to_be_written() {
     assert!(!notices.any(|notice| notice.reason == "OutcomeNotRecorded"));
 }
 
-/// A live read that began when the pod was seen did not begin after that.
+/// A live read that began at the logical time at which the pod was seen is too early.
 #[rstest]
 #[case::of_the_namespace(pod().held().namespace_deleting().namespace_confirmed())]
 #[case::of_a_finished_owner(pod().held().owner_finished().owner_finished_live())]
@@ -100,6 +99,5 @@ fn releases_of_unread_results_are_traced(#[case] case: Case, #[case] expected: b
     let Some(Write::Release(evidence)) = decision.write else {
         panic!("no release: {decision:?}");
     };
-    let evidence: Evidence = evidence;
     assert_eq!(evidence.is_traced(), expected);
 }

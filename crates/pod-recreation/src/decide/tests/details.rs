@@ -118,7 +118,7 @@ fn a_recreated_pod_is_counted_and_reported_with_its_attempt() {
     assert_eq!(condition.message, "attempt 2 of 3");
 }
 
-/// The final status says when, why and how, in every condition.
+/// The final status has the time, the message and every condition.
 #[rstest]
 #[case::started(
     snapshot(recreated_as("u-2", record(Some(Phase::Recreated))), started(of_attempt(1, pod("u-2")))),
