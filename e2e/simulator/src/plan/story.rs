@@ -228,7 +228,7 @@ fn retry(failover: bool, rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) 
     });
     if is_blind {
         let begun = Duration::from_secs_f64(rng.random_range(0.5..4.0));
-        let lasts = at - begun + Duration::from_secs(rng.random_range(1..10));
+        let lasts = at - begun + Duration::from_secs_f64(rng.random_range(0.2..5.0));
         if rng.random_bool(0.5) {
             events.push((begun, Event::KillAll));
             events.push((begun + lasts, Event::Start));
