@@ -290,12 +290,13 @@ impl PodFinalizer {
                 let meta = &last.object.meta;
                 self.held_objects.note(&meta.key, None);
                 self.outcomes.remove(&meta.uid);
+                // It looks at the pod once more, which notes delays.
+                self.count_lost(last);
                 let mut due = self.due.lock();
                 due.remove(&Delay::Cleanup(meta.uid.clone()));
                 due.remove(&Delay::NodeLost(meta.uid.clone()));
                 due.remove(&Delay::ReleaseAfter(meta.uid.clone()));
                 drop(due);
-                self.count_lost(last);
                 self.suspected.lock().remove(&meta.uid);
                 self.undecided.lock().remove(&meta.uid);
             }

@@ -298,7 +298,12 @@ impl<V: View> PodRecreation<V> {
     fn is_replaced(&self, record: &Record) -> bool {
         let memory = self.memory.lock();
         let records = memory.by_pod.get(&pod_key(record));
-        let last = records.and_then(|records| records.last());
+        let mut later = records.into_iter().flatten().rev();
+        // One without a status may come from a backup: it is ignored.
+        let last = later.find(|known| {
+            let record = self.parts.records.lookup(&known.key).found();
+            record.is_some_and(|record| record.status.phase.is_some())
+        });
         last.is_some_and(|last| last.uid != record.meta.uid)
     }
 

@@ -94,13 +94,12 @@ pub fn decide(snapshot: &RecordSnapshot, now: Timestamp) -> RecordDecision {
         watched: snapshot.watched,
     };
     let decision = step(snapshot, clock);
-    match (&decision.effect, snapshot.record.as_deref()) {
-        _ if !snapshot.namespace_terminating => decision,
-        // The API server creates nothing in it. What exists must end, because the namespace's pods are removed before
-        // its records are.
-        (Some(Effect::CreateRecord { .. }), _) => RecordDecision::nothing(),
-        (Some(Effect::Reserve { .. } | Effect::CreatePod { .. }), Some(record)) => {
-            cancelled(record, "the namespace is being deleted", now)
+    match &decision.effect {
+        // The API server creates nothing in a namespace that is being deleted, and a record would keep the pod: the namespace's
+        // pods are removed before its records are. Whether a pod can be created, only the API server says: the cache may show an
+        // older namespace of that name, and the pod may exist in its record alone.
+        Some(Effect::CreateRecord { .. }) if snapshot.namespace_terminating => {
+            RecordDecision::nothing()
         }
         _ => decision,
     }
@@ -204,6 +203,8 @@ fn deleting(record: &Record, pod: Option<&PodView>, now: Timestamp) -> RecordDec
     next.phase = Some(Phase::Waiting);
     next.pod_deletion_time = Some(whole_seconds(now));
     match pod {
+        // It ran after all. Its kubelet may report that only now.
+        Some(pod) if pod.uid.as_str() == uid && pod.ran() => reported(record, pod, now),
         Some(pod) if pod.uid.as_str() == uid => delete_pod(row::DELETE, pod),
         Some(pod) if is_of_the_past(record, pod) => RecordDecision::waits(row::NOTHING, UNKNOWN),
         Some(pod) if !is_of_record(record, pod) => name_taken(record, now),

@@ -152,6 +152,15 @@ impl PodView {
         }
     }
 
+    /// Whether its present state shows that a container of it started.
+    pub fn ran(&self) -> bool {
+        match &self.state {
+            PodState::Started => true,
+            PodState::Rejected(rejection) => rejection.shows_start(),
+            PodState::Pending | PodState::Ended => false,
+        }
+    }
+
     /// Whether Belayer creates a record for it.
     pub fn is_candidate(&self) -> bool {
         self.recreatable().is_some()

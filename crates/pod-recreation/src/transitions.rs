@@ -51,6 +51,7 @@ pub const DECIDED: &[Transition] = &[
     (In(Deleting), row::DELETE, In(Deleting)),
     (In(Deleting), row::FREE, In(Waiting)),
     (In(Deleting), row::CANCELLED, In(Ended)),
+    (In(Deleting), row::REPORTED, In(Ended)),
     (In(Waiting), row::WIPING, In(Waiting)),
     (In(Waiting), row::OLD_ATTEMPT, In(Waiting)),
     (In(Waiting), row::RESERVE, In(Creating)),

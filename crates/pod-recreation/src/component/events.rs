@@ -1,7 +1,6 @@
 //! The event handlers of pod-recreation: they update its memory and enqueue pods and records.
 
 use belayer_core::informer::{Event, Lookup, Stored};
-use belayer_core::object::Uid;
 use belayer_core::slim::{Namespace, OwnerMeta, Phase, Pod};
 use belayer_core::workqueue::Priority;
 use belayer_holds::owned::RECREATION_BY_OWNER;
@@ -152,13 +151,19 @@ impl PodRecreation {
                 memory.waits.forget(&last.meta.uid);
                 memory.forget_record(last);
                 // That a list does not have it is no deletion by a client: a backup may have been restored.
-                if *final_state_known && !last.status.phase.is_some_and(api::Phase::is_final) {
-                    memory.cancelled.insert(Uid::new(last.first_uid.as_str()));
+                let pod = self.parts.pods.lookup(&pod_key(last)).found();
+                let first = pod.filter(|pod| pod.meta.uid.as_str() == &*last.first_uid);
+                if let Some(first) = first
+                    && *final_state_known
+                    && !last.status.phase.is_some_and(api::Phase::is_final)
+                {
+                    memory.cancelled.insert(first.meta.uid.clone());
                 }
                 last
             }
-            // No hold is added without records. Their CRD may have been installed just now.
-            Event::Synced => return self.enqueue_pods(|_| true),
+            // No hold is added without records. Their CRD may have been installed just now, or been deleted: then nothing else
+            // releases the pods that are being deleted.
+            Event::Synced | Event::Unserved => return self.enqueue_pods(|_| true),
             // The pods are in the state of the backup, too.
             Event::Relisted { regressed: true } => {
                 self.memory.lock().cancelled.clear();
@@ -169,12 +174,6 @@ impl PodRecreation {
         let key = pod_key(record);
         if self.parts.pods.lookup(&key).found().is_some() {
             self.parts.pods_queue.add(key, Priority::Normal);
-        } else if matches!(event, Event::Deleted { .. }) {
-            // The pod does not exist.
-            let mut memory = self.memory.lock();
-            memory
-                .cancelled
-                .remove(&Uid::new(record.first_uid.as_str()));
         }
     }
 }

@@ -170,6 +170,27 @@ const NOW: i64 = 1_010;
     row::DELETE,
     "delete u-1"
 )]
+#[case::step_5_it_has_run(
+    snapshot(record(Some(Phase::Deleting)), started(being_deleted(pod("u-1")))),
+    row::REPORTED,
+    "Ended"
+)]
+#[case::step_5_its_address_shows_that_it_ran(
+    snapshot(
+        record(Some(Phase::Deleting)),
+        being_deleted(with(Class::Race, Err(MayHaveRun::HasAddress), pod("u-1")))
+    ),
+    row::REPORTED,
+    "Ended"
+)]
+#[case::step_5_a_missing_proof_does_not_show_that(
+    snapshot(
+        record(Some(Phase::Deleting)),
+        with(Class::Race, Err(MayHaveRun::StartedEarlier), pod("u-1"))
+    ),
+    row::DELETE,
+    "delete u-1"
+)]
 #[case::step_5_it_waits_for_finalizers_of_others(
     snapshot(record(Some(Phase::Deleting)), being_deleted(rejected_pod("u-1"))),
     row::DELETE,

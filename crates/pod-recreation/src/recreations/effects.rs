@@ -156,7 +156,7 @@ impl Execution<'_> {
         let is_rejected = |phase| phase == Some(Phase::Rejected);
         if is_rejected(step.next.phase)
             && !is_rejected(record.status.phase)
-            && self.read_clock().await?
+            && (self.read_clock().await? || self.is_judged_anew())
         {
             return Ok(Stepped::Settled);
         }

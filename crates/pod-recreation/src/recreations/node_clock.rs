@@ -40,6 +40,19 @@ impl Execution<'_> {
         component.note_clock(node, ahead);
         Ok(true)
     }
+
+    /// Whether the state of the pod is not that of the decision any more: another worker may have read the clock of its node
+    /// since then.
+    pub(super) fn is_judged_anew(&self) -> bool {
+        let component = &self.it.parts.component;
+        match (
+            &self.snapshot.pod,
+            component.observe_record(self.context.key).pod,
+        ) {
+            (ObservedPod::Present(before), ObservedPod::Present(now)) => before.state != now.state,
+            _ => false,
+        }
+    }
 }
 
 /// How much the clock of a node is ahead, by the last renewal of its Lease: the renewal has the time of the kubelet, the entry

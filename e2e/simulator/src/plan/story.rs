@@ -193,7 +193,11 @@ fn actions_on(kind: &str) -> (&'static [UserAction], &'static [UserAction]) {
             ],
         ),
         "namespaces" => (
-            &[UserAction::CreateNamespace, UserAction::CreateWorkflow],
+            &[
+                UserAction::CreateNamespace,
+                UserAction::CreateWorkflow,
+                UserAction::Overcommit,
+            ],
             &[
                 UserAction::DeleteNamespace,
                 UserAction::DeletePod,

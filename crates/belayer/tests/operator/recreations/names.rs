@@ -109,3 +109,26 @@ async fn a_pod_whose_name_was_in_use_during_its_pause_is_not_created_again() {
     assert_eq!(yard.world.events("NameTaken"), 1);
     belayer.stop().await;
 }
+
+/// A backup brings back a record of an earlier pod of the name, without its status, where no policy forbids that. It is ignored, and
+/// ends no re-creation.
+#[tokio::test(start_paused = true)]
+async fn a_restored_record_does_not_replace_the_one_that_is_worked_on() {
+    let yard = Yard::rejecting(1);
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("the rejected pod is deleted", || yard.phase() == "Waiting")
+        .await;
+    let mut restored = yard.record();
+    restored["metadata"] = json!({ "namespace": YARD, "name": "web-0badcafe" });
+    restored["spec"]["firstUID"] = json!("0badcafe-0000-0000-0000-000000000000");
+    restored["status"] = json!(null);
+    // The time of a record is to the second: this one is later.
+    yard.wait_for(Duration::from_secs(2)).await;
+    yard.world.create(&super::RECORDS, Some(YARD), restored);
+    yard.until("the pod runs", || yard.started("web") == 1)
+        .await;
+    assert_eq!(yard.creates(), 1);
+    assert_eq!(yard.world.events("NameTaken"), 0);
+    belayer.stop().await;
+}

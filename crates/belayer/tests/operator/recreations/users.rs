@@ -560,3 +560,36 @@ async fn a_record_of_a_user_creates_no_pod() {
     assert_eq!(uid(&yard.find("web").unwrap()), first);
     belayer.stop().await;
 }
+
+/// Another controller's finalizer keeps a rejected pod while Belayer deletes it, and only then its kubelet reports that a container
+/// of it had started.
+#[tokio::test(start_paused = true)]
+async fn step_5_a_pod_that_turns_out_to_have_run_is_not_created_again() {
+    let yard = Yard::rejecting(1);
+    let belayer = yard.run();
+    yard.pod_with("web", json!({ "finalizers": ["example.com/keep"] }));
+    yard.wait("it is held", || yard.is_held("web")).await;
+    yard.report("web", super::Fate::Rejected("NodeAffinity"));
+    let is_deleting = || !yard.find("web").unwrap()["metadata"]["deletionTimestamp"].is_null();
+    yard.wait("it is being deleted", || {
+        yard.phase() == "Deleting" && is_deleting()
+    })
+    .await;
+    let ended = json!({ "exitCode": 137, "startedAt": "2026-01-01T00:00:00Z",
+        "finishedAt": "2026-01-01T00:00:01Z", "containerID": "containerd://1" });
+    let status = json!({ "status": { "containerStatuses": [{
+        "name": "main", "ready": false, "restartCount": 0, "image": "busybox", "imageID": "",
+        "state": { "terminated": ended },
+    }] } });
+    yard.world
+        .patch_in(&Gvr::PODS, Some(YARD), "web", status, Subresource::Status);
+    yard.wait("the record ends", || yard.phase() == "Ended")
+        .await;
+    let free = json!({ "metadata": { "finalizers": [] } });
+    yard.world
+        .patch_in(&Gvr::PODS, Some(YARD), "web", free, Subresource::None);
+    yard.wait_for(Duration::from_secs(120)).await;
+    assert!(yard.find("web").is_none());
+    assert_eq!(yard.creates(), 0);
+    belayer.stop().await;
+}

@@ -15,15 +15,15 @@ use super::*;
     row::CANCELLED,
     "Ended"
 )]
-#[case::nothing_is_reserved(
+#[case::an_attempt_is_reserved(
     snapshot(deleted_at(0, record(Some(Phase::Waiting))), None),
-    row::CANCELLED,
-    "Ended"
+    row::RESERVE,
+    "reserve 1"
 )]
-#[case::nothing_is_created(
+#[case::the_api_server_decides_whether_its_pod_is_created(
     snapshot(attempts(1, record(Some(Phase::Creating))), None),
-    row::CANCELLED,
-    "Ended"
+    row::CREATE,
+    "create 1"
 )]
 #[case::a_pod_that_was_created_is_recorded(
     snapshot(
