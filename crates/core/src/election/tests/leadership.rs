@@ -159,3 +159,15 @@ async fn a_dropped_guard_ends_the_leadership() {
     leadership.ended().await;
     assert!(timeout(seconds(1_000), leadership.begun()).await.is_err());
 }
+
+#[tokio::test(start_paused = true)]
+async fn no_write_begins_at_the_end_of_the_leadership() {
+    let (guard, leadership) = Leadership::elected();
+    guard.extend(Instant::now() + seconds(10));
+    assert!(leadership.may_write());
+    tokio::time::advance(seconds(10)).await;
+    assert!(!leadership.may_write());
+    // Its begin is waited for, as a new leadership may follow.
+    let begun = timeout(seconds(60), leadership.begun()).await;
+    assert!(begun.is_err());
+}
