@@ -21,7 +21,7 @@ use belayer_holds::owner::OwnerQuery;
 use belayer_holds::runner::{Change, Component};
 use belayer_holds::view::{Answers, Cached, Objects, View};
 use hashbrown::{HashMap, HashSet};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 
 use crate::NAME;
@@ -33,6 +33,7 @@ use crate::holds::{self, HoldSnapshot, ObservedRecord};
 use crate::proof::FirstSeen;
 use crate::record::Record;
 use crate::snapshot::{self, ANNOTATIONS, ORIGIN_ANNOTATIONS, ObservedPod, PodState, PodView};
+pub(crate) use clocks::NodeClock;
 use clocks::{Clocks, Reading};
 use waits::Waits;
 
@@ -231,9 +232,9 @@ impl<V: View> PodRecreation<V> {
         self.memory.lock().clocks.knows(node)
     }
 
-    /// Stores how much the clock of a node is ahead; `None` if that is unknown.
-    pub(crate) fn note_clock(&self, node: &Arc<str>, ahead: Option<SignedDuration>) {
-        self.memory.lock().clocks.note(node, ahead);
+    /// Stores the clock of a node; `None` if that is unknown.
+    pub(crate) fn note_clock(&self, node: &Arc<str>, clock: Option<NodeClock>) {
+        self.memory.lock().clocks.note(node, clock);
     }
 
     /// Counts the time anew for which the record has waited.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use belayer_core::slim::Failure;
 use hashbrown::HashMap;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 /// Clocks drift: after this time a node is read again.
@@ -24,6 +24,10 @@ const TOLERANCE: SignedDuration = SignedDuration::from_secs(2);
 /// after this time.
 const LATE_RENEWAL: SignedDuration = SignedDuration::from_secs(10);
 
+/// How long before a rejection the Lease was renewed at most, if the node was read for that rejection: a kubelet renews it every ten
+/// seconds, and a node whose Lease is older than forty seconds is not ready.
+const RENEWED_BEFORE: SignedDuration = SignedDuration::from_secs(60);
+
 /// Whether a node is read before anything is recorded about a rejected pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reading {
@@ -36,15 +40,24 @@ pub(super) enum Reading {
     Again,
 }
 
-/// How much the clock of each node is ahead, and when that was read; `None` if the node does not show it.
+/// What the Lease of a node shows about its clock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NodeClock {
+    /// How much it is ahead of that of the API server.
+    pub(crate) ahead: SignedDuration,
+    /// When the Lease was renewed, by the clock of the API server.
+    pub(crate) renewed: Timestamp,
+}
+
+/// The clock of each node, and when it was read; `None` if the node does not show it.
 #[derive(Debug, Default)]
-pub(super) struct Clocks(HashMap<Arc<str>, (Option<SignedDuration>, Instant)>);
+pub(super) struct Clocks(HashMap<Arc<str>, (Option<NodeClock>, Instant)>);
 
 impl Clocks {
     /// Whether the node was read not long ago.
     pub(super) fn knows(&self, node: &str) -> bool {
-        self.0.get(node).is_some_and(|(ahead, read)| {
-            let differs = ahead.is_some_and(|ahead| !ahead.is_zero());
+        self.0.get(node).is_some_and(|(clock, read)| {
+            let differs = clock.is_some_and(|clock| !clock.ahead.is_zero());
             let valid_for = if differs {
                 VALID_FOR_DIFFERENCE
             } else {
@@ -54,29 +67,41 @@ impl Clocks {
         })
     }
 
-    pub(super) fn note(&mut self, node: &Arc<str>, ahead: Option<SignedDuration>) {
+    pub(super) fn note(&mut self, node: &Arc<str>, clock: Option<NodeClock>) {
         if self.0.len() > CLEANUP_ABOVE {
             self.0.retain(|_, (_, read)| read.elapsed() < VALID_FOR);
         }
-        let ahead = ahead.map(|ahead| {
-            if (-LATE_RENEWAL..=TOLERANCE).contains(&ahead) {
+        let clock = clock.map(|clock| {
+            let ahead = if (-LATE_RENEWAL..=TOLERANCE).contains(&clock.ahead) {
                 SignedDuration::ZERO
             } else {
-                ahead
-            }
+                clock.ahead
+            };
+            NodeClock { ahead, ..clock }
         });
-        self.0.insert(Arc::clone(node), (ahead, Instant::now()));
+        self.0.insert(Arc::clone(node), (clock, Instant::now()));
     }
 
     /// Converts the kubelet's time in a rejection to the clock of the API server. Before the node was read, a start after
-    /// the write counts as one at the write, and so does any start if the node will be read.
+    /// the write counts as one at the write, and so does any start if the node will be read. A reading that is no longer valid counts
+    /// only for the rejection for which it was made.
     pub(super) fn correct(&self, node: &str, failure: &mut Failure, reading: Reading) {
         let Some(start) = failure.start_time else {
             return;
         };
-        let read = self.0.get(node);
-        failure.start_time = match read.filter(|_| reading != Reading::Again || self.knows(node)) {
-            Some((Some(ahead), _)) => start.checked_sub(*ahead).ok().or(Some(start)),
+        let was_made_for_it = |clock: &Option<NodeClock>| {
+            let since =
+                |clock: &NodeClock| Some(failure.status_written?.duration_since(clock.renewed));
+            clock
+                .as_ref()
+                .and_then(since)
+                .is_none_or(|since| since <= RENEWED_BEFORE)
+        };
+        let read = self.0.get(node).filter(|(clock, _)| {
+            self.knows(node) || (reading != Reading::Again && was_made_for_it(clock))
+        });
+        failure.start_time = match read {
+            Some((Some(clock), _)) => start.checked_sub(clock.ahead).ok().or(Some(start)),
             Some((None, _)) => Some(start),
             None if reading != Reading::Never => failure.status_written.or(Some(start)),
             None => Some(
@@ -96,17 +121,24 @@ mod tests {
 
     /// A pod with the hold is judged by a clock that was read not long ago; a pod without it keeps its verdict.
     #[rstest]
-    #[case::with_the_hold(Reading::Again, 100)]
-    #[case::seen_without_the_hold(Reading::Once, 160)]
-    #[case::nothing_reads_the_node(Reading::Never, 160)]
+    #[case::with_the_hold(Reading::Again, 95, 100)]
+    #[case::seen_without_the_hold(Reading::Once, 95, 160)]
+    #[case::nothing_reads_the_node(Reading::Never, 95, 160)]
+    #[case::read_for_an_earlier_pod(Reading::Once, 39, 100)]
+    #[case::read_for_an_earlier_pod_and_nothing_reads_it(Reading::Never, 39, 100)]
     #[tokio::test(start_paused = true)]
     async fn r8_a_clock_that_was_set_since_is_read_again(
         #[case] reading: Reading,
+        #[case] renewed: i64,
         #[case] then: i64,
     ) {
         let at = |second| jiff::Timestamp::from_second(second).unwrap();
         let mut clocks = Clocks::default();
-        clocks.note(&"node-1".into(), Some(SignedDuration::from_secs(-60)));
+        let clock = NodeClock {
+            ahead: SignedDuration::from_secs(-60),
+            renewed: at(renewed),
+        };
+        clocks.note(&"node-1".into(), Some(clock));
         let starts = |clocks: &Clocks| {
             let mut failure = Failure {
                 start_time: Some(at(100)),
@@ -132,7 +164,11 @@ mod tests {
         #[case] is_known: bool,
     ) {
         let mut clocks = Clocks::default();
-        clocks.note(&"node-1".into(), Some(SignedDuration::from_secs(ahead)));
+        let clock = NodeClock {
+            ahead: SignedDuration::from_secs(ahead),
+            renewed: jiff::Timestamp::UNIX_EPOCH,
+        };
+        clocks.note(&"node-1".into(), Some(clock));
         assert!(clocks.knows("node-1"));
         tokio::time::advance(Duration::from_secs(10)).await;
         assert_eq!(clocks.knows("node-1"), is_known);

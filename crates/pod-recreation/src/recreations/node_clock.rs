@@ -7,10 +7,11 @@ use std::sync::Arc;
 
 use belayer_core::http::{ErrorClass, RequestError};
 use belayer_core::object::{ObjectKey, Resource};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::Execution;
+use crate::component::NodeClock;
 use crate::snapshot::ObservedPod;
 
 /// The namespace of the Leases of nodes.
@@ -32,12 +33,12 @@ impl Execution<'_> {
             return Ok(false);
         };
         let key = ObjectKey::new(LEASES, Arc::clone(node));
-        let ahead = match self.live(&Resource::leases(), &key).await {
-            Ok(answer) => answer.and_then(|answer| ahead_by(&answer.json().ok()?)),
+        let clock = match self.live(&Resource::leases(), &key).await {
+            Ok(answer) => answer.and_then(|answer| clock_of(&answer.json().ok()?)),
             Err(error) if error.class() == ErrorClass::Forbidden => None,
             Err(error) => return Err(error),
         };
-        component.note_clock(node, ahead);
+        component.note_clock(node, clock);
         Ok(true)
     }
 
@@ -55,20 +56,24 @@ impl Execution<'_> {
     }
 }
 
-/// How much the clock of a node is ahead, by the last renewal of its Lease: the renewal has the time of the kubelet, the entry
+/// The clock of a node, by the last renewal of its Lease: the renewal has the time of the kubelet, the entry
 /// of `managedFields` that of the API server.
-fn ahead_by(lease: &Value) -> Option<SignedDuration> {
+fn clock_of(lease: &Value) -> Option<NodeClock> {
     let time = |value: &Value| value.as_str()?.parse::<Timestamp>().ok();
     let entries = lease["metadata"]["managedFields"].as_array()?;
     let written = entries.iter().find(|entry| {
         entry["manager"] == "kubelet" && !entry["fieldsV1"]["f:spec"]["f:renewTime"].is_null()
     })?;
     let (renewed, written) = (time(&lease["spec"]["renewTime"])?, time(&written["time"])?);
-    Some(renewed.duration_since(written))
+    Some(NodeClock {
+        ahead: renewed.duration_since(written),
+        renewed: written,
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use jiff::SignedDuration;
     use rstest::rstest;
     use serde_json::json;
 
@@ -94,6 +99,7 @@ mod tests {
             "spec": { "renewTime": renewed },
         });
         let expected = expected.map(SignedDuration::from_millis);
-        assert_eq!(ahead_by(&lease), expected);
+        let ahead = clock_of(&lease).map(|clock| clock.ahead);
+        assert_eq!(ahead, expected);
     }
 }
