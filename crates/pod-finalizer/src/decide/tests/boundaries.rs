@@ -25,6 +25,13 @@ fn a_deletion_that_waits_is_reported_after_ten_seconds(
     assert_eq!(found, (again, is_reported), "{decision:?}");
 }
 
+#[test]
+fn a_deletion_that_waits_is_reported_before_release_after_ends() {
+    let case = pod().held().ended().release_after(60 * MINUTE);
+    let decision = decide(&case.deleting("11:59:51").0, now());
+    assert_eq!(seconds(decision.requeue_after), Some(1));
+}
+
 /// When an outcome that could not be recorded is tried again. The wall clock may be behind the time of the last try.
 #[rstest]
 #[case::just_tried(pod().not_final("12:00:00"), Expect::Keep(row::KEEP), Some(30))]
