@@ -209,11 +209,13 @@ fn actions_on(kind: &str) -> (&'static [UserAction], &'static [UserAction]) {
                 UserAction::UsePvc,
                 UserAction::UsePvc,
                 UserAction::Overcommit,
+                UserAction::CreateWorkflow,
             ],
             &[
                 UserAction::DeletePvc,
                 UserAction::ForceDeletePod,
                 UserAction::DeletePods,
+                UserAction::DeleteWorkflow,
             ],
         ),
     }
