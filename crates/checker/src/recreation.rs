@@ -280,12 +280,15 @@ pub(crate) fn lost(history: &History) -> Vec<String> {
     lost
 }
 
-/// Whether the pod is of the last attempt that its record permits.
+/// Whether the pod is of the last attempt that its record permits, or permitted: Belayer may have deleted the record when its time
+/// to live was over, before the pod could be released.
 pub(crate) fn is_used_up(history: &History, pod: &Value) -> bool {
     let attempt: u64 = annotation(pod, RECREATION_ATTEMPT_ANNOTATION)
         .parse()
         .unwrap_or_default();
+    let mark = annotation(pod, RECREATION_UID_ANNOTATION);
     let limit = record_of(history, uid(pod))
+        .or_else(|| history.object(mark))
         .and_then(|record| record.pointer("/spec/policy/maxRetries")?.as_u64());
     limit.is_some_and(|limit| attempt >= limit)
 }

@@ -160,6 +160,29 @@ fn one_pod_is_violated_when(#[case] script: Script) {
     assert_eq!(failed(&script.check_script()), ["ONE-POD"]);
 }
 
+/// Seed 1,005,057: the release was refused until the time to live of the record was over.
+#[rstest]
+#[case::of_the_last_attempt(3, &[])]
+#[case::of_an_earlier_attempt(2, &["EVIDENCE"])]
+fn the_last_rejected_pod_may_be_released_after_its_record_is_gone(
+    #[case] attempt: u32,
+    #[case] broken: &[&str],
+) {
+    let mut released = rejected(successor("p-2", attempt));
+    let script = rejected_script()
+        .replaced()
+        .reserved(attempt)
+        .creates(&successor("p-2", attempt))
+        .node_says(&released)
+        .recorded(Verb::Patch, &record("Exhausted", attempt))
+        .recorded(Verb::Delete, &record("Exhausted", attempt));
+    released["metadata"]["finalizers"] = json!([]);
+    let findings = script.belayer(&released).check_script();
+    let mut failed = failed(&findings);
+    failed.retain(|name| *name == "EVIDENCE");
+    assert_eq!(failed, broken, "{:?}", findings.checks);
+}
+
 /// A rejected pod whose user deletes it this many seconds before Belayer writes the intent to replace it.
 fn deleted_before(seconds: i64) -> Script {
     let going = deleting(rejected(pod("p-1", &[RECREATION_HOLD])));
