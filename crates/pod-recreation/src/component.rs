@@ -298,14 +298,17 @@ impl<V: View> PodRecreation<V> {
 
     fn is_replaced(&self, record: &Record) -> bool {
         let memory = self.memory.lock();
-        let records = memory.by_pod.get(&pod_key(record));
-        let mut later = records.into_iter().flatten().rev();
+        let records = memory.by_pod.get(&pod_key(record)).into_iter().flatten();
+        let later = records
+            .rev()
+            .take_while(|known| known.uid != record.meta.uid);
+        let later: Vec<ObjectKey> = later.map(|known| known.key.clone()).collect();
+        drop(memory);
         // One without a status may come from a backup: it is ignored.
-        let last = later.find(|known| {
-            let record = self.parts.records.lookup(&known.key).found();
+        later.iter().any(|key| {
+            let record = self.parts.records.lookup(key).found();
             record.is_some_and(|record| record.status.phase.is_some())
-        });
-        last.is_some_and(|last| last.uid != record.meta.uid)
+        })
     }
 
     /// The entry in the `NodeWipe` of the node for the record's rejected pod.

@@ -93,28 +93,13 @@ pub fn decide(snapshot: &RecordSnapshot, now: Timestamp) -> RecordDecision {
         now,
         watched: snapshot.watched,
     };
-    let decision = step(snapshot, clock);
-    match &decision.effect {
-        // The API server creates nothing in a namespace that is being deleted, and a record would keep the pod: the namespace's
-        // pods are removed before its records are. Whether a pod can be created, only the API server says: the cache may show an
-        // older namespace of that name, and the pod may exist in its record alone.
-        Some(Effect::CreateRecord { .. }) if snapshot.namespace_terminating => {
-            RecordDecision::nothing()
-        }
-        _ => decision,
-    }
-}
-
-/// The next step in a namespace that is not being deleted.
-fn step(snapshot: &RecordSnapshot, clock: Clock) -> RecordDecision {
-    let now = clock.now;
     let pod = match &snapshot.pod {
         ObservedPod::Unknown => return RecordDecision::waits(row::NOTHING, UNKNOWN),
         ObservedPod::Absent => None,
         ObservedPod::Present(pod) => Some(&**pod),
     };
     let Some(record) = snapshot.record.as_deref() else {
-        return unrecorded(pod, snapshot.cancelled);
+        return unrecorded(pod, snapshot);
     };
     if record.meta.is_deleting() {
         return RecordDecision::nothing();
@@ -141,15 +126,18 @@ fn step(snapshot: &RecordSnapshot, clock: Clock) -> RecordDecision {
 }
 
 /// Step 1: creates the record, which stores the pod's spec.
-fn unrecorded(pod: Option<&PodView>, cancelled: bool) -> RecordDecision {
+fn unrecorded(pod: Option<&PodView>, snapshot: &RecordSnapshot) -> RecordDecision {
     match pod {
-        Some(pod) if pod.is_candidate() && cancelled => {
+        Some(pod) if pod.is_candidate() && snapshot.cancelled => {
             // `cancelled` is in memory only; the annotation survives a restart.
             let text = "not re-created: its record was deleted".to_owned();
             let pod = pod.uid.clone();
             RecordDecision::of(row::MARK, Effect::AnnotatePod { pod, text })
         }
-        Some(pod) if pod.is_candidate() => RecordDecision::of(
+        // A record would keep the pod, and the pods of a namespace that is being deleted are removed before its records are. An
+        // existing record goes on: the cache may show an older namespace of that name, and the API server refuses to create a pod
+        // in one that is being deleted.
+        Some(pod) if pod.is_candidate() && !snapshot.namespace_terminating => RecordDecision::of(
             row::REJECTED,
             Effect::CreateRecord {
                 pod: pod.uid.clone(),

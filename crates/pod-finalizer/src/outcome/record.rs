@@ -178,14 +178,15 @@ impl Outcomes {
             }
             Err(error) => {
                 let failing = self.failing_for(uid, &error);
-                match failing {
-                    _ if is_final(&error) => {}
-                    None => return Err(error),
-                    Some(time) if time < ERRORS_FOR => {
-                        tracing::debug!(pod = %pod.meta.key, %error, "could not record the outcome, will be retried");
-                        return Ok(Stepped::Retry(Backoff::ERROR.at_most(PAUSE)));
+                if !is_final(&error) {
+                    match failing {
+                        None => return Err(error),
+                        Some(time) if time < ERRORS_FOR => {
+                            tracing::debug!(pod = %pod.meta.key, %error, "could not record the outcome, will be retried");
+                            return Ok(Stepped::Retry(Backoff::ERROR.at_most(PAUSE)));
+                        }
+                        Some(_) => {}
                     }
-                    Some(_) => {}
                 }
                 count(result::REFUSED);
                 tracing::warn!(pod = %pod.meta.key, %error, "could not record the outcome");

@@ -150,9 +150,10 @@ impl PodRecreation {
                 memory.created.remove(&attempts);
                 memory.waits.forget(&last.meta.uid);
                 memory.forget_record(last);
-                // That a list does not have it is no deletion by a client: a backup may have been restored.
+                // Read while the memory is locked: a later deletion of the pod removes the entry.
                 let pod = self.parts.pods.lookup(&pod_key(last)).found();
                 let first = pod.filter(|pod| pod.meta.uid.as_str() == &*last.first_uid);
+                // That a list does not have it is no deletion by a client: a backup may have been restored.
                 if let Some(first) = first
                     && *final_state_known
                     && !last.status.phase.is_some_and(api::Phase::is_final)

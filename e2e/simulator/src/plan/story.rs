@@ -221,13 +221,13 @@ fn actions_on(kind: &str) -> (&'static [UserAction], &'static [UserAction]) {
     }
 }
 
-/// A user retries failed workflows. In half of the stories Belayer has not seen their end: it is down or sees and reads no workflows,
-/// until after the retry. With `failover` the leader sees the retries and is stopped, and the replica that leads then has not
+/// A user retries failed workflows. In half of the stories without `failover` Belayer has not seen their end: until after the retry it is
+/// down, or it neither sees workflows nor reads them. With `failover` the leader sees the retries and is stopped, and the replica that leads then has not
 /// seen them.
 fn retry(failover: bool, rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     let is_blind = !failover && rng.random_bool(0.5);
     let mut at = Duration::from_secs(if is_blind {
-        // A retry tells an earlier run by more than a minute, as clocks may differ.
+        // A pod is known to be of an earlier run only if the retry came more than a minute after its creation.
         rng.random_range(62..80)
     } else {
         rng.random_range(20..70)
@@ -306,6 +306,7 @@ fn slow_and_killed(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
 /// from before they are bound until after they are rejected.
 fn restarted_kubelet(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     let create = Event::User(UserAction::CreateTrainers, rng.random());
+    // The small node, which new pods are bound to.
     let taint = Event::Taint(2);
     let mut at = BIND - Duration::from_secs(1);
     let story = [

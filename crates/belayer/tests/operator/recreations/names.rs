@@ -6,7 +6,7 @@ use belayer_core::logged::Log;
 use belayer_sandbox::{Gvr, ListOptions};
 use serde_json::json;
 
-use super::{YARD, Yard};
+use super::{Running, YARD, Yard};
 
 /// The name of a cluster-scoped owner that would lead to another tenant's pod, and that of one that leads to nothing.
 #[tokio::test(start_paused = true)]
@@ -61,16 +61,23 @@ async fn t7_a_cluster_scoped_owner_is_not_read() {
     assert!(yard.list(&Gvr::PODS).len() >= 3, "{YARD}");
 }
 
+/// A cluster whose kubelet rejects each pod this many times, in which a rejected pod `web` is deleted and the pause before its
+/// re-creation runs.
+async fn in_its_pause(rejections: usize) -> (Yard, Running) {
+    let yard = Yard::rejecting(rejections);
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("the rejected pod is deleted", || yard.phase() == "Waiting")
+        .await;
+    (yard, belayer)
+}
+
 /// A user creates a new version of a rejected pod while the pause before the re-creation of the old one runs. The new one is
 /// rejected as well, and deleted before the record of the old one is worked on. That record created the old version then, and the new
 /// one was lost.
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_replaces_a_rejected_one_is_the_one_that_is_created_again() {
-    let yard = Yard::rejecting(2);
-    let belayer = yard.run();
-    yard.pod("web");
-    yard.until("the rejected pod is deleted", || yard.phase() == "Waiting")
-        .await;
+    let (yard, belayer) = in_its_pause(2).await;
     yard.pod_on(
         "web",
         json!({ "containers": [{ "name": "main", "image": "new" }] }),
@@ -95,11 +102,7 @@ async fn a_pod_that_replaces_a_rejected_one_is_the_one_that_is_created_again() {
 /// rejected version was created then, after its user had replaced it and deleted the replacement.
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_name_was_in_use_during_its_pause_is_not_created_again() {
-    let yard = Yard::rejecting(1);
-    let belayer = yard.run();
-    yard.pod("web");
-    yard.until("the rejected pod is deleted", || yard.phase() == "Waiting")
-        .await;
+    let (yard, belayer) = in_its_pause(1).await;
     yard.pod_with("web", json!({}));
     yard.pass(Duration::from_secs(1)).await;
     yard.delete("web");
@@ -114,11 +117,7 @@ async fn a_pod_whose_name_was_in_use_during_its_pause_is_not_created_again() {
 /// ends no re-creation.
 #[tokio::test(start_paused = true)]
 async fn a_restored_record_does_not_replace_the_one_that_is_worked_on() {
-    let yard = Yard::rejecting(1);
-    let belayer = yard.run();
-    yard.pod("web");
-    yard.until("the rejected pod is deleted", || yard.phase() == "Waiting")
-        .await;
+    let (yard, belayer) = in_its_pause(1).await;
     let mut restored = yard.record();
     restored["metadata"] = json!({ "namespace": YARD, "name": "web-0badcafe" });
     restored["spec"]["firstUID"] = json!("0badcafe-0000-0000-0000-000000000000");

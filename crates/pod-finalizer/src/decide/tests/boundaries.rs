@@ -95,13 +95,13 @@ fn a4_a_status_without_a_cached_owner(#[case] case: Case, #[case] expected: Expe
     assert_eq!(outcome(&decide(&case.0, now())), expected);
 }
 
-/// Releases of pods whose result nobody has read are logged with what was known.
+/// Releases of pods whose result was not read are counted by namespace as well.
 #[rstest]
 #[case::consumed(pod().held().consumed(), false)]
 #[case::owner_gone(pod().held().owner_absent().owner_gone(), false)]
 #[case::ended_by_its_deletion(pod().held().ended().deleting("11:59:59").by_its_deletion(), true)]
 #[case::retried(pod().held().deleting("11:59:59").of_earlier_run(), true)]
-fn releases_of_unread_results_are_traced(#[case] case: Case, #[case] expected: bool) {
+fn releases_of_unread_results_are_counted_by_namespace(#[case] case: Case, #[case] expected: bool) {
     let decision = decide(&case.0, now());
     let Some(Write::Release(evidence)) = decision.write else {
         panic!("no release: {decision:?}");
