@@ -142,6 +142,9 @@ async fn l10_a_slow_server_gets_at_most_64_requests_at_once() {
     // Neither the Lease nor a watch waits for any of them.
     let renewed = crate::http::Request::get("/lease").send(&watches).await;
     assert!(renewed.is_ok(), "{renewed:?}");
+    // With that of the other client.
+    assert!(server.requests.highest() <= CONNECTIONS + 1);
+    assert!(server.connections.highest() <= CONNECTIONS + 1);
     // A request that is cancelled while it waits, or while it is under way, leaves its place.
     for request in sent.iter().step_by(10) {
         request.abort();
@@ -154,7 +157,8 @@ async fn l10_a_slow_server_gets_at_most_64_requests_at_once() {
         }
     }
     let most = (server.requests.highest(), server.connections.highest());
-    // With those of the other client.
-    assert!(most.0 <= CONNECTIONS + 1, "{most:?}");
-    assert!(most.1 <= CONNECTIONS + FOR_RELEASES, "{most:?}");
+    // Seven of the cancelled ones were under way; the server may see others before it sees that
+    // their connections are closed.
+    assert!(most.0 <= CONNECTIONS + 1 + 7, "{most:?}");
+    assert!(most.1 <= CONNECTIONS + 1 + 7, "{most:?}");
 }
