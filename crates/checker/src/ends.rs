@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use belayer_sandbox::Write;
+use belayer_workload::names;
 use serde_json::Value;
 
 use super::history::History;
@@ -43,6 +44,7 @@ pub(crate) fn results(findings: &mut Findings, history: &History) -> Check {
             && !history.is_deleted_or_in_deleted_namespace(workflow)
             && !history.is_by_hand(workflow)
             && !history.waits_for_outputs(workflow)
+            && !has_hidden_pod(history, workflow)
     });
     broken.extend(unfinished.map(|workflow| format!("{} has not finished", describe(workflow))));
     broken.sort();
@@ -53,6 +55,16 @@ pub(crate) fn results(findings: &mut Findings, history: &History) -> Check {
         kept: "results consumed, none lost of a pod with a hold".to_owned(),
         broken,
     }
+}
+
+/// Whether a pod of the workflow was created with the label of pods that Argo does not read any more, as a user's copy is.
+fn has_hidden_pod(history: &History, workflow: &Value) -> bool {
+    let pods = history.all("Pod");
+    let mut created = pods.filter_map(|pod| history.created_pod(uid(pod)));
+    created.any(|pod| {
+        workflow_of(pod) == Some(uid(workflow))
+            && pod["metadata"]["labels"][names::COMPLETED] == "true"
+    })
 }
 
 /// Nothing is stuck at the end.

@@ -91,7 +91,11 @@ fn one_pod(step: &Step<'_>) -> Verdict {
     if step.history.live_pods().any(|other| is_of_chain(&other)) {
         return broken("while another pod of the same record existed");
     }
-    let mut chain = step.history.all("Pod").filter(is_of_chain);
+    // Its hold keeps the pod of an attempt until it is recorded, unless another client removes the hold.
+    let mut chain = step
+        .history
+        .all("Pod")
+        .filter(|other| is_of_chain(other) && !step.history.is_by_hand(other));
     if chain.any(|other| annotation(other, RECREATION_ATTEMPT_ANNOTATION) == attempt) {
         return broken(&format!("twice as attempt {attempt}"));
     }

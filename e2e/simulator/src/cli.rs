@@ -107,7 +107,16 @@ impl Simulate {
                 scope.spawn(move || {
                     loop {
                         let seed = next.fetch_add(1, Ordering::Relaxed);
-                        if seed >= end || sender.send((seed, run(&Plan::of(seed)))).is_err() {
+                        if seed >= end {
+                            return;
+                        }
+                        // The record of all writes is dropped here, by the thread that has allocated it.
+                        let Outcome {
+                            violations,
+                            coverage,
+                            ..
+                        } = run(&Plan::of(seed));
+                        if sender.send((seed, violations, coverage)).is_err() {
                             return;
                         }
                     }
@@ -115,12 +124,7 @@ impl Simulate {
             }
             drop(sender);
             let mut reported = Instant::now();
-            for (done, (seed, outcome)) in results.iter().enumerate() {
-                let Outcome {
-                    violations,
-                    coverage: reached,
-                    ..
-                } = outcome;
+            for (done, (seed, violations, reached)) in results.iter().enumerate() {
                 coverage.merge(reached);
                 if let Some(first) = violations.first() {
                     failed.insert(seed);

@@ -26,7 +26,7 @@ use crate::event::user::UserAction;
 use crate::event::{Event, RECORDS, Stage, tenant};
 use crate::fault::FaultKind;
 use crate::objects::{self, BATCH};
-use crate::plan::{BIND, MORE_NAMES, MORE_REJECTIONS, Plan};
+use crate::plan::{BIND, MORE_NAMES, MORE_REJECTIONS, Plan, SMALL};
 use crate::replica::{Controllers, ELECTION, Replica, Setup, instance};
 
 /// How long nothing may be written in a settled cluster.
@@ -299,7 +299,13 @@ async fn recover(plan: &Plan, stage: &mut Stage) -> usize {
         stage.carry_out(CREATE_NAMESPACES).await;
     }
     let healthy_from = stage.sandbox.recorder().writes().len();
-    stage.create_in_healthy_cluster();
+    let choices = if plan.seed < SMALL {
+        0..plan.size.namespaces.len() as u64
+    } else {
+        let one = plan.seed % 2;
+        one..one + 1
+    };
+    stage.create_in_healthy_cluster(choices);
     for _ in 0..2 {
         tokio::time::sleep(BIND).await;
         stage.bind_waiting();

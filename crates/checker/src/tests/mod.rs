@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use belayer_sandbox::{Gvr, Verb};
-use belayer_workload::{ARGO_SERVER, WORKFLOWS};
+use belayer_workload::{ARGO_SERVER, USER, WORKFLOWS, names};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -338,14 +338,24 @@ fn results_of_a_deleted_workflow_are_not_needed() {
     );
 }
 
-#[test]
-fn results_is_violated_by_a_workflow_that_never_finishes() {
+/// Seed 10,007,138: a user copied a pod whose result was consumed, with its labels, before its workflow was run again.
+#[rstest]
+#[case::without_pods(None, &["RESULTS"])]
+#[case::with_a_pod(Some("false"), &["RESULTS"])]
+#[case::with_a_pod_that_argo_does_not_read(Some("true"), &[])]
+fn results_is_violated_by_a_workflow_that_never_finishes(
+    #[case] completed: Option<&str>,
+    #[case] broken: &[&str],
+) {
     let mut stuck = running();
     stuck["status"]["finishedAt"] = json!(null);
-    assert_eq!(
-        failed(&Script::default().workflow(&stuck).check_script()),
-        ["RESULTS"]
-    );
+    let mut script = Script::default().workflow(&stuck);
+    if let Some(completed) = completed {
+        let mut copy = pod(&[]);
+        copy["metadata"]["labels"] = json!({ (names::COMPLETED): completed });
+        script = script.write(USER, Verb::Create, &Gvr::PODS, &copy);
+    }
+    assert_eq!(failed(&script.check_script()), broken);
 }
 
 #[rstest]

@@ -160,6 +160,20 @@ fn one_pod_is_violated_when(#[case] script: Script) {
     assert_eq!(failed(&script.check_script()), ["ONE-POD"]);
 }
 
+/// Seed 10,006,766: a tenant removed the hold of a pod that was deleted, before its creation could be recorded.
+#[test]
+fn an_attempt_may_be_repeated_if_another_client_removed_the_hold_of_its_pod() {
+    let made = rejected_script()
+        .replaced()
+        .reserved(1)
+        .creates(&successor("p-2", 1));
+    let stripped = made
+        .deleted(&Gvr::PODS, &deleting(successor("p-2", 1)))
+        .write("tenant", Verb::Patch, &Gvr::PODS, &successor_gone("p-2", 1))
+        .creates(&successor("p-3", 1));
+    assert_eq!(failed(&stripped.check_script()), [""; 0]);
+}
+
 /// Seed 1,005,057: the release was refused until the time to live of the record was over.
 #[rstest]
 #[case::of_the_last_attempt(3, &[])]

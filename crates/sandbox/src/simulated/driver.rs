@@ -120,10 +120,11 @@ async fn at(when: Option<Instant>) {
 struct InformerHandle {
     cluster: Cluster,
     interest: Interest,
-    known: BTreeMap<(Gvr, ObjectKey), Arc<Value>>,
+    /// By the index of their kind and their name.
+    known: BTreeMap<(usize, ObjectKey), Arc<Value>>,
     /// The `Gvr` that the controller sees for each kind. It stays the same when the versions of the
     /// kind change.
-    kinds: BTreeMap<(String, String), Gvr>,
+    kinds: Vec<Gvr>,
     subscription: Option<Subscription>,
     next: Option<Arc<StoreEvent>>,
 }
@@ -134,7 +135,7 @@ impl InformerHandle {
             cluster,
             interest,
             known: BTreeMap::new(),
-            kinds: BTreeMap::new(),
+            kinds: Vec::new(),
             subscription: None,
             next: None,
         }
@@ -181,8 +182,8 @@ impl InformerHandle {
         if !self.interest.covers(&event.resource) {
             return;
         }
-        let gvr = self.kind(&event.resource);
-        let key = (gvr.clone(), event.key.clone());
+        let kind = self.kind(&event.resource);
+        let key = (kind, event.key.clone());
         // The list may have been newer than the position in the log.
         if self
             .known
@@ -191,22 +192,22 @@ impl InformerHandle {
         {
             return;
         }
-        let now = Instant::now();
+        let (now, gvr) = (Instant::now(), &self.kinds[kind]);
         if event.event_type == EventType::Deleted {
             self.known.remove(&key);
-            to.observe(&gvr, &Change::Removed(Arc::clone(&event.object)), now);
+            to.observe(gvr, &Change::Removed(Arc::clone(&event.object)), now);
             return;
         }
         self.known.insert(key, Arc::clone(&event.object));
-        to.observe(&gvr, &Change::Upserted(Arc::clone(&event.object)), now);
+        to.observe(gvr, &Change::Upserted(Arc::clone(&event.object)), now);
     }
 
-    fn kind(&mut self, resource: &ResourceInfo) -> Gvr {
-        let gvr = self
-            .kinds
-            .entry(resource.key())
-            .or_insert_with(|| resource.storage_gvr());
-        gvr.clone()
+    fn kind(&mut self, resource: &ResourceInfo) -> usize {
+        let known = self.kinds.iter().position(|gvr| resource.is(gvr));
+        known.unwrap_or_else(|| {
+            self.kinds.push(resource.storage_gvr());
+            self.kinds.len() - 1
+        })
     }
 
     fn list(&mut self, to: &mut impl Controller) {
@@ -217,28 +218,29 @@ impl InformerHandle {
             if !self.interest.covers(&resource) {
                 continue;
             }
-            let gvr = self.kind(&resource);
-            let served = served(&self.cluster, &gvr);
+            let kind = self.kind(&resource);
+            let gvr = &self.kinds[kind];
+            let served = served(&self.cluster, gvr);
             let Ok(page) = self.cluster.list(&served, None, &ListOptions::default()) else {
                 continue;
             };
             for object in page.items {
                 let key = ObjectKey::new(object::namespace(&object), object::name(&object));
-                let key = (gvr.clone(), key);
+                let key = (kind, key);
                 let old = before.remove(&key);
                 if let Some(old) = &old
                     && object::uid(old) != object::uid(&object)
                 {
-                    to.observe(&gvr, &Change::Removed(Arc::clone(old)), now);
+                    to.observe(gvr, &Change::Removed(Arc::clone(old)), now);
                 }
                 if old.is_none_or(|old| version(&old) != version(&object)) {
-                    to.observe(&gvr, &Change::Upserted(Arc::clone(&object)), now);
+                    to.observe(gvr, &Change::Upserted(Arc::clone(&object)), now);
                 }
                 self.known.insert(key, object);
             }
         }
-        for ((gvr, _), gone) in before {
-            to.observe(&gvr, &Change::Removed(gone), now);
+        for ((kind, _), gone) in before {
+            to.observe(&self.kinds[kind], &Change::Removed(gone), now);
         }
         self.subscription = Some(self.cluster.subscribe(None, from));
     }

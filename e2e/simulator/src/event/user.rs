@@ -1,5 +1,7 @@
 //! What users do.
 
+use std::ops::Range;
+
 use belayer_holds::names::{RECREATION_ANNOTATION, RELEASE_ANNOTATION};
 use belayer_sandbox::{Actor, DeleteOptions, Gvr, Propagation, WriteOptions};
 use belayer_workload::{ARGO_SERVER, USER, WORKFLOWS, names, workflow};
@@ -222,9 +224,9 @@ impl Stage {
         });
     }
 
-    /// A workflow, a PVC and pods that do not all fit, in each namespace.
-    pub(crate) fn create_in_healthy_cluster(&mut self) {
-        for choice in 0..self.namespaces.len() as u64 {
+    /// A workflow, a PVC and pods that do not all fit, in each of these namespaces.
+    pub(crate) fn create_in_healthy_cluster(&mut self, choices: Range<u64>) {
+        for choice in choices {
             self.act(UserAction::CreateWorkflow, choice);
             self.act(UserAction::UsePvc, choice);
             self.act(UserAction::Overcommit, choice);
