@@ -336,6 +336,11 @@ impl PodFinalizer {
                     .outdate(&OwnerQuery::about(kind.clone(), &last.object.0));
                 (last, true)
             }
+            // Its CRD was deleted: of owners that went while the watch was down no event comes.
+            Event::Unserved => {
+                let pods = &self.parts.pods;
+                return pods.for_each(|pod| self.queue_if_ours(pod, Priority::Normal));
+            }
             _ => return,
         };
         for pod in self

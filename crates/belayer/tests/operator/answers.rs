@@ -468,3 +468,20 @@ async fn row_07_errors_of_the_server_do_not_stop_the_rules_below_for_ever() {
     assert!(webhook.hits() > 1);
     assert!(world.events("OutcomeNotRecorded") > 0);
 }
+
+/// The deletions of the workflows cause no event then.
+#[tokio::test(start_paused = true)]
+async fn the_crd_of_workflows_goes_while_their_watch_is_down() {
+    let world = World::new();
+    let _belayer = world.run();
+    deleted_pod(&world).await;
+    world.delete_kind_unseen("workflows", "argoproj.io").await;
+    assert!(
+        world.is_held("a"),
+        "the last answer says that its workflow exists"
+    );
+    within(Duration::from_secs(60), "the release", || {
+        world.find("a").is_none()
+    })
+    .await;
+}

@@ -12,8 +12,8 @@ use belayer_pod_finalizer::PodFinalizer;
 use belayer_pod_finalizer::profile::config::Settings;
 use belayer_sandbox::simulated::{SimulatedController, SimulatedControllers};
 use belayer_sandbox::{
-    Actor, Cluster, DeleteOptions, Gvr, ListOptions, Outcome, Patch, Propagation, Sandbox,
-    Subresource, Verb, Write, WriteOptions,
+    Actor, Answer, Cluster, DeleteOptions, Fault, FaultHandle, Gvr, ListOptions, Match, Outcome,
+    Patch, Propagation, Sandbox, Subresource, Verb, WatchEnd, Write, WriteOptions,
 };
 use belayer_workload::{WORKFLOWS, workflow_crd};
 use kube::Client;
@@ -254,6 +254,19 @@ impl World {
         self.cluster()
             .delete(&user(), gvr, namespace, name, &options)
             .unwrap();
+    }
+
+    /// Deletes the CRD of a kind, and with it its objects, while Belayer can neither list nor watch them.
+    pub(crate) async fn delete_kind_unseen(&self, plural: &'static str, group: &str) {
+        let faults = self.sandbox.faults();
+        let reads = |verb| Match::verb(verb).resource(plural).client(BELAYER);
+        let down = [Verb::List, Verb::Watch]
+            .map(|verb| faults.inject(Fault::on(reads(verb)).answer(Answer::internal_error())));
+        faults.end_watches(&reads(Verb::Watch), WatchEnd::Break);
+        let definition = format!("{plural}.{group}");
+        self.delete(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, &definition);
+        let_pass(Duration::from_secs(30)).await;
+        down.iter().for_each(FaultHandle::remove);
     }
 
     pub(crate) fn find(&self, pod: &str) -> Option<Arc<Value>> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use belayer::server::Health as _;
 use belayer_holds::names::POD_RECREATION_HOLD;
 use belayer_pod_recreation::{Settings, crd};
-use belayer_sandbox::{Fault, Gvr, Match, Subresource, Verb, WatchEnd};
+use belayer_sandbox::{Answer, Fault, Gvr, Match, Subresource, Verb, WatchEnd};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -313,6 +313,29 @@ async fn without_its_crd_the_process_is_ready_and_starts_when_it_is_created() {
     yard.until("it runs", || yard.is_settled("web")).await;
     stop.cancel();
     task.await.unwrap();
+}
+
+/// A deleted pod waits for the first status of its record, whose deletion causes no event then.
+#[tokio::test(start_paused = true)]
+async fn its_crd_goes_while_the_watch_of_the_records_is_down() {
+    let yard = Yard::new();
+    let belayer = yard.run();
+    let statuses = Match::verb(Verb::Patch).resource("podrecreations");
+    let denied = Fault::on(statuses.client(BELAYER)).answer(Answer::forbidden("no"));
+    yard.world.sandbox.faults().inject(denied);
+    yard.pod("web");
+    yard.wait("it is held", || yard.is_held("web")).await;
+    yard.report("web", Fate::Rejected("OutOfcpu"));
+    yard.wait("its record", || !yard.records().is_empty()).await;
+    yard.delete("web");
+    yard.wait_for(Duration::from_secs(1)).await;
+    assert!(yard.is_held("web"));
+    yard.world
+        .delete_kind_unseen("podrecreations", "belayer.dev")
+        .await;
+    yard.wait("it is released", || yard.find("web").is_none())
+        .await;
+    belayer.stop().await;
 }
 
 /// Runs Belayer, and the pod `web` whose hold is sent and takes effect only after `delay`. Returns the pod's UID.
