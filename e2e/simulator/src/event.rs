@@ -56,6 +56,8 @@ pub(crate) enum Event {
     Kill(u64),
     /// A replica of Belayer is stopped gracefully.
     Stop(u64),
+    /// The leader election of a replica gets no processor for 25 s. [`Event::ALL`] does not contain it.
+    Freeze(u64),
     /// All replicas of Belayer are killed.
     KillAll,
     /// Replicas that are down start.
@@ -134,6 +136,7 @@ impl Event {
             Self::RestartKubelet(_) => Self::RestartKubelet(choice),
             Self::Kill(_) => Self::Kill(choice),
             Self::Stop(_) => Self::Stop(choice),
+            Self::Freeze(_) => Self::Freeze(choice),
             Self::Reconfigure(_) => Self::Reconfigure(choice),
             Self::Meddle(_) => Self::Meddle(choice),
             Self::Reload(_) => Self::Reload(choice),
@@ -213,6 +216,7 @@ impl Stage {
             }
             Event::Kill(choice) => self.replica(choice).kill(),
             Event::Stop(choice) => self.replica(choice).stop().await,
+            Event::Freeze(choice) => self.replica(choice).freeze(),
             Event::KillAll => self.replicas.iter_mut().for_each(Replica::kill),
             Event::Start => self.replicas.iter_mut().for_each(Replica::start),
             Event::Reconfigure(choice) => self.reconfigure(Controllers::some(choice)).await,

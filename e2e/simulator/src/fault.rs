@@ -40,6 +40,8 @@ pub(crate) enum FaultKind {
     Timeout,
     /// Requests are slow.
     Slow,
+    /// Writes of the controllers reach the server only after up to 20 s. No part of [`FaultKind::ALL`].
+    Late,
     /// A request gets no answer at all.
     Hang,
     /// Watch events arrive late and in bursts.
@@ -100,7 +102,7 @@ impl FaultKind {
         };
         let clients = match (self, replica) {
             // The election watches no objects and reads no owners.
-            (Self::Stale(_), _) | (Self::NoLiveReads, Some(_)) => &[BELAYER][..],
+            (Self::Stale(_) | Self::Late, _) | (Self::NoLiveReads, Some(_)) => &[BELAYER][..],
             // A leader that can renew its Lease stays the leader.
             (Self::CutOff, Some(_)) => &[BELAYER, ELECTION],
             _ => clients,
@@ -154,6 +156,7 @@ impl FaultKind {
             Self::InternalError => requests().answer(Answer::internal_error()),
             Self::Timeout => requests().answer(Answer::timeout()),
             Self::Slow => requests().delay(seconds / 4),
+            Self::Late => writes().delay(seconds),
             Self::Hang => requests().hang(),
             Self::LateEvents => watches().jitter_events(seconds),
             Self::BrokenWatch => watches().end_watch_after(after, WatchEnd::Break),

@@ -4,6 +4,7 @@ mod cli;
 mod coverage;
 mod event;
 mod fault;
+mod leader;
 mod objects;
 mod plan;
 mod replica;

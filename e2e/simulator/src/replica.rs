@@ -18,6 +18,7 @@ use belayer_holds::runner::Observer;
 use belayer_sandbox::Sandbox;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// How long after its end the kubelet starts it again.
@@ -25,6 +26,9 @@ const RESTART: Duration = Duration::from_secs(2);
 
 /// How long two processes of one replica run beside each other.
 const SURGE: Duration = Duration::from_secs(5);
+
+/// How long a leader election gets no processor: longer than a Lease is valid.
+const FREEZE: Duration = Duration::from_secs(25);
 
 /// Longest time that new controllers may fill their caches; after it they take over anyway.
 const WARM_WITHIN: Duration = Duration::from_secs(60);
@@ -72,6 +76,8 @@ pub(crate) struct Replica {
     setup: Setup,
     /// The controllers; changes reach a running process.
     controllers: watch::Sender<Controllers>,
+    /// Until when its leader election gets no processor.
+    frozen: watch::Sender<Instant>,
     process: Option<Process>,
 }
 
@@ -107,6 +113,7 @@ impl Replica {
         Self {
             setup,
             controllers: watch::Sender::new(Controllers::ALL),
+            frozen: watch::Sender::new(Instant::now()),
             process: None,
         }
     }
@@ -119,9 +126,10 @@ impl Replica {
         let stop = CancellationToken::new();
         let (setup, stopped) = (self.setup.clone(), stop.clone());
         let controllers = self.controllers.subscribe();
+        let frozen = self.frozen.subscribe();
         let task = tokio::spawn(async move {
             while !stopped.is_cancelled() {
-                live(&setup, controllers.clone(), &stopped).await;
+                live(&setup, controllers.clone(), frozen.clone(), &stopped).await;
                 let _ = stopped
                     .run_until_cancelled(tokio::time::sleep(RESTART))
                     .await;
@@ -164,6 +172,11 @@ impl Replica {
         }
     }
 
+    /// Gives its leader election no processor for [`FREEZE`].
+    pub(crate) fn freeze(&self) {
+        self.frozen.send_replace(Instant::now() + FREEZE);
+    }
+
     /// Kills it in the middle of whatever it does.
     pub(crate) fn kill(&mut self) {
         if let Some(process) = self.process.take() {
@@ -180,7 +193,12 @@ impl Replica {
 }
 
 /// One process, from its start to its end.
-async fn live(setup: &Setup, controllers: watch::Receiver<Controllers>, stop: &CancellationToken) {
+async fn live(
+    setup: &Setup,
+    controllers: watch::Receiver<Controllers>,
+    frozen: watch::Receiver<Instant>,
+    stop: &CancellationToken,
+) {
     let client = |program: &str| {
         let actor = instance(program, setup.number);
         client::in_process(setup.sandbox.service(actor), names::USER_AGENT)
@@ -209,7 +227,7 @@ async fn live(setup: &Setup, controllers: watch::Receiver<Controllers>, stop: &C
     let resign = CancellationToken::new();
     let options = || options(&leadership);
     let work = supervise(options, setup.tuning, controllers, stop);
-    let election = elector.run(resign.clone());
+    let election = unless_frozen(elector.run(resign.clone()), frozen);
     tokio::pin!(work, election);
     tokio::select! {
         // The election is lost: the process ends with all its tasks.
@@ -217,6 +235,23 @@ async fn live(setup: &Setup, controllers: watch::Receiver<Controllers>, stop: &C
         () = &mut work => {
             resign.cancel();
             election.await;
+        }
+    }
+}
+
+/// Runs a task, except until these times.
+async fn unless_frozen<T>(
+    task: impl Future<Output = T>,
+    mut frozen: watch::Receiver<Instant>,
+) -> T {
+    tokio::pin!(task);
+    loop {
+        let until = *frozen.borrow_and_update();
+        tokio::time::sleep_until(until).await;
+        tokio::select! {
+            biased;
+            Ok(()) = frozen.changed() => {}
+            output = &mut task => return output,
         }
     }
 }

@@ -25,6 +25,7 @@ use crate::event::admin::{self, Admin};
 use crate::event::user::UserAction;
 use crate::event::{Event, RECORDS, Stage, tenant};
 use crate::fault::FaultKind;
+use crate::leader;
 use crate::objects::{self, BATCH};
 use crate::plan::{BIND, MORE_NAMES, MORE_REJECTIONS, Plan, SMALL};
 use crate::replica::{Controllers, ELECTION, Replica, Setup, instance};
@@ -345,6 +346,7 @@ async fn judge(plan: &Plan, stage: &Stage, healthy_from: usize) -> Outcome {
     let mut violations = broken(&findings, |name| name != PROMPT);
     violations.extend(late.unwrap_or_default());
     violations.extend(records_kept(plan, stage));
+    violations.extend(leader::written_by_others(&recorder.writes()));
     if !is_settled {
         let minutes = QUIET.as_secs() * PATIENCE as u64 / 60;
         violations.push(format!(

@@ -22,10 +22,11 @@ pub(super) enum Story {
     RestartedKubelet,
     Retry { failover: bool },
     Failover,
+    Frozen,
 }
 
 /// The more often one is listed, the more often it is chosen.
-const STORIES: [Story; 14] = [
+const STORIES: [Story; 15] = [
     Story::Mixture,
     Story::Mixture,
     Story::Mixture,
@@ -40,6 +41,7 @@ const STORIES: [Story; 14] = [
     Story::Retry { failover: true },
     Story::Failover,
     Story::Failover,
+    Story::Frozen,
 ];
 
 impl Story {
@@ -49,7 +51,10 @@ impl Story {
 
     /// Whether it needs two replicas.
     pub(super) fn has_failover(self) -> bool {
-        matches!(self, Self::Failover | Self::Retry { failover: true })
+        matches!(
+            self,
+            Self::Failover | Self::Frozen | Self::Retry { failover: true }
+        )
     }
 
     pub(super) fn events(self, wipes: bool, rng: &mut StdRng) -> Vec<(Duration, Event)> {
@@ -63,6 +68,7 @@ impl Story {
             Self::RestartedKubelet => restarted_kubelet(rng, &mut events),
             Self::Retry { failover } => retry(failover, rng, &mut events),
             Self::Failover => failover(rng, &mut events),
+            Self::Frozen => frozen(rng, &mut events),
         }
         events
     }
@@ -169,6 +175,22 @@ fn failover(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
         _ => fault_of(1, FaultKind::CutOff, 40),
     };
     events.push((ended, end));
+}
+
+/// The leader election of replica 1, the leader, gets no processor until its Lease has expired. Meanwhile users create and delete pods, and
+/// writes arrive late.
+fn frozen(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
+    let begun = Duration::from_secs_f64(rng.random_range(1.0..4.0));
+    events.push((begun, Event::Freeze(0)));
+    events.push((begun, fault_of(1, FaultKind::Late, 25)));
+    let (create, delete) = actions_on("pods");
+    let mut at = begun;
+    for actions in [create, delete, create, delete] {
+        at += Duration::from_secs_f64(rng.random_range(0.0..5.0));
+        if let Some(action) = actions.choose(rng) {
+            events.push((at, Event::User(*action, rng.random())));
+        }
+    }
 }
 
 /// What users do to create objects of this kind, or others that depend on them, and to delete them.
