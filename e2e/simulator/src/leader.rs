@@ -29,3 +29,47 @@ pub(crate) fn written_by_others(writes: &[Write]) -> Vec<String> {
     }
     broken
 }
+
+#[cfg(test)]
+mod tests {
+    use belayer_sandbox::{Actor, Gvr, Sandbox, WriteOptions};
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[rstest]
+    #[case::the_leader(1, 0)]
+    #[case::another(2, 1)]
+    fn only_the_leader_may_write(#[case] writer: usize, #[case] broken: usize) {
+        let sandbox = Sandbox::default();
+        let create = |actor: &str, gvr: &Gvr, object: Value| {
+            let (actor, options) = (Actor::new(actor), WriteOptions::default());
+            let created = sandbox
+                .cluster()
+                .create(&actor, gvr, Some("default"), object, &options);
+            created.expect("a valid object");
+        };
+        let event = |name: &str| {
+            json!({
+                "metadata": { "name": name },
+                "involvedObject": { "namespace": "default" },
+            })
+        };
+        // Before there is a leader.
+        create(&format!("{BELAYER}/2"), &Gvr::EVENTS, event("first"));
+        let lease = json!({
+            "metadata": { "name": "belayer" },
+            "spec": { "holderIdentity": "belayer-1_a3" },
+        });
+        create("belayer-election/1", &Gvr::LEASES, lease);
+        create(
+            &format!("{BELAYER}/{writer}"),
+            &Gvr::EVENTS,
+            event("second"),
+        );
+        create("user", &Gvr::EVENTS, event("third"));
+        let found = written_by_others(&sandbox.recorder().writes());
+        assert_eq!(found.len(), broken, "{found:?}");
+    }
+}
