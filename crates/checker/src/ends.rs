@@ -1,5 +1,6 @@
 //! Checks of the final state.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use belayer_sandbox::Write;
@@ -157,6 +158,44 @@ pub(crate) fn held(history: &History, from: usize) -> Check {
         name: "HELD",
         seen: created.len(),
         kept: "objects created while nothing failed, each held".to_owned(),
+        broken,
+    }
+}
+
+/// Records of outcomes say how their pods ended, and every pod that ended while nothing failed and was released has one.
+pub(crate) fn recorded(history: &History, from: usize) -> Check {
+    let mut broken = Vec::new();
+    let mut has_record = HashSet::new();
+    for record in history.all("PodOutcome") {
+        let pod = text(record, "/spec/podUID");
+        has_record.insert(pod);
+        let Some(pod) = history.object(pod) else {
+            broken.push(format!("{} is of no pod", describe(record)));
+            continue;
+        };
+        let (recorded, phase) = (text(record, "/spec/phase"), text(pod, "/status/phase"));
+        if record["spec"]["complete"] == true && recorded != phase {
+            broken.push(format!(
+                "{} is {phase}, its record says {recorded}",
+                describe(pod)
+            ));
+        }
+    }
+    let ended = history.all("Pod").filter(|pod| {
+        history.is_created_from(uid(pod), from)
+            && history.had_hold(uid(pod))
+            && holds(pod).all(|hold| hold != POD_HOLD)
+            && history.release_reason(pod, POD_HOLD) == Some(Why::ResultConsumed)
+            && !history.is_by_hand(pod)
+    });
+    let unrecorded = ended.filter(|pod| !has_record.contains(uid(pod)));
+    broken.extend(unrecorded.map(|pod| format!("{} was released without a record", describe(pod))));
+    broken.sort();
+    Check {
+        part: Part::PodFinalizer,
+        name: "OUTCOMES",
+        seen: has_record.len(),
+        kept: "outcomes recorded, each as its pod ended".to_owned(),
         broken,
     }
 }

@@ -58,6 +58,8 @@ pub struct Evidence<'a> {
     pub healthy_from: Option<usize>,
     /// `nodeLostDelay` of Belayer's configuration.
     pub node_lost_delay: Duration,
+    /// Whether Belayer's configuration says that it records the outcomes of pods.
+    pub captures: bool,
 }
 
 /// One invariant and its result. [`check`] returns one per invariant. The [crate's example](crate)
@@ -169,6 +171,9 @@ pub fn check(evidence: &Evidence<'_>) -> Findings {
         let mut prompt = ends::prompt(&history, evidence.left, from);
         prompt.broken.extend(delays.late);
         findings.checks.extend([ends::held(&history, from), prompt]);
+        if evidence.captures {
+            findings.checks.push(ends::recorded(&history, from));
+        }
     }
     findings
 }

@@ -85,7 +85,7 @@ fn foreign(step: &Step<'_>) -> Verdict {
     ))
 }
 
-/// Events, the gate of the admission policies, PodRecreation records; and pods that such a
+/// Events, the gate of the admission policies, PodRecreation and PodOutcome records; and pods that such a
 /// record is about, which the invariants of pod-recreation cover.
 fn is_own_object(step: &Step<'_>) -> bool {
     let write = step.write;
@@ -93,7 +93,9 @@ fn is_own_object(step: &Step<'_>) -> bool {
     // Node agents write its status.
     let is_wipe = write.resource.resource == "nodewipes" && write.subresource.is_empty();
     match (step.kind(), write.verb) {
-        (Kind::Other, Verb::Create) => is_gate || is_wipe || write.resource.resource == "events",
+        (Kind::Other, Verb::Create) => {
+            is_gate || is_wipe || ["events", "podoutcomes"].contains(&&*write.resource.resource)
+        }
         (Kind::Other, Verb::Patch) => is_gate || is_wipe,
         (Kind::Record, _) => true,
         (Kind::Pod, Verb::Create) => {

@@ -37,6 +37,10 @@ pub struct Tuning {
     pub node_lost_delay: Duration,
     /// How long the records of re-creations are kept after their end.
     pub record_ttl: Duration,
+    /// Whether outcomes of pods are recorded. Their CRD must be installed.
+    pub capture: bool,
+    /// Above how many held pods that are being deleted Belayer adds no finalizers.
+    pub backlog_threshold: usize,
 }
 
 impl Default for Tuning {
@@ -46,6 +50,8 @@ impl Default for Tuning {
             backoff: 1,
             node_lost_delay: Duration::ZERO,
             record_ttl: belayer_pod_recreation::Settings::default().record_ttl,
+            capture: false,
+            backlog_threshold: Settings::default().backlog_threshold,
         }
     }
 }
@@ -58,7 +64,7 @@ pub fn components(tuning: Tuning) -> Components {
         ..Policy::default()
     };
     Components::default()
-        .with(pod_finalizer(tuning.node_lost_delay))
+        .with(pod_finalizer(tuning))
         .with(belayer_workflow_finalizer::Settings::default())
         .with(belayer_pvc_protection::Settings {
             mode: belayer_pvc_protection::Mode::Own,
@@ -71,10 +77,14 @@ pub fn components(tuning: Tuning) -> Components {
         })
 }
 
-fn pod_finalizer(node_lost_delay: Duration) -> Settings {
-    let mut settings = Settings::default();
+fn pod_finalizer(tuning: Tuning) -> Settings {
+    let mut settings = Settings {
+        backlog_threshold: tuning.backlog_threshold,
+        ..Settings::default()
+    };
     let profiles = settings.profiles.iter().map(|profile| Profile {
-        node_lost_delay,
+        node_lost_delay: tuning.node_lost_delay,
+        capture: tuning.capture,
         ..Profile::clone(profile)
     });
     if let Ok(profiles) = Profiles::new(profiles) {

@@ -76,6 +76,7 @@ pub(super) async fn summarise(
         others: &[OTHER_OPERATOR, BATCH],
         healthy_from: None,
         node_lost_delay: Duration::ZERO,
+        captures: false,
     });
     let chapters = chapters_check([trouble, settled.err(), still.err()], &findings);
     findings.checks.insert(0, chapters);

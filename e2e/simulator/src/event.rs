@@ -89,6 +89,13 @@ pub(crate) const RECORDS: Gvr = Gvr {
     resource: Cow::Borrowed("podrecreations"),
 };
 
+/// The gate.
+pub(crate) const GATES: Gvr = Gvr {
+    group: Cow::Borrowed("belayer.dev"),
+    version: Cow::Borrowed("v1alpha1"),
+    resource: Cow::Borrowed("gates"),
+};
+
 impl Event {
     /// All but the faults.
     pub(crate) const ALL: [Self; 32] = {

@@ -37,6 +37,9 @@ pub(crate) const MORE_NAMES: u64 = 300_000;
 /// events. Earlier seeds keep their plans.
 pub(crate) const SMALL: u64 = 1_000_000;
 
+/// From this seed on, outcomes are recorded in some runs, and in some the gate closes above one or two waiting pods.
+pub(crate) const MORE_SETTINGS: u64 = 10_000_000;
+
 /// How large a run is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Size {
@@ -186,11 +189,24 @@ impl Plan {
             skew: *[0, 0, 0, 0, -90, 90].choose(rng).unwrap_or(&0),
             rejections: *[0.0, 0.1, 0.6].choose(rng).unwrap_or(&0.0),
             wipes,
-            tuning: Tuning {
-                record_ttl: Duration::from_secs(*[20, 3_600].choose(rng).unwrap_or(&20)),
-                ..tuning(rng)
+            tuning: {
+                let record_ttl = Duration::from_secs(*[20, 3_600].choose(rng).unwrap_or(&20));
+                let tuning = Tuning {
+                    record_ttl,
+                    ..tuning(rng)
+                };
+                if seed >= MORE_SETTINGS {
+                    more_settings(tuning, rng)
+                } else {
+                    tuning
+                }
             },
         }
+    }
+
+    /// Whether the gate closes above very few waiting pods.
+    pub(crate) fn limits_backlog(&self) -> bool {
+        self.tuning.backlog_threshold < 10
     }
 
     /// The plan with these events only.
@@ -277,6 +293,15 @@ fn tuning(rng: &mut StdRng) -> Tuning {
         backoff: *[1, 1, 20].choose(rng).unwrap_or(&1),
         node_lost_delay: Duration::from_secs(*[0, 20].choose(rng).unwrap_or(&0)),
         ..Tuning::default()
+    }
+}
+
+fn more_settings(tuning: Tuning, rng: &mut StdRng) -> Tuning {
+    let thresholds = [tuning.backlog_threshold, tuning.backlog_threshold, 1, 2];
+    Tuning {
+        capture: rng.random_bool(0.3),
+        backlog_threshold: *thresholds.choose(rng).unwrap_or(&1),
+        ..tuning
     }
 }
 

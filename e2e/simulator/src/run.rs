@@ -9,6 +9,7 @@ use std::time::Duration;
 use belayer_checker::{BELAYER, Evidence, Findings, check};
 use belayer_core::simulated;
 use belayer_demo::setup;
+use belayer_holds::names::{GATE_BACKLOG, GATE_CLOSED_PREFIX};
 use belayer_holds::runner::Observer;
 use belayer_sandbox::simulated::{KubeletConfig, RejectionChance, SimulatedControllers};
 use belayer_sandbox::{Epoch, FaultHandle, Gvr, Match, Sandbox, WatchEnd, Write};
@@ -23,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use crate::coverage::{Coverage, Rules};
 use crate::event::admin::{self, Admin};
 use crate::event::user::UserAction;
-use crate::event::{Event, RECORDS, Stage, tenant};
+use crate::event::{Event, GATES, RECORDS, Stage, tenant};
 use crate::fault::FaultKind;
 use crate::leader;
 use crate::objects::{self, BATCH};
@@ -126,8 +127,14 @@ async fn story(plan: &Plan) -> Outcome {
         let ahead = SignedDuration::from_secs(ahead.load(Ordering::Relaxed));
         now.checked_add(ahead).unwrap_or(now)
     });
-    if let Err(error) = setup::install(&User::new(sandbox.cluster().clone())) {
+    let admin = User::new(sandbox.cluster().clone());
+    if let Err(error) = setup::install(&admin) {
         return Outcome::failed(&format!("cannot install Belayer: {error:#}"));
+    }
+    if plan.tuning.capture
+        && let Err(error) = admin.define(belayer_pod_finalizer::outcome::crd())
+    {
+        return Outcome::failed(&format!("cannot install the CRD of outcomes: {error:#}"));
     }
     let stop = CancellationToken::new();
     let mut workload = Workload::run(sandbox.cluster(), plan.workload.clone(), &stop);
@@ -343,7 +350,10 @@ async fn judge(plan: &Plan, stage: &Stage, healthy_from: usize) -> Outcome {
             stage.delete_bare_objects();
         }
     }
-    let mut violations = broken(&findings, |name| name != PROMPT);
+    // While the gate is closed nothing is held.
+    let is_judged = |name: &str| name != PROMPT && !(name == "HELD" && plan.limits_backlog());
+    let mut violations = broken(&findings, is_judged);
+    violations.extend(closed_gate(stage));
     violations.extend(late.unwrap_or_default());
     violations.extend(records_kept(plan, stage));
     violations.extend(leader::written_by_others(&recorder.writes()));
@@ -391,6 +401,16 @@ fn records_kept(plan: &Plan, stage: &Stage) -> Vec<String> {
     .collect()
 }
 
+/// Why the gate is closed although nothing waits.
+fn closed_gate(stage: &Stage) -> Option<String> {
+    let gates = stage.list(&GATES, None);
+    let data = gates.first()?["data"].as_object()?;
+    let closed = data
+        .keys()
+        .find(|key| key.starts_with(GATE_CLOSED_PREFIX) || key.as_str() == GATE_BACKLOG);
+    closed.map(|key| format!("GATE: it is still closed: {key}: {}", data[key]))
+}
+
 /// The violations of the invariants that are wanted by their names.
 fn broken(findings: &Findings, is_wanted: impl Fn(&str) -> bool) -> Vec<String> {
     let checks = findings.checks.iter();
@@ -424,6 +444,7 @@ fn findings_of(
         others: &[BATCH, ELECTION, admin::AGENT],
         healthy_from: Some(healthy_from),
         node_lost_delay: plan.tuning.node_lost_delay,
+        captures: plan.tuning.capture,
     })
 }
 

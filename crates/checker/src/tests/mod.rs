@@ -371,6 +371,38 @@ fn liveness_is_violated_by_a_stuck_object(#[case] left: Value, #[case] broken: b
     );
 }
 
+/// The record of a held pod that has ended and whose result was consumed.
+#[rstest]
+#[case::none(None, &["OUTCOMES"])]
+#[case::another_phase(Some("Succeeded"), &["OUTCOMES"])]
+#[case::its_phase(Some("Failed"), &[])]
+fn outcomes_is_violated_by_a_pod_without_its_record(
+    #[case] recorded: Option<&str>,
+    #[case] broken: &[&str],
+) {
+    let mut script = Script::default()
+        .captures()
+        .healthy()
+        .workflow(&running())
+        .write(USER, Verb::Create, &Gvr::PODS, &pod(&[]))
+        .belayer(&pod(&[POD_HOLD]))
+        .pod(&exited(pod(&[POD_HOLD])));
+    if let Some(phase) = recorded {
+        let record = json!({
+            "kind": "PodOutcome",
+            "metadata": {"namespace": "a", "name": "pod-p-1", "uid": "o-1"},
+            "spec": {"podUID": "p-1", "phase": phase, "complete": true},
+        });
+        let outcomes = Gvr::new("belayer.dev", "v1alpha1", "podoutcomes");
+        script = script.write(BELAYER, Verb::Create, &outcomes, &record);
+    }
+    let script = script.workflow(&taken()).belayer(&exited(pod(&[])));
+    let findings = script.check_script();
+    let mut failed = failed(&findings);
+    failed.retain(|name| *name != "HELD");
+    assert_eq!(failed, broken, "{:?}", findings.checks);
+}
+
 #[test]
 fn a_hold_without_evidence_is_not_stuck() {
     let findings = held().check_with(&[pod(&[POD_HOLD])], Duration::from_secs(1), &[]);

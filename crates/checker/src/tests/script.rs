@@ -17,6 +17,7 @@ pub(super) struct Script {
     pub(super) writes: Vec<Write>,
     now: jiff::Timestamp,
     node_lost_delay: Duration,
+    captures: bool,
     healthy_from: Option<usize>,
 }
 
@@ -56,6 +57,12 @@ impl Script {
     /// Nothing fails from now on.
     pub(super) fn healthy(mut self) -> Self {
         self.healthy_from = Some(self.writes.len());
+        self
+    }
+
+    /// Belayer records outcomes.
+    pub(super) fn captures(mut self) -> Self {
+        self.captures = true;
         self
     }
 
@@ -133,6 +140,7 @@ impl Script {
             others: &[],
             healthy_from: self.healthy_from,
             node_lost_delay: self.node_lost_delay,
+            captures: self.captures,
         })
     }
 }

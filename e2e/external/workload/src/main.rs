@@ -44,6 +44,7 @@ async fn main() -> anyhow::Result<()> {
         others: &[],
         healthy_from: None,
         node_lost_delay: Duration::ZERO,
+        captures: false,
     });
     ensure!(findings.all_kept(), "{:?}", findings.checks);
     ensure!(findings.pods == 6 && findings.taken == 6, "{findings:?}");
