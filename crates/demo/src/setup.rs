@@ -14,7 +14,7 @@ use belayer_workload::User;
 ///
 /// # Errors
 /// What the API server answers.
-pub fn install(user: &User) -> Result<()> {
+pub fn install(user: &User, tuning: Tuning) -> Result<()> {
     user.create_namespace(names::DEFAULT_NAMESPACE)
         .context("Belayer's namespace")?;
     for definition in [
@@ -23,6 +23,10 @@ pub fn install(user: &User) -> Result<()> {
         belayer_pod_recreation::crd::NODE_WIPE_YAML,
     ] {
         let definition = serde_saphyr::from_str(definition)?;
+        user.define(definition).context("a definition")?;
+    }
+    if tuning.capture {
+        let definition = belayer_pod_finalizer::outcome::crd();
         user.define(definition).context("a definition")?;
     }
     Ok(())
@@ -37,7 +41,7 @@ pub struct Tuning {
     pub node_lost_delay: Duration,
     /// How long the records of re-creations are kept after their end.
     pub record_ttl: Duration,
-    /// Whether outcomes of pods are recorded. Their CRD must be installed.
+    /// Whether outcomes of pods are recorded.
     pub capture: bool,
     /// Above how many held pods that are being deleted Belayer adds no finalizers.
     pub backlog_threshold: usize,

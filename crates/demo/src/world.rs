@@ -150,7 +150,7 @@ impl World {
         let (user, argo) = (workload.user().clone(), workload.argo().clone());
         // The demo reads the cluster itself, so the events are only drained.
         tokio::spawn(async move { while workload.next_event().await.is_some() {} });
-        setup::install(&user)?;
+        setup::install(&user, setup::Tuning::default())?;
         let cluster = as_belayer(&listener).await?;
         let mut world = Self {
             other_operator: OtherOperator::start(sandbox.cluster(), pace, arguments.seed),

@@ -127,14 +127,8 @@ async fn story(plan: &Plan) -> Outcome {
         let ahead = SignedDuration::from_secs(ahead.load(Ordering::Relaxed));
         now.checked_add(ahead).unwrap_or(now)
     });
-    let admin = User::new(sandbox.cluster().clone());
-    if let Err(error) = setup::install(&admin) {
+    if let Err(error) = setup::install(&User::new(sandbox.cluster().clone()), plan.tuning) {
         return Outcome::failed(&format!("cannot install Belayer: {error:#}"));
-    }
-    if plan.tuning.capture
-        && let Err(error) = admin.define(belayer_pod_finalizer::outcome::crd())
-    {
-        return Outcome::failed(&format!("cannot install the CRD of outcomes: {error:#}"));
     }
     let stop = CancellationToken::new();
     let mut workload = Workload::run(sandbox.cluster(), plan.workload.clone(), &stop);
