@@ -37,7 +37,8 @@ pub(crate) const MORE_NAMES: u64 = 300_000;
 /// events. Earlier seeds keep their plans.
 pub(crate) const SMALL: u64 = 1_000_000;
 
-/// From this seed on, outcomes are recorded in some runs, and in some the gate closes above one or two waiting pods.
+/// From this seed on, outcomes are recorded in some runs, in some the gate closes above one or two waiting pods, and in half of them
+/// requests take time also while nothing fails, so that events arrive meanwhile.
 pub(crate) const MORE_SETTINGS: u64 = 10_000_000;
 
 /// How large a run is.
@@ -82,6 +83,8 @@ pub(crate) struct Plan {
     pub(crate) wipes: bool,
     /// Belayer's configuration.
     pub(crate) tuning: Tuning,
+    /// How long each request of the controllers takes.
+    pub(crate) latency: Duration,
 }
 
 /// One event of a plan.
@@ -133,6 +136,7 @@ impl Plan {
             },
             wipes: more_names.map_or_else(|| rng.random_bool(0.3), |(wipes, _)| wipes),
             tuning: more_names.map_or_else(Tuning::default, |(_, tuning)| tuning),
+            latency: Duration::ZERO,
         }
     }
 
@@ -181,26 +185,27 @@ impl Plan {
             failure_ratio: if is_retried { 0.7 } else { 0.2 },
             ..workload(seed, rng)
         };
+        let skew = *[0, 0, 0, 0, -90, 90].choose(rng).unwrap_or(&0);
+        let rejections = *[0.0, 0.1, 0.6].choose(rng).unwrap_or(&0.0);
+        let mut tuning = Tuning {
+            record_ttl: Duration::from_secs(*[20, 3_600].choose(rng).unwrap_or(&20)),
+            ..tuning(rng)
+        };
+        let mut latency = Duration::ZERO;
+        if seed >= MORE_SETTINGS {
+            tuning = more_settings(tuning, rng);
+            latency = Duration::from_millis(*[0, 0, 5, 100].choose(rng).unwrap_or(&5));
+        }
         Self {
             seed,
             size,
             workload,
             events: in_order(events),
-            skew: *[0, 0, 0, 0, -90, 90].choose(rng).unwrap_or(&0),
-            rejections: *[0.0, 0.1, 0.6].choose(rng).unwrap_or(&0.0),
+            skew,
+            rejections,
             wipes,
-            tuning: {
-                let record_ttl = Duration::from_secs(*[20, 3_600].choose(rng).unwrap_or(&20));
-                let tuning = Tuning {
-                    record_ttl,
-                    ..tuning(rng)
-                };
-                if seed >= MORE_SETTINGS {
-                    more_settings(tuning, rng)
-                } else {
-                    tuning
-                }
-            },
+            tuning,
+            latency,
         }
     }
 

@@ -12,7 +12,7 @@ use belayer_demo::setup;
 use belayer_holds::names::{GATE_BACKLOG, GATE_CLOSED_PREFIX};
 use belayer_holds::runner::Observer;
 use belayer_sandbox::simulated::{KubeletConfig, RejectionChance, SimulatedControllers};
-use belayer_sandbox::{Epoch, FaultHandle, Gvr, Match, Sandbox, WatchEnd, Write};
+use belayer_sandbox::{Epoch, Fault, FaultHandle, Gvr, Match, Sandbox, Verb, WatchEnd, Write};
 use belayer_workload::{User, WORKFLOWS, Workload};
 use jiff::{SignedDuration, Timestamp};
 use rand::rngs::StdRng;
@@ -163,6 +163,7 @@ async fn story(plan: &Plan) -> Outcome {
     if plan.seed >= MORE_NAMES {
         stage.carry_out(CREATE_NAMESPACES).await;
     }
+    slow_down(plan, &stage);
     stage.carry_out(Event::Start).await;
     stage.carry_out(Event::StartAgents).await;
     let mut coverage = events(plan, &mut stage).await;
@@ -200,6 +201,16 @@ fn sandbox(plan: &Plan) -> Sandbox {
         .epoch(Epoch::Fixed(epoch))
         .controllers(SimulatedControllers::all().kubelet(kubelet))
         .build()
+}
+
+/// Requests of the controllers take their time.
+fn slow_down(plan: &Plan, stage: &Stage) {
+    if !plan.latency.is_zero() {
+        let requests = [Verb::Get, Verb::Create, Verb::Patch, Verb::Delete];
+        let requests = Match::verbs(requests).client(BELAYER);
+        let slow = Fault::on(requests).delay(plan.latency);
+        stage.sandbox.faults().inject(slow);
+    }
 }
 
 /// What happens at a time.
@@ -282,6 +293,7 @@ async fn events(plan: &Plan, stage: &mut Stage) -> Coverage {
 async fn recover(plan: &Plan, stage: &mut Stage) -> usize {
     let faults = stage.sandbox.faults();
     faults.clear();
+    slow_down(plan, stage);
     if plan.has(FaultKind::LateEvents) {
         // The events of a watch that began then would be late for ever.
         faults.end_watches(&Match::watches(), WatchEnd::Break);
