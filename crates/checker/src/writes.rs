@@ -9,6 +9,9 @@ use super::recreation;
 use super::rule::{Part, Rule, Step, Verdict};
 use crate::{OURS, POD_HOLD};
 
+/// Marks the record of a pod that had not ended.
+const NOT_FINAL_LABEL: &str = "belayer.dev/not-final";
+
 pub(crate) const RULES: &[Rule] = &[
     Rule {
         part: Part::AllOfBelayer,
@@ -97,6 +100,14 @@ fn is_own_object(step: &Step<'_>) -> bool {
             is_gate || is_wipe || ["events", "podoutcomes"].contains(&&*write.resource.resource)
         }
         (Kind::Other, Verb::Patch) => is_gate || is_wipe,
+        // A pod that was released before it ended may get another record once it has.
+        (Kind::Other, Verb::Delete) => {
+            let labels = step
+                .before
+                .and_then(|record| record.pointer("/metadata/labels"));
+            write.resource.resource == "podoutcomes"
+                && labels.is_some_and(|labels| !labels[NOT_FINAL_LABEL].is_null())
+        }
         (Kind::Record, _) => true,
         (Kind::Pod, Verb::Create) => {
             let pod = write.object.as_deref().or(write.body.as_deref());

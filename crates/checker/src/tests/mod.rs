@@ -371,6 +371,22 @@ fn liveness_is_violated_by_a_stuck_object(#[case] left: Value, #[case] broken: b
     );
 }
 
+#[rstest]
+#[case::of_a_pod_that_had_not_ended(json!({"belayer.dev/not-final": "true"}), &[])]
+#[case::of_another(json!({}), &["FOREIGN"])]
+fn foreign_is_violated_by_deleting_a_final_outcome(#[case] labels: Value, #[case] broken: &[&str]) {
+    let outcomes = Gvr::new("belayer.dev", "v1alpha1", "podoutcomes");
+    let record = json!({
+        "kind": "PodOutcome",
+        "metadata": {"namespace": "a", "name": "pod-p-1", "uid": "o-1", "labels": labels},
+    });
+    let script = Script::default()
+        .write(BELAYER, Verb::Create, &outcomes, &record)
+        .write(BELAYER, Verb::Delete, &outcomes, &record)
+        .body(json!({"preconditions": {"uid": "o-1"}}));
+    assert_eq!(failed(&script.check_script()), broken);
+}
+
 /// The record of a held pod that has ended and whose result was consumed.
 #[rstest]
 #[case::none(None, &["OUTCOMES"])]
