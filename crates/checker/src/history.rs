@@ -55,6 +55,8 @@ pub(crate) struct History {
     deleted_by_user: HashSet<String>,
     /// By name.
     deleted_namespaces: HashSet<String>,
+    /// When each namespace was deleted for the last time.
+    namespaces_deleted_at: HashMap<String, usize>,
     /// The index of the write that first added a hold of Belayer's.
     held: HashMap<String, usize>,
     /// Pods of which a container ran.
@@ -101,7 +103,9 @@ impl History {
             let when = self.deleted_at.entry(write.uid.clone());
             when.or_insert((write.index, write.at));
             if write.resource == Gvr::NAMESPACES {
-                self.deleted_namespaces.insert(write.key.name.to_string());
+                let name = write.key.name.to_string();
+                self.namespaces_deleted_at.insert(name.clone(), write.index);
+                self.deleted_namespaces.insert(name);
             }
         }
         if write.resource == Gvr::NAMESPACES && write.verb == Verb::Create {
@@ -317,6 +321,15 @@ impl History {
     pub(crate) fn deleted_by_user_at(&self, uid: &str) -> Option<Timestamp> {
         let first = self.deleted_at.get(uid).map(|(_, at)| *at);
         first.filter(|_| self.was_deleted_by_user(uid))
+    }
+
+    /// Whether the pod's namespace was deleted after the pod was created. There may be another one of that name.
+    pub(crate) fn is_of_deleted_namespace(&self, pod: &Value) -> bool {
+        let deleted = self
+            .namespaces_deleted_at
+            .get(text(pod, "/metadata/namespace"));
+        let created = self.created_at.get(uid(pod));
+        deleted.is_some_and(|deleted| created < Some(deleted))
     }
 
     /// Whether this namespace was deleted (it may still exist).

@@ -308,6 +308,30 @@ fn no_loss_is_violated_by_a_rejected_pod_that_is_not_re_created() {
     );
 }
 
+/// Seed 21,006,257: the namespace was deleted while the pod existed in its record alone, and a user created another one of that name.
+#[rstest]
+#[case::after_the_pod_was_created(rejected_script().replaced(), &[])]
+#[case::before(Script::default(), &["NO-LOSS"])]
+fn no_loss_is_not_violated_if_the_namespace_is_deleted(
+    #[case] script: Script,
+    #[case] broken: &[&str],
+) {
+    let namespace = json!({"kind": "Namespace", "metadata": {"name": "a", "uid": "n-1"}});
+    let mut script = script.deleted(&Gvr::NAMESPACES, &namespace).write(
+        USER,
+        Verb::Create,
+        &Gvr::NAMESPACES,
+        &namespace,
+    );
+    if !broken.is_empty() {
+        script.writes.extend(rejected_script().replaced().writes);
+        for (index, write) in script.writes.iter_mut().enumerate() {
+            write.index = index;
+        }
+    }
+    assert_eq!(failed(&script.check_script()), broken);
+}
+
 #[test]
 fn ran_once_is_violated_by_a_pod_that_ran_before() {
     let held = pod("p-1", &[RECREATION_HOLD]);
