@@ -161,6 +161,8 @@ impl PeriodicTask {
                     _ => RETRY,
                 };
                 tracing::info!(gate = %self.gate.key(), %error, retry_in_seconds = delay.as_secs(), "could not update the gate");
+                // It may have been written although the answer was lost.
+                self.shown = None;
                 self.next_try =
                     Some(Instant::now() + delay.max(error.retry_after().unwrap_or_default()));
             }
