@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{RECORDS, Stage, index, key};
 use crate::objects::{self, BATCH, BIG, SMALL};
 
-/// Something that a user does. Only later seeds use the last six, which [`Event::ALL`] does not contain: see
+/// Something that a user does. Only later seeds use the last six, which [`Event::ALL`](super::Event::ALL) does not contain: see
 /// [`MORE_REJECTIONS`](crate::plan::MORE_REJECTIONS), [`MORE_NAMES`](crate::plan::MORE_NAMES) and
 /// [`SMALL`](crate::plan::SMALL).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
