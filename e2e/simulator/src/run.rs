@@ -9,7 +9,7 @@ use std::time::Duration;
 use belayer_checker::{BELAYER, Evidence, Findings, check};
 use belayer_core::simulated;
 use belayer_demo::setup;
-use belayer_holds::names::{GATE_BACKLOG, GATE_CLOSED_PREFIX};
+use belayer_holds::names::{GATE_BACKLOG, GATE_CLOSED_PREFIX, POD_STATUS_HOLD};
 use belayer_holds::runner::Observer;
 use belayer_sandbox::simulated::{KubeletConfig, RejectionChance, SimulatedControllers};
 use belayer_sandbox::{Epoch, Fault, FaultHandle, Gvr, Match, Sandbox, Verb, WatchEnd, Write};
@@ -409,6 +409,16 @@ fn records_kept(plan: &Plan, stage: &Stage) -> Vec<String> {
 
 /// Why the gate is closed although nothing waits.
 fn closed_gate(stage: &Stage) -> Option<String> {
+    // Pods whose result Argo never reads wait for ever.
+    let waits = |pod: &Value| {
+        let finalizers = pod["metadata"]["finalizers"].as_array();
+        let mut finalizers = finalizers.into_iter().flatten();
+        !pod["metadata"]["deletionTimestamp"].is_null()
+            && finalizers.any(|finalizer| finalizer == POD_STATUS_HOLD)
+    };
+    if stage.list(&Gvr::PODS, None).iter().any(|pod| waits(pod)) {
+        return None;
+    }
     let gates = stage.list(&GATES, None);
     let data = gates.first()?["data"].as_object()?;
     let closed = data
