@@ -144,7 +144,7 @@ pub(crate) fn held(history: &History, from: usize) -> Check {
             }
             _ => true,
         })
-        .filter(|object| !history.is_namespace_deleted(text(object, "/metadata/namespace")))
+        .filter(|object| !history.is_in_deleted_namespace(object))
         .collect();
     let unheld = created
         .iter()

@@ -53,9 +53,7 @@ pub(crate) struct History {
     deleted_at: HashMap<String, (usize, Timestamp)>,
     /// Objects that a user or a controller deleted before Belayer did.
     deleted_by_user: HashSet<String>,
-    /// By name.
-    deleted_namespaces: HashSet<String>,
-    /// When each namespace was deleted for the last time.
+    /// The write that deleted a namespace, by name; the last one if there were several of that name.
     namespaces_deleted_at: HashMap<String, usize>,
     /// The index of the write that first added a hold of Belayer's.
     held: HashMap<String, usize>,
@@ -104,12 +102,8 @@ impl History {
             when.or_insert((write.index, write.at));
             if write.resource == Gvr::NAMESPACES {
                 let name = write.key.name.to_string();
-                self.namespaces_deleted_at.insert(name.clone(), write.index);
-                self.deleted_namespaces.insert(name);
+                self.namespaces_deleted_at.insert(name, write.index);
             }
-        }
-        if write.resource == Gvr::NAMESPACES && write.verb == Verb::Create {
-            self.deleted_namespaces.remove(&*write.key.name);
         }
         let Some(object) = &write.object else { return };
         if actor == ARGO_SERVER && Kind::of(&write.resource) == Kind::Workflow {
@@ -323,24 +317,17 @@ impl History {
         first.filter(|_| self.was_deleted_by_user(uid))
     }
 
-    /// Whether the pod's namespace was deleted after the pod was created. There may be another one of that name.
-    pub(crate) fn is_of_deleted_namespace(&self, pod: &Value) -> bool {
-        let deleted = self
-            .namespaces_deleted_at
-            .get(text(pod, "/metadata/namespace"));
-        let created = self.created_at.get(uid(pod));
+    /// Whether the object's namespace was deleted (both may still exist). There may be another namespace of that name since.
+    pub(crate) fn is_in_deleted_namespace(&self, object: &Value) -> bool {
+        let namespace = text(object, "/metadata/namespace");
+        let deleted = self.namespaces_deleted_at.get(namespace);
+        let created = self.created_at.get(uid(object));
         deleted.is_some_and(|deleted| created < Some(deleted))
-    }
-
-    /// Whether this namespace was deleted (it may still exist).
-    pub(crate) fn is_namespace_deleted(&self, name: &str) -> bool {
-        self.deleted_namespaces.contains(name)
     }
 
     /// Whether this object or its namespace was deleted.
     pub(crate) fn is_deleted_or_in_deleted_namespace(&self, object: &Value) -> bool {
-        self.is_deleted(uid(object))
-            || self.is_namespace_deleted(text(object, "/metadata/namespace"))
+        self.is_deleted(uid(object)) || self.is_in_deleted_namespace(object)
     }
 }
 

@@ -83,7 +83,7 @@ impl History {
 
     /// Why the result of this pod is not needed any more.
     pub(crate) fn result_not_needed(&self, pod: &Value) -> Option<Why> {
-        if self.is_namespace_deleted(text(pod, "/metadata/namespace")) {
+        if self.is_in_deleted_namespace(pod) {
             return Some(Why::NamespaceDeleted);
         }
         let Some(owner) = workflow_of(pod) else {

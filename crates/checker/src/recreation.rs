@@ -274,7 +274,7 @@ pub(crate) fn lost(history: &History) -> Vec<String> {
             && !history.is_by_hand(pod)
             && !history.was_deleted_by_user(uid(pod))
             && !is_cancelled(history, pod)
-            && !history.is_of_deleted_namespace(pod)
+            && !history.is_in_deleted_namespace(pod)
     });
     let mut lost: Vec<String> = wanted
         .filter(|pod| !is_followed(history, pod))

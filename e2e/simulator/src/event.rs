@@ -56,7 +56,7 @@ pub(crate) enum Event {
     Kill(u64),
     /// A replica of Belayer is stopped gracefully.
     Stop(u64),
-    /// The leader election of a replica gets no processor for 25 s. [`Event::ALL`] does not contain it.
+    /// The leader election of a replica gets no CPU time for 25 s. [`Event::ALL`] does not contain it.
     Freeze(u64),
     /// All replicas of Belayer are killed.
     KillAll,

@@ -1,10 +1,10 @@
 #![doc = include_str!("../README.md")]
 
+mod checks;
 mod cli;
 mod coverage;
 mod event;
 mod fault;
-mod leader;
 mod objects;
 mod plan;
 mod replica;

@@ -211,7 +211,7 @@ impl Plan {
 
     /// Whether the gate closes above very few waiting pods.
     pub(crate) fn limits_backlog(&self) -> bool {
-        self.tuning.backlog_threshold < 10
+        self.tuning.backlog_threshold < Tuning::default().backlog_threshold
     }
 
     /// The plan with these events only.

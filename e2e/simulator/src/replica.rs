@@ -27,7 +27,7 @@ const RESTART: Duration = Duration::from_secs(2);
 /// How long two processes of one replica run beside each other.
 const SURGE: Duration = Duration::from_secs(5);
 
-/// How long a leader election gets no processor: longer than a Lease is valid.
+/// How long a leader election gets no CPU time: longer than a Lease is valid.
 const FREEZE: Duration = Duration::from_secs(25);
 
 /// Longest time that new controllers may fill their caches; after it they take over anyway.
@@ -76,7 +76,7 @@ pub(crate) struct Replica {
     setup: Setup,
     /// The controllers; changes reach a running process.
     controllers: watch::Sender<Controllers>,
-    /// Until when its leader election gets no processor.
+    /// Until when its leader election gets no CPU time.
     frozen: watch::Sender<Instant>,
     process: Option<Process>,
 }
@@ -172,7 +172,7 @@ impl Replica {
         }
     }
 
-    /// Gives its leader election no processor for [`FREEZE`].
+    /// Gives its leader election no CPU time for [`FREEZE`].
     pub(crate) fn freeze(&self) {
         self.frozen.send_replace(Instant::now() + FREEZE);
     }

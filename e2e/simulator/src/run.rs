@@ -9,7 +9,6 @@ use std::time::Duration;
 use belayer_checker::{BELAYER, Evidence, Findings, check};
 use belayer_core::simulated;
 use belayer_demo::setup;
-use belayer_holds::names::{GATE_BACKLOG, GATE_CLOSED_PREFIX, POD_STATUS_HOLD};
 use belayer_holds::runner::Observer;
 use belayer_sandbox::simulated::{KubeletConfig, RejectionChance, SimulatedControllers};
 use belayer_sandbox::{Epoch, Fault, FaultHandle, Gvr, Match, Sandbox, Verb, WatchEnd, Write};
@@ -17,22 +16,21 @@ use belayer_workload::{User, WORKFLOWS, Workload};
 use jiff::{SignedDuration, Timestamp};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
-use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::checks;
 use crate::coverage::{Coverage, Rules};
 use crate::event::admin::{self, Admin};
 use crate::event::user::UserAction;
-use crate::event::{Event, GATES, RECORDS, Stage, tenant};
+use crate::event::{Event, Stage, tenant};
 use crate::fault::FaultKind;
-use crate::leader;
 use crate::objects::{self, BATCH};
 use crate::plan::{BIND, MORE_NAMES, MORE_REJECTIONS, Plan, SMALL};
 use crate::replica::{Controllers, ELECTION, Replica, Setup, instance};
 
 /// How long nothing may be written in a settled cluster.
-const QUIET: Duration = Duration::from_secs(60);
+pub(crate) const QUIET: Duration = Duration::from_secs(60);
 
 /// The invariant that counts when the cluster has settled for the first time.
 const PROMPT: &str = "PROMPT";
@@ -359,10 +357,9 @@ async fn judge(plan: &Plan, stage: &Stage, healthy_from: usize) -> Outcome {
     // While the gate is closed nothing is held.
     let is_judged = |name: &str| name != PROMPT && !(name == "HELD" && plan.limits_backlog());
     let mut violations = broken(&findings, is_judged);
-    violations.extend(closed_gate(stage));
     violations.extend(late.unwrap_or_default());
-    violations.extend(records_kept(plan, stage));
-    violations.extend(leader::written_by_others(&recorder.writes()));
+    let record = recorder.writes();
+    violations.extend(checks::all(plan, stage, &record));
     if !is_settled {
         let minutes = QUIET.as_secs() * PATIENCE as u64 / 60;
         violations.push(format!(
@@ -376,55 +373,8 @@ async fn judge(plan: &Plan, stage: &Stage, healthy_from: usize) -> Outcome {
     Outcome {
         violations,
         coverage,
-        record: recorder.writes(),
+        record,
     }
-}
-
-/// The records that were not deleted two minutes after their time to live.
-fn records_kept(plan: &Plan, stage: &Stage) -> Vec<String> {
-    let now = stage.cluster().clock().now();
-    let writes = stage.sandbox.recorder().writes();
-    // By the clock of the API server: that of Belayer may jump.
-    let is_over = |record: &Value| {
-        let mut of_it = writes.iter().rev().filter(|write| write.changed());
-        let last = of_it.find(|write| record["metadata"]["uid"] == *write.uid);
-        last.is_some_and(|last| {
-            let kept = Duration::try_from(now.duration_since(last.at)).unwrap_or_default();
-            kept > plan.tuning.record_ttl + 2 * QUIET
-        })
-    };
-    let records = stage.list(&RECORDS, None);
-    let kept = records.iter().filter(|record| {
-        // A record without a phase has not begun: its pod is gone.
-        let phase = &record["status"]["phase"];
-        (phase.is_null() || record["status"]["finishedAt"].is_string()) && is_over(record)
-    });
-    kept.map(|record| {
-        let meta = &record["metadata"];
-        let text = |field: &str| meta[field].as_str().unwrap_or_default().to_owned();
-        format!("RECORDS: {}/{} is kept", text("namespace"), text("name"))
-    })
-    .collect()
-}
-
-/// Why the gate is closed although nothing waits.
-fn closed_gate(stage: &Stage) -> Option<String> {
-    // Pods whose result Argo never reads wait for ever.
-    let waits = |pod: &Value| {
-        let finalizers = pod["metadata"]["finalizers"].as_array();
-        let mut finalizers = finalizers.into_iter().flatten();
-        !pod["metadata"]["deletionTimestamp"].is_null()
-            && finalizers.any(|finalizer| finalizer == POD_STATUS_HOLD)
-    };
-    if stage.list(&Gvr::PODS, None).iter().any(|pod| waits(pod)) {
-        return None;
-    }
-    let gates = stage.list(&GATES, None);
-    let data = gates.first()?["data"].as_object()?;
-    let closed = data
-        .keys()
-        .find(|key| key.starts_with(GATE_CLOSED_PREFIX) || key.as_str() == GATE_BACKLOG);
-    closed.map(|key| format!("GATE: it is still closed: {key}: {}", data[key]))
 }
 
 /// The violations of the invariants that are wanted by their names.

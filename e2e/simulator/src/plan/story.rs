@@ -177,7 +177,7 @@ fn failover(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     events.push((ended, end));
 }
 
-/// The leader election of replica 1, the leader, gets no processor until its Lease has expired. Meanwhile users create and delete pods, and
+/// The leader election of replica 1, the leader, gets no CPU time until its Lease has expired. Meanwhile users create and delete pods, and
 /// writes arrive late.
 fn frozen(rng: &mut StdRng, events: &mut Vec<(Duration, Event)>) {
     let begun = Duration::from_secs_f64(rng.random_range(1.0..4.0));

@@ -1,0 +1,159 @@
+//! What the simulator itself checks: the objects that are left, and the Lease. The other invariants are those of `belayer-checker`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use belayer_checker::BELAYER;
+use belayer_holds::names::{GATE_BACKLOG, GATE_CLOSED_PREFIX, POD_STATUS_HOLD};
+use belayer_sandbox::{Gvr, Write};
+use serde_json::Value;
+
+use crate::event::{GATES, RECORDS, Stage};
+use crate::plan::Plan;
+use crate::run::QUIET;
+
+/// Every violation in a settled cluster, as a sentence.
+pub(crate) fn all(plan: &Plan, stage: &Stage, writes: &[Write]) -> Vec<String> {
+    let mut violations = written_by_others(writes);
+    violations.extend(records_kept(plan, stage, writes));
+    let (pods, gates) = (stage.list(&Gvr::PODS, None), stage.list(&GATES, None));
+    violations.extend(gates.iter().find_map(|gate| closed_gate(gate, &pods)));
+    violations
+}
+
+/// LEADER: the writes of replicas while another replica held the Lease.
+fn written_by_others(writes: &[Write]) -> Vec<String> {
+    let mut leader = None;
+    let mut broken = Vec::new();
+    for write in writes.iter().filter(|write| write.changed()) {
+        if write.resource.resource == "leases" {
+            leader = write.object.as_ref().and_then(|lease| {
+                let holder = lease.pointer("/spec/holderIdentity")?.as_str()?;
+                let (replica, _) = holder.strip_prefix("belayer-")?.split_once('_')?;
+                replica.parse::<usize>().ok()
+            });
+            continue;
+        }
+        let writer = write.actor.as_str().strip_prefix(BELAYER);
+        let writer = writer.and_then(|instance| instance.strip_prefix('/')?.parse::<usize>().ok());
+        if let (Some(writer), Some(leader)) = (writer, leader)
+            && writer != leader
+        {
+            broken.push(format!(
+                "LEADER: replica {leader} led when replica {writer} wrote: {}",
+                write.summary()
+            ));
+        }
+    }
+    broken
+}
+
+/// RECORDS: the records that were not deleted two minutes after their time to live.
+fn records_kept(plan: &Plan, stage: &Stage, writes: &[Write]) -> Vec<String> {
+    let now = stage.cluster().clock().now();
+    // By the clock of the API server: that of Belayer may jump.
+    let is_over = |record: &Value| {
+        let mut of_it = writes.iter().rev().filter(|write| write.changed());
+        let last = of_it.find(|write| record["metadata"]["uid"] == *write.uid);
+        last.is_some_and(|last| {
+            let kept = Duration::try_from(now.duration_since(last.at)).unwrap_or_default();
+            kept > plan.tuning.record_ttl + 2 * QUIET
+        })
+    };
+    let records = stage.list(&RECORDS, None);
+    let kept = records.iter().filter(|record| {
+        // A record without a phase has not begun: its pod is gone.
+        let phase = &record["status"]["phase"];
+        (phase.is_null() || record["status"]["finishedAt"].is_string()) && is_over(record)
+    });
+    kept.map(|record| {
+        let meta = &record["metadata"];
+        let text = |field: &str| meta[field].as_str().unwrap_or_default().to_owned();
+        format!("RECORDS: {}/{} is kept", text("namespace"), text("name"))
+    })
+    .collect()
+}
+
+/// GATE: the key that keeps the gate closed although no pod waits for its release. Pods whose result Argo never reads wait for ever.
+fn closed_gate(gate: &Value, pods: &[Arc<Value>]) -> Option<String> {
+    let waits = |pod: &Value| {
+        let finalizers = pod["metadata"]["finalizers"].as_array();
+        let mut finalizers = finalizers.into_iter().flatten();
+        !pod["metadata"]["deletionTimestamp"].is_null()
+            && finalizers.any(|finalizer| finalizer == POD_STATUS_HOLD)
+    };
+    if pods.iter().any(|pod| waits(pod)) {
+        return None;
+    }
+    let mut data = gate["data"].as_object()?.iter();
+    let closes = |key: &str| key.starts_with(GATE_CLOSED_PREFIX) || key == GATE_BACKLOG;
+    let (key, value) = data.find(|(key, _)| closes(key))?;
+    Some(format!("GATE: it is still closed: {key}: {value}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use belayer_sandbox::{Actor, Sandbox, WriteOptions};
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case::the_leader(1, 0)]
+    #[case::another(2, 1)]
+    fn only_the_leader_may_write(#[case] writer: usize, #[case] broken: usize) {
+        let sandbox = Sandbox::default();
+        let create = |actor: &str, gvr: &Gvr, object: Value| {
+            let (actor, options) = (Actor::new(actor), WriteOptions::default());
+            let created = sandbox
+                .cluster()
+                .create(&actor, gvr, Some("default"), object, &options);
+            created.expect("a valid object");
+        };
+        let event = |name: &str| {
+            json!({
+                "metadata": { "name": name },
+                "involvedObject": { "namespace": "default" },
+            })
+        };
+        // Before there is a leader.
+        create(&format!("{BELAYER}/2"), &Gvr::EVENTS, event("first"));
+        let lease = json!({
+            "metadata": { "name": "belayer" },
+            "spec": { "holderIdentity": "belayer-1_a3" },
+        });
+        create("belayer-election/1", &Gvr::LEASES, lease);
+        create(
+            &format!("{BELAYER}/{writer}"),
+            &Gvr::EVENTS,
+            event("second"),
+        );
+        create("user", &Gvr::EVENTS, event("third"));
+        let found = written_by_others(&sandbox.recorder().writes());
+        assert_eq!(found.len(), broken, "{found:?}");
+    }
+
+    #[rstest]
+    #[case::open(json!({"hold": "on"}), &[], false)]
+    #[case::a_namespace(json!({"closed.ci": "backlog"}), &[], true)]
+    #[case::the_cluster(json!({"hold": "off", "backlog": "closed"}), &[], true)]
+    #[case::a_pod_that_is_not_deleted(json!({"closed.ci": "backlog"}), &[(false, POD_STATUS_HOLD)], true)]
+    #[case::a_pod_that_others_keep(json!({"closed.ci": "backlog"}), &[(true, "example.com/keep")], true)]
+    #[case::a_pod_that_waits(json!({"closed.ci": "backlog"}), &[(true, POD_STATUS_HOLD)], false)]
+    fn the_gate_is_open_unless_a_pod_waits(
+        #[case] data: Value,
+        #[case] pods: &[(bool, &str)],
+        #[case] broken: bool,
+    ) {
+        let pod = |(deleted, finalizer): &(bool, &str)| {
+            let deleted = deleted.then_some("2026-01-01T00:00:00Z");
+            Arc::new(json!({ "metadata": {
+                "deletionTimestamp": deleted, "finalizers": [finalizer],
+            } }))
+        };
+        let pods: Vec<_> = pods.iter().map(pod).collect();
+        let found = closed_gate(&json!({ "data": data }), &pods);
+        assert_eq!(found.is_some(), broken, "{found:?}");
+    }
+}
