@@ -30,7 +30,7 @@ use crate::plan::{BIND, MORE_NAMES, MORE_REJECTIONS, Plan, SMALL};
 use crate::replica::{Controllers, ELECTION, Replica, Setup, instance};
 
 /// How long nothing may be written in a settled cluster.
-pub(crate) const QUIET: Duration = Duration::from_secs(60);
+const QUIET: Duration = Duration::from_secs(60);
 
 /// The invariant that counts when the cluster has settled for the first time.
 const PROMPT: &str = "PROMPT";
