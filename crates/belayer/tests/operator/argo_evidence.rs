@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::argo::{A_WHILE, bound, delete, exited, record, report, runs, waits};
 use crate::argo_nodes::node;
-use crate::limits::{reports, threshold, with_gate};
+use crate::gate::{reports, threshold, with_gate};
 use crate::world::{NAMESPACE, World, eventually, let_pass, within};
 
 /// A step that has ended, is being deleted and is held, with a node in its workflow's status.

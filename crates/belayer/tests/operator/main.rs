@@ -18,6 +18,7 @@ mod claims;
 mod determinism;
 mod drain;
 mod explained;
+mod gate;
 mod limits;
 mod overload;
 mod permissions;

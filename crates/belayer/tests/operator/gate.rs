@@ -1,0 +1,269 @@
+//! The gate closes above the backlog limit, and opens again.
+
+use std::time::Duration;
+
+use belayer_core::executor::Writes;
+use belayer_pod_finalizer::profile::config::Settings;
+use belayer_sandbox::{Fault, Gvr, ListOptions, Match, Subresource, Verb};
+use belayer_workload::WORKFLOWS;
+use serde_json::{Value, json};
+
+use crate::world::{BELAYER, NAMESPACE, World, eventually, gates, let_pass, within};
+
+/// The gate of the manifests, with these keys changed.
+pub(super) fn with_gate(world: &World, keys: &Value) {
+    world.create_namespace("belayer-system");
+    let mut data = json!({ "hold": "on", "mode": "normal" });
+    for (key, word) in keys.as_object().unwrap() {
+        data[key] = word.clone();
+    }
+    let gate = json!({
+        "apiVersion": "belayer.dev/v1alpha1", "kind": "Gate", "metadata": { "name": "belayer-gate" }, "data": data,
+    });
+    world.create(&gates(), Some("belayer-system"), gate);
+}
+
+/// The value of a key of the gate.
+fn said(world: &World, key: &str) -> Option<String> {
+    let own = Some("belayer-system");
+    let gate = world.cluster().get(&gates(), own, "belayer-gate");
+    gate.unwrap()["data"][key].as_str().map(str::to_owned)
+}
+
+fn closed(world: &World) -> bool {
+    said(world, "closed.ci").is_some()
+}
+
+/// Held pods that ended and are being deleted, and whose result is not read.
+fn backlog(world: &World, uid: &str, names: impl Iterator<Item = String>) {
+    for name in names {
+        world.held_pod(&name, "build", uid);
+        world.end(&name);
+        world.delete(&Gvr::PODS, Some(NAMESPACE), &name);
+    }
+}
+
+pub(super) fn threshold(backlog_threshold: usize) -> Settings {
+    Settings {
+        backlog_threshold,
+        ..Settings::default()
+    }
+}
+
+/// Another tenant's workflow with a pod that waits for a hold, as [`World::pod`] makes it.
+pub(super) fn of_another_tenant(world: &World, pod: &str) {
+    let workflow = json!({
+        "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow",
+        "metadata": { "namespace": "other", "name": pod }, "spec": {},
+    });
+    let created = world.create(&WORKFLOWS, Some("other"), workflow);
+    let uid = created["metadata"]["uid"].as_str().unwrap();
+    let mut object = crate::world::pod(pod, pod, uid);
+    object["metadata"]["namespace"] = json!("other");
+    world.create(&Gvr::PODS, Some("other"), object);
+}
+
+pub(super) fn is_held_elsewhere(world: &World, pod: &str) -> bool {
+    let found = world.cluster().get(&Gvr::PODS, Some("other"), pod);
+    found.is_ok_and(|pod| {
+        pod["metadata"]["finalizers"]
+            .to_string()
+            .contains("belayer")
+    })
+}
+
+/// T4: only the namespace with the waiting deletions is closed, and no release is stopped.
+#[tokio::test(start_paused = true)]
+async fn t4_a_closed_namespace_stops_only_its_own_holds() {
+    let world = World::new();
+    world.create_namespace("other");
+    with_gate(&world, &json!({}));
+    let uid = world.workflow("build");
+    backlog(&world, &uid, (0..12).map(|n| format!("a-{n}")));
+    let _belayer = world.run_with(threshold(10), Writes::Sent);
+    eventually("the namespace is closed", || closed(&world)).await;
+    assert_eq!(said(&world, "closed.ci").as_deref(), Some("backlog"));
+    assert_eq!(
+        said(&world, "hold").as_deref(),
+        Some("on"),
+        "for all others"
+    );
+    world.pod("late", "build", &uid);
+    of_another_tenant(&world, "theirs");
+    eventually("another tenant's pod is held", || {
+        is_held_elsewhere(&world, "theirs")
+    })
+    .await;
+    let_pass(Duration::from_secs(60)).await;
+    assert!(!world.is_held("late"), "its namespace is closed");
+    eventually("it is reported", || {
+        world.events("BacklogNamespaceClosed") == 1
+    })
+    .await;
+    for n in 0..7 {
+        world.consume(&format!("a-{n}"));
+    }
+    eventually("releases go on", || world.held_pods() == 6).await;
+    let_pass(Duration::from_secs(5)).await;
+    assert!(
+        !world.is_held("late"),
+        "half of the threshold is not below half"
+    );
+    world.consume("a-7");
+    eventually("it opens and the pod is held", || world.is_held("late")).await;
+    eventually("the policy's key is gone", || !closed(&world)).await;
+}
+
+/// The answer to the write that closes the gate is lost, and the backlog is over before the write is tried again.
+#[tokio::test(start_paused = true)]
+async fn t4_a_gate_that_was_closed_without_an_answer_opens_again() {
+    let world = World::new();
+    with_gate(&world, &json!({}));
+    let uid = world.workflow("build");
+    let _belayer = world.run_with(threshold(10), Writes::Sent);
+    let_pass(Duration::from_secs(5)).await;
+    let writes = Match::verb(Verb::Patch).resource("gates").client(BELAYER);
+    let lost = Fault::on(writes).times(1).lose_answer();
+    world.sandbox.faults().inject(lost);
+    backlog(&world, &uid, (0..12).map(|n| format!("a-{n}")));
+    eventually("the namespace is closed", || closed(&world)).await;
+    for n in 0..12 {
+        world.consume(&format!("a-{n}"));
+    }
+    eventually("all are released", || world.held_pods() == 0).await;
+    within(Duration::from_secs(60), "the policy's key is gone", || {
+        !closed(&world)
+    })
+    .await;
+}
+
+/// A5: ended pods that are not being deleted are no backlog, whatever their number.
+#[tokio::test(start_paused = true)]
+async fn a5_ended_pods_that_are_not_deleted_close_nothing() {
+    let world = World::new();
+    with_gate(&world, &json!({}));
+    let uid = world.workflow("build");
+    for n in 0..30 {
+        world.held_pod(&format!("a-{n}"), "build", &uid);
+        world.end(&format!("a-{n}"));
+    }
+    let _belayer = world.run_with(threshold(10), Writes::Sent);
+    world.pod("late", "build", &uid);
+    eventually("the pod is held", || world.is_held("late")).await;
+    let_pass(Duration::from_secs(30)).await;
+    assert!(!closed(&world));
+    assert_eq!(said(&world, "hold").as_deref(), Some("on"));
+}
+
+/// T4: the gate of the cluster closes by the sum of shares; closed namespaces, whether closed by the backlog or by
+/// an admin, survive a restart and a drain.
+#[tokio::test(start_paused = true)]
+async fn t4_closed_namespaces_survive_a_restart_and_a_drain() {
+    let world = World::new();
+    world.create_namespace("other");
+    with_gate(
+        &world,
+        &json!({ "closed.gone": "backlog", "closed.other": "maintenance" }),
+    );
+    let uid = world.workflow("build");
+    backlog(&world, &uid, (0..12).map(|n| format!("a-{n}")));
+    let belayer = world.run_with(threshold(10), Writes::Sent);
+    eventually("the namespace is closed", || closed(&world)).await;
+    eventually("what has no backlog opens", || {
+        said(&world, "closed.gone").is_none()
+    })
+    .await;
+    for n in 0..6 {
+        world.consume(&format!("a-{n}"));
+    }
+    eventually("6 are left", || world.held_pods() == 6).await;
+    belayer.stop().await;
+    let draining = json!({ "data": { "mode": "draining", "hold": "draining" } });
+    let gate = |change: Value| {
+        let own = Some("belayer-system");
+        world.patch_in(&gates(), own, "belayer-gate", change, Subresource::None);
+    };
+    gate(draining);
+    let belayer = world.run_with(threshold(10), Writes::Sent);
+    world.pod("late", "build", &uid);
+    let_pass(Duration::from_secs(30)).await;
+    assert!(closed(&world), "a drain leaves it");
+    gate(json!({ "data": { "mode": "normal", "hold": "on" } }));
+    let_pass(Duration::from_secs(90)).await;
+    assert!(closed(&world), "6 are not below half of 10");
+    assert!(!world.is_held("late"));
+    belayer.stop().await;
+    let _belayer = world.run_with(threshold(10), Writes::Sent);
+    let_pass(Duration::from_secs(90)).await;
+    assert!(
+        closed(&world) && !world.is_held("late"),
+        "a restart does not change it"
+    );
+    for n in 6..9 {
+        world.consume(&format!("a-{n}"));
+    }
+    eventually("it opens", || !closed(&world) && world.is_held("late")).await;
+    let admins = said(&world, "closed.other");
+    assert_eq!(admins.as_deref(), Some("maintenance"), "an admin's stays");
+}
+
+/// The messages of the Events on the gate with this reason.
+pub(super) fn reports(world: &World, reason: &str) -> Vec<String> {
+    let events = world
+        .cluster()
+        .list(&Gvr::EVENTS, None, &ListOptions::default());
+    let events = events.unwrap().items;
+    let about = events.iter().filter(|event| event["reason"] == reason);
+    about
+        .map(|event| event["message"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+/// T4: a new leader that finds the gate closed reports its own numbers: fewer pods than closed the gate.
+#[tokio::test(start_paused = true)]
+async fn t4_a_gate_that_is_closed_already_is_reported_with_true_numbers() {
+    let world = World::new();
+    with_gate(
+        &world,
+        &json!({ "closed.ci": "backlog", "backlog": "closed", "hold": "off" }),
+    );
+    let uid = world.workflow("build");
+    backlog(&world, &uid, (0..7).map(|n| format!("a-{n}")));
+    let _belayer = world.run_with(threshold(10), Writes::Sent);
+    eventually("both are reported", || {
+        !reports(&world, "BacklogGateClosed").is_empty()
+            && !reports(&world, "BacklogNamespaceClosed").is_empty()
+    })
+    .await;
+    let all = reports(&world, "BacklogGateClosed").remove(0);
+    let one = reports(&world, "BacklogNamespaceClosed").remove(0);
+    for says in [&all, &one] {
+        let numbers = "above 10 held pods that are being deleted";
+        assert!(
+            says.contains(numbers) && says.contains("fewer than 5"),
+            "{says}"
+        );
+    }
+    assert!(all.contains("7 count now"), "{all}");
+    assert!(one.contains("7 are there now"), "{one}");
+    assert!(!one.contains("not affected"), "{one}");
+}
+
+/// T4: if another client overwrites the gate while a namespace is closed, the policy sees it open for a short
+/// time only.
+#[tokio::test(start_paused = true)]
+async fn t4_a_removed_key_is_restored() {
+    let world = World::new();
+    with_gate(&world, &json!({}));
+    let uid = world.workflow("build");
+    backlog(&world, &uid, (0..12).map(|n| format!("a-{n}")));
+    let _belayer = world.run_with(threshold(10), Writes::Sent);
+    eventually("the namespace is closed", || closed(&world)).await;
+    let own = Some("belayer-system");
+    let away = json!({ "data": { "closed.ci": null } });
+    world.patch_in(&gates(), own, "belayer-gate", away, Subresource::None);
+    within(Duration::from_secs(90), "it is closed again", || {
+        closed(&world)
+    })
+    .await;
+}
