@@ -47,7 +47,9 @@ impl Delays {
             // its pods, and not they for theirs.
             let is_due = match history.release_reason(pod, POD_HOLD) {
                 Some(Why::WorkflowDeleted) => true,
-                Some(Why::Requested | Why::ResultConsumed) => is_deleting(pod),
+                Some(Why::Requested | Why::ResultConsumed | Why::OutcomeRecorded) => {
+                    is_deleting(pod)
+                }
                 _ => false,
             };
             if is_due {

@@ -105,6 +105,12 @@ fn stuck<'a>(
         // Only a deleted workflow or PVC is released, so only such a one can be stuck.
         let why = holds(object).find_map(|hold| history.release_reason(object, hold));
         let how = match (is_deleting(object), why) {
+            (false, None) if history.may_be_cleaned_up(object) => {
+                format!(
+                    "{} is not deleted although its annotation requires it",
+                    describe(object)
+                )
+            }
             (false, None) => continue,
             // Argo waits for its outputs for ever. Only versions of the pod that a restart may have missed prove that it
             // never ran: kubelets that restart also reject pods that have run.
@@ -140,7 +146,8 @@ pub(crate) fn held(history: &History, from: usize) -> Check {
             "Pod" => {
                 let owner = workflow_of(object);
                 history.has_run(uid(object))
-                    && owner.is_some_and(|owner| history.is_created_from(owner, from))
+                    && (owner.is_some_and(|owner| history.is_created_from(owner, from))
+                        || history.is_read_by_record(object))
             }
             _ => true,
         })
@@ -183,9 +190,13 @@ pub(crate) fn recorded(history: &History, from: usize) -> Check {
     }
     let ended = history.all("Pod").filter(|pod| {
         history.is_created_from(uid(pod), from)
+            && (history.settings.captures || history.is_read_by_record(pod))
             && history.had_hold(uid(pod))
             && holds(pod).all(|hold| hold != POD_HOLD)
-            && history.release_reason(pod, POD_HOLD) == Some(Why::ResultConsumed)
+            && matches!(
+                history.release_reason(pod, POD_HOLD),
+                Some(Why::ResultConsumed | Why::OutcomeRecorded)
+            )
             && !history.is_by_hand(pod)
     });
     let unrecorded = ended.filter(|pod| !has_record.contains(uid(pod)));

@@ -5,7 +5,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use belayer_holds::names::{RECREATION_ENDED_ANNOTATION, RECREATION_UID_ANNOTATION};
 use belayer_sandbox::{Gvr, Verb, Write};
@@ -14,10 +13,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::objects::{
-    Kind, Node, annotation, has_hold, is_deleting, is_removal, main_exit_code, shows_a_run, text,
-    uid, workflow_of,
+    Kind, Node, annotation, has_hold, is_deleting, is_final_record, is_removal, main_exit_code,
+    shows_a_run, text, uid, workflow_of,
 };
-use crate::BELAYER;
+use crate::{BELAYER, Settings};
 
 /// The actors of every test. Any other actor that the test does not name is a person with kubectl.
 const KNOWN_ACTORS: &[&str] = &[
@@ -63,8 +62,13 @@ pub(crate) struct History {
     ended_by_deletion: HashSet<String>,
     /// Pods whose node was removed, or was not ready when they were deleted by force, and since when.
     lost_with_node: HashMap<String, Timestamp>,
-    /// How long their nodes must have been lost before they are released.
-    node_lost_delay: Duration,
+    /// Belayer's configuration.
+    pub(crate) settings: Settings,
+    /// Pods whose final outcome Belayer has recorded.
+    recorded: HashSet<String>,
+    /// Workflows that have completed, and those that have succeeded.
+    completed: HashSet<String>,
+    succeeded: HashSet<String>,
     /// The nodes, by workflow and ID, of pods whose result was consumed when they were removed. A pod of the same name may
     /// overwrite it then.
     consumed_nodes: HashSet<(String, String)>,
@@ -75,9 +79,9 @@ pub(crate) struct History {
 
 impl History {
     /// An empty history.
-    pub(crate) fn new(others: &[&str], node_lost_delay: Duration) -> Self {
+    pub(crate) fn new(others: &[&str], settings: Settings) -> Self {
         Self {
-            node_lost_delay,
+            settings,
             others: others.iter().map(|&actor| actor.to_owned()).collect(),
             ..Self::default()
         }
@@ -133,6 +137,19 @@ impl History {
             && main_exit_code(object).is_none()
         {
             self.ended_by_deletion.insert(write.uid.clone());
+        }
+        if &*write.resource.resource == "podoutcomes" && is_final_record(object) {
+            let pod = text(object, "/spec/podUID");
+            self.recorded.insert(pod.to_owned());
+        }
+        if Kind::of(&write.resource) == Kind::Workflow {
+            let labels = &object["metadata"]["labels"];
+            if labels[names::COMPLETED] == "true" {
+                self.completed.insert(write.uid.clone());
+            }
+            if labels[names::PHASE] == "Succeeded" {
+                self.succeeded.insert(write.uid.clone());
+            }
         }
         if is_removal(write) {
             if self.node_of(object) == Node::Taken {
@@ -285,7 +302,7 @@ impl History {
         let lost = self.lost_with_node.get(uid(pod)).copied();
         let deleted = self.deleted_at.get(uid(pod)).map(|(_, at)| *at);
         let since = lost.max(deleted);
-        let delay = SignedDuration::try_from(self.node_lost_delay).unwrap_or_default();
+        let delay = SignedDuration::try_from(self.settings.node_lost_delay).unwrap_or_default();
         since.is_some_and(|since| now.duration_since(since) < delay)
     }
 
@@ -294,6 +311,27 @@ impl History {
     pub(crate) fn is_by_hand(&self, object: &Value) -> bool {
         self.by_hand.contains(uid(object))
             || workflow_of(object).is_some_and(|owner| self.by_hand.contains(owner))
+    }
+
+    /// Whether the pod is of the profile whose consumer reads records.
+    pub(crate) fn is_read_by_record(&self, pod: &Value) -> bool {
+        let app = self.settings.recorded_app;
+        app.is_some_and(|app| pod["metadata"]["labels"]["app"] == app)
+    }
+
+    /// Whether the final outcome of this pod is recorded.
+    pub(crate) fn is_recorded(&self, uid: &str) -> bool {
+        self.recorded.contains(uid)
+    }
+
+    /// Whether this workflow has ever completed.
+    pub(crate) fn has_completed(&self, uid: &str) -> bool {
+        self.completed.contains(uid)
+    }
+
+    /// Whether this workflow has ever succeeded.
+    pub(crate) fn has_succeeded(&self, uid: &str) -> bool {
+        self.succeeded.contains(uid)
     }
 
     /// Whether the result of an earlier pod of this pod's node was consumed.

@@ -56,10 +56,27 @@ pub struct Evidence<'a> {
     pub others: &'a [&'a str],
     /// The write from which on all faults had ended and Belayer ran. What was created later must have been held.
     pub healthy_from: Option<usize>,
-    /// `nodeLostDelay` of Belayer's configuration.
+    /// Belayer's configuration.
+    pub settings: Settings,
+}
+
+/// What Belayer's configuration says, by its keys there. Part of [`Evidence`], of which the [crate's example](crate) has one.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Settings {
+    /// `nodeLostDelay` of the profile for Argo.
     pub node_lost_delay: Duration,
-    /// Whether Belayer's configuration says that it records the outcomes of pods.
+    /// `releaseAfter` of the profile for Argo.
+    pub release_after: Option<Duration>,
+    /// Whether its `deletedWhileRunning` is `hold`.
+    pub holds_deleted: bool,
+    /// Whether its `cleanup` is `argo`.
+    pub cleans_up: bool,
+    /// Its `adopt`: a finalizer of another controller.
+    pub adopts: Option<&'static str>,
+    /// Its `capture`.
     pub captures: bool,
+    /// The label `app` of pods of another profile, whose consumer reads the records of their outcomes.
+    pub recorded_app: Option<&'static str>,
 }
 
 /// One invariant and its result. [`check`] returns one per invariant. The [crate's example](crate)
@@ -133,7 +150,7 @@ pub fn check(evidence: &Evidence<'_>) -> Findings {
         checks: rules().map(unbroken).collect(),
         ..Findings::default()
     };
-    let mut history = History::new(evidence.others, evidence.node_lost_delay);
+    let mut history = History::new(evidence.others, evidence.settings);
     let mut delays = Delays::default();
     for write in evidence.writes {
         if write.actor.program() == BELAYER {
@@ -171,7 +188,12 @@ pub fn check(evidence: &Evidence<'_>) -> Findings {
         let mut prompt = ends::prompt(&history, evidence.left, from);
         prompt.broken.extend(delays.late);
         findings.checks.extend([ends::held(&history, from), prompt]);
-        if evidence.captures {
+        let Settings {
+            captures,
+            recorded_app,
+            ..
+        } = evidence.settings;
+        if captures || recorded_app.is_some() {
             findings.checks.push(ends::recorded(&history, from));
         }
     }

@@ -6,6 +6,9 @@ use serde_json::Value;
 
 use crate::OURS;
 
+/// Marks the record of a pod that had not ended.
+const NOT_FINAL_LABEL: &str = "belayer.dev/not-final";
+
 /// Prefix of the message of a pod that its node rejected.
 const REJECTED: &str = "Pod was rejected";
 
@@ -75,6 +78,12 @@ pub(crate) fn is_deleting(object: &Value) -> bool {
 /// Whether its node rejected this pod.
 pub(crate) fn is_rejected(pod: &Value) -> bool {
     text(pod, "/status/phase") == "Failed" && text(pod, "/status/message").starts_with(REJECTED)
+}
+
+/// Whether this record of an outcome is of a pod that had ended.
+pub(crate) fn is_final_record(record: &Value) -> bool {
+    let labels = record.pointer("/metadata/labels");
+    labels.is_none_or(|labels| labels[NOT_FINAL_LABEL].is_null())
 }
 
 /// Whether this state of a pod proves that a container ran.

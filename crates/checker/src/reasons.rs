@@ -1,12 +1,16 @@
 //! The reasons that permit the removal of a hold, derived from the record alone.
 
+use std::time::Duration;
+
 use belayer_holds::names::{RECREATION_UID_ANNOTATION, RELEASE_ANNOTATION};
 use belayer_workload::names;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::history::History;
-use super::objects::{Node, annotation, is_deleting, is_rejected, text, uid, workflow_of};
+use super::objects::{
+    Node, annotation, has_hold, is_deleting, is_rejected, text, uid, workflow_of,
+};
 use super::recreation;
 use crate::{CLAIM_HOLD, POD_HOLD, RECREATION_HOLD, WORKFLOW_HOLD};
 
@@ -31,6 +35,10 @@ pub enum Why {
     EarlierRun,
     /// The pod's node was removed before the pod had a result.
     NodeLost,
+    /// The pod's outcome is recorded, and its consumer reads the record.
+    OutcomeRecorded,
+    /// The pod is being deleted, and `releaseAfter` is configured.
+    ReleaseAfter,
     /// No workflow owns the pod.
     NoWorkflow,
     /// The pod has started.
@@ -54,6 +62,8 @@ impl Why {
             Self::EndedByDeletion => "ended by its deletion",
             Self::EarlierRun => "its workflow was retried",
             Self::NodeLost => "its node was lost",
+            Self::OutcomeRecorded => "outcome recorded",
+            Self::ReleaseAfter => "releaseAfter is over",
             Self::NoWorkflow => "no workflow",
             Self::Started => "pod started",
             Self::PodDeleted => "rejected pod deleted",
@@ -87,6 +97,9 @@ impl History {
             return Some(Why::NamespaceDeleted);
         }
         let Some(owner) = workflow_of(pod) else {
+            if self.is_read_by_record(pod) {
+                return self.is_recorded(uid(pod)).then_some(Why::OutcomeRecorded);
+            }
             return Some(Why::NoWorkflow);
         };
         if self.is_deleted(owner) || self.object(owner).is_none() {
@@ -96,7 +109,7 @@ impl History {
         if self.node_of(pod) == Node::Taken || self.is_of_consumed_node(pod) {
             return Some(Why::ResultConsumed);
         }
-        if self.was_ended_by_deletion(pod) {
+        if !self.settings.holds_deleted && self.was_ended_by_deletion(pod) {
             return Some(Why::EndedByDeletion);
         }
         if is_deleting(pod) && self.is_of_earlier_run(pod) {
@@ -104,14 +117,65 @@ impl History {
         }
         // Argo says that it has what there is, and may yet write that the pod was deleted.
         let is_lost = self.was_node_lost(pod) || (is_labelled(pod) && self.is_lost_with_node(pod));
-        is_lost.then_some(Why::NodeLost)
+        if is_lost {
+            return Some(Why::NodeLost);
+        }
+        let is_limited = is_deleting(pod) && self.settings.release_after.is_some();
+        is_limited.then_some(Why::ReleaseAfter)
     }
 
-    /// Whether only its lost node permits the release of the pod, and has not been lost for long enough.
+    /// Whether only a delay permits the release of the pod, that of its lost node or that of its deletion, and is not over.
     pub(crate) fn was_released_too_early(&self, pod: &Value, now: Timestamp) -> bool {
-        self.release_reason(pod, POD_HOLD) == Some(Why::NodeLost)
-            && !is_labelled(pod)
-            && self.is_lost_too_recently(pod, now)
+        match self.release_reason(pod, POD_HOLD) {
+            Some(Why::NodeLost) => {
+                !is_labelled(pod)
+                    && self.is_lost_too_recently(pod, now)
+                    && !self.is_release_after_over(pod, now)
+            }
+            Some(Why::ReleaseAfter) => !self.is_release_after_over(pod, now),
+            _ => false,
+        }
+    }
+
+    /// Whether `releaseAfter` has passed since the end of the pod's grace period.
+    fn is_release_after_over(&self, pod: &Value, now: Timestamp) -> bool {
+        let deleted = text(pod, "/metadata/deletionTimestamp").parse::<Timestamp>();
+        let (Ok(deleted), Some(limit)) = (deleted, self.settings.release_after) else {
+            return false;
+        };
+        let waited = now.duration_since(deleted);
+        Duration::try_from(waited).is_ok_and(|waited| waited >= limit)
+    }
+
+    /// The finalizer of another controller that may be removed together with Belayer's, as the result is consumed or nobody will.
+    pub(crate) fn may_be_released_with(&self, pod: &Value) -> Option<&'static str> {
+        let is_read = match self.release_reason(pod, POD_HOLD)? {
+            Why::EndedByDeletion | Why::EarlierRun | Why::NodeLost => is_labelled(pod),
+            _ => text(pod, "/kind") == "Pod",
+        };
+        self.settings.adopts.filter(|_| is_read)
+    }
+
+    /// Whether Belayer may delete this pod, as the pod garbage collection of its workflow would.
+    pub(crate) fn may_be_cleaned_up(&self, pod: &Value) -> bool {
+        let has_succeeded = match text(pod, "/status/phase") {
+            "Succeeded" => true,
+            "Failed" => false,
+            _ => return false,
+        };
+        let owner = workflow_of(pod).filter(|owner| self.live(owner).is_some());
+        let is_read =
+            owner.is_none() || self.node_of(pod) == Node::Taken || self.is_of_consumed_node(pod);
+        let strategy = annotation(pod, names::POD_GC_STRATEGY);
+        let is_due = match (strategy.split('/').next().unwrap_or_default(), owner) {
+            ("OnPodCompletion", _) => true,
+            ("OnPodSuccess", _) | ("OnWorkflowSuccess", None) => has_succeeded,
+            ("OnWorkflowCompletion", Some(owner)) => self.has_completed(owner),
+            ("OnWorkflowCompletion", None) => true,
+            ("OnWorkflowSuccess", Some(owner)) => self.has_succeeded(owner),
+            _ => false,
+        };
+        self.settings.cleans_up && is_read && is_due && !has_hold(pod)
     }
 
     fn recreation_not_needed(&self, pod: &Value) -> Option<Why> {

@@ -149,6 +149,7 @@ fn no_loss(step: &Step<'_>) -> Verdict {
                 describe(before)
             )),
             None if is_cancelled(step.history, before) => Verdict::ByHand,
+            None if step.history.may_be_cleaned_up(before) => Verdict::NotConcerned,
             None => Verdict::Broken(format!("{} was deleted without a record", describe(before))),
         },
         (Kind::Record, Verb::Delete) => {

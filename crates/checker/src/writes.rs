@@ -4,13 +4,12 @@ use belayer_holds::names::{GATE, RECREATION_ENDED_ANNOTATION, RECREATION_UID_ANN
 use belayer_sandbox::{Outcome, Verb};
 use serde_json::Value;
 
-use super::objects::{Kind, annotation, describe, has_hold, is_deleting, is_rejected, text, uid};
+use super::objects::{
+    Kind, annotation, describe, has_hold, is_deleting, is_final_record, is_rejected, text, uid,
+};
 use super::recreation;
 use super::rule::{Part, Rule, Step, Verdict};
 use crate::{OURS, POD_HOLD};
-
-/// Marks the record of a pod that had not ended.
-const NOT_FINAL_LABEL: &str = "belayer.dev/not-final";
 
 pub(crate) const RULES: &[Rule] = &[
     Rule {
@@ -65,6 +64,11 @@ fn foreign(step: &Step<'_>) -> Verdict {
     if without_own_fields(before) == without_own_fields(after) {
         return Verdict::Kept;
     }
+    if let Some(adopted) = step.history.may_be_released_with(before)
+        && without_own_fields(&without_finalizer(before, adopted)) == without_own_fields(after)
+    {
+        return Verdict::Kept;
+    }
     // Pod-recreation says on a rejected pod why it is not re-created, also in place of what was copied from another pod,
     // but not in place of a user's text.
     let said = annotation(before, RECREATION_ENDED_ANNOTATION);
@@ -102,11 +106,8 @@ fn is_own_object(step: &Step<'_>) -> bool {
         (Kind::Other, Verb::Patch) => is_gate || is_wipe,
         // A pod that was released before it ended may get another record once it has.
         (Kind::Other, Verb::Delete) => {
-            let labels = step
-                .before
-                .and_then(|record| record.pointer("/metadata/labels"));
-            write.resource.resource == "podoutcomes"
-                && labels.is_some_and(|labels| !labels[NOT_FINAL_LABEL].is_null())
+            let is_kept = |record: &Value| is_final_record(record);
+            write.resource.resource == "podoutcomes" && !step.before.is_none_or(is_kept)
         }
         (Kind::Record, _) => true,
         (Kind::Pod, Verb::Create) => {
@@ -117,6 +118,7 @@ fn is_own_object(step: &Step<'_>) -> bool {
         (Kind::Pod, Verb::Delete) => step.before.is_none_or(|pod| {
             recreation::record_of(step.history, uid(pod)).is_some()
                 || recreation::is_cancelled(step.history, pod)
+                || step.history.may_be_cleaned_up(pod)
         }),
         _ => false,
     }
@@ -129,6 +131,14 @@ fn without_end(pod: &Value) -> Value {
         annotations.remove(RECREATION_ENDED_ANNOTATION);
     }
     pod
+}
+
+fn without_finalizer(object: &Value, name: &str) -> Value {
+    let mut object = object.clone();
+    if let Some(Value::Array(finalizers)) = object.pointer_mut("/metadata/finalizers") {
+        finalizers.retain(|finalizer| finalizer != name);
+    }
+    object
 }
 
 /// An object without Belayer's finalizers and the server's counters.
@@ -209,7 +219,7 @@ fn evidence(step: &Step<'_>) -> Verdict {
         .find(|hold| step.history.release_reason(object, hold).is_none());
     match without {
         None if too_early => Verdict::Broken(format!(
-            "{} was released before nodeLostDelay was over",
+            "{} was released before nodeLostDelay or releaseAfter was over",
             describe(object)
         )),
         None => Verdict::Kept,

@@ -1,12 +1,16 @@
 //! Belayer on an embedded API server: what an admin installs, and the controllers. The demo and the simulator use it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use belayer::operator::Components;
 use belayer_holds::names;
 use belayer_pod_finalizer::Settings;
-use belayer_pod_finalizer::profile::{Profile, Profiles};
+use belayer_pod_finalizer::profile::{
+    Cleanup, Consumer, DeletedWhileRunning, MatchLabels, Operator, OwnerStatus, Profile, Profiles,
+    Requirement, Selector, argo,
+};
 use belayer_pod_recreation::api::Policy;
 use belayer_workload::User;
 
@@ -25,7 +29,7 @@ pub fn install(user: &User, tuning: Tuning) -> Result<()> {
         let definition = serde_saphyr::from_str(definition)?;
         user.define(definition).context("a definition")?;
     }
-    if tuning.capture {
+    if tuning.capture || tuning.has_reports {
         let definition = belayer_pod_finalizer::outcome::crd();
         user.define(definition).context("a definition")?;
     }
@@ -43,6 +47,17 @@ pub struct Tuning {
     pub record_ttl: Duration,
     /// Whether outcomes of pods are recorded.
     pub capture: bool,
+    /// Whether pods that were deleted while they ran are held.
+    pub holds_deleted: bool,
+    /// After what time pods are released that are still held.
+    pub release_after: Option<Duration>,
+    /// Whether released pods are deleted as their annotation requires.
+    pub cleans_up: bool,
+    /// A finalizer of another controller that Belayer removes too.
+    pub adopts: Option<&'static str>,
+    /// Whether there is a second profile: pods with the label `app` = [`REPORTS`], whose consumer reads the records of their
+    /// outcomes.
+    pub has_reports: bool,
     /// Above how many held pods that are being deleted Belayer adds no finalizers.
     pub backlog_threshold: usize,
 }
@@ -55,6 +70,11 @@ impl Default for Tuning {
             node_lost_delay: Duration::ZERO,
             record_ttl: belayer_pod_recreation::Settings::default().record_ttl,
             capture: false,
+            holds_deleted: false,
+            release_after: None,
+            cleans_up: false,
+            adopts: None,
+            has_reports: false,
             backlog_threshold: Settings::default().backlog_threshold,
         }
     }
@@ -81,16 +101,51 @@ pub fn components(tuning: Tuning) -> Components {
         })
 }
 
+/// The label `app` of pods whose consumer reads the records of their outcomes.
+pub const REPORTS: &str = "reports";
+
+fn reports() -> Option<Profile> {
+    let app = Requirement::new("app", Operator::In([REPORTS.into()].into())).ok()?;
+    let profile = Profile {
+        name: REPORTS.into(),
+        selector: Selector::new([app]),
+        owner: None,
+        consumed: MatchLabels::default(),
+        owner_finished: MatchLabels::default(),
+        owner_status: OwnerStatus::None,
+        capture: true,
+        consumer: Consumer::PodOutcome,
+        ..argo::profile()
+    };
+    Some(profile)
+}
+
 fn pod_finalizer(tuning: Tuning) -> Settings {
     let mut settings = Settings {
         backlog_threshold: tuning.backlog_threshold,
         ..Settings::default()
     };
-    let profiles = settings.profiles.iter().map(|profile| Profile {
+    let chosen = |profile: &Arc<Profile>| Profile {
         node_lost_delay: tuning.node_lost_delay,
         capture: tuning.capture,
+        deleted_while_running: if tuning.holds_deleted {
+            DeletedWhileRunning::Hold
+        } else {
+            DeletedWhileRunning::Release
+        },
+        release_after: tuning.release_after,
+        cleanup: if tuning.cleans_up {
+            Cleanup::Argo
+        } else {
+            Cleanup::None
+        },
+        adopt: tuning.adopts.into_iter().map(Arc::from).collect(),
         ..Profile::clone(profile)
-    });
+    };
+    let mut profiles: Vec<Profile> = settings.profiles.iter().map(chosen).collect();
+    if tuning.has_reports {
+        profiles.extend(reports());
+    }
     if let Ok(profiles) = Profiles::new(profiles) {
         settings.profiles = profiles;
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use belayer_checker::{BELAYER, Check, Evidence, Findings, Part, check};
+use belayer_checker::{BELAYER, Check, Evidence, Findings, Part, Settings, check};
 use belayer_sandbox::{Gvr, ListOptions};
 use belayer_workload::WORKFLOWS;
 use owo_colors::OwoColorize as _;
@@ -75,8 +75,7 @@ pub(super) async fn summarise(
         written_in_quiet: &written_in_quiet,
         others: &[OTHER_OPERATOR, BATCH],
         healthy_from: None,
-        node_lost_delay: Duration::ZERO,
-        captures: false,
+        settings: Settings::default(),
     });
     let chapters = chapters_check([trouble, settled.err(), still.err()], &findings);
     findings.checks.insert(0, chapters);

@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use belayer_core::clock;
 use belayer_core::http::RequestError;
 use belayer_core::index::{PODS_BY_NAMESPACE, PODS_BY_OWNER};
 use belayer_core::informer::{Event, Stored};
@@ -90,18 +91,36 @@ pub(crate) struct Waits {
     since: Instant,
     /// How long the pod had waited before, by the wall clock.
     before: Duration,
+    /// What was left then of its grace period, by the wall clock.
+    grace: Duration,
+    /// Its deletion timestamp then.
+    deleting: Option<Timestamp>,
 }
 
 impl Waits {
     fn begin() -> Self {
-        Self::begin_after(Duration::ZERO)
-    }
-
-    fn begin_after(before: Duration) -> Self {
         Self {
             since: Instant::now(),
-            before,
+            before: Duration::ZERO,
+            grace: Duration::ZERO,
+            deleting: None,
         }
+    }
+
+    fn begin_deletion(deleting: Timestamp, grace: Duration) -> Self {
+        let since = clock::now().duration_since(deleting);
+        Self {
+            before: Duration::try_from(since).unwrap_or_default(),
+            // The clock may be far behind.
+            grace: Duration::try_from(-since).unwrap_or_default().min(grace),
+            deleting: Some(deleting),
+            ..Self::begin()
+        }
+    }
+
+    /// How long it has waited since the end of its grace period, as far as this process has seen.
+    fn waited(&self) -> Duration {
+        self.since.elapsed().saturating_sub(self.grace)
     }
 }
 

@@ -51,7 +51,7 @@ pub enum BacklogLimit {
 /// [`row`](crate::row) read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Watched {
-    /// Since it first looked.
+    /// Since it first looked, without the rest of the grace period.
     pub waited: Duration,
     /// How long the deletion had waited before, by the wall clock at the first look.
     pub before: Duration,

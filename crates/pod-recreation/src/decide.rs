@@ -233,13 +233,7 @@ fn recreated(record: &Record, pod: Option<&PodView>, now: Timestamp) -> RecordDe
 /// After the end: annotates the rejected pod, deletes a late pod of an old leader, then deletes the record.
 fn ended(record: &Record, pod: Option<&PodView>, ttl: Duration, clock: Clock) -> RecordDecision {
     let status = &record.status;
-    let kept = pod.filter(|pod| {
-        pod.uid.as_str() == record.first_uid
-            && matches!(pod.state, PodState::Rejected(_))
-            && !pod.recreation_ended
-            && !pod.deleting
-    });
-    if let Some(pod) = kept {
+    if let Some(pod) = pod.filter(|pod| needs_record(record, pod)) {
         let text = status.message.clone().unwrap_or_default();
         return RecordDecision::of(
             row::MARK,
@@ -258,6 +252,14 @@ fn ended(record: &Record, pod: Option<&PodView>, ttl: Duration, clock: Clock) ->
         return RecordDecision::waits(row::NOTHING, ttl - age);
     }
     RecordDecision::of(row::EXPIRED, Effect::DeleteRecord)
+}
+
+/// Whether this is the pod of the record, and would be re-created from the start without the record.
+pub(crate) fn needs_record(record: &Record, pod: &PodView) -> bool {
+    pod.uid.as_str() == record.first_uid
+        && matches!(pod.state, PodState::Rejected(_))
+        && !pod.recreation_ended
+        && !pod.deleting
 }
 
 /// Whether an old leader created the pod after its record had ended: the record does not name it, and it has not

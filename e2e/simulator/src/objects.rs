@@ -1,11 +1,16 @@
 //! The objects that users create besides workflows.
 
+use belayer_demo::setup::REPORTS;
 use belayer_holds::names::{RECREATE_ANNOTATION, WIPE_ANNOTATION};
 use belayer_sandbox::simulated::NodeSpec;
+use belayer_sandbox::simulated::kubelet::annotations;
 use serde_json::{Value, json};
 
 /// The namespaces of the workflows and of everything else.
 pub(crate) const NAMESPACES: [&str; 3] = ["ci", "lab", "shop"];
+
+/// The finalizer of Argo on its pods, which Belayer removes where that is configured.
+pub(crate) const ARGOS: &str = "workflows.argoproj.io/status";
 
 /// The node that has room for two pods of [`trainer`].
 pub(crate) const SMALL: &str = "node-3";
@@ -47,6 +52,21 @@ pub(crate) fn stranger(namespace: &str, name: &str) -> Value {
     json!({
         "metadata": {"namespace": namespace, "name": name},
         "spec": {"containers": [{"name": "main", "image": "busybox"}]},
+    })
+}
+
+/// A pod whose consumer reads the record of its outcome. It runs for so many seconds.
+pub(crate) fn report(name: &str, seconds: u64) -> Value {
+    json!({
+        "metadata": {
+            "name": name,
+            "labels": {"app": REPORTS},
+            "annotations": {annotations::RUN_SECONDS: seconds.to_string()},
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [{"name": "main", "image": "report"}],
+        },
     })
 }
 

@@ -5,7 +5,8 @@ mod story;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use belayer_demo::setup::Tuning;
+use belayer_checker::Settings;
+use belayer_demo::setup::{REPORTS, Tuning};
 use belayer_workload::{PodGc, Profile};
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
@@ -15,7 +16,7 @@ use crate::event::Event;
 use crate::event::user::UserAction;
 
 use crate::fault::FaultKind;
-use crate::objects::NAMESPACES;
+use crate::objects::{ARGOS, NAMESPACES};
 use story::Story;
 
 /// How long events occur.
@@ -40,6 +41,9 @@ pub(crate) const SMALL: u64 = 1_000_000;
 /// From this seed on, outcomes are recorded in some runs, in some the gate closes above one or two waiting pods, and in half of them
 /// requests take time also while nothing fails, so that events arrive meanwhile.
 pub(crate) const MORE_SETTINGS: u64 = 10_000_000;
+
+/// From this seed on, the profile for Argo has other settings in some runs, and there may be a second profile.
+pub(crate) const PROFILES: u64 = 40_000_000;
 
 /// How large a run is.
 #[derive(Debug, Clone, Copy)]
@@ -185,7 +189,7 @@ impl Plan {
             failure_ratio: if is_retried { 0.7 } else { 0.2 },
             ..workload(seed, rng)
         };
-        let skew = *[0, 0, 0, 0, -90, 90].choose(rng).unwrap_or(&0);
+        let mut skew = *[0, 0, 0, 0, -90, 90].choose(rng).unwrap_or(&0);
         let rejections = *[0.0, 0.1, 0.6].choose(rng).unwrap_or(&0.0);
         let mut tuning = Tuning {
             record_ttl: Duration::from_secs(*[20, 3_600].choose(rng).unwrap_or(&20)),
@@ -195,6 +199,15 @@ impl Plan {
         if seed >= MORE_SETTINGS {
             tuning = more_settings(tuning, rng);
             latency = Duration::from_millis(*[0, 0, 5, 100].choose(rng).unwrap_or(&5));
+        }
+        if seed >= PROFILES {
+            tuning = profiles(tuning, rng);
+            more_events(&tuning, size.story, &mut events, rng);
+        }
+        // The time of a deletion, by which `releaseAfter` is measured, is that of the API server's clock.
+        if tuning.release_after.is_some() {
+            skew = 0;
+            events.retain(|(_, event)| !matches!(event, Event::JumpClock(_)));
         }
         Self {
             seed,
@@ -212,6 +225,20 @@ impl Plan {
     /// Whether the gate closes above very few waiting pods.
     pub(crate) fn limits_backlog(&self) -> bool {
         self.tuning.backlog_threshold < Tuning::default().backlog_threshold
+    }
+
+    /// The settings that the checker must know.
+    pub(crate) fn settings(&self) -> Settings {
+        let tuning = self.tuning;
+        Settings {
+            node_lost_delay: tuning.node_lost_delay,
+            release_after: tuning.release_after,
+            holds_deleted: tuning.holds_deleted,
+            cleans_up: tuning.cleans_up,
+            adopts: tuning.adopts,
+            captures: tuning.capture,
+            recorded_app: tuning.has_reports.then_some(REPORTS),
+        }
     }
 
     /// The plan with these events only.
@@ -307,6 +334,34 @@ fn more_settings(tuning: Tuning, rng: &mut StdRng) -> Tuning {
         capture: rng.random_bool(0.3),
         backlog_threshold: *thresholds.choose(rng).unwrap_or(&1),
         ..tuning
+    }
+}
+
+fn profiles(tuning: Tuning, rng: &mut StdRng) -> Tuning {
+    Tuning {
+        holds_deleted: rng.random_bool(0.3),
+        release_after: rng.random_bool(0.15).then_some(Duration::from_secs(20)),
+        cleans_up: rng.random_bool(0.3),
+        adopts: rng.random_bool(0.2).then_some(ARGOS),
+        has_reports: rng.random_bool(0.3),
+        ..tuning
+    }
+}
+
+/// What only matters with some profiles.
+fn more_events(
+    tuning: &Tuning,
+    story: Duration,
+    events: &mut Vec<(Duration, Event)>,
+    rng: &mut StdRng,
+) {
+    let reports = tuning.has_reports.then_some(UserAction::CreateReports);
+    let argos = tuning.adopts.map(|_| UserAction::AddArgosFinalizer);
+    for action in reports.into_iter().chain(argos) {
+        for _ in 0..rng.random_range(1..=3) {
+            let at = story.mul_f64(rng.random::<f64>());
+            events.push((at, Event::User(action, rng.random())));
+        }
     }
 }
 

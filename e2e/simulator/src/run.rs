@@ -317,7 +317,7 @@ async fn recover(plan: &Plan, stage: &mut Stage) -> usize {
         let one = plan.seed % 2;
         one..one + 1
     };
-    stage.create_in_healthy_cluster(choices);
+    stage.create_in_healthy_cluster(choices, plan.tuning.has_reports);
     for _ in 0..2 {
         tokio::time::sleep(BIND).await;
         stage.bind_waiting();
@@ -409,8 +409,7 @@ fn findings_of(
         written_in_quiet,
         others: &[BATCH, ELECTION, admin::AGENT],
         healthy_from: Some(healthy_from),
-        node_lost_delay: plan.tuning.node_lost_delay,
-        captures: plan.tuning.capture,
+        settings: plan.settings(),
     })
 }
 

@@ -3,13 +3,18 @@
 use std::time::Duration;
 
 use belayer_core::executor::Writes;
+use belayer_core::simulated::simulate;
 use belayer_pod_finalizer::profile::config::Settings;
 use belayer_pod_finalizer::profile::{Mode, Profile, Profiles, argo};
 use belayer_sandbox::{Answer, Fault, Gvr, ListOptions, Match, Subresource, Verb, WatchEnd};
 use belayer_workflow_finalizer::config::WorkflowFinalizerConfig;
 use belayer_workload::WORKFLOWS;
+use rstest::rstest;
 use serde_json::json;
+use tokio::time::Instant;
 
+use crate::argo::{bound, delete, report, runs};
+use crate::argo_nodes::node;
 use crate::gate::{is_held_elsewhere, of_another_tenant};
 use crate::world::{BELAYER, NAMESPACE, World, eventually, let_pass, within};
 
@@ -280,4 +285,48 @@ async fn a_profile_switched_to_observe_leaves_no_hold() {
     assert!(world.is_held("a") && !world.is_held("b"));
     world.consume("a");
     eventually("the release", || !world.is_held("a")).await;
+}
+
+/// `releaseAfter` begins at the end of the grace period, which another request may shorten.
+#[rstest]
+#[case::the_whole_grace_period(None, 30 + 20)]
+#[case::shortened(Some(10), 10 + 20)]
+#[tokio::test(start_paused = true)]
+async fn release_after_begins_at_the_end_of_the_grace_period(
+    #[case] shortened: Option<u64>,
+    #[case] seconds: u64,
+) {
+    let world = World::new();
+    let clock = world.cluster().clock().clone();
+    let _time = simulate(7, move || clock.now());
+    node(&world, "True");
+    let uid = world.workflow("build");
+    let profile = Profile {
+        release_after: Some(Duration::from_secs(20)),
+        ..argo::profile()
+    };
+    let settings = Settings {
+        profiles: Profiles::new([profile]).unwrap(),
+        ..Settings::default()
+    };
+    let _belayer = world.run_with(settings, Writes::Sent);
+    bound(&world, "step", &uid, r#"{"name":"a","container":{}}"#);
+    eventually("it is held", || world.is_held("step")).await;
+    report(&world, "step", "Running", &[("main", runs())]);
+    let_pass(Duration::from_secs(5)).await;
+    let begun = Instant::now();
+    delete(&world, "step");
+    if let Some(seconds) = shortened {
+        let_pass(Duration::from_secs(seconds)).await;
+        world.delete(&Gvr::PODS, Some(NAMESPACE), "step");
+    }
+    within(Duration::from_secs(90), "released", || {
+        !world.is_held("step")
+    })
+    .await;
+    let waited = begun.elapsed();
+    // A deletion timestamp has whole seconds.
+    let least = Duration::from_secs(seconds - 1);
+    let range = least..least + Duration::from_secs(3);
+    assert!(range.contains(&waited), "{waited:?}");
 }

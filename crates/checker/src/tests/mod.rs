@@ -3,6 +3,7 @@
 mod deletions;
 mod recreations;
 mod script;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use belayer_workload::{ARGO_SERVER, USER, WORKFLOWS, names};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::{BELAYER, POD_HOLD, Why};
+use crate::{BELAYER, POD_HOLD, Settings, Why};
 use script::{FOREIGN, Script, deleting, exited, failed, held, lost, pod, running, taken};
 
 #[test]
@@ -208,7 +209,10 @@ fn a_lost_node_is_evidence_only_after_its_delay(
     let mut released = gone.clone();
     released["metadata"]["finalizers"] = json!([]);
     let script = held()
-        .node_lost_delay(Duration::from_secs(20))
+        .with(Settings {
+            node_lost_delay: Duration::from_secs(20),
+            ..Settings::default()
+        })
         .pod(&bound)
         .deleted(&Gvr::NODES, &node)
         .later(until_deleted)
@@ -397,7 +401,10 @@ fn outcomes_is_violated_by_a_pod_without_its_record(
     #[case] broken: &[&str],
 ) {
     let mut script = Script::default()
-        .captures()
+        .with(Settings {
+            captures: true,
+            ..Settings::default()
+        })
         .healthy()
         .workflow(&running())
         .write(USER, Verb::Create, &Gvr::PODS, &pod(&[]))

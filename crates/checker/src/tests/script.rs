@@ -7,7 +7,7 @@ use belayer_sandbox::{Actor, Gvr, ObjectKey, Outcome, Verb, Write};
 use belayer_workload::{ARGO, ARGO_SERVER, USER, WORKFLOWS, names};
 use serde_json::{Value, json};
 
-use crate::{BELAYER, Evidence, Findings, POD_HOLD, check};
+use crate::{BELAYER, Evidence, Findings, POD_HOLD, Settings, check};
 
 pub(super) const FOREIGN: &str = "example.com/keep";
 
@@ -16,8 +16,7 @@ pub(super) const FOREIGN: &str = "example.com/keep";
 pub(super) struct Script {
     pub(super) writes: Vec<Write>,
     now: jiff::Timestamp,
-    node_lost_delay: Duration,
-    captures: bool,
+    settings: Settings,
     healthy_from: Option<usize>,
 }
 
@@ -60,15 +59,9 @@ impl Script {
         self
     }
 
-    /// Belayer records outcomes.
-    pub(super) fn captures(mut self) -> Self {
-        self.captures = true;
-        self
-    }
-
     /// Belayer's configuration.
-    pub(super) fn node_lost_delay(mut self, delay: Duration) -> Self {
-        self.node_lost_delay = delay;
+    pub(super) fn with(mut self, settings: Settings) -> Self {
+        self.settings = settings;
         self
     }
 
@@ -139,8 +132,7 @@ impl Script {
             written_in_quiet,
             others: &[],
             healthy_from: self.healthy_from,
-            node_lost_delay: self.node_lost_delay,
-            captures: self.captures,
+            settings: self.settings,
         })
     }
 }

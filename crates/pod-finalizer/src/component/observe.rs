@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use belayer_core::clock;
 use belayer_core::informer::{Lookup, Stored};
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, OwnerReference, Resource, Uid};
@@ -99,12 +98,16 @@ impl<V: View> PodFinalizer<V> {
         let deleting = pod.deletion_timestamp?;
         let delay = Delay::ReleaseAfter(pod.uid.clone());
         let mut due = self.due.lock();
-        let waits = due.entry(delay).or_insert_with(|| {
-            let before = clock::now().duration_since(deleting);
-            Waits::begin_after(Duration::try_from(before).unwrap_or_default())
-        });
+        let grace = u64::try_from(pod.deletion_grace_period.unwrap_or_default());
+        let grace = Duration::from_secs(grace.unwrap_or_default());
+        let begin = || Waits::begin_deletion(deleting, grace);
+        let waits = due.entry(delay).or_insert_with(begin);
+        // Another request has shortened the grace period.
+        if waits.deleting != Some(deleting) {
+            *waits = begin();
+        }
         Some(Watched {
-            waited: waits.since.elapsed(),
+            waited: waits.waited(),
             before: waits.before,
         })
     }

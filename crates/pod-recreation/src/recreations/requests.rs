@@ -10,8 +10,10 @@ use belayer_holds::runner::Stepped;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::Execution;
+use super::{Execution, SOON};
 use crate::api::{self, Status};
+use crate::component::pod_key;
+use crate::decide::needs_record;
 use crate::record::Record;
 use crate::snapshot::end_annotation;
 
@@ -56,6 +58,12 @@ impl Execution<'_> {
 
     pub(super) async fn delete_record(&self, record: &Record) -> Result<Stepped, RequestError> {
         let key = &record.meta.key;
+        // The cache may be behind.
+        if let Some((_, pod)) = self.read_pod(&pod_key(record)).await?
+            && needs_record(record, &pod)
+        {
+            return Ok(Stepped::Later(SOON));
+        }
         let options = json!({
             "apiVersion": "v1", "kind": "DeleteOptions",
             "preconditions": {

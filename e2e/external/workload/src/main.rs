@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use belayer_checker::{Evidence, check};
+use belayer_checker::{Evidence, Settings, check};
 use belayer_sandbox::Sandbox;
 use belayer_sandbox::simulated::SimulatedControllers;
 use belayer_workload::{Profile, Tally, Workload};
@@ -43,8 +43,7 @@ async fn main() -> anyhow::Result<()> {
         written_in_quiet: &recorder.since(mark),
         others: &[],
         healthy_from: None,
-        node_lost_delay: Duration::ZERO,
-        captures: false,
+        settings: Settings::default(),
     });
     ensure!(findings.all_kept(), "{:?}", findings.checks);
     ensure!(findings.pods == 6 && findings.taken == 6, "{findings:?}");

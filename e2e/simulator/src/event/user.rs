@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use belayer_holds::names::{RECREATION_ANNOTATION, RELEASE_ANNOTATION};
 use belayer_sandbox::{Actor, DeleteOptions, Gvr, Propagation, WriteOptions};
-use belayer_workload::{ARGO_SERVER, USER, WORKFLOWS, names, workflow};
+use belayer_workload::{ARGO, ARGO_SERVER, USER, WORKFLOWS, names, workflow};
 use serde_json::{Value, json};
 
 use super::{RECORDS, Stage, index, key};
-use crate::objects::{self, BATCH, BIG, SMALL};
+use crate::objects::{self, ARGOS, BATCH, BIG, SMALL};
 
 /// Something that a user does. Only later seeds use the last six, which [`Event::ALL`](super::Event::ALL) does not contain: see
 /// [`MORE_REJECTIONS`](crate::plan::MORE_REJECTIONS), [`MORE_NAMES`](crate::plan::MORE_NAMES) and
@@ -53,6 +53,10 @@ pub(crate) enum UserAction {
     CreateNamespace,
     /// Runs the failed steps of a workflow again, as `argo retry` does.
     RetryWorkflow,
+    /// Creates pods whose consumer reads the records of their outcomes. Only with that profile.
+    CreateReports,
+    /// Argo adds its finalizer to the pods of its workflows in a namespace. Only if Belayer removes it.
+    AddArgosFinalizer,
 }
 
 /// All but those of later seeds.
@@ -182,6 +186,25 @@ impl Stage {
             }
             UserAction::RetryWorkflow => self.retry_workflow(choice),
             UserAction::CreateTrainers => self.create_trainers(choice),
+            UserAction::CreateReports => {
+                let namespace = self.namespace(choice);
+                for seconds in [1 + choice % 4, 10 + choice % 16] {
+                    let name = self.name("report");
+                    self.create(&Gvr::PODS, namespace, objects::report(&name, seconds));
+                }
+            }
+            UserAction::AddArgosFinalizer => {
+                for pod in self.list(&Gvr::PODS, Some(self.namespace(choice))) {
+                    let all = pod["metadata"]["finalizers"].as_array();
+                    let mut all = all.cloned().unwrap_or_default();
+                    if !pod["metadata"]["ownerReferences"].is_null() && !all.contains(&json!(ARGOS))
+                    {
+                        all.push(json!(ARGOS));
+                        let body = json!({"metadata": {"finalizers": all}});
+                        self.patch(ARGO, &Gvr::PODS, &pod, body);
+                    }
+                }
+            }
             UserAction::Overcommit => {
                 self.create_trainers(choice);
                 self.bind_waiting();
@@ -225,11 +248,14 @@ impl Stage {
     }
 
     /// A workflow, a PVC and pods that do not all fit, in each of these namespaces.
-    pub(crate) fn create_in_healthy_cluster(&mut self, choices: Range<u64>) {
+    pub(crate) fn create_in_healthy_cluster(&mut self, choices: Range<u64>, has_reports: bool) {
         for choice in choices {
             self.act(UserAction::CreateWorkflow, choice);
             self.act(UserAction::UsePvc, choice);
             self.act(UserAction::Overcommit, choice);
+            if has_reports {
+                self.act(UserAction::CreateReports, choice);
+            }
         }
     }
 

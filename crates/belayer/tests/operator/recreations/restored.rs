@@ -95,3 +95,32 @@ async fn a_record_that_is_deleted_while_its_watch_is_interrupted_is_created_agai
     }
     belayer.stop().await;
 }
+
+/// The leader was killed after it had created the record. The one that leads now has not seen the pod.
+#[tokio::test(start_paused = true)]
+async fn the_record_of_a_pod_that_the_cache_lacks_does_not_expire() {
+    let yard = Yard::rejecting(1);
+    let settings = || Settings {
+        record_ttl: Duration::from_secs(30),
+        ..Settings::default()
+    };
+    let next = yard.run_as("belayer/2", settings());
+    yard.wait_for(Duration::from_secs(1)).await;
+    let faults = yard.world.sandbox.faults();
+    let pods = Match::watches().resource("pods").client("belayer/2");
+    let late = faults.inject(Fault::on(pods).pause_watches());
+    let statuses = Match::verb(Verb::Patch).resource("podrecreations");
+    faults.inject(Fault::on(statuses.client("belayer/1")).lose_request());
+    let leader = yard.run_as("belayer/1", settings());
+    yard.pod("web");
+    yard.until("it is recorded", || !yard.records().is_empty())
+        .await;
+    leader.crash();
+    let record = uid(&yard.record());
+    yard.pass(Duration::from_secs(120)).await;
+    assert_eq!(uid(&yard.record()), record);
+    late.remove();
+    yard.until("it runs", || yard.is_settled("web")).await;
+    assert_eq!(yard.creates(), 1);
+    next.stop().await;
+}

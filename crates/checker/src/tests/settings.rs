@@ -1,0 +1,182 @@
+//! What Belayer's configuration permits or requires.
+
+use std::time::Duration;
+
+use belayer_sandbox::{Gvr, Verb};
+use belayer_workload::{USER, WORKFLOWS, names};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::script::{FOREIGN, Script, deleting, exited, failed, held, pod, running, taken};
+use crate::{BELAYER, POD_HOLD, Settings};
+
+/// A pod that was deleted before it began.
+#[rstest]
+#[case::released(false, &[])]
+#[case::held(true, &["EVIDENCE"])]
+fn pods_that_their_deletion_ended_are_held_if_so_configured(
+    #[case] holds_deleted: bool,
+    #[case] broken: &[&str],
+) {
+    let settings = Settings {
+        holds_deleted,
+        ..Settings::default()
+    };
+    let script = held()
+        .with(settings)
+        .deleted(&Gvr::PODS, &deleting(pod(&[POD_HOLD])))
+        .belayer(&deleting(pod(&[])))
+        .workflow(&taken());
+    assert_eq!(failed(&script.check_script()), broken);
+}
+
+fn deleted_at(mut pod: Value, second: u32) -> Value {
+    pod["metadata"]["deletionTimestamp"] = json!(format!("1970-01-01T00:00:{second:02}Z"));
+    pod
+}
+
+/// The pod failed by itself. The deletion timestamp is the end of the grace period.
+#[rstest]
+#[case::over(Some(20), 30, &[])]
+#[case::in_the_grace_period(Some(20), 21, &["EVIDENCE"])]
+#[case::not_configured(None, 30, &["EVIDENCE"])]
+fn release_after_begins_at_the_deletion_timestamp(
+    #[case] release_after: Option<u64>,
+    #[case] released: i64,
+    #[case] broken: &[&str],
+) {
+    let settings = Settings {
+        release_after: release_after.map(Duration::from_secs),
+        ..Settings::default()
+    };
+    let ended = |finalizers| deleted_at(exited(pod(finalizers)), 10);
+    let script = held()
+        .with(settings)
+        .pod(&exited(pod(&[POD_HOLD])))
+        .deleted(&Gvr::PODS, &ended(&[POD_HOLD]))
+        .later(released)
+        .belayer(&ended(&[]))
+        .workflow(&taken());
+    assert_eq!(failed(&script.check_script()), broken);
+}
+
+fn adopts() -> Settings {
+    Settings {
+        adopts: Some(FOREIGN),
+        ..Settings::default()
+    }
+}
+
+/// A finalizer of another controller, which Belayer removes together with its own.
+#[rstest]
+#[case::its_result_was_read(adopts(), taken(), &[])]
+#[case::it_was_not(adopts(), running(), &["EVIDENCE", "FOREIGN"])]
+#[case::not_configured(Settings::default(), taken(), &["FOREIGN"])]
+fn an_adopted_finalizer_is_removed_once_the_result_was_read(
+    #[case] settings: Settings,
+    #[case] workflow: Value,
+    #[case] broken: &[&str],
+) {
+    let script = Script::default()
+        .with(settings)
+        .workflow(&workflow)
+        .pod(&exited(pod(&[FOREIGN, POD_HOLD])))
+        .belayer(&exited(pod(&[])))
+        .workflow(&taken());
+    let mut failed = failed(&script.check_script());
+    failed.sort_unstable();
+    assert_eq!(failed, broken);
+}
+
+/// A pod that has succeeded, with this annotation.
+fn with_strategy(strategy: &str) -> Value {
+    let mut pod = pod(&[]);
+    pod["status"] = json!({"phase": "Succeeded"});
+    pod["metadata"]["annotations"][names::POD_GC_STRATEGY] = json!(format!("{strategy}/0s"));
+    pod
+}
+
+fn completed(phase: &str) -> Value {
+    let mut workflow = taken();
+    workflow["metadata"]["labels"] = json!({names::COMPLETED: "true", names::PHASE: phase});
+    workflow
+}
+
+#[rstest]
+#[case::of_the_pod("OnPodCompletion", taken(), true)]
+#[case::of_a_successful_pod("OnPodSuccess", taken(), true)]
+#[case::its_result_was_not_read("OnPodCompletion", running(), false)]
+#[case::of_the_workflow("OnWorkflowCompletion", completed("Failed"), true)]
+#[case::the_workflow_goes_on("OnWorkflowCompletion", taken(), false)]
+#[case::of_a_successful_workflow("OnWorkflowSuccess", completed("Succeeded"), true)]
+#[case::of_a_failed_workflow("OnWorkflowSuccess", completed("Failed"), false)]
+#[case::no_strategy("Never", completed("Succeeded"), false)]
+fn a_pod_is_deleted_as_its_annotation_requires(
+    #[case] strategy: &str,
+    #[case] workflow: Value,
+    #[case] is_due: bool,
+) {
+    let settings = Settings {
+        cleans_up: true,
+        ..Settings::default()
+    };
+    let pod = with_strategy(strategy);
+    let before = Script::default()
+        .with(settings)
+        .workflow(&workflow)
+        .pod(&pod);
+    let second = Duration::from_secs(1);
+    let kept = before.check_with(std::slice::from_ref(&pod), second, &[]);
+    assert_eq!(failed(&kept).contains(&"LIVENESS"), is_due);
+    let deleted = before
+        .write(BELAYER, Verb::Delete, &Gvr::PODS, &deleting(pod))
+        .body(json!({"preconditions": {"uid": "p-1"}}));
+    let expected: &[&str] = if is_due { &[] } else { &["FOREIGN", "NO-LOSS"] };
+    assert_eq!(failed(&deleted.check_script()), expected);
+}
+
+#[test]
+fn a_pod_is_not_deleted_unless_so_configured() {
+    let pod = with_strategy("OnPodCompletion");
+    let script = Script::default()
+        .workflow(&taken())
+        .pod(&pod)
+        .write(BELAYER, Verb::Delete, &Gvr::PODS, &deleting(pod))
+        .body(json!({"preconditions": {"uid": "p-1"}}));
+    assert_eq!(failed(&script.check_script()), ["FOREIGN", "NO-LOSS"]);
+}
+
+/// A pod without an owner, whose consumer reads the record of its outcome.
+#[rstest]
+#[case::no_record(None, &["EVIDENCE"])]
+#[case::before_its_end(Some(json!({"belayer.dev/not-final": "true"})), &["EVIDENCE"])]
+#[case::recorded(Some(Value::Null), &[])]
+fn a_pod_that_is_read_by_its_record_is_held_until_it_is_written(
+    #[case] labels: Option<Value>,
+    #[case] broken: &[&str],
+) {
+    let report = |finalizers| {
+        let mut pod = exited(pod(finalizers));
+        pod["metadata"]["ownerReferences"] = Value::Null;
+        pod["metadata"]["labels"] = json!({"app": "reports"});
+        pod
+    };
+    let mut script = Script::default()
+        .with(Settings {
+            recorded_app: Some("reports"),
+            ..Settings::default()
+        })
+        .write(USER, Verb::Create, &Gvr::PODS, &report(&[]))
+        .belayer(&report(&[POD_HOLD]));
+    if let Some(labels) = labels {
+        let record = json!({
+            "kind": "PodOutcome",
+            "metadata": {"namespace": "a", "name": "pod-p-1", "uid": "o-1", "labels": labels},
+            "spec": {"podUID": "p-1", "phase": "Failed", "complete": true},
+        });
+        let outcomes = Gvr::new("belayer.dev", "v1alpha1", "podoutcomes");
+        script = script.write(BELAYER, Verb::Create, &outcomes, &record);
+    }
+    let script = script.belayer(&report(&[]));
+    assert_eq!(failed(&script.check_script()), broken);
+}
