@@ -8,8 +8,8 @@ use belayer::operator::Components;
 use belayer_holds::names;
 use belayer_pod_finalizer::Settings;
 use belayer_pod_finalizer::profile::{
-    Cleanup, Consumer, DeletedWhileRunning, MatchLabels, Operator, OwnerStatus, Profile, Profiles,
-    Requirement, Selector, argo,
+    Cleanup, Consumer, DeletedWhileRunning, MatchLabels, Mode, Operator, OwnerStatus, Profile,
+    Profiles, Requirement, Selector, argo,
 };
 use belayer_pod_recreation::api::Policy;
 use belayer_workload::User;
@@ -45,6 +45,8 @@ pub struct Tuning {
     pub node_lost_delay: Duration,
     /// How long the records of re-creations are kept after their end.
     pub record_ttl: Duration,
+    /// Whether pod-finalizer adds no holds and removes none.
+    pub observes: bool,
     /// Whether outcomes of pods are recorded.
     pub capture: bool,
     /// Whether pods that were deleted while they ran are held.
@@ -69,6 +71,7 @@ impl Default for Tuning {
             backoff: 1,
             node_lost_delay: Duration::ZERO,
             record_ttl: belayer_pod_recreation::Settings::default().record_ttl,
+            observes: false,
             capture: false,
             holds_deleted: false,
             release_after: None,
@@ -126,6 +129,11 @@ fn pod_finalizer(tuning: Tuning) -> Settings {
         ..Settings::default()
     };
     let chosen = |profile: &Arc<Profile>| Profile {
+        mode: if tuning.observes {
+            Mode::Observe
+        } else {
+            Mode::Enforce
+        },
         node_lost_delay: tuning.node_lost_delay,
         capture: tuning.capture,
         deleted_while_running: if tuning.holds_deleted {

@@ -30,7 +30,6 @@ use belayer_holds::runner::{Change, Component, StepContext, Stepped};
 use belayer_holds::selection::UnselectedBy;
 use belayer_holds::view::{Answers, Cached, View};
 
-use crate::NAME;
 use crate::argo::NodeQuery;
 use crate::backlog::Limits;
 use crate::decide::{PodDecision, decide};
@@ -42,6 +41,7 @@ use crate::profile::{self, Mode, Profiles};
 use crate::query::{Delay, PodQuery};
 use crate::snapshot::{BacklogLimit, MassRelease, Selection, Snapshot};
 use crate::status::{StatusQuery, StatusState};
+use crate::{NAME, SETTLE};
 
 use observe::{admin_asked, adopted, held, judges, judging, node_of, selection};
 
@@ -91,7 +91,7 @@ pub(crate) struct Waits {
     since: Instant,
     /// How long the pod had waited before, by the wall clock.
     before: Duration,
-    /// What was left then of its grace period, by the wall clock.
+    /// What was left then of its grace period.
     grace: Duration,
     /// Its deletion timestamp then.
     deleting: Option<Timestamp>,
@@ -111,8 +111,10 @@ impl Waits {
         let since = clock::now().duration_since(deleting);
         Self {
             before: Duration::try_from(since).unwrap_or_default(),
-            // The clock may be far behind.
-            grace: Duration::try_from(-since).unwrap_or_default().min(grace),
+            // By the wall clock, which may be wrong: all of a usual grace period is awaited.
+            grace: Duration::try_from(-since)
+                .unwrap_or_default()
+                .clamp(grace.min(SETTLE), grace),
             deleting: Some(deleting),
             ..Self::begin()
         }

@@ -177,6 +177,8 @@ pub(crate) struct Stage {
     pub(crate) script: WorkflowScript,
     /// Gives each created object a name of its own.
     pub(crate) created: usize,
+    /// Whether pod-finalizer may be changed to observe only.
+    pub(crate) may_observe: bool,
     /// Whether pods that request re-creation also require a wipe of their node.
     pub(crate) wipes: bool,
     /// How far Belayer's wall clock is ahead, in seconds.
@@ -226,9 +228,9 @@ impl Stage {
             Event::Freeze(choice) => self.replica(choice).freeze(),
             Event::KillAll => self.replicas.iter_mut().for_each(Replica::kill),
             Event::Start => self.replicas.iter_mut().for_each(Replica::start),
-            Event::Reconfigure(choice) => self.reconfigure(Controllers::some(choice)).await,
+            Event::Reconfigure(choice) => self.reconfigure(self.some_controllers(choice)).await,
             Event::Meddle(choice) => tenant::meddle(self, choice),
-            Event::Reload(choice) => self.reload(Controllers::some(choice)),
+            Event::Reload(choice) => self.reload(self.some_controllers(choice)),
             Event::Drain => self.admin.drain(&self.sandbox),
             Event::Resume => self.admin.resume(&self.sandbox).await,
             Event::Upgrade => {
@@ -242,6 +244,14 @@ impl Stage {
             }
             Event::StopAgents => self.admin.stop_agents(),
             Event::StartAgents => self.admin.start_agents(&self.sandbox),
+        }
+    }
+
+    fn some_controllers(&self, choice: u64) -> Controllers {
+        if self.may_observe {
+            Controllers::some_or_observing(choice)
+        } else {
+            Controllers::some(choice)
         }
     }
 

@@ -189,7 +189,7 @@ impl Plan {
             failure_ratio: if is_retried { 0.7 } else { 0.2 },
             ..workload(seed, rng)
         };
-        let mut skew = *[0, 0, 0, 0, -90, 90].choose(rng).unwrap_or(&0);
+        let skew = *[0, 0, 0, 0, -90, 90].choose(rng).unwrap_or(&0);
         let rejections = *[0.0, 0.1, 0.6].choose(rng).unwrap_or(&0.0);
         let mut tuning = Tuning {
             record_ttl: Duration::from_secs(*[20, 3_600].choose(rng).unwrap_or(&20)),
@@ -203,11 +203,6 @@ impl Plan {
         if seed >= PROFILES {
             tuning = profiles(tuning, rng);
             more_events(&tuning, size.story, &mut events, rng);
-        }
-        // The time of a deletion, by which `releaseAfter` is measured, is that of the API server's clock.
-        if tuning.release_after.is_some() {
-            skew = 0;
-            events.retain(|(_, event)| !matches!(event, Event::JumpClock(_)));
         }
         Self {
             seed,
@@ -357,11 +352,27 @@ fn more_events(
 ) {
     let reports = tuning.has_reports.then_some(UserAction::CreateReports);
     let argos = tuning.adopts.map(|_| UserAction::AddArgosFinalizer);
+    let deletes = [
+        UserAction::DeletePod,
+        UserAction::DeletePods,
+        UserAction::ForceDeletePod,
+    ];
     for action in reports.into_iter().chain(argos) {
         for _ in 0..rng.random_range(1..=3) {
             let at = story.mul_f64(rng.random::<f64>());
             events.push((at, Event::User(action, rng.random())));
+            let soon = at + Duration::from_secs_f64(rng.random_range(0.0..20.0));
+            if let Some(delete) = deletes.choose(rng)
+                && soon < story
+            {
+                events.push((soon, Event::User(*delete, rng.random())));
+            }
         }
+    }
+    if (tuning.capture || tuning.has_reports) && rng.random_bool(0.3) {
+        let lasts = story.mul_f64(rng.random_range(0.1..0.6));
+        let at = (story - lasts).mul_f64(rng.random::<f64>());
+        events.push((at, fault(FaultKind::Stale("podoutcomes"), lasts)));
     }
 }
 

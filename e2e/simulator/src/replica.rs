@@ -47,7 +47,7 @@ pub(crate) fn instance(program: &str, replica: usize) -> String {
 /// Name of the Lease.
 const LEASE: &str = "belayer";
 
-/// Which controllers run, by bits: pod-finalizer, workflow-finalizer, pvc-protection, pod-recreation.
+/// Which controllers run, by bits: pod-finalizer, workflow-finalizer, pvc-protection, pod-recreation. A fifth bit: pod-finalizer only observes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Controllers(u8);
 
@@ -60,8 +60,16 @@ impl Controllers {
         Self((choice % 16) as u8)
     }
 
+    /// Some of them; pod-finalizer may only observe.
+    pub(crate) fn some_or_observing(choice: u64) -> Self {
+        Self((choice % 32) as u8)
+    }
+
     fn components(self, tuning: Tuning) -> Components {
-        let mut components = setup::components(tuning);
+        let mut components = setup::components(Tuning {
+            observes: self.0 & 16 != 0,
+            ..tuning
+        });
         let mut number = 0;
         components.running.retain(|_| {
             number += 1;

@@ -26,7 +26,7 @@ use crate::event::user::UserAction;
 use crate::event::{Event, Stage, tenant};
 use crate::fault::FaultKind;
 use crate::objects::{self, BATCH};
-use crate::plan::{BIND, MORE_NAMES, MORE_REJECTIONS, Plan, SMALL};
+use crate::plan::{BIND, MORE_NAMES, MORE_REJECTIONS, PROFILES, Plan, SMALL};
 use crate::replica::{Controllers, ELECTION, Replica, Setup, instance};
 
 /// How long nothing may be written in a settled cluster.
@@ -153,6 +153,7 @@ async fn story(plan: &Plan) -> Outcome {
         replicas,
         namespaces: plan.size.namespaces,
         created: 0,
+        may_observe: plan.seed >= PROFILES,
         wipes: plan.wipes,
         skew,
         admin: Admin::default(),

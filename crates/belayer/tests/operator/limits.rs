@@ -9,6 +9,7 @@ use belayer_pod_finalizer::profile::{Mode, Profile, Profiles, argo};
 use belayer_sandbox::{Answer, Fault, Gvr, ListOptions, Match, Subresource, Verb, WatchEnd};
 use belayer_workflow_finalizer::config::WorkflowFinalizerConfig;
 use belayer_workload::WORKFLOWS;
+use jiff::SignedDuration;
 use rstest::rstest;
 use serde_json::json;
 use tokio::time::Instant;
@@ -289,16 +290,20 @@ async fn a_profile_switched_to_observe_leaves_no_hold() {
 
 /// `releaseAfter` begins at the end of the grace period, which another request may shorten.
 #[rstest]
-#[case::the_whole_grace_period(None, 30 + 20)]
-#[case::shortened(Some(10), 10 + 20)]
+#[case::the_whole_grace_period(None, 30 + 20, 0)]
+#[case::shortened(Some(10), 10 + 20, 0)]
+#[case::l9_belayers_clock_is_ahead(None, 30 + 20, 90)]
+#[case::l9_it_is_behind(None, 30 + 20, -90)]
 #[tokio::test(start_paused = true)]
 async fn release_after_begins_at_the_end_of_the_grace_period(
     #[case] shortened: Option<u64>,
     #[case] seconds: u64,
+    #[case] ahead: i64,
 ) {
     let world = World::new();
     let clock = world.cluster().clock().clone();
-    let _time = simulate(7, move || clock.now());
+    let ahead = SignedDuration::from_secs(ahead);
+    let _time = simulate(7, move || clock.now() + ahead);
     node(&world, "True");
     let uid = world.workflow("build");
     let profile = Profile {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use belayer_sandbox::{Gvr, Verb};
-use belayer_workload::{USER, WORKFLOWS, names};
+use belayer_workload::{USER, names};
 use rstest::rstest;
 use serde_json::{Value, json};
 
