@@ -124,6 +124,12 @@ fn stuck<'a>(
                 describe(object),
                 why.as_str()
             ),
+            // Argo waits for its outputs for ever, and then so does what is held for Argo.
+            (true, None)
+                if history.settings.holds_deleted && history.node_of(object) == Node::Unsynced =>
+            {
+                continue;
+            }
             (true, None) => format!("{} is still Terminating", describe(object)),
         };
         if history.is_by_hand(object) {

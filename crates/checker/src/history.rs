@@ -64,6 +64,8 @@ pub(crate) struct History {
     lost_with_node: HashMap<String, Timestamp>,
     /// Belayer's configuration.
     pub(crate) settings: Settings,
+    /// Pods that Argo has labelled as completed. It may yet write that the pod was deleted, of a node whose outputs are incomplete.
+    labelled: HashSet<String>,
     /// Pods whose final outcome Belayer has recorded.
     recorded: HashSet<String>,
     /// Workflows that have completed, and those that have succeeded.
@@ -125,6 +127,12 @@ impl History {
             if Kind::of(&write.resource) == Kind::Pod {
                 self.created.insert(write.uid.clone(), Arc::clone(object));
             }
+        }
+        if actor == ARGO
+            && Kind::of(&write.resource) == Kind::Pod
+            && object["metadata"]["labels"][names::COMPLETED] == "true"
+        {
+            self.labelled.insert(write.uid.clone());
         }
         if has_hold(object) {
             self.held.entry(write.uid.clone()).or_insert(write.index);
@@ -317,6 +325,11 @@ impl History {
     pub(crate) fn is_read_by_record(&self, pod: &Value) -> bool {
         let app = self.settings.recorded_app;
         app.is_some_and(|app| pod["metadata"]["labels"]["app"] == app)
+    }
+
+    /// Whether Argo has labelled this pod as completed.
+    pub(crate) fn is_labelled(&self, uid: &str) -> bool {
+        self.labelled.contains(uid)
     }
 
     /// Whether the final outcome of this pod is recorded.

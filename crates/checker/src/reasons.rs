@@ -106,7 +106,8 @@ impl History {
             return Some(Why::WorkflowDeleted);
         }
         // A user may copy a pod whose result was consumed.
-        if self.node_of(pod) == Node::Taken || self.is_of_consumed_node(pod) {
+        let is_taken = self.node_of(pod) == Node::Taken || self.is_labelled(uid(pod));
+        if is_taken || self.is_of_consumed_node(pod) {
             return Some(Why::ResultConsumed);
         }
         if !self.settings.holds_deleted && self.was_ended_by_deletion(pod) {
@@ -115,9 +116,7 @@ impl History {
         if is_deleting(pod) && self.is_of_earlier_run(pod) {
             return Some(Why::EarlierRun);
         }
-        // Argo says that it has what there is, and may yet write that the pod was deleted.
-        let is_lost = self.was_node_lost(pod) || (is_labelled(pod) && self.is_lost_with_node(pod));
-        if is_lost {
+        if self.was_node_lost(pod) {
             return Some(Why::NodeLost);
         }
         let is_limited = is_deleting(pod) && self.settings.release_after.is_some();
@@ -128,9 +127,7 @@ impl History {
     pub(crate) fn was_released_too_early(&self, pod: &Value, now: Timestamp) -> bool {
         match self.release_reason(pod, POD_HOLD) {
             Some(Why::NodeLost) => {
-                !is_labelled(pod)
-                    && self.is_lost_too_recently(pod, now)
-                    && !self.is_release_after_over(pod, now)
+                self.is_lost_too_recently(pod, now) && !self.is_release_after_over(pod, now)
             }
             Some(Why::ReleaseAfter) => !self.is_release_after_over(pod, now),
             _ => false,
@@ -147,13 +144,22 @@ impl History {
         Duration::try_from(waited).is_ok_and(|waited| waited >= limit)
     }
 
-    /// The finalizer of another controller that may be removed together with Belayer's, as the result is consumed or nobody will.
-    pub(crate) fn may_be_released_with(&self, pod: &Value) -> Option<&'static str> {
-        let is_read = match self.release_reason(pod, POD_HOLD)? {
-            Why::EndedByDeletion | Why::EarlierRun | Why::NodeLost => is_labelled(pod),
-            _ => text(pod, "/kind") == "Pod",
+    /// The finalizer of another controller that may be removed from this pod, as its result was read, or nobody will read it.
+    pub(crate) fn adopted(&self, pod: &Value, now: Timestamp) -> Option<&'static str> {
+        let is_read = match self.release_reason(pod, POD_HOLD) {
+            None | Some(Why::EndedByDeletion | Why::EarlierRun | Why::NodeLost) => {
+                self.is_of_completed_workflow(pod)
+                    || is_deleting(pod) && self.is_release_after_over(pod, now)
+            }
+            Some(_) => true,
         };
         self.settings.adopts.filter(|_| is_read)
+    }
+
+    /// Whether the workflow of this pod has completed, and has not been retried since: it reads no more results.
+    fn is_of_completed_workflow(&self, pod: &Value) -> bool {
+        let workflow = workflow_of(pod).and_then(|owner| self.object(owner));
+        workflow.is_some_and(|workflow| workflow["metadata"]["labels"][names::COMPLETED] == "true")
     }
 
     /// Whether Belayer may delete this pod, as the pod garbage collection of its workflow would.
@@ -164,8 +170,9 @@ impl History {
             _ => return false,
         };
         let owner = workflow_of(pod).filter(|owner| self.live(owner).is_some());
-        let is_read =
-            owner.is_none() || self.node_of(pod) == Node::Taken || self.is_of_consumed_node(pod);
+        let is_read = owner.is_none()
+            || self.is_of_completed_workflow(pod)
+            || self.result_not_needed(pod) == Some(Why::ResultConsumed);
         let strategy = annotation(pod, names::POD_GC_STRATEGY);
         let is_due = match (strategy.split('/').next().unwrap_or_default(), owner) {
             ("OnPodCompletion", _) => true,
@@ -221,11 +228,6 @@ impl History {
         let mut nodes = nodes.into_iter().flat_map(|nodes| nodes.values());
         nodes.any(|node| is_final(node) && node["taskResultSynced"] == false)
     }
-}
-
-/// Whether Argo has labelled the pod as completed.
-fn is_labelled(pod: &Value) -> bool {
-    pod["metadata"]["labels"][names::COMPLETED] == "true"
 }
 
 fn is_final(node: &Value) -> bool {

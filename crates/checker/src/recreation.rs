@@ -139,7 +139,7 @@ fn no_loss(step: &Step<'_>) -> Verdict {
     match (step.kind(), step.write.verb) {
         (Kind::Pod, Verb::Delete) => match record_of(step.history, uid(before)) {
             Some(record)
-                if described(step.history, &record["spec"]["pod"], before)
+                if described(step.history, &pod_of(record), before)
                     == by_user(step.history, before) =>
             {
                 Verdict::Kept
@@ -203,6 +203,15 @@ fn by_user(history: &History, pod: &Value) -> Value {
     let created = history.created_pod(uid(pod)).unwrap_or(pod);
     let is_first = |name: &str, value: &Value| created["metadata"]["annotations"][name] == *value;
     part(pod, created, is_first)
+}
+
+/// The pod that a record describes: a user may have changed its metadata after the record was created.
+fn pod_of(record: &Value) -> Value {
+    let mut pod = record["spec"]["pod"].clone();
+    if let Some(metadata) = record.pointer("/status/podMetadata") {
+        pod["metadata"] = metadata.clone();
+    }
+    pod
 }
 
 /// The same part of a record, or of a pod that was created again.

@@ -64,7 +64,7 @@ fn foreign(step: &Step<'_>) -> Verdict {
     if without_own_fields(before) == without_own_fields(after) {
         return Verdict::Kept;
     }
-    if let Some(adopted) = step.history.may_be_released_with(before)
+    if let Some(adopted) = step.history.adopted(before, write.at)
         && without_own_fields(&without_finalizer(before, adopted)) == without_own_fields(after)
     {
         return Verdict::Kept;

@@ -271,6 +271,28 @@ fn no_loss_is_about_the_annotations_of_the_user(#[case] recorded: &str, #[case] 
     assert_eq!(failed, expected);
 }
 
+/// Seed 40,102,252: a tenant labels the rejected pod once its record is written. The re-created pod has the label, and is rejected as well.
+#[rstest]
+#[case::in_the_status(json!({"labels": {"a": "b"}, "annotations": {"note": "mine"}}), &[])]
+#[case::nowhere(Value::Null, &["NO-LOSS"])]
+fn no_loss_reads_the_newer_metadata_of_the_status(#[case] newer: Value, #[case] expected: &[&str]) {
+    let mut again = pod("p-1", &[RECREATION_HOLD]);
+    again["metadata"]["labels"] = json!({"a": "b"});
+    let again = rejected(again);
+    let mut kept = record("Rejected", 0);
+    if !newer.is_null() {
+        kept["status"]["podMetadata"] = newer;
+    }
+    let script = Script::default()
+        .user_creates(&again)
+        .node_says(&again)
+        .recorded(Verb::Create, &kept)
+        .deletes(&deleting(again.clone()));
+    let mut failed = failed(&script.check_script());
+    failed.retain(|name| *name == "NO-LOSS");
+    assert_eq!(failed, expected);
+}
+
 #[test]
 fn no_loss_is_violated_by_deleting_a_record_before_its_final_phase() {
     let script = rejected_script().recorded(Verb::Create, &record("Rejected", 0));

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use belayer_sandbox::{Gvr, Verb};
-use belayer_workload::{USER, names};
+use belayer_workload::{ARGO, USER, names};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::script::{FOREIGN, Script, deleting, exited, failed, held, pod, running, taken};
+use super::script::{
+    FOREIGN, Script, deleting, exited, failed, held, lost, pod, running, taken, workflow,
+};
 use crate::{BELAYER, POD_HOLD, Settings};
 
 /// A pod that was deleted before it began.
@@ -86,6 +88,87 @@ fn an_adopted_finalizer_is_removed_once_the_result_was_read(
     let mut failed = failed(&script.check_script());
     failed.sort_unstable();
     assert_eq!(failed, broken);
+}
+
+/// Only that finalizer is left, of a pod whose deletion ended it.
+#[rstest]
+#[case::its_workflow_goes_on("false", 20, &["FOREIGN"])]
+#[case::its_workflow_has_completed("true", 20, &[])]
+#[case::release_after_is_over("false", 30, &[])]
+fn an_adopted_finalizer_of_a_pod_without_a_result(
+    #[case] completed: &str,
+    #[case] released: i64,
+    #[case] broken: &[&str],
+) {
+    let settings = Settings {
+        release_after: Some(Duration::from_secs(20)),
+        ..adopts()
+    };
+    let mut workflow = running();
+    workflow["metadata"]["labels"] = json!({ (names::COMPLETED): completed });
+    let gone = |finalizers| deleted_at(pod(finalizers), 10);
+    let script = Script::default()
+        .with(settings)
+        .workflow(&workflow)
+        .pod(&pod(&[FOREIGN]))
+        .deleted(&Gvr::PODS, &gone(&[FOREIGN]))
+        .later(released)
+        .belayer(&gone(&[]))
+        .workflow(&taken());
+    assert_eq!(failed(&script.check_script()), broken);
+}
+
+/// Argo has read how the pod ended and labelled it, and writes later that it was deleted, as its outputs are incomplete.
+#[rstest]
+#[case::argo_labelled_it(ARGO, &[])]
+#[case::another_did("kubectl", &["EVIDENCE"])]
+fn the_label_of_argo_shows_that_a_result_was_read(#[case] actor: &str, #[case] broken: &[&str]) {
+    let settings = Settings {
+        holds_deleted: true,
+        ..Settings::default()
+    };
+    let labelled = |finalizers| {
+        let mut pod = exited(pod(finalizers));
+        pod["metadata"]["labels"] = json!({ (names::COMPLETED): "true" });
+        pod
+    };
+    let script = held()
+        .with(settings)
+        .write(actor, Verb::Patch, &Gvr::PODS, &labelled(&[POD_HOLD]))
+        .workflow(&lost())
+        .belayer(&labelled(&[]));
+    let findings = script.check_script();
+    let is_excused = findings.by_hand > 0;
+    assert_eq!(
+        failed(&findings).is_empty(),
+        broken.is_empty() || is_excused
+    );
+    assert_eq!(is_excused, !broken.is_empty());
+}
+
+/// Argo waits for ever for the outputs of a pod: then so does what is held for Argo.
+#[rstest]
+#[case::held(true, &[])]
+#[case::released(false, &["LIVENESS"])]
+fn a_pod_whose_outputs_argo_awaits_is_not_stuck(
+    #[case] holds_deleted: bool,
+    #[case] broken: &[&str],
+) {
+    let settings = Settings {
+        holds_deleted,
+        ..Settings::default()
+    };
+    let gone = deleting(exited(pod(&[POD_HOLD])));
+    let awaited = json!({"phase": "Failed", "taskResultSynced": false});
+    let mut waiting = workflow(&awaited);
+    waiting["status"]["finishedAt"] = Value::Null;
+    let script = held()
+        .with(settings)
+        .pod(&exited(pod(&[POD_HOLD])))
+        .deleted(&Gvr::PODS, &gone)
+        .workflow(&waiting);
+    let findings = script.check_with(&[gone], Duration::from_secs(1), &[]);
+    assert_eq!(failed(&findings), broken);
 }
 
 /// A pod that has succeeded, with this annotation.
