@@ -150,6 +150,9 @@ fn no_loss(step: &Step<'_>) -> Verdict {
             )),
             None if is_cancelled(step.history, before) => Verdict::ByHand,
             None if step.history.may_be_cleaned_up(before) => Verdict::NotConcerned,
+            None if step.history.settings.cleans_up && step.history.is_by_hand(before) => {
+                Verdict::ByHand
+            }
             None => Verdict::Broken(format!("{} was deleted without a record", describe(before))),
         },
         (Kind::Record, Verb::Delete) => {

@@ -119,6 +119,7 @@ fn is_own_object(step: &Step<'_>) -> bool {
             recreation::record_of(step.history, uid(pod)).is_some()
                 || recreation::is_cancelled(step.history, pod)
                 || step.history.may_be_cleaned_up(pod)
+                || step.history.settings.cleans_up && step.history.is_by_hand(pod)
         }),
         _ => false,
     }

@@ -218,6 +218,27 @@ fn a_pod_is_deleted_as_its_annotation_requires(
     assert_eq!(failed(&deleted.check_script()), expected);
 }
 
+/// Seed 40,201,034: a tenant labels a pod as read, and Belayer deletes it as its annotation requires.
+#[test]
+fn a_pod_that_a_tenant_labelled_is_not_belayers_responsibility() {
+    let mut labelled = with_strategy("OnPodCompletion");
+    labelled["metadata"]["labels"] = json!({ (names::COMPLETED): "true" });
+    let script = Script::default()
+        .with(Settings {
+            cleans_up: true,
+            ..Settings::default()
+        })
+        .workflow(&running())
+        .pod(&with_strategy("OnPodCompletion"))
+        .write("tenant", Verb::Patch, &Gvr::PODS, &labelled)
+        .write(BELAYER, Verb::Delete, &Gvr::PODS, &deleting(labelled))
+        .body(json!({"preconditions": {"uid": "p-1"}}))
+        .workflow(&taken());
+    let findings = script.check_script();
+    assert_eq!(failed(&findings), [""; 0]);
+    assert!(findings.by_hand > 0);
+}
+
 #[test]
 fn a_pod_is_not_deleted_unless_so_configured() {
     let pod = with_strategy("OnPodCompletion");
