@@ -8,9 +8,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::history::History;
-use super::objects::{
-    Node, annotation, has_hold, is_deleting, is_rejected, text, uid, workflow_of,
-};
+use super::objects::{Node, annotation, holds, is_deleting, is_rejected, text, uid, workflow_of};
 use super::recreation;
 use crate::{CLAIM_HOLD, POD_HOLD, RECREATION_HOLD, WORKFLOW_HOLD};
 
@@ -182,7 +180,8 @@ impl History {
             ("OnWorkflowSuccess", Some(owner)) => self.has_succeeded(owner),
             _ => false,
         };
-        self.settings.cleans_up && is_read && is_due && !has_hold(pod)
+        let is_held = holds(pod).any(|hold| hold == POD_HOLD);
+        self.settings.cleans_up && is_read && is_due && !is_held
     }
 
     fn recreation_not_needed(&self, pod: &Value) -> Option<Why> {

@@ -254,12 +254,11 @@ fn ended(record: &Record, pod: Option<&PodView>, ttl: Duration, clock: Clock) ->
     RecordDecision::of(row::EXPIRED, Effect::DeleteRecord)
 }
 
-/// Whether this is the pod of the record, and would be re-created from the start without the record.
+/// Whether this is the pod of the record, and the record has not begun, or the pod would be re-created from the start without it.
 pub(crate) fn needs_record(record: &Record, pod: &PodView) -> bool {
-    pod.uid.as_str() == record.first_uid
-        && matches!(pod.state, PodState::Rejected(_))
-        && !pod.recreation_ended
-        && !pod.deleting
+    let would_be_recreated =
+        matches!(pod.state, PodState::Rejected(_)) && !pod.recreation_ended && !pod.deleting;
+    pod.uid.as_str() == record.first_uid && (record.status.phase.is_none() || would_be_recreated)
 }
 
 /// Whether an old leader created the pod after its record had ended: the record does not name it, and it has not

@@ -8,7 +8,7 @@ mod sandbox;
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -214,8 +214,13 @@ pub trait Backend: Send + Sync {
     }
 }
 
-/// Capabilities of this machine, for every provider.
+/// Capabilities of this machine, for every provider. Each is found out by starting a program, and scenarios ask often.
 fn of_this_machine() -> impl Iterator<Item = Capability> {
+    static FOUND: LazyLock<Vec<Capability>> = LazyLock::new(|| find_out().collect());
+    FOUND.iter().copied()
+}
+
+fn find_out() -> impl Iterator<Item = Capability> {
     [
         (rustix::process::geteuid().is_root(), Capability::Root),
         (Kubectl::is_installed(), Capability::Kubectl),

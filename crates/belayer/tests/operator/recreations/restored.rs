@@ -97,8 +97,11 @@ async fn a_record_that_is_deleted_while_its_watch_is_interrupted_is_created_agai
 }
 
 /// The leader was killed after it had created the record. The one that leads now has not seen the pod.
+#[rstest]
+#[case::its_pod_waits(false)]
+#[case::its_pod_is_being_deleted(true)]
 #[tokio::test(start_paused = true)]
-async fn the_record_of_a_pod_that_the_cache_lacks_does_not_expire() {
+async fn the_record_of_a_pod_that_the_cache_lacks_does_not_expire(#[case] is_deleted: bool) {
     let yard = Yard::rejecting(1);
     let settings = || Settings {
         record_ttl: Duration::from_secs(30),
@@ -117,10 +120,17 @@ async fn the_record_of_a_pod_that_the_cache_lacks_does_not_expire() {
         .await;
     leader.crash();
     let record = uid(&yard.record());
+    if is_deleted {
+        yard.delete("web");
+    }
     yard.pass(Duration::from_secs(120)).await;
     assert_eq!(uid(&yard.record()), record);
     late.remove();
-    yard.until("it runs", || yard.is_settled("web")).await;
-    assert_eq!(yard.creates(), 1);
+    if is_deleted {
+        yard.wait("it is gone", || yard.find("web").is_none()).await;
+    } else {
+        yard.until("it runs", || yard.is_settled("web")).await;
+    }
+    assert_eq!(yard.creates(), usize::from(!is_deleted));
     next.stop().await;
 }
