@@ -15,6 +15,7 @@ use belayer_sandbox::{
     Actor, Cluster, DeleteOptions, Gvr, ListOptions, Patch, Sandbox, Subresource, WriteOptions,
 };
 use belayer_workload::{Argo, USER, WorkflowScript};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::fault::FaultKind;
@@ -81,6 +82,10 @@ pub(crate) enum Event {
     /// The node agents start.
     StartAgents,
 }
+
+/// A kubelet does not reject a pod that it has started less than this before. A second more than the limit of the proof, as times have
+/// whole seconds.
+const RESTART: SignedDuration = SignedDuration::from_secs(11);
 
 /// The records of re-creations.
 pub(crate) const RECORDS: Gvr = Gvr {
@@ -209,14 +214,14 @@ impl Stage {
                 kubelets.destroy(node.as_str());
                 kubelets.add(NodeSpec::new(format!("{node}-new")));
             }
-            Event::RestartKubelet(choice) => kubelets.restart(node(choice)),
+            Event::RestartKubelet(choice) => self.restart_kubelet(node(choice)),
             Event::Taint(choice) => {
                 let node = node(choice);
                 self.taint(
                     &node,
                     json!([{ "key": "maintenance", "effect": "NoExecute" }]),
                 );
-                kubelets.restart(node);
+                self.restart_kubelet(node);
             }
             Event::Untaint => {
                 for node in objects::nodes() {
@@ -275,6 +280,20 @@ impl Stage {
     fn reload(&mut self, controllers: Controllers) {
         for replica in &mut self.replicas {
             replica.reload(controllers);
+        }
+    }
+
+    /// Restarts a kubelet, unless a pod has just started there: a restart takes at least ten seconds (`RestartSec` of its service).
+    fn restart_kubelet(&self, node: String) {
+        let now = self.cluster().clock().now();
+        let has_just_started = |pod: &Arc<Value>| {
+            let started = pod["status"]["startTime"].as_str();
+            let started = started.and_then(|time| time.parse::<Timestamp>().ok());
+            pod["spec"]["nodeName"] == *node
+                && started.is_some_and(|at| now.duration_since(at) < RESTART)
+        };
+        if !self.list(&Gvr::PODS, None).iter().any(has_just_started) {
+            self.sandbox.controllers().kubelets().restart(node);
         }
     }
 
