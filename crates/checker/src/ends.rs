@@ -101,6 +101,7 @@ fn stuck<'a>(
     left: impl Iterator<Item = &'a Arc<Value>>,
 ) -> (Vec<String>, usize) {
     let (mut broken, mut by_hand) = (Vec::new(), 0);
+    let is_held_for_argo = history.settings.holds_deleted || history.settings.adopts.is_some();
     for object in left {
         // Only a deleted workflow or PVC is released, so only such a one can be stuck.
         let why = holds(object).find_map(|hold| history.release_reason(object, hold));
@@ -125,8 +126,7 @@ fn stuck<'a>(
                 why.as_str()
             ),
             // Argo waits for its outputs for ever, and then so does what is held for Argo.
-            (true, None)
-                if history.settings.holds_deleted && history.node_of(object) == Node::Unsynced =>
+            (true, None) if is_held_for_argo && history.node_of(object) == Node::Unsynced =>
             {
                 continue;
             }

@@ -142,7 +142,7 @@ impl History {
         Duration::try_from(waited).is_ok_and(|waited| waited >= limit)
     }
 
-    /// The finalizer of another controller that may be removed from this pod, as its result was read, or nobody will read it.
+    /// The finalizer of another controller that may be removed from this pod, as its result was read or never will be.
     pub(crate) fn adopted(&self, pod: &Value, now: Timestamp) -> Option<&'static str> {
         let is_read = match self.release_reason(pod, POD_HOLD) {
             None | Some(Why::EndedByDeletion | Why::EarlierRun | Why::NodeLost) => {

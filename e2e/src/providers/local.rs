@@ -67,7 +67,7 @@ impl Provider for Local {
     fn clusters(&self) -> Clusters {
         match self.options.real {
             // A scenario mostly waits, and a control plane needs about 700 MB.
-            None => Clusters::Kept(3),
+            None => Clusters::Kept(4),
             Some(_) => Clusters::Kept(1),
         }
     }
