@@ -126,8 +126,7 @@ fn stuck<'a>(
                 why.as_str()
             ),
             // Argo waits for its outputs for ever, and then so does what is held for Argo.
-            (true, None) if is_held_for_argo && history.node_of(object) == Node::Unsynced =>
-            {
+            (true, None) if is_held_for_argo && history.node_of(object) == Node::Unsynced => {
                 continue;
             }
             (true, None) => format!("{} is still Terminating", describe(object)),
