@@ -36,16 +36,16 @@ pub enum Load {
 
 impl Load {
     /// The number of shares of the machine.
-    pub(super) const ALL: usize = 4;
+    pub(super) const ALL: usize = 6;
     /// The shares of all shared scenarios together.
-    pub(super) const SHARED: u32 = 2;
+    pub(super) const SHARED: u32 = 3;
 
     /// How many shares of the machine it takes.
     pub(super) fn shares(self) -> u32 {
         match self {
             Self::Light => 1,
-            Self::Punctual => 2,
-            Self::Heavy => 3,
+            Self::Punctual => 3,
+            Self::Heavy => 5,
         }
     }
 }

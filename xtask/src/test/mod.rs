@@ -154,15 +154,17 @@ fn whole() -> Result<Plan> {
         conformance(Provider::Local),
         scenarios(Provider::Local, &[]),
     ];
-    let others = vec![
+    let sandbox = vec![
         conformance(Provider::Sandbox),
         scenarios(Provider::Sandbox, &[]),
+    ];
+    let nodes = vec![
         scenarios(Provider::Node, &[]),
         Step::check("nothing is left of real nodes", e2e::leftovers()),
     ];
     Ok(Plan {
         first,
-        scenarios: vec![local, others],
+        scenarios: vec![local, sandbox, nodes],
         meanwhile,
         last: Vec::new(),
     })
