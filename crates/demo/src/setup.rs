@@ -45,7 +45,7 @@ pub struct Tuning {
     pub node_lost_delay: Duration,
     /// How long the records of re-creations are kept after their end.
     pub record_ttl: Duration,
-    /// Whether pod-finalizer adds no holds and removes none.
+    /// Whether pod-finalizer adds no holds (`mode: observe`).
     pub observes: bool,
     /// Whether outcomes of pods are recorded.
     pub capture: bool,
