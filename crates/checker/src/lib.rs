@@ -79,6 +79,13 @@ pub struct Settings {
     pub recorded_app: Option<&'static str>,
 }
 
+impl Settings {
+    /// Whether Belayer records outcomes of pods.
+    pub fn records_outcomes(&self) -> bool {
+        self.captures || self.recorded_app.is_some()
+    }
+}
+
 /// One invariant and its result. [`check`] returns one per invariant. The [crate's example](crate)
 /// prints them if one was violated.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -188,12 +195,7 @@ pub fn check(evidence: &Evidence<'_>) -> Findings {
         let mut prompt = ends::prompt(&history, evidence.left, from);
         prompt.broken.extend(delays.late);
         findings.checks.extend([ends::held(&history, from), prompt]);
-        let Settings {
-            captures,
-            recorded_app,
-            ..
-        } = evidence.settings;
-        if captures || recorded_app.is_some() {
+        if evidence.settings.records_outcomes() {
             findings.checks.push(ends::recorded(&history, from));
         }
     }

@@ -106,8 +106,8 @@ fn is_own_object(step: &Step<'_>) -> bool {
         (Kind::Other, Verb::Patch) => is_gate || is_wipe,
         // A pod that was released before it ended may get another record once it has.
         (Kind::Other, Verb::Delete) => {
-            let is_kept = |record: &Value| is_final_record(record);
-            write.resource.resource == "podoutcomes" && !step.before.is_none_or(is_kept)
+            let is_final = step.before.is_none_or(is_final_record);
+            write.resource.resource == "podoutcomes" && !is_final
         }
         (Kind::Record, _) => true,
         (Kind::Pod, Verb::Create) => {

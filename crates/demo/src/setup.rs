@@ -29,7 +29,7 @@ pub fn install(user: &User, tuning: Tuning) -> Result<()> {
         let definition = serde_saphyr::from_str(definition)?;
         user.define(definition).context("a definition")?;
     }
-    if tuning.capture || tuning.has_reports {
+    if tuning.profiles.records_outcomes() {
         let definition = belayer_pod_finalizer::outcome::crd();
         user.define(definition).context("a definition")?;
     }
@@ -41,25 +41,12 @@ pub fn install(user: &User, tuning: Tuning) -> Result<()> {
 pub struct Tuning {
     /// Seconds before a rejected pod is re-created.
     pub backoff: u32,
-    /// How long a node must be lost before the results of its pods are given up.
-    pub node_lost_delay: Duration,
     /// How long the records of re-creations are kept after their end.
     pub record_ttl: Duration,
     /// Whether pod-finalizer adds no holds (`mode: observe`).
     pub observes: bool,
-    /// Whether outcomes of pods are recorded.
-    pub capture: bool,
-    /// Whether pods that were deleted while they ran are held.
-    pub holds_deleted: bool,
-    /// After what time pods are released that are still held.
-    pub release_after: Option<Duration>,
-    /// Whether released pods are deleted as their annotation requires.
-    pub cleans_up: bool,
-    /// A finalizer of another controller that Belayer removes too.
-    pub adopts: Option<&'static str>,
-    /// Whether there is a second profile: pods with the label `app` = [`REPORTS`], whose consumer reads the records of their
-    /// outcomes.
-    pub has_reports: bool,
+    /// The profiles of pods, as the checker knows them.
+    pub profiles: belayer_checker::Settings,
     /// Above how many held pods that are being deleted Belayer adds no finalizers.
     pub backlog_threshold: usize,
 }
@@ -69,15 +56,9 @@ impl Default for Tuning {
     fn default() -> Self {
         Self {
             backoff: 1,
-            node_lost_delay: Duration::ZERO,
             record_ttl: belayer_pod_recreation::Settings::default().record_ttl,
             observes: false,
-            capture: false,
-            holds_deleted: false,
-            release_after: None,
-            cleans_up: false,
-            adopts: None,
-            has_reports: false,
+            profiles: belayer_checker::Settings::default(),
             backlog_threshold: Settings::default().backlog_threshold,
         }
     }
@@ -104,14 +85,12 @@ pub fn components(tuning: Tuning) -> Components {
         })
 }
 
-/// The label `app` of pods whose consumer reads the records of their outcomes.
-pub const REPORTS: &str = "reports";
-
-fn reports() -> Option<Profile> {
-    let app = Requirement::new("app", Operator::In([REPORTS.into()].into())).ok()?;
+/// A profile of pods with this label `app`, whose consumer reads the records of their outcomes.
+fn recorded(app: &str) -> Option<Profile> {
+    let label = Requirement::new("app", Operator::In([app.into()].into())).ok()?;
     let profile = Profile {
-        name: REPORTS.into(),
-        selector: Selector::new([app]),
+        name: app.into(),
+        selector: Selector::new([label]),
         owner: None,
         consumed: MatchLabels::default(),
         owner_finished: MatchLabels::default(),
@@ -128,32 +107,31 @@ fn pod_finalizer(tuning: Tuning) -> Settings {
         backlog_threshold: tuning.backlog_threshold,
         ..Settings::default()
     };
+    let wanted = tuning.profiles;
     let chosen = |profile: &Arc<Profile>| Profile {
         mode: if tuning.observes {
             Mode::Observe
         } else {
             Mode::Enforce
         },
-        node_lost_delay: tuning.node_lost_delay,
-        capture: tuning.capture,
-        deleted_while_running: if tuning.holds_deleted {
+        node_lost_delay: wanted.node_lost_delay,
+        capture: wanted.captures,
+        deleted_while_running: if wanted.holds_deleted {
             DeletedWhileRunning::Hold
         } else {
             DeletedWhileRunning::Release
         },
-        release_after: tuning.release_after,
-        cleanup: if tuning.cleans_up {
+        release_after: wanted.release_after,
+        cleanup: if wanted.cleans_up {
             Cleanup::Argo
         } else {
             Cleanup::None
         },
-        adopt: tuning.adopts.into_iter().map(Arc::from).collect(),
+        adopt: wanted.adopts.into_iter().map(Arc::from).collect(),
         ..Profile::clone(profile)
     };
     let mut profiles: Vec<Profile> = settings.profiles.iter().map(chosen).collect();
-    if tuning.has_reports {
-        profiles.extend(reports());
-    }
+    profiles.extend(wanted.recorded_app.and_then(recorded));
     if let Ok(profiles) = Profiles::new(profiles) {
         settings.profiles = profiles;
     }

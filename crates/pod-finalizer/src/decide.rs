@@ -316,8 +316,8 @@ fn prove_ignored(pod: &PodView, reasons: &mut Reasons) -> Option<NotSelected> {
 }
 
 /// How long until `releaseAfter` ends. By the wall clock, but a jump of it ends nothing and delays nothing beyond the
-/// limit: the pod waits at most `limit` after this process first saw it wait, or its grace period ended, and at least as long as the process's
-/// own clock shows (L9).
+/// limit: the pod waits at most `limit` after this process first saw it wait, or after the end of its grace period, and at
+/// least as long as the process's own clock shows (L9).
 fn until_limit(pod: &PodView, limit: Duration, waits: Duration) -> Duration {
     let Some(Watched { waited, before }) = pod.watched else {
         return limit.saturating_sub(waits);

@@ -28,6 +28,6 @@ pub use profile::config::Settings;
 /// Name of the component: in `--controllers`, in metrics, in logs.
 pub const NAME: &str = "pod-finalizer";
 
-/// After a start, a grace period and `releaseAfter` each end at the earliest after this time, or after themselves if they are shorter: the
-/// wall clock of a machine that has just started may be wrong.
+/// After a start, this much of a grace period and of `releaseAfter` is waited for by the process's own clock: the wall clock
+/// of a machine that has just started may be wrong.
 pub(crate) const SETTLE: std::time::Duration = std::time::Duration::from_mins(10);

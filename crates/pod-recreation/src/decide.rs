@@ -62,7 +62,7 @@ const UNKNOWN: Duration = Duration::from_secs(5);
 
 /// Requeue delay while the pod must change. Its events do not reach the record once its user has removed what names the
 /// record, or what selects the pod.
-const RECHECK: Duration = Duration::from_secs(60);
+pub(crate) const RECHECK: Duration = Duration::from_secs(60);
 
 /// Interval of the reads of a node that must be wiped.
 const NODE_INTERVAL: Duration = Duration::from_secs(10);

@@ -253,11 +253,7 @@ impl Stage {
     }
 
     fn some_controllers(&self, choice: u64) -> Controllers {
-        if self.may_observe {
-            Controllers::some_or_observing(choice)
-        } else {
-            Controllers::some(choice)
-        }
+        Controllers::some(choice, self.may_observe)
     }
 
     /// Restarts the replicas that run, one after the other, with these controllers.

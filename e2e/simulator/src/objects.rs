@@ -1,6 +1,5 @@
 //! The objects that users create besides workflows.
 
-use belayer_demo::setup::REPORTS;
 use belayer_holds::names::{RECREATE_ANNOTATION, WIPE_ANNOTATION};
 use belayer_sandbox::simulated::NodeSpec;
 use belayer_sandbox::simulated::kubelet::annotations;
@@ -11,6 +10,9 @@ pub(crate) const NAMESPACES: [&str; 3] = ["ci", "lab", "shop"];
 
 /// The finalizer of Argo on its pods, which Belayer removes where that is configured.
 pub(crate) const ARGOS: &str = "workflows.argoproj.io/status";
+
+/// The label `app` of pods whose consumer reads the records of their outcomes.
+pub(crate) const REPORTS: &str = "reports";
 
 /// The node that has room for two pods of [`trainer`].
 pub(crate) const SMALL: &str = "node-3";

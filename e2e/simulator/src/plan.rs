@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use belayer_checker::Settings;
-use belayer_demo::setup::{REPORTS, Tuning};
+use belayer_demo::setup::Tuning;
 use belayer_workload::{PodGc, Profile};
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
@@ -16,7 +16,7 @@ use crate::event::Event;
 use crate::event::user::UserAction;
 
 use crate::fault::FaultKind;
-use crate::objects::{ARGOS, NAMESPACES};
+use crate::objects::{ARGOS, NAMESPACES, REPORTS};
 use story::Story;
 
 /// How long events occur.
@@ -201,8 +201,8 @@ impl Plan {
             latency = Duration::from_millis(*[0, 0, 5, 100].choose(rng).unwrap_or(&5));
         }
         if seed >= PROFILES {
-            tuning = profiles(tuning, rng);
-            more_events(&tuning, size.story, &mut events, rng);
+            tuning.profiles = profiles(tuning.profiles, rng);
+            more_events(&tuning.profiles, size.story, &mut events, rng);
         }
         Self {
             seed,
@@ -220,20 +220,6 @@ impl Plan {
     /// Whether the gate closes above very few waiting pods.
     pub(crate) fn limits_backlog(&self) -> bool {
         self.tuning.backlog_threshold < Tuning::default().backlog_threshold
-    }
-
-    /// The settings that the checker must know.
-    pub(crate) fn settings(&self) -> Settings {
-        let tuning = self.tuning;
-        Settings {
-            node_lost_delay: tuning.node_lost_delay,
-            release_after: tuning.release_after,
-            holds_deleted: tuning.holds_deleted,
-            cleans_up: tuning.cleans_up,
-            adopts: tuning.adopts,
-            captures: tuning.capture,
-            recorded_app: tuning.has_reports.then_some(REPORTS),
-        }
     }
 
     /// The plan with these events only.
@@ -318,7 +304,10 @@ fn more_names(seed: u64, events: &mut Vec<(Duration, Event)>) -> (bool, Tuning) 
 fn tuning(rng: &mut StdRng) -> Tuning {
     Tuning {
         backoff: *[1, 1, 20].choose(rng).unwrap_or(&1),
-        node_lost_delay: Duration::from_secs(*[0, 20].choose(rng).unwrap_or(&0)),
+        profiles: Settings {
+            node_lost_delay: Duration::from_secs(*[0, 20].choose(rng).unwrap_or(&0)),
+            ..Settings::default()
+        },
         ..Tuning::default()
     }
 }
@@ -326,32 +315,35 @@ fn tuning(rng: &mut StdRng) -> Tuning {
 fn more_settings(tuning: Tuning, rng: &mut StdRng) -> Tuning {
     let thresholds = [tuning.backlog_threshold, tuning.backlog_threshold, 1, 2];
     Tuning {
-        capture: rng.random_bool(0.3),
+        profiles: Settings {
+            captures: rng.random_bool(0.3),
+            ..tuning.profiles
+        },
         backlog_threshold: *thresholds.choose(rng).unwrap_or(&1),
         ..tuning
     }
 }
 
-fn profiles(tuning: Tuning, rng: &mut StdRng) -> Tuning {
-    Tuning {
+fn profiles(before: Settings, rng: &mut StdRng) -> Settings {
+    Settings {
         holds_deleted: rng.random_bool(0.3),
         release_after: rng.random_bool(0.15).then_some(Duration::from_secs(20)),
         cleans_up: rng.random_bool(0.3),
         adopts: rng.random_bool(0.2).then_some(ARGOS),
-        has_reports: rng.random_bool(0.3),
-        ..tuning
+        recorded_app: rng.random_bool(0.3).then_some(REPORTS),
+        ..before
     }
 }
 
 /// What only matters with some profiles.
 fn more_events(
-    tuning: &Tuning,
+    profiles: &Settings,
     story: Duration,
     events: &mut Vec<(Duration, Event)>,
     rng: &mut StdRng,
 ) {
-    let reports = tuning.has_reports.then_some(UserAction::CreateReports);
-    let argos = tuning.adopts.map(|_| UserAction::AddArgosFinalizer);
+    let reports = profiles.recorded_app.map(|_| UserAction::CreateReports);
+    let argos = profiles.adopts.map(|_| UserAction::AddArgosFinalizer);
     let deletes = [
         UserAction::DeletePod,
         UserAction::DeletePods,
@@ -369,7 +361,7 @@ fn more_events(
             }
         }
     }
-    if (tuning.capture || tuning.has_reports) && rng.random_bool(0.3) {
+    if profiles.records_outcomes() && rng.random_bool(0.3) {
         let lasts = story.mul_f64(rng.random_range(0.1..0.6));
         let at = (story - lasts).mul_f64(rng.random::<f64>());
         events.push((at, fault(FaultKind::Stale("podoutcomes"), lasts)));

@@ -47,7 +47,8 @@ pub(crate) fn instance(program: &str, replica: usize) -> String {
 /// Name of the Lease.
 const LEASE: &str = "belayer";
 
-/// Which controllers run, by bits: pod-finalizer, workflow-finalizer, pvc-protection, pod-recreation. A fifth bit: pod-finalizer only observes.
+/// Which controllers run, by bits: pod-finalizer, workflow-finalizer, pvc-protection, pod-recreation. The fifth bit: pod-finalizer
+/// only observes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Controllers(u8);
 
@@ -55,14 +56,10 @@ impl Controllers {
     /// All of them.
     pub(crate) const ALL: Self = Self(0b1111);
 
-    /// Some of them.
-    pub(crate) fn some(choice: u64) -> Self {
-        Self((choice % 16) as u8)
-    }
-
-    /// Some of them; pod-finalizer may only observe.
-    pub(crate) fn some_or_observing(choice: u64) -> Self {
-        Self((choice % 32) as u8)
+    /// Some of them. pod-finalizer may be one that only observes, if `may_observe`.
+    pub(crate) fn some(choice: u64, may_observe: bool) -> Self {
+        let all = if may_observe { 32 } else { 16 };
+        Self((choice % all) as u8)
     }
 
     fn components(self, tuning: Tuning) -> Components {

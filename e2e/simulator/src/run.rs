@@ -318,7 +318,7 @@ async fn recover(plan: &Plan, stage: &mut Stage) -> usize {
         let one = plan.seed % 2;
         one..one + 1
     };
-    stage.create_in_healthy_cluster(choices, plan.tuning.has_reports);
+    stage.create_in_healthy_cluster(choices, plan.tuning.profiles.recorded_app.is_some());
     for _ in 0..2 {
         tokio::time::sleep(BIND).await;
         stage.bind_waiting();
@@ -410,7 +410,7 @@ fn findings_of(
         written_in_quiet,
         others: &[BATCH, ELECTION, admin::AGENT],
         healthy_from: Some(healthy_from),
-        settings: plan.settings(),
+        settings: plan.tuning.profiles,
     })
 }
 

@@ -10,10 +10,10 @@ use belayer_holds::runner::Stepped;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Execution, SOON};
+use super::Execution;
 use crate::api::{self, Status};
 use crate::component::pod_key;
-use crate::decide::needs_record;
+use crate::decide::{RECHECK, needs_record};
 use crate::record::Record;
 use crate::snapshot::end_annotation;
 
@@ -58,11 +58,11 @@ impl Execution<'_> {
 
     pub(super) async fn delete_record(&self, record: &Record) -> Result<Stepped, RequestError> {
         let key = &record.meta.key;
-        // The cache may be behind.
+        // The cache may be behind. It queues the record once it sees the pod.
         if let Some((_, pod)) = self.read_pod(&pod_key(record)).await?
             && needs_record(record, &pod)
         {
-            return Ok(Stepped::Later(SOON));
+            return Ok(Stepped::Later(RECHECK));
         }
         let options = json!({
             "apiVersion": "v1", "kind": "DeleteOptions",

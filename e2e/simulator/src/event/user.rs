@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::{RECORDS, Stage, index, key};
 use crate::objects::{self, ARGOS, BATCH, BIG, SMALL};
 
-/// Something that a user does. Only later seeds use the last six, which [`Event::ALL`](super::Event::ALL) does not contain: see
-/// [`MORE_REJECTIONS`](crate::plan::MORE_REJECTIONS), [`MORE_NAMES`](crate::plan::MORE_NAMES) and
-/// [`SMALL`](crate::plan::SMALL).
+/// Something that a user does. Only later seeds use the last eight, which [`Event::ALL`](super::Event::ALL) does not contain: see
+/// [`MORE_REJECTIONS`](crate::plan::MORE_REJECTIONS), [`MORE_NAMES`](crate::plan::MORE_NAMES),
+/// [`SMALL`](crate::plan::SMALL) and [`PROFILES`](crate::plan::PROFILES).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum UserAction {
     /// Deletes a pod.
