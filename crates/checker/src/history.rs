@@ -13,10 +13,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::objects::{
-    Kind, Node, annotation, has_hold, is_deleting, is_final_record, is_removal, main_exit_code,
-    shows_a_run, text, uid, workflow_of,
+    Kind, Node, annotation, finalizers, has_hold, is_deleting, is_final_record, is_removal,
+    main_exit_code, shows_a_run, text, uid, workflow_of,
 };
-use crate::{BELAYER, Settings};
+use crate::{BELAYER, RECREATION_HOLD, Settings};
 
 /// The actors of every test. Any other actor that the test does not name is a person with kubectl.
 const KNOWN_ACTORS: &[&str] = &[
@@ -77,6 +77,8 @@ pub(crate) struct History {
     /// Pods whose node a retry of their workflow removed.
     of_earlier_run: HashSet<String>,
     by_hand: HashSet<String>,
+    /// Pods from which another client has removed Belayer's finalizer for re-creation.
+    released_by_others: HashSet<String>,
 }
 
 impl History {
@@ -114,6 +116,16 @@ impl History {
         let Some(object) = &write.object else { return };
         if actor == ARGO_SERVER && Kind::of(&write.resource) == Kind::Workflow {
             self.retry(object);
+        }
+        let is_held = |object: &Value| finalizers(object).any(|name| name == RECREATION_HOLD);
+        if actor != BELAYER
+            && self
+                .objects
+                .get(&write.uid)
+                .is_some_and(|before| is_held(before))
+            && !is_held(object)
+        {
+            self.released_by_others.insert(write.uid.clone());
         }
         if !matches!(actor, BELAYER | ARGO | ARGO_SERVER)
             && let Some(before) = self.objects.get(&write.uid)
@@ -319,6 +331,12 @@ impl History {
     pub(crate) fn is_by_hand(&self, object: &Value) -> bool {
         self.by_hand.contains(uid(object))
             || workflow_of(object).is_some_and(|owner| self.by_hand.contains(owner))
+    }
+
+    /// Whether another client has removed Belayer's finalizer for re-creation from the pod. If it was being deleted, it is gone
+    /// then, and what it did may never have been recorded.
+    pub(crate) fn is_released_by_others(&self, pod: &Value) -> bool {
+        self.released_by_others.contains(uid(pod))
     }
 
     /// Whether the pod is of the profile whose consumer reads records.

@@ -95,7 +95,7 @@ fn one_pod(step: &Step<'_>) -> Verdict {
     let mut chain = step
         .history
         .all("Pod")
-        .filter(|other| is_of_chain(other) && !step.history.is_by_hand(other));
+        .filter(|other| is_of_chain(other) && !step.history.is_released_by_others(other));
     if chain.any(|other| annotation(other, RECREATION_ATTEMPT_ANNOTATION) == attempt) {
         return broken(&format!("twice as attempt {attempt}"));
     }
@@ -252,7 +252,7 @@ fn part(pod: &Value, created: &Value, keeps: impl Fn(&str, &Value) -> bool) -> V
     serde_json::json!([labels, annotations, spec])
 }
 
-/// RAN-ONCE: no earlier pod of the record ran.
+/// RAN-ONCE: no earlier pod of the record ran, unless another client removed it from under Belayer's finalizer.
 fn ran_once(step: &Step<'_>) -> Verdict {
     let Some(pod) = step.created_pod() else {
         return Verdict::NotConcerned;
@@ -268,7 +268,10 @@ fn ran_once(step: &Step<'_>) -> Verdict {
     let mut earlier = step.history.all("Pod").filter(|other| {
         uid(other) == first || annotation(other, RECREATION_UID_ANNOTATION) == mark
     });
-    match earlier.find(|other| step.history.has_run(uid(other))) {
+    let ran = |other: &Value| {
+        step.history.has_run(uid(other)) && !step.history.is_released_by_others(other)
+    };
+    match earlier.find(|other| ran(other)) {
         None => Verdict::Kept,
         Some(_) => Verdict::Broken(format!(
             "{} was created again after it had run",

@@ -174,6 +174,26 @@ fn an_attempt_may_be_repeated_if_another_client_removed_the_hold_of_its_pod() {
     assert_eq!(failed(&stripped.check_script()), [""; 0]);
 }
 
+/// Seed 45,023,969: a tenant removed the hold of a pod that had run and was deleted, while no replica of Belayer ran. The record
+/// still says that the pod is to be created.
+#[rstest]
+#[case::tenant("tenant", &[])]
+#[case::belayer(BELAYER, &["IDENTITY", "ONE-POD", "RAN-ONCE"])]
+fn a_pod_that_ran_may_be_created_again_if_another_client_released_it_before_it_was_recorded(
+    #[case] actor: &str,
+    #[case] broken: &[&str],
+) {
+    let script = rejected_script()
+        .replaced()
+        .reserved(1)
+        .creates(&successor("p-2", 1))
+        .node_says(&in_phase(successor("p-2", 1), "Running"))
+        .deleted(&Gvr::PODS, &deleting(successor("p-2", 1)))
+        .write(actor, Verb::Patch, &Gvr::PODS, &successor_gone("p-2", 1))
+        .creates(&successor("p-3", 1));
+    assert_eq!(failed(&script.check_script()), broken);
+}
+
 /// Seed 1,005,057: the release was refused until the time to live of the record was over.
 #[rstest]
 #[case::of_the_last_attempt(3, &[])]
