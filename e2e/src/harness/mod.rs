@@ -6,6 +6,7 @@ mod clean_up;
 mod cluster;
 mod drain;
 mod installed;
+mod machine;
 mod new_cluster;
 mod objects;
 mod outcome;

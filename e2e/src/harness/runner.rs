@@ -14,10 +14,11 @@ use futures::future::try_join_all;
 use futures::{FutureExt as _, StreamExt as _};
 use owo_colors::OwoColorize as _;
 use parking_lot::Mutex;
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+use tokio::sync::mpsc;
 
 use super::belayer::{Belayer, BelayerOptions};
 use super::cluster::{Cluster, Setting, Shared};
+use super::machine::{Machine, Share};
 use super::outcome::{Outcome, Report, Reported, Summary};
 use super::scenario::{Load, Scenario, Sharing};
 use crate::providers::{Backend, Capability, Clusters, Provider, restore};
@@ -116,7 +117,8 @@ async fn run_in(
     let (mut alone, shared): (Vec<_>, Vec<_>) = scenarios
         .into_iter()
         .partition(|scenario| scenario.sharing == Sharing::Alone);
-    alone.sort_by_key(|scenario| Reverse(scenario.deadline));
+    // Heavy ones first: at the end of the run nothing else would use the machine beside them.
+    alone.sort_by_key(|scenario| Reverse((scenario.load == Load::Heavy, scenario.deadline)));
     let (reports, mut reported) = mpsc::unbounded_channel();
     let run = Run {
         provider,
@@ -124,7 +126,7 @@ async fn run_in(
         files,
         reports,
         waiting: Mutex::new(alone.iter().collect()),
-        machine: Semaphore::new(Load::ALL),
+        machine: Machine::new(),
     };
     let mut outcome = Outcome::new(files);
     let lines = async move {
@@ -220,7 +222,7 @@ struct Run<'a> {
     reports: mpsc::UnboundedSender<Reported>,
     /// Exclusive scenarios that have not begun.
     waiting: Mutex<VecDeque<&'a Scenario>>,
-    machine: Semaphore,
+    machine: Machine,
 }
 
 impl<'a> Run<'a> {
@@ -260,26 +262,24 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The next scenario with its share of the machine: the first one that fits now.
-    async fn next(&self) -> Option<(&'a Scenario, SemaphorePermit<'_>)> {
-        let scenario = {
+    /// The next scenario with its share of the machine: the first one that fits now, or as soon as one fits.
+    async fn next(&self) -> Option<(&'a Scenario, Share<'_>)> {
+        let first_that_fits = || {
             let mut waiting = self.waiting.lock();
             for at in 0..waiting.len() {
-                let shares = waiting[at].load.shares();
-                if let Ok(share) = self.machine.try_acquire_many(shares) {
-                    return waiting.remove(at).map(|scenario| (scenario, share));
+                if let Some(share) = self.machine.try_take(waiting[at].load.shares()) {
+                    return Some(waiting.remove(at).map(|scenario| (scenario, share)));
                 }
             }
-            waiting.pop_front()?
+            waiting.is_empty().then_some(None)
         };
-        let share = self.machine.acquire_many(scenario.load.shares()).await;
-        // The semaphore is never closed.
-        share.ok().map(|share| (scenario, share))
+        self.machine.wait_for(first_that_fits).await
     }
 
     /// Runs the shared scenarios. Returns the cluster for later use.
     async fn shared(&self, scenarios: &[Scenario]) -> Result<Arc<dyn Backend>> {
-        let _share = self.machine.acquire_many(Load::SHARED).await?;
+        let free = || self.machine.try_take(Load::SHARED);
+        let _share = self.machine.wait_for(free).await;
         let backend = self.provider.start().await?;
         let dir = self.files.join("shared");
         fs::create_dir_all(&dir)?;

@@ -76,7 +76,10 @@ struct Plan {
     first: Vec<Step>,
     /// They start processes and mostly wait, so these lists run side by side.
     scenarios: Vec<Vec<Step>>,
-    /// They compile or count instructions: they run while the scenarios wait, with the lowest priority.
+    /// The tests of the crates, beside the scenarios.
+    tests: Vec<Step>,
+    /// They compile or count instructions: they run while the scenarios wait, with the lowest priority, after `tests`,
+    /// which would wait for them because Cargo compiles for one command at a time.
     meanwhile: Vec<Step>,
     last: Vec<Step>,
 }
@@ -85,12 +88,8 @@ impl Plan {
     fn run(self) -> Result<Vec<Outcome>> {
         let mut outcomes = run(self.first)?;
         let mut lists = self.scenarios;
-        lists.push(
-            self.meanwhile
-                .into_iter()
-                .map(Step::in_background)
-                .collect(),
-        );
+        let meanwhile = self.meanwhile.into_iter().map(Step::in_background);
+        lists.push(self.tests.into_iter().chain(meanwhile).collect());
         let ended = thread::scope(|scope| {
             let start = |list| scope.spawn(|| run(list));
             let running: Vec<_> = lists.into_iter().map(start).collect();
@@ -147,16 +146,15 @@ fn whole() -> Result<Plan> {
     }
     let first = vec![
         format(),
-        Step::tests("unit, integration and doc tests", tests(&[])),
         Step::check("build for the scenarios", e2e::build()),
+        Step::check("build of the tests", tests(&["--no-run"])),
     ];
-    let local = vec![
-        conformance(Provider::Local),
-        scenarios(Provider::Local, &[]),
-    ];
+    // The longest list takes the whole time of the run, so it has only these.
+    let local = vec![scenarios(Provider::Local, &[])];
     let sandbox = vec![
         conformance(Provider::Sandbox),
         scenarios(Provider::Sandbox, &[]),
+        conformance(Provider::Local),
     ];
     let nodes = vec![
         scenarios(Provider::Node, &[]),
@@ -165,6 +163,7 @@ fn whole() -> Result<Plan> {
     Ok(Plan {
         first,
         scenarios: vec![local, sandbox, nodes],
+        tests: vec![Step::tests("unit, integration and doc tests", tests(&[]))],
         meanwhile,
         last: Vec::new(),
     })
