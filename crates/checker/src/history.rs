@@ -6,14 +6,14 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use belayer_holds::names::{RECREATION_ENDED_ANNOTATION, RECREATION_UID_ANNOTATION};
+use belayer_holds::names::{IGNORE_LABEL, RECREATION_ENDED_ANNOTATION, RECREATION_UID_ANNOTATION};
 use belayer_sandbox::{Gvr, Verb, Write};
 use belayer_workload::{ARGO, ARGO_SERVER, USER, names};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::objects::{
-    Kind, Node, annotation, finalizers, has_hold, is_deleting, is_final_record, is_removal,
+    Kind, Node, annotation, finalizers, has_hold, holds, is_deleting, is_final_record, is_removal,
     main_exit_code, shows_a_run, text, uid, workflow_of,
 };
 use crate::{BELAYER, RECREATION_HOLD, Settings};
@@ -77,6 +77,12 @@ pub(crate) struct History {
     /// Pods whose node a retry of their workflow removed.
     of_earlier_run: HashSet<String>,
     by_hand: HashSet<String>,
+    /// Namespaces with the label that excludes them, and when it was removed; also those from which it was.
+    ignored: HashMap<String, Option<Timestamp>>,
+    /// Objects that Belayer released in such a namespace.
+    released_as_ignored: HashSet<String>,
+    /// The time of the write that is checked.
+    pub(crate) now: Timestamp,
     /// Pods from which another client has removed Belayer's finalizer for re-creation.
     released_by_others: HashSet<String>,
 }
@@ -114,6 +120,16 @@ impl History {
             }
         }
         let Some(object) = &write.object else { return };
+        if write.resource == Gvr::NAMESPACES {
+            self.ignore(object, write.at);
+        }
+        let before = self.objects.get(&write.uid);
+        if actor == BELAYER
+            && before.is_some_and(|before| holds(before).count() > holds(object).count())
+            && self.is_ignored(object)
+        {
+            self.released_as_ignored.insert(write.uid.clone());
+        }
         if actor == ARGO_SERVER && Kind::of(&write.resource) == Kind::Workflow {
             self.retry(object);
         }
@@ -384,6 +400,35 @@ impl History {
     pub(crate) fn deleted_by_user_at(&self, uid: &str) -> Option<Timestamp> {
         let first = self.deleted_at.get(uid).map(|(_, at)| *at);
         first.filter(|_| self.was_deleted_by_user(uid))
+    }
+
+    fn ignore(&mut self, namespace: &Value, at: Timestamp) {
+        let name = text(namespace, "/metadata/name");
+        if namespace["metadata"]["labels"][IGNORE_LABEL] == "true" {
+            self.ignored.insert(name.to_owned(), None);
+        } else if let Some(until) = self.ignored.get_mut(name) {
+            until.get_or_insert(at);
+        }
+    }
+
+    /// Whether the object's namespace is excluded, or was so shortly before: Belayer reads the namespace, and
+    /// then writes.
+    pub(crate) fn is_ignored(&self, object: &Value) -> bool {
+        let until = self.ignored.get(text(object, "/metadata/namespace"));
+        until.is_some_and(|until| {
+            until.is_none_or(|until| self.now.duration_since(until) < SignedDuration::from_secs(30))
+        })
+    }
+
+    /// Whether Belayer released the object in an excluded namespace.
+    pub(crate) fn was_released_as_ignored(&self, object: &Value) -> bool {
+        self.released_as_ignored.contains(uid(object))
+    }
+
+    /// Whether the object's namespace was ever excluded.
+    pub(crate) fn was_ever_ignored(&self, object: &Value) -> bool {
+        self.ignored
+            .contains_key(text(object, "/metadata/namespace"))
     }
 
     /// Whether the object's namespace was deleted (both may still exist). There may be another namespace of that name since.

@@ -160,6 +160,7 @@ pub fn check(evidence: &Evidence<'_>) -> Findings {
     let mut history = History::new(evidence.others, evidence.settings);
     let mut delays = Delays::default();
     for write in evidence.writes {
+        history.now = write.at;
         if write.actor.program() == BELAYER {
             let step = Step {
                 write,

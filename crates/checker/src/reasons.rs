@@ -37,6 +37,8 @@ pub enum Why {
     OutcomeRecorded,
     /// The pod is being deleted, and `releaseAfter` is configured.
     ReleaseAfter,
+    /// The namespace has the label that excludes it, or had it shortly before.
+    NamespaceIgnored,
     /// No workflow owns the pod.
     NoWorkflow,
     /// The pod has started.
@@ -62,6 +64,7 @@ impl Why {
             Self::NodeLost => "its node was lost",
             Self::OutcomeRecorded => "outcome recorded",
             Self::ReleaseAfter => "releaseAfter is over",
+            Self::NamespaceIgnored => "namespace ignored",
             Self::NoWorkflow => "no workflow",
             Self::Started => "pod started",
             Self::PodDeleted => "rejected pod deleted",
@@ -80,13 +83,14 @@ impl History {
         {
             return Some(Why::Requested);
         }
-        match hold {
+        let why = match hold {
             POD_HOLD => self.result_not_needed(object),
             RECREATION_HOLD => self.recreation_not_needed(object),
             WORKFLOW_HOLD => self.is_deleted(uid(object)).then_some(Why::WorkflowDeleted),
-            CLAIM_HOLD => self.is_deleted(uid(object)).then_some(Why::PvcDeleted),
-            _ => None,
-        }
+            CLAIM_HOLD => return self.is_deleted(uid(object)).then_some(Why::PvcDeleted),
+            _ => return None,
+        };
+        why.or_else(|| self.is_ignored(object).then_some(Why::NamespaceIgnored))
     }
 
     /// Why the result of this pod is not needed any more.
@@ -124,6 +128,7 @@ impl History {
     /// Whether only a delay permits the release of the pod, that of its lost node or that of its deletion, and is not over.
     pub(crate) fn was_released_too_early(&self, pod: &Value, now: Timestamp) -> bool {
         match self.release_reason(pod, POD_HOLD) {
+            _ if self.is_ignored(pod) => false,
             Some(Why::NodeLost) => {
                 self.is_lost_too_recently(pod, now) && !self.is_release_after_over(pod, now)
             }
@@ -193,7 +198,9 @@ impl History {
             return Some(Why::PodDeleted);
         }
         let is_cancelled = recreation::is_cancelled(self, pod);
-        let has_ended = is_cancelled || recreation::is_used_up(self, pod);
+        let has_ended = is_cancelled
+            || recreation::is_used_up(self, pod)
+            || recreation::is_wipe_overdue(self, pod);
         // Without its record a re-created pod is an ordinary one, even before its node rejects it.
         let is_recreated = !annotation(pod, RECREATION_UID_ANNOTATION).is_empty();
         let is_over = (is_recreated && is_cancelled) || (is_rejected(pod) && has_ended);

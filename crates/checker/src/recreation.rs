@@ -5,7 +5,7 @@ use belayer_holds::names::{
 };
 use belayer_sandbox::Verb;
 use belayer_workload::names;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
 
 use super::history::History;
@@ -139,8 +139,8 @@ fn no_loss(step: &Step<'_>) -> Verdict {
     match (step.kind(), step.write.verb) {
         (Kind::Pod, Verb::Delete) => match record_of(step.history, uid(before)) {
             Some(record)
-                if described(step.history, &pod_of(record), before)
-                    == by_user(step.history, before) =>
+                if described(step.history, &compared(record, &pod_of(record)), before)
+                    == by_user(step.history, &compared(record, before)) =>
             {
                 Verdict::Kept
             }
@@ -172,17 +172,7 @@ fn no_loss(step: &Step<'_>) -> Verdict {
 fn matches_its_user(history: &History, pod: &Value) -> Verdict {
     let record = history.live(annotation(pod, RECREATION_UID_ANNOTATION));
     let first = record.and_then(|record| history.object(text(record, "/spec/firstUID")));
-    let avoids = record.and_then(|record| record.pointer("/status/avoidNodes"));
-    // It must not return to a node that was not wiped.
-    let compared = |pod: &Value| {
-        let mut pod = pod.clone();
-        if avoids.is_some()
-            && let Some(spec) = pod["spec"].as_object_mut()
-        {
-            spec.remove("affinity");
-        }
-        pod
-    };
+    let compared = |pod: &Value| record.map_or_else(|| pod.clone(), |record| compared(record, pod));
     match first {
         Some(first)
             if by_user(history, &compared(first)) == described(history, &compared(pod), first) =>
@@ -199,6 +189,17 @@ fn matches_its_user(history: &History, pod: &Value) -> Verdict {
             describe(pod)
         )),
     }
+}
+
+/// The pod without what keeps it away from nodes that rejected it or were not wiped.
+fn compared(record: &Value, pod: &Value) -> Value {
+    let mut pod = pod.clone();
+    if record.pointer("/status/avoidNodes").is_some()
+        && let Some(spec) = pod["spec"].as_object_mut()
+    {
+        spec.remove("affinity");
+    }
+    pod
 }
 
 /// The part of a pod that its user wrote. Annotations that others added or changed later describe that pod alone (R2).
@@ -290,6 +291,8 @@ pub(crate) fn lost(history: &History) -> Vec<String> {
             && !history.is_by_hand(pod)
             && !history.was_deleted_by_user(uid(pod))
             && !is_cancelled(history, pod)
+            && !is_wipe_overdue(history, pod)
+            && !history.was_ever_ignored(pod)
             && !history.is_in_deleted_namespace(pod)
     });
     let mut lost: Vec<String> = wanted
@@ -311,6 +314,28 @@ pub(crate) fn is_used_up(history: &History, pod: &Value) -> bool {
         .or_else(|| history.object(mark))
         .and_then(|record| record.pointer("/spec/policy/maxRetries")?.as_u64());
     limit.is_some_and(|limit| attempt >= limit)
+}
+
+/// Whether the policy of the pod's record ends the re-creation because the node was not wiped in time.
+pub(crate) fn is_wipe_overdue(history: &History, pod: &Value) -> bool {
+    let Some(record) = record_of(history, uid(pod)) else {
+        return false;
+    };
+    let conditions = record
+        .pointer("/status/conditions")
+        .and_then(Value::as_array);
+    let mut conditions = conditions.into_iter().flatten();
+    let is_wiped = conditions.any(|one| one["type"] == "StateWiped" && one["status"] == "True");
+    let timeout = record
+        .pointer("/spec/policy/wipeTimeoutSeconds")
+        .and_then(Value::as_i64);
+    let created = text(record, "/metadata/creationTimestamp").parse::<Timestamp>();
+    let (Some(timeout), Ok(created)) = (timeout, created) else {
+        return false;
+    };
+    text(record, "/spec/policy/onWipeTimeout") == "fail"
+        && !is_wiped
+        && history.now.duration_since(created) >= SignedDuration::from_secs(timeout)
 }
 
 /// Whether another client deleted a record of the pod, which cancels its re-creation.

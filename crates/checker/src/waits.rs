@@ -23,7 +23,8 @@ pub(crate) const RULES: &[Rule] = &[
 
 /// ORDER. A pod that got its hold only after the workflow's deletion may have been created after the
 /// live read that found none: its owner's deletion releases it. An unfinished workflow with a finalizer of another
-/// program goes on running after its deletion, and its pods stay held: its own hold protects nothing (A16).
+/// program goes on running after its deletion, and its pods stay held: its own hold protects nothing (A16). Nor does that of a
+/// workflow in an excluded namespace.
 fn order(step: &Step<'_>) -> Verdict {
     let (Some(workflow), removed) = (step.before, step.removed()) else {
         return Verdict::NotConcerned;
@@ -31,7 +32,7 @@ fn order(step: &Step<'_>) -> Verdict {
     if !removed.contains(&WORKFLOW_HOLD) {
         return Verdict::NotConcerned;
     }
-    if is_kept_running(workflow) {
+    if is_kept_running(workflow) || step.history.is_ignored(workflow) {
         return Verdict::Kept;
     }
     let owner = uid(workflow);

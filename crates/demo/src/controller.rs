@@ -153,7 +153,10 @@ impl Controller {
             let operator = Operator::new(
                 options,
                 setup::components(setup::Tuning {
-                    backoff: self.backoff,
+                    policy: setup::Policy {
+                        backoff_seconds: self.backoff,
+                        ..Default::default()
+                    },
                     ..Default::default()
                 }),
             );

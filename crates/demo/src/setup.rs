@@ -6,12 +6,14 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use belayer::operator::Components;
 use belayer_holds::names;
+use belayer_holds::selection::MaxUnselected;
 use belayer_pod_finalizer::Settings;
 use belayer_pod_finalizer::profile::{
     Cleanup, Consumer, DeletedWhileRunning, MatchLabels, Mode, Operator, OwnerStatus, Profile,
     Profiles, Requirement, Selector, argo,
 };
-use belayer_pod_recreation::api::Policy;
+pub use belayer_pod_recreation::api::{Growth, OnWipeTimeout, Policy};
+use belayer_pod_recreation::rate_limit::{CircuitBreaker, Rate, RateLimits};
 use belayer_workload::User;
 
 /// Creates what an admin installs before Belayer starts.
@@ -39,14 +41,18 @@ pub fn install(user: &User, tuning: Tuning) -> Result<()> {
 /// The settings that differ between runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Tuning {
-    /// Seconds before a rejected pod is re-created.
-    pub backoff: u32,
+    /// The policy of re-creations.
+    pub policy: Policy,
+    /// Whether rate limits and circuit breakers of re-creation take effect at the second rejected pod.
+    pub is_rate_limited: bool,
     /// How long the records of re-creations are kept after their end.
     pub record_ttl: Duration,
     /// Whether pod-finalizer adds no holds (`mode: observe`).
     pub observes: bool,
     /// The profiles of pods, as the checker knows them.
     pub profiles: belayer_checker::Settings,
+    /// `maxUnselected`, of pods and of workflows.
+    pub max_unselected: MaxUnselected,
     /// Above how many held pods that are being deleted Belayer adds no finalizers.
     pub backlog_threshold: usize,
 }
@@ -55,10 +61,15 @@ impl Default for Tuning {
     /// The defaults of Belayer, but for a pause of a second.
     fn default() -> Self {
         Self {
-            backoff: 1,
+            policy: Policy {
+                backoff_seconds: 1,
+                ..Policy::default()
+            },
+            is_rate_limited: false,
             record_ttl: belayer_pod_recreation::Settings::default().record_ttl,
             observes: false,
             profiles: belayer_checker::Settings::default(),
+            max_unselected: MaxUnselected::default(),
             backlog_threshold: Settings::default().backlog_threshold,
         }
     }
@@ -67,22 +78,45 @@ impl Default for Tuning {
 /// All controllers with their defaults, except that pvc-protection holds PVCs, which must be configured (by default it
 /// only reports), and for these settings.
 pub fn components(tuning: Tuning) -> Components {
-    let policy = Policy {
-        backoff_seconds: tuning.backoff,
-        ..Policy::default()
-    };
     Components::default()
         .with(pod_finalizer(tuning))
-        .with(belayer_workflow_finalizer::Settings::default())
+        .with(belayer_workflow_finalizer::Settings {
+            max_unselected: tuning.max_unselected,
+            ..Default::default()
+        })
         .with(belayer_pvc_protection::Settings {
             mode: belayer_pvc_protection::Mode::Own,
             ..Default::default()
         })
         .with(belayer_pod_recreation::Settings {
-            policy,
+            policy: tuning.policy,
             record_ttl: tuning.record_ttl,
+            rate_limits: if tuning.is_rate_limited {
+                low_limits()
+            } else {
+                RateLimits::default()
+            },
             ..Default::default()
         })
+}
+
+/// One pod in five seconds; a node's breaker opens at the second rejection.
+fn low_limits() -> RateLimits {
+    let usual = RateLimits::default();
+    let rate = Rate {
+        per_second: 0.2,
+        burst: 1,
+    };
+    RateLimits {
+        per_owner: rate,
+        per_namespace: rate,
+        per_node: rate,
+        cluster: rate,
+        breaker: CircuitBreaker {
+            rejections: 2,
+            ..usual.breaker
+        },
+    }
 }
 
 /// A profile of pods with this label `app`, whose consumer reads the records of their outcomes.
@@ -105,6 +139,7 @@ fn recorded(app: &str) -> Option<Profile> {
 fn pod_finalizer(tuning: Tuning) -> Settings {
     let mut settings = Settings {
         backlog_threshold: tuning.backlog_threshold,
+        max_unselected: tuning.max_unselected,
         ..Settings::default()
     };
     let wanted = tuning.profiles;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use belayer_holds::names::DEFAULT_NAMESPACE;
+use belayer_holds::names::{DEFAULT_NAMESPACE, IGNORE_LABEL};
 use belayer_sandbox::simulated::NodeSpec;
 use belayer_sandbox::{
     Actor, Cluster, DeleteOptions, Gvr, ListOptions, Patch, Sandbox, Subresource, WriteOptions,
@@ -77,6 +77,10 @@ pub(crate) enum Event {
     Upgrade,
     /// The wall clock of the replicas jumps.
     JumpClock(u64),
+    /// An admin excludes a namespace. [`Event::ALL`] does not contain it.
+    Ignore(u64),
+    /// The admin excludes no namespace any more. [`Event::ALL`] does not contain it either.
+    IgnoreNone,
     /// The node agents stop.
     StopAgents,
     /// The node agents start.
@@ -247,6 +251,15 @@ impl Stage {
                 let to = admin::CLOCKS[index(choice, admin::CLOCKS.len())];
                 self.skew.store(to, Ordering::Relaxed);
             }
+            Event::Ignore(choice) => {
+                let namespace = self.namespaces[index(choice, self.namespaces.len())];
+                self.ignore(namespace, json!("true"));
+            }
+            Event::IgnoreNone => {
+                for namespace in self.namespaces {
+                    self.ignore(namespace, Value::Null);
+                }
+            }
             Event::StopAgents => self.admin.stop_agents(),
             Event::StartAgents => self.admin.start_agents(&self.sandbox),
         }
@@ -301,6 +314,19 @@ impl Stage {
             None,
             node,
             Patch::Merge(json!({ "spec": { "taints": taints } })),
+            Subresource::None,
+            &WriteOptions::default(),
+        ));
+    }
+
+    fn ignore(&self, namespace: &str, label: Value) {
+        // A namespace may have been deleted.
+        drop(self.cluster().patch(
+            &Actor::new(USER),
+            &Gvr::NAMESPACES,
+            None,
+            namespace,
+            Patch::Merge(json!({ "metadata": { "labels": { IGNORE_LABEL: label } } })),
             Subresource::None,
             &WriteOptions::default(),
         ));

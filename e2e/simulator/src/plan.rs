@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use belayer_checker::Settings;
-use belayer_demo::setup::Tuning;
+use belayer_demo::setup::{Growth, OnWipeTimeout, Policy, Tuning};
+use belayer_holds::selection::MaxUnselected;
 use belayer_workload::{PodGc, Profile};
 use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom as _, SliceRandom as _};
@@ -44,6 +45,10 @@ pub(crate) const MORE_SETTINGS: u64 = 10_000_000;
 
 /// From this seed on, the profile for Argo has other settings in some runs, and there may be a second profile.
 pub(crate) const PROFILES: u64 = 40_000_000;
+
+/// From this seed on, re-creation has other policies and low rate limits in some runs, and in some an admin excludes a namespace for
+/// a while.
+pub(crate) const POLICIES: u64 = 50_000_000;
 
 /// How large a run is.
 #[derive(Debug, Clone, Copy)]
@@ -204,6 +209,16 @@ impl Plan {
             tuning.profiles = profiles(tuning.profiles, rng);
             more_events(&tuning.profiles, size.story, &mut events, rng);
         }
+        if seed >= POLICIES {
+            tuning.policy = policy(tuning.policy, rng);
+            tuning.is_rate_limited = rng.random_bool(0.3);
+            if rng.random_bool(0.3) {
+                ignored(size.story, &mut events, rng);
+                if rng.random_bool(0.3) {
+                    tuning.max_unselected = MaxUnselected::Count(1);
+                }
+            }
+        }
         Self {
             seed,
             size,
@@ -303,7 +318,10 @@ fn more_names(seed: u64, events: &mut Vec<(Duration, Event)>) -> (bool, Tuning) 
 
 fn tuning(rng: &mut StdRng) -> Tuning {
     Tuning {
-        backoff: *[1, 1, 20].choose(rng).unwrap_or(&1),
+        policy: Policy {
+            backoff_seconds: *[1, 1, 20].choose(rng).unwrap_or(&1),
+            ..Policy::default()
+        },
         profiles: Settings {
             node_lost_delay: Duration::from_secs(*[0, 20].choose(rng).unwrap_or(&0)),
             ..Settings::default()
@@ -365,6 +383,36 @@ fn more_events(
         let lasts = story.mul_f64(rng.random_range(0.1..0.6));
         let at = (story - lasts).mul_f64(rng.random::<f64>());
         events.push((at, fault(FaultKind::Stale("podoutcomes"), lasts)));
+    }
+}
+
+fn policy(before: Policy, rng: &mut StdRng) -> Policy {
+    let growth = Growth {
+        factor: *[1.0, 3.0].choose(rng).unwrap_or(&1.0),
+        max_seconds: 60,
+        jitter: *[0.0, 0.5].choose(rng).unwrap_or(&0.0),
+    };
+    Policy {
+        max_retries: *[0, 1, 3, 3, 3].choose(rng).unwrap_or(&3),
+        backoff: rng.random_bool(0.3).then_some(growth),
+        wipe_timeout_seconds: *[10, 120].choose(rng).unwrap_or(&120),
+        on_wipe_timeout: if rng.random_bool(0.3) {
+            OnWipeTimeout::Fail
+        } else {
+            OnWipeTimeout::Proceed
+        },
+        avoid_rejected_node: rng.random_bool(0.3),
+        ..before
+    }
+}
+
+/// An admin excludes a namespace, and includes it again unless the run ends first.
+fn ignored(story: Duration, events: &mut Vec<(Duration, Event)>, rng: &mut StdRng) {
+    let from = story.mul_f64(rng.random::<f64>());
+    let until = from + Duration::from_secs_f64(rng.random_range(0.5..40.0));
+    events.push((from, Event::Ignore(rng.random())));
+    if until < story {
+        events.push((until, Event::IgnoreNone));
     }
 }
 

@@ -26,7 +26,7 @@ use crate::event::user::UserAction;
 use crate::event::{Event, Stage, tenant};
 use crate::fault::FaultKind;
 use crate::objects::{self, BATCH};
-use crate::plan::{BIND, MORE_NAMES, MORE_REJECTIONS, PROFILES, Plan, SMALL};
+use crate::plan::{BIND, MORE_NAMES, MORE_REJECTIONS, POLICIES, PROFILES, Plan, SMALL};
 use crate::replica::{Controllers, ELECTION, Replica, Setup, instance};
 
 /// How long nothing may be written in a settled cluster.
@@ -300,6 +300,9 @@ async fn recover(plan: &Plan, stage: &mut Stage) -> usize {
     stage.carry_out(Event::StartArgo).await;
     stage.carry_out(Event::ComeBack).await;
     stage.carry_out(Event::Untaint).await;
+    if plan.seed >= POLICIES {
+        stage.carry_out(Event::IgnoreNone).await;
+    }
     tenant::clean_up(stage);
     stage.carry_out(Event::StartAgents).await;
     stage.admin.stop_drain();

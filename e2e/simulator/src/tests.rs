@@ -3,12 +3,12 @@ use std::collections::BTreeSet;
 use rstest::rstest;
 
 use crate::event::Event;
-use crate::plan::{MORE_NAMES, MORE_REJECTIONS, MORE_SETTINGS, PROFILES, Plan, SMALL};
+use crate::plan::{MORE_NAMES, MORE_REJECTIONS, MORE_SETTINGS, POLICIES, PROFILES, Plan, SMALL};
 use crate::run::run;
 
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    for seed in (0..5).chain(PROFILES..PROFILES + 6) {
+    for seed in (0..5).chain(POLICIES..POLICIES + 6) {
         let (one, other) = (run(&Plan::of(seed)).lines(), run(&Plan::of(seed)).lines());
         let pairs = one.iter().zip(&other);
         let difference = pairs.into_iter().find(|(a, b)| a != b);
@@ -66,7 +66,7 @@ fn no_seed_fails_again(#[case] seed: u64) {
 
 #[rstest]
 fn no_seed_violates_an_invariant(
-    #[values(0, 25, MORE_REJECTIONS, MORE_NAMES, SMALL, MORE_SETTINGS, PROFILES)] first: u64,
+    #[values(0, 25, MORE_REJECTIONS, MORE_NAMES, SMALL, MORE_SETTINGS, PROFILES, POLICIES)] first: u64,
 ) {
     for seed in first..first + 25 {
         let outcome = run(&Plan::of(seed));

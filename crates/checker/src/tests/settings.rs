@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use belayer_holds::names::IGNORE_LABEL;
 use belayer_sandbox::{Gvr, Verb};
 use belayer_workload::{ARGO, USER, names};
 use rstest::rstest;
@@ -282,5 +283,38 @@ fn a_pod_that_is_read_by_its_record_is_held_until_it_is_written(
         script = script.write(BELAYER, Verb::Create, &outcomes, &record);
     }
     let script = script.belayer(&report(&[]));
+    assert_eq!(failed(&script.check_script()), broken);
+}
+
+/// An admin excludes the namespace, and includes it again after ten seconds if `until` is later than that.
+#[rstest]
+#[case::never(None, 1, &["EVIDENCE"])]
+#[case::excluded(Some(IGNORE_LABEL), 1, &[])]
+#[case::just_included_again(Some(IGNORE_LABEL), 29, &[])]
+#[case::included_again(Some(IGNORE_LABEL), 50, &["EVIDENCE"])]
+#[case::another_label(Some("example.com/ignore"), 1, &["EVIDENCE"])]
+fn pods_of_an_excluded_namespace_are_released(
+    #[case] label: Option<&str>,
+    #[case] until: i64,
+    #[case] broken: &[&str],
+) {
+    let namespace = |labels: Value| {
+        json!({
+            "kind": "Namespace",
+            "metadata": { "uid": "n-1", "name": "a", "labels": labels },
+        })
+    };
+    let mut script = held();
+    if let Some(label) = label {
+        let namespace = namespace(json!({ label: "true" }));
+        script = script.write(USER, Verb::Patch, &Gvr::NAMESPACES, &namespace);
+    }
+    if until > 10 {
+        let namespace = namespace(json!({}));
+        script = script
+            .later(10)
+            .write(USER, Verb::Patch, &Gvr::NAMESPACES, &namespace);
+    }
+    let script = script.later(until).belayer(&pod(&[])).workflow(&taken());
     assert_eq!(failed(&script.check_script()), broken);
 }
