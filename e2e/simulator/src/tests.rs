@@ -66,7 +66,17 @@ fn no_seed_fails_again(#[case] seed: u64) {
 
 #[rstest]
 fn no_seed_violates_an_invariant(
-    #[values(0, 25, MORE_REJECTIONS, MORE_NAMES, SMALL, MORE_SETTINGS, PROFILES, POLICIES)] first: u64,
+    #[values(
+        0,
+        25,
+        MORE_REJECTIONS,
+        MORE_NAMES,
+        SMALL,
+        MORE_SETTINGS,
+        PROFILES,
+        POLICIES
+    )]
+    first: u64,
 ) {
     for seed in first..first + 25 {
         let outcome = run(&Plan::of(seed));

@@ -163,6 +163,8 @@ fn spawn(name: &str, program: &Path, arguments: &[OsString], log: &Path) -> Resu
         .with_context(|| format!("open the log {}", log.display()))?;
     dies_with_parent(program)
         .args(arguments)
+        // Fewer garbage collections of programs in Go: about a tenth less CPU time of all scenarios.
+        .envs([("GOGC", "400"), ("GOMEMLIMIT", "1GiB")])
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)
         .stderr(output)

@@ -16,7 +16,8 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "Belayer writes nothing to a settled cluster for a minute",
             settled,
         )
-        .needs([Recorder]),
+        .needs([Recorder])
+        .within(Duration::from_secs(600)),
         Scenario::alone(
             "dry-run-sends-no-write",
             "in a dry run no mutating request reaches the server",

@@ -1,11 +1,10 @@
 //! The deletion of an Application of Argo CD with its resources, done with kubectl as Argo CD's controller does it.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, bail, ensure};
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
 
+use super::LONG;
 use super::manifests::{installed, renewed};
 use crate::harness::{Cluster, SOON, Scenario, eventually, manifests};
 use crate::kinds;
@@ -23,7 +22,7 @@ pub(super) fn scenario() -> Scenario {
         |cluster| renewed(cluster, cascades),
     )
     .needs([Kubectl, AdmissionPolicies, Rbac, GarbageCollector, IdleDeployments])
-    .within(Duration::from_secs(500))
+    .within(LONG)
 }
 
 /// The confirmation of an admin, an annotation on the Application.

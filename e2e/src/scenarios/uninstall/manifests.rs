@@ -1,9 +1,8 @@
 //! Ways to remove an installation of the shipped manifests (row *uninstall*).
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result, ensure};
 
+use super::LONG;
 use crate::harness::{
     Belayer, Cluster, HOME, SOON, Scenario, WORKFLOW_HOLD, eventually, finalizers, manifests, pod,
 };
@@ -22,19 +21,21 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             |cluster| renewed(cluster, installed_again),
         )
         .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments])
-        .within(Duration::from_secs(400)),
+        .within(LONG),
         Scenario::alone(
             "uninstall-namespace-and-crds-first",
             "deleting the namespace or a CRD is refused until a drain; after it they can be deleted first",
             |cluster| renewed(cluster, namespace_and_crds_first),
         )
-        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments]),
+        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments])
+        .within(LONG),
         Scenario::alone(
             "uninstall-after-a-downgrade",
             "with the manifests of an earlier version on top, drain still removes every hold",
             |cluster| renewed(cluster, downgraded),
         )
-        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments]),
+        .needs([Kubectl, AdmissionPolicies, Rbac, IdleDeployments])
+        .within(LONG),
     ]
 }
 
