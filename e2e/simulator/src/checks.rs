@@ -1,11 +1,13 @@
 //! What the simulator itself checks: the objects that are left, and the Lease. The other invariants are those of `belayer-checker`.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use belayer_checker::BELAYER;
 use belayer_holds::names::{GATE_BACKLOG, GATE_CLOSED_PREFIX, POD_STATUS_HOLD};
 use belayer_sandbox::{Gvr, Write};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::event::{GATES, RECORDS, Stage};
@@ -14,10 +16,16 @@ use crate::plan::Plan;
 /// How long a record may be kept after its time to live.
 const GRACE: Duration = Duration::from_secs(120);
 
+/// How long after more pods than the limit wait Belayer knows it.
+const KNOWN: SignedDuration = SignedDuration::from_secs(5);
+
 /// Every violation in a settled cluster, as a sentence.
 pub(crate) fn all(plan: &Plan, stage: &Stage, writes: &[Write]) -> Vec<String> {
     let mut violations = written_by_others(writes);
     violations.extend(records_kept(plan, stage, writes));
+    if plan.limits_backlog() && !plan.has_faults() {
+        violations.extend(held_above_limit(plan.tuning.backlog_threshold, writes));
+    }
     let (pods, gates) = (stage.list(&Gvr::PODS, None), stage.list(&GATES, None));
     violations.extend(gates.iter().find_map(|gate| closed_gate(gate, &pods)));
     violations
@@ -76,14 +84,61 @@ fn records_kept(plan: &Plan, stage: &Stage, writes: &[Write]) -> Vec<String> {
     .collect()
 }
 
+/// LIMIT: the pods that got a finalizer although more pods of their namespace than the limit had been waiting for some time. Without
+/// faults Belayer knows of them.
+fn held_above_limit(limit: usize, writes: &[Write]) -> Vec<String> {
+    let mut places: HashMap<&str, Waiting<'_>> = HashMap::new();
+    let mut broken = Vec::new();
+    for write in writes.iter().filter(|write| write.changed()) {
+        let Some(pod) = write
+            .object
+            .as_ref()
+            .filter(|_| write.resource == Gvr::PODS)
+        else {
+            continue;
+        };
+        let place = places.entry(&write.key.namespace).or_default();
+        let adds = write.actor.program() == BELAYER
+            && write.body.as_ref().is_some_and(|body| is_held(body));
+        let is_known = |since| write.at.duration_since(since) > KNOWN;
+        if adds && place.above_since.is_some_and(is_known) {
+            broken.push(format!(
+                "LIMIT: more than {limit} pods waited: {}",
+                write.summary()
+            ));
+        }
+        if waits(pod) {
+            place.pods.insert(&write.uid);
+        } else {
+            place.pods.remove(&*write.uid);
+        }
+        let above = place.pods.len() > limit;
+        place.above_since = above.then(|| place.above_since.unwrap_or(write.at));
+    }
+    broken
+}
+
+/// The pods of a namespace that wait for their release.
+#[derive(Default)]
+struct Waiting<'a> {
+    pods: HashSet<&'a str>,
+    /// Since when they are more than the limit.
+    above_since: Option<Timestamp>,
+}
+
+/// Whether the pod is being deleted, and Belayer's finalizer keeps it.
+fn waits(pod: &Value) -> bool {
+    !pod["metadata"]["deletionTimestamp"].is_null() && is_held(pod)
+}
+
+fn is_held(pod: &Value) -> bool {
+    let finalizers = pod["metadata"]["finalizers"].as_array();
+    let mut finalizers = finalizers.into_iter().flatten();
+    finalizers.any(|finalizer| finalizer == POD_STATUS_HOLD)
+}
+
 /// GATE: the key that keeps the gate closed although no pod waits for its release. Pods whose result Argo never reads wait for ever.
 fn closed_gate(gate: &Value, pods: &[Arc<Value>]) -> Option<String> {
-    let waits = |pod: &Value| {
-        let finalizers = pod["metadata"]["finalizers"].as_array();
-        let mut finalizers = finalizers.into_iter().flatten();
-        !pod["metadata"]["deletionTimestamp"].is_null()
-            && finalizers.any(|finalizer| finalizer == POD_STATUS_HOLD)
-    };
     if pods.iter().any(|pod| waits(pod)) {
         return None;
     }
@@ -95,7 +150,7 @@ fn closed_gate(gate: &Value, pods: &[Arc<Value>]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use belayer_sandbox::{Actor, Sandbox, WriteOptions};
+    use belayer_sandbox::{Actor, DeleteOptions, Sandbox, WriteOptions};
     use rstest::rstest;
     use serde_json::json;
 
@@ -133,6 +188,44 @@ mod tests {
         );
         create("user", &Gvr::EVENTS, event("third"));
         let found = written_by_others(&sandbox.recorder().writes());
+        assert_eq!(found.len(), broken, "{found:?}");
+    }
+
+    #[rstest]
+    #[case::at_the_limit(2, 6, 0)]
+    #[case::before_belayer_knows(1, 4, 0)]
+    #[case::above(1, 6, 1)]
+    fn no_finalizer_is_added_above_the_limit(
+        #[case] limit: usize,
+        #[case] seconds: i64,
+        #[case] broken: usize,
+    ) {
+        let sandbox = Sandbox::default();
+        let cluster = sandbox.cluster();
+        let pod = |name: &str, finalizers: &[&str]| {
+            json!({
+                "metadata": { "name": name, "finalizers": finalizers },
+                "spec": { "containers": [{ "name": "main", "image": "main" }] },
+            })
+        };
+        for (namespace, name) in [("default", "a"), ("default", "b"), ("kube-public", "c")] {
+            let (user, options) = (Actor::new("user"), WriteOptions::default());
+            let pod = pod(name, &[POD_STATUS_HOLD]);
+            let namespace = Some(namespace);
+            let created = cluster.create(&user, &Gvr::PODS, namespace, pod, &options);
+            created.expect("a valid pod");
+            let options = DeleteOptions::default();
+            let deleted = cluster.delete(&user, &Gvr::PODS, namespace, name, &options);
+            deleted.expect("a pod");
+        }
+        let mut writes = sandbox.recorder().writes();
+        let mut adds = writes.last().expect("a write").clone();
+        adds.actor = Actor::new(BELAYER);
+        adds.key = writes[0].key.clone();
+        adds.at += SignedDuration::from_secs(seconds);
+        adds.body = Some(Arc::new(pod("d", &[POD_STATUS_HOLD])));
+        writes.push(adds);
+        let found = held_above_limit(limit, &writes);
         assert_eq!(found.len(), broken, "{found:?}");
     }
 

@@ -243,6 +243,12 @@ impl Plan {
         self
     }
 
+    /// Whether it has any fault.
+    pub(crate) fn has_faults(&self) -> bool {
+        let mut events = self.events.iter();
+        events.any(|planned| matches!(planned.event, Event::Fault { .. }))
+    }
+
     /// Whether it has a fault of this kind.
     pub(crate) fn has(&self, wanted: FaultKind) -> bool {
         let mut events = self.events.iter();
