@@ -5,14 +5,13 @@ pub(crate) mod record;
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 use crate::NAME;
 use crate::component::{PodRecreation, record_key};
 use crate::config::Settings;
 use crate::holds::HoldDecision;
 use belayer_controller::Site;
 use belayer_controller::explain::{Live, explained};
+use belayer_core::clock;
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::Pod;
 use belayer_holds::gate::GateObject;
@@ -88,7 +87,7 @@ impl Pods {
         pod: &Pod,
         observed: &Observed,
     ) -> Explained {
-        let now = Timestamp::now();
+        let now = clock::now();
         let held = observed.hold.pod.held;
         let record = observed.recreation.record.as_ref();
         let denied = record.and_then(|record| denied(&record.status, now));

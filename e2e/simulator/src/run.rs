@@ -422,13 +422,14 @@ fn is_heartbeat(write: &Write) -> bool {
     ["leases", "nodes"].contains(&&*write.resource.resource)
 }
 
-/// A write in one line, with the time since the start and the written object's status or the patch.
+/// A write in one line, with the time since the start and the body of the request, or the object if there is none.
 fn line(write: &Write) -> String {
     let at = write.at.as_millisecond() - EPOCH * 1_000;
     let seconds = at as f64 / 1_000.0;
     let body = write
         .body
         .as_deref()
+        .or(write.object.as_deref())
         .map(ToString::to_string)
         .unwrap_or_default();
     format!(

@@ -137,6 +137,54 @@ fn the_binary_has_few_feature_checks() {
     assert!((5..=15).contains(&found.len()), "{found:#?}");
 }
 
+/// A simulation replaces the clock and the random numbers of `belayer-core`. With others two runs of one seed would differ.
+#[test]
+fn the_controllers_read_the_clock_of_core() {
+    let mut found = Vec::new();
+    for folder in [
+        "lifecycles",
+        "core",
+        "holds",
+        "pod-finalizer",
+        "workflow-finalizer",
+        "pvc-protection",
+        "pod-recreation",
+    ] {
+        visit(
+            &root().join("crates").join(folder).join("src"),
+            "rs",
+            &mut |file| {
+                let is_test = file.ends_with("tests.rs")
+                    || file.components().any(|part| part.as_os_str() == "tests");
+                if is_test
+                    || ["core/src/clock.rs", "core/src/rng.rs"]
+                        .iter()
+                        .any(|own| file.ends_with(own))
+                {
+                    return;
+                }
+                let text = fs::read_to_string(file).unwrap();
+                let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
+                let reads = [
+                    "Timestamp::now()",
+                    "SystemTime::now()",
+                    "rand::rng()",
+                    "rand::random",
+                ];
+                let wrong = code.lines().filter(|line| {
+                    !line.trim_start().starts_with("//")
+                        && reads.iter().any(|read| line.contains(read))
+                });
+                found.extend(wrong.map(|line| format!("{}: {line}", file.display())));
+            },
+        );
+    }
+    assert!(
+        found.is_empty(),
+        "use `belayer_core::clock` and `rng`: {found:#?}"
+    );
+}
+
 /// Each walk names a file of at most 500 lines and symbols in it.
 #[test]
 fn the_walks_name_existing_symbols() {

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use jiff::Timestamp;
-
+use belayer_core::clock;
 use belayer_core::informer::Stored;
 use belayer_core::object::{ObjectKey, Uid};
 use belayer_core::slim::Pod;
 use belayer_holds::runner;
 use belayer_holds::view::View;
+use jiff::Timestamp;
 
 use super::PodFinalizer;
 use super::observe::held;
@@ -63,7 +63,7 @@ impl PodFinalizer {
 
     /// Counts a pod whose deletion began before it was held (rule 14).
     pub(super) fn count_missed(&self, pod: &Stored<Pod>) {
-        if is_missed(&self.view(pod), Timestamp::now()) {
+        if is_missed(&self.view(pod), clock::now()) {
             tracing::debug!(pod = %pod.object.meta.key, "deleted before it could be held");
             metrics::counter!(belayer_metrics::MISSED_HOLDS, "controller" => NAME).increment(1);
         }
@@ -103,7 +103,7 @@ impl PodFinalizer {
                 key: meta.key.clone(),
                 uid: meta.uid.clone(),
                 profile: profile.name.clone(),
-                at: Timestamp::now(),
+                at: clock::now(),
             });
         }
     }

@@ -277,7 +277,7 @@ impl Outcomes {
         executor: &Executor,
     ) -> Result<&'static str, RequestError> {
         let (kind, key) = (resource(), key(&pod.meta));
-        let mut body = self.document(pod, spec, Timestamp::now());
+        let mut body = self.document(pod, spec, belayer_core::clock::now());
         if !is_final {
             body["metadata"]["labels"][NOT_FINAL_LABEL] = "true".into();
         }

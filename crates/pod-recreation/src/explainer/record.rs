@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use belayer_core::clock;
 use jiff::Timestamp;
 use serde::Deserialize;
 
@@ -46,7 +47,7 @@ impl Records {
         let recreation = recreation(&live, &self.settings, &[]);
         recreation.parts.records.subject(&key).await?;
         let snapshot = live.settled(|| recreation.observe_record(&key)).await?;
-        let now = Timestamp::now();
+        let now = clock::now();
         let decision = decide(&snapshot, now);
         let notice = decision
             .notice
