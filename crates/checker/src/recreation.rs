@@ -325,7 +325,14 @@ pub(crate) fn is_wipe_overdue(history: &History, pod: &Value) -> bool {
         .pointer("/status/conditions")
         .and_then(Value::as_array);
     let mut conditions = conditions.into_iter().flatten();
-    let is_wiped = conditions.any(|one| one["type"] == "StateWiped" && one["status"] == "True");
+    // Both are times of Belayer's clock. After the end of the re-creation a wipe changes nothing.
+    let ended = text(record, "/status/finishedAt").parse::<Timestamp>().ok();
+    let is_wiped = conditions.any(|one| {
+        let since = text(one, "/lastTransitionTime").parse::<Timestamp>().ok();
+        one["type"] == "StateWiped"
+            && one["status"] == "True"
+            && ended.is_none_or(|ended| since < Some(ended))
+    });
     let timeout = record
         .pointer("/spec/policy/wipeTimeoutSeconds")
         .and_then(Value::as_i64);

@@ -387,6 +387,40 @@ fn ran_once_is_violated_by_a_pod_that_ran_before() {
     assert_eq!(failed(&script.check_script()), ["RAN-ONCE"]);
 }
 
+/// The record was created at 0 s. Seed 50,106,153: the node was wiped after the end of the re-creation.
+#[rstest]
+#[case::overdue("fail", None, 10, &[])]
+#[case::wiped_after_the_end("fail", Some(12), 10, &[])]
+#[case::wiped_in_time("fail", Some(8), 10, &["EVIDENCE"])]
+#[case::before_the_timeout("fail", None, 9, &["EVIDENCE"])]
+#[case::the_pod_is_created_on_another_node("proceed", None, 10, &["EVIDENCE"])]
+fn a_pod_may_be_released_if_its_node_is_not_wiped_in_time(
+    #[case] on_timeout: &str,
+    #[case] wiped: Option<u32>,
+    #[case] released: i64,
+    #[case] broken: &[&str],
+) {
+    let time = |second: u32| json!(format!("1970-01-01T00:00:{second:02}Z"));
+    let mut ended = record("Ended", 0);
+    ended["metadata"]["creationTimestamp"] = time(0);
+    ended["spec"]["policy"] =
+        json!({"maxRetries": 3, "onWipeTimeout": on_timeout, "wipeTimeoutSeconds": 10});
+    ended["status"]["finishedAt"] = time(10);
+    if let Some(wiped) = wiped {
+        let wiped = json!({
+            "type": "StateWiped", "status": "True", "lastTransitionTime": time(wiped),
+        });
+        ended["status"]["conditions"] = json!([wiped]);
+    }
+    let script = rejected_script()
+        .recorded(Verb::Create, &ended)
+        .later(released)
+        .belayer(&rejected(pod("p-1", &[])));
+    let mut failed = failed(&script.check_script());
+    failed.retain(|name| *name == "EVIDENCE");
+    assert_eq!(failed, broken);
+}
+
 #[test]
 fn evidence_is_violated_by_releasing_a_pod_before_it_has_started() {
     let script = Script::default()
