@@ -19,14 +19,6 @@ pub const CONTROLLERS: &[&Controller] = &[
     &belayer_pvc_protection::CONTROLLER,
 ];
 
-/// All controllers that exist, in this build or not, and their finalizers.
-pub const KNOWN: &[(&str, &str)] = &[
-    ("pod-finalizer", names::POD_STATUS_HOLD),
-    ("workflow-finalizer", names::WORKFLOW_HOLD),
-    ("pod-recreation", names::POD_RECREATION_HOLD),
-    ("pvc-protection", names::PVC_PROTECTION_HOLD),
-];
-
 /// The controllers that are switched on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Controllers(Vec<&'static Controller>);
@@ -73,9 +65,9 @@ impl Controllers {
                 Some(name) => (name, State::Off),
                 None => (*item, State::On),
             };
-            let (known, _) = KNOWN
+            let (known, ..) = names::CONTROLLERS
                 .iter()
-                .find(|(known, _)| *known == name)
+                .find(|(known, ..)| *known == name)
                 .ok_or_else(|| ControllersError::Unknown {
                     name: name.to_owned(),
                 })?;
@@ -167,8 +159,10 @@ mod tests {
             names.collect::<Vec<_>>(),
             ["pod-finalizer", "workflow-finalizer"]
         );
-        let known: Vec<_> = KNOWN.iter().map(|(name, _)| *name).collect();
-        assert!(built().all(|name| known.contains(&name)));
+        for one in CONTROLLERS {
+            let known = (one.name, one.finalizer, one.switch);
+            assert!(names::CONTROLLERS.contains(&known), "{known:?}");
+        }
     }
 
     #[rstest]

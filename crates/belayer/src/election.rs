@@ -188,7 +188,9 @@ fn timing(arguments: &ElectionArguments, source: &Source) -> Result<Timing, Fail
         let [lease, renew, retry] = [lease, renew, retry].map(|(_, time)| duration::format(time));
         culprit.error(
             source,
-            format!("{error}; they are {lease}, {renew} and a retry period of {retry}"),
+            format!(
+                "{error} (lease duration {lease}, renew deadline {renew}, retry period {retry})"
+            ),
         )
     })
 }

@@ -1,7 +1,7 @@
 //! Traces by OTLP: switched on by the standard OpenTelemetry environment variables, and without any cost
 //! if they are not set.
 //!
-//! Spans are created by the components (`reconcile`, `look`, `request` in `belayer-core`); this module
+//! `belayer-holds` creates the span `reconcile`, `belayer-core` the spans `live read` and `request`; this module
 //! exports them.
 
 #[cfg_attr(feature = "otlp", path = "traces/otlp.rs")]

@@ -1,10 +1,10 @@
-//! Decides about the holds of one object: a pure function, one row per case.
+//! Decides about the holds of one object: a pure function, one rule per case.
 //!
-//! | row | hold | decision |
+//! | rule | hold | decision |
 //! | --- | --- | --- |
 //! | 1 | another controller's finalizer | nothing: it is never touched |
 //! | 2 | has Belayer's prefix, unknown to this version | kept and reported |
-//! | 3 | outside of the purpose: of another component, or still selected | nothing |
+//! | 3 | outside of the purpose: of another controller, or still selected | nothing |
 //! | 4 | on a PVC that has `kubernetes.io/pvc-protection` as well | release: Kubernetes still protects the PVC |
 //! | 5 | only hold of a PVC, and the pods were not listed since the PVC was read | list the pods |
 //! | 6 | only hold of a PVC that a pod uses | kept and reported |
@@ -121,9 +121,9 @@ pub fn decide(view: &View<'_>, purpose: &Purpose) -> Verdict {
     let mut verdict = Verdict::default();
     for finalizer in &view.meta.finalizers {
         match classify(finalizer) {
-            // Row 1.
+            // Rule 1.
             Finalizer::Foreign => {}
-            // Row 2. Reported only if every hold is to be removed.
+            // Rule 2. Reported only if every hold is to be removed.
             Finalizer::OfAnotherVersion => {
                 if let Purpose::Everything(_) = purpose {
                     verdict.keep(finalizer, Why::OfAnotherVersion);
@@ -136,7 +136,7 @@ pub fn decide(view: &View<'_>, purpose: &Purpose) -> Verdict {
 }
 
 fn one(view: &View<'_>, purpose: &Purpose, hold: &'static str, verdict: &mut Verdict) {
-    // Row 3.
+    // Rule 3.
     let evidence = match purpose {
         Purpose::Everything(order) => Evidence::Drained(*order),
         Purpose::SwitchedOff(order, holds) if holds.contains(&hold) => {
@@ -156,32 +156,32 @@ fn one(view: &View<'_>, purpose: &Purpose, hold: &'static str, verdict: &mut Ver
         && view.meta.annotations.get(RECREATION_ANNOTATION).is_some()
     {
         match view.recorded {
-            // Row 9.
+            // Rule 9.
             None => return verdict.read_record = true,
-            // Row 10.
+            // Rule 10.
             Some(Recorded::Unknown(why)) => {
                 return verdict.keep(hold, Why::Unrecorded(why.clone()));
             }
             Some(Recorded::Yes) => {}
         }
     }
-    // Row 8.
+    // Rule 8.
     if hold != PVC_PROTECTION_HOLD || !is_claim(view.kind) {
         return verdict.release.push((hold, evidence));
     }
-    // Row 4.
+    // Rule 4.
     if let Some(proof) = StillProtected::prove(view.meta) {
         return verdict.release.push((hold, Evidence::HandedOver(proof)));
     }
     match view.usage {
-        // Row 5.
+        // Rule 5.
         None => verdict.list_pods = true,
         Some(Usage::Unknown(why)) => verdict.keep(hold, Why::UseUnknown(why.clone())),
-        // Row 6.
+        // Rule 6.
         Some(Usage::Listed { users, .. }) if !users.is_empty() => {
             verdict.keep(hold, Why::InUse(users.clone()));
         }
-        // Row 7.
+        // Rule 7.
         Some(Usage::Listed { users, begun }) => match NoUser::prove(users, *begun, view.seen) {
             Some(proof) => verdict.release.push((hold, Evidence::Unused(proof))),
             None => verdict.list_pods = true,

@@ -1,9 +1,7 @@
 //! Classifies finalizers: Belayer's or another controller's.
 
 use belayer_core::object::Resource;
-use belayer_holds::names::{
-    KUBERNETES_PVC_PROTECTION, OWNER_HOLDS, POD_HOLDS, PVC_PROTECTION_HOLD,
-};
+use belayer_holds::names::{CONTROLLERS, KUBERNETES_PVC_PROTECTION};
 
 /// Prefix of Belayer's finalizers.
 pub(crate) const PREFIX: &str = "belayer.dev/";
@@ -11,11 +9,7 @@ pub(crate) const PREFIX: &str = "belayer.dev/";
 /// Every hold of this version. `kubernetes.io/pvc-protection` is not included, even where Belayer replaces
 /// Kubernetes' controller: it is handed over to that.
 pub(crate) fn all() -> impl Iterator<Item = &'static str> {
-    POD_HOLDS
-        .iter()
-        .chain(OWNER_HOLDS)
-        .copied()
-        .chain([PVC_PROTECTION_HOLD])
+    CONTROLLERS.iter().map(|(_, finalizer, _)| *finalizer)
 }
 
 /// Class of a finalizer.

@@ -166,7 +166,7 @@ fn released(report: &Report, text: &mut String) {
 fn why(evidence: &str) -> &'static str {
     match evidence {
         "Unselected" => "not selected any more",
-        "SwitchedOff" => "component switched off",
+        "SwitchedOff" => "controller switched off",
         "HandedOver" => "Kubernetes still protects the PVC",
         "Unused" => "no pod uses the PVC",
         _ => "drained",

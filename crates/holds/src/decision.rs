@@ -119,7 +119,7 @@ macro_rules! rules {
             pub const $rule: $crate::decision::Row = &$crate::decision::Rule::new($number, $name, $says);
         )*
 
-        /// All rules, in the order in which they are tried.
+        /// All rules of the table. `decide` determines the order in which they are tried.
         pub const ALL: &[$crate::decision::Row] = &[$($rule),*];
     };
 }

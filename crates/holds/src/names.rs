@@ -56,6 +56,22 @@ pub const WORKFLOW_HOLD: &str = "belayer.dev/workflow-cleanup";
 /// All of Belayer's holds on owners of pods.
 pub const OWNER_HOLDS: &[&str] = &[WORKFLOW_HOLD];
 
+/// Every controller that exists, in this build or not: its name, its finalizer, and the key of the Gate that switches the
+/// admission policy for that finalizer. A drain removes these finalizers.
+///
+/// ```
+/// use belayer_holds::names;
+///
+/// let mut known = names::CONTROLLERS.iter();
+/// assert!(known.any(|(name, ..)| *name == "pod-finalizer"));
+/// ```
+pub const CONTROLLERS: &[(&str, &str, &str)] = &[
+    ("pod-finalizer", POD_STATUS_HOLD, "hold"),
+    ("workflow-finalizer", WORKFLOW_HOLD, "holdWorkflows"),
+    ("pod-recreation", POD_RECREATION_HOLD, "holdRecreations"),
+    ("pvc-protection", PVC_PROTECTION_HOLD, "holdClaims"),
+];
+
 /// Annotation with which an admin requests the release of an object; value `"true"`.
 pub const RELEASE_ANNOTATION: &str = "belayer.dev/release";
 

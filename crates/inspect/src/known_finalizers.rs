@@ -281,21 +281,12 @@ mod tests {
 
     #[test]
     fn every_hold_of_belayer_has_an_entry() {
-        use belayer_holds::names::{OWNER_HOLDS, POD_HOLDS, PVC_PROTECTION_HOLD};
         let known = known();
-        let holds = POD_HOLDS.iter().chain(OWNER_HOLDS);
-        for hold in holds.chain([&PVC_PROTECTION_HOLD]) {
+        for (component, hold, _) in belayer_holds::names::CONTROLLERS {
             let entry = known
                 .find(hold)
                 .unwrap_or_else(|| panic!("{hold} has no entry"));
             assert!(entry.is_ours(), "{hold}: {}", entry.owner);
-        }
-        for component in [
-            "pod-finalizer",
-            "workflow-finalizer",
-            "pod-recreation",
-            "pvc-protection",
-        ] {
             assert!(known.of_component(component).is_some(), "{component}");
         }
     }

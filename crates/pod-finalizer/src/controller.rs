@@ -319,6 +319,6 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         &shared.namespace,
     );
     pods.run_in_background(Box::new(|stop| periodic.run(stop).boxed()));
-    context.pod_finalizer_queries_owners = true;
+    context.owner_ends_are_queried = true;
     context.provide(&finalizer);
 }

@@ -1,4 +1,4 @@
-//! The decision table of pod-finalizer: a pure function, one arm per rule, in the table's order.
+//! The decision table of pod-finalizer: a pure function, one arm per rule.
 //! It matches the rules of [`row`].
 
 mod capture;

@@ -1,4 +1,4 @@
-//! The decision table of pvc-protection: a pure function, one arm per rule, in the table's order.
+//! The decision table of pvc-protection: a pure function, one arm per rule.
 //! It matches the rules of [`row`].
 
 use std::time::Duration;

@@ -180,7 +180,7 @@ fn pod_rule(settings: &Settings, context: &ControllerContext) -> OwnerEnds {
             .filter(|watched| held(&watched.resource))
             .map(|watched| (watched.resource.clone(), watched.store.clone()))
             .collect(),
-        facts: (!context.pod_finalizer_queries_owners).then_some(facts),
+        facts: (!context.owner_ends_are_queried).then_some(facts),
     })
 }
 

@@ -10,7 +10,6 @@ use belayer_drain::selection::{Selected, Selection};
 use belayer_holds::names;
 
 use crate::config::{ConfigError, Source};
-use crate::controllers::KNOWN;
 
 /// The selection rules of the configured controllers.
 pub(super) struct Profiles(Vec<Arc<dyn Configured>>);
@@ -43,8 +42,9 @@ impl Selection for Profiles {
             let namespace = object.key.namespace().unwrap_or_default();
             return one.selects(kind, object, ignored.contains(namespace));
         }
-        Selected::Unknown(match KNOWN.iter().find(|(_, known)| *known == hold) {
-            Some((controller, _)) => format!("{controller} is not part of this build"),
+        let mut known = names::CONTROLLERS.iter();
+        Selected::Unknown(match known.find(|(_, known, _)| *known == hold) {
+            Some((controller, ..)) => format!("{controller} is not part of this build"),
             None => format!("the selection of {hold} is unknown"),
         })
     }

@@ -86,21 +86,21 @@ async fn one(component: &'static str, drain: &Drain, dry: bool) {
         let pause = match report.outcome {
             Outcome::Clean => {
                 tracing::info!(
-                    component,
+                    controller = component,
                     released,
-                    "component is switched off, and no finalizer of it is left"
+                    "controller is switched off, and none of its finalizers is left"
                 );
                 return;
             }
             Outcome::LeftOver => {
                 tracing::warn!(
-                    component,
+                    controller = component,
                     released,
                     left,
                     what = %report.left.first().map_or_else(String::new, |left| {
                         format!("{} {}/{}: {}", left.resource, left.namespace, left.name, left.why)
                     }),
-                    "component is switched off, but some of its finalizers must stay: a PVC in use that nothing else protects keeps its \
+                    "controller is switched off, but some of its finalizers must stay: a PVC in use that nothing else protects keeps its \
                      finalizer, and a pod that exists only in its PodRecreation is created once pod-recreation is on again"
                 );
                 LEFT_AGAIN
@@ -109,10 +109,10 @@ async fn one(component: &'static str, drain: &Drain, dry: bool) {
                 let namespaces = report.new_holds.namespaces.keys();
                 let namespaces = namespaces.map(String::as_str).collect::<Vec<_>>();
                 tracing::warn!(
-                    component,
+                    controller = component,
                     released,
                     namespaces = namespaces.join(", "),
-                    "component is switched off, but another client keeps adding its finalizer in these namespaces"
+                    "controller is switched off, but another client keeps adding its finalizer in these namespaces"
                 );
                 LEFT_AGAIN
             }
@@ -122,9 +122,9 @@ async fn one(component: &'static str, drain: &Drain, dry: bool) {
                     .chain(report.unseen.iter().map(|unseen| &unseen.why))
                     .next();
                 tracing::warn!(
-                    component,
+                    controller = component,
                     why,
-                    "component is switched off, but Belayer may not remove its remaining finalizers: keep its RBAC \
+                    "controller is switched off, but Belayer may not remove its remaining finalizers: keep its RBAC \
                      permissions until they are gone, or run `belayer drain`"
                 );
                 REFUSED_AGAIN
@@ -134,10 +134,10 @@ async fn one(component: &'static str, drain: &Drain, dry: bool) {
                 let unseen = report.unseen.iter().map(|unseen| &unseen.why);
                 let why = why.chain(unseen).chain(&report.notes).next();
                 tracing::info!(
-                    component,
+                    controller = component,
                     released,
                     why,
-                    "component is switched off, but some of its finalizers could not be read or removed; retrying"
+                    "controller is switched off, but some of its finalizers could not be read or removed; retrying"
                 );
                 ERROR_AGAIN
             }

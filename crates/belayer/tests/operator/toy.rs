@@ -132,7 +132,7 @@ impl Evidence for Done {
 }
 
 belayer_holds::rules! {
-    DONE_RULE = 1, "done", "held, and somebody wrote the annotation";
+    DONE_RULE = 1, "done", "held, and a client wrote the annotation";
     ADD_HOLD = 2, "add-hold", "labelled, and not held yet";
     WAIT = 3, "wait", "there is nothing to do";
 }
@@ -175,7 +175,7 @@ impl Component<OwnerMeta> for Keeper {
     }
 }
 
-/// With all four others, from the watch to the patch: only its own value was added.
+/// With two others, from the watch to the patch: only its own value was added.
 #[tokio::test(start_paused = true)]
 async fn a_fifth_controller_is_one_value() {
     let world = World::new();

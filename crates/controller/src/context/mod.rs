@@ -105,8 +105,8 @@ pub struct ControllerContext {
     pub worker_groups: Vec<WorkerGroup>,
     /// The answer of `/debug/holds`, by controller.
     pub debug: DebugView,
-    /// Whether a controller releases the pods of deleted owners.
-    pub pod_finalizer_queries_owners: bool,
+    /// Whether a controller already queries the ends of the owners of pods, and releases the pods of those that are gone.
+    pub owner_ends_are_queried: bool,
     provided: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -144,7 +144,7 @@ impl ControllerContext {
             optional: Vec::new(),
             worker_groups: Vec::new(),
             debug: DebugView::default(),
-            pod_finalizer_queries_owners: false,
+            owner_ends_are_queried: false,
             provided: Vec::new(),
         };
         (context, sender)

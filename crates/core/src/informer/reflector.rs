@@ -159,7 +159,7 @@ impl<K: Slim> Informer<K> {
         }
     }
 
-    /// The server does not serve the kind. The store can no longer notify what is absent.
+    /// The server does not serve the kind. The store no longer knows which objects are absent.
     pub(super) async fn wait_until_served(&mut self) {
         self.store.set_state(InformerState::NotServed);
         if !self.unserved {

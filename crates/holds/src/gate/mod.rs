@@ -7,6 +7,7 @@
 //! | `drained` | `true` | the policy that guards Belayer's namespace and CRDs, while `mode` is `draining` |
 //! | `hold`, `holdWorkflows`, `holdClaims`, `holdRecreations` | `on`; any other value means off | the admission policies |
 //! | `lease.SWITCH` | the Lease of the leader that turned the switch on | `belayer check` |
+//! | `backlog` | `closed`, written by pod-finalizer while the backlog limit of the cluster is reached | the policy that holds pods |
 //! | `closed.NAMESPACE` | `backlog`, or any value set by an admin; either closes the namespace | the policy that holds pods |
 //!
 //! While the mode is `draining`, no replica and no policy adds a hold. The mode stays until it is reset, also
@@ -16,11 +17,11 @@
 //! leader removes them, and applying manifests again changes nothing. It is owned by the ServiceAccounts of its
 //! leaders, so that it is deleted with the installation.
 //!
-//! A kind of its own, and no ConfigMap, because kube-apiserver 1.36 stops following a built-in kind of parameter for good
+//! `Gate` is a custom resource and not a ConfigMap, because kube-apiserver 1.36 stops following a built-in kind of parameter for good
 //! when the last policy that uses it is deleted.
 //!
 //! The value of a switch that is off names what turned it off, and only that turns it on again: `draining` the
-//! drain, `switched-off` a start without the component, `observing` pod-finalizer while all its profiles only
+//! drain, `switched-off` a start without the controller, `observing` pod-finalizer while all its profiles only
 //! observe, `off` the backlog limit (which notes it in another key) or an admin. The keys of closed namespaces
 //! belong to pod-finalizer: a drain does not change them.
 //!
@@ -45,8 +46,9 @@ use serde_json::{Value, json};
 use belayer_core::object::{ObjectKey, Resource, Uid};
 
 use crate::names::{
-    GATE, GATE_BACKLOG, GATE_BACKLOG_CLOSED, GATE_CLOSED_BY_BACKLOG, GATE_CLOSED_PREFIX,
-    GATE_DRAINED as DRAINED, GATE_DRAINING as DRAINING, GATE_LEASE_PREFIX, GATE_MODE as MODE,
+    CONTROLLERS, GATE, GATE_BACKLOG, GATE_BACKLOG_CLOSED, GATE_CLOSED_BY_BACKLOG,
+    GATE_CLOSED_PREFIX, GATE_DRAINED as DRAINED, GATE_DRAINING as DRAINING, GATE_LEASE_PREFIX,
+    GATE_MODE as MODE,
 };
 
 pub use client::{Adopted, GateClient};
@@ -54,7 +56,7 @@ pub use client::{Adopted, GateClient};
 /// The value of `mode` in normal operation.
 const NORMAL: &str = "normal";
 
-/// The value of a switch whose component is switched off.
+/// The value of a switch whose controller is switched off.
 const SWITCHED_OFF: &str = "switched-off";
 
 /// The value of a switch whose policy may add finalizers.
@@ -68,9 +70,6 @@ const YES: &str = "true";
 
 /// The CustomResourceDefinition of the kind, ready for `kubectl apply`.
 pub const CRD: &str = include_str!("crd.yaml");
-
-/// The switches in a gate that a drain creates.
-const SWITCHES: &[&str] = &["hold", "holdClaims", "holdRecreations", "holdWorkflows"];
 
 /// The kind `Gate`. [`GateClient`] reads and writes it.
 pub fn resource() -> Resource {
@@ -175,8 +174,9 @@ impl GateObject {
 
     /// The keys of a gate that a drain creates.
     pub fn made_draining() -> Change {
-        let all = SWITCHES.iter().chain([&MODE]);
-        all.map(|key| ((*key).to_owned(), Some(Cow::Borrowed(DRAINING))))
+        let switches = CONTROLLERS.iter().map(|(_, _, switch)| *switch);
+        let all = switches.chain([MODE]);
+        all.map(|key| (key.to_owned(), Some(Cow::Borrowed(DRAINING))))
             .collect()
     }
 
@@ -246,7 +246,7 @@ impl GateObject {
         self.get(&format!("{GATE_LEASE_PREFIX}{switch}"))
     }
 
-    /// The Lease of the leader of a switch; `None` if its component is switched off, because it has no leader then.
+    /// The Lease of the leader of a switch; `None` if its controller is switched off, because it has no leader then.
     pub fn lease_in_use(&self, switch: &str) -> Option<&str> {
         let lease = self.lease_of(switch);
         lease.filter(|_| self.get(switch) != Some(SWITCHED_OFF))
@@ -344,7 +344,7 @@ mod tests {
             ]
         );
         let draining = GateObject::default().with(&GateObject::made_draining());
-        assert_eq!(draining.data.len(), SWITCHES.len() + 1);
+        assert_eq!(draining.data.len(), CONTROLLERS.len() + 1);
         assert!(draining.is_draining());
         assert!(
             draining.to_draining().is_empty(),

@@ -87,7 +87,7 @@ pub enum Consumer {
     /// The pods. A record of an outcome releases nothing.
     #[default]
     Pod,
-    /// The records: a pod is released once its record is written (row 11). Never with Argo Workflows, which
+    /// The records: a pod is released once its record is written (rule 11). Never with Argo Workflows, which
     /// reads only pods.
     PodOutcome,
 }

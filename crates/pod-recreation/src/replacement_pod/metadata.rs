@@ -1,8 +1,8 @@
 //! The labels, annotations and owner references of the pod to create.
 //!
 //! Schedulers, networks and device plugins write annotations to pods that hold for one pod on one node: its addresses,
-//! the index of its GPU. A replacement that has them would use resources of another pod. So annotations are carried by
-//! their writer, which `managedFields` shows.
+//! the index of its GPU. A replacement that has them would use resources of another pod. So whether an
+//! annotation is copied depends on the field manager that wrote it, which `managedFields` shows.
 
 use serde_json::{Map, Value};
 
@@ -49,7 +49,7 @@ const DROPPED_ANNOTATIONS: &[&str] = &[
     "workflows.argoproj.io/outputs",
 ];
 
-/// The requests to Belayer count whoever wrote them.
+/// Annotations that request something from Belayer are copied, whoever wrote them.
 const KEPT_ANNOTATIONS: &[&str] = &[RECREATE_ANNOTATION, WIPE_ANNOTATION];
 
 /// Prefix of the field managers of `kubectl`: `kubectl-annotate`, `kubectl-client-side-apply`, `kubectl-edit`.

@@ -177,7 +177,7 @@ async fn rejections_by_every_node_end_with_the_budget() {
     belayer.stop().await;
 }
 
-/// The node's circuit breaker is open: its rejected pods wait until it closes.
+/// The circuit breaker of one namespace on the node is open: its rejected pods wait until it closes.
 #[tokio::test(start_paused = true)]
 async fn while_a_circuit_breaker_is_open_rejected_pods_wait() {
     let yard = Yard::rejecting(1);
