@@ -108,3 +108,14 @@ fn releases_of_unread_results_are_counted_by_namespace(#[case] case: Case, #[cas
     };
     assert_eq!(evidence.is_traced(), expected);
 }
+
+/// The label of the cache may be that of an earlier namespace of the same name.
+#[test]
+fn a_namespace_that_a_live_read_does_not_find_ignored_keeps_its_pods() {
+    let decision = decide(&pod().held().ignored().ignored_before().0, now());
+    assert_eq!(
+        (decision.row, decision.write.is_none()),
+        (row::UNSELECTED, true),
+        "{decision:?}"
+    );
+}

@@ -496,6 +496,11 @@ impl Case {
         self.namespace_fact(ignored(namespace_meta()))
     }
 
+    /// A live read shows that the namespace is not ignored any more.
+    pub(crate) fn ignored_before(self) -> Self {
+        self.namespace_fact(namespace_meta())
+    }
+
     pub(crate) fn consumed(self) -> Self {
         self.with(|pod| {
             if let Selection::By { consumed, .. } = &mut pod.selection {
