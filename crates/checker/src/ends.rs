@@ -3,12 +3,15 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use belayer_holds::names::RELEASE_ANNOTATION;
 use belayer_sandbox::Write;
 use belayer_workload::names;
 use serde_json::Value;
 
 use super::history::History;
-use super::objects::{Node, describe, holds, is_deleting, is_rejected, text, uid, workflow_of};
+use super::objects::{
+    Node, annotation, describe, holds, is_deleting, is_rejected, text, uid, workflow_of,
+};
 use super::reasons::Why;
 use super::rule::Part;
 use super::{BELAYER, Check, Evidence, Findings, POD_HOLD};
@@ -107,7 +110,11 @@ fn stuck<'a>(
         // Only a deleted workflow or PVC is released, so only such a one can be stuck.
         let why = holds(object).find_map(|hold| history.release_reason(object, hold));
         let how = match (is_deleting(object), why) {
-            (false, None) if history.may_be_cleaned_up(object) => {
+            // The release of a pod that a user requested says nothing about its result.
+            (false, None)
+                if history.may_be_cleaned_up(object)
+                    && annotation(object, RELEASE_ANNOTATION) != "true" =>
+            {
                 format!(
                     "{} is not deleted although its annotation requires it",
                     describe(object)

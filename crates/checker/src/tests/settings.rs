@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use belayer_holds::names::IGNORE_LABEL;
+use belayer_holds::names::{IGNORE_LABEL, RELEASE_ANNOTATION};
 use belayer_sandbox::{Gvr, Verb};
 use belayer_workload::{ARGO, USER, names};
 use rstest::rstest;
@@ -317,4 +317,29 @@ fn pods_of_an_excluded_namespace_are_released(
     }
     let script = script.later(until).belayer(&pod(&[])).workflow(&taken());
     assert_eq!(failed(&script.check_script()), broken);
+}
+
+/// Seed 52,022,149: a user requested the release of the pod.
+#[rstest]
+#[case::requested(true, &[])]
+#[case::not_requested(false, &["LIVENESS"])]
+fn a_pod_whose_release_was_requested_need_not_be_deleted(
+    #[case] is_requested: bool,
+    #[case] broken: &[&str],
+) {
+    let mut pod = with_strategy("OnPodCompletion");
+    if is_requested {
+        pod["metadata"]["annotations"][RELEASE_ANNOTATION] = json!("true");
+    }
+    let settings = Settings {
+        cleans_up: true,
+        ..Settings::default()
+    };
+    let script = Script::default()
+        .with(settings)
+        .workflow(&completed("Succeeded"))
+        .pod(&pod);
+    let second = Duration::from_secs(1);
+    let findings = script.check_with(std::slice::from_ref(&pod), second, &[]);
+    assert_eq!(failed(&findings), broken);
 }
