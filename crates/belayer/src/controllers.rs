@@ -65,13 +65,14 @@ impl Controllers {
                 Some(name) => (name, State::Off),
                 None => (*item, State::On),
             };
-            let (known, ..) = names::CONTROLLERS
+            let known = names::CONTROLLERS
                 .iter()
-                .find(|(known, ..)| *known == name)
+                .find(|known| known.name == name)
+                .map(|known| known.name)
                 .ok_or_else(|| ControllersError::Unknown {
                     name: name.to_owned(),
                 })?;
-            if state == State::On && built().all(|built| built != *known) {
+            if state == State::On && built().all(|built| built != known) {
                 return Err(ControllersError::NotBuilt(known));
             }
             items.push((known, state));
@@ -160,7 +161,11 @@ mod tests {
             ["pod-finalizer", "workflow-finalizer"]
         );
         for one in CONTROLLERS {
-            let known = (one.name, one.finalizer, one.switch);
+            let known = names::Known {
+                name: one.name,
+                finalizer: one.finalizer,
+                switch: one.switch,
+            };
             assert!(names::CONTROLLERS.contains(&known), "{known:?}");
         }
     }

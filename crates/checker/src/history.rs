@@ -77,14 +77,14 @@ pub(crate) struct History {
     /// Pods whose node a retry of their workflow removed.
     of_earlier_run: HashSet<String>,
     by_hand: HashSet<String>,
-    /// Namespaces with the label that excludes them, and when it was removed; also those from which it was.
+    /// Namespaces that have or had the label with which Belayer ignores them, and when it was removed.
     ignored: HashMap<String, Option<Timestamp>>,
-    /// Objects that Belayer released in such a namespace.
+    /// Objects that Belayer released in an ignored namespace.
     released_as_ignored: HashSet<String>,
     /// The time of the write that is checked.
     pub(crate) now: Timestamp,
-    /// Pods from which another client has removed Belayer's finalizer for re-creation.
-    released_by_others: HashSet<String>,
+    /// Pods from which another client removed Belayer's finalizer for re-creation, and that have not got it again.
+    unheld_by_others: HashSet<String>,
 }
 
 impl History {
@@ -123,7 +123,8 @@ impl History {
         if write.resource == Gvr::NAMESPACES {
             self.ignore(object, write.at);
         }
-        let before = self.objects.get(&write.uid);
+        let before = self.objects.get(&write.uid).cloned();
+        let before = before.as_deref();
         if actor == BELAYER
             && before.is_some_and(|before| holds(before).count() > holds(object).count())
             && self.is_ignored(object)
@@ -134,18 +135,13 @@ impl History {
             self.retry(object);
         }
         let is_held = |object: &Value| finalizers(object).any(|name| name == RECREATION_HOLD);
-        if actor != BELAYER
-            && self
-                .objects
-                .get(&write.uid)
-                .is_some_and(|before| is_held(before))
-            && !is_held(object)
-        {
-            self.released_by_others.insert(write.uid.clone());
+        if actor != BELAYER && before.is_some_and(is_held) && !is_held(object) {
+            self.unheld_by_others.insert(write.uid.clone());
+        } else if is_held(object) {
+            self.unheld_by_others.remove(&write.uid);
         }
         if !matches!(actor, BELAYER | ARGO | ARGO_SERVER)
-            && let Some(before) = self.objects.get(&write.uid)
-            && marks(before) != marks(object)
+            && before.is_some_and(|before| marks(before) != marks(object))
         {
             self.by_hand.insert(write.uid.clone());
             self.by_hand.extend(workflow_of(object).map(str::to_owned));
@@ -349,10 +345,10 @@ impl History {
             || workflow_of(object).is_some_and(|owner| self.by_hand.contains(owner))
     }
 
-    /// Whether another client has removed Belayer's finalizer for re-creation from the pod. If it was being deleted, it is gone
-    /// then, and what it did may never have been recorded.
-    pub(crate) fn is_released_by_others(&self, pod: &Value) -> bool {
-        self.released_by_others.contains(uid(pod))
+    /// Whether another client removed Belayer's finalizer for re-creation, and the pod has not got it again. Once it is deleted,
+    /// nothing shows that it ran.
+    pub(crate) fn is_unheld_by_others(&self, pod: &Value) -> bool {
+        self.unheld_by_others.contains(uid(pod))
     }
 
     /// Whether the pod is of the profile whose consumer reads records.
@@ -411,8 +407,8 @@ impl History {
         }
     }
 
-    /// Whether the object's namespace is excluded, or was so shortly before: Belayer reads the namespace, and
-    /// then writes.
+    /// Whether Belayer ignores the object's namespace, or did so shortly before: it reads the namespace, and then
+    /// writes.
     pub(crate) fn is_ignored(&self, object: &Value) -> bool {
         let until = self.ignored.get(text(object, "/metadata/namespace"));
         until.is_some_and(|until| {
@@ -420,12 +416,12 @@ impl History {
         })
     }
 
-    /// Whether Belayer released the object in an excluded namespace.
+    /// Whether Belayer released the object in an ignored namespace.
     pub(crate) fn was_released_as_ignored(&self, object: &Value) -> bool {
         self.released_as_ignored.contains(uid(object))
     }
 
-    /// Whether the object's namespace was ever excluded.
+    /// Whether Belayer ever ignored the object's namespace.
     pub(crate) fn was_ever_ignored(&self, object: &Value) -> bool {
         self.ignored
             .contains_key(text(object, "/metadata/namespace"))

@@ -37,7 +37,7 @@ pub enum Why {
     OutcomeRecorded,
     /// The pod is being deleted, and `releaseAfter` is configured.
     ReleaseAfter,
-    /// The namespace has the label that excludes it, or had it shortly before.
+    /// The namespace has the label with which Belayer ignores it, or had it shortly before.
     NamespaceIgnored,
     /// No workflow owns the pod.
     NoWorkflow,

@@ -95,7 +95,7 @@ fn one_pod(step: &Step<'_>) -> Verdict {
     let mut chain = step
         .history
         .all("Pod")
-        .filter(|other| is_of_chain(other) && !step.history.is_released_by_others(other));
+        .filter(|other| is_of_chain(other) && !step.history.is_by_hand(other));
     if chain.any(|other| annotation(other, RECREATION_ATTEMPT_ANNOTATION) == attempt) {
         return broken(&format!("twice as attempt {attempt}"));
     }
@@ -253,7 +253,7 @@ fn part(pod: &Value, created: &Value, keeps: impl Fn(&str, &Value) -> bool) -> V
     serde_json::json!([labels, annotations, spec])
 }
 
-/// RAN-ONCE: no earlier pod of the record ran, unless another client removed it from under Belayer's finalizer.
+/// RAN-ONCE: no earlier pod of the record ran, unless another client removed Belayer's finalizer from it.
 fn ran_once(step: &Step<'_>) -> Verdict {
     let Some(pod) = step.created_pod() else {
         return Verdict::NotConcerned;
@@ -270,7 +270,7 @@ fn ran_once(step: &Step<'_>) -> Verdict {
         uid(other) == first || annotation(other, RECREATION_UID_ANNOTATION) == mark
     });
     let ran = |other: &Value| {
-        step.history.has_run(uid(other)) && !step.history.is_released_by_others(other)
+        step.history.has_run(uid(other)) && !step.history.is_unheld_by_others(other)
     };
     match earlier.find(|other| ran(other)) {
         None => Verdict::Kept,

@@ -24,7 +24,7 @@ pub(crate) const RULES: &[Rule] = &[
 /// ORDER. A pod that got its hold only after the workflow's deletion may have been created after the
 /// live read that found none: its owner's deletion releases it. An unfinished workflow with a finalizer of another
 /// program goes on running after its deletion, and its pods stay held: its own hold protects nothing (A16). Nor does that of a
-/// workflow in an excluded namespace.
+/// workflow in an ignored namespace.
 fn order(step: &Step<'_>) -> Verdict {
     let (Some(workflow), removed) = (step.before, step.removed()) else {
         return Verdict::NotConcerned;

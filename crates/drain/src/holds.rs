@@ -9,7 +9,7 @@ pub(crate) const PREFIX: &str = "belayer.dev/";
 /// Every hold of this version. `kubernetes.io/pvc-protection` is not included, even where Belayer replaces
 /// Kubernetes' controller: it is handed over to that.
 pub(crate) fn all() -> impl Iterator<Item = &'static str> {
-    CONTROLLERS.iter().map(|(_, finalizer, _)| *finalizer)
+    CONTROLLERS.iter().map(|known| known.finalizer)
 }
 
 /// Class of a finalizer.

@@ -56,20 +56,46 @@ pub const WORKFLOW_HOLD: &str = "belayer.dev/workflow-cleanup";
 /// All of Belayer's holds on owners of pods.
 pub const OWNER_HOLDS: &[&str] = &[WORKFLOW_HOLD];
 
-/// Every controller that exists, in this build or not: its name, its finalizer, and the key of the Gate that switches the
-/// admission policy for that finalizer. A drain removes these finalizers.
+/// A controller, in this build or not. One of [`CONTROLLERS`](crate::names::CONTROLLERS).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Known {
+    /// Its name.
+    pub name: &'static str,
+    /// Its finalizer. A drain removes it.
+    pub finalizer: &'static str,
+    /// The key of the Gate that switches the admission policy for that finalizer.
+    pub switch: &'static str,
+}
+
+/// Every controller that exists.
 ///
 /// ```
 /// use belayer_holds::names;
 ///
 /// let mut known = names::CONTROLLERS.iter();
-/// assert!(known.any(|(name, ..)| *name == "pod-finalizer"));
+/// assert!(known.any(|controller| controller.name == "pod-finalizer"));
 /// ```
-pub const CONTROLLERS: &[(&str, &str, &str)] = &[
-    ("pod-finalizer", POD_STATUS_HOLD, "hold"),
-    ("workflow-finalizer", WORKFLOW_HOLD, "holdWorkflows"),
-    ("pod-recreation", POD_RECREATION_HOLD, "holdRecreations"),
-    ("pvc-protection", PVC_PROTECTION_HOLD, "holdClaims"),
+pub const CONTROLLERS: &[Known] = &[
+    Known {
+        name: "pod-finalizer",
+        finalizer: POD_STATUS_HOLD,
+        switch: "hold",
+    },
+    Known {
+        name: "workflow-finalizer",
+        finalizer: WORKFLOW_HOLD,
+        switch: "holdWorkflows",
+    },
+    Known {
+        name: "pod-recreation",
+        finalizer: POD_RECREATION_HOLD,
+        switch: "holdRecreations",
+    },
+    Known {
+        name: "pvc-protection",
+        finalizer: PVC_PROTECTION_HOLD,
+        switch: "holdClaims",
+    },
 ];
 
 /// Annotation with which an admin requests the release of an object; value `"true"`.

@@ -282,12 +282,13 @@ mod tests {
     #[test]
     fn every_hold_of_belayer_has_an_entry() {
         let known = known();
-        for (component, hold, _) in belayer_holds::names::CONTROLLERS {
+        for controller in belayer_holds::names::CONTROLLERS {
+            let (name, hold) = (controller.name, controller.finalizer);
             let entry = known
                 .find(hold)
                 .unwrap_or_else(|| panic!("{hold} has no entry"));
             assert!(entry.is_ours(), "{hold}: {}", entry.owner);
-            assert!(known.of_component(component).is_some(), "{component}");
+            assert!(known.of_component(name).is_some(), "{name}");
         }
     }
 

@@ -16,7 +16,7 @@ use crate::plan::Plan;
 /// How long a record may be kept after its time to live.
 const GRACE: Duration = Duration::from_secs(120);
 
-/// How long after more pods than the limit wait Belayer knows it.
+/// How long Belayer may take to notice that more pods than the limit wait.
 const KNOWN: SignedDuration = SignedDuration::from_secs(5);
 
 /// Every violation in a settled cluster, as a sentence.

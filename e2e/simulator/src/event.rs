@@ -77,9 +77,9 @@ pub(crate) enum Event {
     Upgrade,
     /// The wall clock of the replicas jumps.
     JumpClock(u64),
-    /// An admin excludes a namespace. [`Event::ALL`] does not contain it.
+    /// An admin has Belayer ignore a namespace, by its label. [`Event::ALL`] does not contain it.
     Ignore(u64),
-    /// The admin excludes no namespace any more. [`Event::ALL`] does not contain it either.
+    /// The admin removes that label from all namespaces. [`Event::ALL`] does not contain it either.
     IgnoreNone,
     /// The node agents stop.
     StopAgents,
@@ -307,26 +307,22 @@ impl Stage {
     }
 
     fn taint(&self, node: &str, taints: Value) {
-        // A node that was destroyed has no taints.
-        drop(self.cluster().patch(
-            &Actor::new(USER),
-            &Gvr::NODES,
-            None,
-            node,
-            Patch::Merge(json!({ "spec": { "taints": taints } })),
-            Subresource::None,
-            &WriteOptions::default(),
-        ));
+        self.configure(&Gvr::NODES, node, json!({ "spec": { "taints": taints } }));
     }
 
     fn ignore(&self, namespace: &str, label: Value) {
-        // A namespace may have been deleted.
+        let labels = json!({ "metadata": { "labels": { IGNORE_LABEL: label } } });
+        self.configure(&Gvr::NAMESPACES, namespace, labels);
+    }
+
+    /// An admin patches an object of the cluster. If it was deleted, that changes nothing.
+    fn configure(&self, gvr: &Gvr, name: &str, body: Value) {
         drop(self.cluster().patch(
             &Actor::new(USER),
-            &Gvr::NAMESPACES,
+            gvr,
             None,
-            namespace,
-            Patch::Merge(json!({ "metadata": { "labels": { IGNORE_LABEL: label } } })),
+            name,
+            Patch::Merge(body),
             Subresource::None,
             &WriteOptions::default(),
         ));

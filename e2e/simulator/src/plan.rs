@@ -1,12 +1,13 @@
 //! What a seed decides.
 
+mod settings;
 mod story;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use belayer_checker::Settings;
-use belayer_demo::setup::{Growth, OnWipeTimeout, Policy, Tuning};
+use belayer_demo::setup::Tuning;
 use belayer_holds::selection::MaxUnselected;
 use belayer_workload::{PodGc, Profile};
 use rand::rngs::StdRng;
@@ -17,7 +18,8 @@ use crate::event::Event;
 use crate::event::user::UserAction;
 
 use crate::fault::FaultKind;
-use crate::objects::{ARGOS, NAMESPACES, REPORTS};
+use crate::objects::NAMESPACES;
+use settings::{more_settings, policy, profiles, tuning};
 use story::Story;
 
 /// How long events occur.
@@ -46,8 +48,8 @@ pub(crate) const MORE_SETTINGS: u64 = 10_000_000;
 /// From this seed on, the profile for Argo has other settings in some runs, and there may be a second profile.
 pub(crate) const PROFILES: u64 = 40_000_000;
 
-/// From this seed on, re-creation has other policies and low rate limits in some runs, and in some an admin excludes a namespace for
-/// a while.
+/// From this seed on, re-creation has other policies and low rate limits in some runs, and in some an admin has Belayer ignore a
+/// namespace for a while.
 pub(crate) const POLICIES: u64 = 50_000_000;
 
 /// How large a run is.
@@ -322,43 +324,6 @@ fn more_names(seed: u64, events: &mut Vec<(Duration, Event)>) -> (bool, Tuning) 
     (wipes, tuning(&mut rng))
 }
 
-fn tuning(rng: &mut StdRng) -> Tuning {
-    Tuning {
-        policy: Policy {
-            backoff_seconds: *[1, 1, 20].choose(rng).unwrap_or(&1),
-            ..Policy::default()
-        },
-        profiles: Settings {
-            node_lost_delay: Duration::from_secs(*[0, 20].choose(rng).unwrap_or(&0)),
-            ..Settings::default()
-        },
-        ..Tuning::default()
-    }
-}
-
-fn more_settings(tuning: Tuning, rng: &mut StdRng) -> Tuning {
-    let thresholds = [tuning.backlog_threshold, tuning.backlog_threshold, 1, 2];
-    Tuning {
-        profiles: Settings {
-            captures: rng.random_bool(0.3),
-            ..tuning.profiles
-        },
-        backlog_threshold: *thresholds.choose(rng).unwrap_or(&1),
-        ..tuning
-    }
-}
-
-fn profiles(before: Settings, rng: &mut StdRng) -> Settings {
-    Settings {
-        holds_deleted: rng.random_bool(0.3),
-        release_after: rng.random_bool(0.15).then_some(Duration::from_secs(20)),
-        cleans_up: rng.random_bool(0.3),
-        adopts: rng.random_bool(0.2).then_some(ARGOS),
-        recorded_app: rng.random_bool(0.3).then_some(REPORTS),
-        ..before
-    }
-}
-
 /// What only matters with some profiles.
 fn more_events(
     profiles: &Settings,
@@ -392,27 +357,7 @@ fn more_events(
     }
 }
 
-fn policy(before: Policy, rng: &mut StdRng) -> Policy {
-    let growth = Growth {
-        factor: *[1.0, 3.0].choose(rng).unwrap_or(&1.0),
-        max_seconds: 60,
-        jitter: *[0.0, 0.5].choose(rng).unwrap_or(&0.0),
-    };
-    Policy {
-        max_retries: *[0, 1, 3, 3, 3].choose(rng).unwrap_or(&3),
-        backoff: rng.random_bool(0.3).then_some(growth),
-        wipe_timeout_seconds: *[10, 120].choose(rng).unwrap_or(&120),
-        on_wipe_timeout: if rng.random_bool(0.3) {
-            OnWipeTimeout::Fail
-        } else {
-            OnWipeTimeout::Proceed
-        },
-        avoid_rejected_node: rng.random_bool(0.3),
-        ..before
-    }
-}
-
-/// An admin excludes a namespace, and includes it again unless the run ends first.
+/// An admin has Belayer ignore a namespace, and removes the label again unless the run ends first.
 fn ignored(story: Duration, events: &mut Vec<(Duration, Event)>, rng: &mut StdRng) {
     let from = story.mul_f64(rng.random::<f64>());
     let until = from + Duration::from_secs_f64(rng.random_range(0.5..40.0));

@@ -39,7 +39,7 @@ impl Machine {
         })
     }
 
-    /// What `choose` returns, which is asked again whenever shares become free or are taken, until it is no `None`.
+    /// What `choose` returns, which is asked again whenever shares become free or are taken, until it is not `None`.
     pub(super) async fn wait_for<T>(&self, mut choose: impl FnMut() -> Option<T>) -> T {
         let mut free = self.free.subscribe();
         loop {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_is_asked_again_when_shares_become_free() {
+    fn a_waiting_line_chooses_again_when_shares_become_free() {
         let machine = Machine::new();
         let all = machine.try_take(Load::ALL);
         let mut waits = Box::pin(machine.wait_for(|| machine.try_take(1)));

@@ -10,7 +10,7 @@ use super::cluster::Cluster;
 use crate::providers::Capability;
 
 /// The default deadline, on two overloaded cores.
-const DEADLINE: Duration = Duration::from_secs(300);
+const DEADLINE: Duration = Duration::from_secs(600);
 
 /// Whether a scenario can share its cluster and its Belayer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

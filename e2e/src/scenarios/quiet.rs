@@ -16,8 +16,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
             "Belayer writes nothing to a settled cluster for a minute",
             settled,
         )
-        .needs([Recorder])
-        .within(Duration::from_secs(600)),
+        .needs([Recorder]),
         Scenario::alone(
             "dry-run-sends-no-write",
             "in a dry run no mutating request reaches the server",

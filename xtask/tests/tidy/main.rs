@@ -122,17 +122,13 @@ fn rows_are_named(component: &str, least: usize) {
 #[test]
 fn the_binary_has_few_feature_checks() {
     let mut found = Vec::new();
-    visit(&root().join("crates/belayer/src"), "rs", &mut |file| {
-        let text = fs::read_to_string(file).unwrap();
-        let code = text.split("#[cfg(test)]").next().unwrap();
+    visit_code("crates/belayer/src", &mut |_, code| {
         let is_asked = |line: &&str| {
             let line = line.trim_start();
             line.starts_with("#[cfg") && line.contains("feature")
         };
-        if !file.ends_with("tests.rs") && file.components().all(|part| part.as_os_str() != "tests")
-        {
-            found.extend(code.lines().filter(is_asked).map(str::to_owned));
-        }
+        let before_tests = code.split("#[cfg(test)]").next().unwrap();
+        found.extend(before_tests.lines().filter(is_asked).map(str::to_owned));
     });
     assert!((5..=15).contains(&found.len()), "{found:#?}");
 }
@@ -140,8 +136,7 @@ fn the_binary_has_few_feature_checks() {
 /// A simulation replaces the clock and the random numbers of `belayer-core`. With others two runs of one seed would differ.
 #[test]
 fn the_controllers_read_the_clock_of_core() {
-    let mut found = Vec::new();
-    for folder in [
+    const CRATES: &[&str] = &[
         "lifecycles",
         "core",
         "holds",
@@ -149,40 +144,45 @@ fn the_controllers_read_the_clock_of_core() {
         "workflow-finalizer",
         "pvc-protection",
         "pod-recreation",
-    ] {
-        visit(
-            &root().join("crates").join(folder).join("src"),
-            "rs",
-            &mut |file| {
-                let is_test = file.ends_with("tests.rs")
-                    || file.components().any(|part| part.as_os_str() == "tests");
-                if is_test
-                    || ["core/src/clock.rs", "core/src/rng.rs"]
-                        .iter()
-                        .any(|own| file.ends_with(own))
-                {
-                    return;
-                }
-                let text = fs::read_to_string(file).unwrap();
-                let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
-                let reads = [
-                    "Timestamp::now()",
-                    "SystemTime::now()",
-                    "rand::rng()",
-                    "rand::random",
-                ];
-                let wrong = code.lines().filter(|line| {
-                    !line.trim_start().starts_with("//")
-                        && reads.iter().any(|read| line.contains(read))
-                });
-                found.extend(wrong.map(|line| format!("{}: {line}", file.display())));
-            },
-        );
+    ];
+    const OTHERS: &[&str] = &[
+        "Timestamp::now()",
+        "SystemTime::now()",
+        "rand::rng()",
+        "rand::random",
+    ];
+    let mut found = Vec::new();
+    for name in CRATES {
+        visit_code(&format!("crates/{name}/src"), &mut |file, code| {
+            if file.ends_with("core/src/clock.rs") || file.ends_with("core/src/rng.rs") {
+                return;
+            }
+            let code = code
+                .lines()
+                .filter(|line| !line.trim_start().starts_with("//"));
+            let wrong = code.filter(|line| OTHERS.iter().any(|other| line.contains(other)));
+            found.extend(wrong.map(|line| format!("{}: {line}", file.display())));
+        });
     }
     assert!(
         found.is_empty(),
         "use `belayer_core::clock` and `rng`: {found:#?}"
     );
+}
+
+/// Calls `see` with each Rust file below the folder and its code, without tests.
+fn visit_code(folder: &str, see: &mut dyn FnMut(&Path, &str)) {
+    visit(&root().join(folder), "rs", &mut |file| {
+        let is_test =
+            file.ends_with("tests.rs") || file.components().any(|part| part.as_os_str() == "tests");
+        if !is_test {
+            let text = fs::read_to_string(file).unwrap();
+            see(
+                file,
+                text.split("#[cfg(test)]\nmod tests {").next().unwrap(),
+            );
+        }
+    });
 }
 
 /// Each walk names a file of at most 500 lines and symbols in it.

@@ -43,8 +43,8 @@ impl Selection for Profiles {
             return one.selects(kind, object, ignored.contains(namespace));
         }
         let mut known = names::CONTROLLERS.iter();
-        Selected::Unknown(match known.find(|(_, known, _)| *known == hold) {
-            Some((controller, ..)) => format!("{controller} is not part of this build"),
+        Selected::Unknown(match known.find(|known| known.finalizer == hold) {
+            Some(known) => format!("{} is not part of this build", known.name),
             None => format!("the selection of {hold} is unknown"),
         })
     }

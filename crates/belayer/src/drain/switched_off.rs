@@ -1,4 +1,4 @@
-//! Removes the holds of components that are switched off, unless `--on-disable=keep`.
+//! Removes the holds of controllers that are switched off, unless `--on-disable=keep`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ const ERROR_AGAIN: Duration = Duration::from_secs(30);
 /// Delay of the next attempt after a denial: an admin must grant a permission.
 const REFUSED_AGAIN: Duration = Duration::from_secs(600);
 
-/// What happens to the holds of a component that is switched off.
+/// What happens to the holds of a controller that is switched off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum OnDisable {
     /// Remove their finalizers
@@ -40,7 +40,7 @@ pub enum OnDisable {
     Keep,
 }
 
-/// Removes the holds of components that are switched off, until none is left or `stop` is
+/// Removes the holds of controllers that are switched off, until none is left or `stop` is
 /// cancelled.
 pub(crate) async fn release_switched_off(
     off: Vec<Arc<dyn Configured>>,
@@ -49,10 +49,10 @@ pub(crate) async fn release_switched_off(
     namespace: String,
     stop: CancellationToken,
 ) {
-    let each = off.into_iter().map(|component| {
-        let kinds = component.holds().into_iter().map(|hold| hold.kind);
-        // Not the finalizer of Kubernetes, which the component may have used: that one is handed over.
-        let finalizers = vec![component.controller().finalizer];
+    let each = off.into_iter().map(|configured| {
+        let kinds = configured.holds().into_iter().map(|hold| hold.kind);
+        // Not the finalizer of Kubernetes, which the controller may have used: that one is handed over.
+        let finalizers = vec![configured.controller().finalizer];
         let drain = Drain::new(DrainParts {
             executor: Arc::clone(&executor),
             reader: reader.clone(),
@@ -64,29 +64,29 @@ pub(crate) async fn release_switched_off(
             except_namespaces: Vec::new(),
         });
         let dry = executor.writes() == Writes::DryRun;
-        async move { one(component.controller().name, &drain, dry).await }
+        async move { one(configured.controller().name, &drain, dry).await }
     });
     let all = futures::future::join_all(each);
     stop.run_until_cancelled(all).await;
 }
 
-async fn one(component: &'static str, drain: &Drain, dry: bool) {
+async fn one(controller: &'static str, drain: &Drain, dry: bool) {
     loop {
         // It runs without discovery, so it fails only in its report.
         let report = match drain.run(&Silent).await {
             Ok(report) => report,
             Err(error) => {
-                tracing::info!(component, %error, "could not read the finalizers of a component that is switched off; retrying");
+                tracing::info!(controller, %error, "could not read the finalizers of a controller that is switched off; retrying");
                 tokio::time::sleep(ERROR_AGAIN).await;
                 continue;
             }
         };
-        count(component, &report);
+        count(controller, &report);
         let (released, left) = (report.taken.objects, report.left.len());
         let pause = match report.outcome {
             Outcome::Clean => {
                 tracing::info!(
-                    controller = component,
+                    controller,
                     released,
                     "controller is switched off, and none of its finalizers is left"
                 );
@@ -94,7 +94,7 @@ async fn one(component: &'static str, drain: &Drain, dry: bool) {
             }
             Outcome::LeftOver => {
                 tracing::warn!(
-                    controller = component,
+                    controller,
                     released,
                     left,
                     what = %report.left.first().map_or_else(String::new, |left| {
@@ -109,7 +109,7 @@ async fn one(component: &'static str, drain: &Drain, dry: bool) {
                 let namespaces = report.new_holds.namespaces.keys();
                 let namespaces = namespaces.map(String::as_str).collect::<Vec<_>>();
                 tracing::warn!(
-                    controller = component,
+                    controller,
                     released,
                     namespaces = namespaces.join(", "),
                     "controller is switched off, but another client keeps adding its finalizer in these namespaces"
@@ -122,7 +122,7 @@ async fn one(component: &'static str, drain: &Drain, dry: bool) {
                     .chain(report.unseen.iter().map(|unseen| &unseen.why))
                     .next();
                 tracing::warn!(
-                    controller = component,
+                    controller,
                     why,
                     "controller is switched off, but Belayer may not remove its remaining finalizers: keep its RBAC \
                      permissions until they are gone, or run `belayer drain`"
@@ -134,7 +134,7 @@ async fn one(component: &'static str, drain: &Drain, dry: bool) {
                 let unseen = report.unseen.iter().map(|unseen| &unseen.why);
                 let why = why.chain(unseen).chain(&report.notes).next();
                 tracing::info!(
-                    controller = component,
+                    controller,
                     released,
                     why,
                     "controller is switched off, but some of its finalizers could not be read or removed; retrying"
@@ -150,14 +150,14 @@ async fn one(component: &'static str, drain: &Drain, dry: bool) {
 }
 
 /// Counts the releases in the metrics of all releases.
-fn count(component: &'static str, report: &Report) {
+fn count(controller: &'static str, report: &Report) {
     if report.taken.dry_run {
         return;
     }
     for (evidence, number) in report.taken.holds.values().flatten() {
         metrics::counter!(
             belayer_metrics::RELEASES,
-            "controller" => component,
+            "controller" => controller,
             "evidence" => *evidence
         )
         .increment(*number);

@@ -286,14 +286,14 @@ fn a_pod_that_is_read_by_its_record_is_held_until_it_is_written(
     assert_eq!(failed(&script.check_script()), broken);
 }
 
-/// An admin excludes the namespace, and includes it again after ten seconds if `until` is later than that.
+/// An admin labels the namespace as ignored, and removes the label after ten seconds if `until` is later than that.
 #[rstest]
 #[case::never(None, 1, &["EVIDENCE"])]
-#[case::excluded(Some(IGNORE_LABEL), 1, &[])]
-#[case::just_included_again(Some(IGNORE_LABEL), 29, &[])]
-#[case::included_again(Some(IGNORE_LABEL), 50, &["EVIDENCE"])]
+#[case::ignored(Some(IGNORE_LABEL), 1, &[])]
+#[case::label_just_removed(Some(IGNORE_LABEL), 29, &[])]
+#[case::label_removed_before(Some(IGNORE_LABEL), 50, &["EVIDENCE"])]
 #[case::another_label(Some("example.com/ignore"), 1, &["EVIDENCE"])]
-fn pods_of_an_excluded_namespace_are_released(
+fn pods_of_an_ignored_namespace_are_released(
     #[case] label: Option<&str>,
     #[case] until: i64,
     #[case] broken: &[&str],

@@ -17,8 +17,8 @@
 //! leader removes them, and applying manifests again changes nothing. It is owned by the ServiceAccounts of its
 //! leaders, so that it is deleted with the installation.
 //!
-//! `Gate` is a custom resource and not a ConfigMap, because kube-apiserver 1.36 stops following a built-in kind of parameter for good
-//! when the last policy that uses it is deleted.
+//! `Gate` is a custom resource and not a ConfigMap, because kube-apiserver 1.36 stops following a built-in kind of parameter
+//! for good when the last policy that uses it is deleted.
 //!
 //! The value of a switch that is off names what turned it off, and only that turns it on again: `draining` the
 //! drain, `switched-off` a start without the controller, `observing` pod-finalizer while all its profiles only
@@ -174,7 +174,7 @@ impl GateObject {
 
     /// The keys of a gate that a drain creates.
     pub fn made_draining() -> Change {
-        let switches = CONTROLLERS.iter().map(|(_, _, switch)| *switch);
+        let switches = CONTROLLERS.iter().map(|known| known.switch);
         let all = switches.chain([MODE]);
         all.map(|key| (key.to_owned(), Some(Cow::Borrowed(DRAINING))))
             .collect()
