@@ -56,7 +56,7 @@ pub const WORKFLOW_HOLD: &str = "belayer.dev/workflow-cleanup";
 /// All of Belayer's holds on owners of pods.
 pub const OWNER_HOLDS: &[&str] = &[WORKFLOW_HOLD];
 
-/// A controller, in this build or not. One of [`CONTROLLERS`](crate::names::CONTROLLERS).
+/// A controller, in this build or not; one of [all](crate::names::CONTROLLERS).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Known {
     /// Its name.
