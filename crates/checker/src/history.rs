@@ -288,10 +288,10 @@ impl History {
     /// Whether another client than Belayer created this pod later than that one.
     pub(crate) fn is_stranger_after(&self, pod: &Value, before: &Value) -> bool {
         let created = |pod: &Value| self.created_at.get(uid(pod));
-        let is_ours = self
+        let is_belayers = self
             .created_pod(uid(pod))
             .is_some_and(|pod| !annotation(pod, RECREATION_UID_ANNOTATION).is_empty());
-        !is_ours && created(pod) > created(before)
+        !is_belayers && created(pod) > created(before)
     }
 
     /// Whether one object had a hold before another was deleted.

@@ -16,7 +16,7 @@ pub(crate) const RULES: &[Rule] = &[
         part: Part::AllOfBelayer,
         name: "FOREIGN",
         kept: "writes, none changed anything but Belayer's own finalizers and objects",
-        check_script: foreign,
+        check_script: others,
     },
     Rule {
         part: Part::AllOfBelayer,
@@ -40,7 +40,7 @@ pub(crate) const RULES: &[Rule] = &[
 
 /// FOREIGN, and more than it requires: not only the finalizers, labels and annotations of others are
 /// unchanged, but every field except Belayer's own finalizers.
-fn foreign(step: &Step<'_>) -> Verdict {
+fn others(step: &Step<'_>) -> Verdict {
     if is_own_object(step) {
         return Verdict::NotConcerned;
     }
@@ -149,8 +149,8 @@ fn without_own_fields(object: &Value) -> Value {
         metadata.remove("resourceVersion");
         metadata.remove("managedFields");
         if let Some(Value::Array(finalizers)) = metadata.get_mut("finalizers") {
-            let ours = |name: &Value| name.as_str().is_some_and(|name| name.starts_with(OURS));
-            finalizers.retain(|finalizer| !ours(finalizer));
+            let belayers = |name: &Value| name.as_str().is_some_and(|name| name.starts_with(OURS));
+            finalizers.retain(|finalizer| !belayers(finalizer));
             if finalizers.is_empty() {
                 metadata.remove("finalizers");
             }

@@ -49,13 +49,13 @@ async fn main() {
     let reader = Arc::new(move |query| read(client.clone(), query).boxed());
     let queue = WorkQueue::new("pods");
     let woken = queue.clone();
-    let wake = Arc::new(move |key| woken.add(key, Priority::Release));
+    let enqueue = Arc::new(move |key| woken.add(key, Priority::Release));
     let (pace, reads, stop) = (
         Pace::default(),
         LiveReads::default(),
         CancellationToken::new(),
     );
-    let cache = QueryCache::new(reader, wake, pace, reads, stop);
+    let cache = QueryCache::new(reader, enqueue, pace, reads, stop);
 
     // Three pods of a node that the informer does not contain.
     let query = NodeExists(ObjectKey::cluster("node-1"));

@@ -45,7 +45,7 @@ pub use informer::{
 pub use logical_time::LogicalTime;
 pub use object::{ObjectKey, OwnerReference, Resource, ResourceVersion, Uid};
 pub use queries::{
-    LiveAnswer, LiveReader, LiveReads, Pace, Query, QueryCache, ReadError, Waiter, Wake,
+    Enqueue, LiveAnswer, LiveReader, LiveReads, Pace, Query, QueryCache, ReadError, Waiter,
 };
 pub use slim::json::{JsonMeta, SlimJson};
 pub use slim::protobuf::{Fields, SlimProtobuf};

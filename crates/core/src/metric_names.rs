@@ -21,7 +21,7 @@ pub const INFORMER_BAD_OBJECTS: &str = "informer_bad_objects_total";
 /// Requests that wait for a permit, by `queue`.
 pub const API_WAITING: &str = "api_waiting";
 /// Live reads, by `question` and `answer`.
-pub const FACTS: &str = "facts_total";
+pub const QUERIES: &str = "facts_total";
 /// Events that were not written: too many were queued or about one object, the request failed, or the process stopped before.
 pub const EVENTS_DROPPED: &str = "events_dropped_total";
 /// Panics that a worker caught, by `name`.
@@ -42,7 +42,7 @@ mod tests {
             for name in [
                 INFORMER_RELISTS,
                 INFORMER_BAD_OBJECTS,
-                FACTS,
+                QUERIES,
                 EVENTS_DROPPED,
                 WORKER_PANICS,
             ] {

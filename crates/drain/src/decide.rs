@@ -122,7 +122,7 @@ pub fn decide(view: &View<'_>, purpose: &Purpose) -> Verdict {
     for finalizer in &view.meta.finalizers {
         match classify(finalizer) {
             // Rule 1.
-            Finalizer::Foreign => {}
+            Finalizer::Others => {}
             // Rule 2. Reported only if every hold is to be removed.
             Finalizer::OfAnotherVersion => {
                 if let Purpose::Everything(_) = purpose {

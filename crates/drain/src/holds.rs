@@ -20,7 +20,7 @@ pub(crate) enum Finalizer {
     /// It has Belayer's prefix, but this version does not have it.
     OfAnotherVersion,
     /// Another controller's. It is never touched.
-    Foreign,
+    Others,
 }
 
 /// Classifies a finalizer.
@@ -28,7 +28,7 @@ pub(crate) fn classify(finalizer: &str) -> Finalizer {
     match all().find(|hold| *hold == finalizer) {
         Some(hold) => Finalizer::Belayer(hold),
         None if finalizer.starts_with(PREFIX) => Finalizer::OfAnotherVersion,
-        None => Finalizer::Foreign,
+        None => Finalizer::Others,
     }
 }
 
@@ -61,10 +61,10 @@ mod tests {
         Finalizer::Belayer("belayer.dev/pvc-protection")
     )]
     #[case("belayer.dev/of-tomorrow", Finalizer::OfAnotherVersion)]
-    #[case("kubernetes.io/pvc-protection", Finalizer::Foreign)]
-    #[case("workflows.argoproj.io/status", Finalizer::Foreign)]
-    #[case("not-belayer.dev/pod-status", Finalizer::Foreign)]
-    #[case("belayer.dev", Finalizer::Foreign)]
+    #[case("kubernetes.io/pvc-protection", Finalizer::Others)]
+    #[case("workflows.argoproj.io/status", Finalizer::Others)]
+    #[case("not-belayer.dev/pod-status", Finalizer::Others)]
+    #[case("belayer.dev", Finalizer::Others)]
     fn finalizers_are_classified(#[case] finalizer: &str, #[case] expected: Finalizer) {
         assert_eq!(classify(finalizer), expected);
     }

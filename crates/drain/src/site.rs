@@ -67,7 +67,7 @@ pub(crate) struct Policy {
     pub(crate) kind: Resource,
     pub(crate) name: String,
     /// It adds a hold of Belayer and does not have Belayer's label.
-    pub(crate) foreign: bool,
+    pub(crate) others: bool,
 }
 
 #[derive(Deserialize)]
@@ -233,7 +233,7 @@ impl Site {
                     found.push(Policy {
                         kind: kind.clone(),
                         name: object.metadata.name.clone(),
-                        foreign: !object.is_labelled(),
+                        others: !object.is_labelled(),
                     });
                 }
             }
@@ -274,8 +274,8 @@ impl Site {
     /// Whether the server reports that no namespace has this name.
     pub(crate) async fn lacks_namespace(&self, name: &str) -> bool {
         let key = ObjectKey::cluster(name);
-        let look: ReadResult<IgnoredAny> = self.reader.object(&Resource::namespaces(), &key).await;
-        matches!(look, ReadResult::Absent)
+        let read: ReadResult<IgnoredAny> = self.reader.object(&Resource::namespaces(), &key).await;
+        matches!(read, ReadResult::Absent)
     }
 
     pub(crate) fn is_dry_run(&self) -> bool {

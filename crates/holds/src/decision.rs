@@ -74,7 +74,7 @@ pub enum Reach {
     /// The hold of the component that decided.
     OwnHold,
     /// All of Belayer's holds: an admin requested it, or nothing can be recorded any more.
-    AllOfOurs,
+    AllHolds,
 }
 
 /// A rule of a controller's decision table: logged, explained and tested by this name. The

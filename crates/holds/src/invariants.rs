@@ -72,47 +72,47 @@ impl fmt::Display for Invariant {
     }
 }
 
-/// FOREIGN: between `before` and `after` every finalizer that is not in `ours` was kept in its
+/// FOREIGN: between `before` and `after` every finalizer that is not in `belayers` was kept in its
 /// order. The [module's example](self) calls it.
-pub fn foreign_kept<A: AsRef<str>, B: AsRef<str>>(
+pub fn others_kept<A: AsRef<str>, B: AsRef<str>>(
     before: &[A],
     after: &[B],
-    ours: &[&str],
+    belayers: &[&str],
 ) -> bool {
-    let foreign = |finalizer: &&str| !ours.contains(finalizer);
+    let others = |finalizer: &&str| !belayers.contains(finalizer);
     before
         .iter()
         .map(AsRef::as_ref)
-        .filter(foreign)
-        .eq(after.iter().map(AsRef::as_ref).filter(foreign))
+        .filter(others)
+        .eq(after.iter().map(AsRef::as_ref).filter(others))
 }
 
-/// NO-LATE-HOLD: an object that was `deleting` before the write gained none that is in `ours`.
-/// [`foreign_kept`] compares the same lists. See the [example](self).
+/// NO-LATE-HOLD: an object that was `deleting` before the write gained none that is in `belayers`.
+/// [`others_kept`] compares the same lists. See the [example](self).
 pub fn no_late_hold<A: AsRef<str>, B: AsRef<str>>(
     before: &[A],
     after: &[B],
-    ours: &[&str],
+    belayers: &[&str],
     deleting: Deleting,
 ) -> bool {
     let has = |list: &[&str], hold: &str| list.contains(&hold);
     let before: Vec<&str> = before.iter().map(AsRef::as_ref).collect();
     let after: Vec<&str> = after.iter().map(AsRef::as_ref).collect();
     deleting == Deleting::No
-        || ours
+        || belayers
             .iter()
             .all(|hold| has(&before, hold) || !has(&after, hold))
 }
 
-/// IN-USE: whether a PVC may be released. A live read begun at `look_begun` found `users` pods
+/// IN-USE: whether a PVC may be released. A live read begun at `read_begun` found `users` pods
 /// that use it; its deletion was seen at `deletion_seen`, if at all. The [module's example](self)
 /// has other invariants.
 pub fn unused_after_deletion(
     deletion_seen: Option<LogicalTime>,
-    look_begun: LogicalTime,
+    read_begun: LogicalTime,
     users: usize,
 ) -> bool {
-    users == 0 && deletion_seen.is_some_and(|seen| seen < look_begun)
+    users == 0 && deletion_seen.is_some_and(|seen| seen < read_begun)
 }
 
 /// ONE-POD: one record has `live` pods, and `reserved` re-creations were begun of `budget` allowed
@@ -151,13 +151,13 @@ mod tests {
     const OURS: &[&str] = &["o/1", "o/2"];
 
     #[rstest]
-    #[case::ours_may_go(&["a", "o/1", "b"], &["a", "b"], true)]
-    #[case::ours_may_come(&["a"], &["a", "o/2"], true)]
+    #[case::belayers_may_go(&["a", "o/1", "b"], &["a", "b"], true)]
+    #[case::belayers_may_come(&["a"], &["a", "o/2"], true)]
     #[case::foreign_went(&["a", "o/1"], &[], false)]
     #[case::foreign_came(&["a"], &["a", "b"], false)]
     #[case::foreign_moved(&["a", "b"], &["b", "a"], false)]
-    fn foreign(#[case] before: &[&str], #[case] after: &[&str], #[case] holds: bool) {
-        assert_eq!(foreign_kept(before, after, OURS), holds);
+    fn others(#[case] before: &[&str], #[case] after: &[&str], #[case] holds: bool) {
+        assert_eq!(others_kept(before, after, OURS), holds);
     }
 
     #[test]

@@ -113,7 +113,7 @@ impl fmt::Display for Permission {
 pub const FOLLOW: &[&str] = &["get", "list", "watch"];
 
 /// Permissions that every component requires. Each is a [`Permission`]. See the [example](self).
-pub fn ground() -> Vec<Permission> {
+pub fn common() -> Vec<Permission> {
     const BLIND: &str =
         "no controller starts: it is unknown which namespaces are being deleted or ignored";
     const MUTE: &str = "no Events are recorded that explain why objects wait";

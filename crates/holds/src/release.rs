@@ -43,7 +43,7 @@ impl FinalizerPatch {
         if kept.len() == object.finalizers.len() {
             return None;
         }
-        debug_assert!(invariants::foreign_kept(&object.finalizers, &kept, holds));
+        debug_assert!(invariants::others_kept(&object.finalizers, &kept, holds));
         Some(Self::new(object, &kept))
     }
 
@@ -63,7 +63,7 @@ impl FinalizerPatch {
         if all.len() == object.finalizers.len() {
             return None;
         }
-        debug_assert!(invariants::foreign_kept(&object.finalizers, &all, holds));
+        debug_assert!(invariants::others_kept(&object.finalizers, &all, holds));
         Some(Self::new(object, &all))
     }
 

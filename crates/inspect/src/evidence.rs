@@ -78,7 +78,7 @@ pub(crate) struct World {
     /// Which of them are Belayer's.
     pub own_leases: OwnLeases,
     /// The explanations of Belayer's components, or why there are none, by UID and hold.
-    pub ours: BTreeMap<(String, String), Result<Explained, String>>,
+    pub belayers: BTreeMap<(String, String), Result<Explained, String>>,
     /// The known finalizers.
     pub known: Arc<KnownFinalizers>,
     /// Number of requests that were sent.
@@ -146,7 +146,7 @@ pub(crate) async fn gather(
     );
     let node_names = relevant_nodes(&stuck, &pods, &attachments);
     let nodes = each(node_names, |name| node(reader, name)).await;
-    let ours = ours(reader, &stuck, explainers, EXPLAINED).await;
+    let belayers = belayers(reader, &stuck, explainers, EXPLAINED).await;
     World {
         scan,
         stuck,
@@ -163,7 +163,7 @@ pub(crate) async fn gather(
         workloads,
         leases,
         own_leases,
-        ours,
+        belayers,
         known: Arc::clone(&belayer.known),
         requests: reader.requests(),
     }
@@ -253,7 +253,7 @@ fn is_namespace(object: &Terminating) -> bool {
 }
 
 /// The explanations of the first `limit` holds of these objects, and for the others that nothing was asked.
-async fn ours(
+async fn belayers(
     reader: &Reader,
     stuck: &[Terminating],
     explainers: &[Explainer],
@@ -370,7 +370,7 @@ mod tests {
         let sandbox = Sandbox::builder().build();
         let reader = Reader::new(sandbox.client(), Bounds::default());
         let stuck = vec![held("a"), held("b"), held("c")];
-        let ours = ours(&reader, &stuck, &[explainer()], 2).await;
+        let belayers = belayers(&reader, &stuck, &[explainer()], 2).await;
         let target = Target {
             stuck,
             within_grace: 0,
@@ -379,7 +379,7 @@ mod tests {
         };
         let (scan, belayer) = (Scan::default(), Belayer::default());
         let world = World {
-            ours,
+            belayers,
             ..gather(&reader, scan, target, &belayer, &[]).await
         };
         let groups = report(&world, belayer_core::clock::now()).groups;

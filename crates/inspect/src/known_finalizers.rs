@@ -159,7 +159,7 @@ impl KnownFinalizers {
 
 impl Entry {
     /// Whether it belongs to one of Belayer's components.
-    pub fn is_ours(&self) -> bool {
+    pub fn is_belayers(&self) -> bool {
         self.component().is_some()
     }
 
@@ -287,7 +287,7 @@ mod tests {
             let entry = known
                 .find(hold)
                 .unwrap_or_else(|| panic!("{hold} has no entry"));
-            assert!(entry.is_ours(), "{hold}: {}", entry.owner);
+            assert!(entry.is_belayers(), "{hold}: {}", entry.owner);
             assert!(known.of_component(name).is_some(), "{name}");
         }
     }
@@ -319,7 +319,7 @@ mod tests {
     #[case::by_digest("registry.example.com/belayer@sha256:00", true)]
     #[case::of_another_project("registry.example.com/belayer-exporter:1", false)]
     fn every_entry_of_belayer_has_its_image(#[case] image: &str, #[case] expected: bool) {
-        for entry in known().iter().filter(|entry| entry.is_ours()) {
+        for entry in known().iter().filter(|entry| entry.is_belayers()) {
             let matches = entry.images.iter().any(|part| image.contains(&**part));
             assert_eq!(matches, expected, "{}", entry.finalizer);
         }

@@ -173,14 +173,14 @@ async fn one(
     let stuck = terminating.as_ref().is_some_and(|found| found.since <= now);
     let mut missing = Vec::new();
     let mut belayer = Vec::new();
-    let mut ours = BTreeMap::new();
+    let mut belayers = BTreeMap::new();
     let explainers = config.explainers.iter();
     for explainer in explainers.filter(|e| e.is_about(&kind.resource)) {
         match (explainer.explain)(kind.resource.clone(), key.clone(), reader.clone()).await {
             Ok(explained) => {
                 if explained.held {
                     let answer = Ok(explained.clone());
-                    ours.extend(by_hold(object.uid.as_str(), explainer, answer));
+                    belayers.extend(by_hold(object.uid.as_str(), explainer, answer));
                 }
                 belayer.push(explained);
             }
@@ -189,7 +189,7 @@ async fn one(
                 // Another component's answer about the same hold is not replaced.
                 let unknown = by_hold(object.uid.as_str(), explainer, Err(why.to_string()));
                 for (hold, answer) in unknown {
-                    ours.entry(hold).or_insert(answer);
+                    belayers.entry(hold).or_insert(answer);
                 }
             }
         }
@@ -214,7 +214,7 @@ async fn one(
                 scope,
             };
             let mut world = gather(reader, scan, target, config, &[]).await;
-            world.ours = ours;
+            world.belayers = belayers;
             let report = report(&world, now);
             missing.extend(unlisted(&report.unseen));
             of_one(report.groups, &object)
@@ -229,8 +229,8 @@ async fn one(
             .iter()
             .find(is_its)
             .map(|explained| explained.component);
-        let ours = component.and_then(|component| config.known.of_component(component));
-        ours.or_else(|| config.known.find(name))
+        let belayers = component.and_then(|component| config.known.of_component(component));
+        belayers.or_else(|| config.known.find(name))
     };
     Ok(Explanation {
         api_version: API_VERSION,

@@ -240,7 +240,7 @@ metrics! {
     /// Releases need no token.
     API_WAITING = "belayer_api_waiting": Gauge, Count, [fixed("queue", waiting::ALL)];
     /// Live reads from the API server for queries that caches cannot answer, by answer.
-    FACTS = "belayer_facts_total": Counter, Count, [known("question", Known::Query), known("answer", Known::Answer)];
+    QUERIES = "belayer_facts_total": Counter, Count, [known("question", Known::Query), known("answer", Known::Answer)];
     /// Always 1; the label is the version.
     BUILD_INFO = "belayer_build_info": Gauge, Count, [known("version", Known::Version)];
     /// How often the configuration file was read again, by result.
@@ -327,9 +327,9 @@ mod tests {
     #[test]
     fn labels_of_one_name_have_the_same_values() {
         // client-go labels a queue with `name`, and a Lease too.
-        let ours = |label: &&Label| label.name != "name";
+        let belayers = |label: &&Label| label.name != "name";
         for metric in ALL {
-            for label in metric.labels.iter().filter(ours) {
+            for label in metric.labels.iter().filter(belayers) {
                 for other in ALL
                     .iter()
                     .flat_map(|m| m.labels)

@@ -350,11 +350,11 @@ fn every_metric_of_belayer_is_on_the_dashboard() {
         .filter_map(|selector| metric_of(&selector.name))
         .map(|metric| metric.name)
         .collect();
-    let ours = ALL
+    let belayers = ALL
         .iter()
         .map(|metric| metric.name)
         .filter(|name| name.starts_with("belayer_"));
-    let hidden: Vec<&str> = ours.filter(|name| !shown.contains(name)).collect();
+    let hidden: Vec<&str> = belayers.filter(|name| !shown.contains(name)).collect();
     assert_eq!(hidden, Vec::<&str>::new(), "on no panel");
 }
 

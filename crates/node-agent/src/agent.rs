@@ -124,16 +124,16 @@ impl Agent {
         let pod_decoders = Decoders::protobuf_or_json(of_pods);
         // Pods are read only to run handlers for them.
         let watched = (!settings.handlers.is_empty()).then(|| {
-            let wake = queue.clone();
+            let enqueue = queue.clone();
             Informer::builder(client.clone(), Resource::pods(), pod_decoders.clone())
                 .fields(format!("spec.nodeName={node}"))
                 .handler(Arc::new(move |event: &Event<Pod>| {
-                    enqueue_pod(event, &wake);
+                    enqueue_pod(event, &enqueue);
                 }))
                 .build()
         });
         let (pods, pod_store) = watched.unzip();
-        let wake = queue.clone();
+        let enqueue = queue.clone();
         let (wipes, wipe_store) = Informer::builder(
             client.clone(),
             node_wipe::resource(),
@@ -142,7 +142,7 @@ impl Agent {
         .fields(format!("metadata.name={node}"))
         .handler(Arc::new(move |event: &Event<NodeWipe>| {
             publish_pending(event);
-            enqueue_wipes(event, &wake);
+            enqueue_wipes(event, &enqueue);
         }))
         .build();
         let world = Arc::new(World::new(node.clone(), pod_store, wipe_store));

@@ -276,17 +276,20 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
                 .map(|watched| (watched.resource.clone(), watched.store.clone()))
                 .collect(),
             records: records.clone(),
-            owner_queries: shared.facts(owner_reader, pods.wake()),
-            namespace_queries: shared.facts(namespace_reader, pods.wake()),
-            status_queries: shared.facts_at(
+            owner_queries: shared.queries(owner_reader, pods.enqueue()),
+            namespace_queries: shared.queries(namespace_reader, pods.enqueue()),
+            status_queries: shared.queries_at(
                 StatusReader::new(
                     Arc::clone(&shared.executor),
                     Asked::OfPods(pods.watched.store.clone()),
                 ),
-                pods.wake(),
+                pods.enqueue(),
                 status::pace(),
             ),
-            node_queries: shared.facts(NodeReader::new(Arc::clone(&shared.executor)), pods.wake()),
+            node_queries: shared.queries(
+                NodeReader::new(Arc::clone(&shared.executor)),
+                pods.enqueue(),
+            ),
             queue: pods.queue.clone(),
         },
     ));

@@ -258,7 +258,7 @@ type Found = Option<(Row, Evidence)>;
 fn admin_asked(pod: &PodView) -> Found {
     let reach = match pod.recreated {
         true => Reach::OwnHold,
-        false => Reach::AllOfOurs,
+        false => Reach::AllHolds,
     };
     pod.admin_asked
         .then_some((row::ADMIN_ASKED, Evidence::AdminAsked { reach }))

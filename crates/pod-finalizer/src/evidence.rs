@@ -87,7 +87,7 @@ impl decision::Evidence for Evidence {
     fn reach(&self) -> Reach {
         match self {
             Self::AdminAsked { reach } => *reach,
-            Self::NamespaceTerminating(_) => Reach::AllOfOurs,
+            Self::NamespaceTerminating(_) => Reach::AllHolds,
             _ => Reach::OwnHold,
         }
     }

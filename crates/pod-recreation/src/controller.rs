@@ -172,7 +172,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
             wipes: lists.store.clone(),
             namespaces: namespaces.store.clone(),
             owners: owners.stores(),
-            owner_queries: shared.facts(owner_reader.clone(), pods.wake()),
+            owner_queries: shared.queries(owner_reader.clone(), pods.enqueue()),
             pods_queue: pods.queue.clone(),
             queue: queue.clone(),
         },

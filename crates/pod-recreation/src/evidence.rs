@@ -71,7 +71,7 @@ impl decision::Evidence for Evidence {
     fn reach(&self) -> Reach {
         match self {
             // The rejected pod never ran: it has no result.
-            Self::AdminAsked | Self::Recreating(_) => Reach::AllOfOurs,
+            Self::AdminAsked | Self::Recreating(_) => Reach::AllHolds,
             _ => Reach::OwnHold,
         }
     }

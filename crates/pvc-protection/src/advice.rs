@@ -22,7 +22,7 @@ use crate::config::Mode;
 pub const SWITCH_OFF: &str = "--controllers=*,-persistentvolumeclaim-protection-controller";
 
 /// From this many finalizers removed by another controller on, [`Advice::TwoAtWork`] is given.
-const FOREIGN_LIMIT: u64 = 3;
+const BY_OTHERS_LIMIT: u64 = 3;
 
 /// Observations about the protection of PVCs. An argument of
 /// [`Advice::on`](crate::advice::Advice::on).
@@ -34,7 +34,7 @@ pub struct Signs {
     /// pod uses.
     pub left_behind: usize,
     /// Finalizers of Belayer that another controller removed from PVCs being deleted.
-    pub foreign: u64,
+    pub by_others: u64,
 }
 
 /// Something an admin should change. The [module's example](self) prints those for one mode.
@@ -58,7 +58,7 @@ pub enum Advice {
     /// Two controllers remove `kubernetes.io/pvc-protection`.
     TwoAtWork {
         /// How many finalizers the other controller has removed so far.
-        foreign: u64,
+        by_others: u64,
     },
 }
 
@@ -81,9 +81,9 @@ impl Advice {
                     });
                 }
             }
-            Mode::InPlace if signs.foreign >= FOREIGN_LIMIT => {
+            Mode::InPlace if signs.by_others >= BY_OTHERS_LIMIT => {
                 advice.push(Self::TwoAtWork {
-                    foreign: signs.foreign,
+                    by_others: signs.by_others,
                 });
             }
             Mode::InPlace => {}
@@ -134,9 +134,9 @@ impl fmt::Display for Advice {
                     "PVCs are being deleted, nothing uses them"
                 )
             ),
-            Self::TwoAtWork { foreign } => write!(
+            Self::TwoAtWork { by_others } => write!(
                 f,
-                "{KUBERNETES_PVC_PROTECTION} was removed {foreign} times by another controller: \
+                "{KUBERNETES_PVC_PROTECTION} was removed {by_others} times by another controller: \
                  kube-controller-manager's persistentvolumeclaim-protection-controller seems to run as well, which \
                  makes Belayer's protection pointless; switch it off with {SWITCH_OFF}, or set \
                  pvcProtection.finalizer to {PVC_PROTECTION_HOLD}"
@@ -154,7 +154,7 @@ mod tests {
     const NONE: Signs = Signs {
         bare: 0,
         left_behind: 0,
-        foreign: 0,
+        by_others: 0,
     };
 
     #[rstest]
@@ -165,9 +165,9 @@ mod tests {
     #[case::no_controller_adds_the_finalizer(Mode::Own, Signs { bare: 4, ..NONE }, &["Unmountable"])]
     #[case::no_controller_removes_the_finalizer(Mode::Own, Signs { left_behind: 2, ..NONE }, &["LeftBehind"])]
     #[case::belayer_adds_it_itself(Mode::InPlace, Signs { bare: 4, left_behind: 2, ..NONE }, &[])]
-    #[case::two_at_work(Mode::InPlace, Signs { foreign: 3, ..NONE }, &["TwoAtWork"])]
-    #[case::one_may_be_an_accident(Mode::InPlace, Signs { foreign: 2, ..NONE }, &[])]
-    #[case::the_in_tree_controller_is_expected_beside(Mode::Own, Signs { foreign: 9, ..NONE }, &[])]
+    #[case::two_at_work(Mode::InPlace, Signs { by_others: 3, ..NONE }, &["TwoAtWork"])]
+    #[case::one_may_be_an_accident(Mode::InPlace, Signs { by_others: 2, ..NONE }, &[])]
+    #[case::the_in_tree_controller_is_expected_beside(Mode::Own, Signs { by_others: 9, ..NONE }, &[])]
     fn advice_follows_from_signs(#[case] mode: Mode, #[case] signs: Signs, #[case] names: &[&str]) {
         let advice = Advice::on(mode, signs);
         assert_eq!(

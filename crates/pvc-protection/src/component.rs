@@ -118,7 +118,7 @@ impl<V: UsersView> PvcProtection<V> {
             return Hold::Present;
         }
         let former = |name: &&&str| claim.has_finalizer(name);
-        match self.mode.ours().iter().find(former) {
+        match self.mode.finalizers().iter().find(former) {
             Some(_) => Hold::Former,
             None => Hold::Missing,
         }
@@ -193,7 +193,7 @@ impl PvcProtection {
     /// Observations about other controllers that protect PVCs.
     pub fn signs(&self, now: Timestamp) -> Signs {
         let mut signs = Signs {
-            foreign: self.releases.foreign(),
+            by_others: self.releases.by_others(),
             ..Signs::default()
         };
         let mut left = Vec::new();
@@ -343,7 +343,7 @@ impl<V: UsersView> Component<Claim> for PvcProtection<V> {
         let query = PodsQuery::new(Arc::clone(meta.key.shared_namespace()));
         // The live read first, so that the store is read after the point at which it was found up to date.
         let pods_answer = self.parts.pods_queries.get(&query);
-        let look_error = self
+        let list_error = self
             .parts
             .pods_queries
             .last_error(&query)
@@ -360,7 +360,7 @@ impl<V: UsersView> Component<Claim> for PvcProtection<V> {
                 cached: self.parts.pods.users_of(&meta),
                 query,
                 pods_answer,
-                look_error,
+                list_error,
                 meta,
             }),
         }

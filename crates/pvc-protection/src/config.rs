@@ -51,7 +51,7 @@ impl Mode {
 
     /// The finalizers that Belayer removes. If it replaces Kubernetes' controller, it removes Kubernetes' finalizer
     /// and its own from before; otherwise it never removes Kubernetes' finalizer.
-    pub fn ours(self) -> &'static [&'static str] {
+    pub fn finalizers(self) -> &'static [&'static str] {
         match self {
             Self::Advise | Self::Own => &[PVC_PROTECTION_HOLD],
             Self::InPlace => &[KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD],
@@ -165,8 +165,16 @@ mod tests {
 
     #[test]
     fn kubernetes_finalizer_is_removed_only_in_place_of_its_controller() {
-        assert!(!Mode::Advise.ours().contains(&KUBERNETES_PVC_PROTECTION));
-        assert!(!Mode::Own.ours().contains(&KUBERNETES_PVC_PROTECTION));
-        assert!(Mode::InPlace.ours().contains(&KUBERNETES_PVC_PROTECTION));
+        assert!(
+            !Mode::Advise
+                .finalizers()
+                .contains(&KUBERNETES_PVC_PROTECTION)
+        );
+        assert!(!Mode::Own.finalizers().contains(&KUBERNETES_PVC_PROTECTION));
+        assert!(
+            Mode::InPlace
+                .finalizers()
+                .contains(&KUBERNETES_PVC_PROTECTION)
+        );
     }
 }

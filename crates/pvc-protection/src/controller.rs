@@ -9,7 +9,7 @@ use belayer_controller::context::{ControllerContext, Watched, WorkerGroup, zeros
 use belayer_controller::{Configured, Controller, Hold, InformerRequirements, Site};
 use belayer_core::index;
 use belayer_core::object::Resource;
-use belayer_core::queries::Wake;
+use belayer_core::queries::Enqueue;
 use belayer_core::slim::{Claim, Keep, ObjectMeta};
 use belayer_core::workqueue::WorkQueue;
 use belayer_holds::names::PVC_PROTECTION_HOLD;
@@ -59,7 +59,7 @@ impl Configured for Settings {
     fn holds(&self) -> Vec<Hold> {
         vec![Hold {
             kind: Resource::claims(),
-            finalizers: self.mode.ours().to_vec(),
+            finalizers: self.mode.finalizers().to_vec(),
         }]
     }
 
@@ -140,7 +140,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
     );
     let queue = WorkQueue::new(QUEUE);
     let feeder = FairQueueFeeder::new(queue.clone(), workers, shared.after_work.clone());
-    let wake: Wake = Arc::new(move |key| feeder.add(key));
+    let enqueue: Enqueue = Arc::new(move |key| feeder.add(key));
     let reader = PodsReader::new(
         Arc::clone(&shared.executor),
         pods.watched.decoders.clone(),
@@ -155,8 +155,8 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         Parts {
             claims: watched.store.clone(),
             pods: pods.watched.store.clone(),
-            pods_queries: shared.facts_at(reader, Arc::clone(&wake), pace()),
-            owners: shared.facts(owners, wake),
+            pods_queries: shared.queries_at(reader, Arc::clone(&enqueue), pace()),
+            owners: shared.queries(owners, enqueue),
             queue: queue.clone(),
         },
     ));
@@ -165,7 +165,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
             releases: Arc::clone(protection.release_tracker()),
             next: Arc::clone(&shared.observer),
         }),
-        ..shared.runner(&watched, &queue, mode.ours())
+        ..shared.runner(&watched, &queue, mode.finalizers())
     })
     .component(Arc::clone(&protection))
     .build();

@@ -139,7 +139,7 @@ fn confirm(claim: &PvcView, since: Timestamp, now: Timestamp) -> ClaimDecision {
         return report_wait(decision, &waits, since, now);
     }
     let mut decision = Decision::ask(row::CONFIRM, query);
-    let Some(error) = &claim.look_error else {
+    let Some(error) = &claim.list_error else {
         // The answer arrives before this; otherwise there is an error to report.
         return decision.with_requeue_after(REPORT_AFTER);
     };

@@ -29,7 +29,7 @@ impl decision::Evidence for Evidence {
     /// An unused PVC needs none of Belayer's finalizers: if Belayer was switched from its own finalizer to
     /// Kubernetes', both are removed together.
     fn reach(&self) -> Reach {
-        Reach::AllOfOurs
+        Reach::AllHolds
     }
 }
 

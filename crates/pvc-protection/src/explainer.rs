@@ -38,7 +38,7 @@ impl UsersOf for LiveQueries<PodsQuery> {
 /// Explains PVCs by the same decision that the controller makes.
 pub(crate) fn explainer(mode: Mode) -> Explainer {
     let kinds = vec![Resource::claims()];
-    Explainer::new(component::NAME, mode.ours(), kinds, mode, explain)
+    Explainer::new(component::NAME, mode.finalizers(), kinds, mode, explain)
 }
 
 async fn explain(

@@ -25,7 +25,7 @@ pub struct ReleaseTracker(Mutex<Inner>);
 struct Inner {
     released: HashSet<Uid>,
     gone: VecDeque<(Uid, Instant)>,
-    foreign: u64,
+    by_others: u64,
 }
 
 impl ReleaseTracker {
@@ -46,12 +46,12 @@ impl ReleaseTracker {
     }
 
     /// How many finalizers another controller has removed so far.
-    pub fn foreign(&self) -> u64 {
+    pub fn by_others(&self) -> u64 {
         let mut inner = self.0.lock();
         let Inner {
             released,
             gone,
-            foreign,
+            by_others,
         } = &mut *inner;
         while gone
             .front()
@@ -61,14 +61,14 @@ impl ReleaseTracker {
                 break;
             };
             if !released.remove(&uid) {
-                *foreign += 1;
+                *by_others += 1;
             }
         }
         // Releases whose watch event was lost would accumulate.
         if gone.is_empty() && released.len() >= REMEMBERED {
             released.clear();
         }
-        *foreign
+        *by_others
     }
 }
 
@@ -101,9 +101,9 @@ mod tests {
         releases.gone(&uid(2));
         // The response may arrive after the event.
         releases.released(&uid(1));
-        assert_eq!(releases.foreign(), 0);
+        assert_eq!(releases.by_others(), 0);
         tokio::time::advance(PATIENCE).await;
-        assert_eq!(releases.foreign(), 1);
-        assert_eq!(releases.foreign(), 1);
+        assert_eq!(releases.by_others(), 1);
+        assert_eq!(releases.by_others(), 1);
     }
 }

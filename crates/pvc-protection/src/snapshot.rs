@@ -39,7 +39,7 @@ pub struct PvcView {
     /// The last live read of the namespace's pods.
     pub pods_answer: Option<LiveAnswer<PodsAnswer>>,
     /// The error of the pending live read, if it has failed so far.
-    pub look_error: Option<String>,
+    pub list_error: Option<String>,
     /// The Argo Workflow that owns it, if one does.
     pub owner: Option<OwnerView>,
 }

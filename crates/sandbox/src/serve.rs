@@ -26,7 +26,7 @@ pub(crate) enum ServeError {
     Signals(io::Error),
     /// The kubeconfig path is a file of another program.
     #[error("{} exists and was not written by belayer-sandbox: choose another file with --kubeconfig", .0.display())]
-    NotOurs(PathBuf),
+    OtherFile(PathBuf),
     /// The objects to load are invalid.
     #[error("--load: {0}")]
     Fixtures(#[from] FixtureError),
@@ -43,7 +43,7 @@ impl ServeError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Listen { .. } | Self::Write { .. } | Self::Signals(_) => 1,
-            Self::NotOurs(_) | Self::Fixtures(_) | Self::Faults { .. } => 2,
+            Self::OtherFile(_) | Self::Fixtures(_) | Self::Faults { .. } => 2,
         }
     }
 }
@@ -116,7 +116,7 @@ fn human(time: std::time::Duration) -> String {
 
 fn check_kubeconfig(path: &Path) -> Result<(), ServeError> {
     match fs::read_to_string(path) {
-        Ok(text) if !text.starts_with(OURS) => Err(ServeError::NotOurs(path.to_owned())),
+        Ok(text) if !text.starts_with(OURS) => Err(ServeError::OtherFile(path.to_owned())),
         _ => Ok(()),
     }
 }

@@ -352,13 +352,13 @@ impl<V: View> Component<OwnerMeta> for WorkflowFinalizer<V> {
     }
 
     fn ask(&self, query: WorkflowQuery, waiter: Waiter<'_>) {
-        let facts = &self.parts;
+        let parts = &self.parts;
         match query {
             WorkflowQuery::Pods(query) => {
-                facts.pod_queries.ask(query, waiter);
+                parts.pod_queries.ask(query, waiter);
             }
             WorkflowQuery::Namespace(query) => {
-                facts.namespace_queries.ask(query, waiter);
+                parts.namespace_queries.ask(query, waiter);
             }
         }
     }

@@ -11,7 +11,7 @@ use belayer_controller::config::{Problem, Section};
 use belayer_controller::context::{BackgroundTask, ControllerContext, WorkerGroup, zeros};
 use belayer_controller::{Configured, Controller, Hold, InformerRequirements, Kept, Site};
 use belayer_core::object::Resource;
-use belayer_core::queries::Wake;
+use belayer_core::queries::Enqueue;
 use belayer_core::slim::ObjectMeta;
 use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::names;
@@ -170,7 +170,7 @@ fn pod_rule(settings: &Settings, context: &ControllerContext) -> OwnerEnds {
         Arc::clone(&shared.executor),
         shared.decoders(owners.keep.clone()),
     );
-    let facts = shared.facts(reader, pods.wake());
+    let owner_queries = shared.queries(reader, pods.enqueue());
     let held = |kind: &Resource| settings.owners.iter().any(|rule| rule.kind == *kind);
     OwnerEnds::new(owned::Parts {
         name: NAME,
@@ -180,7 +180,7 @@ fn pod_rule(settings: &Settings, context: &ControllerContext) -> OwnerEnds {
             .filter(|watched| held(&watched.resource))
             .map(|watched| (watched.resource.clone(), watched.store.clone()))
             .collect(),
-        facts: (!context.owner_ends_are_queried).then_some(facts),
+        owner_queries: (!context.owner_ends_are_queried).then_some(owner_queries),
     })
 }
 
@@ -214,7 +214,7 @@ fn kind(
         .find(|watched| watched.resource == rule.kind)?;
     let name = queue_name(&rule.kind.plural);
     let queue = WorkQueue::new(name);
-    let wake: Wake = {
+    let enqueue: Enqueue = {
         let queue = queue.clone();
         Arc::new(move |key| queue.add(key, Priority::Release))
     };
@@ -231,8 +231,8 @@ fn kind(
             workflows: watched.store.clone(),
             pods: pods.watched.store.clone(),
             namespaces: namespaces.store.clone(),
-            pod_queries: shared.facts_at(pods_reader, wake.clone(), pods_query::pace()),
-            namespace_queries: shared.facts(namespace_reader, wake),
+            pod_queries: shared.queries_at(pods_reader, enqueue.clone(), pods_query::pace()),
+            namespace_queries: shared.queries(namespace_reader, enqueue),
             queue: queue.clone(),
             pods_queue: pods.queue.clone(),
         },

@@ -114,7 +114,7 @@ async fn run(testbed: Testbed) -> Result<Report> {
     ];
     let mut report = Report::new("hostile", title, &metrics);
     for (index, attack) in ATTACKS.iter().enumerate() {
-        let [raw, ours] = ["raw PATCH", "Belayer"].map(|of| format!("{}: {of}", attack.name));
+        let [raw, belayers] = ["raw PATCH", "Belayer"].map(|of| format!("{}: {of}", attack.name));
         for round in 0..testbed.rounds {
             let [port] = free_ports()?;
             let site = Site {
@@ -162,17 +162,17 @@ async fn run(testbed: Testbed) -> Result<Report> {
             let [p50, p99, _] = latency::figures(&by_raw);
             report.round(&raw, &[p50, p99, f64::NAN, f64::NAN]);
             let [p50, p99, _] = latency::figures(&by_us);
-            report.round(&ours, &[p50, p99, peak, recovered]);
+            report.round(&belayers, &[p50, p99, peak, recovered]);
         }
         report.goal(Goal {
             metric: "p99",
-            of: ours.clone(),
+            of: belayers.clone(),
             against: raw,
             at_most: 1.5,
         });
         report.limit(Limit {
             metric: "peak resident",
-            of: ours,
+            of: belayers,
             at_most: PEAK,
         });
     }

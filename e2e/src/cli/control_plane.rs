@@ -222,7 +222,11 @@ async fn down(file: &Path) -> Result<()> {
     };
     state.signal(Signal::TERM)?;
     let ended = eventually("the control plane has stopped", DOWN_DEADLINE, async || {
-        ensure!(!state.is_ours(file)?, "process {} is running", state.pid);
+        ensure!(
+            !state.is_belayers(file)?,
+            "process {} is running",
+            state.pid
+        );
         Ok(())
     });
     if ended.await.is_err() {
@@ -302,7 +306,7 @@ impl State {
         let Some(state) = Self::read(file)? else {
             return Ok(None);
         };
-        if state.is_ours(file)? {
+        if state.is_belayers(file)? {
             return Ok(Some(state));
         }
         fs::remove_file(file).ok();
@@ -318,7 +322,7 @@ impl State {
 
     /// Whether the recorded process id belongs to the process that was started for this state file,
     /// and not to a later process with the same id.
-    fn is_ours(&self, file: &Path) -> Result<bool> {
+    fn is_belayers(&self, file: &Path) -> Result<bool> {
         let pid = self.pid.to_string();
         let output = std::process::Command::new("ps")
             .args(["-ww", "-o", "command=", "-p", &pid])

@@ -264,16 +264,16 @@ impl Cluster {
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct HeldObjects {
     /// By kind and name: everything that Belayer must not change, and finalizers of others.
-    foreign: BTreeMap<String, (Value, Vec<String>)>,
+    others: BTreeMap<String, (Value, Vec<String>)>,
     /// By kind and name: Belayer's holds.
-    pub ours: BTreeMap<String, Vec<String>>,
+    pub belayers: BTreeMap<String, Vec<String>>,
     deleting: Vec<String>,
 }
 
 impl HeldObjects {
     fn note(&mut self, kind: &str, object: &DynamicObject) -> Result<()> {
         let name = format!("{kind}/{}", object.name_any());
-        let (ours, foreign): (Vec<String>, Vec<String>) = object
+        let (belayers, others): (Vec<String>, Vec<String>) = object
             .finalizers()
             .iter()
             .cloned()
@@ -287,13 +287,13 @@ impl HeldObjects {
         for key in ["resourceVersion", "managedFields", "finalizers"] {
             metadata.remove(key);
         }
-        if !ours.is_empty() {
-            self.ours.insert(name.clone(), ours);
+        if !belayers.is_empty() {
+            self.belayers.insert(name.clone(), belayers);
         }
         if object.metadata.deletion_timestamp.is_some() {
             self.deleting.push(name.clone());
         }
-        self.foreign.insert(name, (plain, foreign));
+        self.others.insert(name, (plain, others));
         Ok(())
     }
 
@@ -303,8 +303,8 @@ impl HeldObjects {
     /// # Errors
     /// With the difference.
     pub fn lost_only_belayer_holds(&self, before: &Self) -> Result<()> {
-        for (name, (plain, finalizers)) in &before.foreign {
-            let Some((now, left)) = self.foreign.get(name) else {
+        for (name, (plain, finalizers)) in &before.others {
+            let Some((now, left)) = self.others.get(name) else {
                 let may_go = before.deleting.contains(name) && finalizers.is_empty();
                 ensure!(may_go, "{name} was removed");
                 continue;
@@ -322,10 +322,10 @@ impl HeldObjects {
     }
 }
 
-fn finalizers(n: usize, ours: &[&str]) -> Vec<String> {
-    let mut all: Vec<String> = ours.iter().map(|hold| (*hold).to_owned()).collect();
+fn finalizers(n: usize, belayers: &[&str]) -> Vec<String> {
+    let mut all: Vec<String> = belayers.iter().map(|hold| (*hold).to_owned()).collect();
     if n.is_multiple_of(3) {
-        all.insert(n % (ours.len() + 1), FOREIGN.to_owned());
+        all.insert(n % (belayers.len() + 1), FOREIGN.to_owned());
     }
     all
 }

@@ -100,7 +100,7 @@ impl Nodes {
     }
 
     /// Whether this node has no kubelet.
-    pub(super) fn is_ours(&self, name: &str) -> bool {
+    pub(super) fn is_belayers(&self, name: &str) -> bool {
         self.rejecting.iter().any(|own| own == name)
     }
 

@@ -90,14 +90,14 @@ impl Plan {
     pub(super) fn pod(&self, index: usize, hostname: &str) -> Result<DynamicObject> {
         let name = self.name(index);
         // What rejects a pod also binds the pods that are created after it under its name.
-        let is_ours = self.is_rejected(&name, 0);
-        let scheduler = if is_ours {
+        let is_belayers = self.is_rejected(&name, 0);
+        let scheduler = if is_belayers {
             SCHEDULER
         } else {
             "default-scheduler"
         };
         let selector = match self.rejector {
-            Rejector::Kubelet if is_ours => json!({ "kubernetes.io/hostname": hostname }),
+            Rejector::Kubelet if is_belayers => json!({ "kubernetes.io/hostname": hostname }),
             _ => Value::Null,
         };
         let pod = json!({

@@ -20,7 +20,7 @@ pub(super) fn next(plan: &Plan, nodes: &Nodes, seen: &Seen, before: usize) -> Op
     if seen.is_deleting {
         return None;
     }
-    let (is_ours, is_rejected) = (
+    let (is_belayers, is_rejected) = (
         plan.is_rejected(&seen.name, 0),
         plan.is_rejected(&seen.name, before),
     );
@@ -28,13 +28,13 @@ pub(super) fn next(plan: &Plan, nodes: &Nodes, seen: &Seen, before: usize) -> Op
     match (seen.phase, &seen.node) {
         (Phase::Started, _) => Some(LoadStep::Delete),
         (Phase::Rejected, _) => None,
-        (Phase::Waiting, None) if !is_ours => None,
+        (Phase::Waiting, None) if !is_belayers => None,
         (Phase::Waiting, None) if is_rejected => {
             Some(LoadStep::Bind(nodes.rejecting(index).to_owned()))
         }
         (Phase::Waiting, None) => Some(LoadStep::Bind(nodes.home(index).to_owned())),
         (Phase::Waiting, Some(node)) => {
-            let rejects = plan.rejector == Rejector::Status && nodes.is_ours(node);
+            let rejects = plan.rejector == Rejector::Status && nodes.is_belayers(node);
             rejects.then_some(LoadStep::Reject)
         }
     }

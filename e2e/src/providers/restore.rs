@@ -68,18 +68,18 @@ async fn restore_nodes(client: &Client) -> Result<()> {
 
 /// The patch that undoes what scenarios do to a node; `None` if there is nothing to undo.
 fn undo(node: &DynamicObject) -> Option<Value> {
-    let is_ours = |key: &str| OF_SCENARIOS.iter().any(|prefix| key.starts_with(prefix));
+    let is_belayers = |key: &str| OF_SCENARIOS.iter().any(|prefix| key.starts_with(prefix));
     let labels: Map<String, Value> = node
         .labels()
         .keys()
-        .filter(|key| is_ours(key))
+        .filter(|key| is_belayers(key))
         .map(|key| (key.clone(), Value::Null))
         .collect();
     let taints = node.data["spec"]["taints"].as_array();
     let taints = taints.map(Vec::as_slice).unwrap_or_default();
     let others: Vec<&Value> = taints
         .iter()
-        .filter(|taint| !taint["key"].as_str().is_some_and(is_ours))
+        .filter(|taint| !taint["key"].as_str().is_some_and(is_belayers))
         .collect();
     let is_cordoned = node.data["spec"]["unschedulable"] == true;
     if !is_cordoned && labels.is_empty() && others.len() == taints.len() {

@@ -76,11 +76,15 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 async fn stopped(cluster: Cluster) -> Result<()> {
     cluster.fill(MANY).await?;
     let before = cluster.held_objects().await?;
-    let held = before.ours.len();
+    let held = before.belayers.len();
     let printed = cluster.drain(&["-o", "json"]).await?.exited_with(0)?;
     let report = printed.json()?;
     let after = cluster.held_objects().await?;
-    ensure!(after.ours.is_empty(), "remaining holds: {:?}", after.ours);
+    ensure!(
+        after.belayers.is_empty(),
+        "remaining holds: {:?}",
+        after.belayers
+    );
     after.lost_only_belayer_holds(&before)?;
     ensure!(report["outcome"] == "clean", "{report}");
     ensure!(report["objectsReleased"] == held, "of {held}: {report}");
@@ -124,19 +128,19 @@ pub(super) async fn back_to_work(cluster: &Cluster) -> Result<()> {
 async fn killed(cluster: Cluster) -> Result<()> {
     cluster.fill(MANY / 2).await?;
     let before = cluster.held_objects().await?;
-    let mut left = before.ours.len();
+    let mut left = before.belayers.len();
     for round in 0..3 {
         let held = left;
         // Slowly, so that it can be killed in between.
         let mut drain = cluster.spawn_drain(&["--concurrent-releases=1"])?;
         eventually("some are released", SOON, async || {
-            let now = cluster.held_objects().await?.ours.len();
+            let now = cluster.held_objects().await?.belayers.len();
             ensure!(now < held, "{now} of {held} have holds");
             Ok(())
         })
         .await?;
         drain.kill().await?;
-        left = cluster.held_objects().await?.ours.len();
+        left = cluster.held_objects().await?.belayers.len();
         cluster.note(format!("round {round}: killed with {left} of {held} left"));
         if left == 0 {
             break;
@@ -144,7 +148,11 @@ async fn killed(cluster: Cluster) -> Result<()> {
     }
     cluster.drain(&[]).await?.exited_with(0)?;
     let after = cluster.held_objects().await?;
-    ensure!(after.ours.is_empty(), "remaining holds: {:?}", after.ours);
+    ensure!(
+        after.belayers.is_empty(),
+        "remaining holds: {:?}",
+        after.belayers
+    );
     after.lost_only_belayer_holds(&before)?;
     back_to_work(&cluster).await
 }
@@ -342,7 +350,10 @@ async fn dry_run(cluster: Cluster) -> Result<()> {
         "{}",
         printed.out
     );
-    ensure!(cluster.held_objects().await?.ours == before.ours, "it did");
+    ensure!(
+        cluster.held_objects().await?.belayers == before.belayers,
+        "it did"
+    );
     let gates = kinds::gates(cluster.client(), "belayer-system");
     let gate = gates.get("belayer-gate").await?;
     ensure!(gate.data["data"]["mode"] == "normal", "{:?}", gate.data);

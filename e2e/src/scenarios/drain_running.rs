@@ -69,7 +69,11 @@ async fn running(cluster: Cluster) -> Result<()> {
         report["objectsReleased"], report["seconds"], report["passes"]
     ));
     let after = cluster.held_objects().await?;
-    ensure!(after.ours.is_empty(), "remaining holds: {:?}", after.ours);
+    ensure!(
+        after.belayers.is_empty(),
+        "remaining holds: {:?}",
+        after.belayers
+    );
 
     // New objects get no hold from any controller.
     let late = cluster.workflow("late").await?;
@@ -96,7 +100,7 @@ async fn running(cluster: Cluster) -> Result<()> {
 async fn stays_free(cluster: &Cluster) -> Result<()> {
     throughout("no object gets a hold", WINDOW, async || {
         let seen = cluster.held_objects().await?;
-        ensure!(seen.ours.is_empty(), "{:?}", seen.ours);
+        ensure!(seen.belayers.is_empty(), "{:?}", seen.belayers);
         Ok(())
     })
     .await

@@ -129,26 +129,27 @@ impl Thief<'_> {
     }
 
     async fn deletes(&self) -> Result<()> {
-        let ours = kinds::pods(self.token, self.cluster.namespace());
+        let belayers = kinds::pods(self.token, self.cluster.namespace());
         for phase in ["Pending", "Running", "Succeeded"] {
             let name = phase.to_lowercase();
             self.with_status(&name, json!({}), phase).await?;
-            let deleted = ours.delete(&name, &DeleteParams::default()).await;
+            let deleted = belayers.delete(&name, &DeleteParams::default()).await;
             is_refused(phase, DELETES, deleted)?;
         }
         // Marked, but it runs.
         self.with_status("marked", marked(), "Running").await?;
-        let deleted = ours.delete("marked", &DeleteParams::default()).await;
+        let deleted = belayers.delete("marked", &DeleteParams::default()).await;
         is_refused("a marked pod that runs", DELETES, deleted)?;
         self.cluster
             .merge("marked", json!({ "metadata": { "finalizers": null } }))
             .await?;
         // The two that it may delete.
         self.with_status("failed", json!({}), "Failed").await?;
-        ours.delete("failed", &DeleteParams::default()).await?;
-        ours.create(&PostParams::default(), &pod_of("new", marked())?)
+        belayers.delete("failed", &DeleteParams::default()).await?;
+        belayers
+            .create(&PostParams::default(), &pod_of("new", marked())?)
             .await?;
-        ours.delete("new", &DeleteParams::default()).await?;
+        belayers.delete("new", &DeleteParams::default()).await?;
         self.cluster
             .merge("new", json!({ "metadata": { "finalizers": null } }))
             .await?;
@@ -179,9 +180,10 @@ impl Thief<'_> {
     }
 
     async fn updates_pods(&self) -> Result<()> {
-        let ours = kinds::pods(self.token, self.cluster.namespace());
+        let belayers = kinds::pods(self.token, self.cluster.namespace());
         let patch = async |body: &Value| {
-            ours.patch("pending", &PatchParams::default(), &Patch::Merge(body))
+            belayers
+                .patch("pending", &PatchParams::default(), &Patch::Merge(body))
                 .await
         };
         for mark in ["recreation", "recreation-uid", "recreation-attempt"] {
@@ -189,7 +191,7 @@ impl Thief<'_> {
                 json!({ "metadata": { "annotations": { format!("belayer.dev/{mark}"): "x" } } });
             // Each policy becomes effective at a moment of its own.
             eventually("no mark can be written", SOON, async || {
-                is_refused(mark, WRITES, tried(&ours, "pending", &body).await)
+                is_refused(mark, WRITES, tried(&belayers, "pending", &body).await)
             })
             .await?;
         }

@@ -27,7 +27,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         Scenario::shared(
             "workflow-held-behind-others",
             "a workflow gets a hold; finalizers of others stay and do not delay its release",
-            foreign,
+            others,
         ),
         Scenario::shared(
             "workflow-goes-after-its-pods",
@@ -84,7 +84,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-async fn foreign(cluster: Cluster) -> Result<()> {
+async fn others(cluster: Cluster) -> Result<()> {
     let metadata = json!({ "finalizers": [ARTIFACT_GC, "a.example.com/b"] });
     let workflow = cluster
         .workflow_in(cluster.namespace(), "w", metadata)

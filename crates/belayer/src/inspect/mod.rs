@@ -91,7 +91,7 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
     if !arguments.watch {
         return verdict_of_all(&report);
     }
-    let mut outage = Outage::default();
+    let mut failures = FailureLog::default();
     loop {
         tokio::select! {
             _ = tokio::signal::ctrl_c() => return Ok(()),
@@ -99,7 +99,7 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
         }
         let read = stuck(&reader, &query, &belayer, &Silent, Timestamp::now).await;
         match read {
-            Err(error) if outage.goes_on(&error, &server) => continue,
+            Err(error) if failures.goes_on(&error, &server) => continue,
             Err(error) => return Err(failed(error, &server)),
             Ok(now) if has_changed(&now, &report) => {
                 screen.text("\n");
@@ -108,7 +108,7 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
             }
             Ok(_) => {}
         }
-        outage = Outage::default();
+        failures = FailureLog::default();
     }
 }
 
@@ -183,14 +183,14 @@ pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
     if !arguments.watch {
         return verdict(&shown);
     }
-    let mut outage = Outage::default();
+    let mut failures = FailureLog::default();
     loop {
         tokio::select! {
             _ = tokio::signal::ctrl_c() => return Ok(()),
             () = tokio::time::sleep(WATCH) => {}
         }
         match read_object().await {
-            Err(error) if outage.goes_on(&error, &server) => continue,
+            Err(error) if failures.goes_on(&error, &server) => continue,
             Ok(now) if is_changed(&now, &shown) => {
                 screen.text("");
                 show(&screen, &now)?;
@@ -209,17 +209,17 @@ pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
             }
             Err(error) => return Err(failed(error, &server)),
         }
-        outage = Outage::default();
+        failures = FailureLog::default();
     }
 }
 
 /// A time in which a watch cannot read.
 #[derive(Debug, Default)]
-struct Outage {
+struct FailureLog {
     is_reported: bool,
 }
 
-impl Outage {
+impl FailureLog {
     /// Whether the same read may succeed later. Reports that once, on standard error.
     fn goes_on(&mut self, error: &InspectError, server: &Server) -> bool {
         let (InspectError::Discovery(error) | InspectError::Unreadable { error, .. }) = error

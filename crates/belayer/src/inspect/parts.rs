@@ -24,7 +24,7 @@ pub fn parts(
         Part::new(
             "every component",
             "ClusterRole belayer-core and Role belayer-gate",
-            permissions::ground(),
+            permissions::common(),
         ),
         Part::new(
             "leader election",

@@ -85,7 +85,7 @@ impl Traces {
             .with_threads(false)
             .with_target(false)
             .with_tracked_inactivity(false);
-        Some(layer.with_filter(filter_fn(is_ours)))
+        Some(layer.with_filter(filter_fn(is_belayers)))
     }
 
     /// Sends the remaining spans.
@@ -99,7 +99,7 @@ impl Traces {
 }
 
 /// Belayer's own spans, and the log events in them.
-fn is_ours(metadata: &Metadata<'_>) -> bool {
+fn is_belayers(metadata: &Metadata<'_>) -> bool {
     let level = if metadata.is_span() {
         Level::DEBUG
     } else {

@@ -35,18 +35,18 @@ async fn holds_without_a_rule_are_left_to_drain() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a14_finalizers_in_a_cluster_without_belayer_are_left_to_drain() {
     let world = World::new().await;
-    let ours = [
+    let belayers = [
         "belayer.dev/pod-status",
         "belayer.dev/pod-recreation",
         "belayer.dev/workflow-cleanup",
         "belayer.dev/pvc-protection",
     ];
-    for (index, hold) in ours.iter().enumerate() {
+    for (index, hold) in belayers.iter().enumerate() {
         world.stuck_config_map(&format!("restored-{index}"), hold, json!({}));
     }
     let report = world.run(&["stuck", "-ojson"]).await.json();
     let groups = report["groups"].as_array().unwrap();
-    for hold in ours {
+    for hold in belayers {
         let group = groups.iter().find(|group| group["finalizer"] == hold);
         let group = group.unwrap_or_else(|| panic!("nothing about {hold}: {report:#}"));
         assert_eq!(group["verdict"], "controller-gone", "{group:#}");

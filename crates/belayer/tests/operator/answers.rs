@@ -344,14 +344,14 @@ async fn foreign_finalizers_keep_their_order_under_concurrent_writes() {
         .filter(|write| write.outcome == Outcome::Applied)
     {
         let finalizers = write.object.as_ref().unwrap()["metadata"]["finalizers"].clone();
-        let foreign: Vec<_> = finalizers
+        let others: Vec<_> = finalizers
             .as_array()
             .unwrap()
             .iter()
             .filter(|f| *f != POD_STATUS_HOLD)
             .cloned()
             .collect();
-        assert_eq!(foreign, ["z.example/last", "a.example/first"]);
+        assert_eq!(others, ["z.example/last", "a.example/first"]);
     }
 }
 

@@ -243,20 +243,24 @@ async fn the_namespace_may_be_deleted_only_without_holds() {
 #[tokio::test(start_paused = true)]
 async fn belayers_policies_are_deleted_and_others_reported() {
     let world = installed();
-    let ours = json!({ "app.kubernetes.io/name": "belayer" });
+    let belayers = json!({ "app.kubernetes.io/name": "belayer" });
     let ties = |hold: &str| {
         json!({ "mutations": [{ "patchType": "JSONPatch",
             "jsonPatch": { "expression": format!("[{hold:?}]") } }] })
     };
     for (name, labels, hold) in [
-        ("belayer-pod-hold", ours.clone(), "belayer.dev/pod-status"),
+        (
+            "belayer-pod-hold",
+            belayers.clone(),
+            "belayer.dev/pod-status",
+        ),
         ("a-copy", json!({}), "belayer.dev/pod-status"),
-        ("belayer-anchor", ours.clone(), "nothing"),
+        ("belayer-anchor", belayers.clone(), "nothing"),
     ] {
         let policy = json!({ "metadata": { "name": name, "labels": labels }, "spec": ties(hold) });
         world.create(&policies(), None, policy);
     }
-    let binding = json!({ "metadata": { "name": "belayer-pod-hold", "labels": ours },
+    let binding = json!({ "metadata": { "name": "belayer-pod-hold", "labels": belayers },
         "spec": { "policyName": "belayer-pod-hold" } });
     world.create(&bindings(), None, binding);
     let report = drained(&world).await;

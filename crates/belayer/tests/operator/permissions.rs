@@ -253,12 +253,12 @@ fn is_same(one: &Permission, other: &Permission) -> bool {
 
 /// All permissions, each once, without those on namespaces, which everything needs.
 fn each() -> Vec<Permission> {
-    let ground = permissions::ground();
+    let common = permissions::common();
     let mut each: Vec<Permission> = Vec::new();
     for permission in needs().into_iter().flat_map(|(_, permissions)| permissions) {
         let known = each
             .iter()
-            .chain(&ground)
+            .chain(&common)
             .any(|known| is_same(known, &permission));
         if !known {
             each.push(permission);

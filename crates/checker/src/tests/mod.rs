@@ -435,9 +435,9 @@ fn a_hold_without_evidence_is_not_stuck() {
 #[test]
 fn quiet_is_violated_by_belayer_alone_and_requires_a_quiet_period() {
     let second = Duration::from_secs(1);
-    let ours = Script::default().belayer(&pod(&[])).refused(409);
+    let belayers = Script::default().belayer(&pod(&[])).refused(409);
     assert_eq!(
-        failed(&Script::default().check_with(&[], second, &ours.writes)),
+        failed(&Script::default().check_with(&[], second, &belayers.writes)),
         ["QUIET"]
     );
     let others = Script::default().pod(&pod(&[]));

@@ -21,7 +21,7 @@ use belayer_core::events::{self, EventRecorder, EventSender};
 use belayer_core::executor::{Bounds, Executor, Writes};
 use belayer_core::informer::{Decoders, JsonDecoder};
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_core::queries::{Budget, LiveReader, LiveReads, Pace, Query, QueryCache, Wake};
+use belayer_core::queries::{Budget, Enqueue, LiveReader, LiveReads, Pace, Query, QueryCache};
 use belayer_core::slim::json::SlimJson;
 use belayer_core::slim::protobuf::SlimProtobuf;
 use belayer_core::slim::{DecodeContext, Interner, Keep, Namespace, Slim};
@@ -185,33 +185,44 @@ impl Shared {
         (shared, sender)
     }
 
-    /// A cache of answers by `reader`; `wake` is called for each waiting key.
-    pub fn facts<Q: Query, O: LiveReader<Q>>(&self, reader: O, wake: Wake) -> QueryCache<Q> {
-        self.facts_at(reader, wake, self.pace)
-    }
-
-    /// The same with a `pace` of its own.
-    pub fn facts_at<Q: Query, O: LiveReader<Q>>(
+    /// A cache of answers by `reader`; `enqueue` is called for each waiting key.
+    pub fn queries<Q: Query, O: LiveReader<Q>>(
         &self,
         reader: O,
-        wake: Wake,
+        enqueue: Enqueue,
+    ) -> QueryCache<Q> {
+        self.queries_at(reader, enqueue, self.pace)
+    }
+
+    /// The same with a separate `pace`.
+    pub fn queries_at<Q: Query, O: LiveReader<Q>>(
+        &self,
+        reader: O,
+        enqueue: Enqueue,
         pace: Pace,
     ) -> QueryCache<Q> {
         let cancel = self.after_work.clone();
         let reads = self.reads.clone();
-        QueryCache::within(Arc::new(reader), wake, pace, reads, cancel, &self.answers)
+        QueryCache::within(
+            Arc::new(reader),
+            enqueue,
+            pace,
+            reads,
+            cancel,
+            &self.answers,
+        )
     }
 
-    /// The parts of a runner of a kind; `ours` are the finalizers that it may change.
+    /// The parts of a runner of a kind; `finalizers` are the finalizers that it may change.
     pub fn runner<K: Slim>(
         &self,
         watched: &Watched<K>,
         queue: &WorkQueue<ObjectKey>,
-        ours: &'static [&'static str],
+        finalizers: &'static [&'static str],
     ) -> runner::RunnerParts<K> {
         runner::RunnerParts {
             resource: watched.resource.clone(),
-            ours: ours.into(),
+            finalizers: finalizers.into(),
             store: watched.store.clone(),
             queue: queue.clone(),
             executor: Arc::clone(&self.executor),

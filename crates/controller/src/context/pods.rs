@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_core::queries::Wake;
+use belayer_core::queries::Enqueue;
 use belayer_core::slim::{Keep, Pod};
 use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::names;
@@ -65,7 +65,7 @@ impl Pods {
     }
 
     /// Enqueues pods that waited for an answer.
-    pub fn wake(&self) -> Wake {
+    pub fn enqueue(&self) -> Enqueue {
         let queue = self.queue.clone();
         Arc::new(move |key| queue.add(key, Priority::Release))
     }

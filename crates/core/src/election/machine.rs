@@ -141,7 +141,7 @@ pub enum AcquireReason {
     /// There was no lease.
     Absent,
     /// The previous leader released it.
-    GivenBack,
+    Released,
     /// The previous leader did not renew it within the lease duration of its record.
     Expired,
     /// This replica holds it already.
@@ -153,7 +153,7 @@ impl AcquireReason {
     pub fn message(self) -> &'static str {
         match self {
             Self::Absent => "there was no lease",
-            Self::GivenBack => "the previous leader released the lease",
+            Self::Released => "the previous leader released the lease",
             Self::Expired => "the previous leader did not renew the lease in time",
             Self::Ours => "this replica held the lease already",
         }
@@ -366,7 +366,7 @@ impl Candidate {
             return Holder::Vacant(AcquireReason::Absent);
         };
         if record.holder.is_empty() {
-            return Holder::Vacant(AcquireReason::GivenBack);
+            return Holder::Vacant(AcquireReason::Released);
         }
         if record.holder == self.identity {
             // The holder may be this process, but another one has led in between if the transitions

@@ -86,7 +86,7 @@ impl Default for Pace {
 /// Called with every key that waited, once its query has an answer. An argument of
 /// [`QueryCache::new`](crate::queries::QueryCache::new); in the [example](crate::queries) it adds
 /// the key to a queue.
-pub type Wake = Arc<dyn Fn(ObjectKey) + Send + Sync>;
+pub type Enqueue = Arc<dyn Fn(ObjectKey) + Send + Sync>;
 
 /// The latest answers to the queries of one type. Cheap to clone. The [module's
 /// example](crate::queries) asks one query for three keys.
@@ -97,7 +97,7 @@ pub struct QueryCache<Q: Query> {
 
 struct Shared<Q: Query> {
     reader: Arc<dyn LiveReader<Q>>,
-    wake: Wake,
+    enqueue: Enqueue,
     pace: Pace,
     reads: LiveReads,
     cancel: CancellationToken,
@@ -140,22 +140,22 @@ enum ReadState {
 const SWEEPS_PER_KEEP: u32 = 10;
 
 impl<Q: Query> QueryCache<Q> {
-    /// Creates a cache that reads by `reader`, within the `reads` of the process. `wake` gets the
+    /// Creates a cache that reads by `reader`, within the `reads` of the process. `enqueue` gets the
     /// keys that waited. Live reads end when `cancel` is cancelled.
     pub fn new(
         reader: Arc<dyn LiveReader<Q>>,
-        wake: Wake,
+        enqueue: Enqueue,
         pace: Pace,
         reads: LiveReads,
         cancel: CancellationToken,
     ) -> Self {
-        Self::within(reader, wake, pace, reads, cancel, &Budget::default())
+        Self::within(reader, enqueue, pace, reads, cancel, &Budget::default())
     }
 
     /// The same with a `budget` that several caches share.
     pub fn within(
         reader: Arc<dyn LiveReader<Q>>,
-        wake: Wake,
+        enqueue: Enqueue,
         pace: Pace,
         reads: LiveReads,
         cancel: CancellationToken,
@@ -168,7 +168,7 @@ impl<Q: Query> QueryCache<Q> {
         };
         let shared = Arc::new(Shared {
             reader,
-            wake,
+            enqueue,
             pace,
             reads,
             cancel,
@@ -228,7 +228,7 @@ impl<Q: Query> QueryCache<Q> {
         entry.last_used = now;
         if entry.live.is_some() && entry.answered > waiter.observed {
             drop(guard);
-            return (self.shared.wake)(waiter.key.clone());
+            return (self.shared.enqueue)(waiter.key.clone());
         }
         entry.waiting.insert(waiter.key.clone());
         let due = entry.plan(now + waiter.after, self.shared.pace.min_interval);
@@ -304,8 +304,8 @@ impl<Q: Query> Shared<Q> {
                 live_read.about = %query,
                 live_read.answer = tracing::field::Empty,
             );
-            let look = on_behalf_of(Arc::clone(namespace), self.reader.read(&query));
-            let answer = look.instrument(span.clone()).await;
+            let read = on_behalf_of(Arc::clone(namespace), self.reader.read(&query));
+            let answer = read.instrument(span.clone()).await;
             let outcome = answer.as_ref().map_or("error", Q::outcome);
             span.record("live_read.answer", outcome);
             match answer {
@@ -359,7 +359,7 @@ impl<Q: Query> Shared<Q> {
         }
         let waiting = entry.take_waiting();
         drop(state);
-        waiting.into_iter().for_each(|key| (self.wake)(key));
+        waiting.into_iter().for_each(|key| (self.enqueue)(key));
         true
     }
 
@@ -402,7 +402,7 @@ impl<Q: Query> Shared<Q> {
         woken.extend(self.reader.affected(query, old, &answer));
         woken.sort();
         woken.dedup();
-        woken.into_iter().for_each(|key| (self.wake)(key));
+        woken.into_iter().for_each(|key| (self.enqueue)(key));
     }
 }
 
@@ -509,7 +509,7 @@ impl Pace {
 }
 
 fn count<Q: Query>(answer: &'static str) {
-    metrics::counter!(crate::metric_names::FACTS, "question" => Q::NAME, "answer" => answer)
+    metrics::counter!(crate::metric_names::QUERIES, "question" => Q::NAME, "answer" => answer)
         .increment(1);
 }
 

@@ -102,12 +102,12 @@ fn world_within(
     let script = Arc::new(Script::default());
     script.will_answer(Q, answers);
     let (sender, woken) = tokio::sync::mpsc::unbounded_channel();
-    let wake: Wake = Arc::new(move |key| {
+    let enqueue: Enqueue = Arc::new(move |key| {
         let _ = sender.send(key);
     });
     let cancel = CancellationToken::new();
     let (pace, reads, stop) = (Pace::default(), LiveReads::default(), cancel.clone());
-    let cache = QueryCache::within(script.clone(), wake, pace, reads, stop, budget);
+    let cache = QueryCache::within(script.clone(), enqueue, pace, reads, stop, budget);
     World {
         cache,
         script,
@@ -537,7 +537,7 @@ async fn l1_live_reads_that_wait_for_tokens_take_turns_by_namespace() {
     let client = Client::new(service, "default");
     let executor = Executor::new(client, "manager", bounds, Writes::Sent);
     let (sender, mut woken) = tokio::sync::mpsc::unbounded_channel();
-    let wake: Wake = Arc::new(move |key: ObjectKey| {
+    let enqueue: Enqueue = Arc::new(move |key: ObjectKey| {
         let _ = sender.send(key);
     });
     let (pace, reads, stop) = (
@@ -545,7 +545,13 @@ async fn l1_live_reads_that_wait_for_tokens_take_turns_by_namespace() {
         LiveReads::default(),
         CancellationToken::new(),
     );
-    let cache = QueryCache::new(Arc::new(Reads(Arc::new(executor))), wake, pace, reads, stop);
+    let cache = QueryCache::new(
+        Arc::new(Reads(Arc::new(executor))),
+        enqueue,
+        pace,
+        reads,
+        stop,
+    );
     let ask = |namespace: &str, name: &'static str| {
         let observer = Observer {
             key: ObjectKey::new(namespace, name),

@@ -168,8 +168,8 @@ impl GateObject {
     /// The namespaces that their backlog closed.
     pub fn closed_by_backlog(&self) -> BTreeSet<Arc<str>> {
         let closed = self.closed();
-        let ours = closed.filter(|(_, value)| *value == GATE_CLOSED_BY_BACKLOG);
-        ours.map(|(namespace, _)| namespace.into()).collect()
+        let belayers = closed.filter(|(_, value)| *value == GATE_CLOSED_BY_BACKLOG);
+        belayers.map(|(namespace, _)| namespace.into()).collect()
     }
 
     /// The keys of a gate that a drain creates.

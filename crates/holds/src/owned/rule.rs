@@ -26,7 +26,7 @@ pub struct Parts {
     /// The kinds of owners, and their stores.
     pub owners: OwnerStores,
     /// Live reads of owners; `None` if another component reads them, so that each owner is read once.
-    pub facts: Option<QueryCache<OwnerQuery>>,
+    pub owner_queries: Option<QueryCache<OwnerQuery>>,
 }
 
 /// Releases the pods of owners that have ended. A [`Component`](crate::runner::Component) of the
@@ -39,7 +39,7 @@ pub struct OwnerEnds(Parts);
 #[derive(Debug, Clone)]
 pub enum Snapshot {
     /// Not held, or not owned by one of the kinds.
-    NotOurs,
+    NotOwned,
     /// Held and owned.
     Owned(Box<Owned>),
 }
@@ -59,7 +59,7 @@ impl OwnerEnds {
     }
 
     fn owner(&self, pod: &Pod) -> Option<ObservedOwner> {
-        let answer = |query: &OwnerQuery| self.0.facts.as_ref()?.get(query);
+        let answer = |query: &OwnerQuery| self.0.owner_queries.as_ref()?.get(query);
         self.0.owners.owner_of(pod, answer)
     }
 }
@@ -96,10 +96,10 @@ impl Component<Pod> for OwnerEnds {
 
     fn observe(&self, pod: &Stored<Pod>) -> Snapshot {
         let owner = is_held(pod).then(|| self.owner(pod)).flatten();
-        let may_ask = self.0.facts.is_some();
+        let may_ask = self.0.owner_queries.is_some();
         match owner {
             Some(owner) => Snapshot::Owned(Box::new(Owned { owner, may_ask })),
-            None => Snapshot::NotOurs,
+            None => Snapshot::NotOwned,
         }
     }
 
@@ -111,8 +111,8 @@ impl Component<Pod> for OwnerEnds {
     }
 
     fn ask(&self, query: OwnerQuery, waiter: Waiter<'_>) {
-        if let Some(facts) = &self.0.facts {
-            facts.ask(query, waiter);
+        if let Some(queries) = &self.0.owner_queries {
+            queries.ask(query, waiter);
         }
     }
 }

@@ -44,7 +44,7 @@ pub async fn run<K: SlimJson + SlimProtobuf, C: Component<K>>(
     let runner = Runner::builder(RunnerParts {
         queue: WorkQueue::new(kind.plural.to_string()),
         resource: kind,
-        ours: Box::new([component.hold()]),
+        finalizers: Box::new([component.hold()]),
         store,
         executor,
         decoders,

@@ -84,7 +84,7 @@ pub(super) fn step_of(considered: Vec<Considered>) -> Option<Planned> {
 /// write, and the next decision says what is to follow. `None` if nothing would change.
 pub(super) fn merge(
     object: &ObjectMeta,
-    ours: &[&'static str],
+    finalizers: &[&'static str],
     considered: Vec<Considered>,
 ) -> Option<Planned> {
     let mut releases = Vec::new();
@@ -107,9 +107,9 @@ pub(super) fn merge(
     if !releases.is_empty() {
         let mut off = if releases
             .iter()
-            .any(|(_, release)| release.evidence().reach() == Reach::AllOfOurs)
+            .any(|(_, release)| release.evidence().reach() == Reach::AllHolds)
         {
-            ours.to_vec()
+            finalizers.to_vec()
         } else {
             releases.iter().map(|(_, release)| release.hold()).collect()
         };
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn the_admins_word_takes_all_of_ours() {
-        let said = vec![releases("a", "ours/a", Reach::AllOfOurs)];
+        let said = vec![releases("a", "ours/a", Reach::AllHolds)];
         assert_eq!(
             left(merge(&object(&["ours/a", "x/y", "ours/b"]), OURS, said)).unwrap(),
             ["x/y"]

@@ -84,7 +84,7 @@ pub struct RunnerParts<K: Slim> {
     /// The kind.
     pub resource: Resource,
     /// All of Belayer's finalizers on this kind.
-    pub ours: Box<[&'static str]>,
+    pub finalizers: Box<[&'static str]>,
     /// Its informer's store.
     pub store: Store<K>,
     /// The queue, created earlier so that live answers can enqueue keys.

@@ -112,7 +112,7 @@ impl<K: Slim> Shared<K> {
         let asked = considered.iter().any(|one| one.asked != Asked::No);
         let end = self.later(key, again, due);
         let planned = match object {
-            Some(object) => merge(object.object.meta(), &self.parts.ours, considered),
+            Some(object) => merge(object.object.meta(), &self.parts.finalizers, considered),
             None => step_of(considered),
         };
         let Some(planned) = planned else {

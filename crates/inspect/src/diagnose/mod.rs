@@ -3,7 +3,7 @@
 //! Each object has one `Diagnosis` per finalizer, or one if it is a pod or namespace without finalizers.
 //! Equal diagnoses become one group.
 
-mod foreign;
+mod others;
 mod pods;
 mod structure;
 mod volumes;
@@ -209,8 +209,8 @@ pub(crate) fn diagnose(object: &Terminating, world: &World, now: Timestamp) -> V
         });
     }
     // Belayer decides about the pods of lost nodes itself.
-    let is_ours = |finalizer: &String| explained(object, finalizer, world).is_some();
-    if is_pod && !object.finalizers.iter().all(is_ours) {
+    let is_belayers = |finalizer: &String| explained(object, finalizer, world).is_some();
+    if is_pod && !object.finalizers.iter().all(is_belayers) {
         all.extend(pods::on_lost_node(object, world));
     }
     if is_pod || !object.finalizers.is_empty() {
@@ -226,12 +226,12 @@ fn explained<'a>(
     world: &'a World,
 ) -> Option<&'a Result<Explained, String>> {
     let id = (object.object.uid.as_str().to_owned(), finalizer.to_owned());
-    world.ours.get(&id)
+    world.belayers.get(&id)
 }
 
 fn of_finalizer(object: &Terminating, finalizer: &str, world: &World, now: Timestamp) -> Diagnosis {
-    if let Some(ours) = explained(object, finalizer, world) {
-        return foreign::ours(object, finalizer, ours, world, now);
+    if let Some(belayers) = explained(object, finalizer, world) {
+        return others::belayers(object, finalizer, belayers, world, now);
     }
     let kind = &object.object.kind.resource;
     let special = match finalizer {
@@ -249,17 +249,17 @@ fn of_finalizer(object: &Terminating, finalizer: &str, world: &World, now: Times
         | "external-provisioner.volume.kubernetes.io/finalizer"
             if kind.group.is_empty() && *kind.plural == *"persistentvolumes" =>
         {
-            let its_controller = foreign::controller(object, finalizer, world, now);
+            let its_controller = others::controller(object, finalizer, world, now);
             Some(volumes::volume(object, its_controller, world))
         }
         _ if finalizer.starts_with("external-attacher/") => {
-            let attacher = foreign::controller(object, finalizer, world, now);
+            let attacher = others::controller(object, finalizer, world, now);
             volumes::volume_attached(object, finalizer, attacher, world)
         }
         _ => None,
     };
     special
-        .unwrap_or_else(|| foreign::controller(object, finalizer, world, now))
+        .unwrap_or_else(|| others::controller(object, finalizer, world, now))
         .of(finalizer, world)
 }
 

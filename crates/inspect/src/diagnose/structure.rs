@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use super::foreign::own_controller;
+use super::others::own_controller;
 use super::{Diagnosis, behind, why};
 use crate::details::Condition;
 use crate::evidence::{NamespaceState, World};

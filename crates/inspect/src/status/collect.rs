@@ -188,11 +188,11 @@ async fn gate(reader: &Reader, key: &ObjectKey) -> Result<GateObject, RequestErr
 const NAMED: usize = 5;
 
 fn closed_by_backlog(all: bool, closed: &BTreeMap<&str, &str>) -> Option<String> {
-    let ours: Vec<&str> = names_by(closed, |value| value == names::GATE_CLOSED_BY_BACKLOG);
+    let belayers: Vec<&str> = names_by(closed, |value| value == names::GATE_CLOSED_BY_BACKLOG);
     if all {
-        let (above, place) = match ours.first() {
+        let (above, place) = match belayers.first() {
             Some(first) => {
-                let above = format!("; closed by their own backlog: {}", named(&ours));
+                let above = format!("; closed by their own backlog: {}", named(&belayers));
                 (above, format!(" -n {first}"))
             }
             None => Default::default(),
@@ -202,11 +202,11 @@ fn closed_by_backlog(all: bool, closed: &BTreeMap<&str, &str>) -> Option<String>
              explain pod/NAME{place}` shows what one waits for"
         ));
     }
-    let first = ours.first()?;
+    let first = belayers.first()?;
     Some(format!(
         "no hold is added to pods of {}: too many held pods there are being deleted; `belayer explain pod/NAME -n \
          {first}` shows what one waits for; other namespaces are not affected",
-        named(&ours)
+        named(&belayers)
     ))
 }
 

@@ -407,5 +407,5 @@ fn a_pod_to_recreate_loses_all_holds_of_belayer() {
     let Some(Write::Release(evidence)) = decide(&snapshot, Timestamp::UNIX_EPOCH).write else {
         panic!("not released");
     };
-    assert_eq!(evidence.reach(), Reach::AllOfOurs);
+    assert_eq!(evidence.reach(), Reach::AllHolds);
 }

@@ -40,7 +40,7 @@ fn claim() -> Snapshot {
             },
             query: PodsQuery::new("shop"),
             pods_answer: None,
-            look_error: None,
+            list_error: None,
             owner: None,
         }),
     }
@@ -163,7 +163,7 @@ impl Snapshot {
     }
 
     fn with_failing_reads(self) -> Self {
-        self.with(|claim| claim.look_error = Some("pods is forbidden".into()))
+        self.with(|claim| claim.list_error = Some("pods is forbidden".into()))
     }
 }
 

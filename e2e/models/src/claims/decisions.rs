@@ -98,7 +98,7 @@ impl Claims {
                 cached,
                 query: PodsQuery::new("shop"),
                 pods_answer: answer,
-                look_error: None,
+                list_error: None,
                 owner: None,
             }),
         }

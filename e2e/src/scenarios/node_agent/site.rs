@@ -303,8 +303,8 @@ impl Site {
 
 fn wiped_condition(status: &Value) -> Value {
     let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
-    let is_ours = |condition: &Value| condition["type"] == "StateWiped";
-    conditions.into_iter().find(is_ours).unwrap_or_default()
+    let is_belayers = |condition: &Value| condition["type"] == "StateWiped";
+    conditions.into_iter().find(is_belayers).unwrap_or_default()
 }
 
 /// `True`, `False`, or empty.

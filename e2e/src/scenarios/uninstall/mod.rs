@@ -100,7 +100,7 @@ async fn break_glass(cluster: Cluster) -> Result<()> {
     let before = cluster.held_objects().await?;
     let printed = cluster.sh(&recipe()?).await?;
     let after = cluster.held_objects().await?;
-    let left: Vec<_> = after.ours.iter().collect();
+    let left: Vec<_> = after.belayers.iter().collect();
     ensure!(
         left == [(&"claims/used".to_owned(), &vec![PVC_HOLD.to_owned()])],
         "left: {left:?}\n{printed}"
@@ -143,7 +143,7 @@ async fn refuses_until_drained(cluster: &Cluster) -> Result<()> {
         ..DeleteParams::default()
     };
     let definitions = kinds::definitions(cluster.client());
-    let ours = ListParams::default().fields("metadata.name=podrecreations.belayer.dev");
+    let belayers = ListParams::default().fields("metadata.name=podrecreations.belayer.dev");
     let others = ListParams::default().fields("metadata.name=workflows.argoproj.io");
     let refused = async |expected: bool| {
         eventually(&format!("refused: {expected}"), SOON, async || {
@@ -151,7 +151,7 @@ async fn refuses_until_drained(cluster: &Cluster) -> Result<()> {
                 .delete("podrecreations.belayer.dev", &try_it)
                 .await;
             ensure!(tried.is_err() == expected, "{:?}", tried.map(drop));
-            let with_others = definitions.delete_collection(&try_it, &ours).await;
+            let with_others = definitions.delete_collection(&try_it, &belayers).await;
             ensure!(
                 with_others.is_err() == expected,
                 "{:?}",
@@ -288,20 +288,20 @@ async fn pod_writes(cluster: Cluster) -> Result<()> {
 
 async fn limited(cluster: &Cluster) -> Result<()> {
     let workflow = cluster.workflow("w").await?;
-    let foreign = "z.example.com/theirs";
+    let others = "z.example.com/theirs";
     let big = "x".repeat(200_000);
-    let built = pod("a").of(&workflow).finalizer(foreign);
+    let built = pod("a").of(&workflow).finalizer(others);
     let built = built.annotation("example.com/big", &big);
     cluster.create(&built).await?;
     // As Belayer's account, which has the permission to patch pods.
     let kubeconfig = cluster.backend().belayer_kubeconfig();
-    let ours = kinds::pods(
+    let belayers = kinds::pods(
         &crate::control_plane::client(kubeconfig).await?,
         cluster.namespace(),
     );
     let patch = async |body: serde_json::Value| {
         let params = PatchParams::default();
-        ours.patch("a", &params, &Patch::Merge(&body)).await
+        belayers.patch("a", &params, &Patch::Merge(&body)).await
     };
     let refused = [
         json!({ "metadata": { "labels": { "a": "b" } } }),
@@ -309,7 +309,7 @@ async fn limited(cluster: &Cluster) -> Result<()> {
         json!({ "metadata": { "annotations": { "example.com/big": null } } }),
         json!({ "metadata": { "annotations": { "belayer.dev/note": "b" } } }),
         json!({ "metadata": { "finalizers": [] } }),
-        json!({ "metadata": { "finalizers": [foreign, "example.com/more"] } }),
+        json!({ "metadata": { "finalizers": [others, "example.com/more"] } }),
         json!({ "metadata": { "ownerReferences": [] } }),
         json!({ "spec": { "activeDeadlineSeconds": 5 } }),
     ];
@@ -328,8 +328,8 @@ async fn limited(cluster: &Cluster) -> Result<()> {
         }
     }
     for allowed in [
-        json!({ "metadata": { "finalizers": [foreign, "belayer.dev/pod-recreation"] } }),
-        json!({ "metadata": { "finalizers": [foreign] } }),
+        json!({ "metadata": { "finalizers": [others, "belayer.dev/pod-recreation"] } }),
+        json!({ "metadata": { "finalizers": [others] } }),
     ] {
         patch(allowed).await?;
     }

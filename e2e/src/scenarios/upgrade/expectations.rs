@@ -188,9 +188,9 @@ async fn gone(cluster: &Cluster, pod: &str) -> Result<()> {
 
 async fn free(cluster: &Cluster, pod: &str) -> Result<()> {
     let seen = cluster.pods().get(pod).await?;
-    let ours = [HOLD, RECREATION_HOLD];
+    let belayers = [HOLD, RECREATION_HOLD];
     ensure!(
-        !finalizers(&seen).iter().any(|name| ours.contains(name)),
+        !finalizers(&seen).iter().any(|name| belayers.contains(name)),
         "{pod} has {:?}",
         seen.finalizers()
     );

@@ -266,9 +266,9 @@ async fn meanwhile(cluster: &Cluster) -> Result<()> {
     cluster.force_workflow_removal("gone").await?;
     for name in DELETED_CLAIMS {
         cluster.delete_pvc(name).await?;
-        let ours = json!({ "metadata": { "finalizers": [PVC_HOLD] } });
+        let belayers = json!({ "metadata": { "finalizers": [PVC_HOLD] } });
         // The cluster's own controller may have removed its finalizer meanwhile, while Belayer's is present.
-        cluster.merge_pvc(name, ours).await?;
+        cluster.merge_pvc(name, belayers).await?;
     }
     Ok(())
 }

@@ -170,7 +170,7 @@ async fn accepts(cluster: &Cluster) -> Result<()> {
 
 /// Deletes every role of Belayer's, so that none of another build remains.
 async fn remove_rights(client: &Client) -> Result<()> {
-    let ours = ListParams::default().labels("app.kubernetes.io/name=belayer");
+    let belayers = ListParams::default().labels("app.kubernetes.io/name=belayer");
     for kind in ["ClusterRoleBinding", "ClusterRole", "RoleBinding", "Role"] {
         let gvk = GroupVersionKind::gvk("rbac.authorization.k8s.io", "v1", kind);
         let resource = ApiResource::from_gvk(&gvk);
@@ -179,7 +179,7 @@ async fn remove_rights(client: &Client) -> Result<()> {
         } else {
             Api::namespaced_with(client.clone(), "belayer-system", &resource)
         };
-        api.delete_collection(&DeleteParams::default(), &ours)
+        api.delete_collection(&DeleteParams::default(), &belayers)
             .await?;
     }
     Ok(())

@@ -106,7 +106,7 @@ fn deleted_claim() -> claims::snapshot::Snapshot {
                 as_of: ResourceVersion::new(9),
             },
             pods_answer: None,
-            look_error: None,
+            list_error: None,
             meta,
         }),
     }

@@ -27,7 +27,7 @@ fn keys() -> Vec<Arc<str>> {
         .collect()
 }
 
-fn band(number: usize) -> Priority {
+fn priority_of(number: usize) -> Priority {
     Priority::ALL[number % Priority::ALL.len()]
 }
 
@@ -42,7 +42,7 @@ pub(super) fn through() -> Walk {
     let (queue, keys) = (queue(), keys());
     let mut number = 0;
     Walk::step(move || {
-        queue.add(Arc::clone(&keys[number % KEYS]), band(number));
+        queue.add(Arc::clone(&keys[number % KEYS]), priority_of(number));
         // Half of the keys stay queued: a queue of one key would be unrealistically cache-friendly.
         if number >= KEYS / 2 {
             take(&queue);

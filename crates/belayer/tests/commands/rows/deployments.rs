@@ -215,9 +215,9 @@ async fn the_gate_is_read_once_and_only_for_a_finalizer_of_belayer() {
     stage.world.stuck_config_map("theirs", theirs, json!({}));
     stage.world.run(&["stuck", "-ojson"]).await;
     assert_eq!(reads("gates.belayer.dev"), 0);
-    let ours = "belayer.dev/pod-recreation";
+    let belayers = "belayer.dev/pod-recreation";
     for name in ["a", "b"] {
-        stage.world.stuck_config_map(name, ours, json!({}));
+        stage.world.stuck_config_map(name, belayers, json!({}));
     }
     stage.world.run(&["stuck", "-ojson"]).await;
     assert_eq!(reads("gates.belayer.dev"), 1);

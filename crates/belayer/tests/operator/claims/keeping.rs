@@ -323,12 +323,12 @@ async fn handing_over_leaves_no_hold_of_the_earlier_name() {
 async fn foreign_finalizers_stay_where_they_are() {
     let shop = Shop::new();
     let _belayer = shop.run();
-    let foreign = ["z.example.com/one", "a.example.com/two"];
-    shop.claim_with("data", json!({ "finalizers": foreign }));
+    let others = ["z.example.com/one", "a.example.com/two"];
+    shop.claim_with("data", json!({ "finalizers": others }));
     shop.all_held(&["data"]).await;
     shop.delete_claim("data");
     eventually("Belayer's hold is removed", || !shop.is_held("data")).await;
-    assert_eq!(shop.finalizers("data"), foreign);
+    assert_eq!(shop.finalizers("data"), others);
     let before = shop.applied().len();
     let_pass(A_WHILE).await;
     assert_eq!(shop.applied().len(), before, "no hold is added late");

@@ -74,7 +74,7 @@ impl Inbox {
         let pods = Resource::pods();
         let (_, pods) = Informer::builder(client.clone(), pods, pod_decoders).build();
         let queue = WorkQueue::new("claims");
-        let wake = Arc::new(|_| {});
+        let enqueue = Arc::new(|_| {});
         let protection: Arc<PvcProtection> = Arc::new(PvcProtection::new(
             Mode::Own,
             Parts {
@@ -82,14 +82,14 @@ impl Inbox {
                 pods,
                 pods_queries: QueryCache::new(
                     Arc::new(Nobody),
-                    wake.clone(),
+                    enqueue.clone(),
                     pace(),
                     LiveReads::default(),
                     stop.clone(),
                 ),
                 owners: QueryCache::new(
                     Arc::new(Nobody),
-                    wake,
+                    enqueue,
                     pace(),
                     LiveReads::default(),
                     stop.clone(),
@@ -107,7 +107,7 @@ impl Inbox {
         let (events, _) = events::recorder(Arc::clone(&executor));
         let runner = Runner::builder(runner::RunnerParts {
             resource,
-            ours: Mode::Own.ours().into(),
+            finalizers: Mode::Own.finalizers().into(),
             store: claims,
             queue: queue.clone(),
             executor,
@@ -238,13 +238,13 @@ fn masked() -> Vec<Event<Pod>> {
 #[case::pod_deleted_and_created_again_unwatched(masked(), true)]
 #[tokio::test(start_paused = true)]
 async fn a_pod_queues_its_waiting_pvcs(#[case] events: Vec<Event<Pod>>, #[case] queues: bool) {
-    let desk = Inbox::new().await;
+    let inbox = Inbox::new().await;
     events
         .iter()
-        .for_each(|event| desk.protection.on_pod(event));
+        .for_each(|event| inbox.protection.on_pod(event));
     let expected = ["waiting", "waiting-too"].map(|name| (name.to_owned(), Priority::Release));
     let expected = if queues { &expected[..] } else { &[] };
-    assert_eq!(desk.queued(), expected);
+    assert_eq!(inbox.queued(), expected);
 }
 
 const HELD: &[&str] = &["example.com/other", PVC_PROTECTION_HOLD];
@@ -271,7 +271,7 @@ async fn a_pvc_is_queued_if_there_may_be_work(
     #[case] expected: Option<Priority>,
     #[values("added", "updated")] how: &str,
 ) {
-    let desk = Inbox::new().await;
+    let inbox = Inbox::new().await;
     let event = match how {
         "added" => Event::Added {
             object: stored(now),
@@ -282,19 +282,23 @@ async fn a_pvc_is_queued_if_there_may_be_work(
             new: stored(now),
         },
     };
-    desk.protection.on_claim(&event);
-    desk.runner.on(&event);
-    let queued: Vec<Priority> = desk.queued().into_iter().map(|(_, band)| band).collect();
+    inbox.protection.on_claim(&event);
+    inbox.runner.on(&event);
+    let queued: Vec<Priority> = inbox
+        .queued()
+        .into_iter()
+        .map(|(_, priority)| priority)
+        .collect();
     assert_eq!(queued, expected.into_iter().collect::<Vec<_>>());
 }
 
 #[tokio::test(start_paused = true)]
 async fn unheld_pvcs_of_the_first_list_come_after_waiting_ones() {
-    let desk = Inbox::new().await;
+    let inbox = Inbox::new().await;
     let event = Event::Added {
         object: stored(claim(FREE, None)),
         initial: true,
     };
-    desk.runner.on(&event);
-    assert_eq!(desk.queued(), [("data".to_owned(), Priority::Resync)]);
+    inbox.runner.on(&event);
+    assert_eq!(inbox.queued(), [("data".to_owned(), Priority::Resync)]);
 }

@@ -205,11 +205,11 @@ async fn another_controller_takes_the_name() {
 async fn another_pod_takes_the_name_before_it_was_read_as_free() {
     let yard = Yard::new();
     let belayer = yard.run();
-    let foreign = json!({
+    let others = json!({
         "annotations": { "belayer.dev/recreate": "true" },
         "finalizers": [POD_RECREATION_HOLD, "x.example.com/f"],
     });
-    yard.pod_with("web", foreign);
+    yard.pod_with("web", others);
     yard.until("only the finalizer of the other controller is left", || {
         let pod = yard.find("web").unwrap();
         yard.phase() == "Deleting" && pod["metadata"]["finalizers"] == json!(["x.example.com/f"])

@@ -216,7 +216,7 @@ fn no_requests(yard: &Yard) -> FaultHandle {
 async fn r6_a_wipe_is_requested_after_an_outage(#[case] is_down: bool) {
     let yard = Yard::rejecting(99);
     create_node(&yard);
-    let outage = no_requests(&yard);
+    let fault = no_requests(&yard);
     let mut belayer = yard.run_as(BELAYER, settings(0));
     let pod = create_pod(&yard);
     yard.until("it is recorded", || yard.phase() == "Rejected")
@@ -224,12 +224,12 @@ async fn r6_a_wipe_is_requested_after_an_outage(#[case] is_down: bool) {
     if is_down {
         belayer.stop().await;
         yard.wait_for(Duration::from_secs(300)).await;
-        outage.remove();
+        fault.remove();
         belayer = yard.run_as(BELAYER, settings(0));
     } else {
         yard.wait_for(Duration::from_secs(300)).await;
         assert_eq!(yard.phase(), "Rejected");
-        outage.remove();
+        fault.remove();
     }
     yard.wait("the wipe is requested", || has_entry(&yard, &pod))
         .await;
@@ -277,14 +277,14 @@ async fn l9_a_jump_ahead_forgets_no_wipe() {
 async fn l9_a_jump_skips_no_required_wipe() {
     let yard = Yard::rejecting(99);
     create_node(&yard);
-    let outage = no_requests(&yard);
+    let fault = no_requests(&yard);
     let belayer = yard.run_as(BELAYER, settings(0));
     let pod = create_pod(&yard);
     yard.until("it is recorded", || yard.phase() == "Rejected")
         .await;
     let _after = yard.jump(DAY);
     yard.wait_for(Duration::from_secs(5)).await;
-    outage.remove();
+    fault.remove();
     yard.wait("the wipe is requested", || has_entry(&yard, &pod))
         .await;
     belayer.stop().await;
@@ -369,7 +369,7 @@ async fn t8_one_namespace_does_not_fill_the_list_of_a_node() {
 async fn t1_large_pods_do_not_hide_a_uid() {
     let yard = Yard::rejecting(99);
     create_node(&yard);
-    let outage = no_requests(&yard);
+    let fault = no_requests(&yard);
     let belayer = yard.run_as(BELAYER, settings(0));
     let pod = create_pod(&yard);
     yard.until("it is recorded", || yard.phase() == "Rejected")
@@ -388,7 +388,7 @@ async fn t1_large_pods_do_not_hide_a_uid() {
     yard.delete("web");
     yard.wait("it does not exist", || yard.find("web").is_none())
         .await;
-    outage.remove();
+    fault.remove();
     yard.wait("the wipe is requested", || has_entry(&yard, &pod))
         .await;
     belayer.stop().await;

@@ -215,10 +215,10 @@ async fn a7_a_deleted_workflow_does_not_wait_for_a_pod_without_a_node(#[case] ot
 async fn a7_a_pod_is_released_once_its_owner_is_being_deleted() {
     let yard = Yard::new();
     let owner = workflow(&yard);
-    let foreign = json!({ "metadata": { "finalizers": ["example.com/slow"] } });
+    let others = json!({ "metadata": { "finalizers": ["example.com/slow"] } });
     let none = belayer_sandbox::Subresource::None;
     yard.world
-        .patch_in(&WORKFLOWS, Some(YARD), "build", foreign, none);
+        .patch_in(&WORKFLOWS, Some(YARD), "build", others, none);
     let components = recreating_workflows().with(belayer_workflow_finalizer::Settings::default());
     let belayer = yard.run_components(BELAYER, components);
     let uid = step(&yard, owner);

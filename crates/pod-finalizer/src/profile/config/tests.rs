@@ -99,13 +99,13 @@ fn a_built_in_profile_is_narrowed_and_changed() {
             .first_match(&labels, "any")
             .map(|profile| profile.name.to_string())
     };
-    let ours = [
+    let belayers = [
         (argo::WORKFLOW_LABEL, "etl"),
         (argo::INSTANCE_LABEL, "ours"),
     ];
-    assert_eq!(of(&ours).as_deref(), Some("ours"));
-    assert_eq!(of(&ours[..1]).as_deref(), Some("argo"));
-    assert_eq!(of(&ours[1..]), None);
+    assert_eq!(of(&belayers).as_deref(), Some("ours"));
+    assert_eq!(of(&belayers[..1]).as_deref(), Some("argo"));
+    assert_eq!(of(&belayers[1..]), None);
     assert_eq!(
         settings.profiles.get("ours").unwrap().owner,
         Some(argo::workflow())

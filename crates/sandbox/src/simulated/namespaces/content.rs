@@ -262,10 +262,10 @@ pub(super) fn changed(namespace: &Value, wanted: &[Value], now: &str) -> Option<
             condition
         }));
     }
-    let foreign = old
+    let others = old
         .iter()
         .filter(|old| wanted.iter().all(|c| c.get("type") != old.get("type")));
-    all.extend(foreign.cloned());
+    all.extend(others.cloned());
     changed.then_some(all)
 }
 

@@ -133,10 +133,10 @@ async fn pods_with_gates_or_another_scheduler_are_ignored() {
     let world = with_nodes(NodeSpec::many(1));
     let mut gated = pod("gated", json!({}));
     gated["spec"]["schedulingGates"] = json!([{"name": "x/y"}]);
-    let mut foreign = pod("foreign", json!({}));
-    foreign["spec"]["schedulerName"] = json!("other");
+    let mut others = pod("foreign", json!({}));
+    others["spec"]["schedulerName"] = json!("other");
     world.create(&Gvr::PODS, gated);
-    world.create(&Gvr::PODS, foreign);
+    world.create(&Gvr::PODS, others);
     world.pass(Duration::from_secs(60)).await;
     assert_eq!(
         (node_of(&world, "gated"), node_of(&world, "foreign")),

@@ -90,7 +90,7 @@ pub(super) fn controller(
 ) -> Diagnosis {
     let entry = world.known.find(finalizer);
     let health = health_of(object, finalizer, world, now);
-    if entry.is_some_and(Entry::is_ours) {
+    if entry.is_some_and(Entry::is_belayers) {
         return match health {
             ControllerHealth::Gone(proof) => left_alone(proof),
             _ => unruled(object),
@@ -304,7 +304,7 @@ pub(super) fn force(object: &Terminating, finalizer: &str, world: &World) -> Ste
 }
 
 /// One of Belayer's own holds, as its component explains it.
-pub(super) fn ours(
+pub(super) fn belayers(
     object: &Terminating,
     hold: &str,
     explained: &Result<Explained, String>,
