@@ -37,7 +37,7 @@ impl Delays {
                     self.look(history, pod, write.at);
                 }
             }
-            Kind::Claim | Kind::Record | Kind::Other => {}
+            Kind::Pvc | Kind::Record | Kind::Other => {}
         }
     }
 

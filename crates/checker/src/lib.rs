@@ -39,7 +39,7 @@ const RECREATION_HOLD: &str = names::POD_RECREATION_HOLD;
 /// Its hold on workflows.
 const WORKFLOW_HOLD: &str = names::WORKFLOW_HOLD;
 /// Its hold on PVCs.
-const CLAIM_HOLD: &str = names::PVC_PROTECTION_HOLD;
+const PVC_HOLD: &str = names::PVC_PROTECTION_HOLD;
 
 /// What the checks read. The [crate's example](crate) collects all of it.
 pub struct Evidence<'a> {

@@ -17,7 +17,7 @@ const REJECTED: &str = "Pod was rejected";
 pub(crate) enum Kind {
     Pod,
     Workflow,
-    Claim,
+    Pvc,
     /// A PodRecreation record.
     Record,
     Other,
@@ -28,7 +28,7 @@ impl Kind {
         match gvr {
             gvr if *gvr == Gvr::PODS => Self::Pod,
             gvr if *gvr == WORKFLOWS => Self::Workflow,
-            gvr if *gvr == Gvr::PERSISTENTVOLUMECLAIMS => Self::Claim,
+            gvr if *gvr == Gvr::PERSISTENTVOLUMECLAIMS => Self::Pvc,
             gvr if gvr.group == "belayer.dev" && gvr.resource == "podrecreations" => Self::Record,
             _ => Self::Other,
         }
@@ -105,14 +105,14 @@ pub(crate) fn workflow_of(pod: &Value) -> Option<&str> {
 }
 
 /// Whether a pod is bound to a node and refers to the PVC of this name.
-pub(crate) fn uses(pod: &Value, namespace: &str, claim: &str) -> bool {
+pub(crate) fn uses(pod: &Value, namespace: &str, pvc: &str) -> bool {
     let volumes = pod.pointer("/spec/volumes").and_then(Value::as_array);
     text(pod, "/metadata/namespace") == namespace
         && !text(pod, "/spec/nodeName").is_empty()
         && volumes
             .into_iter()
             .flatten()
-            .any(|volume| text(volume, "/persistentVolumeClaim/claimName") == claim)
+            .any(|volume| text(volume, "/persistentVolumeClaim/claimName") == pvc)
 }
 
 /// An annotation; empty if there is none.

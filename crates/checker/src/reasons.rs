@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::history::History;
 use super::objects::{Node, annotation, holds, is_deleting, is_rejected, text, uid, workflow_of};
 use super::recreation;
-use crate::{CLAIM_HOLD, POD_HOLD, RECREATION_HOLD, WORKFLOW_HOLD};
+use crate::{POD_HOLD, PVC_HOLD, RECREATION_HOLD, WORKFLOW_HOLD};
 
 /// The simulated workflow controller's message about a pod that was removed before its result was consumed.
 const LOST: &str = "pod deleted";
@@ -87,7 +87,7 @@ impl History {
             POD_HOLD => self.result_not_needed(object),
             RECREATION_HOLD => self.recreation_not_needed(object),
             WORKFLOW_HOLD => self.is_deleted(uid(object)).then_some(Why::WorkflowDeleted),
-            CLAIM_HOLD => return self.is_deleted(uid(object)).then_some(Why::PvcDeleted),
+            PVC_HOLD => return self.is_deleted(uid(object)).then_some(Why::PvcDeleted),
             _ => return None,
         };
         why.or_else(|| self.is_ignored(object).then_some(Why::NamespaceIgnored))

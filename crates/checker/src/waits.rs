@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::objects::{describe, finalizers, holds, is_deleting, text, uid, uses, workflow_of};
 use super::rule::{Part, Rule, Step, Verdict};
-use crate::{CLAIM_HOLD, POD_HOLD, WORKFLOW_HOLD};
+use crate::{POD_HOLD, PVC_HOLD, WORKFLOW_HOLD};
 
 pub(crate) const RULES: &[Rule] = &[
     Rule {
@@ -61,24 +61,24 @@ fn is_kept_running(workflow: &Value) -> bool {
 
 /// IN-USE.
 fn in_use(step: &Step<'_>) -> Verdict {
-    let (Some(claim), removed) = (step.before, step.removed()) else {
+    let (Some(pvc), removed) = (step.before, step.removed()) else {
         return Verdict::NotConcerned;
     };
-    if !removed.contains(&CLAIM_HOLD) {
+    if !removed.contains(&PVC_HOLD) {
         return Verdict::NotConcerned;
     }
-    let namespace = text(claim, "/metadata/namespace");
-    let name = text(claim, "/metadata/name");
+    let namespace = text(pvc, "/metadata/namespace");
+    let name = text(pvc, "/metadata/name");
     let user = step
         .history
         .live_pods()
         .find(|pod| uses(pod, namespace, name));
     match user {
         None => Verdict::Kept,
-        Some(_) if step.history.is_by_hand(claim) => Verdict::ByHand,
+        Some(_) if step.history.is_by_hand(pvc) => Verdict::ByHand,
         Some(pod) => Verdict::Broken(format!(
             "{} was released while {} used it",
-            describe(claim),
+            describe(pvc),
             describe(pod)
         )),
     }

@@ -45,7 +45,7 @@ fn others(step: &Step<'_>) -> Verdict {
         return Verdict::NotConcerned;
     }
     let write = step.write;
-    let held = matches!(step.kind(), Kind::Pod | Kind::Workflow | Kind::Claim);
+    let held = matches!(step.kind(), Kind::Pod | Kind::Workflow | Kind::Pvc);
     if !held || write.verb != Verb::Patch || !write.subresource.is_empty() {
         return Verdict::Broken(format!(
             "{}: Belayer must not make this request",

@@ -3,7 +3,7 @@
 //! ```
 //! use belayer_core::index::claim_value;
 //!
-//! // `store.by_index(PODS_BY_CLAIM, ...)` lists the pods that use this PVC.
+//! // `store.by_index(PODS_BY_PVC, ...)` lists the pods that use this PVC.
 //! assert_eq!(claim_value("shop", "data"), "shop/data");
 //! ```
 
@@ -15,31 +15,31 @@ pub const PODS_BY_OWNER: &str = "owner-uid";
 /// Pods by namespace.
 pub const PODS_BY_NAMESPACE: &str = "namespace";
 
-/// Bound pods by the PVCs that they refer to, as `namespace/claim`. An unbound pod cannot use a
-/// PVC. A pod that [may use any](Pod::may_use_any_claim) is listed under [`ANY_CLAIM`].
+/// Bound pods by the PVCs that they refer to, as `namespace/pvc`. An unbound pod cannot use a
+/// PVC. A pod that [may use any](Pod::may_use_any_pvc) is listed under [`ANY_PVC`].
 ///
-/// [`ANY_CLAIM`]: crate::slim::ANY_CLAIM
-pub const PODS_BY_CLAIM: &str = "claim";
+/// [`ANY_PVC`]: crate::slim::ANY_PVC
+pub const PODS_BY_PVC: &str = "claim";
 
-/// Emits the values of [`PODS_BY_CLAIM`]. The values are those of
-/// [`claim_value`], as in the [example](self).
-pub fn claims_of_bound_pod(pod: &Pod, emit: &mut dyn FnMut(&str)) {
+/// Emits the values of [`PODS_BY_PVC`]. The values are those of
+/// [`pvc_value`], as in the [example](self).
+pub fn pvcs_of_bound_pod(pod: &Pod, emit: &mut dyn FnMut(&str)) {
     if !pod.is_bound() {
         return;
     }
     let namespace = pod.meta.key.namespace().unwrap_or_default();
-    for claim in pod.claims.iter().chain(&pod.ephemeral_claims) {
-        emit(&claim_value(namespace, claim));
+    for pvc in pod.pvcs.iter().chain(&pod.ephemeral_pvcs) {
+        emit(&pvc_value(namespace, pvc));
     }
 }
 
-/// The value under which [`PODS_BY_CLAIM`] lists the pods of a PVC. The [module's example](self)
+/// The value under which [`PODS_BY_PVC`] lists the pods of a PVC. The [module's example](self)
 /// has a value.
-pub fn claim_value(namespace: &str, claim: &str) -> String {
-    let mut value = String::with_capacity(namespace.len() + claim.len() + 1);
+pub fn pvc_value(namespace: &str, pvc: &str) -> String {
+    let mut value = String::with_capacity(namespace.len() + pvc.len() + 1);
     value.push_str(namespace);
     value.push('/');
-    value.push_str(claim);
+    value.push_str(pvc);
     value
 }
 
@@ -73,13 +73,13 @@ mod tests {
             ResourceVersion::new(1),
         );
         let mut pod = Pod {
-            claims: Box::from(["data".into()]),
-            ephemeral_claims: Box::from(["web-0-scratch".into()]),
+            pvcs: Box::from(["data".into()]),
+            ephemeral_pvcs: Box::from(["web-0-scratch".into()]),
             ..Pod::new(meta)
         };
         let values = |pod: &Pod| {
             let mut values = Vec::new();
-            claims_of_bound_pod(pod, &mut |value| values.push(value.to_owned()));
+            pvcs_of_bound_pod(pod, &mut |value| values.push(value.to_owned()));
             values
         };
         assert!(values(&pod).is_empty());

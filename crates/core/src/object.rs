@@ -240,7 +240,7 @@ impl Resource {
     }
 
     /// Persistent volume claims.
-    pub fn claims() -> Self {
+    pub fn pvcs() -> Self {
         Self::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
     }
 

@@ -41,7 +41,7 @@ pub(super) struct ClusterState {
 struct Inner {
     pods: BTreeMap<String, Pod>,
     workflows: BTreeMap<String, Workflow>,
-    claims: BTreeMap<String, Tracked>,
+    pvcs: BTreeMap<String, Tracked>,
     namespaces: BTreeMap<String, Existence>,
     changes: u64,
 }
@@ -66,7 +66,7 @@ impl ClusterState {
         let pods = inner.pods.values().map(|pod| &pod.object);
         let workflows = inner.workflows.values().map(|workflow| &workflow.object);
         let mut counts = Counts::default();
-        for object in pods.chain(workflows).chain(inner.claims.values()) {
+        for object in pods.chain(workflows).chain(inner.pvcs.values()) {
             counts.add(object);
         }
         counts
@@ -96,16 +96,16 @@ impl ClusterState {
     }
 
     /// How many PVCs match.
-    pub(super) fn count_claims(&self, which: impl Fn(&Tracked) -> bool) -> usize {
+    pub(super) fn count_pvcs(&self, which: impl Fn(&Tracked) -> bool) -> usize {
         let inner = self.inner.lock();
-        inner.claims.values().filter(|claim| which(claim)).count()
+        inner.pvcs.values().filter(|pvc| which(pvc)).count()
     }
 
     /// The PVC of this name, also after its removal.
-    pub(super) fn claim(&self, name: &str) -> Option<Tracked> {
+    pub(super) fn pvc(&self, name: &str) -> Option<Tracked> {
         let inner = self.inner.lock();
         inner
-            .claims
+            .pvcs
             .values()
             .find(|object| object.name == name)
             .cloned()
@@ -155,9 +155,8 @@ impl Inner {
                 .or_insert_with(|| Workflow::new(object, at))
                 .note(object, now, at);
         } else if is(&Gvr::PERSISTENTVOLUMECLAIMS) {
-            let claim = self.claims.entry(uid);
-            claim
-                .or_insert_with(|| Tracked::new(object, at))
+            let pvc = self.pvcs.entry(uid);
+            pvc.or_insert_with(|| Tracked::new(object, at))
                 .note(object, now, at);
         } else if is(&Gvr::NAMESPACES) {
             let name = text(object, "/metadata/name").to_owned();

@@ -9,7 +9,7 @@ use super::BATCH;
 /// The database's namespace.
 pub(super) const SHOP: &str = "shop";
 /// The database's PVC.
-pub(super) const CLAIM: &str = "data";
+pub(super) const PVC: &str = "data";
 /// Its pods.
 pub(super) const DATABASE: [&str; 2] = ["db-0", "db-1"];
 /// The namespace of the bare pods.
@@ -37,7 +37,7 @@ pub(super) fn nodes() -> Vec<NodeSpec> {
 }
 
 /// A PVC.
-pub(super) fn claim(name: &str) -> Value {
+pub(super) fn pvc(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": {"name": name},
@@ -49,14 +49,14 @@ pub(super) fn claim(name: &str) -> Value {
 }
 
 /// A pod of the database, with its data on a PVC.
-pub(super) fn database(name: &str, claim: &str) -> Value {
+pub(super) fn database(name: &str, pvc: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name},
         "spec": {
             "containers": [{"name": "db", "image": "postgres:18",
                 "volumeMounts": [{"name": "data", "mountPath": "/var/lib/postgresql"}]}],
-            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": claim}}],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": pvc}}],
         },
     })
 }

@@ -127,7 +127,7 @@ fn has_settled(world: &World) -> bool {
     let state = &world.state;
     state.count(unsettled) == 0
         && state.count_workflows(Workflow::is_open) == 0
-        && state.count_claims(|claim| claim.now == Existence::Terminating) == 0
+        && state.count_pvcs(|pvc| pvc.now == Existence::Terminating) == 0
         && state.terminating_namespaces() == 0
 }
 

@@ -272,15 +272,11 @@ mod tests {
     #[test]
     fn finalizers_of_others_are_not_holds() {
         let now = Instant::now();
-        let claim = |finalizer: &str| json!({"metadata": {"finalizers": [finalizer]}});
-        let mut object = Tracked::new(&claim("kubernetes.io/pvc-protection"), now);
-        object.note(
-            &claim("kubernetes.io/pvc-protection"),
-            Existence::Exists,
-            now,
-        );
+        let pvc = |finalizer: &str| json!({"metadata": {"finalizers": [finalizer]}});
+        let mut object = Tracked::new(&pvc("kubernetes.io/pvc-protection"), now);
+        object.note(&pvc("kubernetes.io/pvc-protection"), Existence::Exists, now);
         assert_eq!(object.hold, Hold::NotYet);
-        object.note(&claim(PVC_PROTECTION_HOLD), Existence::Exists, now);
+        object.note(&pvc(PVC_PROTECTION_HOLD), Existence::Exists, now);
         assert_eq!(object.hold, Hold::On);
     }
 }

@@ -22,7 +22,7 @@ use belayer_holds::names::{POD_RECREATION_HOLD, PVC_PROTECTION_HOLD, RECREATION_
 use belayer_pvc_protection::uses::Users;
 
 use crate::evidence::{Evidence, NoUser, Order, StillProtected};
-use crate::holds::{Finalizer, classify, is_claim, is_pod};
+use crate::holds::{Finalizer, classify, is_pod, is_pvc};
 use crate::records::Recorded;
 use crate::selection::Selected;
 
@@ -166,7 +166,7 @@ fn one(view: &View<'_>, purpose: &Purpose, hold: &'static str, verdict: &mut Ver
         }
     }
     // Rule 8.
-    if hold != PVC_PROTECTION_HOLD || !is_claim(view.kind) {
+    if hold != PVC_PROTECTION_HOLD || !is_pvc(view.kind) {
         return verdict.release.push((hold, evidence));
     }
     // Rule 4.

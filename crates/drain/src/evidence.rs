@@ -56,10 +56,9 @@ impl Order {
 pub struct StillProtected(());
 
 impl StillProtected {
-    /// The proof, if Kubernetes protects `claim`.
-    pub fn prove(claim: &ObjectMeta) -> Option<Self> {
-        claim
-            .has_finalizer(KUBERNETES_PVC_PROTECTION)
+    /// The proof, if Kubernetes protects `pvc`.
+    pub fn prove(pvc: &ObjectMeta) -> Option<Self> {
+        pvc.has_finalizer(KUBERNETES_PVC_PROTECTION)
             .then_some(Self(()))
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn classify(finalizer: &str) -> Finalizer {
 }
 
 /// Whether a kind is `PersistentVolumeClaim`.
-pub(crate) fn is_claim(kind: &Resource) -> bool {
+pub(crate) fn is_pvc(kind: &Resource) -> bool {
     kind.group.is_empty() && *kind.plural == *"persistentvolumeclaims"
 }
 

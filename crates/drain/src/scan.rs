@@ -12,7 +12,7 @@ use belayer_core::object::Resource;
 use belayer_core::slim::{DecodeContext, Interner, Keep, ObjectMeta, OwnerMeta};
 use belayer_inspect::reader::{self, Reader, again_if_expired, explain};
 
-use crate::holds::{HANDED_OVER, PREFIX, is_claim};
+use crate::holds::{HANDED_OVER, PREFIX, is_pvc};
 use crate::progress::Progress;
 use crate::report::Unseen;
 
@@ -196,7 +196,7 @@ impl Scanned {
                     continue;
                 }
             };
-            let waits = is_claim(kind) && meta.is_deleting();
+            let waits = is_pvc(kind) && meta.is_deleting();
             if waits && meta.finalizers.iter().all(|name| **name == *HANDED_OVER) {
                 self.handed_over += 1;
             }

@@ -37,9 +37,9 @@ impl Users {
         }
     }
 
-    /// The users of `claim`, from a list that began after `seen`.
-    pub(crate) async fn of(&self, claim: &ObjectMeta, seen: LogicalTime) -> Usage {
-        let namespace = claim.key.namespace().unwrap_or_default();
+    /// The users of `pvc`, from a list that began after `seen`.
+    pub(crate) async fn of(&self, pvc: &ObjectMeta, seen: LogicalTime) -> Usage {
+        let namespace = pvc.key.namespace().unwrap_or_default();
         let slot = {
             let mut namespaces = self.namespaces.lock();
             Arc::clone(namespaces.entry_ref(namespace).or_default())
@@ -63,7 +63,7 @@ impl Users {
             }
         };
         Usage::Listed {
-            users: listed.users_of(claim),
+            users: listed.users_of(pvc),
             begun,
         }
     }

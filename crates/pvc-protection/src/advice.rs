@@ -43,17 +43,17 @@ pub enum Advice {
     /// Belayer only reports, and nothing adds `kubernetes.io/pvc-protection` to PVCs.
     Unprotected {
         /// How many PVCs lack it.
-        claims: usize,
+        pvcs: usize,
     },
     /// Nothing adds `kubernetes.io/pvc-protection` to PVCs.
     Unmountable {
         /// How many PVCs lack it.
-        claims: usize,
+        pvcs: usize,
     },
     /// Nothing removes `kubernetes.io/pvc-protection`.
     LeftBehind {
         /// How many PVCs are stuck in deletion.
-        claims: usize,
+        pvcs: usize,
     },
     /// Two controllers remove `kubernetes.io/pvc-protection`.
     TwoAtWork {
@@ -69,15 +69,15 @@ impl Advice {
         match mode {
             Mode::Advise | Mode::Own => {
                 if signs.bare > 0 {
-                    let claims = signs.bare;
+                    let pvcs = signs.bare;
                     advice.push(match mode.adds_holds() {
-                        true => Self::Unmountable { claims },
-                        false => Self::Unprotected { claims },
+                        true => Self::Unmountable { pvcs },
+                        false => Self::Unprotected { pvcs },
                     });
                 }
                 if signs.left_behind > 0 {
                     advice.push(Self::LeftBehind {
-                        claims: signs.left_behind,
+                        pvcs: signs.left_behind,
                     });
                 }
             }
@@ -105,31 +105,31 @@ impl Advice {
 impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unprotected { claims } => write!(
+            Self::Unprotected { pvcs } => write!(
                 f,
                 "{} not carry {KUBERNETES_PVC_PROTECTION}, and Belayer adds no finalizer: nothing keeps such a \
                  PVC while pods use it; switch the API server's admission plugin StorageObjectInUseProtection \
                  and kube-controller-manager's persistentvolumeclaim-protection-controller on, or set \
                  pvcProtection.finalizer to {KUBERNETES_PVC_PROTECTION}",
-                one_or_many(*claims, "PVC does", "PVCs do")
+                one_or_many(*pvcs, "PVC does", "PVCs do")
             ),
-            Self::Unmountable { claims } => write!(
+            Self::Unmountable { pvcs } => write!(
                 f,
                 "{} not carry {KUBERNETES_PVC_PROTECTION}, and {PVC_PROTECTION_HOLD} alone is not \
                  enough: the kubelet mounts a PVC that is being deleted only with the former, also for pods \
                  that run there already; switch the API server's admission plugin StorageObjectInUseProtection \
                  and kube-controller-manager's persistentvolumeclaim-protection-controller on, or set \
                  pvcProtection.finalizer to {KUBERNETES_PVC_PROTECTION}",
-                one_or_many(*claims, "PVC does", "PVCs do")
+                one_or_many(*pvcs, "PVC does", "PVCs do")
             ),
-            Self::LeftBehind { claims } => write!(
+            Self::LeftBehind { pvcs } => write!(
                 f,
                 "{}, and still nothing removes \
                  {KUBERNETES_PVC_PROTECTION}: kube-controller-manager's \
                  persistentvolumeclaim-protection-controller does not seem to run; switch it on, or set \
                  pvcProtection.finalizer to {KUBERNETES_PVC_PROTECTION}, so that Belayer does its work",
                 one_or_many(
-                    *claims,
+                    *pvcs,
                     "PVC is being deleted, nothing uses it",
                     "PVCs are being deleted, nothing uses them"
                 )
@@ -188,13 +188,13 @@ mod tests {
         "2 PVCs are being deleted, nothing uses them, and "
     )]
     fn one_pvc_is_reported_in_the_singular(
-        #[case] claims: usize,
+        #[case] pvcs: usize,
         #[case] bare: &str,
         #[case] left: &str,
     ) {
-        let said = Advice::Unmountable { claims }.to_string();
+        let said = Advice::Unmountable { pvcs }.to_string();
         assert!(said.starts_with(bare), "{said}");
-        let said = Advice::LeftBehind { claims }.to_string();
+        let said = Advice::LeftBehind { pvcs }.to_string();
         assert!(said.starts_with(left), "{said}");
     }
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::index::{PODS_BY_CLAIM, claim_value};
+use belayer_core::index::{PODS_BY_PVC, pvc_value};
 use belayer_core::informer::{Event, Lookup, Store, Stored};
 use belayer_core::object::ObjectKey;
 use belayer_core::queries::{Pace, Waiter};
-use belayer_core::slim::{ANY_CLAIM, Claim, ObjectMeta, Pod};
+use belayer_core::slim::{ANY_PVC, ObjectMeta, Pod, Pvc};
 use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::decision::Decision;
 use belayer_holds::held_objects::Noted as _;
@@ -62,16 +62,16 @@ impl UsersView for Cached {
 
 /// Which pods use a PVC. Part of the component whose rules are in [`row`](crate::row).
 pub trait UsersOf: Send + Sync + 'static {
-    /// The pods that use `claim`.
-    fn users_of(&self, claim: &ObjectMeta) -> CachedUsers;
+    /// The pods that use `pvc`.
+    fn users_of(&self, pvc: &ObjectMeta) -> CachedUsers;
 }
 
 /// The dependencies of the component. Part of the component whose rules are in
 /// [`row`](crate::row).
 pub struct Parts<V: UsersView = Cached> {
     /// PVCs.
-    pub claims: V::Store<Claim>,
-    /// Pods: a store with the index [`PODS_BY_CLAIM`].
+    pub pvcs: V::Store<Pvc>,
+    /// Pods: a store with the index [`PODS_BY_PVC`].
     pub pods: V::Pods,
     /// Live reads of the pods of namespaces, at the [`pace`] of this module.
     pub pods_queries: V::Queries<PodsQuery>,
@@ -113,11 +113,11 @@ impl<V: UsersView> PvcProtection<V> {
         }
     }
 
-    fn hold_of(&self, claim: &ObjectMeta) -> Hold {
-        if claim.has_finalizer(self.mode.hold()) {
+    fn hold_of(&self, pvc: &ObjectMeta) -> Hold {
+        if pvc.has_finalizer(self.mode.hold()) {
             return Hold::Present;
         }
-        let former = |name: &&&str| claim.has_finalizer(name);
+        let former = |name: &&&str| pvc.has_finalizer(name);
         match self.mode.finalizers().iter().find(former) {
             Some(_) => Hold::Former,
             None => Hold::Missing,
@@ -125,10 +125,8 @@ impl<V: UsersView> PvcProtection<V> {
     }
 
     /// Being deleted, and kept by Kubernetes while Belayer only reports.
-    fn is_advised_on(&self, claim: &ObjectMeta) -> bool {
-        !self.mode.adds_holds()
-            && claim.is_deleting()
-            && claim.has_finalizer(KUBERNETES_PVC_PROTECTION)
+    fn is_advised_on(&self, pvc: &ObjectMeta) -> bool {
+        !self.mode.adds_holds() && pvc.is_deleting() && pvc.has_finalizer(KUBERNETES_PVC_PROTECTION)
     }
 }
 
@@ -154,17 +152,17 @@ impl PvcProtection {
     /// whose deletion was only noticed by a relist.
     pub fn on_pod(&self, event: &Event<Pod>) {
         match event {
-            Event::Added { object, .. } if is_idle(object) => self.queue_claims_of(object),
+            Event::Added { object, .. } if is_idle(object) => self.queue_pvcs_of(object),
             Event::Updated { old, new } if is_idle(new) || old.is_bound() != new.is_bound() => {
-                self.queue_claims_of(new);
+                self.queue_pvcs_of(new);
             }
-            Event::Deleted { last, .. } => self.queue_claims_of(last),
+            Event::Deleted { last, .. } => self.queue_pvcs_of(last),
             _ => {}
         }
     }
 
     /// Updates the held objects and the release tracker. Must receive every PVC event *before* the runner does.
-    pub fn on_claim(&self, event: &Event<Claim>) {
+    pub fn on_pvc(&self, event: &Event<Pvc>) {
         match event {
             Event::Added { object, .. } => self.note(&object.meta),
             Event::Updated { new, .. } => self.note(&new.meta),
@@ -178,8 +176,8 @@ impl PvcProtection {
         let waiting = self.held_objects.waiting().into_iter();
         let waits = |(key, entry): (ObjectKey, Entry)| {
             let since = entry.waits_since()?;
-            let users = match self.parts.claims.lookup(&key) {
-                Lookup::Found(claim) => match self.parts.pods.users_of(&claim.meta) {
+            let users = match self.parts.pvcs.lookup(&key) {
+                Lookup::Found(pvc) => match self.parts.pods.users_of(&pvc.meta) {
                     CachedUsers::Known { users, .. } => Some(users),
                     CachedUsers::Unknown => None,
                 },
@@ -197,8 +195,8 @@ impl PvcProtection {
             ..Signs::default()
         };
         let mut left = Vec::new();
-        self.parts.claims.for_each(|claim| {
-            let meta = &claim.meta;
+        self.parts.pvcs.for_each(|pvc| {
+            let meta = &pvc.meta;
             let protected = meta.has_finalizer(KUBERNETES_PVC_PROTECTION);
             match meta.deletion_timestamp {
                 None if !protected => signs.bare += 1,
@@ -207,22 +205,22 @@ impl PvcProtection {
                         && meta.finalizers.len() == 1
                         && now.duration_since(since).as_secs() >= LEFT_AFTER.as_secs() as i64 =>
                 {
-                    left.push(Arc::clone(&claim.object));
+                    left.push(Arc::clone(&pvc.object));
                 }
                 _ => {}
             }
         });
-        let unused = |claim: &Arc<Claim>| match self.parts.pods.users_of(&claim.meta) {
+        let unused = |pvc: &Arc<Pvc>| match self.parts.pods.users_of(&pvc.meta) {
             CachedUsers::Known { users, .. } => users.is_empty(),
             CachedUsers::Unknown => false,
         };
-        signs.left_behind = left.iter().filter(|claim| unused(claim)).count();
+        signs.left_behind = left.iter().filter(|pvc| unused(pvc)).count();
         signs
     }
 
     /// Only waiting PVCs are enqueued. A PVC whose deletion was not seen yet is enqueued by that event.
-    fn queue_claims_of(&self, pod: &Stored<Pod>) {
-        if pod.may_use_any_claim() {
+    fn queue_pvcs_of(&self, pod: &Stored<Pod>) {
+        if pod.may_use_any_pvc() {
             let namespace = pod.meta.key.namespace();
             let mut waiting = self.held_objects.waiting();
             waiting.retain(|(key, _)| key.namespace() == namespace);
@@ -231,11 +229,11 @@ impl PvcProtection {
             }
             return;
         }
-        for claim in uses::claims_of(pod) {
+        for pvc in uses::pvcs_of(pod) {
             let namespace = pod.meta.key.shared_namespace();
-            let key = ObjectKey::new(Arc::clone(namespace), Arc::clone(claim));
-            match self.parts.claims.lookup(&key) {
-                Lookup::Found(claim) if self.is_waiting(&claim.meta) => {
+            let key = ObjectKey::new(Arc::clone(namespace), Arc::clone(pvc));
+            match self.parts.pvcs.lookup(&key) {
+                Lookup::Found(pvc) if self.is_waiting(&pvc.meta) => {
                     self.parts.queue.add(key, Priority::Release);
                 }
                 Lookup::Found(_) | Lookup::Absent | Lookup::Unknown => {}
@@ -243,43 +241,43 @@ impl PvcProtection {
         }
     }
 
-    fn note(&self, claim: &ObjectMeta) {
-        let entry = match claim.deletion_timestamp {
-            deleting if self.hold_of(claim).keeps() => Some(Entry::Held { deleting }),
-            Some(since) if self.is_advised_on(claim) => Some(Entry::Waits { since }),
+    fn note(&self, pvc: &ObjectMeta) {
+        let entry = match pvc.deletion_timestamp {
+            deleting if self.hold_of(pvc).keeps() => Some(Entry::Held { deleting }),
+            Some(since) if self.is_advised_on(pvc) => Some(Entry::Waits { since }),
             _ => None,
         };
-        self.noted(claim, entry);
+        self.noted(pvc, entry);
     }
 
-    fn noted(&self, claim: &ObjectMeta, entry: Option<Entry>) {
-        let before = self.held_objects.note(&claim.key, entry);
+    fn noted(&self, pvc: &ObjectMeta, entry: Option<Entry>) {
+        let before = self.held_objects.note(&pvc.key, entry);
         let waited = matches!(before, Some(Entry::Held { deleting: Some(_) }));
         if waited && entry.is_none() {
-            self.releases.gone(&claim.uid);
+            self.releases.gone(&pvc.uid);
         }
     }
 
     /// Being deleted, and held by Belayer.
-    fn is_waiting(&self, claim: &ObjectMeta) -> bool {
-        claim.is_deleting() && self.hold_of(claim).keeps()
+    fn is_waiting(&self, pvc: &ObjectMeta) -> bool {
+        pvc.is_deleting() && self.hold_of(pvc).keeps()
     }
 }
 
 impl UsersOf for Store<Pod> {
     /// Reads the index, which contains only bound pods. The version is read first, so that the index is at least
     /// as new as the version.
-    fn users_of(&self, claim: &ObjectMeta) -> CachedUsers {
+    fn users_of(&self, pvc: &ObjectMeta) -> CachedUsers {
         let as_of = self.resource_version();
-        let namespace = claim.key.namespace().unwrap_or_default();
-        let value = claim_value(namespace, claim.key.name());
+        let namespace = pvc.key.namespace().unwrap_or_default();
+        let value = pvc_value(namespace, pvc.key.name());
         let mut users = Users::default();
         let mut seen = 0;
         // Whether all of them have ended matters only if a Workflow owns the PVC.
-        let all = owner::query(claim).is_some();
-        let scanned = self.scan_index(PODS_BY_CLAIM, &value, |pod| {
+        let all = owner::query(pvc).is_some();
+        let scanned = self.scan_index(PODS_BY_PVC, &value, |pod| {
             seen += 1;
-            if uses(pod, claim) {
+            if uses(pod, pvc) {
                 users.note_pod(pod);
             }
             if users.total() >= NAMED && !(all && users.running() == 0) {
@@ -288,8 +286,8 @@ impl UsersOf for Store<Pod> {
                 ControlFlow::Continue(())
             }
         });
-        let any = self.scan_index(PODS_BY_CLAIM, &claim_value(namespace, ANY_CLAIM), |pod| {
-            if uses(pod, claim) {
+        let any = self.scan_index(PODS_BY_PVC, &pvc_value(namespace, ANY_PVC), |pod| {
+            if uses(pod, pvc) {
                 users.note_pod(pod);
             }
             ControlFlow::Continue(())
@@ -299,7 +297,7 @@ impl UsersOf for Store<Pod> {
         }
         if users.running() > 0 && users.total() >= NAMED {
             // The rest is counted without checking each pod: thousands of pods may share one PVC.
-            let all = self.count_by_index(PODS_BY_CLAIM, &value).unwrap_or(seen);
+            let all = self.count_by_index(PODS_BY_PVC, &value).unwrap_or(seen);
             users.note_more(all.saturating_sub(seen));
         }
         CachedUsers::Known { users, as_of }
@@ -311,7 +309,7 @@ fn is_idle(pod: &Pod) -> bool {
     !pod.is_bound() || uses::is_terminated(pod)
 }
 
-impl<V: UsersView> Component<Claim> for PvcProtection<V> {
+impl<V: UsersView> Component<Pvc> for PvcProtection<V> {
     type Snapshot = Snapshot;
     type Evidence = Evidence;
     type Query = PvcQuery;
@@ -325,21 +323,21 @@ impl<V: UsersView> Component<Claim> for PvcProtection<V> {
         self.mode.hold()
     }
 
-    fn interest(&self, change: &Change<'_, Claim>) -> Option<Priority> {
-        let claim = &change.new?.meta;
-        match (claim.is_deleting(), self.hold_of(claim)) {
+    fn interest(&self, change: &Change<'_, Pvc>) -> Option<Priority> {
+        let pvc = &change.new?.meta;
+        match (pvc.is_deleting(), self.hold_of(pvc)) {
             (true, hold) if hold.keeps() => Some(Priority::Release),
             (false, Hold::Missing | Hold::Former) if self.mode.adds_holds() => {
                 Some(change.source.quiet())
             }
-            (true, _) if self.is_advised_on(claim) => Some(change.source.quiet()),
+            (true, _) if self.is_advised_on(pvc) => Some(change.source.quiet()),
             (false, Hold::Present) if !self.mode.adds_holds() => Some(change.source.quiet()),
             _ => None,
         }
     }
 
-    fn observe(&self, claim: &Stored<Claim>) -> Snapshot {
-        let meta = claim.meta.clone();
+    fn observe(&self, pvc: &Stored<Pvc>) -> Snapshot {
+        let meta = pvc.meta.clone();
         let query = PodsQuery::new(Arc::clone(meta.key.shared_namespace()));
         // The live read first, so that the store is read after the point at which it was found up to date.
         let pods_answer = self.parts.pods_queries.get(&query);
@@ -349,14 +347,14 @@ impl<V: UsersView> Component<Claim> for PvcProtection<V> {
             .last_error(&query)
             .map(|error| error.to_string());
         Snapshot {
-            claim: Some(PvcView {
+            pvc: Some(PvcView {
                 mode: self.mode,
                 owner: owner::query(&meta).map(|query| OwnerView {
                     answer: self.parts.owners.get(&query),
                     query,
                 }),
                 hold: self.hold_of(&meta),
-                deletion_seen: claim.deletion_seen,
+                deletion_seen: pvc.deletion_seen,
                 cached: self.parts.pods.users_of(&meta),
                 query,
                 pods_answer,

@@ -10,7 +10,7 @@ use belayer_controller::{Configured, Controller, Hold, InformerRequirements, Sit
 use belayer_core::index;
 use belayer_core::object::Resource;
 use belayer_core::queries::Enqueue;
-use belayer_core::slim::{Claim, Keep, ObjectMeta};
+use belayer_core::slim::{Keep, ObjectMeta, Pvc};
 use belayer_core::workqueue::WorkQueue;
 use belayer_holds::names::PVC_PROTECTION_HOLD;
 use belayer_holds::owner::OwnerReader;
@@ -58,7 +58,7 @@ impl Configured for Settings {
 
     fn holds(&self) -> Vec<Hold> {
         vec![Hold {
-            kind: Resource::claims(),
+            kind: Resource::pvcs(),
             finalizers: self.mode.finalizers().to_vec(),
         }]
     }
@@ -68,7 +68,7 @@ impl Configured for Settings {
     }
 
     fn requires(&self) -> Vec<Part> {
-        let own = || vec![(Resource::claims(), PVC_PROTECTION_HOLD.to_owned())];
+        let own = || vec![(Resource::pvcs(), PVC_PROTECTION_HOLD.to_owned())];
         let (mode, policies, holds) = match self.mode {
             // The policy may exist: the gate disables it.
             Mode::Advise => (PvcMode::Advise, Vec::new(), own()),
@@ -76,7 +76,7 @@ impl Configured for Settings {
                 PvcMode::Own,
                 vec![Policy {
                     name: "belayer-claim-hold",
-                    resource: Resource::claims(),
+                    resource: Resource::pvcs(),
                     finalizer: PVC_PROTECTION_HOLD.to_owned(),
                     labels: Vec::new(),
                     namespaces: Vec::new(),
@@ -90,7 +90,7 @@ impl Configured for Settings {
         vec![Part {
             policies,
             holds,
-            claims: Some(mode),
+            pvcs: Some(mode),
             ..Part::new(
                 NAME,
                 "ClusterRole belayer-pvc-protection",
@@ -101,7 +101,7 @@ impl Configured for Settings {
 
     fn needs(&self) -> InformerRequirements {
         InformerRequirements {
-            indexes: vec![|pods| pods.index(index::PODS_BY_CLAIM, index::claims_of_bound_pod)],
+            indexes: vec![|pods| pods.index(index::PODS_BY_PVC, index::pvcs_of_bound_pod)],
             ..InformerRequirements::default()
         }
     }
@@ -132,9 +132,9 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         ],
     );
     let Settings { workers, mode } = *settings;
-    let mut watched: Watched<Claim> = Watched::new(
+    let mut watched: Watched<Pvc> = Watched::new(
         &shared.watches,
-        Resource::claims(),
+        Resource::pvcs(),
         shared.decoders(Keep::nothing()),
         |builder| builder,
     );
@@ -153,7 +153,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
     let protection = Arc::new(PvcProtection::<Cached>::new(
         mode,
         Parts {
-            claims: watched.store.clone(),
+            pvcs: watched.store.clone(),
             pods: pods.watched.store.clone(),
             pods_queries: shared.queries_at(reader, Arc::clone(&enqueue), pace()),
             owners: shared.queries(owners, enqueue),
@@ -173,7 +173,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
     let handler = Arc::clone(&protection);
     pods.watched.on_event(move |event| handler.on_pod(event));
     let handler = Arc::clone(&protection);
-    watched.on_event(move |event| handler.on_claim(event));
+    watched.on_event(move |event| handler.on_pvc(event));
     watched.informer().add_handler(Arc::new(runner.clone()));
 
     context.debug.add(NAME, &protection, |it| debug::report(it));

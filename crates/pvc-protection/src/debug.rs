@@ -9,17 +9,17 @@ pub(crate) fn report(protection: &PvcProtection) -> Value {
     let waiting: Vec<Value> = protection
         .waiting()
         .into_iter()
-        .map(|claim| {
-            let users = claim.users.map(|users| {
+        .map(|pvc| {
+            let users = pvc.users.map(|users| {
                 json!({
                     "count": users.total(),
                     "names": users.named().iter().map(|name| &**name).collect::<Vec<_>>(),
                 })
             });
             json!({
-                "namespace": claim.key.namespace(),
-                "name": claim.key.name(),
-                "deletionTimestamp": claim.since.to_string(),
+                "namespace": pvc.key.namespace(),
+                "name": pvc.key.name(),
+                "deletionTimestamp": pvc.since.to_string(),
                 // Null while the pod store is not synced.
                 "pods": users,
             })

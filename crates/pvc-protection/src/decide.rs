@@ -18,7 +18,7 @@ use crate::snapshot::{CachedUsers, Hold, PvcView, Snapshot};
 use crate::uses::Users;
 
 /// A decision about a PVC. It matches the rules of [`row`].
-pub type ClaimDecision = Decision<Evidence, PvcQuery>;
+pub type PvcDecision = Decision<Evidence, PvcQuery>;
 
 /// A PVC whose deletion waits longer than this gets the Event `DeletionWaits`.
 pub const REPORT_AFTER: Duration = Duration::from_secs(5);
@@ -35,28 +35,28 @@ pub const OWNER_RECHECK: Duration = Duration::from_secs(5);
 pub const RESYNC: Duration = Duration::from_secs(10 * 60);
 
 /// Decides about one PVC. It matches the rules of [`row`].
-pub fn decide(snapshot: &Snapshot, now: Timestamp) -> ClaimDecision {
-    let Some(claim) = &snapshot.claim else {
+pub fn decide(snapshot: &Snapshot, now: Timestamp) -> PvcDecision {
+    let Some(pvc) = &snapshot.pvc else {
         return Decision::nothing(row::NOT_IN_CACHE);
     };
-    let users = match &claim.cached {
+    let users = match &pvc.cached {
         CachedUsers::Known { users, .. } if !users.is_empty() => Some(users),
         CachedUsers::Known { .. } | CachedUsers::Unknown => None,
     };
-    match (claim.deleting(), claim.hold, users) {
-        (None, Hold::Missing | Hold::Former, _) if claim.mode.adds_holds() => {
+    match (pvc.deleting(), pvc.hold, users) {
+        (None, Hold::Missing | Hold::Former, _) if pvc.mode.adds_holds() => {
             Decision::write(row::ADD_HOLD, Write::AddHold)
         }
-        (Some(since), hold, Some(users)) if hold.keeps() => match &claim.owner {
-            Some(owner) if users.running() == 0 => owner_finished(claim, owner, users, since, now),
+        (Some(since), hold, Some(users)) if hold.keeps() => match &pvc.owner {
+            Some(owner) if users.running() == 0 => owner_finished(pvc, owner, users, since, now),
             _ => in_use(row::IN_USE, users, since, now),
         },
-        (Some(since), hold, None) if hold.keeps() => confirm(claim, since, now),
-        _ if claim.mode.adds_holds() => Decision::nothing(row::NOTHING),
-        (Some(since), _, Some(users)) if claim.is_protected_by_kubernetes() => {
+        (Some(since), hold, None) if hold.keeps() => confirm(pvc, since, now),
+        _ if pvc.mode.adds_holds() => Decision::nothing(row::NOTHING),
+        (Some(since), _, Some(users)) if pvc.is_protected_by_kubernetes() => {
             in_use(row::ADVISE, users, since, now)
         }
-        (None, hold, Some(users)) if hold.keeps() && !claim.is_protected_by_kubernetes() => {
+        (None, hold, Some(users)) if hold.keeps() && !pvc.is_protected_by_kubernetes() => {
             left_over(users)
         }
         _ => Decision::nothing(row::NOTHING),
@@ -64,7 +64,7 @@ pub fn decide(snapshot: &Snapshot, now: Timestamp) -> ClaimDecision {
 }
 
 /// Rules 3 and 7.
-fn in_use(row: Row, users: &Users, since: Timestamp, now: Timestamp) -> ClaimDecision {
+fn in_use(row: Row, users: &Users, since: Timestamp, now: Timestamp) -> PvcDecision {
     let waits = waits_for(users);
     let decision = Decision::missing(row, Missing::Event(waits.clone().into()));
     report_wait(decision, &waits, since, now).with_requeue_after(RESYNC)
@@ -72,23 +72,23 @@ fn in_use(row: Row, users: &Users, since: Timestamp, now: Timestamp) -> ClaimDec
 
 /// Rule 6.
 fn owner_finished(
-    claim: &PvcView,
+    pvc: &PvcView,
     owner: &OwnerView,
     users: &Users,
     since: Timestamp,
     now: Timestamp,
-) -> ClaimDecision {
-    let pods = || PvcQuery::Pods(claim.query.clone());
-    let (query, after) = match owner.finished(claim.deletion_seen) {
+) -> PvcDecision {
+    let pods = || PvcQuery::Pods(pvc.query.clone());
+    let (query, after) = match owner.finished(pvc.deletion_seen) {
         None => (PvcQuery::Owner(owner.query.clone()), Duration::ZERO),
         Some(false) => (PvcQuery::Owner(owner.query.clone()), OWNER_RECHECK),
-        Some(true) => match &claim.pods_answer {
-            Some(pods_answer) => match OwnerFinished::prove(claim, pods_answer) {
+        Some(true) => match &pvc.pods_answer {
+            Some(pods_answer) => match OwnerFinished::prove(pvc, pods_answer) {
                 Some(proof) => {
                     let release = Write::Release(Evidence::OwnerFinished(proof));
                     return Decision::write(row::OWNER_FINISHED, release);
                 }
-                None if seen_by(claim, pods_answer).is_some() => (pods(), RECHECK),
+                None if seen_by(pvc, pods_answer).is_some() => (pods(), RECHECK),
                 None => (pods(), Duration::ZERO),
             },
             None => (pods(), Duration::ZERO),
@@ -105,7 +105,7 @@ fn owner_finished(
 }
 
 /// Rule 8. Such finalizers are removed like those of a disabled component.
-fn left_over(users: &Users) -> ClaimDecision {
+fn left_over(users: &Users) -> PvcDecision {
     let waits = waits_for(users);
     let message = format!(
         "{PVC_PROTECTION_HOLD} stays on this PVC although pvc-protection only reports: {waits}, and the PVC does \
@@ -116,19 +116,19 @@ fn left_over(users: &Users) -> ClaimDecision {
 }
 
 /// Rule 4.
-fn confirm(claim: &PvcView, since: Timestamp, now: Timestamp) -> ClaimDecision {
-    let proof = claim
+fn confirm(pvc: &PvcView, since: Timestamp, now: Timestamp) -> PvcDecision {
+    let proof = pvc
         .pods_answer
         .as_ref()
-        .and_then(|pods_answer| Unused::prove(claim, pods_answer));
+        .and_then(|pods_answer| Unused::prove(pvc, pods_answer));
     if let Some(proof) = proof {
         return Decision::write(row::CONFIRM, Write::Release(Evidence::Unused(proof)));
     }
-    let query = PvcQuery::Pods(claim.query.clone());
-    if let Some(users) = claim
+    let query = PvcQuery::Pods(pvc.query.clone());
+    if let Some(users) = pvc
         .pods_answer
         .as_ref()
-        .and_then(|pods_answer| seen_by(claim, pods_answer))
+        .and_then(|pods_answer| seen_by(pvc, pods_answer))
     {
         let waits = waits_for(&users);
         let mut decision = Decision::missing(row::CONFIRM, Missing::Event(waits.clone().into()));
@@ -139,7 +139,7 @@ fn confirm(claim: &PvcView, since: Timestamp, now: Timestamp) -> ClaimDecision {
         return report_wait(decision, &waits, since, now);
     }
     let mut decision = Decision::ask(row::CONFIRM, query);
-    let Some(error) = &claim.list_error else {
+    let Some(error) = &pvc.list_error else {
         // The answer arrives before this; otherwise there is an error to report.
         return decision.with_requeue_after(REPORT_AFTER);
     };
@@ -149,12 +149,12 @@ fn confirm(claim: &PvcView, since: Timestamp, now: Timestamp) -> ClaimDecision {
 }
 
 /// The users that a live read begun after the deletion was seen has found; `None` if there are none.
-fn seen_by(claim: &PvcView, pods_answer: &LiveAnswer<PodsAnswer>) -> Option<Users> {
+fn seen_by(pvc: &PvcView, pods_answer: &LiveAnswer<PodsAnswer>) -> Option<Users> {
     let PodsAnswer::Listed(listed) = pods_answer.answer() else {
         return None;
     };
-    let users = listed.users_of(&claim.meta);
-    let late = claim
+    let users = listed.users_of(&pvc.meta);
+    let late = pvc
         .deletion_seen
         .is_some_and(|seen| seen < pods_answer.begun());
     (late && !users.is_empty()).then_some(users)
@@ -167,11 +167,11 @@ fn waits_for(users: &Users) -> String {
 
 /// Adds the Event `DeletionWaits` once the deletion has waited for [`REPORT_AFTER`].
 fn report_wait(
-    decision: ClaimDecision,
+    decision: PvcDecision,
     waits: &str,
     since: Timestamp,
     now: Timestamp,
-) -> ClaimDecision {
+) -> PvcDecision {
     let waited = Duration::try_from(now.duration_since(since)).unwrap_or_default();
     if waited < REPORT_AFTER {
         return decision.with_requeue_after(REPORT_AFTER - waited);

@@ -51,9 +51,9 @@ enum By {
 }
 
 impl Unused {
-    /// Returns the proof if `pods_answer` provides it for `claim`.
-    pub fn prove(claim: &PvcView, pods_answer: &LiveAnswer<PodsAnswer>) -> Option<Self> {
-        none_left(claim, pods_answer, Users::total).map(Self)
+    /// Returns the proof if `pods_answer` provides it for `pvc`.
+    pub fn prove(pvc: &PvcView, pods_answer: &LiveAnswer<PodsAnswer>) -> Option<Self> {
+        none_left(pvc, pods_answer, Users::total).map(Self)
     }
 }
 
@@ -65,30 +65,30 @@ pub struct OwnerFinished(By);
 
 impl OwnerFinished {
     /// Returns the proof if `pods_answer` and the PVC's owner provide it.
-    pub fn prove(claim: &PvcView, pods_answer: &LiveAnswer<PodsAnswer>) -> Option<Self> {
-        let owner = claim.owner.as_ref()?;
-        if owner.finished(claim.deletion_seen) != Some(true) {
+    pub fn prove(pvc: &PvcView, pods_answer: &LiveAnswer<PodsAnswer>) -> Option<Self> {
+        let owner = pvc.owner.as_ref()?;
+        if owner.finished(pvc.deletion_seen) != Some(true) {
             return None;
         }
-        none_left(claim, pods_answer, Users::running).map(Self)
+        none_left(pvc, pods_answer, Users::running).map(Self)
     }
 }
 
 /// The version at which a live read begun after the deletion was seen found none of the users that `count` counts.
 fn none_left(
-    claim: &PvcView,
+    pvc: &PvcView,
     pods_answer: &LiveAnswer<PodsAnswer>,
     count: impl Fn(&Users) -> usize,
 ) -> Option<By> {
     // A store that has reached the version of the list is at least as new as the list.
     let (listed, version) = match pods_answer.answer() {
-        PodsAnswer::Listed(listed) => (Some(listed.users_of(&claim.meta)), listed.version()),
+        PodsAnswer::Listed(listed) => (Some(listed.users_of(&pvc.meta)), listed.version()),
         PodsAnswer::StoreReached(version) => (None, *version),
     };
-    let (by, users) = match (listed, &claim.cached) {
+    let (by, users) = match (listed, &pvc.cached) {
         (Some(users), _) if count(&users) == 0 => (By::List, 0),
         (_, CachedUsers::Known { users, as_of }) if *as_of >= version => (By::Store, count(users)),
         _ => return None,
     };
-    invariants::unused_after_deletion(claim.deletion_seen, pods_answer.begun(), users).then_some(by)
+    invariants::unused_after_deletion(pvc.deletion_seen, pods_answer.begun(), users).then_some(by)
 }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use crate::component::{self, Parts, PvcProtection, UsersOf, UsersView};
 use crate::config::Mode;
-use crate::decide::ClaimDecision;
+use crate::decide::PvcDecision;
 use crate::owner::COMPLETED_LABEL;
 use crate::pods_query::{PodsAnswer, PodsQuery, PodsReader};
 use crate::row;
 use crate::snapshot::{CachedUsers, Hold};
 use belayer_controller::explain::{Live, LiveQueries, explained};
 use belayer_core::object::{ObjectKey, Resource};
-use belayer_core::slim::{Claim, Keep, ObjectMeta};
+use belayer_core::slim::{Keep, ObjectMeta, Pvc};
 use belayer_core::workqueue::WorkQueue;
 use belayer_holds::view::Answers as _;
 use belayer_inspect::explain::{Action, ExplainError, Explained, Explainer};
@@ -23,11 +23,11 @@ impl UsersView for Live {
 
 /// The pods of the namespace are listed once: that list is the index, and the live read beside it.
 impl UsersOf for LiveQueries<PodsQuery> {
-    fn users_of(&self, claim: &ObjectMeta) -> CachedUsers {
-        let pods_answer = self.get(&PodsQuery::new(claim.key.shared_namespace().clone()));
+    fn users_of(&self, pvc: &ObjectMeta) -> CachedUsers {
+        let pods_answer = self.get(&PodsQuery::new(pvc.key.shared_namespace().clone()));
         match pods_answer.as_ref().map(|pods_answer| pods_answer.answer()) {
             Some(PodsAnswer::Listed(listed)) => CachedUsers::Known {
-                users: listed.users_of(claim),
+                users: listed.users_of(pvc),
                 as_of: listed.version(),
             },
             Some(PodsAnswer::StoreReached(_)) | None => CachedUsers::Unknown,
@@ -37,7 +37,7 @@ impl UsersOf for LiveQueries<PodsQuery> {
 
 /// Explains PVCs by the same decision that the controller makes.
 pub(crate) fn explainer(mode: Mode) -> Explainer {
-    let kinds = vec![Resource::claims()];
+    let kinds = vec![Resource::pvcs()];
     Explainer::new(component::NAME, mode.finalizers(), kinds, mode, explain)
 }
 
@@ -49,21 +49,21 @@ async fn explain(
 ) -> Result<Explained, ExplainError> {
     let mode = *mode;
     let live = Live::new(&reader);
-    let claims = live.store::<Claim>(Resource::claims(), Keep::nothing());
-    let claim = claims.subject(&key).await?;
+    let pvcs = live.store::<Pvc>(Resource::pvcs(), Keep::nothing());
+    let pvc = pvcs.subject(&key).await?;
     let pods = PodsReader::new(live.executor(), live.decoders(Keep::nothing()), None);
     let pods = live.queries(pods);
     let keep = Keep::nothing().labels([COMPLETED_LABEL]);
     let parts = Parts {
-        claims,
+        pvcs,
         pods: pods.clone(),
         pods_queries: pods,
         owners: live.owners(keep),
         queue: WorkQueue::new(component::NAME),
     };
     let protection = PvcProtection::<Live>::new(mode, parts);
-    let (snapshot, decision) = live.decide(&protection, &claim).await?;
-    let hold = snapshot.claim.map(|claim| claim.hold);
+    let (snapshot, decision) = live.decide(&protection, &pvc).await?;
+    let hold = snapshot.pvc.map(|pvc| pvc.hold);
     let held = hold.is_some_and(Hold::keeps);
     let explained = explained(&protection, held, &decision, |action| {
         waits(mode, action, &decision).to_owned()
@@ -78,7 +78,7 @@ async fn explain(
     })
 }
 
-fn waits(mode: Mode, action: Action, decision: &ClaimDecision) -> &'static str {
+fn waits(mode: Mode, action: Action, decision: &PvcDecision) -> &'static str {
     let row = decision.row;
     match action {
         Action::Keep if row == row::ADVISE => {

@@ -38,8 +38,8 @@ impl OwnerView {
 
 /// The query for the controller owner of a PVC, if that is an Argo Workflow. The rules of
 /// [`row`](crate::row) depend on it.
-pub fn query(claim: &ObjectMeta) -> Option<OwnerQuery> {
-    let owner = claim.controller.as_ref()?;
+pub fn query(pvc: &ObjectMeta) -> Option<OwnerQuery> {
+    let owner = pvc.controller.as_ref()?;
     if !argo::is_workflow_reference(owner) {
         return None;
     }
@@ -47,7 +47,7 @@ pub fn query(claim: &ObjectMeta) -> Option<OwnerQuery> {
     let workflows = Resource::new(group, version, &owner.kind, "workflows");
     Some(OwnerQuery::new(
         workflows,
-        claim.key.shared_namespace(),
+        pvc.key.shared_namespace(),
         owner,
     ))
 }

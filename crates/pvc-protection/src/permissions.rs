@@ -11,10 +11,10 @@ use belayer_holds::permissions::{FOLLOW, Permission};
 
 /// The permissions to hold and release PVCs. The [module's example](self) prints them.
 pub fn permissions() -> Vec<Permission> {
-    let claims = Resource::claims();
+    let pvcs = Resource::pvcs();
     let pods = Resource::pods();
     let mut permissions: Vec<Permission> = Permission::on(
-        &claims,
+        &pvcs,
         FOLLOW,
         "PVCs are neither watched nor held nor released",
     )

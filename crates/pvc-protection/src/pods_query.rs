@@ -130,15 +130,15 @@ impl Listed {
 
     /// Approximate size in bytes.
     fn weight(&self) -> usize {
-        let claims = self.by_name.iter().map(|(claim, users)| {
+        let pvcs = self.by_name.iter().map(|(pvc, users)| {
             let ephemeral = users.ephemeral.iter();
             let ephemeral = ephemeral.map(|(_, pod)| shared(pod) + size_of::<(Uid, Arc<str>)>());
-            shared(claim) + users.plain.weight() + ephemeral.sum::<usize>()
+            shared(pvc) + users.plain.weight() + ephemeral.sum::<usize>()
         });
         let of_any = self.of_any.iter();
         let of_any = of_any.map(|user| shared(&user.name) + size_of::<AnyUser>());
         self.by_name.capacity() * size_of::<(Arc<str>, UsersOfName)>()
-            + claims.sum::<usize>()
+            + pvcs.sum::<usize>()
             + of_any.sum::<usize>()
     }
 
@@ -148,7 +148,7 @@ impl Listed {
             return;
         }
         let name = pod.meta.key.name();
-        if pod.may_use_any_claim() {
+        if pod.may_use_any_pvc() {
             self.of_any.push(AnyUser {
                 name: name.into(),
                 uid: pod.meta.uid.clone(),
@@ -157,28 +157,24 @@ impl Listed {
             });
             return;
         }
-        for claim in &pod.claims {
-            self.by_name
-                .entry_ref(claim)
-                .or_default()
-                .plain
-                .note_pod(pod);
+        for pvc in &pod.pvcs {
+            self.by_name.entry_ref(pvc).or_default().plain.note_pod(pod);
         }
         if pod.is_shut_down() {
             return;
         }
-        for claim in &pod.ephemeral_claims {
+        for pvc in &pod.ephemeral_pvcs {
             let uid = pod.meta.uid.clone();
-            let users = self.by_name.entry_ref(claim).or_default();
+            let users = self.by_name.entry_ref(pvc).or_default();
             users.ephemeral.push((uid, name.into()));
         }
     }
 
     /// The pods that use this PVC.
-    pub fn users_of(&self, claim: &ObjectMeta) -> Users {
-        let owner = claim.controller.as_ref().map(|owner| &owner.uid);
+    pub fn users_of(&self, pvc: &ObjectMeta) -> Users {
+        let owner = pvc.controller.as_ref().map(|owner| &owner.uid);
         let mut all = Users::default();
-        if let Some(users) = self.by_name.get(claim.key.name()) {
+        if let Some(users) = self.by_name.get(pvc.key.name()) {
             all = users.plain.clone();
             for (uid, pod) in &users.ephemeral {
                 if Some(uid) == owner {
@@ -312,7 +308,7 @@ impl LiveReader<PodsQuery> for PodsReader {
 mod tests {
     use belayer_core::informer::BadObject;
     use belayer_core::object::{ObjectKey, OwnerReference};
-    use belayer_core::slim::{ANY_CLAIM, DecodeError};
+    use belayer_core::slim::{ANY_PVC, DecodeError};
 
     use super::*;
 
@@ -324,11 +320,11 @@ mod tests {
         )
     }
 
-    fn pod(name: &str, claims: &[&str], ephemeral: &[&str]) -> Pod {
+    fn pod(name: &str, pvcs: &[&str], ephemeral: &[&str]) -> Pod {
         Pod {
             node_name: Some("node-1".into()),
-            claims: claims.iter().map(|claim| Arc::from(*claim)).collect(),
-            ephemeral_claims: ephemeral.iter().map(|claim| Arc::from(*claim)).collect(),
+            pvcs: pvcs.iter().map(|pvc| Arc::from(*pvc)).collect(),
+            ephemeral_pvcs: ephemeral.iter().map(|pvc| Arc::from(*pvc)).collect(),
             ..Pod::new(meta(name, name))
         }
     }
@@ -339,7 +335,7 @@ mod tests {
         let mut shut_down = pod("d", &["data"], &["d-scratch"]);
         shut_down.meta.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH);
         shut_down.meta.deletion_grace_period = Some(0);
-        let mut shut_down_any = pod("e", &[ANY_CLAIM], &[]);
+        let mut shut_down_any = pod("e", &[ANY_PVC], &[]);
         shut_down_any.meta.deletion_timestamp = Some(jiff::Timestamp::UNIX_EPOCH);
         shut_down_any.meta.deletion_grace_period = Some(0);
         let pods = [
@@ -363,8 +359,8 @@ mod tests {
             "d-scratch",
         ] {
             for owner in [None, Some("b"), Some("c"), Some("d"), Some("e")] {
-                let mut claim = meta(name, "claim");
-                claim.controller = owner.map(|owner| {
+                let mut pvc = meta(name, "claim");
+                pvc.controller = owner.map(|owner| {
                     Arc::new(OwnerReference {
                         api_version: "v1".into(),
                         kind: "Pod".into(),
@@ -374,10 +370,10 @@ mod tests {
                 });
                 let by_rule: Users = pods
                     .iter()
-                    .filter(|pod| crate::uses::uses(pod, &claim))
+                    .filter(|pod| crate::uses::uses(pod, &pvc))
                     .map(|pod| pod.meta.key.name())
                     .collect();
-                assert_eq!(listed.users_of(&claim), by_rule, "{name} of {owner:?}");
+                assert_eq!(listed.users_of(&pvc), by_rule, "{name} of {owner:?}");
             }
         }
     }
@@ -385,7 +381,7 @@ mod tests {
     #[test]
     fn t3_a_pod_with_very_many_pvcs_may_use_any() {
         let mut listed = Listed::at(ResourceVersion::new(1));
-        listed.note(&pod("a", &[ANY_CLAIM], &[]));
+        listed.note(&pod("a", &[ANY_PVC], &[]));
         assert_eq!(listed.users_of(&meta("data", "claim")).total(), 1);
     }
 
@@ -396,8 +392,8 @@ mod tests {
         let long = "x".repeat(200);
         for n in 0..100 {
             let pod_name = format!("{long}-{n}");
-            let (claim, scratch) = (format!("claim-{long}-{n}"), format!("{pod_name}-scratch"));
-            listed.note(&pod(&pod_name, &[claim.as_str()], &[scratch.as_str()]));
+            let (pvc, scratch) = (format!("claim-{long}-{n}"), format!("{pod_name}-scratch"));
+            listed.note(&pod(&pod_name, &[pvc.as_str()], &[scratch.as_str()]));
         }
         // Each pod's name twice, and two names of PVCs.
         assert!(

@@ -18,7 +18,7 @@ use crate::uses::Users;
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// The PVC; `None` if it is not in the cache.
-    pub claim: Option<PvcView>,
+    pub pvc: Option<PvcView>,
 }
 
 /// One PVC. The rules of [`row`](crate::row) read it.

@@ -20,30 +20,28 @@ use belayer_core::slim::{ObjectMeta, Phase, Pod};
 /// How many users of a PVC are named in messages.
 pub const NAMED: usize = 5;
 
-/// Whether `pod` uses the PVC with the metadata `claim`. The [crate's example](crate) has a pod
+/// Whether `pod` uses the PVC with the metadata `pvc`. The [crate's example](crate) has a pod
 /// that ended.
-pub fn uses(pod: &Pod, claim: &ObjectMeta) -> bool {
-    if !pod.is_bound() || pod.meta.key.namespace() != claim.key.namespace() {
+pub fn uses(pod: &Pod, pvc: &ObjectMeta) -> bool {
+    if !pod.is_bound() || pod.meta.key.namespace() != pvc.key.namespace() {
         return false;
     }
-    if pod.may_use_any_claim() {
-        return !(pod.is_shut_down() && is_made_for(pod, claim));
+    if pod.may_use_any_pvc() {
+        return !(pod.is_shut_down() && is_made_for(pod, pvc));
     }
-    let named = |names: &[Arc<str>]| names.iter().any(|name| **name == *claim.key.name());
-    named(&pod.claims)
-        || (named(&pod.ephemeral_claims) && !pod.is_shut_down() && is_made_for(pod, claim))
+    let named = |names: &[Arc<str>]| names.iter().any(|name| **name == *pvc.key.name());
+    named(&pod.pvcs) || (named(&pod.ephemeral_pvcs) && !pod.is_shut_down() && is_made_for(pod, pvc))
 }
 
-fn is_made_for(pod: &Pod, claim: &ObjectMeta) -> bool {
-    claim
-        .controller
+fn is_made_for(pod: &Pod, pvc: &ObjectMeta) -> bool {
+    pvc.controller
         .as_ref()
         .is_some_and(|owner| owner.uid == pod.meta.uid)
 }
 
 /// The names of the PVCs that a pod refers to, including those of its ephemeral volumes.
-pub(crate) fn claims_of(pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
-    pod.claims.iter().chain(&pod.ephemeral_claims)
+pub(crate) fn pvcs_of(pod: &Pod) -> impl Iterator<Item = &Arc<str>> {
+    pod.pvcs.iter().chain(&pod.ephemeral_pvcs)
 }
 
 /// Whether no container of a pod runs any more, by its phase. Pod garbage collection marks the pods of a lost
@@ -167,14 +165,14 @@ mod tests {
 
     fn plain() -> Pod {
         Pod {
-            claims: Box::from(["data".into()]),
+            pvcs: Box::from(["data".into()]),
             ..pod()
         }
     }
 
     fn ephemeral() -> Pod {
         Pod {
-            ephemeral_claims: Box::from(["web-0-scratch".into()]),
+            ephemeral_pvcs: Box::from(["web-0-scratch".into()]),
             ..pod()
         }
     }
@@ -221,7 +219,7 @@ mod tests {
     #[case::a_deleted_pod_counts(deleted(30, plain()), true)]
     #[case::a_shut_down_pod_counts(deleted(0, plain()), true)]
     #[case::a_pod_that_refers_to_another(ephemeral(), false)]
-    fn a_claim_by_name(#[case] pod: Pod, #[case] expected: bool) {
+    fn a_pvc_by_name(#[case] pod: Pod, #[case] expected: bool) {
         assert_eq!(uses(&pod, &meta("data", "c-1")), expected);
     }
 
@@ -233,8 +231,8 @@ mod tests {
     #[case::ended(phase(Phase::Succeeded, ephemeral()), owned_by("p-1"), true)]
     #[case::in_its_grace(deleted(30, ephemeral()), owned_by("p-1"), true)]
     #[case::shut_down(deleted(0, ephemeral()), owned_by("p-1"), false)]
-    fn an_ephemeral_claim(#[case] pod: Pod, #[case] claim: ObjectMeta, #[case] expected: bool) {
-        assert_eq!(uses(&pod, &claim), expected);
+    fn an_ephemeral_pvc(#[case] pod: Pod, #[case] pvc: ObjectMeta, #[case] expected: bool) {
+        assert_eq!(uses(&pod, &pvc), expected);
     }
 
     #[test]

@@ -111,7 +111,7 @@ async fn one(testbed: &Testbed, plane: &ControlPlane, name: &str) -> Result<Opti
     let server = server_cpu(plane).await?;
     let started = Instant::now();
     if name == IN_TREE {
-        plane.start_claim_controller_alone().await?;
+        plane.start_pvc_controller_alone().await?;
         settled(plane, name).await?;
         let pid = plane.pid_of(name).await.context("the process has exited")?;
         let mut sync = measure(plane, pid, started, server).await?;

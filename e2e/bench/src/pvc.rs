@@ -15,10 +15,10 @@ use super::raw::{self, Release};
 use super::server::server_cpu;
 use super::{Bench, Goal, Measured, Report, Testbed, Traffic};
 use belayer_e2e::control_plane::{ControlPlane, Process};
-use belayer_e2e::harness::{KUBERNETES_PVC_HOLD, claim};
+use belayer_e2e::harness::{KUBERNETES_PVC_HOLD, pvc};
 use belayer_e2e::kinds;
 
-const CLAIMS: usize = 10_000;
+const PVCS: usize = 10_000;
 const NAMESPACES: usize = 10;
 /// How many requests prepare the PVCs in parallel.
 const PARALLEL: usize = 32;
@@ -39,7 +39,7 @@ pub(crate) fn bench() -> Bench {
 }
 
 async fn run(testbed: Testbed) -> Result<Report> {
-    let claims = testbed.size.unwrap_or(CLAIMS);
+    let pvcs = testbed.size.unwrap_or(PVCS);
     let plane = testbed.api_server().await?;
     for number in 0..NAMESPACES {
         let document = serde_json::from_value(serde_json::json!({
@@ -49,7 +49,7 @@ async fn run(testbed: Testbed) -> Result<Report> {
             .create(&PostParams::default(), &document)
             .await?;
     }
-    let title = format!("{claims} unused PVCs that are being deleted, in {NAMESPACES} namespaces");
+    let title = format!("{pvcs} unused PVCs that are being deleted, in {NAMESPACES} namespaces");
     let metrics = [
         ("wall", "s"),
         ("CPU", "s"),
@@ -60,7 +60,7 @@ async fn run(testbed: Testbed) -> Result<Report> {
     let mut stage = Stage {
         testbed: &testbed,
         plane: &plane,
-        claims,
+        pvcs,
     };
     for round in 0..=testbed.rounds {
         let counts = round > 0;
@@ -131,23 +131,23 @@ struct Run {
 struct Stage<'a> {
     testbed: &'a Testbed,
     plane: &'a ControlPlane,
-    claims: usize,
+    pvcs: usize,
 }
 
 impl Stage<'_> {
     async fn raw(&mut self, parallel: usize) -> Result<(Duration, f64)> {
         let client = self.plane.client();
-        let releases = prepare(client, self.claims).await?;
+        let releases = prepare(client, self.pvcs).await?;
         let server = server_cpu(self.plane).await?;
-        let claims = kinds::all_pvcs(client);
-        let wall = raw::release_all(client, &claims, &releases, parallel).await?;
+        let pvcs = kinds::all_pvcs(client);
+        let wall = raw::release_all(client, &pvcs, &releases, parallel).await?;
         let server = server_cpu(self.plane).await? - server;
         Ok((wall, server))
     }
 
     async fn controller(&mut self, subject: &str) -> Result<Run> {
         let client = self.plane.client();
-        prepare(client, self.claims).await?;
+        prepare(client, self.pvcs).await?;
         let before = self.traffic().await?;
         let server = server_cpu(self.plane).await?;
         let cost = if subject == BELAYER {
@@ -156,11 +156,11 @@ impl Stage<'_> {
             self.in_tree().await?
         };
         let server = server_cpu(self.plane).await? - server;
-        let [claims, pods] = self.traffic().await?;
+        let [pvcs, pods] = self.traffic().await?;
         Ok(Run {
             cost,
             server,
-            traffic: [claims.since(&before[0]), pods.since(&before[1])],
+            traffic: [pvcs.since(&before[0]), pods.since(&before[1])],
         })
     }
 
@@ -174,7 +174,7 @@ impl Stage<'_> {
 
     async fn in_tree(&self) -> Result<Cost> {
         let started = Instant::now();
-        self.plane.start_claim_controller_alone().await?;
+        self.plane.start_pvc_controller_alone().await?;
         raw::until_gone(&kinds::all_pvcs(self.plane.client())).await?;
         let pid = self.plane.pid_of("kube-controller-manager").await;
         let cost = cost_of(pid.context("kube-controller-manager has ended")?, started)?;
@@ -205,22 +205,22 @@ impl Stage<'_> {
 
 /// Creates the PVCs, to which the API server itself adds Kubernetes' finalizer, and deletes them. Returns
 /// the patches that release them.
-async fn prepare(client: &Client, claims: usize) -> Result<Vec<Release>> {
+async fn prepare(client: &Client, pvcs: usize) -> Result<Vec<Release>> {
     let resource = Resource::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
-    futures::stream::iter(0..claims)
+    futures::stream::iter(0..pvcs)
         .map(|number| {
             let resource = &resource;
             async move {
                 let (namespace, name) = (namespace(number), format!("c{number}"));
                 let api = kinds::pvcs(client, &namespace);
-                let document = claim(&name, serde_json::json!({}))?;
+                let document = pvc(&name, serde_json::json!({}))?;
                 api.create(&PostParams::default(), &document).await?;
                 let deleted = api.delete(&name, &DeleteParams::default()).await?;
-                let claim = deleted
+                let pvc = deleted
                     .left()
                     .context("a PVC with a finalizer was removed at once")?;
-                let uid = claim.uid().context("the PVC has no UID")?;
-                let version = claim.resource_version();
+                let uid = pvc.uid().context("the PVC has no UID")?;
+                let version = pvc.resource_version();
                 let version = version.context("the PVC has no resourceVersion")?;
                 let key = ObjectKey::new(namespace, &*name);
                 anyhow::Ok(Release::new(resource, &key, &uid, &version, &[]))

@@ -20,7 +20,7 @@ use stateright::{Model, Property};
 const MOST: usize = 2;
 
 /// The object after the pods.
-const CLAIM: usize = MOST;
+const PVC: usize = MOST;
 
 /// A finalizer of another controller.
 const OTHERS: &str = "example.com/keep";
@@ -159,8 +159,8 @@ impl Model for Draining {
                 deleting: false,
             });
         }
-        objects[CLAIM] = Some(Object {
-            uid: CLAIM as u8,
+        objects[PVC] = Some(Object {
+            uid: PVC as u8,
             held: true,
             foreign: self.protected,
             deleting: false,
@@ -169,7 +169,7 @@ impl Model for Draining {
             objects,
             user: None,
             created: 0,
-            last_uid: CLAIM as u8,
+            last_uid: PVC as u8,
             draining: false,
             replicas: [Replica::default(); MOST],
             progress: Progress::Off,
@@ -192,7 +192,7 @@ impl Model for Draining {
                 Some(_) => {}
             }
         }
-        let may_bind = state.objects[CLAIM].is_some_and(|claim| !claim.deleting);
+        let may_bind = state.objects[PVC].is_some_and(|pvc| !pvc.deleting);
         match state.user {
             None if state.created < self.created => actions.push(Action::CreateUser),
             None => {}
@@ -224,11 +224,11 @@ impl Model for Draining {
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always("DRAINED", |_, state: &State| {
-                let [pods @ .., claim] = &state.objects;
+                let [pods @ .., pvc] = &state.objects;
                 let is_held = |object: &Object| object.held;
                 state.progress != Progress::Done
                     || !pods.iter().flatten().any(is_held)
-                        && (state.left || !claim.as_ref().is_some_and(is_held))
+                        && (state.left || !pvc.as_ref().is_some_and(is_held))
             }),
             Property::always("FOREIGN", |_, state: &State| {
                 state.broken != Some(Broken::Foreign)
@@ -305,7 +305,7 @@ impl Draining {
                 if let Some(object) = &mut state.objects[number] {
                     object.deleting = true;
                     // The other controllers do their part.
-                    object.foreign &= number == CLAIM;
+                    object.foreign &= number == PVC;
                 }
             }
             Action::CreateUser => {
@@ -341,7 +341,7 @@ impl Draining {
     /// The next step of the drain.
     fn proceed(&self, state: &mut State) {
         state.progress = match state.progress {
-            Progress::Read(number) if number > CLAIM => {
+            Progress::Read(number) if number > PVC => {
                 let quiet = !state.changed;
                 let is_last = quiet && state.quiet || self.fault == Some(Fault::OnePass);
                 (state.quiet, state.changed) = (quiet, false);
@@ -408,7 +408,7 @@ impl Draining {
         if foreign != live.foreign {
             state.broken.get_or_insert(Broken::Foreign);
         }
-        let is_unprotected = number == CLAIM && !foreign && live.deleting;
+        let is_unprotected = number == PVC && !foreign && live.deleting;
         if !holds && is_unprotected && state.user == Some(true) {
             state.broken.get_or_insert(Broken::InUse);
         }
@@ -423,8 +423,8 @@ impl Draining {
     /// The drain's own decision about an object. `bound`: whether the PVC has a user, by a list that began after the PVC
     /// was read.
     fn decide(&self, number: usize, object: Object, bound: Option<bool>) -> Verdict {
-        let is_claim = number == CLAIM;
-        let (kind, hold, foreign) = if is_claim {
+        let is_pvc = number == PVC;
+        let (kind, hold, foreign) = if is_pvc {
             let kind = Resource::new("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
             (kind, PVC_PROTECTION_HOLD, KUBERNETES_PVC_PROTECTION)
         } else {

@@ -4,10 +4,10 @@
     allow(dead_code, reason = "only tests plant faults and look for cycles")
 )]
 
-mod claims;
 mod drain;
 mod kit;
 mod pods;
+mod pvcs;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -16,10 +16,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use claims::Claims;
 use drain::Draining;
 use kit::{Exploration, explore};
 use pods::Pods;
+use pvcs::Pvcs;
 use record::Recreation;
 
 /// Explore every state of small models around Belayer's decisions
@@ -70,20 +70,20 @@ fn small() -> Vec<Case> {
         policy: false,
         ..pods
     };
-    let claims = Claims {
+    let pvcs = Pvcs {
         pods: 2,
         replicas: 1,
-        claims: 2,
+        pvcs: 2,
         created: 2,
         crashes: 1,
         fault: None,
     };
-    let two_of_claims = Claims {
+    let two_of_pvcs = Pvcs {
         pods: 1,
         replicas: 2,
         created: 1,
         crashes: 0,
-        ..claims
+        ..pvcs
     };
     let record = Recreation {
         replicas: 1,
@@ -120,11 +120,11 @@ fn small() -> Vec<Case> {
             "1 pod name, 1 workflow, 2 replicas",
             two_replicas,
         ),
-        case("claims", "2 pods, 2 PVCs, 1 replica, 1 crash", claims),
+        case("claims", "2 pods, 2 PVCs, 1 replica, 1 crash", pvcs),
         case(
             "claims-two-leaders",
             "1 pod, 2 PVCs, 2 replicas",
-            two_of_claims,
+            two_of_pvcs,
         ),
         case("record", "1 retry, 1 replica, 1 crash, wipe, user", record),
         case("record-two-leaders", "1 retry, 2 replicas", two_leaders),
@@ -152,10 +152,10 @@ fn large() -> Vec<Case> {
         policy: false,
         fault: None,
     };
-    let claims = Claims {
+    let pvcs = Pvcs {
         pods: 2,
         replicas: 2,
-        claims: 2,
+        pvcs: 2,
         created: 2,
         crashes: 0,
         fault: None,
@@ -189,7 +189,7 @@ fn large() -> Vec<Case> {
             "1 pod name, 2 workflows, 2 replicas",
             two_replicas,
         ),
-        case("claims-two-leaders", "2 pods, 2 PVCs, 2 replicas", claims),
+        case("claims-two-leaders", "2 pods, 2 PVCs, 2 replicas", pvcs),
         case("record-user", "1 retry, 2 replicas, user", record),
         case("record-crash", "2 retries, 2 replicas, 1 crash", crashing),
         case("drain", "2 pods, 1 PVC, 2 replicas, 3 new objects", drain),

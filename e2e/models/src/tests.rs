@@ -1,10 +1,10 @@
 use rstest::rstest;
 use stateright::Model as _;
 
-use crate::claims::{self, Claims};
 use crate::drain::{self, Draining};
 use crate::kit::{Explored, explore, has_cycle};
 use crate::pods::{self, Pods};
+use crate::pvcs::{self, Pvcs};
 use crate::record::{self, Recreation};
 use crate::small;
 
@@ -20,11 +20,11 @@ fn pods() -> Pods {
     }
 }
 
-fn claims() -> Claims {
-    Claims {
+fn pvcs() -> Pvcs {
+    Pvcs {
         pods: 1,
         replicas: 1,
-        claims: 2,
+        pvcs: 2,
         created: 1,
         crashes: 0,
         fault: None,
@@ -78,7 +78,7 @@ fn proof_no_small_model_violates_a_property() {
 #[test]
 fn proof_every_behaviour_ends() {
     assert!(!has_cycle(&pods()));
-    assert!(!has_cycle(&claims()));
+    assert!(!has_cycle(&pvcs()));
     assert!(!has_cycle(&recreation()));
     assert!(!has_cycle(&draining()));
 }
@@ -99,17 +99,17 @@ fn proof_a_planted_fault_of_pod_finalizer_is_found(
 }
 
 #[rstest]
-#[case(claims::Fault::EarlyRead, "IN-USE")]
-#[case(claims::Fault::StoreIsProof, "IN-USE")]
-#[case(claims::Fault::OldStore, "IN-USE")]
-#[case(claims::Fault::BarePatch, "IDENTITY")]
-#[case(claims::Fault::NoRecheck, "LIVENESS")]
+#[case(pvcs::Fault::EarlyRead, "IN-USE")]
+#[case(pvcs::Fault::StoreIsProof, "IN-USE")]
+#[case(pvcs::Fault::OldStore, "IN-USE")]
+#[case(pvcs::Fault::BarePatch, "IDENTITY")]
+#[case(pvcs::Fault::NoRecheck, "LIVENESS")]
 fn proof_a_planted_fault_of_pvc_protection_is_found(
-    #[case] fault: claims::Fault,
+    #[case] fault: pvcs::Fault,
     #[case] property: &'static str,
 ) {
     let fault = Some(fault);
-    finds(Claims { fault, ..claims() }, property);
+    finds(Pvcs { fault, ..pvcs() }, property);
 }
 
 #[rstest]

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::harness::{
-    Cluster, HOLD, NODE_ID, PVC_HOLD, PodBuilder, WORKFLOW_HOLD, Workflow, claim, ended,
-    eventually, finalizers, gone, pod, workflow,
+    Cluster, HOLD, NODE_ID, PVC_HOLD, PodBuilder, WORKFLOW_HOLD, Workflow, ended, eventually,
+    finalizers, gone, pod, pvc, workflow,
 };
 use crate::wait::answered;
 
@@ -129,9 +129,9 @@ impl User {
 
     async fn delete_pvc(&self, name: &str) -> Result<()> {
         let pvcs = self.cluster.pvcs();
-        create(&pvcs, &claim(name, json!({}))?).await?;
+        create(&pvcs, &pvc(name, json!({}))?).await?;
         held(&pvcs, name, PVC_HOLD).await?;
-        let user = pod(format!("{name}-user")).claim(name).on_node(&self.node);
+        let user = pod(format!("{name}-user")).pvc(name).on_node(&self.node);
         create(&self.cluster.pods(), &user.build()?).await?;
         delete(&pvcs, name).await?;
         self.keeps(&pvcs, &[name.to_owned()], PVC_HOLD).await?;

@@ -22,7 +22,7 @@ const WORKLOADS: &str = "deployment-controller,replicaset-controller,daemonset-c
     disruption-controller,serviceaccount-token-controller";
 
 /// kube-controller-manager's PVC protection controller, one of the above.
-pub(super) const CLAIM_CONTROLLER: &str = "persistentvolumeclaim-protection-controller";
+pub(super) const PVC_CONTROLLER: &str = "persistentvolumeclaim-protection-controller";
 
 /// Whether kube-controller-manager's PVC protection controller runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::binaries::Binaries;
 use super::kubeconfig::Kubeconfig;
-use super::manager::{CLAIM_CONTROLLER, Manager, PvcController, USUAL_LIMITS, usual_controllers};
+use super::manager::{Manager, PVC_CONTROLLER, PvcController, USUAL_LIMITS, usual_controllers};
 use super::node::RealNode;
 use super::options::Options;
 use super::process::Process;
@@ -208,10 +208,10 @@ impl ControlPlane {
     ///
     /// # Errors
     /// When kube-controller-manager is missing, or cannot be stopped or started.
-    pub async fn switch_pvc_controller(&self, claims: PvcController) -> Result<()> {
+    pub async fn switch_pvc_controller(&self, pvcs: PvcController) -> Result<()> {
         let wanted: Vec<&str> = usual_controllers()
             .into_iter()
-            .filter(|name| claims == PvcController::On || *name != CLAIM_CONTROLLER)
+            .filter(|name| pvcs == PvcController::On || *name != PVC_CONTROLLER)
             .collect();
         let manager = self.manager()?;
         manager.run(&wanted, &USUAL_LIMITS.map(String::from)).await
@@ -222,9 +222,9 @@ impl ControlPlane {
     ///
     /// # Errors
     /// As [`ControlPlane::switch_pvc_controller`].
-    pub async fn start_claim_controller_alone(&self) -> Result<()> {
+    pub async fn start_pvc_controller_alone(&self) -> Result<()> {
         let limits = ["--kube-api-qps=5000", "--kube-api-burst=5000"].map(String::from);
-        self.manager()?.run(&[CLAIM_CONTROLLER], &limits).await
+        self.manager()?.run(&[PVC_CONTROLLER], &limits).await
     }
 
     /// Stops kube-controller-manager.

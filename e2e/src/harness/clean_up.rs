@@ -62,12 +62,12 @@ impl Cluster {
         remove_all(&pods, &now).await?;
         let workflows = kinds::workflows(self.client(), namespace);
         remove_all(&workflows, &DeleteParams::background()).await?;
-        let claims = kinds::pvcs(self.client(), namespace);
-        remove_all(&claims, &DeleteParams::default()).await?;
+        let pvcs = kinds::pvcs(self.client(), namespace);
+        remove_all(&pvcs, &DeleteParams::default()).await?;
         // Deleting the namespace removes these.
         strip_finalizers(&kinds::outcomes(self.client(), namespace)).await?;
         strip_finalizers(&kinds::config_maps(self.client(), namespace)).await?;
-        for kind in [&pods, &workflows, &claims] {
+        for kind in [&pods, &workflows, &pvcs] {
             let left = list(kind, &ListParams::default().limit(1)).await?;
             ensure!(left.is_empty(), "objects remain");
         }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
 use super::cluster::Cluster;
-use super::objects::{HOLD, WORKFLOW_HOLD, Workflow, claim, pod};
+use super::objects::{HOLD, WORKFLOW_HOLD, Workflow, pod, pvc};
 use super::pvcs::{KUBERNETES_PVC_HOLD, PVC_HOLD};
 use crate::kinds;
 use crate::wait::eventually;
@@ -144,14 +144,14 @@ impl Cluster {
             })
         });
         create(&workflows, held).await?;
-        let claims = kinds::pvcs(self.client(), namespace);
+        let pvcs = kinds::pvcs(self.client(), namespace);
         let held = (0..of(10)).map(|n| {
             let finalizers = finalizers(n, &[KUBERNETES_PVC_HOLD, PVC_HOLD]);
-            claim(&format!("c-{n}"), json!({ "finalizers": finalizers }))
-                .map(|claim| serde_json::to_value(claim).unwrap_or_default())
+            pvc(&format!("c-{n}"), json!({ "finalizers": finalizers }))
+                .map(|pvc| serde_json::to_value(pvc).unwrap_or_default())
                 .unwrap_or_default()
         });
-        create(&claims, held).await?;
+        create(&pvcs, held).await?;
         let outcomes = kinds::outcomes(self.client(), namespace);
         let held = (0..of(5)).map(|n| {
             json!({

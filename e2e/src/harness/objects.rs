@@ -150,10 +150,10 @@ impl PodBuilder {
 
     /// With this PVC as a volume.
     #[must_use]
-    pub fn claim(mut self, claim: &str) -> Self {
+    pub fn pvc(mut self, pvc: &str) -> Self {
         self.volumes.push(json!({
             "name": format!("v{}", self.volumes.len()),
-            "persistentVolumeClaim": { "claimName": claim },
+            "persistentVolumeClaim": { "claimName": pvc },
         }));
         self
     }
@@ -255,7 +255,7 @@ fn pvc_spec() -> Value {
 ///
 /// # Errors
 /// Never in practice: the document is a valid PVC.
-pub fn claim(name: &str, mut metadata: Value) -> Result<DynamicObject> {
+pub fn pvc(name: &str, mut metadata: Value) -> Result<DynamicObject> {
     metadata["name"] = name.into();
     let document = json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": pvc_spec(),

@@ -8,7 +8,7 @@ use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Pos
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
-use super::objects::{PodBuilder, claim, finalizers};
+use super::objects::{PodBuilder, finalizers, pvc};
 use crate::control_plane::PvcController;
 use crate::kinds;
 use crate::wait::{SOON, eventually, throughout};
@@ -42,7 +42,7 @@ impl Cluster {
     /// # Errors
     /// When the server refuses it.
     pub async fn create_pvc(&self, name: &str, metadata: Value) -> Result<DynamicObject> {
-        let document = claim(name, metadata)?;
+        let document = pvc(name, metadata)?;
         let created = self.pvcs().create(&PostParams::default(), &document).await;
         created.with_context(|| format!("create the PVC {name}"))
     }
@@ -52,7 +52,7 @@ impl Cluster {
     /// # Errors
     /// When the server refuses it.
     pub async fn create_pvc_of_class(&self, name: &str, class: &str) -> Result<DynamicObject> {
-        let mut document = claim(name, json!({}))?;
+        let mut document = pvc(name, json!({}))?;
         document.data["spec"]["storageClassName"] = class.into();
         let created = self.pvcs().create(&PostParams::default(), &document).await;
         created.with_context(|| format!("create the PVC {name}"))
@@ -195,7 +195,7 @@ impl Cluster {
     ///
     /// # Errors
     /// When it cannot be restarted.
-    pub async fn switch_pvc_controller(&self, claims: PvcController) -> Result<()> {
-        self.backend().switch_pvc_controller(claims).await
+    pub async fn switch_pvc_controller(&self, pvcs: PvcController) -> Result<()> {
+        self.backend().switch_pvc_controller(pvcs).await
     }
 }

@@ -193,11 +193,11 @@ impl Backend for LocalBackend {
         Box::pin(self.plane.restart(program, pause))
     }
 
-    fn switch_pvc_controller(&self, claims: PvcController) -> BoxFuture<'_, Result<()>> {
+    fn switch_pvc_controller(&self, pvcs: PvcController) -> BoxFuture<'_, Result<()>> {
         if !self.plane.has_controller_manager() {
             return Box::pin(async { Ok(()) });
         }
-        Box::pin(self.plane.switch_pvc_controller(claims))
+        Box::pin(self.plane.switch_pvc_controller(pvcs))
     }
 }
 

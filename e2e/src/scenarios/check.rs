@@ -221,18 +221,18 @@ async fn one_part(cluster: Cluster) -> Result<()> {
     for verb in ["list", "watch"] {
         take(&cluster, role, "persistentvolumeclaims", verb).await?;
     }
-    let seen = without_claims(&cluster).await;
+    let seen = without_pvcs(&cluster).await;
     apply(cluster.client(), &manifest(file)?).await?;
     let belayer = seen?;
     // It catches up as soon as it has the permission, without a restart.
     eventually("the PVC has the hold", SOON * 2, async || {
-        let claim = kinds::pvcs(cluster.client(), cluster.namespace())
+        let pvc = kinds::pvcs(cluster.client(), cluster.namespace())
             .get("data")
             .await?;
         ensure!(
-            finalizers(&claim).contains(&PVC_HOLD),
+            finalizers(&pvc).contains(&PVC_HOLD),
             "{:?}",
-            finalizers(&claim)
+            finalizers(&pvc)
         );
         Ok(())
     })
@@ -240,7 +240,7 @@ async fn one_part(cluster: Cluster) -> Result<()> {
     belayer.stop().await
 }
 
-async fn without_claims(cluster: &Cluster) -> Result<crate::harness::Belayer> {
+async fn without_pvcs(cluster: &Cluster) -> Result<crate::harness::Belayer> {
     let missed: Vec<_> = ["list", "watch"]
         .map(|verb| {
             (
@@ -257,7 +257,7 @@ async fn without_claims(cluster: &Cluster) -> Result<crate::harness::Belayer> {
     .await?;
     // It is not ready, because it cannot list PVCs; everything else works.
     let belayer = cluster.spawn_belayer(&BelayerOptions::holding_pvcs())?;
-    let claim = serde_json::from_value(json!({
+    let pvc = serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": { "name": "data", "namespace": cluster.namespace() },
         "spec": {
@@ -266,7 +266,7 @@ async fn without_claims(cluster: &Cluster) -> Result<crate::harness::Belayer> {
         },
     }))?;
     kinds::pvcs(cluster.client(), cluster.namespace())
-        .create(&PostParams::default(), &claim)
+        .create(&PostParams::default(), &pvc)
         .await?;
     let workflow = cluster.workflow("w").await?;
     cluster.create(&pod("a").of(&workflow)).await?;

@@ -38,7 +38,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
         Scenario::alone(
             "drain-claim-in-use",
             "a PVC in use that only Belayer protects keeps its hold: listed, exit code 3, released later",
-            claim_in_use,
+            pvc_in_use,
         )
         .needs([UnprotectedPvcs])
         .within(LONG),
@@ -157,7 +157,7 @@ async fn killed(cluster: Cluster) -> Result<()> {
     back_to_work(&cluster).await
 }
 
-async fn claim_in_use(cluster: Cluster) -> Result<()> {
+async fn pvc_in_use(cluster: Cluster) -> Result<()> {
     cluster
         .backend()
         .switch_pvc_controller(PvcController::Off)
@@ -180,9 +180,9 @@ async fn claim_in_use(cluster: Cluster) -> Result<()> {
         .pvcs()
         .patch("both", &PatchParams::default(), &Patch::Merge(&both))
         .await?;
-    let user = pod("web").claim("used").claim("deleted").claim("both");
+    let user = pod("web").pvc("used").pvc("deleted").pvc("both");
     cluster.bound(user).await?;
-    cluster.create(&pod("pending").claim("free")).await?;
+    cluster.create(&pod("pending").pvc("free")).await?;
     cluster.delete_pvc("deleted").await?;
     let printed = cluster.drain(&["-o", "json"]).await?.exited_with(3)?;
     let report = printed.json()?;
@@ -191,8 +191,8 @@ async fn claim_in_use(cluster: Cluster) -> Result<()> {
     ensure!(names == [Some("deleted"), Some("used")], "{report}");
     ensure!(left[0]["why"] == "in use by web", "{report}");
     let on = async |name: &str| {
-        let claim = cluster.pvcs().get(name).await?;
-        anyhow::Ok(finalizers(&claim).join(" "))
+        let pvc = cluster.pvcs().get(name).await?;
+        anyhow::Ok(finalizers(&pvc).join(" "))
     };
     ensure!(on("used").await? == PVC_HOLD, "used lost its hold");
     ensure!(on("deleted").await? == PVC_HOLD, "deleted lost its hold");

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::admission::with_write_policies;
 use super::recreation::{held, rejection};
-use crate::harness::{Cluster, SOON, Scenario, claim, eventually, pod};
+use crate::harness::{Cluster, SOON, Scenario, eventually, pod, pvc};
 use crate::kinds;
 use crate::providers::Capability::{AdmissionPolicies, Rbac};
 
@@ -216,12 +216,12 @@ impl Thief<'_> {
         let namespace = self.cluster.namespace();
         let workflow = self.cluster.workflow("w").await?;
         let pvcs = kinds::pvcs(self.cluster.client(), namespace);
-        pvcs.create(&PostParams::default(), &claim("data", json!({}))?)
+        pvcs.create(&PostParams::default(), &pvc("data", json!({}))?)
             .await?;
         let workflows = kinds::workflows(self.token, namespace);
-        let claims = kinds::pvcs(self.token, namespace);
+        let pvcs = kinds::pvcs(self.token, namespace);
         let theirs = "example.com/theirs";
-        for (all, name) in [(&workflows, workflow.name.as_str()), (&claims, "data")] {
+        for (all, name) in [(&workflows, workflow.name.as_str()), (&pvcs, "data")] {
             let kept = all.get(name).await?.finalizers().to_vec();
             let with = |more: &str| -> Value {
                 let more = kept.iter().cloned().chain([more.to_owned()]);

@@ -9,8 +9,8 @@ use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams
 use serde_json::{Value, json};
 
 use crate::harness::{
-    BelayerOptions, Cluster, SOON, Scenario, TenantPermissions, Workflow, claim, eventually,
-    finalizers, pod,
+    BelayerOptions, Cluster, SOON, Scenario, TenantPermissions, Workflow, eventually, finalizers,
+    pod, pvc,
 };
 use crate::kinds;
 use crate::providers::Capability::Rbac;
@@ -152,7 +152,7 @@ async fn finalizers_on_owners_and_pvcs(cluster: &Cluster, tenant: &Client) -> Re
 
     // A tenant with `edit` may write PVCs; the permissions of this one are about pods.
     let pvcs = kinds::pvcs(cluster.client(), cluster.namespace());
-    let finalized = claim(
+    let finalized = pvc(
         "data",
         json!({ "finalizers": ["belayer.dev/pvc-protection"] }),
     )?;

@@ -10,9 +10,6 @@ mod argo_options;
 mod argo_workflows;
 mod chart;
 mod check;
-mod claims;
-mod claims_advised;
-mod claims_replacing;
 mod crash;
 mod dashboard;
 mod decision_table;
@@ -47,6 +44,9 @@ mod outcomes;
 mod owners;
 mod peers;
 mod permissions;
+mod pvcs;
+mod pvcs_advised;
+mod pvcs_replacing;
 mod quiet;
 mod real;
 mod recreation;
@@ -124,9 +124,9 @@ pub fn all() -> Vec<Scenario> {
         dashboard::scenarios(),
         status_page::scenarios(),
         wire::scenarios(),
-        claims::scenarios(),
-        claims_advised::scenarios(),
-        claims_replacing::scenarios(),
+        pvcs::scenarios(),
+        pvcs_advised::scenarios(),
+        pvcs_replacing::scenarios(),
         drain::scenarios(),
         drain_running::scenarios(),
         uninstall::scenarios(),

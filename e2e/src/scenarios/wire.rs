@@ -11,7 +11,7 @@ use belayer_core::informer::{
 use belayer_core::object::{ObjectKey, Resource};
 use belayer_core::slim::json::SlimJson;
 use belayer_core::slim::protobuf::SlimProtobuf;
-use belayer_core::slim::{Claim, DecodeContext, Keep, Namespace, OwnerMeta, Pod};
+use belayer_core::slim::{DecodeContext, Keep, Namespace, OwnerMeta, Pod, Pvc};
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::{Cluster, SOON, Scenario, eventually, pod};
@@ -102,7 +102,7 @@ async fn different_pods(cluster: &Cluster) -> Result<()> {
             .patch_status(name, &PatchParams::default(), &Patch::Strategic(status))
             .await?;
     }
-    let claim = serde_json::from_value(json!({
+    let pvc = serde_json::from_value(json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim",
         "metadata": { "name": "data", "finalizers": ["example.org/keep"] },
         "spec": {
@@ -110,7 +110,7 @@ async fn different_pods(cluster: &Cluster) -> Result<()> {
         },
     }))?;
     kinds::pvcs(cluster.client(), cluster.namespace())
-        .create(&PostParams::default(), &claim)
+        .create(&PostParams::default(), &pvc)
         .await?;
     let keeping = pod("deleting").finalizer("example.org/keep");
     cluster.create(&keeping).await?;
@@ -124,12 +124,12 @@ async fn agree(cluster: Cluster) -> Result<()> {
     ensure!(read >= 7, "only {read} pods");
     let namespaces = Resource::namespaces();
     let namespaces = compare::<Namespace>(&cluster, &namespaces).await?;
-    let claims = Resource::claims();
-    let claims = compare::<Claim>(&cluster, &claims).await?;
+    let pvcs = Resource::pvcs();
+    let pvcs = compare::<Pvc>(&cluster, &pvcs).await?;
     let workflows = Resource::new("argoproj.io", "v1alpha1", "Workflow", "workflows");
     let workflows = compare::<OwnerMeta>(&cluster, &workflows).await?;
     cluster.note(format!(
-        "{read} pods, {claims} PVCs, {namespaces} namespaces and {workflows} workflows compared"
+        "{read} pods, {pvcs} PVCs, {namespaces} namespaces and {workflows} workflows compared"
     ));
     drop_foreign(&cluster).await
 }

@@ -39,7 +39,7 @@ pub fn pods(builder: InformerBuilder<Pod>) -> InformerBuilder<Pod> {
     builder
         .index(index::PODS_BY_OWNER, index::owner_of_pod)
         .index(index::PODS_BY_NAMESPACE, index::namespace_of_pod)
-        .index(index::PODS_BY_CLAIM, index::claims_of_bound_pod)
+        .index(index::PODS_BY_PVC, index::pvcs_of_bound_pod)
         .index(owned::HELD_BY_OWNER, owned::held_by_owner)
 }
 

@@ -144,10 +144,10 @@ messages! {
         #[prost(message, optional, tag = "2")]
         empty_dir: Option<Empty>,
         #[prost(message, optional, tag = "10")]
-        claim: Option<Claim>,
+        pvc: Option<Pvc>,
     }
     Empty {}
-    Claim {
+    Pvc {
         #[prost(string, tag = "1")]
         claim_name: String,
     }

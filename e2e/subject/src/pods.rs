@@ -8,15 +8,15 @@ use belayer_core::slim::protobuf::MAGIC;
 use prost::Message as _;
 
 use super::messages::{
-    Claim, Container, ContainerStatus, Empty, Failure, ListMeta, ManagedFields, Metadata, Owner,
-    Pair, Pod, PodList, RawExtension, Running, Spec, State, Status, Time, TypeMeta, Unknown,
-    Volume, VolumeSource, WatchEvent,
+    Container, ContainerStatus, Empty, Failure, ListMeta, ManagedFields, Metadata, Owner, Pair,
+    Pod, PodList, Pvc, RawExtension, Running, Spec, State, Status, Time, TypeMeta, Unknown, Volume,
+    VolumeSource, WatchEvent,
 };
 
 const PODS_PER_OWNER: usize = 10;
 const NAMESPACES: usize = 100;
 const NODES: usize = 1000;
-const PODS_PER_CLAIM: usize = 5;
+const PODS_PER_PVC: usize = 5;
 /// 2026-01-01.
 const YEAR: i64 = 1_767_225_600;
 
@@ -205,7 +205,7 @@ impl Pods {
                 "tmp".into(),
                 VolumeSource {
                     empty_dir: Some(Empty {}),
-                    claim: None,
+                    pvc: None,
                 },
             ),
             volume(
@@ -213,15 +213,15 @@ impl Pods {
                 VolumeSource::default(),
             ),
         ];
-        if number.is_multiple_of(PODS_PER_CLAIM) {
-            let claim = Claim {
+        if number.is_multiple_of(PODS_PER_PVC) {
+            let pvc = Pvc {
                 claim_name: format!("data-{name}"),
             };
             volumes.push(volume(
                 "data".into(),
                 VolumeSource {
                     empty_dir: None,
-                    claim: Some(claim),
+                    pvc: Some(pvc),
                 },
             ));
         }
@@ -370,7 +370,7 @@ mod tests {
         let pod = decoded(15);
         assert_eq!(pod.key().to_string(), format!("team-01/{}", Pods::name(15)));
         assert!(pod.meta.has_finalizer(HOLD) && pod.started && pod.has_ip);
-        assert_eq!(pod.claims.len(), 1);
+        assert_eq!(pod.pvcs.len(), 1);
         let sibling = decoded(16);
         assert_eq!(pod.meta.controller, sibling.meta.controller);
         assert_ne!(pod.uid(), sibling.uid());

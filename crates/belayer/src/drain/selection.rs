@@ -111,14 +111,14 @@ mod tests {
 
     #[test]
     fn every_pvc_is_selected_and_unknown_holds_are_reported() {
-        let kind = Resource::claims();
-        let claim = object("shop", &[], &[]);
+        let kind = Resource::pvcs();
+        let pvc = object("shop", &[], &[]);
         assert_eq!(
-            selects(names::PVC_PROTECTION_HOLD, &kind, &claim),
+            selects(names::PVC_PROTECTION_HOLD, &kind, &pvc),
             Selected::Yes
         );
         assert!(matches!(
-            selects("belayer.dev/x", &kind, &claim),
+            selects("belayer.dev/x", &kind, &pvc),
             Selected::Unknown(_)
         ));
     }

@@ -8,7 +8,6 @@
 mod argo;
 mod broken_cluster;
 mod check;
-mod claims;
 mod help;
 mod instances;
 mod known;
@@ -16,6 +15,7 @@ mod namespaces;
 mod nodes;
 mod permissions;
 mod polite;
+mod pvcs;
 mod reach;
 #[cfg(all(
     feature = "pod-finalizer",

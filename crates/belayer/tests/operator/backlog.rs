@@ -258,11 +258,11 @@ async fn l1_at_most_64_live_reads_are_in_flight() {
         orphan(&world, NAMESPACE, &format!("orphan-{n}"));
         let namespace = format!("ns-{n}");
         world.create_namespace(&namespace);
-        let claim = json!({
+        let pvc = json!({
             "metadata": { "name": "data", "finalizers": [PVC_PROTECTION_HOLD] },
             "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
         });
-        world.create(&Gvr::PERSISTENTVOLUMECLAIMS, Some(&namespace), claim);
+        world.create(&Gvr::PERSISTENTVOLUMECLAIMS, Some(&namespace), pvc);
         world.delete(&Gvr::PERSISTENTVOLUMECLAIMS, Some(&namespace), "data");
     }
     let reads = Arc::default();
@@ -278,11 +278,11 @@ async fn l1_at_most_64_live_reads_are_in_flight() {
     tokio::spawn(operator.run(stop.clone()));
     within(Duration::from_secs(60), "all are released", || {
         let held = world.held_pods() > 0;
-        let claims =
+        let pvcs =
             world
                 .cluster()
                 .list(&Gvr::PERSISTENTVOLUMECLAIMS, None, &ListOptions::default());
-        !held && claims.unwrap().items.is_empty()
+        !held && pvcs.unwrap().items.is_empty()
     })
     .await;
     assert!(reads.all.load(Ordering::SeqCst) >= 2 * EACH);

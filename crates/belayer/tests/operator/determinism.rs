@@ -69,9 +69,9 @@ fn operator(sandbox: &Sandbox) -> Operator {
     Operator::new(options, components)
 }
 
-fn use_a_claim(sandbox: &Sandbox) {
+fn use_a_pvc(sandbox: &Sandbox) {
     let (actor, options) = ("user".into(), WriteOptions::default());
-    let claim = json!({
+    let pvc = json!({
         "metadata": {"name": "data"},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     });
@@ -82,7 +82,7 @@ fn use_a_claim(sandbox: &Sandbox) {
             "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}],
         },
     });
-    for (gvr, object) in [(Gvr::PERSISTENTVOLUMECLAIMS, claim), (Gvr::PODS, pod)] {
+    for (gvr, object) in [(Gvr::PERSISTENTVOLUMECLAIMS, pvc), (Gvr::PODS, pod)] {
         let cluster = sandbox.cluster();
         cluster
             .create(&actor, &gvr, Some("default"), object, &options)
@@ -115,7 +115,7 @@ async fn story(seed: u64) -> Sandbox {
         ..Profile::default()
     };
     let workload = Workload::run(sandbox.cluster(), profile, &stop);
-    use_a_claim(&sandbox);
+    use_a_pvc(&sandbox);
     let belayer = tokio::spawn(operator(&sandbox).run(stop.clone()));
     tokio::time::sleep(secs(5)).await;
     let (user, now) = ("user".into(), DeleteOptions::default());
@@ -200,10 +200,10 @@ async fn the_runs_have_holds_denials_and_releases() {
         }
         let requests: u64 = recorder.requests_by(BELAYER).into_values().sum();
         assert!(requests > recorder.count_of(&mine) as u64);
-        let claims = Gvr::PERSISTENTVOLUMECLAIMS;
-        let claim = sandbox.cluster().get(&claims, Some("default"), "data");
+        let pvcs = Gvr::PERSISTENTVOLUMECLAIMS;
+        let pvc = sandbox.cluster().get(&pvcs, Some("default"), "data");
         assert!(
-            claim.is_err(),
+            pvc.is_err(),
             "the claim went when its pod had gone, seed {seed}"
         );
     }

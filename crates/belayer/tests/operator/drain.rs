@@ -27,8 +27,8 @@ use crate::world::{NAMESPACE, World, gates};
 
 const OWN: &str = "belayer-system";
 const ADMIN: &str = "admin";
-const CLAIMS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
-const CLAIM_HOLD: &str = "belayer.dev/pvc-protection";
+const PVCS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
+const PVC_HOLD: &str = "belayer.dev/pvc-protection";
 const KUBERNETES: &str = "kubernetes.io/pvc-protection";
 
 fn policies() -> Gvr {
@@ -111,20 +111,20 @@ async fn drained(world: &World) -> Report {
     drain(world, Writes::Sent).run(&Silent).await.unwrap()
 }
 
-fn claim(world: &World, name: &str, finalizers: &[&str]) {
-    let claim = json!({
+fn pvc(world: &World, name: &str, finalizers: &[&str]) {
+    let pvc = json!({
         "metadata": { "name": name, "finalizers": finalizers },
         "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
     });
-    world.create(&CLAIMS, Some(NAMESPACE), claim);
+    world.create(&PVCS, Some(NAMESPACE), pvc);
 }
 
-fn user_of(world: &World, claim: &str) {
+fn user_of(world: &World, pvc: &str) {
     let pod = json!({
         "metadata": { "name": "web" },
         "spec": {
             "nodeName": "n1", "containers": [{ "name": "m", "image": "m" }],
-            "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": claim } }],
+            "volumes": [{ "name": "data", "persistentVolumeClaim": { "claimName": pvc } }],
         },
     });
     world.create(&Gvr::PODS, Some(NAMESPACE), pod);
@@ -162,7 +162,7 @@ fn releases(world: &World) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn pods_are_released_first_and_pvcs_last() {
     let world = installed();
-    claim(&world, "a", &[CLAIM_HOLD]);
+    pvc(&world, "a", &[PVC_HOLD]);
     let uid = world.workflow("a");
     let hold = json!({ "metadata": { "finalizers": ["belayer.dev/workflow-cleanup"] } });
     world.patch(&WORKFLOWS, "a", hold);
@@ -172,7 +172,7 @@ async fn pods_are_released_first_and_pvcs_last() {
     let order = ["pods", "workflows", "persistentvolumeclaims"];
     assert_eq!(releases(&world), order);
     assert_eq!(report.taken.objects, 3);
-    assert_eq!(report.taken.holds[CLAIM_HOLD]["Unused"], 1);
+    assert_eq!(report.taken.holds[PVC_HOLD]["Unused"], 1);
 }
 
 /// T4: a client keeps adding holds. The drain ends, names the namespace, and can ignore it.
@@ -218,7 +218,7 @@ async fn t4_only_new_holds_end_the_drain() {
 #[tokio::test(start_paused = true)]
 async fn the_namespace_may_be_deleted_only_without_holds() {
     let world = installed();
-    claim(&world, "data", &[CLAIM_HOLD]);
+    pvc(&world, "data", &[PVC_HOLD]);
     user_of(&world, "data");
     let report = drained(&world).await;
     assert_eq!((report.outcome, report.exit_code), (Outcome::LeftOver, 3));
@@ -444,16 +444,16 @@ async fn a_hold_of_another_version_stays_and_is_reported() {
 #[tokio::test(start_paused = true)]
 async fn pvcs_that_wait_only_for_kubernetes_are_counted() {
     let world = installed();
-    claim(&world, "handed-over", &[CLAIM_HOLD, KUBERNETES]);
-    claim(&world, "waits", &[KUBERNETES]);
-    claim(&world, "stays", &[KUBERNETES]);
-    claim(&world, "of-others-too", &[KUBERNETES, "example.com/keep"]);
+    pvc(&world, "handed-over", &[PVC_HOLD, KUBERNETES]);
+    pvc(&world, "waits", &[KUBERNETES]);
+    pvc(&world, "stays", &[KUBERNETES]);
+    pvc(&world, "of-others-too", &[KUBERNETES, "example.com/keep"]);
     for name in ["handed-over", "waits", "of-others-too"] {
-        world.delete(&CLAIMS, Some(NAMESPACE), name);
+        world.delete(&PVCS, Some(NAMESPACE), name);
     }
     let report = drained(&world).await;
     assert_eq!(report.outcome, Outcome::Clean);
-    assert_eq!(report.taken.holds[CLAIM_HOLD]["HandedOver"], 1);
+    assert_eq!(report.taken.holds[PVC_HOLD]["HandedOver"], 1);
     assert_eq!(report.handed_over, 2, "the one handed over waits now, too");
 }
 

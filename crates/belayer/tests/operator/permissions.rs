@@ -33,7 +33,7 @@ const WORKS_WITHIN: Duration = Duration::from_secs(300);
 /// Longer than several retries of a denied request, which come within ten minutes each.
 const WORKS_AGAIN_WITHIN: Duration = Duration::from_secs(3_600);
 
-const CLAIMS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
+const PVCS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
 
 /// A cluster with work for each component.
 struct Stage {
@@ -161,15 +161,15 @@ impl Stage {
     }
 
     async fn a_pvc_is_held_and_deleted(&self) {
-        let claim = json!({
+        let pvc = json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim",
             "metadata": { "name": "data", "namespace": NAMESPACE },
             "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
         });
-        self.world.create(&CLAIMS, Some(NAMESPACE), claim);
-        until(|| self.has(&CLAIMS, "data", "belayer.dev/pvc-protection")).await;
-        self.world.delete(&CLAIMS, Some(NAMESPACE), "data");
-        until(|| !self.exists(&CLAIMS, "data")).await;
+        self.world.create(&PVCS, Some(NAMESPACE), pvc);
+        until(|| self.has(&PVCS, "data", "belayer.dev/pvc-protection")).await;
+        self.world.delete(&PVCS, Some(NAMESPACE), "data");
+        until(|| !self.exists(&PVCS, "data")).await;
     }
 
     async fn a_rejected_pod_is_recreated(&self) {

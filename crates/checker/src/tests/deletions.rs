@@ -7,9 +7,9 @@ use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::script::{FOREIGN, Script, deleting, failed, pod, running, taken};
-use crate::{CLAIM_HOLD, POD_HOLD, WORKFLOW_HOLD, Why};
+use crate::{POD_HOLD, PVC_HOLD, WORKFLOW_HOLD, Why};
 
-const CLAIMS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
+const PVCS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
 
 fn with(mut object: Value, finalizers: &[&str]) -> Value {
     object["metadata"]["finalizers"] = json!(finalizers);
@@ -94,7 +94,7 @@ fn evidence_is_violated_by_releasing_a_workflow_that_is_not_deleted() {
     assert_eq!(failed(&script.check_script()), ["EVIDENCE"]);
 }
 
-fn claim(finalizers: &[&str]) -> Value {
+fn pvc(finalizers: &[&str]) -> Value {
     json!({
         "kind": "PersistentVolumeClaim",
         "metadata": {"namespace": "a", "name": "data", "uid": "c-1", "finalizers": finalizers},
@@ -113,11 +113,11 @@ fn user(namespace: &str, node: &str) -> Value {
     })
 }
 
-fn deleted_claim() -> Script {
+fn deleted_pvc() -> Script {
     Script::default()
-        .write(USER, Verb::Create, &CLAIMS, &claim(&[]))
-        .belayer_patches(&CLAIMS, &claim(&[CLAIM_HOLD]))
-        .deleted(&CLAIMS, &deleting(claim(&[CLAIM_HOLD])))
+        .write(USER, Verb::Create, &PVCS, &pvc(&[]))
+        .belayer_patches(&PVCS, &pvc(&[PVC_HOLD]))
+        .deleted(&PVCS, &deleting(pvc(&[PVC_HOLD])))
 }
 
 #[rstest]
@@ -129,9 +129,9 @@ fn in_use_is_violated_by_releasing_a_pvc_in_use(
     #[case] node: &str,
     #[case] broken: &[&str],
 ) {
-    let script = deleted_claim()
+    let script = deleted_pvc()
         .write(USER, Verb::Create, &Gvr::PODS, &user(namespace, node))
-        .belayer_patches(&CLAIMS, &deleting(claim(&[])));
+        .belayer_patches(&PVCS, &deleting(pvc(&[])));
     assert_eq!(failed(&script.check_script()), broken);
 }
 
@@ -139,11 +139,11 @@ fn in_use_is_violated_by_releasing_a_pvc_in_use(
 fn releasing_a_pvc_after_its_last_user_is_correct() {
     let script = Script::default()
         .write(USER, Verb::Create, &Gvr::PODS, &user("a", "node-1"))
-        .write(USER, Verb::Create, &CLAIMS, &claim(&[FOREIGN]))
-        .belayer_patches(&CLAIMS, &claim(&[FOREIGN, CLAIM_HOLD]))
-        .deleted(&CLAIMS, &deleting(claim(&[FOREIGN, CLAIM_HOLD])))
+        .write(USER, Verb::Create, &PVCS, &pvc(&[FOREIGN]))
+        .belayer_patches(&PVCS, &pvc(&[FOREIGN, PVC_HOLD]))
+        .deleted(&PVCS, &deleting(pvc(&[FOREIGN, PVC_HOLD])))
         .deleted(&Gvr::PODS, &user("a", "node-1"))
-        .belayer_patches(&CLAIMS, &deleting(claim(&[FOREIGN])));
+        .belayer_patches(&PVCS, &deleting(pvc(&[FOREIGN])));
     let findings = script.check_script();
     assert_eq!(failed(&findings), [""; 0], "{:?}", findings.checks);
     assert_eq!(findings.releases[&Why::PvcDeleted], 1);
@@ -152,8 +152,8 @@ fn releasing_a_pvc_after_its_last_user_is_correct() {
 #[test]
 fn evidence_is_violated_by_releasing_a_pvc_that_is_not_deleted() {
     let script = Script::default()
-        .write(USER, Verb::Create, &CLAIMS, &claim(&[]))
-        .belayer_patches(&CLAIMS, &claim(&[CLAIM_HOLD]))
-        .belayer_patches(&CLAIMS, &claim(&[]));
+        .write(USER, Verb::Create, &PVCS, &pvc(&[]))
+        .belayer_patches(&PVCS, &pvc(&[PVC_HOLD]))
+        .belayer_patches(&PVCS, &pvc(&[]));
     assert_eq!(failed(&script.check_script()), ["EVIDENCE"]);
 }

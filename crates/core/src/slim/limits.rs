@@ -27,7 +27,7 @@ pub(super) const VALUE: usize = 1024;
 const MESSAGE: usize = 1024;
 
 /// How many bytes the names of a pod's PVCs may take: about a hundred names.
-const CLAIMS: usize = 8 << 10;
+const PVCS: usize = 8 << 10;
 
 /// How many bytes the finalizers of an object may take: about forty names.
 const FINALIZERS: usize = 2 << 10;
@@ -42,7 +42,7 @@ const PER_NAME: usize = size_of::<(Arc<str>, Arc<str>)>();
 pub(super) const TOO_LONG: &str = "%too-long%";
 
 /// The only entry of a pod's PVCs if it has too many: it may use any of its namespace.
-pub const ANY_CLAIM: &str = "%any%";
+pub const ANY_PVC: &str = "%any%";
 
 /// The name of the container that stands for all that are not kept.
 pub(super) const OTHER_CONTAINERS: &str = "%others%";
@@ -85,34 +85,34 @@ pub(super) fn message(text: &str) -> &str {
 
 /// The names of a pod's PVCs while it is decoded.
 #[derive(Default)]
-pub(super) struct Claims {
+pub(super) struct Pvcs {
     plain: Vec<Arc<str>>,
     ephemeral: Vec<Arc<str>>,
     bytes: usize,
 }
 
-impl Claims {
+impl Pvcs {
     /// Adds a volume of the pod `pod`: the PVC that it names, if any, and whether it is ephemeral.
-    pub(super) fn add(&mut self, pod: &str, volume: &str, claim: &str, is_ephemeral: bool) {
-        if !claim.is_empty() && self.fits(name(claim).len()) {
-            self.plain.push(name(claim).into());
+    pub(super) fn add(&mut self, pod: &str, volume: &str, pvc: &str, is_ephemeral: bool) {
+        if !pvc.is_empty() && self.fits(name(pvc).len()) {
+            self.plain.push(name(pvc).into());
         }
         // The PVC of an ephemeral volume is named after the pod and the volume.
         if is_ephemeral && self.fits(pod.len() + 1 + volume.len()) {
-            let claim = format!("{pod}-{volume}");
-            self.ephemeral.push(name(&claim).into());
+            let pvc = format!("{pod}-{volume}");
+            self.ephemeral.push(name(&pvc).into());
         }
     }
 
     fn fits(&mut self, length: usize) -> bool {
         self.bytes += length.min(LONGEST_NAME) + PER_NAME;
-        self.bytes <= CLAIMS
+        self.bytes <= PVCS
     }
 
     /// The PVCs that the pod refers to, and those of its ephemeral volumes.
     pub(super) fn finish(self) -> (Names, Names) {
-        if self.bytes > CLAIMS {
-            return (Box::from([Arc::from(ANY_CLAIM)]), Box::default());
+        if self.bytes > PVCS {
+            return (Box::from([Arc::from(ANY_PVC)]), Box::default());
         }
         (self.plain.into(), self.ephemeral.into())
     }

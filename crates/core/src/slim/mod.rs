@@ -14,7 +14,6 @@
 //! # Ok::<(), DecodeError>(())
 //! ```
 
-mod claim;
 mod container_set;
 mod context;
 mod error;
@@ -25,18 +24,19 @@ mod meta;
 mod namespace;
 mod pod;
 pub mod protobuf;
+mod pvc;
 
-pub use claim::Claim;
 pub use container_set::ContainerSet;
 pub use context::{DecodeContext, Interner, Keep};
 pub use error::DecodeError;
-pub use limits::ANY_CLAIM;
+pub use limits::ANY_PVC;
 pub use meta::{Labels, ObjectMeta, OwnerMeta};
 pub use namespace::Namespace;
 pub use pod::{
     BeforeDeletion, Container, ContainerKind, ContainerState, Continuity, Failure, Phase, Pod,
     Shutdown, Unstarted,
 };
+pub use pvc::Pvc;
 
 use crate::object::{ObjectKey, ResourceVersion, Uid};
 

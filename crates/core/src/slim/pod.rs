@@ -53,11 +53,11 @@ pub struct Pod {
     pub meta: ObjectMeta,
     /// `spec.nodeName`: the node that the pod is bound to.
     pub node_name: Option<Arc<str>>,
-    /// Names of the PVCs that its volumes refer to; not all, if it [may use any](Pod::may_use_any_claim).
-    pub claims: Box<[Arc<str>]>,
+    /// Names of the PVCs that its volumes refer to; not all, if it [may use any](Pod::may_use_any_pvc).
+    pub pvcs: Box<[Arc<str>]>,
     /// Names of the PVCs of its generic ephemeral volumes, `<pod>-<volume>`. A PVC of that name
     /// belongs to the pod only if the pod is its controller owner.
-    pub ephemeral_claims: Box<[Arc<str>]>,
+    pub ephemeral_pvcs: Box<[Arc<str>]>,
     /// `status.phase`.
     pub phase: Phase,
     /// `status.reason`.
@@ -218,8 +218,8 @@ impl Pod {
         Self {
             meta,
             node_name: None,
-            claims: Box::default(),
-            ephemeral_claims: Box::default(),
+            pvcs: Box::default(),
+            ephemeral_pvcs: Box::default(),
             phase: Phase::Pending,
             reason: None,
             has_ip: false,
@@ -236,10 +236,10 @@ impl Pod {
     }
 
     /// Whether it refers to so many PVCs that their names are not kept: then it may use any PVC of its namespace.
-    pub fn may_use_any_claim(&self) -> bool {
-        self.claims
+    pub fn may_use_any_pvc(&self) -> bool {
+        self.pvcs
             .first()
-            .is_some_and(|first| **first == *limits::ANY_CLAIM)
+            .is_some_and(|first| **first == *limits::ANY_PVC)
     }
 
     /// Whether it is shut down: being deleted, with a grace period of zero. The kubelet reports
@@ -326,8 +326,8 @@ impl Slim for Pod {
     fn differs(&self, older: &Self) -> bool {
         self.meta.differs(&older.meta)
             || self.node_name != older.node_name
-            || self.claims != older.claims
-            || self.ephemeral_claims != older.ephemeral_claims
+            || self.pvcs != older.pvcs
+            || self.ephemeral_pvcs != older.ephemeral_pvcs
             || self.phase != older.phase
             || self.reason != older.reason
             || self.has_ip != older.has_ip

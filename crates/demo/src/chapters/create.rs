@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use belayer_sandbox::Gvr;
 use belayer_workload::PodGc;
 
-use crate::objects::{self, CLAIM, DATABASE, LAB, SERVING, SHOP};
+use crate::objects::{self, DATABASE, LAB, PVC, SERVING, SHOP};
 use crate::output::Output;
 use crate::report::spread;
 use crate::tracked::Hold;
@@ -25,14 +25,14 @@ pub(super) async fn run(world: &World, output: &Output) -> Result<WorkflowSet> {
     ])?;
     world
         .user
-        .create(&Gvr::PERSISTENTVOLUMECLAIMS, SHOP, objects::claim(CLAIM))
+        .create(&Gvr::PERSISTENTVOLUMECLAIMS, SHOP, objects::pvc(PVC))
         .context("creating a PVC")?;
     for pod in DATABASE {
-        world.create_pod(SHOP, objects::database(pod, CLAIM))?;
+        world.create_pod(SHOP, objects::database(pod, PVC))?;
     }
     world.create_pod(LAB, objects::serving())?;
     output.say(&format!(
-        "{} Argo Workflows create {} pods; {} mount the PVC {SHOP}/{CLAIM}, and {SERVING} runs on the spot pool.",
+        "{} Argo Workflows create {} pods; {} mount the PVC {SHOP}/{PVC}, and {SERVING} runs on the spot pool.",
         set.len(),
         set.pods,
         DATABASE.join(" and ")
@@ -44,7 +44,7 @@ pub(super) async fn run(world: &World, output: &Output) -> Result<WorkflowSet> {
             |world| {
                 let state = &world.state;
                 state.count_workflows(|workflow| workflow.object.hold == Hold::On) == set.len()
-                    && state.count_claims(|claim| claim.hold == Hold::On) == 1
+                    && state.count_pvcs(|pvc| pvc.hold == Hold::On) == 1
                     && state.count(|pod| pod.object.namespace == SHOP && pod.started.is_some())
                         == DATABASE.len()
             },

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use belayer_sandbox::{Actor, DeleteOptions, Gvr};
 use belayer_workload::USER;
 
-use crate::objects::{CLAIM, DATABASE, SHOP};
+use crate::objects::{DATABASE, PVC, SHOP};
 use crate::output::Output;
 use crate::report::span;
 use crate::tracked::{Existence, Hold};
@@ -14,7 +14,7 @@ use crate::world::World;
 pub(super) async fn deleted(world: &World, output: &Output) -> Result<()> {
     output.chapter("A PVC is deleted while a database uses it");
     output.detail("pvcProtection.finalizer is set here; by default Belayer only reports.");
-    output.command(&format!("kubectl delete pvc {CLAIM} -n {SHOP}"));
+    output.command(&format!("kubectl delete pvc {PVC} -n {SHOP}"));
     world
         .sandbox
         .cluster()
@@ -22,7 +22,7 @@ pub(super) async fn deleted(world: &World, output: &Output) -> Result<()> {
             &Actor::new(USER),
             &Gvr::PERSISTENTVOLUMECLAIMS,
             Some(SHOP),
-            CLAIM,
+            PVC,
             &DeleteOptions::default(),
         )
         .context("deleting the PVC")?;
@@ -35,8 +35,8 @@ pub(super) async fn released(world: &World, output: &Output) -> Result<()> {
     output.chapter("Belayer reports why the PVC waits, and releases it after its last user");
     let why = || world.event(SHOP, "DeletionWaits");
     let gone = |world: &World| {
-        let claim = world.state.claim(CLAIM);
-        claim.is_some_and(|claim| claim.now == Existence::Gone)
+        let pvc = world.state.pvc(PVC);
+        pvc.is_some_and(|pvc| pvc.now == Existence::Gone)
     };
     world
         .until("an Event reports why", |world| {
@@ -47,14 +47,14 @@ pub(super) async fn released(world: &World, output: &Output) -> Result<()> {
         !gone(world),
         "the PVC was removed while the database used it"
     );
-    output.command(&format!("kubectl describe pvc {CLAIM} -n {SHOP}"));
+    output.command(&format!("kubectl describe pvc {PVC} -n {SHOP}"));
     output.detail(&format!("DeletionWaits: {}", why().unwrap_or_default()));
     let [first, last] = DATABASE;
     end(world, first).await?;
     world.pause(0.7).await;
-    let claim = world.state.claim(CLAIM).context("PVC not found")?;
+    let pvc = world.state.pvc(PVC).context("PVC not found")?;
     ensure!(
-        claim.now == Existence::Terminating && claim.hold == Hold::On,
+        pvc.now == Existence::Terminating && pvc.hold == Hold::On,
         "the PVC was removed before its last user"
     );
     output.say(&format!(
@@ -62,8 +62,8 @@ pub(super) async fn released(world: &World, output: &Output) -> Result<()> {
     ));
     let released = end(world, last).await?;
     is(world, Existence::Gone).await?;
-    let claim = world.state.claim(CLAIM).context("PVC not found")?;
-    let after = claim
+    let pvc = world.state.pvc(PVC).context("PVC not found")?;
+    let after = pvc
         .gone
         .map(|at| at.saturating_duration_since(released))
         .unwrap_or_default();
@@ -75,10 +75,10 @@ pub(super) async fn released(world: &World, output: &Output) -> Result<()> {
 }
 
 async fn is(world: &World, now: Existence) -> Result<()> {
-    let claim = move |world: &World| world.state.claim(CLAIM);
+    let pvc = move |world: &World| world.state.pvc(PVC);
     world
         .until(&format!("the PVC is {now:?}"), |world| {
-            claim(world).is_some_and(|claim| claim.now == now)
+            pvc(world).is_some_and(|pvc| pvc.now == now)
         })
         .await
         .map(drop)

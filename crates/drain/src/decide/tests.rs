@@ -9,15 +9,15 @@ use super::*;
 const POD: &str = "belayer.dev/pod-status";
 const RECREATION: &str = "belayer.dev/pod-recreation";
 const WORKFLOW: &str = "belayer.dev/workflow-cleanup";
-const CLAIM: &str = "belayer.dev/pvc-protection";
+const PVC: &str = "belayer.dev/pvc-protection";
 const KUBERNETES: &str = "kubernetes.io/pvc-protection";
 
 fn pods() -> Resource {
     Resource::pods()
 }
 
-fn claims() -> Resource {
-    Resource::claims()
+fn pvcs() -> Resource {
+    Resource::pvcs()
 }
 
 fn everything() -> Purpose {
@@ -107,25 +107,25 @@ impl World {
 
 #[rstest]
 #[case::row_1_foreign_finalizers_are_never_touched(object(pods(), &["z/z", "foregroundDeletion", KUBERNETES]), everything(), &[], &[], false)]
-#[case::row_1_the_finalizer_of_kubernetes_is_never_removed(object(claims(), &[KUBERNETES]), everything(), &[], &[], false)]
+#[case::row_1_the_finalizer_of_kubernetes_is_never_removed(object(pvcs(), &[KUBERNETES]), everything(), &[], &[], false)]
 #[case::row_2_a_hold_of_another_version_is_reported(object(pods(), &["belayer.dev/new"]), everything(), &[], &["belayer.dev/new"], false)]
 #[case::row_2_only_if_every_hold_is_removed(object(pods(), &["belayer.dev/new"]), unselected(), &[], &[], false)]
 #[case::row_3_a_selected_object_keeps_its_hold(object(pods(), &[POD]), unselected(), &[], &[], false)]
 #[case::row_3_an_unselected_object_is_released(object(pods(), &["z/z", POD]).selected(Selected::No), unselected(), &[(POD, "Unselected")], &[], false)]
 #[case::row_3_unknown_is_not_unselected(object(pods(), &[POD]).selected(Selected::Unknown("no".into())), unselected(), &[], &[POD], false)]
 #[case::row_3_holds_of_a_running_component_stay(object(pods(), &[POD, WORKFLOW]), off(&[WORKFLOW]), &[(WORKFLOW, "SwitchedOff")], &[], false)]
-#[case::row_4_a_pvc_that_kubernetes_protects_is_handed_over(object(claims(), &[KUBERNETES, CLAIM]), everything(), &[(CLAIM, "HandedOver")], &[], false)]
-#[case::row_4_also_if_the_component_is_off(object(claims(), &[CLAIM, KUBERNETES]), off(&[CLAIM]), &[(CLAIM, "HandedOver")], &[], false)]
-#[case::row_4_also_while_it_is_used(object(claims(), &[KUBERNETES, CLAIM]).listed(&["web-0"]), everything(), &[(CLAIM, "HandedOver")], &[], false)]
-#[case::row_5_the_pods_are_listed_if_only_belayer_protects_a_pvc(object(claims(), &[CLAIM]), everything(), &[], &[], true)]
-#[case::row_5_an_older_list_does_not_count(object(claims(), &[CLAIM]).listed_too_early(), everything(), &[], &[], true)]
-#[case::row_6_a_pvc_in_use_keeps_its_hold(object(claims(), &[CLAIM]).listed(&["web-0"]), everything(), &[], &[CLAIM], false)]
-#[case::row_6_a_failed_list_proves_nothing(object(claims(), &[CLAIM]).list_failed(), everything(), &[], &[CLAIM], false)]
-#[case::row_6_also_if_the_component_is_off(object(claims(), &[CLAIM]).listed(&["web-0"]), off(&[CLAIM]), &[], &[CLAIM], false)]
-#[case::row_7_an_unused_pvc_is_released(object(claims(), &[CLAIM]).listed(&[]), everything(), &[(CLAIM, "Unused")], &[], false)]
+#[case::row_4_a_pvc_that_kubernetes_protects_is_handed_over(object(pvcs(), &[KUBERNETES, PVC]), everything(), &[(PVC, "HandedOver")], &[], false)]
+#[case::row_4_also_if_the_component_is_off(object(pvcs(), &[PVC, KUBERNETES]), off(&[PVC]), &[(PVC, "HandedOver")], &[], false)]
+#[case::row_4_also_while_it_is_used(object(pvcs(), &[KUBERNETES, PVC]).listed(&["web-0"]), everything(), &[(PVC, "HandedOver")], &[], false)]
+#[case::row_5_the_pods_are_listed_if_only_belayer_protects_a_pvc(object(pvcs(), &[PVC]), everything(), &[], &[], true)]
+#[case::row_5_an_older_list_does_not_count(object(pvcs(), &[PVC]).listed_too_early(), everything(), &[], &[], true)]
+#[case::row_6_a_pvc_in_use_keeps_its_hold(object(pvcs(), &[PVC]).listed(&["web-0"]), everything(), &[], &[PVC], false)]
+#[case::row_6_a_failed_list_proves_nothing(object(pvcs(), &[PVC]).list_failed(), everything(), &[], &[PVC], false)]
+#[case::row_6_also_if_the_component_is_off(object(pvcs(), &[PVC]).listed(&["web-0"]), off(&[PVC]), &[], &[PVC], false)]
+#[case::row_7_an_unused_pvc_is_released(object(pvcs(), &[PVC]).listed(&[]), everything(), &[(PVC, "Unused")], &[], false)]
 #[case::row_8_pods(object(pods(), &["z/z", POD]), everything(), &[(POD, "Drained")], &[], false)]
 #[case::row_8_several_in_one_patch(object(pods(), &[POD, "z/z", WORKFLOW]), everything(), &[(POD, "Drained"), (WORKFLOW, "Drained")], &[], false)]
-#[case::row_8_the_hold_of_pvc_protection_on_another_kind(object(pods(), &[CLAIM]), everything(), &[(CLAIM, "Drained")], &[], false)]
+#[case::row_8_the_hold_of_pvc_protection_on_another_kind(object(pods(), &[PVC]), everything(), &[(PVC, "Drained")], &[], false)]
 fn table(
     #[case] world: World,
     #[case] purpose: Purpose,

@@ -14,7 +14,7 @@ use belayer_pod_recreation::api;
 use super::Drain;
 use crate::decide::Purpose;
 use crate::findings::Findings;
-use crate::holds::{is_claim, is_pod};
+use crate::holds::{is_pod, is_pvc};
 use crate::passes::Pass;
 use crate::progress::Progress;
 use crate::records::UncreatedPod;
@@ -125,7 +125,7 @@ impl Drain {
 fn order(found: &Found) -> (u8, Resource, String) {
     let rank = match &found.kind {
         kind if is_pod(kind) => 0,
-        kind if is_claim(kind) => 2,
+        kind if is_pvc(kind) => 2,
         _ => 1,
     };
     (rank, found.kind.clone(), found.meta.key.to_string())

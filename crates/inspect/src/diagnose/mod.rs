@@ -239,9 +239,9 @@ fn of_finalizer(object: &Terminating, finalizer: &str, world: &World, now: Times
         "customresourcecleanup.apiextensions.k8s.io" => Some(structure::instances(object, world)),
         // An object of another kind may have it from a manifest: no pod uses that.
         "kubernetes.io/pvc-protection" | "belayer.dev/pvc-protection"
-            if kind.is_same_kind(&Resource::claims()) =>
+            if kind.is_same_kind(&Resource::pvcs()) =>
         {
-            volumes::claim_in_use(object, finalizer, world)
+            volumes::pvc_in_use(object, finalizer, world)
         }
         // The provisioners delete the disk only after the PVC.
         "kubernetes.io/pv-protection"

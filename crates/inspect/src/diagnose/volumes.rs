@@ -12,7 +12,7 @@ use crate::report::{Cause, Step, Verdict};
 const NAMED: usize = 5;
 
 /// The pods that use a PVC; `None` if no pod does.
-pub(super) fn claim_in_use(
+pub(super) fn pvc_in_use(
     object: &Terminating,
     finalizer: &str,
     world: &World,
@@ -50,12 +50,7 @@ pub(super) fn claim_in_use(
 /// How to stop the first pod that uses a PVC held by Belayer; `None` if no pod uses it.
 pub(super) fn end_the_user(object: &Terminating, world: &World) -> Option<Step> {
     let key = &object.object.key;
-    if !object
-        .object
-        .kind
-        .resource
-        .is_same_kind(&Resource::claims())
-    {
+    if !object.object.kind.resource.is_same_kind(&Resource::pvcs()) {
         return None;
     }
     let namespace = key.namespace()?;
@@ -82,8 +77,8 @@ pub(super) fn volume(
         return Diagnosis::new(Cause::VolumeBound, Verdict::Unknown)
             .missing(format!("whether a PVC is bound to it: {}", why(volume)));
     };
-    let claim = volume.claim.as_ref();
-    let Some((namespace, claim)) = claim.filter(|_| volume.phase == "Bound") else {
+    let pvc = volume.pvc.as_ref();
+    let Some((namespace, pvc)) = pvc.filter(|_| volume.phase == "Bound") else {
         if !volume.message.is_empty() {
             let message = one_line(&volume.message);
             its_controller = its_controller.detail(format!("its status reports: {message}"));
@@ -93,11 +88,11 @@ pub(super) fn volume(
     Diagnosis::new(Cause::VolumeBound, Verdict::Waiting)
         .proven("a volume is deleted after the PVC that is bound to it")
         .detail(format!(
-            "{namespace}/persistentvolumeclaims/{claim} is bound to it"
+            "{namespace}/persistentvolumeclaims/{pvc} is bound to it"
         ))
         .next(Step::run(
             "Check whether the PVC is still needed; the volume is deleted once the PVC is",
-            format!("kubectl -n {namespace} get persistentvolumeclaim {claim}"),
+            format!("kubectl -n {namespace} get persistentvolumeclaim {pvc}"),
         ))
 }
 

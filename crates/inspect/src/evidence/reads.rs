@@ -47,11 +47,11 @@ fn pod(pod: Object<PodSpec, Phase>) -> PodState {
     // The kubelet is done with it, or it was deleted by force.
     let is_shut_down = deletion_grace_period_seconds == Some(0);
     let volumes = pod.spec.volumes.unwrap_or_default();
-    let claims = volumes
+    let pvcs = volumes
         .into_iter()
         .filter_map(
             |volume| match (volume.persistent_volume_claim, volume.ephemeral) {
-                (Some(claim), _) => Some(claim.claim_name),
+                (Some(pvc), _) => Some(pvc.claim_name),
                 (None, Some(_)) if !is_shut_down => Some(format!("{name}-{}", volume.name)),
                 _ => None,
             },
@@ -61,7 +61,7 @@ fn pod(pod: Object<PodSpec, Phase>) -> PodState {
         name,
         node: pod.spec.node_name,
         phase: pod.status.phase,
-        claims,
+        pvcs,
     }
 }
 
@@ -84,10 +84,7 @@ pub(super) async fn volume(reader: &Reader, name: String) -> ReadResult<VolumeSt
     let found: ReadResult<Object<VolumeSpec, Phase>> =
         reader.object(&resource, &ObjectKey::cluster(name)).await;
     found.map(|volume| VolumeState {
-        claim: volume
-            .spec
-            .claim_ref
-            .map(|claim| (claim.namespace, claim.name)),
+        pvc: volume.spec.claim_ref.map(|pvc| (pvc.namespace, pvc.name)),
         phase: volume.status.phase,
         message: volume.status.message,
     })

@@ -23,13 +23,13 @@ pub(crate) struct PodState {
     /// Its phase.
     pub phase: String,
     /// PVCs it refers to.
-    pub claims: Vec<String>,
+    pub pvcs: Vec<String>,
 }
 
 impl PodState {
     /// Whether it uses this PVC of its namespace: it is bound to a node and refers to it.
-    pub(crate) fn uses(&self, claim: &str) -> bool {
-        !self.node.is_empty() && self.claims.iter().any(|name| name == claim)
+    pub(crate) fn uses(&self, pvc: &str) -> bool {
+        !self.node.is_empty() && self.pvcs.iter().any(|name| name == pvc)
     }
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct NodeState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct VolumeState {
     /// Namespace and name of the PVC it is bound to.
-    pub claim: Option<(String, String)>,
+    pub pvc: Option<(String, String)>,
     /// `Bound`, `Released`, ...
     pub phase: String,
     /// What its status reports: why the disk could not be deleted, for example. It may be empty.

@@ -12,7 +12,7 @@ use belayer_core::http::{ErrorClass, METADATA_ONLY_LIST, Request, RequestError};
 use belayer_core::object::Resource;
 use belayer_holds::names::{FIELD_MANAGER, KUBERNETES_PVC_PROTECTION};
 
-use super::in_tree::{self, CLAIM_CONTROLLER, InTree};
+use super::in_tree::{self, InTree, PVC_CONTROLLER};
 use super::needs::PvcMode;
 use super::pvcs;
 use super::report::{About, Finding, Level};
@@ -104,7 +104,7 @@ fn setters_of<'a>(metadata: &'a Metadata, finalizer: &str) -> BTreeSet<&'a str> 
 }
 
 /// Whether PVCs are protected by exactly the intended controllers at time `now`.
-pub(crate) async fn claims(reader: &Reader, mode: PvcMode, now: Timestamp) -> Vec<Finding> {
+pub(crate) async fn pvcs(reader: &Reader, mode: PvcMode, now: Timestamp) -> Vec<Finding> {
     let mut findings = Vec::new();
     let in_tree = in_tree::read_flag(reader).await;
     match (&in_tree, mode) {
@@ -112,16 +112,16 @@ pub(crate) async fn claims(reader: &Reader, mode: PvcMode, now: Timestamp) -> Ve
             Finding::new(
                 Level::Missing,
                 About::Finalizer,
-                format!("{CLAIM_CONTROLLER} still runs in {pod}"),
+                format!("{PVC_CONTROLLER} still runs in {pod}"),
                 format!("it removes {KUBERNETES_PVC_PROTECTION} as well: it decides about the deletion of PVCs, not Belayer"),
             )
-            .fix(format!("switch it off: --controllers=*,-{CLAIM_CONTROLLER}")),
+            .fix(format!("switch it off: --controllers=*,-{PVC_CONTROLLER}")),
         ),
         (InTree::Off(pod), PvcMode::Own) => findings.push(
             Finding::new(
                 Level::Missing,
                 About::Finalizer,
-                format!("{CLAIM_CONTROLLER} is switched off in {pod}"),
+                format!("{PVC_CONTROLLER} is switched off in {pod}"),
                 format!(
                     "nothing removes {KUBERNETES_PVC_PROTECTION}, and the kubelet does not mount a PVC that is being \
                      deleted without it"
@@ -133,7 +133,7 @@ pub(crate) async fn claims(reader: &Reader, mode: PvcMode, now: Timestamp) -> Ve
             Finding::new(
                 Level::Missing,
                 About::Finalizer,
-                format!("{CLAIM_CONTROLLER} is switched off in {pod}"),
+                format!("{PVC_CONTROLLER} is switched off in {pod}"),
                 "nothing protects PVCs in use, because pvc-protection only reports; deleted PVCs stay in Terminating",
             )
             .fix(format!("switch it on again, or set pvcProtection.finalizer: {KUBERNETES_PVC_PROTECTION}")),
@@ -141,7 +141,7 @@ pub(crate) async fn claims(reader: &Reader, mode: PvcMode, now: Timestamp) -> Ve
         (InTree::Unknown(why), PvcMode::InPlace) => findings.push(Finding::new(
             Level::Unknown,
             About::Finalizer,
-            format!("whether {CLAIM_CONTROLLER} is switched off"),
+            format!("whether {PVC_CONTROLLER} is switched off"),
             why.clone(),
         )),
         _ => {}

@@ -7,7 +7,7 @@ use belayer_core::http::Request;
 use crate::reader::{Reader, explain};
 
 /// kube-controller-manager's PVC controller, as `--controllers` names it.
-pub(super) const CLAIM_CONTROLLER: &str = "persistentvolumeclaim-protection-controller";
+pub(super) const PVC_CONTROLLER: &str = "persistentvolumeclaim-protection-controller";
 
 /// The result: the pod whose flag was read, or why no flag was read.
 pub(super) enum InTree {
@@ -58,7 +58,7 @@ fn is_switched_on(arguments: &[&str]) -> bool {
     let items: Vec<&str> = flags.flat_map(|list| list.split(',')).collect();
     for item in &items {
         // The second is its name before Kubernetes 1.28.
-        for name in [CLAIM_CONTROLLER, "pvc-protection"] {
+        for name in [PVC_CONTROLLER, "pvc-protection"] {
             if *item == name {
                 return true;
             }

@@ -112,8 +112,8 @@ pub async fn check(
         for policy in &part.policies {
             findings.extend(policies::check(reader, policy, query).await);
         }
-        if let Some(claims) = part.claims {
-            findings.extend(finalizers::claims(reader, claims, query.now).await);
+        if let Some(pvcs) = part.pvcs {
+            findings.extend(finalizers::pvcs(reader, pvcs, query.now).await);
         }
         for (kind, finalizer) in &part.holds {
             findings.extend(finalizers::others(reader, kind, finalizer).await);

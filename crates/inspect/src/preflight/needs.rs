@@ -25,7 +25,7 @@ pub struct Part {
     /// Its finalizers and their kinds: no other controller should set them.
     pub holds: Vec<(Resource, String)>,
     /// How PVCs are protected, if this part protects PVCs.
-    pub claims: Option<PvcMode>,
+    pub pvcs: Option<PvcMode>,
     /// Warnings about its configuration.
     pub advice: Vec<String>,
     /// Whether it holds pods of Argo Workflows, and if so, whether it also removes Argo's own finalizer.
@@ -57,7 +57,7 @@ impl Part {
             kinds: Vec::new(),
             policies: Vec::new(),
             holds: Vec::new(),
-            claims: None,
+            pvcs: None,
             advice: Vec::new(),
             argo: None,
         }

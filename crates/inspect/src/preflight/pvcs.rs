@@ -14,7 +14,7 @@ use belayer_core::object::Resource;
 use belayer_core::words::one_or_many;
 use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD};
 
-use super::in_tree::CLAIM_CONTROLLER;
+use super::in_tree::PVC_CONTROLLER;
 use super::needs::PvcMode;
 use super::report::{About, Finding, Level};
 
@@ -40,12 +40,12 @@ struct Relevant {
 
 #[derive(Deserialize)]
 struct Object {
-    metadata: Claim,
+    metadata: Pvc,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Claim {
+struct Pvc {
     #[serde(default)]
     namespace: String,
     name: String,
@@ -56,20 +56,19 @@ struct Claim {
 }
 
 impl Relevant {
-    fn note(&mut self, claim: Claim, now: Timestamp) {
-        let mut names = claim.finalizers.iter();
+    fn note(&mut self, pvc: Pvc, now: Timestamp) {
+        let mut names = pvc.finalizers.iter();
         if names.clone().any(|name| name == PVC_PROTECTION_HOLD) {
-            self.held
-                .push(format!("{}/{}", claim.namespace, claim.name));
+            self.held.push(format!("{}/{}", pvc.namespace, pvc.name));
         }
-        match claim.deletion_timestamp {
+        match pvc.deletion_timestamp {
             None if !names.any(|name| name == KUBERNETES_PVC_PROTECTION) => self.bare += 1,
             Some(since)
-                if claim.finalizers == [KUBERNETES_PVC_PROTECTION]
+                if pvc.finalizers == [KUBERNETES_PVC_PROTECTION]
                     && now.duration_since(since) >= LEFT_AFTER =>
             {
-                let waiting = self.waiting.entry(claim.namespace).or_default();
-                waiting.push(claim.name);
+                let waiting = self.waiting.entry(pvc.namespace).or_default();
+                waiting.push(pvc.name);
             }
             _ => {}
         }
@@ -78,7 +77,7 @@ impl Relevant {
 
 /// Reads every PVC, and the pods of the namespaces with waiting PVCs.
 pub(crate) async fn check(reader: &Reader, now: Timestamp, mode: PvcMode) -> Vec<Finding> {
-    let kind = Resource::claims();
+    let kind = Resource::pvcs();
     let unknown = |what: &str, why: String| {
         Finding::new(Level::Unknown, About::Finalizer, what.to_owned(), why)
     };
@@ -91,13 +90,13 @@ pub(crate) async fn check(reader: &Reader, now: Timestamp, mode: PvcMode) -> Vec
     };
     let mut findings = Vec::new();
     let mut left = Vec::new();
-    for (namespace, claims, pods) in users(reader, seen.waiting).await {
+    for (namespace, pvcs, pods) in users(reader, seen.waiting).await {
         match pods {
             ReadResult::Found(pods) => {
-                let unused = claims
+                let unused = pvcs
                     .into_iter()
-                    .filter(|claim| !pods.iter().any(|pod| pod.uses(claim)));
-                left.extend(unused.map(|claim| format!("{namespace}/{claim}")));
+                    .filter(|pvc| !pods.iter().any(|pod| pod.uses(pvc)));
+                left.extend(unused.map(|pvc| format!("{namespace}/{pvc}")));
             }
             ReadResult::Absent => {}
             ReadResult::Unknown(why) => findings.push(unknown(
@@ -134,9 +133,9 @@ type Users = (String, Vec<String>, ReadResult<Vec<PodState>>);
 
 async fn users(reader: &Reader, waiting: BTreeMap<String, Vec<String>>) -> Vec<Users> {
     futures::stream::iter(waiting)
-        .map(|(namespace, claims)| async move {
+        .map(|(namespace, pvcs)| async move {
             let found = pods(reader, namespace.clone()).await;
-            (namespace, claims, found)
+            (namespace, pvcs, found)
         })
         .buffered(PARALLEL)
         .collect()
@@ -144,35 +143,35 @@ async fn users(reader: &Reader, waiting: BTreeMap<String, Vec<String>>) -> Vec<U
 }
 
 /// Some of them by name, and the number of the others.
-fn named(claims: &[String]) -> String {
-    let mut names = claims.iter().take(NAMED).cloned().collect::<Vec<_>>();
-    if claims.len() > NAMED {
-        names.push(format!("and {} more", claims.len() - NAMED));
+fn named(pvcs: &[String]) -> String {
+    let mut names = pvcs.iter().take(NAMED).cloned().collect::<Vec<_>>();
+    if pvcs.len() > NAMED {
+        names.push(format!("and {} more", pvcs.len() - NAMED));
     }
     names.join(", ")
 }
 
 /// Belayer only reports, but PVCs have its finalizer from an earlier configuration.
-fn still_held(claims: &[String]) -> Option<Finding> {
+fn still_held(pvcs: &[String]) -> Option<Finding> {
     let what = || {
-        let still = one_or_many(claims.len(), "PVC still has", "PVCs still have");
+        let still = one_or_many(pvcs.len(), "PVC still has", "PVCs still have");
         Finding::new(
             Level::Note,
             About::Finalizer,
-            format!("{still} {PVC_PROTECTION_HOLD}: {}", named(claims)),
+            format!("{still} {PVC_PROTECTION_HOLD}: {}", named(pvcs)),
             format!(
                 "pvc-protection only reports: a running Belayer removes this finalizer if the PVC also has \
                  {KUBERNETES_PVC_PROTECTION}, or if no pod uses the PVC"
             ),
         )
     };
-    (!claims.is_empty()).then(what)
+    (!pvcs.is_empty()).then(what)
 }
 
 /// No controller removes Kubernetes' finalizer.
-fn left_behind(claims: &[String]) -> Option<Finding> {
-    let names = named(claims);
-    let what = match claims.len() {
+fn left_behind(pvcs: &[String]) -> Option<Finding> {
+    let names = named(pvcs);
+    let what = match pvcs.len() {
         0 => return None,
         1 => format!(
             "PVC {names} is being deleted, no pod uses it, and no controller removes {KUBERNETES_PVC_PROTECTION}"
@@ -186,7 +185,7 @@ fn left_behind(claims: &[String]) -> Option<Finding> {
             Level::Missing,
             About::Finalizer,
             what,
-            format!("kube-controller-manager's {CLAIM_CONTROLLER} does not seem to run: every deleted PVC stays in Terminating"),
+            format!("kube-controller-manager's {PVC_CONTROLLER} does not seem to run: every deleted PVC stays in Terminating"),
         )
         .fix(format!(
             "switch it on, or set pvcProtection.finalizer: {KUBERNETES_PVC_PROTECTION}, so that Belayer does this"
@@ -195,9 +194,9 @@ fn left_behind(claims: &[String]) -> Option<Finding> {
 }
 
 /// No controller adds it.
-fn bare(claims: usize) -> Option<Finding> {
+fn bare(pvcs: usize) -> Option<Finding> {
     let what = || {
-        let do_not = one_or_many(claims, "PVC does", "PVCs do");
+        let do_not = one_or_many(pvcs, "PVC does", "PVCs do");
         Finding::new(
             Level::Note,
             About::Finalizer,
@@ -205,5 +204,5 @@ fn bare(claims: usize) -> Option<Finding> {
             "the kubelet does not mount a deleted PVC without it, not even for pods that restart",
         )
     };
-    (claims > 0).then(what)
+    (pvcs > 0).then(what)
 }

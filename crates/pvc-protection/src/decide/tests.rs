@@ -22,14 +22,14 @@ fn at(second: i64) -> Timestamp {
 }
 
 /// A PVC that is neither held nor being deleted. The store shows no users; there is no live read.
-fn claim() -> Snapshot {
+fn pvc() -> Snapshot {
     let meta = ObjectMeta::new(
         ObjectKey::new("shop", "data"),
         Uid::new("c-1"),
         ResourceVersion::new(7),
     );
     Snapshot {
-        claim: Some(PvcView {
+        pvc: Some(PvcView {
             meta,
             mode: Mode::Own,
             hold: Hold::Missing,
@@ -48,18 +48,18 @@ fn claim() -> Snapshot {
 
 impl Snapshot {
     fn with(mut self, change: impl FnOnce(&mut PvcView)) -> Self {
-        if let Some(claim) = &mut self.claim {
-            change(claim);
+        if let Some(pvc) = &mut self.pvc {
+            change(pvc);
         }
         self
     }
 
     fn held(self) -> Self {
-        self.with(|claim| claim.hold = Hold::Present)
+        self.with(|pvc| pvc.hold = Hold::Present)
     }
 
     fn formerly_held(self) -> Self {
-        self.with(|claim| claim.hold = Hold::Former)
+        self.with(|pvc| pvc.hold = Hold::Former)
     }
 
     /// Its deletion began just now, and was seen.
@@ -68,15 +68,15 @@ impl Snapshot {
     }
 
     fn deleting_for(self, seconds: i64) -> Self {
-        self.with(|claim| {
-            claim.meta.deletion_timestamp = Some(at(NOW - seconds));
-            claim.deletion_seen = Some(LogicalTime::now());
+        self.with(|pvc| {
+            pvc.meta.deletion_timestamp = Some(at(NOW - seconds));
+            pvc.deletion_seen = Some(LogicalTime::now());
         })
     }
 
     fn used_by(self, pods: &[&str]) -> Self {
-        self.with(|claim| {
-            claim.cached = CachedUsers::Known {
+        self.with(|pvc| {
+            pvc.cached = CachedUsers::Known {
                 users: pods.iter().collect(),
                 as_of: ResourceVersion::new(100),
             };
@@ -84,7 +84,7 @@ impl Snapshot {
     }
 
     fn with_an_unsynced_store(self) -> Self {
-        self.with(|claim| claim.cached = CachedUsers::Unknown)
+        self.with(|pvc| pvc.cached = CachedUsers::Unknown)
     }
 
     /// A live read that begins now listed these pods; the list is newer than the store.
@@ -96,26 +96,26 @@ impl Snapshot {
         let mut listed = Listed::at(ResourceVersion::new(version));
         pods.iter().for_each(|pod| listed.note(pod));
         let listed = PodsAnswer::Listed(Arc::new(listed));
-        self.with(|claim| {
-            claim.pods_answer = Some(LiveAnswer::scripted(listed, LogicalTime::now()));
+        self.with(|pvc| {
+            pvc.pods_answer = Some(LiveAnswer::scripted(listed, LogicalTime::now()));
         })
     }
 
     /// A live read that begins now found that the store has reached this version.
     fn store_reached(self, version: u64) -> Self {
         let reached = PodsAnswer::StoreReached(ResourceVersion::new(version));
-        self.with(|claim| {
-            claim.pods_answer = Some(LiveAnswer::scripted(reached, LogicalTime::now()));
+        self.with(|pvc| {
+            pvc.pods_answer = Some(LiveAnswer::scripted(reached, LogicalTime::now()));
         })
     }
 
     fn advised(self) -> Self {
-        self.with(|claim| claim.mode = Mode::Advise)
+        self.with(|pvc| pvc.mode = Mode::Advise)
     }
 
     fn protected_by_kubernetes(self) -> Self {
-        self.with(|claim| {
-            claim.meta.finalizers = Box::from([KUBERNETES_PVC_PROTECTION.into()]);
+        self.with(|pvc| {
+            pvc.meta.finalizers = Box::from([KUBERNETES_PVC_PROTECTION.into()]);
         })
     }
 
@@ -123,8 +123,8 @@ impl Snapshot {
     fn used_by_pods(self, pods: &[Pod]) -> Self {
         let mut users = Users::default();
         pods.iter().for_each(|pod| users.note_pod(pod));
-        self.with(|claim| {
-            claim.cached = CachedUsers::Known {
+        self.with(|pvc| {
+            pvc.cached = CachedUsers::Known {
                 users,
                 as_of: ResourceVersion::new(100),
             };
@@ -139,10 +139,10 @@ impl Snapshot {
             name: "build".into(),
             uid: Uid::new("w-1"),
         };
-        self.with(|claim| {
-            claim.meta.controller = Some(Arc::new(owner));
-            let asked = query(&claim.meta);
-            claim.owner = asked.map(|query| OwnerView {
+        self.with(|pvc| {
+            pvc.meta.controller = Some(Arc::new(owner));
+            let asked = query(&pvc.meta);
+            pvc.owner = asked.map(|query| OwnerView {
                 query,
                 answer: None,
             });
@@ -155,15 +155,15 @@ impl Snapshot {
 
     /// A live read that begins now returned this owner.
     fn owner_is(self, state: OwnerState) -> Self {
-        self.with(|claim| {
-            if let Some(owner) = &mut claim.owner {
+        self.with(|pvc| {
+            if let Some(owner) = &mut pvc.owner {
                 owner.answer = Some(LiveAnswer::scripted(state, LogicalTime::now()));
             }
         })
     }
 
     fn with_failing_reads(self) -> Self {
-        self.with(|claim| claim.list_error = Some("pods is forbidden".into()))
+        self.with(|pvc| pvc.list_error = Some("pods is forbidden".into()))
     }
 }
 
@@ -172,7 +172,7 @@ fn user(name: &str) -> Pod {
     let meta = ObjectMeta::new(key, Uid::new(name), ResourceVersion::new(1));
     Pod {
         node_name: Some("node-1".into()),
-        claims: Box::from(["data".into()]),
+        pvcs: Box::from(["data".into()]),
         ..Pod::new(meta)
     }
 }
@@ -216,7 +216,7 @@ enum Does {
     KeepsAndRechecks,
 }
 
-fn does(decision: &ClaimDecision) -> Does {
+fn does(decision: &PvcDecision) -> Does {
     let asks = decision.missing.iter().find_map(|missing| match missing {
         Missing::Answer { after, .. } => Some(*after),
         Missing::Event(_) => None,
@@ -235,85 +235,85 @@ fn does(decision: &ClaimDecision) -> Does {
 }
 
 #[rstest]
-#[case::row_01_not_in_cache(Snapshot { claim: None }, 1, Does::Nothing)]
-#[case::row_02_a_new_claim_is_held(claim(), 2, Does::AddsHold)]
-#[case::row_02_a_used_claim_is_held(claim().used_by(&["a"]), 2, Does::AddsHold)]
-#[case::row_02_after_a_change_of_name_the_new_one_is_added(claim().formerly_held(), 2, Does::AddsHold)]
-#[case::row_03_a_user_in_the_index_keeps(claim().held().deleting().used_by(&["a"]), 3, Does::Keeps)]
-#[case::row_03_regardless_of_live_reads(claim().held().deleting().used_by(&["a"]).listed(&[]), 3, Does::Keeps)]
-#[case::row_03_also_under_the_former_name(claim().formerly_held().deleting().used_by(&["a"]), 3, Does::Keeps)]
-#[case::row_04_the_index_alone_is_no_proof(claim().held().deleting(), 4, Does::Asks)]
-#[case::row_04_a_list_that_shows_no_user_releases(claim().held().deleting().listed(&[]), 4, Does::Releases)]
-#[case::row_04_an_unbound_pod_is_no_user(claim().held().deleting().listed(&[unbound("a")]), 4, Does::Releases)]
-#[case::row_04_a_user_in_the_list_keeps(claim().held().deleting().listed(&[user("a")]), 4, Does::KeepsAndRechecks)]
-#[case::row_04_a_list_begun_before_the_deletion_was_seen(claim().held().listed(&[]).deleting(), 4, Does::Asks)]
-#[case::row_04_its_users_say_nothing_either(claim().held().listed(&[user("a")]).deleting(), 4, Does::Asks)]
+#[case::row_01_not_in_cache(Snapshot { pvc: None }, 1, Does::Nothing)]
+#[case::row_02_a_new_pvc_is_held(pvc(), 2, Does::AddsHold)]
+#[case::row_02_a_used_pvc_is_held(pvc().used_by(&["a"]), 2, Does::AddsHold)]
+#[case::row_02_after_a_change_of_name_the_new_one_is_added(pvc().formerly_held(), 2, Does::AddsHold)]
+#[case::row_03_a_user_in_the_index_keeps(pvc().held().deleting().used_by(&["a"]), 3, Does::Keeps)]
+#[case::row_03_regardless_of_live_reads(pvc().held().deleting().used_by(&["a"]).listed(&[]), 3, Does::Keeps)]
+#[case::row_03_also_under_the_former_name(pvc().formerly_held().deleting().used_by(&["a"]), 3, Does::Keeps)]
+#[case::row_04_the_index_alone_is_no_proof(pvc().held().deleting(), 4, Does::Asks)]
+#[case::row_04_a_list_that_shows_no_user_releases(pvc().held().deleting().listed(&[]), 4, Does::Releases)]
+#[case::row_04_an_unbound_pod_is_no_user(pvc().held().deleting().listed(&[unbound("a")]), 4, Does::Releases)]
+#[case::row_04_a_user_in_the_list_keeps(pvc().held().deleting().listed(&[user("a")]), 4, Does::KeepsAndRechecks)]
+#[case::row_04_a_list_begun_before_the_deletion_was_seen(pvc().held().listed(&[]).deleting(), 4, Does::Asks)]
+#[case::row_04_its_users_say_nothing_either(pvc().held().listed(&[user("a")]).deleting(), 4, Does::Asks)]
 #[case::row_04_a_user_of_the_list_that_a_newer_store_shows_gone(
-    claim().held().deleting().listed_at(100, &[user("a")]), 4, Does::Releases)]
-#[case::row_04_a_store_that_is_as_new_releases(claim().held().deleting().store_reached(100), 4, Does::Releases)]
-#[case::row_04_a_store_that_fell_back_does_not(claim().held().deleting().store_reached(101), 4, Does::Asks)]
-#[case::row_04_a_store_reached_before_the_deletion_was_seen(claim().held().store_reached(100).deleting(), 4, Does::Asks)]
-#[case::row_04_unknown_is_not_unused(claim().held().deleting().with_an_unsynced_store(), 4, Does::Asks)]
+    pvc().held().deleting().listed_at(100, &[user("a")]), 4, Does::Releases)]
+#[case::row_04_a_store_that_is_as_new_releases(pvc().held().deleting().store_reached(100), 4, Does::Releases)]
+#[case::row_04_a_store_that_fell_back_does_not(pvc().held().deleting().store_reached(101), 4, Does::Asks)]
+#[case::row_04_a_store_reached_before_the_deletion_was_seen(pvc().held().store_reached(100).deleting(), 4, Does::Asks)]
+#[case::row_04_unknown_is_not_unused(pvc().held().deleting().with_an_unsynced_store(), 4, Does::Asks)]
 #[case::row_04_unknown_does_not_become_unused_by_a_version(
-    claim().held().deleting().with_an_unsynced_store().store_reached(1), 4, Does::Asks)]
+    pvc().held().deleting().with_an_unsynced_store().store_reached(1), 4, Does::Asks)]
 #[case::row_04_a_list_serves_where_the_store_cannot_say(
-    claim().held().deleting().with_an_unsynced_store().listed(&[]), 4, Does::Releases)]
-#[case::row_04_a_failing_read_is_repeated(claim().held().deleting().with_failing_reads(), 4, Does::Asks)]
-#[case::row_04_the_former_name_leaves_as_well(claim().formerly_held().deleting().listed(&[]), 4, Does::Releases)]
-#[case::row_05_a_held_claim_that_is_not_deleted(claim().held(), 5, Does::Nothing)]
-#[case::row_05_no_hold_is_added_late(claim().deleting(), 5, Does::Nothing)]
+    pvc().held().deleting().with_an_unsynced_store().listed(&[]), 4, Does::Releases)]
+#[case::row_04_a_failing_read_is_repeated(pvc().held().deleting().with_failing_reads(), 4, Does::Asks)]
+#[case::row_04_the_former_name_leaves_as_well(pvc().formerly_held().deleting().listed(&[]), 4, Does::Releases)]
+#[case::row_05_a_held_pvc_that_is_not_deleted(pvc().held(), 5, Does::Nothing)]
+#[case::row_05_no_hold_is_added_late(pvc().deleting(), 5, Does::Nothing)]
 #[case::row_06_a18_the_pvc_of_a_finished_workflow_is_released(
-    claim().held().deleting().of_a_workflow().used_by_pods(&[ended("a")]).owner_is(finished()).listed(&[ended("a")]),
+    pvc().held().deleting().of_a_workflow().used_by_pods(&[ended("a")]).owner_is(finished()).listed(&[ended("a")]),
     6, Does::Releases)]
 #[case::row_06_a18_the_store_serves_where_it_is_new_enough(
-    claim().held().deleting().of_a_workflow().used_by_pods(&[ended("a")]).owner_is(finished()).store_reached(100),
+    pvc().held().deleting().of_a_workflow().used_by_pods(&[ended("a")]).owner_is(finished()).store_reached(100),
     6, Does::Releases)]
 #[case::row_06_a18_the_owner_is_asked_first(
-    claim().held().deleting().of_a_workflow().used_by_pods(&[ended("a")]), 6, Does::Asks)]
+    pvc().held().deleting().of_a_workflow().used_by_pods(&[ended("a")]), 6, Does::Asks)]
 #[case::row_06_a18_then_the_pods(
-    claim().held().deleting().of_a_workflow().used_by_pods(&[ended("a")]).owner_is(finished()), 6, Does::Asks)]
+    pvc().held().deleting().of_a_workflow().used_by_pods(&[ended("a")]).owner_is(finished()), 6, Does::Asks)]
 #[case::row_06_a18_a_pod_that_the_index_missed_keeps(
-    claim().held().deleting().of_a_workflow().used_by_pods(&[ended("a")]).owner_is(finished())
+    pvc().held().deleting().of_a_workflow().used_by_pods(&[ended("a")]).owner_is(finished())
         .listed(&[ended("a"), user("b")]), 6, Does::KeepsAndRechecks)]
 #[case::row_06_a18_a_running_workflow_keeps(
-    claim().held().deleting().of_a_workflow().used_by_pods(&[ended("a")]).owner_is(workflow(&[])).listed(&[ended("a")]),
+    pvc().held().deleting().of_a_workflow().used_by_pods(&[ended("a")]).owner_is(workflow(&[])).listed(&[ended("a")]),
     6, Does::KeepsAndRechecks)]
 #[case::row_06_a18_unknown_is_not_finished(
-    claim().held().deleting().of_a_workflow().used_by_pods(&[ended("a")])
+    pvc().held().deleting().of_a_workflow().used_by_pods(&[ended("a")])
         .owner_is(OwnerState::Unknown("forbidden".into())).listed(&[ended("a")]), 6, Does::KeepsAndRechecks)]
 #[case::row_06_a18_gone_is_not_finished(
-    claim().held().deleting().of_a_workflow().used_by_pods(&[ended("a")])
+    pvc().held().deleting().of_a_workflow().used_by_pods(&[ended("a")])
         .owner_is(OwnerState::Gone(GoneProof::scripted())).listed(&[ended("a")]), 6, Does::KeepsAndRechecks)]
 #[case::row_06_a18_a_read_begun_before_the_deletion_was_seen(
-    claim().held().of_a_workflow().used_by_pods(&[ended("a")]).owner_is(finished()).deleting().listed(&[ended("a")]),
+    pvc().held().of_a_workflow().used_by_pods(&[ended("a")]).owner_is(finished()).deleting().listed(&[ended("a")]),
     6, Does::Asks)]
 #[case::row_06_a18_a_list_begun_before_the_deletion_was_seen(
-    claim().held().of_a_workflow().used_by_pods(&[ended("a")]).listed(&[ended("a")]).deleting().owner_is(finished()),
+    pvc().held().of_a_workflow().used_by_pods(&[ended("a")]).listed(&[ended("a")]).deleting().owner_is(finished()),
     6, Does::Asks)]
-#[case::row_03_a18_a_running_pod_keeps_the_claim_of_a_finished_workflow(
-    claim().held().deleting().of_a_workflow().used_by_pods(&[ended("a"), user("b")]).owner_is(finished()).listed(&[]),
+#[case::row_03_a18_a_running_pod_keeps_the_pvc_of_a_finished_workflow(
+    pvc().held().deleting().of_a_workflow().used_by_pods(&[ended("a"), user("b")]).owner_is(finished()).listed(&[]),
     3, Does::Keeps)]
-#[case::row_03_a18_an_ended_pod_keeps_the_claim_of_another_owner(
-    claim().held().deleting().owned_by("apps/v1", "StatefulSet").used_by_pods(&[ended("a")]).owner_is(finished()),
+#[case::row_03_a18_an_ended_pod_keeps_the_pvc_of_another_owner(
+    pvc().held().deleting().owned_by("apps/v1", "StatefulSet").used_by_pods(&[ended("a")]).owner_is(finished()),
     3, Does::Keeps)]
 #[case::row_03_a18_a_workflow_of_another_group(
-    claim().held().deleting().owned_by("example.com/v1", "Workflow").used_by_pods(&[ended("a")]), 3, Does::Keeps)]
-#[case::row_05_a18_advise_adds_nothing(claim().advised().used_by(&["a"]), 5, Does::Nothing)]
-#[case::row_05_a18_advise_leaves_an_unused_claim_to_kubernetes(
-    claim().advised().protected_by_kubernetes().deleting(), 5, Does::Nothing)]
+    pvc().held().deleting().owned_by("example.com/v1", "Workflow").used_by_pods(&[ended("a")]), 3, Does::Keeps)]
+#[case::row_05_a18_advise_adds_nothing(pvc().advised().used_by(&["a"]), 5, Does::Nothing)]
+#[case::row_05_a18_advise_leaves_an_unused_pvc_to_kubernetes(
+    pvc().advised().protected_by_kubernetes().deleting(), 5, Does::Nothing)]
 #[case::row_05_a18_advise_does_not_report_an_unprotected_pvc(
-    claim().advised().deleting().used_by(&["a"]), 5, Does::Nothing)]
+    pvc().advised().deleting().used_by(&["a"]), 5, Does::Nothing)]
 #[case::row_07_a18_advise_names_the_users(
-    claim().advised().protected_by_kubernetes().deleting().used_by(&["a"]), 7, Does::Keeps)]
+    pvc().advised().protected_by_kubernetes().deleting().used_by(&["a"]), 7, Does::Keeps)]
 #[case::row_03_a18_a_pvc_that_only_belayer_protects_stays_held_while_used(
-    claim().advised().held().deleting().used_by(&["a"]), 3, Does::Keeps)]
+    pvc().advised().held().deleting().used_by(&["a"]), 3, Does::Keeps)]
 #[case::row_04_a18_and_is_released_after_its_last_user(
-    claim().advised().held().deleting().listed(&[]), 4, Does::Releases)]
-#[case::row_08_a18_a_pvc_that_only_belayer_protects_is_reported(claim().advised().held().used_by(&["a"]), 8, Does::Keeps)]
+    pvc().advised().held().deleting().listed(&[]), 4, Does::Releases)]
+#[case::row_08_a18_a_pvc_that_only_belayer_protects_is_reported(pvc().advised().held().used_by(&["a"]), 8, Does::Keeps)]
 #[case::row_05_a18_what_kubernetes_protects_too_is_not(
-    claim().advised().held().protected_by_kubernetes().used_by(&["a"]), 5, Does::Nothing)]
+    pvc().advised().held().protected_by_kubernetes().used_by(&["a"]), 5, Does::Nothing)]
 #[case::row_05_a_pvc_that_was_never_held_and_is_being_deleted_is_not_reported(
-    claim().protected_by_kubernetes().deleting().used_by(&["a"]), 5, Does::Nothing)]
+    pvc().protected_by_kubernetes().deleting().used_by(&["a"]), 5, Does::Nothing)]
 fn table(#[case] world: Snapshot, #[case] row: u8, #[case] expected: Does) {
     let decision = decide(&world, at(NOW));
     if let Some(Write::Release(evidence)) = &decision.write {
@@ -326,7 +326,7 @@ fn table(#[case] world: Snapshot, #[case] row: u8, #[case] expected: Does) {
 #[test]
 fn a_waiting_pvc_reports_the_pods_that_use_it() {
     let pods = ["a", "b", "c", "d", "e", "f", "g"];
-    let world = claim().held().deleting_for(60).used_by(&pods);
+    let world = pvc().held().deleting_for(60).used_by(&pods);
     let decision = decide(&world, at(NOW));
     assert_eq!(decision.notices.len(), 1);
     let notice = &decision.notices[0];
@@ -341,9 +341,9 @@ fn a_waiting_pvc_reports_the_pods_that_use_it() {
 /// A live read that began when the deletion was seen may be older than it.
 #[test]
 fn a_user_found_by_a_read_as_old_as_the_deletion_is_read_again_at_once() {
-    let world = claim().held().deleting().listed(&[user("a")]);
-    let world = world.with(|claim| {
-        claim.deletion_seen = claim.pods_answer.as_ref().map(LiveAnswer::begun);
+    let world = pvc().held().deleting().listed(&[user("a")]);
+    let world = world.with(|pvc| {
+        pvc.deletion_seen = pvc.pods_answer.as_ref().map(LiveAnswer::begun);
     });
     let decision = decide(&world, at(NOW));
     let Some(Missing::Answer { after, .. }) = decision.missing.last() else {
@@ -359,14 +359,14 @@ fn a_deletion_is_reported_once_it_has_waited_long_enough(
     #[case] seconds: u64,
     #[case] events: usize,
 ) {
-    let world = claim().held().deleting_for(seconds as i64);
+    let world = pvc().held().deleting_for(seconds as i64);
     let decision = decide(&world.used_by(&["a"]), at(NOW));
     assert_eq!(decision.notices.len(), events);
 }
 
 #[test]
 fn a_pvc_that_waits_briefly_causes_no_event() {
-    let decision = decide(&claim().held().deleting_for(1).used_by(&["a"]), at(NOW));
+    let decision = decide(&pvc().held().deleting_for(1).used_by(&["a"]), at(NOW));
     assert!(decision.notices.is_empty());
     assert_eq!(
         decision.requeue_after,
@@ -376,7 +376,7 @@ fn a_pvc_that_waits_briefly_causes_no_event() {
 
 #[test]
 fn a_failing_live_read_is_reported() {
-    let world = claim().held().deleting_for(60).with_failing_reads();
+    let world = pvc().held().deleting_for(60).with_failing_reads();
     let decision = decide(&world, at(NOW));
     assert!(
         decision.notices[0].message.ends_with("pods is forbidden"),
@@ -387,7 +387,7 @@ fn a_failing_live_read_is_reported() {
 
 #[test]
 fn a18_advise_reports_the_pods_that_a_pvc_waits_for() {
-    let world = claim().advised().protected_by_kubernetes();
+    let world = pvc().advised().protected_by_kubernetes();
     let decision = decide(&world.deleting_for(60).used_by(&["a"]), at(NOW));
     assert_eq!(decision.notices[0].reason, "DeletionWaits");
     assert_eq!(
@@ -398,7 +398,7 @@ fn a18_advise_reports_the_pods_that_a_pvc_waits_for() {
 
 #[test]
 fn a18_a_finalizer_that_stays_is_reported() {
-    let decision = decide(&claim().advised().held().used_by(&["a"]), at(NOW));
+    let decision = decide(&pvc().advised().held().used_by(&["a"]), at(NOW));
     let notice = &decision.notices[0];
     assert_eq!(notice.reason, "FinalizerKept");
     assert!(notice.message.contains("used by the pod a"), "{notice:?}");

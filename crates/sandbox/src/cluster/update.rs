@@ -470,7 +470,7 @@ fn check_change(
     if !info.custom && info.group.is_empty() && subresource == Subresource::None {
         causes.extend(match info.resource.as_str() {
             "configmaps" | "secrets" => data::check_update(&info.resource, old, new),
-            "persistentvolumeclaims" => volume::check_claim_update(old, new),
+            "persistentvolumeclaims" => volume::check_pvc_update(old, new),
             "persistentvolumes" => volume::check_update(old, new),
             // Twice, as metadata.
             "nodes" => [node::check(new), node::check(new)].concat(),

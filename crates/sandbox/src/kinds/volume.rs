@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::error::Cause;
 use crate::meta;
 
-const CLAIM: &str = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+const PVC: &str = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
 /// Fields of a PV's spec that are not volume sources.
 const NO_SOURCE: &[&str] = &[
     "accessModes",
@@ -22,16 +22,16 @@ const NO_SOURCE: &[&str] = &[
 /// Defaults and validation of a new PVC or PV.
 pub(crate) fn prepare_create(object: &mut Value) -> Vec<Cause> {
     object["status"] = json!({"phase": "Pending"});
-    let is_claim = meta::text(object, &["kind"]) == "PersistentVolumeClaim";
-    let causes = if is_claim {
-        check_claim(object)
+    let is_pvc = meta::text(object, &["kind"]) == "PersistentVolumeClaim";
+    let causes = if is_pvc {
+        check_pvc(object)
     } else {
         check(object)
     };
     if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
         spec.entry("volumeMode")
             .or_insert_with(|| json!("Filesystem"));
-        if !is_claim {
+        if !is_pvc {
             let policy = spec.entry("persistentVolumeReclaimPolicy");
             policy.or_insert_with(|| json!("Retain"));
         }
@@ -39,16 +39,16 @@ pub(crate) fn prepare_create(object: &mut Value) -> Vec<Cause> {
     causes
 }
 
-fn check_claim(claim: &Value) -> Vec<Cause> {
+fn check_pvc(pvc: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
-    let modes = meta::at(claim, &["spec", "accessModes"]).and_then(Value::as_array);
+    let modes = meta::at(pvc, &["spec", "accessModes"]).and_then(Value::as_array);
     if modes.is_none_or(Vec::is_empty) {
         causes.push(Cause::required(
             "spec.accessModes",
             "at least 1 access mode is required",
         ));
     }
-    if meta::at(claim, &["spec", "resources", "requests", "storage"]).is_none() {
+    if meta::at(pvc, &["spec", "resources", "requests", "storage"]).is_none() {
         causes.push(Cause::required("spec.resources[storage]", ""));
     }
     causes
@@ -71,9 +71,9 @@ fn check(volume: &Value) -> Vec<Cause> {
 }
 
 /// All errors in an update of a PVC.
-pub(crate) fn check_claim_update(old: &Value, new: &Value) -> Vec<Cause> {
-    let fixed = |claim: &Value| {
-        let mut spec = claim.get("spec").cloned().unwrap_or_default();
+pub(crate) fn check_pvc_update(old: &Value, new: &Value) -> Vec<Cause> {
+    let fixed = |pvc: &Value| {
+        let mut spec = pvc.get("spec").cloned().unwrap_or_default();
         if let Some(spec) = spec.as_object_mut() {
             for free in ["resources", "volumeAttributesClassName"] {
                 spec.remove(free);
@@ -88,7 +88,7 @@ pub(crate) fn check_claim_update(old: &Value, new: &Value) -> Vec<Cause> {
     if fixed(old) == fixed(new) {
         return Vec::new();
     }
-    vec![Cause::forbidden("spec", CLAIM)]
+    vec![Cause::forbidden("spec", PVC)]
 }
 
 /// All errors in an update of a PV.

@@ -214,7 +214,7 @@ async fn in_use(release: &Release) -> Result<()> {
         .pvcs()
         .patch("used", &PatchParams::default(), &held)
         .await?;
-    cluster.bound(pod("web").claim("used")).await?;
+    cluster.bound(pod("web").pvc("used")).await?;
     let uninstall = ["uninstall", "belayer", "--timeout=4m"];
     let (done, printed, code, report) = release.with_hook(&uninstall, "belayer-drain").await?;
     ensure!(

@@ -54,17 +54,17 @@ async fn attach_fails(cluster: &Cluster, node: &str) -> Result<()> {
         },
     });
     create(&kinds::volumes(client), volume).await?;
-    let claim = json!({
+    let pvc = json!({
         "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": { "name": "data" },
         "spec": {
             "accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeName": VOLUME,
             "resources": { "requests": { "storage": "1Mi" } },
         },
     });
-    let claims = kinds::pvcs(client, cluster.namespace());
-    create(&claims, claim).await?;
+    let pvcs = kinds::pvcs(client, cluster.namespace());
+    create(&pvcs, pvc).await?;
     eventually("the PVC is bound", SOON, async || {
-        let phase = &claims.get("data").await?.data["status"]["phase"];
+        let phase = &pvcs.get("data").await?.data["status"]["phase"];
         ensure!(phase == "Bound", "its phase is {phase}");
         Ok(())
     })
@@ -89,7 +89,7 @@ async fn attach_fails(cluster: &Cluster, node: &str) -> Result<()> {
 async fn rejected(cluster: &Cluster, node: &str) -> Result<()> {
     let nobody = json!({ "schedulerName": "nobody" });
     let web = cluster
-        .create(&recreated("web").claim("data").spec(nobody))
+        .create(&recreated("web").pvc("data").spec(nobody))
         .await?;
     held(cluster, "web").await?;
     let since = Instant::now();

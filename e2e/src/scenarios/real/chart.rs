@@ -50,7 +50,7 @@ pub(super) async fn lives_with_helm3(cluster: Cluster) -> Result<()> {
 }
 
 pub(super) async fn refuses(cluster: Cluster) -> Result<()> {
-    let switch = |claims| cluster.backend().switch_pvc_controller(claims);
+    let switch = |pvcs| cluster.backend().switch_pvc_controller(pvcs);
     switch(PvcController::Off).await?;
     let shown = with_release(cluster.clone(), Program::Helm4, in_use).await;
     switch(PvcController::On).await?;
@@ -253,7 +253,7 @@ async fn in_use(release: &Release) -> Result<()> {
         .pvcs()
         .patch("used", &PatchParams::default(), &held)
         .await?;
-    cluster.bound(pod("web").claim("used")).await?;
+    cluster.bound(pod("web").pvc("used")).await?;
     let refused = uninstall(release).await?;
     ensure!(
         !refused.helm_succeeded && refused.code == 3 && !refused.job_succeeded,

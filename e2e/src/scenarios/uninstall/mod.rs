@@ -96,7 +96,7 @@ async fn break_glass(cluster: Cluster) -> Result<()> {
             .patch(name, &PatchParams::default(), &Patch::Merge(&only_ours))
             .await?;
     }
-    cluster.bound(pod("web").claim("used")).await?;
+    cluster.bound(pod("web").pvc("used")).await?;
     let before = cluster.held_objects().await?;
     let printed = cluster.sh(&recipe()?).await?;
     let after = cluster.held_objects().await?;

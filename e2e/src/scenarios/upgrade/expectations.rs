@@ -6,7 +6,7 @@ use anyhow::{Result, bail, ensure};
 use futures::future::BoxFuture;
 use kube::ResourceExt as _;
 
-use super::left::{CLAIMS, DELETED_CLAIMS, RECREATION_HOLD, REJECTED};
+use super::left::{DELETED_PVCS, PVCS, RECREATION_HOLD, REJECTED};
 use crate::harness::{Belayer, Cluster, HOLD, PVC_HOLD, SOON, finalizers, throughout};
 use crate::kinds;
 
@@ -83,12 +83,12 @@ const EXPECTATIONS: &[(&str, Expectation)] = &[
         "A18: PVCs that Kubernetes protects lose Belayer's finalizer",
         |cluster, _| {
             Box::pin(async {
-                for name in CLAIMS {
-                    let claim = cluster.pvcs().get(name).await?;
+                for name in PVCS {
+                    let pvc = cluster.pvcs().get(name).await?;
                     ensure!(
-                        !finalizers(&claim).contains(&PVC_HOLD),
+                        !finalizers(&pvc).contains(&PVC_HOLD),
                         "{name}: {:?}",
-                        claim.finalizers()
+                        pvc.finalizers()
                     );
                 }
                 Ok(())
@@ -99,7 +99,7 @@ const EXPECTATIONS: &[(&str, Expectation)] = &[
         "a deleted PVC is removed once no pod uses it",
         |cluster, _| {
             Box::pin(async {
-                let left = cluster.pvcs().get_opt(DELETED_CLAIMS[1]).await?;
+                let left = cluster.pvcs().get_opt(DELETED_PVCS[1]).await?;
                 ensure!(left.is_none(), "{left:?}");
                 Ok(())
             })
@@ -109,8 +109,8 @@ const EXPECTATIONS: &[(&str, Expectation)] = &[
         "a deleted PVC in use stays while only Belayer protects it",
         |cluster, _| {
             Box::pin(async {
-                let claim = cluster.pvcs().get(DELETED_CLAIMS[0]).await?;
-                ensure!(finalizers(&claim) == [PVC_HOLD], "{:?}", claim.finalizers());
+                let pvc = cluster.pvcs().get(DELETED_PVCS[0]).await?;
+                ensure!(finalizers(&pvc) == [PVC_HOLD], "{:?}", pvc.finalizers());
                 Ok(())
             })
         },

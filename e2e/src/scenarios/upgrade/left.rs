@@ -30,10 +30,10 @@ const STEPS: [&str; 3] = ["done", "killed", "unread"];
 pub(super) const REJECTED: &str = "web";
 
 /// PVCs with both finalizers, not deleted: one is used.
-pub(super) const CLAIMS: [&str; 2] = ["used", "unused"];
+pub(super) const PVCS: [&str; 2] = ["used", "unused"];
 
 /// Deleted PVCs with Belayer's finalizer only, as after Kubernetes' controller has removed its own.
-pub(super) const DELETED_CLAIMS: [&str; 2] = ["used-deleted", "unused-deleted"];
+pub(super) const DELETED_PVCS: [&str; 2] = ["used-deleted", "unused-deleted"];
 
 /// Who adds the holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,11 +148,11 @@ async fn pods(cluster: &Cluster, holds: Holds, workflows: &Workflows) -> Result<
 /// PVCs with holds, as the earlier build added them to all; those to be deleted are used or not.
 async fn pvcs(cluster: &Cluster) -> Result<()> {
     let both = json!({ "finalizers": [KUBERNETES_PVC_HOLD, PVC_HOLD] });
-    for name in CLAIMS.iter().chain(&DELETED_CLAIMS) {
+    for name in PVCS.iter().chain(&DELETED_PVCS) {
         cluster.create_pvc(name, both.clone()).await?;
     }
     cluster
-        .bound(pod("user").claim("used").claim("used-deleted"))
+        .bound(pod("user").pvc("used").pvc("used-deleted"))
         .await?;
     Ok(())
 }
@@ -264,7 +264,7 @@ async fn meanwhile(cluster: &Cluster) -> Result<()> {
         .delete_workflow("going", PropagationPolicy::Background)
         .await?;
     cluster.force_workflow_removal("gone").await?;
-    for name in DELETED_CLAIMS {
+    for name in DELETED_PVCS {
         cluster.delete_pvc(name).await?;
         let belayers = json!({ "metadata": { "finalizers": [PVC_HOLD] } });
         // The cluster's own controller may have removed its finalizer meanwhile, while Belayer's is present.
@@ -314,13 +314,9 @@ pub(super) async fn finish(cluster: &Cluster) -> Result<()> {
             let left = kind.list_metadata(&Default::default()).await?.items;
             ensure!(left.is_empty(), "{:?}", left[0].metadata);
         }
-        for claim in cluster.pvcs().list(&Default::default()).await? {
+        for pvc in cluster.pvcs().list(&Default::default()).await? {
             // The embedded server has no controller for Kubernetes' own finalizer.
-            ensure!(
-                !finalizers(&claim).contains(&PVC_HOLD),
-                "{:?}",
-                claim.metadata
-            );
+            ensure!(!finalizers(&pvc).contains(&PVC_HOLD), "{:?}", pvc.metadata);
         }
         for record in records(cluster).list(&Default::default()).await? {
             ensure!(

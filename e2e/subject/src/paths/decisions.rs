@@ -16,7 +16,7 @@ use belayer_holds::owner::OwnerQuery;
 use belayer_holds::selection::MassRelease;
 use belayer_pod_finalizer as pods;
 use belayer_pod_recreation as recreation;
-use belayer_pvc_protection as claims;
+use belayer_pvc_protection as pvcs;
 use belayer_workflow_finalizer as workflows;
 
 use super::Walk;
@@ -30,10 +30,10 @@ fn now() -> Timestamp {
     Timestamp::UNIX_EPOCH + Duration::from_secs(1_000_000)
 }
 
-pub(super) fn claim() -> Walk {
-    let (snapshot, now) = (deleted_claim(), now());
+pub(super) fn pvc() -> Walk {
+    let (snapshot, now) = (deleted_pvc(), now());
     Walk::step(move || {
-        black_box(claims::decide::decide(black_box(&snapshot), now));
+        black_box(pvcs::decide::decide(black_box(&snapshot), now));
     })
 }
 
@@ -87,22 +87,22 @@ fn namespace() -> NamespaceView {
 }
 
 /// A terminating PVC without users in the cache, before the live read.
-fn deleted_claim() -> claims::snapshot::Snapshot {
-    use claims::snapshot::{CachedUsers, Hold, PvcView, Snapshot};
+fn deleted_pvc() -> pvcs::snapshot::Snapshot {
+    use pvcs::snapshot::{CachedUsers, Hold, PvcView, Snapshot};
 
     let meta = ObjectMeta {
         finalizers: Box::from([Arc::from(KUBERNETES_PVC_PROTECTION)]),
         ..deleted(meta("data-0", UID))
     };
     Snapshot {
-        claim: Some(PvcView {
-            query: claims::pods_query::PodsQuery::new(NAMESPACE),
-            mode: claims::Mode::InPlace,
+        pvc: Some(PvcView {
+            query: pvcs::pods_query::PodsQuery::new(NAMESPACE),
+            mode: pvcs::Mode::InPlace,
             owner: None,
             hold: Hold::Present,
             deletion_seen: Some(LogicalTime::now()),
             cached: CachedUsers::Known {
-                users: claims::uses::Users::default(),
+                users: pvcs::uses::Users::default(),
                 as_of: ResourceVersion::new(9),
             },
             pods_answer: None,
@@ -262,11 +262,8 @@ mod tests {
     /// A path that does not do what its name says would be counted in vain.
     #[test]
     fn each_decision_is_the_one_that_is_meant() {
-        let claim = claims::decide::decide(&deleted_claim(), now());
-        assert!(
-            claim.write.is_none() && !claim.missing.is_empty(),
-            "{claim:?}"
-        );
+        let pvc = pvcs::decide::decide(&deleted_pvc(), now());
+        assert!(pvc.write.is_none() && !pvc.missing.is_empty(), "{pvc:?}");
         let pod = pods::decide::decide(&pod_of_deleted_workflow(), now());
         assert!(matches!(pod.write, Some(Write::Release(_))), "{pod:?}");
         let workflow = workflows::decide::decide(&deleted_workflow(), now());

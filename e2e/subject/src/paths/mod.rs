@@ -46,7 +46,7 @@ pub enum Path {
     /// A key is taken, fails and is delayed; its failures are reset, and it is added without delay.
     Retry,
     /// The decision about a terminating PVC: a live read of its pods is required.
-    DecideClaim,
+    DecidePvc,
     /// The decision about a pod of a terminating workflow: it is released.
     DecidePod,
     /// The decision about a terminating workflow: it waits for its pods.
@@ -87,7 +87,7 @@ impl Path {
         Self::Merge,
         Self::Delay,
         Self::Retry,
-        Self::DecideClaim,
+        Self::DecidePvc,
         Self::DecidePod,
         Self::DecideWorkflow,
         Self::DecideRecord,
@@ -105,7 +105,7 @@ impl Path {
             Self::Merge => "merge",
             Self::Delay => "delay",
             Self::Retry => "retry",
-            Self::DecideClaim => "decide-claim",
+            Self::DecidePvc => "decide-claim",
             Self::DecidePod => "decide-pod",
             Self::DecideWorkflow => "decide-workflow",
             Self::DecideRecord => "decide-record",
@@ -132,7 +132,7 @@ impl Path {
             Self::Merge => queue::merge(),
             Self::Delay => queue::delay(),
             Self::Retry => queue::retry(),
-            Self::DecideClaim => decisions::claim(),
+            Self::DecidePvc => decisions::pvc(),
             Self::DecidePod => decisions::pod(),
             Self::DecideWorkflow => decisions::workflow(),
             Self::DecideRecord => decisions::record()?,

@@ -3,9 +3,9 @@
 //!
 //! Each case is named after its row. A row without a case fails here: `explain` covers every row.
 
-mod claims;
 mod deployments;
 mod pods;
+mod pvcs;
 mod recreations;
 mod workflows;
 
@@ -326,7 +326,7 @@ fn shown(source: &str) -> BTreeSet<u8> {
 #[rstest]
 #[case::pod_finalizer(belayer_pod_finalizer::row::ALL, include_str!("pods.rs"))]
 #[case::workflow_finalizer(belayer_workflow_finalizer::row::ALL, include_str!("workflows.rs"))]
-#[case::pvc_protection(belayer_pvc_protection::row::ALL, include_str!("claims.rs"))]
+#[case::pvc_protection(belayer_pvc_protection::row::ALL, include_str!("pvcs.rs"))]
 #[case::pod_recreation(belayer_pod_recreation::row::ALL, include_str!("recreations.rs"))]
 fn every_row_has_a_case(#[case] rows: &[Row], #[case] source: &str) {
     let shown = shown(source);

@@ -169,8 +169,8 @@ async fn waiting_pvcs_are_counted_in_the_text(
 ) {
     let world = installed();
     for name in names {
-        claim(&world, name, &[KUBERNETES]);
-        world.delete(&CLAIMS, Some(NAMESPACE), name);
+        pvc(&world, name, &[KUBERNETES]);
+        world.delete(&PVCS, Some(NAMESPACE), name);
     }
     let report = drain(&world, Writes::DryRun).run(&Silent).await.unwrap();
     let text = text::report(&report, usize::MAX);
@@ -190,7 +190,7 @@ async fn an_incomplete_drain_names_the_way_back(
     #[case] is_named: bool,
 ) {
     let world = installed();
-    claim(&world, "data", &[CLAIM_HOLD]);
+    pvc(&world, "data", &[PVC_HOLD]);
     if is_used {
         user_of(&world, "data");
     }

@@ -180,7 +180,7 @@ async fn l2_releases_go_on_after_the_pause() {
 async fn l2_retry_after_pauses_the_class_and_the_resource(#[case] code: u16) {
     let server = Server::refusing(0, code, Some("20"));
     let executor = server.executor();
-    let (pods, claims) = (Resource::pods(), Resource::claims());
+    let (pods, pvcs) = (Resource::pods(), Resource::pvcs());
     let refused = patch(&executor, &pods, Class::Release).await.unwrap_err();
     assert_eq!(refused.api().map(|api| api.code), Some(code));
     *server.capacity.lock() = 1_000;
@@ -202,7 +202,7 @@ async fn l2_retry_after_pauses_the_class_and_the_resource(#[case] code: u16) {
     );
 
     // Another resource, another class, and a resource of the same name in another group.
-    patch(&executor, &claims, Class::Release).await.unwrap();
+    patch(&executor, &pvcs, Class::Release).await.unwrap();
     patch(&executor, &pods, Class::Write).await.unwrap();
     let other = Resource::new("metrics.k8s.io", "v1", "PodMetrics", "pods");
     patch(&executor, &other, Class::Release).await.unwrap();

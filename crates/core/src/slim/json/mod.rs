@@ -18,7 +18,7 @@ pub use sniff::{Identity, sniff};
 
 use serde::Deserialize;
 
-use super::{Claim, DecodeContext, DecodeError, Namespace, OwnerMeta, Slim};
+use super::{DecodeContext, DecodeError, Namespace, OwnerMeta, Pvc, Slim};
 
 /// A slim kind that can be decoded from JSON.
 ///
@@ -73,7 +73,7 @@ impl SlimJson for Namespace {
     }
 }
 
-impl SlimJson for Claim {
+impl SlimJson for Pvc {
     type Json<'a> = JsonObject<'a>;
     const METADATA_ONLY: bool = true;
 

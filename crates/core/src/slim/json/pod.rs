@@ -4,7 +4,7 @@ use serde_json::value::RawValue;
 
 use super::fields::{Text, each, nullable, present, timestamp};
 use super::{JsonMeta, SlimJson};
-use crate::slim::limits::{self, Claims};
+use crate::slim::limits::{self, Pvcs};
 use crate::slim::pod::first_containers;
 use crate::slim::{
     BeforeDeletion, Container, ContainerKind, ContainerSet, ContainerState, DecodeContext,
@@ -350,16 +350,16 @@ impl SlimJson for Pod {
             None
         };
         let (started, has_ip) = (status.started(), !status.pod_ip.is_empty());
-        let mut claims = Claims::default();
+        let mut pvcs = Pvcs::default();
         for volume in &spec.volumes {
-            let claim = &volume.persistent_volume_claim.claim_name;
-            claims.add(metadata.name(), &volume.name, claim, volume.ephemeral);
+            let pvc = &volume.persistent_volume_claim.claim_name;
+            pvcs.add(metadata.name(), &volume.name, pvc, volume.ephemeral);
         }
-        let (claims, ephemeral_claims) = claims.finish();
+        let (pvcs, ephemeral_pvcs) = pvcs.finish();
         Ok(Self {
             node_name: some(&spec.node_name),
-            claims,
-            ephemeral_claims,
+            pvcs,
+            ephemeral_pvcs,
             phase,
             reason: some(&status.reason),
             has_ip,

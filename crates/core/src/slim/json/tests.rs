@@ -107,8 +107,8 @@ fn a_real_pod_keeps_what_decisions_read() {
         [("example.com/release", "true")]
     );
     assert_eq!(pod.node_name.as_deref(), Some("node-7"));
-    assert_eq!(*pod.claims, [Arc::from("build-x2x-work")]);
-    assert_eq!(*pod.ephemeral_claims, [Arc::from("build-x2x-1-scratch")]);
+    assert_eq!(*pod.pvcs, [Arc::from("build-x2x-work")]);
+    assert_eq!(*pod.ephemeral_pvcs, [Arc::from("build-x2x-1-scratch")]);
     assert_eq!(pod.phase, Phase::Failed);
     assert_eq!(pod.reason.as_deref(), Some("Evicted"));
     assert_eq!(
@@ -346,9 +346,9 @@ fn a_claim_keeps_what_decisions_read() {
       },
       "spec": {"accessModes": ["ReadWriteOnce"], "volumeName": "pv-1"}, "status": {"phase": "Bound"}
     }"#;
-    let claim: crate::slim::Claim = read(text, &context()).unwrap();
-    assert_eq!(claim.meta.key.to_string(), "shop/web-0-scratch");
-    assert!(claim.meta.is_deleting());
-    assert!(claim.meta.has_finalizer("kubernetes.io/pvc-protection"));
-    assert_eq!(claim.meta.controller.unwrap().uid.as_str(), "p-1");
+    let pvc: crate::slim::Pvc = read(text, &context()).unwrap();
+    assert_eq!(pvc.meta.key.to_string(), "shop/web-0-scratch");
+    assert!(pvc.meta.is_deleting());
+    assert!(pvc.meta.has_finalizer("kubernetes.io/pvc-protection"));
+    assert_eq!(pvc.meta.controller.unwrap().uid.as_str(), "p-1");
 }

@@ -80,7 +80,7 @@ pub use fields::{Field, Fields, Value};
 pub(crate) use meta::{annotation, object_version, version_of};
 pub use meta::{identity, meta};
 
-use super::{Claim, DecodeContext, DecodeError, Namespace, OwnerMeta, Slim};
+use super::{DecodeContext, DecodeError, Namespace, OwnerMeta, Pvc, Slim};
 
 /// A slim kind that can be decoded from Kubernetes' protobuf. The [module's
 /// example](crate::slim::protobuf) implements it for a Lease.
@@ -114,7 +114,7 @@ impl SlimProtobuf for Namespace {
     }
 }
 
-impl SlimProtobuf for Claim {
+impl SlimProtobuf for Pvc {
     const METADATA_ONLY: bool = true;
 
     fn from_protobuf(message: &[u8], context: &DecodeContext) -> Result<Self, DecodeError> {

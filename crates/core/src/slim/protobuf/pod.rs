@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use super::meta::{created, meta, status_written};
 use super::{Field, Fields, SlimProtobuf};
-use crate::slim::limits::{self, Claims, some};
+use crate::slim::limits::{self, Pvcs, some};
 use crate::slim::pod::first_containers;
 use crate::slim::{
     BeforeDeletion, Container, ContainerKind, ContainerSet, ContainerState, DecodeContext,
@@ -43,8 +43,8 @@ impl SlimProtobuf for Pod {
         let spec_bytes = spec;
         let Spec {
             node_name,
-            claims,
-            ephemeral_claims,
+            pvcs,
+            ephemeral_pvcs,
         } = Spec::read(spec, meta.key.name(), &context.interner)?;
         let bytes = status;
         let status = Status::read(bytes)?;
@@ -83,8 +83,8 @@ impl SlimProtobuf for Pod {
         });
         Ok(Self {
             node_name,
-            claims,
-            ephemeral_claims,
+            pvcs,
+            ephemeral_pvcs,
             phase: status.phase,
             reason: some(&status.reason, &context.interner),
             has_ip: status.has_ip,
@@ -99,30 +99,30 @@ impl SlimProtobuf for Pod {
 
 struct Spec {
     node_name: Option<Arc<str>>,
-    claims: Box<[Arc<str>]>,
-    ephemeral_claims: Box<[Arc<str>]>,
+    pvcs: Box<[Arc<str>]>,
+    ephemeral_pvcs: Box<[Arc<str>]>,
 }
 
 impl Spec {
     fn read(message: &[u8], pod: &str, interner: &Interner) -> Result<Self, DecodeError> {
         let mut node_name = None;
-        let mut claims = Claims::default();
+        let mut pvcs = Pvcs::default();
         for field in Fields::of(message) {
             let field = field?;
             match field.number {
                 1 => {
                     let volume = Volume::read(field.bytes("spec.volumes")?)?;
-                    claims.add(pod, &volume.name, &volume.claim, volume.ephemeral);
+                    pvcs.add(pod, &volume.name, &volume.pvc, volume.ephemeral);
                 }
                 10 => node_name = some(&field.text("spec.nodeName")?, interner),
                 _ => {}
             }
         }
-        let (claims, ephemeral_claims) = claims.finish();
+        let (pvcs, ephemeral_pvcs) = pvcs.finish();
         Ok(Self {
             node_name,
-            claims,
-            ephemeral_claims,
+            pvcs,
+            ephemeral_pvcs,
         })
     }
 }
@@ -130,7 +130,7 @@ impl Spec {
 #[derive(Default)]
 struct Volume<'a> {
     name: Cow<'a, str>,
-    claim: Cow<'a, str>,
+    pvc: Cow<'a, str>,
     ephemeral: bool,
 }
 
@@ -156,7 +156,7 @@ impl<'a> Volume<'a> {
                     for field in Fields::of(field.bytes("spec.volumes.persistentVolumeClaim")?) {
                         let field = field?;
                         if field.number == 1 {
-                            self.claim = field.text("spec.volumes.persistentVolumeClaim")?;
+                            self.pvc = field.text("spec.volumes.persistentVolumeClaim")?;
                         }
                     }
                 }

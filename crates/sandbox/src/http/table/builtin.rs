@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::cells::{
-    access_modes, age, claim_status, event_first_seen, event_object, event_seen, event_source,
-    name, node_address, node_info, node_roles, node_status, or_none, pod_ready, pod_restarts,
-    pod_status, unset,
+    access_modes, age, event_first_seen, event_object, event_seen, event_source, name,
+    node_address, node_info, node_roles, node_status, or_none, pod_ready, pod_restarts, pod_status,
+    pvc_status, unset,
 };
 use crate::meta;
 
@@ -83,7 +83,7 @@ pub(super) fn builtin(resource: &str) -> &'static [Builtin] {
         ],
         "persistentvolumeclaims" => &[
             NAME,
-            ("Status", "string", "", 0, claim_status),
+            ("Status", "string", "", 0, pvc_status),
             ("Volume", "string", "", 0, |o, _| {
                 json!(meta::text(o, &["spec", "volumeName"]))
             }),
@@ -111,7 +111,7 @@ pub(super) fn builtin(resource: &str) -> &'static [Builtin] {
             ("Reclaim Policy", "string", "", 0, |o, _| {
                 json!(meta::text(o, &["spec", "persistentVolumeReclaimPolicy"]))
             }),
-            ("Status", "string", "", 0, claim_status),
+            ("Status", "string", "", 0, pvc_status),
             ("Claim", "string", "", 0, |o, _| {
                 let part = |name| meta::text(o, &["spec", "claimRef", name]).to_owned();
                 let (home, name) = (part("namespace"), part("name"));

@@ -180,11 +180,11 @@ pub(super) fn event_first_seen(event: &Value, now: Timestamp) -> Value {
     json!(since(first.unwrap_or_default(), now))
 }
 
-pub(super) fn claim_status(claim: &Value, _: Timestamp) -> Value {
-    if meta::is_deleting(claim) {
+pub(super) fn pvc_status(pvc: &Value, _: Timestamp) -> Value {
+    if meta::is_deleting(pvc) {
         return json!("Terminating");
     }
-    json!(meta::text(claim, &["status", "phase"]))
+    json!(meta::text(pvc, &["status", "phase"]))
 }
 
 pub(super) fn access_modes(object: &Value, part: &str) -> Value {

@@ -219,8 +219,8 @@ fn times_micro_times_and_owned_fields() {
 #[test]
 fn a_pointer_to_nothing_is_kept_and_a_plain_zero_is_not() {
     let raw = [named("c"), part(2, [part(3, ""), part(5, "")].concat())].concat();
-    let claim = read_as("v1", "PersistentVolumeClaim", &raw);
-    assert_eq!(claim["spec"], json!({"storageClassName": ""}));
+    let pvc = read_as("v1", "PersistentVolumeClaim", &raw);
+    assert_eq!(pvc["spec"], json!({"storageClassName": ""}));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::plan::Planner;
-use super::volumes::Claims;
+use super::volumes::Pvcs;
 use super::{Command, KubeletConfig, Kubelets};
 use crate::address::Gvr;
 use crate::cluster::Cluster;
@@ -42,7 +42,7 @@ impl Hosts {
             hosts: BTreeMap::new(),
             pods: BTreeMap::new(),
             by_node: BTreeMap::new(),
-            claims: Claims::default(),
+            pvcs: Pvcs::default(),
             agenda: Agenda::default(),
             commands,
             inbox: nodes.into_iter().map(Command::Add).collect(),
@@ -98,7 +98,7 @@ impl Controller for Hosts {
         match change {
             change if *gvr == Gvr::NODES => self.observe_node(change),
             change if *gvr == Gvr::PERSISTENTVOLUMECLAIMS => {
-                for uid in self.claims.observe(change) {
+                for uid in self.pvcs.observe(change) {
                     self.agenda.add(Key::Pod(uid));
                 }
             }

@@ -346,17 +346,16 @@ async fn a_final_phase_is_never_changed_back() {
     assert_eq!(terminated["exitCode"], 0);
 }
 
-fn claim(name: &str) -> Value {
+fn pvc(name: &str) -> Value {
     json!({
         "metadata": {"name": name, "finalizers": ["x/y"]},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     })
 }
 
-fn with_claim(name: &str, claim: &str) -> Value {
+fn with_pvc(name: &str, pvc: &str) -> Value {
     let mut pod = bound(name, "node-1", json!({}));
-    pod["spec"]["volumes"] =
-        json!([{"name": "data", "persistentVolumeClaim": {"claimName": claim}}]);
+    pod["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": pvc}}]);
     pod
 }
 
@@ -372,11 +371,11 @@ fn events(world: &World, reason: &str) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_with_a_missing_or_terminating_pvc_does_not_start() {
-    const CLAIMS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
+    const PVCS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
     let world = one_node();
-    world.create(&CLAIMS, claim("going"));
-    world.delete(&CLAIMS, "going");
-    world.create(&Gvr::PODS, with_claim("p", "going"));
+    world.create(&PVCS, pvc("going"));
+    world.delete(&PVCS, "going");
+    world.create(&Gvr::PODS, with_pvc("p", "going"));
     world.pass(secs(600)).await;
     let pod = world.pod("p");
     assert_eq!(phase(&pod), "Pending", "the pod waits and is not rejected");
@@ -389,14 +388,14 @@ async fn a_pod_with_a_missing_or_terminating_pvc_does_not_start() {
           failed to process volumes=[data]: PVC is being deleted"
         ]
     );
-    world.patch(&CLAIMS, "going", json!({"metadata": {"finalizers": null}}));
+    world.patch(&PVCS, "going", json!({"metadata": {"finalizers": null}}));
     world.pass(secs(600)).await;
     assert_eq!(phase(&world.pod("p")), "Pending", "the PVC is missing now");
-    world.create(&CLAIMS, claim("going"));
+    world.create(&PVCS, pvc("going"));
     world.pass(secs(1)).await;
     assert_eq!(phase(&world.pod("p")), "Running");
     // A PVC that is deleted under a running pod stops nothing.
-    world.delete(&CLAIMS, "going");
+    world.delete(&PVCS, "going");
     world.pass(secs(60)).await;
     assert_eq!(phase(&world.pod("p")), "Running");
 }
@@ -404,7 +403,7 @@ async fn a_pod_with_a_missing_or_terminating_pvc_does_not_start() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_waits_for_its_pvc_can_be_deleted() {
     let world = one_node();
-    world.create(&Gvr::PODS, with_claim("p", "none"));
+    world.create(&Gvr::PODS, with_pvc("p", "none"));
     world.pass(secs(10)).await;
     world.delete(&Gvr::PODS, "p");
     world.settle().await;

@@ -11,7 +11,7 @@ use crate::simulated::driver::Change;
 use crate::simulated::object;
 
 /// Namespace and name.
-type ClaimKey = (String, String);
+type PvcKey = (String, String);
 
 /// Whether a pod's volumes can be mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,22 +26,21 @@ pub(super) enum Mount {
 
 /// The existing PVCs, and the pods that wait for one.
 #[derive(Debug, Default)]
-pub(super) struct Claims {
+pub(super) struct Pvcs {
     /// Whether each PVC is being deleted.
-    deleting: BTreeMap<ClaimKey, bool>,
-    waiting: BTreeMap<ClaimKey, BTreeSet<Arc<str>>>,
+    deleting: BTreeMap<PvcKey, bool>,
+    waiting: BTreeMap<PvcKey, BTreeSet<Arc<str>>>,
 }
 
-impl Claims {
+impl Pvcs {
     /// Updates a PVC; returns the pods that waited for it.
     pub(super) fn observe(&mut self, change: &Change) -> BTreeSet<Arc<str>> {
-        let (Change::Upserted(claim) | Change::Removed(claim)) = change;
-        let namespace = object::namespace(claim).unwrap_or_default();
-        let key = (namespace.to_owned(), object::name(claim).to_owned());
+        let (Change::Upserted(pvc) | Change::Removed(pvc)) = change;
+        let namespace = object::namespace(pvc).unwrap_or_default();
+        let key = (namespace.to_owned(), object::name(pvc).to_owned());
         match change {
-            Change::Upserted(claim) => {
-                self.deleting
-                    .insert(key.clone(), object::is_deleting(claim));
+            Change::Upserted(pvc) => {
+                self.deleting.insert(key.clone(), object::is_deleting(pvc));
             }
             Change::Removed(_) => {
                 self.deleting.remove(&key);
@@ -50,20 +49,20 @@ impl Claims {
         self.waiting.remove(&key).unwrap_or_default()
     }
 
-    /// Checks a pod's PVCs; a pod that has to wait is returned later by [`Claims::observe`].
+    /// Checks a pod's PVCs; a pod that has to wait is returned later by [`Pvcs::observe`].
     pub(super) fn mount(&mut self, uid: &Arc<str>, pod: &Value) -> Mount {
         for volume in object::items(pod, "/spec/volumes") {
-            let Some(claim) = object::text(volume, "/persistentVolumeClaim/claimName") else {
+            let Some(pvc) = object::text(volume, "/persistentVolumeClaim/claimName") else {
                 continue;
             };
             let namespace = object::namespace(pod).unwrap_or_default();
-            let key = (namespace.to_owned(), claim.to_owned());
+            let key = (namespace.to_owned(), pvc.to_owned());
             let why = match self.deleting.get(&key) {
                 Some(false) => continue,
                 Some(true) => "PVC is being deleted".to_owned(),
                 None => format!(
-                    "error processing PVC {namespace}/{claim}: failed to fetch PVC from API server: \
-                     persistentvolumeclaims \"{claim}\" not found"
+                    "error processing PVC {namespace}/{pvc}: failed to fetch PVC from API server: \
+                     persistentvolumeclaims \"{pvc}\" not found"
                 ),
             };
             self.waiting.entry(key).or_default().insert(Arc::clone(uid));

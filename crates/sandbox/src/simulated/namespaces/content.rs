@@ -274,7 +274,7 @@ mod tests {
     use super::*;
     use rstest::rstest;
 
-    const CLAIMS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
+    const PVCS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
 
     fn namespace(phase: &str, finalizers: &[&str]) -> Value {
         json!({
@@ -322,16 +322,16 @@ mod tests {
     #[case::one_that_waits_for_others_too(namespace("Terminating", &["x/y"]), with(&[]), ContentStep::Nothing)]
     #[case::the_phase_comes_first(namespace("Active", &[KUBERNETES]), with(&[]), ContentStep::SetTerminating)]
     #[case::then_the_pods(
-        going(), with(&[(CLAIMS, "c", None), (Gvr::PODS, "p", None)]), delete(&[(Gvr::PODS, "p")])
+        going(), with(&[(PVCS, "c", None), (Gvr::PODS, "p", None)]), delete(&[(Gvr::PODS, "p")])
     )]
     #[case::the_rest_waits_for_the_pods(
-        going(), with(&[(CLAIMS, "c", None), (Gvr::PODS, "p", Some("x/y"))]), ContentStep::Wait
+        going(), with(&[(PVCS, "c", None), (Gvr::PODS, "p", Some("x/y"))]), ContentStep::Wait
     )]
     #[case::then_the_rest(
-        going(), with(&[(CLAIMS, "c", None), (Gvr::SECRETS, "s", None)]),
-        delete(&[(CLAIMS, "c"), (Gvr::SECRETS, "s")])
+        going(), with(&[(PVCS, "c", None), (Gvr::SECRETS, "s", None)]),
+        delete(&[(PVCS, "c"), (Gvr::SECRETS, "s")])
     )]
-    #[case::which_may_be_held(going(), with(&[(CLAIMS, "c", Some("x/y"))]), ContentStep::Wait)]
+    #[case::which_may_be_held(going(), with(&[(PVCS, "c", Some("x/y"))]), ContentStep::Wait)]
     #[case::an_empty_one_may_go(going(), with(&[]), ContentStep::Finalize)]
     fn steps(#[case] namespace: Value, #[case] content: Content, #[case] expected: ContentStep) {
         assert_eq!(decide(&namespace, &content, 10), expected);
@@ -341,7 +341,7 @@ mod tests {
     #[case::nothing_left(with(&[]), &[], [None, None, None])]
     #[case::pods_are_not_spoken_of(with(&[(Gvr::PODS, "p", Some("x/y"))]), &[], [None, None, None])]
     #[case::the_rest_is(
-        with(&[(CLAIMS, "c", Some("x/y")), (CLAIMS, "d", None), (Gvr::JOBS, "j", Some("x/y"))]),
+        with(&[(PVCS, "c", Some("x/y")), (PVCS, "d", None), (Gvr::JOBS, "j", Some("x/y"))]),
         &[],
         [
             None,
@@ -381,7 +381,7 @@ mod tests {
         namespace["status"]["conditions"] = json!(written);
         assert_eq!(changed(&namespace, &wanted, "2026-01-01T00:00:02Z"), None);
 
-        let other = conditions(&with(&[(CLAIMS, "c", None)]), &[]);
+        let other = conditions(&with(&[(PVCS, "c", None)]), &[]);
         let written = changed(&namespace, &other, "2026-01-01T00:00:03Z").unwrap();
         let times = |kind: &str| {
             written.iter().find(|c| c["type"] == kind).unwrap()["lastTransitionTime"].clone()
@@ -395,13 +395,13 @@ mod tests {
 
     #[test]
     fn counts_follow_objects_through_their_changes() {
-        let mut content = with(&[(CLAIMS, "c", None)]);
+        let mut content = with(&[(PVCS, "c", None)]);
         let held = json!({"metadata": {
             "name": "c", "uid": "uid-c", "deletionTimestamp": "x", "finalizers": ["x/y", "x/z"],
         }});
-        content.upsert(&CLAIMS, &held);
+        content.upsert(&PVCS, &held);
         assert_eq!(content.finalizers.len(), 2);
-        content.remove(&CLAIMS, "c");
+        content.remove(&PVCS, "c");
         assert!(content.is_empty() && content.finalizers.is_empty());
     }
 }

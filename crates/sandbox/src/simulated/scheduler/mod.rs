@@ -16,7 +16,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use self::place::{ClaimState, NodeView, Refusal, Requirements, place};
+use self::place::{NodeView, PvcState, Refusal, Requirements, place};
 use super::agenda::Agenda;
 use super::driver::{Change, Controller, Interest, Progress};
 use super::quantity::Amount;
@@ -32,7 +32,7 @@ const NAME: &str = "default-scheduler";
 
 type Uid = Arc<str>;
 /// Namespace and name.
-type ClaimKey = (String, String);
+type PvcKey = (String, String);
 
 /// A pod without a node.
 struct Pending {
@@ -51,12 +51,12 @@ pub(crate) struct Scheduler {
     /// What the pods on each node use, also for nodes that do not exist (yet).
     used: BTreeMap<String, Amount>,
     bound: BTreeMap<Uid, (String, Amount)>,
-    claims: BTreeMap<ClaimKey, ClaimState>,
+    pvcs: BTreeMap<PvcKey, PvcState>,
     pending: BTreeMap<Uid, Pending>,
     arrivals: u64,
     /// Pods that wait for room, by shape, in order of arrival.
     waiting_for_room: BTreeMap<String, BTreeMap<u64, Uid>>,
-    want_claim: BTreeMap<ClaimKey, BTreeSet<Uid>>,
+    want_pvc: BTreeMap<PvcKey, BTreeSet<Uid>>,
     agenda: Agenda<Uid>,
 }
 
@@ -68,11 +68,11 @@ impl Scheduler {
             nodes: BTreeMap::new(),
             used: BTreeMap::new(),
             bound: BTreeMap::new(),
-            claims: BTreeMap::new(),
+            pvcs: BTreeMap::new(),
             pending: BTreeMap::new(),
             arrivals: 0,
             waiting_for_room: BTreeMap::new(),
-            want_claim: BTreeMap::new(),
+            want_pvc: BTreeMap::new(),
             agenda: Agenda::default(),
         }
     }
@@ -94,17 +94,17 @@ impl Scheduler {
         }
     }
 
-    fn observe_claim(&mut self, change: &Change) {
-        let (Change::Upserted(claim) | Change::Removed(claim)) = change;
-        let key = claim_key(claim, object::name(claim));
+    fn observe_pvc(&mut self, change: &Change) {
+        let (Change::Upserted(pvc) | Change::Removed(pvc)) = change;
+        let key = pvc_key(pvc, object::name(pvc));
         match change {
-            Change::Removed(_) => self.claims.remove(&key),
-            Change::Upserted(claim) if object::is_deleting(claim) => {
-                self.claims.insert(key.clone(), ClaimState::BeingDeleted)
+            Change::Removed(_) => self.pvcs.remove(&key),
+            Change::Upserted(pvc) if object::is_deleting(pvc) => {
+                self.pvcs.insert(key.clone(), PvcState::BeingDeleted)
             }
-            Change::Upserted(_) => self.claims.insert(key.clone(), ClaimState::Usable),
+            Change::Upserted(_) => self.pvcs.insert(key.clone(), PvcState::Usable),
         };
-        for uid in self.want_claim.remove(&key).unwrap_or_default() {
+        for uid in self.want_pvc.remove(&key).unwrap_or_default() {
             self.agenda.add(uid);
         }
     }
@@ -159,12 +159,12 @@ impl Scheduler {
                 self.waiting_for_room.remove(&pending.shape);
             }
         }
-        for claim in &pending.wants.claims {
-            let key = claim_key(&pending.pod, claim);
-            if let Some(waiting) = self.want_claim.get_mut(&key) {
+        for pvc in &pending.wants.pvcs {
+            let key = pvc_key(&pending.pod, pvc);
+            if let Some(waiting) = self.want_pvc.get_mut(&key) {
                 waiting.remove(uid);
                 if waiting.is_empty() {
-                    self.want_claim.remove(&key);
+                    self.want_pvc.remove(&key);
                 }
             }
         }
@@ -222,19 +222,19 @@ impl Scheduler {
         let Some(pending) = self.pending.get(uid) else {
             return Ok(());
         };
-        let claim = |name: &str| {
-            let state = self.claims.get(&claim_key(&pending.pod, name));
-            state.copied().unwrap_or(ClaimState::Absent)
+        let pvc = |name: &str| {
+            let state = self.pvcs.get(&pvc_key(&pending.pod, name));
+            state.copied().unwrap_or(PvcState::Absent)
         };
-        let refusal = match place(&pending.wants, &self.nodes, claim) {
+        let refusal = match place(&pending.wants, &self.nodes, pvc) {
             Ok(node) => return self.bind(&pending.pod, node),
             Err(refusal) => refusal,
         };
         self.write_condition(&pending.pod, &refusal)?;
         match refusal {
-            Refusal::Claim { name, .. } => {
-                let key = claim_key(&pending.pod, &name);
-                self.want_claim
+            Refusal::Pvc { name, .. } => {
+                let key = pvc_key(&pending.pod, &name);
+                self.want_pvc
                     .entry(key)
                     .or_default()
                     .insert(Arc::clone(uid));
@@ -281,10 +281,10 @@ impl Scheduler {
     }
 }
 
-fn claim_key(neighbour: &Value, claim: &str) -> ClaimKey {
+fn pvc_key(neighbour: &Value, pvc: &str) -> PvcKey {
     (
         object::namespace(neighbour).unwrap_or_default().to_owned(),
-        claim.to_owned(),
+        pvc.to_owned(),
     )
 }
 
@@ -296,7 +296,7 @@ impl Controller for Scheduler {
     fn observe(&mut self, gvr: &Gvr, change: &Change, _: Instant) {
         match change {
             change if *gvr == Gvr::NODES => self.observe_node(change),
-            change if *gvr == Gvr::PERSISTENTVOLUMECLAIMS => self.observe_claim(change),
+            change if *gvr == Gvr::PERSISTENTVOLUMECLAIMS => self.observe_pvc(change),
             Change::Upserted(pod) => self.observe_pod(pod),
             Change::Removed(pod) => self.remove_pod(&object::uid(pod).into()),
         }

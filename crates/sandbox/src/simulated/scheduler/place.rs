@@ -60,12 +60,12 @@ pub(super) struct Requirements {
     pub(super) need: Amount,
     pub(super) selector: BTreeMap<String, String>,
     /// Names of the PVCs it mounts, in its own namespace.
-    pub(super) claims: Vec<String>,
+    pub(super) pvcs: Vec<String>,
 }
 
 impl Requirements {
     pub(super) fn read(pod: &Value) -> Self {
-        let claims = object::items(pod, "/spec/volumes")
+        let pvcs = object::items(pod, "/spec/volumes")
             .iter()
             .filter_map(|volume| object::text(volume, "/persistentVolumeClaim/claimName"))
             .map(str::to_owned)
@@ -74,7 +74,7 @@ impl Requirements {
         Self {
             need: Amount::requested_by(pod),
             selector,
-            claims,
+            pvcs,
         }
     }
 }
@@ -88,7 +88,7 @@ fn string_map(value: Option<&Value>) -> BTreeMap<String, String> {
 
 /// The state of a PVC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ClaimState {
+pub(super) enum PvcState {
     Usable,
     BeingDeleted,
     Absent,
@@ -98,7 +98,7 @@ pub(super) enum ClaimState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// Only a change of this PVC can help.
-    Claim { name: String, message: String },
+    Pvc { name: String, message: String },
     /// A change of a node or a new node can help.
     Nodes { message: String },
 }
@@ -106,7 +106,7 @@ pub(super) enum Refusal {
 impl Refusal {
     pub(super) fn message(&self) -> &str {
         match self {
-            Self::Claim { message, .. } | Self::Nodes { message } => message,
+            Self::Pvc { message, .. } | Self::Nodes { message } => message,
         }
     }
 }
@@ -115,18 +115,18 @@ impl Refusal {
 pub(super) fn place<'a>(
     wants: &Requirements,
     nodes: &'a BTreeMap<String, NodeView>,
-    claim: impl Fn(&str) -> ClaimState,
+    pvc: impl Fn(&str) -> PvcState,
 ) -> Result<&'a str, Refusal> {
-    for name in &wants.claims {
-        let why = match claim(name) {
-            ClaimState::Usable => continue,
-            ClaimState::BeingDeleted => "is being deleted",
-            ClaimState::Absent => "not found",
+    for name in &wants.pvcs {
+        let why = match pvc(name) {
+            PvcState::Usable => continue,
+            PvcState::BeingDeleted => "is being deleted",
+            PvcState::Absent => "not found",
         };
         let all = nodes.len();
         let message =
             format!("0/{all} nodes are available: persistentvolumeclaim \"{name}\" {why}.");
-        return Err(Refusal::Claim {
+        return Err(Refusal::Pvc {
             name: name.clone(),
             message,
         });
@@ -222,7 +222,7 @@ mod tests {
                 pods: 1,
             },
             selector: BTreeMap::new(),
-            claims: vec![],
+            pvcs: vec![],
         }
     }
 
@@ -270,22 +270,22 @@ mod tests {
         #[case] nodes: BTreeMap<String, NodeView>,
         #[case] expected: Result<&str, Refusal>,
     ) {
-        assert_eq!(place(&wants, &nodes, |_| ClaimState::Usable), expected);
+        assert_eq!(place(&wants, &nodes, |_| PvcState::Usable), expected);
     }
 
     #[rstest]
-    #[case::usable(ClaimState::Usable, None)]
+    #[case::usable(PvcState::Usable, None)]
     #[case::being_deleted(
-        ClaimState::BeingDeleted,
+        PvcState::BeingDeleted,
         Some("0/1 nodes are available: persistentvolumeclaim \"data\" is being deleted.")
     )]
     #[case::absent(
-        ClaimState::Absent,
+        PvcState::Absent,
         Some("0/1 nodes are available: persistentvolumeclaim \"data\" not found.")
     )]
-    fn a_pod_waits_for_its_claims(#[case] state: ClaimState, #[case] expected: Option<&str>) {
+    fn a_pod_waits_for_its_claims(#[case] state: PvcState, #[case] expected: Option<&str>) {
         let wants = Requirements {
-            claims: vec!["data".to_owned()],
+            pvcs: vec!["data".to_owned()],
             ..pod()
         };
         let placed = place(&wants, &nodes([node(0, 0)]), |_| state).map(str::to_owned);

@@ -9,7 +9,7 @@ use crate::simulated::{
     KubeletConfig, NodeSpec, SimulatedController, SimulatedControllers, object,
 };
 
-const CLAIMS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
+const PVCS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
 
 fn with_nodes(nodes: Vec<NodeSpec>) -> World {
     let kubelet = KubeletConfig {
@@ -90,12 +90,12 @@ async fn the_next_pod_is_bound_when_a_full_node_has_room_again() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_waits_until_its_pvc_is_usable() {
     let world = with_nodes(NodeSpec::many(1));
-    let claim = json!({
+    let pvc = json!({
         "metadata": {"name": "data", "finalizers": ["x/y"]},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     });
-    world.create(&CLAIMS, claim.clone());
-    world.delete(&CLAIMS, "data");
+    world.create(&PVCS, pvc.clone());
+    world.delete(&PVCS, "data");
     let mut pod = pod("p", json!({}));
     pod["spec"]["volumes"] =
         json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
@@ -105,10 +105,10 @@ async fn a_pod_waits_until_its_pvc_is_usable() {
         scheduled(&world, "p").1,
         "0/1 nodes are available: persistentvolumeclaim \"data\" is being deleted."
     );
-    world.patch(&CLAIMS, "data", json!({"metadata": {"finalizers": null}}));
+    world.patch(&PVCS, "data", json!({"metadata": {"finalizers": null}}));
     world.settle().await;
     assert!(scheduled(&world, "p").1.contains("not found"));
-    world.create(&CLAIMS, claim);
+    world.create(&PVCS, pvc);
     world.settle().await;
     assert_eq!(node_of(&world, "p").as_deref(), Some("node-1"));
 }

@@ -192,7 +192,7 @@ messages! {
         #[prost(message, optional, tag = "2")]
         empty_dir: Option<EmptyMessage>,
         #[prost(message, optional, tag = "10")]
-        claim: Option<ClaimMessage>,
+        pvc: Option<ClaimMessage>,
         #[prost(message, optional, tag = "29")]
         ephemeral: Option<EmptyMessage>,
     }

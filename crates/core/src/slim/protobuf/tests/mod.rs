@@ -63,8 +63,8 @@ fn resident(pod: &Pod) -> usize {
         + owner
         + pairs
         + texts.iter().sum::<usize>()
-        + shared(&pod.claims)
-        + shared(&pod.ephemeral_claims)
+        + shared(&pod.pvcs)
+        + shared(&pod.ephemeral_pvcs)
         + containers.sum::<usize>()
         + members
 }
@@ -345,15 +345,15 @@ fn t3_a_pod_with_very_many_pvcs_may_use_any() {
         };
         decoded_as_by_an_informer(&model).unwrap()
     };
-    let claim = |n| model::Source::Claim(format!("a-claim-of-the-usual-length-{n:05}"));
-    assert!(!of(100, claim).may_use_any_claim());
-    assert_eq!(of(100, claim).claims.len(), 100);
-    assert!(of(500, claim).may_use_any_claim());
-    assert!(of(500, |_| model::Source::Ephemeral).may_use_any_claim());
-    let longest = of(1, |_| model::Source::Claim("x".repeat(253)));
-    assert_eq!(longest.claims[0].len(), 253);
-    let too_long = of(1, |_| model::Source::Claim("x".repeat(254)));
-    assert!(!crate::object::path::is_possible_name(&too_long.claims[0]));
+    let pvc = |n| model::Source::Pvc(format!("a-claim-of-the-usual-length-{n:05}"));
+    assert!(!of(100, pvc).may_use_any_pvc());
+    assert_eq!(of(100, pvc).pvcs.len(), 100);
+    assert!(of(500, pvc).may_use_any_pvc());
+    assert!(of(500, |_| model::Source::Ephemeral).may_use_any_pvc());
+    let longest = of(1, |_| model::Source::Pvc("x".repeat(253)));
+    assert_eq!(longest.pvcs[0].len(), 253);
+    let too_long = of(1, |_| model::Source::Pvc("x".repeat(254)));
+    assert!(!crate::object::path::is_possible_name(&too_long.pvcs[0]));
 }
 
 proptest! {
@@ -368,10 +368,10 @@ proptest! {
         prop_assert!(pod.meta.has_finalizer("ours.dev/hold"));
         let message = pod.message().map_or("", |message| message);
         prop_assert!(model.message.starts_with(message) && message.len() <= 1024);
-        for claim in &model.volumes {
-            if let model::Source::Claim(name) = &claim.1 && !name.is_empty() && name.len() <= 253 {
-                let is_kept = pod.claims.iter().any(|have| **have == **name);
-                prop_assert!(is_kept || pod.may_use_any_claim(), "{name}");
+        for pvc in &model.volumes {
+            if let model::Source::Pvc(name) = &pvc.1 && !name.is_empty() && name.len() <= 253 {
+                let is_kept = pod.pvcs.iter().any(|have| **have == **name);
+                prop_assert!(is_kept || pod.may_use_any_pvc(), "{name}");
             }
         }
     }

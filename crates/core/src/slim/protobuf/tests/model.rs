@@ -45,7 +45,7 @@ type Condition = (String, String, String, Option<i64>);
 #[derive(Debug, Clone)]
 pub(super) enum Source {
     EmptyDir,
-    Claim(String),
+    Pvc(String),
     Ephemeral,
 }
 
@@ -179,8 +179,8 @@ impl ModelPod {
             let mut volume = json!({ "name": name });
             match source {
                 Source::EmptyDir => volume["emptyDir"] = json!({}),
-                Source::Claim(claim) => {
-                    volume["persistentVolumeClaim"] = json!({ "claimName": claim });
+                Source::Pvc(pvc) => {
+                    volume["persistentVolumeClaim"] = json!({ "claimName": pvc });
                 }
                 Source::Ephemeral => volume["ephemeral"] = json!({ "volumeClaimTemplate": {} }),
             }
@@ -261,9 +261,9 @@ impl ModelPod {
                     empty_dir: Some(EmptyMessage {}),
                     ..VolumeSourceMessage::default()
                 },
-                Source::Claim(claim) => VolumeSourceMessage {
-                    claim: Some(ClaimMessage {
-                        claim_name: Some(claim.clone()),
+                Source::Pvc(pvc) => VolumeSourceMessage {
+                    pvc: Some(ClaimMessage {
+                        claim_name: Some(pvc.clone()),
                         read_only: Some(false),
                     }),
                     ..VolumeSourceMessage::default()
@@ -392,7 +392,7 @@ fn condition() -> impl Strategy<Value = Condition> {
 fn source() -> impl Strategy<Value = Source> {
     prop_oneof![
         Just(Source::EmptyDir),
-        short_text().prop_map(Source::Claim),
+        short_text().prop_map(Source::Pvc),
         Just(Source::Ephemeral),
     ]
 }
@@ -484,7 +484,7 @@ prop_compose! {
         value in long_text(),
         finalizers in many(long_text()),
         ours_at in any::<prop::sample::Index>(),
-        (claims, volumes) in (many(long_text()), many(short_text())),
+        (pvcs, volumes) in (many(long_text()), many(short_text())),
         texts in (long_text(), long_text(), long_text()),
         phase in prop_oneof![Just("Failed"), Just("Running")],
         (containers, copies) in (vec(container(), 0..3), prop_oneof![1..3_usize, 250..600_usize]),
@@ -494,7 +494,7 @@ prop_compose! {
         let mut finalizers = finalizers;
         finalizers.insert(ours_at.index(finalizers.len() + 1), "ours.dev/hold".to_owned());
         let (reason, message, node_name) = texts;
-        let claims = claims.into_iter().map(|claim| ("v".to_owned(), Source::Claim(claim)));
+        let pvcs = pvcs.into_iter().map(|pvc| ("v".to_owned(), Source::Pvc(pvc)));
         let volumes = volumes.into_iter().map(|name| (name, Source::Ephemeral));
         let mut statuses: Vec<_> = (0..copies).flat_map(|_| containers.clone()).collect();
         if let Some(first) = statuses.first_mut() {
@@ -508,7 +508,7 @@ prop_compose! {
             annotations: [("example.com/release".to_owned(), value.clone())].into(),
             labels: [("app".to_owned(), value)].into(),
             finalizers,
-            volumes: claims.chain(volumes).collect(),
+            volumes: pvcs.chain(volumes).collect(),
             reason, message, node_name,
             phase: phase.to_owned(),
             containers: [statuses.clone(), statuses, Vec::new()],

@@ -32,7 +32,7 @@ impl Hosts {
         };
         if let PodProgress::Accepted { runtime, .. } = &mut pod.progress {
             if runtime.waits_for_volumes() {
-                match self.claims.mount(uid, &pod.object) {
+                match self.pvcs.mount(uid, &pod.object) {
                     Mount::Ready => runtime.mounted(now),
                     Mount::Waits { volume, why } => {
                         if pod.unmounted != why {
@@ -137,7 +137,7 @@ impl Hosts {
             && !runs
         {
             let mut runtime = accept(pod, host, plan, now);
-            if self.claims.mount(uid, &pod.object) != Mount::Ready {
+            if self.pvcs.mount(uid, &pod.object) != Mount::Ready {
                 runtime.wait_for_volumes();
             }
             pod.progress = PodProgress::Accepted {
@@ -194,7 +194,7 @@ impl Hosts {
         let Some(pod) = self.pods.remove(&uid) else {
             return;
         };
-        self.claims.remove(&uid);
+        self.pvcs.remove(&uid);
         if let Some(host) = self.hosts.get_mut(&pod.node) {
             host.used = host.used - pod.charged;
         }

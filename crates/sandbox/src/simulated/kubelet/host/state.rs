@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::super::decide::Progress as PodProgress;
 use super::super::lifecycle::Now;
 use super::super::plan::{Planner, PodPlan};
-use super::super::volumes::Claims;
+use super::super::volumes::Pvcs;
 use super::super::{Command, NodeSpec};
 use crate::address::Actor;
 use crate::cluster::Cluster;
@@ -95,7 +95,7 @@ pub(crate) struct Hosts {
     pub(super) hosts: BTreeMap<String, Host>,
     pub(super) pods: BTreeMap<Uid, Pod>,
     pub(super) by_node: BTreeMap<String, BTreeSet<Uid>>,
-    pub(super) claims: Claims,
+    pub(super) pvcs: Pvcs,
     pub(super) agenda: Agenda<Key>,
     pub(super) commands: mpsc::UnboundedReceiver<Command>,
     pub(super) inbox: VecDeque<Command>,

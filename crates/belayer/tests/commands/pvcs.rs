@@ -17,16 +17,16 @@ use serde_json::{Value, json};
 
 use crate::world::World;
 
-const CLAIMS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
+const PVCS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
 const OURS: &str = "belayer.dev/pvc-protection";
 const KUBERNETES: &str = "kubernetes.io/pvc-protection";
 
-fn claim(world: &World, name: &str, finalizers: &[&str]) {
-    let claim = json!({
+fn pvc(world: &World, name: &str, finalizers: &[&str]) {
+    let pvc = json!({
         "metadata": { "name": name, "finalizers": finalizers },
         "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
     });
-    world.create(&CLAIMS, Some("default"), claim);
+    world.create(&PVCS, Some("default"), pvc);
 }
 
 fn deleted(world: &World, gvr: &Gvr, name: &str) {
@@ -38,10 +38,9 @@ fn deleted(world: &World, gvr: &Gvr, name: &str) {
 }
 
 /// The pod `db-0` on a node, with these PVCs.
-fn user_of(world: &World, claims: &[&str]) {
-    let volume =
-        |claim: &&str| json!({ "name": claim, "persistentVolumeClaim": { "claimName": claim } });
-    let volumes: Vec<Value> = claims.iter().map(volume).collect();
+fn user_of(world: &World, pvcs: &[&str]) {
+    let volume = |pvc: &&str| json!({ "name": pvc, "persistentVolumeClaim": { "claimName": pvc } });
+    let volumes: Vec<Value> = pvcs.iter().map(volume).collect();
     let pod = json!({
         "metadata": { "name": "db-0" },
         "spec": { "nodeName": "n1", "containers": [{ "name": "m", "image": "m" }], "volumes": volumes },
@@ -111,21 +110,21 @@ async fn a_pvc_waits_for_its_pod_whatever_its_annotations() {
     let world = World::new().await;
     own_namespace(&world);
     leads(&world, "belayer-system", "belayer");
-    claim(&world, "data", &[OURS]);
+    pvc(&world, "data", &[OURS]);
     user_of(&world, &["data"]);
-    deleted(&world, &CLAIMS, "data");
+    deleted(&world, &PVCS, "data");
     let report = world.run(&["stuck", "-ojson"]).await.json();
-    let claims = group(&report, OURS);
-    assert_eq!(claims["verdict"], "held-by-belayer");
-    let next = claims["next"].to_string();
-    assert!(!next.contains(ANNOTATE), "{claims:#}");
+    let pvcs = group(&report, OURS);
+    assert_eq!(pvcs["verdict"], "held-by-belayer");
+    let next = pvcs["next"].to_string();
+    assert!(!next.contains(ANNOTATE), "{pvcs:#}");
     assert!(
         next.contains("as soon as the last of these pods is deleted"),
-        "{claims:#}"
+        "{pvcs:#}"
     );
     assert!(
         next.contains("kubectl -n default describe pod db-0"),
-        "{claims:#}"
+        "{pvcs:#}"
     );
 }
 
@@ -148,8 +147,8 @@ async fn a_renewed_lease_proves_a_running_belayer_without_pods(
         let namespace = json!({ "metadata": { "name": namespace } });
         world.create(&Gvr::NAMESPACES, None, namespace);
     }
-    claim(&world, "data", &[OURS]);
-    deleted(&world, &CLAIMS, "data");
+    pvc(&world, "data", &[OURS]);
+    deleted(&world, &PVCS, "data");
     let (_dir, config) = config(keys);
     let stuck = ["stuck", "-ojson", &config];
     let gone = world.run(&stuck).await.json();
@@ -192,9 +191,9 @@ async fn a_pvc_in_use_waits_for_belayer_and_its_pod() {
     let world = World::new().await;
     own_namespace(&world);
     is_down(&world);
-    claim(&world, "data", &[OURS]);
+    pvc(&world, "data", &[OURS]);
     user_of(&world, &["data"]);
-    deleted(&world, &CLAIMS, "data");
+    deleted(&world, &PVCS, "data");
     let report = world.run(&["stuck", "-ojson"]).await.json();
     let next = group(&report, OURS)["next"].clone();
     let says = |at: usize| next[at]["say"].as_str().unwrap_or_default().to_owned();
@@ -214,9 +213,9 @@ async fn a_pvc_in_use_waits_for_belayer_and_its_pod() {
 async fn in_place_both_finalizers_are_belayers() {
     let world = World::new().await;
     own_namespace(&world);
-    claim(&world, "data", &[KUBERNETES, OURS]);
+    pvc(&world, "data", &[KUBERNETES, OURS]);
     user_of(&world, &["data"]);
-    deleted(&world, &CLAIMS, "data");
+    deleted(&world, &PVCS, "data");
     let (_dir, config) = in_place();
     // No controller runs: each group proves that, and the groups are numbered from 1.
     let report = world.run(&["stuck", "-ojson", &config]).await.json();
@@ -258,9 +257,9 @@ async fn groups_of_explain_are_numbered_from_one() {
     let world = World::new().await;
     own_namespace(&world);
     leads(&world, "belayer-system", "belayer");
-    claim(&world, "data", &[OURS, "example.com/a", "example.com/b"]);
+    pvc(&world, "data", &[OURS, "example.com/a", "example.com/b"]);
     user_of(&world, &["data"]);
-    deleted(&world, &CLAIMS, "data");
+    deleted(&world, &PVCS, "data");
     let report = world.run(&["stuck", "-ojson"]).await.json();
     assert_eq!(group(&report, OURS)["number"], 1);
     let answer = world.run(&["explain", "pvc/data", "-n", "default"]).await;
@@ -286,8 +285,8 @@ async fn an_unused_pvc_names_the_responsible_controller(#[case] seen: bool, #[ca
     if seen {
         leads(&world, "kube-system", "kube-controller-manager");
     }
-    claim(&world, "data", &[KUBERNETES]);
-    deleted(&world, &CLAIMS, "data");
+    pvc(&world, "data", &[KUBERNETES]);
+    deleted(&world, &PVCS, "data");
     let report = world.run(&["stuck", "-ojson"]).await.json();
     let group = group(&report, KUBERNETES);
     assert_eq!(group["verdict"], verdict, "{group:#}");
@@ -353,8 +352,8 @@ async fn check_reports_pvcs_that_no_controller_releases() {
         ("ours", &[KUBERNETES, OURS]),
         ("another", &[KUBERNETES, "example.com/a"]),
     ] {
-        claim(&world, name, finalizers);
-        deleted(&world, &CLAIMS, name);
+        pvc(&world, name, finalizers);
+        deleted(&world, &PVCS, name);
     }
     let beside = "pvcProtection:\n  finalizer: belayer.dev/pvc-protection\n";
     assert_eq!(
@@ -387,7 +386,7 @@ async fn check_reports_pvcs_that_no_controller_releases() {
         [],
         "there it is Belayer's own to take off"
     );
-    claim(&world, "bare", &["example.com/a"]);
+    pvc(&world, "bare", &["example.com/a"]);
     let found = checked(&world, beside, 10).await;
     assert_eq!(
         found[0].what,

@@ -18,10 +18,10 @@ async fn a18_by_default_a_pvc_gets_no_finalizer_and_its_users_are_reported() {
     assert_eq!(Settings::default().mode, Mode::Advise);
     let shop = Shop::new();
     let belayer = shop.run_as(Mode::Advise);
-    shop.claim_with("data", json!({ "finalizers": [KUBERNETES_PVC_PROTECTION] }));
+    shop.pvc_with("data", json!({ "finalizers": [KUBERNETES_PVC_PROTECTION] }));
     shop.pod("web", &["data"]);
     let_pass(Duration::from_secs(60)).await;
-    shop.delete_claim("data");
+    shop.delete_pvc("data");
     let_pass(Duration::from_secs(60)).await;
     assert_eq!(shop.finalizers("data"), [KUBERNETES_PVC_PROTECTION]);
     assert_eq!(shop.world.events("DeletionWaits"), 1);
@@ -33,7 +33,7 @@ async fn a18_by_default_a_pvc_gets_no_finalizer_and_its_users_are_reported() {
     let view = &belayer.holds.holds()["pvc-protection"];
     assert_eq!(view["claims"][0]["pods"]["names"], json!(["web"]));
     assert!(view["finalizer"].is_null(), "{view}");
-    shop.patch_claim("data", json!({ "metadata": { "finalizers": null } }));
+    shop.patch_pvc("data", json!({ "metadata": { "finalizers": null } }));
     shop.gone("data").await;
     eventually("it waits no longer", || {
         belayer.protection.held_objects().counts().waiting == 0
@@ -44,20 +44,20 @@ async fn a18_by_default_a_pvc_gets_no_finalizer_and_its_users_are_reported() {
 #[tokio::test(start_paused = true)]
 async fn a18_a_hold_of_an_earlier_configuration_stays_while_it_is_the_only_protection() {
     let shop = Shop::new();
-    shop.held_claim("alone");
-    shop.held_claim("deleted");
-    shop.claim_with("both", both());
+    shop.held_pvc("alone");
+    shop.held_pvc("deleted");
+    shop.pvc_with("both", both());
     shop.pod("web", &["alone", "deleted", "both"]);
-    shop.delete_claim("deleted");
+    shop.delete_pvc("deleted");
     let _belayer = shop.run_as(Mode::Advise);
     let_pass(Duration::from_secs(60)).await;
-    for claim in ["alone", "deleted"] {
-        assert_eq!(shop.finalizers(claim), [PVC_PROTECTION_HOLD], "{claim}");
+    for pvc in ["alone", "deleted"] {
+        assert_eq!(shop.finalizers(pvc), [PVC_PROTECTION_HOLD], "{pvc}");
     }
     assert_eq!(shop.world.events("FinalizerKept"), 1, "that of `alone`");
     assert_eq!(shop.world.events("DeletionWaits"), 1, "that of `deleted`");
     shop.remove_pod("web");
     shop.gone("deleted").await;
-    shop.delete_claim("alone");
+    shop.delete_pvc("alone");
     shop.gone("alone").await;
 }

@@ -73,13 +73,13 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 }
 
 /// The configuration: pvc-protection only.
-fn claims_only() -> BelayerOptions {
+fn pvcs_only() -> BelayerOptions {
     BelayerOptions::holding_pvcs().argument("--controllers=pvc-protection")
 }
 
 async fn in_use(cluster: Cluster) -> Result<()> {
     cluster.held_pvc("data").await?;
-    cluster.bound(pod("web").claim("data")).await?;
+    cluster.bound(pod("web").pvc("data")).await?;
     cluster.delete_pvc("data").await?;
     cluster.pvc_stays_held("data", PVC_HOLD).await?;
     cluster.remove("web").await?;
@@ -88,8 +88,8 @@ async fn in_use(cluster: Cluster) -> Result<()> {
 
 async fn unused(cluster: Cluster) -> Result<()> {
     cluster.held_pvc("data").await?;
-    cluster.create(&pod("pending").claim("data")).await?;
-    cluster.bound(pod("other").claim("else")).await?;
+    cluster.create(&pod("pending").pvc("data")).await?;
+    cluster.bound(pod("other").pvc("else")).await?;
     cluster.delete_pvc("data").await?;
     cluster.pvc_is_removed("data").await
 }
@@ -99,10 +99,10 @@ async fn many(cluster: Cluster) -> Result<()> {
     let mut one = pod("one");
     for name in names {
         cluster.held_pvc(name).await?;
-        one = one.claim(name);
+        one = one.pvc(name);
     }
     cluster.bound(one).await?;
-    cluster.bound(pod("two").claim("c")).await?;
+    cluster.bound(pod("two").pvc("c")).await?;
     for name in names {
         cluster.delete_pvc(name).await?;
     }
@@ -144,11 +144,11 @@ async fn ephemeral(cluster: Cluster) -> Result<()> {
 async fn made_again(cluster: Cluster) -> Result<()> {
     cluster.held_pvc("old").await?;
     cluster.held_pvc("new").await?;
-    cluster.bound(pod("web").claim("old")).await?;
+    cluster.bound(pod("web").pvc("old")).await?;
     cluster.delete_pvc("old").await?;
     cluster.pvc_stays_held("old", PVC_HOLD).await?;
     cluster.remove("web").await?;
-    cluster.bound(pod("web").claim("new")).await?;
+    cluster.bound(pod("web").pvc("new")).await?;
     cluster.delete_pvc("new").await?;
     cluster.pvc_is_removed("old").await?;
     cluster.pvc_stays_held("new", PVC_HOLD).await?;
@@ -164,17 +164,17 @@ async fn bound_just_before(cluster: Cluster) -> Result<()> {
         cluster.held_pvc(&format!("data-{round}")).await?;
     }
     for round in 0..ROUNDS {
-        let claim = format!("data-{round}");
-        let user = pod(format!("web-{round}")).claim(&claim).on_node(&node);
+        let pvc = format!("data-{round}");
+        let user = pod(format!("web-{round}")).pvc(&pvc).on_node(&node);
         cluster.create(&user).await?;
-        cluster.delete_pvc(&claim).await?;
+        cluster.delete_pvc(&pvc).await?;
     }
     cluster.pvcs_have_caught_up(PVC_HOLD).await?;
     let left = cluster.pvcs().list(&Default::default()).await?;
     let held = left
         .items
         .iter()
-        .filter(|claim| finalizers(*claim).contains(&PVC_HOLD));
+        .filter(|pvc| finalizers(*pvc).contains(&PVC_HOLD));
     let held = held.count();
     ensure!(
         held == ROUNDS,
@@ -192,37 +192,37 @@ async fn bound_just_before(cluster: Cluster) -> Result<()> {
 }
 
 async fn restart(cluster: Cluster) -> Result<()> {
-    let belayer = cluster.start_belayer_with(&claims_only()).await?;
+    let belayer = cluster.start_belayer_with(&pvcs_only()).await?;
     for name in ["used", "free", "bound-meanwhile"] {
         cluster.held_pvc(name).await?;
     }
-    cluster.bound(pod("web").claim("used")).await?;
+    cluster.bound(pod("web").pvc("used")).await?;
     cluster.delete_pvc("used").await?;
     cluster.pvc_stays_held("used", PVC_HOLD).await?;
     belayer.kill().await?;
 
     cluster.delete_pvc("free").await?;
-    cluster.bound(pod("late").claim("bound-meanwhile")).await?;
+    cluster.bound(pod("late").pvc("bound-meanwhile")).await?;
     cluster.delete_pvc("bound-meanwhile").await?;
 
-    let belayer = cluster.start_belayer_with(&claims_only()).await?;
+    let belayer = cluster.start_belayer_with(&pvcs_only()).await?;
     cluster.pvc_is_removed("free").await?;
     cluster.pvc_stays_held("used", PVC_HOLD).await?;
     cluster.pvc_stays_held("bound-meanwhile", PVC_HOLD).await?;
     belayer.stop().await?;
     cluster.remove("web").await?;
     cluster.remove("late").await?;
-    let belayer = cluster.start_belayer_with(&claims_only()).await?;
+    let belayer = cluster.start_belayer_with(&pvcs_only()).await?;
     cluster.pvc_is_removed("used").await?;
     cluster.pvc_is_removed("bound-meanwhile").await?;
     belayer.stop().await
 }
 
 async fn says_who(cluster: Cluster) -> Result<()> {
-    let belayer = cluster.start_belayer_with(&claims_only()).await?;
+    let belayer = cluster.start_belayer_with(&pvcs_only()).await?;
     cluster.held_pvc("data").await?;
     for n in 0..7 {
-        cluster.bound(pod(format!("web-{n}")).claim("data")).await?;
+        cluster.bound(pod(format!("web-{n}")).pvc("data")).await?;
     }
     cluster.delete_pvc("data").await?;
     let events = kinds::events(cluster.client(), cluster.namespace());
@@ -272,11 +272,11 @@ async fn says_who(cluster: Cluster) -> Result<()> {
 
 async fn beside(cluster: Cluster) -> Result<()> {
     cluster.switch_pvc_controller(PvcController::On).await?;
-    let belayer = cluster.start_belayer_with(&claims_only()).await?;
+    let belayer = cluster.start_belayer_with(&pvcs_only()).await?;
     for name in ["both", "theirs-first", "ours-first"] {
         cluster.held_pvc(name).await?;
         cluster.pvc_is_held(name, KUBERNETES_PVC_HOLD).await?;
-        cluster.bound(pod(name).claim(name)).await?;
+        cluster.bound(pod(name).pvc(name)).await?;
     }
     cluster.delete_pvc("both").await?;
     cluster.pvc_stays_held("both", PVC_HOLD).await?;
@@ -293,7 +293,7 @@ async fn beside(cluster: Cluster) -> Result<()> {
         .await?;
     let left = cluster.pvcs().get("theirs-first").await?;
     ensure!(finalizers(&left) == [PVC_HOLD], "{:?}", finalizers(&left));
-    let belayer = cluster.start_belayer_with(&claims_only()).await?;
+    let belayer = cluster.start_belayer_with(&pvcs_only()).await?;
     cluster.pvc_is_removed("theirs-first").await?;
 
     // Without Kubernetes' controller, Belayer's finalizer is removed and Kubernetes' stays.
@@ -316,7 +316,7 @@ async fn beside(cluster: Cluster) -> Result<()> {
 async fn at_creation(cluster: Cluster) -> Result<()> {
     const POLICY: &str = "belayer-claim-hold";
     apply(cluster.client(), &manifest("claim-hold-policy")?).await?;
-    switch_holds_of_claims(&cluster, "on").await?;
+    switch_holds_of_pvcs(&cluster, "on").await?;
     let shown = holds_at_creation(&cluster, true).await;
     for kind in ["MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"] {
         let gvk = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", kind);
@@ -324,13 +324,13 @@ async fn at_creation(cluster: Cluster) -> Result<()> {
             Api::all_with(cluster.client().clone(), &ApiResource::from_gvk(&gvk));
         all.delete(POLICY, &DeleteParams::default()).await?;
     }
-    switch_holds_of_claims(&cluster, "switched-off").await?;
+    switch_holds_of_pvcs(&cluster, "switched-off").await?;
     shown?;
     // Wait until the change is effective, so that later scenarios are not affected.
     holds_at_creation(&cluster, false).await
 }
 
-async fn switch_holds_of_claims(cluster: &Cluster, word: &str) -> Result<()> {
+async fn switch_holds_of_pvcs(cluster: &Cluster, word: &str) -> Result<()> {
     let patch = Patch::Merge(json!({ "data": { "holdClaims": word } }));
     kinds::gates(cluster.client(), "belayer-system")
         .patch("belayer-gate", &PatchParams::default(), &patch)

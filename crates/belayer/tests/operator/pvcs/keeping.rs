@@ -8,7 +8,7 @@ use belayer_pvc_protection::Mode;
 use belayer_sandbox::{Fault, Gvr, Match, Subresource};
 use serde_json::{Value, json};
 
-use super::{CLAIMS, SHOP, Shop, protected_by_kubernetes};
+use super::{PVCS, SHOP, Shop, protected_by_kubernetes};
 use crate::world::{BELAYER, eventually, let_pass, within};
 
 const A_WHILE: Duration = Duration::from_secs(120);
@@ -17,10 +17,10 @@ const A_WHILE: Duration = Duration::from_secs(120);
 async fn a_pvc_in_use_is_kept_until_the_pod_is_deleted() {
     let shop = Shop::new();
     let _belayer = shop.run();
-    shop.claim("data");
+    shop.pvc("data");
     shop.all_held(&["data"]).await;
     shop.pod("web", &["data"]);
-    shop.delete_claim("data");
+    shop.delete_pvc("data");
     let_pass(A_WHILE).await;
     assert!(shop.is_held("data"));
     shop.remove_pod("web");
@@ -32,11 +32,11 @@ async fn a_pvc_in_use_is_kept_until_the_pod_is_deleted() {
 async fn an_unused_pvc_is_released_at_once() {
     let shop = Shop::new();
     let _belayer = shop.run();
-    shop.claim("data");
+    shop.pvc("data");
     shop.unbound_pod("pending", &["data"]);
     shop.pod("other", &["else"]);
     shop.all_held(&["data"]).await;
-    shop.delete_claim("data");
+    shop.delete_pvc("data");
     shop.gone("data").await;
 }
 
@@ -44,14 +44,14 @@ async fn an_unused_pvc_is_released_at_once() {
 async fn a_pod_keeps_all_its_pvcs_and_a_pvc_waits_for_all_its_pods() {
     let shop = Shop::new();
     let _belayer = shop.run();
-    let claims = ["a", "b", "c"];
-    claims.iter().for_each(|claim| shop.claim(claim));
-    shop.all_held(&claims).await;
-    shop.pod("one", &claims);
+    let pvcs = ["a", "b", "c"];
+    pvcs.iter().for_each(|pvc| shop.pvc(pvc));
+    shop.all_held(&pvcs).await;
+    shop.pod("one", &pvcs);
     shop.pod("two", &["c"]);
-    claims.iter().for_each(|claim| shop.delete_claim(claim));
+    pvcs.iter().for_each(|pvc| shop.delete_pvc(pvc));
     let_pass(A_WHILE).await;
-    assert!(claims.iter().all(|claim| shop.is_held(claim)));
+    assert!(pvcs.iter().all(|pvc| shop.is_held(pvc)));
     shop.remove_pod("one");
     shop.gone("a").await;
     shop.gone("b").await;
@@ -65,9 +65,9 @@ async fn a_pod_keeps_all_its_pvcs_and_a_pvc_waits_for_all_its_pods() {
 async fn the_phase_of_a_pod_does_not_release_a_pvc() {
     let shop = Shop::new();
     let _belayer = shop.run();
-    shop.held_claim("data");
+    shop.held_pvc("data");
     shop.pod("web", &["data"]);
-    shop.delete_claim("data");
+    shop.delete_pvc("data");
     for phase in ["Running", "Succeeded"] {
         let status = json!({ "status": { "phase": phase } });
         shop.world
@@ -83,9 +83,9 @@ async fn the_phase_of_a_pod_does_not_release_a_pvc() {
 async fn a_pod_in_its_grace_period_keeps_its_pvc() {
     let shop = Shop::new();
     let _belayer = shop.run();
-    shop.held_claim("data");
+    shop.held_pvc("data");
     shop.pod("web", &["data"]);
-    shop.delete_claim("data");
+    shop.delete_pvc("data");
     shop.delete_pod_gracefully("web");
     let_pass(A_WHILE).await;
     assert!(shop.is_held("data"));
@@ -110,9 +110,9 @@ async fn an_ephemeral_pvc_is_kept_by_its_own_pod_until_shutdown() {
     let shop = Shop::new();
     let _belayer = shop.run();
     let uid = shop.create_pod_of("web", ephemeral(), json!("node-1"));
-    shop.claim_with("web-scratch", owner(&uid));
+    shop.pvc_with("web-scratch", owner(&uid));
     shop.all_held(&["web-scratch"]).await;
-    shop.delete_claim("web-scratch");
+    shop.delete_pvc("web-scratch");
     let_pass(A_WHILE).await;
     assert!(shop.is_held("web-scratch"));
     // Another finalizer keeps the pod itself: it is shut down and stays.
@@ -133,9 +133,9 @@ async fn a_pvc_with_the_name_of_an_ephemeral_pvc_is_not_in_use() {
     let shop = Shop::new();
     let _belayer = shop.run();
     shop.create_pod_of("web", ephemeral(), json!("node-1"));
-    shop.claim_with("web-scratch", owner("an-earlier-pod-of-that-name"));
+    shop.pvc_with("web-scratch", owner("an-earlier-pod-of-that-name"));
     shop.all_held(&["web-scratch"]).await;
-    shop.delete_claim("web-scratch");
+    shop.delete_pvc("web-scratch");
     shop.gone("web-scratch").await;
 }
 
@@ -143,12 +143,12 @@ async fn a_pvc_with_the_name_of_an_ephemeral_pvc_is_not_in_use() {
 async fn a_new_pod_of_the_same_name_does_not_keep_the_old_pvc() {
     let shop = Shop::new();
     let _belayer = shop.run();
-    shop.claim("old");
-    shop.claim("new");
+    shop.pvc("old");
+    shop.pvc("new");
     shop.all_held(&["old", "new"]).await;
     shop.pod("web", &["old"]);
-    shop.delete_claim("old");
-    shop.delete_claim("new");
+    shop.delete_pvc("old");
+    shop.delete_pvc("new");
     shop.pod("keeper", &["new"]);
     let_pass(Duration::from_secs(1)).await;
     assert!(shop.is_held("old"));
@@ -172,9 +172,9 @@ async fn a_new_pod_of_the_same_name_does_not_keep_the_old_pvc() {
 async fn a_missed_pod_deletion_releases_its_pvc() {
     let shop = Shop::new();
     let _belayer = shop.run();
-    shop.held_claim("data");
+    shop.held_pvc("data");
     shop.pod("web", &["data"]);
-    shop.delete_claim("data");
+    shop.delete_pvc("data");
     let_pass(Duration::from_secs(1)).await;
     shop.world.sandbox.faults().cut_off();
     shop.remove_pod("web");
@@ -189,7 +189,7 @@ async fn a_missed_pod_deletion_releases_its_pvc() {
 async fn a_pod_that_is_bound_meanwhile_keeps_the_pvc() {
     let shop = Shop::new();
     let _belayer = shop.run();
-    shop.held_claim("data");
+    shop.held_pvc("data");
     shop.pod("other", &[]);
     shop.pod("another", &[]);
     let_pass(Duration::from_secs(1)).await;
@@ -198,7 +198,7 @@ async fn a_pod_that_is_bound_meanwhile_keeps_the_pvc() {
     let still =
         faults.inject(Fault::on(Match::watches().resource("pods").client(BELAYER)).pause_watches());
     shop.pod("web", &["data"]);
-    shop.delete_claim("data");
+    shop.delete_pvc("data");
     let_pass(Duration::from_secs(20)).await;
     assert!(shop.is_held("data"), "a list found the user");
     still.remove();
@@ -213,13 +213,13 @@ async fn a_pod_that_is_bound_meanwhile_keeps_the_pvc() {
 async fn a_user_from_a_live_list_releases_the_pvc_when_it_is_deleted() {
     let shop = Shop::new();
     let _belayer = shop.run();
-    shop.held_claim("data");
+    shop.held_pvc("data");
     shop.pod("other", &[]);
     let_pass(Duration::from_secs(1)).await;
     let late = Fault::on(Match::watches().resource("pods").client(BELAYER)).pause_watches();
     let late = shop.world.sandbox.faults().inject(late);
     shop.pod("web", &["data"]);
-    shop.delete_claim("data");
+    shop.delete_pvc("data");
     let_pass(Duration::from_millis(500)).await;
     late.remove();
     let_pass(Duration::from_secs(1)).await;
@@ -232,14 +232,14 @@ async fn a_user_from_a_live_list_releases_the_pvc_when_it_is_deleted() {
 async fn a_user_that_the_store_never_gets_is_listed_again() {
     let shop = Shop::new();
     let _belayer = shop.run();
-    shop.held_claim("data");
+    shop.held_pvc("data");
     shop.pod("other", &[]);
     let_pass(Duration::from_secs(1)).await;
     let hidden = Fault::on(Match::watches().resource("pods").client(BELAYER))
         .hide(Match::default().namespace(SHOP).name("web"));
     shop.world.sandbox.faults().inject(hidden);
     shop.pod("web", &["data"]);
-    shop.delete_claim("data");
+    shop.delete_pvc("data");
     let_pass(Duration::from_secs(20)).await;
     assert!(shop.is_held("data"));
     shop.remove_pod("web");
@@ -250,14 +250,14 @@ async fn a_user_that_the_store_never_gets_is_listed_again() {
 async fn a_restart_while_pvcs_wait_loses_nothing() {
     let shop = Shop::new();
     let belayer = shop.run();
-    shop.claim("used");
-    shop.claim("free");
+    shop.pvc("used");
+    shop.pvc("free");
     shop.all_held(&["used", "free"]).await;
     shop.pod("web", &["used"]);
-    shop.delete_claim("used");
+    shop.delete_pvc("used");
     let_pass(Duration::from_secs(5)).await;
     belayer.crash();
-    shop.delete_claim("free");
+    shop.delete_pvc("free");
     let_pass(Duration::from_secs(5)).await;
     let belayer = shop.run();
     shop.gone("free").await;
@@ -273,13 +273,13 @@ async fn a_restart_while_pvcs_wait_loses_nothing() {
 async fn beside_the_in_tree_controller_its_finalizer_is_never_touched() {
     let shop = Shop::new();
     let _belayer = shop.run_as(Mode::Own);
-    shop.claim_with("data", protected_by_kubernetes());
+    shop.pvc_with("data", protected_by_kubernetes());
     shop.all_held(&["data"]).await;
     assert_eq!(
         shop.finalizers("data"),
         [KUBERNETES_PVC_PROTECTION, PVC_PROTECTION_HOLD]
     );
-    shop.delete_claim("data");
+    shop.delete_pvc("data");
     eventually("Belayer's hold is removed", || !shop.is_held("data")).await;
     let_pass(A_WHILE).await;
     assert_eq!(shop.finalizers("data"), [KUBERNETES_PVC_PROTECTION]);
@@ -289,11 +289,11 @@ async fn beside_the_in_tree_controller_its_finalizer_is_never_touched() {
 async fn in_place_its_finalizer_is_added_and_removed() {
     let shop = Shop::new();
     let _belayer = shop.run_as(Mode::InPlace);
-    shop.claim("data");
+    shop.pvc("data");
     let held = || shop.finalizers("data") == [KUBERNETES_PVC_PROTECTION];
     eventually("it is held by Kubernetes' name", held).await;
     shop.pod("web", &["data"]);
-    shop.delete_claim("data");
+    shop.delete_pvc("data");
     let_pass(A_WHILE).await;
     assert!(held());
     shop.remove_pod("web");
@@ -304,18 +304,18 @@ async fn in_place_its_finalizer_is_added_and_removed() {
 async fn handing_over_leaves_no_hold_of_the_earlier_name() {
     let shop = Shop::new();
     let belayer = shop.run_as(Mode::Own);
-    shop.claim("data");
-    shop.claim("late");
+    shop.pvc("data");
+    shop.pvc("late");
     shop.all_held(&["data", "late"]).await;
     belayer.stop().await;
-    shop.delete_claim("late");
+    shop.delete_pvc("late");
     let _belayer = shop.run_as(Mode::InPlace);
     shop.gone("late").await;
     eventually("both names are on it", || {
         shop.finalizers("data").len() == 2
     })
     .await;
-    shop.delete_claim("data");
+    shop.delete_pvc("data");
     shop.gone("data").await;
 }
 
@@ -324,9 +324,9 @@ async fn foreign_finalizers_stay_where_they_are() {
     let shop = Shop::new();
     let _belayer = shop.run();
     let others = ["z.example.com/one", "a.example.com/two"];
-    shop.claim_with("data", json!({ "finalizers": others }));
+    shop.pvc_with("data", json!({ "finalizers": others }));
     shop.all_held(&["data"]).await;
-    shop.delete_claim("data");
+    shop.delete_pvc("data");
     eventually("Belayer's hold is removed", || !shop.is_held("data")).await;
     assert_eq!(shop.finalizers("data"), others);
     let before = shop.applied().len();
@@ -338,9 +338,9 @@ async fn foreign_finalizers_stay_where_they_are() {
 async fn a_dry_run_writes_nothing() {
     let shop = Shop::new();
     let _belayer = shop.run_with(Mode::Own, Writes::DryRun);
-    shop.claim("new");
-    shop.held_claim("held");
-    shop.delete_claim("held");
+    shop.pvc("new");
+    shop.held_pvc("held");
+    shop.delete_pvc("held");
     let_pass(A_WHILE).await;
     let writes = shop.world.sandbox.recorder().writes_by(BELAYER);
     assert!(writes.is_empty(), "{}", writes[0].summary());
@@ -351,10 +351,10 @@ async fn a_settled_cluster_sees_no_write() {
     let shop = Shop::new();
     let _belayer = shop.run();
     for n in 0..20 {
-        shop.claim(&format!("data-{n}"));
+        shop.pvc(&format!("data-{n}"));
         shop.pod(&format!("web-{n}"), &[&format!("data-{n}")]);
     }
-    shop.delete_claim("data-0");
+    shop.delete_pvc("data-0");
     let_pass(A_WHILE).await;
     let before = shop.world.sandbox.recorder().writes_by(BELAYER).len();
     let_pass(Duration::from_secs(1_200)).await;
@@ -366,21 +366,21 @@ async fn a_settled_cluster_sees_no_write() {
 async fn a_conflict_is_decided_again() {
     let shop = Shop::new();
     let _belayer = shop.run();
-    shop.held_claim("data");
+    shop.held_pvc("data");
     let_pass(Duration::from_secs(1)).await;
     // The PVC watch is paused after the deletion: every patch meets a newer version.
     let slow = Fault::on(Match::verb(belayer_sandbox::Verb::Patch).client(BELAYER))
         .delay(Duration::from_millis(100))
         .times(1);
     shop.world.sandbox.faults().inject(slow);
-    shop.delete_claim("data");
+    shop.delete_pvc("data");
     let_pass(Duration::from_millis(60)).await;
-    shop.patch_claim("data", json!({ "metadata": { "labels": { "a": "b" } } }));
+    shop.patch_pvc("data", json!({ "metadata": { "labels": { "a": "b" } } }));
     shop.gone("data").await;
     assert!(
         shop.world
             .cluster()
-            .list(&CLAIMS, Some(SHOP), &Default::default())
+            .list(&PVCS, Some(SHOP), &Default::default())
             .unwrap()
             .items
             .is_empty()

@@ -4,12 +4,12 @@ use super::{ObjectMeta, Slim};
 /// created for. All of that is metadata. As every [`Slim`](crate::slim::Slim) kind it is decoded
 /// with a [`DecodeContext`](crate::slim::DecodeContext).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
+pub struct Pvc {
     /// Metadata. The controller owner of the PVC of an ephemeral volume is its pod.
     pub meta: ObjectMeta,
 }
 
-impl Slim for Claim {
+impl Slim for Pvc {
     fn meta(&self) -> &ObjectMeta {
         &self.meta
     }

@@ -73,10 +73,8 @@ async fn in_use(cluster: Cluster) -> Result<()> {
         log.contains("--controllers=*,-persistentvolumeclaim-protection-controller"),
         "the log does not name the controller that must be off"
     );
-    cluster
-        .bound(pod("one").claim("a").claim("b").claim("c"))
-        .await?;
-    cluster.bound(pod("two").claim("c")).await?;
+    cluster.bound(pod("one").pvc("a").pvc("b").pvc("c")).await?;
+    cluster.bound(pod("two").pvc("c")).await?;
     for name in ["a", "b", "c"] {
         cluster.delete_pvc(name).await?;
     }
@@ -100,7 +98,7 @@ async fn kubectl_delete(cluster: Cluster) -> Result<()> {
     ensure!(printed.contains("deleted"), "the output is {printed}");
 
     held(&cluster, "used").await?;
-    cluster.bound(pod("web").claim("used")).await?;
+    cluster.bound(pod("web").pvc("used")).await?;
     let mut waits = kubectl
         .command()
         .args(["delete", "pvc", "used"])
@@ -127,7 +125,7 @@ async fn refuses_new_pods(cluster: Cluster) -> Result<()> {
         .await?;
     cluster.pvc_is_held("data", KUBERNETES_PVC_HOLD).await?;
     cluster
-        .create(&pod("first").claim("data").scheduled())
+        .create(&pod("first").pvc("data").scheduled())
         .await?;
     runs(&cluster, "first").await?;
     // Another finalizer keeps the PVC too, so that it remains after Belayer's is removed.
@@ -138,7 +136,7 @@ async fn refuses_new_pods(cluster: Cluster) -> Result<()> {
     cluster.pvc_stays_held("data", KUBERNETES_PVC_HOLD).await?;
 
     cluster
-        .create(&pod("second").claim("data").scheduled())
+        .create(&pod("second").pvc("data").scheduled())
         .await?;
     eventually("the scheduler reports why", SOON, async || {
         let seen = cluster.pods().get("second").await?;
@@ -154,7 +152,7 @@ async fn refuses_new_pods(cluster: Cluster) -> Result<()> {
 
     cluster.remove("first").await?;
     cluster.pvc_is_not_held("data", KUBERNETES_PVC_HOLD).await?;
-    cluster.bound(pod("third").claim("data")).await?;
+    cluster.bound(pod("third").pvc("data")).await?;
     throughout("the kubelet must not start it", WINDOW, async || {
         let seen = cluster.pods().get("third").await?;
         let phase = &seen.data["status"]["phase"];
@@ -203,8 +201,8 @@ async fn stateful_set(cluster: Cluster) -> Result<()> {
     sets.create(&PostParams::default(), &document).await?;
     runs(&cluster, "db-0").await?;
     runs(&cluster, "db-1").await?;
-    for claim in ["data-db-0", "data-db-1"] {
-        cluster.pvc_is_held(claim, KUBERNETES_PVC_HOLD).await?;
+    for pvc in ["data-db-0", "data-db-1"] {
+        cluster.pvc_is_held(pvc, KUBERNETES_PVC_HOLD).await?;
     }
     // Down and up again: the PVC stays and is used again.
     let before = cluster.pvcs().get("data-db-1").await?.metadata.uid;
@@ -251,13 +249,13 @@ async fn runs(cluster: &Cluster, pod: &str) -> Result<()> {
         if status["phase"] == "Running" {
             return Ok(());
         }
-        let claims = cluster.pvcs().list(&Default::default()).await?.items;
-        let phase = |claim: &DynamicObject| {
-            let name = claim.metadata.name.as_deref().unwrap_or_default();
-            format!("{name} {}", claim.data["status"]["phase"])
+        let pvcs = cluster.pvcs().list(&Default::default()).await?.items;
+        let phase = |pvc: &DynamicObject| {
+            let name = pvc.metadata.name.as_deref().unwrap_or_default();
+            format!("{name} {}", pvc.data["status"]["phase"])
         };
-        let claims: Vec<_> = claims.iter().map(phase).collect();
-        bail!("its status is {status}; claims: {}", claims.join(", "))
+        let pvcs: Vec<_> = pvcs.iter().map(phase).collect();
+        bail!("its status is {status}; claims: {}", pvcs.join(", "))
     })
     .await
 }

@@ -48,7 +48,7 @@ fn holding() -> BelayerOptions {
     BelayerOptions::holding_pvcs().argument("--controllers=pvc-protection")
 }
 
-async fn event(cluster: &Cluster, reason: &str, claim: &str) -> Result<String> {
+async fn event(cluster: &Cluster, reason: &str, pvc: &str) -> Result<String> {
     let events = kinds::events(cluster.client(), cluster.namespace());
     let all = events.list(&Default::default()).await?.items;
     let about = |event: &&kube::api::DynamicObject| {
@@ -56,10 +56,10 @@ async fn event(cluster: &Cluster, reason: &str, claim: &str) -> Result<String> {
         event.data["reason"] == reason
             && regarding
                 .iter()
-                .any(|field| event.data[field]["name"] == claim)
+                .any(|field| event.data[field]["name"] == pvc)
     };
     let found = all.iter().find(about);
-    let found = found.with_context(|| format!("no Event {reason} on {claim}"))?;
+    let found = found.with_context(|| format!("no Event {reason} on {pvc}"))?;
     let text = ["message", "note"].map(|field| found.data[field].as_str().unwrap_or_default());
     Ok(text.concat())
 }
@@ -80,18 +80,18 @@ async fn metric(belayer: &Belayer, name: &str) -> Result<f64> {
     belayer.metric(name, &labels).await
 }
 
-async fn set_finalizers(cluster: &Cluster, claim: &str, names: &[&str]) -> Result<()> {
+async fn set_finalizers(cluster: &Cluster, pvc: &str, names: &[&str]) -> Result<()> {
     let patch = json!({ "metadata": { "finalizers": names } });
-    cluster.merge_pvc(claim, patch).await
+    cluster.merge_pvc(pvc, patch).await
 }
 
-async fn finalizers_of(cluster: &Cluster, claim: &str) -> Result<Vec<String>> {
-    let seen = cluster.pvcs().get(claim).await?;
+async fn finalizers_of(cluster: &Cluster, pvc: &str) -> Result<Vec<String>> {
+    let seen = cluster.pvcs().get(pvc).await?;
     Ok(finalizers(&seen).into_iter().map(str::to_owned).collect())
 }
 
 /// A PVC as the API server's admission plugin creates it.
-async fn protected_claim(cluster: &Cluster, name: &str) -> Result<()> {
+async fn protected_pvc(cluster: &Cluster, name: &str) -> Result<()> {
     let theirs = json!({ "finalizers": [KUBERNETES_PVC_HOLD] });
     cluster.create_pvc(name, theirs).await.map(drop)
 }
@@ -100,8 +100,8 @@ async fn by_default(cluster: Cluster) -> Result<()> {
     // This scenario itself removes Kubernetes' finalizer.
     cluster.switch_pvc_controller(PvcController::Off).await?;
     let belayer = cluster.start_belayer_with(&advising()).await?;
-    protected_claim(&cluster, "data").await?;
-    cluster.bound(pod("web").claim("data")).await?;
+    protected_pvc(&cluster, "data").await?;
+    cluster.bound(pod("web").pvc("data")).await?;
     switch_is_off(&cluster).await?;
     throughout("the PVC gets no finalizer", WINDOW, async || {
         let all = finalizers_of(&cluster, "data").await?;
@@ -154,7 +154,7 @@ async fn upgrade(cluster: Cluster) -> Result<()> {
         };
         set_finalizers(&cluster, name, left).await?;
         if used.contains(&name) {
-            user = user.claim(name);
+            user = user.pvc(name);
         }
     }
     cluster.bound(user).await?;
@@ -213,9 +213,9 @@ async fn upgrade(cluster: Cluster) -> Result<()> {
 }
 
 /// Kubernetes' own controller is off.
-async fn stays_held(cluster: &Cluster, claim: &str) -> Result<()> {
-    throughout(&format!("{claim} has the hold"), WINDOW / 2, async || {
-        let all = finalizers_of(cluster, claim).await?;
+async fn stays_held(cluster: &Cluster, pvc: &str) -> Result<()> {
+    throughout(&format!("{pvc} has the hold"), WINDOW / 2, async || {
+        let all = finalizers_of(cluster, pvc).await?;
         ensure!(all.iter().any(|name| name == PVC_HOLD), "{all:?}");
         Ok(())
     })
@@ -244,19 +244,19 @@ async fn finished_workflow(cluster: Cluster) -> Result<()> {
         "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "build",
         "uid": workflow.metadata.uid, "controller": true, "blockOwnerDeletion": true,
     }]);
-    for (claim, owners) in [("disk", owner), ("other", json!([]))] {
+    for (pvc, owners) in [("disk", owner), ("other", json!([]))] {
         let metadata = json!({ "ownerReferences": owners });
-        cluster.create_pvc(claim, metadata).await?;
-        cluster.pvc_is_held(claim, PVC_HOLD).await?;
+        cluster.create_pvc(pvc, metadata).await?;
+        cluster.pvc_is_held(pvc, PVC_HOLD).await?;
     }
     for step in ["step-1", "step-2"] {
-        let user = pod(step).claim("disk").claim("other");
+        let user = pod(step).pvc("disk").pvc("other");
         cluster.bound(user).await?;
     }
     cluster.finish("step-1", "Succeeded").await?;
-    for claim in ["disk", "other"] {
-        cluster.delete_pvc(claim).await?;
-        set_finalizers(&cluster, claim, &[PVC_HOLD]).await?;
+    for pvc in ["disk", "other"] {
+        cluster.delete_pvc(pvc).await?;
+        set_finalizers(&cluster, pvc, &[PVC_HOLD]).await?;
     }
     let completed =
         json!({ "metadata": { "labels": { "workflows.argoproj.io/completed": "true" } } });

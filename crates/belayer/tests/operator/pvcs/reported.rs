@@ -16,12 +16,12 @@ use crate::world::{eventually, let_pass};
 async fn a_waiting_pvc_names_its_pods() {
     let shop = Shop::new();
     let belayer = shop.run();
-    shop.held_claim("data");
+    shop.held_pvc("data");
     for n in 0..7 {
         shop.pod(&format!("web-{n}"), &["data"]);
     }
     let_pass(Duration::from_secs(1)).await;
-    shop.delete_claim("data");
+    shop.delete_pvc("data");
     eventually("it is reported", || shop.world.events("DeletionWaits") == 1).await;
     let events = shop
         .world
@@ -56,16 +56,16 @@ fn advice(belayer: &super::Running) -> Vec<&'static str> {
 async fn unsafe_configurations_are_detected() {
     let shop = Shop::new();
     let belayer = shop.run_as(Mode::Own);
-    shop.claim_with("good", protected_by_kubernetes());
+    shop.pvc_with("good", protected_by_kubernetes());
     shop.all_held(&["good"]).await;
     let_pass(Duration::from_secs(60)).await;
     assert!(advice(&belayer).is_empty());
-    shop.claim("bare");
+    shop.pvc("bare");
     shop.all_held(&["bare"]).await;
     assert_eq!(advice(&belayer), ["Unmountable"]);
-    shop.delete_claim("bare");
+    shop.delete_pvc("bare");
     shop.gone("bare").await;
-    shop.delete_claim("good");
+    shop.delete_pvc("good");
     eventually("Belayer's hold is removed", || !shop.is_held("good")).await;
     let_pass(Duration::from_secs(60)).await;
     assert_eq!(advice(&belayer), ["LeftBehind"]);
@@ -76,22 +76,22 @@ async fn a_second_active_controller_is_detected() {
     let shop = Shop::new();
     let belayer = shop.run_as(Mode::InPlace);
     for n in 0..5 {
-        let claim = format!("ours-{n}");
-        shop.claim_with(&claim, protected_by_kubernetes());
-        shop.delete_claim(&claim);
-        shop.gone(&claim).await;
+        let pvc = format!("ours-{n}");
+        shop.pvc_with(&pvc, protected_by_kubernetes());
+        shop.delete_pvc(&pvc);
+        shop.gone(&pvc).await;
     }
     let_pass(Duration::from_secs(60)).await;
     assert!(advice(&belayer).is_empty(), "all writes were Belayer's");
     for n in 0..5 {
-        let claim = format!("theirs-{n}");
-        shop.claim_with(&claim, protected_by_kubernetes());
-        shop.pod(&format!("web-{n}"), &[&claim]);
+        let pvc = format!("theirs-{n}");
+        shop.pvc_with(&pvc, protected_by_kubernetes());
+        shop.pod(&format!("web-{n}"), &[&pvc]);
         let_pass(Duration::from_secs(1)).await;
-        shop.delete_claim(&claim);
+        shop.delete_pvc(&pvc);
         let_pass(Duration::from_secs(1)).await;
-        assert_eq!(shop.finalizers(&claim), [KUBERNETES_PVC_PROTECTION]);
-        shop.patch_claim(&claim, json!({ "metadata": { "finalizers": null } }));
+        assert_eq!(shop.finalizers(&pvc), [KUBERNETES_PVC_PROTECTION]);
+        shop.patch_pvc(&pvc, json!({ "metadata": { "finalizers": null } }));
     }
     let_pass(Duration::from_secs(60)).await;
     assert_eq!(advice(&belayer), ["TwoAtWork"]);

@@ -28,7 +28,7 @@ use tower::{Service, ServiceBuilder};
 
 use crate::world::{BELAYER, World, eventually, options};
 
-const CLAIMS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
+const PVCS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
 const SHOP: &str = "shop";
 
 /// An API server without simulated controllers: the test binds and deletes pods.
@@ -108,42 +108,42 @@ impl Shop {
     }
 
     /// A PVC without a hold.
-    fn claim(&self, name: &str) {
-        self.claim_with(name, json!({}));
+    fn pvc(&self, name: &str) {
+        self.pvc_with(name, json!({}));
     }
 
-    fn held_claim(&self, name: &str) {
-        self.claim_with(name, json!({ "finalizers": [PVC_PROTECTION_HOLD] }));
+    fn held_pvc(&self, name: &str) {
+        self.pvc_with(name, json!({ "finalizers": [PVC_PROTECTION_HOLD] }));
     }
 
-    fn claim_with(&self, name: &str, metadata: Value) {
-        self.claim_in(SHOP, name, metadata);
+    fn pvc_with(&self, name: &str, metadata: Value) {
+        self.pvc_in(SHOP, name, metadata);
     }
 
-    fn claim_in(&self, namespace: &str, name: &str, mut metadata: Value) {
+    fn pvc_in(&self, namespace: &str, name: &str, mut metadata: Value) {
         metadata["name"] = name.into();
         metadata["namespace"] = namespace.into();
-        let claim = json!({
+        let pvc = json!({
             "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata,
             "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
         });
-        self.world.create(&CLAIMS, Some(namespace), claim);
+        self.world.create(&PVCS, Some(namespace), pvc);
     }
 
     /// Creates a pod bound to a node that refers to these PVCs; returns its UID.
-    fn pod(&self, name: &str, claims: &[&str]) -> String {
-        self.create_pod(name, claims, json!("node-1"))
+    fn pod(&self, name: &str, pvcs: &[&str]) -> String {
+        self.create_pod(name, pvcs, json!("node-1"))
     }
 
-    fn unbound_pod(&self, name: &str, claims: &[&str]) -> String {
-        self.create_pod(name, claims, Value::Null)
+    fn unbound_pod(&self, name: &str, pvcs: &[&str]) -> String {
+        self.create_pod(name, pvcs, Value::Null)
     }
 
-    fn create_pod(&self, name: &str, claims: &[&str], node: Value) -> String {
-        let volumes: Vec<Value> = claims
+    fn create_pod(&self, name: &str, pvcs: &[&str], node: Value) -> String {
+        let volumes: Vec<Value> = pvcs
             .iter()
             .enumerate()
-            .map(|(n, claim)| json!({ "name": format!("v{n}"), "persistentVolumeClaim": { "claimName": claim } }))
+            .map(|(n, pvc)| json!({ "name": format!("v{n}"), "persistentVolumeClaim": { "claimName": pvc } }))
             .collect();
         self.create_pod_of(name, volumes.into(), node)
     }
@@ -166,8 +166,8 @@ impl Shop {
         pod["metadata"]["uid"].as_str().unwrap().to_owned()
     }
 
-    fn delete_claim(&self, name: &str) {
-        self.world.delete(&CLAIMS, Some(SHOP), name);
+    fn delete_pvc(&self, name: &str) {
+        self.world.delete(&PVCS, Some(SHOP), name);
     }
 
     /// Deletes the pod at once.
@@ -188,46 +188,43 @@ impl Shop {
             .unwrap();
     }
 
-    fn patch_claim(&self, name: &str, patch: Value) {
+    fn patch_pvc(&self, name: &str, patch: Value) {
         self.world
-            .patch_in(&CLAIMS, Some(SHOP), name, patch, Subresource::None);
+            .patch_in(&PVCS, Some(SHOP), name, patch, Subresource::None);
     }
 
-    fn finalizers(&self, claim: &str) -> Vec<String> {
-        self.finalizers_in(SHOP, claim)
+    fn finalizers(&self, pvc: &str) -> Vec<String> {
+        self.finalizers_in(SHOP, pvc)
     }
 
-    fn finalizers_in(&self, namespace: &str, claim: &str) -> Vec<String> {
-        let Ok(claim) = self.world.cluster().get(&CLAIMS, Some(namespace), claim) else {
+    fn finalizers_in(&self, namespace: &str, pvc: &str) -> Vec<String> {
+        let Ok(pvc) = self.world.cluster().get(&PVCS, Some(namespace), pvc) else {
             return Vec::new();
         };
-        let all = claim["metadata"]["finalizers"].as_array();
+        let all = pvc["metadata"]["finalizers"].as_array();
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         all.map(|all| all.iter().map(text).collect())
             .unwrap_or_default()
     }
 
-    fn exists(&self, claim: &str) -> bool {
-        let found = self.world.cluster().get(&CLAIMS, Some(SHOP), claim);
+    fn exists(&self, pvc: &str) -> bool {
+        let found = self.world.cluster().get(&PVCS, Some(SHOP), pvc);
         found.is_ok()
     }
 
-    fn is_held(&self, claim: &str) -> bool {
-        let all = self.finalizers(claim);
+    fn is_held(&self, pvc: &str) -> bool {
+        let all = self.finalizers(pvc);
         all.iter().any(|name| name == PVC_PROTECTION_HOLD)
     }
 
-    async fn all_held(&self, claims: &[&str]) {
-        for claim in claims {
-            eventually("it is held", || self.is_held(claim)).await;
+    async fn all_held(&self, pvcs: &[&str]) {
+        for pvc in pvcs {
+            eventually("it is held", || self.is_held(pvc)).await;
         }
     }
 
-    async fn gone(&self, claim: &str) {
-        eventually(&format!("the claim {claim} is gone"), || {
-            !self.exists(claim)
-        })
-        .await;
+    async fn gone(&self, pvc: &str) {
+        eventually(&format!("the claim {pvc} is gone"), || !self.exists(pvc)).await;
     }
 
     /// Successful writes of Belayer to PVCs.
@@ -235,7 +232,7 @@ impl Shop {
         let writes = self.world.sandbox.recorder().writes_by(BELAYER);
         writes
             .into_iter()
-            .filter(|write| write.resource == CLAIMS && write.outcome == Outcome::Applied)
+            .filter(|write| write.resource == PVCS && write.outcome == Outcome::Applied)
             .collect()
     }
 

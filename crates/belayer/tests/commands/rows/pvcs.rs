@@ -17,7 +17,7 @@ fn expected(row: Row, action: &'static str, next: &'static str) -> Expected {
 #[case::row_07_a18_only_advising(expected(row::ADVISE, "nothing", "Belayer only reports").without("db-0"))]
 #[case::row_08_a18_left_of_before(expected(row::LEFT_OVER, "keep", "once no pod uses it").without("db-0"))]
 #[tokio::test(flavor = "multi_thread")]
-async fn claims_of_pvc_protection(#[context] case: Context, #[case] expected: Expected) {
+async fn pvcs_of_pvc_protection(#[context] case: Context, #[case] expected: Expected) {
     expected.is_named(&case);
     let stage = Stage::new().await;
     let row = expected.row;
@@ -41,12 +41,12 @@ async fn claims_of_pvc_protection(#[context] case: Context, #[case] expected: Ex
             "apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "build", "uid": uid, "controller": true,
         }]);
     }
-    let claims = Gvr::new("", "v1", "persistentvolumeclaims");
-    let claim = json!({
+    let pvcs = Gvr::new("", "v1", "persistentvolumeclaims");
+    let pvc = json!({
         "metadata": { "name": "data", "finalizers": finalizers, "ownerReferences": owners },
         "spec": { "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } },
     });
-    stage.create(&claims, "yard", claim);
+    stage.create(&pvcs, "yard", pvc);
     if ![row::ADD_HOLD, row::CONFIRM, row::NOTHING].contains(&row) {
         let phase = match row {
             row::OWNER_FINISHED => "Succeeded",
@@ -66,7 +66,7 @@ async fn claims_of_pvc_protection(#[context] case: Context, #[case] expected: Ex
         );
     }
     if [row::IN_USE, row::CONFIRM, row::OWNER_FINISHED, row::ADVISE].contains(&row) {
-        stage.delete(&claims, Some("yard"), "data");
+        stage.delete(&pvcs, Some("yard"), "data");
     }
     let holding = "pvcProtection:\n  finalizer: belayer.dev/pvc-protection\n";
     let keys = match row {

@@ -17,8 +17,8 @@ fn lists() -> Match {
 async fn waiting_pvcs_share_one_list() {
     let shop = Shop::new();
     for n in 0..500 {
-        shop.held_claim(&format!("data-{n}"));
-        shop.delete_claim(&format!("data-{n}"));
+        shop.held_pvc(&format!("data-{n}"));
+        shop.delete_pvc(&format!("data-{n}"));
     }
     let _belayer = shop.run();
     eventually("all are gone", || shop.applied().len() == 500).await;
@@ -29,8 +29,8 @@ async fn waiting_pvcs_share_one_list() {
 #[tokio::test(start_paused = true)]
 async fn a_list_begun_before_a_deletion_was_read_does_not_count() {
     let shop = Shop::new();
-    shop.held_claim("first");
-    shop.held_claim("second");
+    shop.held_pvc("first");
+    shop.held_pvc("second");
     shop.pod("other", &[]);
     let _belayer = shop.run();
     let_pass(Duration::from_secs(1)).await;
@@ -45,11 +45,11 @@ async fn a_list_begun_before_a_deletion_was_read_does_not_count() {
     );
     let still =
         faults.inject(Fault::on(Match::watches().resource("pods").client(BELAYER)).pause_watches());
-    shop.delete_claim("first");
+    shop.delete_pvc("first");
     let_pass(Duration::from_secs(1)).await;
     assert_eq!(slow.hits(), 1, "the look has begun");
     shop.pod("web", &["second"]);
-    shop.delete_claim("second");
+    shop.delete_pvc("second");
     shop.gone("first").await;
     let_pass(Duration::from_secs(20)).await;
     assert!(
@@ -64,13 +64,13 @@ async fn a_list_begun_before_a_deletion_was_read_does_not_count() {
 #[tokio::test(start_paused = true)]
 async fn a_failed_list_is_repeated_and_reported() {
     let shop = Shop::new();
-    shop.held_claim("data");
+    shop.held_pvc("data");
     shop.pod("other", &[]);
     let _belayer = shop.run();
     let_pass(Duration::from_secs(1)).await;
     let faults = shop.world.sandbox.faults();
     let broken = faults.inject(Fault::on(lists()).answer(Answer::internal_error()));
-    shop.delete_claim("data");
+    shop.delete_pvc("data");
     let_pass(Duration::from_secs(60)).await;
     assert!(shop.is_held("data"));
     assert!(broken.hits() > 3);
@@ -79,12 +79,12 @@ async fn a_failed_list_is_repeated_and_reported() {
     shop.gone("data").await;
 }
 
-/// Bytes and lists for `claims` PVCs that are deleted one after the other, in a namespace of `pods` pods that
+/// Bytes and lists for `pvcs` PVCs that are deleted one after the other, in a namespace of `pods` pods that
 /// change all the time.
-async fn cost(pods: usize, claims: usize) -> (u64, u64) {
+async fn cost(pods: usize, pvcs: usize) -> (u64, u64) {
     let shop = Shop::new();
-    for n in 0..claims {
-        shop.claim_with(
+    for n in 0..pvcs {
+        shop.pvc_with(
             &format!("data-{n}"),
             json!({ "finalizers": [PVC_PROTECTION_HOLD] }),
         );
@@ -100,13 +100,13 @@ async fn cost(pods: usize, claims: usize) -> (u64, u64) {
     .await;
     let_pass(Duration::from_secs(1)).await;
     let (bytes, lists) = (shop.bytes.load(Ordering::Relaxed), shop.lists_of_pods());
-    for n in 0..claims {
-        let claim = format!("data-{n}");
-        shop.delete_claim(&claim);
+    for n in 0..pvcs {
+        let pvc = format!("data-{n}");
+        shop.delete_pvc(&pvc);
         let mut beats = 0;
-        while shop.exists(&claim) {
+        while shop.exists(&pvc) {
             beats += 1;
-            assert!(beats < 1_000, "{claim} is not released");
+            assert!(beats < 1_000, "{pvc} is not released");
             let beat = json!({ "metadata": { "labels": { "beat": format!("{n}-{beats}") } } });
             shop.world.patch_in(
                 &belayer_sandbox::Gvr::PODS,
@@ -153,7 +153,7 @@ async fn fifty_thousand_pods_and_a_thousand_claims() {
 #[tokio::test(start_paused = true)]
 async fn a_namespace_without_pod_changes_is_listed_after_a_short_time() {
     let shop = Shop::new();
-    shop.held_claim("data");
+    shop.held_pvc("data");
     for n in 0..700 {
         shop.pod(&format!("web-{n}"), &[]);
     }
@@ -161,7 +161,7 @@ async fn a_namespace_without_pod_changes_is_listed_after_a_short_time() {
     let_pass(Duration::from_secs(2)).await;
     let before = shop.lists_of_pods();
     // Another object raises the resourceVersion, so that the store cannot prove that it is up to date.
-    shop.delete_claim("data");
+    shop.delete_pvc("data");
     within(Duration::from_secs(2), "it is gone", || {
         !shop.exists("data")
     })
@@ -175,10 +175,10 @@ async fn a_busy_namespace_does_not_delay_another() {
     let shop = Shop::new();
     shop.world.create_namespace("quiet");
     for n in 0..2_000 {
-        shop.held_claim(&format!("data-{n}"));
-        shop.delete_claim(&format!("data-{n}"));
+        shop.held_pvc(&format!("data-{n}"));
+        shop.delete_pvc(&format!("data-{n}"));
     }
-    shop.claim_in(
+    shop.pvc_in(
         "quiet",
         "data",
         json!({ "finalizers": [PVC_PROTECTION_HOLD] }),
@@ -190,7 +190,7 @@ async fn a_busy_namespace_does_not_delay_another() {
         shop.applied().len() > 100
     })
     .await;
-    shop.world.delete(&super::CLAIMS, Some("quiet"), "data");
+    shop.world.delete(&super::PVCS, Some("quiet"), "data");
     let hot = shop.applied().len();
     eventually("the quiet one's claim is gone", || {
         shop.finalizers_in("quiet", "data").is_empty()

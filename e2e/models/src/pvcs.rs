@@ -24,13 +24,13 @@ pub(crate) enum Fault {
 
 /// The model, with its bounds.
 #[derive(Debug, Clone)]
-pub(crate) struct Claims {
+pub(crate) struct Pvcs {
     /// Names of pods.
     pub(crate) pods: usize,
     /// Replicas of Belayer.
     pub(crate) replicas: usize,
     /// PVCs of the same name, one after the other.
-    pub(crate) claims: u8,
+    pub(crate) pvcs: u8,
     /// How many pods are created.
     pub(crate) created: u8,
     /// How many replicas crash.
@@ -41,7 +41,7 @@ pub(crate) struct Claims {
 
 /// A PVC, as the API server or a store has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Claim {
+pub(crate) struct Pvc {
     uid: u8,
     deleting: bool,
     held: bool,
@@ -78,13 +78,13 @@ enum Read {
 /// A patch on its way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Patch {
-    of: Claim,
+    of: Pvc,
     releases: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Replica {
-    claim: Option<Claim>,
+    pvc: Option<Pvc>,
     /// `None` until the store was listed.
     pods: Option<AllPods>,
     answer: Option<Answer>,
@@ -96,7 +96,7 @@ struct Replica {
 /// A state of the whole cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct State {
-    claim: Option<Claim>,
+    pvc: Option<Pvc>,
     born: u8,
     pods: AllPods,
     created: u8,
@@ -124,11 +124,11 @@ pub(crate) enum Action {
     /// Its kubelet has stopped it.
     Stopped(usize),
     /// A user deletes the PVC.
-    DeleteClaim,
+    DeletePvc,
     /// A user creates a PVC of the same name.
     Replace,
     /// A replica's watch delivers the PVC.
-    SeeClaim(usize),
+    SeePvc(usize),
     /// A replica's watch delivers all pods.
     SeePods(usize),
     /// A replica begins a live read of the pods.
@@ -153,13 +153,13 @@ enum Demand {
     Read,
 }
 
-impl Model for Claims {
+impl Model for Pvcs {
     type State = State;
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
         vec![State {
-            claim: Some(claim(1)),
+            pvc: Some(pvc(1)),
             born: 1,
             pods: AllPods::default(),
             created: 0,
@@ -177,11 +177,8 @@ impl Model for Claims {
     fn next_state(&self, state: &State, action: Action) -> Option<State> {
         let mut next = state.clone();
         self.step(&mut next, action);
-        if next
-            .claim
-            .is_some_and(|claim| claim.deleting && !claim.held)
-        {
-            next.claim = None;
+        if next.pvc.is_some_and(|pvc| pvc.deleting && !pvc.held) {
+            next.pvc = None;
         }
         next.replicas[..self.replicas].sort_unstable();
         (next != *state).then_some(next)
@@ -199,7 +196,7 @@ impl Model for Claims {
                 state.broken != Some(Broken::LateHold)
             }),
             Property::always("LIVENESS", |model: &Self, state: &State| {
-                let is_stuck = state.claim.is_some_and(|claim| claim.deleting)
+                let is_stuck = state.pvc.is_some_and(|pvc| pvc.deleting)
                     && !state.pods.pods.iter().flatten().any(|pod| pod.bound);
                 !is_stuck || model.has_work(state)
             }),
@@ -207,8 +204,8 @@ impl Model for Claims {
     }
 }
 
-fn claim(uid: u8) -> Claim {
-    Claim {
+fn pvc(uid: u8) -> Pvc {
+    Pvc {
         uid,
         deleting: false,
         held: false,
@@ -222,14 +219,14 @@ impl AllPods {
     }
 }
 
-impl Claims {
+impl Pvcs {
     fn of_others(&self, state: &State, actions: &mut Vec<Action>) {
         for number in 0..self.pods {
             match state.pods.pods[number] {
                 None if state.created < self.created => actions.push(Action::CreatePod(number)),
                 None => {}
                 Some(pod) => {
-                    let may_bind = state.claim.is_some_and(|claim| !claim.deleting);
+                    let may_bind = state.pvc.is_some_and(|pvc| !pvc.deleting);
                     if !pod.bound && may_bind {
                         actions.push(Action::Bind(number));
                     }
@@ -241,17 +238,17 @@ impl Claims {
                 }
             }
         }
-        match state.claim {
-            Some(claim) if !claim.deleting => actions.push(Action::DeleteClaim),
-            None if state.born < self.claims => actions.push(Action::Replace),
+        match state.pvc {
+            Some(pvc) if !pvc.deleting => actions.push(Action::DeletePvc),
+            None if state.born < self.pvcs => actions.push(Action::Replace),
             Some(_) | None => {}
         }
     }
 
     fn of_belayer(&self, state: &State, actions: &mut Vec<Action>) {
         for (number, replica) in state.replicas[..self.replicas].iter().enumerate() {
-            if replica.claim != state.claim {
-                actions.push(Action::SeeClaim(number));
+            if replica.pvc != state.pvc {
+                actions.push(Action::SeePvc(number));
             }
             if replica.pods != Some(state.pods) {
                 actions.push(Action::SeePods(number));
@@ -312,23 +309,23 @@ impl Claims {
                 state.pods.set(number, deleted);
             }
             Action::Stopped(number) => state.pods.set(number, None),
-            Action::DeleteClaim => {
-                if let Some(claim) = &mut state.claim {
-                    claim.deleting = true;
+            Action::DeletePvc => {
+                if let Some(pvc) = &mut state.pvc {
+                    pvc.deleting = true;
                 }
             }
             Action::Replace => {
                 state.born += 1;
-                state.claim = Some(claim(state.born));
+                state.pvc = Some(pvc(state.born));
             }
-            Action::SeeClaim(number) => {
-                let claim = state.claim;
-                state.replicas[number].see(claim);
+            Action::SeePvc(number) => {
+                let pvc = state.pvc;
+                state.replicas[number].see(pvc);
             }
             Action::SeePods(number) => state.replicas[number].pods = Some(state.pods),
             Action::BeginRead(number) => {
                 let replica = &mut state.replicas[number];
-                replica.reading = Some(replica.claim.is_some_and(|claim| claim.deleting));
+                replica.reading = Some(replica.pvc.is_some_and(|pvc| pvc.deleting));
             }
             Action::List(number) => {
                 let read = Read::Listed(state.pods);
@@ -340,7 +337,7 @@ impl Claims {
             }
             Action::Decide(number) => {
                 let replica = &mut state.replicas[number];
-                if let Some(of) = replica.claim {
+                if let Some(of) = replica.pvc {
                     let releases = self.demand(replica) == Demand::Release;
                     replica.patch = Some(Patch { of, releases });
                 }
@@ -363,9 +360,9 @@ impl Claims {
             return;
         };
         let is_bare = self.fault == Some(Fault::BarePatch);
-        let Some(live) = state.claim.filter(|live| is_bare || *live == of) else {
+        let Some(live) = state.pvc.filter(|live| is_bare || *live == of) else {
             // A conflict: the PVC is read again.
-            replica.see(state.claim);
+            replica.see(state.pvc);
             return;
         };
         let is_used = state.pods.pods.iter().flatten().any(|pod| pod.bound);
@@ -378,7 +375,7 @@ impl Claims {
         if !releases && live.deleting {
             state.broken.get_or_insert(Broken::LateHold);
         }
-        state.claim = Some(Claim {
+        state.pvc = Some(Pvc {
             held: !releases,
             ..live
         });
@@ -386,10 +383,9 @@ impl Claims {
 }
 
 impl Replica {
-    fn see(&mut self, claim: Option<Claim>) {
-        let is_seen =
-            |claim: Option<Claim>| claim.filter(|claim| claim.deleting).map(|claim| claim.uid);
-        if is_seen(self.claim) != is_seen(claim) {
+    fn see(&mut self, pvc: Option<Pvc>) {
+        let is_seen = |pvc: Option<Pvc>| pvc.filter(|pvc| pvc.deleting).map(|pvc| pvc.uid);
+        if is_seen(self.pvc) != is_seen(pvc) {
             if let Some(answer) = &mut self.answer {
                 answer.late = false;
             }
@@ -397,7 +393,7 @@ impl Replica {
                 *late = false;
             }
         }
-        self.claim = claim;
+        self.pvc = pvc;
     }
 
     fn answered(&mut self, read: Read) {
@@ -409,7 +405,7 @@ impl Replica {
 
 /// Whether a live read would show something else than the last one.
 fn is_news(state: &State, replica: &Replica) -> bool {
-    let late = replica.claim.is_some_and(|claim| claim.deleting);
+    let late = replica.pvc.is_some_and(|pvc| pvc.deleting);
     let is_old = |answer: Answer| {
         let at = match answer.read {
             Read::Listed(all) => all.version,

@@ -13,7 +13,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use serde_json::{Value, json};
 
-use super::{CLAIMS, Running, SHOP, Shop};
+use super::{PVCS, Running, SHOP, Shop};
 use crate::world::{BELAYER, let_pass, within};
 
 const PODS: u32 = 6;
@@ -44,7 +44,7 @@ fn text<'a>(object: &'a Value, field: &str) -> &'a str {
 }
 
 /// The rule, naively.
-fn uses(pod: &Value, claim: &Value) -> bool {
+fn uses(pod: &Value, pvc: &Value) -> bool {
     if pod["spec"]["nodeName"].is_null() {
         return false;
     }
@@ -53,14 +53,14 @@ fn uses(pod: &Value, claim: &Value) -> bool {
     let volumes = pod["spec"]["volumes"].as_array().cloned();
     volumes.unwrap_or_default().iter().any(|volume| {
         let by_name = &volume["persistentVolumeClaim"]["claimName"];
-        if by_name == text(claim, "name") {
+        if by_name == text(pvc, "name") {
             return true;
         }
         let name = format!("{}-{}", text(pod, "name"), volume["name"].as_str().unwrap());
         !volume["ephemeral"].is_null()
             && !shut_down
-            && name == text(claim, "name")
-            && claim["metadata"]["ownerReferences"][0]["uid"] == text(pod, "uid")
+            && name == text(pvc, "name")
+            && pvc["metadata"]["ownerReferences"][0]["uid"] == text(pod, "uid")
     })
 }
 
@@ -88,17 +88,17 @@ impl Naive {
 
     /// Reads everything between two steps.
     fn look(&mut self) {
-        let (pods, claims) = (self.all(&Gvr::PODS), self.all(&CLAIMS));
+        let (pods, pvcs) = (self.all(&Gvr::PODS), self.all(&PVCS));
         let mut there = BTreeSet::new();
-        for claim in &claims {
-            if claim["metadata"]["deletionTimestamp"].is_null() {
+        for pvc in &pvcs {
+            if pvc["metadata"]["deletionTimestamp"].is_null() {
                 continue;
             }
-            there.insert(text(claim, "uid").to_owned());
-            let unused = !pods.iter().any(|pod| uses(pod, claim));
+            there.insert(text(pvc, "uid").to_owned());
+            let unused = !pods.iter().any(|pod| uses(pod, pvc));
             let known = self
                 .deleted
-                .entry(text(claim, "uid").to_owned())
+                .entry(text(pvc, "uid").to_owned())
                 .or_insert(Deleted::UsedAllAlong);
             if unused {
                 *known = Deleted::OnceUnused;
@@ -132,8 +132,8 @@ impl Naive {
             0..=24 => self.create_pod(),
             25..=44 => self.remove_pod(),
             45..=52 => self.bind_or_end_pod(),
-            53..=64 => self.create_claim(),
-            65..=84 => self.delete_claim(),
+            53..=64 => self.create_pvc(),
+            65..=84 => self.delete_pvc(),
             85..=88 => self.slow_watch(),
             89..=91 => self.miss_events().await,
             92..=94 => self.shop.world.sandbox.faults().clear(),
@@ -173,12 +173,12 @@ impl Naive {
         };
         let uid = self.shop.create_pod_of(&name, volumes.clone(), node);
         if !volumes[0]["ephemeral"].is_null() && self.pick(2) == 0 {
-            let claim = format!("{name}-e");
-            if !self.shop.exists(&claim) {
+            let pvc = format!("{name}-e");
+            if !self.shop.exists(&pvc) {
                 let owner = json!({ "ownerReferences": [{
                     "apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid, "controller": true,
                 }] });
-                self.shop.claim_with(&claim, owner);
+                self.shop.pvc_with(&pvc, owner);
             }
         }
     }
@@ -222,23 +222,23 @@ impl Naive {
             .patch_in(&Gvr::PODS, Some(SHOP), &name, status, Subresource::Status);
     }
 
-    fn create_claim(&mut self) {
+    fn create_pvc(&mut self) {
         let name = format!("c{}", self.pick(NAMES));
         if !self.shop.exists(&name) {
             if self.pick(2) == 0 {
-                self.shop.claim(&name);
+                self.shop.pvc(&name);
             } else {
-                self.shop.held_claim(&name);
+                self.shop.held_pvc(&name);
             }
         }
     }
 
     /// Only held PVCs: one without a hold is deleted at once.
-    fn delete_claim(&mut self) {
-        if let Some(name) = self.some(&CLAIMS)
+    fn delete_pvc(&mut self) {
+        if let Some(name) = self.some(&PVCS)
             && self.shop.is_held(&name)
         {
-            self.shop.delete_claim(&name);
+            self.shop.delete_pvc(&name);
         }
     }
 
@@ -315,10 +315,10 @@ async fn run(seed: u64) -> (usize, usize) {
         || {
             let cluster = shop.world.cluster();
             let left = cluster
-                .list(&CLAIMS, Some(SHOP), &ListOptions::default())
+                .list(&PVCS, Some(SHOP), &ListOptions::default())
                 .unwrap();
             let deleting =
-                |claim: &std::sync::Arc<Value>| !claim["metadata"]["deletionTimestamp"].is_null();
+                |pvc: &std::sync::Arc<Value>| !pvc["metadata"]["deletionTimestamp"].is_null();
             !left.items.iter().any(deleting)
         },
     )

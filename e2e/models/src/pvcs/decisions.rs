@@ -19,28 +19,28 @@ use belayer_pvc_protection::snapshot::{CachedUsers, Hold, PvcView, Snapshot};
 use belayer_pvc_protection::uses::Users;
 use jiff::Timestamp;
 
-use super::{AllPods, Answer, Claim, Claims, Demand, Fault, Read, Replica};
+use super::{AllPods, Answer, Demand, Fault, Pvc, Pvcs, Read, Replica};
 
-impl Claims {
+impl Pvcs {
     pub(super) fn demand(&self, replica: &Replica) -> Demand {
-        type Key = (Option<Fault>, Claim, Option<AllPods>, Option<Answer>);
+        type Key = (Option<Fault>, Pvc, Option<AllPods>, Option<Answer>);
         thread_local! {
             static KNOWN: RefCell<HashMap<Key, Demand>> = RefCell::default();
         }
-        let Some(claim) = replica.claim else {
+        let Some(pvc) = replica.pvc else {
             return Demand::Nothing;
         };
-        let key = (self.fault, claim, replica.pods, replica.answer);
+        let key = (self.fault, pvc, replica.pods, replica.answer);
         KNOWN.with_borrow_mut(|known| {
             *known.entry(key).or_insert_with(|| {
-                let snapshot = self.observe(claim, replica.pods, replica.answer);
+                let snapshot = self.observe(pvc, replica.pods, replica.answer);
                 self.demand_of(&snapshot, replica.answer.is_some())
             })
         })
     }
 
     /// The snapshot that the controller would take. The planted faults are here.
-    fn observe(&self, claim: Claim, pods: Option<AllPods>, answer: Option<Answer>) -> Snapshot {
+    fn observe(&self, pvc: Pvc, pods: Option<AllPods>, answer: Option<Answer>) -> Snapshot {
         let (early, seen, late) = (LogicalTime::now(), LogicalTime::now(), LogicalTime::now());
         let is = |fault| self.fault == Some(fault);
         let cached = match pods {
@@ -79,22 +79,22 @@ impl Claims {
         }
         let meta = ObjectMeta::new(
             ObjectKey::new("shop", "data"),
-            Uid::new(format!("pvc-{}", claim.uid)),
+            Uid::new(format!("pvc-{}", pvc.uid)),
             ResourceVersion::new(1),
         );
         Snapshot {
-            claim: Some(PvcView {
+            pvc: Some(PvcView {
                 meta: ObjectMeta {
-                    deletion_timestamp: claim.deleting.then(now),
+                    deletion_timestamp: pvc.deleting.then(now),
                     ..meta
                 },
                 mode: Mode::Own,
-                hold: if claim.held {
+                hold: if pvc.held {
                     Hold::Present
                 } else {
                     Hold::Missing
                 },
-                deletion_seen: claim.deleting.then_some(seen),
+                deletion_seen: pvc.deleting.then_some(seen),
                 cached,
                 query: PodsQuery::new("shop"),
                 pods_answer: answer,
@@ -129,7 +129,7 @@ fn pods_of(all: &AllPods) -> impl Iterator<Item = slim::Pod> {
         );
         Some(slim::Pod {
             node_name: pod.bound.then(|| "node-1".into()),
-            claims: Box::from([Arc::from("data")]),
+            pvcs: Box::from([Arc::from("data")]),
             ..slim::Pod::new(meta)
         })
     })

@@ -9,7 +9,7 @@ use belayer_core::informer::{Decoders, Event, Handler, Informer, JsonDecoder, St
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ObjectKey, Resource, ResourceVersion, Uid};
 use belayer_core::queries::{LiveReader, LiveReads, Pace, QueryCache, ReadError};
-use belayer_core::slim::{Claim, DecodeContext, ObjectMeta, Phase, Pod};
+use belayer_core::slim::{DecodeContext, ObjectMeta, Phase, Pod, Pvc};
 use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::holding::HoldSwitch;
 use belayer_holds::names::FIELD_MANAGER;
@@ -46,7 +46,7 @@ impl LiveReader<OwnerQuery> for Nobody {
 /// `quiet` is held.
 struct Inbox {
     protection: Arc<PvcProtection>,
-    runner: Runner<Claim>,
+    runner: Runner<Pvc>,
     queue: WorkQueue<ObjectKey>,
     _informers: tokio_util::sync::DropGuard,
 }
@@ -55,21 +55,21 @@ impl Inbox {
     async fn new() -> Self {
         let shop = Shop::new();
         for name in ["waiting", "waiting-too", "quiet"] {
-            shop.held_claim(name);
+            shop.held_pvc(name);
         }
-        shop.delete_claim("waiting");
-        shop.delete_claim("waiting-too");
+        shop.delete_pvc("waiting");
+        shop.delete_pvc("waiting-too");
         let client = client::in_process(
             shop.world.sandbox.service(BELAYER),
             belayer_holds::names::USER_AGENT,
         );
         let stop = CancellationToken::new();
-        let resource = Resource::claims();
-        let decoders = Decoders::new(JsonDecoder::<Claim>::new(DecodeContext::default()));
-        let (informer, claims) =
+        let resource = Resource::pvcs();
+        let decoders = Decoders::new(JsonDecoder::<Pvc>::new(DecodeContext::default()));
+        let (informer, pvcs) =
             Informer::builder(client.clone(), resource.clone(), decoders.clone()).build();
         tokio::spawn(informer.run(stop.clone()));
-        claims.synced().await.unwrap();
+        pvcs.synced().await.unwrap();
         let pod_decoders = Decoders::new(JsonDecoder::<Pod>::new(DecodeContext::default()));
         let pods = Resource::pods();
         let (_, pods) = Informer::builder(client.clone(), pods, pod_decoders).build();
@@ -78,7 +78,7 @@ impl Inbox {
         let protection: Arc<PvcProtection> = Arc::new(PvcProtection::new(
             Mode::Own,
             Parts {
-                claims: claims.clone(),
+                pvcs: pvcs.clone(),
                 pods,
                 pods_queries: QueryCache::new(
                     Arc::new(Nobody),
@@ -108,7 +108,7 @@ impl Inbox {
         let runner = Runner::builder(runner::RunnerParts {
             resource,
             finalizers: Mode::Own.finalizers().into(),
-            store: claims,
+            store: pvcs,
             queue: queue.clone(),
             executor,
             decoders,
@@ -160,8 +160,8 @@ fn running() -> Pod {
     Pod {
         node_name: Some("node-1".into()),
         phase: Phase::Running,
-        claims: Box::from(["waiting".into(), "quiet".into()]),
-        ephemeral_claims: Box::from(["waiting-too".into(), "nobody-knows".into()]),
+        pvcs: Box::from(["waiting".into(), "quiet".into()]),
+        ephemeral_pvcs: Box::from(["waiting-too".into(), "nobody-knows".into()]),
         ..Pod::new(meta("web", "p-1"))
     }
 }
@@ -212,8 +212,8 @@ fn gone(pod: Pod, final_state_known: bool) -> Vec<Event<Pod>> {
 fn masked() -> Vec<Event<Pod>> {
     let anew = Pod {
         meta: meta("web", "p-2"),
-        claims: Box::default(),
-        ephemeral_claims: Box::default(),
+        pvcs: Box::default(),
+        ephemeral_pvcs: Box::default(),
         ..running()
     };
     let mut events = gone(running(), false);
@@ -250,8 +250,8 @@ async fn a_pod_queues_its_waiting_pvcs(#[case] events: Vec<Event<Pod>>, #[case] 
 const HELD: &[&str] = &["example.com/other", PVC_PROTECTION_HOLD];
 const FREE: &[&str] = &["example.com/other"];
 
-fn claim(finalizers: &[&str], deleting: Option<Timestamp>) -> Claim {
-    Claim {
+fn pvc(finalizers: &[&str], deleting: Option<Timestamp>) -> Pvc {
+    Pvc {
         meta: ObjectMeta {
             finalizers: finalizers.iter().map(|name| Arc::from(*name)).collect(),
             deletion_timestamp: deleting,
@@ -261,13 +261,13 @@ fn claim(finalizers: &[&str], deleting: Option<Timestamp>) -> Claim {
 }
 
 #[rstest]
-#[case::without_hold(claim(FREE, None), Some(Priority::Normal))]
-#[case::with_hold(claim(HELD, None), None)]
-#[case::deleting_with_hold(claim(HELD, Some(Timestamp::UNIX_EPOCH)), Some(Priority::Release))]
-#[case::deleting_without_hold(claim(FREE, Some(Timestamp::UNIX_EPOCH)), None)]
+#[case::without_hold(pvc(FREE, None), Some(Priority::Normal))]
+#[case::with_hold(pvc(HELD, None), None)]
+#[case::deleting_with_hold(pvc(HELD, Some(Timestamp::UNIX_EPOCH)), Some(Priority::Release))]
+#[case::deleting_without_hold(pvc(FREE, Some(Timestamp::UNIX_EPOCH)), None)]
 #[tokio::test(start_paused = true)]
 async fn a_pvc_is_queued_if_there_may_be_work(
-    #[case] now: Claim,
+    #[case] now: Pvc,
     #[case] expected: Option<Priority>,
     #[values("added", "updated")] how: &str,
 ) {
@@ -278,11 +278,11 @@ async fn a_pvc_is_queued_if_there_may_be_work(
             initial: false,
         },
         _ => Event::Updated {
-            old: stored(claim(HELD, None)),
+            old: stored(pvc(HELD, None)),
             new: stored(now),
         },
     };
-    inbox.protection.on_claim(&event);
+    inbox.protection.on_pvc(&event);
     inbox.runner.on(&event);
     let queued: Vec<Priority> = inbox
         .queued()
@@ -296,7 +296,7 @@ async fn a_pvc_is_queued_if_there_may_be_work(
 async fn unheld_pvcs_of_the_first_list_come_after_waiting_ones() {
     let inbox = Inbox::new().await;
     let event = Event::Added {
-        object: stored(claim(FREE, None)),
+        object: stored(pvc(FREE, None)),
         initial: true,
     };
     inbox.runner.on(&event);
