@@ -76,6 +76,8 @@ pub(crate) struct History {
     consumed_nodes: HashSet<(String, String)>,
     /// Pods whose node a retry of their workflow removed.
     of_earlier_run: HashSet<String>,
+    /// Those of them whose result had been consumed.
+    read_before_retry: HashSet<String>,
     by_hand: HashSet<String>,
     /// Namespaces that have or had the label with which Belayer ignores them, and when it was removed.
     ignored: HashMap<String, Option<Timestamp>>,
@@ -222,8 +224,19 @@ impl History {
         self.consumed_nodes.retain(|node| !is_removed(node));
         let pods = self.all("Pod");
         let pods = pods.filter(|pod| node_id(pod).is_some_and(|node| is_removed(&node)));
-        let pods: Vec<String> = pods.map(|pod| uid(pod).to_owned()).collect();
-        self.of_earlier_run.extend(pods);
+        let pods: Vec<(String, bool)> = pods
+            .map(|pod| (uid(pod).to_owned(), self.node_of(pod) == Node::Taken))
+            .collect();
+        let read = pods.iter().filter(|(_, is_read)| *is_read);
+        self.read_before_retry
+            .extend(read.map(|(pod, _)| pod.clone()));
+        self.of_earlier_run
+            .extend(pods.into_iter().map(|(pod, _)| pod));
+    }
+
+    /// Whether the result of this pod was consumed before a retry of its workflow removed the pod's node.
+    pub(crate) fn was_read_before_retry(&self, pod: &Value) -> bool {
+        self.read_before_retry.contains(uid(pod))
     }
 
     /// Whether a retry of the pod's workflow removed the pod's node.

@@ -152,6 +152,8 @@ impl History {
         let is_read = match self.release_reason(pod, POD_HOLD) {
             None | Some(Why::EndedByDeletion | Why::EarlierRun | Why::NodeLost) => {
                 self.is_of_completed_workflow(pod)
+                    || self.was_read_before_retry(pod)
+                    || self.is_by_hand(pod)
                     || is_deleting(pod) && self.is_release_after_over(pod, now)
             }
             Some(_) => true,

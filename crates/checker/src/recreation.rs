@@ -43,19 +43,21 @@ pub(crate) const RULES: &[Rule] = &[
     },
 ];
 
-/// The record of a pod: of its first, of the last rejected, or of one of its re-creations.
+/// The record of a pod, if it exists.
 pub(crate) fn record_of<'a>(history: &'a History, pod: &str) -> Option<&'a Value> {
-    let marked = history
+    records_of(history, pod).find(|record| history.live(uid(record)).is_some())
+}
+
+/// The records of a pod, also deleted ones: it is their first pod, the last rejected one, or one of their re-creations.
+fn records_of<'a>(history: &'a History, pod: &str) -> impl Iterator<Item = &'a Value> {
+    let mark = history
         .object(pod)
         .map_or("", |pod| annotation(pod, RECREATION_UID_ANNOTATION));
-    history
-        .all(RECORD)
-        .filter(|record| history.live(uid(record)).is_some())
-        .find(|record| {
-            text(record, "/spec/firstUID") == pod
-                || text(record, "/status/rejectedUID") == pod
-                || uid(record) == marked
-        })
+    history.all(RECORD).filter(move |record| {
+        uid(record) == mark
+            || text(record, "/spec/firstUID") == pod
+            || text(record, "/status/rejectedUID") == pod
+    })
 }
 
 /// ONE-POD: a create follows an unused reservation within the budget, no pod of the same record
@@ -309,18 +311,17 @@ pub(crate) fn is_used_up(history: &History, pod: &Value) -> bool {
     let attempt: u64 = annotation(pod, RECREATION_ATTEMPT_ANNOTATION)
         .parse()
         .unwrap_or_default();
-    let mark = annotation(pod, RECREATION_UID_ANNOTATION);
-    let limit = record_of(history, uid(pod))
-        .or_else(|| history.object(mark))
-        .and_then(|record| record.pointer("/spec/policy/maxRetries")?.as_u64());
-    limit.is_some_and(|limit| attempt >= limit)
+    let limit = |record: &Value| record.pointer("/spec/policy/maxRetries")?.as_u64();
+    let mut limits = records_of(history, uid(pod)).filter_map(limit);
+    limits.any(|limit| attempt >= limit)
 }
 
 /// Whether the policy of the pod's record ends the re-creation because the node was not wiped in time.
 pub(crate) fn is_wipe_overdue(history: &History, pod: &Value) -> bool {
-    let Some(record) = record_of(history, uid(pod)) else {
-        return false;
-    };
+    records_of(history, uid(pod)).any(|record| is_wipe_of_record_overdue(history, record))
+}
+
+fn is_wipe_of_record_overdue(history: &History, record: &Value) -> bool {
     let conditions = record
         .pointer("/status/conditions")
         .and_then(Value::as_array);
@@ -347,11 +348,7 @@ pub(crate) fn is_wipe_overdue(history: &History, pod: &Value) -> bool {
 
 /// Whether another client deleted a record of the pod, which cancels its re-creation.
 pub(crate) fn is_cancelled(history: &History, pod: &Value) -> bool {
-    let mark = annotation(pod, RECREATION_UID_ANNOTATION);
-    let mut records = history
-        .all(RECORD)
-        .filter(|record| uid(record) == mark || text(record, "/spec/firstUID") == uid(pod));
-    records.any(|record| history.was_deleted_by_user(uid(record)))
+    records_of(history, uid(pod)).any(|record| history.was_deleted_by_user(uid(record)))
 }
 
 /// Whether another pod followed a rejected one, or none may follow.
@@ -369,11 +366,7 @@ fn is_followed(history: &History, pod: &Value) -> bool {
         let number = annotation(pod, RECREATION_ATTEMPT_ANNOTATION);
         number.parse::<u64>().unwrap_or_default()
     };
-    let mark = annotation(pod, RECREATION_UID_ANNOTATION);
-    let records = history
-        .all(RECORD)
-        .filter(|record| uid(record) == mark || text(record, "/spec/firstUID") == uid(pod));
-    records.into_iter().any(|record| {
+    records_of(history, uid(pod)).any(|record| {
         // Whoever may change a pod can overwrite its annotations.
         let created = history
             .all("Pod")

@@ -59,6 +59,10 @@ fn each_kind_of_event_has_its_own_name() {
 #[case::a_namespace_is_deleted_while_the_first_status_is_refused(100_986)]
 #[case::a_user_replaces_a_rejected_pod_while_its_recreation_waits(301_744)]
 #[case::a_user_copies_a_pod_whose_node_argo_has_given_up(302_075)]
+#[case::the_record_is_gone_before_the_first_pod_may_be_released(54_047_187)]
+#[case::a_tenant_labels_a_pod_with_an_adopted_finalizer(54_044_124)]
+#[case::a_pod_with_an_adopted_finalizer_is_of_an_earlier_run(54_052_013)]
+#[case::live_reads_fail_for_long_before_an_outcome_is_recorded(54_010_800)]
 fn no_seed_fails_again(#[case] seed: u64) {
     let outcome = run(&Plan::of(seed));
     assert!(outcome.violations.is_empty(), "{:#?}", outcome.violations);

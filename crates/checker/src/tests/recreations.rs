@@ -217,6 +217,25 @@ fn the_last_rejected_pod_may_be_released_after_its_record_is_gone(
     assert_eq!(failed, broken, "{:?}", findings.checks);
 }
 
+/// The same of the first pod, which may not be re-created at all (seed 54,047,187).
+#[rstest]
+#[case::none_is_permitted(0, &[])]
+#[case::one_is(1, &["EVIDENCE"])]
+fn the_first_pod_may_be_released_after_its_record_is_gone(
+    #[case] permitted: u32,
+    #[case] broken: &[&str],
+) {
+    let mut record = record("Exhausted", 0);
+    record["spec"]["policy"]["maxRetries"] = json!(permitted);
+    let script = rejected_script()
+        .recorded(Verb::Create, &record)
+        .recorded(Verb::Delete, &record);
+    let findings = script.belayer(&rejected(pod("p-1", &[]))).check_script();
+    let mut failed = failed(&findings);
+    failed.retain(|name| *name == "EVIDENCE");
+    assert_eq!(failed, broken, "{:?}", findings.checks);
+}
+
 /// A rejected pod whose user deletes it this many seconds before Belayer writes the intent to replace it.
 fn deleted_before(seconds: i64) -> Script {
     let going = deleting(rejected(pod("p-1", &[RECREATION_HOLD])));

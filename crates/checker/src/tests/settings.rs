@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use belayer_holds::names::{IGNORE_LABEL, RELEASE_ANNOTATION};
 use belayer_sandbox::{Gvr, Verb};
-use belayer_workload::{ARGO, USER, names};
+use belayer_workload::{ARGO, ARGO_SERVER, USER, WORKFLOWS, names};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -114,6 +114,48 @@ fn an_adopted_finalizer_of_a_pod_without_a_result(
         .pod(&pod(&[FOREIGN]))
         .deleted(&Gvr::PODS, &gone(&[FOREIGN]))
         .later(released)
+        .belayer(&gone(&[]))
+        .workflow(&taken());
+    assert_eq!(failed(&script.check_script()), broken);
+}
+
+/// A tenant who may label a pod as read may have its finalizers removed too (seed 54,044,124).
+#[test]
+fn an_adopted_finalizer_of_a_pod_that_a_tenant_labelled() {
+    let labelled = |finalizers: &[&str]| {
+        let mut pod = pod(finalizers);
+        pod["metadata"]["labels"] = json!({ (names::COMPLETED): "true" });
+        pod
+    };
+    let script = Script::default()
+        .with(adopts())
+        .workflow(&running())
+        .pod(&pod(&[FOREIGN, POD_HOLD]))
+        .write(
+            "tenant",
+            Verb::Patch,
+            &Gvr::PODS,
+            &labelled(&[FOREIGN, POD_HOLD]),
+        )
+        .belayer(&labelled(&[]))
+        .workflow(&taken());
+    assert_eq!(failed(&script.check_script()), [""; 0]);
+}
+
+/// Only that finalizer is left, of a pod whose workflow is retried (seed 54,052,013).
+#[rstest]
+#[case::its_result_was_read_before(taken(), &[])]
+#[case::it_was_not(running(), &["FOREIGN"])]
+fn an_adopted_finalizer_of_a_pod_of_an_earlier_run(#[case] before: Value, #[case] broken: &[&str]) {
+    let gone = |finalizers: &[&str]| deleting(exited(pod(finalizers)));
+    let mut without_nodes = running();
+    without_nodes["status"]["nodes"] = json!({});
+    let script = Script::default()
+        .with(adopts())
+        .pod(&exited(pod(&[FOREIGN])))
+        .workflow(&before)
+        .write(ARGO_SERVER, Verb::Delete, &Gvr::PODS, &gone(&[FOREIGN]))
+        .write(ARGO_SERVER, Verb::Patch, &WORKFLOWS, &without_nodes)
         .belayer(&gone(&[]))
         .workflow(&taken());
     assert_eq!(failed(&script.check_script()), broken);

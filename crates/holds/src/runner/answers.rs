@@ -15,10 +15,7 @@ use belayer_core::workqueue::{Backoff, Outcome};
 use super::Shared;
 use super::merge::Merged;
 use super::outcome::What;
-use super::work::{IN_PLACE_RETRIES, Next};
-
-/// Longest pause before a failed release is repeated, unless the server asks for more: a deletion waits for it.
-const RELEASE_CAP: Duration = Duration::from_secs(30);
+use super::work::{IN_PLACE_RETRIES, Next, RETRY_CAP};
 
 impl<K: Slim> Shared<K> {
     /// Every failure has a retry class.
@@ -46,7 +43,7 @@ impl<K: Slim> Shared<K> {
             After::Retry(backoff) => {
                 tracing::debug!(object = %key, error = %error, "a write failed and will be retried");
                 let backoff = match merged.class() {
-                    Class::Release => backoff.at_most(RELEASE_CAP),
+                    Class::Release => backoff.at_most(RETRY_CAP),
                     _ => backoff,
                 };
                 Next::End(Outcome::Retry(backoff))

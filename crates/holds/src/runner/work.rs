@@ -20,6 +20,9 @@ use super::outcome::{Executed, What, count_unread, report};
 use super::step::{AnyStep, StepContext, Stepped};
 use super::trace;
 
+/// Longest pause before a failed release or step is repeated, unless the server asks for more: a deletion waits for it.
+pub(super) const RETRY_CAP: Duration = Duration::from_secs(30);
+
 /// Retries on 409 before the key is requeued.
 pub(super) const IN_PLACE_RETRIES: u32 = 5;
 
@@ -266,7 +269,7 @@ impl<K: Slim> Shared<K> {
                 }
                 After::Retry(backoff) => {
                     tracing::debug!(component = one.by.component, object = %key, %error, "a step failed and will be retried");
-                    backoff
+                    backoff.at_most(RETRY_CAP)
                 }
                 After::Over | After::Read => Backoff::CONFLICT,
             },
