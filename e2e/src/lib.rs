@@ -13,7 +13,6 @@ pub mod cli;
 pub mod conformance;
 pub mod control_plane;
 mod earlier;
-mod foreign;
 mod go;
 mod guard;
 pub mod harness;
@@ -25,6 +24,7 @@ mod progress;
 pub mod providers;
 pub mod scenarios;
 mod stuck;
+mod third_party;
 mod wait;
 
 /// Whether this is continuous integration, where a missing prerequisite is a failure and not a skip.

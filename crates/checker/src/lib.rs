@@ -31,7 +31,7 @@ pub use rule::Part;
 pub const BELAYER: &str = "belayer";
 
 /// Prefix of Belayer's finalizers and annotations.
-const OURS: &str = "belayer.dev/";
+const BELAYERS: &str = "belayer.dev/";
 /// Belayer's hold (finalizer) on pods whose result is not consumed yet.
 const POD_HOLD: &str = names::POD_STATUS_HOLD;
 /// Its hold on pods that are re-created if their node rejects them.

@@ -4,7 +4,7 @@ use belayer_sandbox::{Gvr, Verb, Write};
 use belayer_workload::WORKFLOWS;
 use serde_json::Value;
 
-use crate::OURS;
+use crate::BELAYERS;
 
 /// Marks the record of a pod that had not ended.
 const NOT_FINAL_LABEL: &str = "belayer.dev/not-final";
@@ -62,7 +62,7 @@ pub(crate) fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
 
 /// Its finalizers that are Belayer's.
 pub(crate) fn holds(object: &Value) -> impl Iterator<Item = &str> {
-    finalizers(object).filter(|name| name.starts_with(OURS))
+    finalizers(object).filter(|name| name.starts_with(BELAYERS))
 }
 
 /// Whether it has a hold of Belayer's.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::history::History;
 use super::objects::{Kind, annotation, describe, is_rejected, text, uid};
 use super::rule::{Part, Rule, Step, Verdict};
-use crate::OURS;
+use crate::BELAYERS;
 
 /// The kind of the records.
 const RECORD: &str = "PodRecreation";
@@ -239,7 +239,7 @@ fn part(pod: &Value, created: &Value, keeps: impl Fn(&str, &Value) -> bool) -> V
         .and_then(Value::as_object)
         .into_iter()
         .flatten()
-        .filter(|(name, value)| !name.starts_with(OURS) && keeps(name, value))
+        .filter(|(name, value)| !name.starts_with(BELAYERS) && keeps(name, value))
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
     let labels: Map<String, Value> = pod

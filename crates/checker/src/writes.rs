@@ -9,7 +9,7 @@ use super::objects::{
 };
 use super::recreation;
 use super::rule::{Part, Rule, Step, Verdict};
-use crate::{OURS, POD_HOLD};
+use crate::{BELAYERS, POD_HOLD};
 
 pub(crate) const RULES: &[Rule] = &[
     Rule {
@@ -149,7 +149,8 @@ fn without_own_fields(object: &Value) -> Value {
         metadata.remove("resourceVersion");
         metadata.remove("managedFields");
         if let Some(Value::Array(finalizers)) = metadata.get_mut("finalizers") {
-            let belayers = |name: &Value| name.as_str().is_some_and(|name| name.starts_with(OURS));
+            let belayers =
+                |name: &Value| name.as_str().is_some_and(|name| name.starts_with(BELAYERS));
             finalizers.retain(|finalizer| !belayers(finalizer));
             if finalizers.is_empty() {
                 metadata.remove("finalizers");

@@ -27,7 +27,7 @@ use summary::Summary;
 use world::World;
 
 /// Prefix of Belayer's finalizers and annotations.
-const OURS: &str = "belayer.dev/";
+const BELAYERS: &str = "belayer.dev/";
 /// The actor name of the second scheduler.
 const BATCH: &str = "batch-scheduler";
 /// The actor name of the other operator.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use belayer_workload::names;
 use serde_json::Value;
 
-use super::{OURS, other_operator};
+use super::{BELAYERS, other_operator};
 
 /// Prefix of a kubelet's message when it rejects a pod.
 const REJECTED: &str = "Pod was rejected";
@@ -62,7 +62,7 @@ impl Tracked {
     /// Updates it with its next state.
     pub(super) fn note(&mut self, object: &Value, now: Existence, at: Instant) {
         // The last state of a removed object still has the finalizer that was removed last.
-        let held = now != Existence::Gone && has_finalizer(object, OURS);
+        let held = now != Existence::Gone && has_finalizer(object, BELAYERS);
         match (self.hold, held) {
             (Hold::NotYet | Hold::Off, true) => {
                 self.hold = Hold::On;

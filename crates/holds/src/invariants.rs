@@ -148,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    const OURS: &[&str] = &["o/1", "o/2"];
+    const BELAYERS: &[&str] = &["o/1", "o/2"];
 
     #[rstest]
     #[case::belayers_may_go(&["a", "o/1", "b"], &["a", "b"], true)]
@@ -157,7 +157,7 @@ mod tests {
     #[case::foreign_came(&["a"], &["a", "b"], false)]
     #[case::foreign_moved(&["a", "b"], &["b", "a"], false)]
     fn others(#[case] before: &[&str], #[case] after: &[&str], #[case] holds: bool) {
-        assert_eq!(others_kept(before, after, OURS), holds);
+        assert_eq!(others_kept(before, after, BELAYERS), holds);
     }
 
     #[test]
@@ -189,6 +189,6 @@ mod tests {
         #[case] deleting: Deleting,
         #[case] holds: bool,
     ) {
-        assert_eq!(no_late_hold(before, after, OURS, deleting), holds);
+        assert_eq!(no_late_hold(before, after, BELAYERS, deleting), holds);
     }
 }

@@ -13,7 +13,7 @@ pub static KNOWN_FINALIZERS: LazyLock<KnownFinalizers> = LazyLock::new(|| {
 });
 
 /// Prefix of the owner of Belayer's own entries; the component's name follows.
-const OURS: &str = "Belayer ";
+const BELAYERS: &str = "Belayer ";
 
 /// Known finalizers; by default those of this build. The [crate's example](crate) adds an entry.
 #[derive(Debug, Clone)]
@@ -165,7 +165,7 @@ impl Entry {
 
     /// The component of Belayer's that it belongs to.
     pub(crate) fn component(&self) -> Option<&str> {
-        self.owner.strip_prefix(OURS)
+        self.owner.strip_prefix(BELAYERS)
     }
 
     /// The workloads that remove it from objects of a kind.

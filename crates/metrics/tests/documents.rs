@@ -133,7 +133,7 @@ fn with_section(page: &str, begin: &str, section: &str) -> String {
 #[test]
 fn every_alert_is_tested_both_ways() {
     let tests: Value =
-        serde_saphyr::from_str(&read("e2e/foreign/promtool/alerts.test.yaml")).unwrap();
+        serde_saphyr::from_str(&read("e2e/third-party/promtool/alerts.test.yaml")).unwrap();
     let cases = |alert: &str, fires: bool| {
         let expr = format!("ALERTS{{alertname=\"{alert}\", alertstate=\"firing\"}}");
         let tests = tests["tests"].as_array().into_iter().flatten();

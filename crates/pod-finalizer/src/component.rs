@@ -43,7 +43,7 @@ use crate::snapshot::{BacklogLimit, MassRelease, Selection, Snapshot};
 use crate::status::{StatusQuery, StatusState};
 use crate::{NAME, SETTLE};
 
-use observe::{admin_asked, adopted, held, judges, judging, node_of, selection};
+use observe::{admin_asked, adopted, deciding, deciding_profiles, held, node_of, selection};
 
 pub(crate) use losses::Lost;
 
@@ -250,9 +250,10 @@ impl<V: View> PodFinalizer<V> {
     /// The same for a pod that a profile selects or judges.
     fn judging_query(&self, pod: &ObjectMeta) -> Option<StatusQuery> {
         let selection = self.selection(pod);
-        let judges = judges(&self.profiles, pod, &selection);
+        let deciding_profiles = deciding_profiles(&self.profiles, pod, &selection);
         let key_of = |owner: &OwnerReference, kind: &Resource| self.find_owner(pod, owner, kind).0;
-        let found = judging(&selection, &judges).find_map(|profile| node_of(pod, profile, key_of));
+        let found = deciding(&selection, &deciding_profiles)
+            .find_map(|profile| node_of(pod, profile, key_of));
         found.map(|(_, query)| query)
     }
 
@@ -337,7 +338,7 @@ impl PodFinalizer {
             .unwrap_or_default()
         {
             self.note(&pod, UnselectedBy::Labels);
-            self.queue_if_ours(&pod, Priority::Normal);
+            self.queue_if_belayers(&pod, Priority::Normal);
         }
     }
 
@@ -360,7 +361,7 @@ impl PodFinalizer {
             // Its CRD was deleted: of owners that went while the watch was down no event comes.
             Event::Unserved => {
                 let pods = &self.parts.pods;
-                return pods.for_each(|pod| self.queue_if_ours(pod, Priority::Normal));
+                return pods.for_each(|pod| self.queue_if_belayers(pod, Priority::Normal));
             }
             _ => return,
         };
@@ -371,7 +372,7 @@ impl PodFinalizer {
             .unwrap_or_default()
         {
             if all || pod.object.meta.is_deleting() || pod.object.is_ended() {
-                self.queue_if_ours(&pod, Priority::Release);
+                self.queue_if_belayers(&pod, Priority::Release);
             }
         }
     }
@@ -435,7 +436,7 @@ impl PodFinalizer {
 
     fn queue_if_unheld(&self, pod: &Stored<Pod>) {
         if !held(&pod.object.meta) {
-            self.queue_if_ours(pod, Priority::Normal);
+            self.queue_if_belayers(pod, Priority::Normal);
         }
     }
 
@@ -466,7 +467,7 @@ impl PodFinalizer {
         }
     }
 
-    fn queue_if_ours(&self, pod: &Stored<Pod>, unheld: Priority) {
+    fn queue_if_belayers(&self, pod: &Stored<Pod>, unheld: Priority) {
         let meta = &pod.object.meta;
         let priority = if held(meta) || self.is_adopted(meta) {
             Priority::Release

@@ -388,7 +388,7 @@ fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
 fn waits_for(pod: &PodView) -> Cow<'static, str> {
     match (&pod.selection, pod.ended) {
         (Selection::By { profile, .. }, true) => {
-            let reader = pod.judges.first().map(|judge| &judge.profile);
+            let reader = pod.deciding_profiles.first().map(|judge| &judge.profile);
             let profile = reader.unwrap_or(profile);
             let waits = format!(
                 "the consumer has to take the result (profile {})",

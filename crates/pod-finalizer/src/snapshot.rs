@@ -99,13 +99,13 @@ pub struct PodView {
     /// Further profiles that apply to it, because their owner kind is that of its controller: if no profile selects it
     /// (A4), or if it is a pod of Argo Workflows and its profile releases on a PodOutcome (A1). Evidence by one of them
     /// is evidence for this pod.
-    pub judges: Box<[Judge]>,
+    pub deciding_profiles: Box<[DecidingProfile]>,
 }
 
 /// A profile that applies to a pod, whether it selects the pod or not. The rules of
 /// [`row`](crate::row) read it.
 #[derive(Debug, Clone)]
-pub struct Judge {
+pub struct DecidingProfile {
     /// The profile.
     pub profile: Arc<Profile>,
     /// Whether the pod's labels show that its result was taken.

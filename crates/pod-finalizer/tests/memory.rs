@@ -61,7 +61,7 @@ async fn t3_reading_a_large_workflow_takes_little_memory() {
     let client = Client::new(service, "default");
     let executor = Executor::new(client, FIELD_MANAGER, Bounds::default(), Writes::Sent);
     let node = NodeRef::Id("w-479999".into());
-    let oracle = StatusReader::new(Arc::new(executor), Asked::These(vec![node.clone()]));
+    let reader = StatusReader::new(Arc::new(executor), Asked::These(vec![node.clone()]));
     let query = StatusQuery::new(
         argo::workflow(),
         ObjectKey::new("shop", "w"),
@@ -69,7 +69,7 @@ async fn t3_reading_a_large_workflow_takes_little_memory() {
     );
 
     let region = Region::new(ALLOCATOR);
-    let answer = read(&oracle, &query).await.unwrap();
+    let answer = read(&reader, &query).await.unwrap();
     let allocated = region.change().bytes_allocated;
 
     let StatusState::Read(nodes) = answer.answer() else {

@@ -19,7 +19,7 @@ use crate::api::{Growth, OnWipeTimeout, Policy};
 use crate::eligible::{Eligibility, OwnerKind, REPLACE_THEIR_OWN, replaces_its_own};
 use crate::rate_limit::{CircuitBreaker, Rate, RateLimits};
 use crate::reason::{Class, Classes};
-use crate::replacement_pod::Carry;
+use crate::replacement_pod::ReplacementMetadata;
 
 /// The key in the configuration file: the root of every path in an error.
 pub const KEY: &str = "podRecreation";
@@ -49,7 +49,7 @@ pub struct Settings {
     /// The policy of new records.
     pub policy: Policy,
     /// What is carried to re-created pods.
-    pub carry: Carry,
+    pub carry: ReplacementMetadata,
     /// Whether `owners` lists workflows of Argo Workflows, which are ignored.
     pub argo_ignored: bool,
     /// Kinds in `owners` that match no owner: they have no group, and the core group has no such kind.
@@ -70,7 +70,7 @@ impl Default for Settings {
             workers: DEFAULT_WORKERS,
             eligibility: Eligibility::default(),
             policy: Policy::default(),
-            carry: Carry::default(),
+            carry: ReplacementMetadata::default(),
             argo_ignored: false,
             without_group: Vec::new(),
             backoff_deprecated: false,
@@ -108,7 +108,7 @@ pub struct PodRecreationConfig {
     pub backoff: BackoffConfig,
     /// What is carried to re-created pods.
     #[serde(default)]
-    pub carry: CarryConfig,
+    pub carry: ReplacementMetadataConfig,
     /// See [`Policy::wipe_timeout_seconds`].
     pub wipe_timeout_seconds: Option<u32>,
     /// See [`Policy::on_wipe_timeout`].
@@ -143,7 +143,7 @@ pub struct BackoffConfig {
 /// The key `carry`: which annotations and labels a replacement pod gets. The [module's example](self) has the default.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct CarryConfig {
+pub struct ReplacementMetadataConfig {
     /// Field managers whose annotations are carried over, in addition to the creator and `kubectl`.
     #[serde(default)]
     pub managers: Vec<String>,
@@ -267,7 +267,7 @@ impl TryFrom<PodRecreationConfig> for Settings {
                     .avoid_rejected_node
                     .unwrap_or(default.avoid_rejected_node),
             },
-            carry: Carry {
+            carry: ReplacementMetadata {
                 managers: config.carry.managers,
                 keep: config.carry.keep,
                 drop: config.carry.drop,

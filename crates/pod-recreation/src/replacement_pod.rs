@@ -6,7 +6,9 @@
 mod limits;
 mod metadata;
 
-pub(crate) use metadata::{Carry, is_creator_known, metadata_to_create, owner_references};
+pub(crate) use metadata::{
+    ReplacementMetadata, is_creator_known, metadata_to_create, owner_references,
+};
 
 use belayer_holds::names::{
     POD_RECREATION_HOLD, RECREATION_ANNOTATION, RECREATION_ATTEMPT_ANNOTATION,
@@ -31,9 +33,9 @@ const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// The pod to create, from a rejected pod as the API server returns it: labels, annotations, owner references and
 /// spec.
-pub(crate) fn pod_to_create(rejected: &Value, carry: &Carry) -> Value {
+pub(crate) fn pod_to_create(rejected: &Value, lists: &ReplacementMetadata) -> Value {
     json!({
-        "metadata": metadata_to_create(rejected, carry),
+        "metadata": metadata_to_create(rejected, lists),
         "spec": spec_to_create(rejected, &rejected["metadata"]["labels"]),
     })
 }

@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::cli::{Name, Serve};
 
 /// The first line of a kubeconfig that may be overwritten.
-const OURS: &str = "# Written by belayer-sandbox; good for as long as it runs.";
+const MARK: &str = "# Written by belayer-sandbox; good for as long as it runs.";
 
 /// Why the server cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -116,7 +116,7 @@ fn human(time: std::time::Duration) -> String {
 
 fn check_kubeconfig(path: &Path) -> Result<(), ServeError> {
     match fs::read_to_string(path) {
-        Ok(text) if !text.starts_with(OURS) => Err(ServeError::OtherFile(path.to_owned())),
+        Ok(text) if !text.starts_with(MARK) => Err(ServeError::OtherFile(path.to_owned())),
         _ => Ok(()),
     }
 }
@@ -126,7 +126,7 @@ fn write_kubeconfig(path: &Path, listener: &Listener) -> Result<PathBuf, ServeEr
         path: path.to_owned(),
         source,
     };
-    fs::write(path, format!("{OURS}\n{}", listener.kubeconfig())).map_err(failed)?;
+    fs::write(path, format!("{MARK}\n{}", listener.kubeconfig())).map_err(failed)?;
     std::path::absolute(path).map_err(failed)
 }
 

@@ -33,7 +33,7 @@ pub(crate) enum Fault {
     /// The replicas do not follow the gate.
     GateIgnored,
     /// All finalizers are removed.
-    ForeignToo,
+    OthersToo,
     /// The pods are listed before the PVC is read.
     EarlyList,
     /// A patch has neither UID nor version.
@@ -404,7 +404,7 @@ impl Draining {
         if live.uid != of.uid {
             state.broken.get_or_insert(Broken::Identity);
         }
-        let foreign = live.foreign && (holds || self.fault != Some(Fault::ForeignToo));
+        let foreign = live.foreign && (holds || self.fault != Some(Fault::OthersToo));
         if foreign != live.foreign {
             state.broken.get_or_insert(Broken::Foreign);
         }

@@ -144,7 +144,7 @@ fn proof_a_planted_fault_of_pod_recreation_is_found(
 #[rstest]
 #[case(drain::Fault::NoSettle, "DRAINED")]
 #[case(drain::Fault::GateIgnored, "DRAINED")]
-#[case(drain::Fault::ForeignToo, "FOREIGN")]
+#[case(drain::Fault::OthersToo, "FOREIGN")]
 #[case(drain::Fault::EarlyList, "IN-USE")]
 #[case(drain::Fault::BarePatch, "IDENTITY")]
 #[case(drain::Fault::OnePass, "DRAINED")]

@@ -20,7 +20,7 @@ use crate::kinds;
 use crate::wait::eventually;
 
 /// Prefix of Belayer's holds. A literal on purpose: this name is a promise to users.
-pub const OURS: &str = "belayer.dev/";
+pub const BELAYERS: &str = "belayer.dev/";
 
 /// Timeout of a drain: two clean passes, an API server that learns policies late, a busy machine.
 const DEADLINE: Duration = Duration::from_secs(400);
@@ -237,7 +237,7 @@ impl Cluster {
             .await?;
             let held = all.iter().filter(|object| {
                 let mut names = object.finalizers().iter();
-                names.any(|name| name.starts_with(OURS))
+                names.any(|name| name.starts_with(BELAYERS))
             });
             left.extend(held.map(|object| {
                 let namespace = object.namespace().unwrap_or_default();
@@ -277,7 +277,7 @@ impl HeldObjects {
             .finalizers()
             .iter()
             .cloned()
-            .partition(|name| name.starts_with(OURS));
+            .partition(|name| name.starts_with(BELAYERS));
         let mut plain = serde_json::to_value(object)?;
         // A kubelet continues to write the status of its pods.
         plain.as_object_mut().map(|plain| plain.remove("status"));

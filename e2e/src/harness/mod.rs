@@ -24,7 +24,7 @@ pub(crate) use self::argo::NODE_ID;
 pub use self::argo::{Argo, ArgoOptions, Nodes};
 pub use self::belayer::{Belayer, BelayerOptions};
 pub use self::cluster::{Cluster, OWN_NODE, Setting};
-pub use self::drain::{HeldObjects, OURS, Output};
+pub use self::drain::{BELAYERS, HeldObjects, Output};
 pub(crate) use self::installed::LEASE;
 pub use self::installed::{HOME, Installed, lease_holder, manifests, save_logs};
 pub use self::new_cluster::on_new_cluster;

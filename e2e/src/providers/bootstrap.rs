@@ -203,7 +203,7 @@ pub(crate) async fn open_gate(client: &Client) -> Result<()> {
 }
 
 /// Creates Belayer's namespace, account, RBAC permissions and gate, as in `deploy`.
-pub(crate) async fn grant_rights(client: &Client) -> Result<()> {
+pub(crate) async fn grant_permissions(client: &Client) -> Result<()> {
     for name in [
         "namespace",
         "service-account",

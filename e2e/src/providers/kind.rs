@@ -11,7 +11,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 use super::bootstrap::{
-    MUTATING_POLICIES, apply, belayer_kubeconfig, ensure_workflow_crd, grant_rights, minor,
+    MUTATING_POLICIES, apply, belayer_kubeconfig, ensure_workflow_crd, grant_permissions, minor,
 };
 use super::{Backend, Capability, Clusters, Provider};
 use crate::control_plane::{
@@ -95,7 +95,7 @@ impl Kind {
             "the image {NODE_IMAGE} is Kubernetes 1.{minor}, but the scenarios need 1.{MUTATING_POLICIES}"
         );
         let belayer = dir.path().join("belayer.kubeconfig");
-        grant_rights(&client).await?;
+        grant_permissions(&client).await?;
         ensure_workflow_crd(&client).await?;
         apply(&client, include_str!("../../manifests/policy-anchor.yaml")).await?;
         let server = server_of(&admin)?;

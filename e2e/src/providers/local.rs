@@ -13,7 +13,7 @@ use kube::Client;
 use serde::Deserialize;
 
 use super::bootstrap::{
-    MUTATING_POLICIES, apply, belayer_kubeconfig, ensure_workflow_crd, grant_rights, minor,
+    MUTATING_POLICIES, apply, belayer_kubeconfig, ensure_workflow_crd, grant_permissions, minor,
 };
 use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
 use crate::control_plane::{
@@ -99,7 +99,7 @@ struct LocalBackend {
 impl LocalBackend {
     async fn prepare(plane: ControlPlane) -> Result<Self> {
         let client = plane.client();
-        grant_rights(client).await?;
+        grant_permissions(client).await?;
         ensure_workflow_crd(client).await?;
         let has_mutating_policies = minor(client).await? >= MUTATING_POLICIES;
         if has_mutating_policies {

@@ -21,12 +21,12 @@ use crate::control_plane::{
     ArgoBinaries, HelmBinaries, Process, PvcController, RealNode, is_installed,
 };
 use crate::earlier;
-use crate::foreign::Foreign;
 use crate::kubectl::Kubectl;
 use crate::peers::Peer;
+use crate::third_party::ThirdParty;
 
 pub use self::bootstrap::ensure_workflow_crd;
-pub(crate) use self::bootstrap::{APART, apply, grant_rights, manifest, open_gate};
+pub(crate) use self::bootstrap::{APART, apply, grant_permissions, manifest, open_gate};
 pub use self::kind::Kind;
 pub use self::local::Local;
 pub use self::restore::OWN_NODE;
@@ -229,9 +229,9 @@ fn find_out() -> impl Iterator<Item = Capability> {
         (ArgoBinaries::are_available(), Capability::Argo),
         (earlier::is_available(), Capability::EarlierBelayer),
         (Peer::Informer.is_available(), Capability::ClientGo),
-        (Foreign::Kopf.is_available(), Capability::Python),
-        (Foreign::JavaScript.is_available(), Capability::Node),
-        (Foreign::Browser.is_available(), Capability::Browser),
+        (ThirdParty::Kopf.is_available(), Capability::Python),
+        (ThirdParty::JavaScript.is_available(), Capability::Node),
+        (ThirdParty::Browser.is_available(), Capability::Browser),
         (is_installed("prometheus"), Capability::Prometheus),
     ]
     .into_iter()

@@ -8,7 +8,7 @@ use kube::{Client, ResourceExt as _};
 use serde_json::{Map, Value, json};
 
 use super::bootstrap::{
-    APART, ensure_workflow_crd, grant_rights, manifest, open_gate, opened_gate, remove,
+    APART, ensure_workflow_crd, grant_permissions, manifest, open_gate, opened_gate, remove,
 };
 use super::{Backend, Capability};
 use crate::kinds::{self, Objects};
@@ -150,7 +150,7 @@ async fn remove_installation(client: &Client) -> Result<()> {
             .or_else(gone)
             .with_context(|| format!("remove {name}"))?;
     }
-    grant_rights(client).await
+    grant_permissions(client).await
 }
 
 async fn listed(objects: &Objects, labels: &ListParams) -> Result<ObjectList<DynamicObject>> {

@@ -12,7 +12,7 @@ use kube::Client;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::bootstrap::{apply, ensure_workflow_crd, grant_rights};
+use super::bootstrap::{apply, ensure_workflow_crd, grant_permissions};
 use super::{Backend, Capability, Clusters, Mark, Provider, Recorder, Request};
 use crate::control_plane;
 use crate::control_plane::Compactor;
@@ -72,7 +72,7 @@ impl Provider for Sandbox {
             let admin = write("admin.kubeconfig", "admin")?;
             let belayer = write("belayer.kubeconfig", BELAYER)?;
             let client = control_plane::client(&admin).await?;
-            grant_rights(&client).await?;
+            grant_permissions(&client).await?;
             apply(&client, &everything_to_clients()).await?;
             ensure_workflow_crd(&client).await?;
             let record = Record(sandbox.recorder().clone());

@@ -162,7 +162,7 @@ async fn pvc_in_use(cluster: Cluster) -> Result<()> {
         .backend()
         .switch_pvc_controller(PvcController::Off)
         .await?;
-    let only_ours = json!({ "metadata": { "finalizers": [PVC_HOLD] } });
+    let only_belayers = json!({ "metadata": { "finalizers": [PVC_HOLD] } });
     for name in ["used", "deleted", "free", "both"] {
         cluster
             .create_pvc(name, json!({ "finalizers": [PVC_HOLD] }))
@@ -171,7 +171,7 @@ async fn pvc_in_use(cluster: Cluster) -> Result<()> {
             // An API server may have added its own finalizer at creation.
             cluster
                 .pvcs()
-                .patch(name, &PatchParams::default(), &Patch::Merge(&only_ours))
+                .patch(name, &PatchParams::default(), &Patch::Merge(&only_belayers))
                 .await?;
         }
     }

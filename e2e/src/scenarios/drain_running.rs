@@ -10,8 +10,8 @@ use serde_json::json;
 use super::admission::with_write_policies;
 use super::drain::back_to_work;
 use crate::harness::{
-    BelayerOptions, Cluster, HOLD, Load, OURS, PVC_HOLD, SOON, Scenario, WORKFLOW_HOLD, eventually,
-    finalizers, pod, throughout,
+    BELAYERS, BelayerOptions, Cluster, HOLD, Load, PVC_HOLD, SOON, Scenario, WORKFLOW_HOLD,
+    eventually, finalizers, pod, throughout,
 };
 use crate::kinds;
 use crate::providers::Capability::AdmissionPolicies;
@@ -158,7 +158,9 @@ async fn switched_off_and_on(cluster: &Cluster) -> Result<()> {
     eventually("the workflow's hold is removed", SOON, async || {
         let seen = cluster.workflows().get("w").await?;
         ensure!(
-            !finalizers(&seen).iter().any(|name| name.starts_with(OURS)),
+            !finalizers(&seen)
+                .iter()
+                .any(|name| name.starts_with(BELAYERS)),
             "{:?}",
             finalizers(&seen)
         );

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::process::Command;
 
 use crate::harness::{Belayer, BelayerOptions, Cluster, HOME, SOON, eventually};
-use crate::providers::grant_rights;
+use crate::providers::grant_permissions;
 
 /// A kubeconfig of an account of the installation.
 pub(super) async fn kubeconfig(
@@ -123,7 +123,7 @@ pub(super) async fn remove(cluster: &Cluster) -> Result<()> {
         fi"
     );
     cluster.sh(&script).await?;
-    grant_rights(cluster.client()).await
+    grant_permissions(cluster.client()).await
 }
 
 /// The same after Belayer's namespace was deleted: its account is another one now.

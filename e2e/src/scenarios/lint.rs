@@ -10,9 +10,9 @@ use tokio::process::Command;
 
 use crate::chart;
 use crate::control_plane::HelmBinaries;
-use crate::foreign::Foreign;
 use crate::harness::{Cluster, Scenario};
 use crate::providers::Capability::{ClientGo, Helm, Python};
+use crate::third_party::ThirdParty;
 
 /// With the build of promtool: some two minutes of two cores.
 const VERY_LONG: Duration = Duration::from_secs(600);
@@ -70,7 +70,7 @@ async fn health(_: Cluster) -> Result<()> {
 }
 
 async fn kstatus(_: Cluster) -> Result<()> {
-    let program = installed(Foreign::Kstatus).await?.join("kstatus");
+    let program = installed(ThirdParty::Kstatus).await?.join("kstatus");
     succeeds(Command::new(program).arg(records())).await
 }
 
@@ -86,7 +86,7 @@ async fn zizmor(_: Cluster) -> Result<()> {
 }
 
 async fn actionlint(_: Cluster) -> Result<()> {
-    let folder = installed(Foreign::Actionlint).await?;
+    let folder = installed(ThirdParty::Actionlint).await?;
     let mut command = Command::new(folder.join("actionlint"));
     // Other linters would be used if they are installed: the result must not depend on that.
     command.args(["-no-color", "-shellcheck=", "-pyflakes="]);
@@ -97,10 +97,10 @@ async fn actionlint(_: Cluster) -> Result<()> {
 }
 
 async fn alerts(_: Cluster) -> Result<()> {
-    let promtool = installed(Foreign::Promtool).await?.join("promtool");
+    let promtool = installed(ThirdParty::Promtool).await?.join("promtool");
     let rules = repository().join("deploy/charts/belayer/files/alerts.yaml");
     succeeds(Command::new(&promtool).args(["check", "rules"]).arg(rules)).await?;
-    let tests = repository().join("e2e/foreign/promtool/alerts.test.yaml");
+    let tests = repository().join("e2e/third-party/promtool/alerts.test.yaml");
     succeeds(Command::new(&promtool).args(["test", "rules"]).arg(tests)).await
 }
 
@@ -126,12 +126,12 @@ async fn schemas(cluster: Cluster) -> Result<()> {
 
 /// Runs a program of the Python installation, which must succeed.
 async fn passes(program: &str, arguments: &[&Path]) -> Result<()> {
-    let folder = installed(Foreign::Lint).await?;
+    let folder = installed(ThirdParty::Lint).await?;
     let mut command = Command::new(folder.join("venv/bin").join(program));
     succeeds(command.args(arguments).current_dir(&folder)).await
 }
 
-async fn installed(tool: Foreign) -> Result<PathBuf> {
+async fn installed(tool: ThirdParty) -> Result<PathBuf> {
     tokio::task::spawn_blocking(move || tool.installed()).await?
 }
 

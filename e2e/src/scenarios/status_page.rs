@@ -1,4 +1,4 @@
-//! The status page in a browser: `e2e/foreign/browser` looks at it. It has its own sandbox, because 10,000 objects
+//! The status page in a browser: `e2e/third-party/browser` looks at it. It has its own sandbox, because 10,000 objects
 //! are created there within a second.
 
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use tokio::process::Command;
 
 use crate::control_plane::Process;
 use crate::control_plane::ports::free_ports;
-use crate::foreign::{Foreign, chromium};
 use crate::harness::belayer::get;
 use crate::harness::{Cluster, HOLD, Load, SOON, Scenario, eventually};
 use crate::providers::Capability::Browser;
+use crate::third_party::{ThirdParty, chromium};
 
 /// As many as the page lists.
 const OBJECTS: usize = 10_000;
@@ -38,7 +38,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 }
 
 async fn browser(cluster: Cluster) -> Result<()> {
-    let folder = tokio::task::spawn_blocking(|| Foreign::Browser.installed()).await??;
+    let folder = tokio::task::spawn_blocking(|| ThirdParty::Browser.installed()).await??;
     let sandbox = Sandbox::builder().build();
     let listener = sandbox.listen_anywhere().await?;
     held_pods(&sandbox)?;

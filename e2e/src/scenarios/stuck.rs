@@ -36,12 +36,12 @@ async fn permission_missing(cluster: Cluster) -> Result<()> {
             Fault::on(secrets).answer(Answer::forbidden("secrets are none of its business")),
         )
     });
-    let looked = look_without_rights(&cluster, &tool).await;
+    let looked = read_without_permissions(&cluster, &tool).await;
     tool.put_away().await?;
     looked
 }
 
-async fn look_without_rights(cluster: &Cluster, tool: &Tool) -> Result<()> {
+async fn read_without_permissions(cluster: &Cluster, tool: &Tool) -> Result<()> {
     eventually("the server knows its permissions", SOON, async || {
         let (code, out, err) = tool.run(&["stuck".to_owned()]).await?;
         ensure!(code == 4, "exit code {code}: {out}{err}");

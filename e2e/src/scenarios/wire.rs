@@ -131,10 +131,10 @@ async fn agree(cluster: Cluster) -> Result<()> {
     cluster.note(format!(
         "{read} pods, {pvcs} PVCs, {namespaces} namespaces and {workflows} workflows compared"
     ));
-    drop_foreign(&cluster).await
+    drop_others(&cluster).await
 }
 
-async fn drop_foreign(cluster: &Cluster) -> Result<()> {
+async fn drop_others(cluster: &Cluster) -> Result<()> {
     let off = json!({ "metadata": { "finalizers": null } });
     cluster.merge("deleting", off).await.map(drop)
 }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::world::World;
 
 const PVCS: Gvr = Gvr::PERSISTENTVOLUMECLAIMS;
-const OURS: &str = "belayer.dev/pvc-protection";
+const BELAYERS: &str = "belayer.dev/pvc-protection";
 const KUBERNETES: &str = "kubernetes.io/pvc-protection";
 
 fn pvc(world: &World, name: &str, finalizers: &[&str]) {
@@ -110,11 +110,11 @@ async fn a_pvc_waits_for_its_pod_whatever_its_annotations() {
     let world = World::new().await;
     own_namespace(&world);
     leads(&world, "belayer-system", "belayer");
-    pvc(&world, "data", &[OURS]);
+    pvc(&world, "data", &[BELAYERS]);
     user_of(&world, &["data"]);
     deleted(&world, &PVCS, "data");
     let report = world.run(&["stuck", "-ojson"]).await.json();
-    let pvcs = group(&report, OURS);
+    let pvcs = group(&report, BELAYERS);
     assert_eq!(pvcs["verdict"], "held-by-belayer");
     let next = pvcs["next"].to_string();
     assert!(!next.contains(ANNOTATE), "{pvcs:#}");
@@ -147,12 +147,12 @@ async fn a_renewed_lease_proves_a_running_belayer_without_pods(
         let namespace = json!({ "metadata": { "name": namespace } });
         world.create(&Gvr::NAMESPACES, None, namespace);
     }
-    pvc(&world, "data", &[OURS]);
+    pvc(&world, "data", &[BELAYERS]);
     deleted(&world, &PVCS, "data");
     let (_dir, config) = config(keys);
     let stuck = ["stuck", "-ojson", &config];
     let gone = world.run(&stuck).await.json();
-    assert_eq!(group(&gone, OURS)["verdict"], "controller-gone");
+    assert_eq!(group(&gone, BELAYERS)["verdict"], "controller-gone");
     let status = world.run(&["status", &config]).await;
     assert_eq!(status.code, 3, "{}{}", status.out, status.err);
     let text = flat(&status.out);
@@ -167,7 +167,7 @@ async fn a_renewed_lease_proves_a_running_belayer_without_pods(
 
     leads(&world, namespace, name);
     let alive = world.run(&stuck).await.json();
-    let group = group(&alive, OURS);
+    let group = group(&alive, BELAYERS);
     assert_eq!(group["verdict"], "held-by-belayer", "{group:#}");
     let proof = format!("lease {namespace}/{name} was last renewed");
     assert!(group["proof"].to_string().contains(&proof), "{group:#}");
@@ -191,11 +191,11 @@ async fn a_pvc_in_use_waits_for_belayer_and_its_pod() {
     let world = World::new().await;
     own_namespace(&world);
     is_down(&world);
-    pvc(&world, "data", &[OURS]);
+    pvc(&world, "data", &[BELAYERS]);
     user_of(&world, &["data"]);
     deleted(&world, &PVCS, "data");
     let report = world.run(&["stuck", "-ojson"]).await.json();
-    let next = group(&report, OURS)["next"].clone();
+    let next = group(&report, BELAYERS)["next"].clone();
     let says = |at: usize| next[at]["say"].as_str().unwrap_or_default().to_owned();
     assert!(
         says(0).contains("it removes its finalizer once nothing is missing"),
@@ -213,13 +213,13 @@ async fn a_pvc_in_use_waits_for_belayer_and_its_pod() {
 async fn in_place_both_finalizers_are_belayers() {
     let world = World::new().await;
     own_namespace(&world);
-    pvc(&world, "data", &[KUBERNETES, OURS]);
+    pvc(&world, "data", &[KUBERNETES, BELAYERS]);
     user_of(&world, &["data"]);
     deleted(&world, &PVCS, "data");
     let (_dir, config) = in_place();
     // No controller runs: each group proves that, and the groups are numbered from 1.
     let report = world.run(&["stuck", "-ojson", &config]).await.json();
-    for finalizer in [KUBERNETES, OURS] {
+    for finalizer in [KUBERNETES, BELAYERS] {
         let group = group(&report, finalizer);
         assert_eq!(group["cause"], "hold", "{group:#}");
         assert_eq!(
@@ -244,7 +244,7 @@ async fn in_place_both_finalizers_are_belayers() {
         "{text}"
     );
     let report = world.run(&["stuck", "-ojson", &config]).await.json();
-    for finalizer in [KUBERNETES, OURS] {
+    for finalizer in [KUBERNETES, BELAYERS] {
         let next = group(&report, finalizer)["next"].to_string();
         assert!(!next.contains("kube-controller-manager"), "{next}");
         assert!(!next.contains(ANNOTATE), "{next}");
@@ -257,11 +257,15 @@ async fn groups_of_explain_are_numbered_from_one() {
     let world = World::new().await;
     own_namespace(&world);
     leads(&world, "belayer-system", "belayer");
-    pvc(&world, "data", &[OURS, "example.com/a", "example.com/b"]);
+    pvc(
+        &world,
+        "data",
+        &[BELAYERS, "example.com/a", "example.com/b"],
+    );
     user_of(&world, &["data"]);
     deleted(&world, &PVCS, "data");
     let report = world.run(&["stuck", "-ojson"]).await.json();
-    assert_eq!(group(&report, OURS)["number"], 1);
+    assert_eq!(group(&report, BELAYERS)["number"], 1);
     let answer = world.run(&["explain", "pvc/data", "-n", "default"]).await;
     let text = answer.out;
     assert!(
@@ -349,7 +353,7 @@ async fn check_reports_pvcs_that_no_controller_releases() {
         ("used", &[KUBERNETES][..]),
         ("unused", &[KUBERNETES]),
         // Other finalizers also keep these: that they are stuck proves nothing.
-        ("ours", &[KUBERNETES, OURS]),
+        ("ours", &[KUBERNETES, BELAYERS]),
         ("another", &[KUBERNETES, "example.com/a"]),
     ] {
         pvc(&world, name, finalizers);

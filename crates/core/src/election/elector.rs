@@ -285,7 +285,7 @@ impl Elector {
         self.logged = None;
         match (before, acquire_reason) {
             (LeaseStatus::Leading { .. }, _) => {}
-            (LeaseStatus::InDoubt, Some(AcquireReason::Ours)) => {
+            (LeaseStatus::InDoubt, Some(AcquireReason::AlreadyHeld)) => {
                 self.publish(true);
                 tracing::info!(lease = %self.settings.lease, "leading again: no other replica has led in the meantime");
             }

@@ -145,7 +145,7 @@ pub enum AcquireReason {
     /// The previous leader did not renew it within the lease duration of its record.
     Expired,
     /// This replica holds it already.
-    Ours,
+    AlreadyHeld,
 }
 
 impl AcquireReason {
@@ -155,7 +155,7 @@ impl AcquireReason {
             Self::Absent => "there was no lease",
             Self::Released => "the previous leader released the lease",
             Self::Expired => "the previous leader did not renew the lease in time",
-            Self::Ours => "this replica held the lease already",
+            Self::AlreadyHeld => "this replica held the lease already",
         }
     }
 }
@@ -226,7 +226,7 @@ impl Candidate {
         self.version = Some(lease.version.clone());
         self.observe(lease.record, now);
         match self.holder_at(now) {
-            Holder::Ours => Action::Write(self.renewal(wall), lease.version),
+            Holder::ThisReplica => Action::Write(self.renewal(wall), lease.version),
             // This process took itself for the leader, and another replica leads or has led.
             Holder::Vacant(_) | Holder::Held { .. } if self.has_led() => self.give_up(),
             Holder::Vacant(_) => Action::Write(self.acquisition(wall), lease.version),
@@ -250,7 +250,7 @@ impl Candidate {
         match (&self.observed, self.holder_at(now)) {
             (None, _) => Some(AcquireReason::Absent),
             (_, Holder::Vacant(acquire_reason)) => Some(acquire_reason),
-            (_, Holder::Ours) => Some(AcquireReason::Ours),
+            (_, Holder::ThisReplica) => Some(AcquireReason::AlreadyHeld),
             (_, Holder::Held { .. }) => None,
         }
     }
@@ -298,7 +298,7 @@ impl Candidate {
         // A standby that knows when the lease expires wakes up then.
         match self.holder_at(now) {
             Holder::Held { left } => jittered.min(left.max(period / 4)),
-            Holder::Vacant(_) | Holder::Ours => jittered,
+            Holder::Vacant(_) | Holder::ThisReplica => jittered,
         }
     }
 
@@ -308,7 +308,7 @@ impl Candidate {
     /// It may hold the lease without leading: it has not read the answer to the write that acquired it, or
     /// it could not renew in time.
     pub fn resignation(&self, now: Local, wall: Timestamp) -> Option<(Record, Version)> {
-        let Holder::Ours = self.holder_at(now) else {
+        let Holder::ThisReplica = self.holder_at(now) else {
             return None;
         };
         let record = Record {
@@ -377,7 +377,7 @@ impl Candidate {
                         left: Duration::ZERO,
                     }
                 }
-                _ => Holder::Ours,
+                _ => Holder::ThisReplica,
             };
         }
         let promised = record.lease_duration(self.timing.lease_duration());
@@ -419,6 +419,6 @@ impl Candidate {
 
 enum Holder {
     Vacant(AcquireReason),
-    Ours,
+    ThisReplica,
     Held { left: Duration },
 }

@@ -99,7 +99,7 @@ pub(super) struct State<K> {
     /// Entries that were not needed when they were put here; some are listed twice, some are needed
     /// again. They are removed in batches.
     unneeded: Vec<u32>,
-    turns: PriorityChoice,
+    priorities: PriorityChoice,
     waiters: Waiters,
     pub(super) phase: Phase,
     adds: u64,
@@ -119,7 +119,7 @@ impl<K> State<K> {
             running: Running::default(),
             delays: Delays::default(),
             unneeded: Vec::new(),
-            turns: PriorityChoice::new(ageing),
+            priorities: PriorityChoice::new(ageing),
             waiters: Waiters::default(),
             phase: Phase::Open,
             adds: 0,
@@ -369,7 +369,7 @@ impl<K> State<K> {
                 _ => None,
             }
         };
-        let (priority, (index, since)) = self.turns.choose(since, now)?;
+        let (priority, (index, since)) = self.priorities.choose(since, now)?;
         // Cloned before any change: a clone may panic.
         let key = self.table.entry(index).key.clone()?;
         self.ready[priority.index()].remove(&mut self.table.entries, index);

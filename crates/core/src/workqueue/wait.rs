@@ -68,10 +68,10 @@ impl Waiters {
         while self.woken < ready && self.wake_one(wakes) {}
         let Some(due) = next_due else { return };
         match &mut self.timekeeper {
-            Some(keeper) if due < keeper.set_to => {
-                keeper.set_to = due;
+            Some(timekeeper) if due < timekeeper.set_to => {
+                timekeeper.set_to = due;
                 // If it does not sleep it was woken, and sets its timer when it polls.
-                if let Some(waker) = self.asleep.get(&keeper.ticket) {
+                if let Some(waker) = self.asleep.get(&timekeeper.ticket) {
                     wakes.push(waker.clone());
                 }
             }
@@ -134,6 +134,6 @@ impl Waiters {
 
     fn keeps_time(&self, ticket: Ticket) -> bool {
         self.timekeeper
-            .is_some_and(|keeper| keeper.ticket == ticket)
+            .is_some_and(|timekeeper| timekeeper.ticket == ticket)
     }
 }

@@ -104,7 +104,7 @@ impl<K: Slim> Shared<K> {
         let code = error.api().map_or(0, |api| api.code);
         let message = error.to_string();
         for by in merged.by() {
-            self.tell(
+            self.publish(
                 object,
                 by,
                 What::Denied {

@@ -158,7 +158,7 @@ mod tests {
         }
     }
 
-    const OURS: &[&str] = &["ours/a", "ours/b"];
+    const BELAYERS: &[&str] = &["ours/a", "ours/b"];
 
     fn object(finalizers: &[&str]) -> ObjectMeta {
         ObjectMeta {
@@ -209,7 +209,7 @@ mod tests {
             releases("b", "ours/b", Reach::OwnHold),
         ];
         assert_eq!(
-            left(merge(&object(&["ours/a", "x/y", "ours/b"]), OURS, said)).unwrap(),
+            left(merge(&object(&["ours/a", "x/y", "ours/b"]), BELAYERS, said)).unwrap(),
             ["x/y"]
         );
     }
@@ -218,12 +218,12 @@ mod tests {
     fn the_admins_word_takes_all_of_ours() {
         let said = vec![releases("a", "ours/a", Reach::AllHolds)];
         assert_eq!(
-            left(merge(&object(&["ours/a", "x/y", "ours/b"]), OURS, said)).unwrap(),
+            left(merge(&object(&["ours/a", "x/y", "ours/b"]), BELAYERS, said)).unwrap(),
             ["x/y"]
         );
         let said = vec![releases("a", "ours/a", Reach::OwnHold)];
         assert_eq!(
-            left(merge(&object(&["ours/a", "x/y", "ours/b"]), OURS, said)).unwrap(),
+            left(merge(&object(&["ours/a", "x/y", "ours/b"]), BELAYERS, said)).unwrap(),
             ["x/y", "ours/b"]
         );
     }
@@ -234,7 +234,7 @@ mod tests {
             releases("a", "ours/a", Reach::OwnHold),
             releases("b", "ours/a", Reach::OwnHold),
         ];
-        let planned = merge(&object(&["ours/a"]), OURS, said);
+        let planned = merge(&object(&["ours/a"]), BELAYERS, said);
         let Some(Planned::Write(Merged::Release { releases, .. })) = planned else {
             panic!("no release");
         };
@@ -251,16 +251,21 @@ mod tests {
         };
         let on = object(&["x/y", "ours/a", "theirs/b"]);
         assert_eq!(
-            left(merge(&on, OURS, adopting(&["theirs/b"]))).unwrap(),
+            left(merge(&on, BELAYERS, adopting(&["theirs/b"]))).unwrap(),
             ["x/y"]
         );
         assert_eq!(
-            left(merge(&on, OURS, adopting(&[]))).unwrap(),
+            left(merge(&on, BELAYERS, adopting(&[]))).unwrap(),
             ["x/y", "theirs/b"]
         );
         // Only the configured finalizers; Belayer's own hold need not be present.
         assert_eq!(
-            left(merge(&object(&["theirs/b"]), OURS, adopting(&["theirs/b"]))).unwrap(),
+            left(merge(
+                &object(&["theirs/b"]),
+                BELAYERS,
+                adopting(&["theirs/b"])
+            ))
+            .unwrap(),
             [""; 0]
         );
     }
@@ -271,7 +276,7 @@ mod tests {
         let step = || says("c", AnyWrite::Step(AnyStep::scripted()));
         let hold = || says("b", AnyWrite::AddHold("ours/b"));
         let release = || releases("a", "ours/a", Reach::OwnHold);
-        let kind = |said| match merge(&object(&["ours/a"]), OURS, said) {
+        let kind = |said| match merge(&object(&["ours/a"]), BELAYERS, said) {
             Some(Planned::Step(..)) => "step",
             Some(Planned::Write(Merged::Release { .. })) => "release",
             Some(Planned::Write(Merged::Hold { .. })) => "hold",
@@ -291,7 +296,7 @@ mod tests {
             releases("a", "ours/a", Reach::OwnHold),
         ];
         assert_eq!(
-            left(merge(&object(&["ours/a"]), OURS, said)).unwrap(),
+            left(merge(&object(&["ours/a"]), BELAYERS, said)).unwrap(),
             [""; 0]
         );
     }
@@ -303,7 +308,7 @@ mod tests {
             says("b", AnyWrite::AddHold("ours/b")),
         ];
         assert_eq!(
-            left(merge(&object(&["x/y"]), OURS, said)).unwrap(),
+            left(merge(&object(&["x/y"]), BELAYERS, said)).unwrap(),
             ["x/y", "ours/a", "ours/b"]
         );
     }
@@ -313,11 +318,11 @@ mod tests {
         assert!(
             merge(
                 &object(&["x/y"]),
-                OURS,
+                BELAYERS,
                 vec![releases("a", "ours/a", Reach::OwnHold)]
             )
             .is_none()
         );
-        assert!(merge(&object(&["x/y"]), OURS, Vec::new()).is_none());
+        assert!(merge(&object(&["x/y"]), BELAYERS, Vec::new()).is_none());
     }
 }

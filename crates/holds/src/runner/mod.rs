@@ -209,11 +209,11 @@ impl<K: Slim> Handler<K> for Runner<K> {
             .components
             .iter()
             .filter_map(|component| component.interest(&change));
-        if let Some(band) = interest.reduce(Priority::highest) {
-            if band == Priority::Release {
+        if let Some(priority) = interest.reduce(Priority::highest) {
+            if priority == Priority::Release {
                 shared.due.lock().note(change.key());
             }
-            shared.parts.queue.add(change.key().clone(), band);
+            shared.parts.queue.add(change.key().clone(), priority);
         }
     }
 }

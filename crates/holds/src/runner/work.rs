@@ -243,7 +243,7 @@ impl<K: Slim> Shared<K> {
         };
         let error = match (step.take(&context).await, object) {
             (Ok(Stepped::Settled), Some(object)) => {
-                self.tell(object, one.by, What::Recorded);
+                self.publish(object, one.by, What::Recorded);
                 return Next::Decide(object.clone());
             }
             (Ok(Stepped::Done | Stepped::Settled), _) => {
@@ -303,7 +303,7 @@ impl<K: Slim> Shared<K> {
                 _ => None,
             };
             let pretended = What::Pretended { evidence };
-            self.tell(object, by, if dry { pretended } else { what });
+            self.publish(object, by, if dry { pretended } else { what });
         };
         match merged {
             Merged::Release { releases, .. } => {
@@ -325,7 +325,7 @@ impl<K: Slim> Shared<K> {
                         .collect();
                     if !finalizers.is_empty() && !dry {
                         let finalizers = &finalizers;
-                        self.tell(
+                        self.publish(
                             object,
                             *by,
                             What::Adopted {
@@ -347,7 +347,7 @@ impl<K: Slim> Shared<K> {
         }
     }
 
-    pub(super) fn tell(&self, object: &Stored<K>, by: By, what: What<'_>) {
+    pub(super) fn publish(&self, object: &Stored<K>, by: By, what: What<'_>) {
         let (key, uid) = (object.object.key(), object.object.uid());
         trace::done(by, uid.as_str(), &what);
         report(&*self.parts.observer, &Executed { by, key, uid, what });

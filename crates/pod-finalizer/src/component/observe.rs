@@ -19,7 +19,8 @@ use crate::evidence::is_ignored;
 use crate::profile::{Cleanup, Consumer, Mode, OwnerStatus, Profile, Profiles, argo, is_of_kind};
 use crate::query::Delay;
 use crate::snapshot::{
-    CachedOwner, CleanupView, Judge, NodeView, Owner, OwnerView, PodView, Selection, Watched,
+    CachedOwner, CleanupView, DecidingProfile, NodeView, Owner, OwnerView, PodView, Selection,
+    Watched,
 };
 use crate::status::{self, NodeRef, StatusQuery};
 
@@ -30,8 +31,8 @@ impl<V: View> PodFinalizer<V> {
         let namespace =
             NamespaceView::of(meta, &self.parts.namespaces, &self.parts.namespace_queries);
         let selection = selection(&self.profiles, meta, namespace.cached.as_ref());
-        let judges = judges(&self.profiles, meta, &selection);
-        let owner = match owning(&selection, &judges) {
+        let deciding_profiles = deciding_profiles(&self.profiles, meta, &selection);
+        let owner = match owning(&selection, &deciding_profiles) {
             Some(profile) => self.owner(meta, profile),
             None => Owner::NotRequired,
         };
@@ -40,8 +41,8 @@ impl<V: View> PodFinalizer<V> {
             Owner::Known(owner) if owner.query.resource() == kind => owner.query.key().clone(),
             _ => self.find_owner(meta, reference, kind).0,
         };
-        let node =
-            judging(&selection, &judges).find_map(|profile| self.node(meta, profile, key_of));
+        let node = deciding(&selection, &deciding_profiles)
+            .find_map(|profile| self.node(meta, profile, key_of));
         let cleanup = match &selection {
             Selection::By { profile, .. } => cleanup_of(
                 &pod.object,
@@ -70,7 +71,7 @@ impl<V: View> PodFinalizer<V> {
             selection,
             namespace,
             owner,
-            judges,
+            deciding_profiles,
         }
     }
 
@@ -235,7 +236,11 @@ pub(crate) fn selection(
 ///
 /// They apply to a held pod that no profile selects (A4), and to a pod of Argo Workflows whose own profile releases on a
 /// PodOutcome: Argo reads only pods, so nothing else could release it (A1).
-pub(crate) fn judges(profiles: &Profiles, pod: &ObjectMeta, selection: &Selection) -> Box<[Judge]> {
+pub(crate) fn deciding_profiles(
+    profiles: &Profiles,
+    pod: &ObjectMeta,
+    selection: &Selection,
+) -> Box<[DecidingProfile]> {
     let Some(controller) = &pod.controller else {
         return Box::default();
     };
@@ -248,9 +253,9 @@ pub(crate) fn judges(profiles: &Profiles, pod: &ObjectMeta, selection: &Selectio
     if !is_judged {
         return Box::default();
     }
-    let judges = profiles.owning(controller).into_iter();
-    judges
-        .map(|profile| Judge {
+    let deciding_profiles = profiles.owning(controller).into_iter();
+    deciding_profiles
+        .map(|profile| DecidingProfile {
             consumed: profile.is_consumed(&pod.labels),
             profile,
         })
@@ -258,20 +263,26 @@ pub(crate) fn judges(profiles: &Profiles, pod: &ObjectMeta, selection: &Selectio
 }
 
 /// All profiles that apply to a pod.
-pub(crate) fn judging<'a>(
+pub(crate) fn deciding<'a>(
     selection: &'a Selection,
-    judges: &'a [Judge],
+    deciding_profiles: &'a [DecidingProfile],
 ) -> impl Iterator<Item = &'a Profile> {
     let selecting = match selection {
         Selection::By { profile, .. } => Some(&**profile),
         Selection::None | Selection::Ignored => None,
     };
-    judges.iter().map(|judge| &*judge.profile).chain(selecting)
+    deciding_profiles
+        .iter()
+        .map(|judge| &*judge.profile)
+        .chain(selecting)
 }
 
 /// The profile that determines the owner of a pod.
-pub(crate) fn owning<'a>(selection: &'a Selection, judges: &'a [Judge]) -> Option<&'a Profile> {
-    judging(selection, judges).next()
+pub(crate) fn owning<'a>(
+    selection: &'a Selection,
+    deciding_profiles: &'a [DecidingProfile],
+) -> Option<&'a Profile> {
+    deciding(selection, deciding_profiles).next()
 }
 
 /// The pod's node in its owner's status, and the query for that status. `key` is that of the owner.

@@ -13,7 +13,7 @@ use crate::evidence::{Consumption, Evidence, OwnerDeletion};
 use crate::profile::Profile;
 use crate::query::PodQuery;
 use crate::row;
-use crate::snapshot::{CachedOwner, Judge, Owner, OwnerView, PodView, Selection};
+use crate::snapshot::{CachedOwner, DecidingProfile, Owner, OwnerView, PodView, Selection};
 
 /// Rules 5 and 6.
 pub(super) fn gone_or_deleting(pod: &PodView, reasons: &mut Reasons) -> Found {
@@ -77,25 +77,25 @@ pub(super) fn missing(pod: &PodView) -> Found {
 
 /// Rule 9.
 pub(super) fn consumed(pod: &PodView, reasons: &mut Reasons) -> Found {
-    if pod.judges().any(|(_, consumed)| consumed) {
+    if pod.deciding_profiles().any(|(_, consumed)| consumed) {
         return Some((row::CONSUMED, Evidence::Consumed(Consumption::PodLabel)));
     }
     let Owner::Known(owner) = &pod.owner else {
         return None;
     };
-    pod.judges()
+    pod.deciding_profiles()
         .find_map(|(profile, _)| finished(pod, owner, profile, reasons))
 }
 
 impl PodView {
     /// The profile that selects the pod, and the further profiles that apply to it.
-    pub(super) fn judges(&self) -> impl Iterator<Item = (&Profile, bool)> {
+    pub(super) fn deciding_profiles(&self) -> impl Iterator<Item = (&Profile, bool)> {
         let selecting = match &self.selection {
             Selection::By { profile, consumed } => Some((&**profile, *consumed)),
             Selection::None | Selection::Ignored => None,
         };
-        let others = self.judges.iter();
-        let others = others.map(|Judge { profile, consumed }| (&**profile, *consumed));
+        let others = self.deciding_profiles.iter();
+        let others = others.map(|DecidingProfile { profile, consumed }| (&**profile, *consumed));
         selecting.into_iter().chain(others)
     }
 }

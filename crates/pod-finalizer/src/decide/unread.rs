@@ -37,13 +37,15 @@ fn profile(pod: &PodView) -> Option<&Profile> {
 }
 
 /// The profile that selects the pod; if none does any more, all that apply to it (A4).
-fn judging(pod: &PodView) -> impl Iterator<Item = &Profile> {
+fn deciding(pod: &PodView) -> impl Iterator<Item = &Profile> {
     let count = if profile(pod).is_some() {
         1
     } else {
         usize::MAX
     };
-    pod.judges().map(|(profile, _)| profile).take(count)
+    pod.deciding_profiles()
+        .map(|(profile, _)| profile)
+        .take(count)
 }
 
 /// Whether Belayer never holds this pod and never records its outcome.
@@ -70,7 +72,7 @@ pub(super) fn earlier_run(pod: &PodView) -> Found {
 /// Rule 17: by the watched versions of the pod alone.
 pub(super) fn ended_by_deletion(pod: &PodView) -> Found {
     let holds = |profile: &Profile| profile.deleted_while_running == DeletedWhileRunning::Hold;
-    if judging(pod).next().is_none() || judging(pod).any(holds) {
+    if deciding(pod).next().is_none() || deciding(pod).any(holds) {
         return None;
     }
     let proof = EndedByDeletion::prove(&argo(pod)?.pod)?;
@@ -112,7 +114,7 @@ pub(super) fn held_because(pod: &PodView) -> Option<Cow<'static, str>> {
 
 /// Rule 18. The delay begins with the first proof, and there must still be a proof at its end.
 pub(super) fn node_lost(pod: &PodView, reasons: &mut Reasons) -> Found {
-    let delay = judging(pod).map(|profile| profile.node_lost_delay).max()?;
+    let delay = deciding(pod).map(|profile| profile.node_lost_delay).max()?;
     let argo = argo(pod)?;
     let view = argo.node.as_ref()?;
     let Some(proof) = proof(argo, view) else {

@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 use super::{BELAYERS, limits, writers_of_spec};
 use belayer_holds::names::{RECREATE_ANNOTATION, WIPE_ANNOTATION};
 
-/// What the configuration adds to the built-in lists; the key `carry`. An entry that ends in `*` is a prefix.
+/// What the configuration adds to the built-in lists; the key `lists`. An entry that ends in `*` is a prefix.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Carry {
+pub struct ReplacementMetadata {
     /// Field managers whose annotations are carried, in addition to the creator and `kubectl`.
     pub managers: Vec<String>,
     /// Annotations that are carried, whoever wrote them.
@@ -56,20 +56,20 @@ const KEPT_ANNOTATIONS: &[&str] = &[RECREATE_ANNOTATION, WIPE_ANNOTATION];
 const KUBECTL: &str = "kubectl";
 
 /// The metadata of the pod to create.
-pub(crate) fn metadata_to_create(pod: &Value, carry: &Carry) -> Value {
+pub(crate) fn metadata_to_create(pod: &Value, lists: &ReplacementMetadata) -> Value {
     let source = &pod["metadata"];
     let mut metadata = Map::new();
     let labels = kept(&source["labels"], |name| {
-        !is_listed(DROPPED_LABELS, name) && !is_listed(&carry.drop, name)
+        !is_listed(DROPPED_LABELS, name) && !is_listed(&lists.drop, name)
     });
     let by_user = creators(pod)
         .next()
-        .map(|_| annotations_of_user(pod, carry));
+        .map(|_| annotations_of_user(pod, lists));
     let annotations = kept(&source["annotations"], |name| {
-        if BELAYERS.contains(&name) || is_listed(&carry.drop, name) {
+        if BELAYERS.contains(&name) || is_listed(&lists.drop, name) {
             return false;
         }
-        if is_listed(KEPT_ANNOTATIONS, name) || is_listed(&carry.keep, name) {
+        if is_listed(KEPT_ANNOTATIONS, name) || is_listed(&lists.keep, name) {
             return true;
         }
         let by_user = by_user.as_ref();
@@ -121,14 +121,14 @@ fn is_listed<S: AsRef<str>>(list: &[S], name: &str) -> bool {
 }
 
 /// The annotations that the creator wrote, or a manager that writes for the user.
-fn annotations_of_user<'a>(pod: &'a Value, carry: &Carry) -> Vec<&'a str> {
+fn annotations_of_user<'a>(pod: &'a Value, lists: &ReplacementMetadata) -> Vec<&'a str> {
     let creators: Vec<&Value> = creators(pod).map(|entry| &entry["manager"]).collect();
     let entries = pod["metadata"]["managedFields"].as_array();
     let of_user = entries.into_iter().flatten().filter(|entry| {
         let manager = entry["manager"].as_str().unwrap_or_default();
         let is_users = creators.contains(&&entry["manager"])
             || manager.starts_with(KUBECTL)
-            || carry.managers.iter().any(|known| known == manager);
+            || lists.managers.iter().any(|known| known == manager);
         is_users && entry["subresource"].as_str().unwrap_or_default().is_empty()
     });
     let fields =

@@ -25,12 +25,15 @@ fn rejected(metadata: Value, spec: Value) -> Value {
 }
 
 fn spec_of(spec: Value) -> Value {
-    pod_to_create(&rejected(json!({}), spec), &Carry::default())["spec"].clone()
+    pod_to_create(&rejected(json!({}), spec), &ReplacementMetadata::default())["spec"].clone()
 }
 
 #[test]
 fn identity_and_status_are_removed() {
-    let pod = pod_to_create(&rejected(json!({}), json!({})), &Carry::default());
+    let pod = pod_to_create(
+        &rejected(json!({}), json!({})),
+        &ReplacementMetadata::default(),
+    );
     assert_eq!(
         pod,
         json!({
@@ -57,7 +60,10 @@ fn what_the_user_wrote_is_kept() {
         "containers": [{ "name": "main", "image": "busybox",
             "volumeMounts": [{ "name": "data", "mountPath": "/data" }] }],
     });
-    let pod = pod_to_create(&rejected(metadata.clone(), spec.clone()), &Carry::default());
+    let pod = pod_to_create(
+        &rejected(metadata.clone(), spec.clone()),
+        &ReplacementMetadata::default(),
+    );
     assert_eq!(pod, json!({ "metadata": metadata, "spec": spec }));
 }
 
@@ -71,7 +77,10 @@ fn annotations_of_belayer_and_labels_of_consumers_are_removed() {
             "belayer.dev/release": "true", "kubernetes.io/limit-ranger": "set cpu",
         },
     });
-    let pod = pod_to_create(&rejected(metadata, json!({})), &Carry::default());
+    let pod = pod_to_create(
+        &rejected(metadata, json!({})),
+        &ReplacementMetadata::default(),
+    );
     assert_eq!(pod["metadata"], json!({ "labels": { "app": "web" } }));
 }
 
@@ -90,7 +99,7 @@ fn the_node(#[case] managed: Value, #[case] expected: Option<&str>) {
     let metadata = json!({ "managedFields": managed });
     let pod = pod_to_create(
         &rejected(metadata, json!({ "nodeName": "node-1" })),
-        &Carry::default(),
+        &ReplacementMetadata::default(),
     );
     assert_eq!(pod["spec"]["nodeName"].as_str(), expected);
 }
@@ -185,7 +194,8 @@ fn expressions_merged_from_label_keys_are_removed() {
                 [{ "weight": 1, "podAffinityTerm": term("mismatchLabelKeys", json!([own, unlike])) }] },
         },
     });
-    let spec = pod_to_create(&rejected(metadata, spec), &Carry::default())["spec"].clone();
+    let spec =
+        pod_to_create(&rejected(metadata, spec), &ReplacementMetadata::default())["spec"].clone();
     assert_eq!(
         spec["topologySpreadConstraints"],
         json!([term("matchLabelKeys", json!([own]))])
@@ -205,7 +215,7 @@ fn expressions_merged_from_label_keys_are_removed() {
 fn the_pod_of_an_attempt_has_the_hold_and_names_its_record() {
     let pod = pod_to_create(
         &rejected(json!({ "labels": { "app": "web" } }), json!({})),
-        &Carry::default(),
+        &ReplacementMetadata::default(),
     );
     let avoid = ["node-1".to_owned()];
     let chain = Chain {
@@ -235,7 +245,7 @@ fn the_pod_of_an_attempt_has_the_hold_and_names_its_record() {
         json!([{ "matchFields": [{ "key": "metadata.name", "operator": "NotIn", "values": ["node-1"] }] }])
     );
     assert_eq!(
-        pod_to_create(&next, &Carry::default()),
+        pod_to_create(&next, &ReplacementMetadata::default()),
         json!({ "metadata": { "labels": { "app": "web" } }, "spec": next["spec"] }),
         "Belayer's annotations are removed again"
     );
@@ -273,7 +283,7 @@ fn defaults_of_a_limit_range_are_removed() {
     } });
     let spec = json!({ "containers": [{ "name": "main", "image": "busybox",
         "resources": { "requests": { "cpu": "100m" } } }] });
-    let pod = pod_to_create(&rejected(metadata, spec), &Carry::default());
+    let pod = pod_to_create(&rejected(metadata, spec), &ReplacementMetadata::default());
     assert_eq!(
         pod["spec"]["containers"],
         json!([{ "name": "main", "image": "busybox", "resources": {} }])
@@ -289,7 +299,7 @@ fn r3_the_spec_is_compared_and_not_the_metadata() {
     let pod = |labels: Value, spec: Value| rejected(json!({ "labels": labels }), spec);
     let recorded = pod_to_create(
         &pod(json!({ "rev": "7" }), spec(&merged)),
-        &Carry::default(),
+        &ReplacementMetadata::default(),
     );
     assert_eq!(recorded["spec"], spec_of(spec(&json!([]))));
     for labels in [
@@ -333,7 +343,7 @@ fn r3_what_was_added_is_not_compared(
     let spec = json!({ "nodeName": "node-1", "containers": [{ "name": "main", "image": "busybox",
         "resources": { "requests": { "cpu": "1", "memory": "1Gi" }, "limits": { "cpu": "2", "memory": "1Gi" } } }] });
     let mut pod = rejected(metadata, spec);
-    let recorded = pod_to_create(&pod, &Carry::default());
+    let recorded = pod_to_create(&pod, &ReplacementMetadata::default());
     *pod.pointer_mut(field).unwrap() = value;
     assert_eq!(has_spec_of(&recorded, &pod), is_same, "{recorded:#}");
 }
@@ -346,7 +356,7 @@ fn r3_the_node_of_the_user_is_compared() {
         json!({ "managedFields": managed }),
         json!({ "nodeName": "node-1" }),
     );
-    let recorded = pod_to_create(&pod, &Carry::default());
+    let recorded = pod_to_create(&pod, &ReplacementMetadata::default());
     pod["metadata"]["managedFields"] = json!([]);
     assert!(has_spec_of(&recorded, &pod));
     pod["spec"]["nodeName"] = "node-2".into();
@@ -380,7 +390,7 @@ proptest! {
         let Ok(pod) = serde_json::from_slice::<Value>(&text) else {
             return Ok(());
         };
-        let created = pod_to_create(&pod, &Carry::default());
+        let created = pod_to_create(&pod, &ReplacementMetadata::default());
         prop_assert!(created.get("status").is_none());
         for field in ["uid", "resourceVersion", "finalizers", "managedFields"] {
             prop_assert!(created["metadata"].get(field).is_none(), "{field}: {created}");

@@ -137,7 +137,7 @@ impl Pods {
                     answer: None,
                 },
                 owner: OwnerOf::Known(Box::new(owner)),
-                judges: Box::default(),
+                deciding_profiles: Box::default(),
             }),
             backlog: BacklogLimit::NotReached,
             mass_release: MassRelease::Within,

@@ -17,7 +17,7 @@ use super::installation;
 use crate::control_plane::Program;
 use crate::harness::{Cluster, Scenario, eventually};
 use crate::providers::Capability::{AdmissionPolicies, Helm, IdleDeployments, Kubectl, Rbac};
-use crate::providers::grant_rights;
+use crate::providers::grant_permissions;
 
 const LONG: Duration = Duration::from_secs(600);
 
@@ -138,7 +138,7 @@ pub(super) async fn restored(cluster: &Cluster, release: &Release) -> Result<()>
         cluster.sh(&script).await.map(drop)
     })
     .await?;
-    grant_rights(cluster.client())
+    grant_permissions(cluster.client())
         .await
         .context("restore the RBAC permissions")
 }

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 
 use super::{installed, prints};
 use crate::control_plane::{Network, Process};
-use crate::foreign::Foreign;
 use crate::harness::{Cluster, SOON, eventually};
 use crate::providers::apply;
+use crate::third_party::ThirdParty;
 
 /// Where the example's webhook server listens, on every address.
 const WEBHOOKS: u16 = 9443;
@@ -58,7 +58,7 @@ pub(super) async fn builtins(cluster: Cluster) -> Result<()> {
 
 /// Starts an example in a separate network namespace, because it listens on all addresses.
 async fn start(cluster: &Cluster, example: &str) -> Result<(Network, Process)> {
-    let folder = installed(Foreign::ControllerRuntime).await?;
+    let folder = installed(ThirdParty::ControllerRuntime).await?;
     let network = Network::create(cluster.dir(), "sleep infinity", 0).await?;
     network.let_out(cluster.server_address()?)?;
     let kubeconfig = cluster.backend().admin_kubeconfig().display();
@@ -173,7 +173,7 @@ async fn judges_pods(cluster: &Cluster) -> Result<()> {
 
 /// A pod per ChaosPod, which the example deletes and creates again after at most 20 s.
 pub(super) async fn chaos_pods(cluster: Cluster) -> Result<()> {
-    let folder = installed(Foreign::ControllerRuntime).await?;
+    let folder = installed(ThirdParty::ControllerRuntime).await?;
     let kubectl = cluster.kubectl();
     let crd = folder.join("chaospods.yaml").display().to_string();
     kubectl.run(["apply", "-f", &crd]).await?;

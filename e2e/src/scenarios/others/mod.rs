@@ -9,9 +9,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use crate::control_plane::Process;
-use crate::foreign::{Foreign, sample_manifests};
 use crate::harness::{Cluster, SOON, Scenario, eventually};
 use crate::providers::Capability::{ClientGo, GarbageCollector, Kubectl, Node, Python, Root};
+use crate::third_party::{ThirdParty, sample_manifests};
 
 /// The first run installs the program.
 const INSTALL: Duration = Duration::from_secs(900);
@@ -77,7 +77,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
     ]
 }
 
-async fn installed(program: Foreign) -> Result<std::path::PathBuf> {
+async fn installed(program: ThirdParty) -> Result<std::path::PathBuf> {
     tokio::task::spawn_blocking(move || program.installed()).await?
 }
 
@@ -108,7 +108,7 @@ async fn prints<const N: usize>(
 }
 
 async fn sample_controller(cluster: Cluster) -> Result<()> {
-    let folder = installed(Foreign::SampleController).await?;
+    let folder = installed(ThirdParty::SampleController).await?;
     let manifests = sample_manifests(&folder)?;
     let kubectl = cluster.kubectl();
     let file = |name: &str| manifests.join(name).display().to_string();
@@ -154,7 +154,7 @@ async fn sample_controller(cluster: Cluster) -> Result<()> {
 }
 
 async fn kopf(cluster: Cluster) -> Result<()> {
-    let folder = installed(Foreign::Kopf).await?;
+    let folder = installed(ThirdParty::Kopf).await?;
     let kubectl = cluster.kubectl();
     let file = |name: &str| folder.join(name).display().to_string();
     kubectl.run(["apply", "-f", &file("crd.yaml")]).await?;
@@ -203,7 +203,7 @@ async fn kopf(cluster: Cluster) -> Result<()> {
 }
 
 async fn dev_servers(cluster: Cluster) -> Result<()> {
-    let folder = installed(Foreign::DevServers).await?;
+    let folder = installed(ThirdParty::DevServers).await?;
     let kubectl = cluster.kubectl();
     let file = |name: &str| folder.join(name).display().to_string();
     let (crds, objects) = (file("crds.yaml"), file("objects.yaml"));
@@ -269,7 +269,7 @@ async fn dev_servers(cluster: Cluster) -> Result<()> {
 }
 
 async fn javascript(cluster: Cluster) -> Result<()> {
-    let folder = installed(Foreign::JavaScript).await?;
+    let folder = installed(ThirdParty::JavaScript).await?;
     let kubectl = cluster.kubectl();
     kubectl.run(["create", "configmap", "first"]).await?;
     let program = folder.join("controller.mjs").display().to_string();

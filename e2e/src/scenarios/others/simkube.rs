@@ -6,9 +6,9 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::{installed, prints, start};
-use crate::foreign::Foreign;
 use crate::harness::{Cluster, SOON, eventually};
 use crate::providers::apply;
+use crate::third_party::ThirdParty;
 
 /// The cluster-wide names of this run.
 struct Names {
@@ -35,7 +35,7 @@ impl Names {
 }
 
 pub(super) async fn run(cluster: Cluster) -> Result<()> {
-    let folder = installed(Foreign::SimKube).await?;
+    let folder = installed(ThirdParty::SimKube).await?;
     let kubectl = cluster.kubectl();
     let crds = folder.join("crds.yaml").display().to_string();
     kubectl.run(["apply", "-f", &crds]).await?;

@@ -88,12 +88,12 @@ async fn break_glass(cluster: Cluster) -> Result<()> {
         .switch_pvc_controller(PvcController::Off)
         .await?;
     cluster.fill(20).await?;
-    let only_ours = json!({ "metadata": { "finalizers": [PVC_HOLD] } });
+    let only_belayers = json!({ "metadata": { "finalizers": [PVC_HOLD] } });
     for name in ["used", "free"] {
         cluster.create_pvc(name, json!({})).await?;
         cluster
             .pvcs()
-            .patch(name, &PatchParams::default(), &Patch::Merge(&only_ours))
+            .patch(name, &PatchParams::default(), &Patch::Merge(&only_belayers))
             .await?;
     }
     cluster.bound(pod("web").pvc("used")).await?;

@@ -24,7 +24,7 @@ use crate::harness::{Belayer, BelayerOptions, Cluster, Scenario, pod};
 use crate::providers::Capability::{
     AdmissionPolicies, EarlierBelayer, IdleDeployments, Kubectl, Rbac,
 };
-use crate::providers::{BELAYER, apply, grant_rights, manifest};
+use crate::providers::{BELAYER, apply, grant_permissions, manifest};
 
 /// Output of `kubectl kustomize` at 9e06281.
 const OLD_MANIFESTS: &str = include_str!("../../../fixtures/upgrade/manifests-9e06281.yaml");
@@ -101,7 +101,7 @@ async fn taken_over(cluster: &Cluster, earlier: Option<&Path>) -> Result<()> {
         fault.remove();
     }
     remove_rights(cluster.client()).await?;
-    grant_rights(cluster.client()).await?;
+    grant_permissions(cluster.client()).await?;
     apply(cluster.client(), &manifest("rbac-pod-cleanup")?).await?;
     for name in policies(cluster) {
         apply(cluster.client(), &manifest(name)?).await?;
@@ -188,7 +188,7 @@ async fn remove_rights(client: &Client) -> Result<()> {
 /// Restores what other scenarios on this cluster expect.
 async fn restore(cluster: &Cluster) -> Result<()> {
     remove_rights(cluster.client()).await?;
-    grant_rights(cluster.client()).await?;
+    grant_permissions(cluster.client()).await?;
     if cluster.can(AdmissionPolicies) {
         for name in [
             "pod-hold",

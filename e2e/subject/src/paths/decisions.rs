@@ -157,7 +157,7 @@ fn pod_of_deleted_workflow() -> pods::snapshot::Snapshot {
             }),
             namespace: namespace(),
             owner: Owner::Known(Box::new(owner)),
-            judges: Box::default(),
+            deciding_profiles: Box::default(),
         }),
         backlog: BacklogLimit::NotReached,
         mass_release: MassRelease::Within,

@@ -19,8 +19,8 @@ use crate::cleanup::{PodEnd, PodGc, WorkflowEnd};
 use crate::outcome::{Captured, RecordState};
 use crate::profile::{Consumer, DeletedWhileRunning, Mode, OwnerStatus, Profile, Profiles};
 use crate::snapshot::{
-    BacklogLimit, CachedOwner, CleanupView, Judge, NodeView, Owner, OwnerView, PodView, Selection,
-    Snapshot, Watched,
+    BacklogLimit, CachedOwner, CleanupView, DecidingProfile, NodeView, Owner, OwnerView, PodView,
+    Selection, Snapshot, Watched,
 };
 use crate::status::{NodeRef, Nodes, StatusQuery, StatusState};
 
@@ -78,7 +78,7 @@ pub(crate) fn pod() -> Case {
                 answer: None,
             },
             owner: Owner::Known(Box::new(owner)),
-            judges: Box::default(),
+            deciding_profiles: Box::default(),
         }),
         backlog: BacklogLimit::NotReached,
         mass_release: MassRelease::Within,
@@ -146,13 +146,13 @@ impl Case {
         })
     }
 
-    fn owner_fact(self, state: OwnerState) -> Self {
+    fn owner_answer(self, state: OwnerState) -> Self {
         self.with_owner(|owner| {
             owner.answer = Some(LiveAnswer::scripted(state, LogicalTime::now()));
         })
     }
 
-    fn namespace_fact(self, meta: ObjectMeta) -> Self {
+    fn namespace_answer(self, meta: ObjectMeta) -> Self {
         self.with(|pod| {
             pod.namespace.answer = Some(LiveAnswer::scripted(
                 NamespaceState::Present(meta),
@@ -405,7 +405,7 @@ impl Case {
         })
     }
 
-    fn status_fact(self, state: StatusState) -> Self {
+    fn status_answer(self, state: StatusState) -> Self {
         self.node_unasked().with(|pod| {
             let answer = LiveAnswer::scripted(state, LogicalTime::now());
             pod.node.as_mut().unwrap().answer = Some(answer);
@@ -413,7 +413,7 @@ impl Case {
     }
 
     pub(crate) fn node(self, fulfilled: &[&str]) -> Self {
-        self.status_fact(StatusState::Read(Nodes::scripted(
+        self.status_answer(StatusState::Read(Nodes::scripted(
             10,
             &["node-1"],
             fulfilled,
@@ -422,15 +422,15 @@ impl Case {
 
     pub(crate) fn nodes_of_others(self) -> Self {
         let nodes = Nodes::scripted(10, &["node-2"], &["node-2"]);
-        self.status_fact(StatusState::Read(nodes))
+        self.status_answer(StatusState::Read(nodes))
     }
 
     pub(crate) fn status_too_large(self) -> Self {
-        self.status_fact(StatusState::TooLarge("300 MiB".into()))
+        self.status_answer(StatusState::TooLarge("300 MiB".into()))
     }
 
     pub(crate) fn node_offloaded(self) -> Self {
-        self.status_fact(StatusState::Unreadable("offloaded to a database".into()))
+        self.status_answer(StatusState::Unreadable("offloaded to a database".into()))
     }
 
     pub(crate) fn owner_changed(self) -> Self {
@@ -480,7 +480,7 @@ impl Case {
                 panic!("the case is selected");
             };
             pod.selection = Selection::None;
-            pod.judges = Box::new([Judge { profile, consumed }]);
+            pod.deciding_profiles = Box::new([DecidingProfile { profile, consumed }]);
         })
     }
 
@@ -493,12 +493,12 @@ impl Case {
     }
 
     pub(crate) fn ignored_confirmed(self) -> Self {
-        self.namespace_fact(ignored(namespace_meta()))
+        self.namespace_answer(ignored(namespace_meta()))
     }
 
     /// A live read shows that the namespace is not ignored any more.
     pub(crate) fn ignored_before(self) -> Self {
-        self.namespace_fact(namespace_meta())
+        self.namespace_answer(namespace_meta())
     }
 
     pub(crate) fn consumed(self) -> Self {
@@ -544,11 +544,11 @@ impl Case {
     }
 
     pub(crate) fn namespace_confirmed(self) -> Self {
-        self.namespace_fact(deleting(namespace_meta()))
+        self.namespace_answer(deleting(namespace_meta()))
     }
 
     pub(crate) fn namespace_lives(self) -> Self {
-        self.namespace_fact(ObjectMeta {
+        self.namespace_answer(ObjectMeta {
             uid: Uid::new("ns-2"),
             ..namespace_meta()
         })
@@ -571,28 +571,28 @@ impl Case {
     }
 
     pub(crate) fn owner_deleting_live(self) -> Self {
-        self.owner_fact(OwnerState::Present(deleting(owner_meta())))
+        self.owner_answer(OwnerState::Present(deleting(owner_meta())))
     }
 
     /// Argo goes on running it until it has collected its artifacts.
     pub(crate) fn owner_deleting_live_but_kept_running(self) -> Self {
         let finalizers = ["workflows.argoproj.io/artifact-gc"].map(Into::into).into();
-        self.owner_fact(OwnerState::Present(ObjectMeta {
+        self.owner_answer(OwnerState::Present(ObjectMeta {
             finalizers,
             ..deleting(owner_meta())
         }))
     }
 
     pub(crate) fn owner_gone(self) -> Self {
-        self.owner_fact(OwnerState::Gone(GoneProof::scripted()))
+        self.owner_answer(OwnerState::Gone(GoneProof::scripted()))
     }
 
     pub(crate) fn owner_lives(self) -> Self {
-        self.owner_fact(OwnerState::Present(owner_meta()))
+        self.owner_answer(OwnerState::Present(owner_meta()))
     }
 
     pub(crate) fn owner_not_served(self) -> Self {
-        self.owner_fact(OwnerState::Unknown(
+        self.owner_answer(OwnerState::Unknown(
             "workflows.argoproj.io is not served at v1alpha1".into(),
         ))
     }
@@ -602,7 +602,7 @@ impl Case {
     }
 
     pub(crate) fn owner_finished_live(self) -> Self {
-        self.owner_fact(OwnerState::Present(finished(owner_meta())))
+        self.owner_answer(OwnerState::Present(finished(owner_meta())))
     }
 
     /// The pod is a successor of the same name: it was seen only after all live reads began.

@@ -40,8 +40,8 @@ fn pod(managed: &[Value]) -> Value {
     json!({ "metadata": { "name": "web", "annotations": annotations, "managedFields": managed } })
 }
 
-fn annotations(pod: &Value, carry: &Carry) -> Vec<String> {
-    let metadata = metadata_to_create(pod, carry);
+fn annotations(pod: &Value, lists: &ReplacementMetadata) -> Vec<String> {
+    let metadata = metadata_to_create(pod, lists);
     let annotations = metadata["annotations"].as_object();
     annotations
         .into_iter()
@@ -154,16 +154,16 @@ fn r2_annotations_are_carried_by_their_writer(
 ) {
     let pod = pod(managed);
     assert!(is_creator_known(&pod));
-    assert_eq!(annotations(&pod, &Carry::default()), expected);
+    assert_eq!(annotations(&pod, &ReplacementMetadata::default()), expected);
 }
 
 #[test]
 fn r2_without_a_creator_everything_but_the_lists_is_carried() {
     let mut pod = pod(&[wrote("ovnkube", "", &["k8s.ovn.org/pod-networks", "note"])]);
     assert!(!is_creator_known(&pod));
-    assert_eq!(annotations(&pod, &Carry::default()), ["note"]);
+    assert_eq!(annotations(&pod, &ReplacementMetadata::default()), ["note"]);
     pod["metadata"]["managedFields"] = Value::Null;
-    assert_eq!(annotations(&pod, &Carry::default()), ["note"]);
+    assert_eq!(annotations(&pod, &ReplacementMetadata::default()), ["note"]);
 }
 
 #[test]
@@ -176,13 +176,13 @@ fn r2_the_configuration_extends_the_lists() {
         wrote("audit", "", &["example.org/seen"]),
     ]);
     let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    let carry = Carry {
+    let lists = ReplacementMetadata {
         managers: list(&["billing", "ovnkube", "network"]),
         keep: list(&["example.net/p*"]),
         drop: list(&["example.com/secret"]),
     };
     let expected = ["example.com/account", "example.net/pool", "note"];
-    assert_eq!(annotations(&pod, &carry), expected);
+    assert_eq!(annotations(&pod, &lists), expected);
 }
 
 #[test]
@@ -192,14 +192,14 @@ fn r2_labels_are_carried_except_those_of_the_node_and_of_consumers() {
         "topology.kubernetes.io/region": "r", "workflows.argoproj.io/completed": "true",
         "workflows.argoproj.io/workflow": "w", "example.com/shard": "3",
     } } });
-    let carry = Carry {
+    let lists = ReplacementMetadata {
         drop: vec!["example.com/*".to_owned()],
-        ..Carry::default()
+        ..ReplacementMetadata::default()
     };
     let expected = json!({
         "app": "web", "velero.io/backup-name": "b", "workflows.argoproj.io/workflow": "w",
     });
-    assert_eq!(metadata_to_create(&pod, &carry)["labels"], expected);
+    assert_eq!(metadata_to_create(&pod, &lists)["labels"], expected);
 }
 
 #[test]
@@ -212,6 +212,6 @@ fn r2_owner_references_do_not_block_the_deletion_of_the_owner() {
         owner
     };
     let pod = json!({ "metadata": { "ownerReferences": [owner(json!({ "blockOwnerDeletion": true }))] } });
-    let metadata = metadata_to_create(&pod, &Carry::default());
+    let metadata = metadata_to_create(&pod, &ReplacementMetadata::default());
     assert_eq!(metadata["ownerReferences"], json!([owner(json!({}))]));
 }

@@ -1,4 +1,4 @@
-module belayer.dev/e2e/foreign/controller-runtime
+module belayer.dev/e2e/third-party/controller-runtime
 
 go 1.26.0
 

@@ -1,6 +1,6 @@
 // promtool, which tests the alert rules. Pinned by this file and its go.sum; only what `promtool test rules` needs is
 // compiled (the build tag remove_all_sd).
-module belayer.dev/e2e/foreign/promtool
+module belayer.dev/e2e/third-party/promtool
 
 go 1.26.0
 

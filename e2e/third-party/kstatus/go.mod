@@ -1,5 +1,5 @@
 // kstatus, by which Flux and Helm judge objects. Pinned by this file and its go.sum.
-module belayer.dev/e2e/foreign/kstatus
+module belayer.dev/e2e/third-party/kstatus
 
 go 1.26.0
 

@@ -1,4 +1,4 @@
-module belayer.dev/e2e/foreign
+module belayer.dev/e2e/third-party
 
 go 1.26.0
 

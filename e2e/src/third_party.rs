@@ -1,4 +1,4 @@
-//! Controllers of other projects, in `e2e/foreign`: installed from their registries into the cache.
+//! Controllers of other projects, in `e2e/third-party`: installed from their registries into the cache.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -10,98 +10,98 @@ use crate::control_plane::{cache_dir, is_installed};
 use crate::go;
 
 const GO: [(&str, &str); 2] = [
-    ("go.mod", include_str!("../foreign/go.mod")),
-    ("go.sum", include_str!("../foreign/go.sum")),
+    ("go.mod", include_str!("../third-party/go.mod")),
+    ("go.sum", include_str!("../third-party/go.sum")),
 ];
 const PROMTOOL: [(&str, &str); 2] = [
-    ("go.mod", include_str!("../foreign/promtool/go.mod")),
-    ("go.sum", include_str!("../foreign/promtool/go.sum")),
+    ("go.mod", include_str!("../third-party/promtool/go.mod")),
+    ("go.sum", include_str!("../third-party/promtool/go.sum")),
 ];
 const ACTIONLINT: [(&str, &str); 2] = [
-    ("go.mod", include_str!("../foreign/actionlint/go.mod")),
-    ("go.sum", include_str!("../foreign/actionlint/go.sum")),
+    ("go.mod", include_str!("../third-party/actionlint/go.mod")),
+    ("go.sum", include_str!("../third-party/actionlint/go.sum")),
 ];
 const KSTATUS: [(&str, &str); 3] = [
-    ("go.mod", include_str!("../foreign/kstatus/go.mod")),
-    ("go.sum", include_str!("../foreign/kstatus/go.sum")),
-    ("main.go", include_str!("../foreign/kstatus/main.go")),
+    ("go.mod", include_str!("../third-party/kstatus/go.mod")),
+    ("go.sum", include_str!("../third-party/kstatus/go.sum")),
+    ("main.go", include_str!("../third-party/kstatus/main.go")),
 ];
 const CONTROLLER_RUNTIME: [(&str, &str); 3] = [
     (
         "chaospods.yaml",
-        include_str!("../foreign/controller-runtime/chaospods.yaml"),
+        include_str!("../third-party/controller-runtime/chaospods.yaml"),
     ),
     (
         "go.mod",
-        include_str!("../foreign/controller-runtime/go.mod"),
+        include_str!("../third-party/controller-runtime/go.mod"),
     ),
     (
         "go.sum",
-        include_str!("../foreign/controller-runtime/go.sum"),
+        include_str!("../third-party/controller-runtime/go.sum"),
     ),
 ];
 const SIM_KUBE: [(&str, &str); 2] = [
-    ("version", include_str!("../foreign/simkube/version")),
-    ("crds.yaml", include_str!("../foreign/simkube/crds.yaml")),
+    ("version", include_str!("../third-party/simkube/version")),
+    ("crds.yaml", include_str!("../third-party/simkube/crds.yaml")),
 ];
 const KOPF: [(&str, &str); 4] = [
     (
         "requirements.txt",
-        include_str!("../foreign/kopf/requirements.txt"),
+        include_str!("../third-party/kopf/requirements.txt"),
     ),
-    ("operator.py", include_str!("../foreign/kopf/operator.py")),
-    ("crd.yaml", include_str!("../foreign/kopf/crd.yaml")),
-    ("claim.yaml", include_str!("../foreign/kopf/claim.yaml")),
+    ("operator.py", include_str!("../third-party/kopf/operator.py")),
+    ("crd.yaml", include_str!("../third-party/kopf/crd.yaml")),
+    ("claim.yaml", include_str!("../third-party/kopf/claim.yaml")),
 ];
 const DEV_SERVERS: [(&str, &str); 3] = [
     (
         "requirements.txt",
-        include_str!("../foreign/devservers/requirements.txt"),
+        include_str!("../third-party/devservers/requirements.txt"),
     ),
-    ("crds.yaml", include_str!("../foreign/devservers/crds.yaml")),
+    ("crds.yaml", include_str!("../third-party/devservers/crds.yaml")),
     (
         "objects.yaml",
-        include_str!("../foreign/devservers/objects.yaml"),
+        include_str!("../third-party/devservers/objects.yaml"),
     ),
 ];
 const LINT: [(&str, &str); 3] = [
     (
         "requirements.txt",
-        include_str!("../foreign/lint/requirements.txt"),
+        include_str!("../third-party/lint/requirements.txt"),
     ),
-    ("health.py", include_str!("../foreign/lint/health.py")),
-    ("validate.py", include_str!("../foreign/lint/validate.py")),
+    ("health.py", include_str!("../third-party/lint/health.py")),
+    ("validate.py", include_str!("../third-party/lint/validate.py")),
 ];
 const JAVASCRIPT: [(&str, &str); 3] = [
     (
         "package.json",
-        include_str!("../foreign/javascript/package.json"),
+        include_str!("../third-party/javascript/package.json"),
     ),
     (
         "package-lock.json",
-        include_str!("../foreign/javascript/package-lock.json"),
+        include_str!("../third-party/javascript/package-lock.json"),
     ),
     (
         "controller.mjs",
-        include_str!("../foreign/javascript/controller.mjs"),
+        include_str!("../third-party/javascript/controller.mjs"),
     ),
 ];
 
 const BROWSER: [(&str, &str); 3] = [
     (
         "package.json",
-        include_str!("../foreign/browser/package.json"),
+        include_str!("../third-party/browser/package.json"),
     ),
     (
         "package-lock.json",
-        include_str!("../foreign/browser/package-lock.json"),
+        include_str!("../third-party/browser/package-lock.json"),
     ),
-    ("page.mjs", include_str!("../foreign/browser/page.mjs")),
+    ("page.mjs", include_str!("../third-party/browser/page.mjs")),
 ];
 
 /// A program of another project.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Foreign {
+pub(crate) enum ThirdParty {
     /// client-go's example of a controller.
     SampleController,
     /// controller-runtime's examples for built-in kinds and for a custom resource.
@@ -126,7 +126,7 @@ pub(crate) enum Foreign {
     Kstatus,
 }
 
-impl Foreign {
+impl ThirdParty {
     fn files(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::SampleController => &GO,
@@ -177,7 +177,7 @@ impl Foreign {
     /// When it cannot be installed: with the end of the output.
     pub(crate) fn installed(self) -> Result<PathBuf> {
         let texts: Vec<&str> = self.files().iter().map(|(_, text)| *text).collect();
-        let folder = cache_dir().join("foreign").join(go::fingerprint(&texts));
+        let folder = cache_dir().join("third-party").join(go::fingerprint(&texts));
         fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
         // A concurrent installation waits for the first and uses its result.
         let lock = File::create(folder.join("lock"))?;

@@ -1,5 +1,5 @@
 // actionlint, which checks the workflows. Pinned by this file and its go.sum.
-module belayer.dev/e2e/foreign/actionlint
+module belayer.dev/e2e/third-party/actionlint
 
 go 1.26.0
 
