@@ -42,14 +42,20 @@ const CONTROLLER_RUNTIME: [(&str, &str); 3] = [
 ];
 const SIM_KUBE: [(&str, &str); 2] = [
     ("version", include_str!("../third-party/simkube/version")),
-    ("crds.yaml", include_str!("../third-party/simkube/crds.yaml")),
+    (
+        "crds.yaml",
+        include_str!("../third-party/simkube/crds.yaml"),
+    ),
 ];
 const KOPF: [(&str, &str); 4] = [
     (
         "requirements.txt",
         include_str!("../third-party/kopf/requirements.txt"),
     ),
-    ("operator.py", include_str!("../third-party/kopf/operator.py")),
+    (
+        "operator.py",
+        include_str!("../third-party/kopf/operator.py"),
+    ),
     ("crd.yaml", include_str!("../third-party/kopf/crd.yaml")),
     ("claim.yaml", include_str!("../third-party/kopf/claim.yaml")),
 ];
@@ -58,7 +64,10 @@ const DEV_SERVERS: [(&str, &str); 3] = [
         "requirements.txt",
         include_str!("../third-party/devservers/requirements.txt"),
     ),
-    ("crds.yaml", include_str!("../third-party/devservers/crds.yaml")),
+    (
+        "crds.yaml",
+        include_str!("../third-party/devservers/crds.yaml"),
+    ),
     (
         "objects.yaml",
         include_str!("../third-party/devservers/objects.yaml"),
@@ -70,7 +79,10 @@ const LINT: [(&str, &str); 3] = [
         include_str!("../third-party/lint/requirements.txt"),
     ),
     ("health.py", include_str!("../third-party/lint/health.py")),
-    ("validate.py", include_str!("../third-party/lint/validate.py")),
+    (
+        "validate.py",
+        include_str!("../third-party/lint/validate.py"),
+    ),
 ];
 const JAVASCRIPT: [(&str, &str); 3] = [
     (
@@ -177,7 +189,9 @@ impl ThirdParty {
     /// When it cannot be installed: with the end of the output.
     pub(crate) fn installed(self) -> Result<PathBuf> {
         let texts: Vec<&str> = self.files().iter().map(|(_, text)| *text).collect();
-        let folder = cache_dir().join("third-party").join(go::fingerprint(&texts));
+        let folder = cache_dir()
+            .join("third-party")
+            .join(go::fingerprint(&texts));
         fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
         // A concurrent installation waits for the first and uses its result.
         let lock = File::create(folder.join("lock"))?;

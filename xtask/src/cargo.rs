@@ -12,8 +12,8 @@ pub(crate) fn cargo() -> Command {
     command.current_dir(root());
     // Cargo sets these variables for the package of xtask. The build script of ring reads them: if they were passed on, ring and
     // all crates that depend on it would be compiled again after each `cargo build` without xtask.
-    let ours = std::env::vars_os().map(|(name, _)| name);
-    for name in ours.filter(|name| is_of_a_package(&name.to_string_lossy())) {
+    let own = std::env::vars_os().map(|(name, _)| name);
+    for name in own.filter(|name| is_of_a_package(&name.to_string_lossy())) {
         command.env_remove(name);
     }
     command

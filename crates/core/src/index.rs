@@ -66,7 +66,7 @@ mod tests {
     use crate::slim::ObjectMeta;
 
     #[test]
-    fn bound_pods_are_indexed_by_all_their_claims() {
+    fn bound_pods_are_indexed_by_all_their_pvcs() {
         let meta = ObjectMeta::new(
             ObjectKey::new("shop", "web-0"),
             Uid::new("p-1"),

@@ -149,7 +149,7 @@ mod tests {
 
     #[rstest]
     #[case::the_last_one(&["ours/h"], &["ours/h"], Some("[]"))]
-    #[case::several_of_ours_in_one_patch(&["ours/a", "x/y", "ours/b"], &["ours/a", "ours/b"], Some(r#"["x/y"]"#))]
+    #[case::several_holds_in_one_patch(&["ours/a", "x/y", "ours/b"], &["ours/a", "ours/b"], Some(r#"["x/y"]"#))]
     #[case::nothing_to_remove(&["x/y"], &["ours/h"], None)]
     #[case::a_foreign_duplicate_is_kept(&["x/y", "x/y", "ours/h"], &["ours/h"], Some(r#"["x/y","x/y"]"#))]
     fn releases(#[case] on: &[&str], #[case] off: &[&str], #[case] expected: Option<&str>) {

@@ -44,7 +44,7 @@ async fn marks(cluster: Cluster) -> Result<()> {
 
     let tenant = cluster.tenant(TenantPermissions::Edit).await?;
     finalizers_on_pods(&cluster, &tenant).await?;
-    a_pod_that_claims_to_be_re_created(&cluster, &tenant, &victim).await?;
+    a_pod_that_says_it_was_re_created(&cluster, &tenant, &victim).await?;
     its_own_results(&cluster, &tenant).await?;
     finalizers_on_owners_and_pvcs(&cluster, &tenant).await?;
     if cluster.can(Rbac) {
@@ -90,7 +90,7 @@ async fn finalizers_on_pods(cluster: &Cluster, tenant: &Client) -> Result<()> {
 
 /// Belayer neither deletes nor changes a pod that has the annotations of a re-created one, and names another
 /// tenant's pod as its record.
-async fn a_pod_that_claims_to_be_re_created(
+async fn a_pod_that_says_it_was_re_created(
     cluster: &Cluster,
     tenant: &Client,
     victim: &DynamicObject,

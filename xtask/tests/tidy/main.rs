@@ -197,7 +197,14 @@ fn the_walks_name_existing_symbols() {
         let (file, _) = rest.split_once(')').unwrap();
         let text =
             fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
-        assert!(text.contains(name), "{name} is not in {file}");
+        let is_whole = |(at, _): (usize, &str)| {
+            let is_part = |c: char| c.is_alphanumeric() || c == '_';
+            !text[..at].ends_with(is_part) && !text[at + name.len()..].starts_with(is_part)
+        };
+        assert!(
+            text.match_indices(name).any(is_whole),
+            "{name} is not in {file}"
+        );
         assert!(
             text.lines().count() <= 500,
             "{file} has more than 500 lines"

@@ -1,6 +1,9 @@
 //! Words of pages, manifests and messages: claims that were wrong, and phrases that only this project would understand.
 
+use std::collections::BTreeSet;
 use std::fs;
+
+use proc_macro2::{TokenStream, TokenTree};
 
 use super::documents::{in_repository, pages};
 use super::{root, visit};
@@ -220,6 +223,91 @@ fn a_phrase_of_the_dialect_is_found_in_a_message() {
     );
     let code = "let foreign = |finalizer: &&str| true;\n#[cfg(test)]\n// nobody";
     assert!(dialect_of_source(code).is_empty());
+}
+
+/// Words that names in the code do not have, as the field has its own words for them: held objects, periodic task, query, live
+/// read, leadership, priority, PVC.
+const NO_NAMES: &[&str] = &[
+    "bed",
+    "census",
+    "claim",
+    "claims",
+    "companions",
+    "contender",
+    "crew",
+    "desk",
+    "fact",
+    "facts",
+    "ledger",
+    "oracle",
+    "ours",
+    "rehearsal",
+    "rope",
+    "sight",
+    "steward",
+    "tenure",
+];
+
+/// Names that Kubernetes chose, its messages in tests, and names that users know by now.
+const CHOSEN_BY_OTHERS: &[&str] = &[
+    "ClaimInUse",
+    "ClaimMessage",
+    "ClaimSource",
+    "JsonClaim",
+    "NOT_OURS",
+    "claim_name",
+    "claim_ref",
+    "persistent_volume_claim",
+];
+
+fn name_the_words(tokens: TokenStream, found: &mut BTreeSet<String>) {
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => name_the_words(group.stream(), found),
+            TokenTree::Ident(name) => {
+                let name = name.to_string();
+                if !CHOSEN_BY_OTHERS.contains(&&*name) && has_such_word(&name) {
+                    found.insert(name);
+                }
+            }
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+}
+
+/// Whether a word of a name in snake or camel case is one that is not used.
+fn has_such_word(name: &str) -> bool {
+    let mut words = String::new();
+    let mut before = '_';
+    for c in name.chars() {
+        if c.is_uppercase() && before.is_lowercase() {
+            words.push('_');
+        }
+        words.extend(c.to_lowercase());
+        before = c;
+    }
+    words.split('_').any(|word| NO_NAMES.contains(&word))
+}
+
+#[test]
+fn names_in_the_code_are_the_words_of_the_field() {
+    let (mut files, mut found) = (0, BTreeSet::new());
+    for folder in ["crates", "e2e", "xtask/src"] {
+        visit(&root().join(folder), "rs", &mut |file| {
+            let name = in_repository(file);
+            if name.contains("/tests") || name.contains("/target/") {
+                return;
+            }
+            files += 1;
+            let code = fs::read_to_string(file).unwrap();
+            let mut names = BTreeSet::new();
+            name_the_words(code.parse().unwrap(), &mut names);
+            found.extend(names.iter().map(|word| format!("{name}: {word}")));
+        });
+    }
+    assert!(files > 500, "{files}");
+    assert!(found.is_empty(), "{found:#?}");
+    assert!(has_such_word("ownerFacts") && has_such_word("CENSUS") && !has_such_word("artifacts"));
 }
 
 #[test]

@@ -204,35 +204,6 @@ async fn answer_429_is_waited_out_by_every_request(
     assert!(took >= Duration::from_secs(7), "{took:?}");
 }
 
-/// A deletion waits for the record as it waits for the release: after ten minutes without live reads (seed 54,010,800).
-#[tokio::test(start_paused = true)]
-async fn a_record_is_not_delayed_much_longer_than_the_outage() {
-    let world = World::new();
-    world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, outcome::crd());
-    let profile = json!({ "builtIn": "argo", "capture": true });
-    let _belayer = world.run_with(settings(&profile), Writes::Sent);
-    let pods: Vec<String> = (0..10).map(|n| format!("a-{n}")).collect();
-    for name in &pods {
-        world.pod(name, name, &world.workflow(name));
-    }
-    eventually("the holds", || pods.iter().all(|pod| world.is_held(pod))).await;
-    let reads = Match::verb(Verb::Get).resource("pods").client(BELAYER);
-    let unavailable = Fault::on(reads).answer(Answer::service_unavailable());
-    let fault = world.sandbox.faults().inject(unavailable);
-    for name in &pods {
-        world.end(name);
-        world.delete(&Gvr::PODS, Some(NAMESPACE), name);
-        world.consume(name);
-    }
-    let_pass(Duration::from_secs(600)).await;
-    assert!(pods.iter().all(|pod| world.is_held(pod)));
-    fault.remove();
-    within(Duration::from_secs(40), "the releases", || {
-        pods.iter().all(|pod| world.find(pod).is_none())
-    })
-    .await;
-}
-
 #[rstest]
 #[case::answer_403(Answer::forbidden("a policy says no"))]
 #[case::answer_422(Answer::invalid("a webhook says no"))]

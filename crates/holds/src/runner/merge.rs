@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_admins_word_takes_all_of_ours() {
+    fn an_admins_request_removes_all_holds() {
         let said = vec![releases("a", "ours/a", Reach::AllHolds)];
         assert_eq!(
             left(merge(&object(&["ours/a", "x/y", "ours/b"]), BELAYERS, said)).unwrap(),

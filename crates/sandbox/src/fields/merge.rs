@@ -61,34 +61,34 @@ fn merge_lists(list: &List<'_>, live: &[Value], config: &[Value]) -> Vec<Value> 
     let mut done: BTreeSet<&str> = BTreeSet::new();
     let (mut l, mut r) = (0, 0);
     while l < left.len() || r < right.len() {
-        if let (Some(ours), Some(theirs)) = (left.get(l), right.get(r)) {
-            if ours == theirs {
-                done.insert(ours);
-                out.push(merged_item(theirs, &config[r]));
+        if let (Some(this), Some(that)) = (left.get(l), right.get(r)) {
+            if this == that {
+                done.insert(this);
+                out.push(merged_item(that, &config[r]));
                 (l, r) = (l + 1, r + 1);
                 next = shared.pop_front();
                 continue;
             }
-            if wanted.contains(ours.as_str()) && next.is_some_and(|next| next != ours) {
+            if wanted.contains(this.as_str()) && next.is_some_and(|next| next != this) {
                 l += 1;
                 continue;
             }
         }
-        if let Some(ours) = left.get(l) {
-            if !wanted.contains(ours.as_str()) {
+        if let Some(this) = left.get(l) {
+            if !wanted.contains(this.as_str()) {
                 out.push(live[l].clone());
                 l += 1;
                 continue;
             }
-            if done.contains(ours.as_str()) {
+            if done.contains(this.as_str()) {
                 l += 1;
             }
         }
-        if let Some(theirs) = right.get(r) {
-            done.insert(theirs);
-            out.push(merged_item(theirs, &config[r]));
+        if let Some(that) = right.get(r) {
+            done.insert(that);
+            out.push(merged_item(that, &config[r]));
             r += 1;
-            if next == Some(theirs) {
+            if next == Some(that) {
                 next = shared.pop_front();
             }
         }

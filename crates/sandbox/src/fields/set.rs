@@ -76,15 +76,15 @@ fn branch(node: &Value) -> Branch {
 
 /// Adds all paths of `other`.
 pub(super) fn unite(set: &mut Set, other: &Set) {
-    for (element, theirs) in elements(other) {
-        let Some(ours) = set.get_mut(element) else {
-            set.insert(element.clone(), theirs.clone());
+    for (element, that) in elements(other) {
+        let Some(this) = set.get_mut(element) else {
+            set.insert(element.clone(), that.clone());
             continue;
         };
-        let own = is_member(ours) || is_member(theirs);
-        if let (Some(ours), Some(theirs)) = (ours.as_object_mut(), theirs.as_object()) {
-            unite(ours, theirs);
-            mark(ours, own);
+        let own = is_member(this) || is_member(that);
+        if let (Some(this), Some(that)) = (this.as_object_mut(), that.as_object()) {
+            unite(this, that);
+            mark(this, own);
         }
     }
 }
@@ -101,16 +101,16 @@ fn mark(below: &mut Set, own: bool) {
 
 /// Removes all paths of `other`; paths below them stay.
 pub(super) fn subtract(set: &mut Set, other: &Set) {
-    for (element, theirs) in elements(other) {
-        let Some(ours) = set.get_mut(element) else {
+    for (element, that) in elements(other) {
+        let Some(this) = set.get_mut(element) else {
             continue;
         };
-        let own = is_member(ours) && !is_member(theirs);
-        let Some(inner) = ours.as_object_mut() else {
+        let own = is_member(this) && !is_member(that);
+        let Some(inner) = this.as_object_mut() else {
             continue;
         };
-        if let Some(theirs) = theirs.as_object() {
-            subtract(inner, theirs);
+        if let Some(that) = that.as_object() {
+            subtract(inner, that);
         }
         mark(inner, own);
         if inner.is_empty() && !own {
@@ -122,15 +122,15 @@ pub(super) fn subtract(set: &mut Set, other: &Set) {
 /// The paths that are in both.
 pub(super) fn intersect(set: &Set, other: &Set) -> Set {
     let mut both = Set::new();
-    for (element, ours) in elements(set) {
-        let Some(theirs) = other.get(element) else {
+    for (element, this) in elements(set) {
+        let Some(that) = other.get(element) else {
             continue;
         };
-        let below = match (ours.as_object(), theirs.as_object()) {
-            (Some(ours), Some(theirs)) => intersect(ours, theirs),
+        let below = match (this.as_object(), that.as_object()) {
+            (Some(this), Some(that)) => intersect(this, that),
             _ => Set::new(),
         };
-        let own = is_member(ours) && is_member(theirs);
+        let own = is_member(this) && is_member(that);
         Branch { own, below }.attach(&mut both, || element.clone());
     }
     both

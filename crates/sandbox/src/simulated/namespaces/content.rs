@@ -124,10 +124,10 @@ impl Content {
 
 /// Decides about a namespace; at most `limit` deletions at a time.
 pub(super) fn decide(namespace: &Value, content: &Content, limit: usize) -> ContentStep {
-    let ours = object::items(namespace, "/spec/finalizers")
+    let has_kubernetes = object::items(namespace, "/spec/finalizers")
         .iter()
         .any(|f| f == KUBERNETES);
-    if !object::is_deleting(namespace) || !ours {
+    if !object::is_deleting(namespace) || !has_kubernetes {
         return ContentStep::Nothing;
     }
     if object::text(namespace, "/status/phase") != Some("Terminating") {

@@ -121,8 +121,8 @@ impl Scheduler {
             return;
         }
         let gated = !object::items(pod, "/spec/schedulingGates").is_empty();
-        let ours = object::text(pod, "/spec/schedulerName").is_none_or(|name| name == NAME);
-        if gated || !ours || object::is_deleting(pod) || object::is_ended(pod) {
+        let is_for_this = object::text(pod, "/spec/schedulerName").is_none_or(|name| name == NAME);
+        if gated || !is_for_this || object::is_deleting(pod) || object::is_ended(pod) {
             self.remove_pending(&uid);
             return;
         }

@@ -283,7 +283,7 @@ mod tests {
         PvcState::Absent,
         Some("0/1 nodes are available: persistentvolumeclaim \"data\" not found.")
     )]
-    fn a_pod_waits_for_its_claims(#[case] state: PvcState, #[case] expected: Option<&str>) {
+    fn a_pod_waits_for_its_pvcs(#[case] state: PvcState, #[case] expected: Option<&str>) {
         let wants = Requirements {
             pvcs: vec!["data".to_owned()],
             ..pod()
