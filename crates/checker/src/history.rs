@@ -13,8 +13,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::objects::{
-    Kind, Node, annotation, finalizers, has_hold, holds, is_deleting, is_final_record, is_removal,
-    main_exit_code, shows_a_run, text, uid, workflow_of,
+    Kind, Node, annotation, finalizers, has_hold, holds, is_deleting, is_final_record, is_rejected,
+    is_removal, main_exit_code, shows_a_run, text, uid, workflow_of,
 };
 use crate::{BELAYER, RECREATION_HOLD, Settings};
 
@@ -85,9 +85,14 @@ pub(crate) struct History {
     released_as_ignored: HashSet<String>,
     /// The time of the write that is checked.
     pub(crate) now: Timestamp,
+    /// Pods that their kubelet rejected long after it had accepted them: a container may have run unseen.
+    rejected_late: HashSet<String>,
     /// Pods from which another client removed Belayer's finalizer for re-creation, and that have not got it again.
     unheld_by_others: HashSet<String>,
 }
+
+/// The longest time between a pod's start and its rejection at its admission.
+const ADMISSION: SignedDuration = SignedDuration::from_secs(10);
 
 impl History {
     /// An empty history.
@@ -165,6 +170,15 @@ impl History {
         }
         if Kind::of(&write.resource) == Kind::Pod && shows_a_run(object) {
             self.ran.insert(write.uid.clone());
+        }
+        if Kind::of(&write.resource) == Kind::Pod
+            && is_rejected(object)
+            && !before.is_some_and(is_rejected)
+            && text(object, "/status/startTime")
+                .parse::<Timestamp>()
+                .is_ok_and(|start| write.at.duration_since(start) > ADMISSION)
+        {
+            self.rejected_late.insert(write.uid.clone());
         }
         if Kind::of(&write.resource) == Kind::Pod
             && is_deleting(object)
@@ -373,6 +387,11 @@ impl History {
     /// Whether Argo has labelled this pod as completed.
     pub(crate) fn is_labelled(&self, uid: &str) -> bool {
         self.labelled.contains(uid)
+    }
+
+    /// Whether the kubelet had accepted this pod long before it rejected it.
+    pub(crate) fn was_rejected_late(&self, uid: &str) -> bool {
+        self.rejected_late.contains(uid)
     }
 
     /// Whether the final outcome of this pod is recorded.

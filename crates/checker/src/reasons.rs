@@ -43,6 +43,8 @@ pub enum Why {
     NoWorkflow,
     /// The pod has started.
     Started,
+    /// The kubelet rejected the pod long after it had accepted it.
+    MayHaveStarted,
     /// The pod is being deleted.
     PodDeleted,
     /// Its attempts are used up, or its record was deleted.
@@ -67,6 +69,7 @@ impl Why {
             Self::NamespaceIgnored => "namespace ignored",
             Self::NoWorkflow => "no workflow",
             Self::Started => "pod started",
+            Self::MayHaveStarted => "pod rejected long after it was accepted",
             Self::PodDeleted => "rejected pod deleted",
             Self::NotRecreated => "rejected pod not re-created",
             Self::PvcDeleted => "PVC deleted",
@@ -194,6 +197,9 @@ impl History {
     fn recreation_not_needed(&self, pod: &Value) -> Option<Why> {
         if self.has_run(uid(pod)) {
             return Some(Why::Started);
+        }
+        if self.was_rejected_late(uid(pod)) {
+            return Some(Why::MayHaveStarted);
         }
         // NO-LOSS checks that a rejected pod is not lost.
         if is_deleting(pod) {

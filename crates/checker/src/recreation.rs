@@ -290,6 +290,7 @@ pub(crate) fn lost(history: &History) -> Vec<String> {
         annotation(pod, RECREATE_ANNOTATION) == "true"
             && is_rejected(pod)
             && !history.has_run(uid(pod))
+            && !history.was_rejected_late(uid(pod))
             && !history.is_by_hand(pod)
             && !history.was_deleted_by_user(uid(pod))
             && !is_cancelled(history, pod)

@@ -18,7 +18,7 @@ use crate::api::{ConditionStatus, ConditionType, Phase, Status, whole_seconds};
 use crate::config::DENIED_FOR;
 use crate::record::Record;
 use crate::row;
-use crate::snapshot::{ObservedPod, PodState, PodView};
+use crate::snapshot::{ObservedPod, PodState, PodView, UNKNOWN};
 
 pub use attempt::status_with_pod;
 use attempt::{creating, delete_pod, waiting};
@@ -56,9 +56,6 @@ pub struct RecordSnapshot {
     /// How long a record is kept after its end.
     pub record_ttl: Duration,
 }
-
-/// Requeue delay while a store is not synced.
-const UNKNOWN: Duration = Duration::from_secs(5);
 
 /// Requeue delay while the pod must change. Its events do not reach the record once its user has removed what names the
 /// record, or what selects the pod.

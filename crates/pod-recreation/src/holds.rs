@@ -15,16 +15,13 @@ use crate::decide::is_created_after_end;
 use crate::evidence::{Evidence, Final, Intended, record_gone};
 use crate::record::Record;
 use crate::row;
-use crate::snapshot::{Origin, PodState, PodView, Rejection};
+use crate::snapshot::{Origin, PodState, PodView, Rejection, UNKNOWN};
 
 /// A decision about a pod. It belongs to the rules of [`row`].
 pub type HoldDecision = Decision<Evidence, OwnerQuery>;
 
 /// A live read that proved nothing is repeated after this time.
 const RECHECK: Duration = Duration::from_secs(30);
-
-/// Requeue delay while a store is not synced.
-const UNKNOWN: Duration = Duration::from_secs(5);
 
 /// The input of a decision about a pod. It belongs to the rules of [`row`].
 #[derive(Debug, Clone)]

@@ -1,6 +1,8 @@
 //! The input of the decisions: a pod reduced to what the rules need. The rules of
 //! [`row`](crate::row) read it.
 
+use std::time::Duration;
+
 use std::sync::Arc;
 
 use belayer_core::events::truncated;
@@ -15,6 +17,9 @@ use crate::api::{self, Wipe};
 use crate::config::Settings;
 use crate::proof::{FirstSeen, MayHaveRun, NeverRan};
 use crate::reason::Class;
+
+/// Requeue delay while a store is not synced.
+pub(crate) const UNKNOWN: Duration = Duration::from_secs(5);
 
 /// What the store has under a pod's name. The rules of [`row`](crate::row) read it.
 #[derive(Debug, Clone)]

@@ -25,14 +25,12 @@ use serde_json::{Map, Value, json};
 use crate::api::ConditionType;
 use crate::component::PodRecreation;
 use crate::record::Record;
+use crate::snapshot::UNKNOWN;
 
 rules! {
     KEEP = 1, "keep", "every wipe of the node is pending, or its report is not in its record yet";
     FORGET = 2, "forget", "a wipe is complete and reported";
 }
-
-/// Delay while the store of records is not synced.
-const UNKNOWN: Duration = Duration::from_secs(5);
 
 /// The component of the runner of lists.
 pub(crate) struct Wipes {

@@ -236,6 +236,25 @@ fn the_first_pod_may_be_released_after_its_record_is_gone(
     assert_eq!(failed, broken, "{:?}", findings.checks);
 }
 
+/// The kubelet had accepted the pod so many seconds before it rejected it, and may have run it (seed 55,054,911).
+#[rstest]
+#[case::at_its_admission(5, &["EVIDENCE"])]
+#[case::much_later(20, &[])]
+fn a_pod_that_is_rejected_late_may_be_released(#[case] seconds: i64, #[case] broken: &[&str]) {
+    let late = |finalizers: &[&str]| {
+        let mut pod = rejected(pod("p-1", finalizers));
+        pod["status"]["startTime"] = json!("1970-01-01T00:00:00Z");
+        pod
+    };
+    let script = Script::default()
+        .user_creates(&pod("p-1", &[]))
+        .belayer(&pod("p-1", &[RECREATION_HOLD]))
+        .later(seconds)
+        .node_says(&late(&[RECREATION_HOLD]))
+        .belayer(&late(&[]));
+    assert_eq!(failed(&script.check_script()), broken);
+}
+
 /// A rejected pod whose user deletes it this many seconds before Belayer writes the intent to replace it.
 fn deleted_before(seconds: i64) -> Script {
     let going = deleting(rejected(pod("p-1", &[RECREATION_HOLD])));

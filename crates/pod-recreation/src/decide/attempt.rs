@@ -9,11 +9,11 @@ use jiff::Timestamp;
 
 use super::decision::{Effect, RecordDecision, StatusWrite};
 use super::ends::{denied, hold_lost, name_taken};
-use super::{Clock, RECHECK, UNKNOWN, denied_too_long, is_of_record, is_of_the_past};
+use super::{Clock, RECHECK, denied_too_long, is_of_record, is_of_the_past};
 use crate::api::{ConditionStatus, ConditionType, Phase, Status};
 use crate::record::Record;
 use crate::row;
-use crate::snapshot::{PodState, PodView};
+use crate::snapshot::{PodState, PodView, UNKNOWN};
 
 /// Steps 6 and 7: reserves the attempt after the pause.
 pub(super) fn waiting(

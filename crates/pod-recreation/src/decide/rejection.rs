@@ -10,11 +10,11 @@ use super::ends::{
     cancelled, cancelled_if_gone, denied, exhausted, not_selected, reported, wipe_failed,
 };
 use super::wipe::{self, ObservedWipe, node_gone_status};
-use super::{Clock, NODE_INTERVAL, UNKNOWN, denied_too_long};
+use super::{Clock, NODE_INTERVAL, denied_too_long};
 use crate::api::{ConditionStatus, ConditionType, OnWipeTimeout, Phase, Status, Wipe};
 use crate::record::Record;
 use crate::row;
-use crate::snapshot::{PodState, PodView, Rejection};
+use crate::snapshot::{PodState, PodView, Rejection, UNKNOWN};
 
 /// The status after a rejection.
 pub(super) fn rejected_status(

@@ -8,12 +8,12 @@ use belayer_core::object::Uid;
 use belayer_holds::node_wipe::{Report, WipeState};
 use jiff::Timestamp;
 
+use super::Clock;
 use super::decision::{Effect, RecordDecision, StatusWrite};
-use super::{Clock, UNKNOWN};
 use crate::api::{ConditionStatus, ConditionType, Status, Wipe};
 use crate::record::Record;
 use crate::row;
-use crate::snapshot::{PodState, PodView};
+use crate::snapshot::{PodState, PodView, UNKNOWN};
 
 /// The reason of the condition `StateWiped` until the wipe is requested.
 pub(super) const WAITING: &str = "Waiting";

@@ -204,6 +204,45 @@ async fn while_a_circuit_breaker_is_open_rejected_pods_wait() {
     belayer.stop().await;
 }
 
+/// One rejection in each of three namespaces: the node is the cause. In two namespaces it is not.
+#[rstest]
+#[case::with_two_others(&["a", "b"], 0)]
+#[case::with_one_other(&["a"], 1)]
+#[tokio::test(start_paused = true)]
+async fn t8_the_circuit_breaker_of_a_node_opens_for_all_namespaces(
+    #[case] others: &[&str],
+    #[case] created: usize,
+) {
+    let yard = Yard::rejecting(1);
+    let mut settings = Settings::default();
+    settings.policy.backoff_seconds = 1;
+    settings.rate_limits.breaker = CircuitBreaker {
+        rejections: 2,
+        within_seconds: 60,
+        open_seconds: 300,
+        namespaces: Vec::new(),
+    };
+    let belayer = yard.run_as(BELAYER, settings);
+    let node = json!({ "nodeName": "node-1" });
+    for &namespace in others {
+        yard.world.create_namespace(namespace);
+        yard.pod_in(namespace, "web", node.clone());
+        let held = || {
+            let pod = yard.world.cluster().get(&Gvr::PODS, Some(namespace), "web");
+            pod.is_ok_and(|pod| pod["metadata"]["finalizers"].is_array())
+        };
+        yard.until("it is held", held).await;
+        yard.report_in(namespace, "web", super::Fate::Rejected("OutOfcpu"));
+    }
+    yard.pod_on("web", node);
+    yard.pass(Duration::from_secs(200)).await;
+    let records = yard.records().len();
+    let created_here = yard.pods_seen("web") - 1;
+    assert_eq!((records, created_here), (1, created));
+    yard.until("it runs", || yard.is_running("web")).await;
+    belayer.stop().await;
+}
+
 /// A cancellation by the user survives a restart of Belayer.
 #[rstest]
 #[case::of_the_record("Rejected")]

@@ -170,17 +170,21 @@ impl Yard {
 
     /// Creates a pod that requests re-creation, with more in its spec.
     fn pod_on(&self, name: &str, more: Value) {
+        self.pod_in(YARD, name, more);
+    }
+
+    fn pod_in(&self, namespace: &str, name: &str, more: Value) {
         let mut spec = json!({ "containers": [{ "name": "main", "image": "busybox" }] });
         for (field, value) in more.as_object().unwrap() {
             spec[field] = value.clone();
         }
         let object = json!({
             "apiVersion": "v1", "kind": "Pod",
-            "metadata": { "namespace": YARD, "name": name,
+            "metadata": { "namespace": namespace, "name": name,
                 "annotations": { "belayer.dev/recreate": "true" } },
             "spec": spec,
         });
-        self.world.create(&Gvr::PODS, Some(YARD), object);
+        self.world.create(&Gvr::PODS, Some(namespace), object);
     }
 
     /// Binds a pod as the scheduler does: nobody owns the field then. Who creates a pod with a node owns it, and the
@@ -259,6 +263,10 @@ impl Yard {
 
     /// The kubelet writes a pod's status.
     fn report(&self, name: &str, fate: Fate) {
+        self.report_in(YARD, name, fate);
+    }
+
+    fn report_in(&self, namespace: &str, name: &str, fate: Fate) {
         let status = match fate {
             Fate::Rejected(reason) => json!({
                 "phase": "Failed", "reason": reason,
@@ -274,8 +282,13 @@ impl Yard {
             }),
         };
         let status = json!({ "status": status });
-        self.world
-            .patch_in(&Gvr::PODS, Some(YARD), name, status, Subresource::Status);
+        self.world.patch_in(
+            &Gvr::PODS,
+            Some(namespace),
+            name,
+            status,
+            Subresource::Status,
+        );
     }
 
     /// All pods that ever had this name.
