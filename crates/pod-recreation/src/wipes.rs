@@ -4,7 +4,6 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use belayer_core::executor::{Class, Sent, version_of};
 use belayer_core::http::{PatchKind, Request, RequestError};

@@ -61,7 +61,8 @@ pub(crate) struct Serve {
 
     /// Simulated controllers to run, separated by commas (default: all of them)
     #[arg(
-        long = "companions",
+        long,
+        alias = "companions",
         value_name = "LIST",
         value_delimiter = ',',
         default_values_t = Name::ALL,
@@ -213,7 +214,8 @@ mod tests {
     #[rstest]
     #[case::all_by_default(&[], 5)]
     #[case::none(&["--alone"], 0)]
-    #[case::some(&["--companions", "kubelet,scheduler"], 2)]
+    #[case::some(&["--controllers", "kubelet,scheduler"], 2)]
+    #[case::by_the_old_name(&["--companions", "kubelet,scheduler"], 2)]
     #[case::all_but_one(&["--without", "pod-gc"], 4)]
     fn controllers_are_selected(#[case] arguments: &[&str], #[case] expected: usize) {
         let line = ["belayer-sandbox", "serve"].iter().chain(arguments);
