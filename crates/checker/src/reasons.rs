@@ -212,7 +212,11 @@ impl History {
         // Without its record a re-created pod is an ordinary one, even before its node rejects it.
         let is_recreated = !annotation(pod, RECREATION_UID_ANNOTATION).is_empty();
         let is_over = (is_recreated && is_cancelled) || (is_rejected(pod) && has_ended);
-        is_over.then_some(Why::NotRecreated)
+        if is_over {
+            return Some(Why::NotRecreated);
+        }
+        // Its record may have ended while the namespace was ignored.
+        (is_rejected(pod) && self.was_ever_ignored(pod)).then_some(Why::NamespaceIgnored)
     }
 
     /// The state of the pod in its workflow's status; the workflow is matched by UID.

@@ -1,5 +1,6 @@
 //! ONE-POD, NO-LOSS and RAN-ONCE: the invariants of re-creating a pod.
 
+use belayer_holds::names::IGNORE_LABEL;
 use belayer_sandbox::{Gvr, Verb};
 use belayer_workload::USER;
 use rstest::rstest;
@@ -252,6 +253,32 @@ fn a_pod_that_is_rejected_late_may_be_released(#[case] seconds: i64, #[case] bro
         .later(seconds)
         .node_says(&late(&[RECREATION_HOLD]))
         .belayer(&late(&[]));
+    assert_eq!(failed(&script.check_script()), broken);
+}
+
+/// Its record ended while its namespace was ignored, but the release was refused until long after that (seed 55,134,452).
+#[rstest]
+#[case::ignored(IGNORE_LABEL, &[])]
+#[case::another_label("example.com/ignore", &["EVIDENCE"])]
+fn a_rejected_pod_of_a_namespace_that_was_ignored(#[case] label: &str, #[case] broken: &[&str]) {
+    let namespace = |labels: Value| {
+        json!({
+            "kind": "Namespace",
+            "metadata": { "uid": "n-1", "name": "a", "labels": labels },
+        })
+    };
+    let script = rejected_script()
+        .recorded(Verb::Create, &record("Rejected", 0))
+        .write(
+            USER,
+            Verb::Patch,
+            &Gvr::NAMESPACES,
+            &namespace(json!({ label: "true" })),
+        )
+        .recorded(Verb::Patch, &record("Ended", 0))
+        .write(USER, Verb::Patch, &Gvr::NAMESPACES, &namespace(json!({})))
+        .later(60)
+        .belayer(&rejected(pod("p-1", &[])));
     assert_eq!(failed(&script.check_script()), broken);
 }
 
