@@ -1,10 +1,10 @@
 //! Indexes of informer stores that several components use.
 //!
 //! ```
-//! use belayer_core::index::claim_value;
+//! use belayer_core::index::pvc_value;
 //!
 //! // `store.by_index(PODS_BY_PVC, ...)` lists the pods that use this PVC.
-//! assert_eq!(claim_value("shop", "data"), "shop/data");
+//! assert_eq!(pvc_value("shop", "data"), "shop/data");
 //! ```
 
 use crate::slim::Pod;

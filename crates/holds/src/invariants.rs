@@ -2,11 +2,11 @@
 //! simulations and the demo's summary.
 //!
 //! ```
-//! use belayer_holds::invariants::{foreign_kept, one_pod};
+//! use belayer_holds::invariants::{others_kept, one_pod};
 //!
-//! let ours = ["example.com/ours"];
+//! let belayers = ["example.com/ours"];
 //! let (before, after) = (["example.com/theirs", "example.com/ours"], ["example.com/theirs"]);
-//! assert!(foreign_kept(&before, &after, &ours));
+//! assert!(others_kept(&before, &after, &belayers));
 //! assert!(one_pod(1, 3, 3));
 //! ```
 

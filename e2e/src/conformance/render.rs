@@ -39,6 +39,13 @@ impl Names {
 
     /// The reverse, and placeholders for UIDs, times and versions.
     pub(super) fn mask(&self, text: &str) -> String {
+        // A version can be the number of the status code.
+        let is_code = |word: &str| word.len() == 3 && word.bytes().all(|b| b.is_ascii_digit());
+        if let Some((code, rest)) = text.split_once(' ')
+            && is_code(code)
+        {
+            return format!("{code} {}", self.mask(rest));
+        }
         let mut values: Vec<_> = self.by_name.iter().collect();
         values.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
         let mut masked = text.to_owned();
@@ -310,6 +317,8 @@ mod tests {
             names.mask(text),
             "$ns-a at <time>, $rv of 123, <uid>, current: <version>"
         );
+        names.set("new", "409");
+        assert_eq!(names.mask("409 Conflict at 409"), "409 Conflict at $new");
     }
 
     #[test]

@@ -105,7 +105,7 @@ impl Path {
             Self::Merge => "merge",
             Self::Delay => "delay",
             Self::Retry => "retry",
-            Self::DecidePvc => "decide-claim",
+            Self::DecidePvc => "decide-pvc",
             Self::DecidePod => "decide-pod",
             Self::DecideWorkflow => "decide-workflow",
             Self::DecideRecord => "decide-record",
