@@ -238,14 +238,12 @@ impl History {
         self.consumed_nodes.retain(|node| !is_removed(node));
         let pods = self.all("Pod");
         let pods = pods.filter(|pod| node_id(pod).is_some_and(|node| is_removed(&node)));
-        let pods: Vec<(String, bool)> = pods
-            .map(|pod| (uid(pod).to_owned(), self.node_of(pod) == Node::Taken))
-            .collect();
-        let read = pods.iter().filter(|(_, is_read)| *is_read);
-        self.read_before_retry
-            .extend(read.map(|(pod, _)| pod.clone()));
-        self.of_earlier_run
-            .extend(pods.into_iter().map(|(pod, _)| pod));
+        let pods: Vec<&Value> = pods.collect();
+        let read = pods.iter().filter(|pod| self.node_of(pod) == Node::Taken);
+        let read: Vec<String> = read.map(|pod| uid(pod).to_owned()).collect();
+        let pods: Vec<String> = pods.iter().map(|pod| uid(pod).to_owned()).collect();
+        self.read_before_retry.extend(read);
+        self.of_earlier_run.extend(pods);
     }
 
     /// Whether the result of this pod was consumed before a retry of its workflow removed the pod's node.

@@ -391,7 +391,7 @@ impl Drain {
         };
         for policy in policies {
             let name = format!("{}/{}", policy.kind, policy.name);
-            if policy.others {
+            if policy.is_of_others {
                 let note = format!(
                     "{name} adds a finalizer of Belayer but is not labelled app.kubernetes.io/name=belayer: delete it yourself"
                 );

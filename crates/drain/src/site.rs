@@ -67,7 +67,7 @@ pub(crate) struct Policy {
     pub(crate) kind: Resource,
     pub(crate) name: String,
     /// It adds a hold of Belayer and does not have Belayer's label.
-    pub(crate) others: bool,
+    pub(crate) is_of_others: bool,
 }
 
 #[derive(Deserialize)]
@@ -233,7 +233,7 @@ impl Site {
                     found.push(Policy {
                         kind: kind.clone(),
                         name: object.metadata.name.clone(),
-                        others: !object.is_labelled(),
+                        is_of_others: !object.is_labelled(),
                     });
                 }
             }

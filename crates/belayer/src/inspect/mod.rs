@@ -91,7 +91,7 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
     if !arguments.watch {
         return verdict_of_all(&report);
     }
-    let mut failures = FailureLog::default();
+    let mut failures = ReadFailures::default();
     loop {
         tokio::select! {
             _ = tokio::signal::ctrl_c() => return Ok(()),
@@ -108,7 +108,7 @@ pub async fn run_stuck(arguments: StuckArguments) -> Result<(), Failure> {
             }
             Ok(_) => {}
         }
-        failures = FailureLog::default();
+        failures = ReadFailures::default();
     }
 }
 
@@ -183,7 +183,7 @@ pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
     if !arguments.watch {
         return verdict(&shown);
     }
-    let mut failures = FailureLog::default();
+    let mut failures = ReadFailures::default();
     loop {
         tokio::select! {
             _ = tokio::signal::ctrl_c() => return Ok(()),
@@ -209,17 +209,17 @@ pub async fn run_explain(arguments: ExplainArguments) -> Result<(), Failure> {
             }
             Err(error) => return Err(failed(error, &server)),
         }
-        failures = FailureLog::default();
+        failures = ReadFailures::default();
     }
 }
 
 /// A time in which a watch cannot read.
 #[derive(Debug, Default)]
-struct FailureLog {
+struct ReadFailures {
     is_reported: bool,
 }
 
-impl FailureLog {
+impl ReadFailures {
     /// Whether the same read may succeed later. Reports that once, on standard error.
     fn goes_on(&mut self, error: &InspectError, server: &Server) -> bool {
         let (InspectError::Discovery(error) | InspectError::Unreadable { error, .. }) = error

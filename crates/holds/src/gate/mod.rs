@@ -5,7 +5,7 @@
 //! | --- | --- | --- |
 //! | `mode` | `normal`, `draining` | every replica, and the admission policies |
 //! | `drained` | `true` | the policy that guards Belayer's namespace and CRDs, while `mode` is `draining` |
-//! | `hold`, `holdWorkflows`, `holdPvcs`, `holdRecreations` | `on`; any other value means off | the admission policies |
+//! | `hold`, `holdWorkflows`, `holdClaims`, `holdRecreations` | `on`; any other value means off | the admission policies |
 //! | `lease.SWITCH` | the Lease of the leader that turned the switch on | `belayer check` |
 //! | `backlog` | `closed`, written by pod-finalizer while the backlog limit of the cluster is reached | the policy that holds pods |
 //! | `closed.NAMESPACE` | `backlog`, or any value set by an admin; either closes the namespace | the policy that holds pods |

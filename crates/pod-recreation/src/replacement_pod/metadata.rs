@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::{BELAYERS, limits, writers_of_spec};
 use belayer_holds::names::{RECREATE_ANNOTATION, WIPE_ANNOTATION};
 
-/// What the configuration adds to the built-in lists; the key `lists`. An entry that ends in `*` is a prefix.
+/// What the configuration adds to the built-in lists; the key `carry`. An entry that ends in `*` is a prefix.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReplacementMetadata {
     /// Field managers whose annotations are carried, in addition to the creator and `kubectl`.

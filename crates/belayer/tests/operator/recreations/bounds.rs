@@ -177,19 +177,24 @@ async fn rejections_by_every_node_end_with_the_budget() {
     belayer.stop().await;
 }
 
-/// The circuit breaker of one namespace on the node is open: its rejected pods wait until it closes.
-#[tokio::test(start_paused = true)]
-async fn while_a_circuit_breaker_is_open_rejected_pods_wait() {
-    let yard = Yard::rejecting(1);
+/// Circuit breakers that open for five minutes after so many rejections.
+fn opening_after(rejections: u32) -> Settings {
     let mut settings = Settings::default();
     settings.policy.backoff_seconds = 1;
     settings.rate_limits.breaker = CircuitBreaker {
-        rejections: 3,
+        rejections,
         within_seconds: 60,
         open_seconds: 300,
         namespaces: Vec::new(),
     };
-    let belayer = yard.run_as(BELAYER, settings);
+    settings
+}
+
+/// The circuit breaker of one namespace on the node is open: its rejected pods wait until it closes.
+#[tokio::test(start_paused = true)]
+async fn while_a_circuit_breaker_is_open_rejected_pods_wait() {
+    let yard = Yard::rejecting(1);
+    let belayer = yard.run_as(BELAYER, opening_after(3));
     let node = json!({ "nodeName": "node-1" });
     for name in ["a", "b", "c"] {
         yard.pod_on(name, node.clone());
@@ -214,15 +219,7 @@ async fn t8_the_circuit_breaker_of_a_node_opens_for_all_namespaces(
     #[case] created: usize,
 ) {
     let yard = Yard::rejecting(1);
-    let mut settings = Settings::default();
-    settings.policy.backoff_seconds = 1;
-    settings.rate_limits.breaker = CircuitBreaker {
-        rejections: 2,
-        within_seconds: 60,
-        open_seconds: 300,
-        namespaces: Vec::new(),
-    };
-    let belayer = yard.run_as(BELAYER, settings);
+    let belayer = yard.run_as(BELAYER, opening_after(2));
     let node = json!({ "nodeName": "node-1" });
     for &namespace in others {
         yard.world.create_namespace(namespace);
