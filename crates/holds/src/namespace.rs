@@ -93,6 +93,15 @@ impl NamespaceView {
         cached.map(|meta| meta.resource_version).unwrap_or_default()
     }
 
+    /// Whether the last live read began after the object was first seen at `seen`, and is not older than the cache.
+    pub fn is_current(&self, seen: LogicalTime) -> bool {
+        self.answer.as_ref().is_some_and(|answer| {
+            let meta = present(answer.answer());
+            answer.begun() > seen
+                && meta.is_none_or(|meta| meta.resource_version >= self.cached_version())
+        })
+    }
+
     /// The proof that it is ignored, for an object first seen at `seen`.
     pub fn ignored(&self, seen: LogicalTime) -> Option<IgnoredNamespace> {
         IgnoredNamespace::prove(self.answer.as_ref()?, seen, self.cached_version())

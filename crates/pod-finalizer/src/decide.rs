@@ -15,18 +15,19 @@ use jiff::Timestamp;
 
 use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision::{Decision, Missing, Notice, Reach, Row, Write};
-use belayer_holds::namespace::{NamespaceState, NamespaceView};
+use belayer_holds::namespace::NamespaceView;
 
 pub(crate) use missed::{is_awaited, is_missed};
 pub(crate) use unread::unread;
 
 use crate::SETTLE;
-use crate::evidence::{Evidence, NamespaceDeletion, NotSelected};
+use crate::evidence::{Evidence, NamespaceDeletion};
 use crate::outcome::Recorded;
 use crate::profile::Mode;
 use crate::query::PodQuery;
 use crate::row;
 use crate::snapshot::{BacklogLimit, MassRelease, PodView, Selection, Snapshot, Watched};
+use belayer_holds::selection::NotSelected;
 
 /// A decision about a pod. It matches the rules of [`row`].
 pub type PodDecision = Decision<Evidence, PodQuery, Recorded>;
@@ -286,7 +287,7 @@ fn namespace_terminating(pod: &PodView, reasons: &mut Reasons) -> Found {
 fn unselected(pod: &PodView, mass_release: MassRelease, reasons: &mut Reasons) -> Found {
     let evidence = match &pod.selection {
         Selection::By { .. } => return None,
-        Selection::None => NotSelected::ByProfiles,
+        Selection::None => NotSelected::ByConfiguration,
         Selection::Ignored => prove_ignored(pod, reasons)?,
     };
     match mass_release {
@@ -350,10 +351,11 @@ fn ask(query: PodQuery, answer: Answer) -> Missing<PodQuery> {
 
 fn ask_namespace(pod: &PodView) -> Missing<PodQuery> {
     let view = &pod.namespace;
-    let answer = Answer::at_hand(view.answer.as_ref(), pod, |state| match state {
-        NamespaceState::Present(meta) => meta.resource_version >= view.cached_version(),
-        NamespaceState::Gone => true,
-    });
+    let answer = if view.is_current(pod.first_seen) {
+        Answer::Current
+    } else {
+        Answer::Outdated
+    };
     ask(PodQuery::Namespace(view.query.clone()), answer)
 }
 

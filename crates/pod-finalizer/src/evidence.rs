@@ -7,8 +7,8 @@ use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::{ResourceVersion, Uid};
 use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision::{self, Reach};
-use belayer_holds::namespace::IgnoredNamespace;
 use belayer_holds::owner::{GoneProof, OwnerState};
+use belayer_holds::selection::NotSelected;
 
 pub use belayer_holds::namespace::{NamespaceDeletion, is_ignored};
 pub use belayer_holds::owner::OwnerDeletion;
@@ -135,15 +135,6 @@ impl EarlierRun {
         let proven = answer.begun() > pod_seen && nodes.is_of_earlier_run(node, created);
         proven.then(|| Self(nodes.version()))
     }
-}
-
-/// Why no profile selects a pod. A release by a rule of [`row`](crate::row) needs it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotSelected {
-    /// By the pod's own labels, or by the names of namespaces in the configuration.
-    ByProfiles,
-    /// The namespace is ignored, by a live read begun after the pod was seen.
-    ByNamespace(IgnoredNamespace),
 }
 
 /// What shows that the result was taken. A release by a rule of [`row`](crate::row) needs it.

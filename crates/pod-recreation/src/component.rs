@@ -11,14 +11,14 @@ use belayer_core::object::{ObjectKey, OwnerReference, Uid};
 use belayer_core::queries::Waiter;
 use belayer_core::slim::{Keep, Namespace, Phase, Pod, Slim as _, Transition};
 use belayer_core::workqueue::{Priority, WorkQueue};
-use belayer_holds::decision::Decision;
 use belayer_holds::holding::Holding;
 use belayer_holds::names::{FIELD_MANAGER, IGNORE_LABEL, POD_RECREATION_HOLD};
-use belayer_holds::namespace::is_ignored;
+use belayer_holds::namespace::{NamespaceQuery, NamespaceView, cached, is_ignored};
 use belayer_holds::node_wipe::NodeWipe;
 use belayer_holds::owned::OwnerStores;
 use belayer_holds::owner::OwnerQuery;
 use belayer_holds::runner::{Change, Component};
+use belayer_holds::selection::Selection;
 use belayer_holds::view::{Answers, Cached, Objects, View};
 use hashbrown::{HashMap, HashSet};
 use jiff::Timestamp;
@@ -29,8 +29,9 @@ use crate::api::{self, Wipe, record_name};
 use crate::config::Settings;
 use crate::decide::{ObservedWipe, RecordSnapshot};
 use crate::evidence::Evidence;
-use crate::holds::{self, HoldSnapshot, ObservedRecord};
+use crate::holds::{self, HoldDecision, HoldSnapshot, ObservedRecord};
 use crate::proof::FirstSeen;
+use crate::query::RecreationQuery;
 use crate::record::Record;
 use crate::snapshot::{self, ANNOTATIONS, ORIGIN_ANNOTATIONS, ObservedPod, PodState, PodView};
 pub(crate) use clocks::NodeClock;
@@ -51,6 +52,8 @@ pub struct Parts<V: View = Cached> {
     pub owners: OwnerStores<V>,
     /// Live reads of records and owners.
     pub owner_queries: V::Queries<OwnerQuery>,
+    /// Live reads of namespaces.
+    pub namespace_queries: V::Queries<NamespaceQuery>,
     /// The queue of the pod runner.
     pub pods_queue: WorkQueue<ObjectKey>,
     /// The queue of the record runner.
@@ -147,7 +150,7 @@ impl<V: View> PodRecreation<V> {
     /// Enqueues the record of a pod, unless there can be none.
     pub(crate) fn enqueue_record(&self, pod: &Stored<Pod>) {
         let view = self.view(pod);
-        if !view.held && view.origin.is_none() && !view.selected {
+        if !view.held && view.origin.is_none() && !view.is_selected() {
             return;
         }
         let key = record_key(pod);
@@ -188,7 +191,9 @@ impl<V: View> PodRecreation<V> {
         } else {
             PodView::of(pod, &self.settings, FirstSeen::Earlier)
         };
-        view.selected = view.selected && !self.is_ignored(pod);
+        if view.is_selected() && self.is_ignored(pod) {
+            view.selection = Selection::Ignored;
+        }
         view
     }
 
@@ -242,11 +247,10 @@ impl<V: View> PodRecreation<V> {
         self.memory.lock().waits.forget(record);
     }
 
-    /// Whether the pod's namespace has the label that excludes it.
-    pub(crate) fn is_ignored(&self, pod: &Pod) -> bool {
-        let namespace = ObjectKey::cluster(Arc::clone(pod.meta.key.shared_namespace()));
-        let found = self.parts.namespaces.lookup(&namespace).found();
-        found.is_some_and(|namespace| is_ignored(&namespace.meta.labels))
+    /// Whether the pod's namespace has the label that excludes it, in the cache.
+    fn is_ignored(&self, pod: &Pod) -> bool {
+        let namespace = cached(&pod.meta, &self.parts.namespaces);
+        namespace.is_some_and(|namespace| is_ignored(&namespace.labels))
     }
 
     /// The snapshot for the next step of a record.
@@ -406,7 +410,7 @@ pub(crate) fn pod_key(record: &Record) -> ObjectKey {
 impl<V: View> Component<Pod> for PodRecreation<V> {
     type Snapshot = HoldSnapshot;
     type Evidence = Evidence;
-    type Query = OwnerQuery;
+    type Query = RecreationQuery;
     type Step = ();
 
     fn name(&self) -> &'static str {
@@ -423,7 +427,7 @@ impl<V: View> Component<Pod> for PodRecreation<V> {
         match (view.held, is_waiting) {
             (true, true) => Some(change.source.quiet()),
             (true, false) => Some(Priority::Release),
-            (false, _) if view.selected && !view.deleting => Some(change.source.quiet()),
+            (false, _) if view.is_selected() && !view.deleting => Some(change.source.quiet()),
             (false, _) => None,
         }
     }
@@ -443,17 +447,24 @@ impl<V: View> Component<Pod> for PodRecreation<V> {
                 .parts
                 .owners
                 .owner_of(pod, |query| self.parts.owner_queries.get(query)),
+            namespace: (view.selection == Selection::Ignored).then(|| {
+                let parts = &self.parts;
+                NamespaceView::of(&pod.meta, &parts.namespaces, &parts.namespace_queries)
+            }),
             pod: view,
             record,
             live_record,
         }
     }
 
-    fn decide(snapshot: &HoldSnapshot, now: Timestamp) -> Decision<Evidence, OwnerQuery> {
+    fn decide(snapshot: &HoldSnapshot, now: Timestamp) -> HoldDecision {
         holds::decide(snapshot, now)
     }
 
-    fn ask(&self, query: OwnerQuery, waiter: Waiter<'_>) {
-        self.parts.owner_queries.ask(query, waiter);
+    fn ask(&self, query: RecreationQuery, waiter: Waiter<'_>) {
+        match query {
+            RecreationQuery::Owner(query) => self.parts.owner_queries.ask(query, waiter),
+            RecreationQuery::Namespace(query) => self.parts.namespace_queries.ask(query, waiter),
+        }
     }
 }

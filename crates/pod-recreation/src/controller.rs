@@ -12,6 +12,7 @@ use belayer_core::object::Resource;
 use belayer_core::slim::{Keep, ObjectMeta, Pod};
 use belayer_core::workqueue::WorkQueue;
 use belayer_holds::names::POD_RECREATION_HOLD;
+use belayer_holds::namespace::NamespaceReader;
 use belayer_holds::node_wipe::{self, NodeWipe};
 use belayer_holds::owned;
 use belayer_holds::owner::OwnerReader;
@@ -164,6 +165,8 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
         Arc::clone(&shared.executor),
         shared.decoders(Keep::nothing()),
     );
+    let namespace_reader =
+        NamespaceReader::new(Arc::clone(&shared.executor), namespaces.decoders.clone());
     let recreation = Arc::new(PodRecreation::<Cached>::new(
         settings.clone(),
         Parts {
@@ -173,6 +176,7 @@ fn join(settings: &Settings, context: &mut ControllerContext) {
             namespaces: namespaces.store.clone(),
             owners: owners.stores(),
             owner_queries: shared.queries(owner_reader.clone(), pods.enqueue()),
+            namespace_queries: shared.queries(namespace_reader, pods.enqueue()),
             pods_queue: pods.queue.clone(),
             queue: queue.clone(),
         },

@@ -164,7 +164,9 @@ fn begin(record: &Record, pod: Option<&PodView>, ttl: Duration, clock: Clock) ->
         Some(pod) if pod.deleting && !wipe::comes_first(record, pod) => {
             cancelled(record, "the rejected pod was deleted", now)
         }
-        Some(pod) if !pod.selected && !wipe::comes_first(record, pod) => not_selected(record, now),
+        Some(pod) if !pod.is_selected() && !wipe::comes_first(record, pod) => {
+            not_selected(record, pod, now)
+        }
         Some(pod) => match pod.recreatable() {
             Some(rejection) => {
                 let mut next = rejected_status(record, pod, rejection, now);
@@ -208,8 +210,8 @@ fn recreated(record: &Record, pod: Option<&PodView>, now: Timestamp) -> RecordDe
         _ if pod.deleting && !wipe::comes_first(record, pod) => {
             cancelled(record, "the re-created pod was deleted", now)
         }
-        PodState::Rejected(_) if !pod.selected && !wipe::comes_first(record, pod) => {
-            not_selected(record, now)
+        PodState::Rejected(_) if !pod.is_selected() && !wipe::comes_first(record, pod) => {
+            not_selected(record, pod, now)
         }
         PodState::Rejected(rejection)
             if rejection.is_recreated() || wipe::comes_first(record, pod) =>

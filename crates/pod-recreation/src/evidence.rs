@@ -8,6 +8,7 @@ use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision::{self, Reach};
 use belayer_holds::owned::EndedOwner;
 use belayer_holds::owner::{GoneProof, OwnerState};
+use belayer_holds::selection::NotSelected;
 
 use crate::api::Phase;
 use crate::record::Record;
@@ -32,7 +33,7 @@ pub enum Evidence {
     /// Rule 10: it ended, and is not re-created.
     Ended,
     /// Rule 11: it is not selected for re-creation any more.
-    Unselected,
+    Unselected(NotSelected),
     /// Rule 13: its owner is being deleted or gone.
     OwnerEnds(EndedOwner),
 }
@@ -63,7 +64,7 @@ impl decision::Evidence for Evidence {
             Self::DeletedFirst => "DeletedFirst",
             Self::Started => "Started",
             Self::Ended => "Ended",
-            Self::Unselected => "Unselected",
+            Self::Unselected(_) => "Unselected",
             Self::OwnerEnds(ended) => ended.name(),
         }
     }

@@ -6,19 +6,22 @@ use std::time::Duration;
 use belayer_core::logical_time::LogicalTime;
 use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision::{Decision, Missing, Notice, Row, Write};
+use belayer_holds::namespace::NamespaceView;
 use belayer_holds::owned::{ObservedOwner, OwnerEnd};
 use belayer_holds::owner::{OwnerQuery, OwnerState};
+use belayer_holds::selection::NotSelected;
 use jiff::Timestamp;
 
 use crate::api::Phase;
 use crate::decide::is_created_after_end;
 use crate::evidence::{Evidence, Final, Intended, record_gone};
+use crate::query::RecreationQuery;
 use crate::record::Record;
 use crate::row;
 use crate::snapshot::{Origin, PodState, PodView, Rejection, UNKNOWN};
 
 /// A decision about a pod. It belongs to the rules of [`row`].
-pub type HoldDecision = Decision<Evidence, OwnerQuery>;
+pub type HoldDecision = Decision<Evidence, RecreationQuery>;
 
 /// A live read that proved nothing is repeated after this time.
 const RECHECK: Duration = Duration::from_secs(30);
@@ -39,6 +42,8 @@ pub struct HoldSnapshot {
     pub to_report: bool,
     /// The query for the record that its annotations name, and its answer, if there is one.
     pub live_record: Option<(OwnerQuery, Option<LiveAnswer<OwnerState>>)>,
+    /// Its namespace, if the cache shows that as ignored.
+    pub namespace: Option<NamespaceView>,
     /// Its controller, if Belayer watches that kind.
     pub owner: Option<ObservedOwner>,
 }
@@ -119,6 +124,7 @@ fn unless_owner_ends(snapshot: &HoldSnapshot, mut decision: HoldDecision) -> Hol
     match snapshot.owner.as_ref().map(ObservedOwner::end) {
         Some(OwnerEnd::Ended(ended)) => release(row::OWNER_ENDS, Evidence::OwnerEnds(ended)),
         Some(OwnerEnd::Ask { query, after }) => {
+            let query = RecreationQuery::Owner(query);
             decision.missing.push(Missing::Answer { query, after });
             decision
         }
@@ -134,7 +140,7 @@ fn unheld(snapshot: &HoldSnapshot) -> HoldDecision {
         || snapshot
             .record_of_origin()
             .is_some_and(|record| record.names(&pod.uid));
-    let is_eligible = pod.selected
+    let is_eligible = pod.is_selected()
         && is_first_or_recorded
         && !pod.recreation_ended
         && !pod.release_requested
@@ -202,8 +208,8 @@ fn recreated_pod(snapshot: &HoldSnapshot, origin: &Origin) -> HoldDecision {
     if !is_recorded && is_given_up && pod.deleting && pod.state != PodState::Started {
         return release(row::LEFTOVER, Evidence::Leftover);
     }
-    if is_recorded && pod.state == PodState::Pending && !pod.selected {
-        return release(row::UNSELECTED, Evidence::Unselected);
+    if is_recorded && pod.state == PodState::Pending && !pod.is_selected() {
+        return unselected(snapshot);
     }
     if is_recorded && pod.state == PodState::Pending {
         return keep("it has not started");
@@ -222,7 +228,7 @@ fn without_record(snapshot: &HoldSnapshot) -> HoldDecision {
             None => Decision::missing(
                 row::RECORD_GONE,
                 Missing::Answer {
-                    query: query.clone(),
+                    query: RecreationQuery::Owner(query.clone()),
                     after: if answer.begun() > snapshot.first_seen {
                         RECHECK
                     } else {
@@ -231,7 +237,7 @@ fn without_record(snapshot: &HoldSnapshot) -> HoldDecision {
                 },
             ),
         },
-        None => Decision::ask(row::RECORD_GONE, query.clone()),
+        None => Decision::ask(row::RECORD_GONE, RecreationQuery::Owner(query.clone())),
     }
 }
 
@@ -256,9 +262,7 @@ fn first_pod(snapshot: &HoldSnapshot) -> HoldDecision {
         PodState::Rejected(rejection) if !rejection.is_recreated() => {
             release(row::ENDED, Evidence::Ended).with_notice(not_recreated(rejection))
         }
-        _ if !pod.selected || pod.recreation_ended => {
-            release(row::UNSELECTED, Evidence::Unselected)
-        }
+        _ if !pod.is_selected() || pod.recreation_ended => unselected(snapshot),
         PodState::Rejected(_) if snapshot.cancelled => {
             keep("Belayer has not annotated yet why it is not re-created")
         }
@@ -296,6 +300,25 @@ fn first_pod_with_record(pod: &PodView, record: &Record) -> HoldDecision {
         // Another client deleted it first: the record ends once the pod does not exist.
         None => release(row::DELETED, Evidence::DeletedFirst),
     }
+}
+
+/// Rule 11. The cache alone does not prove that the namespace is ignored: it may still have a deleted one of that name.
+fn unselected(snapshot: &HoldSnapshot) -> HoldDecision {
+    let evidence = match &snapshot.namespace {
+        Some(namespace) if !snapshot.pod.recreation_ended => {
+            match namespace.ignored(snapshot.first_seen) {
+                Some(proof) => NotSelected::ByNamespace(proof),
+                None => {
+                    let is_current = namespace.is_current(snapshot.first_seen);
+                    let query = RecreationQuery::Namespace(namespace.query.clone());
+                    let after = if is_current { RECHECK } else { Duration::ZERO };
+                    return Decision::missing(row::UNSELECTED, Missing::Answer { query, after });
+                }
+            }
+        }
+        _ => NotSelected::ByConfiguration,
+    };
+    release(row::UNSELECTED, Evidence::Unselected(evidence))
 }
 
 fn not_recreated(rejection: &Rejection) -> Notice {

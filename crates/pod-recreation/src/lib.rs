@@ -14,6 +14,7 @@ pub mod holds;
 mod keys;
 pub mod permissions;
 pub mod proof;
+pub mod query;
 pub mod rate_limit;
 pub mod reason;
 pub mod record;

@@ -12,6 +12,7 @@ use belayer_holds::names::{
     POD_RECREATION_HOLD, RECREATION_ANNOTATION, RECREATION_ATTEMPT_ANNOTATION,
     RECREATION_ENDED_ANNOTATION, RECREATION_UID_ANNOTATION, RELEASE_ANNOTATION, WIPE_ANNOTATION,
 };
+use belayer_holds::selection::Selection;
 
 use crate::api::{self, Wipe};
 use crate::config::Settings;
@@ -44,7 +45,7 @@ pub struct PodView {
     /// Whether it has the finalizer of pod-recreation.
     pub held: bool,
     /// Whether it is re-created if its node rejects it.
-    pub selected: bool,
+    pub selection: Selection,
     /// The attempt that created it, by its annotations.
     pub origin: Option<Origin>,
     /// Whether its annotation requests its release.
@@ -128,7 +129,11 @@ impl PodView {
             node: pod.node_name.clone(),
             deleting: pod.meta.is_deleting(),
             held: pod.meta.has_finalizer(POD_RECREATION_HOLD),
-            selected: settings.eligibility.selects(pod),
+            selection: if settings.eligibility.selects(pod) {
+                Selection::Yes
+            } else {
+                Selection::No
+            },
             origin: origin(pod),
             release_requested: annotation(RELEASE_ANNOTATION) == Some("true"),
             wipe: match annotation(WIPE_ANNOTATION) {
@@ -139,6 +144,11 @@ impl PodView {
                 .is_some_and(|text| is_about(text, &pod.meta.uid)),
             state: state(pod, settings, first_seen),
         }
+    }
+
+    /// Whether it is re-created if its node rejects it.
+    pub fn is_selected(&self) -> bool {
+        self.selection == Selection::Yes
     }
 
     /// Its rejection, if it may be re-created.
@@ -170,7 +180,7 @@ impl PodView {
     pub fn is_candidate(&self) -> bool {
         self.recreatable().is_some()
             && self.origin.is_none()
-            && self.selected
+            && self.is_selected()
             && self.held
             && !self.deleting
             && !self.recreation_ended

@@ -17,7 +17,7 @@ use belayer_holds::names;
 use belayer_holds::namespace::{self, NamespaceQuery, NamespaceView, is_ignored};
 use belayer_holds::owned::{HELD_BY_OWNER, holding_owner};
 use belayer_holds::runner::{Change, Component};
-use belayer_holds::selection::UnselectedBy;
+use belayer_holds::selection::{Selection, UnselectedBy};
 use belayer_holds::view::{Answers, Cached, Objects, View};
 
 use crate::config::{OwnerRule, Settings, Until};
@@ -26,7 +26,7 @@ use crate::evidence::{Evidence, KeptRunning};
 use crate::held_objects::{HeldObjects, HeldWorkflow};
 use crate::pods_query::PodsQuery;
 use crate::query::WorkflowQuery;
-use crate::snapshot::{Deletion, PodsView, Selection, Snapshot, WorkflowView};
+use crate::snapshot::{Deletion, PodsView, Snapshot, WorkflowView};
 
 /// Name of the component: in `--controllers`, in metrics, in logs.
 pub const NAME: &str = "workflow-finalizer";

@@ -7,13 +7,13 @@ use jiff::Timestamp;
 
 use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision::{Decision, Missing, Notice, Row, Write};
-use belayer_holds::selection::MassRelease;
+use belayer_holds::selection::{MassRelease, NotSelected, Selection};
 
-use crate::evidence::{Evidence, NoPodHeld, NotSelected};
+use crate::evidence::{Evidence, NoPodHeld};
 use crate::pods_query::PodsState;
 use crate::query::WorkflowQuery;
 use crate::row;
-use crate::snapshot::{Deletion, Selection, Snapshot, WorkflowView};
+use crate::snapshot::{Deletion, Snapshot, WorkflowView};
 
 /// A decision about a workflow. It matches the rules of [`row`].
 pub type WorkflowDecision = Decision<Evidence, WorkflowQuery>;
@@ -50,17 +50,14 @@ fn unselected(workflow: &WorkflowView, mass_release: MassRelease) -> WorkflowDec
             match namespace.ignored(workflow.first_seen) {
                 Some(proof) => NotSelected::ByNamespace(proof),
                 None => {
-                    let fresh = namespace
-                        .answer
-                        .as_ref()
-                        .is_some_and(|answer| answer.begun() > workflow.first_seen);
                     let query = WorkflowQuery::Namespace(namespace.query.clone());
-                    let after = if fresh { RECHECK } else { Duration::ZERO };
+                    let is_current = namespace.is_current(workflow.first_seen);
+                    let after = if is_current { RECHECK } else { Duration::ZERO };
                     return Decision::missing(row::UNSELECTED, Missing::Answer { query, after });
                 }
             }
         }
-        Selection::Yes | Selection::No => NotSelected::ByRules,
+        Selection::Yes | Selection::No => NotSelected::ByConfiguration,
     };
     match mass_release {
         MassRelease::Within => Decision::write(

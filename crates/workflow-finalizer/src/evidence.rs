@@ -7,7 +7,7 @@ use belayer_core::queries::LiveAnswer;
 use belayer_core::slim::ObjectMeta;
 use belayer_holds::argo;
 use belayer_holds::decision;
-use belayer_holds::namespace::IgnoredNamespace;
+use belayer_holds::selection::NotSelected;
 
 use crate::pods_query::PodsState;
 
@@ -33,15 +33,6 @@ impl decision::Evidence for Evidence {
             Self::KeptRunning(_) => "KeptRunning",
         }
     }
-}
-
-/// Why nothing selects a workflow. A release by a rule of [`row`](crate::row) needs it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NotSelected {
-    /// By its own labels, or by the names of namespaces in the configuration.
-    ByRules,
-    /// Its namespace is ignored, by a live read begun after the workflow was seen.
-    ByNamespace(IgnoredNamespace),
 }
 
 /// A live list of pods, begun after the workflow's deletion was seen, found no pod of its UID with the pod-status

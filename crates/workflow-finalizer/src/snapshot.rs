@@ -9,7 +9,7 @@ use belayer_core::logical_time::LogicalTime;
 use belayer_core::object::Uid;
 use belayer_core::queries::LiveAnswer;
 use belayer_holds::namespace::NamespaceView;
-use belayer_holds::selection::MassRelease;
+use belayer_holds::selection::{MassRelease, Selection};
 
 use crate::evidence::KeptRunning;
 use crate::pods_query::{PodsQuery, PodsState};
@@ -55,17 +55,6 @@ pub struct Deletion {
     pub since: Timestamp,
     /// When this process first saw it.
     pub seen: LogicalTime,
-}
-
-/// Whether a rule selects a workflow. The rules of [`row`](crate::row) read it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Selection {
-    /// One does.
-    Yes,
-    /// None does, by labels or by namespace names.
-    No,
-    /// No: its namespace has the label `belayer.dev/ignore`.
-    Ignored,
 }
 
 /// The workflow's pods. The rules of [`row`](crate::row) read it.

@@ -21,6 +21,8 @@ mod labels;
 mod selector;
 mod unselected;
 
+use crate::namespace::IgnoredNamespace;
+
 pub use guard::{Exceeded, Guard, MassRelease, Scope, UnselectedBy};
 pub use labels::{InvalidLabel, MatchLabels, is_dns_label, is_dns_subdomain, is_label_value};
 pub use selector::{Namespaces, Operator, Requirement, Selector};
@@ -36,6 +38,28 @@ pub enum Selected {
     No,
     /// Unknown, for this reason.
     Unknown(String),
+}
+
+/// Whether a component selects an object, as far as the caches show. A [`Selector`] and the object's namespace decide it.
+/// See the [example](crate::selection).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Selection {
+    /// It does.
+    Yes,
+    /// The configuration does not, or the object itself: by labels, annotations, its owner or the name of its namespace.
+    No,
+    /// It would, but the namespace has the label `belayer.dev/ignore`.
+    Ignored,
+}
+
+/// Why an object is not selected. A release by a [`Selection`] needs it. See the
+/// [example](crate::selection).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotSelected {
+    /// By the configuration or the object itself, at the version that the patch names.
+    ByConfiguration,
+    /// Its namespace is ignored, by a live read begun after the object was first seen.
+    ByNamespace(IgnoredNamespace),
 }
 
 impl From<bool> for Selected {

@@ -71,7 +71,7 @@ impl PodRecreation {
             && !now.held
             && now.recreatable().is_none()
             && now.origin.is_none()
-            && now.selected
+            && now.is_selected()
         {
             self.memory.lock().reported.insert(now.uid);
         }
@@ -120,7 +120,7 @@ impl PodRecreation {
         });
         for pod in pods {
             let view = self.view(&pod);
-            if view.held || view.selected {
+            if view.held || view.is_selected() {
                 self.enqueue_pod(&pod);
             }
         }

@@ -178,6 +178,8 @@ pub struct StatusWrite {
     pub gone: Option<Uid>,
     /// Whether a live read must find a pod of the record's pod name that Belayer did not create.
     pub name_taken: bool,
+    /// Whether a live read must find that the pod's namespace is ignored.
+    pub ignored: bool,
     /// The label `outcome` of the counter that the write increments.
     pub outcome: Option<&'static str>,
     /// The Event to record after the write.
@@ -190,6 +192,7 @@ impl StatusWrite {
             next: Box::new(next),
             gone: None,
             name_taken: false,
+            ignored: false,
             outcome: None,
             notice: None,
         }

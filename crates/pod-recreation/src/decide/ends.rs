@@ -2,6 +2,7 @@
 
 use belayer_core::object::Uid;
 use belayer_holds::decision::{Notice, Row};
+use belayer_holds::selection::Selection;
 use jiff::Timestamp;
 
 use super::decision::{RecordDecision, StatusWrite};
@@ -34,10 +35,23 @@ pub(super) fn reported(record: &Record, pod: &PodView, now: Timestamp) -> Record
     not_recreated((row::REPORTED, "reported"), record, why, now)
 }
 
-/// The pod does not request its re-creation any more.
-pub(super) fn not_selected(record: &Record, now: Timestamp) -> RecordDecision {
-    let why = "not re-created: neither the pod nor the configuration requests it any more";
-    not_recreated((row::REPORTED, "reported"), record, why.to_owned(), now)
+/// The pod does not request its re-creation any more. If only the cache says so, because its namespace is ignored, a live
+/// read must confirm it.
+pub(super) fn not_selected(record: &Record, pod: &PodView, now: Timestamp) -> RecordDecision {
+    let is_ignored = pod.selection == Selection::Ignored;
+    let why = if is_ignored {
+        "not re-created: its namespace has the label belayer.dev/ignore=true"
+    } else {
+        "not re-created: neither the pod nor the configuration requests it any more"
+    };
+    let step = not_recreated_step(record, "reported", why.to_owned(), now);
+    RecordDecision::status(
+        row::REPORTED,
+        StatusWrite {
+            ignored: is_ignored,
+            ..step
+        },
+    )
 }
 
 /// The end with the Event `NotRecreated`.

@@ -88,8 +88,8 @@ pub(super) fn rejected(
         // The record says that it was rejected: the store is behind the one of the leader that recorded it.
         return RecordDecision::waits(row::NOTHING, UNKNOWN);
     }
-    if !pod.selected {
-        return not_selected(record, now);
+    if !pod.is_selected() {
+        return not_selected(record, pod, now);
     }
     if pod.release_requested {
         let why = "its annotation belayer.dev/release requests its release";

@@ -11,6 +11,7 @@ use belayer_core::object::{ObjectKey, ResourceVersion};
 use belayer_core::slim::{ObjectMeta, Pod};
 use belayer_holds::decision::Row;
 use belayer_holds::holding::Holding;
+use belayer_holds::selection::Selection;
 use rstest::rstest;
 
 use super::*;
@@ -30,6 +31,8 @@ fn summary(decision: &RecordDecision) -> String {
         let phase = format!("{:?}", step.next.phase.unwrap());
         if step.gone.is_some() {
             phase + " if gone"
+        } else if step.ignored {
+            phase + " if ignored"
         } else {
             phase
         }
@@ -80,7 +83,7 @@ const NOW: i64 = 1_010;
 )]
 #[case::step_1_a_cancelled_pod_is_annotated(RecordSnapshot { cancelled: true, ..snapshot(None, rejected_pod("u-1")) }, row::MARK, "annotate")]
 #[case::step_1_a_record_of_a_pod_that_is_not_selected(
-    snapshot(record(None), PodView { selected: false, ..rejected_pod("u-1") }),
+    snapshot(record(None), PodView { selection: Selection::No, ..rejected_pod("u-1") }),
     row::REPORTED,
     "Ended"
 )]

@@ -9,6 +9,7 @@ use belayer_holds::names::{
     SYSTEM_NAMESPACE,
 };
 use belayer_holds::node_wipe;
+use belayer_holds::selection::Selection;
 use jiff::Timestamp;
 
 use crate::NAME;
@@ -36,6 +37,7 @@ pub(crate) fn recreation(
             .map(|kind| (kind.clone(), live.optional(kind.clone(), Keep::nothing())))
             .collect(),
         owner_queries: live.owners(Keep::nothing()),
+        namespace_queries: live.namespaces(component::keep_of_namespaces()),
         pods_queue: WorkQueue::new(NAME),
         queue: WorkQueue::new(NAME),
     };
@@ -48,8 +50,6 @@ pub(crate) struct Observed {
     pub(crate) hold: HoldSnapshot,
     /// The input of the decision about the record.
     pub(crate) recreation: RecordSnapshot,
-    /// Whether the pod's namespace is ignored.
-    pub(crate) ignored: bool,
 }
 
 impl Observed {
@@ -76,7 +76,7 @@ impl Observed {
             PodState::Rejected(rejection) => rejection.class.is_recreated(),
             PodState::Pending | PodState::Started | PodState::Ended => false,
         };
-        may_be_recreated && pod.selected && !pod.recreation_ended && !pod.held && !pod.deleting
+        may_be_recreated && pod.is_selected() && !pod.recreation_ended && !pod.held && !pod.deleting
     }
 
     /// The state of the record and its next step; empty if the pod has no record and needs none.
@@ -135,7 +135,7 @@ pub(crate) fn next(decision: &RecordDecision) -> String {
 /// Why Belayer does not re-create the pod; `None` if it does.
 pub(crate) fn why_not(settings: &Settings, pod: &Pod, observed: &Observed) -> Option<String> {
     let view = &observed.hold.pod;
-    if !view.selected {
+    if !view.is_selected() {
         return Some(not_selected(settings, pod, observed));
     }
     match &view.state {
@@ -169,7 +169,7 @@ fn not_selected(settings: &Settings, pod: &Pod, observed: &Observed) -> String {
     if !settings.eligibility.namespaces.contains(namespace) {
         return format!("podRecreation.namespaces does not select the namespace {namespace}");
     }
-    if observed.ignored {
+    if observed.hold.pod.selection == Selection::Ignored {
         return format!("its namespace has the label {IGNORE_LABEL}=true");
     }
     match meta.annotations.get(RECREATE_ANNOTATION) {

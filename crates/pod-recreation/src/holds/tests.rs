@@ -3,7 +3,10 @@
 use belayer_core::object::{ObjectKey, OwnerReference, ResourceVersion, Uid};
 use belayer_core::slim::{ObjectMeta, Pod};
 use belayer_holds::decision::Evidence as _;
+use belayer_holds::names::IGNORE_LABEL;
+use belayer_holds::namespace::{NamespaceQuery, NamespaceState};
 use belayer_holds::owner::GoneProof;
+use belayer_holds::selection::Selection;
 use rstest::rstest;
 
 use super::*;
@@ -25,7 +28,7 @@ fn pod() -> PodView {
     let pod = Pod::new(meta("web", "u-1"));
     PodView {
         held: true,
-        selected: true,
+        selection: Selection::Yes,
         ..PodView::of(&pod, &Settings::default(), FirstSeen::Earlier)
     }
 }
@@ -50,7 +53,7 @@ fn started(pod: PodView) -> PodView {
 
 fn unselected(pod: PodView) -> PodView {
     PodView {
-        selected: false,
+        selection: Selection::No,
         ..pod
     }
 }
@@ -133,6 +136,7 @@ fn snapshot(pod: PodView, record: ObservedRecord) -> HoldSnapshot {
         cancelled: false,
         to_report: false,
         live_record: None,
+        namespace: None,
         owner: None,
     }
 }
@@ -363,6 +367,57 @@ fn summary(decision: &HoldDecision) -> &'static str {
 fn rows(#[case] snapshot: HoldSnapshot, #[case] row: Row, #[case] expected: &str) {
     let decision = decide(&snapshot, Timestamp::UNIX_EPOCH);
     assert_eq!((decision.row, summary(&decision)), (row, expected));
+}
+
+/// The cache shows the namespace at version 5 as ignored; the live read has the version `read`.
+fn ignored(pod: PodView, read: u64, label: &str, begun: LogicalTime) -> HoldSnapshot {
+    let namespace = |version, value| ObjectMeta {
+        labels: [(IGNORE_LABEL, value)].into_iter().collect(),
+        ..ObjectMeta::new(
+            ObjectKey::cluster("yard"),
+            Uid::new("n-1"),
+            ResourceVersion::new(version),
+        )
+    };
+    let state = NamespaceState::Present(namespace(read, label));
+    HoldSnapshot {
+        namespace: Some(NamespaceView {
+            query: NamespaceQuery::new("yard"),
+            cached: Some(namespace(5, "true")),
+            answer: Some(LiveAnswer::scripted(state, begun)),
+        }),
+        ..absent(PodView {
+            selection: Selection::Ignored,
+            ..pod
+        })
+    }
+}
+
+/// Whether it is released, and otherwise after which time the namespace is read.
+#[rstest]
+#[case::confirmed(5, "true", LogicalTime::now, Ok(()))]
+#[case::not_ignored_any_more(6, "false", LogicalTime::now, Err(RECHECK))]
+#[case::a_read_before_the_pod_was_seen(5, "true", || LogicalTime::BEGINNING, Err(Duration::ZERO))]
+#[case::a_read_older_than_the_cache(4, "true", LogicalTime::now, Err(Duration::ZERO))]
+fn row_11_only_a_live_read_proves_that_a_namespace_is_ignored(
+    #[case] version: u64,
+    #[case] label: &str,
+    #[case] begun: fn() -> LogicalTime,
+    #[case] expected: Result<(), Duration>,
+) {
+    let first_seen = LogicalTime::now();
+    let snapshot = HoldSnapshot {
+        first_seen,
+        ..ignored(pod(), version, label, begun())
+    };
+    let decision = decide(&snapshot, Timestamp::UNIX_EPOCH);
+    assert_eq!(decision.row, row::UNSELECTED);
+    let found = match (&decision.write, decision.missing.first()) {
+        (Some(Write::Release(Evidence::Unselected(NotSelected::ByNamespace(_)))), None) => Ok(()),
+        (None, Some(Missing::Answer { after, .. })) => Err(*after),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(found, expected);
 }
 
 fn live_record(state: Option<OwnerState>, begun: LogicalTime) -> HoldSnapshot {

@@ -1,5 +1,7 @@
 //! Executes the steps.
 
+use std::sync::Arc;
+
 use belayer_core::clock;
 use belayer_core::events::Regarding;
 use belayer_core::executor::{Class, Writes};
@@ -8,6 +10,7 @@ use belayer_core::object::{ObjectKey, Resource, Uid};
 use belayer_core::workqueue::{Backoff, Priority};
 use belayer_holds::conflict::OnConflict;
 use belayer_holds::decision::Notice;
+use belayer_holds::names::IGNORE_LABEL;
 use belayer_holds::runner::{Component as _, Stepped};
 use serde_json::{Value, json};
 
@@ -153,6 +156,9 @@ impl Execution<'_> {
         if step.name_taken {
             return self.name_in_use(record, &pod_key(record)).await;
         }
+        if step.ignored && !self.is_namespace_ignored(record).await? {
+            return Ok(Stepped::Later(SOON));
+        }
         let is_rejected = |phase| phase == Some(Phase::Rejected);
         if is_rejected(step.next.phase)
             && !is_rejected(record.status.phase)
@@ -178,6 +184,16 @@ impl Execution<'_> {
             }
         }
         self.write(record, step).await
+    }
+
+    /// Whether the record's namespace is ignored, by a live read: the cache may still have a deleted one of that name.
+    async fn is_namespace_ignored(&self, record: &Record) -> Result<bool, RequestError> {
+        let namespace = ObjectKey::cluster(Arc::clone(record.meta.key.shared_namespace()));
+        let Some(answer) = self.live(&Resource::namespaces(), &namespace).await? else {
+            return Ok(false);
+        };
+        let live: Value = answer.json()?;
+        Ok(live["metadata"]["labels"][IGNORE_LABEL] == "true")
     }
 
     /// Ends the record: a live read has shown that another pod has the name.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use belayer_core::object::Uid;
 use belayer_holds::holding::Holding;
 use belayer_holds::node_wipe::{Report, WipeState};
+use belayer_holds::selection::Selection;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, TestRunner};
@@ -98,11 +99,11 @@ prop_compose! {
         origin in sometimes(&[("r-1", 1), ("r-1", 3), ("r-9", 1)]),
         deleting in select(vec![false, false, true]),
         held in select(vec![true, true, true, false]),
-        selected in select(vec![true, true, true, false]),
+        selection in select(vec![Selection::Yes, Selection::Yes, Selection::Yes, Selection::No, Selection::Ignored]),
         recreation_ended in select(vec![false, false, true]),
     ) -> PodView {
         let mut pod = PodView {
-            state, deleting, held, selected, recreation_ended, ..case::pod(uid)
+            state, deleting, held, selection, recreation_ended, ..case::pod(uid)
         };
         pod.origin = origin.map(|(record, attempt)| Origin {
             record: "web-u-1".into(),

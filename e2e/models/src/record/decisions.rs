@@ -11,6 +11,7 @@ use belayer_core::slim::{self, ObjectMeta};
 use belayer_holds::decision::Write;
 use belayer_holds::holding::Holding;
 use belayer_holds::node_wipe::{Report, WipeState};
+use belayer_holds::selection::Selection;
 use belayer_pod_recreation::Settings;
 use belayer_pod_recreation::api::{ConditionStatus, ConditionType, Phase, Policy, Status, Wipe};
 use belayer_pod_recreation::decide::{Effect, ObservedWipe, RecordSnapshot, StatusWrite, decide};
@@ -204,6 +205,7 @@ impl Recreation {
             to_report: false,
             // No record is ever deleted, so that no read shows one to be gone.
             live_record: None,
+            namespace: None,
             owner: None,
         };
         match holds::decide(&snapshot, now()).write? {
@@ -247,7 +249,11 @@ impl Recreation {
             node: Some("node-1".into()),
             deleting: pod.deleting,
             held: pod.held,
-            selected: pod.selected,
+            selection: if pod.selected {
+                Selection::Yes
+            } else {
+                Selection::No
+            },
             origin: (pod.attempt > 0).then(|| Origin {
                 record: "web-u-1".into(),
                 record_uid: Uid::new(RECORD),

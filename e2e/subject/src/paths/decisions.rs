@@ -13,7 +13,7 @@ use belayer_core::slim::{self, ObjectMeta};
 use belayer_holds::names::{KUBERNETES_PVC_PROTECTION, POD_RECREATION_HOLD};
 use belayer_holds::namespace::{NamespaceQuery, NamespaceView};
 use belayer_holds::owner::OwnerQuery;
-use belayer_holds::selection::MassRelease;
+use belayer_holds::selection::{MassRelease, Selection};
 use belayer_pod_finalizer as pods;
 use belayer_pod_recreation as recreation;
 use belayer_pvc_protection as pvcs;
@@ -167,7 +167,7 @@ fn pod_of_deleted_workflow() -> pods::snapshot::Snapshot {
 
 /// A terminating workflow with a hold and remaining pods.
 fn deleted_workflow() -> workflows::snapshot::Snapshot {
-    use workflows::snapshot::{Deletion, PodsView, Selection, Snapshot, WorkflowView};
+    use workflows::snapshot::{Deletion, PodsView, Snapshot, WorkflowView};
 
     let query = workflows::pods_query::PodsQuery::new(NAMESPACE.into(), None);
     Snapshot {
@@ -214,7 +214,7 @@ fn record_of_rejected_pod() -> Result<recreation::decide::RecordSnapshot> {
     let pod = PodView {
         node: Some("node-1".into()),
         held: true,
-        selected: true,
+        selection: Selection::Yes,
         state: PodState::Rejected(Rejection {
             reason: "OutOfcpu".into(),
             message: Some("Pod was rejected: Node didn't have enough resource: cpu".into()),

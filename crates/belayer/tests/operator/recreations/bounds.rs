@@ -1,4 +1,4 @@
-//! Ignored pods, owners that are read first, and rate limits.
+//! Owners that are read first, and rate limits.
 
 use std::time::Duration;
 
@@ -9,44 +9,8 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Fate, RECORDS, YARD, Yard, uid};
+use super::{RECORDS, YARD, Yard, uid};
 use crate::world::{BELAYER, gates};
-
-fn ignore(yard: &Yard, value: Value) {
-    let label = json!({ "metadata": { "labels": { "belayer.dev/ignore": value } } });
-    let none = belayer_sandbox::Subresource::None;
-    yard.world
-        .patch_in(&Gvr::NAMESPACES, None, YARD, label, none);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_ignored_namespace_is_not_touched() {
-    let yard = Yard::new();
-    ignore(&yard, json!("true"));
-    let belayer = yard.run();
-    yard.pod("web");
-    yard.pass(Duration::from_secs(30)).await;
-    yard.report("web", Fate::Rejected("OutOfcpu"));
-    yard.pass(Duration::from_secs(120)).await;
-    assert_eq!(yard.applied(&Gvr::PODS) + yard.applied(&RECORDS), 0);
-    belayer.stop().await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn holds_follow_the_label_of_the_namespace() {
-    let yard = Yard::new();
-    ignore(&yard, json!("true"));
-    let belayer = yard.run();
-    let name = "web";
-    yard.pod(name);
-    yard.wait_for(Duration::from_secs(5)).await;
-    assert!(!yard.is_held(name));
-    ignore(&yard, Value::Null);
-    yard.wait("it is held", || yard.is_held(name)).await;
-    ignore(&yard, json!("true"));
-    yard.wait("it is released", || !yard.is_held(name)).await;
-    belayer.stop().await;
-}
 
 fn config_map(yard: &Yard) -> Value {
     let object =

@@ -5,6 +5,7 @@ mod clocks;
 mod crash;
 mod drained;
 mod explained;
+mod ignored;
 mod life;
 mod many;
 mod metadata;

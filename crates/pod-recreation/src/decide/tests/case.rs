@@ -18,7 +18,7 @@ pub(crate) fn pod(uid: &str) -> PodView {
     let pod = Pod::new(meta("web", uid));
     PodView {
         held: true,
-        selected: true,
+        selection: Selection::Yes,
         ..PodView::of(&pod, &Settings::default(), FirstSeen::Earlier)
     }
 }

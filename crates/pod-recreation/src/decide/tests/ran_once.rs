@@ -6,9 +6,16 @@ fn unheld(pod: PodView) -> PodView {
     PodView { held: false, ..pod }
 }
 
+fn ignored(pod: PodView) -> PodView {
+    PodView {
+        selection: Selection::Ignored,
+        ..pod
+    }
+}
+
 fn unselected(pod: PodView) -> PodView {
     PodView {
-        selected: false,
+        selection: Selection::No,
         ..pod
     }
 }
@@ -57,6 +64,19 @@ fn draining(snapshot: RecordSnapshot) -> RecordSnapshot {
     snapshot(record(Some(Phase::Rejected)), unselected(rejected_pod("u-1"))),
     row::REPORTED,
     "Ended"
+)]
+#[case::its_namespace_is_ignored(
+    snapshot(record(Some(Phase::Rejected)), ignored(rejected_pod("u-1"))),
+    row::REPORTED,
+    "Ended if ignored"
+)]
+#[case::the_namespace_of_a_recreated_pod_is_ignored(
+    snapshot(
+        recreated_as("u-2", record(Some(Phase::Recreated))),
+        ignored(of_attempt(1, rejected_pod("u-2")))
+    ),
+    row::REPORTED,
+    "Ended if ignored"
 )]
 #[case::a_recreated_pod_is_not_selected_any_more(
     snapshot(

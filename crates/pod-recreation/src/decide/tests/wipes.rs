@@ -41,7 +41,7 @@ fn reported(state: WipeState) -> ObservedWipe {
 #[case::exhausted(not_requested(rejected_record(3), rejected_pod("u-1")))]
 #[case::deleted_by_its_user(not_requested(rejected_record(0), being_deleted(rejected_pod("u-1"))))]
 #[case::gone(not_requested(rejected_record(0), None))]
-#[case::not_selected(not_requested(rejected_record(0), PodView { selected: false, ..rejected_pod("u-1") }))]
+#[case::not_selected(not_requested(rejected_record(0), PodView { selection: Selection::No, ..rejected_pod("u-1") }))]
 fn r6_a_wipe_is_requested_before_the_record_can_end(#[case] snapshot: RecordSnapshot) {
     let decision = decide(&snapshot, at(NOW));
     assert_eq!(decision.row.name, row::WIPING.name);
