@@ -65,6 +65,7 @@ fn each_kind_of_event_has_its_own_name() {
 #[case::live_reads_fail_for_long_before_an_outcome_is_recorded(54_010_800)]
 #[case::a_pod_is_rejected_long_after_it_was_accepted(55_054_911)]
 #[case::the_same_on_a_node_that_comes_back(55_067_850)]
+#[case::the_cache_shows_a_deleted_namespace_as_ignored(54_024_380)]
 #[case::a_record_ends_while_its_namespace_is_ignored(55_134_452)]
 fn no_seed_fails_again(#[case] seed: u64) {
     let outcome = run(&Plan::of(seed));

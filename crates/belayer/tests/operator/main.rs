@@ -19,6 +19,7 @@ mod drain;
 mod explained;
 mod gate;
 mod limits;
+mod outcomes;
 mod overload;
 mod permissions;
 mod pvcs;

@@ -26,7 +26,7 @@ use jiff::Timestamp;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{World, eventually, let_pass, options};
+use crate::world::{World, eventually, gates, let_pass, options};
 
 const NAME: &str = "keeper";
 const HOLD: &str = "example.com/keeper";
@@ -180,6 +180,8 @@ impl Component<OwnerMeta> for Keeper {
 async fn a_fifth_controller_is_one_value() {
     let world = World::new();
     world.create_namespace("shop");
+    let own = belayer_holds::names::DEFAULT_NAMESPACE;
+    world.create_namespace(own);
     let components = Components::default()
         .with(belayer_pod_finalizer::Settings::default())
         .with(belayer_pvc_protection::Settings::default())
@@ -223,6 +225,19 @@ async fn a_fifth_controller_is_one_value() {
         Subresource::None,
     );
     eventually("it is gone", || finalizers("kept").is_none()).await;
+
+    let gate = |mode: &str| {
+        let mode = json!({ "data": { "mode": mode } });
+        world.patch_in(&gates(), Some(own), "belayer-gate", mode, Subresource::None);
+    };
+    gate("draining");
+    let_pass(std::time::Duration::from_secs(5)).await;
+    let late = json!({ "metadata": { "name": "late", "labels": { LABEL: "" } } });
+    world.create(&Gvr::CONFIGMAPS, Some("shop"), late);
+    let_pass(std::time::Duration::from_secs(60)).await;
+    assert_eq!(finalizers("late"), Some(json!(null)), "Belayer is draining");
+    gate("normal");
+    eventually("it is held", || finalizers("late") == Some(json!([HOLD]))).await;
     stop.cancel();
     task.await.unwrap();
 }

@@ -1,0 +1,41 @@
+//! `PodOutcome` records of pods without an owner, which are deleted when their time to live is over.
+
+use std::time::Duration;
+
+use belayer_core::executor::Writes;
+use belayer_core::simulated::simulate;
+use belayer_pod_finalizer::outcome;
+use belayer_pod_finalizer::profile::config::PodFinalizerConfig;
+use belayer_sandbox::Gvr;
+use serde_json::json;
+
+use crate::argo::record;
+use crate::world::{NAMESPACE, World, eventually, let_pass};
+
+#[tokio::test(start_paused = true)]
+async fn a_record_without_an_owner_is_deleted_after_its_time_to_live() {
+    let world = World::new();
+    let cluster = world.cluster().clone();
+    let _time = simulate(7, move || cluster.clock().now());
+    world.create(&Gvr::CUSTOMRESOURCEDEFINITIONS, None, outcome::crd());
+    let config = json!({
+        "outcomeTtl": "1h",
+        "profiles": [{ "name": "jobs", "selector": { "matchLabels": { "keep": "result" } }, "capture": true }],
+    });
+    let config: PodFinalizerConfig = serde_json::from_value(config).unwrap();
+    let _belayer = world.run_with(config.try_into().unwrap(), Writes::Sent);
+    let pod = json!({
+        "metadata": { "name": "job", "labels": { "keep": "result" } },
+        "spec": { "containers": [{ "name": "main", "image": "busybox" }] },
+    });
+    world.create(&Gvr::PODS, Some(NAMESPACE), pod);
+    eventually("it is held", || world.is_held("job")).await;
+    world.end("job");
+    eventually("its record is written", || record(&world, "job").is_some()).await;
+    world.delete(&Gvr::PODS, Some(NAMESPACE), "job");
+    eventually("the pod is gone", || world.find("job").is_none()).await;
+    let_pass(Duration::from_mins(58)).await;
+    assert!(record(&world, "job").is_some(), "two minutes are left");
+    let_pass(Duration::from_mins(4)).await;
+    assert!(record(&world, "job").is_none(), "its time is over");
+}
