@@ -142,7 +142,7 @@ impl NodeAgentConfig {
         if !(1..=MAX_WORKERS).contains(&workers) {
             return Err(ConfigError {
                 path: format!("{KEY}.workers"),
-                message: format!("{workers} is out of range: from 1 to {MAX_WORKERS}"),
+                message: format!("must be from 1 to {MAX_WORKERS}, not {workers}"),
             });
         }
         Ok(Settings {
@@ -179,7 +179,7 @@ fn commands(
         };
         let seconds = config.timeout_seconds.unwrap_or(default_seconds);
         if seconds > most_seconds {
-            let message = format!("{seconds} is out of range: from 1 to {most_seconds}");
+            let message = format!("must be from 1 to {most_seconds}, not {seconds}");
             return Err(error("timeoutSeconds", message));
         }
         let name = config.name.or_else(|| config.command.first().cloned());
@@ -241,9 +241,9 @@ mod tests {
     #[case::a_relative_root(json!({ "roots": ["ws"] }), "nodeAgent.roots: \"ws\" is not an absolute path")]
     #[case::a_path_without_uid(json!({ "roots": ["/ws"], "paths": ["/ws/x"] }), "nodeAgent.paths: the path \"/ws/x\" does not contain {podUID}")]
     #[case::a_relative_host_root(json!({ "roots": ["/ws"], "hostRoot": "host" }), "nodeAgent.hostRoot: \"host\" is not an absolute path")]
-    #[case::no_workers(json!({ "roots": ["/ws"], "workers": 0 }), "nodeAgent.workers: 0 is out of range: from 1 to 256")]
+    #[case::no_workers(json!({ "roots": ["/ws"], "workers": 0 }), "nodeAgent.workers: must be from 1 to 256, not 0")]
     #[case::a_shell_line(json!({ "roots": ["/ws"], "hooks": [{ "command": ["rm -rf /"] }] }), "nodeAgent.hooks[0].command: \"rm -rf /\" must be the absolute path")]
-    #[case::a_slow_hook(json!({ "roots": ["/ws"], "hooks": [{ "command": ["/bin/x"], "timeoutSeconds": 60 }] }), "nodeAgent.hooks[0].timeoutSeconds: 60 is out of range: from 1 to 10")]
+    #[case::a_slow_hook(json!({ "roots": ["/ws"], "hooks": [{ "command": ["/bin/x"], "timeoutSeconds": 60 }] }), "nodeAgent.hooks[0].timeoutSeconds: must be from 1 to 10, not 60")]
     #[case::an_empty_handler(json!({ "roots": ["/ws"], "handlers": [{ "command": [] }] }), "nodeAgent.handlers[0].command: a command needs a program")]
     fn an_error_names_its_key(#[case] config: Value, #[case] says: &str) {
         let error = settings(config, Flags::default()).unwrap_err().to_string();

@@ -216,12 +216,12 @@ impl TryFrom<PodRecreationConfig> for Settings {
         let default = Policy::default();
         let workers = config.workers.unwrap_or(DEFAULT_WORKERS);
         if !(1..=MAX_WORKERS).contains(&workers) {
-            let message = format!("{workers} is out of range: from 1 to {MAX_WORKERS}");
+            let message = format!("must be from 1 to {MAX_WORKERS}, not {workers}");
             return Err(error("workers", message));
         }
         let max_retries = config.max_retries.unwrap_or(default.max_retries);
         if max_retries > MAX_RETRIES {
-            let message = format!("{max_retries} is out of range: from 0 to {MAX_RETRIES}");
+            let message = format!("must be from 0 to {MAX_RETRIES}, not {max_retries}");
             return Err(error("maxRetries", message));
         }
         if config.selectors.iter().any(|s| s.match_labels.is_empty()) {
@@ -373,7 +373,7 @@ fn backoff(
         let parsed = duration::parse(text).map_err(|wrong| error(key, wrong.to_string()))?;
         u32::try_from(parsed.as_secs())
             .map(Some)
-            .map_err(|_| error(key, format!("{text} is out of range: at most 136 years")))
+            .map_err(|_| error(key, format!("must be at most 136 years, not {text}")))
     };
     let initial = seconds("backoff.initial", &config.initial)?;
     if initial.is_some() && deprecated.is_some() {
@@ -390,11 +390,11 @@ fn backoff(
         jitter: config.jitter.unwrap_or(default.jitter),
     };
     if !(1.0..=10.0).contains(&growth.factor) {
-        let message = format!("{} is out of range: from 1 to 10", growth.factor);
+        let message = format!("must be from 1 to 10, not {}", growth.factor);
         return Err(error("backoff.factor", message));
     }
     if !(0.0..=1.0).contains(&growth.jitter) {
-        let message = format!("{} is out of range: from 0 to 1", growth.jitter);
+        let message = format!("must be from 0 to 1, not {}", growth.jitter);
         return Err(error("backoff.jitter", message));
     }
     // The deprecated key had no such limit.

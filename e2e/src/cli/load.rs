@@ -135,7 +135,7 @@ impl Load {
     pub(super) async fn execute(self) -> Result<ExitCode> {
         ensure!(
             (0.0..=1.0).contains(&self.rejector),
-            "--rejector {} is out of range: from 0 to 1",
+            "--rejector must be from 0 to 1, not {}",
             self.rejector
         );
         let summary = match self.provider {

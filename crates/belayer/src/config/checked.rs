@@ -75,10 +75,12 @@ impl Source {
             ("concurrentReleases", config.concurrent_releases, 1024),
         ];
         for (key, value, most) in bounds {
-            if value.is_some_and(|value| !(1..=most).contains(&value)) {
+            if let Some(value) = value
+                && !(1..=most).contains(&value)
+            {
                 let range = match most {
-                    u32::MAX => "must be at least 1".to_owned(),
-                    most => format!("must be from 1 to {most}"),
+                    u32::MAX => format!("must be at least 1, not {value}"),
+                    most => format!("must be from 1 to {most}, not {value}"),
                 };
                 return Err(self.error(format!("limits.{key}"), range));
             }

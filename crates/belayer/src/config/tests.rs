@@ -111,7 +111,7 @@ fn a_flag_takes_precedence_over_the_file() {
 )]
 #[case::zero_workers(
     "podFinalizer:\n  workers: 0",
-    "b.yaml:4: podFinalizer.workers: must be from 1 to 1024"
+    "b.yaml:4: podFinalizer.workers: must be from 1 to 1024, not 0"
 )]
 #[case::bad_duration(
     "podFinalizer:\n  resync: ten",

@@ -323,6 +323,6 @@ pub fn workers(root: &Path, workers: usize) -> Result<usize, ConfigError> {
     if (1..=MAX).contains(&workers) {
         return Ok(workers);
     }
-    let message = format!("must be from 1 to {MAX}");
+    let message = format!("must be from 1 to {MAX}, not {workers}");
     Err(root.key("workers").error(message))
 }
