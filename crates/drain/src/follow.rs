@@ -228,8 +228,8 @@ impl Follower {
             tracing::warn!(%gate, "the API server does not serve Gates, so that the admission policies add no hold and \
                 `belayer drain` cannot stop this process: install the CRD (belayer crds | kubectl apply -f -)");
         } else if error.class() == ErrorClass::Forbidden {
-            tracing::warn!(%gate, error = error.message(), "no permission to read the gate: no hold is added until it \
-                shows that Belayer is not drained; grant the Role belayer-gate");
+            tracing::warn!(%gate, error = error.message(), "no permission to read the gate: Belayer adds no holds; \
+                grant the Role belayer-gate");
         } else {
             tracing::info!(%gate, error = error.message(), "cannot read or watch the gate; retrying");
         }

@@ -296,8 +296,8 @@ fn verdict(report: &Report) -> String {
         Outcome::LeftOver => "Some holds stay: see above.".to_owned(),
         Outcome::Refused => "The API server denied requests: see above.".to_owned(),
         Outcome::Error if report.timed_out => format!(
-            "Gave up after {:.0} s: no progress for --timeout, and no two consecutive passes, seconds apart, with nothing \
-             left to do. Run drain again. If a client keeps adding holds, for example an older Belayer that cannot be \
+            "Gave up after {:.0} s: no progress for --timeout. Drain ends after two consecutive passes that find nothing to \
+             do. Run it again. If a client keeps adding holds, for example an older Belayer that cannot be \
              drained, stop it first.",
             report.seconds
         ),

@@ -16,7 +16,7 @@ use belayer_core::clock;
 use belayer_core::object::ObjectKey;
 
 /// What is recorded about an object. The example of
-/// [`HeldObjects`] implements it.
+/// [`HeldObjects`] records a deletion timestamp.
 pub trait Noted: Clone + PartialEq {
     /// Since when its deletion waits, if it counts as waiting.
     fn waits_since(&self) -> Option<Timestamp>;
@@ -40,6 +40,13 @@ pub trait Noted: Clone + PartialEq {
     }
 }
 
+/// A held object, of which only the deletion timestamp is recorded.
+impl Noted for Option<Timestamp> {
+    fn waits_since(&self) -> Option<Timestamp> {
+        *self
+    }
+}
+
 /// The numbers. Returned by [`HeldObjects::counts`](crate::held_objects::HeldObjects::counts).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
@@ -56,22 +63,13 @@ pub struct Counts {
 /// ```
 /// use std::sync::Arc;
 /// use belayer_core::ObjectKey;
-/// use belayer_holds::held_objects::{HeldObjects, Noted};
+/// use belayer_holds::held_objects::HeldObjects;
 /// use jiff::Timestamp;
-///
-/// /// Since when the object waits for its deletion.
-/// #[derive(Debug, Clone, PartialEq)]
-/// struct Since(Option<Timestamp>);
-///
-/// impl Noted for Since {
-///     fn waits_since(&self) -> Option<Timestamp> {
-///         self.0
-///     }
-/// }
 ///
 /// let held = HeldObjects::default();
 /// let key = ObjectKey::new("shop", "web-0");
-/// held.note(&key, Some(Since(Some(Timestamp::UNIX_EPOCH))));
+/// let deleted = Some(Timestamp::UNIX_EPOCH);
+/// held.note(&key, Some(deleted));
 /// assert_eq!((held.counts().held, held.counts().waiting), (1, 1));
 /// ```
 #[derive(Debug)]

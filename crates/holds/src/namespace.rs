@@ -16,6 +16,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 
@@ -60,6 +61,9 @@ pub enum NamespaceState {
     Gone,
 }
 
+/// A live read older than this is repeated: the label of a namespace may have been removed since then.
+const FRESH: Duration = Duration::from_secs(60);
+
 /// A snapshot of an object's namespace. It contains the answer to a [`NamespaceQuery`], if one was
 /// read. See the [example](self).
 #[derive(Debug, Clone)]
@@ -82,7 +86,7 @@ impl NamespaceView {
         let query = NamespaceQuery::new(object.key.shared_namespace().clone());
         Self {
             cached: cached(object, namespaces),
-            answer: queries.get(&query),
+            answer: queries.get(&query).filter(|answer| answer.age() < FRESH),
             query,
         }
     }
@@ -100,6 +104,11 @@ impl NamespaceView {
             answer.begun() > seen
                 && meta.is_none_or(|meta| meta.resource_version >= self.cached_version())
         })
+    }
+
+    /// The proof that it is being deleted, for an object first seen at `seen`.
+    pub fn deletion(&self, seen: LogicalTime) -> Option<NamespaceDeletion> {
+        NamespaceDeletion::prove(self.answer.as_ref()?, seen)
     }
 
     /// The proof that it is ignored, for an object first seen at `seen`.

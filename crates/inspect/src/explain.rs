@@ -79,7 +79,7 @@ pub enum ExplainError {
         key: ObjectKey,
     },
     /// The configuration does not mention its kind.
-    #[error("{key} has no entry for its kind")]
+    #[error("{key} does not list its kind")]
     NotConfigured {
         /// The key of the configuration.
         key: &'static str,

@@ -217,8 +217,8 @@ metrics! {
     WORKERS_ACTIVE = "belayer_workers_active": Gauge, Count, [CONTROLLER];
     /// Objects that were created again before the work of their own UID had finished.
     WORKER_RESTARTS = "belayer_worker_restarts_total": Counter, Count, [CONTROLLER];
-    /// Objects that vanished from the store without an observed deletion, and found remains of objects that the store
-    /// does not contain.
+    /// Objects that were removed from the store without an observed deletion, and remains of objects that the store does
+    /// not contain.
     WORKER_ORPHANS = "belayer_worker_orphans_total": Counter, Count, [CONTROLLER];
     /// Attempts of the node agent to wipe the remains of a rejected pod from its node.
     WIPE_TRIES = "belayer_wipe_tries_total": Counter, Count, [fixed("state", wipe::ALL)];

@@ -82,7 +82,9 @@ pub(crate) enum WorkError {
     #[error(transparent)]
     Host(#[from] HostError),
     /// An earlier attempt hangs in a system call.
-    #[error("not wiped yet: an attempt hangs: a file system does not answer")]
+    #[error(
+        "not wiped yet: an earlier attempt still waits for a file system that does not respond"
+    )]
     Hangs,
     /// A request to the API server failed.
     #[error(transparent)]

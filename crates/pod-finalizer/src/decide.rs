@@ -15,13 +15,12 @@ use jiff::Timestamp;
 
 use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision::{Decision, Missing, Notice, Reach, Row, Write};
-use belayer_holds::namespace::NamespaceView;
 
 pub(crate) use missed::{is_awaited, is_missed};
 pub(crate) use unread::unread;
 
 use crate::SETTLE;
-use crate::evidence::{Evidence, NamespaceDeletion};
+use crate::evidence::Evidence;
 use crate::outcome::Recorded;
 use crate::profile::Mode;
 use crate::query::PodQuery;
@@ -267,17 +266,13 @@ fn admin_asked(pod: &PodView) -> Found {
 
 /// Rule 3.
 fn namespace_terminating(pod: &PodView, reasons: &mut Reasons) -> Found {
-    let NamespaceView { cached, answer, .. } = &pod.namespace;
-    let proof = answer
-        .as_ref()
-        .and_then(|answer| NamespaceDeletion::prove(answer, pod.first_seen));
-    if let Some(proof) = proof {
+    if let Some(proof) = pod.namespace.deletion(pod.first_seen) {
         return Some((
             row::NAMESPACE_TERMINATING,
             Evidence::NamespaceTerminating(proof),
         ));
     }
-    if cached.as_ref()?.is_deleting() {
+    if pod.namespace.cached.as_ref()?.is_deleting() {
         reasons.add(row::NAMESPACE_TERMINATING, ask_namespace(pod));
     }
     None

@@ -106,7 +106,7 @@ impl PeriodicTask {
         let now = self.finalizer.held_objects().settle();
         publish(self.finalizer.held_objects(), &now);
         if now != self.last {
-            self.queue_what_eased(&now);
+            self.enqueue_for_lifted_limits(&now);
             self.report_changes(&now).await;
         }
         self.consumers.visit(&self.finalizer, &self.events);
@@ -115,7 +115,7 @@ impl PeriodicTask {
     }
 
     /// Enqueues the pods that waited for a limit.
-    fn queue_what_eased(&self, now: &ActiveLimits) {
+    fn enqueue_for_lifted_limits(&self, now: &ActiveLimits) {
         if self.last.backlog == BacklogLimit::Reached && now.backlog == BacklogLimit::NotReached {
             self.finalizer.queue_unheld();
         } else if now.backlog == BacklogLimit::NotReached {

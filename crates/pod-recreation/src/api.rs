@@ -83,7 +83,7 @@ impl Default for Policy {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Growth {
-    /// By what each pause is multiplied: 1 keeps it constant.
+    /// Multiplier of each further pause; 1 keeps it constant.
     pub factor: f64,
     /// The longest pause, in seconds, without jitter.
     pub max_seconds: u32,

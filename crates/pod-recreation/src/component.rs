@@ -11,6 +11,7 @@ use belayer_core::object::{ObjectKey, OwnerReference, Uid};
 use belayer_core::queries::Waiter;
 use belayer_core::slim::{Keep, Namespace, Phase, Pod, Slim as _, Transition};
 use belayer_core::workqueue::{Priority, WorkQueue};
+use belayer_holds::held_objects::HeldObjects;
 use belayer_holds::holding::Holding;
 use belayer_holds::names::{FIELD_MANAGER, IGNORE_LABEL, POD_RECREATION_HOLD};
 use belayer_holds::namespace::{NamespaceQuery, NamespaceView, cached, is_ignored};
@@ -64,6 +65,8 @@ pub struct Parts<V: View = Cached> {
 pub struct PodRecreation<V: View = Cached> {
     settings: Settings,
     pub(crate) parts: Parts<V>,
+    /// Pods with the hold, and since when their deletion waits.
+    held_objects: HeldObjects<Option<Timestamp>>,
     memory: Mutex<Memory>,
 }
 
@@ -138,6 +141,7 @@ impl<V: View> PodRecreation<V> {
         Self {
             settings,
             parts,
+            held_objects: HeldObjects::default(),
             memory: Mutex::default(),
         }
     }
@@ -361,6 +365,11 @@ impl PodRecreation {
     /// The records.
     pub fn records(&self) -> &Store<Record> {
         &self.parts.records
+    }
+
+    /// The held pods.
+    pub(crate) fn held_objects(&self) -> &HeldObjects<Option<Timestamp>> {
+        &self.held_objects
     }
 
     /// The queue of records.

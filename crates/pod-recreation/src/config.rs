@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use belayer_core::duration;
-use belayer_holds::selection::config::{NamespacesConfig, Path, namespaces};
+use belayer_holds::selection::config::{NamespacesConfig, Path, namespaces, workers};
 use serde::Deserialize;
 
 pub use belayer_holds::selection::config::ConfigError;
@@ -26,9 +26,6 @@ pub const KEY: &str = "podRecreation";
 
 /// Default of `workers`.
 pub const DEFAULT_WORKERS: usize = 64;
-
-/// Upper limit of `workers`: more would only wait for each other.
-const MAX_WORKERS: usize = 1_024;
 
 /// Upper limit of `maxRetries`: more would be an endless loop.
 const MAX_RETRIES: u32 = 100;
@@ -214,11 +211,7 @@ impl TryFrom<PodRecreationConfig> for Settings {
 
     fn try_from(config: PodRecreationConfig) -> Result<Self, ConfigError> {
         let default = Policy::default();
-        let workers = config.workers.unwrap_or(DEFAULT_WORKERS);
-        if !(1..=MAX_WORKERS).contains(&workers) {
-            let message = format!("must be from 1 to {MAX_WORKERS}, not {workers}");
-            return Err(error("workers", message));
-        }
+        let workers = workers(&Path::root(KEY), config.workers.unwrap_or(DEFAULT_WORKERS))?;
         let max_retries = config.max_retries.unwrap_or(default.max_retries);
         if max_retries > MAX_RETRIES {
             let message = format!("must be from 0 to {MAX_RETRIES}, not {max_retries}");

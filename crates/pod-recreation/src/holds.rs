@@ -90,10 +90,15 @@ impl HoldSnapshot {
             && self.pod.recorded_rejection().is_some()
     }
 
-    /// Whether an attempt created the pod, and its record, which may still create another pod, does not name it.
-    fn is_unrecorded_attempt(&self) -> bool {
-        let record = self.record_of_origin();
-        record.is_some_and(|record| record.awaits(&self.pod.uid))
+    /// Whether no attempt created the pod, or its record has noted the attempt: it names the pod, or creates no other one in
+    /// its place. An older version of the record, which the cache may have, does not know the attempt.
+    fn is_recorded(&self) -> bool {
+        let Some(origin) = &self.pod.origin else {
+            return true;
+        };
+        self.record_of_origin().is_some_and(|record| {
+            record.status.attempts >= origin.attempt && !record.awaits(&self.pod.uid)
+        })
     }
 }
 
@@ -103,7 +108,7 @@ pub fn decide(snapshot: &HoldSnapshot, _now: Timestamp) -> HoldDecision {
     if !pod.held {
         return unheld(snapshot);
     }
-    if pod.release_requested && !snapshot.is_unrecorded_attempt() {
+    if pod.release_requested && snapshot.is_recorded() {
         return release(row::ADMIN_ASKED, Evidence::AdminAsked);
     }
     let decision = match &pod.origin {
@@ -116,9 +121,7 @@ pub fn decide(snapshot: &HoldSnapshot, _now: Timestamp) -> HoldDecision {
 /// Rule 13: a pod that would be kept is released if its owner ends, because the owner may wait for it. A pod that its
 /// record does not name yet is kept: that a pod does not exist must still prove that it was never created.
 fn unless_owner_ends(snapshot: &HoldSnapshot, mut decision: HoldDecision) -> HoldDecision {
-    let is_recorded = snapshot.pod.origin.is_none()
-        || matches!(snapshot.record, ObservedRecord::Found(_)) && !snapshot.is_unrecorded_attempt();
-    if decision.write.is_some() || !is_recorded {
+    if decision.write.is_some() || !snapshot.is_recorded() {
         return decision;
     }
     match snapshot.owner.as_ref().map(ObservedOwner::end) {
@@ -193,7 +196,7 @@ fn recreated_pod(snapshot: &HoldSnapshot, origin: &Origin) -> HoldDecision {
     if pod.deleting
         && let Some(intended) = Intended::prove(record, &pod.uid)
     {
-        return release(row::RECREATING, Evidence::Recreating(intended));
+        return recreating(pod, intended);
     }
     // If the record names the pod, its state machine handles a deletion without the hold.
     let is_recorded = record.names(&pod.uid);
@@ -201,7 +204,7 @@ fn recreated_pod(snapshot: &HoldSnapshot, origin: &Origin) -> HoldDecision {
         return release(row::DELETED, Evidence::DeletedFirst);
     }
     let is_given_up = match record.status.phase {
-        Some(Phase::Waiting) => true,
+        Some(Phase::Waiting) => origin.attempt <= record.status.attempts,
         Some(Phase::Creating) => origin.attempt < record.status.attempts,
         _ => false,
     };
@@ -296,7 +299,7 @@ fn first_pod_with_record(pod: &PodView, record: &Record) -> HoldDecision {
         return keep("its record is not up to date yet");
     }
     match Intended::prove(record, &pod.uid) {
-        Some(intended) => release(row::RECREATING, Evidence::Recreating(intended)),
+        Some(intended) => recreating(pod, intended),
         // Another client deleted it first: the record ends once the pod does not exist.
         None => release(row::DELETED, Evidence::DeletedFirst),
     }
@@ -319,6 +322,14 @@ fn unselected(snapshot: &HoldSnapshot) -> HoldDecision {
         _ => NotSelected::ByConfiguration,
     };
     release(row::UNSELECTED, Evidence::Unselected(evidence))
+}
+
+/// Rule 6. If the pod ran after all, its record must end first: once the pod does not exist, it would be re-created.
+fn recreating(pod: &PodView, intended: Intended) -> HoldDecision {
+    if pod.ran() {
+        return keep("its record is not up to date yet");
+    }
+    release(row::RECREATING, Evidence::Recreating(intended))
 }
 
 fn not_recreated(rejection: &Rejection) -> Notice {

@@ -62,7 +62,7 @@ pub enum MayHaveRun {
     #[error("a container of it has started")]
     ContainerStarted,
     /// It has an address: its sandbox was up.
-    #[error("it has an IP address")]
+    #[error("it has an IP address, so its sandbox has been started")]
     HasAddress,
     /// The kubelet accepted it long before it rejected it.
     #[error("the kubelet accepted it long before it rejected it")]

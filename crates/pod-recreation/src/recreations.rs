@@ -27,6 +27,7 @@ use belayer_core::queries::Waiter;
 use belayer_core::slim::Pod;
 use belayer_core::workqueue::Priority;
 use belayer_holds::decision::{Decision, Write};
+use belayer_holds::held_objects;
 use belayer_holds::holding::{HoldSwitch, Holding};
 use belayer_holds::names::POD_RECREATION_HOLD;
 use belayer_holds::owner::OwnerReader;
@@ -81,7 +82,7 @@ const DRAINED: Duration = Duration::from_secs(5);
 /// Requeue delay for changes that the caches do not show yet, in case that no event follows.
 const SOON: Duration = Duration::from_secs(2);
 
-/// Interval of the gauge of open breakers, which close with time, and of the check whether a drain has begun.
+/// Interval of the metrics, and of the check whether a drain has begun.
 const INTERVAL: Duration = Duration::from_secs(5);
 
 impl Recreations {
@@ -97,12 +98,14 @@ impl Recreations {
         }
     }
 
-    /// Until `stop` is cancelled: updates the gauge of open breakers, and enqueues the open records when a drain begins.
+    /// Until `stop` is cancelled: publishes metrics of the held pods and the open breakers, which close with time, and
+    /// enqueues the open records when a drain begins.
     pub async fn run_in_background(self: Arc<Self>, stop: CancellationToken) {
         let report = async {
             let mut before = Holding::Unknown;
             loop {
                 self.report_breakers();
+                held_objects::publish(crate::NAME, [self.parts.component.held_objects()]);
                 let now = self.parts.switch.now();
                 if now == Holding::Draining && before != now {
                     self.enqueue_open_records();

@@ -49,12 +49,7 @@ fn unselected(workflow: &WorkflowView, mass_release: MassRelease) -> WorkflowDec
             let namespace = &workflow.namespace;
             match namespace.ignored(workflow.first_seen) {
                 Some(proof) => NotSelected::ByNamespace(proof),
-                None => {
-                    let query = WorkflowQuery::Namespace(namespace.query.clone());
-                    let is_current = namespace.is_current(workflow.first_seen);
-                    let after = if is_current { RECHECK } else { Duration::ZERO };
-                    return Decision::missing(row::UNSELECTED, Missing::Answer { query, after });
-                }
+                None => return ask_namespace(row::UNSELECTED, workflow),
             }
         }
         Selection::Yes | Selection::No => NotSelected::ByConfiguration,
@@ -77,6 +72,14 @@ fn unselected(workflow: &WorkflowView, mass_release: MassRelease) -> WorkflowDec
             Decision::missing(row::UNSELECTED, Missing::Event(message.into()))
         }
     }
+}
+
+fn ask_namespace(row: Row, workflow: &WorkflowView) -> WorkflowDecision {
+    let namespace = &workflow.namespace;
+    let query = WorkflowQuery::Namespace(namespace.query.clone());
+    let is_current = namespace.is_current(workflow.first_seen);
+    let after = if is_current { RECHECK } else { Duration::ZERO };
+    Decision::missing(row, Missing::Answer { query, after })
 }
 
 /// Rules 4, 5, 6, 8 and 9.
@@ -114,8 +117,12 @@ fn waiting(workflow: &WorkflowView, deletion: Deletion) -> WorkflowDecision {
         let query = WorkflowQuery::Pods(pods.query.clone());
         return Decision::ask(in_row(row::CONFIRM), query);
     };
-    // A namespace that is being deleted does not wait for an archive.
-    if workflow.is_to_be_archived && !ends {
+    // A namespace that is being deleted does not wait for an archive. The cache may have a deleted one of that name.
+    if workflow.is_to_be_archived && ends {
+        if workflow.namespace.deletion(workflow.first_seen).is_none() {
+            return ask_namespace(row::NAMESPACE_TERMINATING, workflow);
+        }
+    } else if workflow.is_to_be_archived {
         let text = "the workflow controller has not archived it yet";
         return Decision::missing(row::ARCHIVING, Missing::Event(text.into())).with_notice(
             Notice::normal(

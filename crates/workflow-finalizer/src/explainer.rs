@@ -60,7 +60,7 @@ async fn explain(
                     "Belayer releases it once the workflow controller has archived it"
                 }
                 Action::Keep if workflow.is_deleting() => {
-                    "Belayer releases its pods first, before all other pods, and then the workflow"
+                    "Belayer releases the workflow's pods, and then the workflow"
                 }
                 Action::Keep => "nothing, until it is deleted",
                 _ => "nothing",

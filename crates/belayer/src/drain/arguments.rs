@@ -10,8 +10,8 @@ use crate::arguments::{Output, ReadArguments, number};
 
 /// The text below the options.
 pub(crate) const HELP: &str = "\
-Of finalizers, drain removes only Belayer's own: those of other systems stay,
-including kubernetes.io/pvc-protection. It also sets the Gate to draining,
+Drain removes only Belayer's finalizers; those of other systems stay, including
+kubernetes.io/pvc-protection. It also sets the Gate to draining,
 deletes the admission policies that add finalizers and, once no hold is left,
 the binding of the policy that guards Belayer's namespace and CRDs. If a pod
 uses a PVC that only Belayer protects, the PVC keeps its finalizer and is

@@ -35,7 +35,7 @@ Exit codes:
 /// The text below the options of `explain`.
 pub(crate) const EXPLAIN_HELP: &str = "\
 Examples:
-  belayer explain pod/build-1        which rule holds it; what it awaits
+  belayer explain pod/build-1        the rule, and what it waits for
   belayer explain namespace shop     why it is not deleted
   belayer explain pvc/data -n shop --watch
 

@@ -112,8 +112,8 @@ async fn query_the_cluster(
             None => match reported(reader, &kind(), &key(own_namespace)).await {
                 Ok(Some(message)) => Kept::Reported(message),
                 Ok(None) => Kept::Unknown(
-                    "could not query a pod of Belayer; with --config FILE, status counts them by Belayer's \
-                     configuration"
+                    "could not query a pod of Belayer; with --config FILE, status counts the unselected holds \
+                     itself"
                         .to_owned(),
                 ),
                 Err(error) => Kept::Unknown(format!(

@@ -35,8 +35,8 @@ pub struct NodeAgentArguments {
     #[arg(long, value_name = "NAME", env = "NODE_NAME", help_heading = "Node")]
     pub node_name: Option<String>,
 
-    /// Directory that the agent never leaves; may be given several times. Takes
-    /// precedence over the configuration file
+    /// Directory below which the agent may remove files; may be given several times.
+    /// Takes precedence over the configuration file
     #[arg(long, value_name = "DIRECTORY", help_heading = "Node")]
     pub root: Vec<String>,
 

@@ -24,9 +24,9 @@ pub struct RunArguments {
     #[command(flatten)]
     pub own: OwnNamespace,
 
-    /// Requests per second to the API server: if all of these wait, half for live
-    /// reads, three tenths for writes and the rest for Events. Releases do not count,
-    /// nor do the lists and watches that fill the caches [default: 100]
+    /// Maximum requests per second to the API server. If requests of all kinds wait,
+    /// live reads get 50 %, other writes 30 % and Events 20 %. Releases are not limited,
+    /// nor are the lists and watches that fill the caches [default: 100]
     #[arg(
         long,
         value_name = "N",

@@ -261,11 +261,12 @@ Warning: pod-finalizer is not allowed to release 1 object: see the Event
   ReleaseDenied on each; `belayer check --service-account` lists missing
   permissions
 
-Unknown: whether pod-finalizer keeps holds back: could not query a pod of
-  Belayer; with --config FILE, status counts them by Belayer's configuration
+Unknown: whether pod-finalizer does not release unselected objects: could not
+  query a pod of Belayer; with --config FILE, status counts the unselected holds
+  itself
 
-Note: no counters of pod belayer-a (missed, kept back, gate): reading its
-  metrics through the API server's proxy failed: not served
+Note: could not read the metrics of pod belayer-a through the API server's
+  proxy: not served
 ";
     assert_eq!(age, expected);
 }
@@ -606,7 +607,7 @@ async fn a4_kept_holds_are_counted_by_the_configuration(#[case] profiles: &str, 
     let (_dir, file) = config(&format!("podFinalizer:\n  {profiles}\n"));
     let answer = world.run(&["status", "--config", &file]).await;
     assert_eq!(answer.code, code, "{}{}", answer.out, answer.err);
-    let says = "Warning: pod-finalizer keeps 30 holds back";
+    let says = "Warning: pod-finalizer does not release 30 unselected objects";
     assert_eq!(answer.out.contains(says), code == 3, "{}", answer.out);
 }
 
@@ -663,13 +664,13 @@ async fn a4_without_the_configuration_an_event_reports_kept_holds(
     event("another.1", &other);
     let answer = world.run(&["status"]).await;
     assert_eq!(answer.code, 4, "{}{}", answer.out, answer.err);
-    let says = format!("Unknown: whether {component} keeps holds back");
+    let says = format!("Unknown: whether {component} does not release unselected objects");
     assert!(answer.has(&says), "{}", answer.out);
     event("belayer.1", &object);
     let answer = world.run(&["status", "-n", "shop"]).await;
     assert_eq!(answer.code, 3, "{}{}", answer.out, answer.err);
     let says = format!(
-        "{component} keeps holds back, according to an Event MassReleaseHeldBack of the last hour: 30 of 30, belayer.1"
+        "{component} does not release unselected objects, according to an Event MassReleaseHeldBack of the last hour: 30 of 30, belayer.1"
     );
     assert!(answer.has(&says), "{}", answer.out);
 }

@@ -28,7 +28,7 @@ pub fn explained<K: Slim, C: Component<K>>(
         Action::Release => "a running Belayer releases the hold at once".to_owned(),
         Action::AddHold => "a running Belayer adds the hold at once".to_owned(),
         Action::Keep | Action::Nothing => waits(action),
-        _ => "a running Belayer does so at once".to_owned(),
+        _ => "a running Belayer executes this step at once".to_owned(),
     };
     let row = decision.row;
     Explained {

@@ -139,7 +139,11 @@ impl<K: Slim> Informer<K> {
                 "list or watch failed; retrying until it succeeds"
             ),
             Failure::NewCause => {
-                tracing::warn!(kind, reason, "list or watch fails for another reason");
+                tracing::warn!(
+                    kind,
+                    reason,
+                    "list or watch still fails, with another error"
+                );
             }
             Failure::Repeated => tracing::debug!(
                 kind,

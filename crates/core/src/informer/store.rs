@@ -84,7 +84,7 @@ struct Shared<K> {
 pub(super) enum Updates {
     /// Those that [differ](Slim::differs).
     #[default]
-    OfWhatIsStored,
+    OfStoredFields,
     /// All.
     OfEachVersion,
 }

@@ -296,7 +296,7 @@ impl<Q: Query> Shared<Q> {
         }
         let mut failures = 0;
         loop {
-            let begun = LogicalTime::now();
+            let (begun, sent) = (LogicalTime::now(), Instant::now());
             // The read serves all waiting keys, so it is not a child span of any of them.
             let span = tracing::debug_span!(
                 "live read",
@@ -311,7 +311,12 @@ impl<Q: Query> Shared<Q> {
             match answer {
                 Ok(_) if self.is_outdated(&query, begun) => {}
                 Ok(answer) => {
-                    return self.answered(&query, LiveAnswer { answer, begun }, namespace);
+                    let answer = LiveAnswer {
+                        answer,
+                        begun,
+                        sent,
+                    };
+                    return self.answered(&query, answer, namespace);
                 }
                 Err(error) => {
                     count::<Q>("error");

@@ -5,6 +5,7 @@ use std::hash::Hash;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use tokio::time::Instant;
 
 use crate::http::RequestError;
 use crate::logical_time::LogicalTime;
@@ -88,6 +89,7 @@ impl From<&RequestError> for ReadError {
 pub struct LiveAnswer<A> {
     pub(super) answer: A,
     pub(super) begun: LogicalTime,
+    pub(super) sent: Instant,
 }
 
 impl<A> LiveAnswer<A> {
@@ -101,10 +103,19 @@ impl<A> LiveAnswer<A> {
         self.begun
     }
 
+    /// The time since the live read began.
+    pub fn age(&self) -> Duration {
+        self.sent.elapsed()
+    }
+
     /// An answer for tests of decisions.
     #[cfg(any(test, feature = "test-util"))]
     pub fn scripted(answer: A, begun: LogicalTime) -> Self {
-        Self { answer, begun }
+        Self {
+            answer,
+            begun,
+            sent: Instant::now(),
+        }
     }
 }
 
@@ -118,7 +129,11 @@ pub async fn read<Q: Query>(
     reader: &dyn LiveReader<Q>,
     query: &Q,
 ) -> Result<LiveAnswer<Q::Answer>, ReadError> {
-    let begun = LogicalTime::now();
+    let (begun, sent) = (LogicalTime::now(), Instant::now());
     let answer = reader.read(query).await?;
-    Ok(LiveAnswer { answer, begun })
+    Ok(LiveAnswer {
+        answer,
+        begun,
+        sent,
+    })
 }

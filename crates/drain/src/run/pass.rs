@@ -34,7 +34,6 @@ impl Drain {
         report: &mut Report,
         progress: &dyn Progress,
     ) {
-        let ignored = self.ignored_namespaces(found).await;
         let marks = Keep::nothing().annotations([RECREATION_ANNOTATION, RECREATION_UID_ANNOTATION]);
         let decoders = decoders(self.selection.keep().and(&marks));
         let scanned = scan(&self.site.reader, &decoders, kinds, progress).await;
@@ -45,6 +44,8 @@ impl Drain {
             objects: count,
             handed_over,
         } = scanned;
+        // After the objects: an object of a namespace that was created anew since then has another UID.
+        let ignored = self.ignored_namespaces(found).await;
         report.objects = count;
         report.handed_over = handed_over;
         found.note_unlisted(hidden, unseen);

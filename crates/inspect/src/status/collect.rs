@@ -299,9 +299,9 @@ fn warnings(
 /// The warning that a component keeps holds back, and what to do.
 pub(super) fn keeps(component: &str, count: u64) -> String {
     format!(
-        "{component} keeps {} back: that many unselected objects at once look like a mistyped selector; if this is \
-         intended, `belayer drain --unselected` releases them",
-        one_or_many(count, "hold", "holds")
+        "{component} does not release {}: that many at once look like a mistyped selector; if this is intended, \
+         `belayer drain --unselected` releases them",
+        one_or_many(count, "unselected object", "unselected objects")
     )
 }
 

@@ -202,7 +202,7 @@ pub(super) async fn own(
                 answered |= !elected || first.is_some_and(|leader| is(leader, &pod.name));
             }
             Err(error) => notes.push(format!(
-                "no counters of pod {} (missed, kept back, gate): reading its metrics through the API server's proxy failed: {}",
+                "could not read the metrics of pod {} through the API server's proxy: {}",
                 pod.name,
                 explain(&error)
             )),

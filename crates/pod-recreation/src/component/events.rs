@@ -3,6 +3,7 @@
 use belayer_core::informer::{Event, Lookup, Stored};
 use belayer_core::slim::{Namespace, OwnerMeta, Phase, Pod};
 use belayer_core::workqueue::Priority;
+use belayer_holds::names::POD_RECREATION_HOLD;
 use belayer_holds::owned::RECREATION_BY_OWNER;
 
 use super::{PodRecreation, attempts_of, pod_key, record_key};
@@ -16,11 +17,13 @@ impl PodRecreation {
     pub fn on_pod(&self, event: &Event<Pod>) {
         match event {
             Event::Added { object, .. } => {
+                self.note_held(object);
                 self.note_created(object);
                 self.enqueue_record(object);
                 self.enqueue_records_of_name(&object.meta.key);
             }
             Event::Updated { old, new } => {
+                self.note_held(new);
                 self.note_created(new);
                 self.note_unheld_rejection(old, new);
                 // A user may have removed the annotations: then the record that they named would not be enqueued.
@@ -32,6 +35,7 @@ impl PodRecreation {
                 self.enqueue_record(new);
             }
             Event::Deleted { last, .. } => {
+                self.held_objects.note(&last.meta.key, None);
                 self.enqueue_record(last);
                 let record = record_key(last);
                 let unrecorded = snapshot::origin(last)
@@ -47,6 +51,13 @@ impl PodRecreation {
             }
             _ => {}
         }
+    }
+
+    fn note_held(&self, pod: &Pod) {
+        let held = pod.meta.has_finalizer(POD_RECREATION_HOLD);
+        let waits_since = pod.meta.deletion_timestamp;
+        self.held_objects
+            .note(&pod.meta.key, held.then_some(waits_since));
     }
 
     /// Stores that the pod of an attempt was created.

@@ -178,6 +178,8 @@ pub struct StatusWrite {
     pub gone: Option<Uid>,
     /// Whether a live read must find a pod of the record's pod name that Belayer did not create.
     pub name_taken: bool,
+    /// Whether a live read must find the pod as the decision saw it.
+    pub unchanged: bool,
     /// Whether a live read must find that the pod's namespace is ignored.
     pub ignored: bool,
     /// The label `outcome` of the counter that the write increments.
@@ -192,6 +194,7 @@ impl StatusWrite {
             next: Box::new(next),
             gone: None,
             name_taken: false,
+            unchanged: false,
             ignored: false,
             outcome: None,
             notice: None,

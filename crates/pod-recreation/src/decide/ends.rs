@@ -1,7 +1,7 @@
 //! How a record ends.
 
 use belayer_core::object::Uid;
-use belayer_holds::decision::{Notice, Row};
+use belayer_holds::decision::Notice;
 use belayer_holds::selection::Selection;
 use jiff::Timestamp;
 
@@ -23,7 +23,8 @@ pub(super) fn exhausted(record: &Record, now: Timestamp) -> RecordDecision {
     )
 }
 
-/// The pod may have run, or its reason is not one that is re-created.
+/// The pod may have run, or its reason is not one that is re-created. Unless it ran, a live read must confirm it: the cache
+/// may have a version before the one that the last leader saw.
 pub(super) fn reported(record: &Record, pod: &PodView, now: Timestamp) -> RecordDecision {
     let why = match &pod.state {
         PodState::Rejected(rejection) => format!("not re-created: {}", rejection.objection()),
@@ -32,7 +33,10 @@ pub(super) fn reported(record: &Record, pod: &PodView, now: Timestamp) -> Record
             "not re-created: the pod ended without a rejection".to_owned()
         }
     };
-    not_recreated((row::REPORTED, "reported"), record, why, now)
+    let step = not_recreated_step(record, "reported", why, now);
+    // That it ran stays true, and must be written before the pod is removed.
+    let unchanged = !pod.ran();
+    RecordDecision::status(row::REPORTED, StatusWrite { unchanged, ..step })
 }
 
 /// The pod does not request its re-creation any more. If only the cache says so, because its namespace is ignored, a live
@@ -48,6 +52,7 @@ pub(super) fn not_selected(record: &Record, pod: &PodView, now: Timestamp) -> Re
     RecordDecision::status(
         row::REPORTED,
         StatusWrite {
+            unchanged: true,
             ignored: is_ignored,
             ..step
         },
@@ -55,15 +60,6 @@ pub(super) fn not_selected(record: &Record, pod: &PodView, now: Timestamp) -> Re
 }
 
 /// The end with the Event `NotRecreated`.
-fn not_recreated(
-    (row, outcome): (Row, &'static str),
-    record: &Record,
-    why: String,
-    now: Timestamp,
-) -> RecordDecision {
-    RecordDecision::status(row, not_recreated_step(record, outcome, why, now))
-}
-
 fn not_recreated_step(
     record: &Record,
     outcome: &'static str,
@@ -89,7 +85,10 @@ pub(super) fn denied(record: &Record, why: &str, now: Timestamp) -> RecordDecisi
 /// The node did not finish the wipe in time, and the policy is `fail`.
 pub(super) fn wipe_failed(record: &Record, now: Timestamp) -> RecordDecision {
     let why = "not re-created: the node was not wiped in time".to_owned();
-    not_recreated((row::WIPING, "wipe_failed"), record, why, now)
+    RecordDecision::status(
+        row::WIPING,
+        not_recreated_step(record, "wipe_failed", why, now),
+    )
 }
 
 /// The pod of the reserved attempt does not exist, but it may have been created.

@@ -33,6 +33,8 @@ fn summary(decision: &RecordDecision) -> String {
             phase + " if gone"
         } else if step.ignored {
             phase + " if ignored"
+        } else if step.unchanged {
+            phase + " if unchanged"
         } else {
             phase
         }
@@ -85,7 +87,7 @@ const NOW: i64 = 1_010;
 #[case::step_1_a_record_of_a_pod_that_is_not_selected(
     snapshot(record(None), PodView { selection: Selection::No, ..rejected_pod("u-1") }),
     row::REPORTED,
-    "Ended"
+    "Ended if unchanged"
 )]
 #[case::step_1_the_record_begins(
     snapshot(record(None), rejected_pod("u-1")),
@@ -320,7 +322,7 @@ const NOW: i64 = 1_010;
         with(Class::Permanent, never_ran(), pod("u-2"))
     ),
     row::REPORTED,
-    "Ended"
+    "Ended if unchanged"
 )]
 #[case::step_9_it_may_have_run(
     snapshot(

@@ -208,6 +208,24 @@ fn summary(decision: &HoldDecision) -> &'static str {
     ""
 )]
 #[case::row_02_the_admin_asked(absent(release_requested(pod())), row::ADMIN_ASKED, "AdminAsked")]
+#[case::row_02_not_while_the_cached_record_is_older_than_the_attempt(
+    snapshot(of_attempt(3, release_requested(pod())), record(Phase::Recreated)),
+    row::KEEP,
+    ""
+)]
+#[case::row_02_not_before_its_record_names_it(
+    snapshot(of_attempt(2, release_requested(pod())), record(Phase::Creating)),
+    row::KEEP,
+    ""
+)]
+#[case::row_02_a_recreated_pod_whose_record_names_it(
+    snapshot(
+        of_attempt(2, release_requested(pod())),
+        naming_the_pod(Phase::Recreated)
+    ),
+    row::ADMIN_ASKED,
+    "AdminAsked"
+)]
 #[case::row_03_new(absent(unheld(pod())), row::ADD_HOLD, "hold")]
 #[case::row_03_first_seen_rejected(absent(unheld(rejected(pod()))), row::ADD_HOLD, "hold")]
 #[case::row_05_the_record_of_a_recreated_pod_has_ended(
@@ -245,6 +263,19 @@ fn summary(decision: &HoldDecision) -> &'static str {
     row::KEEP,
     ""
 )]
+#[case::row_06_not_if_it_ran_after_all(
+    snapshot(deleting(started(pod())), record(Phase::Deleting)),
+    row::KEEP,
+    ""
+)]
+#[case::row_06_not_if_a_recreated_pod_ran_after_all(
+    snapshot(
+        PodView { uid: Uid::new("u-1"), ..of_attempt(2, deleting(started(pod()))) },
+        record(Phase::Deleting)
+    ),
+    row::KEEP,
+    ""
+)]
 #[case::row_08_deleted_before_the_intent(
     snapshot(deleting(rejected(pod())), record(Phase::Rejected)),
     row::DELETED,
@@ -260,6 +291,16 @@ fn summary(decision: &HoldDecision) -> &'static str {
     row::LEFTOVER,
     "Leftover"
 )]
+#[case::row_07_given_up(
+    snapshot(of_attempt(2, deleting(pod())), record(Phase::Waiting)),
+    row::LEFTOVER,
+    "Leftover"
+)]
+#[case::row_07_not_while_the_cached_record_is_older_than_the_attempt(
+    snapshot(of_attempt(3, deleting(pod())), record(Phase::Waiting)),
+    row::KEEP,
+    ""
+)]
 #[case::row_07_not_of_the_current_attempt(
     snapshot(of_attempt(2, deleting(pod())), record(Phase::Creating)),
     row::KEEP,
@@ -267,6 +308,11 @@ fn summary(decision: &HoldDecision) -> &'static str {
 )]
 #[case::row_07_not_if_it_runs(
     snapshot(of_attempt(1, deleting(started(pod()))), record(Phase::Creating)),
+    row::KEEP,
+    ""
+)]
+#[case::row_13_not_while_the_cached_record_is_older_than_the_attempt(
+    owner_deleting(snapshot(of_attempt(3, pod()), record(Phase::Recreated))),
     row::KEEP,
     ""
 )]

@@ -59,7 +59,13 @@ impl Execution<'_> {
             let Some((live, view)) = self.read_pod(&key).await? else {
                 return Ok(Stepped::Later(SOON));
             };
-            if view.uid != *pod || view.deleting || view.recorded_rejection().is_none() {
+            let is_declined =
+                !view.is_selected() || view.release_requested || view.recreation_ended;
+            if view.uid != *pod
+                || view.deleting
+                || view.recorded_rejection().is_none()
+                || is_declined
+            {
                 return Ok(Stepped::Later(SOON));
             }
             // Otherwise a client that may write records could have Belayer create any pod. Of a re-created pod admission

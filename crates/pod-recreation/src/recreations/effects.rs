@@ -24,7 +24,7 @@ use crate::rate_limit::Opened;
 use crate::reason;
 use crate::record::Record;
 use crate::replacement_pod::{is_bound_by_user, is_creator_known, owner_references, pod_to_create};
-use crate::snapshot::PodView;
+use crate::snapshot::{ObservedPod, PodView};
 use crate::transitions::{State, is_declared};
 
 impl Execution<'_> {
@@ -156,13 +156,16 @@ impl Execution<'_> {
         if step.name_taken {
             return self.name_in_use(record, &pod_key(record)).await;
         }
+        if step.unchanged && !self.is_pod_unchanged(record).await? {
+            return Ok(Stepped::Later(SOON));
+        }
         if step.ignored && !self.is_namespace_ignored(record).await? {
             return Ok(Stepped::Later(SOON));
         }
         let is_rejected = |phase| phase == Some(Phase::Rejected);
         if is_rejected(step.next.phase)
             && !is_rejected(record.status.phase)
-            && (self.read_clock().await? || self.is_judged_anew())
+            && (self.read_clock().await? || self.has_state_changed())
         {
             return Ok(Stepped::Settled);
         }
@@ -184,6 +187,15 @@ impl Execution<'_> {
             }
         }
         self.write(record, step).await
+    }
+
+    /// Whether the pod, by a live read, is as the decision saw it.
+    async fn is_pod_unchanged(&self, record: &Record) -> Result<bool, RequestError> {
+        let ObservedPod::Present(seen) = &self.snapshot.pod else {
+            return Ok(false);
+        };
+        let live = self.read_pod(&pod_key(record)).await?;
+        Ok(live.is_some_and(|(_, live)| live == **seen))
     }
 
     /// Whether the record's namespace is ignored, by a live read: the cache may still have a deleted one of that name.

@@ -44,7 +44,7 @@ impl Execution<'_> {
 
     /// Whether the state of the pod is not that of the decision any more: another worker may have read the clock of its node
     /// since then.
-    pub(super) fn is_judged_anew(&self) -> bool {
+    pub(super) fn has_state_changed(&self) -> bool {
         let component = &self.it.parts.component;
         match (
             &self.snapshot.pod,

@@ -140,8 +140,18 @@ const RELEASED: &str = "NoPodHeld";
     Expect::Keep(row::PODS_HELD)
 )]
 #[case::row_09_a20_a_dying_namespace_does_not_wait(
-    workflow().held().deleting().awaits_archive().namespace_deleting().listed(PodsState::none_held()),
+    workflow().held().deleting().awaits_archive().namespace_deleting().namespace_deletion_read()
+        .listed(PodsState::none_held()),
     Expect::Release(row::NAMESPACE_TERMINATING, RELEASED)
+)]
+#[case::row_09_a20_the_cache_does_not_prove_that_the_namespace_is_dying(
+    workflow().held().deleting().awaits_archive().namespace_deleting().listed(PodsState::none_held()),
+    Expect::Ask(row::NAMESPACE_TERMINATING)
+)]
+#[case::row_09_a20_the_namespace_was_created_anew(
+    workflow().held().deleting().awaits_archive().namespace_deleting().ignored_denied()
+        .listed(PodsState::none_held()),
+    Expect::AskLater(row::NAMESPACE_TERMINATING)
 )]
 fn table(#[case] case: Case, #[case] expected: Expect) {
     assert_eq!(outcome(&decide(&case.0, Timestamp::UNIX_EPOCH)), expected);
@@ -322,6 +332,13 @@ impl Case {
                 since: Timestamp::UNIX_EPOCH,
                 seen,
             });
+        })
+    }
+
+    fn namespace_deletion_read(self) -> Self {
+        self.namespace_read(ObjectMeta {
+            deletion_timestamp: Some(Timestamp::UNIX_EPOCH),
+            ..namespace_meta()
         })
     }
 

@@ -13,7 +13,7 @@ fn expected(row: Row, action: &'static str) -> Expected {
     let next = match action {
         "release" => AT_ONCE,
         "add-hold" => "adds the hold at once",
-        "record" | "delete" => "does so at once",
+        "record" | "delete" => "executes this step at once",
         "keep" => "releases the pod once the missing evidence exists",
         _ => "nothing",
     };

@@ -16,7 +16,7 @@ fn releases(row: Row, evidence: &'static str) -> Expected {
 #[case::row_01_not_selected_any_more(releases(row::UNSELECTED, "Unselected"))]
 #[case::row_02_to_be_held(expected(row::ADD_HOLD, "add-hold", "adds the hold at once"))]
 #[case::row_03_deleted_without_a_hold(expected(row::NOT_HELD, "nothing", "nothing"))]
-#[case::row_04_pods_are_still_held(expected(row::PODS_HELD, "keep", "releases its pods first").without("pods"))]
+#[case::row_04_pods_are_still_held(expected(row::PODS_HELD, "keep", "releases the workflow's pods").without("pods"))]
 #[case::row_05_no_pod_is_held(releases(row::CONFIRM, "NoPodHeld"))]
 #[case::row_06_with_its_namespace(releases(row::NAMESPACE_TERMINATING, "NoPodHeld"))]
 #[case::row_08_a16_argo_goes_on_running_it(releases(row::KEPT_RUNNING, "KeptRunning"))]

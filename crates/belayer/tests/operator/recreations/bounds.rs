@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use belayer_metrics::Exporter;
 use belayer_pod_recreation::Settings;
 use belayer_pod_recreation::rate_limit::{CircuitBreaker, Rate};
 use belayer_sandbox::{Answer, Fault, Gvr, Match, Verb};
@@ -9,7 +10,7 @@ use rstest::rstest;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{RECORDS, YARD, Yard, uid};
+use super::{Fate, RECORDS, YARD, Yard, uid};
 use crate::world::{BELAYER, gates};
 
 fn config_map(yard: &Yard) -> Value {
@@ -275,5 +276,44 @@ async fn retry_after_is_respected() {
         .await;
     assert_eq!(fault.hits(), 1);
     assert!(begun.elapsed() >= retry_after, "{:?}", begun.elapsed());
+    belayer.stop().await;
+}
+
+/// `belayer_holds` and `belayer_waiting` of pod-recreation.
+#[tokio::test(start_paused = true)]
+async fn the_metrics_count_held_and_waiting_pods() {
+    let (recorder, exporter) = Exporter::detached().unwrap();
+    let _recorder = metrics::set_default_local_recorder(&recorder);
+    let yard = Yard::new();
+    let belayer = yard.run();
+    let counts = || {
+        let text = exporter.render();
+        ["belayer_holds", "belayer_waiting"].map(|name| {
+            let series = format!("{name}{{controller=\"pod-recreation\"}} ");
+            let value = text.lines().find_map(|line| line.strip_prefix(&series));
+            value.unwrap_or("none").to_owned()
+        })
+    };
+    for name in ["web", "db"] {
+        yard.pod(name);
+    }
+    yard.wait("both are held", || {
+        yard.is_held("web") && yard.is_held("db")
+    })
+    .await;
+    yard.wait_for(Duration::from_secs(6)).await;
+    assert_eq!(counts(), ["2", "0"]);
+    let patches = Match::verb(Verb::Patch).resource("pods").client(BELAYER);
+    let faults = yard.world.sandbox.faults();
+    let denied = faults.inject(Fault::on(patches).answer(Answer::internal_error()));
+    yard.delete("web");
+    yard.wait_for(Duration::from_secs(6)).await;
+    assert_eq!(counts(), ["2", "1"]);
+    denied.remove();
+    yard.report("db", Fate::Runs);
+    let released = || yard.find("web").is_none() && !yard.is_held("db");
+    yard.wait("both are released", released).await;
+    yard.wait_for(Duration::from_secs(6)).await;
+    assert_eq!(counts(), ["0", "0"]);
     belayer.stop().await;
 }

@@ -6,6 +6,7 @@ mod crash;
 mod drained;
 mod explained;
 mod ignored;
+mod late;
 mod life;
 mod many;
 mod metadata;

@@ -88,13 +88,19 @@ fn r10_the_pause_differs_between_records() {
 }
 
 #[rstest]
-#[case::it_has_started(snapshot(record(None), started(pod("u-1"))))]
-#[case::it_has_ended(snapshot(record(None), PodView { state: PodState::Ended, ..pod("u-1") }))]
-fn step_1_a_record_of_a_pod_that_was_not_rejected_ends(#[case] snapshot: RecordSnapshot) {
+#[case::it_has_started(snapshot(record(None), started(pod("u-1"))), "Ended")]
+#[case::it_has_ended(
+    snapshot(record(None), PodView { state: PodState::Ended, ..pod("u-1") }),
+    "Ended if unchanged"
+)]
+fn step_1_a_record_of_a_pod_that_was_not_rejected_ends(
+    #[case] snapshot: RecordSnapshot,
+    #[case] expected: &str,
+) {
     let decision = decide(&snapshot, at(NOW));
     assert_eq!(
         (decision.row, &*summary(&decision)),
-        (row::REPORTED, "Ended")
+        (row::REPORTED, expected)
     );
 }
 

@@ -63,7 +63,7 @@ fn draining(snapshot: RecordSnapshot) -> RecordSnapshot {
 #[case::not_selected_any_more(
     snapshot(record(Some(Phase::Rejected)), unselected(rejected_pod("u-1"))),
     row::REPORTED,
-    "Ended"
+    "Ended if unchanged"
 )]
 #[case::its_namespace_is_ignored(
     snapshot(record(Some(Phase::Rejected)), ignored(rejected_pod("u-1"))),
@@ -84,7 +84,7 @@ fn draining(snapshot: RecordSnapshot) -> RecordSnapshot {
         unselected(of_attempt(1, rejected_pod("u-2")))
     ),
     row::REPORTED,
-    "Ended"
+    "Ended if unchanged"
 )]
 fn r5_a_pod_that_may_have_run_is_never_created_again(
     #[case] snapshot: RecordSnapshot,

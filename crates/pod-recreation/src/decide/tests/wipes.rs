@@ -197,7 +197,7 @@ fn r6_a_permanent_rejection_is_wiped_before_the_record_ends() {
     let decision = decide(&snapshot(rejected, pod), at(NOW));
     assert_eq!(
         (decision.row, &*summary(&decision)),
-        (row::REPORTED, "Ended")
+        (row::REPORTED, "Ended if unchanged")
     );
 }
 

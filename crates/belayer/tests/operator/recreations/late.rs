@@ -1,0 +1,67 @@
+//! What the cache does not show yet.
+
+use std::time::Duration;
+
+use belayer_sandbox::{Answer, Fault, Gvr, Match, Subresource, Verb};
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::{Fate, YARD, Yard, uid};
+use crate::world::BELAYER;
+
+/// The create is refused until the user has written an annotation that the watch delivers late.
+#[rstest]
+#[case::declines(json!({ "belayer.dev/recreate": "false" }))]
+#[case::requests_the_release(json!({ "belayer.dev/release": "true" }))]
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_user_stops_its_recreation_stays(#[case] annotations: Value) {
+    let yard = Yard::rejecting(1);
+    let faults = yard.world.sandbox.faults();
+    let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
+    let refused = faults.inject(Fault::on(creates).answer(Answer::internal_error()));
+    let belayer = yard.run();
+    let first = yard.pod("web");
+    yard.until("its rejection is recorded", || yard.phase() == "Rejected")
+        .await;
+    let watches = Match::watches().resource("pods").client(BELAYER);
+    let late = faults.inject(Fault::on(watches).pause_watches());
+    let patch = json!({ "metadata": { "annotations": annotations } });
+    yard.world
+        .patch_in(&Gvr::PODS, Some(YARD), "web", patch, Subresource::None);
+    refused.remove();
+    yard.wait_for(Duration::from_secs(300)).await;
+    assert_eq!(yard.phase(), "Rejected");
+    late.remove();
+    yard.wait("its record ends", || yard.phase() == "Ended")
+        .await;
+    assert_eq!(uid(&yard.find("web").unwrap()), first);
+    assert_eq!(yard.creates(), 0);
+    belayer.stop().await;
+}
+
+/// Its kubelet reports the start after the intent was written, and the record cannot end yet.
+#[tokio::test(start_paused = true)]
+async fn r5_a_pod_that_ran_after_all_is_held_until_its_record_has_ended() {
+    let yard = Yard::rejecting(1);
+    let faults = yard.world.sandbox.faults();
+    let fails = |verb, resource| {
+        let requests = Match::verb(verb).resource(resource).client(BELAYER);
+        faults.inject(Fault::on(requests).answer(Answer::internal_error()))
+    };
+    let deletes = fails(Verb::Delete, "pods");
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("its deletion is intended", || yard.phase() == "Deleting")
+        .await;
+    let statuses = fails(Verb::Patch, "podrecreations");
+    yard.report("web", Fate::Runs);
+    yard.delete("web");
+    yard.wait_for(Duration::from_secs(120)).await;
+    assert!(yard.is_held("web"));
+    statuses.remove();
+    deletes.remove();
+    yard.wait("it is gone", || yard.find("web").is_none()).await;
+    yard.wait_for(Duration::from_secs(300)).await;
+    assert_eq!((&*yard.phase(), yard.creates()), ("Ended", 0));
+    belayer.stop().await;
+}
