@@ -200,7 +200,7 @@ fn the_walks_name_existing_symbols() {
         let is_defined = |(at, _): (usize, &str)| {
             let is_part = |c: char| c.is_alphanumeric() || c == '_';
             let before = &text[..at];
-            ["fn ", "struct ", "enum "]
+            ["fn ", "struct ", "enum ", "case::"]
                 .iter()
                 .any(|item| before.ends_with(item))
                 && !text[at + name.len()..].starts_with(is_part)
