@@ -252,7 +252,7 @@ impl<V: View> PodRecreation<V> {
     }
 
     /// Whether the pod's namespace has the label that excludes it, in the cache.
-    fn is_ignored(&self, pod: &Pod) -> bool {
+    pub(crate) fn is_ignored(&self, pod: &Pod) -> bool {
         let namespace = cached(&pod.meta, &self.parts.namespaces);
         namespace.is_some_and(|namespace| is_ignored(&namespace.labels))
     }

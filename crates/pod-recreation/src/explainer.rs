@@ -58,6 +58,7 @@ impl Pods {
         let observed = Observed {
             hold,
             recreation: live.settled(|| recreation.observe_record(&record)).await?,
+            ignored: recreation.is_ignored(&pod),
         };
         let mut explained = self.message(&recreation, &decision, &pod, &observed);
         let record = observed.recreation.record.as_ref();

@@ -90,6 +90,18 @@ impl HoldSnapshot {
             && self.pod.recorded_rejection().is_some()
     }
 
+    /// Rule 2: the request of an admin counts, but not for a pod that would be created again after its removal: if its record does
+    /// not name it yet, or intends to re-create it although it ran.
+    fn may_be_released_on_request(&self) -> bool {
+        match &self.record {
+            ObservedRecord::Unknown | ObservedRecord::NotServed => true,
+            ObservedRecord::Found(record) if would_run_again(&self.pod, record) => {
+                Intended::prove(record, &self.pod.uid).is_none() && self.is_recorded()
+            }
+            ObservedRecord::Found(_) | ObservedRecord::Absent => self.is_recorded(),
+        }
+    }
+
     /// Whether no attempt created the pod, or its record has noted the attempt: it names the pod, or creates no other one in
     /// its place. An older version of the record, which the cache may have, does not know the attempt.
     fn is_recorded(&self) -> bool {
@@ -102,13 +114,19 @@ impl HoldSnapshot {
     }
 }
 
+/// Whether the pod ran after all, and its record has not ended: once the pod does not exist, the record may re-create it, also if the
+/// cache does not show that intent yet. A record that is being deleted creates nothing.
+fn would_run_again(pod: &PodView, record: &Record) -> bool {
+    pod.ran() && !record.meta.is_deleting() && Final::prove(record).is_none()
+}
+
 /// Decides about the hold on one pod. It belongs to the rules of [`row`].
 pub fn decide(snapshot: &HoldSnapshot, _now: Timestamp) -> HoldDecision {
     let pod = &snapshot.pod;
     if !pod.held {
         return unheld(snapshot);
     }
-    if pod.release_requested && snapshot.is_recorded() {
+    if pod.release_requested && snapshot.may_be_released_on_request() {
         return release(row::ADMIN_ASKED, Evidence::AdminAsked);
     }
     let decision = match &pod.origin {
@@ -194,13 +212,14 @@ fn recreated_pod(snapshot: &HoldSnapshot, origin: &Origin) -> HoldDecision {
         };
     }
     if pod.deleting
+        && !would_run_again(pod, record)
         && let Some(intended) = Intended::prove(record, &pod.uid)
     {
-        return recreating(pod, intended);
+        return release(row::RECREATING, Evidence::Recreating(intended));
     }
     // If the record names the pod, its state machine handles a deletion without the hold.
     let is_recorded = record.names(&pod.uid);
-    if is_recorded && pod.deleting {
+    if is_recorded && pod.deleting && !would_run_again(pod, record) {
         return release(row::DELETED, Evidence::DeletedFirst);
     }
     let is_given_up = match record.status.phase {
@@ -299,7 +318,8 @@ fn first_pod_with_record(pod: &PodView, record: &Record) -> HoldDecision {
         return keep("its record is not up to date yet");
     }
     match Intended::prove(record, &pod.uid) {
-        Some(intended) => recreating(pod, intended),
+        _ if would_run_again(pod, record) => keep("its record is not up to date yet"),
+        Some(intended) => release(row::RECREATING, Evidence::Recreating(intended)),
         // Another client deleted it first: the record ends once the pod does not exist.
         None => release(row::DELETED, Evidence::DeletedFirst),
     }
@@ -322,14 +342,6 @@ fn unselected(snapshot: &HoldSnapshot) -> HoldDecision {
         _ => NotSelected::ByConfiguration,
     };
     release(row::UNSELECTED, Evidence::Unselected(evidence))
-}
-
-/// Rule 6. If the pod ran after all, its record must end first: once the pod does not exist, it would be re-created.
-fn recreating(pod: &PodView, intended: Intended) -> HoldDecision {
-    if pod.ran() {
-        return keep("its record is not up to date yet");
-    }
-    release(row::RECREATING, Evidence::Recreating(intended))
 }
 
 fn not_recreated(rejection: &Rejection) -> Notice {

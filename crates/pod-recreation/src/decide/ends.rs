@@ -103,6 +103,16 @@ pub(super) fn cancelled(record: &Record, why: &str, now: Timestamp) -> RecordDec
     RecordDecision::status(row::CANCELLED, cancelled_step(record, why, now))
 }
 
+/// The pod's annotations end its re-creation, which a live read must confirm.
+pub(super) fn cancelled_by_pod(record: &Record, why: &str, now: Timestamp) -> RecordDecision {
+    let step = cancelled_step(record, why, now);
+    let step = StatusWrite {
+        unchanged: true,
+        ..step
+    };
+    RecordDecision::status(row::CANCELLED, step)
+}
+
 /// As [`cancelled`], once a live read shows that the pod does not exist.
 pub(super) fn cancelled_if_gone(
     record: &Record,

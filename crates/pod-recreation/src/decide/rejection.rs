@@ -7,7 +7,8 @@ use jiff::Timestamp;
 
 use super::decision::{Effect, RecordDecision, StatusWrite};
 use super::ends::{
-    cancelled, cancelled_if_gone, denied, exhausted, not_selected, reported, wipe_failed,
+    cancelled, cancelled_by_pod, cancelled_if_gone, denied, exhausted, not_selected, reported,
+    wipe_failed,
 };
 use super::wipe::{self, ObservedWipe, node_gone_status};
 use super::{Clock, NODE_INTERVAL, denied_too_long};
@@ -93,11 +94,11 @@ pub(super) fn rejected(
     }
     if pod.release_requested {
         let why = "its annotation belayer.dev/release requests its release";
-        return cancelled(record, why, now);
+        return cancelled_by_pod(record, why, now);
     }
     if pod.recreation_ended {
         let why = "its annotation belayer.dev/recreation-ended ends its re-creation";
-        return cancelled(record, why, now);
+        return cancelled_by_pod(record, why, now);
     }
     let rejection = pod.recorded_rejection();
     if !rejection.is_some_and(|rejection| rejection.class.is_recreated()) {

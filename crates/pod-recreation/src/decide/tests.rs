@@ -161,12 +161,12 @@ const NOW: i64 = 1_010;
 #[case::r3_an_admin_requests_its_release(
     snapshot(record(Some(Phase::Rejected)), PodView { release_requested: true, ..rejected_pod("u-1") }),
     row::CANCELLED,
-    "Ended"
+    "Ended if unchanged"
 )]
 #[case::r3_its_annotation_ends_it(
     snapshot(record(Some(Phase::Rejected)), PodView { recreation_ended: true, held: false, ..rejected_pod("u-1") }),
     row::CANCELLED,
-    "Ended"
+    "Ended if unchanged"
 )]
 #[case::step_4_denied_for_an_hour(snapshot(denied_since(NOW - 3_600, record(Some(Phase::Rejected))), rejected_pod("u-1")), row::DENIED, "Ended")]
 #[case::step_4_denied_for_less_than_an_hour(snapshot(denied_since(NOW - 3_599, record(Some(Phase::Rejected))), rejected_pod("u-1")), row::INTEND, "try, Deleting")]

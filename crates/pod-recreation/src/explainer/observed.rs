@@ -9,7 +9,6 @@ use belayer_holds::names::{
     SYSTEM_NAMESPACE,
 };
 use belayer_holds::node_wipe;
-use belayer_holds::selection::Selection;
 use jiff::Timestamp;
 
 use crate::NAME;
@@ -50,6 +49,8 @@ pub(crate) struct Observed {
     pub(crate) hold: HoldSnapshot,
     /// The input of the decision about the record.
     pub(crate) recreation: RecordSnapshot,
+    /// Whether the pod's namespace is ignored.
+    pub(crate) ignored: bool,
 }
 
 impl Observed {
@@ -169,7 +170,7 @@ fn not_selected(settings: &Settings, pod: &Pod, observed: &Observed) -> String {
     if !settings.eligibility.namespaces.contains(namespace) {
         return format!("podRecreation.namespaces does not select the namespace {namespace}");
     }
-    if observed.hold.pod.selection == Selection::Ignored {
+    if observed.ignored {
         return format!("its namespace has the label {IGNORE_LABEL}=true");
     }
     match meta.annotations.get(RECREATE_ANNOTATION) {

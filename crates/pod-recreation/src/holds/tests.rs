@@ -120,6 +120,13 @@ fn record(phase: Phase) -> ObservedRecord {
     }))
 }
 
+fn being_deleted(mut observed: ObservedRecord) -> ObservedRecord {
+    if let ObservedRecord::Found(record) = &mut observed {
+        record.meta.deletion_timestamp = Some(Timestamp::UNIX_EPOCH);
+    }
+    observed
+}
+
 fn without_status() -> ObservedRecord {
     let mut observed = record(Phase::Rejected);
     if let ObservedRecord::Found(record) = &mut observed {
@@ -226,6 +233,21 @@ fn summary(decision: &HoldDecision) -> &'static str {
     row::ADMIN_ASKED,
     "AdminAsked"
 )]
+#[case::row_02_not_if_it_would_run_again(
+    snapshot(release_requested(deleting(started(pod()))), record(Phase::Deleting)),
+    row::KEEP,
+    ""
+)]
+#[case::row_02_its_record_cannot_be_read(
+    snapshot(of_attempt(2, release_requested(pod())), ObservedRecord::Unknown),
+    row::ADMIN_ASKED,
+    "AdminAsked"
+)]
+#[case::row_02_no_record_can_create_it(
+    snapshot(of_attempt(2, release_requested(pod())), ObservedRecord::NotServed),
+    row::ADMIN_ASKED,
+    "AdminAsked"
+)]
 #[case::row_03_new(absent(unheld(pod())), row::ADD_HOLD, "hold")]
 #[case::row_03_first_seen_rejected(absent(unheld(rejected(pod()))), row::ADD_HOLD, "hold")]
 #[case::row_05_the_record_of_a_recreated_pod_has_ended(
@@ -272,6 +294,24 @@ fn summary(decision: &HoldDecision) -> &'static str {
     snapshot(
         PodView { uid: Uid::new("u-1"), ..of_attempt(2, deleting(started(pod()))) },
         record(Phase::Deleting)
+    ),
+    row::KEEP,
+    ""
+)]
+#[case::row_06_a_record_that_is_being_deleted_creates_nothing(
+    snapshot(deleting(started(pod())), being_deleted(record(Phase::Deleting))),
+    row::RECREATING,
+    "Recreating"
+)]
+#[case::row_08_not_if_it_ran_and_its_record_has_not_ended(
+    snapshot(deleting(started(pod())), record(Phase::Rejected)),
+    row::KEEP,
+    ""
+)]
+#[case::row_08_not_if_a_recreated_pod_ran_and_its_record_has_not_ended(
+    snapshot(
+        of_attempt(2, deleting(started(pod()))),
+        naming_the_pod(Phase::Recreated)
     ),
     row::KEEP,
     ""

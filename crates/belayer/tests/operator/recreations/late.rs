@@ -57,6 +57,10 @@ async fn r5_a_pod_that_ran_after_all_is_held_until_its_record_has_ended() {
     yard.report("web", Fate::Runs);
     yard.delete("web");
     yard.wait_for(Duration::from_secs(120)).await;
+    let request = json!({ "metadata": { "annotations": { "belayer.dev/release": "true" } } });
+    yard.world
+        .patch_in(&Gvr::PODS, Some(YARD), "web", request, Subresource::None);
+    yard.wait_for(Duration::from_secs(120)).await;
     assert!(yard.is_held("web"));
     statuses.remove();
     deletes.remove();
