@@ -97,13 +97,15 @@ impl NamespaceView {
         cached.map(|meta| meta.resource_version).unwrap_or_default()
     }
 
-    /// Whether the last live read began after the object was first seen at `seen`, and is not older than the cache.
-    pub fn is_current(&self, seen: LogicalTime) -> bool {
-        self.answer.as_ref().is_some_and(|answer| {
+    /// When to read it for an object first seen at `seen`: after `recheck` if the last live read began after that and is
+    /// not older than the cache, otherwise at once.
+    pub fn next_read(&self, seen: LogicalTime, recheck: Duration) -> Duration {
+        let is_current = self.answer.as_ref().is_some_and(|answer| {
             let meta = present(answer.answer());
             answer.begun() > seen
                 && meta.is_none_or(|meta| meta.resource_version >= self.cached_version())
-        })
+        });
+        if is_current { recheck } else { Duration::ZERO }
     }
 
     /// The proof that it is being deleted, for an object first seen at `seen`.
@@ -125,6 +127,14 @@ pub fn cached(object: &ObjectMeta, namespaces: &impl Objects<Namespace>) -> Opti
         Lookup::Found(namespace) => Some(namespace.object.meta.clone()),
         Lookup::Absent | Lookup::Unknown => None,
     }
+}
+
+/// Whether the namespace of `object` is ignored, as far as the informer shows. A [`NamespaceQuery`] proves it. See the
+/// [example](self).
+pub fn is_cached_as_ignored(object: &ObjectMeta, namespaces: &impl Objects<Namespace>) -> bool {
+    let key = ObjectKey::cluster(object.key.shared_namespace().clone());
+    let namespace = namespaces.lookup(&key).found();
+    namespace.is_some_and(|namespace| is_ignored(&namespace.object.meta.labels))
 }
 
 impl Query for NamespaceQuery {
@@ -229,5 +239,63 @@ impl LiveReader<NamespaceQuery> for NamespaceReader {
         query: &'a NamespaceQuery,
     ) -> BoxFuture<'a, Result<NamespaceState, ReadError>> {
         Box::pin(self.namespace(query))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use belayer_core::queries::Waiter;
+
+    use super::*;
+
+    /// No namespace, and one answer.
+    struct Known(LiveAnswer<NamespaceState>);
+
+    impl Objects<Namespace> for Known {
+        fn lookup(&self, _: &ObjectKey) -> Lookup<Namespace> {
+            Lookup::Unknown
+        }
+
+        fn count_by_index(&self, _: &str, _: &str) -> Option<usize> {
+            None
+        }
+
+        fn is_not_served(&self) -> bool {
+            false
+        }
+    }
+
+    impl Answers<NamespaceQuery> for Known {
+        fn get(&self, _: &NamespaceQuery) -> Option<LiveAnswer<NamespaceState>> {
+            Some(self.0.clone())
+        }
+
+        fn last_error(&self, _: &NamespaceQuery) -> Option<ReadError> {
+            None
+        }
+
+        fn ask(&self, _: NamespaceQuery, _: Waiter<'_>) {}
+    }
+
+    /// Its label may have been removed since then.
+    #[tokio::test(start_paused = true)]
+    async fn an_old_answer_proves_nothing() {
+        let meta = |key| ObjectMeta::new(key, Uid::new("u-1"), ResourceVersion::new(1));
+        let namespace = ObjectMeta {
+            labels: [(names::IGNORE_LABEL, "true")].into_iter().collect(),
+            ..meta(ObjectKey::cluster("shop"))
+        };
+        let pod = meta(ObjectKey::new("shop", "web"));
+        let seen = LogicalTime::now();
+        let answer = NamespaceState::Present(namespace);
+        let known = Known(LiveAnswer::scripted(answer, LogicalTime::now()));
+        let recheck = Duration::from_secs(5);
+        let view = || NamespaceView::of(&pod, &known, &known);
+        tokio::time::advance(Duration::from_secs(59)).await;
+        assert!(view().ignored(seen).is_some());
+        assert_eq!(view().next_read(seen, recheck), recheck);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(view().ignored(seen).is_none());
+        assert_eq!(view().next_read(seen, recheck), Duration::ZERO);
     }
 }

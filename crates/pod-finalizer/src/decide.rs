@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use belayer_core::queries::LiveAnswer;
 use belayer_holds::decision::{Decision, Missing, Notice, Reach, Row, Write};
 
 pub(crate) use missed::{is_awaited, is_missed};
@@ -335,46 +334,10 @@ fn release_after(pod: &PodView, now: Timestamp) -> Found {
         .then_some((row::KEEP, Evidence::ReleaseAfter))
 }
 
-/// Requests a live read: at once, or after [`RECHECK`] if the last answer is current but inconclusive.
-fn ask(query: PodQuery, answer: Answer) -> Missing<PodQuery> {
-    let after = match answer {
-        Answer::Current => RECHECK,
-        Answer::Outdated => Duration::ZERO,
-    };
-    Missing::Answer { query, after }
-}
-
 fn ask_namespace(pod: &PodView) -> Missing<PodQuery> {
-    let view = &pod.namespace;
-    let answer = if view.is_current(pod.first_seen) {
-        Answer::Current
-    } else {
-        Answer::Outdated
-    };
-    ask(PodQuery::Namespace(view.query.clone()), answer)
-}
-
-/// Whether the last live answer can be used for this pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Answer {
-    /// The live read began after the pod was seen, and its answer is at least as new as the cache.
-    Current,
-    /// There is no such answer.
-    Outdated,
-}
-
-impl Answer {
-    fn at_hand<A>(
-        answer: Option<&LiveAnswer<A>>,
-        pod: &PodView,
-        as_new_as_cache: impl FnOnce(&A) -> bool,
-    ) -> Self {
-        match answer {
-            Some(answer) if answer.begun() > pod.first_seen && as_new_as_cache(answer.answer()) => {
-                Self::Current
-            }
-            Some(_) | None => Self::Outdated,
-        }
+    Missing::Answer {
+        query: PodQuery::Namespace(pod.namespace.query.clone()),
+        after: pod.namespace.next_read(pod.first_seen, RECHECK),
     }
 }
 

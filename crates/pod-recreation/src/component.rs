@@ -14,7 +14,7 @@ use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::held_objects::HeldObjects;
 use belayer_holds::holding::Holding;
 use belayer_holds::names::{FIELD_MANAGER, IGNORE_LABEL, POD_RECREATION_HOLD};
-use belayer_holds::namespace::{NamespaceQuery, NamespaceView, cached, is_ignored};
+use belayer_holds::namespace::{NamespaceQuery, NamespaceView, is_cached_as_ignored};
 use belayer_holds::node_wipe::NodeWipe;
 use belayer_holds::owned::OwnerStores;
 use belayer_holds::owner::OwnerQuery;
@@ -253,8 +253,7 @@ impl<V: View> PodRecreation<V> {
 
     /// Whether the pod's namespace has the label that excludes it, in the cache.
     pub(crate) fn is_ignored(&self, pod: &Pod) -> bool {
-        let namespace = cached(&pod.meta, &self.parts.namespaces);
-        namespace.is_some_and(|namespace| is_ignored(&namespace.labels))
+        is_cached_as_ignored(&pod.meta, &self.parts.namespaces)
     }
 
     /// The snapshot for the next step of a record.

@@ -22,7 +22,7 @@ use crate::snapshot::{ObservedPod, PodState, PodView, UNKNOWN};
 
 pub use attempt::status_with_pod;
 use attempt::{creating, delete_pod, waiting};
-pub use decision::{Effect, Progress, RecordDecision, StatusWrite};
+pub use decision::{Effect, Precondition, Progress, RecordDecision, StatusWrite};
 use ends::{
     cancelled, cancelled_if_gone, name_taken, not_selected, pod_started, replaced, reported,
 };

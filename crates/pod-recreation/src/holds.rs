@@ -95,8 +95,11 @@ impl HoldSnapshot {
     fn may_be_released_on_request(&self) -> bool {
         match &self.record {
             ObservedRecord::Unknown | ObservedRecord::NotServed => true,
-            ObservedRecord::Found(record) if would_run_again(&self.pod, record) => {
-                Intended::prove(record, &self.pod.uid).is_none() && self.is_recorded()
+            ObservedRecord::Found(record)
+                if would_run_again(&self.pod, record)
+                    && Intended::prove(record, &self.pod.uid).is_some() =>
+            {
+                false
             }
             ObservedRecord::Found(_) | ObservedRecord::Absent => self.is_recorded(),
         }
@@ -211,16 +214,9 @@ fn recreated_pod(snapshot: &HoldSnapshot, origin: &Origin) -> HoldDecision {
             }
         };
     }
-    if pod.deleting
-        && !would_run_again(pod, record)
-        && let Some(intended) = Intended::prove(record, &pod.uid)
-    {
-        return release(row::RECREATING, Evidence::Recreating(intended));
-    }
-    // If the record names the pod, its state machine handles a deletion without the hold.
     let is_recorded = record.names(&pod.uid);
-    if is_recorded && pod.deleting && !would_run_again(pod, record) {
-        return release(row::DELETED, Evidence::DeletedFirst);
+    if is_recorded && pod.deleting {
+        return deleted(pod, record);
     }
     let is_given_up = match record.status.phase {
         Some(Phase::Waiting) => origin.attempt <= record.status.attempts,
@@ -317,8 +313,15 @@ fn first_pod_with_record(pod: &PodView, record: &Record) -> HoldDecision {
     if !pod.deleting || begins {
         return keep("its record is not up to date yet");
     }
+    deleted(pod, record)
+}
+
+/// Rules 6 and 8: the record of a pod that is being deleted has not ended.
+fn deleted(pod: &PodView, record: &Record) -> HoldDecision {
+    if would_run_again(pod, record) {
+        return keep("its record is not up to date yet");
+    }
     match Intended::prove(record, &pod.uid) {
-        _ if would_run_again(pod, record) => keep("its record is not up to date yet"),
         Some(intended) => release(row::RECREATING, Evidence::Recreating(intended)),
         // Another client deleted it first: the record ends once the pod does not exist.
         None => release(row::DELETED, Evidence::DeletedFirst),
@@ -332,9 +335,8 @@ fn unselected(snapshot: &HoldSnapshot) -> HoldDecision {
             match namespace.ignored(snapshot.first_seen) {
                 Some(proof) => NotSelected::ByNamespace(proof),
                 None => {
-                    let is_current = namespace.is_current(snapshot.first_seen);
                     let query = RecreationQuery::Namespace(namespace.query.clone());
-                    let after = if is_current { RECHECK } else { Duration::ZERO };
+                    let after = namespace.next_read(snapshot.first_seen, RECHECK);
                     return Decision::missing(row::UNSELECTED, Missing::Answer { query, after });
                 }
             }

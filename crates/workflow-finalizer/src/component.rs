@@ -14,7 +14,7 @@ use belayer_core::workqueue::{Priority, WorkQueue};
 use belayer_holds::argo;
 use belayer_holds::decision::Decision;
 use belayer_holds::names;
-use belayer_holds::namespace::{self, NamespaceQuery, NamespaceView, is_ignored};
+use belayer_holds::namespace::{NamespaceQuery, NamespaceView, is_cached_as_ignored};
 use belayer_holds::owned::{HELD_BY_OWNER, holding_owner};
 use belayer_holds::runner::{Change, Component};
 use belayer_holds::selection::{Selection, UnselectedBy};
@@ -109,10 +109,10 @@ impl<V: View> WorkflowFinalizer<V> {
         if !self.rule.selects(&workflow.labels, namespace) {
             return Selection::No;
         }
-        match namespace::cached(workflow, &self.parts.namespaces) {
-            Some(namespace) if is_ignored(&namespace.labels) => Selection::Ignored,
-            _ => Selection::Yes,
+        if is_cached_as_ignored(workflow, &self.parts.namespaces) {
+            return Selection::Ignored;
         }
+        Selection::Yes
     }
 
     fn pods_query(&self, workflow: &ObjectMeta) -> PodsQuery {

@@ -77,8 +77,7 @@ fn unselected(workflow: &WorkflowView, mass_release: MassRelease) -> WorkflowDec
 fn ask_namespace(row: Row, workflow: &WorkflowView) -> WorkflowDecision {
     let namespace = &workflow.namespace;
     let query = WorkflowQuery::Namespace(namespace.query.clone());
-    let is_current = namespace.is_current(workflow.first_seen);
-    let after = if is_current { RECHECK } else { Duration::ZERO };
+    let after = namespace.next_read(workflow.first_seen, RECHECK);
     Decision::missing(row, Missing::Answer { query, after })
 }
 

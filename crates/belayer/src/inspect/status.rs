@@ -80,7 +80,7 @@ pub(crate) fn query(
 /// An object of Belayer's: its kind, and its key for a Belayer in this namespace.
 type OwnObject = (fn() -> Resource, fn(&str) -> ObjectKey);
 
-/// The controllers that keep holds back, and the object on which each records the Event about it. Each has a separate
+/// The controllers that keep unselected objects held, and the object on which each records the Event about it. Each has a separate
 /// object, because a second Event of one reason on one object is left out for some minutes: the Event of one controller
 /// would suppress that of the other.
 const HELD_BACK_EVENTS: [(&str, OwnObject); 2] = [
@@ -112,8 +112,8 @@ async fn query_the_cluster(
             None => match reported(reader, &kind(), &key(own_namespace)).await {
                 Ok(Some(message)) => Kept::Reported(message),
                 Ok(None) => Kept::Unknown(
-                    "could not query a pod of Belayer; with --config FILE, status counts the unselected holds \
-                     itself"
+                    "could not query a pod of Belayer; with --config FILE, status counts the unselected \
+                     objects itself"
                         .to_owned(),
                 ),
                 Err(error) => Kept::Unknown(format!(

@@ -25,8 +25,8 @@ pub struct RunArguments {
     pub own: OwnNamespace,
 
     /// Maximum requests per second to the API server. If requests of all kinds wait,
-    /// live reads get 50 %, other writes 30 % and Events 20 %. Releases are not limited,
-    /// nor are the lists and watches that fill the caches [default: 100]
+    /// live reads get 50 %, other writes 30 % and Events 20 %. Releases do not count, nor
+    /// do the lists and watches that fill the caches [default: 100]
     #[arg(
         long,
         value_name = "N",

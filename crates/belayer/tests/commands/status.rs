@@ -261,8 +261,8 @@ Warning: pod-finalizer is not allowed to release 1 object: see the Event
   ReleaseDenied on each; `belayer check --service-account` lists missing
   permissions
 
-Unknown: whether pod-finalizer does not release unselected objects: could not
-  query a pod of Belayer; with --config FILE, status counts the unselected holds
+Unknown: whether pod-finalizer keeps unselected objects held: could not query
+  a pod of Belayer; with --config FILE, status counts the unselected objects
   itself
 
 Note: could not read the metrics of pod belayer-a through the API server's
@@ -607,7 +607,7 @@ async fn a4_kept_holds_are_counted_by_the_configuration(#[case] profiles: &str, 
     let (_dir, file) = config(&format!("podFinalizer:\n  {profiles}\n"));
     let answer = world.run(&["status", "--config", &file]).await;
     assert_eq!(answer.code, code, "{}{}", answer.out, answer.err);
-    let says = "Warning: pod-finalizer does not release 30 unselected objects";
+    let says = "Warning: pod-finalizer keeps 30 unselected objects held";
     assert_eq!(answer.out.contains(says), code == 3, "{}", answer.out);
 }
 
@@ -664,13 +664,13 @@ async fn a4_without_the_configuration_an_event_reports_kept_holds(
     event("another.1", &other);
     let answer = world.run(&["status"]).await;
     assert_eq!(answer.code, 4, "{}{}", answer.out, answer.err);
-    let says = format!("Unknown: whether {component} does not release unselected objects");
+    let says = format!("Unknown: whether {component} keeps unselected objects held");
     assert!(answer.has(&says), "{}", answer.out);
     event("belayer.1", &object);
     let answer = world.run(&["status", "-n", "shop"]).await;
     assert_eq!(answer.code, 3, "{}{}", answer.out, answer.err);
     let says = format!(
-        "{component} does not release unselected objects, according to an Event MassReleaseHeldBack of the last hour: 30 of 30, belayer.1"
+        "{component} keeps unselected objects held, according to an Event MassReleaseHeldBack of the last hour: 30 of 30, belayer.1"
     );
     assert!(answer.has(&says), "{}", answer.out);
 }

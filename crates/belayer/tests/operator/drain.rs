@@ -3,20 +3,24 @@
 
 mod reported;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use belayer_core::client;
 use belayer_core::executor::{Bounds, Executor, Writes};
+use belayer_core::object::Resource;
+use belayer_core::slim::{Keep, ObjectMeta};
 use belayer_drain::decide::Purpose;
 use belayer_drain::evidence::Order;
 use belayer_drain::passes::{Outcome, SETTLE};
 use belayer_drain::progress::{Progress, Silent};
 use belayer_drain::report::{GateState, Reason, Report};
 use belayer_drain::run::{Drain, DrainParts, Kinds};
-use belayer_drain::selection::NoSelection;
+use belayer_drain::selection::{NoSelection, Selection};
 use belayer_drain::text;
 use belayer_holds::names::FIELD_MANAGER;
+use belayer_holds::selection::Selected;
 use belayer_inspect::reader::Reader;
 use belayer_sandbox::{Answer, Fault, Gvr, Match, Subresource, Verb};
 use belayer_workload::WORKFLOWS;
@@ -87,6 +91,14 @@ fn drain(world: &World, writes: Writes) -> Drain {
 }
 
 fn drain_except(world: &World, writes: Writes, namespaces: &[&str]) -> Drain {
+    let except_namespaces = namespaces.iter().map(|name| (*name).to_owned()).collect();
+    Drain::new(DrainParts {
+        except_namespaces,
+        ..parts(world, writes)
+    })
+}
+
+fn parts(world: &World, writes: Writes) -> DrainParts {
     let client = client::in_process(
         world.sandbox.service(ADMIN),
         belayer_holds::names::USER_AGENT,
@@ -95,7 +107,7 @@ fn drain_except(world: &World, writes: Writes, namespaces: &[&str]) -> Drain {
         concurrent_releases: 1,
         ..Bounds::default()
     };
-    Drain::new(DrainParts {
+    DrainParts {
         executor: Arc::new(Executor::new(client.clone(), FIELD_MANAGER, bounds, writes)),
         reader: Reader::new(client, bounds),
         namespace: OWN.to_owned(),
@@ -103,8 +115,8 @@ fn drain_except(world: &World, writes: Writes, namespaces: &[&str]) -> Drain {
         kinds: Kinds::Served,
         selection: Box::new(NoSelection),
         timeout: Duration::from_secs(120),
-        except_namespaces: namespaces.iter().map(|name| (*name).to_owned()).collect(),
-    })
+        except_namespaces: Vec::new(),
+    }
 }
 
 async fn drained(world: &World) -> Report {
@@ -238,6 +250,54 @@ async fn the_namespace_may_be_deleted_only_without_holds() {
     let before = json!({ "mode": "normal", "hold": "on", "holdClaims": "off" });
     assert_eq!(gate(&world), before);
     assert_eq!(off.unwrap(), [("holdClaims".to_owned(), "off".to_owned())]);
+}
+
+/// Selects all objects, except in ignored namespaces.
+struct NotIgnored;
+
+impl Selection for NotIgnored {
+    fn keep(&self) -> Keep {
+        Keep::nothing()
+    }
+
+    fn selects(
+        &self,
+        _: &'static str,
+        _: &Resource,
+        object: &ObjectMeta,
+        ignored: &BTreeSet<String>,
+    ) -> Selected {
+        let namespace = object.key.namespace().unwrap_or_default();
+        (!ignored.contains(namespace)).into()
+    }
+}
+
+/// The namespace is created anew without the label, or loses it, while the objects are listed.
+#[tokio::test(start_paused = true)]
+async fn ignored_namespaces_are_read_after_the_objects() {
+    let world = installed();
+    let uid = world.workflow("build");
+    world.held_pod("a", "build", &uid);
+    let ignore = |value: Value| {
+        let label = json!({ "metadata": { "labels": { "belayer.dev/ignore": value } } });
+        world.patch_in(&Gvr::NAMESPACES, None, NAMESPACE, label, Subresource::None);
+    };
+    ignore(json!("true"));
+    let lists = Match::verb(Verb::List).resource("pods").client(ADMIN);
+    let slow = Fault::on(lists).delay(Duration::from_secs(5));
+    world.sandbox.faults().inject(slow);
+    let drain = Drain::new(DrainParts {
+        purpose: Purpose::Unselected(Order::of_the_admin()),
+        selection: Box::new(NotIgnored),
+        ..parts(&world, Writes::Sent)
+    });
+    let changes = async {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        ignore(Value::Null);
+    };
+    let (report, ()) = tokio::join!(drain.run(&Silent), changes);
+    assert_eq!(report.unwrap().outcome, Outcome::Clean);
+    assert!(world.is_held("a"));
 }
 
 #[tokio::test(start_paused = true)]

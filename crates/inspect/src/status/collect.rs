@@ -296,10 +296,10 @@ fn warnings(
     warnings
 }
 
-/// The warning that a component keeps holds back, and what to do.
+/// The warning that a component keeps unselected objects held, and what to do.
 pub(super) fn keeps(component: &str, count: u64) -> String {
     format!(
-        "{component} does not release {}: that many at once look like a mistyped selector; if this is intended, \
+        "{component} keeps {} held: that many at once look like a mistyped selector; if this is intended, \
          `belayer drain --unselected` releases them",
         one_or_many(count, "unselected object", "unselected objects")
     )

@@ -36,12 +36,12 @@ impl Status {
             Kept::Counted(0) => {}
             Kept::Counted(count) => self.warnings.push(keeps(component, count)),
             Kept::Reported(message) => self.warnings.push(format!(
-                "{component} does not release unselected objects, according to an Event {} of the last hour: {message}",
+                "{component} keeps unselected objects held, according to an Event {} of the last hour: {message}",
                 names::HELD_BACK
             )),
             Kept::Unknown(why) => self
                 .unknown
-                .push(format!("whether {component} does not release unselected objects: {why}")),
+                .push(format!("whether {component} keeps unselected objects held: {why}")),
         }
     }
 }

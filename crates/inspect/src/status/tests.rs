@@ -195,7 +195,7 @@ fn a4_each_answer_is_a_warning_or_unknown() {
     assert_eq!(after(Kept::Counted(0)), none);
     let (warning, unknown) = after(Kept::Counted(106));
     assert!(
-        warning.starts_with("pod-finalizer does not release 106 unselected objects"),
+        warning.starts_with("pod-finalizer keeps 106 unselected objects held"),
         "{warning}"
     );
     assert_eq!(unknown, "");
@@ -206,7 +206,7 @@ fn a4_each_answer_is_a_warning_or_unknown() {
     assert_eq!(warning, "");
     assert_eq!(
         unknown,
-        "whether pod-finalizer does not release unselected objects: not allowed"
+        "whether pod-finalizer keeps unselected objects held: not allowed"
     );
 }
 

@@ -8,7 +8,7 @@ use belayer_holds::argo;
 use belayer_holds::decision::Missing;
 use belayer_holds::owner::OwnerState;
 
-use super::{Answer, Found, RECHECK, Reasons, ask};
+use super::{Found, RECHECK, Reasons};
 use crate::evidence::{Consumption, Evidence, OwnerDeletion};
 use crate::profile::Profile;
 use crate::query::PodQuery;
@@ -110,18 +110,16 @@ fn finished(pod: &PodView, owner: &OwnerView, profile: &Profile, reasons: &mut R
     if !profile.is_owner_finished(&cached.labels) {
         return None;
     }
-    let answer = Answer::at_hand(
-        owner.answer.as_ref(),
-        pod,
-        |state| matches!(state, OwnerState::Present(meta) if meta.resource_version >= cached.resource_version),
-    );
-    match (proof, answer) {
-        (Some(proof), Answer::Current) => Some((row::CONSUMED, Evidence::Consumed(proof))),
+    let is_current = owner.answer.as_ref().is_some_and(|answer| {
+        answer.begun() > pod.first_seen
+            && matches!(answer.answer(), OwnerState::Present(meta) if meta.resource_version >= cached.resource_version)
+    });
+    match proof {
+        Some(proof) if is_current => Some((row::CONSUMED, Evidence::Consumed(proof))),
         _ => {
-            reasons.add(
-                row::CONSUMED,
-                ask(PodQuery::Owner(owner.query.clone()), answer),
-            );
+            let query = PodQuery::Owner(owner.query.clone());
+            let after = if is_current { RECHECK } else { Duration::ZERO };
+            reasons.add(row::CONSUMED, Missing::Answer { query, after });
             None
         }
     }

@@ -169,19 +169,29 @@ impl RecordDecision {
     }
 }
 
+/// What live reads must find before a status is written. It belongs to the rules of
+/// [`row`](crate::row).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Precondition {
+    /// Nothing.
+    None,
+    /// This pod does not exist.
+    Gone(Uid),
+    /// A pod of the record's pod name that Belayer did not create.
+    NameTaken,
+    /// The pod as the decision saw it.
+    Unchanged,
+    /// The pod as the decision saw it, in a namespace that is ignored.
+    Ignored,
+}
+
 /// A status to write. It belongs to the rules of [`row`](crate::row).
 #[derive(Debug, Clone, PartialEq)]
 pub struct StatusWrite {
     /// The new status.
     pub next: Box<Status>,
-    /// A pod that a live read must not find.
-    pub gone: Option<Uid>,
-    /// Whether a live read must find a pod of the record's pod name that Belayer did not create.
-    pub name_taken: bool,
-    /// Whether a live read must find the pod as the decision saw it.
-    pub unchanged: bool,
-    /// Whether a live read must find that the pod's namespace is ignored.
-    pub ignored: bool,
+    /// What live reads must find first.
+    pub precondition: Precondition,
     /// The label `outcome` of the counter that the write increments.
     pub outcome: Option<&'static str>,
     /// The Event to record after the write.
@@ -192,10 +202,7 @@ impl StatusWrite {
     pub(crate) fn of(next: Status) -> Self {
         Self {
             next: Box::new(next),
-            gone: None,
-            name_taken: false,
-            unchanged: false,
-            ignored: false,
+            precondition: Precondition::None,
             outcome: None,
             notice: None,
         }
@@ -209,11 +216,15 @@ impl StatusWrite {
         }
     }
 
-    pub(super) fn if_gone(self, pod: Uid) -> Self {
+    pub(super) fn requiring(self, precondition: Precondition) -> Self {
         Self {
-            gone: Some(pod),
+            precondition,
             ..self
         }
+    }
+
+    pub(super) fn if_gone(self, pod: Uid) -> Self {
+        self.requiring(Precondition::Gone(pod))
     }
 
     pub(crate) fn counted(self, outcome: &'static str) -> Self {

@@ -5,7 +5,7 @@ use belayer_holds::decision::Notice;
 use belayer_holds::selection::Selection;
 use jiff::Timestamp;
 
-use super::decision::{RecordDecision, StatusWrite};
+use super::decision::{Precondition, RecordDecision, StatusWrite};
 use crate::api::{ConditionStatus, ConditionType, Phase, Status, whole_seconds};
 use crate::record::Record;
 use crate::row;
@@ -35,28 +35,28 @@ pub(super) fn reported(record: &Record, pod: &PodView, now: Timestamp) -> Record
     };
     let step = not_recreated_step(record, "reported", why, now);
     // That it ran stays true, and must be written before the pod is removed.
-    let unchanged = !pod.ran();
-    RecordDecision::status(row::REPORTED, StatusWrite { unchanged, ..step })
+    let precondition = if pod.ran() {
+        Precondition::None
+    } else {
+        Precondition::Unchanged
+    };
+    RecordDecision::status(row::REPORTED, step.requiring(precondition))
 }
 
-/// The pod does not request its re-creation any more. If only the cache says so, because its namespace is ignored, a live
-/// read must confirm it.
+/// The pod does not request its re-creation any more.
 pub(super) fn not_selected(record: &Record, pod: &PodView, now: Timestamp) -> RecordDecision {
-    let is_ignored = pod.selection == Selection::Ignored;
-    let why = if is_ignored {
-        "not re-created: its namespace has the label belayer.dev/ignore=true"
-    } else {
-        "not re-created: neither the pod nor the configuration requests it any more"
+    let (why, precondition) = match pod.selection {
+        Selection::Ignored => (
+            "its namespace has the label belayer.dev/ignore=true",
+            Precondition::Ignored,
+        ),
+        Selection::Yes | Selection::No => (
+            "neither the pod nor the configuration requests it any more",
+            Precondition::Unchanged,
+        ),
     };
-    let step = not_recreated_step(record, "reported", why.to_owned(), now);
-    RecordDecision::status(
-        row::REPORTED,
-        StatusWrite {
-            unchanged: true,
-            ignored: is_ignored,
-            ..step
-        },
-    )
+    let step = reported_step(record, why, now);
+    RecordDecision::status(row::REPORTED, step.requiring(precondition))
 }
 
 /// The end with the Event `NotRecreated`.
@@ -105,11 +105,7 @@ pub(super) fn cancelled(record: &Record, why: &str, now: Timestamp) -> RecordDec
 
 /// The pod's annotations end its re-creation, which a live read must confirm.
 pub(super) fn cancelled_by_pod(record: &Record, why: &str, now: Timestamp) -> RecordDecision {
-    let step = cancelled_step(record, why, now);
-    let step = StatusWrite {
-        unchanged: true,
-        ..step
-    };
+    let step = cancelled_step(record, why, now).requiring(Precondition::Unchanged);
     RecordDecision::status(row::CANCELLED, step)
 }
 
@@ -137,10 +133,7 @@ pub(crate) fn reported_step(record: &Record, why: &str, now: Timestamp) -> Statu
 
 /// A pod that Belayer did not create has the name, by the store, which a live read must confirm.
 pub(super) fn name_taken(record: &Record, now: Timestamp) -> RecordDecision {
-    let step = StatusWrite {
-        name_taken: true,
-        ..name_taken_step(record, now)
-    };
+    let step = name_taken_step(record, now).requiring(Precondition::NameTaken);
     RecordDecision::status(row::CANCELLED, step)
 }
 

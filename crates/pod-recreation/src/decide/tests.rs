@@ -29,15 +29,14 @@ const TTL: Duration = Duration::from_secs(3_600);
 fn summary(decision: &RecordDecision) -> String {
     let phase = |step: &StatusWrite| {
         let phase = format!("{:?}", step.next.phase.unwrap());
-        if step.gone.is_some() {
-            phase + " if gone"
-        } else if step.ignored {
-            phase + " if ignored"
-        } else if step.unchanged {
-            phase + " if unchanged"
-        } else {
-            phase
-        }
+        phase
+            + match step.precondition {
+                Precondition::None => "",
+                Precondition::Gone(_) => " if gone",
+                Precondition::NameTaken => " if the name is taken",
+                Precondition::Unchanged => " if unchanged",
+                Precondition::Ignored => " if ignored",
+            }
     };
     match &decision.effect {
         None if decision.again.is_some() => "waits".to_owned(),
@@ -209,7 +208,7 @@ const NOW: i64 = 1_010;
 #[case::step_5_another_pod_has_the_name(
     snapshot(record(Some(Phase::Deleting)), pod("u-9")),
     row::CANCELLED,
-    "Ended"
+    "Ended if the name is taken"
 )]
 #[case::step_5_a_store_that_has_the_first_pod_waits(
     snapshot(second_rejection(Phase::Deleting), pod("u-1")),
@@ -232,7 +231,7 @@ const NOW: i64 = 1_010;
 #[case::step_7_another_pod_takes_the_name_in_the_pause(
     snapshot(deleted_at(NOW, record(Some(Phase::Waiting))), pod("u-9")),
     row::CANCELLED,
-    "Ended"
+    "Ended if the name is taken"
 )]
 #[case::step_7_the_pod_of_an_old_attempt_is_deleted(
     snapshot(
@@ -264,7 +263,7 @@ const NOW: i64 = 1_010;
 #[case::step_7_another_pod_has_the_name(
     snapshot(attempts(1, record(Some(Phase::Creating))), pod("u-9")),
     row::CANCELLED,
-    "Ended"
+    "Ended if the name is taken"
 )]
 #[case::step_8_the_pod_of_an_older_attempt_is_deleted(
     snapshot(attempts(2, record(Some(Phase::Creating))), of_attempt(1, pod("u-9"))),
@@ -392,7 +391,7 @@ fn that_another_pod_has_the_name_is_confirmed_by_a_live_read() {
         let Some(Effect::Status(step)) = decision.effect else {
             panic!("{decision:?}");
         };
-        assert!(step.name_taken);
+        assert_eq!(step.precondition, Precondition::NameTaken);
     }
 }
 

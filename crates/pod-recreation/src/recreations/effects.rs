@@ -19,7 +19,7 @@ use super::wipe::Requested;
 use super::{Execution, SOON};
 use crate::api::{KIND, Phase, Policy, Spec, Wipe};
 use crate::component::pod_key;
-use crate::decide::{Effect, StatusWrite, name_taken_step};
+use crate::decide::{Effect, Precondition, StatusWrite, name_taken_step};
 use crate::rate_limit::Opened;
 use crate::reason;
 use crate::record::Record;
@@ -153,13 +153,31 @@ impl Execution<'_> {
 
     /// Writes a status, after the live read that it requires.
     async fn status(&self, record: &Record, step: &StatusWrite) -> Result<Stepped, RequestError> {
-        if step.name_taken {
-            return self.name_in_use(record, &pod_key(record)).await;
-        }
-        if step.unchanged && !self.is_pod_unchanged(record).await? {
-            return Ok(Stepped::Later(SOON));
-        }
-        if step.ignored && !self.is_namespace_ignored(record).await? {
+        let is_met = match &step.precondition {
+            Precondition::None => true,
+            Precondition::NameTaken => {
+                return self.name_in_use(record, &pod_key(record)).await;
+            }
+            Precondition::Gone(pod) => match self.read_pod(&pod_key(record)).await? {
+                None => true,
+                Some((_, found)) => {
+                    let is_of_record = found.origin.as_ref();
+                    let is_of_record =
+                        is_of_record.is_some_and(|origin| origin.record_uid == record.meta.uid);
+                    let is_gone = found.uid != *pod;
+                    if is_gone && !is_of_record && step.next.phase == Some(Phase::Waiting) {
+                        return self.name_taken(record).await;
+                    }
+                    // If an attempt is reserved, its pod was created, and the response was lost.
+                    is_gone && !(is_of_record && record.status.phase == Some(Phase::Creating))
+                }
+            },
+            Precondition::Unchanged => self.is_pod_unchanged(record).await?,
+            Precondition::Ignored => {
+                self.is_pod_unchanged(record).await? && self.is_namespace_ignored(record).await?
+            }
+        };
+        if !is_met {
             return Ok(Stepped::Later(SOON));
         }
         let is_rejected = |phase| phase == Some(Phase::Rejected);
@@ -168,23 +186,6 @@ impl Execution<'_> {
             && (self.read_clock().await? || self.has_state_changed())
         {
             return Ok(Stepped::Settled);
-        }
-        if let Some(gone) = &step.gone
-            && let Some((_, view)) = self.read_pod(&pod_key(record)).await?
-        {
-            if view.uid == *gone {
-                return Ok(Stepped::Later(SOON));
-            }
-            let is_of_record = view
-                .origin
-                .is_some_and(|origin| origin.record_uid == record.meta.uid);
-            if !is_of_record && step.next.phase == Some(Phase::Waiting) {
-                return self.name_taken(record).await;
-            }
-            if is_of_record && record.status.phase == Some(Phase::Creating) {
-                // The pod was created, and the response was lost.
-                return Ok(Stepped::Later(SOON));
-            }
         }
         self.write(record, step).await
     }

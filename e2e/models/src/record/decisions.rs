@@ -14,7 +14,9 @@ use belayer_holds::node_wipe::{Report, WipeState};
 use belayer_holds::selection::Selection;
 use belayer_pod_recreation::Settings;
 use belayer_pod_recreation::api::{ConditionStatus, ConditionType, Phase, Policy, Status, Wipe};
-use belayer_pod_recreation::decide::{Effect, ObservedWipe, RecordSnapshot, StatusWrite, decide};
+use belayer_pod_recreation::decide::{
+    Effect, ObservedWipe, Precondition, RecordSnapshot, StatusWrite, decide,
+};
 use belayer_pod_recreation::holds::{self, HoldSnapshot, ObservedRecord};
 use belayer_pod_recreation::proof::{FirstSeen, NeverRan};
 use belayer_pod_recreation::reason::Class;
@@ -135,17 +137,19 @@ impl Recreation {
             Effect::CreateRecord { .. } | Effect::ReadNode { .. } | Effect::DeleteRecord => {
                 return None;
             }
-            Effect::Status(step) if step.name_taken => RecordStep::ReadName {
-                base,
-                rejected: base.rejected,
-            },
-            Effect::Status(step) => match &step.gone {
-                Some(gone) => RecordStep::ReadPod {
+            Effect::Status(step) => match &step.precondition {
+                Precondition::NameTaken => RecordStep::ReadName {
+                    base,
+                    rejected: base.rejected,
+                },
+                Precondition::Gone(gone) => RecordStep::ReadPod {
                     base,
                     next: rec_of(base, &step),
                     gone: number(gone),
                 },
-                None => write(&step),
+                Precondition::None | Precondition::Unchanged | Precondition::Ignored => {
+                    write(&step)
+                }
             },
             Effect::Intend { pod, step } => RecordStep::ReadRejected {
                 base,

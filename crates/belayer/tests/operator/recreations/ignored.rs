@@ -54,6 +54,13 @@ fn hide_removal(yard: &Yard) -> FaultHandle {
     late
 }
 
+/// Creates a pod, which is rejected and re-created.
+async fn recreate(yard: &Yard, name: &str) {
+    yard.pod(name);
+    yard.until("it is re-created", || yard.phase() == "Recreated")
+        .await;
+}
+
 /// Another leader has added the hold.
 #[tokio::test(start_paused = true)]
 async fn a_pod_stays_held_if_only_the_cache_shows_its_namespace_as_ignored() {
@@ -83,11 +90,8 @@ async fn a_pod_stays_held_if_only_the_cache_shows_its_namespace_as_ignored() {
 #[tokio::test(start_paused = true)]
 async fn a_record_goes_on_if_only_the_cache_shows_its_namespace_as_ignored() {
     let yard = Yard::rejecting(1);
-    let belayer = yard.run();
-    let name = "web";
-    yard.pod(name);
-    yard.until("it is re-created", || yard.phase() == "Recreated")
-        .await;
+    let (belayer, name) = (yard.run(), "web");
+    recreate(&yard, name).await;
     let faults = yard.world.sandbox.faults();
     let reads = Match::verb(Verb::Get)
         .resource("namespaces")
@@ -111,11 +115,8 @@ async fn a_record_goes_on_if_only_the_cache_shows_its_namespace_as_ignored() {
 #[tokio::test(start_paused = true)]
 async fn a_record_ends_if_its_namespace_is_ignored() {
     let yard = Yard::rejecting(1);
-    let belayer = yard.run();
-    let name = "web";
-    yard.pod(name);
-    yard.until("it is re-created", || yard.phase() == "Recreated")
-        .await;
+    let (belayer, name) = (yard.run(), "web");
+    recreate(&yard, name).await;
     ignore(&yard, json!("true"));
     yard.wait("it is released", || !yard.is_held(name)).await;
     yard.report(name, Fate::Rejected("OutOfcpu"));

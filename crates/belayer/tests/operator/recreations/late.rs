@@ -2,12 +2,26 @@
 
 use std::time::Duration;
 
-use belayer_sandbox::{Answer, Fault, Gvr, Match, Subresource, Verb};
+use belayer_sandbox::{Answer, Fault, FaultHandle, Gvr, Match, Subresource, Verb};
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::{Fate, YARD, Yard, uid};
 use crate::world::BELAYER;
+
+/// These requests of Belayer fail.
+fn fails(yard: &Yard, verb: Verb, resource: &'static str) -> FaultHandle {
+    let requests = Match::verb(verb).resource(resource).client(BELAYER);
+    let faults = yard.world.sandbox.faults();
+    faults.inject(Fault::on(requests).answer(Answer::internal_error()))
+}
+
+/// Belayer's watch of pods delivers nothing.
+fn delay_pods(yard: &Yard) -> FaultHandle {
+    let watches = Match::watches().resource("pods").client(BELAYER);
+    let faults = yard.world.sandbox.faults();
+    faults.inject(Fault::on(watches).pause_watches())
+}
 
 /// The create is refused until the user has written an annotation that the watch delivers late.
 #[rstest]
@@ -16,15 +30,12 @@ use crate::world::BELAYER;
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_user_stops_its_recreation_stays(#[case] annotations: Value) {
     let yard = Yard::rejecting(1);
-    let faults = yard.world.sandbox.faults();
-    let creates = Match::verb(Verb::Create).resource("pods").client(BELAYER);
-    let refused = faults.inject(Fault::on(creates).answer(Answer::internal_error()));
+    let refused = fails(&yard, Verb::Create, "pods");
     let belayer = yard.run();
     let first = yard.pod("web");
     yard.until("its rejection is recorded", || yard.phase() == "Rejected")
         .await;
-    let watches = Match::watches().resource("pods").client(BELAYER);
-    let late = faults.inject(Fault::on(watches).pause_watches());
+    let late = delay_pods(&yard);
     let patch = json!({ "metadata": { "annotations": annotations } });
     yard.world
         .patch_in(&Gvr::PODS, Some(YARD), "web", patch, Subresource::None);
@@ -39,21 +50,44 @@ async fn a_pod_whose_user_stops_its_recreation_stays(#[case] annotations: Value)
     belayer.stop().await;
 }
 
+/// The cache still shows that the pod declines its re-creation; its user has changed that.
+#[tokio::test(start_paused = true)]
+async fn a_record_does_not_end_because_of_an_older_version_of_its_pod() {
+    let yard = Yard::rejecting(1);
+    let creates = fails(&yard, Verb::Create, "pods");
+    let belayer = yard.run();
+    yard.pod("web");
+    yard.until("its rejection is recorded", || yard.phase() == "Rejected")
+        .await;
+    let statuses = fails(&yard, Verb::Patch, "podrecreations");
+    let recreate = |value: &str| {
+        let patch = json!({ "metadata": { "annotations": { "belayer.dev/recreate": value } } });
+        yard.world
+            .patch_in(&Gvr::PODS, Some(YARD), "web", patch, Subresource::None);
+    };
+    recreate("false");
+    yard.wait_for(Duration::from_secs(5)).await;
+    let late = delay_pods(&yard);
+    recreate("true");
+    statuses.remove();
+    yard.wait_for(Duration::from_secs(120)).await;
+    assert_eq!(yard.phase(), "Rejected");
+    late.remove();
+    creates.remove();
+    yard.until("it runs", || yard.is_settled("web")).await;
+    belayer.stop().await;
+}
+
 /// Its kubelet reports the start after the intent was written, and the record cannot end yet.
 #[tokio::test(start_paused = true)]
 async fn r5_a_pod_that_ran_after_all_is_held_until_its_record_has_ended() {
     let yard = Yard::rejecting(1);
-    let faults = yard.world.sandbox.faults();
-    let fails = |verb, resource| {
-        let requests = Match::verb(verb).resource(resource).client(BELAYER);
-        faults.inject(Fault::on(requests).answer(Answer::internal_error()))
-    };
-    let deletes = fails(Verb::Delete, "pods");
+    let deletes = fails(&yard, Verb::Delete, "pods");
     let belayer = yard.run();
     yard.pod("web");
     yard.until("its deletion is intended", || yard.phase() == "Deleting")
         .await;
-    let statuses = fails(Verb::Patch, "podrecreations");
+    let statuses = fails(&yard, Verb::Patch, "podrecreations");
     yard.report("web", Fate::Runs);
     yard.delete("web");
     yard.wait_for(Duration::from_secs(120)).await;
